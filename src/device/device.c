@@ -256,7 +256,7 @@ by_status by__event_seconds(double *seconds, by__event *from, by__event *to, by_
 
 /* ---- programs ---- */
 
-by_status by__device_kernel(const by__kernel **out, by_device *device, const by__call *call,
+by_status by__device_kernel(const by__kernel **out, by_device *device, const by__device_call *call,
                             by_error *error)
 {
     return device->ops->kernel(out, device, call, error);

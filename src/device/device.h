@@ -1,9 +1,9 @@
 /* device: the interface to the hardware that computes. A backend is a folder: cpu/ today. Modules
  * above call no function of a backend.
  *
- * Types: by__kernel, the code for an op; by__call, a bound node as a kernel sees it; by__event, a
- * point in a queue; by__command_list, a compiled program, and by__recording, its form on the
- * device; by__collectives, which moves data between ranks; by__device_ops, what a backend
+ * Types: by__kernel, the code for an op; by__device_call, a bound node as a kernel sees it;
+ * by__event, a point in a queue; by__command_list, a compiled program, and by__recording, its form
+ * on the device; by__collectives, which moves data between ranks; by__device_ops, what a backend
  * implements. The sections below describe their contracts.
  *
  * Memory. by_memory (public) is a range of device memory that only the device may read or write.
@@ -39,8 +39,8 @@
 
 /* ---- kernels ----
  *
- * by__call is a bound node as a kernel sees it: tensors, attributes, workspace. Its `state` belongs
- * to the kernel that prepared it and is freed by `release`. Data pointers are NULL during
+ * by__device_call is a bound node as a kernel sees it: tensors, attributes, workspace. Its `state`
+ * belongs to the kernel that prepared it and is freed by `release`. Data pointers are NULL during
  * `supports` and `prepare`, and an absent optional input or output has rank -1. Tensors are dense,
  * row-major and aligned as the device requires. Everything else that a kernel may use (device,
  * threads, queue) is in the by__context passed to `prepare` and `run`. All decisions are made in
@@ -52,7 +52,7 @@ typedef struct by__tensor {
     by_shape shape;
 } by__tensor;
 
-typedef struct by__call {
+typedef struct by__device_call {
     by_op op;
     by_attrs attrs;
     /* as written in the table of op.h; CLIP_SCALE alone may exceed BY__MAX_INPUTS */
@@ -65,7 +65,7 @@ typedef struct by__call {
     size_t work_bytes; /* set by prepare */
     void *state;       /* set by prepare, owned by the kernel */
     const char *what;  /* of a collective: its name in errors and for other ranks */
-} by__call;
+} by__device_call;
 
 /* ---- collectives ---- */
 
@@ -91,7 +91,7 @@ typedef struct by__exchange {
     void *out;
     int64_t entries;
     int64_t elements;
-    const by__call *call;
+    const by__device_call *call;
     const char *what;
 } by__exchange;
 
@@ -117,12 +117,12 @@ typedef struct by__kernel {
     const char *name; /* shown by profiles and tests: "layer_norm avx512", "matmul onednn" */
     /* Returns true if the dtypes and shapes are supported. NULL: every call that the op's shape
      * rule accepts. */
-    bool (*supports)(const by__call *call);
+    bool (*supports)(const by__device_call *call);
     /* Sets state and work_bytes. NULL: neither is needed. */
-    by_status (*prepare)(by__call *call, const by__context *context, by_error *error);
-    void (*release)(by__call *call);
+    by_status (*prepare)(by__device_call *call, const by__context *context, by_error *error);
+    void (*release)(by__device_call *call);
     /* Computes. Fails with BY_EDEVICE only if an underlying library fails. */
-    by_status (*run)(const by__call *call, const by__context *context);
+    by_status (*run)(const by__device_call *call, const by__context *context);
 } by__kernel;
 
 /* ---- queues, copies and events ----
@@ -207,7 +207,7 @@ typedef struct by__command {
  * in an order in which a single queue could run them. */
 typedef struct by__command_list {
     const char *name; /* name of the program, for errors */
-    const by__call *calls;
+    const by__device_call *calls;
     const by__kernel *const *kernels; /* NULL for calls that only wait */
     size_t call_count;
     const by__command *commands;
@@ -233,7 +233,7 @@ by_status by__recording_submit(by__recording *recording, bool rebound, by__call_
 /* ---- the device itself ---- */
 
 /* The kernel for a call. BY_EDEVICE names op and dtypes when there is none. */
-by_status by__device_kernel(const by__kernel **out, by_device *device, const by__call *call,
+by_status by__device_kernel(const by__kernel **out, by_device *device, const by__device_call *call,
                             by_error *error);
 /* The context passed to `prepare`. */
 const by__context *by__device_context(const by_device *device);
@@ -279,7 +279,7 @@ typedef struct by__device_ops {
     by_status (*event_wait)(by__event *event, by_error *error);
     by_status (*event_done)(bool *done, by__event *event, by_error *error);
     by_status (*event_seconds)(double *seconds, by__event *from, by__event *to, by_error *error);
-    by_status (*kernel)(const by__kernel **out, by_device *device, const by__call *call,
+    by_status (*kernel)(const by__kernel **out, by_device *device, const by__device_call *call,
                         by_error *error);
     by_status (*recording_open)(by__recording **out, by_device *device,
                                 const by__command_list *list, by_error *error);

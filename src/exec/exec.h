@@ -1,9 +1,9 @@
 /* exec: compiled programs and their submission to a device.
  *
  * A by_program takes a graph whose passes are done, gets the place of each activation from the
- * memory pass and the kernel of each node from the device, keeps one by__call per node, and gives
- * the device the list of its commands once. Addresses are resolved only after a new binding, so
- * that a run submits the same list again: no allocation, no lock, no system call.
+ * memory pass and the kernel of each node from the device, keeps one by__device_call per node, and
+ * gives the device the list of its commands once. Addresses are resolved only after a new binding,
+ * so that a run submits the same list again: no allocation, no lock, no system call.
  *
  * Ownership: the program owns its calls and its memory plan; the graph, the device, the arena, the
  * workspace and all bound buffers belong to the caller.
@@ -34,7 +34,7 @@
 /* Implements REDUCE_GRADIENTS and GATHER_PARAMETER: `call` has the gradients in call->in and the
  * bucket in call->attrs.bucket, or the parameter's memory in call->out[0] and its number. Called on
  * the thread of the collective queue. */
-typedef by_status by__call_fn(void *user, const by__call *call, by_error *error);
+typedef by_status by__call_fn(void *user, const by__device_call *call, by_error *error);
 
 /* Moves the data of a device's collectives over the communicators of a mesh. */
 typedef struct by__mesh_collectives {
@@ -59,7 +59,7 @@ by_status by__mesh_collectives_use(by__mesh_collectives *collectives, const by_g
 /* The call of a node, with the addresses of the last run; owned by the program. When a hook
  * (by_program_set_hook) is called for a node, what it has read and written is still in memory,
  * except for collectives, which run concurrently. */
-const by__call *by__program_call(const by_program *program, size_t node);
+const by__device_call *by__program_call(const by_program *program, size_t node);
 
 /* ---- sets of programs ---- */
 

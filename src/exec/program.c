@@ -17,7 +17,7 @@ struct by_program {
     by_device *device;
     char *name;
     by__memory_plan plan;
-    by__call *calls; /* one per node */
+    by__device_call *calls; /* one per node */
     const by__kernel **kernels;
     by__tensor *operands; /* inputs of all calls, concatenated */
     size_t *live_bytes;
@@ -86,13 +86,13 @@ static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by_error 
 {
     const by__node *node = &p->graph->nodes[n];
     const by__op_row *row = by__op_row_of(node->op);
-    by__call *call = &p->calls[n];
+    by__device_call *call = &p->calls[n];
     size_t *workspace = row->communicates ? &p->collective_bytes : &p->workspace_bytes;
-    *call = (by__call){.op = node->op,
-                       .attrs = node->attrs,
-                       .input_count = node->input_count,
-                       .output_count = node->output_count,
-                       .in = in};
+    *call = (by__device_call){.op = node->op,
+                              .attrs = node->attrs,
+                              .input_count = node->input_count,
+                              .output_count = node->output_count,
+                              .in = in};
     for (int i = 0; i < operand_slots(node); i++) {
         in[i] = describe(p->graph, i < node->input_count ? node->in[i] : BY_NONE);
     }
@@ -529,7 +529,7 @@ void by_program_set_hook(by_program *program, by_program_hook *hook, void *user)
     program->hook_user = user;
 }
 
-const by__call *by__program_call(const by_program *program, size_t node)
+const by__device_call *by__program_call(const by_program *program, size_t node)
 {
     return &program->calls[node];
 }

@@ -152,7 +152,7 @@ size_t by__turns_bytes(const by_trainer *t)
 /* ---- a step ---- */
 
 /* Copies the gradients of a bucket to contiguous memory, as they are in a gradient set. */
-static float *pack(const by_trainer *t, const by__call *call, size_t bucket)
+static float *pack(const by_trainer *t, const by__device_call *call, size_t bucket)
 {
     const by__turns *turns = &t->shard.turns;
     const by__bucket_part *parts = turns->parts.parts + turns->parts.first[bucket];
@@ -173,7 +173,7 @@ static float *pack(const by_trainer *t, const by__call *call, size_t bucket)
     return turns->packed;
 }
 
-static by_status hand_over(void *user, const by__call *call, by_error *error)
+static by_status hand_over(void *user, const by__device_call *call, by_error *error)
 {
     by_trainer *t = user;
     by__turns *turns = &t->shard.turns;

@@ -55,7 +55,7 @@ void by__gathered_options(const by_trainer *t, const by_graph *graph, by_pass_op
     }
 }
 
-by_status by__gathered_run(void *user, const by__call *call, by_error *error)
+by_status by__gathered_run(void *user, const by__device_call *call, by_error *error)
 {
     by_trainer *t = user;
     by__handle handle = (by__handle)call->attrs.bucket;

@@ -106,7 +106,7 @@ by_status by__overlap_plan(by_trainer *t, const by_trainer_options *o, by_error 
 
 /* ---- a step ---- */
 
-static by_status reduce(void *user, const by__call *call, by_error *error)
+static by_status reduce(void *user, const by__device_call *call, by_error *error)
 {
     by_trainer *t = user;
     by__ranks *r = &t->ranks;

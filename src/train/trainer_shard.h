@@ -154,6 +154,6 @@ unsigned by__gathered_groups(const by_trainer *t);
  * gradients, in whose order the store has them. */
 void by__gathered_options(const by_trainer *t, const by_graph *graph, by_pass_options *options);
 /* Implements GATHER_PARAMETER; `user` is the trainer. */
-by_status by__gathered_run(void *user, const by__call *call, by_error *error);
+by_status by__gathered_run(void *user, const by__device_call *call, by_error *error);
 
 #endif

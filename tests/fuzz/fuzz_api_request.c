@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_read(by__call *call, size_t length)
+static void check_read(by__gateway_call *call, size_t length)
 {
     by_error error;
     if (call->part_count == 0 || call->part_count > BY__MOST_PARTS || call->n == 0 ||
@@ -27,7 +27,7 @@ static void read_body(const by__call_form *form, const by__http_request *request
 {
     by__gateway gateway = {.options = {.listen = NULL}};
     by_error error = {0};
-    by__call *call;
+    by__gateway_call *call;
     const char *param = NULL;
     if (by__call_open(&call, &gateway, form, "", &error) != BY_OK) {
         return;

@@ -89,7 +89,7 @@ static void test_codes(void **state)
             int found = 0;
             problem_open(&p, &source, (by_dtype)act, PATTERN_RANDOM);
             fill(&p, bad);
-            by__call call = problem_call(&p, in);
+            by__device_call call = problem_call(&p, in);
             for (int level = BY__ISA_REFERENCE; level <= (int)by__cpu_best_isa(); level++) {
                 const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
                 if (kernel != NULL) {

@@ -80,7 +80,7 @@ static void check_overlays(const by__kernel *kernel, const problem *p, const res
 static void check_problem(const problem *p, pattern kind)
 {
     by__tensor in[BY__MAX_INPUTS];
-    by__call call = problem_call(p, in);
+    by__device_call call = problem_call(p, in);
     const by__kernel *reference = by__cpu_kernel_at(&call, BY__ISA_REFERENCE);
     result want;
     char where[600];
@@ -179,7 +179,7 @@ static void test_functions(void **state)
     }
     for (size_t f = 0; f < BY_ARRAY_LENGTH(functions); f++) {
         by__tensor in = {x, BY_F32, {1, {count}}};
-        by__call call = {.op = BY_OP_UNARY, .input_count = 1, .output_count = 1, .in = &in};
+        by__device_call call = {.op = BY_OP_UNARY, .input_count = 1, .output_count = 1, .in = &in};
         call.attrs.function = functions[f].function;
         call.out[0] = (by__tensor){y, BY_F32, {1, {count}}};
         for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
@@ -223,11 +223,11 @@ static void test_softmax_weights(void **state)
     for (int i = 0; i < SAMPLES; i++) {
         memcpy(x + i * 6 + 3, (float[]){1.0f, (float)-i / 64.0f, 1.0f}, 3 * sizeof(float));
     }
-    by__call call = {.op = BY_OP_ATTENTION,
-                     .attrs = {.heads = 1, .kv_heads = 1},
-                     .in = in,
-                     .input_count = 1,
-                     .output_count = 2};
+    by__device_call call = {.op = BY_OP_ATTENTION,
+                            .attrs = {.heads = 1, .kv_heads = 1},
+                            .in = in,
+                            .input_count = 1,
+                            .output_count = 2};
     call.out[0] = (by__tensor){y, BY_F32, BY_SHAPE(SAMPLES, 2, 1)};
     call.out[1] = (by__tensor){lse, BY_F32, BY_SHAPE(SAMPLES, 1, 2)};
     for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
@@ -267,11 +267,11 @@ static void attend(const float *qkv, int64_t window, const int32_t *starts, by__
     }
     in[0] = (by__tensor){(void *)(uintptr_t)qkv, BY_F32, BY_SHAPE(1, LIMIT_TIME, LIMIT_COLUMNS)};
     in[4] = (by__tensor){(void *)(uintptr_t)starts, BY_I32, BY_SHAPE(1, LIMIT_TIME)};
-    by__call call = {.op = BY_OP_ATTENTION,
-                     .attrs = {.heads = 1, .kv_heads = 1, .window = window},
-                     .in = in,
-                     .input_count = starts == NULL ? 1 : 5,
-                     .output_count = 2};
+    by__device_call call = {.op = BY_OP_ATTENTION,
+                            .attrs = {.heads = 1, .kv_heads = 1, .window = window},
+                            .in = in,
+                            .input_count = starts == NULL ? 1 : 5,
+                            .output_count = 2};
     call.out[0] = (by__tensor){y, BY_F32, BY_SHAPE(1, LIMIT_TIME, LIMIT_WIDTH)};
     call.out[1] = (by__tensor){lse, BY_F32, BY_SHAPE(1, 1, LIMIT_TIME)};
     const by__kernel *kernel = by__cpu_kernel_at(&call, level);
@@ -329,7 +329,7 @@ static void check_cast(by_dtype from, by_dtype to, const void *data, int64_t cou
     float *got = malloc((size_t)count * sizeof(float));
     assert_non_null(want);
     assert_non_null(got);
-    by__call call = {.op = BY_OP_CAST, .input_count = 1, .output_count = 1, .in = &in};
+    by__device_call call = {.op = BY_OP_CAST, .input_count = 1, .output_count = 1, .in = &in};
     call.attrs.dtype = to;
     call.out[0] = (by__tensor){want, to, {1, {count}}};
     assert_int_equal(by__cpu_kernel_at(&call, BY__ISA_REFERENCE)->run(&call, &one_thread), BY_OK);
@@ -446,7 +446,7 @@ static void test_fallback(void **state)
 {
     BY_UNUSED(state);
     by__tensor in[2] = {{NULL, BY_I32, {1, {3}}}, {NULL, BY_I32, {1, {3}}}};
-    by__call call = {.op = BY_OP_ADD, .input_count = 2, .output_count = 1, .in = in};
+    by__device_call call = {.op = BY_OP_ADD, .input_count = 2, .output_count = 1, .in = in};
     call.out[0] = in[0];
     const by__kernel *kernel;
     by_error error = {0};
@@ -490,7 +490,7 @@ static int bench(const char *op, int threads)
             problem p;
             problem_open(&p, source, (by_dtype)act, PATTERN_RANDOM);
             by__tensor in[BY__MAX_INPUTS];
-            by__call call = problem_call(&p, in);
+            by__device_call call = problem_call(&p, in);
             for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
                 const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
                 if (kernel == NULL) {

@@ -107,7 +107,7 @@ static void check_overlays(const by__kernel *kernel, const problem *p, const res
 static void check_levels(const problem *p, uint64_t seed)
 {
     by__tensor in[BY__MAX_INPUTS];
-    by__call call = problem_call(p, in);
+    by__device_call call = problem_call(p, in);
     result want;
     assert_null(kernel_run(by__cpu_kernel_at(&call, BY__ISA_REFERENCE), p, &plain_run, &want));
     for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
@@ -188,7 +188,7 @@ static void round_part(uint16_t *out, by__isa isa, float part, float step, int64
         out[i] = by__f32_to_bf16(1.0f + (float)((first + i) % 128) * 0x1p-7f);
     }
     by__tensor in[2] = {{out, BY_BF16, BY_SHAPE(count)}, {&step, BY_F32, BY_SHAPE(1)}};
-    by__call call = {.op = BY_OP_MAP, .input_count = 2, .in = in, .attrs = {.map = &map}};
+    by__device_call call = {.op = BY_OP_MAP, .input_count = 2, .in = in, .attrs = {.map = &map}};
     by__context context = {.threads = 2};
     const by__kernel *kernel = by__cpu_kernel_at(&call, isa);
     check_ok(kernel->prepare == NULL ? BY_OK : kernel->prepare(&call, &context, NULL), NULL);

@@ -178,7 +178,7 @@ static void check_case(const row_case *c, by_dtype act, by__isa level)
     problem p;
     by__tensor in[BY__MAX_INPUTS];
     problem_open(&p, &c->source, act, PATTERN_RANDOM);
-    by__call call = problem_call(&p, in);
+    by__device_call call = problem_call(&p, in);
     const by__kernel *kernel = by__cpu_kernel_at(&call, level);
     result all;
     if (kernel != NULL) {
@@ -216,7 +216,7 @@ static void check_groups(const op_case *source, by_dtype act, by__isa level)
     by__tensor in[BY__MAX_INPUTS];
     result all;
     problem_open(&p, source, act, PATTERN_RANDOM);
-    by__call call = problem_call(&p, in);
+    by__device_call call = problem_call(&p, in);
     const by__kernel *kernel = by__cpu_kernel_at(&call, level);
     const int32_t *range = p.data[2];
     const char *wrong = kernel_run(kernel, &p, &plain_run, &all);
@@ -287,7 +287,7 @@ static void check_unseen(const op_case *source, by_dtype act, by__isa level)
     by__tensor in[BY__MAX_INPUTS];
     result of[2];
     problem_open(&p, source, act, PATTERN_RANDOM);
-    by__call call = problem_call(&p, in);
+    by__device_call call = problem_call(&p, in);
     const by__kernel *kernel = by__cpu_kernel_at(&call, level);
     for (int64_t i = 0; i < p.in[0].shape.dim[1]; i++) {
         ((int32_t *)p.data[5])[i] = (int32_t)i;

@@ -325,7 +325,7 @@ static void fill_from_forward(problem *p, by_op forward, int operands)
     if (by__op_infer(&s, q.out, &error) != BY_OK) {
         abort();
     }
-    by__call call = problem_call(&q, in);
+    by__device_call call = problem_call(&q, in);
     if (kernel_run(by__cpu_kernel_at(&call, BY__ISA_REFERENCE), &q, &plain_run, &r) != NULL) {
         abort();
     }
@@ -418,9 +418,9 @@ void problem_close(problem *p)
 
 /* ---- runs ---- */
 
-by__call problem_call(const problem *p, by__tensor *in)
+by__device_call problem_call(const problem *p, by__tensor *in)
 {
-    by__call call = {
+    by__device_call call = {
         .op = p->source->op, .attrs = p->attrs, .input_count = p->source->input_count, .in = in};
     for (int i = 0; i < BY__MAX_INPUTS; i++) {
         in[i] = (by__tensor){NULL, p->in[i].dtype, p->in[i].shape};
@@ -434,7 +434,8 @@ by__call problem_call(const problem *p, by__tensor *in)
 
 /* Inputs are copied, so that runs start alike; outputs begin as ones (NaN), so that an element that
  * is not written shows. */
-static void attach(by__call *call, const problem *p, by__tensor *in, const run_options *options)
+static void attach(by__device_call *call, const problem *p, by__tensor *in,
+                   const run_options *options)
 {
     for (int i = 0; i < p->source->input_count; i++) {
         if (present(&p->in[i])) {
@@ -449,7 +450,7 @@ static void attach(by__call *call, const problem *p, by__tensor *in, const run_o
     call->work = guarded_open(call->work_bytes);
 }
 
-static const char *check_guards(const by__call *call, const problem *p)
+static const char *check_guards(const by__device_call *call, const problem *p)
 {
     for (int i = 0; i < p->source->input_count; i++) {
         if (call->in[i].data != NULL && !guard_whole(call->in[i].data, bytes_of(&p->in[i]))) {
@@ -465,7 +466,8 @@ static const char *check_guards(const by__call *call, const problem *p)
 }
 
 /* Inputs that are neither updated nor overlaid must be as they were. */
-static const char *check_inputs(const by__call *call, const problem *p, const run_options *options)
+static const char *check_inputs(const by__device_call *call, const problem *p,
+                                const run_options *options)
 {
     for (int i = 0; i < p->source->input_count; i++) {
         bool overlaid =
@@ -479,8 +481,8 @@ static const char *check_inputs(const by__call *call, const problem *p, const ru
 }
 
 /* Moves what the run made into `out` and frees the rest. */
-static void detach(by__call *call, const problem *p, by__tensor *in, const run_options *options,
-                   result *out)
+static void detach(by__device_call *call, const problem *p, by__tensor *in,
+                   const run_options *options, result *out)
 {
     *out = (result){0};
     for (int o = 0; o < call->output_count; o++) {
@@ -504,7 +506,7 @@ const char *kernel_run(const by__kernel *kernel, const problem *p, const run_opt
                        result *out)
 {
     by__tensor in[BY__MAX_INPUTS];
-    by__call call = problem_call(p, in);
+    by__device_call call = problem_call(p, in);
     by_error error = {0};
     by__context context = {.threads = options->threads};
     *out = (result){0};
@@ -533,7 +535,7 @@ static double clock_of(int threads)
 double kernel_time(const by__kernel *kernel, const problem *p, int threads, int repeats)
 {
     by__tensor in[BY__MAX_INPUTS];
-    by__call call = problem_call(p, in);
+    by__device_call call = problem_call(p, in);
     by_error error = {0};
     by__context context = {.threads = threads};
     if (kernel->prepare != NULL && kernel->prepare(&call, &context, &error) != BY_OK) {

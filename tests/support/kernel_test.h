@@ -96,7 +96,7 @@ extern const run_options plain_run;
 void problem_open(problem *p, const op_case *source, by_dtype act, pattern kind);
 void problem_close(problem *p);
 /* The call as `supports` and `prepare` see it; in has room for BY__MAX_INPUTS. */
-by__call problem_call(const problem *p, by__tensor *in);
+by__device_call problem_call(const problem *p, by__tensor *in);
 /* Runs once. NULL, or what went wrong: a failed status, a byte written outside a tensor or the
  * workspace. */
 const char *kernel_run(const by__kernel *kernel, const problem *p, const run_options *options,

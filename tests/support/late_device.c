@@ -41,7 +41,7 @@ typedef struct work {
     /* calls: as they were bound at submit */
     by__recording *recording;
     size_t call_index;
-    by__call call;
+    by__device_call call;
     by__tensor *operands;
     by__call_hook *hook;
     void *user;
@@ -462,7 +462,7 @@ static size_t tensor_bytes(const by__tensor *tensor)
 static by_status submit_call(late_device *d, by__recording *recording, const by__command *command,
                              by__call_hook *hook, void *user, by_error *error)
 {
-    const by__call *call = &recording->list->calls[command->index];
+    const by__device_call *call = &recording->list->calls[command->index];
     size_t slots =
         (size_t)(call->input_count > BY__MAX_INPUTS ? call->input_count : BY__MAX_INPUTS);
     uint32_t mutates = by__op_mutates(call->op, &call->attrs);
@@ -691,7 +691,7 @@ static by_status describe(by_device_info *out, const by_device *device, by_error
     return BY_OK;
 }
 
-static by_status kernel(const by__kernel **out, by_device *device, const by__call *call,
+static by_status kernel(const by__kernel **out, by_device *device, const by__device_call *call,
                         by_error *error)
 {
     return by__device_kernel(out, ((late_device *)device)->cpu, call, error);

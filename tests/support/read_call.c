@@ -8,11 +8,11 @@
 
 #include <cmocka.h>
 
-by__call *read_call(const by__call_form *form, const char *body, const char **param,
-                    by_error *error)
+by__gateway_call *read_call(const by__call_form *form, const char *body, const char **param,
+                            by_error *error)
 {
     static by__gateway gateway;
-    by__call *call = NULL;
+    by__gateway_call *call = NULL;
     const by__http_request request = {.method = "POST",
                                       .path = form->route,
                                       .query = "",
@@ -27,7 +27,7 @@ by__call *read_call(const by__call_form *form, const char *body, const char **pa
     return call;
 }
 
-void stream_text(by__call *call, const char *text, by__text *out)
+void stream_text(by__gateway_call *call, const char *text, by__text *out)
 {
     by__text_free(&call->choices[0].text);
     call->form->first(call, 0, out);

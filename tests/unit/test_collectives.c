@@ -529,7 +529,7 @@ static void tell(void *user, by_status status, const by_error *error)
 }
 
 /* A collective that ends when other ranks hear of the failure, or after minutes. */
-static by_status run_until_told(const by__call *call, const by__context *context)
+static by_status run_until_told(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(call);
     BY_UNUSED(context);
@@ -542,7 +542,7 @@ static by_status run_until_told(const by__call *call, const by__context *context
     return BY_OK;
 }
 
-static by_status run_failing(const by__call *call, const by__context *context)
+static by_status run_failing(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(call);
     BY_UNUSED(context);
@@ -561,7 +561,7 @@ static void test_failure_is_told(void **state)
         {BY__COMMAND_CALL, BY__QUEUE_COMPUTE, 1, 1},
         {BY__COMMAND_ORDER, BY__QUEUE_COMPUTE, 0, SIZE_MAX},
     };
-    static const by__call calls[2];
+    static const by__device_call calls[2];
     const by__command_list list = {.name = "test",
                                    .calls = calls,
                                    .kernels = chosen,

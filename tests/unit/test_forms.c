@@ -123,12 +123,12 @@ static const row rows[] = {
      "{\"list\":[1.5]}"},
 };
 
-static by_status read_row(by__call **out, const row *r, by_error *error)
+static by_status read_row(by__gateway_call **out, const row *r, by_error *error)
 {
     static by__gateway gateway;
     const by__call_form *form = by__form_of_route(r->route);
     const char *param = NULL;
-    by__call *call = NULL;
+    by__gateway_call *call = NULL;
     const by__http_request request = {.method = "POST",
                                       .path = r->route,
                                       .query = "",
@@ -149,7 +149,7 @@ static by_status read_row(by__call **out, const row *r, by_error *error)
 }
 
 /* All that was read, but for ids, as a text. */
-static char *print_read(const by__call *call)
+static char *print_read(const by__gateway_call *call)
 {
     json_t *messages = json_array();
     for (size_t i = 0; i < call->part_count; i++) {
@@ -172,7 +172,7 @@ static void test_priority(void **state)
     BY_UNUSED(state);
     static const row asked = {"/v1/completions",
                               "{\"model\":\"m\",\"prompt\":\"a\",\"priority\":-7}", NULL, NULL};
-    by__call *call;
+    by__gateway_call *call;
     by_error error = {0};
     assert_int_equal(read_row(&call, &asked, &error), BY_OK);
     const json_t *message = call->parts[0].message;
@@ -184,7 +184,7 @@ static void test_priority(void **state)
 
 static void check_read(const row *r)
 {
-    by__call *call;
+    by__gateway_call *call;
     by_error error = {0};
     assert_int_equal(read_row(&call, r, &error), BY_OK);
     char *whole = print_read(call);
@@ -224,7 +224,7 @@ static void test_read(void **state)
 }
 
 /* Gives a call what the worker has said. */
-static void fill(by__call *call, const row *r)
+static void fill(by__gateway_call *call, const row *r)
 {
     for (size_t i = 0; i < call->part_count; i++) {
         call->parts[i].prompt_tokens = 3;
@@ -239,14 +239,14 @@ static void fill(by__call *call, const row *r)
     call->whole = r->whole == NULL ? NULL : json_loads(r->whole, 0, NULL);
 }
 
-typedef void printer(by__call *call, by__text *out);
+typedef void printer(by__gateway_call *call, by__text *out);
 
-static void print_answer(by__call *call, by__text *out)
+static void print_answer(by__gateway_call *call, by__text *out)
 {
     call->form->answer(call, out);
 }
 
-static void print_stream(by__call *call, by__text *out)
+static void print_stream(by__gateway_call *call, by__text *out)
 {
     const by__call_form *form = call->form;
     by__text_free(&call->head);
@@ -265,7 +265,7 @@ static void print_stream(by__call *call, by__text *out)
 }
 
 /* What a response in the background is followed by. */
-static void print_replay(by__call *call, by__text *out)
+static void print_replay(by__gateway_call *call, by__text *out)
 {
     call->frames = 0;
     call->choices[0].shown = 0;
@@ -274,7 +274,7 @@ static void print_replay(by__call *call, by__text *out)
     }
 }
 
-static void check_print(by__call *call, printer *print)
+static void check_print(by__gateway_call *call, printer *print)
 {
     by__text whole = {0};
     print(call, &whole);
@@ -304,7 +304,7 @@ static void test_answers(void **state)
 {
     BY_UNUSED(state);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
-        by__call *call;
+        by__gateway_call *call;
         by_error error = {0};
         assert_int_equal(read_row(&call, &rows[i], &error), BY_OK);
         fill(call, &rows[i]);

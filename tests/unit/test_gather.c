@@ -80,7 +80,7 @@ typedef struct rank_check {
 } rank_check;
 
 /* The whole parameter, and a message to the other ranks as one would need for it. */
-static by_status give_parameter(void *user, const by__call *call, by_error *error)
+static by_status give_parameter(void *user, const by__device_call *call, by_error *error)
 {
     rank_check *c = user;
     const by_graph *graph = c->r->graph;

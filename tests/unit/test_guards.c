@@ -417,7 +417,8 @@ static bool names(const by__program_row *row, const by_value *values, int count,
     return false;
 }
 
-static void flip_bit(void *user, const by__program_row *row, size_t node, const by__call *call)
+static void flip_bit(void *user, const by__program_row *row, size_t node,
+                     const by__device_call *call)
 {
     flip *f = user;
     const by__node *n = &row->graph->nodes[node];

@@ -449,7 +449,7 @@ static by_status run_queues(by_device *device, int dropped, float *d, by_error *
     by_memory memory = take(device, 4 * BYTES);
     by__tensor tensors[4];
     by__tensor in[3][BY__MAX_INPUTS];
-    by__call calls[3];
+    by__device_call calls[3];
     const by__kernel *kernels[3];
     by__command commands[7];
     size_t count = 0;
@@ -469,11 +469,11 @@ static by_status run_queues(by_device *device, int dropped, float *d, by_error *
             in[i][k] = (by__tensor){.shape = {.rank = -1}};
         }
         in[i][0] = in[i][1] = tensors[i];
-        calls[i] = (by__call){.op = BY_OP_ADD,
-                              .input_count = 2,
-                              .output_count = 1,
-                              .in = in[i],
-                              .out = {tensors[i + 1]}};
+        calls[i] = (by__device_call){.op = BY_OP_ADD,
+                                     .input_count = 2,
+                                     .output_count = 1,
+                                     .in = in[i],
+                                     .out = {tensors[i + 1]}};
         BY_TRY(by__device_kernel(&kernels[i], device, &calls[i], error));
         if (kernels[i]->prepare != NULL) {
             BY_TRY(kernels[i]->prepare(&calls[i], by__device_context(device), error));

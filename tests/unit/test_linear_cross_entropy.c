@@ -80,7 +80,7 @@ static result train(const problem *p, int64_t first, int64_t rows, int threads)
         {p->targets + first, BY_I32, {1, {rows}}},
         {(void *)(uintptr_t)&p->dloss, BY_F32, {1, {1}}},
     };
-    by__call call = {
+    by__device_call call = {
         .op = BY_OP_LINEAR_CROSS_ENTROPY_TRAIN, .input_count = 4, .output_count = 3, .in = in};
     call.out[0] = (by__tensor){&r.loss, BY_F32, {1, {1}}};
     call.out[1] = (by__tensor){r.dx, p->dtype, {2, {rows, COLUMNS}}};

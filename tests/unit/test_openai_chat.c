@@ -85,7 +85,7 @@ static void test_refused(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         const char *param = NULL;
         by_error error = {0};
-        by__call *call = read_call(&by__chat_form, rows[i].body, &param, &error);
+        by__gateway_call *call = read_call(&by__chat_form, rows[i].body, &param, &error);
         if (rows[i].param == NULL) {
             assert_string_equal(error.message, "");
         } else {
@@ -209,7 +209,7 @@ static void check_gathered(size_t i, by__text *content, by__text calls[4])
     by__text_free(content);
 }
 
-static void check_whole(by__call *call, size_t i)
+static void check_whole(by__gateway_call *call, size_t i)
 {
     by__text out = {0};
     by__text content = {0};
@@ -228,7 +228,7 @@ static void check_whole(by__call *call, size_t i)
 }
 
 /* The same in a stream, of which each piece has two bytes. */
-static void check_stream(by__call *call, size_t i)
+static void check_stream(by__gateway_call *call, size_t i)
 {
     by__text out = {0};
     by__text content = {0};
@@ -263,7 +263,7 @@ static void test_calls(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(calling); i++) {
         by_error error = {0};
         const char *param = NULL;
-        by__call *call = read_call(&by__chat_form, calling[i].body, &param, &error);
+        by__gateway_call *call = read_call(&by__chat_form, calling[i].body, &param, &error);
         assert_int_equal(error.status, BY_OK);
         by__choice *c = &call->choices[0];
         by__text_add(&c->text, calling[i].text);
@@ -297,7 +297,7 @@ static void test_call_schema(void **state)
         const char *param = NULL;
         by_constraint *constraint = NULL;
         bool matches = false;
-        by__call *call = read_call(&by__chat_form, texts[i].choice, &param, &error);
+        by__gateway_call *call = read_call(&by__chat_form, texts[i].choice, &param, &error);
         assert_int_equal(error.status, BY_OK);
         const json_t *request = json_object_get(call->parts[0].message, "request");
         char *schema =

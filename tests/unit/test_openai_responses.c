@@ -75,7 +75,7 @@ static void test_refused(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         const char *param = NULL;
         by_error error;
-        by__call *call = read_call(&by__response_form, rows[i].body, &param, &error);
+        by__gateway_call *call = read_call(&by__response_form, rows[i].body, &param, &error);
         assert_int_equal(error.status, BY_EARG);
         if (param == NULL || strcmp(param, rows[i].param) != 0 ||
             strstr(error.message, rows[i].message) == NULL) {
@@ -128,7 +128,7 @@ static void test_conversation(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         const char *param = NULL;
         by_error error;
-        by__call *call = read_call(&by__response_form, rows[i].body, &param, &error);
+        by__gateway_call *call = read_call(&by__response_form, rows[i].body, &param, &error);
         assert_string_equal(error.message, "");
         json_t *wanted = json_loads(rows[i].messages, 0, NULL);
         const json_t *request = json_object_get(call->parts[0].message, "request");
@@ -270,7 +270,7 @@ static void take_events(reader *r, const by__text *frames)
 }
 
 /* A stream of which each piece has two bytes. */
-static void check_stream(by__call *call, size_t row)
+static void check_stream(by__gateway_call *call, size_t row)
 {
     by__text out = {0};
     const char *text = calling[row].text;
@@ -293,7 +293,7 @@ static void test_calls(void **state)
         by_error error;
         const char *param = NULL;
         by__text out = {0};
-        by__call *call = read_call(&by__response_form, calling[i].body, &param, &error);
+        by__gateway_call *call = read_call(&by__response_form, calling[i].body, &param, &error);
         assert_string_equal(error.message, "");
         by__text_add(&call->choices[0].text, calling[i].text);
         (void)snprintf(call->choices[0].reason, sizeof call->choices[0].reason, "%s",
@@ -314,8 +314,8 @@ static void test_tools(void **state)
 {
     by_error error;
     const char *param = NULL;
-    by__call *call = read_call(&by__response_form,
-                               CALLING("{\"type\":\"function\",\"name\":\"f\"}"), &param, &error);
+    by__gateway_call *call = read_call(
+        &by__response_form, CALLING("{\"type\":\"function\",\"name\":\"f\"}"), &param, &error);
     const json_t *request = json_object_get(call->parts[0].message, "request");
     const json_t *tool = json_array_get(json_object_get(request, "tools"), 0);
     json_t *tools = json_loads(TOOLS, 0, NULL);
@@ -337,7 +337,7 @@ static void test_logprobs(void **state)
     by_error error;
     const char *param = NULL;
     by__text out = {0};
-    by__call *call =
+    by__gateway_call *call =
         read_call(&by__response_form, CALLING("\"auto\",\"top_logprobs\":1"), &param, &error);
     by__choice *c = &call->choices[0];
     BY_UNUSED(state);
@@ -420,7 +420,7 @@ static void test_replay(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(calling); i++) {
         by_error error;
         const char *param = NULL;
-        by__call *call = read_call(&by__response_form, calling[i].body, &param, &error);
+        by__gateway_call *call = read_call(&by__response_form, calling[i].body, &param, &error);
         json_t *task = json_pack("{ss ss ss si sO}", "kind", "response", "call", call->id, "model",
                                  "m", "created", 1, "own", call->own);
         json_t *result =

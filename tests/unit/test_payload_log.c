@@ -306,12 +306,12 @@ static bool add_call(by__payload_log *log, const json_t *request, size_t allocat
 {
     by__part part = {.message = json_pack("{sO}", "request", request)};
     by__choice choice = {.reason = "stop", .echo = strlen("a@b.de ")};
-    by__call call = {.id = "cmpl-1",
-                     .model = (char[]){"m"},
-                     .part_count = 1,
-                     .n = 1,
-                     .parts = &part,
-                     .choices = &choice};
+    by__gateway_call call = {.id = "cmpl-1",
+                             .model = (char[]){"m"},
+                             .part_count = 1,
+                             .n = 1,
+                             .parts = &part,
+                             .choices = &choice};
     by__text_add(&choice.text, "a@b.de said");
     left = allocations;
     by__payload_log_call(log, &call);

@@ -328,7 +328,7 @@ static void test_split_model(void **state)
 /* ---- gradients that the caller exchanges, and errors ---- */
 
 /* Sums the gradients over the ranks, into the gradients. */
-static by_status sum_gradients(void *user, const by__call *call, by_error *error)
+static by_status sum_gradients(void *user, const by__device_call *call, by_error *error)
 {
     for (int i = 0; i < call->input_count; i++) {
         BY_TRY(by_comm_all_reduce(user, call->in[i].data,

@@ -265,8 +265,8 @@ const by__value *by__argument(const by__arguments *arguments, size_t index, cons
 /* BY_EARG: more than `most` arguments, or a keyword that is not in `names` (ended by NULL). */
 by_status by__arguments_check(by__render *r, const by__arguments *arguments, const char *what,
                               size_t most, const char *const *names);
-by_status by__call(by__render *r, const by__value *callee, const by__arguments *arguments,
-                   by__value *out);
+by_status by__template_call(by__render *r, const by__value *callee, const by__arguments *arguments,
+                            by__value *out);
 /* A row of a table of filters; a row without a name ends it. */
 typedef struct by__filter_row {
     const char *name;

@@ -162,8 +162,8 @@ static by_status call_macro(by__render *r, const by__macro *macro, const by__arg
     return BY_OK;
 }
 
-by_status by__call(by__render *r, const by__value *callee, const by__arguments *arguments,
-                   by__value *out)
+by_status by__template_call(by__render *r, const by__value *callee, const by__arguments *arguments,
+                            by__value *out)
 {
     switch (callee->kind) {
     case BY__MACRO:
@@ -282,7 +282,7 @@ static by_status apply(by__render *r, const by__node *node, by__value *out)
     BY_TRY(read_arguments(r, node->b, &arguments));
     r->line = node->line;
     if (node->kind == BY__NODE_CALL) {
-        return by__call(r, &subject, &arguments, out);
+        return by__template_call(r, &subject, &arguments, out);
     }
     if (node->kind == BY__NODE_FILTER) {
         return by__filter(r, node->name, &subject, &arguments, out);

@@ -106,7 +106,7 @@ by_status by__host_fastest(by_dtype *out, by_error *error)
     return BY_OK;
 }
 
-const by__kernel *by__cpu_kernel_at(const by__call *call, by__isa isa)
+const by__kernel *by__cpu_kernel_at(const by__device_call *call, by__isa isa)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(table); i++) {
         const by__kernel *kernel = table[i].kernel;
@@ -118,7 +118,8 @@ const by__kernel *by__cpu_kernel_at(const by__call *call, by__isa isa)
     return NULL;
 }
 
-by_status by__cpu_kernel(const by__kernel **out, const by__call *call, by__isa isa, by_error *error)
+by_status by__cpu_kernel(const by__kernel **out, const by__device_call *call, by__isa isa,
+                         by_error *error)
 {
     for (int level = (int)isa; level >= BY__ISA_REFERENCE; level--) {
         const by__kernel *kernel = by__cpu_kernel_at(call, (by__isa)level);
@@ -141,8 +142,8 @@ by_status by__cpu_kernel(const by__kernel **out, const by__call *call, by__isa i
 /* Waking the team takes about as long as one core takes for this many elements. */
 #define SERIAL_ELEMENTS 32768
 
-void by__parallel(const by__context *context, const by__call *call, int64_t count, int64_t grain,
-                  int64_t elements, by__range_fn *fn)
+void by__parallel(const by__context *context, const by__device_call *call, int64_t count,
+                  int64_t grain, int64_t elements, by__range_fn *fn)
 {
     int64_t ranges = by__ceil_div(count, grain);
     if (context->threads <= 1 || ranges <= 1 || elements < SERIAL_ELEMENTS) {
@@ -157,7 +158,7 @@ void by__parallel(const by__context *context, const by__call *call, int64_t coun
     }
 }
 
-by__dropout by__dropout_setup(const by__call *call)
+by__dropout by__dropout_setup(const by__device_call *call)
 {
     uint32_t rng[4];
     memcpy(rng, call->in[1].data, sizeof rng);

@@ -37,7 +37,7 @@
  * supports falls back to the level below.
  *
  * Never put here: anything that a kernel does not need, allocation in `run`, state outside
- * by__call.
+ * by__device_call.
  */
 #ifndef BY_DEVICE_CPU_CPU_H
 #define BY_DEVICE_CPU_CPU_H
@@ -125,10 +125,10 @@ by__isa by__cpu_best_isa(void);
 const char *by__isa_name(by__isa isa);
 /* The kernel for a call at `isa` or the nearest level below it. BY_EDEVICE names op and dtypes when
  * there is none. */
-by_status by__cpu_kernel(const by__kernel **out, const by__call *call, by__isa isa,
+by_status by__cpu_kernel(const by__kernel **out, const by__device_call *call, by__isa isa,
                          by_error *error);
 /* The kernel at exactly this level, NULL if that level has none: for the kernel tests. */
-const by__kernel *by__cpu_kernel_at(const by__call *call, by__isa isa);
+const by__kernel *by__cpu_kernel_at(const by__device_call *call, by__isa isa);
 
 /* by__fill_normal at a given level. */
 void by__cpu_fill_normal(float *out, int64_t first, int64_t count, float std, const uint32_t key[2],
@@ -138,13 +138,13 @@ void by__cpu_fill_normal(float *out, int64_t first, int64_t count, float std, co
 by_status by__cpu_open(by_device **out, int threads, by_error *error);
 
 /* Computes items [begin, end) in the kernel's own unit: elements, rows or columns. */
-typedef void by__range_fn(const by__call *call, int64_t begin, int64_t end);
+typedef void by__range_fn(const by__device_call *call, int64_t begin, int64_t end);
 
 /* Defines NAME_ranges[dtype] for the activation dtypes: calls `work` (call, begin, end, dtype),
  * compiled once for each dtype so that it is a constant in the loops; the second form has one more
  * operand before it. */
 #define BY__ACT_RANGE(name, what)                                                                  \
-    static void name(const by__call *call, int64_t begin, int64_t end)                             \
+    static void name(const by__device_call *call, int64_t begin, int64_t end)                      \
     {                                                                                              \
         what;                                                                                      \
     }
@@ -171,8 +171,8 @@ typedef void by__range_fn(const by__call *call, int64_t begin, int64_t end);
  * where it is faster. The ranges depend on count and grain alone, so begin / grain can index
  * partial sums.
  */
-void by__parallel(const by__context *context, const by__call *call, int64_t count, int64_t grain,
-                  int64_t elements, by__range_fn *fn);
+void by__parallel(const by__context *context, const by__device_call *call, int64_t count,
+                  int64_t grain, int64_t elements, by__range_fn *fn);
 
 /* Block `block` of by__cpu_fill_normal: writes `count` values to `out`. kernels/normal_simd.c. */
 typedef void by__fill_normal_fn(float *out, int64_t count, float std, const uint32_t key[2],
@@ -182,13 +182,13 @@ by__fill_normal_fn by__fill_normal_block_avx2;
 by__fill_normal_fn by__fill_normal_block_avx512;
 
 /* Returns true if each row has its own position. */
-static inline bool by__rope_is_by_row(const by__call *call)
+static inline bool by__rope_is_by_row(const by__device_call *call)
 {
     return call->input_count > 1 && by__present(&call->in[1]) && by__tensor_count(&call->in[1]) > 1;
 }
 
 /* The position of row t: an index within its sample, or among all rows if each has its own. */
-static inline int64_t by__rope_position(const by__call *call, int64_t t)
+static inline int64_t by__rope_position(const by__device_call *call, int64_t t)
 {
     const int32_t *position = call->in[1].data;
     bool given = call->input_count > 1 && by__present(&call->in[1]);
@@ -216,7 +216,7 @@ typedef struct by__dropout {
     float scale;        /* 1 / (1 - p) */
 } by__dropout;
 
-by__dropout by__dropout_setup(const by__call *call);
+by__dropout by__dropout_setup(const by__device_call *call);
 static inline void by__dropout_counter(uint32_t counter[4], const by__dropout *dropout,
                                        uint32_t sample, int64_t place)
 {

@@ -197,7 +197,7 @@ static by_status event_seconds(double *seconds, by__event *from, by__event *to, 
 
 /* ---- programs ---- */
 
-static by_status kernel(const by__kernel **out, by_device *device, const by__call *call,
+static by_status kernel(const by__kernel **out, by_device *device, const by__device_call *call,
                         by_error *error)
 {
     return by__cpu_kernel(out, call, ((const cpu_device *)device)->isa, error);

@@ -51,8 +51,9 @@ static size_t bytes_of(const by__tensor *tensor)
 }
 
 /* Exchanges entries of `elements` elements each; with one rank the result is a copy. */
-static by_status exchange(const by__call *call, const by__context *context, by__exchange_kind kind,
-                          const void *in, void *out, int64_t entries, int64_t elements)
+static by_status exchange(const by__device_call *call, const by__context *context,
+                          by__exchange_kind kind, const void *in, void *out, int64_t entries,
+                          int64_t elements)
 {
     by__collectives *collectives = context->collectives;
     by__exchange e = {.kind = kind,
@@ -78,13 +79,13 @@ static by_status exchange(const by__call *call, const by__context *context, by__
     return BY_OK;
 }
 
-static by_status run_all_reduce(const by__call *call, const by__context *context)
+static by_status run_all_reduce(const by__device_call *call, const by__context *context)
 {
     return exchange(call, context, BY__EXCHANGE_ALL_REDUCE, call->in[0].data, call->out[0].data,
                     by__tensor_count(&call->in[0]), 1);
 }
 
-static by_status run_ring_shift(const by__call *call, const by__context *context)
+static by_status run_ring_shift(const by__device_call *call, const by__context *context)
 {
     return exchange(call, context, BY__EXCHANGE_RING_SHIFT, call->in[0].data, call->out[0].data,
                     by__tensor_count(&call->in[0]), 1);
@@ -97,7 +98,8 @@ static bool is_split(const by__tensor *tensor, int64_t axis)
     return fold(tensor, axis).outer > 1;
 }
 
-static by_status prepare_all_gather(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_all_gather(by__device_call *call, const by__context *context,
+                                    by_error *error)
 {
     BY_UNUSED(context);
     BY_UNUSED(error);
@@ -105,7 +107,7 @@ static by_status prepare_all_gather(by__call *call, const by__context *context, 
     return BY_OK;
 }
 
-static by_status run_all_gather(const by__call *call, const by__context *context)
+static by_status run_all_gather(const by__device_call *call, const by__context *context)
 {
     folded f = fold(&call->out[0], call->attrs.axis);
     void *slices = f.outer > 1 ? call->work : call->out[0].data;
@@ -117,7 +119,8 @@ static by_status run_all_gather(const by__call *call, const by__context *context
     return status;
 }
 
-static by_status prepare_reduce_scatter(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_reduce_scatter(by__device_call *call, const by__context *context,
+                                        by_error *error)
 {
     BY_UNUSED(context);
     BY_UNUSED(error);
@@ -125,7 +128,7 @@ static by_status prepare_reduce_scatter(by__call *call, const by__context *conte
     return BY_OK;
 }
 
-static by_status run_reduce_scatter(const by__call *call, const by__context *context)
+static by_status run_reduce_scatter(const by__device_call *call, const by__context *context)
 {
     folded f = fold(&call->in[0], call->attrs.axis);
     void *slices = call->in[0].data;
@@ -138,7 +141,8 @@ static by_status run_reduce_scatter(const by__call *call, const by__context *con
 }
 
 /* The pieces from the ranks are slices of the result along the other axis. */
-static by_status prepare_all_to_all(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_all_to_all(by__device_call *call, const by__context *context,
+                                    by_error *error)
 {
     size_t pack = is_split(&call->in[0], call->attrs.axis) ? bytes_of(&call->in[0]) : 0;
     size_t unpack = is_split(&call->out[0], call->attrs.to) ? bytes_of(&call->out[0]) : 0;
@@ -149,7 +153,7 @@ static by_status prepare_all_to_all(by__call *call, const by__context *context, 
     return BY_OK;
 }
 
-static by_status run_all_to_all(const by__call *call, const by__context *context)
+static by_status run_all_to_all(const by__device_call *call, const by__context *context)
 {
     folded from = fold(&call->in[0], call->attrs.axis);
     folded to = fold(&call->out[0], call->attrs.to);
@@ -174,13 +178,13 @@ static by_status run_all_to_all(const by__call *call, const by__context *context
 
 /* ---- gradients ---- */
 
-static by_status run_reduce_gradients(const by__call *call, const by__context *context)
+static by_status run_reduce_gradients(const by__device_call *call, const by__context *context)
 {
     *(float *)call->out[0].data = 0.0f;
     return exchange(call, context, BY__EXCHANGE_GRADIENTS, NULL, NULL, 0, 0);
 }
 
-static by_status run_gather_parameter(const by__call *call, const by__context *context)
+static by_status run_gather_parameter(const by__device_call *call, const by__context *context)
 {
     if (context->collectives == NULL) {
         memset(call->out[0].data, 0, bytes_of(&call->out[0]));
@@ -189,7 +193,7 @@ static by_status run_gather_parameter(const by__call *call, const by__context *c
     return exchange(call, context, BY__EXCHANGE_PARAMETER, NULL, call->out[0].data, 0, 0);
 }
 
-static by_status run_replicate(const by__call *call, const by__context *context)
+static by_status run_replicate(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     if (call->out[0].data != call->in[0].data) {

@@ -31,7 +31,7 @@ int by__map_operands(by_map_kind kind)
     }
 }
 
-int64_t by__map_count(const by__call *call)
+int64_t by__map_count(const by__device_call *call)
 {
     uint32_t scalars = call->attrs.map->scalars;
     int tensor = 0;
@@ -42,7 +42,7 @@ int64_t by__map_count(const by__call *call)
 }
 
 typedef struct builder {
-    const by__call *call;
+    const by__device_call *call;
     by__map_plan *plan;
     bool live[BY_MAP_MAX_STEPS];
     bool uniform[BY__MAP_VALUES];
@@ -428,7 +428,7 @@ static void build_tiles(builder *b)
     emit(b, BY__MAP_END, 0, 0, 0);
 }
 
-by_status by__map_prepare(by__call *call, const by__context *context, by_error *error)
+by_status by__map_prepare(by__device_call *call, const by__context *context, by_error *error)
 {
     BY_UNUSED(context);
     by__map_plan *plan;
@@ -448,7 +448,7 @@ by_status by__map_prepare(by__call *call, const by__context *context, by_error *
     return BY_OK;
 }
 
-void by__map_release(by__call *call)
+void by__map_release(by__device_call *call)
 {
     free(call->state);
     call->state = NULL;

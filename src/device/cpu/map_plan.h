@@ -88,11 +88,11 @@ typedef struct by__map_plan {
 } by__map_plan;
 
 /* Compiles the map into call->state; by__map_release frees it. */
-by_status by__map_prepare(by__call *call, const by__context *context, by_error *error);
-void by__map_release(by__call *call);
+by_status by__map_prepare(by__device_call *call, const by__context *context, by_error *error);
+void by__map_release(by__device_call *call);
 /* Number of operands that a step of this kind reads. */
 int by__map_operands(by_map_kind kind);
 /* Number of elements of each tensor. */
-int64_t by__map_count(const by__call *call);
+int64_t by__map_count(const by__device_call *call);
 
 #endif

@@ -61,10 +61,10 @@ static inline int32_t by__id(const by__tensor *tensor, int64_t i)
 
 /* Rows *begin .. *end - 1 of range g of GROUPED_MATMUL and the like; empty if they are out of the
  * operands' bounds. */
-void by__reference_range(const by__call *call, int64_t g, int64_t *begin, int64_t *end);
+void by__reference_range(const by__device_call *call, int64_t g, int64_t *begin, int64_t *end);
 
 /* Requests `count` doubles of workspace. */
-static inline by_status by__reference_work(by__call *call, int64_t count, by_error *error)
+static inline by_status by__reference_work(by__device_call *call, int64_t count, by_error *error)
 {
     if (!by__size_mul((size_t)count, sizeof(double), &call->work_bytes)) {
         return by_error_set(error, BY_EMEMORY,

@@ -17,7 +17,7 @@ typedef struct problem {
     double scale;
 } problem;
 
-static problem measure(const by__call *call, bool packed)
+static problem measure(const by__device_call *call, bool packed)
 {
     const by__tensor *q = &call->in[0];
     problem p = {q->shape.dim[0], q->shape.dim[1], call->attrs.heads, call->attrs.kv_heads, 0, 0.0};
@@ -28,7 +28,7 @@ static problem measure(const by__call *call, bool packed)
 
 /* Returns true if q, k and v are packed: of the `count` operands before the others there is one, or
  * the second and third are absent. */
-static bool is_packed(const by__call *call, int count)
+static bool is_packed(const by__device_call *call, int count)
 {
     return count == 1 || !by__present(&call->in[1]);
 }
@@ -61,7 +61,7 @@ static double dot(const by__tensor *a, int64_t at, const by__tensor *b, int64_t 
 
 /* Number of valid rows of sample b. `operands`: q, k, v or packed, and lengths if there are
  * four. */
-static int64_t rows_of(const by__call *call, const problem *p, int operands, int64_t b)
+static int64_t rows_of(const by__device_call *call, const problem *p, int operands, int64_t b)
 {
     if (operands < 4 || !by__present(&call->in[3])) {
         return p->length;
@@ -72,8 +72,8 @@ static int64_t rows_of(const by__call *call, const problem *p, int operands, int
 
 /* The first key that query t of sample b attends to, at position `place` among the keys. `operands`
  * as in rows_of, and the first keys if there are five. */
-static int64_t first_key(const by__call *call, const problem *p, int operands, int64_t b, int64_t t,
-                         int64_t place)
+static int64_t first_key(const by__device_call *call, const problem *p, int operands, int64_t b,
+                         int64_t t, int64_t place)
 {
     int64_t window = call->attrs.window;
     int64_t first = window > 0 ? place - window + 1 : 0;
@@ -104,15 +104,16 @@ static double softmax(double *scores, int64_t count)
     return lse;
 }
 
-static by_status prepare_attention(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_attention(by__device_call *call, const by__context *context,
+                                   by_error *error)
 {
     BY_UNUSED(context);
     return by__reference_work(call, call->in[0].shape.dim[1], error);
 }
 
 /* Processes one query, which attends to keys first .. end - 1; without keys the result is zero. */
-static void attend(const by__call *call, const view in[3], const problem *p, int64_t b, int64_t t,
-                   int64_t head, int64_t first, int64_t end)
+static void attend(const by__device_call *call, const view in[3], const problem *p, int64_t b,
+                   int64_t t, int64_t head, int64_t first, int64_t end)
 {
     double *scores = call->work;
     int64_t count = end - first;
@@ -133,7 +134,7 @@ static void attend(const by__call *call, const view in[3], const problem *p, int
     }
 }
 
-static by_status run_attention(const by__call *call, const by__context *context)
+static by_status run_attention(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     bool packed = is_packed(call, call->input_count);
@@ -154,7 +155,8 @@ static by_status run_attention(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_ATTENTION, attention, prepare_attention, run_attention);
 
-static by_status prepare_attention_grad(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_attention_grad(by__device_call *call, const by__context *context,
+                                        by_error *error)
 {
     BY_UNUSED(context);
     problem p = measure(call, is_packed(call, call->input_count - 3));
@@ -163,7 +165,7 @@ static by_status prepare_attention_grad(by__call *call, const by__context *conte
 
 /* The gradient of one query: with P its probabilities and delta = dy . y,
  *   dv[s] += P[s] dy,   ds = P[s] (dy . v[s] - delta) scale,   dq += ds k[s],   dk[s] += ds q. */
-static void query_grad(const by__call *call, const view in[3], const problem *p, int64_t b,
+static void query_grad(const by__device_call *call, const view in[3], const problem *p, int64_t b,
                        int64_t t, int64_t head, double *dq, double *dk, double *dv)
 {
     const by__tensor *y = &call->in[call->input_count - 3];
@@ -191,7 +193,7 @@ static void query_grad(const by__call *call, const view in[3], const problem *p,
     }
 }
 
-static by_status run_attention_grad(const by__call *call, const by__context *context)
+static by_status run_attention_grad(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     bool packed = is_packed(call, call->input_count - 3);
@@ -230,14 +232,14 @@ static by_status run_attention_grad(const by__call *call, const by__context *con
 BY__REFERENCE_KERNEL(BY_OP_ATTENTION_GRAD, attention_grad, prepare_attention_grad,
                      run_attention_grad);
 
-static by_status prepare_cached_attention(by__call *call, const by__context *context,
+static by_status prepare_cached_attention(by__device_call *call, const by__context *context,
                                           by_error *error)
 {
     BY_UNUSED(context);
     return by__reference_work(call, call->in[call->input_count - 2].shape.dim[2], error);
 }
 
-static by_status run_cached_attention(const by__call *call, const by__context *context)
+static by_status run_cached_attention(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     bool packed = is_packed(call, call->input_count - 3);
@@ -289,8 +291,8 @@ BY__REFERENCE_KERNEL(BY_OP_CACHED_ATTENTION, cached_attention, prepare_cached_at
 enum { K_POOL = 3, V_POOL, POSITIONS, SESSIONS, TABLE };
 
 /* Offset of element 0 of the page of a session's token, for one head; -1: it has no page. */
-static int64_t page_begin(const by__call *call, const problem *p, int64_t session, int64_t position,
-                          int64_t kv)
+static int64_t page_begin(const by__device_call *call, const problem *p, int64_t session,
+                          int64_t position, int64_t kv)
 {
     const by_shape *table = &call->in[TABLE].shape;
     int64_t column = position / BY_PAGE_TOKENS;
@@ -306,7 +308,8 @@ static int64_t page_begin(const by__call *call, const problem *p, int64_t sessio
 
 /* Index of element d of a token's key in its page: for each element the tokens are adjacent; bf16
  * elements are in pairs. */
-static int64_t key_in_page(const by__call *call, const problem *p, int64_t position, int64_t d)
+static int64_t key_in_page(const by__device_call *call, const problem *p, int64_t position,
+                           int64_t d)
 {
     int64_t token = position % BY_PAGE_TOKENS;
     bool pairs = call->in[K_POOL].dtype == BY_BF16 && d / 2 * 2 + 1 < p->width;
@@ -314,7 +317,8 @@ static int64_t key_in_page(const by__call *call, const problem *p, int64_t posit
 }
 
 /* Index of element d of its value: rows of tokens; in bf16 pairs of tokens are adjacent. */
-static int64_t value_in_page(const by__call *call, const problem *p, int64_t position, int64_t d)
+static int64_t value_in_page(const by__device_call *call, const problem *p, int64_t position,
+                             int64_t d)
 {
     int64_t token = position % BY_PAGE_TOKENS;
     bool pairs = call->in[V_POOL].dtype == BY_BF16;
@@ -322,14 +326,14 @@ static int64_t value_in_page(const by__call *call, const problem *p, int64_t pos
 }
 
 /* Address of a token's scale in a page of codes, which are bytes. */
-static float *scale_in_page(const by__call *call, const problem *p, int pool, int64_t page,
+static float *scale_in_page(const by__device_call *call, const problem *p, int pool, int64_t page,
                             int64_t position)
 {
     char *codes = (char *)call->in[pool].data + page + p->width * BY_PAGE_TOKENS;
     return (float *)(void *)codes + position % BY_PAGE_TOKENS;
 }
 
-static double paged_element(const by__call *call, const problem *p, int pool, int64_t page,
+static double paged_element(const by__device_call *call, const problem *p, int pool, int64_t page,
                             int64_t position, int64_t d)
 {
     const by__tensor *tensor = &call->in[pool];
@@ -343,7 +347,7 @@ static double paged_element(const by__call *call, const problem *p, int pool, in
 }
 
 /* Stores a key or value: unchanged, or as codes relative to the largest magnitude / 127. */
-static void put_row(const by__call *call, const problem *p, int pool, int64_t page,
+static void put_row(const by__device_call *call, const problem *p, int pool, int64_t page,
                     int64_t position, const by__tensor *row, int64_t from)
 {
     const by__tensor *tensor = &call->in[pool];
@@ -367,7 +371,7 @@ static void put_row(const by__call *call, const problem *p, int pool, int64_t pa
     }
 }
 
-static by_status prepare_paged_attention(by__call *call, const by__context *context,
+static by_status prepare_paged_attention(by__device_call *call, const by__context *context,
                                          by_error *error)
 {
     BY_UNUSED(context);
@@ -375,7 +379,7 @@ static by_status prepare_paged_attention(by__call *call, const by__context *cont
 }
 
 /* Processes one query of row t, which attends to keys `first` .. `last` of its session. */
-static void attend_pages(const by__call *call, const view in[3], const problem *p, int64_t t,
+static void attend_pages(const by__device_call *call, const view in[3], const problem *p, int64_t t,
                          int64_t head, int64_t first, int64_t last)
 {
     double *scores = call->work;
@@ -401,7 +405,7 @@ static void attend_pages(const by__call *call, const view in[3], const problem *
     }
 }
 
-static by_status run_paged_attention(const by__call *call, const by__context *context)
+static by_status run_paged_attention(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     bool packed = !by__present(&call->in[1]);
@@ -437,7 +441,7 @@ static by_status run_paged_attention(const by__call *call, const by__context *co
 BY__REFERENCE_KERNEL(BY_OP_PAGED_ATTENTION, paged_attention, prepare_paged_attention,
                      run_paged_attention);
 
-static by_status run_merge(const by__call *call, const by__context *context)
+static by_status run_merge(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by_shape *shape = &call->in[0].shape;

@@ -9,7 +9,7 @@ static int64_t columns_of(const by__tensor *tensor)
     return tensor->shape.dim[tensor->shape.rank - 1];
 }
 
-static void encode_block(const by__call *call, int64_t first, int64_t count, int64_t block)
+static void encode_block(const by__device_call *call, int64_t first, int64_t count, int64_t block)
 {
     float largest = 0.0f;
     for (int64_t i = first; i < first + count; i++) {
@@ -28,7 +28,7 @@ static void encode_block(const by__call *call, int64_t first, int64_t count, int
     }
 }
 
-static by_status run_encode8(const by__call *call, const by__context *context)
+static by_status run_encode8(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     int64_t columns = columns_of(&call->in[0]);
@@ -44,7 +44,7 @@ static by_status run_encode8(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_ENCODE8, encode8, NULL, run_encode8);
 
-static by_status run_decode8(const by__call *call, const by__context *context)
+static by_status run_decode8(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     int64_t columns = columns_of(&call->in[0]);

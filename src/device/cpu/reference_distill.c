@@ -35,7 +35,7 @@ static void multiply(double *z, const by__tensor *x, const by__tensor *w, int64_
 
 /* KL(teacher || student) of a row: p are the student's softened probabilities, z its logits over
  * the temperature minus their log-sum-exp. r becomes the gradient by these logits. */
-static double diverge_live(double *r, const by__call *call, int64_t row, const double *p,
+static double diverge_live(double *r, const by__device_call *call, int64_t row, const double *p,
                            const double *z, double *y)
 {
     int64_t n = by__tensor_rows(&call->in[W]);
@@ -66,7 +66,7 @@ static double log_mass(const double *z, const double *event, double wanted, int6
 
 /* The same for stored probabilities: of some tokens, and of all others as one event. event: which
  * event each token belongs to. */
-static double diverge_stored(double *r, const by__call *call, int64_t row, const double *p,
+static double diverge_stored(double *r, const by__device_call *call, int64_t row, const double *p,
                              const double *z, double *event)
 {
     int64_t n = by__tensor_rows(&call->in[W]);
@@ -100,7 +100,8 @@ static double diverge_stored(double *r, const by__call *call, int64_t row, const
 
 /* Returns the loss of a row; its gradient by the logits replaces z. y, p, q and the space after
  * them: scratch of V each. */
-static double run_row(const by__call *call, int64_t row, double *z, double *y, double *p, double *q)
+static double run_row(const by__device_call *call, int64_t row, double *z, double *y, double *p,
+                      double *q)
 {
     int64_t n = by__tensor_rows(&call->in[W]);
     double t = (double)call->attrs.theta;
@@ -130,7 +131,7 @@ static double run_row(const by__call *call, int64_t row, double *z, double *y, d
     return (1.0 - share) * hard + share * t * t * divergence;
 }
 
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
 {
     BY_UNUSED(context);
     const by__tensor *w = &call->in[W];
@@ -138,7 +139,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
         call, by__tensor_rows(w) * (5 + by__tensor_columns(w)) + by__tensor_columns(w), error);
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__context *context)
 {
     const by__tensor *x = &call->in[X];
     int64_t n = by__tensor_rows(&call->in[W]);

@@ -18,7 +18,7 @@ static int64_t broadcast_place(const by_shape *whole, const by_shape *operand, i
     return place;
 }
 
-static by_status run_binary(const by__call *call, const by__context *context)
+static by_status run_binary(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *a = &call->in[0];
@@ -37,7 +37,7 @@ BY__REFERENCE_KERNEL(BY_OP_ADD, add, NULL, run_binary);
 BY__REFERENCE_KERNEL(BY_OP_SUB, sub, NULL, run_binary);
 BY__REFERENCE_KERNEL(BY_OP_MUL, mul, NULL, run_binary);
 
-static by_status run_scale(const by__call *call, const by__context *context)
+static by_status run_scale(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     double s = by__get(&call->in[1], 0);
@@ -49,7 +49,7 @@ static by_status run_scale(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_SCALE, scale, NULL, run_scale);
 
-static by_status run_cast(const by__call *call, const by__context *context)
+static by_status run_cast(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
@@ -114,7 +114,7 @@ static double derivative(by_function function, double x)
     }
 }
 
-static by_status run_unary(const by__call *call, const by__context *context)
+static by_status run_unary(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
@@ -126,7 +126,7 @@ static by_status run_unary(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_UNARY, unary, NULL, run_unary);
 
-static by_status run_unary_grad(const by__call *call, const by__context *context)
+static by_status run_unary_grad(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
@@ -138,7 +138,7 @@ static by_status run_unary_grad(const by__call *call, const by__context *context
 
 BY__REFERENCE_KERNEL(BY_OP_UNARY_GRAD, unary_grad, NULL, run_unary_grad);
 
-static by_status run_swiglu(const by__call *call, const by__context *context)
+static by_status run_swiglu(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
@@ -151,7 +151,7 @@ static by_status run_swiglu(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_SWIGLU, swiglu, NULL, run_swiglu);
 
-static by_status run_swiglu_grad(const by__call *call, const by__context *context)
+static by_status run_swiglu_grad(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
@@ -166,7 +166,7 @@ static by_status run_swiglu_grad(const by__call *call, const by__context *contex
 
 BY__REFERENCE_KERNEL(BY_OP_SWIGLU_GRAD, swiglu_grad, NULL, run_swiglu_grad);
 
-static by_status run_dropout(const by__call *call, const by__context *context)
+static by_status run_dropout(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     by__dropout dropout = by__dropout_setup(call);
@@ -192,7 +192,7 @@ static by_status run_dropout(const by__call *call, const by__context *context)
 BY__REFERENCE_KERNEL(BY_OP_DROPOUT, dropout, NULL, run_dropout);
 
 /* Each pair (i, i + D/2) of a head is rotated by position * frequency(i). */
-static by_status run_rope(const by__call *call, const by__context *context)
+static by_status run_rope(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *x = &call->in[0];

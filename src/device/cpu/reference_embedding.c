@@ -2,7 +2,7 @@
 
 #include "device/cpu/reference.h"
 
-static by_status run_offset_ids(const by__call *call, const by__context *context)
+static by_status run_offset_ids(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     for (int64_t k = 0, count = by__tensor_count(&call->in[0]); k < count; k++) {
@@ -14,7 +14,7 @@ static by_status run_offset_ids(const by__call *call, const by__context *context
 
 BY__REFERENCE_KERNEL(BY_OP_OFFSET_IDS, offset_ids, NULL, run_offset_ids);
 
-static by_status run_embedding(const by__call *call, const by__context *context)
+static by_status run_embedding(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *table = &call->in[1];
@@ -32,14 +32,15 @@ static by_status run_embedding(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_EMBEDDING, embedding, NULL, run_embedding);
 
-static by_status prepare_embedding_grad(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_embedding_grad(by__device_call *call, const by__context *context,
+                                        by_error *error)
 {
     BY_UNUSED(context);
     return by__reference_work(call, by__tensor_rows(&call->out[0]), error);
 }
 
 /* Computes one column of the table at a time, in double. */
-static by_status run_embedding_grad(const by__call *call, const by__context *context)
+static by_status run_embedding_grad(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *ids = &call->in[0];
@@ -68,7 +69,7 @@ static by_status run_embedding_grad(const by__call *call, const by__context *con
 BY__REFERENCE_KERNEL(BY_OP_EMBEDDING_GRAD, embedding_grad, prepare_embedding_grad,
                      run_embedding_grad);
 
-static by_status run_position(const by__call *call, const by__context *context)
+static by_status run_position(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
@@ -83,7 +84,7 @@ static by_status run_position(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_POSITION, position, NULL, run_position);
 
-static by_status run_position_grad(const by__call *call, const by__context *context)
+static by_status run_position_grad(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *dy = &call->in[0];

@@ -5,13 +5,13 @@
 #include "base/packing.h"
 #include "device/cpu/reference.h"
 
-static int64_t place(const by__call *call, int64_t j, int64_t i)
+static int64_t place(const by__device_call *call, int64_t j, int64_t i)
 {
     const by_packing *p = &call->attrs.packing;
     return call->attrs.trans_b ? j * p->k + i : i * p->n + j;
 }
 
-static void round_group(const by__call *call, int64_t j, int64_t first, int64_t end)
+static void round_group(const by__device_call *call, int64_t j, int64_t first, int64_t end)
 {
     bool wide = call->attrs.packing.kind == BY_PACKING_INT8;
     float extreme = 0.0f;
@@ -32,7 +32,7 @@ static void round_group(const by__call *call, int64_t j, int64_t first, int64_t 
     }
 }
 
-static by_status run_fake_quantize(const by__call *call, const by__context *context)
+static by_status run_fake_quantize(const by__device_call *call, const by__context *context)
 {
     const by_packing *p = &call->attrs.packing;
     int64_t group = p->kind == BY_PACKING_INT8 ? p->k : p->group;

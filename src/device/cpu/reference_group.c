@@ -3,7 +3,7 @@
 
 #include "device/cpu/reference.h"
 
-static bool present(const by__call *call, int input)
+static bool present(const by__device_call *call, int input)
 {
     return input < call->input_count && by__present(&call->in[input]);
 }
@@ -22,7 +22,7 @@ static bool is_chosen(const by__tensor *index, int64_t begin, int64_t end, int64
 
 /* The largest logit that is not among places first .. at - 1 of index. NaN is less than any
  * number. */
-static int64_t next_choice(const by__call *call, int64_t row, int64_t first, int64_t at)
+static int64_t next_choice(const by__device_call *call, int64_t row, int64_t first, int64_t at)
 {
     int64_t experts = by__tensor_columns(&call->in[0]);
     int64_t best = -1;
@@ -39,13 +39,13 @@ static int64_t next_choice(const by__call *call, int64_t row, int64_t first, int
     return best;
 }
 
-static by_status prepare_router(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_router(by__device_call *call, const by__context *context, by_error *error)
 {
     BY_UNUSED(context);
     return by__reference_work(call, by__tensor_columns(&call->in[0]), error);
 }
 
-static by_status run_router(const by__call *call, const by__context *context)
+static by_status run_router(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *logits = &call->in[0];
@@ -113,7 +113,7 @@ static void add_softmax_gradient(double *sum, const by__tensor *logits, int64_t 
     }
 }
 
-static by_status run_router_grad(const by__call *call, const by__context *context)
+static by_status run_router_grad(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *logits = &call->in[0];
@@ -141,7 +141,7 @@ BY__REFERENCE_KERNEL(BY_OP_ROUTER_GRAD, router_grad, prepare_router, run_router_
 /* ---- GROUP, COUNT_IDS: a counting sort, also used at the other levels ---- */
 
 /* Index of entry i among the ranges; -1: it is in no group. */
-static int64_t range_at(const by__call *call, int64_t i)
+static int64_t range_at(const by__device_call *call, int64_t i)
 {
     int64_t blocks = call->attrs.blocks > 1 ? call->attrs.blocks : 1;
     int64_t block = i / (by__tensor_count(&call->in[0]) / blocks);
@@ -149,7 +149,7 @@ static int64_t range_at(const by__call *call, int64_t i)
     return id < 0 || id >= call->attrs.rows ? -1 : id * blocks + block;
 }
 
-static by_status run_group(const by__call *call, const by__context *context)
+static by_status run_group(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     int32_t *slot = call->out[0].data;
@@ -186,7 +186,7 @@ static by_status run_group(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_GROUP, group, NULL, run_group);
 
-static by_status run_count_ids(const by__call *call, const by__context *context)
+static by_status run_count_ids(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     float *count = call->out[0].data;
@@ -205,7 +205,7 @@ BY__REFERENCE_KERNEL(BY_OP_COUNT_IDS, count_ids, NULL, run_count_ids);
 
 /* ---- rows ---- */
 
-static by_status run_scatter_rows(const by__call *call, const by__context *context)
+static by_status run_scatter_rows(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
@@ -226,7 +226,7 @@ static by_status run_scatter_rows(const by__call *call, const by__context *conte
 
 BY__REFERENCE_KERNEL(BY_OP_SCATTER_ROWS, scatter_rows, NULL, run_scatter_rows);
 
-static by_status run_gather_rows(const by__call *call, const by__context *context)
+static by_status run_gather_rows(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
@@ -249,7 +249,7 @@ static by_status run_gather_rows(const by__call *call, const by__context *contex
 
 BY__REFERENCE_KERNEL(BY_OP_GATHER_ROWS, gather_rows, NULL, run_gather_rows);
 
-static by_status run_row_dots(const by__call *call, const by__context *context)
+static by_status run_row_dots(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     int64_t columns = by__tensor_columns(&call->in[0]);
@@ -271,7 +271,7 @@ BY__REFERENCE_KERNEL(BY_OP_ROW_DOTS, row_dots, NULL, run_row_dots);
 
 /* ---- products ---- */
 
-void by__reference_range(const by__call *call, int64_t g, int64_t *begin, int64_t *end)
+void by__reference_range(const by__device_call *call, int64_t g, int64_t *begin, int64_t *end)
 {
     int64_t capacity = call->attrs.capacity;
     *begin = by__id(&call->in[2], 2 * g);
@@ -286,7 +286,7 @@ void by__reference_range(const by__call *call, int64_t g, int64_t *begin, int64_
     }
 }
 
-static by_status run_grouped_matmul(const by__call *call, const by__context *context)
+static by_status run_grouped_matmul(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *a = &call->in[0];
@@ -317,7 +317,7 @@ static by_status run_grouped_matmul(const by__call *call, const by__context *con
 
 BY__REFERENCE_KERNEL(BY_OP_GROUPED_MATMUL, grouped_matmul, NULL, run_grouped_matmul);
 
-static by_status run_grouped_matmul_grad(const by__call *call, const by__context *context)
+static by_status run_grouped_matmul_grad(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *a = &call->in[0];

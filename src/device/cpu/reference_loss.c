@@ -3,7 +3,7 @@
 
 #include "device/cpu/reference.h"
 
-static double logit(const by__call *call, int64_t row, int64_t v)
+static double logit(const by__device_call *call, int64_t row, int64_t v)
 {
     if (call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD && call->input_count > 5) {
         return by__get(&call->in[5], row * by__tensor_rows(&call->in[1]) + v);
@@ -16,7 +16,7 @@ static double logit(const by__call *call, int64_t row, int64_t v)
     return sum;
 }
 
-static bool counts(const by__call *call, int64_t row)
+static bool counts(const by__device_call *call, int64_t row)
 {
     int32_t target = by__id(&call->in[2], row);
     int64_t all = call->attrs.rows > 0 ? call->attrs.rows : by__tensor_rows(&call->in[1]);
@@ -24,7 +24,7 @@ static bool counts(const by__call *call, int64_t row)
 }
 
 /* The target's index in w, which may be a slice of the vocabulary; -1 if it is not in it. */
-static int64_t place(const by__call *call, int64_t row)
+static int64_t place(const by__device_call *call, int64_t row)
 {
     int64_t at = by__id(&call->in[2], row) - call->attrs.begin;
     return counts(call, row) && at >= 0 && at < by__tensor_rows(&call->in[1]) ? at : -1;
@@ -32,7 +32,7 @@ static int64_t place(const by__call *call, int64_t row)
 
 /* Computes lse[R] of all rows, and the logit of each target if own is not NULL; logits is scratch
  * of V. Returns the loss. */
-static double forward(const by__call *call, double *lse, double *own, double *logits)
+static double forward(const by__device_call *call, double *lse, double *own, double *logits)
 {
     int64_t vocabulary = by__tensor_rows(&call->in[1]);
     double loss = 0.0;
@@ -57,7 +57,7 @@ static double forward(const by__call *call, double *lse, double *own, double *lo
 }
 
 /* d loss / d logit = (softmax - one hot) * dloss, computed where it is used and never stored. */
-static double logit_grad(const by__call *call, const double *lse, double dloss, int64_t row,
+static double logit_grad(const by__device_call *call, const double *lse, double dloss, int64_t row,
                          int64_t v)
 {
     if (!counts(call, row)) {
@@ -68,8 +68,8 @@ static double logit_grad(const by__call *call, const double *lse, double dloss, 
 }
 
 /* sum is scratch of C. */
-static void backward(const by__call *call, const double *lse, double dloss, const by__tensor *dx,
-                     const by__tensor *dw, double *sum)
+static void backward(const by__device_call *call, const double *lse, double dloss,
+                     const by__tensor *dx, const by__tensor *dw, double *sum)
 {
     const by__tensor *x = &call->in[0];
     const by__tensor *w = &call->in[1];
@@ -102,7 +102,7 @@ static void backward(const by__call *call, const double *lse, double dloss, cons
     }
 }
 
-static by_status prepare_loss(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_loss(by__device_call *call, const by__context *context, by_error *error)
 {
     BY_UNUSED(context);
     const by__tensor *w = &call->in[1];
@@ -110,7 +110,7 @@ static by_status prepare_loss(by__call *call, const by__context *context, by_err
         call, by__tensor_rows(&call->in[0]) + by__tensor_rows(w) + by__tensor_columns(w), error);
 }
 
-static by_status run_loss(const by__call *call, const by__context *context)
+static by_status run_loss(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);
@@ -122,14 +122,14 @@ static by_status run_loss(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static by_status prepare_part(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_part(by__device_call *call, const by__context *context, by_error *error)
 {
     BY_UNUSED(context);
     return by__reference_work(
         call, 2 * by__tensor_rows(&call->in[0]) + by__tensor_rows(&call->in[1]), error);
 }
 
-static by_status run_part(const by__call *call, const by__context *context)
+static by_status run_part(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);
@@ -146,7 +146,7 @@ static by_status run_part(const by__call *call, const by__context *context)
 }
 
 /* The only kernel of its op: it processes a few numbers per row. */
-static by_status run_combine(const by__call *call, const by__context *context)
+static by_status run_combine(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *parts = &call->in[0];
@@ -174,7 +174,7 @@ static by_status run_combine(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static by_status run_loss_grad(const by__call *call, const by__context *context)
+static by_status run_loss_grad(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);
@@ -186,7 +186,7 @@ static by_status run_loss_grad(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static by_status run_loss_train(const by__call *call, const by__context *context)
+static by_status run_loss_train(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);

@@ -43,7 +43,7 @@ static double apply(const by_map_instruction *step, double a, double b, double c
     }
 }
 
-static void run_steps(const by__call *call, float *value)
+static void run_steps(const by__device_call *call, float *value)
 {
     const by_map_program *map = call->attrs.map;
     for (int k = 0; k < map->steps; k++) {
@@ -63,7 +63,7 @@ static void run_steps(const by__call *call, float *value)
     }
 }
 
-static void set_update(const by__call *call, int u, int64_t e, float value)
+static void set_update(const by__device_call *call, int u, int64_t e, float value)
 {
     const by_map_program *map = call->attrs.map;
     const by__tensor *tensor = &call->in[map->update[u].input];
@@ -82,7 +82,7 @@ static void set_update(const by__call *call, int u, int64_t e, float value)
         by__f32_to_bf16_random(value, bits[word % 4] >> (word / 4 * 16) & 0xffffu);
 }
 
-static by_status run_map(const by__call *call, const by__context *context)
+static by_status run_map(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by_map_program *map = call->attrs.map;

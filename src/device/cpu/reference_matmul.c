@@ -1,6 +1,6 @@
 #include "device/cpu/reference.h"
 
-static by_status run_matmul(const by__call *call, const by__context *context)
+static by_status run_matmul(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *a = &call->in[0];
@@ -29,7 +29,7 @@ static by_status run_matmul(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_MATMUL, matmul, NULL, run_matmul);
 
-static by_status run_sum_rows(const by__call *call, const by__context *context)
+static by_status run_sum_rows(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *x = &call->in[0];

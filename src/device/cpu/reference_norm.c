@@ -3,7 +3,7 @@
 
 #include "device/cpu/reference.h"
 
-static by_status run_layer_norm(const by__call *call, const by__context *context)
+static by_status run_layer_norm(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
@@ -33,7 +33,7 @@ static by_status run_layer_norm(const by__call *call, const by__context *context
 
 BY__REFERENCE_KERNEL(BY_OP_LAYER_NORM, layer_norm, NULL, run_layer_norm);
 
-static by_status run_rms_norm(const by__call *call, const by__context *context)
+static by_status run_rms_norm(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
@@ -55,7 +55,8 @@ static by_status run_rms_norm(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_RMS_NORM, rms_norm, NULL, run_rms_norm);
 
-static by_status prepare_norm_grad(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_norm_grad(by__device_call *call, const by__context *context,
+                                   by_error *error)
 {
     BY_UNUSED(context);
     return by__reference_work(call, 2 * by__tensor_columns(&call->in[0]), error);
@@ -64,7 +65,7 @@ static by_status prepare_norm_grad(by__call *call, const by__context *context, b
 /* With n the normalised row and g = dy * w:
  *   layer norm  dx = rstd (g - mean(g) - n mean(g n)),   dw = sum dy n,   db = sum dy
  *   RMS norm    dx = rstd (g - n mean(g n)),             dw = sum dy n */
-static by_status run_norm_grad(const by__call *call, const by__context *context)
+static by_status run_norm_grad(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     bool layer = call->op == BY_OP_LAYER_NORM_GRAD;

@@ -10,7 +10,8 @@
  * be finite. */
 #define SMALLEST 0x1p-100f
 
-static by_status prepare_packed_matmul(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_packed_matmul(by__device_call *call, const by__context *context,
+                                       by_error *error)
 {
     BY_UNUSED(context);
     return by__reference_work(call, by__tensor_count(&call->in[0]), error);
@@ -18,7 +19,7 @@ static by_status prepare_packed_matmul(by__call *call, const by__context *contex
 
 /* The operand as it is multiplied: for integer weights quantized in blocks with a scale, for W8A8
  * in rows with one. */
-static void take_rows(const by__call *call)
+static void take_rows(const by__device_call *call)
 {
     const by_packing *packing = &call->attrs.packing;
     double *out = call->work;
@@ -41,7 +42,7 @@ static void take_rows(const by__call *call)
 }
 
 /* Sum of element `at` of the product of the rows that take_rows made with a packed matrix. */
-static double product_at(const by__call *call, const void *matrix, int64_t at)
+static double product_at(const by__device_call *call, const void *matrix, int64_t at)
 {
     const by_packing *packing = &call->attrs.packing;
     const double *x = (const double *)call->work + at / packing->n * packing->k;
@@ -52,7 +53,7 @@ static double product_at(const by__call *call, const void *matrix, int64_t at)
     return sum;
 }
 
-static by_status run_packed_matmul(const by__call *call, const by__context *context)
+static by_status run_packed_matmul(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *y = &call->out[0];
@@ -69,7 +70,7 @@ static by_status run_packed_matmul(const by__call *call, const by__context *cont
 
 BY__REFERENCE_KERNEL(BY_OP_PACKED_MATMUL, packed_matmul, prepare_packed_matmul, run_packed_matmul);
 
-static by_status run_packed_grouped_matmul(const by__call *call, const by__context *context)
+static by_status run_packed_grouped_matmul(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by_packing *packing = &call->attrs.packing;
@@ -96,7 +97,7 @@ static by_status run_packed_grouped_matmul(const by__call *call, const by__conte
 BY__REFERENCE_KERNEL(BY_OP_PACKED_GROUPED_MATMUL, packed_grouped_matmul, prepare_packed_matmul,
                      run_packed_grouped_matmul);
 
-static by_status run_packed_embedding(const by__call *call, const by__context *context)
+static by_status run_packed_embedding(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by_packing *packing = &call->attrs.packing;

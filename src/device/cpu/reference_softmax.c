@@ -17,7 +17,7 @@ static double log_sum_exp(const by__tensor *x, int64_t row)
     return highest + log(sum);
 }
 
-static by_status run_softmax(const by__call *call, const by__context *context)
+static by_status run_softmax(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     int64_t columns = by__tensor_columns(&call->in[0]);
@@ -33,7 +33,7 @@ static by_status run_softmax(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_SOFTMAX, softmax, NULL, run_softmax);
 
-static by_status run_softmax_grad(const by__call *call, const by__context *context)
+static by_status run_softmax_grad(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *y = &call->in[0];
@@ -56,13 +56,13 @@ static by_status run_softmax_grad(const by__call *call, const by__context *conte
 
 BY__REFERENCE_KERNEL(BY_OP_SOFTMAX_GRAD, softmax_grad, NULL, run_softmax_grad);
 
-static bool counts(const by__call *call, int64_t row)
+static bool counts(const by__device_call *call, int64_t row)
 {
     int32_t target = by__id(&call->in[1], row);
     return target >= 0 && target < by__tensor_columns(&call->in[0]);
 }
 
-static by_status run_cross_entropy(const by__call *call, const by__context *context)
+static by_status run_cross_entropy(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
@@ -88,7 +88,7 @@ static by_status run_cross_entropy(const by__call *call, const by__context *cont
 
 BY__REFERENCE_KERNEL(BY_OP_CROSS_ENTROPY, cross_entropy, NULL, run_cross_entropy);
 
-static by_status run_cross_entropy_grad(const by__call *call, const by__context *context)
+static by_status run_cross_entropy_grad(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
@@ -107,14 +107,14 @@ static by_status run_cross_entropy_grad(const by__call *call, const by__context 
 
 BY__REFERENCE_KERNEL(BY_OP_CROSS_ENTROPY_GRAD, cross_entropy_grad, NULL, run_cross_entropy_grad);
 
-static double weight_of(const by__call *call, int64_t i)
+static double weight_of(const by__device_call *call, int64_t i)
 {
     bool weighted = call->input_count > 2 && by__present(&call->in[2]);
     double weight = weighted ? by__get(&call->in[2], i / by__tensor_columns(&call->in[0])) : 1.0;
     return weighted && call->in[2].dtype == BY_I32 ? (weight >= 0.0 ? 1.0 : 0.0) : weight;
 }
 
-static by_status run_difference(const by__call *call, const by__context *context)
+static by_status run_difference(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     double beta = (double)call->attrs.beta;
@@ -134,7 +134,7 @@ static by_status run_difference(const by__call *call, const by__context *context
 BY__REFERENCE_KERNEL(BY_OP_SQUARED_ERROR, squared_error, NULL, run_difference);
 BY__REFERENCE_KERNEL(BY_OP_SMOOTH_L1, smooth_l1, NULL, run_difference);
 
-static by_status run_difference_grad(const by__call *call, const by__context *context)
+static by_status run_difference_grad(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     double beta = (double)call->attrs.beta;

@@ -3,7 +3,7 @@
 #include "device/cpu/dynamic_codes.h"
 #include "device/cpu/reference.h"
 
-static by_status run_sum_squares(const by__call *call, const by__context *context)
+static by_status run_sum_squares(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     int64_t count = by__tensor_count(&call->in[0]);
@@ -20,7 +20,7 @@ static by_status run_sum_squares(const by__call *call, const by__context *contex
 
 BY__REFERENCE_KERNEL(BY_OP_SUM_SQUARES, sum_squares, NULL, run_sum_squares);
 
-static by_status run_measure(const by__call *call, const by__context *context)
+static by_status run_measure(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *x = &call->in[0];
@@ -48,7 +48,7 @@ static by_status run_measure(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_MEASURE, measure, NULL, run_measure);
 
-static by_status run_clip_scale(const by__call *call, const by__context *context)
+static by_status run_clip_scale(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     double sum = 0.0;
@@ -78,7 +78,7 @@ static by_status run_clip_scale(const by__call *call, const by__context *context
 BY__REFERENCE_KERNEL(BY_OP_CLIP_SCALE, clip_scale, NULL, run_clip_scale);
 
 /* Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019, algorithm 2. */
-static by_status run_adamw(const by__call *call, const by__context *context)
+static by_status run_adamw(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const by__tensor *p = &call->in[0];
@@ -125,7 +125,7 @@ static int nearest_code(const float values[BY__CODES], double x)
 }
 
 /* Moment `index` of elements first .. last - 1 of a block becomes `moments`. */
-static void encode_block(const by__call *call, int index, int64_t block, int64_t first,
+static void encode_block(const by__device_call *call, int index, int64_t block, int64_t first,
                          int64_t last, const double *moments)
 {
     float values[BY__CODES];
@@ -142,7 +142,7 @@ static void encode_block(const by__call *call, int index, int64_t block, int64_t
 }
 
 /* Dettmers et al., "8-bit optimizers via block-wise quantization", ICLR 2022, section 2. */
-static by_status run_adamw8(const by__call *call, const by__context *context)
+static by_status run_adamw8(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     float values[2][BY__CODES];

@@ -4,7 +4,7 @@
 
 #include "base/packing.h"
 
-int64_t by__group_rows(const by__call *call, int64_t g, int64_t *begin)
+int64_t by__group_rows(const by__device_call *call, int64_t g, int64_t *begin)
 {
     const int32_t *range = (const int32_t *)call->in[2].data + 2 * g;
     int64_t capacity = call->attrs.capacity;
@@ -15,14 +15,14 @@ int64_t by__group_rows(const by__call *call, int64_t g, int64_t *begin)
     return fits && (capacity == 0 || rows <= capacity) ? rows : 0;
 }
 
-static void zero_rows(const by__call *call, int64_t begin, int64_t end)
+static void zero_rows(const by__device_call *call, int64_t begin, int64_t end)
 {
     const by__tensor *y = &call->out[0];
     size_t row_bytes = (size_t)y->shape.dim[1] * by_dtype_size(y->dtype);
     memset((char *)y->data + (size_t)begin * row_bytes, 0, (size_t)(end - begin) * row_bytes);
 }
 
-void by__group_zero(const by__call *call, const by__context *context)
+void by__group_zero(const by__device_call *call, const by__context *context)
 {
     const by__tensor *y = &call->out[0];
     int64_t covered = 0;
@@ -40,11 +40,11 @@ void by__group_zero(const by__call *call, const by__context *context)
 
 /* The product of one group. */
 typedef struct group_product {
-    by__call call;
+    by__device_call call;
     by__tensor in[BY__MAX_INPUTS];
 } group_product;
 
-static void open_product(group_product *p, const by__call *call)
+static void open_product(group_product *p, const by__device_call *call)
 {
     p->call = *call;
     p->call.op = BY_OP_PACKED_MATMUL;
@@ -68,7 +68,7 @@ static by__tensor rows_of(const by__tensor *tensor, int64_t begin, int64_t rows)
     return part;
 }
 
-void by__packed_groups_prepare(by__call *call, int threads, by__packed_work *work)
+void by__packed_groups_prepare(by__device_call *call, int threads, by__packed_work *work)
 {
     group_product p;
     open_product(&p, call);
@@ -79,7 +79,7 @@ void by__packed_groups_prepare(by__call *call, int threads, by__packed_work *wor
     }
 }
 
-void by__packed_groups_run(const by__call *call, const by__context *context,
+void by__packed_groups_run(const by__device_call *call, const by__context *context,
                            by__packed_product *product)
 {
     group_product p;

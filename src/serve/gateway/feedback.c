@@ -111,7 +111,7 @@ void by__feedback_close(by__feedback **feedback)
     }
 }
 
-void by__feedback_answer(by__feedback *feedback, const by__call *call)
+void by__feedback_answer(by__feedback *feedback, const by__gateway_call *call)
 {
     if (feedback != NULL) {
         by__quality_answer(feedback->quality, call);

@@ -13,7 +13,7 @@ by_status by__feedback_open(by__feedback **out, by__gateway *gateway,
 /* Flushes pending records. */
 void by__feedback_close(by__feedback **feedback);
 /* Remembers an answer that feedback may be about. feedback may be NULL. */
-void by__feedback_answer(by__feedback *feedback, const by__call *call);
+void by__feedback_answer(by__feedback *feedback, const by__gateway_call *call);
 /* Handles feedback on an answer of this gateway that another one was given. feedback may be NULL,
  * as for the next two. */
 void by__feedback_take(by__feedback *feedback, const json_t *message);

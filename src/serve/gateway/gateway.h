@@ -10,8 +10,8 @@
  * gateway_routes.c (routes and their access control), gateway_call.c (a call in flight), openai.c
  * (OpenAI's API) and the other gateway_*.c.
  *
- * Types: by__gateway; by__call, by__part and by__choice; by__call_form, the functions of a kind of
- * call; by__waiter, anything that waits at an exchange.
+ * Types: by__gateway; by__gateway_call, by__part and by__choice; by__call_form, the functions of a
+ * kind of call; by__waiter, anything that waits at an exchange.
  *
  * Who owns what: the gateway owns calls from by__call_start on; an exchange belongs to the server
  * (http_server.h), and its user pointer is the waiter. Everything is used by one loop, except for
@@ -78,14 +78,14 @@ typedef struct by__gateway {
     by__features *features;        /* NULL: no feature store */
     by__gateway_tracing tracing;
     by__id_table parts;
-    struct by__call *calls;       /* calls that have not ended */
-    struct by__ask *asks;         /* questions about tasks in flight */
-    struct by__admin_ask *admin;  /* questions of operators in flight */
-    struct by__watch *watches;    /* clients that follow a task */
-    struct by__reading *readings; /* large requests that wait to be read, oldest first */
-    size_t readers;               /* of large requests, on other threads */
-    size_t reading_bytes;         /* of bodies that are read, or wait for it */
-    bool reads_smallest;          /* the last one was the smallest, not the oldest */
+    struct by__gateway_call *calls; /* calls that have not ended */
+    struct by__ask *asks;           /* questions about tasks in flight */
+    struct by__admin_ask *admin;    /* questions of operators in flight */
+    struct by__watch *watches;      /* clients that follow a task */
+    struct by__reading *readings;   /* large requests that wait to be read, oldest first */
+    size_t readers;                 /* of large requests, on other threads */
+    size_t reading_bytes;           /* of bodies that are read, or wait for it */
+    bool reads_smallest;            /* the last one was the smallest, not the oldest */
     uv_timer_t watching;
     uint64_t asked;
     by__metrics metrics;
@@ -120,21 +120,21 @@ typedef struct by__call_form {
     bool keeps;    /* text is kept even if it is streamed */
     /* Reads a request into a call that has an exchange, a key and an id. BY_EARG: a sentence for
      * the client; *param as by__fields_read sets it, or the call's `place`. */
-    by_status (*read)(struct by__call *call, const by__http_request *request, const char **param,
-                      by_error *error);
+    by_status (*read)(struct by__gateway_call *call, const by__http_request *request,
+                      const char **param, by_error *error);
     /* Starts a call that was read; NULL: by__call_start. */
-    void (*start)(struct by__call *call);
+    void (*start)(struct by__gateway_call *call);
     /* Append frames of a stream to `out`: the first ones of a choice, text, the end of a choice,
      * the last ones, and an error. */
-    void (*first)(struct by__call *call, size_t choice, by__text *out);
-    void (*text)(struct by__call *call, size_t choice, const char *text, size_t length,
+    void (*first)(struct by__gateway_call *call, size_t choice, by__text *out);
+    void (*text)(struct by__gateway_call *call, size_t choice, const char *text, size_t length,
                  const json_t *logprobs, by__text *out);
-    void (*stop)(struct by__call *call, size_t choice, const char *reason, by__text *out);
-    void (*end)(struct by__call *call, by__text *out);
-    void (*fail)(struct by__call *call, int status, const char *code, const char *param,
+    void (*stop)(struct by__gateway_call *call, size_t choice, const char *reason, by__text *out);
+    void (*end)(struct by__gateway_call *call, by__text *out);
+    void (*fail)(struct by__gateway_call *call, int status, const char *code, const char *param,
                  const char *message, by__text *out);
     /* Prints the whole answer of a call without a stream. */
-    void (*answer)(struct by__call *call, by__text *out);
+    void (*answer)(struct by__gateway_call *call, by__text *out);
     bool apart; /* `answer` only reads the call, and so may run on any thread */
 } by__call_form;
 
@@ -153,7 +153,7 @@ typedef struct by__choice {
 /* One prompt of a request, which the broker sees as a request of its own. */
 typedef struct by__part {
     by__id_entry entry;
-    struct by__call *call;
+    struct by__gateway_call *call;
     json_t *message; /* the message as it was submitted, kept to submit it again */
     json_t *text;    /* of a large request, its text until it is submitted; NULL: none */
     int64_t prompt_tokens;
@@ -167,12 +167,12 @@ typedef struct by__part {
 } by__part;
 
 /* An HTTP request that workers answer. */
-typedef struct by__call {
+typedef struct by__gateway_call {
     by__waiter waiter;
     by__gateway *gateway;
     by__exchange *exchange;
-    struct by__call *next;
-    struct by__call *previous;
+    struct by__gateway_call *next;
+    struct by__gateway_call *previous;
     const by__call_form *form;
     char id[BY__ID_BYTES];
     char *model;
@@ -204,7 +204,7 @@ typedef struct by__call {
     size_t n;
     by__part *parts;     /* [part_count] */
     by__choice *choices; /* [part_count * n] */
-} by__call;
+} by__gateway_call;
 
 /* Seconds without output after which a stream gets a comment, which clients ignore. */
 #define BY__QUIET        15.0
@@ -213,22 +213,22 @@ typedef struct by__call {
 /* ---- a request in flight (gateway_call.c; its form: gateway_forms.c) ---- */
 
 /* Creates a call with an id, without an exchange. Freed with by__call_free. */
-by_status by__call_open(by__call **out, by__gateway *gateway, const by__call_form *form,
+by_status by__call_open(by__gateway_call **out, by__gateway *gateway, const by__call_form *form,
                         const char *key, by_error *error);
 /* Makes the text for a worker of a request whose body had `length` bytes, if that is large.
  * BY_EARG: it does not fit into a message: numbers and images take more bytes there than in the
  * body. */
-by_status by__call_encode(by__call *call, size_t length, by_error *error);
+by_status by__call_encode(by__gateway_call *call, size_t length, by_error *error);
 /* Sends all parts to the broker. The gateway takes ownership; the call ends by itself. */
-void by__call_start(by__call *call);
+void by__call_start(by__gateway_call *call);
 /* The form of a route, or of a task's kind; NULL: there is none. */
 const by__call_form *by__form_of_route(const char *route);
 const by__call_form *by__form_named(const char *name);
 /* Of a call that has ended, keeps for each prompt the sequences with the highest score: as many as
  * call->own says, if it says so; among equals the first ones. */
-void by__call_keep_best(by__call *call);
+void by__call_keep_best(by__gateway_call *call);
 /* Frees a call and everything that it holds. */
-void by__call_free(by__call *call);
+void by__call_free(by__gateway_call *call);
 /* Handles an event of the broker. */
 void by__call_event(by__gateway *g, const by__event *event);
 /* Handles an event other than a piece of text, given its JSON. */
@@ -247,7 +247,7 @@ void by__calls_again(by__gateway *g);
  * afterwards), on another thread. Returns false if it is not large or no thread is available: the
  * caller then does the work. */
 bool by__large_read(by__gateway *g, const by__event *event);
-bool by__large_print(by__call *call);
+bool by__large_print(by__gateway_call *call);
 /* A model's object in the broker's state; NULL: no worker has named the model. */
 const json_t *by__gateway_model(const by__gateway *g, const char *name);
 /* The same in a state of the broker, which may be NULL. */
@@ -304,7 +304,7 @@ void by__gateway_detail(by__exchange *x, json_t *details);
 
 /* The message that stores a call of one part as a task for `expires` seconds; webhook: a URL that
  * is notified of its end, NULL for none. */
-json_t *by__task_message(const by__call *call, const char *id, const char *idempotency,
+json_t *by__task_message(const by__gateway_call *call, const char *id, const char *idempotency,
                          const char *webhook, double expires);
 /* Replies with a task that the broker has, given as by__tasks_get gives it. */
 typedef void by__task_show(by__gateway *g, by__exchange *x, const json_t *row);
@@ -314,7 +314,7 @@ void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const ch
                   json_t *message);
 /* A call with the answer of a task, or without one (result NULL). It borrows from both. */
 typedef struct by__task_call {
-    by__call call;
+    by__gateway_call call;
     by__part part;
     by__choice choices[BY__MOST_N];
 } by__task_call;
@@ -371,14 +371,14 @@ by_status by__body_parse(json_t **out, const char *body, size_t length, by_error
 extern const by__call_form by__completion_form;
 extern const by__call_form by__chat_form;
 /* The same as the `read` of a form. */
-by_status by__openai_read_text(by__call *call, const by__http_request *request, const char **param,
-                               by_error *error);
+by_status by__openai_read_text(by__gateway_call *call, const by__http_request *request,
+                               const char **param, by_error *error);
 /* Checks the messages of a chat; *param names what is wrong, in `place` (openai_messages.c). */
 by_status by__openai_messages(const json_t *messages, char place[BY__PLACE_BYTES],
                               const char **param, by_error *error);
 /* Reads the body, of about `length` bytes, of a completion or (another kind) a chat. */
-by_status by__openai_read(by__call *call, const json_t *body, size_t length, const char **param,
-                          by_error *error);
+by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t length,
+                          const char **param, by_error *error);
 /* Fields that constrain the text of an answer; each may be NULL. */
 typedef struct by__openai_forms {
     const json_t *response;                           /* OpenAI's response_format */
@@ -394,7 +394,7 @@ void by__openai_tokens(const json_t *list, by__text *out);
 void by__openai_places(const json_t *list, bool tops, by__text *out);
 /* Creates the only part of a call whose answer is not streamed from the request for a worker, which
  * is taken. cost: estimated tokens. */
-by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64_t priority,
+by_status by__call_one_part(by__gateway_call *call, json_t *request, int64_t cost, int64_t priority,
                             by_error *error);
 
 /* ---- other routes (openai_embeddings.c, openai_responses.c, predict_api.c) ---- */

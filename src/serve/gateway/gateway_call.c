@@ -17,7 +17,7 @@
 /* Returns true if part of the answer has been sent to the client. */
 static bool has_sent(const by__part *part)
 {
-    const by__call *call = part->call;
+    const by__gateway_call *call = part->call;
     const by__choice *choices = &call->choices[(size_t)(part - call->parts) * call->n];
     for (size_t i = 0; i < call->n && call->stream; i++) {
         if (choices[i].sent > 0) {
@@ -77,7 +77,7 @@ static void cancel_part(by__gateway *g, by__part *part)
 /* ---- end of a call ---- */
 
 /* Removes a call from the gateway. */
-static void leave(by__call *call)
+static void leave(by__gateway_call *call)
 {
     by__gateway *g = call->gateway;
     for (size_t i = 0; i < call->part_count; i++) {
@@ -90,7 +90,7 @@ static void leave(by__call *call)
     g->metrics.running--;
 }
 
-static void log_call(const by__call *call, const char *code)
+static void log_call(const by__gateway_call *call, const char *code)
 {
     int64_t prompt = 0;
     int64_t generated = 0;
@@ -105,7 +105,7 @@ static void log_call(const by__call *call, const char *code)
                                  (json_int_t)prompt, "generated_tokens", (json_int_t)generated));
 }
 
-static void count_end(by__call *call, by__finish finish)
+static void count_end(by__gateway_call *call, by__finish finish)
 {
     if (call->counts != NULL) {
         call->counts->finished[finish]++;
@@ -113,7 +113,7 @@ static void count_end(by__call *call, by__finish finish)
 }
 
 /* Counts a completed call and each of its sequences. */
-static void count_ends(by__call *call)
+static void count_ends(by__gateway_call *call)
 {
     double seconds = by__now() - call->since;
     bool whole = call->last_text == 0.0; /* an answer in one piece */
@@ -140,7 +140,7 @@ static void count_ends(by__call *call)
 
 void by__call_gone(by__waiter *waiter)
 {
-    by__call *call = (by__call *)(void *)waiter;
+    by__gateway_call *call = (by__gateway_call *)(void *)waiter;
     call->gateway->metrics.cancelled++;
     for (size_t i = 0; i < call->part_count; i++) {
         by__part *part = &call->parts[i];
@@ -164,7 +164,7 @@ static void end_stream(by__exchange *x, const by__text *frames)
     }
 }
 
-static void finish(by__call *call)
+static void finish(by__gateway_call *call)
 {
     by__gateway *g = call->gateway;
     by__exchange *x = call->exchange;
@@ -209,7 +209,7 @@ typedef struct failure {
 } failure;
 
 /* Ends the call with an error, whatever the state of its other parts. */
-static void fail_with(by__call *call, const failure *f)
+static void fail_with(by__gateway_call *call, const failure *f)
 {
     by__gateway *g = call->gateway;
     by__exchange *x = call->exchange;
@@ -235,7 +235,7 @@ static void fail_with(by__call *call, const failure *f)
     by__call_free(call);
 }
 
-static void fail(by__call *call, const json_t *event)
+static void fail(by__gateway_call *call, const json_t *event)
 {
     const char *code = by__get_text(event, "code");
     const char *message = by__get_text(event, "message");
@@ -256,7 +256,7 @@ void by__calls_expire(by__gateway *g)
     static const failure late = {504, "deadline_exceeded", NULL,
                                  "no answer came before the deadline", 0.0};
     double now = by__now();
-    for (by__call *call = g->calls, *next; call != NULL; call = next) {
+    for (by__gateway_call *call = g->calls, *next; call != NULL; call = next) {
         next = call->next;
         if (now - call->since > g->options.deadline + LATE) {
             fail_with(call, &late);
@@ -266,7 +266,7 @@ void by__calls_expire(by__gateway *g)
 
 /* ---- start of a call ---- */
 
-void by__call_start(by__call *call)
+void by__call_start(by__gateway_call *call)
 {
     by__gateway *g = call->gateway;
     by_error error = {0};
@@ -303,7 +303,7 @@ void by__call_start(by__call *call)
 
 void by__calls_again(by__gateway *g)
 {
-    for (by__call *call = g->calls; call != NULL; call = call->next) {
+    for (by__gateway_call *call = g->calls; call != NULL; call = call->next) {
         for (size_t i = 0; i < call->part_count * call->n; i++) {
             call->choices[i].passed = 0;
         }
@@ -321,13 +321,13 @@ void by__calls_again(by__gateway *g)
 /* Index of the choice for the sequence i of an event. */
 static size_t choice_of(const by__part *part, int64_t i)
 {
-    const by__call *call = part->call;
+    const by__gateway_call *call = part->call;
     size_t at = i < 0 || (uint64_t)i >= call->n ? 0 : (size_t)i;
     return (size_t)(part - call->parts) * call->n + at;
 }
 
 /* Sends frames, and frees them. Returns false if the client is gone, and the call with it. */
-static bool put(by__call *call, by__text *out)
+static bool put(by__gateway_call *call, by__text *out)
 {
     call->spoke = by__now();
     bool sent = by__exchange_send_text(call->exchange, out);
@@ -339,7 +339,7 @@ static bool put(by__call *call, by__text *out)
  * answer yet; otherwise the answer cannot be completed. Returns false if the call has ended. */
 static bool take_version(by__part *part, const json_t *event)
 {
-    by__call *call = part->call;
+    by__gateway_call *call = part->call;
     const char *version = by__get_text(event, "version");
     static const failure gone = {
         503, "version_gone", NULL,
@@ -362,7 +362,7 @@ static bool take_version(by__part *part, const json_t *event)
     return true;
 }
 
-static bool begin(by__call *call)
+static bool begin(by__gateway_call *call)
 {
     by__text out = {0};
     if (call->began || !call->stream) {
@@ -381,7 +381,7 @@ static bool begin(by__call *call)
 void by__calls_keep_open(by__gateway *g)
 {
     double now = by__now();
-    for (by__call *call = g->calls, *next; call != NULL; call = next) {
+    for (by__gateway_call *call = g->calls, *next; call != NULL; call = next) {
         by__text out = {0};
         next = call->next;
         if (call->began && now - call->spoke > BY__QUIET) {
@@ -391,7 +391,7 @@ void by__calls_keep_open(by__gateway *g)
     }
 }
 
-static void keep_text(by__call *call, size_t choice, const char *text, size_t length,
+static void keep_text(by__gateway_call *call, size_t choice, const char *text, size_t length,
                       const json_t *logprobs)
 {
     by__choice *c = &call->choices[choice];
@@ -406,7 +406,7 @@ static void keep_text(by__call *call, size_t choice, const char *text, size_t le
 static void take_text(by__part *part, size_t choice, const char *text, size_t length,
                       const json_t *logprobs)
 {
-    by__call *call = part->call;
+    by__gateway_call *call = part->call;
     by__metrics *m = &call->gateway->metrics;
     by__choice *c = &call->choices[choice];
     double now = by__now();
@@ -445,7 +445,7 @@ static void take_text(by__part *part, size_t choice, const char *text, size_t le
 
 static void take_stop(by__part *part, const json_t *event)
 {
-    by__call *call = part->call;
+    by__gateway_call *call = part->call;
     size_t choice = choice_of(part, by__get_integer(event, "i"));
     by__choice *c = &call->choices[choice];
     const char *reason = by__get_text(event, "reason");
@@ -466,7 +466,7 @@ static void take_stop(by__part *part, const json_t *event)
 
 static void take_end(by__part *part, const json_t *event)
 {
-    by__call *call = part->call;
+    by__gateway_call *call = part->call;
     by__metrics *m = &call->gateway->metrics;
     const json_t *usage = json_object_get(event, "usage");
     part->prompt_tokens = by__get_integer(usage, "prompt_tokens");
@@ -498,7 +498,7 @@ static void take_again(by__part *part)
 /* A worker has accepted the request. */
 static void take_begin(by__part *part, const json_t *event)
 {
-    by__call *call = part->call;
+    by__gateway_call *call = part->call;
     if (call->queued && call->counts != NULL) {
         double queue = by__now() - call->since - by__get_number(event, "seconds", 0.0);
         by__histogram_add(&call->counts->queue, queue > 0.0 ? queue : 0.0);
@@ -516,7 +516,7 @@ static const failure unread = {500, "server_error", NULL, "a part of the answer 
 /* The whole answer. */
 static void take_result(by__part *part, const by__event *event, const json_t *json)
 {
-    by__call *call = part->call;
+    by__gateway_call *call = part->call;
     call->whole = json_incref(json_object_get(json, "result"));
     call->large = event->length >= BY__LARGE;
     if (call->whole == NULL) {
@@ -529,7 +529,7 @@ static void take_result(by__part *part, const by__event *event, const json_t *js
 /* Handles events other than a piece of text; json NULL: it could not be parsed. */
 static void take_other(by__part *part, const by__event *event, const json_t *json)
 {
-    by__call *call = part->call;
+    by__gateway_call *call = part->call;
     const json_t *text = json_object_get(json, "text");
     const char *name = by__get_text(json, "e");
     if (json == NULL) {

@@ -36,18 +36,18 @@ const by__call_form *by__form_named(const char *name)
 
 /* ---- a call ---- */
 
-by_status by__call_open(by__call **out, by__gateway *gateway, const by__call_form *form,
+by_status by__call_open(by__gateway_call **out, by__gateway *gateway, const by__call_form *form,
                         const char *key, by_error *error)
 {
-    by__call *call = NULL;
+    by__gateway_call *call = NULL;
     BY_TRY(by__alloc((void **)&call, 1, sizeof *call, "a request", error));
-    *call = (by__call){.gateway = gateway,
-                       .form = form,
-                       .n = 1,
-                       .key = key,
-                       .waiter = {by__call_gone},
-                       .created = (int64_t)by__wall_clock(),
-                       .since = by__now()};
+    *call = (by__gateway_call){.gateway = gateway,
+                               .form = form,
+                               .n = 1,
+                               .key = key,
+                               .waiter = {by__call_gone},
+                               .created = (int64_t)by__wall_clock(),
+                               .since = by__now()};
     by_status status = by__request_id(call->id, form->prefix, error);
     if (status != BY_OK) {
         by__call_free(call);
@@ -58,7 +58,7 @@ by_status by__call_open(by__call **out, by__gateway *gateway, const by__call_for
     return BY_OK;
 }
 
-by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64_t priority,
+by_status by__call_one_part(by__gateway_call *call, json_t *request, int64_t cost, int64_t priority,
                             by_error *error)
 {
     char id[65];
@@ -84,7 +84,7 @@ by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64
                : BY_OK;
 }
 
-by_status by__call_encode(by__call *call, size_t length, by_error *error)
+by_status by__call_encode(by__gateway_call *call, size_t length, by_error *error)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < call->part_count && length >= BY__LARGE; i++) {
@@ -105,7 +105,7 @@ by_status by__call_encode(by__call *call, size_t length, by_error *error)
     return BY_OK;
 }
 
-void by__call_keep_best(by__call *call)
+void by__call_keep_best(by__gateway_call *call)
 {
     size_t kept = (size_t)by__get_integer(call->own, "best");
     if (kept == 0 || kept >= call->n) {
@@ -131,7 +131,7 @@ void by__call_keep_best(by__call *call)
     call->n = kept;
 }
 
-void by__call_free(by__call *call)
+void by__call_free(by__gateway_call *call)
 {
     for (size_t i = 0; i < call->part_count && call->parts != NULL; i++) {
         json_decref(call->parts[i].message);
@@ -153,7 +153,7 @@ void by__call_free(by__call *call)
 /* ---- routes ---- */
 
 /* The trace of the request that a worker continues; one that is kept as a task is not traced. */
-static void add_trace(by__call *call, const char *trace)
+static void add_trace(by__gateway_call *call, const char *trace)
 {
     for (size_t i = 0; i < call->part_count && trace[0] != '\0'; i++) {
         if (!json_is_true(json_object_get(call->own, "background"))) {
@@ -180,7 +180,7 @@ static by_status read_call(by__reading *r)
 
 static void answer_call(by__reading *r)
 {
-    by__call *call = r->call;
+    by__gateway_call *call = r->call;
     if (r->status != BY_OK) {
         by__reply_refused(r->gateway, r->exchange, r->status, r->param, &r->error);
         return;

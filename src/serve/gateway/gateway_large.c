@@ -58,7 +58,7 @@ bool by__large_read(by__gateway *g, const by__event *event)
 typedef struct printing {
     by__waiter waiter; /* replaces the call as the exchange's user */
     uv_work_t work;
-    by__call *call;
+    by__gateway_call *call;
     by__exchange *exchange; /* NULL: the client has disconnected */
     by__text out;
 } printing;
@@ -86,7 +86,7 @@ static void on_printed(uv_work_t *work, int status)
     free(p);
 }
 
-static bool is_large(const by__call *call)
+static bool is_large(const by__gateway_call *call)
 {
     size_t bytes = call->large ? BY__LARGE : 0;
     int64_t tokens = 0;
@@ -99,7 +99,7 @@ static bool is_large(const by__call *call)
     return bytes + (size_t)tokens * (size_t)(1 + call->top) * TOKEN >= BY__LARGE;
 }
 
-bool by__large_print(by__call *call)
+bool by__large_print(by__gateway_call *call)
 {
     printing *p = call->form->apart && is_large(call) ? calloc(1, sizeof *p) : NULL;
     if (p == NULL) {

@@ -40,9 +40,9 @@ struct by__reading {
     by_status status;
     by_error error;
     const char *param;
-    char *unknown;   /* the model that was asked for and is not served; NULL: it is */
-    by__call *call;  /* freed with the reading, if it is still here */
-    json_t *message; /* the same */
+    char *unknown;          /* the model that was asked for and is not served; NULL: it is */
+    by__gateway_call *call; /* freed with the reading, if it is still here */
+    json_t *message;        /* the same */
     char place[BY__PLACE_BYTES];
     /* Of a large one: */
     uv_work_t work;

@@ -74,7 +74,7 @@ void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const ch
 /* ---- tasks as clients see them ---- */
 
 /* Fills the sequences of a call from the broker's gathered answer. */
-static void fill_choices(by__call *call, const json_t *list)
+static void fill_choices(by__gateway_call *call, const json_t *list)
 {
     for (size_t i = 0; i < call->n; i++) {
         const json_t *c = json_array_get(list, i);
@@ -94,7 +94,7 @@ bool by__task_call_open(by__task_call *out, const json_t *task, const json_t *re
     const json_t *list = json_object_get(result, "choices");
     const json_t *usage = json_object_get(result, "usage");
     const char *id = by__get_text(task, "call");
-    by__call *call = &out->call;
+    by__gateway_call *call = &out->call;
     *out = (by__task_call){.call = {.form = by__form_named(by__get_text(task, "kind")),
                                     .created = by__get_integer(task, "created"),
                                     .model = (char *)(uintptr_t)by__get_text(task, "model"),
@@ -289,7 +289,7 @@ static const by__field fields[] = {
     BY__NUMBER("expires_after", asked, expires, 1, MOST_KEPT),
 };
 
-json_t *by__task_message(const by__call *call, const char *id, const char *idempotency,
+json_t *by__task_message(const by__gateway_call *call, const char *id, const char *idempotency,
                          const char *webhook, double expires)
 {
     const json_t *m = call->parts[0].message;
@@ -307,7 +307,7 @@ json_t *by__task_message(const by__call *call, const char *id, const char *idemp
 }
 
 /* Reads the body of a task as its own route would. */
-static by_status read_body(by__reading *r, const asked *a, by__call **out)
+static by_status read_body(by__reading *r, const asked *a, by__gateway_call **out)
 {
     const by__call_form *form = by__form_of_route(a->endpoint);
     by__text body = {0};
@@ -339,7 +339,7 @@ static by_status read_body(by__reading *r, const asked *a, by__call **out)
 }
 
 /* What a task cannot be. */
-static by_status check_call(by__reading *r, const by__call *call)
+static by_status check_call(by__reading *r, const by__gateway_call *call)
 {
     if (call->part_count != 1 || call->stream || call->logprobs) {
         r->param = call->stream ? "stream" : call->logprobs ? "logprobs" : "prompt";
@@ -375,7 +375,7 @@ static by_status make_task(by__reading *r, const asked *a, const char *idempoten
     }
     r->param = NULL;
     BY_TRY(by__request_id(id, "task_", &r->error));
-    by__call *call = NULL;
+    by__gateway_call *call = NULL;
     by_status status = read_body(r, a, &call);
     if (status == BY_OK) {
         status = check_call(r, call);

@@ -93,7 +93,8 @@ static const by__field chat_fields[] = {
 /* ---- reading ---- */
 
 /* Reads "logprobs" and "top_logprobs". */
-static by_status read_logprobs(by__call *call, const asked *a, const char **param, by_error *error)
+static by_status read_logprobs(by__gateway_call *call, const asked *a, const char **param,
+                               by_error *error)
 {
     *param = "logprobs";
     if (call->form->kind == BY__CALL_COMPLETION) {
@@ -166,7 +167,7 @@ static int64_t tokens_of(const asked *a)
 
 /* Reads "echo" and "best_of". If more sequences are generated than shown, call->own is set to the
  * number shown. */
-static by_status read_best(by__call *call, asked *a, const char **param, by_error *error)
+static by_status read_best(by__gateway_call *call, asked *a, const char **param, by_error *error)
 {
     *param = "echo";
     if (a->echo && call->logprobs) {
@@ -195,7 +196,7 @@ static by_status read_best(by__call *call, asked *a, const char **param, by_erro
 }
 
 /* Adds fields only if they are used: workers of the previous version refuse unknown ones. */
-static bool add_rare(json_t *request, const by__call *call, const asked *a)
+static bool add_rare(json_t *request, const by__gateway_call *call, const asked *a)
 {
     const struct {
         const char *name;
@@ -221,7 +222,7 @@ static bool add_rare(json_t *request, const by__call *call, const asked *a)
 }
 
 /* Makes the constraint of the text, for a call of a function or as the client asks; NULL: none. */
-static by_status make_format(json_t **out, by__call *call, asked *a, const char **param,
+static by_status make_format(json_t **out, by__gateway_call *call, asked *a, const char **param,
                              by_error *error)
 {
     json_t *function = NULL;
@@ -247,7 +248,7 @@ static by_status make_format(json_t **out, by__call *call, asked *a, const char 
 }
 
 /* Makes the request for a worker (worker_request.c), except the prompt. */
-static by_status make_request(json_t **out, by__call *call, asked *a, const char **param,
+static by_status make_request(json_t **out, by__gateway_call *call, asked *a, const char **param,
                               by_error *error)
 {
     json_t *format;
@@ -290,7 +291,7 @@ static const json_t *prompt_at(const json_t *prompt, size_t i)
     return json_is_string(first) || json_is_array(first) ? json_array_get(prompt, i) : prompt;
 }
 
-static int64_t guess_prompt(const by__call *call, size_t body)
+static int64_t guess_prompt(const by__gateway_call *call, size_t body)
 {
     return (int64_t)(body / call->part_count / 4) + 1;
 }
@@ -298,7 +299,7 @@ static int64_t guess_prompt(const by__call *call, size_t body)
 /* Tokens of a part and its answers, by guess: four bytes are one, of whatever field, and an answer
  * without a bound has 256. What waits, and what a client may use, is bounded by it; no answer is
  * longer than the context. */
-static int64_t guess_cost(const by__call *call, size_t body, int64_t tokens)
+static int64_t guess_cost(const by__gateway_call *call, size_t body, int64_t tokens)
 {
     const json_t *model = by__stated_model(call->state, call->model);
     int64_t context = by__get_integer(json_object_get(model, "info"), "context");
@@ -307,8 +308,8 @@ static int64_t guess_cost(const by__call *call, size_t body, int64_t tokens)
     return guess_prompt(call, body) + (int64_t)call->n * tokens;
 }
 
-static by_status make_parts(by__call *call, const asked *a, const json_t *request, size_t body,
-                            by_error *error)
+static by_status make_parts(by__gateway_call *call, const asked *a, const json_t *request,
+                            size_t body, by_error *error)
 {
     bool chat = call->form->kind != BY__CALL_COMPLETION;
     call->part_count = chat ? 1 : count_prompts(a->prompt);
@@ -344,11 +345,11 @@ static by_status make_parts(by__call *call, const asked *a, const json_t *reques
 }
 
 static const by__field stream_fields[] = {
-    BY__BOOL("include_usage", by__call, usage),
+    BY__BOOL("include_usage", by__gateway_call, usage),
     BY__IGNORED("include_obfuscation"),
 };
 
-static by_status read_stream_options(by__call *call, const asked *a, const char **param,
+static by_status read_stream_options(by__gateway_call *call, const asked *a, const char **param,
                                      by_error *error)
 {
     *param = "stream_options";
@@ -362,8 +363,8 @@ static by_status read_stream_options(by__call *call, const asked *a, const char 
                            NULL, error);
 }
 
-by_status by__openai_read(by__call *call, const json_t *body, size_t length, const char **param,
-                          by_error *error)
+by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t length,
+                          const char **param, by_error *error)
 {
     bool chat = call->form->kind != BY__CALL_COMPLETION;
     asked a = {.n = 1,
@@ -412,8 +413,8 @@ by_status by__openai_read(by__call *call, const json_t *body, size_t length, con
     return status;
 }
 
-by_status by__openai_read_text(by__call *call, const by__http_request *request, const char **param,
-                               by_error *error)
+by_status by__openai_read_text(by__gateway_call *call, const by__http_request *request,
+                               const char **param, by_error *error)
 {
     json_t *body;
     BY_TRY(by__body_parse(&body, request->body, request->body_length, error));

@@ -4,20 +4,20 @@
 #include "serve/gateway/openai_tools.h"
 #include "serve/messages.h"
 
-static void add_head(const by__call *call, const char *object, by__text *out)
+static void add_head(const by__gateway_call *call, const char *object, by__text *out)
 {
     by__text_format(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", call->id,
                     object, (long long)call->created);
     by__text_json(out, call->model, strlen(call->model));
 }
 
-static const char *chunk_of(const by__call *call)
+static const char *chunk_of(const by__gateway_call *call)
 {
     return call->form->kind == BY__CALL_CHAT ? "chat.completion.chunk" : "text_completion";
 }
 
 /* Prints log-probabilities in the format of the kind. */
-static void add_logprobs(const by__call *call, const json_t *list, by__text *out)
+static void add_logprobs(const by__gateway_call *call, const json_t *list, by__text *out)
 {
     if (!call->logprobs || json_array_size(list) == 0) {
         by__text_add(out, "null");
@@ -34,7 +34,7 @@ static void add_logprobs(const by__call *call, const json_t *list, by__text *out
 
 /* Everything except the index of the choice is the same in each frame of a stream, and is printed
  * once. */
-static void begin_frame(by__call *call, size_t choice, by__text *out)
+static void begin_frame(by__gateway_call *call, size_t choice, by__text *out)
 {
     char digits[8];
     size_t at = sizeof digits;
@@ -55,12 +55,12 @@ static void begin_frame(by__call *call, size_t choice, by__text *out)
     by__text_add_bytes(out, digits + at, sizeof digits - at);
 }
 
-static void end_frame(const by__call *call, by__text *out)
+static void end_frame(const by__gateway_call *call, by__text *out)
 {
     by__text_add(out, call->usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
 }
 
-static void first(by__call *call, size_t choice, by__text *out)
+static void first(by__gateway_call *call, size_t choice, by__text *out)
 {
     by__openai_calling kind = by__openai_calls_as(call);
     if (call->form->kind != BY__CALL_CHAT) {
@@ -86,7 +86,7 @@ static void first(by__call *call, size_t choice, by__text *out)
 }
 
 /* A frame of a chat with a part of its content. */
-static void add_content(by__call *call, size_t choice, const char *text, size_t length,
+static void add_content(by__gateway_call *call, size_t choice, const char *text, size_t length,
                         const json_t *logprobs, by__text *out)
 {
     begin_frame(call, choice, out);
@@ -100,8 +100,8 @@ static void add_content(by__call *call, size_t choice, const char *text, size_t 
 
 /* A piece of a text that has calls: the arguments of one function are passed on, others wait for
  * their end. */
-static void add_piece_of_call(by__call *call, size_t choice, const char *text, size_t length,
-                              const json_t *logprobs, by__text *out)
+static void add_piece_of_call(by__gateway_call *call, size_t choice, const char *text,
+                              size_t length, const json_t *logprobs, by__text *out)
 {
     by__choice *c = &call->choices[choice];
     by__openai_calling kind = by__openai_calls_as(call);
@@ -122,7 +122,7 @@ static void add_piece_of_call(by__call *call, size_t choice, const char *text, s
     }
 }
 
-static void add_piece(by__call *call, size_t choice, const char *text, size_t length,
+static void add_piece(by__gateway_call *call, size_t choice, const char *text, size_t length,
                       const json_t *logprobs, by__text *out)
 {
     if (by__openai_calls_as(call) != BY__CALLS_NONE) {
@@ -149,7 +149,7 @@ static const char *finish_of(const char *reason, size_t calls)
 }
 
 /* What has waited for the end of a text that has calls. Returns their number. */
-static size_t add_rest(by__call *call, size_t choice, by__text *out)
+static size_t add_rest(by__gateway_call *call, size_t choice, by__text *out)
 {
     by__choice *c = &call->choices[choice];
     by__text list = {0};
@@ -176,7 +176,7 @@ static size_t add_rest(by__call *call, size_t choice, by__text *out)
     return count;
 }
 
-static void add_stop(by__call *call, size_t choice, const char *reason, by__text *out)
+static void add_stop(by__gateway_call *call, size_t choice, const char *reason, by__text *out)
 {
     size_t calls = by__openai_calls_as(call) == BY__CALLS_NONE ? 0 : add_rest(call, choice, out);
     begin_frame(call, choice, out);
@@ -186,7 +186,7 @@ static void add_stop(by__call *call, size_t choice, const char *reason, by__text
     end_frame(call, out);
 }
 
-static void add_usage(const by__call *call, by__text *out)
+static void add_usage(const by__gateway_call *call, by__text *out)
 {
     int64_t prompt = 0;
     int64_t generated = 0;
@@ -200,7 +200,7 @@ static void add_usage(const by__call *call, by__text *out)
                     (long long)prompt, (long long)generated, (long long)(prompt + generated));
 }
 
-static void add_end(by__call *call, by__text *out)
+static void add_end(by__gateway_call *call, by__text *out)
 {
     if (call->usage) {
         by__text_add(out, "data: ");
@@ -212,7 +212,7 @@ static void add_end(by__call *call, by__text *out)
     by__text_add(out, "data: [DONE]\n\n");
 }
 
-static void add_failure(by__call *call, int status, const char *code, const char *param,
+static void add_failure(by__gateway_call *call, int status, const char *code, const char *param,
                         const char *message, by__text *out)
 {
     BY_UNUSED(call);
@@ -222,7 +222,7 @@ static void add_failure(by__call *call, int status, const char *code, const char
 }
 
 /* The message of a chat. Returns the number of its calls. */
-static size_t add_message(const by__call *call, size_t choice, by__text *out)
+static size_t add_message(const by__gateway_call *call, size_t choice, by__text *out)
 {
     by__text list = {0};
     by__text said = {0};
@@ -246,7 +246,7 @@ static size_t add_message(const by__call *call, size_t choice, by__text *out)
     return calls;
 }
 
-static void add_answer(by__call *call, by__text *out)
+static void add_answer(by__gateway_call *call, by__text *out)
 {
     bool chat = call->form->kind == BY__CALL_CHAT;
     add_head(call, chat ? "chat.completion" : "text_completion", out);

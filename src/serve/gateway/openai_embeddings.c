@@ -46,8 +46,8 @@ static bool is_input(const json_t *input)
             json_array_size(input) <= MOST_TEXTS);
 }
 
-static by_status read_fields(by__call *call, const asked *a, size_t length, const char **param,
-                             by_error *error)
+static by_status read_fields(by__gateway_call *call, const asked *a, size_t length,
+                             const char **param, by_error *error)
 {
     *param = "model";
     if (a->model == NULL) {
@@ -77,8 +77,8 @@ static by_status read_fields(by__call *call, const asked *a, size_t length, cons
     return by__call_one_part(call, request, (int64_t)(length / 4) + 1, a->priority, error);
 }
 
-static by_status read_body(by__call *call, const by__http_request *request, const char **param,
-                           by_error *error)
+static by_status read_body(by__gateway_call *call, const by__http_request *request,
+                           const char **param, by_error *error)
 {
     asked a = {0};
     json_t *body;
@@ -119,7 +119,7 @@ static void add_vector(const json_t *vector, bool base64, by__text *out)
     free(bytes);
 }
 
-static void add_answer(by__call *call, by__text *out)
+static void add_answer(by__gateway_call *call, by__text *out)
 {
     size_t i;
     json_t *vector;

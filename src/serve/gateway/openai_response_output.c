@@ -6,19 +6,19 @@
 #include "serve/gateway/openai_tools.h"
 #include "serve/messages.h"
 
-static const char *digits_of(const by__call *call)
+static const char *digits_of(const by__gateway_call *call)
 {
     const char *digits = strchr(call->id, '_');
     return digits == NULL ? call->id : digits + 1;
 }
 
-const char *by__response_message_id(const by__call *call, char id[BY__ITEM_BYTES])
+const char *by__response_message_id(const by__gateway_call *call, char id[BY__ITEM_BYTES])
 {
     (void)snprintf(id, BY__ITEM_BYTES, "msg_%.40s", digits_of(call));
     return id;
 }
 
-const char *by__response_call_id(const by__call *call, size_t k, char id[BY__ITEM_BYTES])
+const char *by__response_call_id(const by__gateway_call *call, size_t k, char id[BY__ITEM_BYTES])
 {
     (void)snprintf(id, BY__ITEM_BYTES, "fc_%.40s_%zu", digits_of(call), k);
     return id;
@@ -26,7 +26,7 @@ const char *by__response_call_id(const by__call *call, size_t k, char id[BY__ITE
 
 /* ---- items ---- */
 
-by__response_items by__response_items_of(const by__call *call)
+by__response_items by__response_items_of(const by__gateway_call *call)
 {
     by__response_items items = {0};
     by__text list = {0};
@@ -50,7 +50,7 @@ void by__response_items_free(by__response_items *items)
     *items = (by__response_items){0};
 }
 
-json_t *by__response_tokens(const by__call *call, const json_t *list)
+json_t *by__response_tokens(const by__gateway_call *call, const json_t *list)
 {
     by__text text = {0};
     if (!call->logprobs || json_array_size(list) == 0) {
@@ -82,7 +82,7 @@ static json_t *tokens_within(const json_t *list, const char *text, size_t length
     return out;
 }
 
-json_t *by__response_part(const by__call *call, const by__text *said)
+json_t *by__response_part(const by__gateway_call *call, const by__text *said)
 {
     const by__choice *c = &call->choices[0];
     if (c->text.failed || said->failed) {
@@ -101,14 +101,14 @@ json_t *by__response_part(const by__call *call, const by__text *said)
     return out;
 }
 
-json_t *by__response_message(const by__call *call, const char *status, json_t *content)
+json_t *by__response_message(const by__gateway_call *call, const char *status, json_t *content)
 {
     char id[BY__ITEM_BYTES];
     return json_pack("{ss ss ss ss so}", "id", by__response_message_id(call, id), "type", "message",
                      "role", "assistant", "status", status, "content", content);
 }
 
-json_t *by__response_call(const by__call *call, const by__response_items *items, size_t k,
+json_t *by__response_call(const by__gateway_call *call, const by__response_items *items, size_t k,
                           const char *status, bool whole)
 {
     const json_t *one = json_array_get(items->calls, k);
@@ -123,12 +123,12 @@ json_t *by__response_call(const by__call *call, const by__response_items *items,
 
 /* ---- the object ---- */
 
-const char *by__response_status(const by__call *call)
+const char *by__response_status(const by__gateway_call *call)
 {
     return strcmp(call->choices[0].reason, "length") == 0 ? "incomplete" : "completed";
 }
 
-static json_t *output_of(const by__call *call, const char *status)
+static json_t *output_of(const by__gateway_call *call, const char *status)
 {
     by__response_items items = by__response_items_of(call);
     json_t *out = json_array();
@@ -148,7 +148,7 @@ static json_t *output_of(const by__call *call, const char *status)
     return out;
 }
 
-json_t *by__response_object(const by__call *call, const char *status, json_t *error)
+json_t *by__response_object(const by__gateway_call *call, const char *status, json_t *error)
 {
     bool whole = strcmp(status, "completed") == 0 || strcmp(status, "incomplete") == 0;
     json_t *output = whole ? output_of(call, status) : json_array();

@@ -392,7 +392,7 @@ static json_t *head_of(const asked *a)
 }
 
 /* Adds the head to what the chat keeps of its calls. */
-static by_status add_head(by__call *call, const asked *a, by_error *error)
+static by_status add_head(by__gateway_call *call, const asked *a, by_error *error)
 {
     json_t *head = head_of(a);
     if (call->own == NULL) {
@@ -403,8 +403,8 @@ static by_status add_head(by__call *call, const asked *a, by_error *error)
     return added ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a response");
 }
 
-by_status by__response_read(by__call *call, const by__http_request *request, const char **param,
-                            by_error *error)
+by_status by__response_read(by__gateway_call *call, const by__http_request *request,
+                            const char **param, by_error *error)
 {
     asked a = {.temperature = 1.0, .top_p = 1.0, .store = true, .parallel = true};
     json_t *body;

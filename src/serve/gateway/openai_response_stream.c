@@ -13,7 +13,7 @@
 #include "serve/messages.h"
 
 /* Prints one event, unless the client has it; data is taken; NULL: memory is exhausted. */
-static void add_event(by__call *call, const char *type, json_t *data, by__text *out)
+static void add_event(by__gateway_call *call, const char *type, json_t *data, by__text *out)
 {
     uint64_t number = call->frames++;
     if (number < call->skipped) {
@@ -31,7 +31,7 @@ static void add_event(by__call *call, const char *type, json_t *data, by__text *
 }
 
 /* Prints an event with the response in a state; error is taken. */
-static void add_state(by__call *call, const char *type, const char *status, json_t *error,
+static void add_state(by__gateway_call *call, const char *type, const char *status, json_t *error,
                       by__text *out)
 {
     add_event(call, type, json_pack("{so}", "response", by__response_object(call, status, error)),
@@ -47,14 +47,14 @@ static json_t *item_event(size_t index, json_t *item)
 /* ---- the message ---- */
 
 /* Makes an event about the text, with one more member; value is taken. */
-static json_t *text_event(const by__call *call, const char *key, json_t *value)
+static json_t *text_event(const by__gateway_call *call, const char *key, json_t *value)
 {
     char id[BY__ITEM_BYTES];
     return json_pack("{ss si si so}", "item_id", by__response_message_id(call, id), "output_index",
                      0, "content_index", 0, key, value);
 }
 
-static void begin_message(by__call *call, by__text *out)
+static void begin_message(by__gateway_call *call, by__text *out)
 {
     const by__text nothing = {0};
     json_t *item = by__response_message(call, "in_progress", json_array());
@@ -63,8 +63,8 @@ static void begin_message(by__call *call, by__text *out)
               text_event(call, "part", by__response_part(call, &nothing)), out);
 }
 
-static void add_text(by__call *call, const char *text, size_t length, const json_t *logprobs,
-                     by__text *out)
+static void add_text(by__gateway_call *call, const char *text, size_t length,
+                     const json_t *logprobs, by__text *out)
 {
     json_t *event = text_event(call, "delta", json_stringn(text, length));
     if (json_object_set_new(event, "logprobs", by__response_tokens(call, logprobs)) != 0) {
@@ -74,7 +74,7 @@ static void add_text(by__call *call, const char *text, size_t length, const json
 }
 
 /* Passes on the first `end` bytes of the message of an answer that may call functions. */
-static void add_text_up_to(by__call *call, const by__text *said, size_t end, by__text *out)
+static void add_text_up_to(by__gateway_call *call, const by__text *said, size_t end, by__text *out)
 {
     by__choice *c = &call->choices[0];
     if (c->text.failed || said->failed) {
@@ -88,7 +88,7 @@ static void add_text_up_to(by__call *call, const by__text *said, size_t end, by_
     }
 }
 
-static void end_message(by__call *call, const by__text *said, by__text *out)
+static void end_message(by__gateway_call *call, const by__text *said, by__text *out)
 {
     json_t *part = by__response_part(call, said);
     json_t *event = text_event(call, "text", json_incref(json_object_get(part, "text")));
@@ -104,29 +104,30 @@ static void end_message(by__call *call, const by__text *said, by__text *out)
 /* ---- calls of functions ---- */
 
 /* Makes an event about the arguments of a call; value is taken. */
-static json_t *arguments_event(const by__call *call, size_t index, size_t k, const char *key,
-                               json_t *value)
+static json_t *arguments_event(const by__gateway_call *call, size_t index, size_t k,
+                               const char *key, json_t *value)
 {
     char id[BY__ITEM_BYTES];
     return json_pack("{ss sI so}", "item_id", by__response_call_id(call, k, id), "output_index",
                      (json_int_t)index, key, value);
 }
 
-static void begin_call(by__call *call, const by__response_items *items, size_t index, size_t k,
-                       by__text *out)
+static void begin_call(by__gateway_call *call, const by__response_items *items, size_t index,
+                       size_t k, by__text *out)
 {
     json_t *item = by__response_call(call, items, k, "in_progress", false);
     add_event(call, "response.output_item.added", item_event(index, item), out);
 }
 
-static void add_arguments(by__call *call, size_t index, size_t k, json_t *piece, by__text *out)
+static void add_arguments(by__gateway_call *call, size_t index, size_t k, json_t *piece,
+                          by__text *out)
 {
     add_event(call, "response.function_call_arguments.delta",
               arguments_event(call, index, k, "delta", piece), out);
 }
 
-static void end_call(by__call *call, const by__response_items *items, size_t index, size_t k,
-                     by__text *out)
+static void end_call(by__gateway_call *call, const by__response_items *items, size_t index,
+                     size_t k, by__text *out)
 {
     json_t *item = by__response_call(call, items, k, by__response_status(call), true);
     json_t *event = arguments_event(call, index, k, "arguments",
@@ -141,7 +142,7 @@ static void end_call(by__call *call, const by__response_items *items, size_t ind
 /* ---- the stream ---- */
 
 /* Begins what begins with the stream. */
-static void begin_items(by__call *call, by__text *out)
+static void begin_items(by__gateway_call *call, by__text *out)
 {
     by__openai_calling kind = by__openai_calls_as(call);
     if (kind == BY__CALLS_NONE) {
@@ -153,7 +154,7 @@ static void begin_items(by__call *call, by__text *out)
     }
 }
 
-void by__response_first(by__call *call, size_t choice, by__text *out)
+void by__response_first(by__gateway_call *call, size_t choice, by__text *out)
 {
     BY_UNUSED(choice);
     add_state(call, "response.created", "in_progress", json_null(), out);
@@ -161,7 +162,7 @@ void by__response_first(by__call *call, size_t choice, by__text *out)
     begin_items(call, out);
 }
 
-void by__response_text(by__call *call, size_t choice, const char *text, size_t length,
+void by__response_text(by__gateway_call *call, size_t choice, const char *text, size_t length,
                        const json_t *logprobs, by__text *out)
 {
     by__openai_calling kind = by__openai_calls_as(call);
@@ -176,7 +177,7 @@ void by__response_text(by__call *call, size_t choice, const char *text, size_t l
     }
 }
 
-void by__response_stop(by__call *call, size_t choice, const char *reason, by__text *out)
+void by__response_stop(by__gateway_call *call, size_t choice, const char *reason, by__text *out)
 {
     by__openai_calling kind = by__openai_calls_as(call);
     by__response_items items = by__response_items_of(call);
@@ -205,14 +206,14 @@ void by__response_stop(by__call *call, size_t choice, const char *reason, by__te
     by__response_items_free(&items);
 }
 
-void by__response_end(by__call *call, by__text *out)
+void by__response_end(by__gateway_call *call, by__text *out)
 {
     const char *status = by__response_status(call);
     add_state(call, strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete",
               status, json_null(), out);
 }
 
-void by__response_fail(by__call *call, int status, const char *code, const char *param,
+void by__response_fail(by__gateway_call *call, int status, const char *code, const char *param,
                        const char *message, by__text *out)
 {
     BY_UNUSED(status);
@@ -221,7 +222,7 @@ void by__response_fail(by__call *call, int status, const char *code, const char 
               json_pack("{ss ss}", "code", code, "message", message), out);
 }
 
-void by__response_replay(by__call *call, const char *status, json_t *error, by__text *out)
+void by__response_replay(by__gateway_call *call, const char *status, json_t *error, by__text *out)
 {
     const by__choice *c = &call->choices[0];
     bool queued = strcmp(status, "queued") == 0;

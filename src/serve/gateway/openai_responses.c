@@ -11,7 +11,7 @@
 #define KEPT (30.0 * 24.0 * 3600.0)
 
 /* Stores an ended response at the broker. A client's later request for it is handled after this. */
-static void store(const by__call *call)
+static void store(const by__gateway_call *call)
 {
     if (call->gateway == NULL || !json_is_true(json_object_get(call->own, "store"))) {
         return;
@@ -35,7 +35,7 @@ static void store(const by__call *call)
     json_decref(message);
 }
 
-static void add_answer(by__call *call, by__text *out)
+static void add_answer(by__gateway_call *call, by__text *out)
 {
     store(call);
     json_t *response = by__response_object(call, by__response_status(call), json_null());
@@ -43,7 +43,7 @@ static void add_answer(by__call *call, by__text *out)
     json_decref(response);
 }
 
-static void add_end(by__call *call, by__text *out)
+static void add_end(by__gateway_call *call, by__text *out)
 {
     store(call);
     by__response_end(call, out);
@@ -110,7 +110,7 @@ static void follow(by__gateway *g, by__exchange *x, const json_t *row)
 }
 
 /* A response in the background is a task. */
-static void start(by__call *call)
+static void start(by__gateway_call *call)
 {
     if (!json_is_true(json_object_get(call->own, "background"))) {
         by__call_start(call);

@@ -42,7 +42,7 @@ static const json_t *find(const json_t *tools, const char *name)
     return NULL;
 }
 
-static by_status check_tool(const by__call *call, const json_t *tool, by_error *error)
+static by_status check_tool(const by__gateway_call *call, const json_t *tool, by_error *error)
 {
     const char *type = by__get_text(tool, "type");
     const json_t *function = json_object_get(tool, "function");
@@ -78,7 +78,7 @@ static by_status check_tool(const by__call *call, const json_t *tool, by_error *
     return BY_OK;
 }
 
-static by_status check_tools(const by__call *call, const json_t *tools, by_error *error)
+static by_status check_tools(const by__gateway_call *call, const json_t *tools, by_error *error)
 {
     size_t i;
     json_t *tool;
@@ -279,7 +279,7 @@ static json_t *marked_of(const chosen *c, bool parallel)
     return json_pack("{ss so sb}", "calls", "marked", "functions", names, "single", (int)!parallel);
 }
 
-by_status by__openai_tools(by__call *call, const json_t **tools, const json_t *choice,
+by_status by__openai_tools(by__gateway_call *call, const json_t **tools, const json_t *choice,
                            bool parallel, json_t **format, const char **param, by_error *error)
 {
     chosen c = {0};
@@ -310,7 +310,7 @@ by_status by__openai_tools(by__call *call, const json_t **tools, const json_t *c
 
 /* ---- answering ---- */
 
-by__openai_calling by__openai_calls_as(const by__call *call)
+by__openai_calling by__openai_calls_as(const by__gateway_call *call)
 {
     const char *kind = by__get_text(call->own, "calls");
     return kind == NULL                  ? BY__CALLS_NONE
@@ -327,7 +327,8 @@ void by__openai_calls_remove(json_t *own)
     }
 }
 
-void by__openai_add_call(const by__call *call, const by__openai_called *called, by__text *out)
+void by__openai_add_call(const by__gateway_call *call, const by__openai_called *called,
+                         by__text *out)
 {
     const char *digits = strpbrk(call->id, "-_");
     by__text_add(out, "{");
@@ -376,7 +377,7 @@ static bool find_chosen(by__openai_called *called, const by__choice *c)
     return true;
 }
 
-static bool knows(const by__call *call, const char *name)
+static bool knows(const by__gateway_call *call, const char *name)
 {
     size_t i;
     json_t *one;
@@ -391,8 +392,8 @@ static bool knows(const by__call *call, const char *name)
 
 /* Adds the call of one pair of marks, unless it is one too many. Returns false if what is between
  * them is none. */
-static bool add_marked_one(const by__call *call, by__openai_called *called, const char *text,
-                           size_t length, by__text *out)
+static bool add_marked_one(const by__gateway_call *call, by__openai_called *called,
+                           const char *text, size_t length, by__text *out)
 {
     json_error_t where;
     const char *arguments;
@@ -449,7 +450,7 @@ static void add_around(by__text *said, const char *text, size_t length)
 }
 
 /* The calls between marks, if each pair of marks has one. */
-static void add_marked(const by__call *call, by__openai_called *called, const by__choice *c,
+static void add_marked(const by__gateway_call *call, by__openai_called *called, const by__choice *c,
                        by__text *out, by__text *said)
 {
     const char *at = c->text.data == NULL ? "" : c->text.data;
@@ -475,8 +476,8 @@ static void add_marked(const by__call *call, by__openai_called *called, const by
     }
 }
 
-size_t by__openai_add_calls(const by__call *call, size_t choice, bool streams, by__text *out,
-                            by__text *said)
+size_t by__openai_add_calls(const by__gateway_call *call, size_t choice, bool streams,
+                            by__text *out, by__text *said)
 {
     const by__choice *c = &call->choices[choice];
     by__openai_calling kind = by__openai_calls_as(call);

@@ -18,9 +18,9 @@ typedef enum by__openai_calling {
  * have several calls. *format: the constraint
  * for a worker if a call is required, else NULL; a new reference. BY_EARG: *param names what is
  * wrong. */
-by_status by__openai_tools(by__call *call, const json_t **tools, const json_t *choice,
+by_status by__openai_tools(by__gateway_call *call, const json_t **tools, const json_t *choice,
                            bool parallel, json_t **format, const char **param, by_error *error);
-by__openai_calling by__openai_calls_as(const by__call *call);
+by__openai_calling by__openai_calls_as(const by__gateway_call *call);
 /* Removes from a copy of call->own what was set there. */
 void by__openai_calls_remove(json_t *own);
 /* A call of a function in the answer. */
@@ -35,12 +35,13 @@ typedef struct by__openai_called {
 } by__openai_called;
 
 /* Prints a call: its id, type and function. */
-void by__openai_add_call(const by__call *call, const by__openai_called *called, by__text *out);
+void by__openai_add_call(const by__gateway_call *call, const by__openai_called *called,
+                         by__text *out);
 /* Prints the calls in the complete text of a choice, separated by commas, and returns their number.
  * said: gets the content of the message, the text around marked calls; what by__openai_shown says
  * of any beginning of the text is a beginning of it. */
-size_t by__openai_add_calls(const by__call *call, size_t choice, bool streams, by__text *out,
-                            by__text *said);
+size_t by__openai_add_calls(const by__gateway_call *call, size_t choice, bool streams,
+                            by__text *out, by__text *said);
 /* Leading bytes of an incomplete text that cannot become part of a marked call. */
 size_t by__openai_shown(const by__text *text);
 

@@ -226,7 +226,7 @@ static by_text said_of(const by__choice *c)
     return (by_text){c->text.data == NULL ? "" : c->text.data + echo, c->text.length - echo};
 }
 
-static void add_texts(by__payload_log *log, const by__call *call)
+static void add_texts(by__payload_log *log, const by__gateway_call *call)
 {
     for (size_t p = 0; p < call->part_count; p++) {
         const json_t *request = json_object_get(call->parts[p].message, "request");
@@ -270,7 +270,7 @@ static json_t *named_row(const json_t *row, const json_t *columns)
 }
 
 /* Whole answers: each row with its prediction, or each text of which a vector was computed. */
-static void add_examples(by__payload_log *log, const by__call *call)
+static void add_examples(by__payload_log *log, const by__gateway_call *call)
 {
     const json_t *request = json_object_get(call->parts[0].message, "request");
     const json_t *rows = json_object_get(request, "rows");
@@ -297,7 +297,7 @@ static void add_examples(by__payload_log *log, const by__call *call)
     }
 }
 
-void by__payload_log_call(by__payload_log *log, const by__call *call)
+void by__payload_log_call(by__payload_log *log, const by__gateway_call *call)
 {
     if (call->whole == NULL) {
         add_texts(log, call);

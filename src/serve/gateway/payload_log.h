@@ -25,7 +25,7 @@ void by__payload_log_add(by__payload_log *log, json_t *head, json_t *body);
  *   "completion", and "text", which is made of those of these fields that are kept unchanged;
  * - one for each row of /v1/predict, {"row", "prediction"}, for each image without its row, and for
  *   each text of /v1/embeddings, "prompt" and "text"; the first 256 of a request. */
-void by__payload_log_call(by__payload_log *log, const by__call *call);
+void by__payload_log_call(by__payload_log *log, const by__gateway_call *call);
 /* Prints its counters. log may be NULL. */
 void by__payload_log_print(const by__payload_log *log, by__text *out);
 

@@ -123,8 +123,8 @@ static by_status read_json(json_t **out, const by__http_request *request, by_err
 
 /* ---- the call ---- */
 
-static by_status read_fields(by__call *call, const asked *a, size_t length, const char **param,
-                             by_error *error)
+static by_status read_fields(by__gateway_call *call, const asked *a, size_t length,
+                             const char **param, by_error *error)
 {
     *param = "model";
     if (a->model == NULL) {
@@ -152,8 +152,8 @@ static by_status read_fields(by__call *call, const asked *a, size_t length, cons
     return by__call_one_part(call, request, (int64_t)(length / 4) + 1, a->priority, error);
 }
 
-static by_status read_request(by__call *call, const by__http_request *request, const char **param,
-                              by_error *error)
+static by_status read_request(by__gateway_call *call, const by__http_request *request,
+                              const char **param, by_error *error)
 {
     asked a = {0};
     json_t *body;
@@ -168,7 +168,7 @@ static by_status read_request(by__call *call, const by__http_request *request, c
 
 /* ---- features ---- */
 
-static void refuse(by__call *call, int status, const char *code, const char *param,
+static void refuse(by__gateway_call *call, int status, const char *code, const char *param,
                    const char *message)
 {
     by__gateway *g = call->gateway;
@@ -183,7 +183,7 @@ static void refuse(by__call *call, int status, const char *code, const char *par
 
 static void on_gone(by__waiter *waiter)
 {
-    by__call *call = (by__call *)(void *)waiter;
+    by__gateway_call *call = (by__gateway_call *)(void *)waiter;
     by__feature_fetch_cancel(call->fetch);
     call->gateway->metrics.cancelled++;
     by__call_free(call);
@@ -191,7 +191,7 @@ static void on_gone(by__waiter *waiter)
 
 static void on_features(void *user, const by__feature_result *result)
 {
-    by__call *call = user;
+    by__gateway_call *call = user;
     by__gateway *g = call->gateway;
     by_error error = {0};
     json_t *request = json_object_get(call->parts[0].message, "request");
@@ -210,7 +210,7 @@ static void on_features(void *user, const by__feature_result *result)
     }
 }
 
-static void start(by__call *call)
+static void start(by__gateway_call *call)
 {
     by__gateway *g = call->gateway;
     const json_t *model = by__gateway_model(g, call->model);
@@ -237,7 +237,7 @@ static void start(by__call *call)
     by__exchange_set(call->exchange, &call->waiter);
 }
 
-static void add_answer(by__call *call, by__text *out)
+static void add_answer(by__gateway_call *call, by__text *out)
 {
     by__text_format(out, "{\"id\":\"%s\",\"object\":\"list\",\"created\":%lld,\"model\":", call->id,
                     (long long)call->created);

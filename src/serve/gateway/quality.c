@@ -161,7 +161,7 @@ static prediction prediction_of(version *v, const json_t *predicted)
     return p;
 }
 
-void by__quality_answer(by__quality *quality, const by__call *call)
+void by__quality_answer(by__quality *quality, const by__gateway_call *call)
 {
     by__quality *q = quality;
     by_error ignored = {0};

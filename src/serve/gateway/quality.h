@@ -45,7 +45,7 @@ by_status by__quality_open(by__quality **out, by_error *error);
 void by__quality_close(by__quality **quality);
 /* Remembers the predictions of an answer, of which there are none but for /v1/predict. An answer
  * that memory is exhausted for is not remembered. */
-void by__quality_answer(by__quality *quality, const by__call *call);
+void by__quality_answer(by__quality *quality, const by__gateway_call *call);
 /* Returns true if the answer is remembered, and another key's. */
 bool by__quality_is_foreign(const by__quality *quality, const by__opinion *opinion);
 /* Counts a rating, and compares a label with its prediction: a class is correct if it has the text

@@ -129,7 +129,7 @@ static void clear(sums s, int64_t count)
     memset(s.absolute, 0, (size_t)count * sizeof *s.absolute);
 }
 
-static bool is_there(const by__call *call, int i)
+static bool is_there(const by__device_call *call, int i)
 {
     return i < call->input_count && call->in[i].shape.rank >= 0 && call->in[i].data != NULL;
 }
@@ -140,7 +140,7 @@ static double rounding_of(by_dtype dtype)
 }
 
 /* The first column whose sum differs from the operands'; -1: none. */
-static int64_t check(by__abft *a, const by__call *call, double *off, double *most)
+static int64_t check(by__abft *a, const by__device_call *call, double *off, double *most)
 {
     matrix left = matrix_of(&call->in[0]);
     matrix right = matrix_of(&call->in[1]);
@@ -184,7 +184,7 @@ static int64_t check(by__abft *a, const by__call *call, double *off, double *mos
     return -1;
 }
 
-static void look(void *user, const by__program_row *row, size_t node, const by__call *call)
+static void look(void *user, const by__program_row *row, size_t node, const by__device_call *call)
 {
     by__abft *a = user;
     char what[160];

@@ -76,7 +76,7 @@ int64_t by__finding_part(const by_trainer *t, const by__program_row *row)
 
 /* If an operand from outside the graph is not finite, it is the origin. */
 static bool blame_operand(by__finding *f, const by__program_row *row, const by__node *n,
-                          const by__call *call)
+                          const by__device_call *call)
 {
     for (int i = 0; i < n->input_count; i++) {
         const by__value *value = n->in[i] == BY_NONE ? NULL : &row->graph->values[n->in[i]];
@@ -98,7 +98,7 @@ static bool blame_operand(by__finding *f, const by__program_row *row, const by__
     return false;
 }
 
-static void look(void *user, const by__program_row *row, size_t node, const by__call *call)
+static void look(void *user, const by__program_row *row, size_t node, const by__device_call *call)
 {
     finder *s = user;
     const by__node *n = &row->graph->nodes[node];

@@ -43,7 +43,7 @@ static uint64_t hash_of(const by__tensor *x)
 }
 
 /* Hashes the weights that a node reads, then its results. */
-static void look(void *user, const by__program_row *row, size_t node, const by__call *call)
+static void look(void *user, const by__program_row *row, size_t node, const by__device_call *call)
 {
     by__replay *r = user;
     const by__node *n = &row->graph->nodes[node];

@@ -27,7 +27,7 @@ static void look(void *user, int node, double begin, double end)
     if (by__op_row_of(w->row->graph->nodes[node].op)->communicates) {
         return;
     }
-    const by__call *call = by__program_call(w->row->program, (size_t)node);
+    const by__device_call *call = by__program_call(w->row->program, (size_t)node);
     for (int i = 0; i < BY__WATCH_SLOTS; i++) {
         if (w->watch->slots[i].call != NULL) {
             w->watch->slots[i].call(w->watch->slots[i].user, w->row, (size_t)node, call);

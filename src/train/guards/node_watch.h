@@ -7,7 +7,7 @@
 /* Called after a node has run, while its operands and results are in host memory. Not called for
  * nodes that run concurrently with others (collectives). */
 typedef void by__node_watcher(void *user, const by__program_row *row, size_t node,
-                              const by__call *call);
+                              const by__device_call *call);
 
 /* Independent observers, which may be active at the same time. */
 typedef enum by__node_watch_slot {

@@ -101,7 +101,7 @@ typedef struct numbers {
     float eps;
 } numbers;
 
-static void make_numbers(numbers *n, const by__call *call)
+static void make_numbers(numbers *n, const by__device_call *call)
 {
     const float *hyper = call->in[6].data;
     double rate =
@@ -132,7 +132,8 @@ static void decode_block(float *out, const uint8_t *codes, int count, const floa
     }
 }
 
-BY__INLINE void update_block(const by__call *call, const numbers *c, int64_t block, by_dtype dtype)
+BY__INLINE void update_block(const by__device_call *call, const numbers *c, int64_t block,
+                             by_dtype dtype)
 {
     int64_t begin = block * BY_CODE_BLOCK;
     int count = (int)by__min_i64(BY_CODE_BLOCK, by__tensor_count(&call->in[0]) - begin);
@@ -173,7 +174,7 @@ BY__INLINE void update_block(const by__call *call, const numbers *c, int64_t blo
     encode_block(second_codes, count, v, *second_scale, &c->second, false);
 }
 
-BY__INLINE void update(const by__call *call, int64_t begin, int64_t end, by_dtype dtype)
+BY__INLINE void update(const by__device_call *call, int64_t begin, int64_t end, by_dtype dtype)
 {
     numbers c;
     make_numbers(&c, call);
@@ -184,13 +185,13 @@ BY__INLINE void update(const by__call *call, int64_t begin, int64_t end, by_dtyp
 
 BY__ACT_RANGES(update)
 
-static by_dtype copy_dtype(const by__call *call)
+static by_dtype copy_dtype(const by__device_call *call)
 {
     bool copied = call->output_count > 0 && by__present(&call->out[0]);
     return copied ? call->out[0].dtype : BY_F32;
 }
 
-static by_status run_adamw8(const by__call *call, const by__context *context)
+static by_status run_adamw8(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     int64_t blocks = by__ceil_div(count, BY_CODE_BLOCK);
@@ -201,7 +202,7 @@ static by_status run_adamw8(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static bool supports_adamw8(const by__call *call)
+static bool supports_adamw8(const by__device_call *call)
 {
     return by_dtype_is_float(copy_dtype(call));
 }

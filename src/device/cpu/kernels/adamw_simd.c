@@ -9,7 +9,7 @@
 #define GRAIN 16384
 
 /* dtype: of the copy; BY_F32: there is none. */
-BY__INLINE void update(const by__call *call, int64_t begin, int64_t end, by_dtype dtype)
+BY__INLINE void update(const by__device_call *call, int64_t begin, int64_t end, by_dtype dtype)
 {
     float *p = call->in[0].data;
     const float *g = call->in[1].data;
@@ -53,13 +53,13 @@ BY__INLINE void update(const by__call *call, int64_t begin, int64_t end, by_dtyp
 
 BY__ACT_RANGES(update)
 
-static by_dtype copy_dtype(const by__call *call)
+static by_dtype copy_dtype(const by__device_call *call)
 {
     bool copied = call->output_count > 0 && by__present(&call->out[0]);
     return copied ? call->out[0].dtype : BY_F32;
 }
 
-static by_status run_adamw(const by__call *call, const by__context *context)
+static by_status run_adamw(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     if (!isfinite(*(const float *)call->in[5].data)) {
@@ -69,7 +69,7 @@ static by_status run_adamw(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static bool supports_adamw(const by__call *call)
+static bool supports_adamw(const by__device_call *call)
 {
     return by_dtype_is_float(copy_dtype(call));
 }

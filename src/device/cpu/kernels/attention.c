@@ -207,7 +207,7 @@ static void attend(job *j, const void *q, int64_t q_stride, void *y, int64_t y_s
 }
 
 typedef struct operands {
-    const by__call *call;
+    const by__device_call *call;
     head_view in[3];
     const int32_t *lengths; /* of the samples; NULL: all rows are valid */
     const int32_t *starts;  /* first keys [batch, length]; NULL: none */
@@ -246,7 +246,7 @@ static void clear(const operands *x, const head_view *y, int64_t b, int64_t begi
 static void run_task(const void *context, int64_t task)
 {
     const operands *x = context;
-    const by__call *call = x->call;
+    const by__device_call *call = x->call;
     const head_view *in = x->in;
     const plan *p = call->state;
     const attention_shape *s = &p->s;
@@ -293,13 +293,13 @@ static void run_task(const void *context, int64_t task)
     }
 }
 
-static bool supports(const by__call *call)
+static bool supports(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]) && call->in[0].shape.rank == 3 &&
            by__tensor_count(&call->in[0]) > 0;
 }
 
-static by_status plan_attention(by__call *call, const by__context *context, bool cached,
+static by_status plan_attention(by__device_call *call, const by__context *context, bool cached,
                                 int64_t slots, by_error *error)
 {
     plan *p = NULL;
@@ -334,12 +334,12 @@ static by_status plan_attention(by__call *call, const by__context *context, bool
     return BY_OK;
 }
 
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
 {
     return plan_attention(call, context, false, call->in[0].shape.dim[1], error);
 }
 
-static void release(by__call *call)
+static void release(by__device_call *call)
 {
     free(call->state);
     call->state = NULL;
@@ -347,7 +347,7 @@ static void release(by__call *call)
 
 static void run_tasks(const operands *x, const by__context *context)
 {
-    const by__call *call = x->call;
+    const by__device_call *call = x->call;
     const plan *p = call->state;
     int64_t tasks = p->s.batch * p->s.kv_heads * p->pieces;
     by__work_range *ranges = (by__work_range *)((char *)call->work + p->ranges);
@@ -355,7 +355,7 @@ static void run_tasks(const operands *x, const by__context *context)
     attention_run_tasks(ranges, tasks, run_task, x);
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__context *context)
 {
     const plan *p = call->state;
     operands x = {
@@ -368,12 +368,12 @@ static by_status run(const by__call *call, const by__context *context)
 BY__KERNEL(attention) = {
     BY_OP_ATTENTION, BY__KERNEL_NAME("attention"), supports, prepare, release, run};
 
-static by_status prepare_cached(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_cached(by__device_call *call, const by__context *context, by_error *error)
 {
     return plan_attention(call, context, true, call->in[call->input_count - 2].shape.dim[2], error);
 }
 
-static by_status run_cached(const by__call *call, const by__context *context)
+static by_status run_cached(const by__device_call *call, const by__context *context)
 {
     const plan *p = call->state;
     operands x = {.call = call, .position = *(const int32_t *)call->in[call->input_count - 1].data};

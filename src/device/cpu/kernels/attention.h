@@ -62,12 +62,12 @@ static inline int64_t common_multiple(int64_t a, int64_t b)
 
 /* Returns true if q, k and v are one packed tensor: before `others` further operands there is one,
  * or three whose second is absent. */
-static inline bool attention_packed(const by__call *call, int others)
+static inline bool attention_packed(const by__device_call *call, int others)
 {
     return call->input_count - others == 1 || !by__present(&call->in[1]);
 }
 
-static inline attention_shape attention_measure(const by__call *call, bool packed,
+static inline attention_shape attention_measure(const by__device_call *call, bool packed,
                                                 const by__panel *panel)
 {
     const by__tensor *q = &call->in[0];
@@ -98,13 +98,13 @@ static inline int64_t attention_rows_of(const int32_t *lengths, const attention_
 }
 
 /* The fourth of the operands before `others` further ones, or NULL. */
-static inline const int32_t *attention_lengths(const by__call *call, int others)
+static inline const int32_t *attention_lengths(const by__device_call *call, int others)
 {
     return call->input_count - others > 3 && by__present(&call->in[3]) ? call->in[3].data : NULL;
 }
 
 /* The fifth of the operands before `others` further ones, or NULL. */
-static inline const int32_t *attention_starts(const by__call *call, int others)
+static inline const int32_t *attention_starts(const by__device_call *call, int others)
 {
     return call->input_count - others > 4 && by__present(&call->in[4]) ? call->in[4].data : NULL;
 }
@@ -327,7 +327,7 @@ static inline void attention_clear(const head_view *view, const attention_shape 
 }
 
 /* Copies the new keys and values of one head into their slots of CACHED_ATTENTION's caches. */
-static inline void attention_fill(const by__call *call, const head_view in[3],
+static inline void attention_fill(const by__device_call *call, const head_view in[3],
                                   const attention_shape *s, int64_t slots, int64_t position,
                                   int64_t b, int64_t kv)
 {

@@ -113,7 +113,7 @@ static void join(const job *j, int64_t pair, int64_t r, int64_t begin, int64_t c
 }
 
 /* Copies queries side by side, and the new keys and values into their slots. */
-static void take_in(const by__call *call, const job *j)
+static void take_in(const by__device_call *call, const job *j)
 {
     const plan *p = j->p;
     const attention_shape *s = &p->s;
@@ -138,7 +138,7 @@ static void take_in(const by__call *call, const job *j)
     }
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__context *context)
 {
     const plan *p = call->state;
     const attention_shape *s = &p->s;
@@ -174,13 +174,13 @@ static by_status run(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static bool supports(const by__call *call)
+static bool supports(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]) && call->in[0].shape.rank == 3 &&
            by__tensor_count(&call->in[0]) > 0 && call->in[0].shape.dim[1] <= MOST_TOKENS;
 }
 
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
 {
     BY_UNUSED(context);
     plan *p = NULL;
@@ -205,7 +205,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     return BY_OK;
 }
 
-static void release(by__call *call)
+static void release(by__device_call *call)
 {
     free(call->state);
     call->state = NULL;

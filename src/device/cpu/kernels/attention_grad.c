@@ -262,7 +262,7 @@ static void run_block(const job *j, const void *q, int64_t q_stride, const void 
 }
 
 typedef struct operands {
-    const by__call *call;
+    const by__device_call *call;
     head_view in[3], out[3];
     head_view y, dy;
     const float *lse;
@@ -301,7 +301,7 @@ static void take_keys(const operands *x, job *j, int64_t b, int64_t kv, int64_t 
 static void run_task(const void *context, int64_t task)
 {
     const operands *x = context;
-    const by__call *call = x->call;
+    const by__device_call *call = x->call;
     const plan *p = call->state;
     const attention_shape *s = &p->s;
     attention_task t = attention_task_at(s, x->lengths, p->pieces, p->piece, task);
@@ -340,7 +340,7 @@ static void run_task(const void *context, int64_t task)
 /* Adds the pieces of one (sample, key head), in order. */
 static void add_pieces(const operands *x, int64_t pair)
 {
-    const by__call *call = x->call;
+    const by__device_call *call = x->call;
     const plan *p = call->state;
     const attention_shape *s = &p->s;
     int64_t count = s->length * s->width;
@@ -358,7 +358,7 @@ static void add_pieces(const operands *x, int64_t pair)
     }
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__context *context)
 {
     const plan *p = call->state;
     const attention_shape *s = &p->s;
@@ -390,7 +390,7 @@ static by_status run(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static bool supports(const by__call *call)
+static bool supports(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]) && call->in[0].shape.rank == 3 &&
            by__tensor_count(&call->in[0]) > 0;
@@ -426,7 +426,7 @@ static void plan_scratch(plan *p)
     p->thread_bytes = by__round_up(used, 4096);
 }
 
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the gradient of attention", error));
@@ -458,7 +458,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     return BY_OK;
 }
 
-static void release(by__call *call)
+static void release(by__device_call *call)
 {
     free(call->state);
     call->state = NULL;

@@ -7,7 +7,7 @@
 
 enum { PARTS = 2 };
 
-static void merge(const by__call *call, int64_t begin, int64_t end)
+static void merge(const by__device_call *call, int64_t begin, int64_t end)
 {
     const by_shape *shape = &call->in[0].shape;
     int64_t length = shape->dim[1];
@@ -40,7 +40,7 @@ static void merge(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-static by_status run_merge(const by__call *call, const by__context *context)
+static by_status run_merge(const by__device_call *call, const by__context *context)
 {
     const by__tensor *y = &call->in[0];
     int64_t width = by__tensor_columns(y) / call->attrs.heads;

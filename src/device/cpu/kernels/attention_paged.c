@@ -390,7 +390,7 @@ static void take_query(const tile *x, const head_view *in, int64_t r, int64_t t,
 
 /* Processes `count` queries of rows from t on, starting with query head g of the group, for each of
  * `heads` key heads from kv on. */
-static void run_tile(const by__call *call, const plan *p, const head_view in[3], int64_t t,
+static void run_tile(const by__device_call *call, const plan *p, const head_view in[3], int64_t t,
                      int64_t g, int64_t count, int64_t kv, int64_t heads, char *work)
 {
     tile x = {.call = call,
@@ -430,7 +430,7 @@ static void run_tile(const by__call *call, const plan *p, const head_view in[3],
 }
 
 /* Processes rows t .. t + rows of one session, all query heads of `heads` key heads from kv on. */
-static void run_task(const by__call *call, const plan *p, const head_view in[3], int64_t t,
+static void run_task(const by__device_call *call, const plan *p, const head_view in[3], int64_t t,
                      int64_t rows, int64_t kv, int64_t heads, char *work)
 {
     const head_view y = {call->out[0].data, p->s.heads * p->s.width, 0};
@@ -457,7 +457,7 @@ static int64_t heads_of_task(const plan *p, int64_t runs, int threads)
 }
 
 /* Writes the first rows of runs, and the end; returns the number of runs. */
-static int64_t find_runs(const by__call *call, const plan *p, int32_t *runs)
+static int64_t find_runs(const by__device_call *call, const plan *p, int32_t *runs)
 {
     const int32_t *positions = call->in[POSITIONS].data;
     const int32_t *sessions = call->in[SESSIONS].data;
@@ -474,7 +474,7 @@ static int64_t find_runs(const by__call *call, const plan *p, int32_t *runs)
     return count;
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__context *context)
 {
     const plan *p = call->state;
     head_view in[3];
@@ -513,12 +513,12 @@ static by_status run(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static bool supports(const by__call *call)
+static bool supports(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]) && by__tensor_count(&call->in[0]) > 0;
 }
 
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "attention", error));
@@ -557,7 +557,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     return BY_OK;
 }
 
-static void release(by__call *call)
+static void release(by__device_call *call)
 {
     free(call->state);
     call->state = NULL;

@@ -54,7 +54,7 @@ typedef struct plan {
 /* Queries of one session that are combined with pages together: the same number for each of `heads`
  * key heads, at the same positions. */
 typedef struct tile {
-    const by__call *call;
+    const by__device_call *call;
     const plan *p;
     int64_t kv;           /* the current key head */
     int64_t head;         /* its index in the tile */
@@ -76,7 +76,7 @@ BY__INLINE void select_head(tile *x, int64_t h, int64_t height)
 }
 
 /* The page table of row t's session; NULL: the row reads and writes nothing. */
-static const int32_t *pages_of(const by__call *call, const plan *p, int64_t t)
+static const int32_t *pages_of(const by__device_call *call, const plan *p, int64_t t)
 {
     int32_t position = ((const int32_t *)call->in[POSITIONS].data)[t];
     int32_t session = ((const int32_t *)call->in[SESSIONS].data)[t];
@@ -217,7 +217,7 @@ static void put_value(const plan *p, char *page, const char *value, int64_t slot
 }
 
 /* Writes key and value of row t to their place. */
-static void fill(const by__call *call, const plan *p, const head_view in[3], int64_t t)
+static void fill(const by__device_call *call, const plan *p, const head_view in[3], int64_t t)
 {
     tile x = {.call = call, .p = p, .pages = pages_of(call, p, t)};
     if (x.pages == NULL) {

@@ -13,7 +13,7 @@ BY__INLINE by__vf by__binary_value(by_op op, by__vf p, by__vf q)
 }
 
 /* The first operand is an activation dtype, the second the same or f32. */
-static inline bool by__binary_takes_types(const by__call *call)
+static inline bool by__binary_takes_types(const by__device_call *call)
 {
     by_dtype b = call->in[1].dtype;
     return by__tensor_is_act(&call->in[0]) && (b == call->in[0].dtype || b == BY_F32);
@@ -22,7 +22,7 @@ static inline bool by__binary_takes_types(const by__call *call)
 /* Defines range_of(call), which returns `work` (call, begin, end, op, type_a, type_b) instantiated
  * for the call's operation and dtypes. */
 #define BY__BINARY_RANGE(name, work, op, type_a, type_b)                                           \
-    static void name(const by__call *call, int64_t begin, int64_t end)                             \
+    static void name(const by__device_call *call, int64_t begin, int64_t end)                      \
     {                                                                                              \
         work(call, begin, end, op, type_a, type_b);                                                \
     }
@@ -43,7 +43,7 @@ static inline bool by__binary_takes_types(const by__call *call)
     BY__BINARY_OP_RANGES(add, work, BY_OP_ADD)                                                     \
     BY__BINARY_OP_RANGES(sub, work, BY_OP_SUB)                                                     \
     BY__BINARY_OP_RANGES(mul, work, BY_OP_MUL)                                                     \
-    static by__range_fn *range_of(const by__call *call)                                            \
+    static by__range_fn *range_of(const by__device_call *call)                                     \
     {                                                                                              \
         static by__range_fn *const ranges[3][2][BY__ACTS] = {                                      \
             BY__BINARY_OP_ROW(add), BY__BINARY_OP_ROW(sub), BY__BINARY_OP_ROW(mul)};               \

@@ -9,7 +9,7 @@
 #define TILE 1024
 
 /* The address of the second operand, and the number of elements after which it repeats. */
-static const void *second(const by__call *call, int64_t *period)
+static const void *second(const by__device_call *call, int64_t *period)
 {
     if (call->work_bytes > 0) {
         *period = (int64_t)(call->work_bytes / by_dtype_size(call->in[1].dtype));
@@ -19,8 +19,8 @@ static const void *second(const by__call *call, int64_t *period)
     return call->in[1].data;
 }
 
-BY__INLINE void binary(const by__call *call, int64_t begin, int64_t end, by_op op, by_dtype type_a,
-                       by_dtype type_b)
+BY__INLINE void binary(const by__device_call *call, int64_t begin, int64_t end, by_op op,
+                       by_dtype type_a, by_dtype type_b)
 {
     int64_t period;
     const void *b = second(call, &period);
@@ -60,14 +60,14 @@ static bool is_suffix(const by_shape *b, const by_shape *a)
     return true;
 }
 
-static bool supports_binary(const by__call *call)
+static bool supports_binary(const by__device_call *call)
 {
     return by__binary_takes_types(call) &&
            by__tensor_count(&call->in[0]) == by__tensor_count(&call->out[0]) &&
            is_suffix(&call->in[1].shape, &call->in[0].shape);
 }
 
-static by_status prepare_binary(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_binary(by__device_call *call, const by__context *context, by_error *error)
 {
     BY_UNUSED(context);
     BY_UNUSED(error);
@@ -79,7 +79,7 @@ static by_status prepare_binary(by__call *call, const by__context *context, by_e
     return BY_OK;
 }
 
-static by_status run_binary(const by__call *call, const by__context *context)
+static by_status run_binary(const by__device_call *call, const by__context *context)
 {
     size_t bytes = (size_t)by__tensor_count(&call->in[1]) * by_dtype_size(call->in[1].dtype);
     for (size_t at = 0; at < call->work_bytes; at += bytes) {
@@ -97,7 +97,7 @@ BY__KERNEL(sub) = {BY_OP_SUB, BY__KERNEL_NAME("sub"), supports_binary, prepare_b
 BY__KERNEL(mul) = {BY_OP_MUL, BY__KERNEL_NAME("mul"), supports_binary, prepare_binary, NULL,
                    run_binary};
 
-BY__INLINE void scale(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void scale(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const void *x = call->in[0].data;
     void *y = call->out[0].data;
@@ -109,12 +109,12 @@ BY__INLINE void scale(const by__call *call, int64_t begin, int64_t end, by_dtype
 
 BY__ACT_RANGES(scale)
 
-static bool supports_scale(const by__call *call)
+static bool supports_scale(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_scale(const by__call *call, const by__context *context)
+static by_status run_scale(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(context, call, count, GRAIN, count, scale_ranges[call->in[0].dtype]);
@@ -123,7 +123,8 @@ static by_status run_scale(const by__call *call, const by__context *context)
 
 BY__KERNEL(scale) = {BY_OP_SCALE, BY__KERNEL_NAME("scale"), supports_scale, NULL, NULL, run_scale};
 
-BY__INLINE void cast(const by__call *call, int64_t begin, int64_t end, by_dtype from, by_dtype to)
+BY__INLINE void cast(const by__device_call *call, int64_t begin, int64_t end, by_dtype from,
+                     by_dtype to)
 {
     const void *x = call->in[0].data;
     void *y = call->out[0].data;
@@ -133,7 +134,7 @@ BY__INLINE void cast(const by__call *call, int64_t begin, int64_t end, by_dtype 
 }
 
 #define RANGE(name, from, to)                                                                      \
-    static void name(const by__call *call, int64_t begin, int64_t end)                             \
+    static void name(const by__device_call *call, int64_t begin, int64_t end)                      \
     {                                                                                              \
         cast(call, begin, end, from, to);                                                          \
     }
@@ -148,12 +149,12 @@ RANGE(f16_to_bf16, BY_F16, BY_BF16)
 RANGE(f16_to_f16, BY_F16, BY_F16)
 #undef RANGE
 
-static bool supports_cast(const by__call *call)
+static bool supports_cast(const by__device_call *call)
 {
     return by_dtype_is_float(call->in[0].dtype) && by_dtype_is_float(call->out[0].dtype);
 }
 
-static by_status run_cast(const by__call *call, const by__context *context)
+static by_status run_cast(const by__device_call *call, const by__context *context)
 {
     static by__range_fn *const ranges[3][3] = {
         [BY_F32] = {[BY_F32] = f32_to_f32, [BY_BF16] = f32_to_bf16, [BY_F16] = f32_to_f16},

@@ -24,7 +24,7 @@ static void find_strides(int64_t stride[BY_MAX_RANK], const by_shape *y, const b
     }
 }
 
-static layout measure(const by__call *call)
+static layout measure(const by__device_call *call)
 {
     const by_shape *y = &call->out[0].shape;
     int64_t strides[2][BY_MAX_RANK];
@@ -71,7 +71,7 @@ BY__INLINE void binary_row(void *y, int64_t at, const void *a, int64_t a_at, con
 #undef STEP
 }
 
-BY__INLINE void broadcast(const by__call *call, int64_t begin, int64_t end, by_op op,
+BY__INLINE void broadcast(const by__device_call *call, int64_t begin, int64_t end, by_op op,
                           by_dtype type_a, by_dtype type_b)
 {
     layout l = measure(call);
@@ -115,12 +115,12 @@ BY__INLINE void broadcast(const by__call *call, int64_t begin, int64_t end, by_o
 
 BY__BINARY_RANGES(broadcast)
 
-static bool supports(const by__call *call)
+static bool supports(const by__device_call *call)
 {
     return by__binary_takes_types(call);
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__context *context)
 {
     layout l = measure(call);
     int64_t count = by__tensor_count(&call->out[0]);

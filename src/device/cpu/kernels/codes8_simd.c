@@ -8,7 +8,7 @@
 
 typedef uint8_t by__vb __attribute__((vector_size(BY__LANES)));
 
-static int64_t columns_of(const by__call *call)
+static int64_t columns_of(const by__device_call *call)
 {
     return call->in[0].shape.dim[call->in[0].shape.rank - 1];
 }
@@ -48,7 +48,7 @@ BY__INLINE void encode_block(uint8_t *codes, const void *x, int64_t first, int64
 #undef ENCODE
 }
 
-BY__INLINE void encode(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void encode(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     int64_t columns = columns_of(call);
     float *scale = (float *)call->out[1].data + begin * by__ceil_div(columns, BY_ROW_CODE_BLOCK);
@@ -65,7 +65,7 @@ BY__INLINE void encode(const by__call *call, int64_t begin, int64_t end, by_dtyp
     }
 }
 
-BY__INLINE void decode(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void decode(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     int64_t columns = columns_of(call);
     const uint8_t *codes = call->in[0].data;
@@ -93,7 +93,7 @@ BY__INLINE void decode(const by__call *call, int64_t begin, int64_t end, by_dtyp
 BY__ACT_RANGES(encode)
 BY__ACT_RANGES(decode)
 
-static by_status run_encode8(const by__call *call, const by__context *context)
+static by_status run_encode8(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(context, call, count / columns_of(call), GRAIN, count,
@@ -101,7 +101,7 @@ static by_status run_encode8(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static by_status run_decode8(const by__call *call, const by__context *context)
+static by_status run_decode8(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(context, call, count / columns_of(call), GRAIN, count,

@@ -6,12 +6,12 @@
 /* Rows of a block have about this many elements in total; the workspace is one double per block. */
 #define BLOCK 4096
 
-static int64_t block_rows(const by__call *call)
+static int64_t block_rows(const by__device_call *call)
 {
     return by__ceil_div(BLOCK, by__tensor_columns(&call->in[0]));
 }
 
-static float weight_of(const by__call *call, int64_t row)
+static float weight_of(const by__device_call *call, int64_t row)
 {
     bool weighted = call->input_count > 2 && by__present(&call->in[2]);
     if (weighted && call->in[2].dtype == BY_I32) {
@@ -34,7 +34,8 @@ BY__INLINE by__vf slope_of(by__vf d, bool smooth, float beta, float inverse)
     return smooth ? by__select(by__abs(d) < beta, d * inverse, sign) : d * 2.0f;
 }
 
-BY__INLINE void loss(const by__call *call, int64_t begin, int64_t end, bool smooth, by_dtype type)
+BY__INLINE void loss(const by__device_call *call, int64_t begin, int64_t end, bool smooth,
+                     by_dtype type)
 {
     const void *x = call->in[0].data;
     const void *t = call->in[1].data;
@@ -58,7 +59,7 @@ BY__INLINE void loss(const by__call *call, int64_t begin, int64_t end, bool smoo
     ((double *)call->work)[begin / block_rows(call)] = total;
 }
 
-BY__INLINE void gradient(const by__call *call, int64_t begin, int64_t end, bool smooth,
+BY__INLINE void gradient(const by__device_call *call, int64_t begin, int64_t end, bool smooth,
                          by_dtype type)
 {
     const void *x = call->in[0].data;
@@ -86,17 +87,17 @@ BY__ACT_RANGES_OF(smooth, loss, true)
 BY__ACT_RANGES_OF(squared_grad, gradient, false)
 BY__ACT_RANGES_OF(smooth_grad, gradient, true)
 
-static bool supports(const by__call *call)
+static bool supports(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]);
 }
 
-static int64_t block_count(const by__call *call)
+static int64_t block_count(const by__device_call *call)
 {
     return by__ceil_div(by__tensor_rows(&call->in[0]), block_rows(call));
 }
 
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
 {
     BY_UNUSED(context);
     BY_UNUSED(error);
@@ -104,7 +105,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     return BY_OK;
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__context *context)
 {
     by_dtype type = call->in[0].dtype;
     double total = 0.0;
@@ -118,7 +119,7 @@ static by_status run(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static by_status run_grad(const by__call *call, const by__context *context)
+static by_status run_grad(const by__device_call *call, const by__context *context)
 {
     by_dtype type = call->in[0].dtype;
     by__parallel(context, call, by__tensor_rows(&call->in[0]), block_rows(call),

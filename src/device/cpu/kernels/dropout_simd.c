@@ -13,7 +13,7 @@ static int64_t sample_size(const by__tensor *x)
 
 /* Processes elements [at, at + size) with the block of this counter. For whole blocks size is the
  * constant 64. */
-BY__INLINE void drop_block(const by__call *call, const by__dropout *dropout,
+BY__INLINE void drop_block(const by__device_call *call, const by__dropout *dropout,
                            const uint32_t counter[4], int64_t at, int64_t size, by_dtype type)
 {
     for (int64_t j = 0; j < 16; j += BY__LANES) {
@@ -38,7 +38,7 @@ BY__INLINE void drop_block(const by__call *call, const by__dropout *dropout,
     }
 }
 
-BY__INLINE void drop(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void drop(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     by__dropout dropout = by__dropout_setup(call);
     int64_t size = sample_size(&call->in[0]);
@@ -55,7 +55,7 @@ BY__INLINE void drop(const by__call *call, int64_t begin, int64_t end, by_dtype 
 
 /* Processes elements [begin, end) one by one, for slices of samples that do not consist of whole
  * blocks. */
-static void drop_elements(const by__call *call, int64_t begin, int64_t end)
+static void drop_elements(const by__device_call *call, int64_t begin, int64_t end)
 {
     by__dropout dropout = by__dropout_setup(call);
     int64_t size = sample_size(&call->in[0]);
@@ -74,12 +74,12 @@ static void drop_elements(const by__call *call, int64_t begin, int64_t end)
 
 BY__ACT_RANGES(drop)
 
-static bool supports_dropout(const by__call *call)
+static bool supports_dropout(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_dropout(const by__call *call, const by__context *context)
+static by_status run_dropout(const by__device_call *call, const by__context *context)
 {
     const by__tensor *x = &call->in[0];
     int64_t count = by__tensor_count(x);

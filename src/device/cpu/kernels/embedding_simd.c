@@ -8,7 +8,7 @@ static int64_t row_grain(int64_t columns)
     return by__ceil_div(8192, columns);
 }
 
-static void gather(const by__call *call, int64_t begin, int64_t end)
+static void gather(const by__device_call *call, int64_t begin, int64_t end)
 {
     const int32_t *ids = call->in[0].data;
     int64_t rows = by__tensor_rows(&call->in[1]);
@@ -23,12 +23,12 @@ static void gather(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-static bool supports_embedding(const by__call *call)
+static bool supports_embedding(const by__device_call *call)
 {
     return call->in[1].dtype == call->out[0].dtype;
 }
 
-static by_status run_embedding(const by__call *call, const by__context *context)
+static by_status run_embedding(const by__device_call *call, const by__context *context)
 {
     by__parallel(context, call, by__tensor_count(&call->in[0]),
                  row_grain(by__tensor_columns(&call->in[1])), by__tensor_count(&call->out[0]),
@@ -41,7 +41,7 @@ BY__KERNEL(embedding) = {
 
 /* Adds the rows of dy to the table in the order of the ids; each range of columns is one thread's,
  * so the order of a sum does not depend on the division. */
-BY__INLINE void scatter(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void scatter(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const int32_t *ids = call->in[0].data;
     const void *dy = call->in[1].data;
@@ -65,12 +65,12 @@ BY__INLINE void scatter(const by__call *call, int64_t begin, int64_t end, by_dty
 
 BY__ACT_RANGES(scatter)
 
-static bool based(const by__call *call)
+static bool based(const by__device_call *call)
 {
     return call->input_count > 2 && by__present(&call->in[2]);
 }
 
-static void start_table(const by__call *call, int64_t begin, int64_t end)
+static void start_table(const by__device_call *call, int64_t begin, int64_t end)
 {
     float *table = call->out[0].data;
     size_t bytes = (size_t)(end - begin) * sizeof(float);
@@ -81,12 +81,12 @@ static void start_table(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-static bool supports_embedding_grad(const by__call *call)
+static bool supports_embedding_grad(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[1]);
 }
 
-static by_status run_embedding_grad(const by__call *call, const by__context *context)
+static by_status run_embedding_grad(const by__device_call *call, const by__context *context)
 {
     const by__tensor *dy = &call->in[1];
     int64_t size = by__tensor_count(&call->out[0]);
@@ -105,7 +105,7 @@ BY__KERNEL(embedding_grad) = {
     run_embedding_grad};
 
 /* x [B, T, C] flattened to rows; row r gets row r % T of the table. */
-BY__INLINE void position(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void position(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const void *x = call->in[0].data;
     const void *table = call->in[1].data;
@@ -126,12 +126,12 @@ BY__INLINE void position(const by__call *call, int64_t begin, int64_t end, by_dt
 
 BY__ACT_RANGES(position)
 
-static bool supports_position(const by__call *call)
+static bool supports_position(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]) && call->in[1].dtype == call->in[0].dtype;
 }
 
-static by_status run_position(const by__call *call, const by__context *context)
+static by_status run_position(const by__device_call *call, const by__context *context)
 {
     const by__tensor *x = &call->in[0];
     by__parallel(context, call, by__tensor_rows(x), row_grain(by__tensor_columns(x)),
@@ -144,7 +144,7 @@ BY__KERNEL(position) = {BY_OP_POSITION, BY__KERNEL_NAME("position"), supports_po
 
 /* Elements begin .. end of the table's gradient: sums over B of dy, taken as [B, T * C], from
  * element `from` on. */
-BY__INLINE void position_sums(const by__call *call, int64_t begin, int64_t end, int64_t from,
+BY__INLINE void position_sums(const by__device_call *call, int64_t begin, int64_t end, int64_t from,
                               by_dtype type)
 {
     const by__tensor *dy = &call->in[0];
@@ -164,7 +164,8 @@ BY__INLINE void position_sums(const by__call *call, int64_t begin, int64_t end, 
 }
 
 /* The rows of the table that dy refers to are one range, or two; the others are zero. */
-BY__INLINE void position_grad(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void position_grad(const by__device_call *call, int64_t begin, int64_t end,
+                              by_dtype type)
 {
     const by__tensor *dy = &call->in[0];
     float *dtable = call->out[0].data;
@@ -188,12 +189,12 @@ BY__INLINE void position_grad(const by__call *call, int64_t begin, int64_t end, 
 
 BY__ACT_RANGES(position_grad)
 
-static bool supports_position_grad(const by__call *call)
+static bool supports_position_grad(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_position_grad(const by__call *call, const by__context *context)
+static by_status run_position_grad(const by__device_call *call, const by__context *context)
 {
     by__parallel(context, call, by__tensor_count(&call->out[0]), 8192,
                  by__tensor_count(&call->in[0]), position_grad_ranges[call->in[0].dtype]);

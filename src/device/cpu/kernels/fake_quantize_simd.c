@@ -42,7 +42,7 @@ static float spoiled(float extreme)
 }
 
 /* Processes inputs [first, end) of one output. */
-BY__INLINE void round_run(const by__call *call, int64_t first, int64_t end, bool wide,
+BY__INLINE void round_run(const by__device_call *call, int64_t first, int64_t end, bool wide,
                           by_dtype type)
 {
     const float *w = call->in[0].data;
@@ -70,7 +70,7 @@ BY__INLINE void round_run(const by__call *call, int64_t first, int64_t end, bool
 #undef ROUND
 }
 
-BY__INLINE void over_rows(const by__call *call, int64_t begin, int64_t end, bool wide,
+BY__INLINE void over_rows(const by__device_call *call, int64_t begin, int64_t end, bool wide,
                           by_dtype type)
 {
     const by_packing *p = &call->attrs.packing;
@@ -83,7 +83,8 @@ BY__INLINE void over_rows(const by__call *call, int64_t begin, int64_t end, bool
 }
 
 /* Processes `count` neighbouring outputs from j on. */
-BY__INLINE void round_lanes(const by__call *call, int64_t j, int count, bool wide, by_dtype type)
+BY__INLINE void round_lanes(const by__device_call *call, int64_t j, int count, bool wide,
+                            by_dtype type)
 {
     const by_packing *p = &call->attrs.packing;
     const float *w = call->in[0].data;
@@ -104,7 +105,7 @@ BY__INLINE void round_lanes(const by__call *call, int64_t j, int count, bool wid
     }
 }
 
-BY__INLINE void over_columns(const by__call *call, int64_t begin, int64_t end, bool wide,
+BY__INLINE void over_columns(const by__device_call *call, int64_t begin, int64_t end, bool wide,
                              by_dtype type)
 {
 #define LANES(j, n) round_lanes(call, (j), (n), wide, type)
@@ -117,7 +118,7 @@ BY__ACT_RANGES_OF(rows8, over_rows, true)
 BY__ACT_RANGES_OF(columns4, over_columns, false)
 BY__ACT_RANGES_OF(columns8, over_columns, true)
 
-static by_status run(const by__call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__context *context)
 {
     const by_packing *p = &call->attrs.packing;
     by_dtype type = call->out[0].dtype;

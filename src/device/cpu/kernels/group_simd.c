@@ -3,22 +3,22 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 
-static int64_t grain_of(const by__call *call)
+static int64_t grain_of(const by__device_call *call)
 {
     return by__ceil_div(8192, by__tensor_columns(&call->in[0]));
 }
 
-static const float *weights_of(const by__call *call)
+static const float *weights_of(const by__device_call *call)
 {
     return call->input_count > 3 && by__present(&call->in[3]) ? call->in[3].data : NULL;
 }
 
-static bool supports(const by__call *call)
+static bool supports(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]) && call->in[0].dtype == call->out[0].dtype;
 }
 
-BY__INLINE void scatter(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void scatter(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const int32_t *member = call->in[2].data;
     const float *weight = weights_of(call);
@@ -47,7 +47,7 @@ BY__INLINE void scatter(const by__call *call, int64_t begin, int64_t end, by_dty
 
 BY__ACT_RANGES(scatter)
 
-static by_status run_scatter(const by__call *call, const by__context *context)
+static by_status run_scatter(const by__device_call *call, const by__context *context)
 {
     by__parallel(context, call, by__tensor_rows(&call->out[0]), grain_of(call),
                  by__tensor_count(&call->out[0]), scatter_ranges[call->in[0].dtype]);
@@ -57,7 +57,7 @@ static by_status run_scatter(const by__call *call, const by__context *context)
 BY__KERNEL(scatter_rows) = {
     BY_OP_SCATTER_ROWS, BY__KERNEL_NAME("scatter_rows"), supports, NULL, NULL, run_scatter};
 
-BY__INLINE void gather(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void gather(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const int32_t *slot = call->in[1].data;
     const float *weight = weights_of(call);
@@ -84,7 +84,7 @@ BY__INLINE void gather(const by__call *call, int64_t begin, int64_t end, by_dtyp
 
 BY__ACT_RANGES(gather)
 
-static by_status run_gather(const by__call *call, const by__context *context)
+static by_status run_gather(const by__device_call *call, const by__context *context)
 {
     by__parallel(context, call, by__tensor_rows(&call->out[0]), grain_of(call),
                  by__tensor_count(&call->in[1]) * by__tensor_columns(&call->in[0]),
@@ -95,7 +95,7 @@ static by_status run_gather(const by__call *call, const by__context *context)
 BY__KERNEL(gather_rows) = {BY_OP_GATHER_ROWS, BY__KERNEL_NAME("gather_rows"), supports, NULL, NULL,
                            run_gather};
 
-BY__INLINE void dots(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void dots(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const void *a = call->in[0].data;
     const void *b = call->in[1].data;
@@ -118,12 +118,12 @@ BY__INLINE void dots(const by__call *call, int64_t begin, int64_t end, by_dtype 
 
 BY__ACT_RANGES(dots)
 
-static bool supports_dots(const by__call *call)
+static bool supports_dots(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]) && call->in[0].dtype == call->in[1].dtype;
 }
 
-static by_status run_dots(const by__call *call, const by__context *context)
+static by_status run_dots(const by__device_call *call, const by__context *context)
 {
     int64_t entries = by__tensor_count(&call->in[2]);
     by__parallel(context, call, entries, grain_of(call), entries * by__tensor_columns(&call->in[0]),

@@ -25,14 +25,14 @@ static void close_products(products *p)
     }
 }
 
-static void release(by__call *call)
+static void release(by__device_call *call)
 {
     close_products(call->state);
     call->state = NULL;
 }
 
 /* Opens a product and reserves its workspace. */
-static by_status open_one(by__gemm **out, by__call *call, const by__gemm_options *options,
+static by_status open_one(by__gemm **out, by__device_call *call, const by__gemm_options *options,
                           by_error *error)
 {
     BY_TRY(by__gemm_open(out, options, error));
@@ -46,7 +46,7 @@ static const char *at(const by__tensor *tensor, int64_t element)
     return (const char *)tensor->data + (size_t)element * by_dtype_size(tensor->dtype);
 }
 
-static bool act(const by__call *call)
+static bool act(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]) && call->in[1].dtype == call->in[0].dtype &&
            by__tensor_is_act(&call->out[0]) && by__tensor_count(&call->in[0]) > 0 &&
@@ -55,7 +55,7 @@ static bool act(const by__call *call)
 
 /* ---- GROUPED_MATMUL ---- */
 
-static by_status open_forward(products *p, by__call *call, int threads, by_error *error)
+static by_status open_forward(products *p, by__device_call *call, int threads, by_error *error)
 {
     by__gemm_options o = {.m = call->in[0].shape.dim[0],
                           .n = call->out[0].shape.dim[1],
@@ -74,9 +74,9 @@ static by_status open_forward(products *p, by__call *call, int threads, by_error
     return BY_OK;
 }
 
-typedef by_status opener(products *p, by__call *call, int threads, by_error *error);
+typedef by_status opener(products *p, by__device_call *call, int threads, by_error *error);
 
-static by_status prepare(by__call *call, int threads, opener *open, by_error *error)
+static by_status prepare(by__device_call *call, int threads, opener *open, by_error *error)
 {
     products *p;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "products of groups", error));
@@ -89,12 +89,12 @@ static by_status prepare(by__call *call, int threads, opener *open, by_error *er
     return BY_OK;
 }
 
-static by_status prepare_forward(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_forward(by__device_call *call, const by__context *context, by_error *error)
 {
     return prepare(call, context->threads, open_forward, error);
 }
 
-static by_status run_forward(const by__call *call, const by__context *context)
+static by_status run_forward(const by__device_call *call, const by__context *context)
 {
     const products *p = call->state;
     const by__tensor *b = &call->in[1];
@@ -125,13 +125,13 @@ BY__KERNEL(grouped_matmul) = {
 
 /* ---- GROUPED_MATMUL_GRAD ---- */
 
-static bool supports_gradient(const by__call *call)
+static bool supports_gradient(const by__device_call *call)
 {
     bool adds = call->in[2].shape.dim[0] > call->attrs.rows;
     return act(call) && (!adds || call->out[0].dtype == BY_F32);
 }
 
-static by_status open_gradient(products *p, by__call *call, int threads, by_error *error)
+static by_status open_gradient(products *p, by__device_call *call, int threads, by_error *error)
 {
     by__gemm_options o = {.m = call->in[0].shape.dim[1],
                           .n = call->in[1].shape.dim[1],
@@ -150,12 +150,13 @@ static by_status open_gradient(products *p, by__call *call, int threads, by_erro
     return BY_OK;
 }
 
-static by_status prepare_gradient(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_gradient(by__device_call *call, const by__context *context,
+                                  by_error *error)
 {
     return prepare(call, context->threads, open_gradient, error);
 }
 
-static by_status run_gradient(const by__call *call, const by__context *context)
+static by_status run_gradient(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     const products *p = call->state;

@@ -32,7 +32,7 @@ typedef struct operands {
     float *dw;
 } operands;
 
-static operands bind(const by__call *call)
+static operands bind(const by__device_call *call)
 {
     const plan *p = call->state;
     operands o = {
@@ -177,7 +177,7 @@ static void run_row(const plan *p, const operands *o, int64_t r, float *row, flo
     }
 }
 
-static void run_chunk(const by__call *call, const by__context *context, const operands *o,
+static void run_chunk(const by__device_call *call, const by__context *context, const operands *o,
                       int64_t begin)
 {
     const plan *p = call->state;
@@ -213,7 +213,7 @@ static void run_chunk(const by__call *call, const by__context *context, const op
                                                         .work = gemm_work});
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__context *context)
 {
     const plan *p = call->state;
     operands o = bind(call);
@@ -227,7 +227,7 @@ static by_status run(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static void release(by__call *call)
+static void release(by__device_call *call)
 {
     plan *p = call->state;
     if (p != NULL) {
@@ -248,7 +248,7 @@ static by_status open_products(plan *p, by_error *error)
     return p->mode <= PART ? BY_OK : by__vocabulary_open_gradients(&p->v, error);
 }
 
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the vocabulary loss", error));
@@ -279,7 +279,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     return BY_OK;
 }
 
-static bool supports(const by__call *call)
+static bool supports(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]) && call->in[1].dtype == call->in[0].dtype &&
            by__tensor_count(&call->in[0]) > 0 && by__tensor_count(&call->in[1]) > 0;

@@ -216,7 +216,7 @@ static row_factors factors_of(const plan *p, const row_sums *s, bool stored, flo
 
 /* Processes one row: returns its loss, and stores the gradient of its logits in `to`. ids NULL: y
  * are all of the teacher's logits, and `to` may be y; else the stored logarithms. */
-static double run_row(const plan *p, const by__call *call, int64_t r, const float *z,
+static double run_row(const plan *p, const by__device_call *call, int64_t r, const float *z,
                       const float *y, const int32_t *ids, float *to)
 {
     int64_t target = ((const int32_t *)call->in[TARGETS].data)[r];
@@ -258,7 +258,7 @@ static const char *row_of(const by__tensor *tensor, int64_t row)
     return (const char *)tensor->data + (size_t)row * bytes;
 }
 
-static void run_chunk(const by__call *call, const by__context *context, int64_t begin)
+static void run_chunk(const by__device_call *call, const by__context *context, int64_t begin)
 {
     const plan *p = call->state;
     int last;
@@ -302,7 +302,7 @@ static void run_chunk(const by__call *call, const by__context *context, int64_t 
                                    .work = gemm_work});
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__context *context)
 {
     const plan *p = call->state;
     for (int64_t begin = 0; begin < p->v.rows; begin += p->v.chunk) {
@@ -315,7 +315,7 @@ static by_status run(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static void release(by__call *call)
+static void release(by__device_call *call)
 {
     plan *p = call->state;
     if (p != NULL) {
@@ -339,7 +339,7 @@ static by_status open_products(plan *p, by_error *error)
     return p->forward ? BY_OK : by__vocabulary_open_gradients(v, error);
 }
 
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the loss of a student", error));
@@ -371,7 +371,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     return BY_OK;
 }
 
-static bool supports(const by__call *call)
+static bool supports(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[X]) && call->in[W].dtype == call->in[X].dtype &&
            by__tensor_count(&call->in[X]) > 0 && by__tensor_count(&call->in[W]) > 0;

@@ -11,7 +11,7 @@
 
 /* Addresses of the values of a tile, by the places of the plan. */
 typedef struct tile {
-    const by__call *call;
+    const by__device_call *call;
     const by__map_plan *plan;
     int64_t at; /* index of the first element */
     char *place[BY__MAP_PLACES];
@@ -40,7 +40,7 @@ static float splat_of(const tile *t, int k)
 static void run_function(by_function function, float *data)
 {
     by__tensor in = {data, BY_F32, BY_SHAPE(TILE)};
-    by__call call = {.op = BY_OP_UNARY, .input_count = 1, .output_count = 1, .in = &in};
+    by__device_call call = {.op = BY_OP_UNARY, .input_count = 1, .output_count = 1, .in = &in};
     call.out[0] = in;
     BY__AT_LEVEL(by__unary_range)(function)(&call, 0, TILE);
 }
@@ -160,7 +160,7 @@ END:
  * the map has no tensor at a place. */
 static void place_tensors(tile *t, int64_t at, size_t size[BY__MAP_TENSORS])
 {
-    const by__call *call = t->call;
+    const by__device_call *call = t->call;
     const by_map_program *map = &t->plan->program;
     for (int p = 0; p < BY__MAP_TENSORS; p++) {
         int r = p - BY__MAP_RESULT;
@@ -193,7 +193,7 @@ static void run_rest(const tile *whole, const size_t size[BY__MAP_TENSORS], size
     }
 }
 
-static void run_range(const by__call *call, int64_t begin, int64_t end)
+static void run_range(const by__device_call *call, int64_t begin, int64_t end)
 {
     alignas(64) float tiles[BY__MAP_PLACES - BY__MAP_TENSORS][TILE];
     tile t = {.call = call, .plan = call->state};
@@ -219,7 +219,7 @@ static void run_range(const by__call *call, int64_t begin, int64_t end)
     by__stream_end();
 }
 
-static by_status run_map(const by__call *call, const by__context *context)
+static by_status run_map(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__map_count(call);
     by__parallel(context, call, count, GRAIN, count, run_range);

@@ -3,7 +3,7 @@
 #include "device/cpu/gemm.h"
 #include "device/cpu/panel.h"
 
-static by__gemm_options product(const by__call *call)
+static by__gemm_options product(const by__device_call *call)
 {
     const by__tensor *a = &call->in[0];
     const by__tensor *b = &call->in[1];
@@ -24,7 +24,7 @@ static by__gemm_options product(const by__call *call)
     };
 }
 
-static bool supports(const by__call *call)
+static bool supports(const by__device_call *call)
 {
     by__gemm_options o = product(call);
     return o.m > 0 && o.n > 0 && o.k > 0 && by__tensor_is_act(&call->in[0]) &&
@@ -32,7 +32,7 @@ static bool supports(const by__call *call)
            (!o.bias || by__tensor_is_act(&call->in[2]));
 }
 
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
 {
     by__gemm_options options = product(call);
     options.threads = context->threads;
@@ -43,14 +43,14 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     return BY_OK;
 }
 
-static void release(by__call *call)
+static void release(by__device_call *call)
 {
     by__gemm *gemm = call->state;
     by__gemm_close(&gemm);
     call->state = NULL;
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     by__gemm_operands operands = {

@@ -12,7 +12,7 @@ typedef struct measures {
     by__vi nonfinite; /* negated count */
 } measures;
 
-BY__INLINE void take(measures *m, const by__call *call, int64_t at, int n, by_dtype type,
+BY__INLINE void take(measures *m, const by__device_call *call, int64_t at, int n, by_dtype type,
                      bool has_y)
 {
     by__vf x = by__load_n(call->in[0].data, at, type, n);
@@ -29,7 +29,7 @@ BY__INLINE void take(measures *m, const by__call *call, int64_t at, int n, by_dt
     }
 }
 
-BY__INLINE void measure_block(const by__call *call, int64_t begin, int64_t end, bool has_y,
+BY__INLINE void measure_block(const by__device_call *call, int64_t begin, int64_t end, bool has_y,
                               by_dtype type)
 {
     const int64_t quarter = BY_SUM_BLOCK / 4;
@@ -73,12 +73,12 @@ BY__INLINE void measure_block(const by__call *call, int64_t begin, int64_t end, 
 BY__ACT_RANGES_OF(measure, measure_block, false)
 BY__ACT_RANGES_OF(apart, measure_block, true)
 
-static bool supports_measure(const by__call *call)
+static bool supports_measure(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_measure(const by__call *call, const by__context *context)
+static by_status run_measure(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     by_dtype type = call->in[0].dtype;

@@ -42,7 +42,8 @@ BY__INLINE float row_sum(const void *x, int64_t at, int64_t columns, by_dtype ty
     return total;
 }
 
-BY__INLINE void norm(const by__call *call, int64_t begin, int64_t end, bool layer, by_dtype type)
+BY__INLINE void norm(const by__device_call *call, int64_t begin, int64_t end, bool layer,
+                     by_dtype type)
 {
     const void *x = call->in[0].data;
     const float *w = call->in[1].data;
@@ -77,12 +78,12 @@ BY__INLINE void norm(const by__call *call, int64_t begin, int64_t end, bool laye
 BY__ACT_RANGES_OF(layer_norm, norm, true)
 BY__ACT_RANGES_OF(rms_norm, norm, false)
 
-static bool supports_norm(const by__call *call)
+static bool supports_norm(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_norm(const by__call *call, const by__context *context)
+static by_status run_norm(const by__device_call *call, const by__context *context)
 {
     by__range_fn *const *ranges = call->op == BY_OP_RMS_NORM ? rms_norm_ranges : layer_norm_ranges;
     const by__tensor *x = &call->in[0];
@@ -112,7 +113,7 @@ typedef struct operands {
     int64_t columns;
 } operands;
 
-static operands bind(const by__call *call, bool layer)
+static operands bind(const by__device_call *call, bool layer)
 {
     int dy = layer ? 4 : 3;
     return (operands){
@@ -171,7 +172,7 @@ BY__INLINE void row_dx(const operands *o, int64_t at, float mean, float rstd, fl
 #undef STEP
 }
 
-BY__INLINE void norm_grad(const by__call *call, int64_t begin, int64_t end, bool layer,
+BY__INLINE void norm_grad(const by__device_call *call, int64_t begin, int64_t end, bool layer,
                           by_dtype type)
 {
     operands o = bind(call, layer);
@@ -199,7 +200,7 @@ BY__ACT_RANGES_OF(layer_norm_grad, norm_grad, true)
 BY__ACT_RANGES_OF(rms_norm_grad, norm_grad, false)
 
 /* Adds the blocks' sums in order, for the columns of a range. */
-static void add_blocks(const by__call *call, int64_t begin, int64_t end)
+static void add_blocks(const by__device_call *call, int64_t begin, int64_t end)
 {
     int64_t columns = by__tensor_columns(&call->in[0]);
     int64_t rows = by__tensor_rows(&call->in[0]);
@@ -221,7 +222,8 @@ static void add_blocks(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-static by_status prepare_norm_grad(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_norm_grad(by__device_call *call, const by__context *context,
+                                   by_error *error)
 {
     BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);
@@ -234,7 +236,7 @@ static by_status prepare_norm_grad(by__call *call, const by__context *context, b
     return BY_OK;
 }
 
-static by_status run_norm_grad(const by__call *call, const by__context *context)
+static by_status run_norm_grad(const by__device_call *call, const by__context *context)
 {
     by__range_fn *const *ranges =
         call->op == BY_OP_RMS_NORM_GRAD ? rms_norm_grad_ranges : layer_norm_grad_ranges;

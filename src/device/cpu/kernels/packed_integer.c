@@ -329,7 +329,7 @@ static void compute_tiles(const tile *t, float *y, int height, int *open)
 
 /* Multiplies a panel with all rows. *open is the number of rows for which this thread's AMX tiles
  * are open, 0 for none. */
-static void run_panel(const plan *p, const by__call *call, const by__panel_target *all,
+static void run_panel(const plan *p, const by__device_call *call, const by__panel_target *all,
                       int64_t panel, int *open)
 {
     const char *work = call->work;
@@ -355,7 +355,7 @@ static void run_panel(const plan *p, const by__call *call, const by__panel_targe
     }
 }
 
-static void multiply(const plan *p, const by__call *call)
+static void multiply(const plan *p, const by__device_call *call)
 {
     by__work_range *ranges = call->work;
     int64_t panels = by__ceil_div(p->packing.n, BY_PACKED_COLUMNS);
@@ -390,7 +390,7 @@ static void multiply(const plan *p, const by__call *call)
     }
 }
 
-static bool takes(const by__call *call)
+static bool takes(const by__device_call *call)
 {
     const by__tensor *x = &call->in[0];
     by_packing_kind kind = call->attrs.packing.kind;
@@ -398,7 +398,7 @@ static bool takes(const by__call *call)
            by__tensor_count(x) > 0 && by__tensor_is_act(&call->out[0]);
 }
 
-static size_t plan_product(plan *p, const by__call *call, int threads)
+static size_t plan_product(plan *p, const by__device_call *call, int threads)
 {
     p->packing = call->attrs.packing;
     p->m = by__tensor_rows(&call->in[0]);

@@ -251,7 +251,7 @@ static void scale_sums(const plan *p, const char *panel, float *sums, int64_t he
 
 typedef struct job {
     const plan *p;
-    const by__call *call;
+    const by__device_call *call;
     const by__unit *x; /* rows in the tile's layout */
     by__panel_target target;
 } job;
@@ -319,7 +319,7 @@ static void copy_row(const plan *p, const by__tensor *x, by__unit *out, int64_t 
 #undef WIDEN
 }
 
-static void multiply(const plan *p, const by__call *call)
+static void multiply(const plan *p, const by__device_call *call)
 {
     const by__tensor *x = &call->in[0];
     by__work_range *ranges = call->work;
@@ -402,7 +402,7 @@ static void plan_tasks(plan *p)
     p->groups = by__ceil_div(panels, p->group);
 }
 
-static size_t plan_product(plan *p, const by__call *call, int threads)
+static size_t plan_product(plan *p, const by__device_call *call, int threads)
 {
     p->packing = call->attrs.packing;
     p->is_f8 = p->packing.kind == BY_PACKING_FP8;
@@ -422,7 +422,7 @@ static size_t plan_product(plan *p, const by__call *call, int threads)
     return p->sums + (size_t)p->threads * p->sums_bytes;
 }
 
-static bool takes(const by__call *call)
+static bool takes(const by__device_call *call)
 {
     const by__tensor *x = &call->in[0];
     by_packing_kind kind = call->attrs.packing.kind;
@@ -444,7 +444,7 @@ BY__KERNEL(packed_grouped_matmul) = {BY_OP_PACKED_GROUPED_MATMUL,
 
 /* ---- look-ups ---- */
 
-BY__INLINE void look_up(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void look_up(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const by_packing *packing = &call->attrs.packing;
     const int32_t *ids = call->in[0].data;
@@ -467,12 +467,12 @@ BY__INLINE void look_up(const by__call *call, int64_t begin, int64_t end, by_dty
 
 BY__ACT_RANGES(look_up)
 
-static bool supports_look_up(const by__call *call)
+static bool supports_look_up(const by__device_call *call)
 {
     return by__tensor_is_act(&call->out[0]);
 }
 
-static by_status run_look_up(const by__call *call, const by__context *context)
+static by_status run_look_up(const by__device_call *call, const by__context *context)
 {
     by__parallel(context, call, by__tensor_count(&call->in[0]), 4, by__tensor_count(&call->out[0]),
                  look_up_ranges[call->out[0].dtype]);

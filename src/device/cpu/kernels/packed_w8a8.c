@@ -228,7 +228,7 @@ static void add_rows(const plan *p, const char *panel, const int32_t *x, int64_t
 }
 
 /* Stores the sums of a tile at their destination. */
-static void store_tile(const plan *p, const by__call *call, const by__panel_target *all,
+static void store_tile(const plan *p, const by__device_call *call, const by__panel_target *all,
                        const char *panel, const int32_t *sums, int64_t i, int64_t column,
                        int64_t height)
 {
@@ -252,7 +252,7 @@ static void store_tile(const plan *p, const by__call *call, const by__panel_targ
 
 /* Multiplies a panel with a block of rows. *open is the number of rows for which this thread's AMX
  * tiles are open, 0 for none. */
-static void run_task(const plan *p, const by__call *call, const by__panel_target *all,
+static void run_task(const plan *p, const by__device_call *call, const by__panel_target *all,
                      int64_t block, int64_t column, int32_t *sums, int *open)
 {
     const char *panel =
@@ -282,7 +282,7 @@ static void run_task(const plan *p, const by__call *call, const by__panel_target
     }
 }
 
-static void multiply(const plan *p, const by__call *call)
+static void multiply(const plan *p, const by__device_call *call)
 {
     by__work_range *ranges = call->work;
     by__panel_target all = {.y = call->out[0].data,
@@ -320,7 +320,7 @@ static void multiply(const plan *p, const by__call *call)
 
 /* ---- plans ---- */
 
-static bool takes(const by__call *call)
+static bool takes(const by__device_call *call)
 {
     const by__tensor *x = &call->in[0];
     return call->attrs.packing.kind == BY_PACKING_W8A8 && by__tensor_is_act(x) &&
@@ -340,7 +340,7 @@ static void plan_blocks(plan *p)
     p->block_rows = by__ceil_div(all, p->blocks) * p->tile_rows;
 }
 
-static size_t plan_product(plan *p, const by__call *call, int threads)
+static size_t plan_product(plan *p, const by__device_call *call, int threads)
 {
     p->packing = call->attrs.packing;
     p->m = by__tensor_rows(&call->in[0]);

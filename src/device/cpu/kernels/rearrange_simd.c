@@ -7,7 +7,7 @@
 
 #define GRAIN 16384
 
-static size_t element_bytes(const by__call *call)
+static size_t element_bytes(const by__device_call *call)
 {
     return by_dtype_size(call->out[0].dtype);
 }
@@ -25,14 +25,14 @@ BY__INLINE void copy_run(char *to, const char *from, int64_t n, size_t size)
     }
 }
 
-static bool supports_element(const by__call *call)
+static bool supports_element(const by__device_call *call)
 {
     return element_bytes(call) > 0 && by__tensor_count(&call->out[0]) > 0;
 }
 
 /* ---- FILL ---- */
 
-BY__INLINE void fill(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void fill(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     void *y = call->out[0].data;
     by__vf value = by__splat(call->attrs.value);
@@ -43,12 +43,12 @@ BY__INLINE void fill(const by__call *call, int64_t begin, int64_t end, by_dtype 
 
 BY__ACT_RANGES(fill)
 
-static bool supports_fill(const by__call *call)
+static bool supports_fill(const by__device_call *call)
 {
     return by__tensor_is_act(&call->out[0]);
 }
 
-static by_status run_fill(const by__call *call, const by__context *context)
+static by_status run_fill(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->out[0]);
     by__parallel(context, call, count, GRAIN, count, fill_ranges[call->out[0].dtype]);
@@ -59,14 +59,14 @@ BY__KERNEL(fill) = {BY_OP_FILL, BY__KERNEL_NAME("fill"), supports_fill, NULL, NU
 
 /* ---- RESHAPE: nothing to do if the memory plan made it a view ---- */
 
-static void reshape_range(const by__call *call, int64_t begin, int64_t end)
+static void reshape_range(const by__device_call *call, int64_t begin, int64_t end)
 {
     size_t size = element_bytes(call);
     memcpy((char *)call->out[0].data + (size_t)begin * size,
            (const char *)call->in[0].data + (size_t)begin * size, (size_t)(end - begin) * size);
 }
 
-static by_status run_reshape(const by__call *call, const by__context *context)
+static by_status run_reshape(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->out[0]);
     if (call->out[0].data != call->in[0].data) {
@@ -92,7 +92,7 @@ static int64_t inner_count(const by_shape *shape, int64_t axis)
 
 /* Finds the source of elements from `at` on in one row of the result: returns how many of them, at
  * most `most`, are contiguous at *from; NULL for zeros. */
-static int64_t piece_at(const by__call *call, int64_t row, int64_t at, int64_t most,
+static int64_t piece_at(const by__device_call *call, int64_t row, int64_t at, int64_t most,
                         const char **from)
 {
     const by_attrs *a = &call->attrs;
@@ -125,7 +125,7 @@ static int64_t piece_at(const by__call *call, int64_t row, int64_t at, int64_t m
     return by__min_i64(most, x_row - at);
 }
 
-static void move_range(const by__call *call, int64_t begin, int64_t end)
+static void move_range(const by__device_call *call, int64_t begin, int64_t end)
 {
     size_t size = element_bytes(call);
     char *y = call->out[0].data;
@@ -148,7 +148,7 @@ static void move_range(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-static by_status run_move(const by__call *call, const by__context *context)
+static by_status run_move(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->out[0]);
     by__parallel(context, call, count, GRAIN, count, move_range);
@@ -169,7 +169,7 @@ typedef struct strided {
     int64_t stride[BY_MAX_RANK]; /* of the operand, in elements; 0 along an axis that repeats */
 } strided;
 
-static int64_t operand_stride(const by__call *call, int axis)
+static int64_t operand_stride(const by__device_call *call, int axis)
 {
     const by_shape *x = &call->in[0].shape;
     if (call->op == BY_OP_PERMUTE) {
@@ -179,7 +179,7 @@ static int64_t operand_stride(const by__call *call, int axis)
     return axis < 0 || x->dim[axis] == 1 ? 0 : inner_count(x, axis);
 }
 
-static strided measure(const by__call *call)
+static strided measure(const by__device_call *call)
 {
     const by_shape *y = &call->out[0].shape;
     strided s = {0};
@@ -226,7 +226,7 @@ static void repeat(char *y, const char *x, int64_t n, size_t size)
 }
 
 /* Copies rows of the last axis, which are contiguous in the operand, or one repeated element. */
-static void rows_range(const by__call *call, int64_t begin, int64_t end)
+static void rows_range(const by__device_call *call, int64_t begin, int64_t end)
 {
     strided s = measure(call);
     size_t size = element_bytes(call);
@@ -339,7 +339,7 @@ static int contiguous_axis(const strided *s)
 
 /* Transposes tiles of the last axis of the result and its axis `across`, in which the operand is
  * contiguous. */
-static void tiles_range(const by__call *call, int64_t begin, int64_t end)
+static void tiles_range(const by__device_call *call, int64_t begin, int64_t end)
 {
     strided s = measure(call);
     size_t size = element_bytes(call);
@@ -371,7 +371,7 @@ static void tiles_range(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-static bool supports_strided(const by__call *call)
+static bool supports_strided(const by__device_call *call)
 {
     strided s = measure(call);
     int64_t last = s.stride[s.rank - 1];
@@ -379,7 +379,7 @@ static bool supports_strided(const by__call *call)
            (last <= 1 || (element_bytes(call) >= 2 && contiguous_axis(&s) >= 0));
 }
 
-static by_status run_strided(const by__call *call, const by__context *context)
+static by_status run_strided(const by__device_call *call, const by__context *context)
 {
     strided s = measure(call);
     int64_t count = by__tensor_count(&call->out[0]);

@@ -36,7 +36,7 @@ static void add_axis(axis_set *set, int64_t dim, int64_t stride)
     set->count *= dim;
 }
 
-static plan measure(const by__call *call)
+static plan measure(const by__device_call *call)
 {
     const by_shape *x = &call->in[0].shape;
     int64_t dim[BY_MAX_RANK];
@@ -145,7 +145,7 @@ static int64_t result_length(const plan *p)
 }
 
 /* Computes pieces of all results into their places in the workspace. */
-BY__INLINE void piece(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void piece(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     plan p = measure(call);
     for (int64_t task = begin; task < end; task++) {
@@ -164,7 +164,7 @@ BY__INLINE void piece(const by__call *call, int64_t begin, int64_t end, by_dtype
 BY__ACT_RANGES(piece)
 
 /* Computes results begin .. end from their pieces. */
-static void finish(const by__call *call, int64_t begin, int64_t end)
+static void finish(const by__device_call *call, int64_t begin, int64_t end)
 {
     plan p = measure(call);
     const float *work = call->work;
@@ -185,12 +185,12 @@ static void finish(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-static bool supports(const by__call *call)
+static bool supports(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
 {
     BY_UNUSED(context);
     plan p = measure(call);
@@ -201,7 +201,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     return BY_OK;
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__context *context)
 {
     plan p = measure(call);
     int64_t count = by__tensor_count(&call->in[0]);

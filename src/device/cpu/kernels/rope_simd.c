@@ -6,13 +6,13 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 
-static int64_t half_width(const by__call *call)
+static int64_t half_width(const by__device_call *call)
 {
     return by__tensor_columns(&call->in[0]) / call->attrs.heads / 2;
 }
 
 /* Number of rows of the table. */
-static int64_t positions_of(const by__call *call)
+static int64_t positions_of(const by__device_call *call)
 {
     return by__rope_is_by_row(call) ? by__tensor_rows(&call->in[0]) : call->in[0].shape.dim[1];
 }
@@ -56,7 +56,7 @@ static void cos_sin(float position, const float *frequency, float *cosine, float
 }
 
 /* Computes rows [begin, end) of the table. The frequencies are the kernel's state. */
-static void make_table(const by__call *call, int64_t begin, int64_t end)
+static void make_table(const by__device_call *call, int64_t begin, int64_t end)
 {
     int64_t half = half_width(call);
     float amplitude = by_rotation_of(&call->attrs).amplitude;
@@ -69,7 +69,7 @@ static void make_table(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-BY__INLINE void rotate(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void rotate(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const void *x = call->in[0].data;
     void *y = call->out[0].data;
@@ -98,12 +98,12 @@ BY__INLINE void rotate(const by__call *call, int64_t begin, int64_t end, by_dtyp
 
 BY__ACT_RANGES(rotate)
 
-static bool supports_rope(const by__call *call)
+static bool supports_rope(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status prepare_rope(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_rope(by__device_call *call, const by__context *context, by_error *error)
 {
     BY_UNUSED(context);
     int64_t half = half_width(call);
@@ -121,13 +121,13 @@ static by_status prepare_rope(by__call *call, const by__context *context, by_err
     return BY_OK;
 }
 
-static void release_rope(by__call *call)
+static void release_rope(by__device_call *call)
 {
     free(call->state);
     call->state = NULL;
 }
 
-static by_status run_rope(const by__call *call, const by__context *context)
+static by_status run_rope(const by__device_call *call, const by__context *context)
 {
     const by__tensor *x = &call->in[0];
     int64_t length = positions_of(call);

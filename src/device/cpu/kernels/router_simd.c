@@ -56,12 +56,12 @@ BY__INLINE float exps(float *out, const float *x, int64_t count, float high)
 }
 
 /* A block's mass, followed by a buffer for a row's exponentials, in the workspace. */
-static float *block_work(const by__call *call, int64_t begin)
+static float *block_work(const by__device_call *call, int64_t begin)
 {
     return (float *)call->work + begin / BLOCK_ROWS * 2 * by__tensor_columns(&call->in[0]);
 }
 
-static void route(const by__call *call, int64_t begin, int64_t end)
+static void route(const by__device_call *call, int64_t begin, int64_t end)
 {
     int64_t experts = by__tensor_columns(&call->in[0]);
     int64_t chosen = call->attrs.chosen;
@@ -89,7 +89,7 @@ static void route(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
 {
     BY_UNUSED(context);
     size_t blocks = (size_t)by__ceil_div(by__tensor_rows(&call->in[0]), BLOCK_ROWS);
@@ -101,7 +101,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     return BY_OK;
 }
 
-static by_status run_router(const by__call *call, const by__context *context)
+static by_status run_router(const by__device_call *call, const by__context *context)
 {
     int64_t experts = by__tensor_columns(&call->in[0]);
     int64_t rows = by__tensor_rows(&call->in[0]);
@@ -117,7 +117,7 @@ static by_status run_router(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static bool supports(const by__call *call)
+static bool supports(const by__device_call *call)
 {
     return call->in[0].dtype == BY_F32;
 }
@@ -125,7 +125,7 @@ static bool supports(const by__call *call)
 BY__KERNEL(router) = {BY_OP_ROUTER, BY__KERNEL_NAME("router"), supports, prepare, NULL, run_router};
 
 /* Gradient of the softmax over all experts, given dmass, the same for every row. */
-static void grad_of_mass(const by__call *call, const float *x, float *dx, float *e)
+static void grad_of_mass(const by__device_call *call, const float *x, float *dx, float *e)
 {
     int64_t experts = by__tensor_columns(&call->in[0]);
     const float *dmass = call->in[3].data;
@@ -172,7 +172,7 @@ static void grad_of_weights(const float *x, float *dx, const int32_t *index, con
     }
 }
 
-static void route_grad(const by__call *call, int64_t begin, int64_t end)
+static void route_grad(const by__device_call *call, int64_t begin, int64_t end)
 {
     int64_t experts = by__tensor_columns(&call->in[0]);
     int64_t chosen = by__tensor_columns(&call->in[1]);
@@ -192,7 +192,7 @@ static void route_grad(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-static by_status run_router_grad(const by__call *call, const by__context *context)
+static by_status run_router_grad(const by__device_call *call, const by__context *context)
 {
     by__parallel(context, call, by__tensor_rows(&call->in[0]), BLOCK_ROWS,
                  8 * by__tensor_count(&call->in[0]), route_grad);

@@ -5,7 +5,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd_math.h"
 
-static int64_t grain_of(const by__call *call)
+static int64_t grain_of(const by__device_call *call)
 {
     return by__ceil_div(8192, by__tensor_columns(&call->in[0]));
 }
@@ -37,7 +37,7 @@ BY__INLINE float exp_sum(const void *x, int64_t at, int64_t columns, by_dtype ty
     return by__sum(sum);
 }
 
-BY__INLINE void softmax(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void softmax(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const void *x = call->in[0].data;
     void *y = call->out[0].data;
@@ -65,7 +65,7 @@ BY__INLINE void softmax(const by__call *call, int64_t begin, int64_t end, by_dty
     }
 }
 
-BY__INLINE void softmax_grad(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void softmax_grad(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const void *y = call->in[0].data;
     const void *dy = call->in[1].data;
@@ -94,14 +94,15 @@ BY__INLINE void softmax_grad(const by__call *call, int64_t begin, int64_t end, b
     }
 }
 
-static bool counts(const by__call *call, int64_t row)
+static bool counts(const by__device_call *call, int64_t row)
 {
     int32_t target = ((const int32_t *)call->in[1].data)[row];
     return target >= 0 && target < by__tensor_columns(&call->in[0]);
 }
 
 /* The loss of each row goes to the workspace. */
-BY__INLINE void cross_entropy(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void cross_entropy(const by__device_call *call, int64_t begin, int64_t end,
+                              by_dtype type)
 {
     const void *x = call->in[0].data;
     const int32_t *targets = call->in[1].data;
@@ -131,7 +132,8 @@ BY__INLINE void cross_entropy(const by__call *call, int64_t begin, int64_t end, 
     }
 }
 
-BY__INLINE void cross_entropy_grad(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void cross_entropy_grad(const by__device_call *call, int64_t begin, int64_t end,
+                                   by_dtype type)
 {
     const void *x = call->in[0].data;
     const int32_t *targets = call->in[1].data;
@@ -160,7 +162,7 @@ BY__INLINE void cross_entropy_grad(const by__call *call, int64_t begin, int64_t 
 
 #define RANGES(name)                                                                               \
     BY__ACT_RANGES(name)                                                                           \
-    static void run_rows_##name(const by__call *call, const by__context *context)                  \
+    static void run_rows_##name(const by__device_call *call, const by__context *context)           \
     {                                                                                              \
         by__parallel(context, call, by__tensor_rows(&call->in[0]), grain_of(call),                 \
                      by__tensor_count(&call->in[0]), name##_ranges[call->in[0].dtype]);            \
@@ -171,24 +173,25 @@ RANGES(cross_entropy)
 RANGES(cross_entropy_grad)
 #undef RANGES
 
-static bool supports(const by__call *call)
+static bool supports(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_softmax(const by__call *call, const by__context *context)
+static by_status run_softmax(const by__device_call *call, const by__context *context)
 {
     run_rows_softmax(call, context);
     return BY_OK;
 }
 
-static by_status run_softmax_grad(const by__call *call, const by__context *context)
+static by_status run_softmax_grad(const by__device_call *call, const by__context *context)
 {
     run_rows_softmax_grad(call, context);
     return BY_OK;
 }
 
-static by_status prepare_cross_entropy(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_cross_entropy(by__device_call *call, const by__context *context,
+                                       by_error *error)
 {
     BY_UNUSED(context);
     BY_UNUSED(error);
@@ -196,7 +199,7 @@ static by_status prepare_cross_entropy(by__call *call, const by__context *contex
     return BY_OK;
 }
 
-static by_status run_cross_entropy(const by__call *call, const by__context *context)
+static by_status run_cross_entropy(const by__device_call *call, const by__context *context)
 {
     double loss = 0.0;
     run_rows_cross_entropy(call, context);
@@ -207,7 +210,7 @@ static by_status run_cross_entropy(const by__call *call, const by__context *cont
     return BY_OK;
 }
 
-static by_status run_cross_entropy_grad(const by__call *call, const by__context *context)
+static by_status run_cross_entropy_grad(const by__device_call *call, const by__context *context)
 {
     run_rows_cross_entropy_grad(call, context);
     return BY_OK;

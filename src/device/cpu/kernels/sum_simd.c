@@ -6,12 +6,12 @@
 #include "device/cpu/kernels/simd.h"
 
 /* SUM_ROWS: x [R, C] activations, y [C] f32 of any shape. The workspace is [blocks][C] f32. */
-static int64_t kept_columns(const by__call *call)
+static int64_t kept_columns(const by__device_call *call)
 {
     return by__tensor_count(&call->out[0]);
 }
 
-static int64_t summed_rows(const by__call *call)
+static int64_t summed_rows(const by__device_call *call)
 {
     return by__tensor_count(&call->in[0]) / kept_columns(call);
 }
@@ -21,7 +21,7 @@ static int64_t block_rows(int64_t rows)
     return rows < 8 * 64 ? 8 : by__ceil_div(rows, 64);
 }
 
-BY__INLINE void sum_block(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void sum_block(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const void *x = call->in[0].data;
     int64_t columns = kept_columns(call);
@@ -53,7 +53,7 @@ BY__INLINE void sum_block(const by__call *call, int64_t begin, int64_t end, by_d
 
 BY__ACT_RANGES(sum_block)
 
-static void add_blocks(const by__call *call, int64_t begin, int64_t end)
+static void add_blocks(const by__device_call *call, int64_t begin, int64_t end)
 {
     const float *partial = call->work;
     float *y = call->out[0].data;
@@ -72,12 +72,13 @@ static void add_blocks(const by__call *call, int64_t begin, int64_t end)
 #undef STEP
 }
 
-static bool supports_sum_rows(const by__call *call)
+static bool supports_sum_rows(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status prepare_sum_rows(by__call *call, const by__context *context, by_error *error)
+static by_status prepare_sum_rows(by__device_call *call, const by__context *context,
+                                  by_error *error)
 {
     BY_UNUSED(context);
     int64_t rows = summed_rows(call);
@@ -88,7 +89,7 @@ static by_status prepare_sum_rows(by__call *call, const by__context *context, by
     return BY_OK;
 }
 
-static by_status run_sum_rows(const by__call *call, const by__context *context)
+static by_status run_sum_rows(const by__device_call *call, const by__context *context)
 {
     const by__tensor *x = &call->in[0];
     int64_t rows = summed_rows(call);
@@ -105,7 +106,7 @@ BY__KERNEL(sum_rows) = {
 
 /* SUM_SQUARES: x f32, y one partial sum per block. A block is read as four streams at once: the
  * hardware prefetches within a page, so that a single stream would stall at the start of each. */
-static void sum_squares(const by__call *call, int64_t begin, int64_t end)
+static void sum_squares(const by__device_call *call, int64_t begin, int64_t end)
 {
     const float *x = call->in[0].data;
     const int64_t quarter = BY_SUM_BLOCK / 4;
@@ -132,7 +133,7 @@ static void sum_squares(const by__call *call, int64_t begin, int64_t end)
     ((float *)call->out[0].data)[begin / BY_SUM_BLOCK] = by__sum(total);
 }
 
-static by_status run_sum_squares(const by__call *call, const by__context *context)
+static by_status run_sum_squares(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(context, call, count, BY_SUM_BLOCK, count, sum_squares);
@@ -154,7 +155,7 @@ static bool all_finite(const by__tensor *tensor)
     return finite;
 }
 
-static by_status run_clip_scale(const by__call *call, const by__context *context)
+static by_status run_clip_scale(const by__device_call *call, const by__context *context)
 {
     BY_UNUSED(context);
     float *failed = call->in[0].data;

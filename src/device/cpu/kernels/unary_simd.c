@@ -99,7 +99,7 @@ BY__INLINE by__vf derivative(by_function function, by_dtype type, by__vf x)
     }
 }
 
-BY__INLINE void unary(const by__call *call, int64_t begin, int64_t end, by_function function,
+BY__INLINE void unary(const by__device_call *call, int64_t begin, int64_t end, by_function function,
                       by_dtype type)
 {
     const void *x = call->in[0].data;
@@ -117,8 +117,8 @@ BY__INLINE void unary(const by__call *call, int64_t begin, int64_t end, by_funct
 #undef STEP
 }
 
-BY__INLINE void unary_grad(const by__call *call, int64_t begin, int64_t end, by_function function,
-                           by_dtype type)
+BY__INLINE void unary_grad(const by__device_call *call, int64_t begin, int64_t end,
+                           by_function function, by_dtype type)
 {
     const void *x = call->in[0].data;
     const void *dy = call->in[1].data;
@@ -143,7 +143,7 @@ RANGES(negate, BY_FN_NEGATE)
 RANGES(gelu_erf, BY_FN_GELU_ERF)
 #undef RANGES
 
-static bool supports_act(const by__call *call)
+static bool supports_act(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]);
 }
@@ -160,7 +160,7 @@ by__range_fn *BY__AT_LEVEL(by__unary_range)(by_function function)
     return unary_ranges[function][BY_F32];
 }
 
-static by_status run_unary(const by__call *call, const by__context *context)
+static by_status run_unary(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(context, call, count, GRAIN, count,
@@ -168,7 +168,7 @@ static by_status run_unary(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-static by_status run_unary_grad(const by__call *call, const by__context *context)
+static by_status run_unary_grad(const by__device_call *call, const by__context *context)
 {
     static by__range_fn *const *const ranges[BY_FN_COUNT] = {
         [BY_FN_GELU] = gelu_grad_ranges,         [BY_FN_SILU] = silu_grad_ranges,
@@ -186,7 +186,7 @@ BY__KERNEL(unary) = {BY_OP_UNARY, BY__KERNEL_NAME("unary"), supports_act, NULL, 
 BY__KERNEL(unary_grad) = {BY_OP_UNARY_GRAD, BY__KERNEL_NAME("unary_grad"), supports_act, NULL, NULL,
                           run_unary_grad};
 
-BY__INLINE void swiglu(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void swiglu(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const void *gate = call->in[0].data;
     const void *up = call->in[1].data;
@@ -199,7 +199,7 @@ BY__INLINE void swiglu(const by__call *call, int64_t begin, int64_t end, by_dtyp
 #undef STEP
 }
 
-BY__INLINE void swiglu_grad(const by__call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void swiglu_grad(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const void *gate = call->in[0].data;
     const void *up = call->in[1].data;
@@ -224,14 +224,14 @@ BY__ACT_RANGES(swiglu)
 
 BY__ACT_RANGES(swiglu_grad)
 
-static by_status run_swiglu(const by__call *call, const by__context *context)
+static by_status run_swiglu(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(context, call, count, GRAIN, count, swiglu_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 
-static by_status run_swiglu_grad(const by__call *call, const by__context *context)
+static by_status run_swiglu_grad(const by__device_call *call, const by__context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     by__parallel(context, call, count, GRAIN, count, swiglu_grad_ranges[call->in[0].dtype]);
