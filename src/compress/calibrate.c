@@ -64,7 +64,7 @@ static by_status assign_parts(walk *w, by_error *error)
     const by_graph *g = w->graph;
     BY_TRY(by__alloc((void **)&w->part, g->node_count + 1, sizeof *w->part, "parts", error));
     for (size_t n = 0; n < g->node_count; n++) {
-        const by__node *node = &g->nodes[n];
+        const by__graph_node *node = &g->nodes[n];
         int part = node->block >= 0 ? node->block + 1 : 0;
         for (int i = 0; i < node->input_count; i++) {
             int producer = node->in[i] == BY_NONE ? -1 : g->values[node->in[i]].producer;
@@ -158,7 +158,8 @@ static void close_stage(stage *s)
     by_graph_close(&s->graph);
 }
 
-static by_status read_parameter(const walk *w, const by__value *value, float *out, by_error *error)
+static by_status read_parameter(const walk *w, const by__graph_value *value, float *out,
+                                by_error *error)
 {
     by_tensor_view view;
     char *name = by__file_name(w->c, value->name);
@@ -194,7 +195,7 @@ static by_status bind_own(const walk *w, stage *s, by_error *error)
     BY_TRY(
         by__alloc((void **)&s->bound, s->graph->value_count, sizeof *s->bound, "a block", error));
     for (size_t v = 0; v < s->graph->value_count; v++) {
-        const by__value *value = &s->graph->values[v];
+        const by__graph_value *value = &s->graph->values[v];
         bool own = value->role == BY_ROLE_PARAMETER ||
                    (value->role == BY_ROLE_OUTPUT && find_crossing(w, value->name) == NULL);
         if (!own) {
@@ -213,7 +214,7 @@ static by_status bind_own(const walk *w, stage *s, by_error *error)
 static by_status bind_batch(const walk *w, stage *s, size_t batch, by_error *error)
 {
     for (size_t v = 0; v < s->graph->value_count; v++) {
-        const by__value *value = &s->graph->values[v];
+        const by__graph_value *value = &s->graph->values[v];
         if (value->role != BY_ROLE_INPUT && value->role != BY_ROLE_OUTPUT) {
             continue;
         }
@@ -289,14 +290,15 @@ static by_status find_gains(const walk *w, const stage *s, group *g, by_error *e
 {
     int *uses;
     int producer = s->graph->values[g->x].producer;
-    const by__node *node = producer < 0 ? NULL : &s->graph->nodes[producer];
+    const by__graph_node *node = producer < 0 ? NULL : &s->graph->nodes[producer];
     uint32_t gains = node == NULL || node->out[0] != g->x ? 0 : by__op_row_of(node->op)->gains;
     BY_TRY(by__graph_uses(s->graph, &uses, error));
     bool alone = uses[g->x] == (int)g->what.count + 2 && /* H reads it twice */
                  s->graph->values[g->x].role != BY_ROLE_OUTPUT;
     free(uses);
     for (int i = 0; node != NULL && i < node->input_count && alone; i++) {
-        const by__value *value = node->in[i] == BY_NONE ? NULL : &s->graph->values[node->in[i]];
+        const by__graph_value *value =
+            node->in[i] == BY_NONE ? NULL : &s->graph->values[node->in[i]];
         if (by__mask_has(gains, i) && value != NULL && value->role == BY_ROLE_PARAMETER) {
             char *name = by__file_name(w->c, value->name);
             if (name == NULL || g->what.gain_count == BY__GROUP_GAINS) {
@@ -309,7 +311,7 @@ static by_status find_gains(const walk *w, const stage *s, group *g, by_error *e
     return BY_OK;
 }
 
-static by_status add_layer(stage *s, group *groups, size_t *count, const by__node *node,
+static by_status add_layer(stage *s, group *groups, size_t *count, const by__graph_node *node,
                            int64_t part, by__linear *linear, by_error *error)
 {
     by_value product = BY_NONE;
@@ -344,9 +346,9 @@ static by_status add_layer(stage *s, group *groups, size_t *count, const by__nod
 
 /* Adds the layers whose weights are operand 1 of a product. */
 static by_status add_layers(const walk *w, stage *s, group *groups, size_t *count,
-                            const by__node *node, by_error *error)
+                            const by__graph_node *node, by_error *error)
 {
-    const by__value weight = s->graph->values[node->in[1]]; /* adding nodes moves the array */
+    const by__graph_value weight = s->graph->values[node->in[1]]; /* adding nodes moves the array */
     bool stacked = weight.role == BY_ROLE_PARAMETER && by__name_is_stacked(weight.name);
     by__linear *linear =
         stacked || weight.role != BY_ROLE_PARAMETER ? NULL : linear_of(w, weight.name);
@@ -372,7 +374,7 @@ static by_status find_groups(const walk *w, stage *s, group **out, size_t *count
     BY_TRY(by__alloc((void **)&groups, w->c->linear_count + 1, sizeof *groups, "layers", error));
     *out = groups;
     for (size_t n = 0; n < nodes; n++) {
-        const by__node node = s->graph->nodes[n];
+        const by__graph_node node = s->graph->nodes[n];
         const by__op_row *row = by__op_row_of(node.op);
         if (row->gram != NULL && !node.attrs.trans_a) {
             BY_TRY(add_layers(w, s, groups, count, &node, error));
@@ -485,7 +487,7 @@ static void find_stream(walk *w, int part)
     w->stream[0] = w->stream[1];
     w->stream[1] = BY_NONE;
     for (size_t i = 0; i < w->crossing_count; i++) {
-        const by__value *value = &w->graph->values[w->crossings[i].value];
+        const by__graph_value *value = &w->graph->values[w->crossings[i].value];
         if (w->part[value->producer] == part && by_shape_equal(&value->shape, shape)) {
             w->stream[1] = w->crossings[i].value;
         }

@@ -63,7 +63,7 @@ static by_status add(by__compression *c, const char *name, const by__packed_read
 }
 
 /* Adds the weight of a node, if the node is a product with a weight. */
-static by_status look_at(by__compression *c, const by_graph *graph, const by__node *node,
+static by_status look_at(by__compression *c, const by_graph *graph, const by__graph_node *node,
                          by_error *error)
 {
     int operand;

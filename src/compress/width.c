@@ -106,7 +106,7 @@ static int64_t cut(float *out, const float *in, const int64_t *shape, const axis
 static by_status put_cut(by__compression *c, const narrowing *n, by_value parameter, float *values,
                          by_error *error)
 {
-    const by__value *value = &n->graph->values[parameter];
+    const by__graph_value *value = &n->graph->values[parameter];
     axis_mask masks[2] = {{0}};
     by_tensor_view view = {0};
     char *name = by__file_name(c, value->name);
@@ -132,7 +132,7 @@ static by_status put_cut(by__compression *c, const narrowing *n, by_value parame
 
 static bool is_cut(const by__compression *c, const narrowing *n, by_value parameter)
 {
-    const by__value *value = &n->graph->values[parameter];
+    const by__graph_value *value = &n->graph->values[parameter];
     bool any = false;
     for (int i = 0; i < value->shape.rank && value->role == BY_ROLE_PARAMETER; i++) {
         unit kind;
@@ -231,7 +231,7 @@ static by_status narrow_rest(by__compression *c, const narrowing *n, by_error *e
 static by_status check_parameters(const by__compression *c, const narrowing *n, by_error *error)
 {
     for (size_t v = 0; v < n->graph->value_count; v++) {
-        const by__value *value = &n->graph->values[v];
+        const by__graph_value *value = &n->graph->values[v];
         if (!is_cut(c, n, (by_value)v)) {
             continue;
         }
@@ -257,7 +257,7 @@ static by_status open_narrowing(narrowing *n, const by__compression *c, by_error
         n->block[v] = -1;
     }
     for (size_t i = 0; i < n->graph->node_count; i++) {
-        const by__node *node = &n->graph->nodes[i];
+        const by__graph_node *node = &n->graph->nodes[i];
         for (int k = 0; k < node->input_count; k++) {
             if (node->in[k] != BY_NONE && node->block >= 0) {
                 n->block[node->in[k]] = node->block;
@@ -351,7 +351,7 @@ static void resize(const by__compression *c, by_tensor_view *tensor)
         return;
     }
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         char *name = value->role == BY_ROLE_PARAMETER ? by__file_name(c, value->name) : NULL;
         for (int i = 0; name != NULL && strcmp(name, tensor->name) == 0 && i < tensor->rank; i++) {
             unit kind;

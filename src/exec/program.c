@@ -55,7 +55,7 @@ static by__tensor describe(const by_graph *graph, by_value value)
 }
 
 /* Number of operands that a kernel may access: its inputs, or as many as any op has by name. */
-static int operand_slots(const by__node *node)
+static int operand_slots(const by__graph_node *node)
 {
     return node->input_count > BY__MAX_INPUTS ? node->input_count : BY__MAX_INPUTS;
 }
@@ -64,7 +64,7 @@ static int operand_slots(const by__node *node)
  * program. */
 static by_status name_collective(by_program *p, size_t n, by_error *error)
 {
-    const by__node *node = &p->graph->nodes[n];
+    const by__graph_node *node = &p->graph->nodes[n];
     bool named = node->input_count > 0 && node->in[0] != BY_NONE;
     const char *of = named ? p->graph->values[node->in[0]].name : NULL;
     by__text text = {0};
@@ -84,7 +84,7 @@ static by_status name_collective(by_program *p, size_t n, by_error *error)
 /* Chooses and prepares the kernel of node n. */
 static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by_error *error)
 {
-    const by__node *node = &p->graph->nodes[n];
+    const by__graph_node *node = &p->graph->nodes[n];
     const by__op_row *row = by__op_row_of(node->op);
     by__device_call *call = &p->calls[n];
     size_t *workspace = row->communicates ? &p->collective_bytes : &p->workspace_bytes;
@@ -122,7 +122,7 @@ static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by_error 
  * and not an out-of-bounds read. */
 static by_status collect_checks(by_program *p, size_t n, by_error *error)
 {
-    const by__node *node = &p->graph->nodes[n];
+    const by__graph_node *node = &p->graph->nodes[n];
     const by__index_operand *index = by__op_row_of(node->op)->indices;
     by__type *types;
     if (index[0].limit == NULL) {
@@ -166,7 +166,7 @@ static by_status measure_liveness(by_program *p, by_error *error)
         first[v] = SIZE_MAX;
     }
     for (size_t n = 0; n < graph->node_count && status == BY_OK; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             touch(&p->plan, node->in[i], n, first, last);
         }
@@ -233,7 +233,7 @@ static by_status record(by_program *p, by_error *error)
     BY_TRY(by__alloc((void **)&p->commands, 4 * count, sizeof *p->commands, "program", error));
     BY_TRY(by__alloc((void **)&w.done, count, sizeof *w.done, "program", error));
     for (size_t n = 0; n < count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         const by__op_row *row = by__op_row_of(node->op);
         if (row->communicates) {
             put_collective(&w, n);
@@ -389,7 +389,7 @@ by_status by_program_bind(by_program *program, by_value value, by_memory memory,
                             "%s: value %d is not an external one: it cannot be bound",
                             program->name, (int)value);
     }
-    const by__value *v = &program->graph->values[value];
+    const by__graph_value *v = &program->graph->values[value];
     if (memory.address != 0) {
         (void)snprintf(what, sizeof what, "the buffer of '%s'", v->name);
         BY_TRY(check_memory(program, what, memory, by__value_bytes(v), error));
@@ -435,7 +435,7 @@ static by_status resolve(by_program *p, by_error *error)
         }
     }
     for (size_t n = 0; n < p->graph->node_count; n++) {
-        const by__node *node = &p->graph->nodes[n];
+        const by__graph_node *node = &p->graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             BY_TRY(locate(p, node->in[i], &in[i].data, error));
         }
@@ -549,7 +549,7 @@ static by_status check_node(const by_program *program, int node, by_error *error
 }
 
 /* Dtype of a node's first floating-point operand; f32 if there is none. */
-static by_dtype compute_dtype(const by_graph *graph, const by__node *node)
+static by_dtype compute_dtype(const by_graph *graph, const by__graph_node *node)
 {
     for (int i = 0; i < node->input_count; i++) {
         if (node->in[i] != BY_NONE && by_dtype_is_float(graph->values[node->in[i]].dtype)) {
@@ -569,7 +569,7 @@ by_status by_program_node_signature(const by_program *program, int node, char **
 by_status by_program_node(const by_program *program, int node, by_node_info *out, by_error *error)
 {
     BY_TRY(check_node(program, node, error));
-    const by__node *n = &program->graph->nodes[node];
+    const by__graph_node *n = &program->graph->nodes[node];
     const by__kernel *kernel = program->kernels[node];
     by__cost cost;
     BY_TRY(by__node_cost(program->graph, (size_t)node, &cost, error));

@@ -85,7 +85,7 @@ by_status by__row_check(const by__program_row *row, const char *value, const voi
 /* ---- entries of a store ---- */
 
 /* The entry of an external value: "grad.NAME" is the gradient of NAME. */
-static by__handle entry_of(const by__value *value, const by__store *store)
+static by__handle entry_of(const by__graph_value *value, const by__store *store)
 {
     const char *name = value->name;
     if (value->role == BY_ROLE_GRADIENT) {
@@ -102,7 +102,7 @@ by_status by__row_link(by__program_row *row, const by__store *store, by_error *e
     row->link_count = 0;
     BY_TRY(by__alloc((void **)&row->links, graph->value_count, sizeof *row->links, "links", error));
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         if (value->role != BY_ROLE_PARAMETER && value->role != BY_ROLE_STATE &&
             value->role != BY_ROLE_GRADIENT) {
             continue;

@@ -118,7 +118,7 @@ static by_status read_numbers(const by__onnx_examples *x, by__onnx_writer *w, in
 }
 
 by_status by__onnx_examples_input(const by__onnx_examples *x, by__onnx_writer *w,
-                                  const by__value *v, const char **name, by_error *error)
+                                  const by__graph_value *v, const char **name, by_error *error)
 {
     by__onnx_axis axes[BY_MAX_RANK] = {{0, "batch"}};
     bool images = x->encoding == NULL;
@@ -145,7 +145,7 @@ by_status by__onnx_examples_input(const by__onnx_examples *x, by__onnx_writer *w
 /* ---- outputs ---- */
 
 void by__onnx_examples_output(const by__onnx_examples *x, by__onnx_writer *w, const char *name,
-                              const by__value *result)
+                              const by__graph_value *result)
 {
     const by__onnx_axis axes[2] = {{0, "batch"}, {result->shape.dim[1], NULL}};
     by__onnx *o = &w->rows;

@@ -24,9 +24,9 @@ void by__onnx_examples_close(by__onnx_examples *x);
 /* Adds the input and the nodes that convert it to what the model reads. *name, the result's name,
  * is owned by the input or the writer. */
 by_status by__onnx_examples_input(const by__onnx_examples *x, by__onnx_writer *writer,
-                                  const by__value *input, const char **name, by_error *error);
+                                  const by__graph_value *input, const char **name, by_error *error);
 /* Adds the output: the model's result with this name and type. */
 void by__onnx_examples_output(const by__onnx_examples *x, by__onnx_writer *writer, const char *name,
-                              const by__value *result);
+                              const by__graph_value *result);
 
 #endif

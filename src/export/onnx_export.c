@@ -73,7 +73,7 @@ typedef struct cache_axes {
     by__onnx_axis axes[4];
 } cache_axes;
 
-static cache_axes axes_of_cache(const by__value *v, const char *positions)
+static cache_axes axes_of_cache(const by__graph_value *v, const char *positions)
 {
     return (cache_axes){
         {{0, "batch"}, {v->shape.dim[1], NULL}, {0, positions}, {v->shape.dim[3], NULL}}};
@@ -104,7 +104,7 @@ static by_status add_example_inputs(state *s, by_error *error)
     const char *name = NULL;
     s->writer.rows.batch_extent = BATCH;
     for (size_t i = 0; i < s->graph->value_count; i++) {
-        const by__value *v = &s->graph->values[i];
+        const by__graph_value *v = &s->graph->values[i];
         if (v->role == BY_ROLE_INPUT) {
             BY_TRY(by__onnx_examples_input(&s->examples, &s->writer, v, &name, error));
             BY_TRY(set_name(s, (by_value)i, name, error));
@@ -121,7 +121,7 @@ static by_status add_token_inputs(state *s, by_error *error)
     by__onnx_writer_port(&s->writer, 11, "input_ids", BY__ONNX_INT64, axes, 2);
     BY_TRY(set_name(s, s->model.tokens, "input_ids", error));
     for (size_t i = 0; i < s->graph->value_count; i++) {
-        const by__value *v = &s->graph->values[i];
+        const by__graph_value *v = &s->graph->values[i];
         if (v->role == BY_ROLE_STATE) {
             cache_name(past, v->name, "past_key_values");
             const cache_axes shape = axes_of_cache(v, "past");
@@ -137,14 +137,14 @@ static by_status add_token_inputs(state *s, by_error *error)
 
 /* ---- weights ---- */
 
-static const char *weight_name(const state *s, const by__value *v)
+static const char *weight_name(const state *s, const by__graph_value *v)
 {
     const by_export_source *source = s->export->source;
     const char *prefix = by_model_name_prefix(&source->config->model);
     return by__export_find(source->weights, prefix == NULL ? "" : prefix, v->name);
 }
 
-static by_status write_weight(by__sink *sink, const by_weights *weights, const by__value *v,
+static by_status write_weight(by__sink *sink, const by_weights *weights, const by__graph_value *v,
                               const char *name, float *buffer, by_error *error)
 {
     size_t total = (size_t)by_shape_count(&v->shape);
@@ -171,7 +171,7 @@ static by_status each_weight(state *s, by__sink *sink, float *buffer, by_error *
     static const uint8_t zeros[ALIGNMENT];
     uint64_t offset = 0;
     for (size_t i = 0; i < s->graph->value_count; i++) {
-        const by__value *v = &s->graph->values[i];
+        const by__graph_value *v = &s->graph->values[i];
         if (v->role != BY_ROLE_PARAMETER) {
             continue;
         }
@@ -213,7 +213,7 @@ static by_status check_nodes(const state *s, by_error *error)
     return BY_OK;
 }
 
-static by_status add_node(state *s, const by__node *node, by_error *error)
+static by_status add_node(state *s, const by__graph_node *node, by_error *error)
 {
     const by__op_row *row = by__op_row_of(node->op);
     const char *in[MAX_INPUTS];
@@ -225,14 +225,14 @@ static by_status add_node(state *s, const by__node *node, by_error *error)
         in[i] = absent || s->names[node->in[i]] == NULL ? "" : s->names[node->in[i]];
         types[i].shape.rank = -1;
         if (!absent) {
-            const by__value *v = &s->graph->values[node->in[i]];
+            const by__graph_value *v = &s->graph->values[node->in[i]];
             types[i] = (by__type){v->dtype, v->shape};
         }
     }
     for (int i = 0; i < node->output_count; i++) {
         out[i].shape.rank = -1;
         if (node->out[i] != BY_NONE) {
-            const by__value *v = &s->graph->values[node->out[i]];
+            const by__graph_value *v = &s->graph->values[node->out[i]];
             out[i] = (by__type){v->dtype, v->shape};
         }
     }
@@ -258,7 +258,7 @@ static by_status add_node(state *s, const by__node *node, by_error *error)
 
 static void add_outputs(state *s)
 {
-    const by__value *values = s->graph->values;
+    const by__graph_value *values = s->graph->values;
     char name[64];
     if (s->examples.text != NULL) {
         by__onnx_examples_output(&s->examples, &s->writer, s->names[s->model.output],

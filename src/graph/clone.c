@@ -3,9 +3,9 @@
 
 #include "graph/graph.h"
 
-static by_status clone_value(by_graph *graph, const by__value *source, by_error *error)
+static by_status clone_value(by_graph *graph, const by__graph_value *source, by_error *error)
 {
-    by__value value = *source;
+    by__graph_value value = *source;
     value.name = source->name == NULL ? NULL : by__strdup(source->name);
     value.axes = source->axes == NULL ? NULL : by__strdup(source->axes);
     bool whole = (value.name != NULL) == (source->name != NULL) &&
@@ -24,9 +24,9 @@ static by_status clone_value(by_graph *graph, const by__value *source, by_error 
     return BY_OK;
 }
 
-static by_status clone_node(by_graph *graph, const by__node *source, by_error *error)
+static by_status clone_node(by_graph *graph, const by__graph_node *source, by_error *error)
 {
-    by__node node = *source;
+    by__graph_node node = *source;
     size_t count = (size_t)source->input_count;
     BY_TRY(by__alloc((void **)&node.in, count + 1, sizeof *node.in, "operands", error));
     if (count > 0) {

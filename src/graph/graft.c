@@ -4,7 +4,7 @@
 #include "graph/graph.h"
 
 /* Returns the value of `graph` that takes the place of an external value of the grafted graph. */
-static by_value graft_value(by_graph *graph, const by__value *value, const char *prefix)
+static by_value graft_value(by_graph *graph, const by__graph_value *value, const char *prefix)
 {
     char name[512];
     by__type type = {value->dtype, value->shape};
@@ -29,7 +29,7 @@ static by_value graft_value(by_graph *graph, const by__value *value, const char 
     return made;
 }
 
-static by_status graft_node(by_graph *graph, const by_graph *source, const by__node *node,
+static by_status graft_node(by_graph *graph, const by_graph *source, const by__graph_node *node,
                             by_value *map, by_error *error)
 {
     by_value *in;
@@ -45,7 +45,7 @@ static by_status graft_node(by_graph *graph, const by_graph *source, const by__n
     for (int i = 0; i < node->output_count; i++) {
         out[i] = (by__type){BY_F32, {.rank = -1}};
         if (node->out[i] != BY_NONE) {
-            const by__value *value = &source->values[node->out[i]];
+            const by__graph_value *value = &source->values[node->out[i]];
             out[i] = (by__type){value->dtype, value->shape};
         }
     }

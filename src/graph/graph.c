@@ -58,14 +58,14 @@ by_status by__graph_own(by_graph *graph, void **out, size_t bytes)
     return BY_OK;
 }
 
-int64_t by__value_elements(const by__value *value)
+int64_t by__value_elements(const by__graph_value *value)
 {
     return value->packing.kind != BY_PACKING_NONE
                ? by__packed_matrices(&value->packing) * value->packing.n * value->packing.k
                : by_shape_count(value->part_count > 0 ? &value->whole : &value->shape);
 }
 
-size_t by__value_bytes(const by__value *value)
+size_t by__value_bytes(const by__graph_value *value)
 {
     return (size_t)by_shape_count(&value->shape) * by_dtype_size(value->dtype);
 }
@@ -89,11 +89,11 @@ by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, co
                              by__type type)
 {
     char text[128];
-    by__value value = {.dtype = type.dtype,
-                       .shape = type.shape,
-                       .role = role,
-                       .producer = -1,
-                       .block = graph->block};
+    by__graph_value value = {.dtype = type.dtype,
+                             .shape = type.shape,
+                             .role = role,
+                             .producer = -1,
+                             .block = graph->block};
     if (graph->error.status != BY_OK) {
         return BY_NONE;
     }
@@ -224,12 +224,12 @@ void by_graph_set_block(by_graph *graph, int block)
 int by__graph_append(by_graph *graph, by_op op, const by_attrs *attrs, const by_value *in,
                      int input_count, const by__type *types, int output_count)
 {
-    by__node node = {.op = op,
-                     .attrs = *attrs,
-                     .input_count = input_count,
-                     .output_count = output_count,
-                     .phase = graph->phase,
-                     .block = graph->block};
+    by__graph_node node = {.op = op,
+                           .attrs = *attrs,
+                           .input_count = input_count,
+                           .output_count = output_count,
+                           .phase = graph->phase,
+                           .block = graph->block};
     if (graph->error.status != BY_OK ||
         by__reserve((void **)&graph->nodes, &graph->node_capacity, graph->node_count + 1,
                     sizeof *graph->nodes, &graph->error) != BY_OK ||
@@ -279,7 +279,7 @@ by_status by_graph_value(const by_graph *graph, by_value value, by_value_info *o
         return by_error_set(error, BY_EARG, "the graph has no value %d (it has %zu)", (int)value,
                             graph->value_count);
     }
-    const by__value *v = &graph->values[value];
+    const by__graph_value *v = &graph->values[value];
     *out = (by_value_info){.name = v->name == NULL ? "" : v->name,
                            .axes = v->axes == NULL ? "" : v->axes,
                            .dtype = v->dtype,
@@ -302,7 +302,7 @@ by_status by__graph_uses(const by_graph *graph, int **uses, by_error *error)
 {
     BY_TRY(by__alloc((void **)uses, graph->value_count, sizeof **uses, "use counts", error));
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count && !node->dead; i++) {
             if (node->in[i] != BY_NONE) {
                 (*uses)[node->in[i]]++;
@@ -344,7 +344,7 @@ void by__graph_compact(by_graph *graph)
         graph->values[v].producer = -1;
     }
     for (size_t n = 0; n < graph->node_count; n++) {
-        by__node node = graph->nodes[n];
+        by__graph_node node = graph->nodes[n];
         if (node.dead) {
             free(node.in);
             continue;
@@ -368,7 +368,7 @@ static by_status place(by_graph *graph, int root, unsigned char *state, int *sta
     stack[depth++] = root;
     while (depth > 0) {
         int n = stack[depth - 1];
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         int next = -1;
         state[n] = 1;
         for (int i = 0; i < node->input_count && next < 0; i++) {
@@ -397,7 +397,7 @@ by_status by__graph_sort(by_graph *graph, by_error *error)
     unsigned char *state = NULL;
     int *stack = NULL;
     int *order = NULL;
-    by__node *sorted = NULL;
+    by__graph_node *sorted = NULL;
     size_t placed = 0;
     by_status status = by__alloc((void **)&state, count, 1, "sort", error);
     if (status == BY_OK) {

@@ -38,7 +38,7 @@ typedef struct by__value_part {
 
 #define BY__MAX_PARTS 2 /* split along at most this many mesh axes */
 
-typedef struct by__value {
+typedef struct by__graph_value {
     char *name; /* NULL when unnamed */
     char *axes; /* NULL when unknown */
     by_dtype dtype;
@@ -56,9 +56,9 @@ typedef struct by__value {
     int part_count;
     by_shape whole; /* the unsplit shape, when there are parts */
     int block;
-} by__value;
+} by__graph_value;
 
-typedef struct by__node {
+typedef struct by__graph_node {
     by_op op;
     by_attrs attrs;
     int input_count;
@@ -68,11 +68,11 @@ typedef struct by__node {
     by__phase phase;
     int block;
     bool dead; /* marked by a pass, dropped by by__graph_compact */
-} by__node;
+} by__graph_node;
 
 struct by_graph {
-    by__value *values;
-    by__node *nodes;
+    by__graph_value *values;
+    by__graph_node *nodes;
     by__name_table names; /* of all named values; borrows their names */
     size_t value_count;
     size_t value_capacity;
@@ -106,7 +106,7 @@ static inline bool by__graph_has(const by_graph *graph, by_value value)
 }
 
 /* Returns true if `value` is an operand of the node. */
-static inline bool by__node_reads(const by__node *node, by_value value)
+static inline bool by__node_reads(const by__graph_node *node, by_value value)
 {
     for (int i = 0; i < node->input_count; i++) {
         if (node->in[i] == value) {
@@ -148,8 +148,8 @@ static inline bool by__role_is_external(by_role role)
     return role != BY_ROLE_ACTIVATION;
 }
 /* Returns the elements of a parameter as stored in files, where it is neither split nor packed. */
-int64_t by__value_elements(const by__value *value);
+int64_t by__value_elements(const by__graph_value *value);
 /* Returns the bytes of a value; the size was checked for overflow when the value was added. */
-size_t by__value_bytes(const by__value *value);
+size_t by__value_bytes(const by__graph_value *value);
 
 #endif

@@ -95,7 +95,7 @@ static by_status look_at_model(by_engine *e, size_t *page_bytes, uint64_t *weigh
     *page_bytes = 0;
     *weight_bytes = 0;
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         if (value->role == BY_ROLE_STATE) {
             *page_bytes += by__value_bytes(value);
         } else if (value->role == BY_ROLE_PARAMETER) {

@@ -245,7 +245,7 @@ by_status by__forward_add(by__forward *forward, const char *name, const by_model
 static by_status declare_caches(by__store *store, const by_graph *graph, by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         by__handle handle;
         if (value->role == BY_ROLE_STATE) {
             by__stored_tensor entry = {.name = value->name,

@@ -72,7 +72,7 @@ static size_t input_bytes(const by_generator *g)
 
 /* Computes the share of operand i of a node that a run reads, if it is a parameter: 0 for a table
  * from which only some rows are looked up, and one token's share for experts. */
-static by_status share_read(double *share, const by_graph *graph, const by__node *node, int i,
+static by_status share_read(double *share, const by_graph *graph, const by__graph_node *node, int i,
                             by_error *error)
 {
     const by__op_row *row = by__op_row_of(node->op);
@@ -89,7 +89,7 @@ static by_status share_read(double *share, const by_graph *graph, const by__node
 }
 
 /* Returns the bytes of a parameter without the padding of its last panel. */
-static double useful_bytes(const by__value *value)
+static double useful_bytes(const by__graph_value *value)
 {
     const by_packing *packing = &value->packing;
     double bytes = (double)by__value_bytes(value);
@@ -106,7 +106,7 @@ static by_status count_read(double *bytes, const by_graph *graph, by_error *erro
     by_status status = BY_OK;
     BY_TRY(by__alloc((void **)&read, graph->value_count, sizeof *read, "count", error));
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count && status == BY_OK; i++) {
             double share = 0.0;
             if (node->in[i] != BY_NONE) {

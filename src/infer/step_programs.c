@@ -45,7 +45,7 @@ static by_status measure(by__step_programs *s, by_error *error)
 {
     const by__step_program *p = &s->list[s->count - 1];
     const by_graph *graph = p->program->graph;
-    const by__value *logits = &graph->values[by_graph_find(graph, "logits")];
+    const by__graph_value *logits = &graph->values[by_graph_find(graph, "logits")];
     int64_t all;
     int64_t products;
     BY_TRY(by_model_count(graph, &all, &products, error));
@@ -59,13 +59,13 @@ static by_status measure(by__step_programs *s, by_error *error)
         s->window = fmax(s->window, cost.cached_window);
     }
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         if (value->role == BY_ROLE_PARAMETER) {
             s->weight_bytes += (double)by__value_bytes(value);
         }
     }
     if (logits->producer >= 0) {
-        const by__node *node = &graph->nodes[logits->producer];
+        const by__graph_node *node = &graph->nodes[logits->producer];
         width = (double)by__last_dim(&graph->values[node->in[0]].shape);
     }
     s->vocab = by__last_dim(&logits->shape);

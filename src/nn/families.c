@@ -163,7 +163,7 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
 static by_status share_in_products(double *share, const by_graph *graph, by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         const by__op_row *row = by__op_row_of(node->op);
         by__type *in;
         if (row->factors == 0) {
@@ -172,7 +172,8 @@ static by_status share_in_products(double *share, const by_graph *graph, by_erro
         BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "count", error));
         by__node_types(graph, node, in);
         for (int i = 0; i < node->input_count; i++) {
-            const by__value *value = node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
+            const by__graph_value *value =
+                node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
             if (value != NULL && value->part_count > 0) {
                 in[i].shape = value->whole;
             }
@@ -187,7 +188,7 @@ static by_status share_in_products(double *share, const by_graph *graph, by_erro
     }
     /* A weight may be reshaped, or assembled from several, before it is multiplied. */
     for (size_t n = graph->node_count; n-- > 0;) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         double moved = by__op_row_of(node->op)->moves ? share[node->out[0]] : 0.0;
         for (int i = 0; i < node->input_count && moved > 0.0; i++) {
             share[node->in[i]] = moved;
@@ -203,7 +204,7 @@ by_status by__model_count(by__parameter_count *out, const by_graph *graph, by_er
     BY_TRY(by__alloc((void **)&share, graph->value_count, sizeof *share, "count", error));
     by_status status = share_in_products(share, graph, error);
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         if (value->role == BY_ROLE_PARAMETER) {
             int64_t count = by__value_elements(value);
             n.all += count;

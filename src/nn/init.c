@@ -23,7 +23,7 @@ static void fill_uniform(float *data, int64_t first, int64_t count, float bound,
 by_status by__parameter_init_part(float *data, const by_graph *graph, by_value parameter,
                                   uint64_t seed, int64_t first, int64_t count, by_error *error)
 {
-    const by__value *value = &graph->values[parameter];
+    const by__graph_value *value = &graph->values[parameter];
     bool is_random = value->init.kind == BY_INIT_NORMAL || value->init.kind == BY_INIT_UNIFORM;
     if (!is_random) {
         float constant = value->init.kind == BY_INIT_ONE ? 1.0f : 0.0f;

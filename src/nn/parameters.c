@@ -9,12 +9,12 @@
 
 /* Returns true if files may hold fewer rows than the parameter: a table over a vocabulary that was
  * padded after the file was written. */
-static bool is_over_vocabulary(const by__value *value)
+static bool is_over_vocabulary(const by__graph_value *value)
 {
     return value->axes != NULL && strncmp(value->axes, "vocab", 5) == 0;
 }
 
-static int group_of(const by__value *value)
+static int group_of(const by__graph_value *value)
 {
     int group = (value->shape.rank >= 2 ? 0 : BY__GROUP_VECTOR) |
                 (value->dtype != BY_F32 ? 0 : BY__GROUP_WIDE);
@@ -29,7 +29,7 @@ static int group_of(const by__value *value)
 }
 
 /* Sets the part of the whole tensor that the graph has. */
-static void set_part(by__stored_tensor *entry, const by__value *value)
+static void set_part(by__stored_tensor *entry, const by__graph_value *value)
 {
     entry->shape = value->whole;
     entry->local = value->shape;
@@ -44,7 +44,7 @@ static void set_part(by__stored_tensor *entry, const by__value *value)
 by_status by__declare_parameters(by__store *store, const by_graph *graph, by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         if (value->role != BY_ROLE_PARAMETER) {
             continue;
         }

@@ -84,7 +84,7 @@ static by_status infer_attention(const by__signature *s, by__type *out, by_error
     return BY_OK;
 }
 
-static void gradient_attention(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_attention(by_graph *graph, const by__graph_node *node, const by_value *dout,
                                by_value *din)
 {
     by_value in[8];

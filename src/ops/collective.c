@@ -122,7 +122,7 @@ static by_status infer_like(const by__signature *s, by__type *out, by_error *err
 
 /* The sum is the same on every rank, and so is the gradient that arrives for it, which is that of
  * each rank's term (g of Shoeybi et al. 2019, section 3; replicate is f). */
-static void gradient_same(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_same(by_graph *graph, const by__graph_node *node, const by_value *dout,
                           by_value *din)
 {
     BY_UNUSED(graph);
@@ -130,7 +130,7 @@ static void gradient_same(by_graph *graph, const by__node *node, const by_value 
     din[0] = dout[0];
 }
 
-static void gradient_replicate(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_replicate(by_graph *graph, const by__graph_node *node, const by_value *dout,
                                by_value *din)
 {
     din[0] = by_all_reduce(graph, dout[0], node->attrs.mesh, node->attrs.ranks);
@@ -142,7 +142,7 @@ static by_value adjoint(by_graph *graph, by_op op, by_attrs attrs, by_value x)
 }
 
 /* Every rank has used a copy of this rank's entries, so their gradients are summed. */
-static void gradient_all_gather(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_all_gather(by_graph *graph, const by__graph_node *node, const by_value *dout,
                                 by_value *din)
 {
     by_attrs attrs = node->attrs;
@@ -150,15 +150,15 @@ static void gradient_all_gather(by_graph *graph, const by__node *node, const by_
     din[0] = adjoint(graph, BY_OP_REDUCE_SCATTER, attrs, dout[0]);
 }
 
-static void gradient_reduce_scatter(by_graph *graph, const by__node *node, const by_value *dout,
-                                    by_value *din)
+static void gradient_reduce_scatter(by_graph *graph, const by__graph_node *node,
+                                    const by_value *dout, by_value *din)
 {
     by_attrs attrs = node->attrs;
     attrs.rows = graph->values[node->in[0]].shape.dim[attrs.axis];
     din[0] = adjoint(graph, BY_OP_ALL_GATHER, attrs, dout[0]);
 }
 
-static void gradient_all_to_all(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_all_to_all(by_graph *graph, const by__graph_node *node, const by_value *dout,
                                 by_value *din)
 {
     by_attrs attrs = node->attrs;
@@ -168,7 +168,7 @@ static void gradient_all_to_all(by_graph *graph, const by__node *node, const by_
 }
 
 /* The inverse shift: the rest of the way around the ring. */
-static void gradient_ring_shift(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_ring_shift(by_graph *graph, const by__graph_node *node, const by_value *dout,
                                 by_value *din)
 {
     din[0] = dout[0];
@@ -356,7 +356,7 @@ by_value by__wait(by_graph *graph, by_value started)
         by__graph_fail(graph, BY_EARG, "wait: the operand is no collective's result");
         return BY_NONE;
     }
-    const by__node *node = &graph->nodes[producer];
+    const by__graph_node *node = &graph->nodes[producer];
     uint32_t mutates = by__op_mutates(node->op, &node->attrs);
     int count = 0;
     if (by__alloc((void **)&in, (size_t)node->input_count + 1, sizeof *in, "wait", &graph->error) !=

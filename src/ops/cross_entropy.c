@@ -89,7 +89,7 @@ static by_status infer_train(const by__signature *s, by__type *out, by_error *er
     return BY_OK;
 }
 
-static void gradient_forward(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_forward(by_graph *graph, const by__graph_node *node, const by_value *dout,
                              by_value *din)
 {
     by_value in[5] = {node->in[0], node->in[1], node->in[2], node->out[1], dout[0]};
@@ -236,9 +236,9 @@ static bool shard_train(const by__signature *s, const by__type *out, by__shardin
     return split_words(s, sh);
 }
 
-void by__fuse_loss(by_graph *graph, size_t n, by__node *forward, by_op train)
+void by__fuse_loss(by_graph *graph, size_t n, by__graph_node *forward, by_op train)
 {
-    by__node *gradient = &graph->nodes[n];
+    by__graph_node *gradient = &graph->nodes[n];
     gradient->op = train;
     gradient->out[2] = gradient->out[1];
     gradient->out[1] = gradient->out[0];
@@ -253,9 +253,9 @@ void by__fuse_loss(by_graph *graph, size_t n, by__node *forward, by_op train)
  * gradient's place. No other node may read the loss, since it could come before that place. */
 static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_error *error)
 {
-    by__node *gradient = &graph->nodes[n];
+    by__graph_node *gradient = &graph->nodes[n];
     int producer = graph->values[gradient->in[3]].producer;
-    by__node *forward = producer < 0 ? NULL : &graph->nodes[producer];
+    by__graph_node *forward = producer < 0 ? NULL : &graph->nodes[producer];
     by_value *in;
     if (forward == NULL || forward->op != BY_OP_LINEAR_CROSS_ENTROPY ||
         uses[forward->out[0]] != 0 || uses[forward->out[1]] != 1) {

@@ -89,7 +89,7 @@ static by_status infer_train(const by__signature *s, by__type *out, by_error *er
     return BY_OK;
 }
 
-static void gradient_forward(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_forward(by_graph *graph, const by__graph_node *node, const by_value *dout,
                              by_value *din)
 {
     by_value in[DLOSS + 1];
@@ -152,10 +152,10 @@ static bool shard(const by__signature *s, const by__type *out, by__sharding *sh)
  * place, like the fusion of linear_cross_entropy. */
 static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_error *error)
 {
-    const by__node *gradient = &graph->nodes[n];
+    const by__graph_node *gradient = &graph->nodes[n];
     BY_UNUSED(error);
     for (size_t k = n; k-- > 0;) {
-        by__node *forward = &graph->nodes[k];
+        by__graph_node *forward = &graph->nodes[k];
         if (forward->op != BY_OP_LINEAR_DISTILL || forward->dead ||
             memcmp(forward->in, gradient->in, DLOSS * sizeof *forward->in) != 0) {
             continue;

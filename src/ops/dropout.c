@@ -19,7 +19,7 @@ static by_status infer_dropout(const by__signature *s, by__type *out, by_error *
     return BY_OK;
 }
 
-static void gradient_dropout(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_dropout(by_graph *graph, const by__graph_node *node, const by_value *dout,
                              by_value *din)
 {
     by_value in[2] = {dout[0], node->in[1]};

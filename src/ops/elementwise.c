@@ -23,19 +23,22 @@ static by_status infer_binary(const by__signature *s, by__type *out, by_error *e
     return BY_OK;
 }
 
-static void gradient_add(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+static void gradient_add(by_graph *graph, const by__graph_node *node, const by_value *dout,
+                         by_value *din)
 {
     din[0] = by__reduce_to(graph, dout[0], node->in[0]);
     din[1] = by__reduce_to(graph, dout[0], node->in[1]);
 }
 
-static void gradient_sub(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+static void gradient_sub(by_graph *graph, const by__graph_node *node, const by_value *dout,
+                         by_value *din)
 {
     din[0] = by__reduce_to(graph, dout[0], node->in[0]);
     din[1] = by_unary(graph, by__reduce_to(graph, dout[0], node->in[1]), BY_FN_NEGATE);
 }
 
-static void gradient_mul(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+static void gradient_mul(by_graph *graph, const by__graph_node *node, const by_value *dout,
+                         by_value *din)
 {
     din[0] = by__reduce_to(graph, by_mul(graph, dout[0], node->in[1]), node->in[0]);
     din[1] = by__reduce_to(graph, by_mul(graph, dout[0], node->in[0]), node->in[1]);
@@ -52,7 +55,7 @@ static by_status infer_scale(const by__signature *s, by__type *out, by_error *er
     return BY_OK;
 }
 
-static void gradient_scale(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_scale(by_graph *graph, const by__graph_node *node, const by_value *dout,
                            by_value *din)
 {
     din[0] = by_scale(graph, dout[0], node->in[1]);
@@ -74,7 +77,7 @@ static by_status infer_cast(const by__signature *s, by__type *out, by_error *err
     return BY_OK;
 }
 
-static void gradient_cast(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_cast(by_graph *graph, const by__graph_node *node, const by_value *dout,
                           by_value *din)
 {
     BY_UNUSED(graph);
@@ -94,7 +97,7 @@ static by_status infer_unary(const by__signature *s, by__type *out, by_error *er
     return BY_OK;
 }
 
-static void gradient_unary(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_unary(by_graph *graph, const by__graph_node *node, const by_value *dout,
                            by_value *din)
 {
     if (node->attrs.function == BY_FN_NEGATE) { /* reads no operand */
@@ -127,7 +130,7 @@ static by_status infer_swiglu(const by__signature *s, by__type *out, by_error *e
     return BY_OK;
 }
 
-static void gradient_swiglu(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_swiglu(by_graph *graph, const by__graph_node *node, const by_value *dout,
                             by_value *din)
 {
     by_value in[3] = {node->in[0], node->in[1], dout[0]};
@@ -137,32 +140,32 @@ static void gradient_swiglu(by_graph *graph, const by__node *node, const by_valu
     din[1] = outs[1];
 }
 
-static int step_add(by_map *map, const by__node *node, const int *operand)
+static int step_add(by_map *map, const by__graph_node *node, const int *operand)
 {
     BY_UNUSED(node);
     return by_map_step(map, BY_MAP_ADD, operand[0], operand[1], 0);
 }
 
-static int step_sub(by_map *map, const by__node *node, const int *operand)
+static int step_sub(by_map *map, const by__graph_node *node, const int *operand)
 {
     BY_UNUSED(node);
     return by_map_step(map, BY_MAP_SUB, operand[0], operand[1], 0);
 }
 
-static int step_mul(by_map *map, const by__node *node, const int *operand)
+static int step_mul(by_map *map, const by__graph_node *node, const int *operand)
 {
     BY_UNUSED(node);
     return by_map_step(map, BY_MAP_MUL, operand[0], operand[1], 0);
 }
 
-static int step_cast(by_map *map, const by__node *node, const int *operand)
+static int step_cast(by_map *map, const by__graph_node *node, const int *operand)
 {
     BY_UNUSED(map);
     BY_UNUSED(node);
     return operand[0]; /* operands are widened when they are read, results rounded at the end */
 }
 
-static int step_unary(by_map *map, const by__node *node, const int *operand)
+static int step_unary(by_map *map, const by__graph_node *node, const int *operand)
 {
     return by_map_function(map, node->attrs.function, operand[0]);
 }

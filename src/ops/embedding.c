@@ -35,7 +35,7 @@ static by_status infer_embedding(const by__signature *s, by__type *out, by_error
     return BY_OK;
 }
 
-static void gradient_embedding(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_embedding(by_graph *graph, const by__graph_node *node, const by_value *dout,
                                by_value *din)
 {
     by_attrs attrs = {.rows = graph->values[node->in[1]].shape.dim[0]};
@@ -164,7 +164,7 @@ static by_status infer_position(const by__signature *s, by__type *out, by_error 
     return BY_OK;
 }
 
-static void gradient_position(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_position(by_graph *graph, const by__graph_node *node, const by_value *dout,
                               by_value *din)
 {
     by_attrs attrs = {.rows = graph->values[node->in[1]].shape.dim[0],
@@ -254,7 +254,7 @@ static by_status infer_rope(const by__signature *s, by__type *out, by_error *err
 }
 
 /* The transpose of a rotation is the rotation by the negative angle. */
-static void gradient_rope(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_rope(by_graph *graph, const by__graph_node *node, const by_value *dout,
                           by_value *din)
 {
     by_attrs attrs = node->attrs;

@@ -25,7 +25,8 @@ static by_status infer(const by__signature *s, by__type *out, by_error *error)
     return BY_OK;
 }
 
-static void gradient(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+static void gradient(by_graph *graph, const by__graph_node *node, const by_value *dout,
+                     by_value *din)
 {
     BY_UNUSED(graph);
     BY_UNUSED(node);

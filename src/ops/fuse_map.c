@@ -23,25 +23,25 @@ typedef struct fusion {
 
 static bool is_scalar(const by_graph *graph, by_value value, const by_shape *shape)
 {
-    const by__value *v = &graph->values[value];
+    const by__graph_value *v = &graph->values[value];
     return v->dtype == BY_F32 && by_shape_count(&v->shape) == 1 && by_shape_count(shape) != 1;
 }
 
 /* Returns true if a map can do the node's work on tensors of `shape` with the same bits: its
  * operands have the shape or, except for the first, are single numbers. In bf16 only casts qualify,
  * because the bf16 kernels of functions are less exact. */
-static bool is_step(const by_graph *graph, const by__node *node, const by_shape *shape)
+static bool is_step(const by_graph *graph, const by__graph_node *node, const by_shape *shape)
 {
     const by__op_row *row = by__op_row_of(node->op);
     if (row->step == NULL || node->dead) {
         return false;
     }
-    const by__value *out = &graph->values[node->out[0]];
+    const by__graph_value *out = &graph->values[node->out[0]];
     bool is_cast = node->op == BY_OP_CAST;
     bool fits = by_shape_equal(&out->shape, shape) &&
                 (out->dtype == BY_F32 || (is_cast && by__is_act(out->dtype)));
     for (int i = 0; i < node->input_count && fits; i++) {
-        const by__value *in = &graph->values[node->in[i]];
+        const by__graph_value *in = &graph->values[node->in[i]];
         fits =
             (in->dtype == BY_F32 || (is_cast && by__is_act(in->dtype))) &&
             (by_shape_equal(&in->shape, shape) || (i > 0 && is_scalar(graph, node->in[i], shape)));
@@ -51,24 +51,24 @@ static bool is_step(const by_graph *graph, const by__node *node, const by_shape 
 
 /* Returns the node that makes `value` if the map can absorb it: nothing else reads the value, and
  * there is room for the node's own operands. */
-static const by__node *step_of(const fusion *f, by_value value)
+static const by__graph_node *step_of(const fusion *f, by_value value)
 {
-    const by__value *v = &f->graph->values[value];
+    const by__graph_value *v = &f->graph->values[value];
     if (v->producer < 0 || v->role != BY_ROLE_ACTIVATION || v->dtype != BY_F32 ||
         f->uses[value] != 1 || f->count == MAX_NODES) {
         return NULL;
     }
-    const by__node *node = &f->graph->nodes[v->producer];
+    const by__graph_node *node = &f->graph->nodes[v->producer];
     int inputs = f->map.program.inputs + f->waiting + node->input_count;
     return inputs <= BY_MAP_MAX_INPUTS && is_step(f->graph, node, f->shape) ? node : NULL;
 }
 
-static int take_node(fusion *f, const by__node *node);
+static int take_node(fusion *f, const by__graph_node *node);
 
 /* Returns the number of a value in the map: of the step that makes it, or of an input. */
 static int take_value(fusion *f, by_value value)
 {
-    const by__node *node = step_of(f, value);
+    const by__graph_node *node = step_of(f, value);
     f->waiting--;
     if (node != NULL) {
         return take_node(f, node);
@@ -77,7 +77,7 @@ static int take_value(fusion *f, by_value value)
                                                 : by_map_input(&f->map, value);
 }
 
-static int take_node(fusion *f, const by__node *node)
+static int take_node(fusion *f, const by__graph_node *node)
 {
     int operand[BY_MAP_MAX_INPUTS] = {0};
     f->taken[f->count++] = (size_t)(node - f->graph->nodes);
@@ -89,7 +89,7 @@ static int take_node(fusion *f, const by__node *node)
 }
 
 /* Replaces the root by the map and drops the other nodes. */
-static by_status replace(fusion *f, by__node *root, by_error *error)
+static by_status replace(fusion *f, by__graph_node *root, by_error *error)
 {
     by_value *in;
     by_attrs attrs;
@@ -110,11 +110,11 @@ static by_status replace(fusion *f, by__node *root, by_error *error)
 
 by_status by__fuse_map(by_graph *graph, size_t n, const int *uses, by_error *error)
 {
-    by__node *root = &graph->nodes[n];
+    by__graph_node *root = &graph->nodes[n];
     if (root->output_count != 1) {
         return BY_OK;
     }
-    const by__value *out = &graph->values[root->out[0]];
+    const by__graph_value *out = &graph->values[root->out[0]];
     if (!is_step(graph, root, &out->shape)) {
         return BY_OK;
     }

@@ -5,10 +5,10 @@
 
 /* Returns the node that makes `value` if that node can absorb an addition, and the value is a plain
  * activation with no other reader; else NULL. */
-static by__node *absorber(by_graph *graph, const int *uses, by_value value)
+static by__graph_node *absorber(by_graph *graph, const int *uses, by_value value)
 {
-    const by__value *v = &graph->values[value];
-    by__node *node = v->producer < 0 ? NULL : &graph->nodes[v->producer];
+    const by__graph_value *v = &graph->values[value];
+    by__graph_node *node = v->producer < 0 ? NULL : &graph->nodes[v->producer];
     if (node == NULL || node->dead || node->out[0] != value || v->role != BY_ROLE_ACTIVATION ||
         uses[value] != 1) {
         return NULL;
@@ -20,7 +20,7 @@ static by__node *absorber(by_graph *graph, const int *uses, by_value value)
 
 /* Replaces the addition `sum` by `node` with `addend` as an additional operand. The old node is
  * dropped. */
-static by_status absorb(by_graph *graph, by__node *sum, by__node *node, by_value addend,
+static by_status absorb(by_graph *graph, by__graph_node *sum, by__graph_node *node, by_value addend,
                         by_error *error)
 {
     by_value *in;
@@ -31,7 +31,7 @@ static by_status absorb(by_graph *graph, by__node *sum, by__node *node, by_value
         in[i] = i < node->input_count ? node->in[i] : BY_NONE;
     }
     in[slot] = addend;
-    by__node merged = *node;
+    by__graph_node merged = *node;
     merged.in = in;
     merged.input_count = slot + 1;
     merged.out[0] = result;
@@ -50,14 +50,14 @@ static by_status absorb(by_graph *graph, by__node *sum, by__node *node, by_value
 
 by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error)
 {
-    by__node *sum = &graph->nodes[n];
-    const by__value *a = &graph->values[sum->in[0]];
-    const by__value *b = &graph->values[sum->in[1]];
+    by__graph_node *sum = &graph->nodes[n];
+    const by__graph_value *a = &graph->values[sum->in[0]];
+    const by__graph_value *b = &graph->values[sum->in[1]];
     if (a->dtype != b->dtype || !by_shape_equal(&a->shape, &b->shape) || sum->in[0] == sum->in[1]) {
         return BY_OK;
     }
-    by__node *first = absorber(graph, uses, sum->in[0]);
-    by__node *second = absorber(graph, uses, sum->in[1]);
+    by__graph_node *first = absorber(graph, uses, sum->in[0]);
+    by__graph_node *second = absorber(graph, uses, sum->in[1]);
     /* If both can, take the op that comes first in the table, where matrix products are. */
     if (second != NULL && (first == NULL || second->op <= first->op)) {
         return absorb(graph, sum, second, sum->in[0], error);

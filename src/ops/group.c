@@ -118,7 +118,7 @@ static by_value row_dots(by_graph *graph, by_value a, by_value b, by_value slot)
     return by__op_add_node(graph, BY_OP_ROW_DOTS, &(by_attrs){0}, in, 3, NULL);
 }
 
-static void gradient_rows(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_rows(by_graph *graph, const by__graph_node *node, const by_value *dout,
                           by_value *din)
 {
     bool scatter = node->op == BY_OP_SCATTER_ROWS;

@@ -50,7 +50,7 @@ static by_value grouped(by_graph *graph, by_value a, by_value b, by_value range,
 }
 
 /* da = dy B^T group by group; dB of a group is A^T dy over its rows, or its transpose. */
-static void gradient_grouped(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_grouped(by_graph *graph, const by__graph_node *node, const by_value *dout,
                              by_value *din)
 {
     by_value a = node->in[0];
@@ -172,7 +172,7 @@ static bool pack_grouped(const by__signature *s, int input, by__packed_reader *o
     return true;
 }
 
-static by_value gram_grouped(by_graph *graph, const by__node *node)
+static by_value gram_grouped(by_graph *graph, const by__graph_node *node)
 {
     const by_attrs attrs = {.rows = graph->values[node->in[1]].shape.dim[0],
                             .capacity = node->attrs.capacity,

@@ -41,7 +41,7 @@ static by_status infer_matmul(const by__signature *s, by__type *out, by_error *e
 
 /* y = op(a) op(b) + bias + add. With A = op(a), B = op(b): dA = dy B^T and dB = A^T dy, each
  * expressed so that no operand is transposed in memory. */
-static void gradient_matmul(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_matmul(by_graph *graph, const by__graph_node *node, const by_value *dout,
                             by_value *din)
 {
     by_value a = node->in[0];
@@ -167,7 +167,7 @@ static bool pack_matmul(const by__signature *s, int input, by__packed_reader *ou
     return true;
 }
 
-static by_value gram_matmul(by_graph *graph, const by__node *node)
+static by_value gram_matmul(by_graph *graph, const by__graph_node *node)
 {
     by_value x = node->in[0];
     return by__matmul_full(graph, x, x, BY_NONE, BY_NONE, true, false, BY_F32);

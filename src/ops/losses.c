@@ -31,8 +31,8 @@ static by_status infer_cross_entropy(const by__signature *s, by__type *out, by_e
     return BY_OK;
 }
 
-static void gradient_cross_entropy(by_graph *graph, const by__node *node, const by_value *dout,
-                                   by_value *din)
+static void gradient_cross_entropy(by_graph *graph, const by__graph_node *node,
+                                   const by_value *dout, by_value *din)
 {
     by_value in[4] = {node->in[0], node->in[1], node->out[1], dout[0]};
     din[0] = by__op_add_node(graph, BY_OP_CROSS_ENTROPY_GRAD, &node->attrs, in, 4, NULL);
@@ -71,7 +71,7 @@ static by_status infer_difference(const by__signature *s, by__type *out, by_erro
     return BY_OK;
 }
 
-static void gradient_difference(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_difference(by_graph *graph, const by__graph_node *node, const by_value *dout,
                                 by_value *din)
 {
     by_value weights = node->input_count > 2 ? node->in[2] : BY_NONE;

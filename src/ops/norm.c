@@ -59,14 +59,14 @@ static by_status infer_gradient(const by__signature *s, by__type *out, by_error 
     return BY_OK;
 }
 
-static void gradient_layer_norm(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_layer_norm(by_graph *graph, const by__graph_node *node, const by_value *dout,
                                 by_value *din)
 {
     by_value in[5] = {node->in[0], node->in[1], node->out[1], node->out[2], dout[0]};
     (void)by__op_add_node(graph, BY_OP_LAYER_NORM_GRAD, &node->attrs, in, 5, din);
 }
 
-static void gradient_rms_norm(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_rms_norm(by_graph *graph, const by__graph_node *node, const by_value *dout,
                               by_value *din)
 {
     by_value in[4] = {node->in[0], node->in[1], node->out[1], dout[0]};

@@ -38,15 +38,15 @@ by_status by__op_infer(const by__signature *s, by__type out[BY_MAX_OUTPUTS], by_
 by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const by_value *in,
                          int input_count, by_value outs[BY_MAX_OUTPUTS]);
 /* Stores the types of a node's inputs in `in` (room for node->input_count). */
-void by__node_types(const by_graph *graph, const by__node *node, by__type *in);
+void by__node_types(const by_graph *graph, const by__graph_node *node, by__type *in);
 /* Describes the node that reads operand i of a node, a parameter, in packed form; *can is false if
  * there is none for it. (packed_op.c) */
 by_status by__node_pack(by__packed_reader *out, bool *can, const by_graph *graph,
-                        const by__node *node, int i, by_error *error);
+                        const by__graph_node *node, int i, by_error *error);
 /* Finds the operand that is the weight of a product, a parameter, and describes the node that would
  * read it in packed form. *operand is -1 if there is none. (packed_op.c) */
 by_status by__node_weight(by__packed_reader *out, int *operand, const by_graph *graph,
-                          const by__node *node, by_error *error);
+                          const by__graph_node *node, by_error *error);
 /* Computes the cost of node n of a graph. */
 by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error *error);
 /* Computes the work of node n's attention; zeros if it is not attention. */
@@ -56,7 +56,7 @@ by_status by__node_attention(const by_graph *graph, size_t n, by__attention_cost
  * [4, 8]". Freed with free(). */
 by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_error *error);
 /* Returns true if a node has effects besides its outputs: it must not be dropped or duplicated. */
-bool by__node_has_effects(const by__node *node);
+bool by__node_has_effects(const by__graph_node *node);
 /* Returns the mask of inputs that a node with these attributes updates in place. */
 uint32_t by__op_mutates(by_op op, const by_attrs *attrs);
 /* Refuses a signature: "matmul: inner sizes differ: a [4, 8], b [9, 3]". */
@@ -129,7 +129,7 @@ by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error
 
 /* Replaces node n, the gradient (dx, dw) of the loss that `forward` computes, by the op `train`,
  * which computes loss, dx and dw, and marks forward dead. The caller sets the operands. */
-void by__fuse_loss(by_graph *graph, size_t n, by__node *forward, by_op train);
+void by__fuse_loss(by_graph *graph, size_t n, by__graph_node *forward, by_op train);
 
 /* Merges node n and the nodes that feed only it into a map, if they are at least two element-wise
  * nodes. Must be called from the last node to the first, so that a tree is found by its root. */

@@ -6,7 +6,7 @@
 #include "ops/ops.h"
 
 by_status by__node_pack(by__packed_reader *out, bool *can, const by_graph *graph,
-                        const by__node *node, int i, by_error *error)
+                        const by__graph_node *node, int i, by_error *error)
 {
     const by__op_row *row = by__op_row_of(node->op);
     by__type *in;
@@ -25,7 +25,7 @@ by_status by__node_pack(by__packed_reader *out, bool *can, const by_graph *graph
 }
 
 by_status by__node_weight(by__packed_reader *out, int *operand, const by_graph *graph,
-                          const by__node *node, by_error *error)
+                          const by__graph_node *node, by_error *error)
 {
     *operand = -1;
     for (int i = 0; i < node->input_count && *operand < 0; i++) {

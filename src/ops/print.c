@@ -27,7 +27,7 @@ static void print_type(by__text *text, const by_graph *graph, by_value value)
 
 by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_error *error)
 {
-    const by__node *n = &graph->nodes[node];
+    const by__graph_node *n = &graph->nodes[node];
     by__text text = {0};
     by__text_format(&text, "%s(", by_op_name(n->op));
     for (int i = 0; i < n->input_count; i++) {
@@ -45,7 +45,7 @@ by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_
     return by__text_take(&text, out, error);
 }
 
-static void print_node(by__text *text, const by_graph *graph, const by__node *node)
+static void print_node(by__text *text, const by_graph *graph, const by__graph_node *node)
 {
     char shape[128];
     for (int i = 0; i < node->output_count; i++) {
@@ -66,7 +66,7 @@ static void print_node(by__text *text, const by_graph *graph, const by__node *no
         if (node->out[i] == BY_NONE) {
             continue;
         }
-        const by__value *value = &graph->values[node->out[i]];
+        const by__graph_value *value = &graph->values[node->out[i]];
         by__text_format(text, "%s%s %s", separator, by_dtype_name(value->dtype),
                         by_shape_print(&value->shape, shape));
         if (value->name != NULL) {
@@ -86,7 +86,7 @@ by_status by_graph_print(const by_graph *graph, char **out, by_error *error)
     char shape[128];
     BY_TRY(by_graph_check(graph, error));
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         if (value->producer < 0 && by__role_is_external(value->role)) {
             by__text_format(&text, "%s %s : %s %s", role_names[value->role],
                             value->name == NULL ? "?" : value->name, by_dtype_name(value->dtype),

@@ -51,7 +51,7 @@ static by_status infer_reshape(const by__signature *s, by__type *out, by_error *
     return BY_OK;
 }
 
-static void gradient_reshape(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_reshape(by_graph *graph, const by__graph_node *node, const by_value *dout,
                              by_value *din)
 {
     din[0] = by_reshape(graph, dout[0], graph->values[node->in[0]].shape);
@@ -73,7 +73,7 @@ static by_status infer_permute(const by__signature *s, by__type *out, by_error *
     return BY_OK;
 }
 
-static void gradient_permute(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_permute(by_graph *graph, const by__graph_node *node, const by_value *dout,
                              by_value *din)
 {
     int back[BY_MAX_RANK] = {0};
@@ -107,7 +107,7 @@ static by_status infer_concat(const by__signature *s, by__type *out, by_error *e
     return BY_OK;
 }
 
-static void gradient_concat(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_concat(by_graph *graph, const by__graph_node *node, const by_value *dout,
                             by_value *din)
 {
     int64_t begin = 0;
@@ -130,7 +130,7 @@ static by_status infer_slice(const by__signature *s, by__type *out, by_error *er
     return BY_OK;
 }
 
-static void gradient_slice(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_slice(by_graph *graph, const by__graph_node *node, const by_value *dout,
                            by_value *din)
 {
     int64_t extent = graph->values[node->in[0]].shape.dim[node->attrs.axis];
@@ -149,7 +149,8 @@ static by_status infer_pad(const by__signature *s, by__type *out, by_error *erro
     return BY_OK;
 }
 
-static void gradient_pad(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+static void gradient_pad(by_graph *graph, const by__graph_node *node, const by_value *dout,
+                         by_value *din)
 {
     int64_t extent = graph->values[node->in[0]].shape.dim[node->attrs.axis];
     din[0] = by_slice(graph, dout[0], (int)node->attrs.axis, node->attrs.begin, extent);
@@ -164,7 +165,7 @@ static by_status infer_expand(const by__signature *s, by__type *out, by_error *e
     return BY_OK;
 }
 
-static void gradient_expand(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_expand(by_graph *graph, const by__graph_node *node, const by_value *dout,
                             by_value *din)
 {
     din[0] = by__reduce_to(graph, dout[0], node->in[0]);

@@ -35,7 +35,8 @@ static by_status infer_sum(const by__signature *s, by__type *out, by_error *erro
 }
 
 /* Each term gets the gradient of the sum, divided by the number of terms for a mean. */
-static void gradient_sum(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+static void gradient_sum(by_graph *graph, const by__graph_node *node, const by_value *dout,
+                         by_value *din)
 {
     by_shape x = graph->values[node->in[0]].shape;
     by_shape kept = x;

@@ -30,7 +30,7 @@ static by_status infer_router(const by__signature *s, by__type *out, by_error *e
     return BY_OK;
 }
 
-static void gradient_router(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_router(by_graph *graph, const by__graph_node *node, const by_value *dout,
                             by_value *din)
 {
     by_value in[4] = {node->in[0], node->out[1], dout[0], dout[2]};

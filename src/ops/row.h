@@ -214,7 +214,8 @@ typedef struct by__op_row {
     /* Adds the nodes of the gradient; NULL: not differentiable. `node` is a copy that stays valid
      * while nodes are added. `dout` are the gradients of the outputs (BY_NONE where none flows).
      * `din` receives those of the inputs, in the input's shape and any float dtype, or BY_NONE. */
-    void (*gradient)(by_graph *graph, const by__node *node, const by_value *dout, by_value *din);
+    void (*gradient)(by_graph *graph, const by__graph_node *node, const by_value *dout,
+                     by_value *din);
     /* Mask of outputs through which a gradient may flow; 0 means output 0 alone. */
     uint32_t differentiable;
 
@@ -263,7 +264,7 @@ typedef struct by__op_row {
                          0: none */
     /* Adds the node's work on f32 values to a map; `operand` are the numbers of its inputs in the
      * map. Returns the number of output 0. NULL: the op is not element-wise. */
-    int (*step)(by_map *map, const by__node *node, const int *operand);
+    int (*step)(by_map *map, const by__graph_node *node, const int *operand);
 
     /* The input that is a weight [k, n] of a product, and the attribute that marks it as stored [n,
      * k]. NULL: no input is such a weight. */
@@ -276,7 +277,7 @@ typedef struct by__op_row {
     /* Adds the Gram matrix of operand 0, rows x that are multiplied by operand 1 (trans_a is not
      * set): the sum of x x^T, f32 [k, k]; for a stack of matrices that of the rows of each, [stack,
      * k, k]. NULL: not a product. */
-    by_value (*gram)(by_graph *graph, const by__node *node);
+    by_value (*gram)(by_graph *graph, const by__graph_node *node);
 
     /* Splits the node over a mesh axis: derives the outputs' splits and the local node from the
      * inputs' splits. The signature and the outputs have whole shapes. On entry the outputs' splits

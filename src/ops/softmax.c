@@ -13,7 +13,7 @@ static by_status infer_softmax(const by__signature *s, by__type *out, by_error *
     return BY_OK;
 }
 
-static void gradient_softmax(by_graph *graph, const by__node *node, const by_value *dout,
+static void gradient_softmax(by_graph *graph, const by__graph_node *node, const by_value *dout,
                              by_value *din)
 {
     by_value in[2] = {node->out[0], dout[0]};

@@ -22,7 +22,7 @@ uint32_t by__op_mutates(by_op op, const by_attrs *attrs)
     return row->mutates | (row->updated == NULL ? 0u : row->updated(attrs));
 }
 
-bool by__node_has_effects(const by__node *node)
+bool by__node_has_effects(const by__graph_node *node)
 {
     const by__op_row *row = by__op_row_of(node->op);
     return row->communicates || row->waits || by__op_mutates(node->op, &node->attrs) != 0;
@@ -103,7 +103,7 @@ by_status by__op_infer(const by__signature *s, by__type out[BY_MAX_OUTPUTS], by_
     return row->infer(s, out, error);
 }
 
-void by__node_types(const by_graph *graph, const by__node *node, by__type *in)
+void by__node_types(const by_graph *graph, const by__graph_node *node, by__type *in)
 {
     for (int i = 0; i < node->input_count; i++) {
         in[i].dtype = BY_F32;
@@ -120,7 +120,7 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
 {
     by__type *types = NULL;
     by__type out[BY_MAX_OUTPUTS];
-    by__node probe = {.in = (by_value *)(uintptr_t)in, .input_count = input_count};
+    by__graph_node probe = {.in = (by_value *)(uintptr_t)in, .input_count = input_count};
     by_value result = BY_NONE;
     if (graph->error.status != BY_OK) {
         return BY_NONE;
@@ -161,11 +161,11 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
  * most `steps` steps. */
 static bool is_of_parameters(const by_graph *graph, by_value value, int steps)
 {
-    const by__value *v = &graph->values[value];
+    const by__graph_value *v = &graph->values[value];
     if (v->role == BY_ROLE_PARAMETER) {
         return true;
     }
-    const by__node *node = v->producer < 0 ? NULL : &graph->nodes[v->producer];
+    const by__graph_node *node = v->producer < 0 ? NULL : &graph->nodes[v->producer];
     bool all = node != NULL && steps > 0 && by__op_row_of(node->op)->moves;
     for (int i = 0; all && i < node->input_count; i++) {
         all = is_of_parameters(graph, node->in[i], steps - 1);
@@ -179,12 +179,12 @@ by_dtype by__gradient_dtype(const by_graph *graph, by_value value)
 }
 
 /* Types of a node's outputs. */
-static void output_types(const by_graph *graph, const by__node *node, by__type *out)
+static void output_types(const by_graph *graph, const by__graph_node *node, by__type *out)
 {
     for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
         out[i] = (by__type){.dtype = BY_F32, .shape = {.rank = -1}};
         if (i < node->output_count && node->out[i] != BY_NONE) {
-            const by__value *value = &graph->values[node->out[i]];
+            const by__graph_value *value = &graph->values[node->out[i]];
             out[i] = (by__type){value->dtype, value->shape};
         }
     }
@@ -192,7 +192,7 @@ static void output_types(const by_graph *graph, const by__node *node, by__type *
 
 by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error *error)
 {
-    const by__node *node = &graph->nodes[n];
+    const by__graph_node *node = &graph->nodes[n];
     const by__op_row *row = by__op_row_of(node->op);
     by__type *in;
     by__type types[BY_MAX_OUTPUTS];
@@ -223,7 +223,7 @@ by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error
 by_status by__node_attention(const by_graph *graph, size_t n, by__attention_cost *out,
                              by_error *error)
 {
-    const by__node *node = &graph->nodes[n];
+    const by__graph_node *node = &graph->nodes[n];
     const by__op_row *row = by__op_row_of(node->op);
     by__type *in;
     by__type types[BY_MAX_OUTPUTS];

@@ -6,7 +6,7 @@
 static by_status check_operand(const by_graph *graph, size_t n, int i, const bool *defined,
                                by_error *error)
 {
-    const by__node *node = &graph->nodes[n];
+    const by__graph_node *node = &graph->nodes[n];
     by_value value = node->in[i];
     if (value == BY_NONE) {
         return BY_OK; /* the shape rule decides whether it may be absent */
@@ -31,7 +31,7 @@ static by_status check_operand(const by_graph *graph, size_t n, int i, const boo
 
 static by_status check_outputs(const by_graph *graph, size_t n, bool *defined, by_error *error)
 {
-    const by__node *node = &graph->nodes[n];
+    const by__graph_node *node = &graph->nodes[n];
     by__type out[BY_MAX_OUTPUTS];
     by__type *in;
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
@@ -50,7 +50,7 @@ static by_status check_outputs(const by_graph *graph, size_t n, bool *defined, b
                                 "graph: node %zu (%s) makes value %d, which does not exist", n,
                                 by_op_name(node->op), (int)value);
         }
-        const by__value *v = &graph->values[value];
+        const by__graph_value *v = &graph->values[value];
         by__type have = {v->dtype, v->shape};
         if (by__absent(&out[i]) || !by__type_equal(&have, &out[i]) || defined[value] ||
             v->producer != (int)n) {
@@ -88,7 +88,7 @@ static int count_reads(feeders *f, const by_graph *graph, size_t n, by_value val
     mark[n] = walk;
     stack[height++] = n;
     while (height > 0) {
-        const by__node *node = &graph->nodes[stack[--height]];
+        const by__graph_node *node = &graph->nodes[stack[--height]];
         for (int i = 0; i < node->input_count; i++) {
             int producer = node->in[i] == BY_NONE ? -1 : graph->values[node->in[i]].producer;
             reads += node->in[i] == value;
@@ -101,7 +101,7 @@ static int count_reads(feeders *f, const by_graph *graph, size_t n, by_value val
     return reads;
 }
 
-static bool reads_once(const by__node *node, by_value value)
+static bool reads_once(const by__graph_node *node, by_value value)
 {
     int reads = 0;
     for (int i = 0; i < node->input_count; i++) {
@@ -115,7 +115,7 @@ static bool reads_once(const by__node *node, by_value value)
 static by_status check_updates(const by_graph *graph, const int *uses, feeders *f, by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         uint32_t mutates = by__op_mutates(node->op, &node->attrs);
         for (int i = 0; i < node->input_count; i++) {
             by_value value = node->in[i];
@@ -136,17 +136,17 @@ static by_status check_updates(const by_graph *graph, const int *uses, feeders *
 /* ---- collectives: results need a wait node, and operands must live until it ---- */
 
 /* Returns the node that makes a value if it is a collective, else NULL. */
-static const by__node *collective_of(const by_graph *graph, by_value value)
+static const by__graph_node *collective_of(const by_graph *graph, by_value value)
 {
     int producer = value == BY_NONE ? -1 : graph->values[value].producer;
-    const by__node *node = producer < 0 ? NULL : &graph->nodes[producer];
+    const by__graph_node *node = producer < 0 ? NULL : &graph->nodes[producer];
     return node != NULL && by__op_row_of(node->op)->communicates ? node : NULL;
 }
 
 static by_status check_wait(const by_graph *graph, size_t n, by_error *error)
 {
-    const by__node *node = &graph->nodes[n];
-    const by__node *collective = collective_of(graph, node->in[0]);
+    const by__graph_node *node = &graph->nodes[n];
+    const by__graph_node *collective = collective_of(graph, node->in[0]);
     if (collective == NULL) {
         return by_error_set(error, BY_ESTATE,
                             "graph: node %zu (%s) waits for %%%d, which is no collective's result",
@@ -168,7 +168,7 @@ static by_status check_wait(const by_graph *graph, size_t n, by_error *error)
 static by_status check_collectives(const by_graph *graph, bool *waited, by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         const by__op_row *row = by__op_row_of(node->op);
         if (row->waits) {
             BY_TRY(check_wait(graph, n, error));
@@ -183,7 +183,7 @@ static by_status check_collectives(const by_graph *graph, bool *waited, by_error
         }
     }
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         if (by__op_row_of(node->op)->communicates && !waited[node->out[0]]) {
             return by_error_set(error, BY_ESTATE, "graph: nothing waits for node %zu (%s)", n,
                                 by_op_name(node->op));
@@ -197,7 +197,7 @@ static by_status check_values(const by_graph *graph, const bool *defined, by__na
                               by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         if (by__role_is_external(value->role) && !defined[v]) {
             return by_error_set(error, BY_ESTATE, "graph: nothing makes '%s'", value->name);
         }
@@ -218,7 +218,7 @@ static by_status check_nodes(const by_graph *graph, bool *defined, by_error *err
         defined[v] = graph->values[v].producer < 0 && is_leaf(graph->values[v].role);
     }
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         if (by__op_row_of(node->op) == NULL ||
             node->output_count > by__op_row_of(node->op)->outputs) {
             return by_error_set(error, BY_ESTATE, "graph: node %zu has no valid operation", n);

@@ -136,7 +136,7 @@ static by_status check_patterns(const by_graph *graph, const by_optimizer_config
 static void mark_inputs(by_graph *graph)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         bool multiplies = by__mask_has(by__op_row_of(node->op)->factors, 1);
         if (multiplies && node->in[1] != BY_NONE && !node->attrs.trans_b &&
             is_parameter(graph, (size_t)node->in[1])) {

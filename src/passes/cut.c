@@ -17,7 +17,7 @@ static void mark_part(bool *included, bool *read, const by_graph *graph, const i
                       int wanted)
 {
     for (size_t n = graph->node_count; n-- > 0;) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         const by__op_row *row = by__op_row_of(node->op);
         bool view = row->view && !row->waits && node->out[0] != BY_NONE && read[node->out[0]];
         included[n] = part[n] == wanted || view;
@@ -127,7 +127,7 @@ typedef struct cut {
 static by_value outer_value(cut *c, by_value value)
 {
     char name[32];
-    const by__value *v = &c->source->values[value];
+    const by__graph_value *v = &c->source->values[value];
     bool crosses = v->producer >= 0;
     by_value made =
         by__graph_add_value(c->graph, crosses ? BY_ROLE_INPUT : v->role,
@@ -141,7 +141,7 @@ static by_value outer_value(cut *c, by_value value)
     return made;
 }
 
-static by_status copy_node(cut *c, const by__node *node, by_error *error)
+static by_status copy_node(cut *c, const by__graph_node *node, by_error *error)
 {
     by_value *in;
     by_value outs[BY_MAX_OUTPUTS];
@@ -159,7 +159,7 @@ static by_status copy_node(cut *c, const by__node *node, by_error *error)
     (void)by__op_add_node(c->graph, node->op, &node->attrs, in, node->input_count, outs);
     free(in);
     BY_TRY(by_graph_check(c->graph, error));
-    by__node *made = &c->graph->nodes[c->graph->node_count - 1];
+    by__graph_node *made = &c->graph->nodes[c->graph->node_count - 1];
     for (int i = 0; i < node->output_count; i++) {
         if (node->out[i] == BY_NONE) {
             made->out[i] = BY_NONE; /* an optional result that nothing reads */
@@ -177,7 +177,7 @@ static by_status name_results(cut *c, int wanted, const int *part, const by__cro
 {
     const by_graph *source = c->source;
     for (size_t v = 0; v < source->value_count; v++) {
-        const by__value *value = &source->values[v];
+        const by__graph_value *value = &source->values[v];
         if (value->producer >= 0 && part[value->producer] == wanted &&
             by__role_is_external(value->role)) {
             by_graph_output(c->graph, c->copy[v], value->name);

@@ -19,7 +19,7 @@ typedef struct gather {
 enum { PHASES = BY__UPDATE + 1 };
 
 /* Returns a parameter of the graph that lists the split ones, or NULL. */
-static const by__value *listed(const gather *g, by_value parameter, by_value *number)
+static const by__graph_value *listed(const gather *g, by_value parameter, by_value *number)
 {
     const by_graph *list = g->options->parameters == NULL ? g->graph : g->options->parameters;
     *number = by_graph_find(list, g->graph->values[parameter].name);
@@ -30,11 +30,11 @@ static const by__value *listed(const gather *g, by_value parameter, by_value *nu
 static bool is_divided(const gather *g, by_value v)
 {
     by_value number;
-    const by__value *value = &g->graph->values[v];
+    const by__graph_value *value = &g->graph->values[v];
     if (value->role != BY_ROLE_PARAMETER || value->frozen || value->shape.rank < 2) {
         return false;
     }
-    const by__value *in_list = listed(g, v, &number);
+    const by__graph_value *in_list = listed(g, v, &number);
     return in_list == NULL || !in_list->frozen;
 }
 
@@ -46,7 +46,7 @@ static void find_places(gather *g)
     int outside = 0; /* counts places outside of blocks, which are odd */
     bool inside = false;
     for (size_t n = 0; n < g->old_nodes; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         int phase = g->options->keep ? 0 : (int)node->phase;
         outside += inside && node->block < 0;
         inside = node->block >= 0;
@@ -83,7 +83,7 @@ static by_status gather_for(gather *g, by_value parameter, size_t first, by_erro
         by__gather_parameter(graph, parameter, number, g->options->mesh, g->options->ranks);
     BY_TRY(by_graph_check(graph, error));
     for (size_t n = first; n < g->old_nodes; n++) {
-        by__node *node = &graph->nodes[n];
+        by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count && g->place[n] == g->place[first]; i++) {
             node->in[i] = node->in[i] == parameter ? whole : node->in[i];
         }

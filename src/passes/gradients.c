@@ -11,11 +11,11 @@ typedef struct backward {
 void by__gradients_needed(const by_graph *graph, bool frozen_too, bool *needed)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         needed[v] = value->role == BY_ROLE_PARAMETER && (frozen_too || !value->frozen);
     }
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         bool any = false;
         for (int i = 0; i < node->input_count; i++) {
             any = any || (node->in[i] != BY_NONE && needed[node->in[i]]);
@@ -65,7 +65,7 @@ static by_status accumulate(backward *b, by_op op, by_value value, by_value cont
 /* Works on copies of the node and its operands, because adding nodes may move the arrays. */
 static by_status differentiate_node(backward *b, size_t n, by_error *error)
 {
-    by__node node = b->graph->nodes[n];
+    by__graph_node node = b->graph->nodes[n];
     const by__op_row *row = by__op_row_of(node.op);
     by_value dout[BY_MAX_OUTPUTS];
     by_value *din;
@@ -116,7 +116,7 @@ static by_status publish(backward *b, by_value v, by_error *error)
         return by_error_set(error, BY_EARG, "gradients: the loss does not depend on parameter '%s'",
                             name);
     }
-    const by__value *have = &graph->values[gradient];
+    const by__graph_value *have = &graph->values[gradient];
     if (have->role != BY_ROLE_ACTIVATION || have->dtype != BY_F32 || have->producer < 0) {
         gradient = by_cast(graph, gradient, BY_F32);
     }

@@ -5,7 +5,7 @@
 
 /* Returns the flag that marks the operand, a weight of a product, as stored transposed, or NULL if
  * the operand is no such weight. */
-static bool *transposed_flag(by__node *node, int input)
+static bool *transposed_flag(by__graph_node *node, int input)
 {
     const by__op_row *row = by__op_row_of(node->op);
     bool is_weight = row->transposed != NULL && input == row->weight;
@@ -13,7 +13,7 @@ static bool *transposed_flag(by__node *node, int input)
 }
 
 /* Returns true if the operand is a weight stored [k, n]. */
-static bool may_transpose(by__node *node, int input)
+static bool may_transpose(by__graph_node *node, int input)
 {
     const bool *flag = transposed_flag(node, input);
     return flag != NULL && !*flag;
@@ -38,7 +38,7 @@ static void swap_axes(char *axes)
     memcpy(axes, swapped, first + second + 1);
 }
 
-static void transpose(by__value *value)
+static void transpose(by__graph_value *value)
 {
     int64_t rows = value->shape.dim[0];
     value->shape.dim[0] = value->shape.dim[1];
@@ -56,17 +56,17 @@ by_status by_pass_layout(by_graph *graph, by_error *error)
     BY_TRY(
         by__alloc((void **)&transposed, graph->value_count, sizeof *transposed, "layout", error));
     for (size_t n = 0; n < graph->node_count; n++) {
-        by__node *node = &graph->nodes[n];
+        by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             if (node->in[i] == BY_NONE) {
                 continue;
             }
-            const by__value *value = &graph->values[node->in[i]];
+            const by__graph_value *value = &graph->values[node->in[i]];
             transposed[node->in[i]] = value->role == BY_ROLE_PARAMETER && value->shape.rank == 2;
         }
     }
     for (size_t n = 0; n < graph->node_count; n++) {
-        by__node *node = &graph->nodes[n];
+        by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             if (node->in[i] != BY_NONE && !may_transpose(node, i)) {
                 transposed[node->in[i]] = false;
@@ -74,7 +74,7 @@ by_status by_pass_layout(by_graph *graph, by_error *error)
         }
     }
     for (size_t n = 0; n < graph->node_count; n++) {
-        by__node *node = &graph->nodes[n];
+        by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             if (node->in[i] != BY_NONE && transposed[node->in[i]]) {
                 *transposed_flag(node, i) = true;

@@ -21,13 +21,13 @@ typedef struct layer {
  * such node. */
 static bool layer_of(layer *out, const by_graph *graph, size_t n)
 {
-    by__node *node = &graph->nodes[n];
+    by__graph_node *node = &graph->nodes[n];
     const by__op_row *row = by__op_row_of(node->op);
     if (row->transposed == NULL || node->attrs.trans_a) {
         return false;
     }
     by_value weight = node->in[row->weight];
-    const by__value *value = &graph->values[weight];
+    const by__graph_value *value = &graph->values[weight];
     size_t length = value->name == NULL ? 0 : strlen(value->name);
     size_t end = sizeof weight_end - 1;
     if (value->role != BY_ROLE_PARAMETER || value->shape.rank != 2 || length <= end ||
@@ -194,7 +194,7 @@ static by_status freeze(by_graph *graph, size_t count, const by_lora_options *op
     for (size_t i = 0; i < options->train_also_count; i++) {
         bool any = false;
         for (size_t v = 0; v < count && !any; v++) {
-            const by__value *value = &graph->values[v];
+            const by__graph_value *value = &graph->values[v];
             any = value->role == BY_ROLE_PARAMETER &&
                   fnmatch(options->train_also[i], value->name, 0) == 0;
         }

@@ -42,7 +42,7 @@ static void find_lifetimes(planner *p)
         p->first[v] = SIZE_MAX;
     }
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->output_count; i++) {
             if (node->out[i] != BY_NONE) {
                 p->first[node->out[i]] = n;
@@ -65,7 +65,7 @@ static void find_lifetimes(planner *p)
     }
 }
 
-static int reads_of(const by__node *node, by_value value)
+static int reads_of(const by__graph_node *node, by_value value)
 {
     int reads = 0;
     for (int i = 0; i < node->input_count; i++) {
@@ -89,7 +89,7 @@ static void find_views(planner *p)
 {
     const by_graph *graph = p->graph;
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         if (!by__op_row_of(node->op)->view || !is_activation(graph, node->out[0])) {
             continue;
         }
@@ -121,7 +121,7 @@ static void join_in_place(planner *p)
 {
     const by_graph *graph = p->graph;
     for (size_t n = graph->node_count; n-- > 0;) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         const by__op_row *row = by__op_row_of(node->op);
         uint32_t taken = 0;
         for (int o = 0; o < node->output_count; o++) {

@@ -30,8 +30,8 @@ typedef struct narrow {
 static bool is_candidate(const narrow *p, by_value value)
 {
     const by_graph *graph = p->graph;
-    const by__value *v = value == BY_NONE ? NULL : &graph->values[value];
-    const by__node *node = v == NULL || v->producer < 0 ? NULL : &graph->nodes[v->producer];
+    const by__graph_value *v = value == BY_NONE ? NULL : &graph->values[value];
+    const by__graph_node *node = v == NULL || v->producer < 0 ? NULL : &graph->nodes[v->producer];
     return node != NULL && node->phase == BY__FORWARD && v->role == BY_ROLE_ACTIVATION &&
            node->out[0] == value && v->shape.rank >= 2 && by__is_act(v->dtype) &&
            by_dtype_size(v->dtype) > by_dtype_size(p->dtype) &&
@@ -42,7 +42,7 @@ static void choose(narrow *p)
 {
     for (int refuse = 0; refuse < 2; refuse++) {
         for (size_t n = 0; n < p->old_nodes; n++) {
-            const by__node *node = &p->graph->nodes[n];
+            const by__graph_node *node = &p->graph->nodes[n];
             uint32_t wide = by__op_row_of(node->op)->keeps_f32;
             for (int i = 0; i < node->input_count && node->phase == BY__BACKWARD; i++) {
                 by_value in = node->in[i];

@@ -42,7 +42,7 @@ static bool first_read(size_t *seen, const by_graph *graph, size_t n, int i)
 /* Returns the bytes of a node's results; `unread`: only of those that nothing reads. */
 static size_t result_bytes(const liveness *l, size_t n, bool unread)
 {
-    const by__node *node = &l->graph->nodes[n];
+    const by__graph_node *node = &l->graph->nodes[n];
     size_t bytes = 0;
     for (int i = 0; i < node->output_count; i++) {
         if (counts(l->graph, node->out[i]) && (!unread || l->readers[node->out[i]] == 0)) {
@@ -277,7 +277,7 @@ static by_status begin(scheduler *s, by_error *error)
 static by_status run(scheduler *s, size_t n, size_t *peak, by_error *error)
 {
     const by_graph *graph = s->l.graph;
-    const by__node *node = &graph->nodes[n];
+    const by__graph_node *node = &graph->nodes[n];
     size_t during = make_results(&s->l, n);
     *peak = during > *peak ? during : *peak;
     s->done[n] = true;
@@ -342,7 +342,7 @@ by_status by_pass_order(by_graph *graph, by_error *error)
     BY_TRY(by__alloc((void **)&order, graph->node_count, sizeof *order, "order", error));
     by_status status = schedule(graph, order, &greedy, error);
     if (status == BY_OK && greedy < present) {
-        by__node *nodes;
+        by__graph_node *nodes;
         status = by__alloc((void **)&nodes, graph->node_count, sizeof *nodes, "order", error);
         if (status == BY_OK) {
             for (size_t k = 0; k < graph->node_count; k++) {

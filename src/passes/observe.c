@@ -15,7 +15,7 @@ typedef struct observer {
 
 static bool can_be_measured(const by_graph *graph, by_value value)
 {
-    const by__value *v = value == BY_NONE ? NULL : &graph->values[value];
+    const by__graph_value *v = value == BY_NONE ? NULL : &graph->values[value];
     return v != NULL && v->producer >= 0 && v->role == BY_ROLE_ACTIVATION && by__is_act(v->dtype) &&
            v->shape.rank >= 2 && graph->nodes[v->producer].phase == BY__FORWARD;
 }
@@ -38,7 +38,7 @@ static void find_outputs(const observer *o)
 {
     const by_graph *graph = o->graph;
     for (size_t n = 0; n < o->old_nodes; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count && node->phase == BY__FORWARD; i++) {
             if (!can_be_measured(graph, node->in[i])) {
                 continue;
@@ -61,7 +61,7 @@ static by_status measure(observer *o, by_value value, const char *name, by_error
     by_graph_set_block(graph, graph->nodes[producer].block);
     by_graph_output(graph, by__measure(graph, value, BY_NONE), name);
     BY_TRY(by_graph_check(graph, error));
-    by__node added = graph->nodes[graph->node_count - 1];
+    by__graph_node added = graph->nodes[graph->node_count - 1];
     for (; at > 0 && o->place[at - 1] > producer + 1; at--) {
         o->place[at] = o->place[at - 1];
         graph->nodes[o->old_nodes + at] = graph->nodes[o->old_nodes + at - 1];

@@ -71,11 +71,12 @@ static size_t following(const overlap *o, size_t n, bool communicates)
  * returns 0. */
 static size_t gathered(const overlap *o, size_t n)
 {
-    const by__node *node = &o->graph->nodes[n];
+    const by__graph_node *node = &o->graph->nodes[n];
     size_t made = by__value_bytes(&o->graph->values[node->out[0]]);
     size_t read = 0;
     for (int i = 0; i < node->input_count; i++) {
-        const by__value *value = node->in[i] == BY_NONE ? NULL : &o->graph->values[node->in[i]];
+        const by__graph_value *value =
+            node->in[i] == BY_NONE ? NULL : &o->graph->values[node->in[i]];
         if (value != NULL && value->producer >= 0) {
             return 0;
         }
@@ -89,7 +90,7 @@ static size_t gathered(const overlap *o, size_t n)
 /* Returns true if collective n may overwrite its operand with its result: nothing else reads it. */
 static bool takes_place(const overlap *o, size_t n, const int *uses)
 {
-    const by__node *node = &o->graph->nodes[n];
+    const by__graph_node *node = &o->graph->nodes[n];
     bool may = row_at(o, n)->communicates && by__mask_has(row_at(o, n)->overlay[0], 0);
     return may && o->group[node->in[0]] == node->in[0] &&
            uses[node->in[0]] == 2; /* together with the wait node */
@@ -105,7 +106,7 @@ static by_status find_groups(overlap *o, by_error *error)
         o->group[v] = in_arena ? (by_value)v : BY_NONE;
     }
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         if (row_at(o, n)->view || takes_place(o, n, uses)) {
             o->group[node->out[0]] = o->group[node->in[0]];
         }
@@ -127,7 +128,7 @@ static size_t group_bytes(const overlap *o, by_value group)
 /* Returns the bytes that a node adds while it runs. */
 static size_t new_bytes(const overlap *o, size_t n)
 {
-    const by__node *node = &o->graph->nodes[n];
+    const by__graph_node *node = &o->graph->nodes[n];
     size_t bytes = 0;
     for (int i = 0; i < node->output_count; i++) {
         by_value group = node->out[i] == BY_NONE ? BY_NONE : o->group[node->out[i]];
@@ -139,7 +140,7 @@ static size_t new_bytes(const overlap *o, size_t n)
 /* Runs node n: updates what is alive. */
 static void account(overlap *o, size_t n)
 {
-    const by__node *node = &o->graph->nodes[n];
+    const by__graph_node *node = &o->graph->nodes[n];
     size_t during = o->alive + new_bytes(o, n);
     o->peak = during > o->peak ? during : o->peak;
     o->alive = during;
@@ -165,7 +166,7 @@ static void find_deadlines(overlap *o)
 {
     const by_graph *graph = o->graph;
     for (size_t n = graph->node_count; n-- > 0;) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         o->deadline[n] = row_at(o, n)->communicates ? n : SIZE_MAX;
         o->needed[n] = SIZE_MAX;
         for (int k = 0; k < node->output_count; k++) {
@@ -238,7 +239,7 @@ static void overlap_close(overlap *o)
 static void run(overlap *o, size_t n)
 {
     const by_graph *graph = o->graph;
-    const by__node *node = &graph->nodes[n];
+    const by__graph_node *node = &graph->nodes[n];
     const by__op_row *row = row_at(o, n);
     account(o, n);
     o->done[n] = true;
@@ -327,7 +328,7 @@ static by_status schedule(overlap *o, by_error *error)
 
 static by_status take_order(by_graph *graph, const size_t *order, by_error *error)
 {
-    by__node *nodes;
+    by__graph_node *nodes;
     BY_TRY(by__alloc((void **)&nodes, graph->node_count, sizeof *nodes, "overlap", error));
     for (size_t k = 0; k < graph->node_count; k++) {
         nodes[k] = graph->nodes[order[k]];

@@ -25,9 +25,10 @@ static by_status collect(wish *wishes, const by_graph *graph, const by_packing_o
                          by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
-            const by__value *value = node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
+            const by__graph_value *value =
+                node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
             if (value == NULL || value->role != BY_ROLE_PARAMETER) {
                 continue;
             }
@@ -55,7 +56,7 @@ static by_status collect(wish *wishes, const by_graph *graph, const by_packing_o
 static by_status compare(wish *wishes, const by_graph *graph, by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             wish *w = node->in[i] == BY_NONE ? NULL : &wishes[node->in[i]];
             if (w == NULL || w->refused || w->packing.kind == BY_PACKING_NONE) {
@@ -79,7 +80,7 @@ static bool is_packed(const wish *w)
 static by_status change_readers(by_graph *graph, const wish *wishes, by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
-        by__node *node = &graph->nodes[n];
+        by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             const wish *w = node->in[i] == BY_NONE ? NULL : &wishes[node->in[i]];
             if (w == NULL || !is_packed(w)) {
@@ -100,7 +101,7 @@ static by_status change_readers(by_graph *graph, const wish *wishes, by_error *e
 static by_status follow(wish *wishes, const by_graph *graph, const by_graph *like, by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         bool is_parameter = value->role == BY_ROLE_PARAMETER;
         by_value other = is_parameter ? by_graph_find(like, value->name) : BY_NONE;
         if (other != BY_NONE) {
@@ -130,7 +131,7 @@ static by_status pack(by_graph *graph, wish *wishes, const by_packing_options *o
     }
     BY_TRY(change_readers(graph, wishes, error));
     for (size_t v = 0; v < graph->value_count; v++) {
-        by__value *value = &graph->values[v];
+        by__graph_value *value = &graph->values[v];
         if (is_packed(&wishes[v])) {
             value->packing = wishes[v].packing;
             value->out_in = wishes[v].out_in;

@@ -14,7 +14,7 @@ typedef struct precision {
 
 /* Returns true for tensors worth narrowing, those with two axes or more. Vectors (norm weights,
  * biases, statistics) are small, and their sums need the precision. */
-static bool is_wide(const by__value *value)
+static bool is_wide(const by__graph_value *value)
 {
     return value->dtype == BY_F32 && value->shape.rank >= 2;
 }
@@ -72,7 +72,7 @@ static by_status keep_output(precision *p, size_t n, int i, by_dtype narrow, by_
 static by_status infer_again(precision *p, size_t n, by_error *error)
 {
     by_graph *graph = p->graph;
-    by__node *node = &graph->nodes[n];
+    by__graph_node *node = &graph->nodes[n];
     by__type *in = NULL;
     by__type out[BY_MAX_OUTPUTS];
     bool is_output = node->output_count > 0 && node->out[0] != BY_NONE &&
@@ -107,7 +107,7 @@ static void narrow_storage(precision *p)
 {
     by_graph *graph = p->graph;
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             if (node->in[i] != BY_NONE && by__mask_has(by__op_row_of(node->op)->keeps_f32, i)) {
                 p->kept[node->in[i]] = true;
@@ -115,7 +115,7 @@ static void narrow_storage(precision *p)
         }
     }
     for (size_t v = 0; v < graph->value_count; v++) {
-        by__value *value = &graph->values[v];
+        by__graph_value *value = &graph->values[v];
         bool stored = value->role == BY_ROLE_PARAMETER || value->role == BY_ROLE_STATE;
         p->was_f32[v] = value->dtype == BY_F32;
         p->narrow[v] = BY_NONE;

@@ -23,7 +23,7 @@ static by_status change_node(by_graph *graph, size_t n, const by_fake_quantize_o
 {
     int operand;
     by__packed_reader reader;
-    const by__node *node = &graph->nodes[n];
+    const by__graph_node *node = &graph->nodes[n];
     BY_TRY(by__node_weight(&reader, &operand, graph, node, error));
     if (operand >= 0 && node->block >= 0 && !graph->values[node->in[operand]].frozen) {
         by_graph_set_block(graph, node->block);

@@ -33,11 +33,11 @@ static int block_of(const by_graph *graph, by_value value)
 /* Returns true if the node that makes the value can absorb an addition. */
 static bool is_absorber(const by_graph *graph, by_value value)
 {
-    const by__node *node = &graph->nodes[graph->values[value].producer];
+    const by__graph_node *node = &graph->nodes[graph->values[value].producer];
     return by__op_row_of(node->op)->addend > 0 && node->out[0] == value;
 }
 
-static void note_read(by__forward_values *f, const by_graph *graph, const by__node *node,
+static void note_read(by__forward_values *f, const by_graph *graph, const by__graph_node *node,
                       by_value value, const int *uses)
 {
     bool other = node->block != block_of(graph, value);
@@ -62,7 +62,7 @@ by_status by__forward_values_open(by__forward_values *out, const by_graph *graph
         status = by__alloc((void **)arrays[i], graph->value_count + 1, 1, "recompute", error);
     }
     for (size_t n = 0; n < graph->node_count && status == BY_OK; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             if (is_forward(graph, node->in[i])) {
                 note_read(&f, graph, node, node->in[i], uses);
@@ -71,7 +71,7 @@ by_status by__forward_values_open(by__forward_values *out, const by_graph *graph
     }
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
         if (is_forward(graph, (by_value)v)) {
-            const by__node *node = &graph->nodes[graph->values[v].producer];
+            const by__graph_node *node = &graph->nodes[graph->values[v].producer];
             f.may[v] = node->block >= 0 && !by__node_has_effects(node) && !f.pinned[v];
             f.crosses[v] = f.crosses[v] || node->block < 0;
         }
@@ -153,7 +153,7 @@ static int by_number(const void *a, const void *b)
 static by_status copy_node(recompute *r, size_t n, size_t reader, by_error *error)
 {
     by_graph *graph = r->graph;
-    const by__node source = graph->nodes[n];
+    const by__graph_node source = graph->nodes[n];
     by_value outs[BY_MAX_OUTPUTS];
     by_value *in;
     BY_TRY(by__alloc((void **)&in, (size_t)source.input_count + 1, sizeof *in, "operands", error));
@@ -185,7 +185,7 @@ static by_status make_again(recompute *r, by_value value, size_t reader, by_erro
     r->chain.count = 0;
     BY_TRY(meet(r, value, reader, error));
     for (size_t k = 0; k < r->chain.count; k++) {
-        const by__node *node = &r->graph->nodes[r->chain.items[k]];
+        const by__graph_node *node = &r->graph->nodes[r->chain.items[k]];
         for (int i = 0; i < node->input_count; i++) {
             if (is_made_again(r, node->in[i])) {
                 BY_TRY(meet(r, node->in[i], reader, error));
@@ -233,7 +233,7 @@ static by_status make_all(recompute *r, by_error *error)
 
 by_status by__graph_place(by_graph *graph, const size_t *place, size_t old_nodes, by_error *error)
 {
-    by__node *ordered;
+    by__graph_node *ordered;
     size_t kept = 0;
     size_t next = old_nodes;
     BY_TRY(by__alloc((void **)&ordered, graph->node_count + 1, sizeof *ordered, "order", error));

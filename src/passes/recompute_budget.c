@@ -76,7 +76,7 @@ static double node_seconds(const by__cost *cost, const by__op_row *row, by_dtype
 }
 
 /* Returns the dtype that a node computes in: that of its first floating-point operand. */
-static by_dtype dtype_of(const by_graph *graph, const by__node *node)
+static by_dtype dtype_of(const by_graph *graph, const by__graph_node *node)
 {
     for (int i = 0; i < node->input_count; i++) {
         if (node->in[i] != BY_NONE && by__is_act(graph->values[node->in[i]].dtype)) {
@@ -92,7 +92,7 @@ by_status by__graph_seconds(double *sum, const by_graph *graph, size_t first,
     *sum = 0.0;
     for (size_t n = first; n < graph->node_count; n++) {
         by__cost cost;
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         BY_TRY(by__node_cost(graph, n, &cost, error));
         *sum += node_seconds(&cost, by__op_row_of(node->op), dtype_of(graph, node), speeds);
     }
@@ -103,7 +103,7 @@ static by_status measure_nodes(chooser *c, by_error *error)
 {
     for (size_t n = 0; n < c->graph->node_count; n++) {
         by__cost cost;
-        const by__node *node = &c->graph->nodes[n];
+        const by__graph_node *node = &c->graph->nodes[n];
         BY_TRY(by__node_cost(c->graph, n, &cost, error));
         c->seconds[n] = node_seconds(&cost, by__op_row_of(node->op), dtype_of(c->graph, node),
                                      &c->options->recompute.speeds);
@@ -130,7 +130,7 @@ static bool is_forward(const chooser *c, by_value value)
 
 /* Pushes the producers of a node's missing operands. Returns the bytes of operands that would have
  * to be kept additionally. */
-static size_t push_operands(chooser *c, const by__node *node, size_t *depth)
+static size_t push_operands(chooser *c, const by__graph_node *node, size_t *depth)
 {
     size_t kept = 0;
     for (int i = 0; i < node->input_count; i++) {
@@ -157,7 +157,7 @@ static size_t push_operands(chooser *c, const by__node *node, size_t *depth)
 /* Walks the chain that a candidate would recompute. take: it was chosen. */
 static void follow(chooser *c, candidate *k, bool take)
 {
-    const by__node *own = &c->graph->nodes[k->node];
+    const by__graph_node *own = &c->graph->nodes[k->node];
     size_t depth = 0;
     size_t kept = 0;
     size_t freed = 0;
@@ -237,7 +237,7 @@ static by_status list_candidates(chooser *c, by_error *error)
         largest = is_droppable(c, (by_value)v) && bytes > largest ? bytes : largest;
     }
     for (size_t n = 0; n < c->graph->node_count; n++) {
-        const by__node *node = &c->graph->nodes[n];
+        const by__graph_node *node = &c->graph->nodes[n];
         size_t bytes = 0;
         for (int i = 0; i < node->output_count; i++) {
             bytes += is_droppable(c, node->out[i])
@@ -256,7 +256,7 @@ static by_status list_candidates(chooser *c, by_error *error)
 
 static void set_dropped(chooser *c, const candidate *k, bool dropped)
 {
-    const by__node *node = &c->graph->nodes[k->node];
+    const by__graph_node *node = &c->graph->nodes[k->node];
     for (int i = 0; i < node->output_count; i++) {
         if (is_droppable(c, node->out[i])) {
             c->dropped[node->out[i]] = dropped;

@@ -41,7 +41,7 @@ static by_status find_blocks(blocks *out, const by_graph *graph, by_error *error
     BY_TRY(by__alloc((void **)&out->items, graph->node_count + 1, sizeof *out->items, "recompute",
                      error));
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         if (node->block >= 0) {
             out->items[count++] =
                 (block){.number = node->block, .first = n, .backward = node->phase == BY__BACKWARD};

@@ -12,7 +12,7 @@ typedef struct remat {
     size_t old_values;
 } remat;
 
-static bool is_cheap(const by__node *node)
+static bool is_cheap(const by__graph_node *node)
 {
     return by__op_row_of(node->op)->cheap && !by__node_has_effects(node);
 }
@@ -21,14 +21,14 @@ static bool is_cheap(const by__node *node)
  * anyway. */
 static bool is_worth_it(const remat *r, by_value value)
 {
-    const by__value *v = &r->graph->values[value];
-    const by__node *node = v->producer < 0 ? NULL : &r->graph->nodes[v->producer];
+    const by__graph_value *v = &r->graph->values[value];
+    const by__graph_node *node = v->producer < 0 ? NULL : &r->graph->nodes[v->producer];
     return node != NULL && node->phase == BY__FORWARD && is_cheap(node) && node->out[0] == value &&
            v->role == BY_ROLE_ACTIVATION && by__value_bytes(v) >= r->least;
 }
 
 /* Returns true if the backward pass reads all of the node's operands for other reasons. */
-static bool has_operands_kept(const remat *r, const by__node *node)
+static bool has_operands_kept(const remat *r, const by__graph_node *node)
 {
     for (int i = 0; i < node->input_count; i++) {
         by_value value = node->in[i];
@@ -44,7 +44,7 @@ static bool has_operands_kept(const remat *r, const by__node *node)
 static by_status copy(remat *r, by_value value, size_t reader, by_error *error)
 {
     by_graph *graph = r->graph;
-    const by__node source = graph->nodes[graph->values[value].producer];
+    const by__graph_node source = graph->nodes[graph->values[value].producer];
     by_value outs[BY_MAX_OUTPUTS];
     by_graph_set_block(graph, source.block);
     (void)by__op_add_node(graph, source.op, &source.attrs, source.in, source.input_count, outs);
@@ -57,7 +57,7 @@ static by_status copy(remat *r, by_value value, size_t reader, by_error *error)
 static void count_reads(const remat *r)
 {
     for (size_t n = 0; n < r->old_nodes; n++) {
-        const by__node *reader = &r->graph->nodes[n];
+        const by__graph_node *reader = &r->graph->nodes[n];
         for (int i = 0; i < reader->input_count && reader->phase == BY__BACKWARD; i++) {
             if (reader->in[i] != BY_NONE) {
                 r->reads[reader->in[i]]++;
@@ -76,7 +76,7 @@ static by_status copy_all(remat *r, by_error *error)
             if (value == BY_NONE || (size_t)value >= r->old_values || !is_worth_it(r, value)) {
                 continue;
             }
-            const by__node *source = &graph->nodes[graph->values[value].producer];
+            const by__graph_node *source = &graph->nodes[graph->values[value].producer];
             if (r->again[value] == BY_NONE && has_operands_kept(r, source)) {
                 BY_TRY(copy(r, value, n, error));
             }

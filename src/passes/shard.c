@@ -38,7 +38,7 @@ static const rule *rule_of(by_shard_kind kind, const char *name, size_t length)
 
 /* ---- parameters ---- */
 
-static by_status check_split(const by__sharder *s, const by__value *value, const rule *found,
+static by_status check_split(const by__sharder *s, const by__graph_value *value, const rule *found,
                              by__split split, by_error *error)
 {
     int64_t extent = value->shape.dim[split.axis];
@@ -56,7 +56,7 @@ static by_status check_split(const by__sharder *s, const by__value *value, const
 /* Splits a parameter along its first axis that a rule names. */
 static by_status split_parameter(by__sharder *s, by_value v, by_error *error)
 {
-    by__value *value = &s->graph->values[v];
+    by__graph_value *value = &s->graph->values[v];
     const char *name = value->axes == NULL ? "" : value->axes;
     for (int axis = 0; axis < value->shape.rank && *name != '\0'; axis++) {
         size_t length = strcspn(name, " ");
@@ -87,7 +87,7 @@ static by_status split_parameter(by__sharder *s, by_value v, by_error *error)
  * addends; everything else is whole. */
 static by__split bound_split(const by__sharder *s, by_value v)
 {
-    const by__value *value = &s->graph->values[v];
+    const by__graph_value *value = &s->graph->values[v];
     if (value->role == BY_ROLE_GRADIENT && strncmp(value->name, "grad.", 5) == 0) {
         by_value parameter = by_graph_find(s->graph, value->name + 5);
         by__split split = parameter == BY_NONE ? by__whole() : s->split[parameter];
@@ -104,7 +104,7 @@ static void find_wishes(by__sharder *s)
         s->want[v] = bound_split(s, (by_value)v);
     }
     for (size_t n = s->node_count; n-- > 0;) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         by_value out = node->output_count > 0 ? node->out[0] : BY_NONE;
         for (int i = 0; i < node->input_count && out != BY_NONE; i++) {
             by_value in = node->in[i];
@@ -122,7 +122,7 @@ static void find_wishes(by__sharder *s)
 static void take_over(by_graph *graph, by_value made, by_value value)
 {
     int producer = graph->values[made].producer;
-    by__node *node = &graph->nodes[producer];
+    by__graph_node *node = &graph->nodes[producer];
     for (int i = 0; i < node->output_count; i++) {
         if (node->out[i] == made) {
             node->out[i] = value;
@@ -141,7 +141,7 @@ static by_status build_nodes(by__sharder *s, size_t n, const by__sharding *sh, c
     by_value outs[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
     sh->build(graph, sh, in, graph->nodes[n].input_count, outs);
     BY_TRY(by_graph_check(graph, error));
-    by__node *node = &graph->nodes[n];
+    by__graph_node *node = &graph->nodes[n];
     for (int i = 0; i < node->output_count; i++) {
         if (node->out[i] != BY_NONE) {
             take_over(graph, outs[i], node->out[i]);
@@ -156,7 +156,7 @@ static by_status build_nodes(by__sharder *s, size_t n, const by__sharding *sh, c
 static by_status infer_outputs(by__sharder *s, size_t n, const by__sharding *sh, by_error *error)
 {
     by_graph *graph = s->graph;
-    by__node *node = &graph->nodes[n];
+    by__graph_node *node = &graph->nodes[n];
     by__type *in = NULL;
     by__type out[BY_MAX_OUTPUTS];
     char have[128];
@@ -197,7 +197,7 @@ static by_status keep_bound(by__sharder *s, size_t n, int i, by_error *error)
     by__type type = {graph->values[bound].dtype, graph->values[bound].shape};
     by_value inner = by__graph_add_value(graph, BY_ROLE_ACTIVATION, NULL, NULL, type);
     BY_TRY(by_graph_check(graph, error));
-    by__node *node = &graph->nodes[producer];
+    by__graph_node *node = &graph->nodes[producer];
     for (int k = 0; k < node->output_count; k++) {
         node->out[k] = node->out[k] == bound ? inner : node->out[k];
     }
@@ -212,7 +212,7 @@ static by_status keep_bound(by__sharder *s, size_t n, int i, by_error *error)
 /* Makes a wait node keep the operands of its collective after their replacement. */
 static void keep_operands(const by_graph *graph, by_value *in, int count)
 {
-    const by__node *collective = &graph->nodes[graph->values[in[0]].producer];
+    const by__graph_node *collective = &graph->nodes[graph->values[in[0]].producer];
     int kept = 1;
     for (int i = 0; i < collective->input_count && kept < count; i++) {
         if (collective->in[i] != BY_NONE) {
@@ -275,7 +275,7 @@ static by_status rewrite(by__sharder *s, size_t n, const by__shard_choice *c, by
 static by_status shard_node(by__sharder *s, size_t n, by_error *error)
 {
     by__shard_choice c;
-    by__node node = s->graph->nodes[n]; /* a copy, because adding nodes may move the array */
+    by__graph_node node = s->graph->nodes[n]; /* a copy, because adding nodes may move the array */
     by_status status = by__shard_choice_open(&c, s, &node, error);
     if (status == BY_OK) {
         by__shard_choose(&c, s, &node);
@@ -297,7 +297,7 @@ static by_status open_sharder(by__sharder *s, by_error *error)
                          error));
     }
     for (size_t v = 0; v < count; v++) {
-        const by__value *value = &s->graph->values[v];
+        const by__graph_value *value = &s->graph->values[v];
         s->whole[v] = (by__type){value->dtype, value->shape};
         s->split[v] = by__whole();
         s->now[v] = (by_value)v;
@@ -311,7 +311,7 @@ static by_status open_sharder(by__sharder *s, by_error *error)
 /* Infers the types of a node's results again, with attributes that keep ranks' examples apart. */
 static by_status divide_node(by__sharder *s, size_t n, by_error *error)
 {
-    by__node *node = &s->graph->nodes[n];
+    by__graph_node *node = &s->graph->nodes[n];
     const by__op_row *row = by__op_row_of(node->op);
     by__type *in;
     by__type out[BY_MAX_OUTPUTS];
@@ -334,7 +334,7 @@ static by_status divide_node(by__sharder *s, size_t n, by_error *error)
 static by_status divide_examples(by__sharder *s, by_error *error)
 {
     for (size_t v = 0; v < s->value_count; v++) {
-        const by__value *value = &s->graph->values[v];
+        const by__graph_value *value = &s->graph->values[v];
         if (by__shard_has_examples(s, (by_value)v) && value->shape.dim[0] % s->axis->ranks != 0) {
             return by_error_set(error, BY_EARG,
                                 "shard: %d ranks cannot divide the %lld examples of '%s'",

@@ -61,11 +61,11 @@ typedef struct by__shard_choice {
 } by__shard_choice;
 
 /* Lists the options of a node's operands. The choice must be closed even if this fails. */
-by_status by__shard_choice_open(by__shard_choice *c, const by__sharder *s, const by__node *node,
-                                by_error *error);
+by_status by__shard_choice_open(by__shard_choice *c, const by__sharder *s,
+                                const by__graph_node *node, by_error *error);
 void by__shard_choice_close(by__shard_choice *c);
 /* Finds the cheapest combination: c->best, c->sharding. */
-void by__shard_choose(by__shard_choice *c, const by__sharder *s, const by__node *node);
+void by__shard_choose(by__shard_choice *c, const by__sharder *s, const by__graph_node *node);
 /* Returns true if the rows of an input are examples, which are divided among the ranks. */
 bool by__shard_has_examples(const by__sharder *s, by_value v);
 /* Returns true if an input has an axis of which each rank takes a slice. */

@@ -25,13 +25,13 @@ static bool may_cut(const by__sharder *s, by_value v)
 
 bool by__shard_has_examples(const by__sharder *s, by_value v)
 {
-    const by__value *value = &s->graph->values[v];
+    const by__graph_value *value = &s->graph->values[v];
     return s->kind == BY_SHARD_EXPERT && value->role == BY_ROLE_INPUT && value->shape.rank >= 2;
 }
 
 bool by__shard_has_time(const by__sharder *s, by_value v, by__split *split)
 {
-    const by__value *value = &s->graph->values[v];
+    const by__graph_value *value = &s->graph->values[v];
     const char *name = value->axes == NULL ? "" : value->axes;
     for (int axis = 0; axis < value->shape.rank && s->kind == BY_SHARD_SEQUENCE; axis++) {
         size_t length = strcspn(name, " ");
@@ -78,8 +78,8 @@ static int list_options(const by__sharder *s, by_value v, by__shard_option out[B
     return count;
 }
 
-by_status by__shard_choice_open(by__shard_choice *c, const by__sharder *s, const by__node *node,
-                                by_error *error)
+by_status by__shard_choice_open(by__shard_choice *c, const by__sharder *s,
+                                const by__graph_node *node, by_error *error)
 {
     size_t count = (size_t)node->input_count;
     *c = (by__shard_choice){.cost = -1.0};
@@ -116,7 +116,7 @@ void by__shard_choice_close(by__shard_choice *c)
 }
 
 /* Tries the chosen options of the operands; keeps them if they are the cheapest so far. */
-static void try_taken(by__shard_choice *c, const by__sharder *s, const by__node *node)
+static void try_taken(by__shard_choice *c, const by__sharder *s, const by__graph_node *node)
 {
     const by__op_row *row = by__op_row_of(node->op);
     by_value first = node->output_count > 0 ? node->out[0] : BY_NONE;
@@ -154,7 +154,7 @@ static void try_taken(by__shard_choice *c, const by__sharder *s, const by__node 
     memcpy(c->best, c->split, (size_t)node->input_count * sizeof *c->best);
 }
 
-void by__shard_choose(by__shard_choice *c, const by__sharder *s, const by__node *node)
+void by__shard_choose(by__shard_choice *c, const by__sharder *s, const by__graph_node *node)
 {
     for (bool more = true; more;) {
         int i = 0;

@@ -14,7 +14,7 @@ typedef struct units {
     int count;
 } units;
 
-static const by__node *producer_of(const by_graph *graph, by_value value, size_t *index)
+static const by__graph_node *producer_of(const by_graph *graph, by_value value, size_t *index)
 {
     int producer = value == BY_NONE ? -1 : graph->values[value].producer;
     *index = producer < 0 ? 0 : (size_t)producer;
@@ -23,12 +23,12 @@ static const by__node *producer_of(const by_graph *graph, by_value value, size_t
 
 /* Returns the lowest or highest unit of a node's producers in one phase, of backward ones only
  * those that depend on the seed; -1: none. */
-static int producers_unit(const units *u, const by__node *node, by__phase phase)
+static int producers_unit(const units *u, const by__graph_node *node, by__phase phase)
 {
     int found = -1;
     for (int i = 0; i < node->input_count; i++) {
         size_t p;
-        const by__node *producer = producer_of(u->graph, node->in[i], &p);
+        const by__graph_node *producer = producer_of(u->graph, node->in[i], &p);
         if (producer == NULL || producer->phase != phase || u->of[p] < 0 ||
             (phase == BY__BACKWARD && !u->gradient[p])) {
             continue;
@@ -40,11 +40,11 @@ static int producers_unit(const units *u, const by__node *node, by__phase phase)
 }
 
 /* Notes in the producers of a node of `phase` which unit reads them. */
-static void tell_producers(units *u, const by__node *node, int unit, by__phase phase)
+static void tell_producers(units *u, const by__graph_node *node, int unit, by__phase phase)
 {
     for (int i = 0; i < node->input_count; i++) {
         size_t p;
-        const by__node *producer = producer_of(u->graph, node->in[i], &p);
+        const by__graph_node *producer = producer_of(u->graph, node->in[i], &p);
         if (producer != NULL && producer->phase == phase && unit >= 0) {
             int *readers = &u->readers[p];
             bool better = phase == BY__FORWARD ? unit < *readers : unit > *readers;
@@ -60,14 +60,14 @@ static void place_forward(units *u)
 {
     const by_graph *graph = u->graph;
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         if (node->phase == BY__FORWARD) {
             int after = producers_unit(u, node, BY__FORWARD);
             u->of[n] = node->block >= 0 && node->block + 1 > after ? node->block + 1 : after;
         }
     }
     for (size_t n = graph->node_count; n-- > 0;) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         if (node->phase != BY__FORWARD) {
             continue;
         }
@@ -83,12 +83,12 @@ static void place_forward(units *u)
 
 /* Returns the unit that first reads parameter NAME in the forward pass, for its gradient
  * "grad.NAME". */
-static int unit_of_gradient(const units *u, const by__value *gradient)
+static int unit_of_gradient(const units *u, const by__graph_value *gradient)
 {
     const by_graph *graph = u->graph;
     by_value parameter = by_graph_find(graph, gradient->name + strlen("grad."));
     for (size_t n = 0; n < graph->node_count && parameter != BY_NONE; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count && node->phase == BY__FORWARD; i++) {
             if (node->in[i] == parameter) {
                 return u->of[n];
@@ -100,12 +100,13 @@ static int unit_of_gradient(const units *u, const by__value *gradient)
 
 /* Returns the unit of a backward node that depends on the seed: at most the units of its
  * operands. */
-static int place_gradient(const units *u, const by__node *node)
+static int place_gradient(const units *u, const by__graph_node *node)
 {
     int from = producers_unit(u, node, BY__BACKWARD);
     int unit = node->block + 1;
     for (int i = 0; i < node->output_count && node->block < 0; i++) {
-        const by__value *out = node->out[i] == BY_NONE ? NULL : &u->graph->values[node->out[i]];
+        const by__graph_value *out =
+            node->out[i] == BY_NONE ? NULL : &u->graph->values[node->out[i]];
         if (out != NULL && out->role == BY_ROLE_GRADIENT) {
             unit = unit_of_gradient(u, out);
             return from >= 0 && from < unit ? from : unit;
@@ -123,10 +124,10 @@ static void place_backward(units *u, by_value seed)
 {
     const by_graph *graph = u->graph;
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count && node->phase == BY__BACKWARD; i++) {
             size_t p;
-            const by__node *producer = producer_of(graph, node->in[i], &p);
+            const by__graph_node *producer = producer_of(graph, node->in[i], &p);
             u->gradient[n] =
                 u->gradient[n] || node->in[i] == seed || (producer != NULL && u->gradient[p]);
         }
@@ -135,7 +136,7 @@ static void place_backward(units *u, by_value seed)
         }
     }
     for (size_t n = graph->node_count; n-- > 0;) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         if (node->phase != BY__BACKWARD) {
             continue;
         }
@@ -230,10 +231,10 @@ static void mark_needed(bool *needed, const units *u)
 {
     const by_graph *graph = u->graph;
     for (size_t n = graph->node_count; n-- > 0;) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count && node->phase == BY__BACKWARD; i++) {
             size_t p;
-            const by__node *producer = producer_of(graph, node->in[i], &p);
+            const by__graph_node *producer = producer_of(graph, node->in[i], &p);
             if (producer != NULL && producer->phase == BY__BACKWARD &&
                 (needed[n] || u->of[p] != u->of[n])) {
                 needed[p] = true;
@@ -272,7 +273,7 @@ static int turn_of(int part, int stages)
 static by_status check_parts(const int *part, const by_graph *graph, int stages, by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             size_t p;
             if (producer_of(graph, node->in[i], &p) == NULL || part[p] == part[n]) {
@@ -365,9 +366,10 @@ int by__stage_of_parameter(const by_graph *graph, const int *part, by_value para
     int stage = -1;
     const char *name = graph->values[parameter].name;
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->output_count; i++) {
-            const by__value *out = node->out[i] == BY_NONE ? NULL : &graph->values[node->out[i]];
+            const by__graph_value *out =
+                node->out[i] == BY_NONE ? NULL : &graph->values[node->out[i]];
             if (out != NULL && out->role == BY_ROLE_GRADIENT &&
                 strcmp(out->name + strlen("grad."), name) == 0) {
                 return by__stage_of_part(part[n]);

@@ -46,9 +46,9 @@ static const measured *find(const by__activations *a, const char *name)
 }
 
 /* The measured value of an output; NULL: it is not one. */
-static const by__value *measured_value(const by_graph *graph, size_t v)
+static const by__graph_value *measured_value(const by_graph *graph, size_t v)
 {
-    const by__value *out = &graph->values[v];
+    const by__graph_value *out = &graph->values[v];
     bool is_one = out->role == BY_ROLE_OUTPUT && out->producer >= 0 &&
                   strncmp(out->name, prefix, sizeof prefix - 1) == 0;
     return is_one ? &graph->values[graph->nodes[out->producer].in[0]] : NULL;
@@ -58,7 +58,7 @@ static by_status list_row(by__activations *a, const by_graph *graph, range *r, b
 {
     bool is_first = true;
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = measured_value(graph, v);
+        const by__graph_value *value = measured_value(graph, v);
         const measured *known = value == NULL ? NULL : find(a, graph->values[v].name);
         if (value == NULL) {
             continue;

@@ -51,7 +51,7 @@ static by_status default_targets(const char *out[ADAPTED], size_t *count, char *
 static by_status check_head(const by_graph *graph, const by_model *model, const by_config *config,
                             by_error *error)
 {
-    const by__value *head = model->head == BY_NONE ? NULL : &graph->values[model->head];
+    const by__graph_value *head = model->head == BY_NONE ? NULL : &graph->values[model->head];
     bool read = by_model_name_prefix(&config->model) != NULL;
     if (head == NULL || head->frozen) {
         return BY_OK;
@@ -71,7 +71,7 @@ static by_status check_head(const by_graph *graph, const by_model *model, const 
 static by_status check_trained(const by_graph *graph, by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         if (value->role == BY_ROLE_PARAMETER && value->frozen && by__is_adapter(value->name)) {
             return by_error_set(error, BY_ECONFIG,
                                 "optimizer.groups freezes %s, but adapters are trained; leave out "
@@ -179,7 +179,7 @@ static by_status list_modules(modules *layers, modules *also, const by_graph *gr
 {
     const char *prefix = by_model_name_prefix(&config->model);
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         if (value->role != BY_ROLE_PARAMETER || value->frozen) {
             continue;
         }
@@ -200,9 +200,9 @@ static by_status list_modules(modules *layers, modules *also, const by_graph *gr
 static bool is_in_out(const by_graph *graph)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
-        by__node *node = &graph->nodes[n];
+        by__graph_node *node = &graph->nodes[n];
         const by__op_row *row = by__op_row_of(node->op);
-        const by__value *weight =
+        const by__graph_value *weight =
             row->transposed == NULL ? NULL : &graph->values[node->in[row->weight]];
         if (weight != NULL && weight->role == BY_ROLE_PARAMETER && weight->frozen) {
             return !*(bool *)by__attr_field(&node->attrs, row->transposed);

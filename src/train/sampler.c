@@ -115,7 +115,7 @@ by_status by__sampler_open(by_trainer *t, by_error *error)
     size_t logits = (size_t)s->vocab * sizeof(float);
     size_t at = AT_LOGITS + by__round_up(logits, BY_CACHE_LINE);
     for (size_t v = 0; v < row->graph->value_count; v++) {
-        const by__value *value = &row->graph->values[v];
+        const by__graph_value *value = &row->graph->values[v];
         size_t bytes = by__value_bytes(value);
         if (value->role == BY_ROLE_PARAMETER) {
             BY_TRY(by__row_bind(row, value->name, weight_of(t, value->name), error));

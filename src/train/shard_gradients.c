@@ -57,7 +57,7 @@ static by_status append_collectives(by_trainer *t, by_graph *graph, const by__bu
         int count = 0;
         for (size_t i = parts->first[bucket]; i < parts->first[bucket + 1]; i++) {
             by_value gradient = by__part_gradient(t, graph, &parts->parts[i]);
-            by__value *value = &graph->values[gradient];
+            by__graph_value *value = &graph->values[gradient];
             value->role = value->producer < 0 ? BY_ROLE_INPUT : BY_ROLE_ACTIVATION;
             values[count++] = gradient;
             size += by__value_bytes(value);
@@ -83,7 +83,7 @@ static bool gathers(const by_graph *graph, size_t node)
 static by_status place_collectives(by_trainer *t, by_graph *graph, size_t before,
                                    const by__bucket_order *order, size_t buckets, by_error *error)
 {
-    by__node *ordered;
+    by__graph_node *ordered;
     size_t kept = 0;
     size_t k = 0;
     BY_TRY(by__alloc((void **)&ordered, graph->node_count, sizeof *ordered, "buckets", error));

@@ -32,7 +32,7 @@ static size_t largest_unit(const by_trainer *t, const by_graph *graph)
         size_t bytes = 0;
         int block = graph->values[v].block;
         for (size_t w = v; w < graph->value_count; w++) {
-            const by__value *value = &graph->values[w];
+            const by__graph_value *value = &graph->values[w];
             bool together = w == v || (block >= 0 && value->block == block);
             if (together && value->role == BY_ROLE_PARAMETER && value->shape.rank >= 2) {
                 bytes += (size_t)by_shape_count(&value->shape) * size;

@@ -250,7 +250,7 @@ by_status by__stored_loss(const by_config *config, const by_model_request *reque
 
 /* ---- the weights ---- */
 
-static bool is_weight(const by__value *value)
+static bool is_weight(const by__graph_value *value)
 {
     return value->role == BY_ROLE_STATE && value->frozen;
 }
@@ -258,7 +258,7 @@ static bool is_weight(const by__value *value)
 static by_status declare(by__store *store, const by_graph *graph, by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         by__handle handle;
         if (is_weight(value)) {
             bool grows = value->axes != NULL && strncmp(value->axes, "vocab", 5) == 0;

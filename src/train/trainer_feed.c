@@ -31,7 +31,7 @@ static bool is_own_input(const char *name)
 static by_status add_feeds(by_trainer *t, const by_graph *graph, by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         bool known = value->role != BY_ROLE_INPUT || is_own_input(value->name);
         for (size_t i = 0; i < t->feed_count && !known; i++) {
             known = strcmp(t->feeds[i].name, value->name) == 0;
@@ -97,7 +97,7 @@ static by_status plan_evaluated(by_trainer *t, by_error *error)
     if (found == BY_NONE) {
         return BY_OK;
     }
-    const by__value *value = &t->forward->values[found];
+    const by__graph_value *value = &t->forward->values[found];
     if (value->dtype != BY_F32 || value->shape.rank < 1 ||
         value->shape.dim[0] != t->config->train.micro_batch) {
         return by_error_set(error, BY_EARG,

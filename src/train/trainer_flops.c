@@ -12,7 +12,7 @@ typedef struct products {
 } products;
 
 /* Number of factors of a product that have gradients. */
-static double count_needed(const by__node *node, const bool *needed)
+static double count_needed(const by__graph_node *node, const bool *needed)
 {
     const by__op_row *row = by__op_row_of(node->op);
     double count = 0.0;
@@ -52,7 +52,7 @@ static by_status count_attention(attention *out, const by_graph *graph, const bo
 {
     *out = (attention){0};
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         by__attention_cost cost;
         by__cost all;
         double times = needed[node->out[0]] ? 3.0 : 1.0;

@@ -121,7 +121,7 @@ static void build(gradients *p)
     }
     (void)by__op_add_node(p->graph, p->source->op, &attrs, in, p->source->input_count, outs);
     check_ok(by_graph_check(p->graph, &error), &error);
-    by__node node = p->graph->nodes[0];
+    by__graph_node node = p->graph->nodes[0];
     for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
         dout[o] = BY_NONE;
         if ((p->through >> o & 1u) != 0) {

@@ -127,7 +127,7 @@ size_t runner_count(const runner *r, const char *name)
 void runner_fill(runner *r, uint64_t seed, int32_t ids)
 {
     for (size_t v = 0; v < r->graph->value_count; v++) {
-        const by__value *value = &r->graph->values[v];
+        const by__graph_value *value = &r->graph->values[v];
         if (value->role != BY_ROLE_INPUT && value->role != BY_ROLE_PARAMETER &&
             value->role != BY_ROLE_STATE) {
             continue;

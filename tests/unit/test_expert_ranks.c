@@ -69,7 +69,8 @@ static by_status build(by_graph **out, const by_config *config, by_shard_kind ki
 
 /* Copies a rank's part of a whole value, a slice of the axis in which their shapes differ. Returns
  * its elements. */
-static size_t copy_part(const world *w, const by__value *local, int ranks, int rank, float *part)
+static size_t copy_part(const world *w, const by__graph_value *local, int ranks, int rank,
+                        float *part)
 {
     by_value whole = by_graph_find(w->one.graph, local->name);
     by_shape shape = w->one.graph->values[whole].shape;
@@ -94,7 +95,7 @@ static size_t copy_part(const world *w, const by__value *local, int ranks, int r
 static by_status compare(const world *w, const rank_run *r, int ranks, int rank, by_error *error)
 {
     for (size_t v = 0; v < r->graph->value_count; v++) {
-        const by__value *value = &r->graph->values[v];
+        const by__graph_value *value = &r->graph->values[v];
         if (value->role != BY_ROLE_GRADIENT && value->role != BY_ROLE_OUTPUT) {
             continue;
         }
@@ -123,7 +124,7 @@ static by_status rank_main(by_comm *comm, void *user, by_error *error)
     BY_TRY(build(&graph, w->config, w->kind, ranks, rank, error));
     by_status status = rank_open(&r, comm, graph, error);
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         if (value->role == BY_ROLE_PARAMETER || value->role == BY_ROLE_INPUT) {
             (void)copy_part(w, value, ranks, rank, rank_data(&r, value->name));
         }

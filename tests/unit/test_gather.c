@@ -89,7 +89,7 @@ static by_status give_parameter(void *user, const by__device_call *call, by_erro
     for (; v < graph->value_count && number < call->attrs.bucket; v++) {
         number += graph->values[v].role == BY_ROLE_PARAMETER;
     }
-    const by__value *value = &graph->values[v - 1];
+    const by__graph_value *value = &graph->values[v - 1];
     by_value whole = by_graph_find(c->p->whole.graph, value->name);
     EXPECT(value->role == BY_ROLE_PARAMETER && value->shape.rank >= 2);
     EXPECT(by_shape_equal(&value->shape, &call->out[0].shape));
@@ -102,7 +102,7 @@ static by_status give_parameter(void *user, const by__device_call *call, by_erro
 static void fill(const rank_run *r, const problem *p)
 {
     for (size_t v = 0; v < r->graph->value_count; v++) {
-        const by__value *value = &r->graph->values[v];
+        const by__graph_value *value = &r->graph->values[v];
         bool gathered = value->role == BY_ROLE_PARAMETER && value->shape.rank >= 2;
         if (by__role_is_external(value->role) && value->producer < 0 && !gathered) {
             by_value whole = by_graph_find(p->whole.graph, value->name);
@@ -114,7 +114,7 @@ static void fill(const rank_run *r, const problem *p)
 static by_status compare(const rank_run *r, const problem *p, by_error *error)
 {
     for (size_t v = 0; v < r->graph->value_count; v++) {
-        const by__value *value = &r->graph->values[v];
+        const by__graph_value *value = &r->graph->values[v];
         if (by__role_is_external(value->role) && value->producer >= 0) {
             by_value whole = by_graph_find(p->whole.graph, value->name);
             if (memcmp((const void *)r->memory[v].address, p->whole.buffers[whole],
@@ -163,7 +163,7 @@ static size_t bytes_of(const by_graph *graph, bool gathered)
     check_ok(by__memory_plan_make(&plan, graph, &error), &error);
     size_t bytes = plan.bytes;
     for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
+        const by__graph_value *value = &graph->values[v];
         bool whole = value->role == BY_ROLE_PARAMETER && !(gathered && value->shape.rank >= 2);
         bytes += whole ? by__value_bytes(value) : 0;
     }
@@ -175,7 +175,7 @@ static size_t count_communicating(const by_graph *graph, by__phase phase)
 {
     size_t count = 0;
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         count += node->op == BY_OP_GATHER_PARAMETER && node->phase == phase;
     }
     return count;

@@ -75,7 +75,7 @@ static void test_precision_keeps_f32(void **state)
     assert_int_equal(pass_dtype(graph, factor), BY_F32);
     assert_int_equal(pass_dtype(graph, kept), BY_F32);
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         if (node->op == BY_OP_MATMUL) {
             assert_int_equal(pass_dtype(graph, node->in[0]), BY_BF16);
             assert_int_equal(pass_dtype(graph, node->in[1]), BY_BF16);
@@ -118,7 +118,7 @@ static void test_precision_of_losses(void **state)
         assert_int_equal(pass_count_ops(graph, losses[kind]), 1);
         assert_int_equal(pass_count_ops(graph, gradients[kind]), 1);
         for (size_t n = 0; n < graph->node_count; n++) {
-            const by__node *node = &graph->nodes[n];
+            const by__graph_node *node = &graph->nodes[n];
             if (node->op != losses[kind] && node->op != gradients[kind]) {
                 continue;
             }
@@ -150,7 +150,7 @@ static void test_precision_of_read_outputs(void **state)
     assert_int_equal(pass_dtype(graph, inner), BY_BF16);
     int narrow = 0;
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             narrow += node->in[i] == inner;
             assert_true(node->in[i] != y || node->op == BY_OP_SUM_SQUARES);
@@ -190,7 +190,7 @@ static void test_gradients_of_moved_parameters(void **state)
              &error);
     for (int k = 0; k < 2; k++) {
         by_value value = by_graph_find(graph, k == 0 ? "grad.a" : "grad.b");
-        const by__node *node;
+        const by__graph_node *node;
         do {
             assert_int_equal(pass_dtype(graph, value), BY_F32);
             node = &graph->nodes[graph->values[value].producer];

@@ -248,7 +248,7 @@ static void test_verify(void **state)
 {
     BY_UNUSED(state);
     by_graph *graph = small();
-    by__node first = graph->nodes[0];
+    by__graph_node first = graph->nodes[0];
     graph->nodes[0] = graph->nodes[1];
     graph->nodes[1] = first;
     expect_broken(graph, BY_ESTATE, "before it is made");
@@ -360,7 +360,7 @@ static void test_sort(void **state)
     BY_UNUSED(state);
     by_error error = {0};
     by_graph *graph = small();
-    by__node last = graph->nodes[2];
+    by__graph_node last = graph->nodes[2];
     graph->nodes[2] = graph->nodes[0];
     graph->nodes[0] = last;
     graph->values[graph->nodes[2].out[0]].producer = 2;
@@ -386,7 +386,7 @@ static void test_sort_deep(void **state)
     }
     size_t count = graph->node_count;
     for (size_t i = 0; i < count / 2; i++) {
-        by__node node = graph->nodes[i];
+        by__graph_node node = graph->nodes[i];
         graph->nodes[i] = graph->nodes[count - 1 - i];
         graph->nodes[count - 1 - i] = node;
     }

@@ -421,7 +421,7 @@ static void flip_bit(void *user, const by__program_row *row, size_t node,
                      const by__device_call *call)
 {
     flip *f = user;
-    const by__node *n = &row->graph->nodes[node];
+    const by__graph_node *n = &row->graph->nodes[node];
     int at = 0;
     if (f->pending != NULL) {
         hit(f->pending, f->bit);

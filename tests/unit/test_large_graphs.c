@@ -126,7 +126,7 @@ static by_graph *random_graph(uint64_t *seed, int nodes)
 
 static size_t activation_bytes(const by_graph *graph, by_value value)
 {
-    const by__value *v = &graph->values[value];
+    const by__graph_value *v = &graph->values[value];
     return v->role == BY_ROLE_ACTIVATION ? by__value_bytes(v) : 0;
 }
 
@@ -145,7 +145,7 @@ static bool dies_with(const by_graph *graph, const bool *done, by_value value, s
 
 static int64_t plain_growth(const by_graph *graph, const bool *done, size_t n)
 {
-    const by__node *node = &graph->nodes[n];
+    const by__graph_node *node = &graph->nodes[n];
     int64_t growth = 0;
     for (int i = 0; i < node->output_count; i++) {
         if (!dies_with(graph, done, node->out[i], n)) {

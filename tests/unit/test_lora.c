@@ -288,7 +288,7 @@ static void test_streams(void **state)
     size_t count = 0;
     check_ok(by_train_graph(&graph, NULL, config, NULL, NULL, "forward", &error), &error);
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         if (node->op == BY_OP_DROPOUT) {
             for (size_t i = 0; i < count; i++) {
                 assert_true(streams[i] != node->attrs.stream);

@@ -67,7 +67,7 @@ static life life_of(const by_graph *graph, by_value value)
 {
     life l = {SIZE_MAX, 0};
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         bool touches = false;
         for (int i = 0; i < node->input_count; i++) {
             touches = touches || node->in[i] == value;
@@ -86,14 +86,14 @@ static life life_of(const by_graph *graph, by_value value)
 /* True when b has the elements of a. */
 static bool is_view(const by_graph *graph, by_value a, by_value b)
 {
-    const by__node *node = &graph->nodes[graph->values[b].producer];
+    const by__graph_node *node = &graph->nodes[graph->values[b].producer];
     return by__op_row_of(node->op)->view && node->out[0] == b && node->in[0] == a;
 }
 
 /* True when b is made by the node that reads a last, over an input that the op lets it overlay. */
 static bool handed_over(const by_graph *graph, by_value a, by_value b)
 {
-    const by__node *node = &graph->nodes[graph->values[b].producer];
+    const by__graph_node *node = &graph->nodes[graph->values[b].producer];
     for (int o = 0; o < node->output_count; o++) {
         for (int i = 0; i < node->input_count; i++) {
             if (node->out[o] == b && node->in[i] == a &&

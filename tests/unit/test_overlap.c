@@ -126,7 +126,7 @@ static void test_gradients_of_weights(void **state)
         int sums = 0;
         int hidden = 0;
         for (size_t n = 0; n < graph->node_count; n++) {
-            const by__node *node = &graph->nodes[n];
+            const by__graph_node *node = &graph->nodes[n];
             if (node->op == (sequence ? BY_OP_REDUCE_SCATTER : BY_OP_ALL_REDUCE) &&
                 node->phase == BY__BACKWARD) {
                 sums++;
@@ -162,7 +162,7 @@ static gathering gather_layers(size_t prefetch)
     check_ok(by_pass_order(graph, &error), &error);
     overlap(graph, prefetch);
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         size_t more = WIDTH * WIDTH * sizeof(float);
         if (by__op_row_of(node->op)->communicates) {
             ahead += more;
@@ -211,7 +211,7 @@ static void test_buckets(void **state)
     overlap(graph, 0);
     int found = 0;
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         if (by__op_row_of(node->op)->communicates) {
             assert_int_equal(graph->values[node->in[0]].producer, n - 1);
             assert_true(wait_of(graph, n) >= graph->node_count - LAYERS);

@@ -265,7 +265,7 @@ static void fill(runner *r)
 {
     runner_fill(r, 3, 211);
     for (size_t v = 0; v < r->graph->value_count; v++) {
-        const by__value *value = &r->graph->values[v];
+        const by__graph_value *value = &r->graph->values[v];
         for (size_t i = 0;
              value->role == BY_ROLE_PARAMETER && i < (size_t)by_shape_count(&value->shape); i++) {
             double u = get_element(r->buffers[v], value->dtype, i);

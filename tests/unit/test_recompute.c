@@ -324,7 +324,7 @@ static void test_any_values(void **state)
             run(&r, graph);
             most = count > most ? count : most;
             for (size_t v = 0; v < plain->value_count; v++) {
-                const by__value *value = &plain->values[v];
+                const by__graph_value *value = &plain->values[v];
                 if (value->role == BY_ROLE_OUTPUT || value->role == BY_ROLE_GRADIENT) {
                     size_t bytes = runner_count(&kept, value->name) * sizeof(float);
                     if (memcmp(runner_data(&kept, value->name), runner_data(&r, value->name),

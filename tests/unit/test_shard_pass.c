@@ -131,7 +131,7 @@ static void check_head_products(const by_graph *graph)
     double flops = 0.0;
     double product = 0.0;
     for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
+        const by__graph_node *node = &graph->nodes[n];
         by__cost cost;
         by_error error = {0};
         if (node->op == BY_OP_LINEAR_CROSS_ENTROPY_TRAIN ||
@@ -242,7 +242,8 @@ static void test_shapes(void **state)
         check_shape(graph, "grad.h.0.mlp.c_fc.weight", BY_SHAPE(24, units[rank]));
         check_shape(graph, "grad.h.0.mlp.c_proj.bias", BY_SHAPE(24));
         check_shape(graph, "grad.wpe.weight", BY_SHAPE(12, 24));
-        const by__value *packed = &graph->values[by_graph_find(graph, "h.1.attn.c_attn.weight")];
+        const by__graph_value *packed =
+            &graph->values[by_graph_find(graph, "h.1.attn.c_attn.weight")];
         assert_int_equal(packed->part_count, 1);
         assert_int_equal(packed->part[0].sections, 3);
         assert_int_equal(packed->whole.dim[1], 72);

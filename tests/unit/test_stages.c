@@ -106,7 +106,7 @@ static int compare(const cut_graph *c, const runner *whole)
 {
     int different = 0;
     for (size_t v = 0; v < c->whole->value_count; v++) {
-        const by__value *value = &c->whole->values[v];
+        const by__graph_value *value = &c->whole->values[v];
         int makers = 0;
         if (value->role != BY_ROLE_GRADIENT && value->role != BY_ROLE_OUTPUT) {
             continue;
@@ -182,8 +182,8 @@ static void expect_blocks_whole(const cut_graph *c)
 {
     for (size_t n = 0; n < c->whole->node_count; n++) {
         for (size_t k = n; k < c->whole->node_count; k++) {
-            const by__node *a = &c->whole->nodes[n];
-            const by__node *b = &c->whole->nodes[k];
+            const by__graph_node *a = &c->whole->nodes[n];
+            const by__graph_node *b = &c->whole->nodes[k];
             if (a->block >= 0 && a->block == b->block) {
                 assert_int_equal(by__stage_of_part(c->part[n]), by__stage_of_part(c->part[k]));
             }

@@ -78,7 +78,7 @@ static by_status build(by_graph **out, const layout *l, const by_config *config,
 /* ---- pieces ---- */
 
 /* Calls with the element of the whole and that of the rank's part, for each element of the part. */
-static size_t whole_index(const by__value *value, size_t local)
+static size_t whole_index(const by__graph_value *value, size_t local)
 {
     const by_shape *whole = value->part_count > 0 ? &value->whole : &value->shape;
     size_t at = 0;
@@ -128,7 +128,7 @@ static by_status open_program(rank_run *r, by_error *error)
     by_program_set_memory(r->program, r->arena, r->workspace);
     size_t bound = 0;
     for (size_t v = 0; v < r->graph->value_count; v++) {
-        const by__value *value = &r->graph->values[v];
+        const by__graph_value *value = &r->graph->values[v];
         if (by__role_is_external(value->role)) {
             by_memory *memory = &r->memory[bound++];
             BY_TRY(by_device_alloc(memory, r->device, by__value_bytes(value), "a test", error));
@@ -165,7 +165,7 @@ static void *data_of(const rank_run *r, size_t value)
 static void fill(const rank_run *r)
 {
     for (size_t v = 0; v < r->graph->value_count; v++) {
-        const by__value *value = &r->graph->values[v];
+        const by__graph_value *value = &r->graph->values[v];
         if (value->role != BY_ROLE_INPUT && value->role != BY_ROLE_PARAMETER) {
             continue;
         }
@@ -209,7 +209,7 @@ static whole_tensor *tensor_of(job *j, const char *name)
     return NULL;
 }
 
-static bool is_result(const by__value *value)
+static bool is_result(const by__graph_value *value)
 {
     return value->role == BY_ROLE_GRADIENT || value->role == BY_ROLE_OUTPUT;
 }
@@ -241,7 +241,7 @@ static by_status open_rank(rank_run *r, const job *j, by_comm *comm, by_error *e
 }
 
 /* The value whose part a gradient is. */
-static const by__value *parameter_of(const by_graph *graph, const by__value *value)
+static const by__graph_value *parameter_of(const by_graph *graph, const by__graph_value *value)
 {
     by_value parameter =
         value->role == BY_ROLE_GRADIENT ? by_graph_find(graph, value->name + 5) : BY_NONE;
@@ -252,12 +252,12 @@ static const by__value *parameter_of(const by_graph *graph, const by__value *val
 static by_status deliver(job *j, const rank_run *r, int rank, by_comm *comm, by_error *error)
 {
     for (size_t v = 0; v < r->graph->value_count; v++) {
-        const by__value *value = &r->graph->values[v];
+        const by__graph_value *value = &r->graph->values[v];
         whole_tensor *tensor = is_result(value) ? tensor_of(j, value->name) : NULL;
         if (tensor == NULL) {
             continue;
         }
-        const by__value *parameter = parameter_of(r->graph, value);
+        const by__graph_value *parameter = parameter_of(r->graph, value);
         const float *data = data_of(r, v);
         bool split = parameter->part_count > 0;
         BY_TRY(by_comm_barrier(comm, value->name, error));
@@ -315,7 +315,7 @@ static void run_alone(job *j, const char *isa)
     set_isa(isa);
     check_ok(open_rank(&r, j, NULL, &error), &error);
     for (size_t v = 0; v < r.graph->value_count; v++) {
-        const by__value *value = &r.graph->values[v];
+        const by__graph_value *value = &r.graph->values[v];
         if (is_result(value)) {
             size_t count = (size_t)by_shape_count(&value->shape);
             whole_tensor tensor = {.count = count, .data = calloc(count, sizeof(float))};

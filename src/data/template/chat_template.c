@@ -225,9 +225,9 @@ by_status by_chat_parse(by_chat **out, const char *text, size_t length, const ch
 
 /* ---- JSON to values ---- */
 
-static by_status convert(by__render *r, const json_t *json, by__value *out);
+static by_status convert(by__render *r, const json_t *json, by__template_value *out);
 
-static by_status convert_object(by__render *r, const json_t *json, by__value *out)
+static by_status convert_object(by__render *r, const json_t *json, by__template_value *out)
 {
     const char *key;
     json_t *item;
@@ -251,7 +251,7 @@ static by_status convert_object(by__render *r, const json_t *json, by__value *ou
     return BY_OK;
 }
 
-static by_status convert_inner(by__render *r, const json_t *json, by__value *out)
+static by_status convert_inner(by__render *r, const json_t *json, by__template_value *out)
 {
     switch (json_typeof(json)) {
     case JSON_OBJECT:
@@ -268,7 +268,7 @@ static by_status convert_inner(by__render *r, const json_t *json, by__value *out
         *out = by__value_integer(json_integer_value(json));
         return BY_OK;
     case JSON_REAL:
-        *out = (by__value){.kind = BY__REAL, .as.real = json_real_value(json)};
+        *out = (by__template_value){.kind = BY__REAL, .as.real = json_real_value(json)};
         return BY_OK;
     case JSON_NULL:
         *out = by__value_none();
@@ -279,7 +279,7 @@ static by_status convert_inner(by__render *r, const json_t *json, by__value *out
     }
 }
 
-static by_status convert(by__render *r, const json_t *json, by__value *out)
+static by_status convert(by__render *r, const json_t *json, by__template_value *out)
 {
     BY_TRY(by__render_enter(r));
     BY_TRY(convert_inner(r, json, out));
@@ -289,9 +289,9 @@ static by_status convert(by__render *r, const json_t *json, by__value *out)
 
 /* ---- rendering ---- */
 
-static by_status set_global(by__render *r, const char *name, const by__value *value)
+static by_status set_global(by__render *r, const char *name, const by__template_value *value)
 {
-    by__value key = by__value_string(name, strlen(name));
+    by__template_value key = by__value_string(name, strlen(name));
     return by__table_put(r, &r->scope->variables, &key, value);
 }
 
@@ -342,7 +342,7 @@ static by_status set_json(by__render *r, const char *name, const char *text, siz
                           bool calls)
 {
     json_t *json;
-    by__value value;
+    by__template_value value;
     BY_TRY(parse_json(&json, text, length, 0, name, r->error));
     by_status status = calls ? open_calls(json, r->error) : BY_OK;
     if (status != BY_OK) {
@@ -356,7 +356,7 @@ static by_status set_json(by__render *r, const char *name, const char *text, siz
 }
 
 /* The name, if it is of what a conversation consists of; NULL: it may be given. */
-static const char *fixed_name(const by__value *name)
+static const char *fixed_name(const by__template_value *name)
 {
     static const char *const names[] = {"messages", "tools"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
@@ -370,7 +370,7 @@ static const char *fixed_name(const by__value *name)
 static by_status set_variables(by__render *r, const char *text, size_t length)
 {
     json_t *json;
-    by__value value;
+    by__template_value value;
     BY_TRY(parse_json(&json, text, length, 0, "variables", r->error));
     by_status status = json_is_object(json)
                            ? convert(r, json, &value)
@@ -391,10 +391,10 @@ static by_status set_variables(by__render *r, const char *text, size_t length)
 
 static by_status set_globals(by__render *r, const by_chat *c, const by_chat_request *q)
 {
-    by__value none = by__value_none();
-    by__value prompt = by__value_bool(q->add_generation_prompt);
+    by__template_value none = by__value_none();
+    by__template_value prompt = by__value_bool(q->add_generation_prompt);
     for (size_t i = 0; i < c->special_count; i++) {
-        by__value text = by__value_string(c->special[i].text, strlen(c->special[i].text));
+        by__template_value text = by__value_string(c->special[i].text, strlen(c->special[i].text));
         BY_TRY(set_global(r, c->special[i].name, &text));
     }
     BY_TRY(set_json(r, "messages", q->messages, q->messages_length, q->calls_as_text));

@@ -4,8 +4,9 @@
  * (trim_blocks, lstrip_blocks, loop controls, an immutable sandbox). A template is lexed
  * (template_lexer.c) and parsed (template_parser.c) into nodes once; rendering walks them
  * (template_render.c: statements; template_expression.c: expressions; template_filters.c,
- * template_tests.c and template_methods.c: functions called by name). by__value is a Python value
- * (template_value.c, template_text.c). chat_template.c implements the public functions.
+ * template_tests.c and template_methods.c: functions called by name). by__template_value is a
+ * Python value (template_value.c, template_text.c). chat_template.c implements the public
+ * functions.
  *
  * Who owns what: nodes and their strings live in the template's arena; values in the render's,
  * which ends with the call. Values never change, except the attributes of a namespace.
@@ -59,13 +60,13 @@ typedef enum by__value_kind {
     BY__METHOD   /* a method of an object */
 } by__value_kind;
 
-typedef struct by__value by__value;
+typedef struct by__template_value by__template_value;
 typedef struct by__pair by__pair;
-typedef struct by__node by__node;
+typedef struct by__template_node by__template_node;
 typedef struct by__scope by__scope;
 
 typedef struct by__list {
-    by__value *items;
+    by__template_value *items;
     size_t count;
     bool tuple;
 } by__list;
@@ -77,16 +78,16 @@ typedef struct by__table {
 } by__table;
 
 typedef struct by__macro {
-    const by__node *node;
+    const by__template_node *node;
     by__scope *scope; /* scope of its definition */
 } by__macro;
 
 typedef struct by__method {
-    by__value *object;
+    by__template_value *object;
     const char *name;
 } by__method;
 
-struct by__value {
+struct by__template_value {
     by__value_kind kind;
     union {
         bool truth;
@@ -104,8 +105,8 @@ struct by__value {
 };
 
 struct by__pair {
-    by__value key;
-    by__value value;
+    by__template_value key;
+    by__template_value value;
 };
 
 /* ---- nodes ---- */
@@ -163,18 +164,18 @@ typedef enum by__operator {
     BY__OP_NOT_IN
 } by__operator;
 
-struct by__node {
+struct by__template_node {
     by__node_kind kind;
     by__operator op;
     unsigned line;
     const char *name;
-    by__value value;
-    by__node *a;
-    by__node *b;
-    by__node *c;
-    by__node *body;
-    by__node *other;
-    by__node *next; /* in the chain that it belongs to */
+    by__template_value value;
+    by__template_node *a;
+    by__template_node *b;
+    by__template_node *c;
+    by__template_node *body;
+    by__template_node *other;
+    by__template_node *next; /* in the chain that it belongs to */
 };
 
 /* A parsed template. */
@@ -182,7 +183,7 @@ typedef struct by__template {
     char *name;   /* for messages */
     char *source; /* with line ends as '\n'; owned by the handle, like the rest */
     by__arena arena;
-    by__node *body;
+    by__template_node *body;
 } by__template;
 
 by_status by__template_parse(by__template *out, const char *source, size_t length, const char *name,
@@ -234,9 +235,9 @@ typedef struct by__render {
     unsigned line;
     by__text *out;
     by__scope *scope;
-    const by__value *subject; /* of a filter without an operand: the output of its body */
-    by__node_kind leaving;    /* BY__NODE_BREAK or BY__NODE_CONTINUE while a loop is being left */
-    int64_t now;              /* seconds since 1970, for strftime_now */
+    const by__template_value *subject; /* of a filter without an operand: the output of its body */
+    by__node_kind leaving; /* BY__NODE_BREAK or BY__NODE_CONTINUE while a loop is being left */
+    int64_t now;           /* seconds since 1970, for strftime_now */
     by_error *error;
 } by__render;
 
@@ -247,111 +248,119 @@ by_status by__render_steps(by__render *r, size_t count);
 /* Counts a step and enters a level of depth, which the caller leaves (r->depth--) on success. */
 by_status by__render_enter(by__render *r);
 by_status by__render_take(by__render *r, void **out, size_t count, size_t size);
-by_status by__render_body(by__render *r, const by__node *body);
+by_status by__render_body(by__render *r, const by__template_node *body);
 /* Renders a body into a string. */
-by_status by__render_capture(by__render *r, const by__node *body, by__value *out);
-by_status by__render_expression(by__render *r, const by__node *node, by__value *out);
+by_status by__render_capture(by__render *r, const by__template_node *body, by__template_value *out);
+by_status by__render_expression(by__render *r, const by__template_node *node,
+                                by__template_value *out);
 
 /* Arguments of a call. */
 typedef struct by__arguments {
-    const by__value *values;
+    const by__template_value *values;
     size_t count;
     const by__pair *keywords;
     size_t keyword_count;
 } by__arguments;
 
 /* The argument at `index` or with that name; NULL if it is not given. */
-const by__value *by__argument(const by__arguments *arguments, size_t index, const char *name);
+const by__template_value *by__argument(const by__arguments *arguments, size_t index,
+                                       const char *name);
 /* BY_EARG: more than `most` arguments, or a keyword that is not in `names` (ended by NULL). */
 by_status by__arguments_check(by__render *r, const by__arguments *arguments, const char *what,
                               size_t most, const char *const *names);
-by_status by__template_call(by__render *r, const by__value *callee, const by__arguments *arguments,
-                            by__value *out);
+by_status by__template_call(by__render *r, const by__template_value *callee,
+                            const by__arguments *arguments, by__template_value *out);
 /* A row of a table of filters; a row without a name ends it. */
 typedef struct by__filter_row {
     const char *name;
-    by_status (*call)(by__render *r, const by__value *subject, const by__arguments *arguments,
-                      by__value *out);
+    by_status (*call)(by__render *r, const by__template_value *subject,
+                      const by__arguments *arguments, by__template_value *out);
 } by__filter_row;
 extern const by__filter_row by__list_filters[]; /* template_list_filters.c */
 /* Rounding as in Python, and its operator % (template_format.c). */
-by_status by__filter_round(by__render *r, const by__value *subject, const by__arguments *arguments,
-                           by__value *out);
-by_status by__filter_format(by__render *r, const by__value *subject, const by__arguments *arguments,
-                            by__value *out);
-by_status by__filter(by__render *r, const char *name, const by__value *subject,
-                     const by__arguments *arguments, by__value *out);
-by_status by__test(by__render *r, const char *name, const by__value *subject,
+by_status by__filter_round(by__render *r, const by__template_value *subject,
+                           const by__arguments *arguments, by__template_value *out);
+by_status by__filter_format(by__render *r, const by__template_value *subject,
+                            const by__arguments *arguments, by__template_value *out);
+by_status by__filter(by__render *r, const char *name, const by__template_value *subject,
+                     const by__arguments *arguments, by__template_value *out);
+by_status by__test(by__render *r, const char *name, const by__template_value *subject,
                    const by__arguments *arguments, bool *out);
 /* Returns true if values of a kind have a method of this name. */
 bool by__method_exists(by__value_kind kind, const char *name);
-by_status by__method_call(by__render *r, const by__value *object, const char *name,
-                          const by__arguments *arguments, by__value *out);
+by_status by__method_call(by__render *r, const by__template_value *object, const char *name,
+                          const by__arguments *arguments, by__template_value *out);
 /* Joins the items as text, separated by the string `mark`. */
-by_status by__join(by__render *r, const by__value *mark, const by__list *items, by__value *out);
+by_status by__join(by__render *r, const by__template_value *mark, const by__list *items,
+                   by__template_value *out);
 /* Returns true if there is a builtin function of this name. */
 bool by__builtin_exists(const char *name);
 by_status by__builtin_call(by__render *r, const char *name, const by__arguments *arguments,
-                           by__value *out);
+                           by__template_value *out);
 
 /* ---- working with values (template_value.c) ---- */
 
-by__value by__value_none(void);
-by__value by__value_bool(bool truth);
-by__value by__value_integer(int64_t integer);
+by__template_value by__value_none(void);
+by__template_value by__value_bool(bool truth);
+by__template_value by__value_integer(int64_t integer);
 /* Borrows data, which must live as long as the render. */
-by__value by__value_string(const char *data, size_t length);
-by__value by__value_undefined(const char *name);
-by_status by__value_copy_string(by__render *r, const char *data, size_t length, by__value *out);
+by__template_value by__value_string(const char *data, size_t length);
+by__template_value by__value_undefined(const char *name);
+by_status by__value_copy_string(by__render *r, const char *data, size_t length,
+                                by__template_value *out);
 /* Makes a value of the text that was built; frees the text. */
-by_status by__value_take_text(by__render *r, by__text *text, by__value *out);
+by_status by__value_take_text(by__render *r, by__text *text, by__template_value *out);
 /* Allocates a list of `count` uninitialized items. */
-by_status by__value_list(by__render *r, size_t count, bool tuple, by__value *out);
-by_status by__value_map(by__render *r, by__value *out);
-by_status by__table_put(by__render *r, by__table *table, const by__value *key,
-                        const by__value *value);
-by__value *by__table_find(const by__table *table, const char *key, size_t length);
+by_status by__value_list(by__render *r, size_t count, bool tuple, by__template_value *out);
+by_status by__value_map(by__render *r, by__template_value *out);
+by_status by__table_put(by__render *r, by__table *table, const by__template_value *key,
+                        const by__template_value *value);
+by__template_value *by__table_find(const by__table *table, const char *key, size_t length);
 /* BY_EARG for values that cannot be keys: lists and mappings. */
-by_status by__check_key(by__render *r, const by__value *key);
+by_status by__check_key(by__render *r, const by__template_value *key);
 /* Looks up any key. */
-by_status by__table_get(by__render *r, const by__table *table, const by__value *key,
-                        by__value **out);
-bool by__value_is(const by__value *value, const char *text);
+by_status by__table_get(by__render *r, const by__table *table, const by__template_value *key,
+                        by__template_value **out);
+bool by__value_is(const by__template_value *value, const char *text);
 /* True for integers, reals, and booleans, which count as 0 and 1; the other functions convert
  * them. Numbers that keep their text count as reals. */
-bool by__value_is_number(const by__value *v);
-bool by__value_is_real(const by__value *v);
-double by__value_real(const by__value *v);
-int64_t by__value_whole(const by__value *v);
-bool by__value_true(const by__value *value);
-by_status by__value_equal(by__render *r, const by__value *a, const by__value *b, bool *out);
+bool by__value_is_number(const by__template_value *v);
+bool by__value_is_real(const by__template_value *v);
+double by__value_real(const by__template_value *v);
+int64_t by__value_whole(const by__template_value *v);
+bool by__value_true(const by__template_value *value);
+by_status by__value_equal(by__render *r, const by__template_value *a, const by__template_value *b,
+                          bool *out);
 /* Compares: < 0, 0, > 0; BY_EARG if the values have no order. */
-by_status by__value_compare(by__render *r, const by__value *a, const by__value *b, int *out);
-by_status by__value_contains(by__render *r, const by__value *all, const by__value *one, bool *out);
+by_status by__value_compare(by__render *r, const by__template_value *a, const by__template_value *b,
+                            int *out);
+by_status by__value_contains(by__render *r, const by__template_value *all,
+                             const by__template_value *one, bool *out);
 /* The elements of an iterable: items, keys, characters. BY_EARG names `what`. */
-by_status by__value_items(by__render *r, const by__value *value, by__list **out);
-by_status by__value_length(by__render *r, const by__value *value, int64_t *out);
+by_status by__value_items(by__render *r, const by__template_value *value, by__list **out);
+by_status by__value_length(by__render *r, const by__template_value *value, int64_t *out);
 /* value[key], or value.name if `attribute`; undefined if it does not exist. */
-by_status by__value_get(by__render *r, const by__value *value, const by__value *key, bool attribute,
-                        by__value *out);
-by_status by__value_slice(by__render *r, const by__value *value, const by__value *from,
-                          const by__value *to, const by__value *step, by__value *out);
-by_status by__value_operate(by__render *r, by__operator op, const by__value *a, const by__value *b,
-                            by__value *out);
+by_status by__value_get(by__render *r, const by__template_value *value,
+                        const by__template_value *key, bool attribute, by__template_value *out);
+by_status by__value_slice(by__render *r, const by__template_value *value,
+                          const by__template_value *from, const by__template_value *to,
+                          const by__template_value *step, by__template_value *out);
+by_status by__value_operate(by__render *r, by__operator op, const by__template_value *a,
+                            const by__template_value *b, by__template_value *out);
 /* The kind of a value for messages: "a string", "a list", ... */
-const char *by__value_word(const by__value *value);
+const char *by__value_word(const by__template_value *value);
 /* Number of characters in n bytes of UTF-8. */
 size_t by__characters(const char *s, size_t n);
 bool by__is_space(const char *s, size_t n, size_t *length);
 /* Strips whitespace, or the characters of `set`, from the ends. */
-void by__strip(const char **s, size_t *n, const by__value *set, bool left, bool right);
+void by__strip(const char **s, size_t *n, const by__template_value *set, bool left, bool right);
 
 /* ---- values as text (template_text.c) ---- */
 
 /* str(value). */
-by_status by__value_text(by__render *r, const by__value *value, by__value *out);
-by_status by__value_json(by__render *r, const by__value *value, const by__arguments *arguments,
-                         by__value *out);
+by_status by__value_text(by__render *r, const by__template_value *value, by__template_value *out);
+by_status by__value_json(by__render *r, const by__template_value *value,
+                         const by__arguments *arguments, by__template_value *out);
 
 #ifdef __clang_analyzer__
 /* by__render_fail always returns BY_EARG; the macro lets the static analyzer see that. */

@@ -13,7 +13,7 @@ typedef struct names {
 
 /* Returns true for message.content, message['content'], a name that was set to it, or a filter or
  * slice of it. */
-static bool is_content(const names *known, const by__node *e)
+static bool is_content(const names *known, const by__template_node *e)
 {
     while (e != NULL) {
         switch (e->kind) {
@@ -42,10 +42,10 @@ static bool is_content(const names *known, const by__node *e)
     return false;
 }
 
-static bool goes_through(names *known, const by__node *body)
+static bool goes_through(names *known, const by__template_node *body)
 {
-    for (const by__node *n = body; n != NULL; n = n->next) {
-        const by__node *at = n;
+    for (const by__template_node *n = body; n != NULL; n = n->next) {
+        const by__template_node *at = n;
         while (at != NULL) {
             if (at->kind == BY__NODE_FOR && is_content(known, at->b)) {
                 return true;
@@ -54,8 +54,9 @@ static bool goes_through(names *known, const by__node *body)
                 known->count < MOST_NAMES && is_content(known, at->b)) {
                 known->list[known->count++] = at->a->name;
             }
-            const by__node *value = at->kind == BY__NODE_WITH ? at->b : NULL;
-            for (const by__node *t = at->a; value != NULL; t = t->next, value = value->next) {
+            const by__template_node *value = at->kind == BY__NODE_WITH ? at->b : NULL;
+            for (const by__template_node *t = at->a; value != NULL;
+                 t = t->next, value = value->next) {
                 if (t->kind == BY__NODE_NAME && known->count < MOST_NAMES &&
                     is_content(known, value)) {
                     known->list[known->count++] = t->name;

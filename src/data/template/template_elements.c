@@ -35,7 +35,7 @@ bool by__is_space(const char *s, size_t n, size_t *length)
 }
 
 /* Returns true if the character at s, of *length bytes, is to be stripped. */
-static bool is_stripped(const char *s, size_t n, const by__value *set, size_t *length)
+static bool is_stripped(const char *s, size_t n, const by__template_value *set, size_t *length)
 {
     if (set == NULL) {
         return by__is_space(s, n, length);
@@ -45,7 +45,7 @@ static bool is_stripped(const char *s, size_t n, const by__value *set, size_t *l
     return memmem(set->as.string.data, set->as.string.length, s, *length) != NULL;
 }
 
-void by__strip(const char **s, size_t *n, const by__value *set, bool left, bool right)
+void by__strip(const char **s, size_t *n, const by__template_value *set, bool left, bool right)
 {
     size_t length;
     while (left && *n > 0 && is_stripped(*s, *n, set, &length)) {
@@ -66,7 +66,7 @@ void by__strip(const char **s, size_t *n, const by__value *set, bool left, bool 
 
 /* ---- elements ---- */
 
-static by_status string_items(by__render *r, const by__value *v, by__value *list)
+static by_status string_items(by__render *r, const by__template_value *v, by__template_value *list)
 {
     const char *s = v->as.string.data;
     size_t n = v->as.string.length;
@@ -80,9 +80,9 @@ static by_status string_items(by__render *r, const by__value *v, by__value *list
     return BY_OK;
 }
 
-by_status by__value_items(by__render *r, const by__value *v, by__list **out)
+by_status by__value_items(by__render *r, const by__template_value *v, by__list **out)
 {
-    by__value list = {0};
+    by__template_value list = {0};
     switch (v->kind) {
     case BY__LIST:
         *out = v->as.list;
@@ -106,7 +106,7 @@ by_status by__value_items(by__render *r, const by__value *v, by__list **out)
     return by__render_steps(r, list.as.list->count / 4);
 }
 
-by_status by__value_length(by__render *r, const by__value *v, int64_t *out)
+by_status by__value_length(by__render *r, const by__template_value *v, int64_t *out)
 {
     switch (v->kind) {
     case BY__UNDEFINED:
@@ -126,11 +126,12 @@ by_status by__value_length(by__render *r, const by__value *v, int64_t *out)
     }
 }
 
-static by_status get_item(by__render *r, const by__value *v, const by__value *key, by__value *out)
+static by_status get_item(by__render *r, const by__template_value *v, const by__template_value *key,
+                          by__template_value *out)
 {
     int64_t length = 0;
     if (v->kind == BY__MAP || v->kind == BY__NAMESPACE) {
-        by__value *held;
+        by__template_value *held;
         BY_TRY(by__table_get(r, v->as.table, key, &held));
         if (held != NULL) {
             *out = *held;
@@ -159,8 +160,8 @@ static by_status get_item(by__render *r, const by__value *v, const by__value *ke
     return BY_OK;
 }
 
-by_status by__value_get(by__render *r, const by__value *v, const by__value *key, bool attribute,
-                        by__value *out)
+by_status by__value_get(by__render *r, const by__template_value *v, const by__template_value *key,
+                        bool attribute, by__template_value *out)
 {
     bool named = key->kind == BY__STRING;
     const char *name = named ? key->as.string.data : "element";
@@ -179,14 +180,14 @@ by_status by__value_get(by__render *r, const by__value *v, const by__value *key,
         BY_TRY(by__render_take(r, (void **)&method->object, 1, sizeof *method->object));
         *method->object = *v;
         method->name = name;
-        *out = (by__value){.kind = BY__METHOD, .as.method = method};
+        *out = (by__template_value){.kind = BY__METHOD, .as.method = method};
     }
     return BY_OK;
 }
 
 /* Evaluates a bound of a slice as in Python. */
-static by_status slice_bound(by__render *r, const by__value *v, int64_t length, int64_t step,
-                             int64_t missing, int64_t *out)
+static by_status slice_bound(by__render *r, const by__template_value *v, int64_t length,
+                             int64_t step, int64_t missing, int64_t *out)
 {
     if (v == NULL || v->kind == BY__NONE) {
         *out = missing;
@@ -203,8 +204,9 @@ static by_status slice_bound(by__render *r, const by__value *v, int64_t length, 
     return BY_OK;
 }
 
-by_status by__value_slice(by__render *r, const by__value *v, const by__value *from,
-                          const by__value *to, const by__value *step, by__value *out)
+by_status by__value_slice(by__render *r, const by__template_value *v,
+                          const by__template_value *from, const by__template_value *to,
+                          const by__template_value *step, by__template_value *out)
 {
     int64_t length;
     int64_t by = 1;
@@ -236,7 +238,7 @@ by_status by__value_slice(by__render *r, const by__value *v, const by__value *fr
         return by__render_steps(r, n / 64);
     }
     by__list *items;
-    by__value list;
+    by__template_value list;
     size_t count = 0;
     BY_TRY(by__value_items(r, v, &items));
     BY_TRY(by__value_list(r, (size_t)length, items->tuple, &list));

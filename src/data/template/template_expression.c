@@ -3,11 +3,11 @@
 
 #include "data/template/template.h"
 
-static by_status find_name(by__render *r, const char *name, by__value *out)
+static by_status find_name(by__render *r, const char *name, by__template_value *out)
 {
     size_t length = strlen(name);
     for (const by__scope *s = r->scope; s != NULL; s = s->parent) {
-        const by__value *held = by__table_find(&s->variables, name, length);
+        const by__template_value *held = by__table_find(&s->variables, name, length);
         BY_TRY(by__render_steps(r, s->variables.count / 16));
         if (held != NULL) {
             *out = *held;
@@ -21,26 +21,26 @@ static by_status find_name(by__render *r, const char *name, by__value *out)
     return BY_OK;
 }
 
-static by_status make_list(by__render *r, const by__node *node, by__value *out)
+static by_status make_list(by__render *r, const by__template_node *node, by__template_value *out)
 {
     size_t count = 0;
-    for (const by__node *item = node->a; item != NULL; item = item->next) {
+    for (const by__template_node *item = node->a; item != NULL; item = item->next) {
         count++;
     }
     BY_TRY(by__value_list(r, count, node->op == BY__OP_JOIN, out));
-    by__value *items = out->as.list->items;
-    for (const by__node *item = node->a; item != NULL; item = item->next) {
+    by__template_value *items = out->as.list->items;
+    for (const by__template_node *item = node->a; item != NULL; item = item->next) {
         BY_TRY(by__render_expression(r, item, items++));
     }
     return BY_OK;
 }
 
-static by_status make_map(by__render *r, const by__node *node, by__value *out)
+static by_status make_map(by__render *r, const by__template_node *node, by__template_value *out)
 {
     BY_TRY(by__value_map(r, out));
-    for (const by__node *key = node->a; key != NULL; key = key->next->next) {
-        by__value k;
-        by__value v;
+    for (const by__template_node *key = node->a; key != NULL; key = key->next->next) {
+        by__template_value k;
+        by__template_value v;
         BY_TRY(by__render_expression(r, key, &k));
         BY_TRY(by__render_expression(r, key->next, &v));
         BY_TRY(by__check_key(r, &k));
@@ -51,7 +51,7 @@ static by_status make_map(by__render *r, const by__node *node, by__value *out)
 
 /* ---- calls ---- */
 
-const by__value *by__argument(const by__arguments *a, size_t index, const char *name)
+const by__template_value *by__argument(const by__arguments *a, size_t index, const char *name)
 {
     if (index < a->count) {
         return &a->values[index];
@@ -83,9 +83,9 @@ by_status by__arguments_check(by__render *r, const by__arguments *a, const char 
     return BY_OK;
 }
 
-static by_status read_arguments(by__render *r, const by__node *first, by__arguments *out)
+static by_status read_arguments(by__render *r, const by__template_node *first, by__arguments *out)
 {
-    by__value list;
+    by__template_value list;
     by__pair *keywords;
     size_t count = 0;
     size_t named = 0;
@@ -93,13 +93,13 @@ static by_status read_arguments(by__render *r, const by__node *first, by__argume
     if (first == NULL) {
         return BY_OK;
     }
-    for (const by__node *n = first; n != NULL; n = n->next) {
+    for (const by__template_node *n = first; n != NULL; n = n->next) {
         named += n->kind == BY__NODE_KEYWORD ? 1 : 0;
         count += n->kind == BY__NODE_KEYWORD ? 0 : 1;
     }
     BY_TRY(by__value_list(r, count, false, &list));
     BY_TRY(by__render_take(r, (void **)&keywords, named, sizeof *keywords));
-    for (const by__node *n = first; n != NULL; n = n->next) {
+    for (const by__template_node *n = first; n != NULL; n = n->next) {
         if (n->kind == BY__NODE_KEYWORD) {
             by__pair *pair = &keywords[out->keyword_count++];
             pair->key = by__value_string(n->name, strlen(n->name));
@@ -113,14 +113,14 @@ static by_status read_arguments(by__render *r, const by__node *first, by__argume
     return BY_OK;
 }
 
-static by_status bind_parameters(by__render *r, const by__node *macro, const by__arguments *a,
-                                 by__scope *scope)
+static by_status bind_parameters(by__render *r, const by__template_node *macro,
+                                 const by__arguments *a, by__scope *scope)
 {
     size_t index = 0;
-    for (const by__node *p = macro->a; p != NULL; p = p->next, index++) {
-        by__value name = by__value_string(p->name, strlen(p->name));
-        by__value value = by__value_undefined(p->name);
-        const by__value *given = by__argument(a, index, p->name);
+    for (const by__template_node *p = macro->a; p != NULL; p = p->next, index++) {
+        by__template_value name = by__value_string(p->name, strlen(p->name));
+        by__template_value value = by__value_undefined(p->name);
+        const by__template_value *given = by__argument(a, index, p->name);
         if (given != NULL) {
             value = *given;
         } else if (p->a != NULL) {
@@ -129,7 +129,7 @@ static by_status bind_parameters(by__render *r, const by__node *macro, const by_
         BY_TRY(by__table_put(r, &scope->variables, &name, &value));
     }
     for (size_t i = 0; i < a->keyword_count; i++) {
-        const by__node *p = macro->a;
+        const by__template_node *p = macro->a;
         while (p != NULL && !by__value_is(&a->keywords[i].key, p->name)) {
             p = p->next;
         }
@@ -149,7 +149,7 @@ static by_status bind_parameters(by__render *r, const by__node *macro, const by_
 }
 
 static by_status call_macro(by__render *r, const by__macro *macro, const by__arguments *arguments,
-                            by__value *out)
+                            by__template_value *out)
 {
     by__scope *scope;
     by__scope *kept = r->scope;
@@ -162,8 +162,8 @@ static by_status call_macro(by__render *r, const by__macro *macro, const by__arg
     return BY_OK;
 }
 
-by_status by__template_call(by__render *r, const by__value *callee, const by__arguments *arguments,
-                            by__value *out)
+by_status by__template_call(by__render *r, const by__template_value *callee,
+                            const by__arguments *arguments, by__template_value *out)
 {
     switch (callee->kind) {
     case BY__MACRO:
@@ -183,8 +183,8 @@ by_status by__template_call(by__render *r, const by__value *callee, const by__ar
 
 /* ---- operators ---- */
 
-static by_status compare_one(by__render *r, by__operator op, const by__value *a, const by__value *b,
-                             bool *out)
+static by_status compare_one(by__render *r, by__operator op, const by__template_value *a,
+                             const by__template_value *b, bool *out)
 {
     int order;
     switch (op) {
@@ -210,13 +210,15 @@ static by_status compare_one(by__render *r, by__operator op, const by__value *a,
     }
 }
 
-static by_status compare_chain(by__render *r, const by__node *node, by__value *out)
+static by_status compare_chain(by__render *r, const by__template_node *node,
+                               by__template_value *out)
 {
-    by__value left;
+    by__template_value left;
     bool holds = true;
     BY_TRY(by__render_expression(r, node->a, &left));
-    for (const by__node *operand = node->b; operand != NULL && holds; operand = operand->next) {
-        by__value right;
+    for (const by__template_node *operand = node->b; operand != NULL && holds;
+         operand = operand->next) {
+        by__template_value right;
         BY_TRY(by__render_expression(r, operand->a, &right));
         BY_TRY(compare_one(r, operand->op, &left, &right, &holds));
         left = right;
@@ -225,10 +227,10 @@ static by_status compare_chain(by__render *r, const by__node *node, by__value *o
     return BY_OK;
 }
 
-static by_status operate(by__render *r, const by__node *node, by__value *out)
+static by_status operate(by__render *r, const by__template_node *node, by__template_value *out)
 {
-    by__value a;
-    by__value b;
+    by__template_value a;
+    by__template_value b;
     BY_TRY(by__render_expression(r, node->a, &a));
     if (node->op == BY__OP_AND || node->op == BY__OP_OR) {
         if (by__value_true(&a) == (node->op == BY__OP_OR)) {
@@ -242,23 +244,23 @@ static by_status operate(by__render *r, const by__node *node, by__value *out)
     return by__value_operate(r, node->op, &a, &b, out);
 }
 
-static by_status operate_one(by__render *r, const by__node *node, by__value *out)
+static by_status operate_one(by__render *r, const by__template_node *node, by__template_value *out)
 {
-    by__value v;
+    by__template_value v;
     BY_TRY(by__render_expression(r, node->a, &v));
     if (node->op == BY__OP_NOT) {
         *out = by__value_bool(!by__value_true(&v));
         return BY_OK;
     }
-    by__value zero = by__value_integer(0);
+    by__template_value zero = by__value_integer(0);
     return by__value_operate(r, node->op, &zero, &v, out);
 }
 
-static by_status get_slice(by__render *r, const by__node *node, by__value *out)
+static by_status get_slice(by__render *r, const by__template_node *node, by__template_value *out)
 {
-    by__value of;
-    by__value bounds[3] = {{0}, {0}, {0}};
-    const by__node *parts[3] = {node->a, node->b, node->c};
+    by__template_value of;
+    by__template_value bounds[3] = {{0}, {0}, {0}};
+    const by__template_node *parts[3] = {node->a, node->b, node->c};
     BY_TRY(by__render_expression(r, node->body, &of));
     for (size_t i = 0; i < 3; i++) {
         bounds[i] = by__value_none();
@@ -270,9 +272,9 @@ static by_status get_slice(by__render *r, const by__node *node, by__value *out)
     return by__value_slice(r, &of, &bounds[0], &bounds[1], &bounds[2], out);
 }
 
-static by_status apply(by__render *r, const by__node *node, by__value *out)
+static by_status apply(by__render *r, const by__template_node *node, by__template_value *out)
 {
-    by__value subject;
+    by__template_value subject;
     by__arguments arguments;
     if (node->a != NULL) {
         BY_TRY(by__render_expression(r, node->a, &subject));
@@ -293,10 +295,10 @@ static by_status apply(by__render *r, const by__node *node, by__value *out)
     return BY_OK;
 }
 
-static by_status get_element(by__render *r, const by__node *node, by__value *out)
+static by_status get_element(by__render *r, const by__template_node *node, by__template_value *out)
 {
-    by__value of;
-    by__value key;
+    by__template_value of;
+    by__template_value key;
     bool attribute = node->kind == BY__NODE_ATTRIBUTE;
     BY_TRY(by__render_expression(r, node->a, &of));
     if (attribute) {
@@ -308,9 +310,9 @@ static by_status get_element(by__render *r, const by__node *node, by__value *out
     return by__value_get(r, &of, &key, attribute, out);
 }
 
-static by_status choose(by__render *r, const by__node *node, by__value *out)
+static by_status choose(by__render *r, const by__template_node *node, by__template_value *out)
 {
-    by__value test;
+    by__template_value test;
     BY_TRY(by__render_expression(r, node->b, &test));
     if (by__value_true(&test)) {
         return by__render_expression(r, node->a, out);
@@ -322,7 +324,7 @@ static by_status choose(by__render *r, const by__node *node, by__value *out)
     return BY_OK;
 }
 
-static by_status evaluate(by__render *r, const by__node *node, by__value *out)
+static by_status evaluate(by__render *r, const by__template_node *node, by__template_value *out)
 {
     switch (node->kind) {
     case BY__NODE_CONSTANT:
@@ -353,7 +355,8 @@ static by_status evaluate(by__render *r, const by__node *node, by__value *out)
         return choose(r, node, out);
     }
 }
-by_status by__render_expression(by__render *r, const by__node *node, by__value *out)
+by_status by__render_expression(by__render *r, const by__template_node *node,
+                                by__template_value *out)
 {
     BY_TRY(by__render_enter(r));
     r->line = node->line;

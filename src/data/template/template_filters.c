@@ -8,12 +8,12 @@
 
 /* ---- scalars ---- */
 
-static by_status filter_default(by__render *r, const by__value *v, const by__arguments *a,
-                                by__value *out)
+static by_status filter_default(by__render *r, const by__template_value *v, const by__arguments *a,
+                                by__template_value *out)
 {
     static const char *const names[] = {"default_value", "boolean", NULL};
-    const by__value *other = by__argument(a, 0, "default_value");
-    const by__value *empty = by__argument(a, 1, "boolean");
+    const by__template_value *other = by__argument(a, 0, "default_value");
+    const by__template_value *empty = by__argument(a, 1, "boolean");
     BY_TRY(by__arguments_check(r, a, "default", 2, names));
     bool replaced =
         v->kind == BY__UNDEFINED || (empty != NULL && by__value_true(empty) && !by__value_true(v));
@@ -21,8 +21,8 @@ static by_status filter_default(by__render *r, const by__value *v, const by__arg
     return BY_OK;
 }
 
-static by_status filter_length(by__render *r, const by__value *v, const by__arguments *a,
-                               by__value *out)
+static by_status filter_length(by__render *r, const by__template_value *v, const by__arguments *a,
+                               by__template_value *out)
 {
     int64_t length;
     BY_TRY(by__arguments_check(r, a, "length", 0, NULL));
@@ -31,18 +31,18 @@ static by_status filter_length(by__render *r, const by__value *v, const by__argu
     return BY_OK;
 }
 
-static by_status filter_string(by__render *r, const by__value *v, const by__arguments *a,
-                               by__value *out)
+static by_status filter_string(by__render *r, const by__template_value *v, const by__arguments *a,
+                               by__template_value *out)
 {
     BY_TRY(by__arguments_check(r, a, "string", 0, NULL));
     return by__value_text(r, v, out);
 }
 
-static by_status filter_int(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
+static by_status filter_int(by__render *r, const by__template_value *v, const by__arguments *a,
+                            by__template_value *out)
 {
     static const char *const names[] = {"default", NULL};
-    const by__value *other = by__argument(a, 0, "default");
+    const by__template_value *other = by__argument(a, 0, "default");
     BY_TRY(by__arguments_check(r, a, "int", 1, names));
     *out = other != NULL ? *other : by__value_integer(0);
     double real = 0.0;
@@ -80,14 +80,14 @@ static by_status filter_int(by__render *r, const by__value *v, const by__argumen
     return BY_OK;
 }
 
-static by_status filter_float(by__render *r, const by__value *v, const by__arguments *a,
-                              by__value *out)
+static by_status filter_float(by__render *r, const by__template_value *v, const by__arguments *a,
+                              by__template_value *out)
 {
     static const char *const names[] = {"default", NULL};
-    const by__value *other = by__argument(a, 0, "default");
+    const by__template_value *other = by__argument(a, 0, "default");
     char text[64];
     BY_TRY(by__arguments_check(r, a, "float", 1, names));
-    by__value real = {.kind = BY__REAL};
+    by__template_value real = {.kind = BY__REAL};
     *out = other != NULL ? *other : real;
     if (by__value_is_number(v)) {
         real.as.real = by__value_real(v);
@@ -108,10 +108,10 @@ static by_status filter_float(by__render *r, const by__value *v, const by__argum
     return BY_OK;
 }
 
-static by_status filter_abs(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
+static by_status filter_abs(by__render *r, const by__template_value *v, const by__arguments *a,
+                            by__template_value *out)
 {
-    by__value zero = by__value_integer(0);
+    by__template_value zero = by__value_integer(0);
     int order;
     BY_TRY(by__arguments_check(r, a, "abs", 0, NULL));
     BY_TRY(by__value_compare(r, v, &zero, &order));
@@ -122,8 +122,8 @@ static by_status filter_abs(by__render *r, const by__value *v, const by__argumen
     return BY_OK;
 }
 
-static by_status filter_same(by__render *r, const by__value *v, const by__arguments *a,
-                             by__value *out)
+static by_status filter_same(by__render *r, const by__template_value *v, const by__arguments *a,
+                             by__template_value *out)
 {
     BY_TRY(by__arguments_check(r, a, "safe", 0, NULL));
     *out = *v;
@@ -133,47 +133,47 @@ static by_status filter_same(by__render *r, const by__value *v, const by__argume
 /* ---- text ---- */
 
 /* Applies a method of strings to the value as text. */
-static by_status text_method(by__render *r, const by__value *v, const char *name,
-                             const by__arguments *a, by__value *out)
+static by_status text_method(by__render *r, const by__template_value *v, const char *name,
+                             const by__arguments *a, by__template_value *out)
 {
-    by__value text;
+    by__template_value text;
     BY_TRY(by__value_text(r, v, &text));
     return by__method_call(r, &text, name, a, out);
 }
 
-static by_status filter_trim(by__render *r, const by__value *v, const by__arguments *a,
-                             by__value *out)
+static by_status filter_trim(by__render *r, const by__template_value *v, const by__arguments *a,
+                             by__template_value *out)
 {
     static const char *const names[] = {"chars", NULL};
-    const by__value *set = by__argument(a, 0, "chars");
+    const by__template_value *set = by__argument(a, 0, "chars");
     by__arguments one = {.values = set, .count = set != NULL ? 1 : 0};
     BY_TRY(by__arguments_check(r, a, "trim", 1, names));
     return text_method(r, v, "strip", &one, out);
 }
 
-static by_status filter_upper(by__render *r, const by__value *v, const by__arguments *a,
-                              by__value *out)
+static by_status filter_upper(by__render *r, const by__template_value *v, const by__arguments *a,
+                              by__template_value *out)
 {
     return text_method(r, v, "upper", a, out);
 }
 
-static by_status filter_lower(by__render *r, const by__value *v, const by__arguments *a,
-                              by__value *out)
+static by_status filter_lower(by__render *r, const by__template_value *v, const by__arguments *a,
+                              by__template_value *out)
 {
     return text_method(r, v, "lower", a, out);
 }
 
-static by_status filter_capitalize(by__render *r, const by__value *v, const by__arguments *a,
-                                   by__value *out)
+static by_status filter_capitalize(by__render *r, const by__template_value *v,
+                                   const by__arguments *a, by__template_value *out)
 {
     return text_method(r, v, "capitalize", a, out);
 }
 
 /* Unlike in str.title(), words begin only after spaces, hyphens and opening brackets. */
-static by_status filter_title(by__render *r, const by__value *v, const by__arguments *a,
-                              by__value *out)
+static by_status filter_title(by__render *r, const by__template_value *v, const by__arguments *a,
+                              by__template_value *out)
 {
-    by__value lower;
+    by__template_value lower;
     BY_TRY(text_method(r, v, "lower", a, &lower));
     BY_TRY(by__value_copy_string(r, lower.as.string.data, lower.as.string.length, out));
     char *data = (char *)(uintptr_t)out->as.string.data;
@@ -186,18 +186,18 @@ static by_status filter_title(by__render *r, const by__value *v, const by__argum
     return BY_OK;
 }
 
-static by_status filter_replace(by__render *r, const by__value *v, const by__arguments *a,
-                                by__value *out)
+static by_status filter_replace(by__render *r, const by__template_value *v, const by__arguments *a,
+                                by__template_value *out)
 {
     return text_method(r, v, "replace", a, out);
 }
 
-static by_status filter_escape(by__render *r, const by__value *v, const by__arguments *a,
-                               by__value *out)
+static by_status filter_escape(by__render *r, const by__template_value *v, const by__arguments *a,
+                               by__template_value *out)
 {
     static const char *const escapes[][2] = {
         {"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"'", "&#39;"}, {"\"", "&#34;"}};
-    by__value text;
+    by__template_value text;
     by__text escaped = {0};
     BY_TRY(by__arguments_check(r, a, "escape", 0, NULL));
     BY_TRY(by__value_text(r, v, &text));
@@ -214,14 +214,14 @@ static by_status filter_escape(by__render *r, const by__value *v, const by__argu
 }
 
 /* Indents all lines but the first (also that with `first`), unless they are empty. */
-static by_status filter_indent(by__render *r, const by__value *v, const by__arguments *a,
-                               by__value *out)
+static by_status filter_indent(by__render *r, const by__template_value *v, const by__arguments *a,
+                               by__template_value *out)
 {
     static const char *const names[] = {"width", "first", "blank", NULL};
-    const by__value *width = by__argument(a, 0, "width");
-    const by__value *first = by__argument(a, 1, "first");
-    const by__value *blank = by__argument(a, 2, "blank");
-    by__value text;
+    const by__template_value *width = by__argument(a, 0, "width");
+    const by__template_value *first = by__argument(a, 1, "first");
+    const by__template_value *blank = by__argument(a, 2, "blank");
+    by__template_value text;
     by__text lines = {0};
     BY_TRY(by__arguments_check(r, a, "indent", 3, names));
     BY_TRY(by__value_text(r, v, &text));
@@ -286,8 +286,8 @@ static const by__filter_row *find(const by__filter_row *rows, const char *name)
     return rows->name == NULL ? NULL : rows;
 }
 
-by_status by__filter(by__render *r, const char *name, const by__value *subject,
-                     const by__arguments *arguments, by__value *out)
+by_status by__filter(by__render *r, const char *name, const by__template_value *subject,
+                     const by__arguments *arguments, by__template_value *out)
 {
     const by__filter_row *row = find(filters, name);
     row = row == NULL ? find(by__list_filters, name) : row;

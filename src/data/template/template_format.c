@@ -29,7 +29,7 @@ static bool print_real(char out[NUMBER_BYTES], const char *format, int precision
 /* ---- round ---- */
 
 /* Rounds to a multiple of 10^digits, ties to even. */
-static by_status round_whole(by__render *r, int64_t value, int64_t digits, by__value *out)
+static by_status round_whole(by__render *r, int64_t value, int64_t digits, by__template_value *out)
 {
     int64_t unit = 1;
     if (digits > 18) {
@@ -51,7 +51,7 @@ static by_status round_whole(by__render *r, int64_t value, int64_t digits, by__v
     return BY_OK;
 }
 
-static by_status round_real(by__render *r, double value, int64_t digits, by__value *out)
+static by_status round_real(by__render *r, double value, int64_t digits, by__template_value *out)
 {
     char text[NUMBER_BYTES];
     double rounded = value;
@@ -62,16 +62,16 @@ static by_status round_real(by__render *r, double value, int64_t digits, by__val
     } else if (!print_real(text, "%.*f", (int)digits, value) || !by__parse_f64(text, &rounded)) {
         return by__render_fail(r, "out of memory: round");
     }
-    *out = (by__value){.kind = BY__REAL, .as.real = rounded};
+    *out = (by__template_value){.kind = BY__REAL, .as.real = rounded};
     return BY_OK;
 }
 
-by_status by__filter_round(by__render *r, const by__value *v, const by__arguments *a,
-                           by__value *out)
+by_status by__filter_round(by__render *r, const by__template_value *v, const by__arguments *a,
+                           by__template_value *out)
 {
     static const char *const names[] = {"precision", "method", NULL};
-    const by__value *precision = by__argument(a, 0, "precision");
-    const by__value *method = by__argument(a, 1, "method");
+    const by__template_value *precision = by__argument(a, 0, "precision");
+    const by__template_value *method = by__argument(a, 1, "method");
     BY_TRY(by__arguments_check(r, a, "round", 2, names));
     if (!by__value_is_number(v) || (precision != NULL && precision->kind != BY__INTEGER)) {
         return by__render_fail(r, "round takes a number and a whole precision, not %s",
@@ -93,8 +93,8 @@ by_status by__filter_round(by__render *r, const by__value *v, const by__argument
         return by__render_fail(r, isfinite(value) ? "round: the method is common, ceil or floor"
                                                   : "round: the number is not finite");
     }
-    *out =
-        (by__value){.kind = BY__REAL, .as.real = (up ? ceil(value) : floor(value)) / scale + 0.0};
+    *out = (by__template_value){.kind = BY__REAL,
+                                .as.real = (up ? ceil(value) : floor(value)) / scale + 0.0};
     return BY_OK;
 }
 
@@ -157,14 +157,15 @@ static bool read_directive(directive *d, const char **at, const char *end)
 }
 
 /* Appends at most `precision` characters of text in a field of `width`. */
-static by_status add_text(by__render *r, by__text *out, const directive *d, const by__value *v)
+static by_status add_text(by__render *r, by__text *out, const directive *d,
+                          const by__template_value *v)
 {
-    by__value text;
+    by__template_value text;
     BY_TRY(by__value_text(r, v, &text));
     const char *s = text.as.string.data;
     size_t length = text.as.string.length;
     if (d->type == 'r') { /* values in a list are printed in this way */
-        by__value list;
+        by__template_value list;
         BY_TRY(by__value_list(r, 1, false, &list));
         list.as.list->items[0] = *v;
         BY_TRY(by__value_text(r, &list, &text));
@@ -189,7 +190,8 @@ static by_status add_text(by__render *r, by__text *out, const directive *d, cons
     return by__render_steps(r, length / 8);
 }
 
-static by_status add_number(by__render *r, by__text *out, const directive *d, const by__value *v)
+static by_status add_number(by__render *r, by__text *out, const directive *d,
+                            const by__template_value *v)
 {
     char format[32];
     char width[12];
@@ -222,9 +224,9 @@ static by_status add_directive(by__render *r, by__text *out, const directive *d,
                                const by__arguments *a, size_t *next)
 {
     bool named = d->name[0] != '\0';
-    const by__value *v = named              ? by__argument(a, SIZE_MAX, d->name)
-                         : *next < a->count ? &a->values[*next]
-                                            : NULL;
+    const by__template_value *v = named              ? by__argument(a, SIZE_MAX, d->name)
+                                  : *next < a->count ? &a->values[*next]
+                                                     : NULL;
     *next += named ? 0 : 1;
     if (v == NULL) {
         return by__render_fail(r,
@@ -235,7 +237,7 @@ static by_status add_directive(by__render *r, by__text *out, const directive *d,
     return d->type == 's' || d->type == 'r' ? add_text(r, out, d, v) : add_number(r, out, d, v);
 }
 
-static by_status format_text(by__render *r, by__text *out, const by__value *text,
+static by_status format_text(by__render *r, by__text *out, const by__template_value *text,
                              const by__arguments *a)
 {
     const char *at = text->as.string.data;
@@ -264,10 +266,10 @@ static by_status format_text(by__render *r, by__text *out, const by__value *text
                            : BY_OK;
 }
 
-by_status by__filter_format(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
+by_status by__filter_format(by__render *r, const by__template_value *v, const by__arguments *a,
+                            by__template_value *out)
 {
-    by__value text;
+    by__template_value text;
     by__text made = {0};
     if (a->count > 0 && a->keyword_count > 0) {
         return by__render_fail(r, "format takes arguments with names or without");

@@ -4,7 +4,7 @@
 
 #include "data/template/template.h"
 
-static by_status copy_items(by__render *r, const by__value *v, by__value *out)
+static by_status copy_items(by__render *r, const by__template_value *v, by__template_value *out)
 {
     by__list *items;
     BY_TRY(by__value_items(r, v, &items));
@@ -15,15 +15,15 @@ static by_status copy_items(by__render *r, const by__value *v, by__value *out)
     return by__render_steps(r, items->count / 4);
 }
 
-static by_status filter_list(by__render *r, const by__value *v, const by__arguments *a,
-                             by__value *out)
+static by_status filter_list(by__render *r, const by__template_value *v, const by__arguments *a,
+                             by__template_value *out)
 {
     BY_TRY(by__arguments_check(r, a, "list", 0, NULL));
     return copy_items(r, v, out);
 }
 
-static by_status filter_items(by__render *r, const by__value *v, const by__arguments *a,
-                              by__value *out)
+static by_status filter_items(by__render *r, const by__template_value *v, const by__arguments *a,
+                              by__template_value *out)
 {
     BY_TRY(by__arguments_check(r, a, "items", 0, NULL));
     if (v->kind == BY__UNDEFINED) {
@@ -34,8 +34,8 @@ static by_status filter_items(by__render *r, const by__value *v, const by__argum
                : by__render_fail(r, "items needs a mapping, not %s", by__value_word(v));
 }
 
-static by_status filter_first(by__render *r, const by__value *v, const by__arguments *a,
-                              by__value *out)
+static by_status filter_first(by__render *r, const by__template_value *v, const by__arguments *a,
+                              by__template_value *out)
 {
     by__list *items;
     BY_TRY(by__arguments_check(r, a, "first", 0, NULL));
@@ -44,8 +44,8 @@ static by_status filter_first(by__render *r, const by__value *v, const by__argum
     return BY_OK;
 }
 
-static by_status filter_last(by__render *r, const by__value *v, const by__arguments *a,
-                             by__value *out)
+static by_status filter_last(by__render *r, const by__template_value *v, const by__arguments *a,
+                             by__template_value *out)
 {
     by__list *items;
     BY_TRY(by__arguments_check(r, a, "last", 0, NULL));
@@ -55,19 +55,19 @@ static by_status filter_last(by__render *r, const by__value *v, const by__argume
     return BY_OK;
 }
 
-static by_status filter_reverse(by__render *r, const by__value *v, const by__arguments *a,
-                                by__value *out)
+static by_status filter_reverse(by__render *r, const by__template_value *v, const by__arguments *a,
+                                by__template_value *out)
 {
     BY_TRY(by__arguments_check(r, a, "reverse", 0, NULL));
     if (v->kind == BY__STRING) {
-        by__value step = by__value_integer(-1);
-        by__value none = by__value_none();
+        by__template_value step = by__value_integer(-1);
+        by__template_value none = by__value_none();
         return by__value_slice(r, v, &none, &none, &step, out);
     }
     BY_TRY(copy_items(r, v, out));
     by__list *l = out->as.list;
     for (size_t i = 0; i < l->count / 2; i++) {
-        by__value held = l->items[i];
+        by__template_value held = l->items[i];
         l->items[i] = l->items[l->count - 1 - i];
         l->items[l->count - 1 - i] = held;
     }
@@ -75,7 +75,8 @@ static by_status filter_reverse(by__render *r, const by__value *v, const by__arg
 }
 
 /* The element of v at the path "a.b.0". */
-static by_status get_path(by__render *r, const by__value *v, const by__value *path, by__value *out)
+static by_status get_path(by__render *r, const by__template_value *v,
+                          const by__template_value *path, by__template_value *out)
 {
     *out = *v;
     if (path->kind != BY__STRING) {
@@ -86,8 +87,8 @@ static by_status get_path(by__render *r, const by__value *v, const by__value *pa
     for (size_t begin = 0; begin <= n;) {
         const char *dot = memchr(s + begin, '.', n - begin);
         size_t end = dot != NULL ? (size_t)(dot - s) : n;
-        by__value key;
-        by__value of = *out;
+        by__template_value key;
+        by__template_value of = *out;
         bool number = end > begin && end - begin < 9;
         int64_t index = 0;
         for (size_t i = begin; i < end; i++) {
@@ -102,32 +103,32 @@ static by_status get_path(by__render *r, const by__value *v, const by__value *pa
     return BY_OK;
 }
 
-static by_status filter_join(by__render *r, const by__value *v, const by__arguments *a,
-                             by__value *out)
+static by_status filter_join(by__render *r, const by__template_value *v, const by__arguments *a,
+                             by__template_value *out)
 {
     static const char *const names[] = {"d", "attribute", NULL};
-    const by__value *given = by__argument(a, 0, "d");
-    const by__value *path = by__argument(a, 1, "attribute");
-    by__value mark = by__value_string("", 0);
-    by__value list;
+    const by__template_value *given = by__argument(a, 0, "d");
+    const by__template_value *path = by__argument(a, 1, "attribute");
+    by__template_value mark = by__value_string("", 0);
+    by__template_value list;
     BY_TRY(by__arguments_check(r, a, "join", 2, names));
     if (given != NULL) {
         BY_TRY(by__value_text(r, given, &mark));
     }
     BY_TRY(copy_items(r, v, &list));
     for (size_t i = 0; path != NULL && i < list.as.list->count; i++) {
-        by__value item = list.as.list->items[i];
+        by__template_value item = list.as.list->items[i];
         BY_TRY(get_path(r, &item, path, &list.as.list->items[i]));
     }
     return by__join(r, &mark, list.as.list, out);
 }
 
-static by_status filter_map(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
+static by_status filter_map(by__render *r, const by__template_value *v, const by__arguments *a,
+                            by__template_value *out)
 {
-    const by__value *path = by__argument(a, SIZE_MAX, "attribute");
-    const by__value *other = by__argument(a, SIZE_MAX, "default");
-    const by__value *name = by__argument(a, 0, NULL);
+    const by__template_value *path = by__argument(a, SIZE_MAX, "attribute");
+    const by__template_value *other = by__argument(a, SIZE_MAX, "default");
+    const by__template_value *name = by__argument(a, 0, NULL);
     if (path == NULL && (name == NULL || name->kind != BY__STRING)) {
         return by__render_fail(r, "map needs the name of a filter or an attribute");
     }
@@ -137,8 +138,8 @@ static by_status filter_map(by__render *r, const by__value *v, const by__argumen
                           .keyword_count = a->keyword_count};
     BY_TRY(copy_items(r, v, out));
     for (size_t i = 0; i < out->as.list->count; i++) {
-        by__value item = out->as.list->items[i];
-        by__value *result = &out->as.list->items[i];
+        by__template_value item = out->as.list->items[i];
+        by__template_value *result = &out->as.list->items[i];
         if (path == NULL) {
             BY_TRY(by__filter(r, name->as.string.data, &item, &rest, result));
             continue;
@@ -152,11 +153,11 @@ static by_status filter_map(by__render *r, const by__value *v, const by__argumen
 }
 
 /* Implements select, reject, selectattr, rejectattr. */
-static by_status choose(by__render *r, const by__value *v, const by__arguments *a, bool attribute,
-                        bool wanted, by__value *out)
+static by_status choose(by__render *r, const by__template_value *v, const by__arguments *a,
+                        bool attribute, bool wanted, by__template_value *out)
 {
     size_t used = attribute ? 1 : 0;
-    const by__value *name = by__argument(a, used, NULL);
+    const by__template_value *name = by__argument(a, used, NULL);
     size_t count = 0;
     if ((attribute && a->count == 0) || (name != NULL && name->kind != BY__STRING)) {
         return by__render_fail(r, "%s needs %s", attribute ? "selectattr" : "select",
@@ -169,8 +170,8 @@ static by_status choose(by__render *r, const by__value *v, const by__arguments *
     BY_TRY(copy_items(r, v, out));
     by__list *l = out->as.list;
     for (size_t i = 0; i < l->count; i++) {
-        by__value item = l->items[i];
-        by__value subject = item;
+        by__template_value item = l->items[i];
+        by__template_value subject = item;
         bool holds;
         if (attribute) {
             BY_TRY(get_path(r, &item, &a->values[0], &subject));
@@ -187,63 +188,63 @@ static by_status choose(by__render *r, const by__value *v, const by__arguments *
     return BY_OK;
 }
 
-static by_status filter_select(by__render *r, const by__value *v, const by__arguments *a,
-                               by__value *out)
+static by_status filter_select(by__render *r, const by__template_value *v, const by__arguments *a,
+                               by__template_value *out)
 {
     return choose(r, v, a, false, true, out);
 }
 
-static by_status filter_reject(by__render *r, const by__value *v, const by__arguments *a,
-                               by__value *out)
+static by_status filter_reject(by__render *r, const by__template_value *v, const by__arguments *a,
+                               by__template_value *out)
 {
     return choose(r, v, a, false, false, out);
 }
 
-static by_status filter_selectattr(by__render *r, const by__value *v, const by__arguments *a,
-                                   by__value *out)
+static by_status filter_selectattr(by__render *r, const by__template_value *v,
+                                   const by__arguments *a, by__template_value *out)
 {
     return choose(r, v, a, true, true, out);
 }
 
-static by_status filter_rejectattr(by__render *r, const by__value *v, const by__arguments *a,
-                                   by__value *out)
+static by_status filter_rejectattr(by__render *r, const by__template_value *v,
+                                   const by__arguments *a, by__template_value *out)
 {
     return choose(r, v, a, true, false, out);
 }
 
 /* What each item counts as: itself or what `path` (NULL: none) leads to, a string in lower case
  * unless `exact` (NULL: no) holds. */
-static by_status make_keys(by__render *r, const by__list *items, const by__value *path,
-                           const by__value *exact, by__value *out)
+static by_status make_keys(by__render *r, const by__list *items, const by__template_value *path,
+                           const by__template_value *exact, by__template_value *out)
 {
     by__arguments none = {0};
     BY_TRY(by__value_list(r, items->count, false, out));
     for (size_t i = 0; i < items->count; i++) {
-        by__value *key = &out->as.list->items[i];
+        by__template_value *key = &out->as.list->items[i];
         *key = items->items[i];
         if (path != NULL) {
             BY_TRY(get_path(r, &items->items[i], path, key));
         }
         if (key->kind == BY__STRING && (exact == NULL || !by__value_true(exact))) {
-            by__value held = *key;
+            by__template_value held = *key;
             BY_TRY(by__method_call(r, &held, "lower", &none, key));
         }
     }
     return BY_OK;
 }
 
-static by_status filter_unique(by__render *r, const by__value *v, const by__arguments *a,
-                               by__value *out)
+static by_status filter_unique(by__render *r, const by__template_value *v, const by__arguments *a,
+                               by__template_value *out)
 {
     static const char *const names[] = {"case_sensitive", "attribute", NULL};
     size_t count = 0;
-    by__value keys;
+    by__template_value keys;
     BY_TRY(by__arguments_check(r, a, "unique", 2, names));
     BY_TRY(copy_items(r, v, out));
     by__list *l = out->as.list;
     BY_TRY(make_keys(r, l, by__argument(a, 1, "attribute"), by__argument(a, 0, "case_sensitive"),
                      &keys));
-    by__value *k = keys.as.list->items;
+    by__template_value *k = keys.as.list->items;
     for (size_t i = 0; i < l->count; i++) {
         bool known = false;
         for (size_t j = 0; j < count && !known; j++) {
@@ -259,10 +260,10 @@ static by_status filter_unique(by__render *r, const by__value *v, const by__argu
 }
 
 /* Stable sort of keys with their items; each comparison counts as a step. */
-static by_status merge_sort(by__render *r, by__value *keys, by__value *items, size_t count,
-                            bool descending)
+static by_status merge_sort(by__render *r, by__template_value *keys, by__template_value *items,
+                            size_t count, bool descending)
 {
-    by__value *spare;
+    by__template_value *spare;
     BY_TRY(by__render_take(r, (void **)&spare, 2 * count, sizeof *spare));
     for (size_t width = 1; width < count; width *= 2) {
         for (size_t begin = 0; begin < count; begin += 2 * width) {
@@ -287,12 +288,12 @@ static by_status merge_sort(by__render *r, by__value *keys, by__value *items, si
     return BY_OK;
 }
 
-static by_status filter_sort(by__render *r, const by__value *v, const by__arguments *a,
-                             by__value *out)
+static by_status filter_sort(by__render *r, const by__template_value *v, const by__arguments *a,
+                             by__template_value *out)
 {
     static const char *const names[] = {"reverse", "case_sensitive", "attribute", NULL};
-    const by__value *reverse = by__argument(a, 0, "reverse");
-    by__value keys;
+    const by__template_value *reverse = by__argument(a, 0, "reverse");
+    by__template_value keys;
     BY_TRY(by__arguments_check(r, a, "sort", 3, names));
     BY_TRY(copy_items(r, v, out));
     BY_TRY(make_keys(r, out->as.list, by__argument(a, 2, "attribute"),
@@ -301,20 +302,20 @@ static by_status filter_sort(by__render *r, const by__value *v, const by__argume
                       reverse != NULL && by__value_true(reverse));
 }
 
-static by_status filter_dictsort(by__render *r, const by__value *v, const by__arguments *a,
-                                 by__value *out)
+static by_status filter_dictsort(by__render *r, const by__template_value *v, const by__arguments *a,
+                                 by__template_value *out)
 {
-    by__value attribute = by__value_integer(0);
+    by__template_value attribute = by__value_integer(0);
     by__pair keyword = {by__value_string("attribute", 9), attribute};
     by__arguments sorting = {.keywords = &keyword, .keyword_count = 1};
-    by__value list;
+    by__template_value list;
     BY_TRY(by__arguments_check(r, a, "dictsort", 0, NULL));
     BY_TRY(filter_items(r, v, a, &list));
     return filter_sort(r, &list, &sorting, out);
 }
 
-static by_status extreme(by__render *r, const by__value *v, const by__arguments *a, int sign,
-                         by__value *out)
+static by_status extreme(by__render *r, const by__template_value *v, const by__arguments *a,
+                         int sign, by__template_value *out)
 {
     by__list *items;
     BY_TRY(by__arguments_check(r, a, sign < 0 ? "min" : "max", 0, NULL));
@@ -330,27 +331,27 @@ static by_status extreme(by__render *r, const by__value *v, const by__arguments 
     return BY_OK;
 }
 
-static by_status filter_min(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
+static by_status filter_min(by__render *r, const by__template_value *v, const by__arguments *a,
+                            by__template_value *out)
 {
     return extreme(r, v, a, -1, out);
 }
 
-static by_status filter_max(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
+static by_status filter_max(by__render *r, const by__template_value *v, const by__arguments *a,
+                            by__template_value *out)
 {
     return extreme(r, v, a, 1, out);
 }
 
-static by_status filter_sum(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
+static by_status filter_sum(by__render *r, const by__template_value *v, const by__arguments *a,
+                            by__template_value *out)
 {
     by__list *items;
     BY_TRY(by__arguments_check(r, a, "sum", 0, NULL));
     BY_TRY(by__value_items(r, v, &items));
     *out = by__value_integer(0);
     for (size_t i = 0; i < items->count; i++) {
-        by__value total = *out;
+        by__template_value total = *out;
         BY_TRY(by__value_operate(r, BY__OP_ADD, &total, &items->items[i], out));
     }
     return BY_OK;

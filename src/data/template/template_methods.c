@@ -5,10 +5,10 @@
 #include "data/template/template.h"
 #include "data/tokenizer/unicode.h"
 
-typedef by_status (*method)(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out);
+typedef by_status (*method)(by__render *r, const by__template_value *v, const by__arguments *a,
+                            by__template_value *out);
 
-static by_status need_string(by__render *r, const by__value *v, const char *what)
+static by_status need_string(by__render *r, const by__template_value *v, const char *what)
 {
     return v != NULL && v->kind == BY__STRING
                ? BY_OK
@@ -20,7 +20,8 @@ static by_status need_string(by__render *r, const by__value *v, const char *what
 
 typedef enum letters { UPPER, LOWER, TITLE, CAPITALIZE } letters;
 
-static by_status change_case(by__render *r, const by__value *v, letters kind, by__value *out)
+static by_status change_case(by__render *r, const by__template_value *v, letters kind,
+                             by__template_value *out)
 {
     char *data;
     bool inside = false; /* a letter precedes */
@@ -37,26 +38,29 @@ static by_status change_case(by__render *r, const by__value *v, letters kind, by
     return by__render_steps(r, v->as.string.length / 64);
 }
 
-static by_status to_upper(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status to_upper(by__render *r, const by__template_value *v, const by__arguments *a,
+                          by__template_value *out)
 {
     BY_TRY(by__arguments_check(r, a, "upper", 0, NULL));
     return change_case(r, v, UPPER, out);
 }
 
-static by_status to_lower(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status to_lower(by__render *r, const by__template_value *v, const by__arguments *a,
+                          by__template_value *out)
 {
     BY_TRY(by__arguments_check(r, a, "lower", 0, NULL));
     return change_case(r, v, LOWER, out);
 }
 
-static by_status to_title(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status to_title(by__render *r, const by__template_value *v, const by__arguments *a,
+                          by__template_value *out)
 {
     BY_TRY(by__arguments_check(r, a, "title", 0, NULL));
     return change_case(r, v, TITLE, out);
 }
 
-static by_status capitalize(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
+static by_status capitalize(by__render *r, const by__template_value *v, const by__arguments *a,
+                            by__template_value *out)
 {
     BY_TRY(by__arguments_check(r, a, "capitalize", 0, NULL));
     return change_case(r, v, CAPITALIZE, out);
@@ -64,10 +68,10 @@ static by_status capitalize(by__render *r, const by__value *v, const by__argumen
 
 /* ---- strings: ends ---- */
 
-static by_status strip_sides(by__render *r, const by__value *v, const by__arguments *a, bool left,
-                             bool right, by__value *out)
+static by_status strip_sides(by__render *r, const by__template_value *v, const by__arguments *a,
+                             bool left, bool right, by__template_value *out)
 {
-    const by__value *set = by__argument(a, 0, NULL);
+    const by__template_value *set = by__argument(a, 0, NULL);
     const char *s = v->as.string.data;
     size_t n = v->as.string.length;
     BY_TRY(by__arguments_check(r, a, "strip", 1, NULL));
@@ -83,22 +87,25 @@ static by_status strip_sides(by__render *r, const by__value *v, const by__argume
     return by__render_steps(r, v->as.string.length / 64);
 }
 
-static by_status strip(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status strip(by__render *r, const by__template_value *v, const by__arguments *a,
+                       by__template_value *out)
 {
     return strip_sides(r, v, a, true, true, out);
 }
 
-static by_status lstrip(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status lstrip(by__render *r, const by__template_value *v, const by__arguments *a,
+                        by__template_value *out)
 {
     return strip_sides(r, v, a, true, false, out);
 }
 
-static by_status rstrip(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status rstrip(by__render *r, const by__template_value *v, const by__arguments *a,
+                        by__template_value *out)
 {
     return strip_sides(r, v, a, false, true, out);
 }
 
-static bool has_end(const by__value *v, const by__value *part, bool front)
+static bool has_end(const by__template_value *v, const by__template_value *part, bool front)
 {
     size_t n = v->as.string.length;
     size_t m = part->as.string.length;
@@ -106,16 +113,16 @@ static bool has_end(const by__value *v, const by__value *part, bool front)
 }
 
 /* startswith and endswith, with a string or any of a tuple. */
-static by_status test_end(by__render *r, const by__value *v, const by__arguments *a, bool front,
-                          by__value *out)
+static by_status test_end(by__render *r, const by__template_value *v, const by__arguments *a,
+                          bool front, by__template_value *out)
 {
-    const by__value *part = by__argument(a, 0, NULL);
+    const by__template_value *part = by__argument(a, 0, NULL);
     BY_TRY(by__arguments_check(r, a, front ? "startswith" : "endswith", 1, NULL));
     bool several = part != NULL && part->kind == BY__LIST;
     size_t count = several ? part->as.list->count : 1;
     *out = by__value_bool(false);
     for (size_t i = 0; i < count; i++) {
-        const by__value *one = several ? &part->as.list->items[i] : part;
+        const by__template_value *one = several ? &part->as.list->items[i] : part;
         BY_TRY(need_string(r, one, front ? "startswith" : "endswith"));
         BY_TRY(by__render_steps(r, one->as.string.length / 64));
         out->as.truth = out->as.truth || has_end(v, one, front);
@@ -123,21 +130,22 @@ static by_status test_end(by__render *r, const by__value *v, const by__arguments
     return by__render_steps(r, count);
 }
 
-static by_status startswith(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
+static by_status startswith(by__render *r, const by__template_value *v, const by__arguments *a,
+                            by__template_value *out)
 {
     return test_end(r, v, a, true, out);
 }
 
-static by_status endswith(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status endswith(by__render *r, const by__template_value *v, const by__arguments *a,
+                          by__template_value *out)
 {
     return test_end(r, v, a, false, out);
 }
 
-static by_status remove_end(by__render *r, const by__value *v, const by__arguments *a, bool front,
-                            by__value *out)
+static by_status remove_end(by__render *r, const by__template_value *v, const by__arguments *a,
+                            bool front, by__template_value *out)
 {
-    const by__value *part = by__argument(a, 0, NULL);
+    const by__template_value *part = by__argument(a, 0, NULL);
     BY_TRY(by__arguments_check(r, a, "removeprefix", 1, NULL));
     BY_TRY(need_string(r, part, front ? "removeprefix" : "removesuffix"));
     BY_TRY(by__render_steps(r, part->as.string.length / 64));
@@ -146,25 +154,26 @@ static by_status remove_end(by__render *r, const by__value *v, const by__argumen
     return BY_OK;
 }
 
-static by_status removeprefix(by__render *r, const by__value *v, const by__arguments *a,
-                              by__value *out)
+static by_status removeprefix(by__render *r, const by__template_value *v, const by__arguments *a,
+                              by__template_value *out)
 {
     return remove_end(r, v, a, true, out);
 }
 
-static by_status removesuffix(by__render *r, const by__value *v, const by__arguments *a,
-                              by__value *out)
+static by_status removesuffix(by__render *r, const by__template_value *v, const by__arguments *a,
+                              by__template_value *out)
 {
     return remove_end(r, v, a, false, out);
 }
 
 /* ---- strings: parts ---- */
 
-static by_status push(by__render *r, by__value *list, size_t *capacity, const char *s, size_t n)
+static by_status push(by__render *r, by__template_value *list, size_t *capacity, const char *s,
+                      size_t n)
 {
     by__list *l = list->as.list;
     if (l->count == *capacity) {
-        by__value *items;
+        by__template_value *items;
         *capacity = *capacity == 0 ? 8 : 2 * *capacity;
         BY_TRY(by__render_take(r, (void **)&items, *capacity, sizeof *items));
         if (l->count > 0) {
@@ -177,7 +186,7 @@ static by_status push(by__render *r, by__value *list, size_t *capacity, const ch
 }
 
 static by_status split_at_spaces(by__render *r, const char *s, size_t n, int64_t most,
-                                 by__value *out)
+                                 by__template_value *out)
 {
     size_t capacity = 0;
     size_t at = 0;
@@ -200,7 +209,7 @@ static by_status split_at_spaces(by__render *r, const char *s, size_t n, int64_t
 }
 
 /* From the end, the last `most` separators count. */
-static size_t skip_separators(const char *s, size_t n, const by__value *mark, int64_t most)
+static size_t skip_separators(const char *s, size_t n, const by__template_value *mark, int64_t most)
 {
     size_t count = 0;
     for (size_t at = 0; at < n;) {
@@ -214,12 +223,12 @@ static size_t skip_separators(const char *s, size_t n, const by__value *mark, in
     return most >= 0 && count > (size_t)most ? count - (size_t)most : 0;
 }
 
-static by_status split_parts(by__render *r, const by__value *v, const by__arguments *a, bool right,
-                             by__value *out)
+static by_status split_parts(by__render *r, const by__template_value *v, const by__arguments *a,
+                             bool right, by__template_value *out)
 {
     static const char *const names[] = {"sep", "maxsplit", NULL};
-    const by__value *mark = by__argument(a, 0, "sep");
-    const by__value *limit = by__argument(a, 1, "maxsplit");
+    const by__template_value *mark = by__argument(a, 0, "sep");
+    const by__template_value *limit = by__argument(a, 1, "maxsplit");
     const char *s = v->as.string.data;
     size_t n = v->as.string.length;
     size_t capacity = 0;
@@ -253,18 +262,20 @@ static by_status split_parts(by__render *r, const by__value *v, const by__argume
     return push(r, out, &capacity, s + begin, n - begin);
 }
 
-static by_status split(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status split(by__render *r, const by__template_value *v, const by__arguments *a,
+                       by__template_value *out)
 {
     return split_parts(r, v, a, false, out);
 }
 
-static by_status rsplit(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status rsplit(by__render *r, const by__template_value *v, const by__arguments *a,
+                        by__template_value *out)
 {
     return split_parts(r, v, a, true, out);
 }
 
-static by_status splitlines(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
+static by_status splitlines(by__render *r, const by__template_value *v, const by__arguments *a,
+                            by__template_value *out)
 {
     const char *s = v->as.string.data;
     size_t n = v->as.string.length;
@@ -283,11 +294,12 @@ static by_status splitlines(by__render *r, const by__value *v, const by__argumen
     return by__render_steps(r, n / 64);
 }
 
-static by_status replace(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status replace(by__render *r, const by__template_value *v, const by__arguments *a,
+                         by__template_value *out)
 {
-    const by__value *old = by__argument(a, 0, NULL);
-    const by__value *new = by__argument(a, 1, NULL);
-    const by__value *limit = by__argument(a, 2, "count");
+    const by__template_value *old = by__argument(a, 0, NULL);
+    const by__template_value *new = by__argument(a, 1, NULL);
+    const by__template_value *limit = by__argument(a, 2, "count");
     static const char *const names[] = {"count", NULL};
     int64_t most = limit != NULL && limit->kind == BY__INTEGER ? limit->as.integer : -1;
     const char *s = v->as.string.data;
@@ -315,10 +327,10 @@ static by_status replace(by__render *r, const by__value *v, const by__arguments 
     return by__render_steps(r, (n + length) / 32);
 }
 
-static by_status find_part(by__render *r, const by__value *v, const by__arguments *a, bool last,
-                           by__value *out)
+static by_status find_part(by__render *r, const by__template_value *v, const by__arguments *a,
+                           bool last, by__template_value *out)
 {
-    const by__value *part = by__argument(a, 0, NULL);
+    const by__template_value *part = by__argument(a, 0, NULL);
     const char *s = v->as.string.data;
     size_t n = v->as.string.length;
     size_t found = SIZE_MAX;
@@ -341,19 +353,22 @@ static by_status find_part(by__render *r, const by__value *v, const by__argument
     return BY_OK;
 }
 
-static by_status find(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status find(by__render *r, const by__template_value *v, const by__arguments *a,
+                      by__template_value *out)
 {
     return find_part(r, v, a, false, out);
 }
 
-static by_status rfind(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status rfind(by__render *r, const by__template_value *v, const by__arguments *a,
+                       by__template_value *out)
 {
     return find_part(r, v, a, true, out);
 }
 
-static by_status count(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status count(by__render *r, const by__template_value *v, const by__arguments *a,
+                       by__template_value *out)
 {
-    const by__value *part = by__argument(a, 0, NULL);
+    const by__template_value *part = by__argument(a, 0, NULL);
     BY_TRY(by__arguments_check(r, a, "count", 1, NULL));
     if (v->kind == BY__LIST) {
         int64_t found = 0;
@@ -374,12 +389,13 @@ static by_status count(by__render *r, const by__value *v, const by__arguments *a
     return by__render_steps(r, v->as.string.length / 16);
 }
 
-by_status by__join(by__render *r, const by__value *mark, const by__list *items, by__value *out)
+by_status by__join(by__render *r, const by__template_value *mark, const by__list *items,
+                   by__template_value *out)
 {
     by__text text = {0};
     by_status status = BY_OK;
     for (size_t i = 0; i < items->count && status == BY_OK; i++) {
-        by__value one;
+        by__template_value one;
         status = by__value_text(r, &items->items[i], &one);
         if (status == BY_OK) {
             by__text_add_bytes(&text, mark->as.string.data, i > 0 ? mark->as.string.length : 0);
@@ -396,9 +412,10 @@ by_status by__join(by__render *r, const by__value *mark, const by__list *items, 
     return by__value_take_text(r, &text, out);
 }
 
-static by_status join(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status join(by__render *r, const by__template_value *v, const by__arguments *a,
+                      by__template_value *out)
 {
-    const by__value *all = by__argument(a, 0, NULL);
+    const by__template_value *all = by__argument(a, 0, NULL);
     by__list *items;
     BY_TRY(by__arguments_check(r, a, "join", 1, NULL));
     if (all == NULL) {
@@ -412,7 +429,8 @@ static by_status join(by__render *r, const by__value *v, const by__arguments *a,
 }
 
 /* isdigit, isalpha, isspace: the string is not empty and all characters are of a class. */
-static by_status all_of(by__render *r, const by__value *v, unsigned kind, by__value *out)
+static by_status all_of(by__render *r, const by__template_value *v, unsigned kind,
+                        by__template_value *out)
 {
     bool holds = v->as.string.length > 0;
     for (size_t i = 0; i < v->as.string.length && holds;) {
@@ -424,22 +442,22 @@ static by_status all_of(by__render *r, const by__value *v, unsigned kind, by__va
     return by__render_steps(r, v->as.string.length / 64);
 }
 
-static by_status isdigit_method(by__render *r, const by__value *v, const by__arguments *a,
-                                by__value *out)
+static by_status isdigit_method(by__render *r, const by__template_value *v, const by__arguments *a,
+                                by__template_value *out)
 {
     BY_UNUSED(a);
     return all_of(r, v, BY__NUMBER, out);
 }
 
-static by_status isalpha_method(by__render *r, const by__value *v, const by__arguments *a,
-                                by__value *out)
+static by_status isalpha_method(by__render *r, const by__template_value *v, const by__arguments *a,
+                                by__template_value *out)
 {
     BY_UNUSED(a);
     return all_of(r, v, BY__LETTER, out);
 }
 
-static by_status isspace_method(by__render *r, const by__value *v, const by__arguments *a,
-                                by__value *out)
+static by_status isspace_method(by__render *r, const by__template_value *v, const by__arguments *a,
+                                by__template_value *out)
 {
     BY_UNUSED(a);
     return all_of(r, v, BY__SPACE, out);
@@ -447,12 +465,13 @@ static by_status isspace_method(by__render *r, const by__value *v, const by__arg
 
 /* ---- mappings ---- */
 
-static by_status pairs_of(by__render *r, const by__value *v, unsigned part, by__value *out)
+static by_status pairs_of(by__render *r, const by__template_value *v, unsigned part,
+                          by__template_value *out)
 {
     const by__table *t = v->as.table;
     BY_TRY(by__value_list(r, t->count, false, out));
     for (size_t i = 0; i < t->count; i++) {
-        by__value *item = &out->as.list->items[i];
+        by__template_value *item = &out->as.list->items[i];
         if (part < 2) {
             *item = part == 0 ? t->pairs[i].key : t->pairs[i].value;
             continue;
@@ -464,29 +483,33 @@ static by_status pairs_of(by__render *r, const by__value *v, unsigned part, by__
     return by__render_steps(r, t->count);
 }
 
-static by_status keys(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status keys(by__render *r, const by__template_value *v, const by__arguments *a,
+                      by__template_value *out)
 {
     BY_TRY(by__arguments_check(r, a, "keys", 0, NULL));
     return pairs_of(r, v, 0, out);
 }
 
-static by_status values(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status values(by__render *r, const by__template_value *v, const by__arguments *a,
+                        by__template_value *out)
 {
     BY_TRY(by__arguments_check(r, a, "values", 0, NULL));
     return pairs_of(r, v, 1, out);
 }
 
-static by_status items(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status items(by__render *r, const by__template_value *v, const by__arguments *a,
+                       by__template_value *out)
 {
     BY_TRY(by__arguments_check(r, a, "items", 0, NULL));
     return pairs_of(r, v, 2, out);
 }
 
-static by_status get(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status get(by__render *r, const by__template_value *v, const by__arguments *a,
+                     by__template_value *out)
 {
-    const by__value *key = by__argument(a, 0, NULL);
-    const by__value *other = by__argument(a, 1, NULL);
-    by__value *held = NULL;
+    const by__template_value *key = by__argument(a, 0, NULL);
+    const by__template_value *other = by__argument(a, 1, NULL);
+    by__template_value *held = NULL;
     BY_TRY(by__arguments_check(r, a, "get", 2, NULL));
     if (key == NULL) {
         return by__render_fail(r, "get needs a key");
@@ -497,9 +520,10 @@ static by_status get(by__render *r, const by__value *v, const by__arguments *a, 
     return BY_OK;
 }
 
-static by_status index_of(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status index_of(by__render *r, const by__template_value *v, const by__arguments *a,
+                          by__template_value *out)
 {
-    const by__value *one = by__argument(a, 0, NULL);
+    const by__template_value *one = by__argument(a, 0, NULL);
     for (size_t i = 0; one != NULL && i < v->as.list->count; i++) {
         bool same;
         BY_TRY(by__value_equal(r, &v->as.list->items[i], one, &same));
@@ -512,7 +536,8 @@ static by_status index_of(by__render *r, const by__value *v, const by__arguments
 }
 
 /* loop.cycle(a, b, ...) at the element with that index. */
-static by_status cycle(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+static by_status cycle(by__render *r, const by__template_value *v, const by__arguments *a,
+                       by__template_value *out)
 {
     if (a->count == 0 || a->keyword_count > 0) {
         return by__render_fail(r, "loop.cycle needs values, which have no names");
@@ -570,8 +595,8 @@ bool by__method_exists(by__value_kind kind, const char *name)
     return kind != BY__INTEGER && find_method(kind, name) != NULL; /* only `loop` has cycle */
 }
 
-by_status by__method_call(by__render *r, const by__value *object, const char *name,
-                          const by__arguments *arguments, by__value *out)
+by_status by__method_call(by__render *r, const by__template_value *object, const char *name,
+                          const by__arguments *arguments, by__template_value *out)
 {
     method call = find_method(object->kind, name);
     if (call == NULL) {

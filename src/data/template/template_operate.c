@@ -4,7 +4,8 @@
 
 #include "data/template/template.h"
 
-static by_status repeat(by__render *r, const by__value *v, int64_t times, by__value *out)
+static by_status repeat(by__render *r, const by__template_value *v, int64_t times,
+                        by__template_value *out)
 {
     size_t total;
     size_t count = times > 0 ? (size_t)times : 0;
@@ -28,7 +29,8 @@ static by_status repeat(by__render *r, const by__value *v, int64_t times, by__va
     return by__render_steps(r, total / 64 + (length > 0 ? count / 16 : 0));
 }
 
-static by_status concatenate(by__render *r, const by__value *a, const by__value *b, by__value *out)
+static by_status concatenate(by__render *r, const by__template_value *a,
+                             const by__template_value *b, by__template_value *out)
 {
     if (a->kind == BY__LIST) {
         const by__list *x = a->as.list;
@@ -67,7 +69,7 @@ static bool integer_power(int64_t base, int64_t exponent, int64_t *out)
 }
 
 static by_status operate_integers(by__render *r, by__operator op, int64_t a, int64_t b,
-                                  by__value *out)
+                                  by__template_value *out)
 {
     int64_t result = 0;
     bool fits = true;
@@ -89,7 +91,7 @@ static by_status operate_integers(by__render *r, by__operator op, int64_t a, int
         fits = b >= 0 && integer_power(a, b, &result);
         break;
     case BY__OP_DIVIDE:
-        *out = (by__value){.kind = BY__REAL, .as.real = (double)a / (double)b};
+        *out = (by__template_value){.kind = BY__REAL, .as.real = (double)a / (double)b};
         return BY_OK;
     default: /* rounding down, as in Python */
         fits = b != 0 && !(a == INT64_MIN && b == -1);
@@ -104,7 +106,8 @@ static by_status operate_integers(by__render *r, by__operator op, int64_t a, int
     return fits ? BY_OK : by__render_fail(r, "an integer is too large");
 }
 
-static by_status operate_reals(by__render *r, by__operator op, double a, double b, by__value *out)
+static by_status operate_reals(by__render *r, by__operator op, double a, double b,
+                               by__template_value *out)
 {
     bool divides = op == BY__OP_DIVIDE || op == BY__OP_FLOOR || op == BY__OP_MODULO;
     if (divides && b == 0.0) {
@@ -117,16 +120,16 @@ static by_status operate_reals(by__render *r, by__operator op, double a, double 
                     : op == BY__OP_FLOOR    ? floor(a / b)
                     : op == BY__OP_MODULO   ? a - b * floor(a / b)
                                             : pow(a, b);
-    *out = (by__value){.kind = BY__REAL, .as.real = result};
+    *out = (by__template_value){.kind = BY__REAL, .as.real = result};
     return BY_OK;
 }
 
-by_status by__value_operate(by__render *r, by__operator op, const by__value *a, const by__value *b,
-                            by__value *out)
+by_status by__value_operate(by__render *r, by__operator op, const by__template_value *a,
+                            const by__template_value *b, by__template_value *out)
 {
     if (op == BY__OP_JOIN) {
-        by__value x;
-        by__value y;
+        by__template_value x;
+        by__template_value y;
         BY_TRY(by__value_text(r, a, &x));
         BY_TRY(by__value_text(r, b, &y));
         return concatenate(r, &x, &y, out);
@@ -147,7 +150,9 @@ by_status by__value_operate(by__render *r, by__operator op, const by__value *a, 
         (a->kind == BY__INTEGER || a->kind == BY__BOOL)) {
         return repeat(r, b, by__value_whole(a), out);
     }
-    const by__value *undefined = a->kind == BY__UNDEFINED ? a : b->kind == BY__UNDEFINED ? b : NULL;
+    const by__template_value *undefined = a->kind == BY__UNDEFINED   ? a
+                                          : b->kind == BY__UNDEFINED ? b
+                                                                     : NULL;
     if (undefined != NULL) {
         return by__render_fail(r, "'%.*s' is undefined", (int)undefined->as.string.length,
                                undefined->as.string.data);

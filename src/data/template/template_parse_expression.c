@@ -49,7 +49,7 @@ static size_t read_escape(const char *s, size_t n, char *out, size_t *used)
 }
 
 /* Parses a string, and adjacent ones, which are concatenated. */
-static by_status parse_string(by__parser *p, by__node **out)
+static by_status parse_string(by__parser *p, by__template_node **out)
 {
     size_t total = 0;
     size_t used = 0;
@@ -80,7 +80,7 @@ static by_status parse_string(by__parser *p, by__node **out)
     return BY_OK;
 }
 
-static by_status parse_number(by__parser *p, by__node **out)
+static by_status parse_number(by__parser *p, by__template_node **out)
 {
     const by__token *t = p->token;
     char text[64];
@@ -108,10 +108,10 @@ static by_status parse_number(by__parser *p, by__node **out)
 }
 
 /* Parses items up to a closing bracket, which is consumed. *commas: number of commas. */
-static by_status parse_items(by__parser *p, const char *close, bool pairs, by__node **out,
+static by_status parse_items(by__parser *p, const char *close, bool pairs, by__template_node **out,
                              size_t *commas)
 {
-    by__node **end = out;
+    by__template_node **end = out;
     *commas = 0;
     while (!by__parse_take_op(p, close)) {
         if (*commas == 0 && *out != NULL) {
@@ -134,11 +134,11 @@ static by_status parse_items(by__parser *p, const char *close, bool pairs, by__n
 }
 
 /* Parses (a), or a tuple. */
-static by_status parse_parentheses(by__parser *p, by__node **out)
+static by_status parse_parentheses(by__parser *p, by__template_node **out)
 {
-    by__node *items = NULL;
+    by__template_node *items = NULL;
     size_t commas;
-    by__node *tuple;
+    by__template_node *tuple;
     BY_TRY(by__parse_node(p, BY__NODE_LIST, &tuple));
     BY_TRY(parse_items(p, ")", false, &items, &commas));
     if (items != NULL && commas == 0) {
@@ -151,11 +151,11 @@ static by_status parse_parentheses(by__parser *p, by__node **out)
     return BY_OK;
 }
 
-static by_status parse_name(by__parser *p, by__node **out)
+static by_status parse_name(by__parser *p, by__template_node **out)
 {
     static const struct {
         const char *name;
-        by__value value;
+        by__template_value value;
     } constants[] = {{"true", {.kind = BY__BOOL, .as.truth = true}},
                      {"True", {.kind = BY__BOOL, .as.truth = true}},
                      {"false", {.kind = BY__BOOL}},
@@ -174,7 +174,7 @@ static by_status parse_name(by__parser *p, by__node **out)
     return by__parse_name_of(p, &(*out)->name);
 }
 
-static by_status parse_primary(by__parser *p, by__node **out)
+static by_status parse_primary(by__parser *p, by__template_node **out)
 {
     size_t commas;
     switch (p->token->kind) {
@@ -204,7 +204,7 @@ static by_status parse_primary(by__parser *p, by__node **out)
 
 /* ---- postfix operations ---- */
 
-by_status by__parse_arguments(by__parser *p, by__node **out)
+by_status by__parse_arguments(by__parser *p, by__template_node **out)
 {
     while (!by__parse_take_op(p, ")")) {
         bool named = p->token->kind == BY__TOKEN_NAME && p->token[1].kind == BY__TOKEN_OPERATOR &&
@@ -229,9 +229,9 @@ by_status by__parse_arguments(by__parser *p, by__node **out)
 }
 
 /* Parses b] or from:to:step] after a consumed "[". */
-static by_status parse_subscript(by__parser *p, by__node *of, by__node **out)
+static by_status parse_subscript(by__parser *p, by__template_node *of, by__template_node **out)
 {
-    by__node *parts[3] = {NULL, NULL, NULL};
+    by__template_node *parts[3] = {NULL, NULL, NULL};
     size_t colons = 0;
     while (!by__parse_is_op(p, "]")) {
         if (by__parse_take_op(p, ":")) {
@@ -262,10 +262,10 @@ static by_status parse_subscript(by__parser *p, by__node *of, by__node **out)
     return BY_OK;
 }
 
-static by_status parse_postfix(by__parser *p, by__node **node)
+static by_status parse_postfix(by__parser *p, by__template_node **node)
 {
     for (unsigned count = 0;; count++) {
-        by__node *next = NULL;
+        by__template_node *next = NULL;
         if (count > BY__TEMPLATE_MAX_DEPTH) {
             return by__parse_fail(p, "constructs are nested too deeply");
         }
@@ -304,10 +304,10 @@ static bool begins_argument(const by__parser *p)
            p->token->kind == BY__TOKEN_INTEGER || p->token->kind == BY__TOKEN_REAL;
 }
 
-by_status by__parse_filters(by__parser *p, by__node **node)
+by_status by__parse_filters(by__parser *p, by__template_node **node)
 {
     for (unsigned count = 0;; count++) {
-        by__node *next = NULL;
+        by__template_node *next = NULL;
         if (count > BY__TEMPLATE_MAX_DEPTH) {
             return by__parse_fail(p, "constructs are nested too deeply");
         }
@@ -337,7 +337,7 @@ by_status by__parse_filters(by__parser *p, by__node **node)
 
 /* ---- operators, by precedence ---- */
 
-static by_status parse_unary(by__parser *p, bool filters, by__node **out)
+static by_status parse_unary(by__parser *p, bool filters, by__template_node **out)
 {
     BY_TRY(by__parse_enter(p));
     if (by__parse_is_op(p, "-") || by__parse_is_op(p, "+")) {
@@ -368,7 +368,7 @@ static const binary binaries[] = {{"+", BY__OP_ADD, 0},    {"-", BY__OP_SUBTRACT
                                   {"/", BY__OP_DIVIDE, 2}, {"//", BY__OP_FLOOR, 2},
                                   {"%", BY__OP_MODULO, 2}, {"**", BY__OP_POWER, 3}};
 
-static by_status parse_binary(by__parser *p, unsigned level, by__node **out)
+static by_status parse_binary(by__parser *p, unsigned level, by__template_node **out)
 {
     if (level > 3) {
         return parse_unary(p, true, out);
@@ -376,7 +376,7 @@ static by_status parse_binary(by__parser *p, unsigned level, by__node **out)
     BY_TRY(parse_binary(p, level + 1, out));
     for (unsigned count = 0;; count++) {
         const binary *found = NULL;
-        by__node *node;
+        by__template_node *node;
         for (size_t i = 0; i < BY_ARRAY_LENGTH(binaries) && found == NULL; i++) {
             found = binaries[i].level == level && by__parse_is_op(p, binaries[i].text)
                         ? &binaries[i]
@@ -418,14 +418,14 @@ static by__operator comparison(by__parser *p)
     return BY__OP_NONE;
 }
 
-static by_status parse_comparison(by__parser *p, by__node **out)
+static by_status parse_comparison(by__parser *p, by__template_node **out)
 {
     BY_TRY(parse_binary(p, 0, out));
-    by__node **end = NULL;
+    by__template_node **end = NULL;
     by__operator op;
     while ((op = comparison(p)) != BY__OP_NONE) {
         if (end == NULL) {
-            by__node *compare;
+            by__template_node *compare;
             BY_TRY(by__parse_node(p, BY__NODE_COMPARE, &compare));
             compare->a = *out;
             *out = compare;
@@ -439,7 +439,7 @@ static by_status parse_comparison(by__parser *p, by__node **out)
     return BY_OK;
 }
 
-static by_status parse_not(by__parser *p, by__node **out)
+static by_status parse_not(by__parser *p, by__template_node **out)
 {
     if (!by__parse_is_word(p, "not")) {
         return parse_comparison(p, out);
@@ -453,11 +453,11 @@ static by_status parse_not(by__parser *p, by__node **out)
     return BY_OK;
 }
 
-static by_status parse_logic(by__parser *p, bool either, by__node **out)
+static by_status parse_logic(by__parser *p, bool either, by__template_node **out)
 {
     BY_TRY(either ? parse_logic(p, false, out) : parse_not(p, out));
     for (unsigned count = 0; by__parse_is_word(p, either ? "or" : "and"); count++) {
-        by__node *node;
+        by__template_node *node;
         if (count > BY__TEMPLATE_MAX_DEPTH) {
             return by__parse_fail(p, "constructs are nested too deeply");
         }
@@ -471,7 +471,7 @@ static by_status parse_logic(by__parser *p, bool either, by__node **out)
     return BY_OK;
 }
 
-by_status by__parse_plain(by__parser *p, by__node **out)
+by_status by__parse_plain(by__parser *p, by__template_node **out)
 {
     BY_TRY(by__parse_enter(p));
     BY_TRY(parse_logic(p, true, out));
@@ -479,12 +479,12 @@ by_status by__parse_plain(by__parser *p, by__node **out)
     return BY_OK;
 }
 
-by_status by__parse_expression(by__parser *p, by__node **out)
+by_status by__parse_expression(by__parser *p, by__template_node **out)
 {
     BY_TRY(by__parse_enter(p));
     BY_TRY(parse_logic(p, true, out));
     for (unsigned count = 0; by__parse_is_word(p, "if"); count++) {
-        by__node *node;
+        by__template_node *node;
         if (count > BY__TEMPLATE_MAX_DEPTH) {
             return by__parse_fail(p, "constructs are nested too deeply");
         }
@@ -501,18 +501,18 @@ by_status by__parse_expression(by__parser *p, by__node **out)
     return BY_OK;
 }
 
-by_status by__parse_tuple(by__parser *p, by__node **out)
+by_status by__parse_tuple(by__parser *p, by__template_node **out)
 {
     BY_TRY(by__parse_expression(p, out));
     if (!by__parse_is_op(p, ",")) {
         return BY_OK;
     }
-    by__node *tuple;
+    by__template_node *tuple;
     BY_TRY(by__parse_node(p, BY__NODE_LIST, &tuple));
     tuple->op = BY__OP_JOIN;
     tuple->a = *out;
     *out = tuple;
-    by__node **end = &tuple->a->next;
+    by__template_node **end = &tuple->a->next;
     while (by__parse_take_op(p, ",") && p->token->kind != BY__TOKEN_BLOCK_END &&
            p->token->kind != BY__TOKEN_PRINT_END) {
         BY_TRY(by__parse_expression(p, end));

@@ -5,7 +5,7 @@
 #include "data/template/template_parser.h"
 #include "data/tokenizer/unicode.h"
 
-static by_status parse_body(by__parser *p, const char *const *ends, by__node **out);
+static by_status parse_body(by__parser *p, const char *const *ends, by__template_node **out);
 
 by_status by__parse_fail(const by__parser *p, const char *what)
 {
@@ -65,7 +65,7 @@ by_status by__parse_enter(by__parser *p)
     return BY_OK;
 }
 
-by_status by__parse_node(by__parser *p, by__node_kind kind, by__node **out)
+by_status by__parse_node(by__parser *p, by__node_kind kind, by__template_node **out)
 {
     BY_TRY(by__arena_take(&p->tpl->arena, (void **)out, 1, sizeof **out, p->error));
     (*out)->kind = kind;
@@ -99,7 +99,7 @@ static by_status end_block(by__parser *p)
 }
 
 /* Parses a name, comma-separated names (possibly in nested parentheses), or name.attribute. */
-static by_status parse_target(by__parser *p, bool attribute, by__node **out)
+static by_status parse_target(by__parser *p, bool attribute, by__template_node **out)
 {
     BY_TRY(by__parse_enter(p));
     if (by__parse_take_op(p, "(")) {
@@ -110,17 +110,17 @@ static by_status parse_target(by__parser *p, bool attribute, by__node **out)
         BY_TRY(by__parse_name_of(p, &(*out)->name));
     }
     if (attribute && (*out)->kind == BY__NODE_NAME && by__parse_take_op(p, ".")) {
-        by__node *node;
+        by__template_node *node;
         BY_TRY(by__parse_node(p, BY__NODE_ATTRIBUTE, &node));
         BY_TRY(by__parse_name_of(p, &node->name));
         node->a = *out;
         *out = node;
     } else if (by__parse_is_op(p, ",")) {
-        by__node *tuple;
+        by__template_node *tuple;
         BY_TRY(by__parse_node(p, BY__NODE_LIST, &tuple));
         tuple->a = *out;
         *out = tuple;
-        by__node **end = &tuple->a->next;
+        by__template_node **end = &tuple->a->next;
         while (by__parse_take_op(p, ",") && !by__parse_is_word(p, "in") &&
                !by__parse_is_op(p, ")") && !by__parse_is_op(p, "=")) {
             bool nested = by__parse_is_op(p, "(");
@@ -153,11 +153,11 @@ static by_status take_end(by__parser *p, const char *word)
     return by__parse_fail(p, what);
 }
 
-static by_status parse_if(by__parser *p, by__node **out)
+static by_status parse_if(by__parser *p, by__template_node **out)
 {
     static const char *const ends[] = {"elif", "else", "endif", NULL};
     static const char *const last[] = {"endif", NULL};
-    by__node *node;
+    by__template_node *node;
     BY_TRY(by__parse_node(p, BY__NODE_IF, &node));
     *out = node;
     for (;;) { /* elif: an if in the `other` branch of the previous one */
@@ -183,12 +183,12 @@ static by_status parse_if(by__parser *p, by__node **out)
     }
 }
 
-static by_status parse_for(by__parser *p, by__node **out)
+static by_status parse_for(by__parser *p, by__template_node **out)
 {
     static const char *const ends[] = {"else", "endfor", NULL};
     static const char *const last[] = {"endfor", NULL};
     BY_TRY(by__parse_node(p, BY__NODE_FOR, out));
-    by__node *node = *out;
+    by__template_node *node = *out;
     BY_TRY(parse_target(p, false, &node->a));
     if (!by__parse_take_word(p, "in")) {
         return by__parse_fail(p, "expected 'in'");
@@ -216,11 +216,11 @@ static by_status parse_for(by__parser *p, by__node **out)
     return take_end(p, "endfor");
 }
 
-static by_status parse_set(by__parser *p, by__node **out)
+static by_status parse_set(by__parser *p, by__template_node **out)
 {
     static const char *const ends[] = {"endset", NULL};
     BY_TRY(by__parse_node(p, BY__NODE_SET, out));
-    by__node *node = *out;
+    by__template_node *node = *out;
     BY_TRY(parse_target(p, true, &node->a));
     if (by__parse_take_op(p, "=")) {
         BY_TRY(by__parse_tuple(p, &node->b));
@@ -234,14 +234,14 @@ static by_status parse_set(by__parser *p, by__node **out)
     return take_end(p, "endset");
 }
 
-static by_status parse_macro(by__parser *p, by__node **out)
+static by_status parse_macro(by__parser *p, by__template_node **out)
 {
     static const char *const ends[] = {"endmacro", NULL};
     BY_TRY(by__parse_node(p, BY__NODE_MACRO, out));
-    by__node *node = *out;
+    by__template_node *node = *out;
     BY_TRY(by__parse_name_of(p, &node->name));
     BY_TRY(by__parse_expect_op(p, "("));
-    by__node **end = &node->a;
+    by__template_node **end = &node->a;
     while (!by__parse_take_op(p, ")")) {
         BY_TRY(by__parse_node(p, BY__NODE_KEYWORD, end));
         BY_TRY(by__parse_name_of(p, &(*end)->name));
@@ -264,13 +264,13 @@ static by_status parse_macro(by__parser *p, by__node **out)
 
 /* Parses {% filter trim %}, and {% generation %}, which marks what a model wrote and has no
  * effect. */
-static by_status parse_group(by__parser *p, bool filter, by__node **out)
+static by_status parse_group(by__parser *p, bool filter, by__template_node **out)
 {
     static const char *const filter_ends[] = {"endfilter", NULL};
     static const char *const ends[] = {"endgeneration", NULL};
     BY_TRY(by__parse_node(p, filter ? BY__NODE_FILTERED : BY__NODE_GROUP, out));
     if (filter) {
-        by__node *call;
+        by__template_node *call;
         BY_TRY(by__parse_node(p, BY__NODE_FILTER, &call));
         BY_TRY(by__parse_name_of(p, &call->name));
         if (by__parse_take_op(p, "(")) {
@@ -285,16 +285,16 @@ static by_status parse_group(by__parser *p, bool filter, by__node **out)
 }
 
 /* Parses {% with a = 1, b = 2 %}: names that are visible in the body only. */
-static by_status parse_with(by__parser *p, by__node **out)
+static by_status parse_with(by__parser *p, by__template_node **out)
 {
     static const char *const ends[] = {"endwith", NULL};
     BY_TRY(by__parse_node(p, BY__NODE_WITH, out));
-    by__node *node = *out;
-    by__node *last_target = NULL;
-    by__node *last_value = NULL;
+    by__template_node *node = *out;
+    by__template_node *last_target = NULL;
+    by__template_node *last_value = NULL;
     while (p->token->kind != BY__TOKEN_BLOCK_END) {
-        by__node *target = NULL;
-        by__node *value = NULL;
+        by__template_node *target = NULL;
+        by__template_node *value = NULL;
         if (last_target != NULL) {
             BY_TRY(by__parse_expect_op(p, ","));
         }
@@ -311,7 +311,7 @@ static by_status parse_with(by__parser *p, by__node **out)
     return take_end(p, "endwith");
 }
 
-static by_status parse_statement(by__parser *p, by__node **out)
+static by_status parse_statement(by__parser *p, by__template_node **out)
 {
     if (by__parse_take_word(p, "if")) {
         return parse_if(p, out);
@@ -345,7 +345,7 @@ static by_status parse_statement(by__parser *p, by__node **out)
 }
 
 /* Parses statements up to a block that begins with one of `ends`, which is not consumed. */
-static by_status parse_body(by__parser *p, const char *const *ends, by__node **out)
+static by_status parse_body(by__parser *p, const char *const *ends, by__template_node **out)
 {
     BY_TRY(by__parse_enter(p));
     for (;;) {

@@ -24,17 +24,17 @@ bool by__parse_take_word(by__parser *p, const char *word);
 by_status by__parse_expect_op(by__parser *p, const char *op);
 /* Enters a level of depth, which the caller leaves (p->depth--) on success. */
 by_status by__parse_enter(by__parser *p);
-by_status by__parse_node(by__parser *p, by__node_kind kind, by__node **out);
+by_status by__parse_node(by__parser *p, by__node_kind kind, by__template_node **out);
 /* Consumes a name; the string lives as long as the template. */
 by_status by__parse_name_of(by__parser *p, const char **out);
 /* Parses arguments after a consumed "(". */
-by_status by__parse_arguments(by__parser *p, by__node **out);
+by_status by__parse_arguments(by__parser *p, by__template_node **out);
 /* Parses the filters and tests that follow an operand. */
-by_status by__parse_filters(by__parser *p, by__node **node);
+by_status by__parse_filters(by__parser *p, by__template_node **node);
 /* Parses an expression without "a if b else c", as after "in" of a loop. */
-by_status by__parse_plain(by__parser *p, by__node **out);
-by_status by__parse_expression(by__parser *p, by__node **out);
+by_status by__parse_plain(by__parser *p, by__template_node **out);
+by_status by__parse_expression(by__parser *p, by__template_node **out);
 /* Parses an expression, or several separated by commas: a tuple. */
-by_status by__parse_tuple(by__parser *p, by__node **out);
+by_status by__parse_tuple(by__parser *p, by__template_node **out);
 
 #endif

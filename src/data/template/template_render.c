@@ -54,7 +54,7 @@ static by_status print(by__render *r, const char *data, size_t length)
                           : by__render_steps(r, length / 64);
 }
 
-by_status by__render_capture(by__render *r, const by__node *body, by__value *out)
+by_status by__render_capture(by__render *r, const by__template_node *body, by__template_value *out)
 {
     by__text text = {0};
     by__text *kept = r->out;
@@ -69,32 +69,33 @@ by_status by__render_capture(by__render *r, const by__node *body, by__value *out
     return by__value_take_text(r, &text, out);
 }
 
-static by_status set_variable(by__render *r, const char *name, const by__value *value)
+static by_status set_variable(by__render *r, const char *name, const by__template_value *value)
 {
-    by__value key = by__value_string(name, strlen(name));
+    by__template_value key = by__value_string(name, strlen(name));
     return by__table_put(r, &r->scope->variables, &key, value);
 }
 
 /* Assigns to a name, to names from the elements of a value, or to an attribute of a namespace. */
-static by_status assign(by__render *r, const by__node *target, const by__value *value)
+static by_status assign(by__render *r, const by__template_node *target,
+                        const by__template_value *value)
 {
     if (target->kind == BY__NODE_NAME) {
         return set_variable(r, target->name, value);
     }
     if (target->kind == BY__NODE_ATTRIBUTE) {
-        by__value object;
+        by__template_value object;
         BY_TRY(by__render_expression(r, target->a, &object));
         if (object.kind != BY__NAMESPACE) {
             return by__render_fail(r, "'%.60s' is not a namespace, so '%.60s' of it cannot be set",
                                    target->a->name, target->name);
         }
-        by__value key = by__value_string(target->name, strlen(target->name));
+        by__template_value key = by__value_string(target->name, strlen(target->name));
         return by__table_put(r, object.as.table, &key, value);
     }
     by__list *items;
     size_t index = 0;
     BY_TRY(by__value_items(r, value, &items));
-    for (const by__node *name = target->a; name != NULL; name = name->next, index++) {
+    for (const by__template_node *name = target->a; name != NULL; name = name->next, index++) {
         if (index < items->count) {
             BY_TRY(assign(r, name, &items->items[index]));
         }
@@ -104,9 +105,9 @@ static by_status assign(by__render *r, const by__node *target, const by__value *
                : by__render_fail(r, "%zu values cannot be given to %zu names", items->count, index);
 }
 
-static by_status render_set(by__render *r, const by__node *node)
+static by_status render_set(by__render *r, const by__template_node *node)
 {
-    by__value value;
+    by__template_value value;
     if (node->b != NULL) {
         BY_TRY(by__render_expression(r, node->b, &value));
         return assign(r, node->a, &value);
@@ -119,26 +120,26 @@ static by_status render_set(by__render *r, const by__node *node)
     BY_TRY(by__render_capture(r, node->body, &value));
     r->scope = kept;
     if (node->c != NULL) {
-        by__value printed = value;
+        by__template_value printed = value;
         r->subject = &printed;
         BY_TRY(by__render_expression(r, node->c, &value));
     }
     return assign(r, node->a, &value);
 }
 
-static by_status render_macro(by__render *r, const by__node *node)
+static by_status render_macro(by__render *r, const by__template_node *node)
 {
-    by__value value = {.kind = BY__MACRO};
+    by__template_value value = {.kind = BY__MACRO};
     BY_TRY(by__render_take(r, (void **)&value.as.macro, 1, sizeof *value.as.macro));
     value.as.macro->node = node;
     value.as.macro->scope = r->scope;
     return set_variable(r, node->name, &value);
 }
 
-static by_status render_filtered(by__render *r, const by__node *node)
+static by_status render_filtered(by__render *r, const by__template_node *node)
 {
-    by__value printed;
-    by__value value;
+    by__template_value printed;
+    by__template_value value;
     BY_TRY(by__render_capture(r, node->body, &printed));
     r->subject = &printed;
     BY_TRY(by__render_expression(r, node->a, &value));
@@ -147,15 +148,15 @@ static by_status render_filtered(by__render *r, const by__node *node)
 }
 
 /* Values are evaluated outside, before any of the names is set. */
-static by_status render_with(by__render *r, const by__node *node)
+static by_status render_with(by__render *r, const by__template_node *node)
 {
     by__scope *scope;
     by__scope *kept = r->scope;
-    const by__node *target = node->a;
+    const by__template_node *target = node->a;
     BY_TRY(by__render_take(r, (void **)&scope, 1, sizeof *scope));
     scope->parent = kept;
-    for (const by__node *n = node->b; n != NULL; n = n->next, target = target->next) {
-        by__value value;
+    for (const by__template_node *n = node->b; n != NULL; n = n->next, target = target->next) {
+        by__template_value value;
         r->scope = kept;
         BY_TRY(by__render_expression(r, n, &value));
         r->scope = scope;
@@ -169,17 +170,18 @@ static by_status render_with(by__render *r, const by__node *node)
 
 /* ---- loops ---- */
 
-static by_status put_fact(by__render *r, by__table *loop, const char *name, by__value value)
+static by_status put_fact(by__render *r, by__table *loop, const char *name,
+                          by__template_value value)
 {
-    by__value key = by__value_string(name, strlen(name));
+    by__template_value key = by__value_string(name, strlen(name));
     return by__table_put(r, loop, &key, &value);
 }
 
 /* Sets the variable `loop` for element i. */
 static by_status describe_loop(by__render *r, const by__list *items, size_t i)
 {
-    by__value loop;
-    by__value cycle = {.kind = BY__METHOD};
+    by__template_value loop;
+    by__template_value cycle = {.kind = BY__METHOD};
     by__table *t;
     int64_t index = (int64_t)i;
     int64_t left = (int64_t)(items->count - i);
@@ -188,7 +190,7 @@ static by_status describe_loop(by__render *r, const by__list *items, size_t i)
     t->capacity = 12;
     BY_TRY(by__render_take(r, (void **)&t->pairs, t->capacity, sizeof *t->pairs));
     BY_TRY(by__render_take(r, (void **)&cycle.as.method, 1, sizeof *cycle.as.method));
-    BY_TRY(by__render_take(r, (void **)&cycle.as.method->object, 1, sizeof(by__value)));
+    BY_TRY(by__render_take(r, (void **)&cycle.as.method->object, 1, sizeof(by__template_value)));
     *cycle.as.method->object = by__value_integer(index);
     cycle.as.method->name = "cycle";
     BY_TRY(put_fact(r, t, "cycle", cycle));
@@ -209,8 +211,8 @@ static by_status describe_loop(by__render *r, const by__list *items, size_t i)
 }
 
 /* Makes the scope of one iteration, with its target set. */
-static by_status begin_turn(by__render *r, const by__node *node, by__scope *parent,
-                            const by__value *item)
+static by_status begin_turn(by__render *r, const by__template_node *node, by__scope *parent,
+                            const by__template_value *item)
 {
     by__scope *scope;
     BY_TRY(by__render_take(r, (void **)&scope, 1, sizeof *scope));
@@ -220,14 +222,14 @@ static by_status begin_turn(by__render *r, const by__node *node, by__scope *pare
 }
 
 /* Lists the elements for which a loop's condition holds. */
-static by_status choose_items(by__render *r, const by__node *node, by__scope *parent,
+static by_status choose_items(by__render *r, const by__template_node *node, by__scope *parent,
                               by__list **items)
 {
-    by__value chosen;
+    by__template_value chosen;
     size_t count = 0;
     BY_TRY(by__value_list(r, (*items)->count, false, &chosen));
     for (size_t i = 0; i < (*items)->count; i++) {
-        by__value test;
+        by__template_value test;
         BY_TRY(begin_turn(r, node, parent, &(*items)->items[i]));
         BY_TRY(by__render_expression(r, node->c, &test));
         if (by__value_true(&test)) {
@@ -240,9 +242,9 @@ static by_status choose_items(by__render *r, const by__node *node, by__scope *pa
     return BY_OK;
 }
 
-static by_status render_for(by__render *r, const by__node *node)
+static by_status render_for(by__render *r, const by__template_node *node)
 {
-    by__value value;
+    by__template_value value;
     by__list *items;
     by__scope *parent = r->scope;
     BY_TRY(by__render_expression(r, node->b, &value));
@@ -264,9 +266,9 @@ static by_status render_for(by__render *r, const by__node *node)
     return items->count == 0 ? by__render_body(r, node->other) : BY_OK;
 }
 
-static by_status render_statement(by__render *r, const by__node *node)
+static by_status render_statement(by__render *r, const by__template_node *node)
 {
-    by__value value;
+    by__template_value value;
     switch (node->kind) {
     case BY__NODE_TEXT:
         return print(r, node->value.as.string.data, node->value.as.string.length);
@@ -295,10 +297,10 @@ static by_status render_statement(by__render *r, const by__node *node)
     }
 }
 
-by_status by__render_body(by__render *r, const by__node *body)
+by_status by__render_body(by__render *r, const by__template_node *body)
 {
     BY_TRY(by__render_enter(r));
-    for (const by__node *node = body; node != NULL && r->leaving == BY__NODE_TEXT;
+    for (const by__template_node *node = body; node != NULL && r->leaving == BY__NODE_TEXT;
          node = node->next) {
         r->line = node->line;
         BY_TRY(by__render_steps(r, 1));

@@ -7,7 +7,7 @@
 
 /* ---- tests ---- */
 
-static bool kind_test(const char *name, const by__value *v, bool *out)
+static bool kind_test(const char *name, const by__template_value *v, bool *out)
 {
     by__value_kind k = v->kind;
     bool spelled = k == BY__SPELLED;
@@ -40,7 +40,7 @@ static bool kind_test(const char *name, const by__value *v, bool *out)
 }
 
 /* Returns true if a string has letters and all are upper (lower) case. */
-static bool is_case(const by__value *v, bool upper)
+static bool is_case(const by__template_value *v, bool upper)
 {
     bool any = false;
     for (size_t i = 0; v->kind == BY__STRING && i < v->as.string.length; i++) {
@@ -55,16 +55,17 @@ static bool is_case(const by__value *v, bool upper)
     return any;
 }
 
-static by_status divisible(by__render *r, const by__value *a, const by__value *b, bool *out)
+static by_status divisible(by__render *r, const by__template_value *a, const by__template_value *b,
+                           bool *out)
 {
-    by__value rest;
+    by__template_value rest;
     BY_TRY(by__value_operate(r, BY__OP_MODULO, a, b, &rest));
     *out = !by__value_true(&rest);
     return BY_OK;
 }
 
-static by_status compare_test(by__render *r, const char *name, const by__value *a,
-                              const by__value *b, bool *known, bool *out)
+static by_status compare_test(by__render *r, const char *name, const by__template_value *a,
+                              const by__template_value *b, bool *known, bool *out)
 {
     static const struct {
         const char *name;
@@ -105,10 +106,10 @@ static by_status compare_test(by__render *r, const char *name, const by__value *
     return BY_OK;
 }
 
-by_status by__test(by__render *r, const char *name, const by__value *subject,
+by_status by__test(by__render *r, const char *name, const by__template_value *subject,
                    const by__arguments *arguments, bool *out)
 {
-    const by__value *argument = by__argument(arguments, 0, NULL);
+    const by__template_value *argument = by__argument(arguments, 0, NULL);
     bool known = false;
     if (kind_test(name, subject, out)) {
         return by__arguments_check(r, arguments, name, 0, NULL);
@@ -120,7 +121,7 @@ by_status by__test(by__render *r, const char *name, const by__value *subject,
         return BY_OK;
     }
     if (strcmp(name, "odd") == 0 || strcmp(name, "even") == 0) {
-        by__value two = by__value_integer(2);
+        by__template_value two = by__value_integer(2);
         BY_TRY(divisible(r, subject, &two, out));
         *out = *out == (name[0] == 'e');
         return BY_OK;
@@ -133,7 +134,7 @@ by_status by__test(by__render *r, const char *name, const by__value *subject,
 
 /* ---- functions ---- */
 
-static by_status make_range(by__render *r, const by__arguments *a, by__value *out)
+static by_status make_range(by__render *r, const by__arguments *a, by__template_value *out)
 {
     int64_t bounds[3] = {0, 0, 1};
     BY_TRY(by__arguments_check(r, a, "range", 3, NULL));
@@ -164,7 +165,7 @@ static by_status make_range(by__render *r, const by__arguments *a, by__value *ou
 
 /* Implements namespace() and dict(). */
 static by_status make_table(by__render *r, const by__arguments *a, by__value_kind kind,
-                            by__value *out)
+                            by__template_value *out)
 {
     BY_TRY(by__value_map(r, out));
     out->kind = kind;
@@ -183,7 +184,7 @@ static by_status make_table(by__render *r, const by__arguments *a, by__value_kin
 
 static by_status raise(by__render *r, const by__arguments *a)
 {
-    by__value message = by__value_string("", 0);
+    by__template_value message = by__value_string("", 0);
     if (a->count > 0) {
         BY_TRY(by__value_text(r, &a->values[0], &message));
     }
@@ -192,7 +193,7 @@ static by_status raise(by__render *r, const by__arguments *a)
                            message.as.string.data);
 }
 
-static by_status format_time(by__render *r, const by__arguments *a, by__value *out)
+static by_status format_time(by__render *r, const by__arguments *a, by__template_value *out)
 {
     char format[128];
     char text[512];
@@ -231,7 +232,7 @@ bool by__builtin_exists(const char *name)
 }
 
 by_status by__builtin_call(by__render *r, const char *name, const by__arguments *arguments,
-                           by__value *out)
+                           by__template_value *out)
 {
     if (strcmp(name, "range") == 0) {
         return make_range(r, arguments, out);

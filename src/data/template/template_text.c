@@ -19,8 +19,8 @@ typedef struct layout {
     bool json; /* else repr() */
 } layout;
 
-static by_status add_value(by__render *r, const by__value *v, const layout *l, unsigned level,
-                           by__text *out);
+static by_status add_value(by__render *r, const by__template_value *v, const layout *l,
+                           unsigned level, by__text *out);
 
 /* Checks that the text is within the render's remaining limit. */
 static by_status check_room(by__render *r, const by__text *out)
@@ -117,8 +117,8 @@ static by_status add_list(by__render *r, const by__list *list, const layout *l, 
 
 static int compare_keys(const void *a, const void *b)
 {
-    const by__value *x = &(*(const by__pair *const *)a)->key;
-    const by__value *y = &(*(const by__pair *const *)b)->key;
+    const by__template_value *x = &(*(const by__pair *const *)a)->key;
+    const by__template_value *y = &(*(const by__pair *const *)b)->key;
     if (x->kind != BY__STRING || y->kind != BY__STRING) {
         return x < y ? -1 : 1;
     }
@@ -130,7 +130,8 @@ static int compare_keys(const void *a, const void *b)
                             (x->as.string.length < y->as.string.length);
 }
 
-static by_status add_key(by__render *r, const by__value *key, const layout *l, by__text *out)
+static by_status add_key(by__render *r, const by__template_value *key, const layout *l,
+                         by__text *out)
 {
     if (!l->json || key->kind == BY__STRING) {
         return add_value(r, key, l, 0, out);
@@ -233,8 +234,8 @@ static void add_real(by__text *out, double value, bool json)
     add_decimal(out, digits, count, exponent);
 }
 
-static by_status add_inner(by__render *r, const by__value *v, const layout *l, unsigned level,
-                           by__text *out)
+static by_status add_inner(by__render *r, const by__template_value *v, const layout *l,
+                           unsigned level, by__text *out)
 {
     switch (v->kind) {
     case BY__NONE:
@@ -276,8 +277,8 @@ static by_status add_inner(by__render *r, const by__value *v, const layout *l, u
     }
 }
 
-static by_status add_value(by__render *r, const by__value *v, const layout *l, unsigned level,
-                           by__text *out)
+static by_status add_value(by__render *r, const by__template_value *v, const layout *l,
+                           unsigned level, by__text *out)
 {
     BY_TRY(by__render_enter(r));
     BY_TRY(add_inner(r, v, l, level, out));
@@ -286,7 +287,8 @@ static by_status add_value(by__render *r, const by__value *v, const layout *l, u
     return BY_OK;
 }
 
-static by_status make_text(by__render *r, const by__value *v, const layout *l, by__value *out)
+static by_status make_text(by__render *r, const by__template_value *v, const layout *l,
+                           by__template_value *out)
 {
     by__text text = {0};
     by_status status = add_value(r, v, l, 0, &text);
@@ -297,7 +299,7 @@ static by_status make_text(by__render *r, const by__value *v, const layout *l, b
     return by__value_take_text(r, &text, out);
 }
 
-by_status by__value_text(by__render *r, const by__value *v, by__value *out)
+by_status by__value_text(by__render *r, const by__template_value *v, by__template_value *out)
 {
     static const layout python = {
         .item = ", ", .item_length = 2, .colon = ": ", .colon_length = 2, .indent = -1};
@@ -312,13 +314,13 @@ by_status by__value_text(by__render *r, const by__value *v, by__value *out)
     return make_text(r, v, &python, out);
 }
 
-static by_status set_separators(by__render *r, const by__value *v, layout *l)
+static by_status set_separators(by__render *r, const by__template_value *v, layout *l)
 {
     if (v->kind != BY__LIST || v->as.list->count != 2 || v->as.list->items[0].kind != BY__STRING ||
         v->as.list->items[1].kind != BY__STRING) {
         return by__render_fail(r, "tojson: separators are two strings");
     }
-    const by__value *items = v->as.list->items;
+    const by__template_value *items = v->as.list->items;
     l->item = items[0].as.string.data;
     l->item_length = items[0].as.string.length;
     l->colon = items[1].as.string.data;
@@ -326,8 +328,8 @@ static by_status set_separators(by__render *r, const by__value *v, layout *l)
     return BY_OK;
 }
 
-by_status by__value_json(by__render *r, const by__value *v, const by__arguments *arguments,
-                         by__value *out)
+by_status by__value_json(by__render *r, const by__template_value *v, const by__arguments *arguments,
+                         by__template_value *out)
 {
     static const char *const names[] = {"ensure_ascii", "indent", "separators", "sort_keys", NULL};
     layout l = {.item = ", ",
@@ -337,10 +339,10 @@ by_status by__value_json(by__render *r, const by__value *v, const by__arguments 
                 .indent = -1,
                 .json = true};
     BY_TRY(by__arguments_check(r, arguments, "tojson", 4, names));
-    const by__value *ascii = by__argument(arguments, 0, "ensure_ascii");
-    const by__value *indent = by__argument(arguments, 1, "indent");
-    const by__value *separators = by__argument(arguments, 2, "separators");
-    const by__value *sort = by__argument(arguments, 3, "sort_keys");
+    const by__template_value *ascii = by__argument(arguments, 0, "ensure_ascii");
+    const by__template_value *indent = by__argument(arguments, 1, "indent");
+    const by__template_value *separators = by__argument(arguments, 2, "separators");
+    const by__template_value *sort = by__argument(arguments, 3, "sort_keys");
     l.ascii = ascii != NULL && by__value_true(ascii);
     l.sort = sort != NULL && by__value_true(sort);
     if (indent != NULL && indent->kind == BY__INTEGER) {

@@ -51,32 +51,33 @@ void by__arena_free(by__arena *a)
 
 /* ---- making values ---- */
 
-by__value by__value_none(void)
+by__template_value by__value_none(void)
 {
-    return (by__value){.kind = BY__NONE};
+    return (by__template_value){.kind = BY__NONE};
 }
 
-by__value by__value_bool(bool truth)
+by__template_value by__value_bool(bool truth)
 {
-    return (by__value){.kind = BY__BOOL, .as.truth = truth};
+    return (by__template_value){.kind = BY__BOOL, .as.truth = truth};
 }
 
-by__value by__value_integer(int64_t integer)
+by__template_value by__value_integer(int64_t integer)
 {
-    return (by__value){.kind = BY__INTEGER, .as.integer = integer};
+    return (by__template_value){.kind = BY__INTEGER, .as.integer = integer};
 }
 
-by__value by__value_string(const char *data, size_t length)
+by__template_value by__value_string(const char *data, size_t length)
 {
-    return (by__value){.kind = BY__STRING, .as.string = {data, length}};
+    return (by__template_value){.kind = BY__STRING, .as.string = {data, length}};
 }
 
-by__value by__value_undefined(const char *name)
+by__template_value by__value_undefined(const char *name)
 {
-    return (by__value){.kind = BY__UNDEFINED, .as.string = {name, strlen(name)}};
+    return (by__template_value){.kind = BY__UNDEFINED, .as.string = {name, strlen(name)}};
 }
 
-by_status by__value_copy_string(by__render *r, const char *data, size_t length, by__value *out)
+by_status by__value_copy_string(by__render *r, const char *data, size_t length,
+                                by__template_value *out)
 {
     char *copy;
     BY_TRY(by__render_take(r, (void **)&copy, length + 1, 1));
@@ -87,7 +88,7 @@ by_status by__value_copy_string(by__render *r, const char *data, size_t length, 
     return BY_OK;
 }
 
-by_status by__value_take_text(by__render *r, by__text *text, by__value *out)
+by_status by__value_take_text(by__render *r, by__text *text, by__template_value *out)
 {
     by_status status =
         text->failed
@@ -97,27 +98,27 @@ by_status by__value_take_text(by__render *r, by__text *text, by__value *out)
     return status;
 }
 
-by_status by__value_list(by__render *r, size_t count, bool tuple, by__value *out)
+by_status by__value_list(by__render *r, size_t count, bool tuple, by__template_value *out)
 {
     by__list *list;
     BY_TRY(by__render_take(r, (void **)&list, 1, sizeof *list));
     BY_TRY(by__render_take(r, (void **)&list->items, count, sizeof *list->items));
     list->count = count;
     list->tuple = tuple;
-    *out = (by__value){.kind = BY__LIST, .as.list = list};
+    *out = (by__template_value){.kind = BY__LIST, .as.list = list};
     return BY_OK;
 }
 
-by_status by__value_map(by__render *r, by__value *out)
+by_status by__value_map(by__render *r, by__template_value *out)
 {
     out->kind = BY__MAP;
     return by__render_take(r, (void **)&out->as.table, 1, sizeof *out->as.table);
 }
 
-by__value *by__table_find(const by__table *table, const char *key, size_t length)
+by__template_value *by__table_find(const by__table *table, const char *key, size_t length)
 {
     for (size_t i = 0; i < table->count; i++) {
-        const by__value *held = &table->pairs[i].key;
+        const by__template_value *held = &table->pairs[i].key;
         if (held->kind == BY__STRING && held->as.string.length == length &&
             memcmp(held->as.string.data, key, length) == 0) {
             return &table->pairs[i].value;
@@ -126,8 +127,8 @@ by__value *by__table_find(const by__table *table, const char *key, size_t length
     return NULL;
 }
 
-by_status by__table_get(by__render *r, const by__table *table, const by__value *key,
-                        by__value **out)
+by_status by__table_get(by__render *r, const by__table *table, const by__template_value *key,
+                        by__template_value **out)
 {
     *out = NULL;
     BY_TRY(by__render_steps(r, table->count / 16));
@@ -143,16 +144,16 @@ by_status by__table_get(by__render *r, const by__table *table, const by__value *
     return BY_OK;
 }
 
-by_status by__check_key(by__render *r, const by__value *key)
+by_status by__check_key(by__render *r, const by__template_value *key)
 {
     bool changes = (key->kind == BY__LIST && !key->as.list->tuple) || key->kind == BY__MAP;
     return changes ? by__render_fail(r, "%s cannot be a key", by__value_word(key)) : BY_OK;
 }
 
-by_status by__table_put(by__render *r, by__table *table, const by__value *key,
-                        const by__value *value)
+by_status by__table_put(by__render *r, by__table *table, const by__template_value *key,
+                        const by__template_value *value)
 {
-    by__value *held;
+    by__template_value *held;
     BY_TRY(by__table_get(r, table, key, &held));
     if (held != NULL) {
         *held = *value;
@@ -174,13 +175,13 @@ by_status by__table_put(by__render *r, by__table *table, const by__value *key,
 
 /* ---- predicates ---- */
 
-bool by__value_is(const by__value *value, const char *text)
+bool by__value_is(const by__template_value *value, const char *text)
 {
     return value->kind == BY__STRING && value->as.string.length == strlen(text) &&
            memcmp(value->as.string.data, text, value->as.string.length) == 0;
 }
 
-bool by__value_true(const by__value *v)
+bool by__value_true(const by__template_value *v)
 {
     switch (v->kind) {
     case BY__UNDEFINED:
@@ -204,7 +205,7 @@ bool by__value_true(const by__value *v)
     }
 }
 
-const char *by__value_word(const by__value *v)
+const char *by__value_word(const by__template_value *v)
 {
     static const char *const words[] = {[BY__UNDEFINED] = "an undefined value",
                                         [BY__NONE] = "none",
@@ -222,17 +223,17 @@ const char *by__value_word(const by__value *v)
     return words[v->kind];
 }
 
-bool by__value_is_number(const by__value *v)
+bool by__value_is_number(const by__template_value *v)
 {
     return v->kind == BY__INTEGER || v->kind == BY__BOOL || by__value_is_real(v);
 }
 
-bool by__value_is_real(const by__value *v)
+bool by__value_is_real(const by__template_value *v)
 {
     return v->kind == BY__REAL || v->kind == BY__SPELLED;
 }
 
-double by__value_real(const by__value *v)
+double by__value_real(const by__template_value *v)
 {
     double spelled;
     if (v->kind == BY__SPELLED) {
@@ -243,7 +244,7 @@ double by__value_real(const by__value *v)
                                     : (v->as.truth ? 1.0 : 0.0);
 }
 
-int64_t by__value_whole(const by__value *v)
+int64_t by__value_whole(const by__template_value *v)
 {
     return v->kind == BY__BOOL ? (v->as.truth ? 1 : 0) : v->as.integer;
 }
@@ -252,7 +253,7 @@ static by_status equal_tables(by__render *r, const by__table *a, const by__table
 {
     *out = a->count == b->count;
     for (size_t i = 0; i < a->count && *out; i++) {
-        by__value *other;
+        by__template_value *other;
         BY_TRY(by__table_get(r, b, &a->pairs[i].key, &other));
         *out = other != NULL;
         if (*out) {
@@ -262,7 +263,8 @@ static by_status equal_tables(by__render *r, const by__table *a, const by__table
     return BY_OK;
 }
 
-static by_status equal_values(by__render *r, const by__value *a, const by__value *b, bool *out)
+static by_status equal_values(by__render *r, const by__template_value *a,
+                              const by__template_value *b, bool *out)
 {
     *out = false;
     if (by__value_is_number(a) && by__value_is_number(b)) {
@@ -299,7 +301,8 @@ static by_status equal_values(by__render *r, const by__value *a, const by__value
     }
 }
 
-by_status by__value_equal(by__render *r, const by__value *a, const by__value *b, bool *out)
+by_status by__value_equal(by__render *r, const by__template_value *a, const by__template_value *b,
+                          bool *out)
 {
     BY_TRY(by__render_enter(r));
     BY_TRY(equal_values(r, a, b, out));
@@ -307,7 +310,8 @@ by_status by__value_equal(by__render *r, const by__value *a, const by__value *b,
     return BY_OK;
 }
 
-by_status by__value_compare(by__render *r, const by__value *a, const by__value *b, int *out)
+by_status by__value_compare(by__render *r, const by__template_value *a, const by__template_value *b,
+                            int *out)
 {
     BY_TRY(by__render_steps(r, 1));
     if (by__value_is_number(a) && by__value_is_number(b)) {
@@ -349,7 +353,8 @@ by_status by__value_compare(by__render *r, const by__value *a, const by__value *
     return by__render_fail(r, "%s and %s have no order", by__value_word(a), by__value_word(b));
 }
 
-by_status by__value_contains(by__render *r, const by__value *all, const by__value *one, bool *out)
+by_status by__value_contains(by__render *r, const by__template_value *all,
+                             const by__template_value *one, bool *out)
 {
     *out = false;
     if (all->kind == BY__STRING) {
@@ -364,7 +369,7 @@ by_status by__value_contains(by__render *r, const by__value *all, const by__valu
         return BY_OK;
     }
     if (all->kind == BY__MAP) {
-        by__value *held;
+        by__template_value *held;
         BY_TRY(by__check_key(r, one));
         BY_TRY(by__table_get(r, all->as.table, one, &held));
         *out = held != NULL;

@@ -222,7 +222,7 @@ static void measure(const by_trainer *t, int64_t *inner, int64_t *columns)
     for (size_t p = 0; p < t->programs.count; p++) {
         const by_graph *graph = t->programs.rows[p].graph;
         for (size_t n = 0; n < graph->node_count; n++) {
-            const by__node *node = &graph->nodes[n];
+            const by__graph_node *node = &graph->nodes[n];
             if (!by__op_row_of(node->op)->is_product) {
                 continue;
             }

@@ -75,11 +75,11 @@ int64_t by__finding_part(const by_trainer *t, const by__program_row *row)
 }
 
 /* If an operand from outside the graph is not finite, it is the origin. */
-static bool blame_operand(by__finding *f, const by__program_row *row, const by__node *n,
+static bool blame_operand(by__finding *f, const by__program_row *row, const by__graph_node *n,
                           const by__device_call *call)
 {
     for (int i = 0; i < n->input_count; i++) {
-        const by__value *value = n->in[i] == BY_NONE ? NULL : &row->graph->values[n->in[i]];
+        const by__graph_value *value = n->in[i] == BY_NONE ? NULL : &row->graph->values[n->in[i]];
         if (value == NULL || value->name == NULL || !by__role_is_external(value->role)) {
             continue;
         }
@@ -101,7 +101,7 @@ static bool blame_operand(by__finding *f, const by__program_row *row, const by__
 static void look(void *user, const by__program_row *row, size_t node, const by__device_call *call)
 {
     finder *s = user;
-    const by__node *n = &row->graph->nodes[node];
+    const by__graph_node *n = &row->graph->nodes[node];
     by__finding f = {
         .leaf = s->t->leaf, .part = by__finding_part(s->t, row), .node = (int64_t)node, .row = -1};
     bool earlier = f.leaf < s->first.leaf || (f.leaf == s->first.leaf && f.part < s->first.part);

@@ -46,7 +46,7 @@ static uint64_t hash_of(const by__tensor *x)
 static void look(void *user, const by__program_row *row, size_t node, const by__device_call *call)
 {
     by__replay *r = user;
-    const by__node *n = &row->graph->nodes[node];
+    const by__graph_node *n = &row->graph->nodes[node];
     by__finding f = {
         .leaf = r->t->leaf, .part = by__finding_part(r->t, row), .node = (int64_t)node, .row = -1};
     bool bad = false;
@@ -54,7 +54,7 @@ static void look(void *user, const by__program_row *row, size_t node, const by__
         return;
     }
     for (int i = 0; i < n->input_count; i++) {
-        const by__value *value = n->in[i] == BY_NONE ? NULL : &row->graph->values[n->in[i]];
+        const by__graph_value *value = n->in[i] == BY_NONE ? NULL : &row->graph->values[n->in[i]];
         if (value != NULL && value->role == BY_ROLE_PARAMETER &&
             differs(r, hash_of(&call->in[i])) && !bad) {
             (void)snprintf(f.what, sizeof f.what, "the parameter '%s'", value->name);

@@ -81,7 +81,7 @@ static const char *name_of(const by_graph *graph, const by_value *values, int co
 
 void by__node_watch_describe(const by__program_row *row, size_t node, char *text, size_t size)
 {
-    const by__node *n = &row->graph->nodes[node];
+    const by__graph_node *n = &row->graph->nodes[node];
     const char *name = name_of(row->graph, n->out, n->output_count);
     char block[32] = "";
     if (name == NULL) {

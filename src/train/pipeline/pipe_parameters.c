@@ -4,7 +4,7 @@
 
 #include "train/pipeline/pipe.h"
 
-static by_status hold(by_graph *list, const by__value *value, bool frozen, by_error *error)
+static by_status hold(by_graph *list, const by__graph_value *value, bool frozen, by_error *error)
 {
     by_value made = by_graph_find(list, value->name);
     if (made != BY_NONE) {
@@ -12,7 +12,7 @@ static by_status hold(by_graph *list, const by__value *value, bool frozen, by_er
     }
     made = by_graph_parameter(list, value->name, value->axes, value->shape, value->init);
     BY_TRY(by_graph_check(list, error));
-    by__value *copy = &list->values[made];
+    by__graph_value *copy = &list->values[made];
     copy->dtype = value->dtype;
     copy->frozen = frozen;
     copy->transposed = value->transposed;
@@ -25,7 +25,7 @@ static by_status hold(by_graph *list, const by__value *value, bool frozen, by_er
 static bool reads(const by__pipe_graph *g, int stage, by_value value)
 {
     for (size_t n = 0; n < g->whole->node_count; n++) {
-        const by__node *node = &g->whole->nodes[n];
+        const by__graph_node *node = &g->whole->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             if (node->in[i] == value && by__stage_of_part(g->part[n]) == stage) {
                 return true;
@@ -38,7 +38,7 @@ static bool reads(const by__pipe_graph *g, int stage, by_value value)
 /* Adds a parameter that a stage reads and another rank trains. */
 static by_status share(by__pipe *pipe, by_value parameter, int from, int stage, by_error *error)
 {
-    const by__value *value = &pipe->train.whole->values[parameter];
+    const by__graph_value *value = &pipe->train.whole->values[parameter];
     by__pipe_share next = {value->name, by__pipe_rank_of(pipe, from),
                            by__pipe_rank_of(pipe, stage)};
     if (next.from == next.to || !reads(&pipe->train, stage, parameter)) {
@@ -93,7 +93,7 @@ by_status by__pipe_list_trained(by_graph **out, const by__pipe *pipe, int rank, 
     BY_TRY(by_graph_open(&list, error));
     for (int stage = rank; stage < pipe->ranks * pipe->chunks; stage += pipe->ranks) {
         for (size_t v = 0; v < whole->value_count && status == BY_OK; v++) {
-            const by__value *value = &whole->values[v];
+            const by__graph_value *value = &whole->values[v];
             if (pipe->stage_of[v] == stage) {
                 status = hold(list, value, value->frozen, error);
             }

@@ -156,7 +156,7 @@ static by_status add_early_gradients(by_graph *graph, by_trainer *t, int part, b
     const by_graph *whole = pipe->train.whole;
     int backward = by__part_of(by__stage_of_part(part), BY__PART_BACKWARD);
     for (size_t v = 0; v < whole->value_count && pipe->apart; v++) {
-        const by__value *value = &whole->values[v];
+        const by__graph_value *value = &whole->values[v];
         if (value->role == BY_ROLE_GRADIENT && value->producer >= 0 &&
             pipe->train.part[value->producer] == backward) {
             (void)by_graph_input(graph, value->name, value->dtype, value->shape);
@@ -417,7 +417,7 @@ by_status by__pipe_allocate(by_trainer *t, by_error *error)
         }
         BY_TRY(bind_parameters(t, stage->loss, error));
         for (size_t v = 0; v < stage->value_count; v++) {
-            const by__value *value = &pipe->train.whole->values[stage->values[v].source];
+            const by__graph_value *value = &pipe->train.whole->values[stage->values[v].source];
             if (value->role == BY_ROLE_GRADIENT) {
                 stage->values[v].gradient = by__store_find(t->store, value->name + strlen("grad."));
             }

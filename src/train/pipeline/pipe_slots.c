@@ -106,7 +106,7 @@ static by_status list_early_gradients(by_trainer *t, by__pipe_stage *stage, by_e
     const by__program_row *row = stage->row[BY__PART_BACKWARD];
     const by_graph *whole = t->pipe->train.whole;
     for (size_t v = 0; row != NULL && v < row->graph->value_count; v++) {
-        const by__value *value = &row->graph->values[v];
+        const by__graph_value *value = &row->graph->values[v];
         if (value->role == BY_ROLE_GRADIENT && value->producer >= 0) {
             BY_TRY(
                 add_value(stage, &t->pipe->train, by_graph_find(whole, value->name), false, error));

@@ -71,7 +71,7 @@ static by_status move_values(by_trainer *t, const transfer *x, by_error *error)
         if (move->from != x->from || move->to != x->to) {
             continue;
         }
-        const by__value *value = &g->whole->values[move->value];
+        const by__graph_value *value = &g->whole->values[move->value];
         size_t count = (size_t)by_shape_count(&value->shape);
         (void)snprintf(what, sizeof what, "%s of micro-batch %lld, stage %d to %d",
                        x->from < x->to ? "activations" : "gradients", (long long)x->micro_batch,
