@@ -248,7 +248,7 @@ static by_status run(by__compression *c, by_error *error)
     return by__codes_finish(c, BY__CODE_INT4, group, false, error);
 }
 
-const by__method by__method_awq = {
+const by__compress_method by__method_awq = {
     .shown = {.name = "awq",
               .summary = "weights of 4 bits in groups, scaled by what they are multiplied with",
               .settings = settings,

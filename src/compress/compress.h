@@ -1,8 +1,8 @@
 /* compress: methods that make trained weights smaller, and the model directories that they write.
  *
- * Types: a by__method is a compression method: one file, and a row of method_table.c. It gets a
- * by__compression, which holds the model's config and weights, the method's settings, and the
- * layers whose weight is a matrix of a product (by__linear; linears.c).
+ * Types: a by__compress_method is a compression method: one file, and a row of method_table.c. It
+ * gets a by__compression, which holds the model's config and weights, the method's settings, and
+ * the layers whose weight is a matrix of a product (by__linear; linears.c).
  *
  * A method describes the contents of the new directory: by__compress_put replaces tensors,
  * by__compress_drop removes them, and all others are copied. job.c does the rest: it writes the
@@ -51,11 +51,11 @@ typedef struct by__put {
     uint64_t bytes;
 } by__put;
 
-typedef struct by__method by__method;
+typedef struct by__compress_method by__compress_method;
 
 typedef struct by__compression {
     const by_compress_options *options;
-    const by__method *method;
+    const by__compress_method *method;
     char **values; /* values of the method's settings, in order */
     const by_pretrained *model;
     const by_weights *weights;
@@ -87,7 +87,7 @@ typedef struct by__stored_as {
     int64_t group; /* inputs that share a scale; 0: one scale for each output */
 } by__stored_as;
 
-struct by__method {
+struct by__compress_method {
     by_compress_method shown;
     by_status (*run)(by__compression *c, by_error *error);
     /* Returns BY_EARG, before anything is computed, if the method does not support this model.
@@ -101,9 +101,9 @@ struct by__method {
 };
 
 /* Returns row i of the table, or NULL past the last one. */
-const by__method *by__method_at(size_t i);
+const by__compress_method *by__method_at(size_t i);
 /* The method of a forecast without one, which is not in the table: the model as it is. */
-extern const by__method by__method_none;
+extern const by__compress_method by__method_none;
 /* Checks that a job's method supports its model; BY_EARG says why not. */
 by_status by__method_takes(by__compression *c, by_error *error);
 
@@ -338,9 +338,9 @@ int64_t by__layer_of_name(const char *name);
 
 /* ---- the methods ---- */
 
-extern const by__method by__method_width, by__method_depth;
-extern const by__method by__method_magnitude, by__method_wanda, by__method_sparsegpt;
-extern const by__method by__method_int8, by__method_w8a8, by__method_int4, by__method_awq,
+extern const by__compress_method by__method_width, by__method_depth;
+extern const by__compress_method by__method_magnitude, by__method_wanda, by__method_sparsegpt;
+extern const by__compress_method by__method_int8, by__method_w8a8, by__method_int4, by__method_awq,
     by__method_gptq, by__method_fp8;
 /* Returns how int4, awq and gptq store a layer, from their settings "group" and "head". */
 by__stored_as by__store_int4(const by__compression *c, const by__linear *linear);

@@ -196,10 +196,11 @@ static void resize(const by__compression *c, by_tensor_view *tensor)
     }
 }
 
-const by__method by__method_depth = {.shown = {.name = "depth",
-                                               .summary = "layers of the least influence go",
-                                               .settings = settings,
-                                               .calibrates = true},
-                                     .run = run,
-                                     .takes = takes,
-                                     .resize = resize};
+const by__compress_method by__method_depth = {
+    .shown = {.name = "depth",
+              .summary = "layers of the least influence go",
+              .settings = settings,
+              .calibrates = true},
+    .run = run,
+    .takes = takes,
+    .resize = resize};

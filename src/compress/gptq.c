@@ -225,7 +225,7 @@ static by_status run(by__compression *c, by_error *error)
     return by__codes_finish(c, BY__CODE_INT4, by__group_setting(c), false, error);
 }
 
-const by__method by__method_gptq = {
+const by__compress_method by__method_gptq = {
     .shown = {.name = "gptq",
               .summary = "weights of 4 bits in groups, each column making up for those before it",
               .settings = settings,

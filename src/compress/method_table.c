@@ -3,13 +3,13 @@
 #include "compress/compress.h"
 
 /* In the order in which help and plans list them. */
-static const by__method *const methods[] = {
+static const by__compress_method *const methods[] = {
     &by__method_int8,      &by__method_w8a8,  &by__method_int4,      &by__method_awq,
     &by__method_gptq,      &by__method_fp8,   &by__method_magnitude, &by__method_wanda,
     &by__method_sparsegpt, &by__method_width, &by__method_depth,
 };
 
-const by__method *by__method_at(size_t i)
+const by__compress_method *by__method_at(size_t i)
 {
     return i < BY_ARRAY_LENGTH(methods) ? methods[i] : NULL;
 }
@@ -49,7 +49,7 @@ static by_status refuse_codes(const by__compression *c, by_error *error)
                         path, precision, path);
 }
 
-const by__method by__method_none = {
+const by__compress_method by__method_none = {
     .shown = {.name = "none", .summary = "the model as it is", .settings = NULL}};
 
 by_status by__method_takes(by__compression *c, by_error *error)

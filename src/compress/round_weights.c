@@ -114,13 +114,13 @@ static by__stored_as store_fp8(const by__compression *c, const by__linear *l)
     return store(c, l, BY__CODE_F8, 0);
 }
 
-const by__method by__method_int8 = {
+const by__compress_method by__method_int8 = {
     .shown = {.name = "int8",
               .summary = "weights of 8 bits, a scale for each output",
               .settings = int8_settings},
     .run = run_int8,
     .store = store_int8};
-const by__method by__method_w8a8 = {
+const by__compress_method by__method_w8a8 = {
     .shown = {.name = "w8a8",
               .summary = "weights as int8 has them; what they are multiplied with becomes 8 bits, "
                          "too, a scale for each row",
@@ -128,13 +128,13 @@ const by__method by__method_w8a8 = {
     .run = run_w8a8,
     .takes = takes_w8a8,
     .store = store_int8};
-const by__method by__method_int4 = {
+const by__compress_method by__method_int4 = {
     .shown = {.name = "int4",
               .summary = "weights of 4 bits in groups, rounded to nearest",
               .settings = int4_settings},
     .run = run_int4,
     .store = by__store_int4};
-const by__method by__method_fp8 = {
+const by__compress_method by__method_fp8 = {
     .shown = {.name = "fp8",
               .summary = "weights of 8 bits as floats (e4m3), a scale for each output",
               .settings = int8_settings},

@@ -363,7 +363,7 @@ static void resize(const by__compression *c, by_tensor_view *tensor)
     by_graph_close(&graph);
 }
 
-const by__method by__method_width = {
+const by__compress_method by__method_width = {
     .shown = {.name = "width",
               .summary = "heads and channels go, and the others make up for them",
               .settings = settings,

@@ -344,19 +344,20 @@ static by_status run_sparsegpt(by__compression *c, by_error *error)
     return by__calibrate(c, prune_by_inverse, NULL, error);
 }
 
-const by__method by__method_magnitude = {.shown = {.name = "magnitude",
-                                                   .summary = "the smallest weights become 0",
-                                                   .settings = plain_settings},
-                                         .run = run_magnitude,
-                                         .takes = takes};
-const by__method by__method_wanda = {
+const by__compress_method by__method_magnitude = {
+    .shown = {.name = "magnitude",
+              .summary = "the smallest weights become 0",
+              .settings = plain_settings},
+    .run = run_magnitude,
+    .takes = takes};
+const by__compress_method by__method_wanda = {
     .shown = {.name = "wanda",
               .summary = "the smallest |w| ||x|| of each output become 0",
               .settings = plain_settings,
               .calibrates = true},
     .run = run_wanda,
     .takes = takes};
-const by__method by__method_sparsegpt = {
+const by__compress_method by__method_sparsegpt = {
     .shown = {.name = "sparsegpt",
               .summary = "weights become 0, and the others make up for them",
               .settings = sparsegpt_settings,

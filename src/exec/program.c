@@ -130,7 +130,7 @@ static by_status collect_checks(by_program *p, size_t n, by_error *error)
     }
     BY_TRY(by__alloc((void **)&types, (size_t)node->input_count, sizeof *types, "types", error));
     by__node_types(p->graph, node, types);
-    by__signature s = {node->op, &node->attrs, types, node->input_count};
+    by__op_signature s = {node->op, &node->attrs, types, node->input_count};
     for (int k = 0; k < BY__MAX_INDICES && index[k].limit != NULL; k++) {
         by_value value = index[k].input < node->input_count ? node->in[index[k].input] : BY_NONE;
         if (value != BY_NONE && by__role_is_external(p->graph->values[value].role)) {

@@ -236,7 +236,7 @@ static by_status add_node(state *s, const by__graph_node *node, by_error *error)
             out[i] = (by__type){v->dtype, v->shape};
         }
     }
-    const by__signature signature = {node->op, &node->attrs, types, node->input_count};
+    const by__op_signature signature = {node->op, &node->attrs, types, node->input_count};
     by__onnx_writer_node(&s->writer, in, node->input_count, updates);
     by_status status = row->onnx(&signature, out, &s->writer.rows, error);
     by__onnx_writer_end(&s->writer);

@@ -81,7 +81,7 @@ static by_status share_read(double *share, const by_graph *graph, const by__grap
         by__type *in;
         BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "count", error));
         by__node_types(graph, node, in);
-        by__signature s = {node->op, &node->attrs, in, node->input_count};
+        by__op_signature s = {node->op, &node->attrs, in, node->input_count};
         *share = row->met(&s, i);
         free(in);
     }

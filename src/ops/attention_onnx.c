@@ -63,7 +63,7 @@ static int attend(by__onnx *onnx, int queries, int keys, int values, const heads
 }
 
 /* Splits the operands by heads: they are packed in the first, or three. */
-static heads read_operands(const by__signature *s, by__onnx *onnx, int *q, int *k, int *v)
+static heads read_operands(const by__op_signature *s, by__onnx *onnx, int *q, int *k, int *v)
 {
     heads h = {.queries = s->attrs->heads, .keys = s->attrs->kv_heads};
     bool packed = s->input_count < 3 || by__absent(&s->in[1]);
@@ -84,7 +84,7 @@ static heads read_operands(const by__signature *s, by__onnx *onnx, int *q, int *
     return h;
 }
 
-by_status by__onnx_attention(const by__signature *s, const by__type *out, by__onnx *onnx,
+by_status by__onnx_attention(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                              by_error *error)
 {
     int q;
@@ -101,7 +101,7 @@ by_status by__onnx_attention(const by__signature *s, const by__type *out, by__on
     return BY_OK;
 }
 
-by_status by__onnx_cached_attention(const by__signature *s, const by__type *out, by__onnx *onnx,
+by_status by__onnx_cached_attention(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                                     by_error *error)
 {
     int q;

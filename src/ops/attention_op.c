@@ -16,7 +16,7 @@ typedef struct extents {
 
 /* Derives the sizes from `count` operands starting at in[0]: one is packed qkv, three are q, k, v,
  * a fourth is the lengths, a fifth the first keys. Returns false if they do not fit. */
-static bool read_extents(const by__signature *s, int count, extents *out)
+static bool read_extents(const by__op_signature *s, int count, extents *out)
 {
     const by__type *q = &s->in[0];
     int64_t h = s->attrs->heads;
@@ -57,12 +57,12 @@ static const char not_heads[] =
     "time]";
 
 /* Returns true if the operands include the first keys, the fifth of them. */
-static bool has_limit(const by__signature *s, int count)
+static bool has_limit(const by__op_signature *s, int count)
 {
     return s->attrs->window != 0 || (count >= 5 && !by__absent(&s->in[4]));
 }
 
-static by_status check_limit(const by__signature *s, int count, by_error *error)
+static by_status check_limit(const by__op_signature *s, int count, by_error *error)
 {
     if (s->attrs->window < 0) {
         return by__op_refuse(s, error, "window must not be negative");
@@ -72,7 +72,7 @@ static by_status check_limit(const by__signature *s, int count, by_error *error)
                : BY_OK;
 }
 
-static by_status infer_attention(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_attention(const by__op_signature *s, by__type *out, by_error *error)
 {
     extents e;
     if (s->input_count == 2 || !read_extents(s, s->input_count, &e)) {
@@ -104,7 +104,7 @@ static void gradient_attention(by_graph *graph, const by__graph_node *node, cons
 
 /* Splits samples or heads: q by query heads, k and v by key heads, so that each group of query
  * heads stays with its key head. Packed heads of equal number are three sections of one axis. */
-static bool split_heads(const by__signature *s, int operands, by__sharding *sh, by__split *y,
+static bool split_heads(const by__op_signature *s, int operands, by__sharding *sh, by__split *y,
                         by__split *lse)
 {
     extents e = {0};
@@ -135,14 +135,14 @@ static bool split_heads(const by__signature *s, int operands, by__sharding *sh, 
     return true;
 }
 
-static bool shard_attention(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_attention(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     BY_UNUSED(out);
     return sh->in[0].axis == 1 ? by__shard_attention_time(s, sh)
                                : split_heads(s, s->input_count, sh, &sh->out[0], &sh->out[1]);
 }
 
-static bool shard_attention_grad(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_attention_grad(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split y;
     by__split lse;
@@ -160,7 +160,7 @@ static bool shard_attention_grad(const by__signature *s, const by__type *out, by
     return true;
 }
 
-static by_status infer_attention_grad(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_attention_grad(const by__op_signature *s, by__type *out, by_error *error)
 {
     extents e;
     int operands = s->input_count - 3;
@@ -183,7 +183,7 @@ static by_status infer_attention_grad(const by__signature *s, by__type *out, by_
     return BY_OK;
 }
 
-static by_status infer_cached(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_cached(const by__op_signature *s, by__type *out, by_error *error)
 {
     extents e;
     if (!read_extents(s, 3, &e)) {
@@ -207,7 +207,7 @@ static by_status infer_cached(const by__signature *s, by__type *out, by_error *e
 
 /* Returns the share of [T, T] that the mask leaves: half of it when causal; with a window of W
  * keys, the band W T - W^2 / 2. Limits given as data (starts) are not counted. */
-static double seen_share(const by__signature *s, double time)
+static double seen_share(const by__op_signature *s, double time)
 {
     double window = (double)s->attrs->window / time;
     bool whole = s->attrs->window == 0 || window >= 1.0;
@@ -215,19 +215,19 @@ static double seen_share(const by__signature *s, double time)
 }
 
 /* Two products [T, D] x [D, T] for each head. */
-static double forward_flops(const by__signature *s, const by__type *y)
+static double forward_flops(const by__op_signature *s, const by__type *y)
 {
     double time = (double)y->shape.dim[1];
     return 4.0 * (double)by_shape_count(&y->shape) * time * seen_share(s, time);
 }
 
-static void cost_attention(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_attention(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = forward_flops(s, &out[0]);
 }
 
 /* Five products instead of two: the scores again, dv, dp, dq and dk. */
-static void cost_attention_grad(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_attention_grad(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 2.5 * forward_flops(s, &s->in[s->input_count - 1]);
@@ -235,7 +235,7 @@ static void cost_attention_grad(const by__signature *s, const by__type *out, by_
 
 /* Assumes full caches: every key and value that a query reads is read once, and each new row is
  * written. */
-static void cost_cached(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_cached(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     double row = 4.0 * (double)by_shape_count(&out[0].shape);
     double cache = (double)by_shape_count(&s->in[3].shape) * (double)by_dtype_size(s->in[3].dtype);
@@ -248,14 +248,14 @@ static void cost_cached(const by__signature *s, const by__type *out, by__cost *c
 }
 
 /* Scores and the weighted sum of values, each with 2 FLOPs for a multiplication and an addition. */
-static void attention_of_sequence(const by__signature *s, const by__type *out,
+static void attention_of_sequence(const by__op_signature *s, const by__type *out,
                                   by__attention_cost *cost)
 {
     cost->token_flops = 4.0 * (double)out[0].shape.dim[1] * (double)out[0].shape.dim[2];
     cost->seen = seen_share(s, (double)out[0].shape.dim[1]);
 }
 
-static void attention_of_cache(const by__signature *s, const by__type *out,
+static void attention_of_cache(const by__op_signature *s, const by__type *out,
                                by__attention_cost *cost)
 {
     const by__type *cache = &s->in[3];
@@ -267,7 +267,7 @@ static void attention_of_cache(const by__signature *s, const by__type *out,
 
 /* Returns the exclusive upper bound of the positions at which the new tokens fit into the
  * caches. */
-static int64_t free_position(const by__signature *s)
+static int64_t free_position(const by__op_signature *s)
 {
     return s->in[3].shape.dim[2] - s->in[0].shape.dim[1] + 1;
 }

@@ -241,7 +241,7 @@ static void build_backward(by_graph *graph, const by__sharding *sh, const by_val
 
 /* Returns true if every operand is split by time, zig-zag if the mask is causal; lengths, first
  * keys and windows refer to whole sequences. */
-static bool is_by_time(const by__signature *s, const by__sharding *sh, int operands)
+static bool is_by_time(const by__op_signature *s, const by__sharding *sh, int operands)
 {
     static const by__split time = {1, 1};
     bool fits = sh->zigzag && !s->attrs->bidirectional && s->attrs->window == 0 &&
@@ -254,7 +254,7 @@ static bool is_by_time(const by__signature *s, const by__sharding *sh, int opera
     return fits;
 }
 
-bool by__shard_attention_time(const by__signature *s, by__sharding *sh)
+bool by__shard_attention_time(const by__op_signature *s, by__sharding *sh)
 {
     sh->out[0] = (by__split){1, 1};
     sh->out[1] = (by__split){2, 1};
@@ -262,7 +262,7 @@ bool by__shard_attention_time(const by__signature *s, by__sharding *sh)
     return is_by_time(s, sh, s->input_count);
 }
 
-bool by__shard_attention_grad_time(const by__signature *s, const by__type *out, by__sharding *sh)
+bool by__shard_attention_grad_time(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     int operands = s->input_count - 3;
     by__split time = {1, 1};
@@ -277,7 +277,7 @@ bool by__shard_attention_grad_time(const by__signature *s, const by__type *out, 
 
 /* ---- combining results ---- */
 
-static by_status infer_merge(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_merge(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *y = &s->in[0];
     int64_t heads = s->attrs->heads;
@@ -300,7 +300,7 @@ static by_status infer_merge(const by__signature *s, by__type *out, by_error *er
 }
 
 /* Splits by heads. */
-static bool shard_merge(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_merge(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     static const by__split heads[2] = {{2, 1}, {1, 1}};
     BY_UNUSED(out);
@@ -315,7 +315,7 @@ static bool shard_merge(const by__signature *s, const by__type *out, by__shardin
     return s->attrs->heads % sh->ranks == 0;
 }
 
-static void cost_merge(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_merge(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = (double)s->input_count * (double)by_shape_count(&out[0].shape);
 }

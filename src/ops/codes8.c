@@ -10,7 +10,7 @@ static by_shape scales_of(const by_shape *codes)
                     (by__last_dim(codes) + BY_ROW_CODE_BLOCK - 1) / BY_ROW_CODE_BLOCK);
 }
 
-static by_status infer_encode8(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_encode8(const by__op_signature *s, by__type *out, by_error *error)
 {
     if (!by__is_act(s->in[0].dtype)) {
         return by__op_refuse(s, error, "the operand must be f32, bf16 or f16");
@@ -20,7 +20,7 @@ static by_status infer_encode8(const by__signature *s, by__type *out, by_error *
     return BY_OK;
 }
 
-static by_status infer_decode8(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_decode8(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by_shape scales = scales_of(&s->in[0].shape);
     if (s->in[0].dtype != BY_U8 || !by__is_act(s->attrs->dtype)) {
@@ -33,7 +33,7 @@ static by_status infer_decode8(const by__signature *s, by__type *out, by_error *
     return BY_OK;
 }
 
-static void cost_encode8(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_encode8(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 4.0 * (double)by_shape_count(&s->in[0].shape);

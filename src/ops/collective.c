@@ -6,7 +6,7 @@
 #include "base/sum_tree.h"
 #include "ops/ops.h"
 
-static by_status check_group(const by__signature *s, by_error *error)
+static by_status check_group(const by__op_signature *s, by_error *error)
 {
     if (s->attrs->mesh == 0 || s->attrs->ranks < 1 || s->attrs->ranks > INT32_MAX) {
         return by__op_refuse(s, error, "the group has no mesh axis or no ranks");
@@ -14,7 +14,7 @@ static by_status check_group(const by__signature *s, by_error *error)
     return BY_OK;
 }
 
-static by_status check_axis(const by__signature *s, int64_t axis, by_error *error)
+static by_status check_axis(const by__op_signature *s, int64_t axis, by_error *error)
 {
     if (axis < 0 || axis >= s->in[0].shape.rank) {
         return by__op_refuse(s, error, "there is no such axis");
@@ -34,7 +34,7 @@ static bool may_add(by_dtype dtype)
     return by__is_act(dtype) || dtype == BY_F16 || dtype == BY_I32;
 }
 
-static by_status infer_all_reduce(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_all_reduce(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_group(s, error));
     if (!may_add(s->in[0].dtype)) {
@@ -44,7 +44,7 @@ static by_status infer_all_reduce(const by__signature *s, by__type *out, by_erro
     return BY_OK;
 }
 
-static by_status infer_all_gather(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_all_gather(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_group(s, error));
     BY_TRY(check_axis(s, s->attrs->axis, error));
@@ -55,7 +55,7 @@ static by_status infer_all_gather(const by__signature *s, by__type *out, by_erro
                : by__op_refuse(s, error, "the operand is no rank's part of the axis");
 }
 
-static by_status infer_reduce_scatter(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_reduce_scatter(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(infer_all_reduce(s, out, error));
     BY_TRY(check_axis(s, s->attrs->axis, error));
@@ -65,7 +65,7 @@ static by_status infer_reduce_scatter(const by__signature *s, by__type *out, by_
                : by__op_refuse(s, error, "the result is no rank's part of the axis");
 }
 
-static by_status infer_all_to_all(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_all_to_all(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_group(s, error));
     BY_TRY(check_axis(s, s->attrs->axis, error));
@@ -82,14 +82,14 @@ static by_status infer_all_to_all(const by__signature *s, by__type *out, by_erro
     return BY_OK;
 }
 
-static by_status infer_ring_shift(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_ring_shift(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_group(s, error));
     out[0] = s->in[0];
     return BY_OK;
 }
 
-static by_status infer_reduce_gradients(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_reduce_gradients(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_group(s, error));
     for (int i = 0; i < s->input_count; i++) {
@@ -101,7 +101,7 @@ static by_status infer_reduce_gradients(const by__signature *s, by__type *out, b
     return BY_OK;
 }
 
-static by_status infer_gather_parameter(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_gather_parameter(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_group(s, error));
     if (!by__is_act(s->attrs->dtype) || s->attrs->shape.rank < 1 || s->attrs->bucket < 0) {
@@ -111,7 +111,7 @@ static by_status infer_gather_parameter(const by__signature *s, by__type *out, b
     return BY_OK;
 }
 
-static by_status infer_like(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_like(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_UNUSED(error);
     out[0] = s->in[0];
@@ -179,44 +179,44 @@ static void gradient_ring_shift(by_graph *graph, const by__graph_node *node, con
 
 /* ---- cost: bytes that a rank sends, directly to owners or around a ring ---- */
 
-static double other_share(const by__signature *s)
+static double other_share(const by__op_signature *s)
 {
     return (double)(s->attrs->ranks - 1) / (double)s->attrs->ranks;
 }
 
-static void cost_all_reduce(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_all_reduce(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = other_share(s) * (double)by_shape_count(&out[0].shape);
     cost->bytes_sent = 2.0 * other_share(s) * by__type_bytes(&out[0]);
 }
 
-static void cost_all_gather(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_all_gather(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 0.0;
     cost->bytes_sent = (double)(s->attrs->ranks - 1) * by__type_bytes(&s->in[0]);
 }
 
-static void cost_reduce_scatter(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_reduce_scatter(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = (double)(s->attrs->ranks - 1) * (double)by_shape_count(&out[0].shape);
     cost->bytes_sent = other_share(s) * by__type_bytes(&s->in[0]);
 }
 
-static void cost_all_to_all(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_all_to_all(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 0.0;
     cost->bytes_sent = other_share(s) * by__type_bytes(&s->in[0]);
 }
 
-static void cost_ring_shift(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_ring_shift(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = 0.0;
     cost->bytes_sent = s->attrs->ranks > 1 ? by__type_bytes(&out[0]) : 0.0;
 }
 
-static void cost_reduce_gradients(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_reduce_gradients(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 0.0;
@@ -227,13 +227,13 @@ static void cost_reduce_gradients(const by__signature *s, const by__type *out, b
 }
 
 /* A rank sends its part to every other rank. */
-static void cost_gather_parameter(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_gather_parameter(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = 0.0;
     cost->bytes_sent = other_share(s) * by__type_bytes(&out[0]);
 }
 
-static void cost_nothing(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_nothing(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(s);
     BY_UNUSED(out);
@@ -250,7 +250,7 @@ static uint32_t updated_gradients(const by_attrs *attrs)
 /* ---- splits, over ranks of another mesh axis ---- */
 
 /* Each rank exchanges its slices or addends, unless they are along the axes that are exchanged. */
-static bool shard_exchange(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_exchange(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     bool any = s->op == BY_OP_ALL_REDUCE || s->op == BY_OP_RING_SHIFT;
     int axis = sh->in[0].axis;
@@ -260,7 +260,7 @@ static bool shard_exchange(const by__signature *s, const by__type *out, by__shar
            (s->op != BY_OP_ALL_TO_ALL || axis != s->attrs->to);
 }
 
-static bool shard_wait(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_wait(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     BY_UNUSED(s);
     BY_UNUSED(out);

@@ -7,7 +7,7 @@
 
 #include "ops/ops.h"
 
-static by_status check_operands(const by__signature *s, by_error *error)
+static by_status check_operands(const by__op_signature *s, by_error *error)
 {
     const by__type *x = &s->in[0];
     const by__type *w = &s->in[1];
@@ -26,12 +26,12 @@ static by_status check_operands(const by__signature *s, by_error *error)
     return BY_OK;
 }
 
-static by__type logits_of(const by__signature *s)
+static by__type logits_of(const by__op_signature *s)
 {
     return (by__type){BY_F32, BY_SHAPE(by__rows(&s->in[0].shape), s->in[1].shape.dim[0])};
 }
 
-static by_status infer_forward(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_forward(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
     out[0] = (by__type){BY_F32, BY_SHAPE(1)};
@@ -39,7 +39,7 @@ static by_status infer_forward(const by__signature *s, by__type *out, by_error *
     return BY_OK;
 }
 
-static by_status infer_part(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_part(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
     out[0] = (by__type){BY_F32, BY_SHAPE(2, by__rows(&s->in[0].shape))};
@@ -49,7 +49,7 @@ static by_status infer_part(const by__signature *s, by__type *out, by_error *err
     return BY_OK;
 }
 
-static by_status infer_combine(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_combine(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *parts = &s->in[0];
     if (parts->dtype != BY_F32 || parts->shape.rank != 2 || parts->shape.dim[0] % 2 != 0 ||
@@ -62,7 +62,7 @@ static by_status infer_combine(const by__signature *s, by__type *out, by_error *
     return BY_OK;
 }
 
-static by_status infer_backward(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_backward(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
     if (!by__is_scalar(&s->in[4])) {
@@ -77,7 +77,7 @@ static by_status infer_backward(const by__signature *s, by__type *out, by_error 
     return BY_OK;
 }
 
-static by_status infer_train(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_train(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
     if (!by__is_scalar(&s->in[3])) {
@@ -102,7 +102,7 @@ static void gradient_forward(by_graph *graph, const by__graph_node *node, const 
 
 /* One product x w^T forward. The gradient repeats it, unless the logits are given, and adds dlogits
  * w and dlogits^T x. */
-static void cost_head(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_head(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     double product = 2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[0];
     BY_UNUSED(out);
@@ -111,12 +111,12 @@ static void cost_head(const by__signature *s, const by__type *out, by__cost *cos
     cost->flops = forward ? product : (given ? 2.0 : 3.0) * product;
 }
 
-static int64_t vocabulary(const by__signature *s)
+static int64_t vocabulary(const by__op_signature *s)
 {
     return s->attrs->rows > 0 ? s->attrs->rows : s->in[1].shape.dim[0];
 }
 
-static int64_t combined_vocabulary(const by__signature *s)
+static int64_t combined_vocabulary(const by__op_signature *s)
 {
     return s->attrs->rows;
 }
@@ -124,7 +124,7 @@ static int64_t combined_vocabulary(const by__signature *s)
 /* ---- splits ---- */
 
 /* Returns true if the rows of x, and everything with one entry a row, are split. */
-static bool split_rows(const by__signature *s, const by__sharding *sh)
+static bool split_rows(const by__op_signature *s, const by__sharding *sh)
 {
     by__split targets;
     return sh->in[1].axis == BY__WHOLE &&
@@ -133,7 +133,7 @@ static bool split_rows(const by__signature *s, const by__sharding *sh)
 }
 
 /* Returns true if only the weight is split, by vocabulary. */
-static bool split_words(const by__signature *s, by__sharding *sh)
+static bool split_words(const by__op_signature *s, by__sharding *sh)
 {
     sh->attrs.rows = s->in[1].shape.dim[0];
     sh->attrs.begin = by__cut(sh->attrs.rows, sh->ranks, sh->rank);
@@ -163,7 +163,7 @@ static void build_forward(by_graph *graph, const by__sharding *sh, const by_valu
     build_loss(graph, sh, &sh->attrs, in, NULL, outs);
 }
 
-static bool shard_forward(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_forward(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     if (split_rows(s, sh)) {
         sh->out[0] = by__partial();
@@ -173,7 +173,7 @@ static bool shard_forward(const by__signature *s, const by__type *out, by__shard
     return split_words(s, sh);
 }
 
-static bool shard_backward(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_backward(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split lse;
     BY_UNUSED(out);
@@ -221,7 +221,7 @@ static void build_train(by_graph *graph, const by__sharding *sh, const by_value 
     outs[2] = gradients[1];
 }
 
-static bool shard_train(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_train(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     BY_UNUSED(out);
     if (split_rows(s, sh)) {

@@ -9,12 +9,12 @@
 
 enum { X, W, TARGETS, HIDDEN, HEAD, IDS, LOGARITHMS, DLOSS };
 
-static bool has(const by__signature *s, int input)
+static bool has(const by__op_signature *s, int input)
 {
     return !by__absent(&s->in[input]);
 }
 
-static by_status check_teacher(const by__signature *s, by_error *error)
+static by_status check_teacher(const by__op_signature *s, by_error *error)
 {
     int64_t rows = by__rows(&s->in[X].shape);
     if (has(s, HIDDEN)) {
@@ -45,7 +45,7 @@ static by_status check_teacher(const by__signature *s, by_error *error)
                : BY_OK;
 }
 
-static by_status check_operands(const by__signature *s, by_error *error)
+static by_status check_operands(const by__op_signature *s, by_error *error)
 {
     const by__type *x = &s->in[X];
     const by__type *w = &s->in[W];
@@ -63,14 +63,14 @@ static by_status check_operands(const by__signature *s, by_error *error)
     return check_teacher(s, error);
 }
 
-static by_status infer_forward(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_forward(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
     out[0] = (by__type){BY_F32, BY_SHAPE(1)};
     return BY_OK;
 }
 
-static by_status infer_gradients(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_gradients(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *dloss = &s->in[DLOSS];
     BY_TRY(check_operands(s, error));
@@ -82,7 +82,7 @@ static by_status infer_gradients(const by__signature *s, by__type *out, by_error
     return BY_OK;
 }
 
-static by_status infer_train(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_train(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(infer_gradients(s, out + 1, error));
     out[0] = (by__type){BY_F32, BY_SHAPE(1)};
@@ -102,7 +102,7 @@ static void gradient_forward(by_graph *graph, const by__graph_node *node, const 
 }
 
 /* One product forward, three with the gradients, plus one for the teacher. */
-static void cost_head(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_head(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     double vocabulary = (double)s->in[W].shape.dim[0];
     double student = 2.0 * (double)by_shape_count(&s->in[X].shape) * vocabulary;
@@ -112,13 +112,13 @@ static void cost_head(const by__signature *s, const by__type *out, by__cost *cos
     cost->flops = (s->op == BY_OP_LINEAR_DISTILL ? 1.0 : 3.0) * student + teacher;
 }
 
-static int64_t vocabulary_of(const by__signature *s)
+static int64_t vocabulary_of(const by__op_signature *s)
 {
     return s->in[W].shape.dim[0];
 }
 
 /* Returns true if rows, and everything with entries for rows, are split, and weights are whole. */
-static bool split_rows(const by__signature *s, by__sharding *sh)
+static bool split_rows(const by__op_signature *s, by__sharding *sh)
 {
     for (int i = W; i < s->input_count; i++) {
         by__split want = by__whole();
@@ -134,7 +134,7 @@ static bool split_rows(const by__signature *s, by__sharding *sh)
     return sh->in[X].axis >= 0 && sh->in[X].axis < s->in[X].shape.rank - 1;
 }
 
-static bool shard(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     int first = s->op == BY_OP_LINEAR_DISTILL_GRAD ? 0 : 1;
     BY_UNUSED(out);

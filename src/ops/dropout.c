@@ -3,7 +3,7 @@
  * the same mask whatever micro-batch or rank it is in. */
 #include "ops/ops.h"
 
-static by_status infer_dropout(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_dropout(const by__op_signature *s, by__type *out, by_error *error)
 {
     if (!by__is_act(s->in[0].dtype) || s->in[0].shape.rank < 2 || s->in[1].dtype != BY_I32 ||
         by_shape_count(&s->in[1].shape) != 4) {
@@ -29,7 +29,7 @@ static void gradient_dropout(by_graph *graph, const by__graph_node *node, const 
 
 /* A rank has some of the samples, whose numbers start at its slice; or it has a slice of all
  * samples along their first axis, one piece of each, and its mask starts where the slice does. */
-static bool shard_dropout(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_dropout(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     const by_shape *x = &s->in[0].shape;
     by__split split = sh->in[0];

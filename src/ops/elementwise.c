@@ -1,7 +1,7 @@
 /* Element-wise operations: arithmetic, activation functions, gated units, casts. */
 #include "ops/ops.h"
 
-static by_status infer_binary(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_binary(const by__op_signature *s, by__type *out, by_error *error)
 {
     if (!by__is_act(s->in[0].dtype) || !by__is_act(s->in[1].dtype) ||
         (s->in[0].dtype != s->in[1].dtype && s->in[1].dtype != BY_F32)) {
@@ -44,7 +44,7 @@ static void gradient_mul(by_graph *graph, const by__graph_node *node, const by_v
     din[1] = by__reduce_to(graph, by_mul(graph, dout[0], node->in[0]), node->in[1]);
 }
 
-static by_status infer_scale(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_scale(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *factor = &s->in[1];
     if (!by__is_act(s->in[0].dtype) || factor->dtype != BY_F32 ||
@@ -63,12 +63,12 @@ static void gradient_scale(by_graph *graph, const by__graph_node *node, const by
 }
 
 /* The factor may have rank 0, and is then replicated. */
-static bool shard_scale(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_scale(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     return sh->in[1].axis == BY__WHOLE && by__shard_factors(s, out, sh);
 }
 
-static by_status infer_cast(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_cast(const by__op_signature *s, by__type *out, by_error *error)
 {
     if (!by_dtype_is_float(s->in[0].dtype) || !by_dtype_is_float(s->attrs->dtype)) {
         return by__op_refuse(s, error, "only f32, bf16 and f16 can be cast");
@@ -85,7 +85,7 @@ static void gradient_cast(by_graph *graph, const by__graph_node *node, const by_
     din[0] = dout[0]; /* in the wider dtype until the pass narrows it */
 }
 
-static by_status infer_unary(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_unary(const by__op_signature *s, by__type *out, by_error *error)
 {
     if (!by__is_act(s->in[0].dtype)) {
         return by__op_refuse(s, error, "the operand must be f32, bf16 or f16");
@@ -109,13 +109,13 @@ static void gradient_unary(by_graph *graph, const by__graph_node *node, const by
 }
 
 /* Counts elementary operations of the tanh form; these ops are memory-bound anyway. */
-static void cost_unary(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_unary(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(s);
     cost->flops = 12.0 * (double)by_shape_count(&out[0].shape);
 }
 
-static by_status infer_swiglu(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_swiglu(const by__op_signature *s, by__type *out, by_error *error)
 {
     for (int i = 0; i < s->input_count; i++) {
         if (!by__is_act(s->in[i].dtype) || !by__type_equal(&s->in[0], &s->in[i])) {
@@ -170,7 +170,7 @@ static int step_unary(by_map *map, const by__graph_node *node, const int *operan
     return by_map_function(map, node->attrs.function, operand[0]);
 }
 
-static by_status onnx_binary(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_binary(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                              by_error *error)
 {
     const char *type = s->op == BY_OP_ADD ? "Add" : s->op == BY_OP_SUB ? "Sub" : "Mul";
@@ -180,7 +180,7 @@ static by_status onnx_binary(const by__signature *s, const by__type *out, by__on
     return BY_OK;
 }
 
-static by_status onnx_cast(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_cast(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                            by_error *error)
 {
     BY_UNUSED(s);
@@ -213,7 +213,7 @@ static int onnx_gelu_erf(by__onnx *onnx)
     return onnx_half_gelu(onnx, by__onnx_node1(onnx, "Erf", inner));
 }
 
-static by_status onnx_unary(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_unary(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                             by_error *error)
 {
     static const char *const names[BY_FN_COUNT] = {[BY_FN_RELU] = "Relu",
@@ -232,7 +232,7 @@ static by_status onnx_unary(const by__signature *s, const by__type *out, by__onn
     return BY_OK;
 }
 
-static by_status onnx_swiglu(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_swiglu(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                              by_error *error)
 {
     BY_UNUSED(s);

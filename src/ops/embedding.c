@@ -1,7 +1,7 @@
 /* Table look-ups and positions: token embeddings, learned positions, rotary positions. */
 #include "ops/ops.h"
 
-static by_status infer_offset_ids(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_offset_ids(const by__op_signature *s, by__type *out, by_error *error)
 {
     if (s->in[0].dtype != BY_I32 || s->attrs->begin < 0 || s->attrs->rows < 1) {
         return by__op_refuse(s, error, "ids must be i32, of a table of one row or more");
@@ -10,7 +10,7 @@ static by_status infer_offset_ids(const by__signature *s, by__type *out, by_erro
     return BY_OK;
 }
 
-static int64_t ids_of_table(const by__signature *s)
+static int64_t ids_of_table(const by__op_signature *s)
 {
     return s->attrs->rows;
 }
@@ -21,7 +21,7 @@ static by_value offset_ids(by_graph *graph, by_value ids, int64_t begin, int64_t
     return by__op_add_node(graph, BY_OP_OFFSET_IDS, &attrs, &ids, 1, NULL);
 }
 
-static by_status infer_embedding(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_embedding(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *ids = &s->in[0];
     const by__type *table = &s->in[1];
@@ -45,7 +45,7 @@ static void gradient_embedding(by_graph *graph, const by__graph_node *node, cons
 }
 
 /* Packs a table that is also the weight of the head. */
-static bool pack_embedding(const by__signature *s, int input, by__packed_reader *out)
+static bool pack_embedding(const by__op_signature *s, int input, by__packed_reader *out)
 {
     const by__type *table = &s->in[1];
     if (input != 1) {
@@ -68,7 +68,7 @@ static void build_embedding(by_graph *graph, const by__sharding *sh, const by_va
 }
 
 /* With a slice of the table's rows, ids of other slices give zeros, so the result is an addend. */
-static bool shard_embedding(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_embedding(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split ids = sh->in[0];
     by__split table = sh->in[1];
@@ -97,7 +97,7 @@ static void build_embedding_grad(by_graph *graph, const by__sharding *sh, const 
 }
 
 /* Each rank of a table split by rows sums the gradients of its own rows. */
-static bool shard_embedding_grad(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_embedding_grad(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split base = s->input_count > 2 ? sh->in[2] : by__whole();
     bool based = s->input_count > 2 && !by__absent(&s->in[2]);
@@ -120,7 +120,7 @@ static bool shard_embedding_grad(const by__signature *s, const by__type *out, by
            by__split_equal(ids, sh->in[0]) && (!based || base.axis == BY__PARTIAL);
 }
 
-static by_status infer_embedding_grad(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_embedding_grad(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *dy = &s->in[1];
     by__type table = {BY_F32, BY_SHAPE(s->attrs->rows, by__last_dim(&dy->shape))};
@@ -135,7 +135,7 @@ static by_status infer_embedding_grad(const by__signature *s, by__type *out, by_
     return BY_OK;
 }
 
-void by__cost_embedding(const by__signature *s, const by__type *out, by__cost *cost)
+void by__cost_embedding(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = 0.0;
     cost->bytes_read = by__type_bytes(&out[0]) + 4.0 * (double)by_shape_count(&s->in[0].shape);
@@ -148,7 +148,7 @@ static bool are_places(const by_attrs *a, int64_t count, int64_t rows)
            a->gap <= rows - a->begin && count <= rows - a->begin - a->gap;
 }
 
-static by_status infer_position(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_position(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *x = &s->in[0];
     const by__type *table = &s->in[1];
@@ -175,7 +175,7 @@ static void gradient_position(by_graph *graph, const by__graph_node *node, const
     din[1] = by__op_add_node(graph, BY_OP_POSITION_GRAD, &attrs, dout, 1, NULL);
 }
 
-static by_status infer_position_grad(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_position_grad(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *dy = &s->in[0];
     if (!by__is_act(dy->dtype) || dy->shape.rank != 3 ||
@@ -187,12 +187,12 @@ static by_status infer_position_grad(const by__signature *s, by__type *out, by_e
 }
 
 /* A rank's positions are those of its slice of the sequence. */
-static bool set_places(const by__signature *s, by__sharding *sh)
+static bool set_places(const by__op_signature *s, by__sharding *sh)
 {
     return sh->in[0].axis != 1 || by__shard_places(s, sh, 1, 1);
 }
 
-static bool shard_position(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_position(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split x = sh->in[0];
     by__split table = x.axis == 2 ? (by__split){1, x.parts} : by__whole();
@@ -202,7 +202,7 @@ static bool shard_position(const by__signature *s, const by__type *out, by__shar
            set_places(s, sh);
 }
 
-static bool shard_position_grad(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_position_grad(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split dy = sh->in[0];
     BY_UNUSED(out);
@@ -210,7 +210,7 @@ static bool shard_position_grad(const by__signature *s, const by__type *out, by_
     return dy.axis >= 0 && (dy.axis != 1 || dy.parts == 1) && set_places(s, sh);
 }
 
-static bool shard_rope(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_rope(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split x = sh->in[0];
     bool by_row =
@@ -225,7 +225,7 @@ static bool shard_rope(const by__signature *s, const by__type *out, by__sharding
            by__shard_all_whole_but(sh, s->input_count, 1u << 0) && set_places(s, sh);
 }
 
-static by_status infer_rope(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_rope(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *x = &s->in[0];
     int64_t heads = s->attrs->heads;
@@ -263,13 +263,13 @@ static void gradient_rope(by_graph *graph, const by__graph_node *node, const by_
     din[0] = by__op_add_node(graph, BY_OP_ROPE, &attrs, in, 2, NULL);
 }
 
-static void cost_rope(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_rope(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(s);
     cost->flops = 3.0 * (double)by_shape_count(&out[0].shape);
 }
 
-static int64_t table_rows(const by__signature *s)
+static int64_t table_rows(const by__op_signature *s)
 {
     return s->in[1].shape.dim[0];
 }
@@ -287,7 +287,7 @@ const by__op_row by__op_offset_ids = {
     .attrs = BY__ATTRS(BEGIN, BY__ATTR_AS("rows", rows, INT, 0)),
     .infer = infer_offset_ids,
     .indices = {{.input = 0, .may_be_negative = true, .limit = ids_of_table}}};
-static by_status onnx_embedding(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_embedding(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                                 by_error *error)
 {
     BY_UNUSED(s);
@@ -298,7 +298,7 @@ static by_status onnx_embedding(const by__signature *s, const by__type *out, by_
 }
 
 /* Rows begin .. begin + T of the table, where T is the length of x. */
-static by_status onnx_position(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_position(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                                by_error *error)
 {
     const by_attrs *a = s->attrs;
@@ -315,7 +315,7 @@ static by_status onnx_position(const by__signature *s, const by__type *out, by__
 }
 
 /* On the two halves of each head: y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin. */
-static by_status onnx_rope(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_rope(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                            by_error *error)
 {
     const by_attrs *a = s->attrs;

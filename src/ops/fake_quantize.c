@@ -5,7 +5,7 @@
 #include "base/packing.h"
 #include "ops/ops.h"
 
-static by_status infer(const by__signature *s, by__type *out, by_error *error)
+static by_status infer(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *x = &s->in[0];
     const by_packing *p = &s->attrs->packing;
@@ -33,7 +33,7 @@ static void gradient(by_graph *graph, const by__graph_node *node, const by_value
     din[0] = dout[0];
 }
 
-static void cost(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 6.0 * (double)by_shape_count(&s->in[0].shape);
@@ -41,7 +41,7 @@ static void cost(const by__signature *s, const by__type *out, by__cost *cost)
 
 /* Matrices of a stack and outputs can be split because each output has its own scale; inputs of 4
  * bits can if ranks have whole groups. */
-static bool shard(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split split = sh->in[0];
     by_packing *p = &sh->attrs.packing;

@@ -9,7 +9,7 @@
  * each. Slots and members of such a tensor are numbered within the rank's part. */
 #include "ops/ops.h"
 
-static by_status check_ids(const by__signature *s, by_error *error)
+static by_status check_ids(const by__op_signature *s, by_error *error)
 {
     const by__type *ids = &s->in[0];
     if (ids->dtype != BY_I32 || ids->shape.rank < 1 || s->attrs->rows < 1) {
@@ -18,7 +18,7 @@ static by_status check_ids(const by__signature *s, by_error *error)
     return BY_OK;
 }
 
-static by_status infer_group(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_group(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_ids(s, error));
     int64_t groups = s->attrs->rows;
@@ -40,7 +40,7 @@ static by_status infer_group(const by__signature *s, by__type *out, by_error *er
 
 /* A rank's examples fill one block. Without a limit, the capacity is the number of rows of ids,
  * since the ids of a row are different. */
-static void divide_group(const by__signature *s, int ranks, by_attrs *attrs)
+static void divide_group(const by__op_signature *s, int ranks, by_attrs *attrs)
 {
     int64_t most = attrs->capacity > 0 ? attrs->capacity : by__rows(&s->in[0].shape);
     attrs->capacity = (most + ranks - 1) / ranks;
@@ -53,7 +53,7 @@ static bool is_by_example(by__split split)
     return split.axis == 0 && split.parts == 1;
 }
 
-static bool shard_group(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_group(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split within = {0, s->attrs->rows};
     BY_UNUSED(out);
@@ -64,7 +64,7 @@ static bool shard_group(const by__signature *s, const by__type *out, by__shardin
     return is_by_example(sh->in[0]) && s->attrs->blocks == sh->ranks && s->attrs->rows > 1;
 }
 
-static bool shard_count_ids(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_count_ids(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     BY_UNUSED(s);
     BY_UNUSED(out);
@@ -72,7 +72,7 @@ static bool shard_count_ids(const by__signature *s, const by__type *out, by__sha
     return sh->in[0].axis >= 0;
 }
 
-static by_status infer_count_ids(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_count_ids(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_ids(s, error));
     out[0] = (by__type){BY_F32, BY_SHAPE(s->attrs->rows)};
@@ -80,7 +80,7 @@ static by_status infer_count_ids(const by__signature *s, by__type *out, by_error
 }
 
 /* Types of SCATTER_ROWS and GATHER_ROWS: x, slot, member, weight?. */
-static by_status infer_rows(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_rows(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *x = &s->in[0];
     const by__type *slot = &s->in[1];
@@ -137,7 +137,7 @@ static void gradient_rows(by_graph *graph, const by__graph_node *node, const by_
     }
 }
 
-static by_status infer_row_dots(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_row_dots(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *a = &s->in[0];
     const by__type *b = &s->in[1];
@@ -155,7 +155,7 @@ static by_status infer_row_dots(const by__signature *s, by__type *out, by_error 
 
 /* Returns true if operands by example (x or y, slots, weights) and by group (the other one,
  * members) are split that way. */
-static bool is_divided(const by__sharding *sh, const by__signature *s, by__split examples,
+static bool is_divided(const by__sharding *sh, const by__op_signature *s, by__split examples,
                        by__split groups)
 {
     return is_by_example(examples) && is_by_example(sh->in[1]) && groups.axis == 0 &&
@@ -164,7 +164,7 @@ static bool is_divided(const by__sharding *sh, const by__signature *s, by__split
 }
 
 /* Columns and addends of rows are moved like whole rows; otherwise each rank moves its own rows. */
-static bool shard_rows(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_rows(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split x = sh->in[0];
     bool scatter = s->op == BY_OP_SCATTER_ROWS;
@@ -178,7 +178,7 @@ static bool shard_rows(const by__signature *s, const by__type *out, by__sharding
     return is_divided(sh, s, examples, groups);
 }
 
-static bool shard_row_dots(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_row_dots(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split a = sh->in[0];
     by__split b = sh->in[1];
@@ -192,14 +192,14 @@ static bool shard_row_dots(const by__signature *s, const by__type *out, by__shar
 }
 
 /* Only the rows that are moved are read and written. */
-static void cost_gather_rows(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_gather_rows(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     double moved = (double)by_shape_count(&s->in[1].shape) * (double)by__last_dim(&out[0].shape);
     cost->flops = 2.0 * moved;
     cost->bytes_read = moved * (double)by_dtype_size(s->in[0].dtype);
 }
 
-static void cost_row_dots(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_row_dots(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops =
         2.0 * (double)by_shape_count(&out[0].shape) * (double)by__last_dim(&s->in[0].shape);

@@ -9,7 +9,7 @@ static bool is_ranges(const by__type *range, int64_t matrices)
            range->shape.dim[0] > 0 && range->shape.dim[0] % matrices == 0;
 }
 
-by_status by__group_ranges_check(const by__signature *s, int64_t matrices, by_error *error)
+by_status by__group_ranges_check(const by__op_signature *s, int64_t matrices, by_error *error)
 {
     if (!is_ranges(&s->in[2], matrices)) {
         return by__op_refuse(s, error, "ranges must be i32 [a multiple of the groups, 2]");
@@ -18,12 +18,12 @@ by_status by__group_ranges_check(const by__signature *s, int64_t matrices, by_er
                                 : BY_OK;
 }
 
-double by__group_share(const by__signature *s, int64_t matrices)
+double by__group_share(const by__op_signature *s, int64_t matrices)
 {
     return s->attrs->chosen > 0 ? (double)s->attrs->chosen / (double)matrices : 1.0;
 }
 
-static by_status infer_grouped(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_grouped(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *a = &s->in[0];
     const by__type *b = &s->in[1];
@@ -72,7 +72,7 @@ static void gradient_grouped(by_graph *graph, const by__graph_node *node, const 
     din[1] = by__op_add_node(graph, BY_OP_GROUPED_MATMUL_GRAD, &of_b, in, 3, NULL);
 }
 
-static by_status infer_grouped_grad(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_grouped_grad(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *a = &s->in[0];
     const by__type *b = &s->in[1];
@@ -92,7 +92,7 @@ static by_status infer_grouped_grad(const by__signature *s, by__type *out, by_er
 
 /* Returns true if operands of grouped rows are split by groups, and sets `rows` to those of a
  * range. */
-static bool is_by_group(const by__signature *s, const by__sharding *sh, int64_t *rows)
+static bool is_by_group(const by__op_signature *s, const by__sharding *sh, int64_t *rows)
 {
     const by__split *range = &sh->in[2];
     *rows = s->in[0].shape.dim[0] / s->in[2].shape.dim[0];
@@ -101,7 +101,7 @@ static bool is_by_group(const by__signature *s, const by__sharding *sh, int64_t 
 
 /* Each rank has some of the groups, or columns of each matrix, or rows of each matrix with the
  * matching columns of a. */
-static bool shard_grouped(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_grouped(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     int inner = s->attrs->trans_b ? 2 : 1;
     by__split a = sh->in[0];
@@ -122,7 +122,7 @@ static bool shard_grouped(const by__signature *s, const by__type *out, by__shard
     return a.axis == BY__WHOLE;
 }
 
-static bool shard_grouped_grad(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_grouped_grad(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split a = sh->in[0];
     by__split b = sh->in[1];
@@ -138,23 +138,23 @@ static bool shard_grouped_grad(const by__signature *s, const by__type *out, by__
            ((a.axis == 1 && b.axis == BY__WHOLE) || (a.axis == BY__WHOLE && b.axis == 1));
 }
 
-static void cost_grouped(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_grouped(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = 2.0 * (double)by_shape_count(&out[0].shape) * (double)s->in[0].shape.dim[1];
 }
 
-static void cost_grouped_grad(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_grouped_grad(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[1];
 }
 
-static double met(const by__signature *s, int input)
+static double met(const by__op_signature *s, int input)
 {
     return input == 1 ? by__group_share(s, s->in[1].shape.dim[0]) : 1.0;
 }
 
-static bool pack_grouped(const by__signature *s, int input, by__packed_reader *out)
+static bool pack_grouped(const by__op_signature *s, int input, by__packed_reader *out)
 {
     const by_shape *b = &s->in[1].shape;
     bool out_in = s->attrs->trans_b;

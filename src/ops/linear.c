@@ -3,7 +3,7 @@
 
 #include "ops/ops.h"
 
-static by_status infer_matmul(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_matmul(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *a = &s->in[0];
     const by__type *b = &s->in[1];
@@ -66,7 +66,7 @@ static void gradient_matmul(by_graph *graph, const by__graph_node *node, const b
     }
 }
 
-static void cost_matmul(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_matmul(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     int64_t inner = s->attrs->trans_a ? by__rows(&s->in[0].shape) : by__last_dim(&s->in[0].shape);
     cost->flops = 2.0 * (double)by_shape_count(&out[0].shape) * (double)inner;
@@ -95,7 +95,7 @@ static bool split_of_matrix(const by__type *type, bool transposed, by__split spl
 
 /* y is split like the rows of a or the columns of b. If the inner axis is split, y is an addend,
  * and only one rank adds bias and added tensor. */
-static bool shard_matmul(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_matmul(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split a;
     by__split b;
@@ -123,7 +123,7 @@ static bool shard_matmul(const by__signature *s, const by__type *out, by__shardi
            (s->input_count <= 3 || by__absent(&s->in[3]) || by__split_equal(sh->in[3], y));
 }
 
-static by_status infer_sum_rows(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_sum_rows(const by__op_signature *s, by__type *out, by_error *error)
 {
     if (!by__is_act(s->in[0].dtype) || s->in[0].shape.rank < 1) {
         return by__op_refuse(s, error,
@@ -139,7 +139,7 @@ static by_status infer_sum_rows(const by__signature *s, by__type *out, by_error 
     return BY_OK;
 }
 
-static bool shard_sum_rows(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_sum_rows(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     int lead = s->in[0].shape.rank - out[0].shape.rank;
     by__split x = sh->in[0];
@@ -147,13 +147,13 @@ static bool shard_sum_rows(const by__signature *s, const by__type *out, by__shar
     return x.axis >= 0;
 }
 
-static void cost_sum_rows(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_sum_rows(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = (double)by_shape_count(&s->in[0].shape);
 }
 
-static bool pack_matmul(const by__signature *s, int input, by__packed_reader *out)
+static bool pack_matmul(const by__op_signature *s, int input, by__packed_reader *out)
 {
     const by__type *w = &s->in[1];
     bool out_in = s->attrs->trans_b;
@@ -179,7 +179,7 @@ static const by__attr matmul_attrs[] = {
     BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE | BY__ATTR_COMPUTE),
     {NULL, 0, BY__ATTR_FLAG, 0},
 };
-static by_status onnx_matmul(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_matmul(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                              by_error *error)
 {
     const int64_t swapped[2] = {1, 0};

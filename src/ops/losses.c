@@ -5,7 +5,7 @@
 #include "ops/ops.h"
 
 /* CROSS_ENTROPY has logits and targets; its gradient also lse and dloss. */
-static by_status infer_cross_entropy(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_cross_entropy(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *logits = &s->in[0];
     if (!by__is_act(logits->dtype) || logits->shape.rank < 1) {
@@ -39,14 +39,14 @@ static void gradient_cross_entropy(by_graph *graph, const by__graph_node *node,
     din[1] = BY_NONE;
 }
 
-static void cost_cross_entropy(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_cross_entropy(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 12.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
 /* SQUARED_ERROR and SMOOTH_L1 have x, t, weights?; their gradients also dloss. */
-static by_status infer_difference(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_difference(const by__op_signature *s, by__type *out, by_error *error)
 {
     bool backward = s->op == BY_OP_SQUARED_ERROR_GRAD || s->op == BY_OP_SMOOTH_L1_GRAD;
     const by__type *x = &s->in[0];
@@ -80,14 +80,14 @@ static void gradient_difference(by_graph *graph, const by__graph_node *node, con
     din[0] = by__op_add_node(graph, op, &node->attrs, in, 4, NULL);
 }
 
-static void cost_difference(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_difference(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 3.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
 /* Splits rows, and everything with one entry a row; the loss is a sum over them. */
-static bool split_rows(const by__signature *s, int count, uint32_t like_x, by__sharding *sh)
+static bool split_rows(const by__op_signature *s, int count, uint32_t like_x, by__sharding *sh)
 {
     for (int i = 1; i < count; i++) {
         by__split want = sh->in[0];
@@ -104,21 +104,22 @@ static bool split_rows(const by__signature *s, int count, uint32_t like_x, by__s
     return sh->in[0].axis >= 0 && sh->in[0].axis < s->in[0].shape.rank - 1;
 }
 
-static bool shard_cross_entropy(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_cross_entropy(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     sh->out[0] = by__partial();
     return split_rows(s, 2, 0, sh) &&
            by__split_of_rows(&s->in[0].shape, sh->in[0], &out[1].shape, sh->ranks, &sh->out[1]);
 }
 
-static bool shard_cross_entropy_grad(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_cross_entropy_grad(const by__op_signature *s, const by__type *out,
+                                     by__sharding *sh)
 {
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
     return split_rows(s, 3, 0, sh) && sh->in[3].axis == BY__WHOLE;
 }
 
-static bool shard_difference(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_difference(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     bool backward = by_shape_equal(&out[0].shape, &s->in[0].shape);
     sh->out[0] = backward ? sh->in[0] : by__partial();
@@ -126,7 +127,7 @@ static bool shard_difference(const by__signature *s, const by__type *out, by__sh
            (!backward || sh->in[3].axis == BY__WHOLE);
 }
 
-static int64_t classes(const by__signature *s)
+static int64_t classes(const by__op_signature *s)
 {
     return by__last_dim(&s->in[0].shape);
 }

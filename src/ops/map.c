@@ -190,7 +190,7 @@ static int greatest_index(const by_map_program *map, int input)
     return greatest;
 }
 
-static by_status infer_map(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_map(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by_map_program *map = s->attrs->map;
     const by__type *tensor = NULL;
@@ -220,7 +220,7 @@ static by_status infer_map(const by__signature *s, by__type *out, by_error *erro
     return BY_OK;
 }
 
-static void cost_map(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_map(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     const by_map_program *map = s->attrs->map;
     BY_UNUSED(out);
@@ -235,7 +235,7 @@ static void cost_map(const by__signature *s, const by__type *out, by__cost *cost
     cost->flops = flops * (double)count;
 }
 
-static bool shard_map(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_map(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split split = by__whole();
     for (int i = 0; i < s->input_count; i++) {

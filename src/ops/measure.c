@@ -2,7 +2,7 @@
  * from another tensor. */
 #include "ops/ops.h"
 
-static by_status infer_measure(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_measure(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *x = &s->in[0];
     const by__type *y = s->input_count > 1 ? &s->in[1] : NULL;
@@ -17,7 +17,7 @@ static by_status infer_measure(const by__signature *s, by__type *out, by_error *
     return BY_OK;
 }
 
-static void cost_measure(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_measure(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 5.0 * (double)by_shape_count(&s->in[0].shape);

@@ -13,7 +13,7 @@ static bool is_f32_vector(const by__type *type, int64_t n)
 
 /* Types of both forward ops: x, then one or two weight vectors; y, then one or two row
  * statistics. */
-static by_status infer_forward(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_forward(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *x = &s->in[0];
     if (!by__is_act(x->dtype) || x->shape.rank < 1) {
@@ -34,7 +34,7 @@ static by_status infer_forward(const by__signature *s, by__type *out, by_error *
 }
 
 /* Types of both gradients: x, w, statistics, dy, and optionally a tensor that is added to dx. */
-static by_status infer_gradient(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_gradient(const by__op_signature *s, by__type *out, by_error *error)
 {
     int statistics = s->op == BY_OP_LAYER_NORM_GRAD ? 2 : 1;
     const by__type *x = &s->in[0];
@@ -76,14 +76,14 @@ static void gradient_rms_norm(by_graph *graph, const by__graph_node *node, const
     din[1] = outs[1];
 }
 
-static void cost_norm(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_norm(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 8.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
 /* Splits y like x, and the statistics, one number a row, likewise. */
-static bool shard_forward(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_forward(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     sh->out[0] = sh->in[0];
     for (int i = 1; i < BY_MAX_OUTPUTS && !by__absent(&out[i]); i++) {
@@ -95,7 +95,7 @@ static bool shard_forward(const by__signature *s, const by__type *out, by__shard
 }
 
 /* The weights' gradients are sums over rows, so they are addends. */
-static bool shard_gradient(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_gradient(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     int statistics = s->op == BY_OP_LAYER_NORM_GRAD ? 2 : 1;
     by__split rows;
@@ -116,7 +116,7 @@ static bool shard_gradient(const by__signature *s, const by__type *out, by__shar
     return true;
 }
 
-static by_status onnx_layer_norm(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_layer_norm(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                                  by_error *error)
 {
     const int in[3] = {0, 1, 2};
@@ -129,7 +129,7 @@ static by_status onnx_layer_norm(const by__signature *s, const by__type *out, by
     return BY_OK;
 }
 
-static by_status onnx_rms_norm(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_rms_norm(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                                by_error *error)
 {
     BY_UNUSED(out);

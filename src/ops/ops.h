@@ -5,8 +5,8 @@
  * properties of its operands. No module but this one and the device module names an op; a test
  * checks that.
  *
- * Types: by__signature is a node as a shape rule sees it, by__cost its work, by__split how a tensor
- * is spread over ranks, by__sharding how a node runs on them.
+ * Types: by__op_signature is a node as a shape rule sees it, by__cost its work, by__split how a
+ * tensor is spread over ranks, by__sharding how a node runs on them.
  *
  * Gradients add nodes with the same functions that models use. The pass that calls them adds the
  * casts (gradients of parameters are f32, those of activations have the activation's dtype) and
@@ -32,7 +32,7 @@ BY_OPS(BY__OP_ROW)
 #undef BY__OP_ROW
 
 /* Infers the types of all outputs of a node with these operands. */
-by_status by__op_infer(const by__signature *s, by__type out[BY_MAX_OUTPUTS], by_error *error);
+by_status by__op_infer(const by__op_signature *s, by__type out[BY_MAX_OUTPUTS], by_error *error);
 /* Checks operands, infers output types and appends a node. Returns output 0 and, if outs is not
  * NULL, stores all outputs there. Returns BY_NONE after an error, which the graph keeps. */
 by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const by_value *in,
@@ -60,15 +60,15 @@ bool by__node_has_effects(const by__graph_node *node);
 /* Returns the mask of inputs that a node with these attributes updates in place. */
 uint32_t by__op_mutates(by_op op, const by_attrs *attrs);
 /* Refuses a signature: "matmul: inner sizes differ: a [4, 8], b [9, 3]". */
-by_status by__op_refuse(const by__signature *s, by_error *error, const char *why);
+by_status by__op_refuse(const by__op_signature *s, by_error *error, const char *why);
 
 /* ---- parts of rows in separate files ---- */
-by_status by__onnx_attention(const by__signature *s, const by__type *out, by__onnx *onnx,
+by_status by__onnx_attention(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                              by_error *error);
-by_status by__onnx_cached_attention(const by__signature *s, const by__type *out, by__onnx *onnx,
+by_status by__onnx_cached_attention(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                                     by_error *error);
 /* The cost of a gather: it reads as many bytes as it looks up, not the whole table. */
-void by__cost_embedding(const by__signature *s, const by__type *out, by__cost *cost);
+void by__cost_embedding(const by__op_signature *s, const by__type *out, by__cost *cost);
 
 /* ---- for shape rules ---- */
 int64_t by__last_dim(const by_shape *shape);
@@ -110,18 +110,19 @@ bool by__split_of_rows(const by_shape *shape, by__split split, const by_shape *t
 /* Sets the attributes of a node whose entries count along axis `axis` of input 0, which is split,
  * to the positions of this rank's entries; an entry of the axis counts as `inner`. Returns false if
  * they form too many runs. */
-bool by__shard_places(const by__signature *s, by__sharding *sh, int axis, int64_t inner);
+bool by__shard_places(const by__op_signature *s, by__sharding *sh, int axis, int64_t inner);
 /* Returns true if all inputs outside the set `split` are whole. */
 bool by__shard_all_whole_but(const by__sharding *sh, int count, uint32_t split);
 /* `shard` entries of element-wise ops with broadcasting; of those that are linear in all inputs
  * together; and of those that are linear in each. */
-bool by__shard_elements(const by__signature *s, const by__type *out, by__sharding *sh);
-bool by__shard_addends(const by__signature *s, const by__type *out, by__sharding *sh);
-bool by__shard_factors(const by__signature *s, const by__type *out, by__sharding *sh);
+bool by__shard_elements(const by__op_signature *s, const by__type *out, by__sharding *sh);
+bool by__shard_addends(const by__op_signature *s, const by__type *out, by__sharding *sh);
+bool by__shard_factors(const by__op_signature *s, const by__type *out, by__sharding *sh);
 
 /* `shard` entries of attention and its gradient with operands split by time (attention_ranks.c). */
-bool by__shard_attention_time(const by__signature *s, by__sharding *sh);
-bool by__shard_attention_grad_time(const by__signature *s, const by__type *out, by__sharding *sh);
+bool by__shard_attention_time(const by__op_signature *s, by__sharding *sh);
+bool by__shard_attention_grad_time(const by__op_signature *s, const by__type *out,
+                                   by__sharding *sh);
 
 /* `fuse` entry of an addition: merges it into the node that makes one of its operands, if that node
  * can add an operand to its result. */

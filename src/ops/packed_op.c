@@ -17,7 +17,7 @@ by_status by__node_pack(by__packed_reader *out, bool *can, const by_graph *graph
     }
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "packing", error));
     by__node_types(graph, node, in);
-    by__signature s = {node->op, &node->attrs, in, node->input_count};
+    by__op_signature s = {node->op, &node->attrs, in, node->input_count};
     *can = row->pack(&s, i, out);
     out->share = row->met == NULL ? 1.0 : row->met(&s, i);
     free(in);
@@ -40,7 +40,7 @@ by_status by__node_weight(by__packed_reader *out, int *operand, const by_graph *
 }
 
 /* Refuses operand 1 unless it is a weight packed as the attributes say. */
-static by_status check_weight(const by__signature *s, by_error *error)
+static by_status check_weight(const by__op_signature *s, by_error *error)
 {
     const by_packing *packing = &s->attrs->packing;
     const char *wrong = by__packing_wrong(packing);
@@ -56,7 +56,7 @@ static by_status check_weight(const by__signature *s, by_error *error)
                : by__op_refuse(s, error, "the weight does not have the size of its packing");
 }
 
-static by_status infer_packed_matmul(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_packed_matmul(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by_packing *packing = &s->attrs->packing;
     const by__type *a = &s->in[0];
@@ -80,12 +80,12 @@ static by_status infer_packed_matmul(const by__signature *s, by__type *out, by_e
     return BY_OK;
 }
 
-static void cost_packed_matmul(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_packed_matmul(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = 2.0 * (double)by_shape_count(&out[0].shape) * (double)s->attrs->packing.k;
 }
 
-static by_status infer_packed_grouped(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_packed_grouped(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by_packing *packing = &s->attrs->packing;
     const by__type *a = &s->in[0];
@@ -99,12 +99,12 @@ static by_status infer_packed_grouped(const by__signature *s, by__type *out, by_
     return BY_OK;
 }
 
-static double met(const by__signature *s, int input)
+static double met(const by__op_signature *s, int input)
 {
     return input == 1 ? by__group_share(s, s->attrs->packing.stack) : 1.0;
 }
 
-static by_status infer_packed_embedding(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_packed_embedding(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *ids = &s->in[0];
     BY_TRY(check_weight(s, error));
@@ -116,7 +116,7 @@ static by_status infer_packed_embedding(const by__signature *s, by__type *out, b
     return BY_OK;
 }
 
-static int64_t outputs_of(const by__signature *s)
+static int64_t outputs_of(const by__op_signature *s)
 {
     return s->attrs->packing.n;
 }

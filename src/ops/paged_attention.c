@@ -6,7 +6,7 @@
 /* The operands; q alone may be packed q|k|v. */
 enum { Q, K, V, K_POOL, V_POOL, POSITIONS, SESSIONS, TABLE, OPERANDS };
 
-static int64_t head_width(const by__signature *s)
+static int64_t head_width(const by__op_signature *s)
 {
     const by__type *q = &s->in[Q];
     int64_t h = s->attrs->heads;
@@ -25,7 +25,7 @@ static bool is_ids(const by__type *type, int64_t count)
     return type->dtype == BY_I32 && by_shape_count(&type->shape) == count;
 }
 
-static by_status infer_paged(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_paged(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *q = &s->in[Q];
     const by__type *pool = &s->in[K_POOL];
@@ -65,37 +65,37 @@ static by_status infer_paged(const by__signature *s, by__type *out, by_error *er
 }
 
 /* Returns the largest number of tokens of a session. */
-static int64_t capacity(const by__signature *s)
+static int64_t capacity(const by__op_signature *s)
 {
     return s->in[TABLE].shape.dim[1] * BY_PAGE_TOKENS;
 }
 
-static int64_t sessions_of_table(const by__signature *s)
+static int64_t sessions_of_table(const by__op_signature *s)
 {
     return s->in[TABLE].shape.dim[0];
 }
 
-static int64_t pages_of_pool(const by__signature *s)
+static int64_t pages_of_pool(const by__op_signature *s)
 {
     return s->in[K_POOL].shape.dim[0];
 }
 
 /* Returns the number of keys that the last token of a full session reads. */
-static double longest(const by__signature *s)
+static double longest(const by__op_signature *s)
 {
     int64_t all = capacity(s);
     return (double)(s->attrs->window > 0 && s->attrs->window < all ? s->attrs->window : all);
 }
 
 /* Returns the bytes of one key, over all heads. */
-static double key_bytes(const by__signature *s)
+static double key_bytes(const by__op_signature *s)
 {
     const by__type *pool = &s->in[K_POOL];
     return (double)(s->attrs->kv_heads * pool->shape.dim[3]) * (double)by_dtype_size(pool->dtype);
 }
 
 /* Assumes rows of full sessions, each of which reads its own keys and values. */
-static void cost_paged(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_paged(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     double rows = (double)out[0].shape.dim[1];
     double token = key_bytes(s);
@@ -106,7 +106,7 @@ static void cost_paged(const by__signature *s, const by__type *out, by__cost *co
     cost->bytes_written += 2.0 * (rows * token - pool);
 }
 
-static void attention_of_pages(const by__signature *s, const by__type *out,
+static void attention_of_pages(const by__op_signature *s, const by__type *out,
                                by__attention_cost *cost)
 {
     double rows = (double)out[0].shape.dim[1];

@@ -3,7 +3,7 @@
 
 #define MAX_PARTS 8 /* of a concatenation */
 
-static by_status infer_fill(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_fill(const by__op_signature *s, by__type *out, by_error *error)
 {
     if (!by__is_act(s->attrs->dtype) || s->attrs->shape.rank < 1) {
         return by__op_refuse(s, error, "a constant is f32, bf16 or f16 and has at least one axis");
@@ -40,7 +40,7 @@ static int64_t checked_count(const by_shape *shape)
     return count > INT64_MAX ? -1 : (int64_t)count;
 }
 
-static by_status infer_reshape(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_reshape(const by__op_signature *s, by__type *out, by_error *error)
 {
     char shape[128];
     if (checked_count(&s->attrs->shape) != by_shape_count(&s->in[0].shape)) {
@@ -57,7 +57,7 @@ static void gradient_reshape(by_graph *graph, const by__graph_node *node, const 
     din[0] = by_reshape(graph, dout[0], graph->values[node->in[0]].shape);
 }
 
-static by_status infer_permute(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_permute(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by_shape *x = &s->in[0].shape;
     uint32_t seen = 0;
@@ -83,12 +83,12 @@ static void gradient_permute(by_graph *graph, const by__graph_node *node, const 
     din[0] = by_permute(graph, dout[0], back);
 }
 
-static bool has_axis(const by__signature *s)
+static bool has_axis(const by__op_signature *s)
 {
     return s->attrs->axis >= 0 && s->attrs->axis < s->in[0].shape.rank;
 }
 
-static by_status infer_concat(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_concat(const by__op_signature *s, by__type *out, by_error *error)
 {
     int64_t axis = s->attrs->axis;
     out[0] = s->in[0];
@@ -118,7 +118,7 @@ static void gradient_concat(by_graph *graph, const by__graph_node *node, const b
     }
 }
 
-static by_status infer_slice(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_slice(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by_attrs *a = s->attrs;
     if (!has_axis(s) || a->begin < 0 || a->rows < 1 || a->begin > s->in[0].shape.dim[a->axis] ||
@@ -137,7 +137,7 @@ static void gradient_slice(by_graph *graph, const by__graph_node *node, const by
     din[0] = by_pad(graph, dout[0], (int)node->attrs.axis, node->attrs.begin, extent);
 }
 
-static by_status infer_pad(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_pad(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by_attrs *a = s->attrs;
     if (!has_axis(s) || a->begin < 0 || a->rows < a->begin ||
@@ -156,7 +156,7 @@ static void gradient_pad(by_graph *graph, const by__graph_node *node, const by_v
     din[0] = by_slice(graph, dout[0], (int)node->attrs.axis, node->attrs.begin, extent);
 }
 
-static by_status infer_expand(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_expand(const by__op_signature *s, by__type *out, by_error *error)
 {
     if (!is_shape(&s->attrs->shape) || !by__broadcasts(&s->in[0].shape, &s->attrs->shape)) {
         return by__op_refuse(s, error, "the operand cannot be broadcast to the shape");
@@ -174,7 +174,7 @@ static void gradient_expand(by_graph *graph, const by__graph_node *node, const b
 /* ---- splits ---- */
 
 /* Each rank makes only the piece of the constant that it reads. */
-static bool shard_fill(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_fill(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     BY_UNUSED(s);
     sh->out[0] = sh->want;
@@ -182,7 +182,7 @@ static bool shard_fill(const by__signature *s, const by__type *out, by__sharding
     return sh->want.axis >= 0;
 }
 
-static bool shard_reshape(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_reshape(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     if (sh->in[0].axis == BY__PARTIAL) {
         sh->out[0] = by__partial();
@@ -197,7 +197,7 @@ static bool shard_reshape(const by__signature *s, const by__type *out, by__shard
     return true;
 }
 
-static bool shard_permute(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_permute(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     sh->out[0] = sh->in[0];
     for (int i = 0; i < out[0].shape.rank && sh->in[0].axis >= 0; i++) {
@@ -209,7 +209,7 @@ static bool shard_permute(const by__signature *s, const by__type *out, by__shard
 }
 
 /* Along the split axis, the operands are sections of equal size. */
-static bool shard_concat(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_concat(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     int axis = (int)s->attrs->axis;
     by__split sum = sh->in[0];
@@ -229,7 +229,7 @@ static bool shard_concat(const by__signature *s, const by__type *out, by__shardi
 }
 
 /* Slices along another axis than the split one, or whole sections of that axis. */
-static bool shard_slice(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_slice(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split x = sh->in[0];
     BY_UNUSED(out);
@@ -246,14 +246,14 @@ static bool shard_slice(const by__signature *s, const by__type *out, by__shardin
     return s->attrs->begin % section == 0 && s->attrs->rows % section == 0;
 }
 
-static bool shard_pad(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_pad(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
     return sh->in[0].axis != s->attrs->axis;
 }
 
-static bool shard_expand(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_expand(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     if (sh->in[0].axis < 0 || !by__shard_elements(s, out, sh)) {
         return false;
@@ -262,7 +262,7 @@ static bool shard_expand(const by__signature *s, const by__type *out, by__shardi
     return true;
 }
 
-static void cost_move(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_move(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(s);
     BY_UNUSED(out);
@@ -270,7 +270,7 @@ static void cost_move(const by__signature *s, const by__type *out, by__cost *cos
 }
 
 /* Only the selected elements are read. */
-static void cost_slice(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_slice(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(s);
     cost->flops = 0.0;
@@ -288,7 +288,7 @@ const by__op_row by__op_fill = {.name = "fill",
                                 .shard = shard_fill,
                                 .cost = cost_move};
 /* Leading axes that stay the same are copied from x, so that they may have any extent. */
-static by_status onnx_reshape(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_reshape(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                               by_error *error)
 {
     int64_t shape[BY_MAX_RANK];
@@ -303,7 +303,7 @@ static by_status onnx_reshape(const by__signature *s, const by__type *out, by__o
     return BY_OK;
 }
 
-static by_status onnx_permute(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_permute(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                               by_error *error)
 {
     int64_t order[BY_MAX_RANK];
@@ -315,7 +315,7 @@ static by_status onnx_permute(const by__signature *s, const by__type *out, by__o
     return BY_OK;
 }
 
-static by_status onnx_concat(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_concat(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                              by_error *error)
 {
     const int in[MAX_PARTS] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -326,7 +326,7 @@ static by_status onnx_concat(const by__signature *s, const by__type *out, by__on
     return BY_OK;
 }
 
-static by_status onnx_slice(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_slice(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                             by_error *error)
 {
     const by_attrs *a = s->attrs;
@@ -340,7 +340,7 @@ static by_status onnx_slice(const by__signature *s, const by__type *out, by__onn
 }
 
 /* An example repeated along axis 0 is repeated for the actual batch, whatever its extent. */
-static by_status onnx_expand(const by__signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_expand(const by__op_signature *s, const by__type *out, by__onnx *onnx,
                              by_error *error)
 {
     const by_shape *from = &s->in[0].shape;

@@ -15,7 +15,7 @@ bool by__broadcasts(const by_shape *from, const by_shape *to)
     return true;
 }
 
-static by_status infer_sum(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_sum(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *x = &s->in[0];
     if (!by__is_act(x->dtype)) {
@@ -54,14 +54,14 @@ static void gradient_sum(by_graph *graph, const by__graph_node *node, const by_v
     din[0] = by_expand(graph, by_reshape(graph, dy, kept), x);
 }
 
-static void cost_sum(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_sum(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = (double)by_shape_count(&s->in[0].shape);
 }
 
 /* A sum over the split axis is an addend; a mean over it cannot be split. */
-static bool shard_sum(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_sum(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split x = sh->in[0];
     int axis = 0;

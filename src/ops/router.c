@@ -6,7 +6,7 @@ static bool is_f32(const by__type *type)
     return type->dtype == BY_F32;
 }
 
-static by_status check_logits(const by__signature *s, by_error *error)
+static by_status check_logits(const by__op_signature *s, by_error *error)
 {
     const by__type *logits = &s->in[0];
     if (!is_f32(logits) || logits->shape.rank < 1) {
@@ -15,7 +15,7 @@ static by_status check_logits(const by__signature *s, by_error *error)
     return BY_OK;
 }
 
-static by_status infer_router(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_router(const by__op_signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_logits(s, error));
     by_shape shape = s->in[0].shape;
@@ -37,7 +37,7 @@ static void gradient_router(by_graph *graph, const by__graph_node *node, const b
     din[0] = by__op_add_node(graph, BY_OP_ROUTER_GRAD, &(by_attrs){0}, in, 4, NULL);
 }
 
-static by_status infer_router_grad(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_router_grad(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by__type *logits = &s->in[0];
     const by__type *index = &s->in[1];
@@ -60,12 +60,12 @@ static by_status infer_router_grad(const by__signature *s, by__type *out, by_err
 }
 
 /* Rows of logits must stay whole. */
-static bool is_by_rows(const by__signature *s, by__split logits)
+static bool is_by_rows(const by__op_signature *s, by__split logits)
 {
     return logits.axis >= 0 && logits.axis < s->in[0].shape.rank - 1;
 }
 
-static bool shard_router(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_router(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
@@ -74,7 +74,7 @@ static bool shard_router(const by__signature *s, const by__type *out, by__shardi
     return is_by_rows(s, sh->in[0]);
 }
 
-static bool shard_router_grad(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_router_grad(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
@@ -83,7 +83,7 @@ static bool shard_router_grad(const by__signature *s, const by__type *out, by__s
            sh->in[3].axis == BY__WHOLE;
 }
 
-static void cost_router(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_router(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 12.0 * (double)by_shape_count(&s->in[0].shape);

@@ -19,12 +19,12 @@
 
 /* An op's attributes and input types, as a shape rule sees them. An absent optional input has rank
  * -1. */
-typedef struct by__signature {
+typedef struct by__op_signature {
     by_op op;
     const by_attrs *attrs;
     const by__type *in;
     int input_count;
-} by__signature;
+} by__op_signature;
 
 /* Returns true if operand i is in the set. UINT32_MAX contains all operands, however many there
  * are. */
@@ -101,7 +101,7 @@ typedef struct by__attention_cost {
 typedef struct by__index_operand {
     int input;
     bool may_be_negative;
-    int64_t (*limit)(const by__signature *s); /* NULL ends a list */
+    int64_t (*limit)(const by__op_signature *s); /* NULL ends a list */
 } by__index_operand;
 
 /* ---- ranks ---- */
@@ -209,7 +209,7 @@ typedef struct by__op_row {
 
     /* Infers the types of the outputs from the types of the inputs. Its errors name the op and the
      * shapes that do not fit. */
-    by_status (*infer)(const by__signature *s, by__type *out, by_error *error);
+    by_status (*infer)(const by__op_signature *s, by__type *out, by_error *error);
 
     /* Adds the nodes of the gradient; NULL: not differentiable. `node` is a copy that stays valid
      * while nodes are added. `dout` are the gradients of the outputs (BY_NONE where none flows).
@@ -220,9 +220,9 @@ typedef struct by__op_row {
     uint32_t differentiable;
 
     /* Sets FLOPs. Bytes are already filled in and may be changed. NULL: one FLOP an element. */
-    void (*cost)(const by__signature *s, const by__type *out, by__cost *cost);
+    void (*cost)(const by__op_signature *s, const by__type *out, by__cost *cost);
     /* Sets the work of attention; NULL: the op is not attention. */
-    void (*attention)(const by__signature *s, const by__type *out, by__attention_cost *cost);
+    void (*attention)(const by__op_signature *s, const by__type *out, by__attention_cost *cost);
     uint32_t factors; /* inputs of a matrix product; a weight's work is counted here */
     bool is_product;  /* out 0 = op(in 0) op(in 1) + in 2 + in 3, by trans_a and trans_b alone */
     uint32_t gathers; /* inputs of which only some rows are read */
@@ -230,7 +230,7 @@ typedef struct by__op_row {
      * multiplies column i by c. */
     uint32_t gains;
     /* Returns the share of factor `input` that one example uses; NULL: all of it. */
-    double (*met)(const by__signature *s, int input);
+    double (*met)(const by__op_signature *s, int input);
 
     uint32_t overlay[BY_MAX_OUTPUTS]; /* inputs whose memory each output may use */
     bool view; /* output 0 has the elements of input 0 in order and may share its memory */
@@ -273,7 +273,7 @@ typedef struct by__op_row {
 
     /* Describes the node that reads operand `input`, a constant parameter, in packed form and the
      * other operands unchanged. Returns false if there is none for it. NULL: there never is. */
-    bool (*pack)(const by__signature *s, int input, by__packed_reader *out);
+    bool (*pack)(const by__op_signature *s, int input, by__packed_reader *out);
     /* Adds the Gram matrix of operand 0, rows x that are multiplied by operand 1 (trans_a is not
      * set): the sum of x x^T, f32 [k, k]; for a stack of matrices that of the rows of each, [stack,
      * k, k]. NULL: not a product. */
@@ -284,12 +284,13 @@ typedef struct by__op_row {
      * are whole, and at least one input's split, or `want`, is not. Returns false if the node
      * cannot run on these pieces, so that some inputs must be gathered first. NULL: it never
      * can. */
-    bool (*shard)(const by__signature *s, const by__type *out, by__sharding *sharding);
+    bool (*shard)(const by__op_signature *s, const by__type *out, by__sharding *sharding);
     /* Called before examples are divided among the ranks of a mesh axis: sets attributes that keep
      * the results of different ranks' examples apart. NULL: they are apart anyway. */
-    void (*divide)(const by__signature *s, int ranks, by_attrs *attrs);
+    void (*divide)(const by__op_signature *s, int ranks, by_attrs *attrs);
     /* Writes the node as ONNX. NULL: it cannot be expressed in ONNX. */
-    by_status (*onnx)(const by__signature *s, const by__type *out, by__onnx *onnx, by_error *error);
+    by_status (*onnx)(const by__op_signature *s, const by__type *out, by__onnx *onnx,
+                      by_error *error);
 } by__op_row;
 
 /* Returns NULL if there is no such op. */
@@ -309,7 +310,7 @@ static inline const void *by__attr_value(const by_attrs *attrs, const by__attr *
     return (const char *)attrs + attr->offset;
 }
 /* Refuses invalid attribute values: an unknown dtype or function, or a float that is not finite. */
-by_status by__attrs_check(const by__signature *s, by_error *error);
+by_status by__attrs_check(const by__op_signature *s, by_error *error);
 /* Prints " heads 4 theta 10000". `work`: without attributes that do not affect the work. */
 void by__attrs_print(by__text *text, const by__op_row *row, const by_attrs *attrs, bool work);
 

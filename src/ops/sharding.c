@@ -99,7 +99,7 @@ static int place_in(const by_shape *whole, const by_shape *operand, int axis)
 }
 
 /* Finds the split of the result that matches the first split operand. */
-static bool first_split(const by__signature *s, const by_shape *whole, const by__sharding *sh,
+static bool first_split(const by__op_signature *s, const by_shape *whole, const by__sharding *sh,
                         by__split *out)
 {
     for (int i = 0; i < s->input_count; i++) {
@@ -114,7 +114,7 @@ static bool first_split(const by__signature *s, const by_shape *whole, const by_
     return false;
 }
 
-bool by__shard_elements(const by__signature *s, const by__type *out, by__sharding *sh)
+bool by__shard_elements(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     by__split split;
     const by_shape *whole = by__absent(&out[0]) ? &s->in[0].shape : &out[0].shape;
@@ -136,7 +136,7 @@ bool by__shard_elements(const by__signature *s, const by__type *out, by__shardin
     return true;
 }
 
-bool by__shard_addends(const by__signature *s, const by__type *out, by__sharding *sh)
+bool by__shard_addends(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     int partial = 0;
     for (int i = 0; i < s->input_count; i++) {
@@ -149,7 +149,7 @@ bool by__shard_addends(const by__signature *s, const by__type *out, by__sharding
     return partial == s->input_count;
 }
 
-bool by__shard_factors(const by__signature *s, const by__type *out, by__sharding *sh)
+bool by__shard_factors(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     int partial = 0;
     int whole = 0;
@@ -164,7 +164,7 @@ bool by__shard_factors(const by__signature *s, const by__type *out, by__sharding
     return partial == 1 && whole == s->input_count - 1;
 }
 
-bool by__shard_places(const by__signature *s, by__sharding *sh, int axis, int64_t inner)
+bool by__shard_places(const by__op_signature *s, by__sharding *sh, int axis, int64_t inner)
 {
     int64_t extent = s->in[0].shape.dim[axis];
     int64_t begin = by__cut(extent, sh->ranks, sh->rank);

@@ -60,7 +60,7 @@ double by__type_bytes(const by__type *type)
                : (double)by_shape_count(&type->shape) * (double)by_dtype_size(type->dtype);
 }
 
-by_status by__op_refuse(const by__signature *s, by_error *error, const char *why)
+by_status by__op_refuse(const by__op_signature *s, by_error *error, const char *why)
 {
     by__text text = {0};
     char *operands = NULL;
@@ -81,7 +81,7 @@ by_status by__op_refuse(const by__signature *s, by_error *error, const char *why
     return status;
 }
 
-by_status by__op_infer(const by__signature *s, by__type out[BY_MAX_OUTPUTS], by_error *error)
+by_status by__op_infer(const by__op_signature *s, by__type out[BY_MAX_OUTPUTS], by_error *error)
 {
     const by__op_row *row = by__op_row_of(s->op);
     if (row == NULL) {
@@ -139,7 +139,7 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
     by__node_types(graph, &probe, types);
     const by__op_row *row = by__op_row_of(op);
     by_attrs own = row == NULL ? *attrs : by__attrs_of(row, attrs);
-    by__signature s = {op, &own, types, input_count};
+    by__op_signature s = {op, &own, types, input_count};
     if (by__op_infer(&s, out, &graph->error) == BY_OK && row != NULL) {
         int node = by__graph_append(graph, op, &own, in, input_count, out, row->outputs);
         if (node >= 0) {
@@ -212,7 +212,7 @@ by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error
         node->output_count > 0 && !by__absent(&types[0]) ? &types[0] : &in[0];
     cost.flops = (double)by_shape_count(&main_type->shape);
     if (row->cost != NULL) {
-        by__signature s = {node->op, &node->attrs, in, node->input_count};
+        by__op_signature s = {node->op, &node->attrs, in, node->input_count};
         row->cost(&s, types, &cost);
     }
     free(in);
@@ -234,7 +234,7 @@ by_status by__node_attention(const by_graph *graph, size_t n, by__attention_cost
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
     by__node_types(graph, node, in);
     output_types(graph, node, types);
-    by__signature s = {node->op, &node->attrs, in, node->input_count};
+    by__op_signature s = {node->op, &node->attrs, in, node->input_count};
     row->attention(&s, types, out);
     free(in);
     return BY_OK;

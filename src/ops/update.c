@@ -6,7 +6,7 @@ static by__type scalar(void)
     return (by__type){BY_F32, BY_SHAPE(1)};
 }
 
-static by_status infer_sum_squares(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_sum_squares(const by__op_signature *s, by__type *out, by_error *error)
 {
     if (s->in[0].dtype != BY_F32) {
         return by__op_refuse(s, error, "the operand must be f32");
@@ -16,13 +16,13 @@ static by_status infer_sum_squares(const by__signature *s, by__type *out, by_err
     return BY_OK;
 }
 
-static void cost_sum_squares(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_sum_squares(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 2.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-static by_status infer_clip_scale(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_clip_scale(const by__op_signature *s, by__type *out, by_error *error)
 {
     for (int i = 0; i < s->input_count; i++) {
         if (!by__absent(&s->in[i]) && s->in[i].dtype != BY_F32) {
@@ -41,7 +41,7 @@ static by_status infer_clip_scale(const by__signature *s, by__type *out, by_erro
 }
 
 /* Types of the operands hyper and scale, starting at `first`, and of the copy. */
-static by_status infer_rates(const by__signature *s, int first, by__type *out, by_error *error)
+static by_status infer_rates(const by__op_signature *s, int first, by__type *out, by_error *error)
 {
     const by__type *hyper = &s->in[first];
     const by__type *scale = &s->in[first + 1];
@@ -55,7 +55,7 @@ static by_status infer_rates(const by__signature *s, int first, by__type *out, b
     return BY_OK;
 }
 
-static by_status infer_adamw(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_adamw(const by__op_signature *s, by__type *out, by_error *error)
 {
     for (int i = 0; i < 4; i++) {
         if (s->in[i].dtype != BY_F32 || !by_shape_equal(&s->in[0].shape, &s->in[i].shape)) {
@@ -65,7 +65,7 @@ static by_status infer_adamw(const by__signature *s, by__type *out, by_error *er
     return infer_rates(s, 4, out, error);
 }
 
-static by_status infer_adamw8(const by__signature *s, by__type *out, by_error *error)
+static by_status infer_adamw8(const by__op_signature *s, by__type *out, by_error *error)
 {
     const by_shape blocks =
         BY_SHAPE((by_shape_count(&s->in[0].shape) + BY_CODE_BLOCK - 1) / BY_CODE_BLOCK);
@@ -83,19 +83,19 @@ static by_status infer_adamw8(const by__signature *s, by__type *out, by_error *e
     return infer_rates(s, 6, out, error);
 }
 
-static void cost_adamw8(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_adamw8(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 80.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-static void cost_adamw(const by__signature *s, const by__type *out, by__cost *cost)
+static void cost_adamw(const by__op_signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 14.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-static bool shard_adamw(const by__signature *s, const by__type *out, by__sharding *sh)
+static bool shard_adamw(const by__op_signature *s, const by__type *out, by__sharding *sh)
 {
     BY_UNUSED(s);
     for (int i = 0; i < 4; i++) {

@@ -36,7 +36,7 @@ static by_status check_outputs(const by_graph *graph, size_t n, bool *defined, b
     by__type *in;
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
     by__node_types(graph, node, in);
-    by__signature s = {node->op, &node->attrs, in, node->input_count};
+    by__op_signature s = {node->op, &node->attrs, in, node->input_count};
     by_status status = by__op_infer(&s, out, error);
     free(in);
     BY_TRY(status);

@@ -85,7 +85,7 @@ static by_status infer_again(precision *p, size_t n, by_error *error)
     }
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
     by__node_types(graph, node, in);
-    by__signature s = {node->op, &node->attrs, in, node->input_count};
+    by__op_signature s = {node->op, &node->attrs, in, node->input_count};
     by_status status = by__op_infer(&s, out, error);
     free(in);
     for (int i = 0; i < graph->nodes[n].output_count && status == BY_OK; i++) {

@@ -163,7 +163,7 @@ static by_status infer_outputs(by__sharder *s, size_t n, const by__sharding *sh,
     char want[128];
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
     by__node_types(graph, node, in);
-    by__signature signature = {node->op, &node->attrs, in, node->input_count};
+    by__op_signature signature = {node->op, &node->attrs, in, node->input_count};
     by_status status = by__op_infer(&signature, out, error);
     free(in);
     BY_TRY(status);
@@ -317,7 +317,7 @@ static by_status divide_node(by__sharder *s, size_t n, by_error *error)
     by__type out[BY_MAX_OUTPUTS];
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
     by__node_types(s->graph, node, in);
-    by__signature signature = {node->op, &node->attrs, in, node->input_count};
+    by__op_signature signature = {node->op, &node->attrs, in, node->input_count};
     if (row->divide != NULL) {
         row->divide(&signature, s->axis->ranks, &node->attrs);
     }

@@ -140,7 +140,7 @@ static void try_taken(by__shard_choice *c, const by__sharder *s, const by__graph
     if (c->cost >= 0.0 && cost >= c->cost) {
         return;
     }
-    by__signature signature = {node->op, &node->attrs, c->in, node->input_count};
+    by__op_signature signature = {node->op, &node->attrs, c->in, node->input_count};
     by__sharding plain = sh;
     bool asks = (any || sh.want.axis >= 0) && row->shard != NULL;
     if (!asks || !row->shard(&signature, c->out, &sh)) {

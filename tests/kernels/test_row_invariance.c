@@ -138,7 +138,7 @@ static problem part_of(const problem *p, const row_case *c, const result *all, i
             part.in[i].shape.dim[axis_of(&p->in[i], c)] = count;
         }
     }
-    by__signature s = {c->source.op, &part.attrs, part.in, c->source.input_count};
+    by__op_signature s = {c->source.op, &part.attrs, part.in, c->source.input_count};
     assert_int_equal(by__op_infer(&s, part.out, &error), BY_OK);
     return part;
 }

@@ -314,7 +314,7 @@ static void fill_from_forward(problem *p, by_op forward, int operands)
     q.source = &source;
     source.input_count = operands;
     const by__type *ins = p->in;
-    by__signature s = {forward, &q.attrs, ins, operands};
+    by__op_signature s = {forward, &q.attrs, ins, operands};
     by_error error = {0};
     for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
         q.out[o].shape.rank = -1;
@@ -377,7 +377,7 @@ void problem_open(problem *p, const op_case *source, by_dtype act, pattern kind)
     for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
         p->out[o].shape.rank = -1;
     }
-    by__signature s = {source->op, &p->attrs, p->in, source->input_count};
+    by__op_signature s = {source->op, &p->attrs, p->in, source->input_count};
     by_error error = {0};
     if (by__op_infer(&s, p->out, &error) != BY_OK) {
         fprintf(stderr, "%s\n", error.message);

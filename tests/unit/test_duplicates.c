@@ -34,7 +34,7 @@ static char *make_text(uint32_t number, size_t words, size_t changed)
 
 static by_pack_dedup add(by__duplicates *set, const char *text)
 {
-    by__signature signature;
+    by__pack_signature signature;
     by_pack_dedup kind;
     by__signature_make(&signature, text, strlen(text), BY_PACK_DEDUP_NEAR);
     assert_int_equal(by__duplicates_add(set, &signature, &kind, NULL), BY_OK);

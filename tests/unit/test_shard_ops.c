@@ -466,7 +466,7 @@ static void compare(const shard_case *c, tensor *in, int count, tensor *want,
             results[o] = want[o].type;
             sh.out[o] = by__whole();
         }
-        by__signature s = {c->op, &c->attrs, types, count};
+        by__op_signature s = {c->op, &c->attrs, types, count};
         assert_true(by__op_row_of(c->op)->shard(&s, results, &sh));
         run(c, &sh, local, count, made);
         for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
@@ -584,7 +584,7 @@ static int try_splits(const shard_case *c, tensor *in, int count, tensor *want, 
         for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
             sh.out[o] = by__whole();
         }
-        by__signature s = {c->op, &c->attrs, types, count};
+        by__op_signature s = {c->op, &c->attrs, types, count};
         if ((any || wishes[w].axis >= 0) && by__op_row_of(c->op)->shard(&s, results, &sh)) {
             bool apart = c->op == BY_OP_ATTENTION || c->op == BY_OP_ATTENTION_GRAD ||
                          c->op == BY_OP_LINEAR_CROSS_ENTROPY_TRAIN;

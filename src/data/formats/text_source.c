@@ -429,7 +429,7 @@ static by_status find_cut(const by__source_file *file, uint64_t at, uint64_t end
     return status;
 }
 
-by_status by__units_next(by__units *u, by__unit *unit, bool *found, by_error *error)
+by_status by__units_next(by__units *u, by__format_unit *unit, bool *found, by_error *error)
 {
     const by__source *s = u->source;
     while (u->file < s->count && (u->offset >= s->files[u->file].bytes ||
@@ -446,15 +446,15 @@ by_status by__units_next(by__units *u, by__unit *unit, bool *found, by_error *er
     bool splits = u->file == s->split_file;
     if (splits && u->offset == s->split_offset && s->split_end > s->split_offset) {
         bool rest = u->is_kept;
-        *unit = (by__unit){.file = file,
-                           .field = s->field,
-                           .begin = u->offset,
-                           .end = s->split_end,
-                           .held_out = rest,
-                           .ends_document = true,
-                           .is_cut = !rest,
-                           .part = rest ? BY__UNIT_REST : BY__UNIT_KEPT,
-                           .share = s->split_share};
+        *unit = (by__format_unit){.file = file,
+                                  .field = s->field,
+                                  .begin = u->offset,
+                                  .end = s->split_end,
+                                  .held_out = rest,
+                                  .ends_document = true,
+                                  .is_cut = !rest,
+                                  .part = rest ? BY__UNIT_REST : BY__UNIT_KEPT,
+                                  .share = s->split_share};
         u->offset = rest ? s->split_end : u->offset;
         u->is_kept = true;
         return BY_OK;
@@ -464,19 +464,20 @@ by_status by__units_next(by__units *u, by__unit *unit, bool *found, by_error *er
     if (part - u->offset > u->wanted && (file->json_lines || !u->whole)) {
         BY_TRY(find_cut(file, u->offset + u->wanted, part, &end, error));
     }
-    *unit =
-        (by__unit){.file = file,
-                   .field = s->field,
-                   .begin = u->offset,
-                   .end = end,
-                   .held_out = u->file > s->split_file || (splits && u->offset >= s->split_offset),
-                   .ends_document = end == part,
-                   .is_cut = end < file->bytes};
+    *unit = (by__format_unit){.file = file,
+                              .field = s->field,
+                              .begin = u->offset,
+                              .end = end,
+                              .held_out = u->file > s->split_file ||
+                                          (splits && u->offset >= s->split_offset),
+                              .ends_document = end == part,
+                              .is_cut = end < file->bytes};
     u->offset = end;
     return BY_OK;
 }
 
-by_status by__unit_read(const by__unit *unit, char **buffer, size_t *capacity, by_error *error)
+by_status by__unit_read(const by__format_unit *unit, char **buffer, size_t *capacity,
+                        by_error *error)
 {
     int fd;
     uint64_t n = unit->end - unit->begin;
@@ -492,7 +493,8 @@ by_status by__unit_read(const by__unit *unit, char **buffer, size_t *capacity, b
 }
 
 /* Prefixes an error in line `line` (from 1) of a unit of JSON lines with "FILE:LINE". */
-static by_status line_error(const by__unit *unit, size_t line, by_status status, by_error *error)
+static by_status line_error(const by__format_unit *unit, size_t line, by_status status,
+                            by_error *error)
 {
     int fd;
     char *block;
@@ -517,7 +519,7 @@ static by_status line_error(const by__unit *unit, size_t line, by_status status,
 }
 
 /* Leaves of a text the part that a unit has. */
-static void cut_text(by_text *text, const by__unit *unit)
+static void cut_text(by_text *text, const by__format_unit *unit)
 {
     uint64_t all = count_characters(text->data, text->length);
     uint64_t kept = (uint64_t)floor((double)all * unit->share + 1e-9);
@@ -531,7 +533,7 @@ static void cut_text(by_text *text, const by__unit *unit)
                                         : (by_text){text->data + at, text->length - at};
 }
 
-by_status by__unit_texts(const by__unit *unit, char *buffer, const by__line_takers *to,
+by_status by__unit_texts(const by__format_unit *unit, char *buffer, const by__line_takers *to,
                          by_error *error)
 {
     by__json_lines reader = {

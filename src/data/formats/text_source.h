@@ -63,7 +63,7 @@ typedef enum by__unit_part {
 } by__unit_part;
 
 /* A unit of work: bytes [begin, end) of a file. */
-typedef struct by__unit {
+typedef struct by__format_unit {
     const by__source_file *file;
     const char *field;
     uint64_t begin;
@@ -74,7 +74,7 @@ typedef struct by__unit {
     /* Of JSON lines: part of the text of its only line. Both parts have the same bytes. */
     by__unit_part part;
     double share; /* of the text's characters, in the first part */
-} by__unit;
+} by__format_unit;
 
 /* Iterator over units. Initialized as {.source = ..., .wanted = ...}. */
 typedef struct by__units {
@@ -87,9 +87,10 @@ typedef struct by__units {
 } by__units;
 
 /* The next unit; *found is false after the last. */
-by_status by__units_next(by__units *units, by__unit *unit, bool *found, by_error *error);
+by_status by__units_next(by__units *units, by__format_unit *unit, bool *found, by_error *error);
 /* Reads a unit's bytes into *buffer, which grows. BY_EFORMAT: the file has become shorter. */
-by_status by__unit_read(const by__unit *unit, char **buffer, size_t *capacity, by_error *error);
+by_status by__unit_read(const by__format_unit *unit, char **buffer, size_t *capacity,
+                        by_error *error);
 /* Callbacks for the lines of a unit of JSON lines. */
 typedef struct by__line_takers {
     by_status (*take)(void *context, const by_text *text, by_error *error);
@@ -100,7 +101,7 @@ typedef struct by__line_takers {
 
 /* Passes the texts of a unit of JSON lines, which was read into `buffer`, to the callbacks in
  * order. Errors, including those of `take`, begin with "FILE:LINE". */
-by_status by__unit_texts(const by__unit *unit, char *buffer, const by__line_takers *to,
+by_status by__unit_texts(const by__format_unit *unit, char *buffer, const by__line_takers *to,
                          by_error *error);
 
 #endif

@@ -57,14 +57,15 @@ static bool next_word(const char *text, size_t length, size_t *at, uint64_t *wor
     return i > begin;
 }
 
-void by__signature_make(by__signature *out, const char *text, size_t length, by_pack_dedup dedup)
+void by__signature_make(by__pack_signature *out, const char *text, size_t length,
+                        by_pack_dedup dedup)
 {
     uint32_t minima[MINIMA];
     uint64_t words[GRAM_WORDS];
     uint64_t word;
     size_t count = 0;
     size_t at = 0;
-    *out = (by__signature){.exact = by__hash64(text, length)};
+    *out = (by__pack_signature){.exact = by__hash64(text, length)};
     if (dedup != BY_PACK_DEDUP_NEAR) {
         return;
     }
@@ -143,7 +144,7 @@ static uint64_t key_of(uint64_t hash)
     return hash == 0 ? 1 : hash;
 }
 
-by_status by__duplicates_add(by__duplicates *set, const by__signature *signature,
+by_status by__duplicates_add(by__duplicates *set, const by__pack_signature *signature,
                              by_pack_dedup *out, by_error *error)
 {
     BY_TRY(reserve(&set->exact, 1, error));

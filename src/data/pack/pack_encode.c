@@ -15,7 +15,7 @@
 typedef struct document {
     size_t end; /* end offset in ids */
     uint64_t text_bytes;
-    by__signature signature; /* if duplicates are removed */
+    by__pack_signature signature; /* if duplicates are removed */
 } document;
 
 /* A skipped line of a unit. */
@@ -72,7 +72,8 @@ static by_status check_file(packing *p, by_error *error)
 }
 
 /* Hashes a unit; units arrive in the order of their bytes. */
-static by_status hash_unit(packing *p, const by__unit *unit, const char *bytes, by_error *error)
+static by_status hash_unit(packing *p, const by__format_unit *unit, const char *bytes,
+                           by_error *error)
 {
     if (p->file != unit->file) {
         BY_TRY(check_file(p, error));
@@ -141,7 +142,8 @@ static by_status skip_line(void *context, size_t line, const by_error *why, by_e
     return BY_OK;
 }
 
-static by_status encode_unit(void *context, size_t thread, const by__unit *unit, by_error *error)
+static by_status encode_unit(void *context, size_t thread, const by__format_unit *unit,
+                             by_error *error)
 {
     packing *p = context;
     encoded *e = &p->threads[thread];
@@ -213,7 +215,8 @@ static by_status refuse_lines(const packing *p, by_error *error)
 }
 
 /* Reports the skipped lines of a unit, and checks that there are not too many. */
-static by_status note_lines(packing *p, const by__unit *unit, const encoded *e, by_error *error)
+static by_status note_lines(packing *p, const by__format_unit *unit, const encoded *e,
+                            by_error *error)
 {
     double budget = p->pack->options.corrupt_budget;
     uint64_t before = p->lines;
@@ -247,7 +250,8 @@ static by_status check_share(const packing *p, by_error *error)
     return fits ? BY_OK : refuse_lines(p, error);
 }
 
-static by_status take_unit(void *context, size_t thread, const by__unit *unit, by_error *error)
+static by_status take_unit(void *context, size_t thread, const by__format_unit *unit,
+                           by_error *error)
 {
     packing *p = context;
     const encoded *e = &p->threads[thread];

@@ -56,7 +56,8 @@ static by_status pass_over(void *context, size_t line, const by_error *why, by_e
     return BY_OK;
 }
 
-static by_status add_unit(void *context, size_t thread, const by__unit *unit, by_error *error)
+static by_status add_unit(void *context, size_t thread, const by__format_unit *unit,
+                          by_error *error)
 {
     learning *l = context;
     seen *s = &l->threads[thread];
@@ -76,7 +77,8 @@ static by_status add_unit(void *context, size_t thread, const by__unit *unit, by
     return add_text(s, s->buffer, (size_t)(unit->end - unit->begin), name, error);
 }
 
-static by_status count_unit(void *context, size_t thread, const by__unit *unit, by_error *error)
+static by_status count_unit(void *context, size_t thread, const by__format_unit *unit,
+                            by_error *error)
 {
     learning *l = context;
     BY_UNUSED(thread);

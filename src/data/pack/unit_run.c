@@ -31,7 +31,7 @@ static by_status run_thread(void *context, size_t thread, by_error *error)
     by_status status = BY_OK;
     (void)pthread_mutex_lock(&r->lock);
     while (!r->failed && !r->ended) {
-        by__unit unit;
+        by__format_unit unit;
         bool found = false;
         status = by__units_next(&r->units, &unit, &found, error);
         if (status == BY_OK && !found) {

@@ -7,10 +7,10 @@
 typedef struct by__unit_job {
     void *context;
     /* Processes a unit; called by several threads (numbers < threads) concurrently. */
-    by_status (*work)(void *context, size_t thread, const by__unit *unit, by_error *error);
+    by_status (*work)(void *context, size_t thread, const by__format_unit *unit, by_error *error);
     /* Consumes the result of `work` for this thread and unit: one at a time, in the order of units,
      * before the thread starts its next unit. May be NULL. */
-    by_status (*take)(void *context, size_t thread, const by__unit *unit, by_error *error);
+    by_status (*take)(void *context, size_t thread, const by__format_unit *unit, by_error *error);
     size_t threads;
     uint64_t wanted; /* see by__units */
     bool whole;

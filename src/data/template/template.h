@@ -82,10 +82,10 @@ typedef struct by__macro {
     by__scope *scope; /* scope of its definition */
 } by__macro;
 
-typedef struct by__method {
+typedef struct by__template_method {
     by__template_value *object;
     const char *name;
-} by__method;
+} by__template_method;
 
 struct by__template_value {
     by__value_kind kind;
@@ -100,7 +100,7 @@ struct by__template_value {
         by__list *list;
         by__table *table; /* of BY__MAP and BY__NAMESPACE */
         by__macro *macro;
-        by__method *method;
+        by__template_method *method;
     } as;
 };
 
@@ -350,7 +350,7 @@ by_status by__value_operate(by__render *r, by__operator op, const by__template_v
 /* The kind of a value for messages: "a string", "a list", ... */
 const char *by__value_word(const by__template_value *value);
 /* Number of characters in n bytes of UTF-8. */
-size_t by__characters(const char *s, size_t n);
+size_t by__template_characters(const char *s, size_t n);
 bool by__is_space(const char *s, size_t n, size_t *length);
 /* Strips whitespace, or the characters of `set`, from the ends. */
 void by__strip(const char **s, size_t *n, const by__template_value *set, bool left, bool right);

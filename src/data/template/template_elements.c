@@ -6,7 +6,7 @@
 
 /* ---- characters ---- */
 
-size_t by__characters(const char *s, size_t n)
+size_t by__template_characters(const char *s, size_t n)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
@@ -70,7 +70,7 @@ static by_status string_items(by__render *r, const by__template_value *v, by__te
 {
     const char *s = v->as.string.data;
     size_t n = v->as.string.length;
-    BY_TRY(by__value_list(r, by__characters(s, n), false, list));
+    BY_TRY(by__value_list(r, by__template_characters(s, n), false, list));
     for (size_t i = 0, at = 0; i < list->as.list->count; i++) {
         uint32_t code;
         size_t length = by__utf8_next((const uint8_t *)s + at, n - at, &code);
@@ -113,7 +113,7 @@ by_status by__value_length(by__render *r, const by__template_value *v, int64_t *
         *out = 0;
         return BY_OK;
     case BY__STRING:
-        *out = (int64_t)by__characters(v->as.string.data, v->as.string.length);
+        *out = (int64_t)by__template_characters(v->as.string.data, v->as.string.length);
         return by__render_steps(r, v->as.string.length / 64);
     case BY__LIST:
         *out = (int64_t)v->as.list->count;
@@ -175,7 +175,7 @@ by_status by__value_get(by__render *r, const by__template_value *v, const by__te
         BY_TRY(get_item(r, v, key, out));
     }
     if (out->kind == BY__UNDEFINED && named && by__method_exists(v->kind, name)) {
-        by__method *method;
+        by__template_method *method;
         BY_TRY(by__render_take(r, (void **)&method, 1, sizeof *method));
         BY_TRY(by__render_take(r, (void **)&method->object, 1, sizeof *method->object));
         *method->object = *v;

@@ -172,7 +172,7 @@ static by_status add_text(by__render *r, by__text *out, const directive *d,
         s = text.as.string.data + 1;
         length = text.as.string.length - 2;
     }
-    size_t characters = by__characters(s, length);
+    size_t characters = by__template_characters(s, length);
     while (d->precision >= 0 && characters > (size_t)d->precision) {
         do {
             length--;

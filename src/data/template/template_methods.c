@@ -349,7 +349,7 @@ static by_status find_part(by__render *r, const by__template_value *v, const by_
         }
         BY_TRY(by__render_steps(r, 1 + m / 16));
     }
-    *out = by__value_integer(found == SIZE_MAX ? -1 : (int64_t)by__characters(s, found));
+    *out = by__value_integer(found == SIZE_MAX ? -1 : (int64_t)by__template_characters(s, found));
     return BY_OK;
 }
 

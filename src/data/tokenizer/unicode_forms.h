@@ -25,19 +25,19 @@ typedef struct by__composition {
     uint32_t code;
 } by__composition;
 
-typedef struct by__code_range {
+typedef struct by__tokenizer_code_range {
     uint32_t first;
     uint32_t last;
     uint32_t value;
-} by__code_range;
+} by__tokenizer_code_range;
 
 /* All sorted by code point (compositions by first, then second). */
 extern const uint32_t by__form_pool[];
 extern const by__decomposition by__decompositions[];
 extern const by__composition by__compositions[];
-extern const by__code_range by__combining[]; /* combining classes that are not 0 */
-extern const by__code_range by__suspects[];  /* code points that NFC may change */
-extern const by__code_range by__cases[];     /* by__case_class */
+extern const by__tokenizer_code_range by__combining[]; /* combining classes that are not 0 */
+extern const by__tokenizer_code_range by__suspects[];  /* code points that NFC may change */
+extern const by__tokenizer_code_range by__cases[];     /* by__case_class */
 extern const size_t by__decomposition_count;
 extern const size_t by__composition_count;
 extern const size_t by__combining_count;

@@ -15,7 +15,7 @@
 #define T_BASE       0x11a7u
 #define T_COUNT      28u
 
-static uint32_t find_range(const by__code_range *ranges, size_t count, uint32_t code)
+static uint32_t find_range(const by__tokenizer_code_range *ranges, size_t count, uint32_t code)
 {
     size_t low = 0;
     size_t high = count;

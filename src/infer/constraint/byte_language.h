@@ -35,14 +35,14 @@
 
 /* ---- sets of code points (expression.c) ---- */
 
-typedef struct by__code_range {
+typedef struct by__constraint_code_range {
     uint32_t first;
     uint32_t last;
-} by__code_range;
+} by__constraint_code_range;
 
 /* Sorted and without overlaps after by__code_set_close. {0} is empty. */
 typedef struct by__code_set {
-    by__code_range *ranges;
+    by__constraint_code_range *ranges;
     size_t count;
     size_t capacity;
 } by__code_set;
@@ -86,7 +86,7 @@ typedef struct by__expression {
 typedef enum by__writing { BY__PLAIN = 0, BY__IN_JSON } by__writing;
 
 typedef struct by__character_class {
-    const by__code_range *ranges;
+    const by__constraint_code_range *ranges;
     size_t count;
     by__writing writing;
 } by__character_class;

@@ -45,12 +45,12 @@ static uint8_t byte_of(const digit *d, uint32_t code)
 }
 
 /* Adds edges from `from` for the code points of sorted ranges, which are consumed. */
-static by_status add_ranges(builder *b, int32_t from, by__code_range *ranges, size_t count,
-                            const digit *d)
+static by_status add_ranges(builder *b, int32_t from, by__constraint_code_range *ranges,
+                            size_t count, const digit *d)
 {
     uint32_t unit = 1u << d->shift;
     for (size_t i = 0; i < count;) {
-        by__code_range *r = &ranges[i];
+        by__constraint_code_range *r = &ranges[i];
         uint32_t low = r->first & ~(unit - 1);
         uint32_t last;
         int32_t next;
@@ -69,8 +69,9 @@ static by_status add_ranges(builder *b, int32_t from, by__code_range *ranges, si
         while (i + inside < count && ranges[i + inside].first <= last) {
             inside++;
         }
-        by__code_range *end = &ranges[i + inside - 1];
-        by__code_range rest = {last + 1, end->last}; /* the part of the last range after this
+        by__constraint_code_range *end = &ranges[i + inside - 1];
+        by__constraint_code_range rest = {last + 1,
+                                          end->last}; /* the part of the last range after this
                                                         leading byte */
         const digit below = {d->shift > 6 ? d->shift - 6 : 0, 0x80, 0x3f};
         end->last = end->last < last ? end->last : last;
@@ -85,18 +86,18 @@ static by_status add_ranges(builder *b, int32_t from, by__code_range *ranges, si
 
 /* Copies the part of a class from `first` to `last` without escaped characters to `out`. Returns
  * the number of ranges. */
-static size_t cut_out(by__code_range *out, const by__character_class *class, uint32_t first,
-                      uint32_t last, const bool escaped[128])
+static size_t cut_out(by__constraint_code_range *out, const by__character_class *class,
+                      uint32_t first, uint32_t last, const bool escaped[128])
 {
     size_t count = 0;
     for (size_t i = 0; i < class->count; i++) {
-        by__code_range r = class->ranges[i];
+        by__constraint_code_range r = class->ranges[i];
         r.first = r.first > first ? r.first : first;
         r.last = r.last < last ? r.last : last;
         for (uint32_t c = r.first; c <= r.last && c < 0x80; c++) {
             if (escaped[c]) {
                 if (c > r.first) {
-                    out[count++] = (by__code_range){r.first, c - 1};
+                    out[count++] = (by__constraint_code_range){r.first, c - 1};
                 }
                 r.first = c + 1;
             }
@@ -120,7 +121,7 @@ static by_status add_raw(builder *b, int32_t from, const by__character_class *cl
                    {0x800, 0xd7ff, {12, 0xe0, 0x0f}}, /* surrogates are not characters */
                    {0xe000, 0xffff, {12, 0xe0, 0x0f}},
                    {0x10000, LAST_CODE, {18, 0xf0, 0x07}}};
-    by__code_range *own;
+    by__constraint_code_range *own;
     by_status status = BY_OK;
     BY_TRY(by__alloc((void **)&own, class->count + 128, sizeof *own, "a constraint", b->error));
     for (size_t k = 0; k < BY_ARRAY_LENGTH(lengths) && status == BY_OK; k++) {

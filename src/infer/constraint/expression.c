@@ -73,14 +73,14 @@ by_status by__code_set_add(by__code_set *set, uint32_t first, uint32_t last, by_
 {
     BY_TRY(by__reserve((void **)&set->ranges, &set->capacity, set->count + 1, sizeof *set->ranges,
                        error));
-    set->ranges[set->count++] = (by__code_range){first, last};
+    set->ranges[set->count++] = (by__constraint_code_range){first, last};
     return BY_OK;
 }
 
 static int by_first(const void *a, const void *b)
 {
-    const by__code_range *x = a;
-    const by__code_range *y = b;
+    const by__constraint_code_range *x = a;
+    const by__constraint_code_range *y = b;
     return (x->first > y->first) - (x->first < y->first);
 }
 
@@ -91,7 +91,7 @@ void by__code_set_close(by__code_set *set)
         qsort(set->ranges, set->count, sizeof *set->ranges, by_first);
     }
     for (size_t i = 0; i < set->count; i++) {
-        by__code_range r = set->ranges[i];
+        by__constraint_code_range r = set->ranges[i];
         if (kept > 0 && r.first <= set->ranges[kept - 1].last + 1) {
             uint32_t last = set->ranges[kept - 1].last;
             set->ranges[kept - 1].last = r.last > last ? r.last : last;
@@ -241,7 +241,8 @@ const by__expression *by__expr_class(by__language *language, const by__code_set 
                                      by__writing writing)
 {
     by__character_class *class = by__language_alloc(language, sizeof *class);
-    by__code_range *ranges = by__language_alloc(language, set->count * sizeof *ranges + 1);
+    by__constraint_code_range *ranges =
+        by__language_alloc(language, set->count * sizeof *ranges + 1);
     by__expression *e = node(language, BY__EXPR_CLASS);
     if (set->count == 0 || class == NULL || ranges == NULL || e == NULL) {
         return NULL;

@@ -73,7 +73,7 @@ const by__expression *by__schema_pattern(by__schema_parser *p, const char *patte
 /* One character inside a JSON string. */
 static const by__expression *any_character(by__schema_parser *p)
 {
-    by__code_range all = {0, 0x10ffff};
+    by__constraint_code_range all = {0, 0x10ffff};
     by__code_set set = {.ranges = &all, .count = 1};
     return by__expr_class(p->language, &set, BY__IN_JSON);
 }

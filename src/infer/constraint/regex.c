@@ -48,8 +48,8 @@ static uint32_t next_code(parser *p)
 
 /* ---- classes ---- */
 
-static by_status add_all(const parser *p, by__code_set *set, const by__code_range *ranges,
-                         size_t count)
+static by_status add_all(const parser *p, by__code_set *set,
+                         const by__constraint_code_range *ranges, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         BY_TRY(by__code_set_add(set, ranges[i].first, ranges[i].last, p->error));
@@ -95,9 +95,10 @@ static by_status add_without(const parser *p, by__code_set *set, int which)
 
 static by_status add_shorthand(const parser *p, by__code_set *set, uint8_t letter)
 {
-    static const by__code_range digits[] = {{'0', '9'}};
-    static const by__code_range words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-    static const by__code_range spaces[] = {{'\t', '\r'}, {' ', ' '}};
+    static const by__constraint_code_range digits[] = {{'0', '9'}};
+    static const by__constraint_code_range words[] = {
+        {'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    static const by__constraint_code_range spaces[] = {{'\t', '\r'}, {' ', ' '}};
     switch (letter) {
     case 'd':
         return add_all(p, set, digits, BY_ARRAY_LENGTH(digits));
@@ -262,7 +263,7 @@ static by_status any_but(parser *p, const uint32_t *without, size_t count,
 
 static by_status one_code(parser *p, uint32_t code, const by__expression **out)
 {
-    by__code_range range = {code, code};
+    by__constraint_code_range range = {code, code};
     by__code_set set = {.ranges = &range, .count = 1};
     *out = by__expr_class(p->language, &set, p->writing);
     return BY_OK;

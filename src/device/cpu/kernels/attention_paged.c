@@ -41,9 +41,9 @@ enum { TASKS = 4, SCORE_BYTES = 1 << 20 };
 
 /* ---- a tile ---- */
 
-static by__unit *query_of(const tile *x, int64_t r)
+static by__kernel_unit *query_of(const tile *x, int64_t r)
 {
-    return (by__unit *)(x->work + x->p->queries) + (x->row + r) * x->p->units;
+    return (by__kernel_unit *)(x->work + x->p->queries) + (x->row + r) * x->p->units;
 }
 
 static float *scores_of(const tile *x, int64_t r)
@@ -73,7 +73,7 @@ BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page,
     const char *keys = page + j * by__step_size(kind);
     const int64_t step_bytes = BY_PAGE_TOKENS * by__step_size(kind);
     const int64_t units = by__step_units(kind);
-    const by__unit *q = query_of(x, 0);
+    const by__kernel_unit *q = query_of(x, 0);
     by__vf sums[QUERIES][CHAINS] = {{{0}}};
     int64_t s = 0;
     for (; s + CHAINS <= p->steps; s += CHAINS) {
@@ -83,7 +83,7 @@ BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page,
             __builtin_prefetch(next + (s + c) * step_bytes, 0, 2);
             EACH_QUERY
             {
-                const by__unit *row = q + r * p->units + (s + c) * units;
+                const by__kernel_unit *row = q + r * p->units + (s + c) * units;
                 sums[r][c] = by__step_add(kind, sums[r][c], step, row);
             }
         }
@@ -194,8 +194,8 @@ BY__INLINE void add_strip(by__arithmetic kind, const tile *x, int64_t r0, const 
     for (int64_t column = a->begin; column < a->end; column++) {
         const char *values = page_at(x, V_POOL, column);
         const char *next = page_ahead(x, V_POOL, column);
-        const by__unit *weights =
-            (const by__unit *)scores_of(x, r0) + (column - x->begin) * page_units;
+        const by__kernel_unit *weights =
+            (const by__kernel_unit *)scores_of(x, r0) + (column - x->begin) * page_units;
         int64_t low = a->whole ? 0 : a->low / keys;
         int64_t high = a->whole ? BY_PAGE_TOKENS / keys : (a->high + keys - 1) / keys;
         if (values == NULL) {
@@ -375,7 +375,7 @@ static void take_query(const tile *x, const head_view *in, int64_t r, int64_t t,
 {
     const plan *p = x->p;
     const void *q = head_at(in, &p->s, 0, t, head);
-    by__unit *out = query_of(x, r);
+    by__kernel_unit *out = query_of(x, r);
     out[p->units - 1] = 0.0f;
     if (p->kind == BY__PAIRS_BF16) {
         memcpy(out, q, (size_t)p->s.width * sizeof(uint16_t));

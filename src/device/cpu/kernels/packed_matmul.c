@@ -123,7 +123,8 @@ BY__INLINE by__step take_step(by__arithmetic kind, bool is_f8, const char *at)
 /* Computes the sums [height, 32] of a panel's piece and `height` rows; with `resume` it continues
  * from the stored sums. kind, is_f8 and height are constants. */
 BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const char *panel,
-                         const by__unit *x, int64_t steps, float *sums, bool resume, int height)
+                         const by__kernel_unit *x, int64_t steps, float *sums, bool resume,
+                         int height)
 {
     const int64_t lane = lane_bytes(kind, is_f8);
     const int64_t step_bytes = BY_PACKED_COLUMNS * lane;
@@ -155,7 +156,7 @@ BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const c
             }
             EACH_ROW
             {
-                const by__unit *row = x + r * p->row_units + s * step_units;
+                const by__kernel_unit *row = x + r * p->row_units + s * step_units;
                 BY__EACH_VECTOR
                 {
                     total[r][v] = by__step_add(kind, total[r][v], step[v], row);
@@ -179,7 +180,8 @@ BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const c
         break
 
 BY__INLINE void add_rows(by__arithmetic kind, bool is_f8, const plan *p, const char *panel,
-                         const by__unit *x, int64_t steps, float *sums, bool resume, int64_t height)
+                         const by__kernel_unit *x, int64_t steps, float *sums, bool resume,
+                         int64_t height)
 {
     switch (height) {
         TILE_OF(1);
@@ -206,7 +208,7 @@ BY__INLINE void add_rows(by__arithmetic kind, bool is_f8, const plan *p, const c
     }
 }
 
-static void add_rows_of(const plan *p, const char *panel, const by__unit *x, int64_t steps,
+static void add_rows_of(const plan *p, const char *panel, const by__kernel_unit *x, int64_t steps,
                         float *sums, bool resume, int64_t height)
 {
     switch (p->kind) {
@@ -252,7 +254,7 @@ static void scale_sums(const plan *p, const char *panel, float *sums, int64_t he
 typedef struct job {
     const plan *p;
     const by__device_call *call;
-    const by__unit *x; /* rows in the tile's layout */
+    const by__kernel_unit *x; /* rows in the tile's layout */
     by__panel_target target;
 } job;
 
@@ -277,7 +279,7 @@ static void run_task(const job *j, int64_t block, int64_t group, float *sums, in
                 int64_t height = by__min_i64(tall, i0 + rows - i);
                 float *tile = sums + (b * tiles + t) * p->tile_rows * BY_PACKED_COLUMNS;
                 const char *piece = panel + s * p->step_bytes;
-                const by__unit *x = j->x + i * p->row_units + s * p->step_units;
+                const by__kernel_unit *x = j->x + i * p->row_units + s * p->step_units;
                 if (BY__TILES_ROWS > 0 && p->tiles) {
                     by__tiles_add_bf16(tile, x, (size_t)p->row_units * sizeof *x, piece, steps,
                                        s > 0, height, open);
@@ -300,10 +302,10 @@ static void run_task(const job *j, int64_t block, int64_t group, float *sums, in
 }
 
 /* Copies row i of x to the tile's layout: zeros after the last input. */
-static void copy_row(const plan *p, const by__tensor *x, by__unit *out, int64_t i)
+static void copy_row(const plan *p, const by__tensor *x, by__kernel_unit *out, int64_t i)
 {
     int64_t k = p->packing.k;
-    by__unit *row = out + i * p->row_units;
+    by__kernel_unit *row = out + i * p->row_units;
     row[p->steps * p->step_units - 1] = 0.0f;
     if (p->kind == BY__PAIRS_BF16 || x->dtype == BY_F32) {
         size_t size = by_dtype_size(x->dtype);
@@ -323,7 +325,7 @@ static void multiply(const plan *p, const by__device_call *call)
 {
     const by__tensor *x = &call->in[0];
     by__work_range *ranges = call->work;
-    by__unit *copies = (by__unit *)((char *)call->work + p->rows);
+    by__kernel_unit *copies = (by__kernel_unit *)((char *)call->work + p->rows);
     job j = {.p = p,
              .call = call,
              .x = p->copies ? copies : x->data,

@@ -22,7 +22,7 @@ typedef enum by__arithmetic {
     BY__CODES_I8      /* integers of 8 bits times f32 */
 } by__arithmetic;
 
-typedef float by__unit __attribute__((may_alias));
+typedef float by__kernel_unit __attribute__((may_alias));
 
 /* Values of a step; for PAIRS_SPREAD the even and the odd ones. */
 typedef struct by__step {
@@ -91,7 +91,8 @@ BY__INLINE by__step by__step_load(by__arithmetic kind, const void *data)
 }
 
 /* sum + the step times the row's units for it. */
-BY__INLINE by__vf by__step_add(by__arithmetic kind, by__vf sum, by__step step, const by__unit *row)
+BY__INLINE by__vf by__step_add(by__arithmetic kind, by__vf sum, by__step step,
+                               const by__kernel_unit *row)
 {
     by__vf x = row[0] - by__zero();
 #if defined(__AVX512BF16__)
