@@ -211,16 +211,16 @@ by_status by_device_read(void *to, by_memory from, by_error *error)
 
 /* ---- events ---- */
 
-by_status by__event_open(by__event **out, by_device *device, bool timed, by_error *error)
+by_status by__event_open(by__device_event **out, by_device *device, bool timed, by_error *error)
 {
-    by__event *event;
+    by__device_event *event;
     BY_TRY(device->ops->event_open(&event, device, timed, error));
     event->device = device;
     *out = event;
     return BY_OK;
 }
 
-void by__event_close(by__event **event)
+void by__event_close(by__device_event **event)
 {
     if (event != NULL && *event != NULL) {
         (*event)->device->ops->event_close(*event);
@@ -228,28 +228,29 @@ void by__event_close(by__event **event)
     }
 }
 
-by_status by__event_record(by__event *event, by__queue queue, by_error *error)
+by_status by__event_record(by__device_event *event, by__queue queue, by_error *error)
 {
     return event->device->ops->event_record(event, queue, error);
 }
 
-by_status by__event_order(by__event *event, by__queue queue, by_error *error)
+by_status by__event_order(by__device_event *event, by__queue queue, by_error *error)
 {
     return event->device->ops->event_order(event, queue, error);
 }
 
-by_status by__event_wait(by__event *event, by_error *error)
+by_status by__event_wait(by__device_event *event, by_error *error)
 {
     by_status status = event->device->ops->event_wait(event, error);
     return status == BY_OK ? BY_OK : by__device_report(event->device, status, error);
 }
 
-by_status by__event_done(bool *done, by__event *event, by_error *error)
+by_status by__event_done(bool *done, by__device_event *event, by_error *error)
 {
     return event->device->ops->event_done(done, event, error);
 }
 
-by_status by__event_seconds(double *seconds, by__event *from, by__event *to, by_error *error)
+by_status by__event_seconds(double *seconds, by__device_event *from, by__device_event *to,
+                            by_error *error)
 {
     return from->device->ops->event_seconds(seconds, from, to, error);
 }

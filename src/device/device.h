@@ -2,9 +2,9 @@
  * above call no function of a backend.
  *
  * Types: by__kernel, the code for an op; by__device_call, a bound node as a kernel sees it;
- * by__event, a point in a queue; by__command_list, a compiled program, and by__recording, its form
- * on the device; by__collectives, which moves data between ranks; by__device_ops, what a backend
- * implements. The sections below describe their contracts.
+ * by__device_event, a point in a queue; by__command_list, a compiled program, and by__recording,
+ * its form on the device; by__collectives, which moves data between ranks; by__device_ops, what a
+ * backend implements. The sections below describe their contracts.
  *
  * Memory. by_memory (public) is a range of device memory that only the device may read or write.
  * Host code fills and reads it with copies, from and to pinned memory if the copy must not block.
@@ -82,7 +82,7 @@ typedef enum by__exchange_kind {
 /* A collective operation that a kernel requests. Slices are contiguous in the order of ranks; slice
  * r has the number of entries that by__sum_tree_block(entries, ranks, r) gives, of `elements`
  * each. */
-typedef struct by__exchange {
+typedef struct by__device_exchange {
     by__exchange_kind kind;
     uint32_t mesh; /* mesh axes (bit i: axis i) along which the ranks of the group differ */
     int ranks;
@@ -93,13 +93,13 @@ typedef struct by__exchange {
     int64_t elements;
     const by__device_call *call;
     const char *what;
-} by__exchange;
+} by__device_exchange;
 
 /* Moves the data of collectives, for backends whose kernels do not: `run` returns when `out` is
  * complete. Called on one thread at a time. */
 typedef struct by__collectives {
     void *user;
-    by_status (*run)(void *user, const by__exchange *exchange, by_error *error);
+    by_status (*run)(void *user, const by__device_exchange *exchange, by_error *error);
     by_error error; /* of a run that failed; by__call_failed includes it */
     double stood;   /* seconds that the compute queue was stalled by `run` */
 } by__collectives;
@@ -164,19 +164,20 @@ by_status by__fill(by__queue queue, by_memory memory, uint8_t byte, by_error *er
 /* Waits for all work submitted to the queue so far. */
 by_status by__queue_finish(by_device *device, by__queue queue, by_error *error);
 
-typedef struct by__event by__event;
+typedef struct by__device_event by__device_event;
 
 /* `timed` events record the time at which they are reached; the others cost less. */
-by_status by__event_open(by__event **out, by_device *device, bool timed, by_error *error);
+by_status by__event_open(by__device_event **out, by_device *device, bool timed, by_error *error);
 /* NULL is accepted. */
-void by__event_close(by__event **event);
-by_status by__event_record(by__event *event, by__queue queue, by_error *error);
-by_status by__event_order(by__event *event, by__queue queue, by_error *error);
-by_status by__event_wait(by__event *event, by_error *error);
+void by__event_close(by__device_event **event);
+by_status by__event_record(by__device_event *event, by__queue queue, by_error *error);
+by_status by__event_order(by__device_event *event, by__queue queue, by_error *error);
+by_status by__event_wait(by__device_event *event, by_error *error);
 /* *done: true if by__event_wait would return at once. */
-by_status by__event_done(bool *done, by__event *event, by_error *error);
+by_status by__event_done(bool *done, by__device_event *event, by_error *error);
 /* Seconds between two timed events that are complete. */
-by_status by__event_seconds(double *seconds, by__event *from, by__event *to, by_error *error);
+by_status by__event_seconds(double *seconds, by__device_event *from, by__device_event *to,
+                            by_error *error);
 
 /* ---- programs ----
  *
@@ -272,13 +273,14 @@ typedef struct by__device_ops {
     by_status (*write)(by_memory to, const void *from, by_error *error);
     by_status (*read)(void *to, by_memory from, by_error *error);
     by_status (*finish)(by_device *device, by__queue queue, by_error *error);
-    by_status (*event_open)(by__event **out, by_device *device, bool timed, by_error *error);
-    void (*event_close)(by__event *event);
-    by_status (*event_record)(by__event *event, by__queue queue, by_error *error);
-    by_status (*event_order)(by__event *event, by__queue queue, by_error *error);
-    by_status (*event_wait)(by__event *event, by_error *error);
-    by_status (*event_done)(bool *done, by__event *event, by_error *error);
-    by_status (*event_seconds)(double *seconds, by__event *from, by__event *to, by_error *error);
+    by_status (*event_open)(by__device_event **out, by_device *device, bool timed, by_error *error);
+    void (*event_close)(by__device_event *event);
+    by_status (*event_record)(by__device_event *event, by__queue queue, by_error *error);
+    by_status (*event_order)(by__device_event *event, by__queue queue, by_error *error);
+    by_status (*event_wait)(by__device_event *event, by_error *error);
+    by_status (*event_done)(bool *done, by__device_event *event, by_error *error);
+    by_status (*event_seconds)(double *seconds, by__device_event *from, by__device_event *to,
+                               by_error *error);
     by_status (*kernel)(const by__kernel **out, by_device *device, const by__device_call *call,
                         by_error *error);
     by_status (*recording_open)(by__recording **out, by_device *device,
@@ -304,7 +306,7 @@ struct by_device {
 by_status by__call_failed(const by__command_list *list, size_t call, const by__context *context,
                           by_status status, by_error *error);
 
-struct by__event {
+struct by__device_event {
     by_device *device;
 };
 

@@ -7,7 +7,7 @@
 #include "exec/exec.h"
 
 /* Number of elements in each rank's slice. */
-static const size_t *slice_counts(by__mesh_collectives *c, const by__exchange *e)
+static const size_t *slice_counts(by__mesh_collectives *c, const by__device_exchange *e)
 {
     for (int r = 0; r < e->ranks; r++) {
         int64_t first;
@@ -19,7 +19,7 @@ static const size_t *slice_counts(by__mesh_collectives *c, const by__exchange *e
 }
 
 /* Sends all elements to the next rank and receives those of the previous one. */
-static by_status ring_shift(by__mesh_collectives *c, by_comm *comm, const by__exchange *e,
+static by_status ring_shift(by__mesh_collectives *c, by_comm *comm, const by__device_exchange *e,
                             by_error *error)
 {
     int rank = by_comm_rank(comm);
@@ -33,13 +33,13 @@ static by_status ring_shift(by__mesh_collectives *c, by_comm *comm, const by__ex
     return by_comm_all_to_all(comm, e->in, send, e->out, receive, e->dtype, e->what, error);
 }
 
-static by_status ask(by__call_fn *fn, void *user, const by__exchange *e, by_error *error)
+static by_status ask(by__call_fn *fn, void *user, const by__device_exchange *e, by_error *error)
 {
     return fn == NULL ? by_error_set(error, BY_ESTATE, "%s: nothing was given to do it", e->what)
                       : fn(user, e->call, error);
 }
 
-static by_status exchange(by__mesh_collectives *c, by_comm *comm, const by__exchange *e,
+static by_status exchange(by__mesh_collectives *c, by_comm *comm, const by__device_exchange *e,
                           by_error *error)
 {
     if (comm == NULL || by_comm_size(comm) != e->ranks) {
@@ -71,7 +71,7 @@ static by_status exchange(by__mesh_collectives *c, by_comm *comm, const by__exch
     }
 }
 
-static by_status run(void *user, const by__exchange *e, by_error *error)
+static by_status run(void *user, const by__device_exchange *e, by_error *error)
 {
     by__mesh_collectives *c = user;
     by_comm *comm = e->mesh < BY_ARRAY_LENGTH(c->comms) ? c->comms[e->mesh] : NULL;

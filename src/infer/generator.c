@@ -26,13 +26,13 @@ struct by_generator {
     by_memory device_logits;
     by_pinned host; /* memory for the following buffers */
     size_t logits_bytes;
-    char *staging;             /* STAGES blocks of inputs */
-    float *logits;             /* [vocab of the model] */
-    int32_t *window;           /* [context]: the tokens in the caches */
-    float *processed;          /* [vocab]: a copy of logits that a processor may change */
-    void *scratch;             /* for by_sample */
-    by__event *copied[STAGES]; /* when a staging block may be refilled */
-    unsigned fed;              /* number of runs, which selects the staging block */
+    char *staging;                    /* STAGES blocks of inputs */
+    float *logits;                    /* [vocab of the model] */
+    int32_t *window;                  /* [context]: the tokens in the caches */
+    float *processed;                 /* [vocab]: a copy of logits that a processor may change */
+    void *scratch;                    /* for by_sample */
+    by__device_event *copied[STAGES]; /* when a staging block may be refilled */
+    unsigned fed;                     /* number of runs, which selects the staging block */
     int64_t context;
     int64_t slots; /* positions in the caches: the context and room for padding */
     int64_t table; /* rows of the table of positions; 0: positions are rotary */

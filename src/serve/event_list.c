@@ -12,7 +12,7 @@
 
 static const struct {
     const char *name;
-    by__event_kind kind;
+    by__serve_event_kind kind;
 } kinds[] = {{"text", BY__EVENT_TEXT},    {"begin", BY__EVENT_BEGIN}, {"stop", BY__EVENT_STOP},
              {"end", BY__EVENT_END},      {"again", BY__EVENT_AGAIN}, {"error", BY__EVENT_ERROR},
              {"result", BY__EVENT_RESULT}};
@@ -41,7 +41,7 @@ static bool make_room(by__text *list, size_t n)
 }
 
 /* Writes the header and id of an event followed by `behind` bytes, and reserves room for these. */
-static bool add_head(by__text *list, by__event_kind kind, const char *id, int64_t attempt,
+static bool add_head(by__text *list, by__serve_event_kind kind, const char *id, int64_t attempt,
                      size_t behind)
 {
     char head[HEAD];
@@ -92,7 +92,7 @@ void by__events_add(by__text *list, int64_t attempt, const json_t *event)
     put_u32(list->data + before, list->length - before - SIZE);
 }
 
-bool by__events_next(const char *list, size_t length, size_t *at, by__event *out)
+bool by__events_next(const char *list, size_t length, size_t *at, by__serve_event *out)
 {
     size_t left = length - *at;
     if (left < HEAD) {
@@ -106,28 +106,28 @@ bool by__events_next(const char *list, size_t length, size_t *at, by__event *out
     if (size > left - SIZE || size + SIZE < before + piece || record[HEAD + id_length] != '\0') {
         return false;
     }
-    *out = (by__event){.kind = (by__event_kind)record[4],
-                       .id = record + HEAD,
-                       .attempt = (int64_t)get_u32(record + 6),
-                       .sequence = piece ? (unsigned char)record[before] : 0,
-                       .data = record + before + piece,
-                       .length = size + SIZE - before - piece,
-                       .record = record,
-                       .size = size + SIZE};
+    *out = (by__serve_event){.kind = (by__serve_event_kind)record[4],
+                             .id = record + HEAD,
+                             .attempt = (int64_t)get_u32(record + 6),
+                             .sequence = piece ? (unsigned char)record[before] : 0,
+                             .data = record + before + piece,
+                             .length = size + SIZE - before - piece,
+                             .record = record,
+                             .size = size + SIZE};
     *at += size + SIZE;
     return true;
 }
 
 bool by__events_valid(const char *list, size_t length)
 {
-    by__event event;
+    by__serve_event event;
     size_t at = 0;
     while (by__events_next(list, length, &at, &event)) {
     }
     return at == length;
 }
 
-json_t *by__event_json(const by__event *event)
+json_t *by__event_json(const by__serve_event *event)
 {
     if (event->kind == BY__EVENT_PIECE) {
         return json_pack("{ss ss sI ss%}", "id", event->id, "e", "text", "i",
@@ -144,7 +144,7 @@ json_t *by__event_json(const by__event *event)
                                  : NULL;
 }
 
-bool by__event_ends(const by__event *event)
+bool by__event_ends(const by__serve_event *event)
 {
     return event->kind == BY__EVENT_END || event->kind == BY__EVENT_RESULT ||
            event->kind == BY__EVENT_ERROR;

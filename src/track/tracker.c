@@ -176,7 +176,7 @@ void by__tracker_close(by__tracker **tracker)
 
 /* ---- events ---- */
 
-void by__track_begin(by__tracker *t, by__event_kind kind, const char *name, uint64_t step)
+void by__track_begin(by__tracker *t, by__track_event_kind kind, const char *name, uint64_t step)
 {
     t->event = (by__run_event){.kind = kind, .name = name, .step = step};
     t->is_lost = false;
@@ -208,7 +208,7 @@ void by__track_text(by__tracker *t, const char *key, const char *text)
     add(t, (by__event_value){.key = key, .text = text});
 }
 
-void by__track_histogram(by__tracker *t, const by__histogram *histogram)
+void by__track_add_histogram(by__tracker *t, const by__track_histogram *histogram)
 {
     t->event.histogram = histogram;
 }

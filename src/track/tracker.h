@@ -12,7 +12,7 @@
 
 #include "track/track.h"
 
-typedef enum by__event_kind {
+typedef enum by__track_event_kind {
     BY__EVENT_BEGIN,      /* the run begins, or continues after `step`: "config" (YAML),
                              "config_hash" and "environment" (JSON), all texts */
     BY__EVENT_STEP,       /* results of a step */
@@ -25,7 +25,7 @@ typedef enum by__event_kind {
     BY__EVENT_ALERT,      /* something to look at: a slow rank, a skipped step */
     BY__EVENT_END,        /* "status": done, stopped, failed */
     BY__EVENT_KINDS
-} by__event_kind;
+} by__track_event_kind;
 
 typedef struct by__event_value {
     const char *key;
@@ -37,7 +37,7 @@ typedef struct by__event_value {
 
 /* The distribution of a tensor's values: count[i] of them are in (limit[i - 1], limit[i]]; the
  * range of count[0] starts at `min`. */
-typedef struct by__histogram {
+typedef struct by__track_histogram {
     double min;
     double max;
     double sum;
@@ -45,10 +45,10 @@ typedef struct by__histogram {
     const double *limit;
     const double *count;
     size_t buckets;
-} by__histogram;
+} by__track_histogram;
 
 typedef struct by__run_event {
-    by__event_kind kind;
+    by__track_event_kind kind;
     const char *name; /* "train", "eval", ... */
     uint64_t step;
     /* Seconds since 1970: the system's clock when the tracker was opened plus the time since then,
@@ -56,8 +56,9 @@ typedef struct by__run_event {
     double time;
     const by__event_value *values;
     size_t count;
-    const by__histogram *histogram; /* of the tensor named by the event's only value, a text */
-    const void *report;             /* for the terminal; NULL: none */
+    const by__track_histogram
+        *histogram;     /* of the tensor named by the event's only value, a text */
+    const void *report; /* for the terminal; NULL: none */
 } by__run_event;
 
 typedef struct by__tracker_options {
@@ -91,11 +92,12 @@ by_status by__tracker_open(by__tracker **out, const by__tracker_options *options
 by_status by__tracker_flush(by__tracker *tracker, by_error *error);
 void by__tracker_close(by__tracker **tracker);
 
-void by__track_begin(by__tracker *tracker, by__event_kind kind, const char *name, uint64_t step);
+void by__track_begin(by__tracker *tracker, by__track_event_kind kind, const char *name,
+                     uint64_t step);
 void by__track_number(by__tracker *tracker, const char *key, double value);
 void by__track_integer(by__tracker *tracker, const char *key, int64_t value);
 void by__track_text(by__tracker *tracker, const char *key, const char *text);
-void by__track_histogram(by__tracker *tracker, const by__histogram *histogram);
+void by__track_add_histogram(by__tracker *tracker, const by__track_histogram *histogram);
 void by__track_report(by__tracker *tracker, const void *report);
 void by__track_end(by__tracker *tracker);
 

@@ -124,12 +124,12 @@ static void log_histogram(by__job *job, int64_t step, const char *what, const ch
 {
     double limit[BY__BUCKETS];
     double count[BY__BUCKETS];
-    by__histogram h = {.min = c->facts[2],
-                       .max = c->facts[3],
-                       .sum = c->facts[0],
-                       .squares = c->facts[1],
-                       .limit = limit,
-                       .count = count};
+    by__track_histogram h = {.min = c->facts[2],
+                             .max = c->facts[3],
+                             .sum = c->facts[0],
+                             .squares = c->facts[1],
+                             .limit = limit,
+                             .count = count};
     for (uint32_t i = 0; i < BY__BUCKETS; i++) {
         if (c->count[i] == 0.0) {
             continue;
@@ -146,7 +146,7 @@ static void log_histogram(by__job *job, int64_t step, const char *what, const ch
     }
     by__track_begin(job->tracker, BY__EVENT_HISTOGRAM, what, (uint64_t)step);
     by__track_text(job->tracker, "tensor", tensor);
-    by__track_histogram(job->tracker, &h);
+    by__track_add_histogram(job->tracker, &h);
     by__track_end(job->tracker);
 }
 

@@ -49,10 +49,10 @@ typedef struct by__feed {
 
 /* A submitted step: what the host needs to read its results. */
 typedef struct by__pending {
-    by_step_result result; /* complete except for loss and norm */
-    uint64_t targets;      /* of the global batch */
-    int64_t batch;         /* number of examples in it */
-    by__event *read;       /* set when its results are in pinned memory */
+    by_step_result result;  /* complete except for loss and norm */
+    uint64_t targets;       /* of the global batch */
+    int64_t batch;          /* number of examples in it */
+    by__device_event *read; /* set when its results are in pinned memory */
 } by__pending;
 
 /* Seconds since the trainer was opened, as in by_step_result. */
@@ -132,10 +132,10 @@ struct by_trainer {
     by_memory outputs; /* norm, clip factor, loss of a micro-batch, losses of all; "hyper" */
     /* BY__STAGES buffers of inputs; results and "hyper" for each step in flight. */
     by_pinned staging;
-    by__event *copied[BY__STAGES];       /* reached when a staging buffer may be filled again */
-    by__event *computed;                 /* reached when the device's inputs may be overwritten */
-    by__pending pending[BY_STEPS_AHEAD]; /* ring of steps that were submitted and not collected */
-    unsigned submitted;                  /* steps submitted so far */
+    by__device_event *copied[BY__STAGES]; /* reached when a staging buffer may be filled again */
+    by__device_event *computed;           /* reached when the device's inputs may be overwritten */
+    by__pending pending[BY_STEPS_AHEAD];  /* ring of steps that were submitted and not collected */
+    unsigned submitted;                   /* steps submitted so far */
     unsigned collected;
     unsigned fed;              /* micro-batches so far: selects the next staging buffer */
     uint64_t own_targets;      /* targets in this replica's part of the current batch */

@@ -14,7 +14,7 @@ static bool take(void *user, json_t *message)
 /* Lists that come here are whole: each event of them can be read. */
 static bool take_list(void *user, const char *list, size_t length)
 {
-    by__event event;
+    by__serve_event event;
     size_t at = 0;
     while (by__events_next(list, length, &at, &event)) {
         json_t *json = by__event_json(&event);

@@ -55,7 +55,7 @@ typedef struct block {
 } block;
 
 typedef struct late_event {
-    by__event base;
+    by__device_event base;
     struct late_event *next;
     clock_vector clock; /* what it stands for */
     bool timed;
@@ -533,7 +533,7 @@ static by_status finish(by_device *device, by__queue queue, by_error *error)
     return run_until(d, target, error);
 }
 
-static by_status event_open(by__event **out, by_device *device, bool timed, by_error *error)
+static by_status event_open(by__device_event **out, by_device *device, bool timed, by_error *error)
 {
     late_device *d = (late_device *)device;
     late_event *event;
@@ -545,7 +545,7 @@ static by_status event_open(by__event **out, by_device *device, bool timed, by_e
     return BY_OK;
 }
 
-static void event_close(by__event *event)
+static void event_close(by__device_event *event)
 {
     late_event **place = &((late_device *)event->device)->events;
     while (&(*place)->base != event) {
@@ -555,7 +555,7 @@ static void event_close(by__event *event)
     free(event);
 }
 
-static by_status event_record(by__event *event, by__queue queue, by_error *error)
+static by_status event_record(by__device_event *event, by__queue queue, by_error *error)
 {
     late_event *e = (late_event *)event;
     late_device *d = (late_device *)event->device;
@@ -566,20 +566,20 @@ static by_status event_record(by__event *event, by__queue queue, by_error *error
     return BY_OK;
 }
 
-static by_status event_order(by__event *event, by__queue queue, by_error *error)
+static by_status event_order(by__device_event *event, by__queue queue, by_error *error)
 {
     BY_UNUSED(error);
     join(&((late_device *)event->device)->queue[queue], &((late_event *)event)->clock);
     return BY_OK;
 }
 
-static by_status event_wait(by__event *event, by_error *error)
+static by_status event_wait(by__device_event *event, by_error *error)
 {
     return run_until((late_device *)event->device, ((late_event *)event)->clock, error);
 }
 
 /* Each question brings the answer one piece of work nearer. */
-static by_status event_done(bool *done, by__event *event, by_error *error)
+static by_status event_done(bool *done, by__device_event *event, by_error *error)
 {
     late_device *d = (late_device *)event->device;
     clock_vector target = ((late_event *)event)->clock;
@@ -595,7 +595,8 @@ static by_status event_done(bool *done, by__event *event, by_error *error)
     return BY_OK;
 }
 
-static by_status event_seconds(double *seconds, by__event *from, by__event *to, by_error *error)
+static by_status event_seconds(double *seconds, by__device_event *from, by__device_event *to,
+                               by_error *error)
 {
     const late_event *begin = (const late_event *)from;
     const late_event *end = (const late_event *)to;

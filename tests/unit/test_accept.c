@@ -55,7 +55,7 @@ static void wait_for(uv_loop_t *loop, int count)
     assert_int_equal(refused, 0);
 }
 
-static void on_request(void *user, by__exchange *exchange, const by__http_request *request)
+static void on_request(void *user, by__http_exchange *exchange, const by__http_request *request)
 {
     (void)user;
     (void)request;
@@ -63,7 +63,7 @@ static void on_request(void *user, by__exchange *exchange, const by__http_reques
     by__exchange_reply(exchange, 200, "text/plain", "", 0);
 }
 
-static void on_gone(void *user, by__exchange *exchange)
+static void on_gone(void *user, by__http_exchange *exchange)
 {
     (void)user;
     (void)exchange;

@@ -315,7 +315,7 @@ static void test_memory(void **state)
 /* ---- running ---- */
 
 /* Ranks that all have the same data: every result follows from this rank's. */
-static by_status run_alike(void *user, const by__exchange *e, by_error *error)
+static by_status run_alike(void *user, const by__device_exchange *e, by_error *error)
 {
     size_t size = by_dtype_size(e->dtype);
     size_t bytes = (size_t)(e->entries * e->elements) * size;
@@ -491,7 +491,7 @@ static void test_late(void **state)
     assert_true(collectives > 40 * 4);
 }
 
-static by_status peer_is_late(void *user, const by__exchange *e, by_error *error)
+static by_status peer_is_late(void *user, const by__device_exchange *e, by_error *error)
 {
     BY_UNUSED(user);
     return by_error_set(error, BY_EPEER, "rank 1 is late for %s", e->what);

@@ -97,7 +97,7 @@ static void test_events(void **state)
     BY_UNUSED(state);
     by_error error = {0};
     by_device *device = open_cpu();
-    by__event *events[2];
+    by__device_event *events[2];
     bool done = false;
     double seconds = -1.0;
     for (int i = 0; i < 2; i++) {

@@ -23,7 +23,7 @@ typedef struct reader {
     bool wrong;
 } reader;
 
-static void on_event(void *user, const by__event *event)
+static void on_event(void *user, const by__serve_event *event)
 {
     reader *r = user;
     double end = by__now() + (double)r->lasts * 1e-6;
@@ -147,7 +147,7 @@ static void test_list(void **state)
 {
     static const char text[] = "a \"b\"\n";
     by__text list = {0};
-    by__event e;
+    by__serve_event e;
     size_t at = 0;
     json_t *stop = json_pack("{ss ss si ss}", "id", "x-1", "e", "stop", "i", 1, "reason", "length");
     json_t *none = json_pack("{ss ss}", "id", "x 1", "e", "stop");
@@ -185,7 +185,7 @@ static void test_list(void **state)
 /* A request whose end cannot be read ends with an error; other events that cannot are none. */
 static void test_bad_json(void **state)
 {
-    by__event e = {.kind = BY__EVENT_END, .id = "x-0", .data = "{", .length = 1};
+    by__serve_event e = {.kind = BY__EVENT_END, .id = "x-0", .data = "{", .length = 1};
     (void)state;
     json_t *json = by__event_json(&e);
     assert_int_equal(by__get_integer(json, "status"), 500);

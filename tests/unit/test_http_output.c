@@ -20,22 +20,22 @@
 typedef struct bench {
     uv_loop_t loop;
     by__http_server *server;
-    by__exchange *exchanges[CLIENTS]; /* in the order in which requests came; NULL: gone */
-    int sockets[CLIENTS];             /* 0: none */
+    by__http_exchange *exchanges[CLIENTS]; /* in the order in which requests came; NULL: gone */
+    int sockets[CLIENTS];                  /* 0: none */
     int count;
     int gone;
 } bench;
 
 static const char request[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-static void on_request(void *user, by__exchange *exchange, const by__http_request *r)
+static void on_request(void *user, by__http_exchange *exchange, const by__http_request *r)
 {
     bench *b = user;
     (void)r;
     b->exchanges[b->count++] = exchange;
 }
 
-static void on_gone(void *user, by__exchange *exchange)
+static void on_gone(void *user, by__http_exchange *exchange)
 {
     bench *b = user;
     for (int i = 0; i < b->count; i++) {

@@ -29,10 +29,10 @@ static by_device *open_late(uint64_t seed)
     return device;
 }
 
-static by__event *open_event(by_device *device)
+static by__device_event *open_event(by_device *device)
 {
     by_error error = {0};
-    by__event *event = NULL;
+    by__device_event *event = NULL;
     check_ok(by__event_open(&event, device, false, &error), &error);
     return event;
 }
@@ -90,7 +90,7 @@ static void compare(const runner *r, void **inputs, uint64_t seed)
     by_memory *memory = calloc(values, sizeof *memory);
     by_pinned *pinned = calloc(values, sizeof *pinned);
     assert_true(memory != NULL && pinned != NULL);
-    by__event *event = open_event(device);
+    by__device_event *event = open_event(device);
     check_ok(by_program_compile(&program, graph, device, "step", &error), &error);
     by_memory arena = take(device, by_program_arena_bytes(program));
     by_memory workspace = take(device, by_program_workspace_bytes(program));
@@ -195,7 +195,7 @@ typedef struct pipeline {
     by_value x, w, y;
     by_memory x_memory, w_memory, y_memory, arena, workspace;
     by_pinned input, output[2];
-    by__event *copied, *computed, *read[2];
+    by__device_event *copied, *computed, *read[2];
     float own[COUNT]; /* not pinned */
     float result[STEPS][COUNT];
 } pipeline;
@@ -284,7 +284,7 @@ static by_status submit_input(pipeline *p, int step, fault f, by_error *error)
 static by_status submit_step(pipeline *p, int step, fault f, by_error *error)
 {
     BY_TRY(submit_input(p, step, f, error));
-    by__event *before = f == WRONG_EVENT ? p->computed : p->copied;
+    by__device_event *before = f == WRONG_EVENT ? p->computed : p->copied;
     by__queue queue = f == WRONG_QUEUE ? BY__QUEUE_COLLECTIVE : BY__QUEUE_COMPUTE;
     if (f != COMPUTE_TOO_EARLY) {
         BY_TRY(by__event_order(before, queue, error));
@@ -570,7 +570,7 @@ static void test_event_times(void **state)
     BY_UNUSED(state);
     by_error error = {0};
     pipeline p;
-    by__event *events[2];
+    by__device_event *events[2];
     double seconds = -1.0;
     int questions = 0;
     by_device *device = open_late(3);

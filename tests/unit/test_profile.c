@@ -251,7 +251,7 @@ static void test_trace(void **state)
 
 /* ---- collectives ---- */
 
-static by_status copy_through(void *user, const by__exchange *e, by_error *error)
+static by_status copy_through(void *user, const by__device_exchange *e, by_error *error)
 {
     BY_UNUSED(user);
     BY_UNUSED(error);

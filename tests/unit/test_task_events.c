@@ -44,7 +44,7 @@ void __wrap_free(void *memory)
 
 static by__gateway gateway;
 
-static void on_request(void *user, by__exchange *exchange, const by__http_request *request)
+static void on_request(void *user, by__http_exchange *exchange, const by__http_request *request)
 {
     (void)user;
     by__answer_task_events(&gateway, exchange, request, "task_1", "");

@@ -257,14 +257,14 @@ static void wandb_histograms(void **state)
         limits[i] = i + 1;
         counts[i] = 1 + i % 3;
     }
-    const by__histogram h = {
+    const by__track_histogram h = {
         .min = 0.5, .max = buckets, .limit = limits, .count = counts, .buckets = buckets};
     by__tracker *tracker = open_tracker(run, "wandb", 0, false, &l);
     by__track_begin(tracker, BY__EVENT_BEGIN, "run", 0);
     by__track_end(tracker);
     by__track_begin(tracker, BY__EVENT_HISTOGRAM, "weight", 1);
     by__track_text(tracker, "tensor", "w");
-    by__track_histogram(tracker, &h);
+    by__track_add_histogram(tracker, &h);
     by__track_end(tracker);
     assert_int_equal(by__tracker_flush(tracker, NULL), BY_OK);
     by__tracker_close(&tracker);

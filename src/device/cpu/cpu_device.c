@@ -27,7 +27,7 @@ typedef struct cpu_recording {
 } cpu_recording;
 
 typedef struct cpu_event {
-    by__event base;
+    by__device_event base;
     bool timed;
     double seconds; /* by__now() when it was recorded */
 } cpu_event;
@@ -139,7 +139,7 @@ static by_status finish(by_device *device, by__queue queue, by_error *error)
 
 /* ---- events ---- */
 
-static by_status event_open(by__event **out, by_device *device, bool timed, by_error *error)
+static by_status event_open(by__device_event **out, by_device *device, bool timed, by_error *error)
 {
     cpu_event *event;
     BY_UNUSED(device);
@@ -149,12 +149,12 @@ static by_status event_open(by__event **out, by_device *device, bool timed, by_e
     return BY_OK;
 }
 
-static void event_close(by__event *event)
+static void event_close(by__device_event *event)
 {
     free(event);
 }
 
-static by_status event_record(by__event *event, by__queue queue, by_error *error)
+static by_status event_record(by__device_event *event, by__queue queue, by_error *error)
 {
     cpu_event *e = (cpu_event *)event;
     BY_UNUSED(queue);
@@ -165,7 +165,7 @@ static by_status event_record(by__event *event, by__queue queue, by_error *error
     return BY_OK;
 }
 
-static by_status event_order(by__event *event, by__queue queue, by_error *error)
+static by_status event_order(by__device_event *event, by__queue queue, by_error *error)
 {
     BY_UNUSED(event);
     BY_UNUSED(queue);
@@ -173,14 +173,14 @@ static by_status event_order(by__event *event, by__queue queue, by_error *error)
     return BY_OK;
 }
 
-static by_status event_wait(by__event *event, by_error *error)
+static by_status event_wait(by__device_event *event, by_error *error)
 {
     BY_UNUSED(event);
     BY_UNUSED(error);
     return BY_OK;
 }
 
-static by_status event_done(bool *done, by__event *event, by_error *error)
+static by_status event_done(bool *done, by__device_event *event, by_error *error)
 {
     BY_UNUSED(event);
     BY_UNUSED(error);
@@ -188,7 +188,8 @@ static by_status event_done(bool *done, by__event *event, by_error *error)
     return BY_OK;
 }
 
-static by_status event_seconds(double *seconds, by__event *from, by__event *to, by_error *error)
+static by_status event_seconds(double *seconds, by__device_event *from, by__device_event *to,
+                               by_error *error)
 {
     BY_UNUSED(error);
     *seconds = ((const cpu_event *)to)->seconds - ((const cpu_event *)from)->seconds;

@@ -56,16 +56,16 @@ static by_status exchange(const by__device_call *call, const by__context *contex
                           int64_t elements)
 {
     by__collectives *collectives = context->collectives;
-    by__exchange e = {.kind = kind,
-                      .mesh = call->attrs.mesh,
-                      .ranks = (int)call->attrs.ranks,
-                      .dtype = call->in[0].dtype,
-                      .in = in,
-                      .out = out,
-                      .entries = entries,
-                      .elements = elements,
-                      .call = call,
-                      .what = call->what};
+    by__device_exchange e = {.kind = kind,
+                             .mesh = call->attrs.mesh,
+                             .ranks = (int)call->attrs.ranks,
+                             .dtype = call->in[0].dtype,
+                             .in = in,
+                             .out = out,
+                             .entries = entries,
+                             .elements = elements,
+                             .call = call,
+                             .what = call->what};
     if (collectives != NULL) {
         collectives->error.status = BY_OK;
         return collectives->run(collectives->user, &e, &collectives->error);

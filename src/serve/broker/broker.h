@@ -45,13 +45,13 @@ struct by__version {
     bool serves;  /* the first one there */
     json_t *info; /* as reported by its workers; NULL: none has connected yet */
     size_t workers;
-    double seen;         /* by__now when it last had a worker */
-    uint64_t requests;   /* requests that ended */
-    uint64_t errors;     /* requests that ended with an error of the version (by__event_is_fault) */
-    by__histogram first; /* seconds from a request to its first text */
-    by__histogram whole; /* seconds from a request to its end */
-    uint64_t mirrored;   /* copies that were made */
-    uint64_t same;       /* copies whose answer was the client's */
+    double seen;       /* by__now when it last had a worker */
+    uint64_t requests; /* requests that ended */
+    uint64_t errors;   /* requests that ended with an error of the version (by__event_is_fault) */
+    by__telemetry_histogram first; /* seconds from a request to its first text */
+    by__telemetry_histogram whole; /* seconds from a request to its end */
+    uint64_t mirrored;             /* copies that were made */
+    uint64_t same;                 /* copies whose answer was the client's */
     uint64_t different;
     uint64_t mirror_failed;
     size_t copies; /* copies in flight */

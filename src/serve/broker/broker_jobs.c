@@ -53,7 +53,7 @@ static void tell_new_of(by__broker *b, by__job *job, json_t *event)
 }
 
 /* Handles an event of a worker. An event for a gateway only is forwarded without parsing it. */
-static void relay(by__broker *b, by__job *job, const by__event *event)
+static void relay(by__broker *b, by__job *job, const by__serve_event *event)
 {
     bool read = job->gather != NULL || job->mirror != NULL || job->mirrors != NULL;
     json_t *json = read ? by__event_json(event) : NULL;
@@ -66,7 +66,7 @@ static void relay(by__broker *b, by__job *job, const by__event *event)
     json_decref(json);
 }
 
-static void count_end(const by__job *job, const by__event *event)
+static void count_end(const by__job *job, const by__serve_event *event)
 {
     json_t *error = event->kind == BY__EVENT_ERROR ? by__event_json(event) : NULL;
     by__broker_count_end(job, error);
@@ -332,7 +332,7 @@ void by__broker_give(by__broker *b, by__pool *pool)
 
 void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t length)
 {
-    by__event event;
+    by__serve_event event;
     size_t at = 0;
     bool ended = false;
     while (by__events_next(list, length, &at, &event)) {

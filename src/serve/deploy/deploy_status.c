@@ -14,14 +14,14 @@ typedef struct looking {
     by__session session; /* first member */
     by_deploy_status *out;
     const char *model;
-    by__histogram before; /* histogram of times to first text at `since` */
+    by__telemetry_histogram before; /* histogram of times to first text at `since` */
     double began;
     double since; /* 0: the model has not been named yet */
 } looking;
 
-static by__histogram times_of(const json_t *model)
+static by__telemetry_histogram times_of(const json_t *model)
 {
-    by__histogram first = {0};
+    by__telemetry_histogram first = {0};
     size_t i;
     json_t *v;
     json_array_foreach(json_object_get(model, "versions"), i, v)
@@ -42,7 +42,7 @@ static void fill(const looking *l, const json_t *model)
     const char *coming = by__state_deployment(model, "coming");
     const char *serving = by__state_serving(model, coming);
     const json_t *new = by__state_version(model, coming);
-    by__histogram first = times_of(model);
+    by__telemetry_histogram first = times_of(model);
     by__version_load load;
     /* Others start the workers: the number wanted is the number present. */
     size_t workers = (size_t)by__get_integer(

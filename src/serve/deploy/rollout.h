@@ -49,7 +49,7 @@ typedef struct by__rollout_options {
 typedef struct by__version_load {
     uint64_t requests;
     uint64_t errors;
-    by__histogram first;
+    by__telemetry_histogram first;
     uint64_t same; /* copies of requests, by how their answers compared */
     uint64_t different;
     uint64_t failed;

@@ -16,7 +16,7 @@ struct by__features {
     const by__feature_store_form *form;
     by__feature_store *store;
     by__feature_cache *cache;
-    by__histogram seconds; /* durations of fetches that asked the store */
+    by__telemetry_histogram seconds; /* durations of fetches that asked the store */
     uint64_t outcomes[BY__FEATURE_OUTCOMES];
     uint64_t answered;
     uint64_t late;

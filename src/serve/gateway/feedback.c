@@ -23,7 +23,7 @@
 /* A client that waits until its record is on disk. */
 typedef struct waiting {
     by__waiter waiter;
-    by__exchange *exchange; /* NULL: the client has disconnected */
+    by__http_exchange *exchange; /* NULL: the client has disconnected */
     struct waiting *next;
     uint64_t number; /* number of its line */
     char id[65];
@@ -268,7 +268,7 @@ static void count(by__feedback *f, const by__opinion *o)
     }
 }
 
-static by_status keep(by__feedback *f, by__exchange *x, const asked *a, by_error *error)
+static by_status keep(by__feedback *f, by__http_exchange *x, const asked *a, by_error *error)
 {
     waiting *w;
     BY_TRY(by__alloc((void **)&w, 1, sizeof *w, "feedback", error));
@@ -287,7 +287,7 @@ static by_status keep(by__feedback *f, by__exchange *x, const asked *a, by_error
     return BY_OK;
 }
 
-void by__answer_feedback(by__gateway *g, by__exchange *x, const by__http_request *r,
+void by__answer_feedback(by__gateway *g, by__http_exchange *x, const by__http_request *r,
                          const char *key)
 {
     asked a = {.opinion.index = -1, .opinion.key = key};

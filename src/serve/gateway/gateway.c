@@ -25,7 +25,7 @@
 
 /* ---- the broker ---- */
 
-static void on_event(void *user, const by__event *event)
+static void on_event(void *user, const by__serve_event *event)
 {
     by__call_event(user, event);
 }

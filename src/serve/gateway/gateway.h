@@ -170,7 +170,7 @@ typedef struct by__part {
 typedef struct by__gateway_call {
     by__waiter waiter;
     by__gateway *gateway;
-    by__exchange *exchange;
+    by__http_exchange *exchange;
     struct by__gateway_call *next;
     struct by__gateway_call *previous;
     const by__call_form *form;
@@ -230,9 +230,9 @@ void by__call_keep_best(by__gateway_call *call);
 /* Frees a call and everything that it holds. */
 void by__call_free(by__gateway_call *call);
 /* Handles an event of the broker. */
-void by__call_event(by__gateway *g, const by__event *event);
+void by__call_event(by__gateway *g, const by__serve_event *event);
 /* Handles an event other than a piece of text, given its JSON. */
-void by__call_read(by__gateway *g, const by__event *event, const json_t *json);
+void by__call_read(by__gateway *g, const by__serve_event *event, const json_t *json);
 /* The client has disconnected. */
 void by__call_gone(by__waiter *waiter);
 /* Ends calls that are well past their deadline, which broker and worker enforce as long as they
@@ -246,7 +246,7 @@ void by__calls_again(by__gateway *g);
 /* Parses a large event, or prints a large answer (whose call has left the gateway, and is freed
  * afterwards), on another thread. Returns false if it is not large or no thread is available: the
  * caller then does the work. */
-bool by__large_read(by__gateway *g, const by__event *event);
+bool by__large_read(by__gateway *g, const by__serve_event *event);
 bool by__large_print(by__gateway_call *call);
 /* A model's object in the broker's state; NULL: no worker has named the model. */
 const json_t *by__gateway_model(const by__gateway *g, const char *name);
@@ -259,46 +259,48 @@ const json_t *by__gateway_state(const by__gateway *g);
 by__model_metrics *by__gateway_counts(by__gateway *g, const char *name);
 /* Replies with an error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. A 503
  * gets the header Retry-After: 1, unless it has one already. */
-void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *code,
+void by__reply_error(by__gateway *g, by__http_exchange *x, int status, const char *code,
                      const char *param, const char *message);
 /* Appends the message of a 404: the model that was requested, and those that are served, up to a
  * bound. */
 void by__no_model_text(const by__gateway *g, const char *name, by__text *out);
-void by__reply_no_model(by__gateway *g, by__exchange *x, const char *name);
+void by__reply_no_model(by__gateway *g, by__http_exchange *x, const char *name);
 /* Replies to a request that could not be read: 400 if the client is at fault (BY_EARG, BY_EFORMAT),
  * else 503. */
-void by__reply_refused(by__gateway *g, by__exchange *x, by_status status, const char *param,
+void by__reply_refused(by__gateway *g, by__http_exchange *x, by_status status, const char *param,
                        const by_error *error);
 /* Returns false, after replying, if the Content-Type of a request is not JSON. A page of another
  * site cannot send that type without a CORS preflight. */
-bool by__gateway_takes_json(by__gateway *g, by__exchange *x, const by__http_request *r);
+bool by__gateway_takes_json(by__gateway *g, by__http_exchange *x, const by__http_request *r);
 
 /* The value of "model" in a query; a new reference. NULL: there is none, or it is too long. */
 json_t *by__query_model(const char *query);
 /* Adds the header Retry-After in whole seconds; none for 0. */
-void by__gateway_retry_after(by__exchange *x, double seconds);
+void by__gateway_retry_after(by__http_exchange *x, double seconds);
 /* Replies with a JSON text, which is taken; if its memory was exhausted, with an error. */
-void by__reply_text(by__gateway *g, by__exchange *x, int status, by__text *json);
+void by__reply_text(by__gateway *g, by__http_exchange *x, int status, by__text *json);
 /* Replies with a JSON value, which is taken; NULL: memory is exhausted. */
-void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value);
+void by__reply_json(by__gateway *g, by__http_exchange *x, int status, json_t *value);
 
 /* Charges an estimated number of tokens to the client of an exchange. Returns false, after
  * replying, if its limits do not allow that. */
-bool by__gateway_charge(by__gateway *g, by__exchange *x, int64_t tokens);
+bool by__gateway_charge(by__gateway *g, by__http_exchange *x, int64_t tokens);
 /* Name of the key of an exchange's client; "": none. */
-const char *by__gateway_key(by__exchange *x);
+const char *by__gateway_key(by__http_exchange *x);
 /* Corrects the charge to the tokens that were used, when the exchange ends. Without this call the
  * charge stays as it is. */
-void by__gateway_used(by__exchange *x, int64_t tokens);
+void by__gateway_used(by__http_exchange *x, int64_t tokens);
 /* Records in the trace that one prompt of an exchange, submitted at `since` (by__now), was
  * answered; timing: a worker's. */
-void by__gateway_part_ended(by__gateway *g, by__exchange *x, double since, const json_t *timing);
+void by__gateway_part_ended(by__gateway *g, by__http_exchange *x, double since,
+                            const json_t *timing);
 /* Adds a span to the trace of an exchange, from `begin` to `end` (by__now). */
-void by__gateway_span(by__gateway *g, by__exchange *x, const char *name, double begin, double end);
+void by__gateway_span(by__gateway *g, by__http_exchange *x, const char *name, double begin,
+                      double end);
 /* The trace of an exchange if it is sampled, by its caller or for an export; else NULL. */
-const char *by__gateway_trace(const by__gateway *g, by__exchange *x);
+const char *by__gateway_trace(const by__gateway *g, by__http_exchange *x);
 /* Adds {"name": value, ...} to the access log's line of an exchange, once. Takes the object. */
-void by__gateway_detail(by__exchange *x, json_t *details);
+void by__gateway_detail(by__http_exchange *x, json_t *details);
 
 /* ---- tasks (gateway_tasks.c) ---- */
 
@@ -307,10 +309,10 @@ void by__gateway_detail(by__exchange *x, json_t *details);
 json_t *by__task_message(const by__gateway_call *call, const char *id, const char *idempotency,
                          const char *webhook, double expires);
 /* Replies with a task that the broker has, given as by__tasks_get gives it. */
-typedef void by__task_show(by__gateway *g, by__exchange *x, const json_t *row);
+typedef void by__task_show(by__gateway *g, by__http_exchange *x, const json_t *row);
 /* Sends a question about a task to the broker; the exchange is answered by its reply. Takes the
  * message. what: the name of the requested object, for the error if there is none. */
-void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const char *what,
+void by__task_ask(by__gateway *g, by__http_exchange *x, by__task_show *show, const char *what,
                   json_t *message);
 /* A call with the answer of a task, or without one (result NULL). It borrows from both. */
 typedef struct by__task_call {
@@ -325,9 +327,9 @@ void by__task_call_close(by__task_call *t);
 /* The answer that the request of a task would have had at its own route. */
 json_t *by__task_result(const json_t *task, const json_t *result);
 /* Replies with an error of the broker; model: the one that was asked for. */
-void by__task_refuse(by__gateway *g, by__exchange *x, const char *model, const json_t *error);
+void by__task_refuse(by__gateway *g, by__http_exchange *x, const char *model, const json_t *error);
 /* Replies that there is no such thing; what: its name. */
-void by__task_missing(by__gateway *g, by__exchange *x, const char *what);
+void by__task_missing(by__gateway *g, by__http_exchange *x, const char *what);
 /* Handles the broker's answer to a question; fails the unanswered questions, and the clients that
  * wait for the first event of a task, when the link is lost. */
 void by__task_answer(by__gateway *g, const json_t *message);
@@ -350,12 +352,12 @@ typedef struct by__watch_kind {
 } by__watch_kind;
 
 /* Streams the events of the task `id` behind number `after` to an exchange, until the last one. */
-void by__task_watch(by__gateway *g, by__exchange *x, const by__watch_kind *kind, const char *id,
-                    const char *key, long long after);
+void by__task_watch(by__gateway *g, by__http_exchange *x, const by__watch_kind *kind,
+                    const char *id, const char *key, long long after);
 /* The number of an event; -1: the text is none. */
 long long by__task_event_number(const char *text, size_t length);
 /* Streams the states of the task `id`. */
-void by__answer_task_events(by__gateway *g, by__exchange *x, const by__http_request *r,
+void by__answer_task_events(by__gateway *g, by__http_exchange *x, const by__http_request *r,
                             const char *id, const char *key);
 /* Handle the broker's answer to a question of that file, and the loss of the link. */
 void by__watch_answer(by__gateway *g, const json_t *message);

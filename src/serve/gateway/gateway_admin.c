@@ -14,7 +14,7 @@ struct by__admin_ask {
     by__waiter waiter;
     by__gateway *gateway;
     /* NULL: the client has disconnected; the request is executed all the same */
-    by__exchange *exchange;
+    by__http_exchange *exchange;
     by__link *link;
     json_t *message; /* NULL once it is sent */
     struct by__admin_ask *next;
@@ -83,7 +83,7 @@ static void on_lost(void *user, by__link *link, const char *why)
 }
 
 /* Takes the message. */
-static void ask(by__gateway *g, by__exchange *x, json_t *message)
+static void ask(by__gateway *g, by__http_exchange *x, json_t *message)
 {
     by__link_handler handler = {.message = on_reply, .lost = on_lost, .ready = on_connected};
     struct by__admin_ask *a = NULL;
@@ -118,7 +118,7 @@ void by__admin_close(by__gateway *g)
 
 /* ---- routes ---- */
 
-void by__answer_versions(by__gateway *g, by__exchange *x, const by__http_request *r,
+void by__answer_versions(by__gateway *g, by__http_exchange *x, const by__http_request *r,
                          const char *key)
 {
     BY_UNUSED(key);
@@ -156,7 +156,8 @@ static bool is_absolute(const char *path)
     return path == NULL || path[0] == '/';
 }
 
-void by__answer_deploy(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+void by__answer_deploy(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                       const char *key)
 {
     by_deploy_options d;
     const char *param = NULL;
@@ -182,7 +183,7 @@ void by__answer_deploy(by__gateway *g, by__exchange *x, const by__http_request *
     json_decref(body);
 }
 
-void by__answer_rollback(by__gateway *g, by__exchange *x, const by__http_request *r,
+void by__answer_rollback(by__gateway *g, by__http_exchange *x, const by__http_request *r,
                          const char *key)
 {
     static const by__field fields[] = {BY__STRING("model", by_deploy_options, model, 256)};

@@ -156,7 +156,7 @@ void by__call_gone(by__waiter *waiter)
 }
 
 /* Ends a stream with its last frames. */
-static void end_stream(by__exchange *x, const by__text *frames)
+static void end_stream(by__http_exchange *x, const by__text *frames)
 {
     by__exchange_set(x, NULL);
     if (by__exchange_send_text(x, frames)) {
@@ -167,7 +167,7 @@ static void end_stream(by__exchange *x, const by__text *frames)
 static void finish(by__gateway_call *call)
 {
     by__gateway *g = call->gateway;
-    by__exchange *x = call->exchange;
+    by__http_exchange *x = call->exchange;
     by__text out = {0};
     count_ends(call);
     log_call(call, NULL);
@@ -190,7 +190,7 @@ static void finish(by__gateway_call *call)
     by__call_free(call);
 }
 
-void by__gateway_retry_after(by__exchange *x, double seconds)
+void by__gateway_retry_after(by__http_exchange *x, double seconds)
 {
     char text[16];
     if (seconds > 0.0) {
@@ -212,7 +212,7 @@ typedef struct failure {
 static void fail_with(by__gateway_call *call, const failure *f)
 {
     by__gateway *g = call->gateway;
-    by__exchange *x = call->exchange;
+    by__http_exchange *x = call->exchange;
     by__metrics_refused(g->metrics.rejected, f->code);
     if (call->counts != NULL) {
         by__metrics_refused(call->counts->rejected, f->code);
@@ -514,7 +514,7 @@ static const failure unread = {500, "server_error", NULL, "a part of the answer 
                                0.0};
 
 /* The whole answer. */
-static void take_result(by__part *part, const by__event *event, const json_t *json)
+static void take_result(by__part *part, const by__serve_event *event, const json_t *json)
 {
     by__gateway_call *call = part->call;
     call->whole = json_incref(json_object_get(json, "result"));
@@ -527,7 +527,7 @@ static void take_result(by__part *part, const by__event *event, const json_t *js
 }
 
 /* Handles events other than a piece of text; json NULL: it could not be parsed. */
-static void take_other(by__part *part, const by__event *event, const json_t *json)
+static void take_other(by__part *part, const by__serve_event *event, const json_t *json)
 {
     by__gateway_call *call = part->call;
     const json_t *text = json_object_get(json, "text");
@@ -552,7 +552,7 @@ static void take_other(by__part *part, const by__event *event, const json_t *jso
     }
 }
 
-void by__call_read(by__gateway *g, const by__event *event, const json_t *json)
+void by__call_read(by__gateway *g, const by__serve_event *event, const json_t *json)
 {
     by__part *part = (by__part *)(void *)by__id_find(&g->parts, event->id);
     if (part != NULL) {
@@ -561,7 +561,7 @@ void by__call_read(by__gateway *g, const by__event *event, const json_t *json)
     }
 }
 
-void by__call_event(by__gateway *g, const by__event *event)
+void by__call_event(by__gateway *g, const by__serve_event *event)
 {
     by__part *part = (by__part *)(void *)by__id_find(&g->parts, event->id);
     if (part == NULL) {

@@ -190,7 +190,8 @@ static void answer_call(by__reading *r)
     (call->form->start == NULL ? by__call_start : call->form->start)(call);
 }
 
-void by__answer_call(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+void by__answer_call(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                     const char *key)
 {
     static const by__read_kind kind = {read_call, answer_call};
     const by__call_form *form = by__form_of_route(r->path);

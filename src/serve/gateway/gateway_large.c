@@ -13,7 +13,7 @@
 typedef struct reading {
     uv_work_t work;
     by__gateway *gateway;
-    by__event event; /* within `list` */
+    by__serve_event event; /* within `list` */
     json_t *json;
     char list[];
 } reading;
@@ -34,7 +34,7 @@ static void on_read(uv_work_t *work, int status)
     free(r);
 }
 
-bool by__large_read(by__gateway *g, const by__event *event)
+bool by__large_read(by__gateway *g, const by__serve_event *event)
 {
     size_t at = 0;
     reading *r = event->length < BY__LARGE ? NULL : malloc(sizeof *r + event->size);
@@ -59,7 +59,7 @@ typedef struct printing {
     by__waiter waiter; /* replaces the call as the exchange's user */
     uv_work_t work;
     by__gateway_call *call;
-    by__exchange *exchange; /* NULL: the client has disconnected */
+    by__http_exchange *exchange; /* NULL: the client has disconnected */
     by__text out;
 } printing;
 

@@ -196,7 +196,7 @@ static void queue(by__gateway *g, by__reading *small, const by__http_request *re
 
 /* ---- all of them ---- */
 
-void by__request_read(by__gateway *g, by__exchange *x, const by__http_request *request,
+void by__request_read(by__gateway *g, by__http_exchange *x, const by__http_request *request,
                       const char *key, const by__read_kind *kind)
 {
     const char *trace = by__gateway_trace(g, x);

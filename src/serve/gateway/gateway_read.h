@@ -29,7 +29,7 @@ struct by__reading {
     by__waiter waiter;
     const by__read_kind *kind;
     by__gateway *gateway;
-    by__exchange *exchange; /* NULL: the client has disconnected */
+    by__http_exchange *exchange; /* NULL: the client has disconnected */
     by__http_request request;
     const char *key;
     char trace[33];      /* by__gateway_trace; "": none */
@@ -52,7 +52,7 @@ struct by__reading {
 };
 
 /* Reads a request and answers it, now or later. */
-void by__request_read(by__gateway *g, by__exchange *x, const by__http_request *request,
+void by__request_read(by__gateway *g, by__http_exchange *x, const by__http_request *request,
                       const char *key, const by__read_kind *kind);
 /* Frees the readings that have not begun. */
 void by__readings_close(by__gateway *g);

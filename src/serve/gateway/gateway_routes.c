@@ -57,7 +57,7 @@ typedef struct visit {
 
 /* ---- answers ---- */
 
-void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *code,
+void by__reply_error(by__gateway *g, by__http_exchange *x, int status, const char *code,
                      const char *param, const char *message)
 {
     by__text out = {0};
@@ -72,7 +72,7 @@ void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *co
     by__text_free(&out);
 }
 
-void by__reply_refused(by__gateway *g, by__exchange *x, by_status status, const char *param,
+void by__reply_refused(by__gateway *g, by__http_exchange *x, by_status status, const char *param,
                        const by_error *error)
 {
     bool theirs = status == BY_EARG || status == BY_EFORMAT;
@@ -80,7 +80,7 @@ void by__reply_refused(by__gateway *g, by__exchange *x, by_status status, const 
                     theirs ? param : NULL, error->message);
 }
 
-bool by__gateway_takes_json(by__gateway *g, by__exchange *x, const by__http_request *r)
+bool by__gateway_takes_json(by__gateway *g, by__http_exchange *x, const by__http_request *r)
 {
     if (by__http_is_type(r, "application/json")) {
         return true;
@@ -89,7 +89,7 @@ bool by__gateway_takes_json(by__gateway *g, by__exchange *x, const by__http_requ
     return false;
 }
 
-void by__reply_text(by__gateway *g, by__exchange *x, int status, by__text *json)
+void by__reply_text(by__gateway *g, by__http_exchange *x, int status, by__text *json)
 {
     if (json->failed) {
         by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for an answer");
@@ -98,7 +98,7 @@ void by__reply_text(by__gateway *g, by__exchange *x, int status, by__text *json)
     }
 }
 
-void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value)
+void by__reply_json(by__gateway *g, by__http_exchange *x, int status, json_t *value)
 {
     by__text out = {0};
     by__json_write(&out, value, JSON_COMPACT);
@@ -198,7 +198,8 @@ static bool is_forged(const by__gateway *g, const by__http_request *r)
 
 /* Creates the record of an exchange without its trace; given: the id that the client gave, NULL for
  * none. NULL when memory or random numbers are exhausted. */
-static visit *new_visit(by__exchange *x, const char *given, const char *method, const char *path)
+static visit *new_visit(by__http_exchange *x, const char *given, const char *method,
+                        const char *path)
 {
     size_t length = strlen(path);
     char id[BY__ID_BYTES];
@@ -223,7 +224,7 @@ static visit *new_visit(by__exchange *x, const char *given, const char *method, 
 }
 
 /* The same, with its trace. */
-static visit *open_visit(const by__gateway *g, by__exchange *x, const by__http_request *r)
+static visit *open_visit(const by__gateway *g, by__http_exchange *x, const by__http_request *r)
 {
     visit *v = new_visit(x, by__http_header_of(r, "x-request-id"), r->method, r->path);
     if (v != NULL && by__request_trace_begin(&v->trace, &g->tracing, x, r, NULL) != BY_OK) {
@@ -236,7 +237,7 @@ static visit *open_visit(const by__gateway *g, by__exchange *x, const by__http_r
 
 /* ---- limits ---- */
 
-static void add_number(by__exchange *x, const char *name, double value)
+static void add_number(by__http_exchange *x, const char *name, double value)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%.0f", value);
@@ -244,7 +245,7 @@ static void add_number(by__exchange *x, const char *name, double value)
 }
 
 /* Adds OpenAI's headers; the time is that until the bucket is full. */
-static void add_limit(by__exchange *x, const char *what, int64_t limit, double left)
+static void add_limit(by__http_exchange *x, const char *what, int64_t limit, double left)
 {
     static const char *const parts[] = {"Limit", "Remaining", "Reset"};
     double values[] = {(double)limit, floor(left),
@@ -260,7 +261,8 @@ static void add_limit(by__exchange *x, const char *what, int64_t limit, double l
 
 /* Charges the client of a request. Returns false, after replying, if its limits do not allow
  * that. */
-static bool take(by__gateway *g, by__exchange *x, const visit *v, double requests, double tokens)
+static bool take(by__gateway *g, by__http_exchange *x, const visit *v, double requests,
+                 double tokens)
 {
     by__allowance left;
     char message[128];
@@ -289,14 +291,14 @@ static bool take(by__gateway *g, by__exchange *x, const visit *v, double request
 }
 
 /* Only requests that cause work are counted. */
-static bool take_request(by__gateway *g, by__exchange *x, const visit *v)
+static bool take_request(by__gateway *g, by__http_exchange *x, const visit *v)
 {
     bool counts = strcmp(v->route->method, "POST") == 0 &&
                   (v->route->scope == BY__SCOPE_INFERENCE || v->route->scope == BY__SCOPE_TASKS);
     return !counts || take(g, x, v, 1.0, 0.0);
 }
 
-bool by__gateway_charge(by__gateway *g, by__exchange *x, int64_t tokens)
+bool by__gateway_charge(by__gateway *g, by__http_exchange *x, int64_t tokens)
 {
     visit *v = by__exchange_noted(x);
     if (!take(g, x, v, 0.0, (double)tokens)) {
@@ -307,7 +309,7 @@ bool by__gateway_charge(by__gateway *g, by__exchange *x, int64_t tokens)
     return true;
 }
 
-void by__gateway_used(by__exchange *x, int64_t tokens)
+void by__gateway_used(by__http_exchange *x, int64_t tokens)
 {
     visit *v = by__exchange_noted(x);
     v->used = tokens;
@@ -327,7 +329,7 @@ static bool is_coded(const by__http_request *r)
     return false;
 }
 
-bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
+bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *r)
 {
     by__gateway *g = user;
     char allowed[METHODS];
@@ -381,7 +383,7 @@ bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
     return false;
 }
 
-void by__gateway_refused(void *user, by__exchange *x, const char *code, const char *reason)
+void by__gateway_refused(void *user, by__http_exchange *x, const char *code, const char *reason)
 {
     visit *v = by__exchange_noted(x);
     BY_UNUSED(user);
@@ -393,13 +395,13 @@ void by__gateway_refused(void *user, by__exchange *x, const char *code, const ch
     }
 }
 
-void by__gateway_request(void *user, by__exchange *x, const by__http_request *r)
+void by__gateway_request(void *user, by__http_exchange *x, const by__http_request *r)
 {
     const visit *v = by__exchange_noted(x);
     v->route->answer(user, x, r, v->client->name);
 }
 
-void by__gateway_gone(void *user, by__exchange *x)
+void by__gateway_gone(void *user, by__http_exchange *x)
 {
     by__waiter *waiter = by__exchange_get(x);
     BY_UNUSED(user);
@@ -410,7 +412,7 @@ void by__gateway_gone(void *user, by__exchange *x)
 
 /* ---- logs ---- */
 
-void by__gateway_detail(by__exchange *x, json_t *details)
+void by__gateway_detail(by__http_exchange *x, json_t *details)
 {
     visit *v = by__exchange_noted(x);
     if (v == NULL || details == NULL) {
@@ -435,25 +437,27 @@ static bool is_traced(const visit *v)
            (v->route->scope == BY__SCOPE_INFERENCE || v->route->scope == BY__SCOPE_TASKS);
 }
 
-void by__gateway_part_ended(by__gateway *g, by__exchange *x, double since, const json_t *timing)
+void by__gateway_part_ended(by__gateway *g, by__http_exchange *x, double since,
+                            const json_t *timing)
 {
     const visit *v = by__exchange_noted(x);
     by__request_trace_part(&v->trace, &g->tracing, since, timing);
 }
 
-void by__gateway_span(by__gateway *g, by__exchange *x, const char *name, double begin, double end)
+void by__gateway_span(by__gateway *g, by__http_exchange *x, const char *name, double begin,
+                      double end)
 {
     const visit *v = by__exchange_noted(x);
     by__request_trace_span(&v->trace, &g->tracing, name, begin, end);
 }
 
-const char *by__gateway_key(by__exchange *x)
+const char *by__gateway_key(by__http_exchange *x)
 {
     const visit *v = by__exchange_noted(x);
     return v->client->name;
 }
 
-const char *by__gateway_trace(const by__gateway *g, by__exchange *x)
+const char *by__gateway_trace(const by__gateway *g, by__http_exchange *x)
 {
     const visit *v = by__exchange_noted(x);
     const by__trace_context *c = &v->trace.context;
@@ -461,7 +465,7 @@ const char *by__gateway_trace(const by__gateway *g, by__exchange *x)
     return c->sampled && (c->parent[0] != '\0' || g->tracing.exports != NULL) ? c->trace : NULL;
 }
 
-void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
+void by__gateway_done(void *user, by__http_exchange *x, int status, size_t bytes)
 {
     by__gateway *g = user;
     visit *v = by__exchange_noted(x);

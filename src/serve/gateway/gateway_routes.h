@@ -7,7 +7,7 @@
 #include "serve/gateway/gateway.h"
 
 /* Answers a request, at once or later. key: the name of the client's key, "" for none. */
-typedef void by__route_answer(by__gateway *g, by__exchange *x, const by__http_request *r,
+typedef void by__route_answer(by__gateway *g, by__http_exchange *x, const by__http_request *r,
                               const char *key);
 
 typedef struct by__route {
@@ -28,13 +28,13 @@ const char *by__route_hint(const char *path);
 
 /* The head has arrived: finds the route, and refuses clients without access before any of the body
  * is read. */
-bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r);
-void by__gateway_request(void *user, by__exchange *x, const by__http_request *r);
-void by__gateway_gone(void *user, by__exchange *x);
+bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *r);
+void by__gateway_request(void *user, by__http_exchange *x, const by__http_request *r);
+void by__gateway_gone(void *user, by__http_exchange *x);
 /* A request could not be read: gives it an id, and the access log the reason. */
-void by__gateway_refused(void *user, by__exchange *x, const char *code, const char *reason);
+void by__gateway_refused(void *user, by__http_exchange *x, const char *code, const char *reason);
 /* The exchange has ended: writes the line of the access log. */
-void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes);
+void by__gateway_done(void *user, by__http_exchange *x, int status, size_t bytes);
 
 /* ---- handlers of the routes ---- */
 

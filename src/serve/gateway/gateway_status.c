@@ -35,7 +35,8 @@ static size_t count_workers(const by__gateway *g)
     return count;
 }
 
-void by__answer_live(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+void by__answer_live(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                     const char *key)
 {
     BY_UNUSED(r);
     BY_UNUSED(key);
@@ -67,7 +68,8 @@ static const char *not_ready(const by__gateway *g, size_t workers)
                                                 : NULL;
 }
 
-void by__answer_ready(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+void by__answer_ready(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                      const char *key)
 {
     size_t workers = g->draining ? 0 : count_workers(g);
     const char *reason = not_ready(g, workers);
@@ -78,7 +80,8 @@ void by__answer_ready(by__gateway *g, by__exchange *x, const by__http_request *r
                              "workers", (json_int_t)workers, "reason", reason));
 }
 
-void by__answer_version(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+void by__answer_version(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                        const char *key)
 {
     BY_UNUSED(r);
     BY_UNUSED(key);
@@ -119,7 +122,8 @@ static json_t *model_of(const json_t *m)
                      "info", info);
 }
 
-void by__answer_models(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+void by__answer_models(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                       const char *key)
 {
     json_t *data = json_array();
     size_t i;
@@ -162,7 +166,7 @@ void by__no_model_text(const by__gateway *g, const char *name, by__text *out)
     by__text_add(out, named + more == 0 ? "; no model is" : "");
 }
 
-void by__reply_no_model(by__gateway *g, by__exchange *x, const char *name)
+void by__reply_no_model(by__gateway *g, by__http_exchange *x, const char *name)
 {
     by__text message = {0};
     by__no_model_text(g, name, &message);
@@ -171,7 +175,8 @@ void by__reply_no_model(by__gateway *g, by__exchange *x, const char *name)
     by__text_free(&message);
 }
 
-void by__answer_model(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+void by__answer_model(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                      const char *key)
 {
     BY_UNUSED(key);
     const char *name = r->path + strlen("/v1/models/");
@@ -266,7 +271,8 @@ static const char *names_of(const by__gateway *g, const char *query)
                                                 : NULL;
 }
 
-void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+void by__answer_metrics(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                        const char *key)
 {
     by__text out = {0};
     const char *names = names_of(g, r->query);

@@ -21,7 +21,7 @@
 struct by__watch {
     by__waiter waiter;
     by__gateway *gateway;
-    by__exchange *exchange;
+    by__http_exchange *exchange;
     struct by__watch *next;
     const by__watch_kind *kind;
     const char *owner;
@@ -58,7 +58,7 @@ static void on_gone(by__waiter *waiter)
 /* Ends the client's stream, and the watch. */
 static void end(struct by__watch *w)
 {
-    by__exchange *x = w->exchange;
+    by__http_exchange *x = w->exchange;
     by__exchange_set(x, NULL);
     leave(w);
     by__exchange_end(x);
@@ -84,7 +84,7 @@ static void ask(struct by__watch *w, double now)
 static void refuse(struct by__watch *w, const json_t *error)
 {
     by__gateway *g = w->gateway;
-    by__exchange *x = w->exchange;
+    by__http_exchange *x = w->exchange;
     by__exchange_set(x, NULL);
     leave(w);
     if (error != NULL) {
@@ -97,7 +97,7 @@ static void refuse(struct by__watch *w, const json_t *error)
 /* The first reply decides how the exchange is answered. Returns false if the watch has ended. */
 static bool begin(struct by__watch *w, const json_t *row, bool nothing_new)
 {
-    by__exchange *x = w->exchange;
+    by__http_exchange *x = w->exchange;
     by__gateway *g = w->gateway;
     const by__watch_kind *kind = w->kind;
     const char *why = kind->refuse == NULL || !json_is_object(row) ? NULL : kind->refuse(row);
@@ -192,8 +192,8 @@ static void on_tick(uv_timer_t *timer)
     }
 }
 
-void by__task_watch(by__gateway *g, by__exchange *x, const by__watch_kind *kind, const char *id,
-                    const char *key, long long after)
+void by__task_watch(by__gateway *g, by__http_exchange *x, const by__watch_kind *kind,
+                    const char *id, const char *key, long long after)
 {
     struct by__watch *w = NULL;
     by_error error = {0};
@@ -254,7 +254,7 @@ static long long print_task(const json_t *row, long long after, bool *last, by__
     return number;
 }
 
-void by__answer_task_events(by__gateway *g, by__exchange *x, const by__http_request *r,
+void by__answer_task_events(by__gateway *g, by__http_exchange *x, const by__http_request *r,
                             const char *id, const char *key)
 {
     static const by__watch_kind kind = {.what = "task", .print = print_task};

@@ -18,7 +18,7 @@
 struct by__ask {
     by__waiter waiter;
     by__gateway *gateway;
-    by__exchange *exchange; /* NULL: the client has disconnected */
+    by__http_exchange *exchange; /* NULL: the client has disconnected */
     struct by__ask *next;
     uint64_t ref;
     by__task_show *show;
@@ -39,7 +39,7 @@ static void on_gone(by__waiter *waiter)
     ((struct by__ask *)(void *)waiter)->exchange = NULL;
 }
 
-void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const char *what,
+void by__task_ask(by__gateway *g, by__http_exchange *x, by__task_show *show, const char *what,
                   json_t *message)
 {
     struct by__ask *a = NULL;
@@ -173,7 +173,7 @@ static bool conflicts(const struct by__ask *a, const json_t *row)
     return a->digest[0] != '\0' && known != NULL && strcmp(known, a->digest) != 0;
 }
 
-void by__task_refuse(by__gateway *g, by__exchange *x, const char *model, const json_t *error)
+void by__task_refuse(by__gateway *g, by__http_exchange *x, const char *model, const json_t *error)
 {
     int status = (int)by__get_integer(error, "status");
     const char *code = by__get_text(error, "code");
@@ -192,7 +192,7 @@ void by__task_refuse(by__gateway *g, by__exchange *x, const char *model, const j
                     code == NULL ? "server_error" : code, NULL, text == NULL ? "" : text);
 }
 
-void by__task_missing(by__gateway *g, by__exchange *x, const char *what)
+void by__task_missing(by__gateway *g, by__http_exchange *x, const char *what)
 {
     char unknown[64];
     char sentence[64];
@@ -227,12 +227,12 @@ static void answer(struct by__ask *a, const json_t *message)
     a->show(g, a->exchange, row);
 }
 
-static void show_task(by__gateway *g, by__exchange *x, const json_t *row)
+static void show_task(by__gateway *g, by__http_exchange *x, const json_t *row)
 {
     by__reply_json(g, x, 200, by__task_view(row));
 }
 
-static void show_new(by__gateway *g, by__exchange *x, const json_t *row)
+static void show_new(by__gateway *g, by__http_exchange *x, const json_t *row)
 {
     char location[96];
     (void)snprintf(location, sizeof location, "/v1/tasks/%.64s", by__get_text(row, "id"));
@@ -448,7 +448,7 @@ static void answer_task(by__reading *r)
     }
 }
 
-void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request *r,
+void by__answer_task_new(by__gateway *g, by__http_exchange *x, const by__http_request *r,
                          const char *key)
 {
     static const by__read_kind kind = {read_task, answer_task};
@@ -458,7 +458,7 @@ void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request
 }
 
 /* Handles "/v1/tasks/ID", "/v1/tasks/ID/events" and "/v1/tasks/ID/cancel". */
-static void answer_named(by__gateway *g, by__exchange *x, const by__http_request *r,
+static void answer_named(by__gateway *g, by__http_exchange *x, const by__http_request *r,
                          const char *key, const char *question)
 {
     char id[65];
@@ -477,12 +477,13 @@ static void answer_named(by__gateway *g, by__exchange *x, const by__http_request
                  json_pack("{ss ss ss}", "t", question, "id", id, "owner", key));
 }
 
-void by__answer_task(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+void by__answer_task(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                     const char *key)
 {
     answer_named(g, x, r, key, "task_get");
 }
 
-void by__answer_task_cancel(by__gateway *g, by__exchange *x, const by__http_request *r,
+void by__answer_task_cancel(by__gateway *g, by__http_exchange *x, const by__http_request *r,
                             const char *key)
 {
     answer_named(g, x, r, key, strcmp(r->method, "POST") == 0 ? "task_cancel" : "task_drop");

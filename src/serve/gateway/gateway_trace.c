@@ -20,7 +20,7 @@ by_status by__trace_endpoint_check(const char *url, by_error *error)
 }
 
 by_status by__request_trace_begin(by__request_trace *trace, const by__gateway_tracing *tracing,
-                                  by__exchange *x, const by__http_request *r, by_error *error)
+                                  by__http_exchange *x, const by__http_request *r, by_error *error)
 {
     char header[BY__TRACEPARENT_BYTES];
     const char *state = by__http_header_of(r, "tracestate");

@@ -62,7 +62,7 @@ static json_t *error_of(const json_t *row)
 }
 
 /* Converts a task to a response. */
-static void show(by__gateway *g, by__exchange *x, const json_t *row)
+static void show(by__gateway *g, by__http_exchange *x, const json_t *row)
 {
     const json_t *task = json_object_get(row, "task");
     const char *status = by__get_text(row, "status");
@@ -104,7 +104,7 @@ static long long print_events(const json_t *row, long long after, bool *last, by
 static const by__watch_kind watched = {
     .what = "response", .refuse = refuse_stream, .print = print_events};
 
-static void follow(by__gateway *g, by__exchange *x, const json_t *row)
+static void follow(by__gateway *g, by__http_exchange *x, const json_t *row)
 {
     by__task_watch(g, x, &watched, by__get_text(row, "id"), by__gateway_key(x), -1);
 }
@@ -138,7 +138,7 @@ const by__call_form by__response_form = {.name = "response",
                                          .fail = by__response_fail,
                                          .answer = add_answer};
 
-static void show_deleted(by__gateway *g, by__exchange *x, const json_t *row)
+static void show_deleted(by__gateway *g, by__http_exchange *x, const json_t *row)
 {
     by__reply_json(g, x, 200,
                    json_pack("{sO ss sb}", "id", json_object_get(row, "id"), "object",
@@ -167,7 +167,7 @@ static bool read_parameter(asked *a, const char *text, size_t length)
 }
 
 /* Returns false, after replying, if a query asks for what the route does not do. */
-static bool read_query(by__gateway *g, by__exchange *x, const by__http_request *r, asked *a)
+static bool read_query(by__gateway *g, by__http_exchange *x, const by__http_request *r, asked *a)
 {
     *a = (asked){.after = -1};
     for (const char *query = r->query; *query != '\0'; query += *query == '&') {
@@ -194,7 +194,7 @@ static bool read_query(by__gateway *g, by__exchange *x, const by__http_request *
 }
 
 /* Handles "/v1/responses/ID" and "/v1/responses/ID/cancel". */
-void by__answer_response(by__gateway *g, by__exchange *x, const by__http_request *r,
+void by__answer_response(by__gateway *g, by__http_exchange *x, const by__http_request *r,
                          const char *key)
 {
     char id[65];

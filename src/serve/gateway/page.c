@@ -37,7 +37,7 @@ static void add_hash(by__text *out, const char *begin, const char *end)
 }
 
 /* Adds Content-Security-Policy. Returns false when memory is exhausted. */
-static bool add_policy(by__exchange *x)
+static bool add_policy(by__http_exchange *x)
 {
     by__text policy = {0};
     by__text_add(&policy,
@@ -66,7 +66,8 @@ static void make_tag(char out[SHA256_DIGEST_SIZE + 3])
     memcpy(out + 1 + sizeof hash, "\"", 2);
 }
 
-void by__answer_page(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+void by__answer_page(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                     const char *key)
 {
     char tag[SHA256_DIGEST_SIZE + 3];
     const char *known = by__http_header_of(r, "if-none-match");

@@ -15,7 +15,8 @@ static const char *allowed(const by_serve_cors_config *config, const by__http_re
     return NULL;
 }
 
-void by__cors_allow(const by_serve_cors_config *config, by__exchange *x, const by__http_request *r)
+void by__cors_allow(const by_serve_cors_config *config, by__http_exchange *x,
+                    const by__http_request *r)
 {
     const char *origin = allowed(config, r);
     if (config->origins.count > 0) {
@@ -54,7 +55,7 @@ bool by__cors_forged(const by_serve_cors_config *config, const by__http_request 
     return origin != NULL && !is_own(origin, r);
 }
 
-bool by__cors_preflight(const by_serve_cors_config *config, by__exchange *x,
+bool by__cors_preflight(const by_serve_cors_config *config, by__http_exchange *x,
                         const by__http_request *r)
 {
     char seconds[24];

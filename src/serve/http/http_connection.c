@@ -12,7 +12,7 @@
 /* ---- the end ---- */
 
 /* The exchange has ended, with or without an answer. */
-static void tell_done(by__exchange *x)
+static void tell_done(by__http_exchange *x)
 {
     const by__http_options *o = &x->server->options;
     if (x->proxied) {
@@ -27,14 +27,14 @@ static void tell_done(by__exchange *x)
 }
 
 /* Updates the count of bytes held for requests. */
-static void count_held(by__exchange *x)
+static void count_held(by__http_exchange *x)
 {
     size_t held = x->early_length + (x->parser == NULL ? 0 : by__http_parser_held(x->parser));
     x->server->held += held - x->held;
     x->held = held;
 }
 
-static void close_parser(by__exchange *x)
+static void close_parser(by__http_exchange *x)
 {
     by__http_parser_close(&x->parser);
     count_held(x);
@@ -42,7 +42,7 @@ static void close_parser(by__exchange *x)
 
 static void on_closed(uv_handle_t *handle)
 {
-    by__exchange *x = handle->data;
+    by__http_exchange *x = handle->data;
     by__http_server *s = x->server;
     if (x->previous != NULL) {
         x->previous->next = x->next;
@@ -65,7 +65,7 @@ static void on_closed(uv_handle_t *handle)
     }
 }
 
-void by__connection_hang_up(by__exchange *x)
+void by__connection_hang_up(by__http_exchange *x)
 {
     const by__http_options *o = &x->server->options;
     if (x->stage == BY__CLOSING) {
@@ -87,7 +87,7 @@ static void on_shutdown(uv_shutdown_t *request, int status)
     free(request);
 }
 
-void by__connection_written_out(by__exchange *x)
+void by__connection_written_out(by__http_exchange *x)
 {
     uv_shutdown_t *request = NULL;
     /* Closing with unread input resets the connection, and the client would lose the answer. */
@@ -101,7 +101,7 @@ void by__connection_written_out(by__exchange *x)
 }
 
 /* Handles the bytes that arrived before the end of an answer. */
-static void take_early(by__exchange *x)
+static void take_early(by__http_exchange *x)
 {
     char *early = x->early;
     size_t length = x->early_length;
@@ -114,7 +114,7 @@ static void take_early(by__exchange *x)
     }
 }
 
-void by__connection_finish(by__exchange *x)
+void by__connection_finish(by__http_exchange *x)
 {
     by__http_server *s = x->server;
     tell_done(x);
@@ -137,7 +137,7 @@ void by__connection_finish(by__exchange *x)
 
 /* ---- input ---- */
 
-void by__connection_refuse(by__exchange *x, int status, const char *reason)
+void by__connection_refuse(by__http_exchange *x, int status, const char *reason)
 {
     const by__http_options *o = &x->server->options;
     const char *type = status == 429   ? "rate_limit_error"
@@ -165,7 +165,7 @@ void by__connection_refuse(by__exchange *x, int status, const char *reason)
 }
 
 /* Keeps input that arrives before the current answer is written: a few bytes, or one read. */
-static bool keep_early(by__exchange *x, const char *data, size_t length)
+static bool keep_early(by__http_exchange *x, const char *data, size_t length)
 {
     by__http_server *s = x->server;
     size_t most = x->paused ? BY__HTTP_READ : s->options.limits.head;
@@ -188,7 +188,7 @@ static bool keep_early(by__exchange *x, const char *data, size_t length)
 /* Returns true if the next request has to wait: until the current one is answered, and until the
  * client has taken its answers, which could otherwise fill the memory, since answers are longer
  * than requests. */
-static bool must_wait(by__exchange *x)
+static bool must_wait(by__http_exchange *x)
 {
     if (x->stage == BY__READING && x->pending > 0 && !x->paused) {
         x->paused = true;
@@ -200,7 +200,7 @@ static bool must_wait(by__exchange *x)
 /* ---- addresses of clients ---- */
 
 /* Finds the address of the peer. Returns false if it has none. */
-static bool find_peer(by__exchange *x, struct in6_addr *out)
+static bool find_peer(by__http_exchange *x, struct in6_addr *out)
 {
     struct sockaddr_storage address;
     int length = sizeof address;
@@ -211,14 +211,14 @@ static bool find_peer(by__exchange *x, struct in6_addr *out)
            by__network_address(out, (const struct sockaddr *)&address);
 }
 
-static void refuse_address(by__exchange *x)
+static void refuse_address(by__http_exchange *x)
 {
     x->server->refusals.addresses++;
     by__connection_refuse(x, 429, "this address has too many connections or requests at a time");
 }
 
 /* Counts a connection, unless it is a proxy's; refuses one above the limit. */
-static void count_connection(by__exchange *x)
+static void count_connection(by__http_exchange *x)
 {
     const by__http_options *o = &x->server->options;
     struct in6_addr peer;
@@ -239,7 +239,7 @@ static void count_connection(by__exchange *x)
 }
 
 /* Counts a proxy's request for its client. Returns false if it was refused. */
-static bool count_request(by__exchange *x, const by__http_request *request)
+static bool count_request(by__http_exchange *x, const by__http_request *request)
 {
     const by__http_options *o = &x->server->options;
     struct in6_addr client;
@@ -263,7 +263,7 @@ static bool count_request(by__exchange *x, const by__http_request *request)
 /* ---- requests ---- */
 
 /* The head is complete. Returns false if it was refused, or the client is gone. */
-static bool admit(by__exchange *x, bool whole)
+static bool admit(by__http_exchange *x, bool whole)
 {
     by__http_server *s = x->server;
     const by__http_request *request = by__http_parser_request(x->parser);
@@ -292,7 +292,7 @@ static bool admit(by__exchange *x, bool whole)
 }
 
 /* The request is complete. */
-static void handle(by__exchange *x)
+static void handle(by__http_exchange *x)
 {
     by__http_server *s = x->server;
     const by__http_request *request = by__http_parser_request(x->parser);
@@ -308,7 +308,7 @@ static void handle(by__exchange *x)
 }
 
 /* Opens a parser for the next bytes. Returns false if the connection has ended. */
-static bool open_parser(by__exchange *x)
+static bool open_parser(by__http_exchange *x)
 {
     if (x->parser == NULL) {
         x->parser = by__http_parser_open(&x->server->options.limits);
@@ -321,7 +321,7 @@ static bool open_parser(by__exchange *x)
 }
 
 /* Requests that arrive before the current one is answered wait. */
-void by__connection_take(by__exchange *x, const char *data, size_t length)
+void by__connection_take(by__http_exchange *x, const char *data, size_t length)
 {
     by__http_server *s = x->server;
     bool again = false; /* the parser has stopped after a head */
@@ -364,14 +364,14 @@ void by__connection_take(by__exchange *x, const char *data, size_t length)
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 {
-    by__exchange *x = handle->data;
+    by__http_exchange *x = handle->data;
     BY_UNUSED(suggested);
     *buffer = uv_buf_init(x->server->buffer, BY__HTTP_READ);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
 {
-    by__exchange *x = stream->data;
+    by__http_exchange *x = stream->data;
     if (n < 0) {
         by__connection_hang_up(x);
     } else if (n > 0) {
@@ -379,7 +379,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
     }
 }
 
-void by__connection_resume(by__exchange *x)
+void by__connection_resume(by__http_exchange *x)
 {
     if (!x->paused || x->stage == BY__CLOSING) {
         return;
@@ -395,7 +395,7 @@ void by__connection_resume(by__exchange *x)
 void by__connection_accept(uv_stream_t *listener, int status)
 {
     by__http_server *s = listener->data;
-    by__exchange *x = status < 0 ? NULL : calloc(1, sizeof *x);
+    by__http_exchange *x = status < 0 ? NULL : calloc(1, sizeof *x);
     int code = x == NULL         ? UV_ENOMEM
                : s->path != NULL ? uv_pipe_init(listener->loop, &x->uv.pipe, 0)
                                  : uv_tcp_init(listener->loop, &x->uv.tcp);

@@ -18,7 +18,7 @@ typedef enum by__stage {
 } by__stage;
 
 /* A connection. The handle of libuv is its first member. */
-struct by__exchange {
+struct by__http_exchange {
     union {
         uv_handle_t handle;
         uv_stream_t stream;
@@ -26,8 +26,8 @@ struct by__exchange {
         uv_pipe_t pipe;
     } uv;
     by__http_server *server;
-    by__exchange *next;
-    by__exchange *previous;
+    by__http_exchange *next;
+    by__http_exchange *previous;
     by__http_parser *parser; /* NULL until a byte of a request has arrived */
     char *early; /* bytes of the next request that arrived before the answer was complete */
     size_t early_length;
@@ -38,15 +38,15 @@ struct by__exchange {
     by__address_count *counted;
     void *user;
     void *note;
-    size_t held;            /* bytes of the parser and of `early`, as counted by the server */
-    double since;           /* start of the stage, or the last time that the client took bytes */
-    by__text out;           /* output that was not yet given to libuv */
-    size_t writing;         /* bytes that libuv has still to write */
-    size_t pending;         /* bytes of both */
-    size_t slow;            /* bytes of `pending` that the server counts as held back by streams */
-    size_t given;           /* total bytes given to libuv */
-    size_t taken;           /* bytes of these that the socket had taken at the last sweep */
-    by__exchange *gathered; /* the next one in the server's list */
+    size_t held;    /* bytes of the parser and of `early`, as counted by the server */
+    double since;   /* start of the stage, or the last time that the client took bytes */
+    by__text out;   /* output that was not yet given to libuv */
+    size_t writing; /* bytes that libuv has still to write */
+    size_t pending; /* bytes of both */
+    size_t slow;    /* bytes of `pending` that the server counts as held back by streams */
+    size_t given;   /* total bytes given to libuv */
+    size_t taken;   /* bytes of these that the socket had taken at the last sweep */
+    by__http_exchange *gathered; /* the next one in the server's list */
     by__stage stage;
     bool proxied; /* the peer is a listed proxy */
     bool keep_alive;
@@ -80,11 +80,11 @@ struct by__http_server {
     char *path; /* of a socket in the file system; NULL: none */
     int lock;   /* lock of this path, or -1 */
     char *url;
-    by__exchange *first;
+    by__http_exchange *first;
     size_t connections;
     size_t held; /* bytes held for requests */
     size_t slow; /* bytes held back by streams for slow readers */
-    by__exchange *gathered;
+    by__http_exchange *gathered;
     by__http_counts counts;
     size_t handles; /* handles of libuv that are still open */
     by__http_refusals refusals;
@@ -99,25 +99,25 @@ struct by__http_server {
 /* Accepts a connection that waits at the listener. */
 void by__connection_accept(uv_stream_t *listener, int status);
 /* Handles bytes from the client. */
-void by__connection_take(by__exchange *x, const char *data, size_t length);
+void by__connection_take(by__http_exchange *x, const char *data, size_t length);
 /* Resumes reading that was paused until all output was written. */
-void by__connection_resume(by__exchange *x);
+void by__connection_resume(by__http_exchange *x);
 /* Refuses a request that is malformed or too slow, and ends the connection. */
-void by__connection_refuse(by__exchange *x, int status, const char *reason);
+void by__connection_refuse(by__http_exchange *x, int status, const char *reason);
 /* Closes a connection at once; the handler is told if it still has the exchange. */
-void by__connection_hang_up(by__exchange *x);
+void by__connection_hang_up(by__http_exchange *x);
 /* Called when all output has been written. */
-void by__connection_written_out(by__exchange *x);
+void by__connection_written_out(by__http_exchange *x);
 /* The answer is complete: continues with the next request, or closes the connection. */
-void by__connection_finish(by__exchange *x);
+void by__connection_finish(by__http_exchange *x);
 
 /* ---- http_output.c ---- */
 
 /* Appends to the output. Returns false if the connection has ended. */
-bool by__connection_put(by__exchange *x, const char *data, size_t length);
+bool by__connection_put(by__http_exchange *x, const char *data, size_t length);
 /* Writes the output; what the socket does not take at once is kept. Returns false if the connection
  * has ended. */
-bool by__connection_flush(by__exchange *x);
+bool by__connection_flush(by__http_exchange *x);
 /* Writes what streams have gathered. */
 void by__connections_flush(by__http_server *s);
 

@@ -14,13 +14,13 @@
 /* A write request of libuv. */
 typedef struct output {
     uv_write_t request;
-    by__exchange *exchange;
+    by__http_exchange *exchange;
     by__text text;
     size_t length; /* length of its end that is written */
 } output;
 
 /* `pending` has changed, or is about to. */
-static void count(by__exchange *x)
+static void count(by__http_exchange *x)
 {
     by__http_server *s = x->server;
     x->pending = x->out.length + x->writing;
@@ -33,7 +33,7 @@ static void count(by__exchange *x)
 static void on_written(uv_write_t *request, int status)
 {
     output *o = (output *)(void *)request;
-    by__exchange *x = o->exchange;
+    by__http_exchange *x = o->exchange;
     x->writing -= o->length;
     count(x);
     x->since = by__now();
@@ -50,7 +50,7 @@ static void on_written(uv_write_t *request, int status)
     }
 }
 
-bool by__connection_put(by__exchange *x, const char *data, size_t length)
+bool by__connection_put(by__http_exchange *x, const char *data, size_t length)
 {
     by__text_add_bytes(&x->out, data, length);
     if (x->out.failed) {
@@ -62,7 +62,7 @@ bool by__connection_put(by__exchange *x, const char *data, size_t length)
 }
 
 /* Passes the end of a text, which is taken, to libuv. */
-static bool write_later(by__exchange *x, by__text *text, size_t begin)
+static bool write_later(by__http_exchange *x, by__text *text, size_t begin)
 {
     output *o = malloc(sizeof *o);
     if (o == NULL) {
@@ -84,7 +84,7 @@ static bool write_later(by__exchange *x, by__text *text, size_t begin)
     return true;
 }
 
-bool by__connection_flush(by__exchange *x)
+bool by__connection_flush(by__http_exchange *x)
 {
     by__text text = x->out;
     if (x->stage == BY__CLOSING || x->writing > 0 || text.length == 0) {
@@ -114,7 +114,7 @@ bool by__connection_flush(by__exchange *x)
 void by__connections_flush(by__http_server *s)
 {
     while (s->gathered != NULL) {
-        by__exchange *x = s->gathered;
+        by__http_exchange *x = s->gathered;
         s->gathered = x->gathered;
         x->gathers = false;
         (void)by__connection_flush(x);
@@ -123,7 +123,7 @@ void by__connections_flush(by__http_server *s)
 
 /* Schedules a write at the end of this turn. Connections are not freed before: libuv calls closing
  * ones after both places where the list is processed. */
-static void gather(by__exchange *x)
+static void gather(by__http_exchange *x)
 {
     by__http_server *s = x->server;
     if (!x->gathers) {
@@ -170,27 +170,27 @@ const char *by__http_reason(int status)
     return "Unknown";
 }
 
-void by__exchange_set(by__exchange *exchange, void *user)
+void by__exchange_set(by__http_exchange *exchange, void *user)
 {
     exchange->user = user;
 }
 
-void *by__exchange_get(const by__exchange *exchange)
+void *by__exchange_get(const by__http_exchange *exchange)
 {
     return exchange->user;
 }
 
-void by__exchange_note(by__exchange *exchange, void *note)
+void by__exchange_note(by__http_exchange *exchange, void *note)
 {
     exchange->note = note;
 }
 
-void *by__exchange_noted(const by__exchange *exchange)
+void *by__exchange_noted(const by__http_exchange *exchange)
 {
     return exchange->note;
 }
 
-void by__exchange_header(by__exchange *exchange, const char *name, const char *value)
+void by__exchange_header(by__http_exchange *exchange, const char *name, const char *value)
 {
     for (const char *c = value; *c != '\0'; c++) {
         if ((unsigned char)*c < 0x20 || *c == 0x7f) {
@@ -200,7 +200,7 @@ void by__exchange_header(by__exchange *exchange, const char *name, const char *v
     by__text_format(&exchange->headers, "%s: %s\r\n", name, value);
 }
 
-bool by__exchange_has_header(const by__exchange *exchange, const char *name)
+bool by__exchange_has_header(const by__http_exchange *exchange, const char *name)
 {
     size_t length = strlen(name);
     const char *line = exchange->headers.data;
@@ -215,7 +215,7 @@ bool by__exchange_has_header(const by__exchange *exchange, const char *name)
 }
 
 /* Prints the status line and headers, except those that frame the body. */
-static void add_head(by__text *text, by__exchange *x, int status, const char *type)
+static void add_head(by__text *text, by__http_exchange *x, int status, const char *type)
 {
     x->status = status;
     by__text_format(text, "HTTP/1.1 %d %s\r\n", status, by__http_reason(status));
@@ -234,7 +234,7 @@ static void add_head(by__text *text, by__exchange *x, int status, const char *ty
 /* Writes the head of an answer and, if it is not NULL, its body, but no body in answer to HEAD: the
  * client would read it as the next answer (RFC 9112, section 6.3). Returns false if the connection
  * has ended. */
-static bool put_reply(by__exchange *x, int status, const char *type, const char *body,
+static bool put_reply(by__http_exchange *x, int status, const char *type, const char *body,
                       size_t length)
 {
     by__text text = {0};
@@ -257,7 +257,7 @@ static bool put_reply(by__exchange *x, int status, const char *type, const char 
     return sent;
 }
 
-void by__exchange_reply(by__exchange *exchange, int status, const char *type, const char *body,
+void by__exchange_reply(by__http_exchange *exchange, int status, const char *type, const char *body,
                         size_t length)
 {
     if (put_reply(exchange, status, type, body, length)) {
@@ -265,7 +265,8 @@ void by__exchange_reply(by__exchange *exchange, int status, const char *type, co
     }
 }
 
-void by__exchange_reply_text(by__exchange *exchange, int status, const char *type, by__text *body)
+void by__exchange_reply_text(by__http_exchange *exchange, int status, const char *type,
+                             by__text *body)
 {
     by__text text = *body;
     *body = (by__text){0};
@@ -279,9 +280,9 @@ void by__exchange_reply_text(by__exchange *exchange, int status, const char *typ
     }
 }
 
-bool by__exchange_stream(by__exchange *exchange)
+bool by__exchange_stream(by__http_exchange *exchange)
 {
-    by__exchange *x = exchange;
+    by__http_exchange *x = exchange;
     by__text text = {0};
     x->keep_alive = x->keep_alive && !x->server->draining;
     x->stage = BY__STREAMING;
@@ -323,9 +324,9 @@ static void put_chunk_head(by__text *out, size_t length)
     by__text_add_bytes(out, head + at, sizeof head - at);
 }
 
-bool by__exchange_send(by__exchange *exchange, const char *data, size_t length)
+bool by__exchange_send(by__http_exchange *exchange, const char *data, size_t length)
 {
-    by__exchange *x = exchange;
+    by__http_exchange *x = exchange;
     by__http_server *s = x->server;
     if (x->stage == BY__CLOSING) {
         return false;
@@ -347,7 +348,7 @@ bool by__exchange_send(by__exchange *exchange, const char *data, size_t length)
     return by__connection_put(x, "\r\n", 2);
 }
 
-bool by__exchange_send_text(by__exchange *exchange, const by__text *frames)
+bool by__exchange_send_text(by__http_exchange *exchange, const by__text *frames)
 {
     if (frames->failed) {
         by__connection_hang_up(exchange);
@@ -356,16 +357,16 @@ bool by__exchange_send_text(by__exchange *exchange, const by__text *frames)
     return frames->length == 0 || by__exchange_send(exchange, frames->data, frames->length);
 }
 
-void by__exchange_end(by__exchange *exchange)
+void by__exchange_end(by__http_exchange *exchange)
 {
-    by__exchange *x = exchange;
+    by__http_exchange *x = exchange;
     x->stage = BY__READING;
     if (by__connection_put(x, "0\r\n\r\n", x->old ? 0 : 5) && by__connection_flush(x)) {
         by__connection_finish(x);
     }
 }
 
-const char *by__exchange_peer(const by__exchange *exchange)
+const char *by__exchange_peer(const by__http_exchange *exchange)
 {
     return exchange->peer[0] == '\0' && exchange->server->path != NULL ? "unix" : exchange->peer;
 }

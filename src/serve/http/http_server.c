@@ -35,7 +35,7 @@ static void on_sweep(uv_timer_t *timer)
     if (s->unaccepted) {
         by__connection_accept(&s->uv.stream, 0);
     }
-    for (by__exchange *x = s->first, *next; x != NULL; x = next) {
+    for (by__http_exchange *x = s->first, *next; x != NULL; x = next) {
         double waited = now - x->since;
         next = x->next;
         if (x->stage == BY__CLOSING) {
@@ -273,7 +273,7 @@ void by__http_server_drain(by__http_server *server)
         return;
     }
     s->draining = true;
-    for (by__exchange *x = s->first, *next; x != NULL; x = next) {
+    for (by__http_exchange *x = s->first, *next; x != NULL; x = next) {
         next = x->next;
         if (x->stage == BY__READING && x->pending == 0 && x->parser == NULL) {
             by__connection_hang_up(x);
@@ -283,7 +283,7 @@ void by__http_server_drain(by__http_server *server)
 
 bool by__http_server_busy(const by__http_server *server)
 {
-    for (const by__exchange *x = server->first; x != NULL; x = x->next) {
+    for (const by__http_exchange *x = server->first; x != NULL; x = x->next) {
         if (x->stage == BY__HANDLING || x->stage == BY__STREAMING ||
             (x->stage == BY__READING && x->pending > 0)) {
             return true;
@@ -301,7 +301,7 @@ void by__http_server_close(by__http_server **server)
     *server = NULL;
     s->closing = true;
     s->draining = true;
-    for (by__exchange *x = s->first, *next; x != NULL; x = next) {
+    for (by__http_exchange *x = s->first, *next; x != NULL; x = next) {
         next = x->next;
         by__connection_hang_up(x);
     }

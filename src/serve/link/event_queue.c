@@ -35,7 +35,7 @@ static void drop_first(by__event_queue *q)
 static void step(by__event_queue *q)
 {
     by__event_batch *b = q->first;
-    by__event event;
+    by__serve_event event;
     bool more = by__events_next(b->list, b->length, &b->next, &event);
     b->inside = true;
     if (more && b->next < b->length) {

@@ -19,7 +19,7 @@ typedef struct by__event_batch by__event_batch;
 
 typedef struct by__event_handler {
     /* Delivers an event; may clear the queue. */
-    void (*event)(void *user, const by__event *event);
+    void (*event)(void *user, const by__serve_event *event);
     /* Asks to hold the link, or to release it. */
     void (*hold)(void *user, bool holds);
     void *user;

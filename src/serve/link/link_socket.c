@@ -285,7 +285,7 @@ static bool send_message(by__link *link, const json_t *message)
 static bool send_events(by__link *link, const char *list, size_t length)
 {
     socket_link *l = (socket_link *)(void *)link;
-    by__event event;
+    by__serve_event event;
     size_t begin = 0;
     size_t at = 0;
     while (begin < length) {

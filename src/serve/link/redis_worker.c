@@ -183,7 +183,7 @@ static void send_events(by__redis_link *l, by__redis_call *call)
 }
 
 /* The kind under which the script counts an event. */
-static const char *kind_of(const by__event *event)
+static const char *kind_of(const by__serve_event *event)
 {
     bool failed = false;
     if (event->kind == BY__EVENT_ERROR) {
@@ -197,7 +197,7 @@ static const char *kind_of(const by__event *event)
                                                                              : "more";
 }
 
-static void count_text(held *h, const by__event *event)
+static void count_text(held *h, const by__serve_event *event)
 {
     if (event->kind == BY__EVENT_PIECE) {
         by__answer_hash_piece(&h->hash, event->sequence, event->data, event->length);
@@ -236,7 +236,7 @@ static void end_task(by__redis_link *l, const held *h, const char *counts, const
     by__redis_run(l->redis, &call, false, on_gone, l, "");
 }
 
-static void gather_event(by__redis_link *l, const held *h, const by__event *event)
+static void gather_event(by__redis_link *l, const held *h, const by__serve_event *event)
 {
     json_t *json = by__event_json(event);
     if (by__event_ends(event)) {
@@ -251,7 +251,7 @@ static bool send_list(by__redis_link *l, const char *list, size_t length)
 {
     worker *w = l->own;
     by__redis_call call = {0};
-    by__event event;
+    by__serve_event event;
     size_t at = 0;
     bool ended = false;
     by__redis_add_text(&call, "events");

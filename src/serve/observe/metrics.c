@@ -21,7 +21,7 @@ void by__metrics_refused(uint64_t rejected[BY__REFUSALS], const char *code)
     }
 }
 
-void by__histogram_add(by__histogram *histogram, double seconds)
+void by__histogram_add(by__telemetry_histogram *histogram, double seconds)
 {
     size_t i = 0;
     while (i < BY__EDGES && seconds > by__edges[i]) {
@@ -32,7 +32,8 @@ void by__histogram_add(by__histogram *histogram, double seconds)
     histogram->count++;
 }
 
-void by__histogram_subtract(by__histogram *histogram, const by__histogram *earlier)
+void by__histogram_subtract(by__telemetry_histogram *histogram,
+                            const by__telemetry_histogram *earlier)
 {
     for (size_t i = 0; i <= BY__EDGES; i++) {
         histogram->buckets[i] -= earlier->buckets[i];
@@ -41,7 +42,7 @@ void by__histogram_subtract(by__histogram *histogram, const by__histogram *earli
     histogram->count -= earlier->count;
 }
 
-double by__histogram_quantile(const by__histogram *histogram, double p)
+double by__histogram_quantile(const by__telemetry_histogram *histogram, double p)
 {
     double rank = p * (double)histogram->count;
     double before = 0.0;
@@ -106,7 +107,7 @@ void by__metrics_family(by__text *out, const char *name, const char *help, const
 }
 
 void by__metrics_buckets(by__text *out, const char *name, const char *labels,
-                         const by__histogram *histogram)
+                         const by__telemetry_histogram *histogram)
 {
     const char *own = labels == NULL ? "" : labels;
     const char *comma = labels == NULL ? "" : ",";
@@ -128,7 +129,7 @@ void by__metrics_buckets(by__text *out, const char *name, const char *labels,
 }
 
 void by__metrics_histogram(by__text *out, const char *name, const char *help,
-                           const by__histogram *histogram)
+                           const by__telemetry_histogram *histogram)
 {
     add_head(out, name, help, "histogram");
     by__metrics_buckets(out, name, NULL, histogram);

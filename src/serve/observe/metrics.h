@@ -6,7 +6,7 @@
  * A histogram has fixed edges, so that histograms of several processes can be added, and sent in
  * messages.
  *
- * Types: by__histogram; by__metrics, the counters of a gateway.
+ * Types: by__telemetry_histogram; by__metrics, the counters of a gateway.
  *
  * Who owns what: counters are plain members of their owner's record and are used by its loop only.
  * Functions that print append to a text of the caller.
@@ -23,20 +23,21 @@
 #define BY__EDGES 22
 extern const double by__edges[BY__EDGES];
 
-typedef struct by__histogram {
+typedef struct by__telemetry_histogram {
     uint64_t buckets[BY__EDGES + 1]; /* not cumulative; the last bucket is above all edges */
     double sum;
     uint64_t count;
-} by__histogram;
+} by__telemetry_histogram;
 
-void by__histogram_add(by__histogram *histogram, double seconds);
+void by__histogram_add(by__telemetry_histogram *histogram, double seconds);
 /* Adds a histogram from a message, as by__histogram_json encodes it. */
-void by__histogram_read(by__histogram *histogram, const json_t *value);
-json_t *by__histogram_json(const by__histogram *histogram);
+void by__histogram_read(by__telemetry_histogram *histogram, const json_t *value);
+json_t *by__histogram_json(const by__telemetry_histogram *histogram);
 /* Subtracts an earlier state of the same histogram. */
-void by__histogram_subtract(by__histogram *histogram, const by__histogram *earlier);
+void by__histogram_subtract(by__telemetry_histogram *histogram,
+                            const by__telemetry_histogram *earlier);
 /* The p-quantile (p in 0..1), linearly interpolated in its bucket; 0 without observations. */
-double by__histogram_quantile(const by__histogram *histogram, double p);
+double by__histogram_quantile(const by__telemetry_histogram *histogram, double p);
 
 /* Reasons for which a broker refuses a request temporarily, by the codes of its errors
  * (messages.c). */
@@ -45,10 +46,10 @@ extern const char *const by__refusals[BY__REFUSALS];
 
 /* Counts of engine requests by outcome, and of HTTP answers by class. */
 typedef struct by__metrics {
-    by__histogram first;  /* from a request to the first text: TTFT */
-    by__histogram token;  /* between two texts of a stream */
-    by__histogram whole;  /* from a request to the end of its answer */
-    uint64_t requests[6]; /* answers by the first digit of their status */
+    by__telemetry_histogram first; /* from a request to the first text: TTFT */
+    by__telemetry_histogram token; /* between two texts of a stream */
+    by__telemetry_histogram whole; /* from a request to the end of its answer */
+    uint64_t requests[6];          /* answers by the first digit of their status */
     uint64_t rejected[BY__REFUSALS];
     uint64_t rejected_key;
     uint64_t rejected_limit;
@@ -66,14 +67,14 @@ typedef struct by__metrics {
 void by__metrics_counter(by__text *out, const char *name, const char *help, const char *type,
                          const char *labels, double value);
 void by__metrics_histogram(by__text *out, const char *name, const char *help,
-                           const by__histogram *histogram);
+                           const by__telemetry_histogram *histogram);
 /* Counts an error of a broker with this code if it is a refusal. */
 void by__metrics_refused(uint64_t rejected[BY__REFUSALS], const char *code);
 /* Prints HELP and TYPE of a family whose samples follow. */
 void by__metrics_family(by__text *out, const char *name, const char *help, const char *type);
 /* Prints the samples of a histogram; labels may be NULL. */
 void by__metrics_buckets(by__text *out, const char *name, const char *labels,
-                         const by__histogram *histogram);
+                         const by__telemetry_histogram *histogram);
 /* Prints the metrics of workers, an array from the state of a broker (metrics_workers.c). */
 void by__metrics_workers(by__text *out, const json_t *workers);
 /* Prints the metrics of models and their versions from the state of a broker (metrics_models.c). */

@@ -2,7 +2,7 @@
 #include "serve/messages.h"
 #include "serve/observe/metrics.h"
 
-json_t *by__histogram_json(const by__histogram *histogram)
+json_t *by__histogram_json(const by__telemetry_histogram *histogram)
 {
     json_t *counts = json_array();
     for (size_t i = 0; i <= BY__EDGES; i++) {
@@ -12,7 +12,7 @@ json_t *by__histogram_json(const by__histogram *histogram)
                      (json_int_t)histogram->count);
 }
 
-void by__histogram_read(by__histogram *histogram, const json_t *value)
+void by__histogram_read(by__telemetry_histogram *histogram, const json_t *value)
 {
     const json_t *counts = json_object_get(value, "counts");
     for (size_t i = 0; i <= BY__EDGES; i++) {
@@ -94,7 +94,7 @@ static void add_row(by__text *out, size_t row, const json_t *model, const json_t
 
 static void add_times(by__text *out, size_t row, const json_t *model, const json_t *version)
 {
-    by__histogram histogram = {0};
+    by__telemetry_histogram histogram = {0};
     by__text labels = {0};
     add_labels(&labels, model, version);
     by__histogram_read(&histogram, json_object_get(version, times[row].key));

@@ -30,10 +30,10 @@ typedef struct by__version_tokens {
 /* Metrics of one model. */
 typedef struct by__model_metrics {
     char model[256];
-    by__histogram first; /* histograms as in by__metrics */
-    by__histogram token;
-    by__histogram whole;
-    by__histogram queue; /* from a request to its acceptance by a worker */
+    by__telemetry_histogram first; /* histograms as in by__metrics */
+    by__telemetry_histogram token;
+    by__telemetry_histogram whole;
+    by__telemetry_histogram queue; /* from a request to its acceptance by a worker */
     uint64_t prompt_tokens;
     uint64_t generated_tokens;
     uint64_t finished[BY__FINISHES];
@@ -46,7 +46,7 @@ typedef struct by__model_metrics {
 typedef struct by__model_family {
     const char *name;
     const char *help;
-    size_t offset;  /* in by__model_metrics, of a by__histogram or a uint64_t */
+    size_t offset;  /* in by__model_metrics, of a by__telemetry_histogram or a uint64_t */
     bool histogram; /* else a counter */
 } by__model_family;
 

@@ -225,7 +225,7 @@ static void take(by__golden_run *g, const by__golden_target *target, const json_
 void by__golden_events(by__golden_run *g, const by__golden_target *target, const char *list,
                        size_t length)
 {
-    by__event event;
+    by__serve_event event;
     size_t at = 0;
     while (by__events_next(list, length, &at, &event)) {
         json_t *json = by__event_json(&event);

@@ -74,7 +74,7 @@ typedef struct by__totals {
     uint64_t arrived;
     uint64_t refused;
     uint64_t ended;
-    by__histogram first;
+    by__telemetry_histogram first;
 } by__totals;
 
 /* A model: its versions, the deployment of one, and its load. */

@@ -51,7 +51,7 @@ static void measure(by__served *m, const json_t *model, const json_t *message)
     const by__totals *oldest =
         &m->window[m->window_count < BY__WINDOW ? 0 : m->window_count % BY__WINDOW];
     by__totals from = m->window_count == 0 ? t : *oldest;
-    by__histogram first = t.first;
+    by__telemetry_histogram first = t.first;
     by__histogram_subtract(&first, &from.first);
     m->window[m->window_count++ % BY__WINDOW] = t;
     by__autoscale_input *in = &m->load;

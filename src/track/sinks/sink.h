@@ -11,7 +11,7 @@
 typedef struct by__sink_row {
     const char *name;
     bool is_always_on; /* otherwise only if the options name it */
-    unsigned kinds;    /* kinds of events that it takes: bits of by__event_kind */
+    unsigned kinds;    /* kinds of events that it takes: bits of by__track_event_kind */
     const char *then;  /* ends the note when it fails: "training continues; ..." */
     /* *sink is NULL on entry; close releases what a failed open has left. */
     by_status (*open)(void **sink, const by__tracker_options *options, by_error *error);

@@ -89,7 +89,7 @@ static void add_text(tensorboard *t, const char *text)
     by__proto_message(&t->summary, summary_value, &t->value);
 }
 
-static void add_histogram(tensorboard *t, const by__histogram *h)
+static void add_histogram(tensorboard *t, const by__track_histogram *h)
 {
     enum { low = 1, high = 2, number = 3, sum = 4, squares = 5, limits = 6, counts = 7 };
     double all = 0.0;

@@ -166,7 +166,8 @@ static void add_list(by__text *out, const char *name, const double *values, size
 
 /* Adds a histogram in numpy.histogram's format: one more border than values. W&B accepts
  * `most_buckets`, so neighbours are merged if there are more. */
-static by_status add_histogram(wandb *w, const char *key, const by__histogram *h, by_error *error)
+static by_status add_histogram(wandb *w, const char *key, const by__track_histogram *h,
+                               by_error *error)
 {
     double *borders;
     size_t joined = h->buckets == 0 ? 1 : (h->buckets + most_buckets - 1) / most_buckets;
