@@ -36,7 +36,8 @@ static by_status add_part(by_checkpoint_writer *w, size_t tensor, const by_tenso
                           size_t number, by_error *error)
 {
     BY_TRY(view_of(&w->views[w->part_count], &w->tensors[tensor], slice, error));
-    w->parts[w->part_count] = (by__part){.tensor = tensor, .slice = *slice, .number = number};
+    w->parts[w->part_count] =
+        (by__checkpoint_part){.tensor = tensor, .slice = *slice, .number = number};
     if (number != SIZE_MAX) {
         w->index_of[number] = w->part_count;
     }
@@ -132,7 +133,7 @@ static by_status plan_group(by_checkpoint_writer *w, const by_checkpoint_layout 
                                      cut ? UINT64_MAX : layout->shard_bytes, error));
     }
     for (size_t i = 0; i < w->plans[k].count; i++) {
-        const by__part *part = &w->parts[first + w->plans[k].order[i]];
+        const by__checkpoint_part *part = &w->parts[first + w->plans[k].order[i]];
         if (part->number != SIZE_MAX) {
             w->order[w->order_count++] = part->number;
         }

@@ -30,11 +30,11 @@ typedef struct by__written_slice {
 
 /* The tensors in a writer's files: whole tensors if there is one writer, else its parts and, for
  * the first writer, tensors without elements. */
-typedef struct by__part {
+typedef struct by__checkpoint_part {
     size_t tensor;
     by_tensor_slice slice;
     size_t number; /* index in the layout's parts; SIZE_MAX: none */
-} by__part;
+} by__checkpoint_part;
 
 /* Groups of tensors with separate files: trained ones, frozen ones, the optimizer's. */
 enum { BY__TRAINED = 0, BY__FROZEN, BY__OPTIMIZER, BY__WEIGHT_GROUPS };
@@ -51,11 +51,11 @@ struct by_checkpoint_writer {
     by_tensor_view *tensors; /* names owned; model, then optimizer */
     size_t model_count;
     size_t count;
-    bool *frozen;          /* for each tensor; NULL: none is frozen */
-    char *previous;        /* the newest earlier checkpoint; NULL: none */
-    by__manifest earlier;  /* its manifest */
-    by__part *parts;       /* by group */
-    by_tensor_view *views; /* views of the parts, as in the files; names owned */
+    bool *frozen;               /* for each tensor; NULL: none is frozen */
+    char *previous;             /* the newest earlier checkpoint; NULL: none */
+    by__manifest earlier;       /* its manifest */
+    by__checkpoint_part *parts; /* by group */
+    by_tensor_view *views;      /* views of the parts, as in the files; names owned */
     size_t part_count;
     size_t group_end[BY__WEIGHT_GROUPS];       /* index of the end of each group's parts */
     size_t *index_of;                          /* index in `parts` of each part of the layout */

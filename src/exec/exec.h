@@ -64,17 +64,17 @@ const by__device_call *by__program_call(const by_program *program, size_t node);
 /* ---- sets of programs ---- */
 
 /* A value of a graph and its entry in a store. */
-typedef struct by__link {
+typedef struct by__exec_link {
     by_value value;
     by__handle entry;
-} by__link;
+} by__exec_link;
 
 /* A named graph and the program compiled from it, both owned by the set. */
 typedef struct by__program_row {
     const char *name; /* static */
     by_graph *graph;
     by_program *program;
-    by__link *links; /* parameters, states and gradients, after by__row_link */
+    by__exec_link *links; /* parameters, states and gradients, after by__row_link */
     size_t link_count;
 } by__program_row;
 

@@ -125,7 +125,7 @@ by_status by__row_link(by__program_row *row, const by__store *store, by_error *e
             return by_error_set(error, BY_ESTATE, "%s: '%s' is packed in one program only",
                                 row->name, value->name);
         }
-        row->links[row->link_count++] = (by__link){(by_value)v, entry};
+        row->links[row->link_count++] = (by__exec_link){(by_value)v, entry};
     }
     return BY_OK;
 }
@@ -134,7 +134,7 @@ by_status by__row_bind_flat(by__program_row *row, const by__store *store, by_rol
                             int other, by_error *error)
 {
     for (size_t i = 0; i < row->link_count; i++) {
-        const by__link *link = &row->links[i];
+        const by__exec_link *link = &row->links[i];
         if (row->graph->values[link->value].role == role) {
             by_memory memory = by__store_buffer(store, flat, link->entry);
             if (memory.bytes == 0) {

@@ -165,7 +165,7 @@ static size_t record_bytes(const by_engine *e)
            (size_t)e->options.sessions * (sizeof(int32_t) + sizeof(by__page_copy) +
                                           sizeof(by_draft_text) + sizeof(by__drafting)) +
            (size_t)e->steps.wanted *
-               (event + sizeof(by__wanted) + sizeof(by__choice) + sizeof(int32_t)) +
+               (event + sizeof(by__wanted) + sizeof(by__infer_choice) + sizeof(int32_t)) +
            (size_t)e->steps.table * sizeof(int32_t) + by__pool_bytes(e->options.pages) +
            (size_t)e->forward.options.threads *
                by__round_up(by_sample_scratch_bytes(e->vocab), BY_CACHE_LINE) +

@@ -145,7 +145,7 @@ static bool has_choice(const float *logits, int64_t vocab)
 
 /* Chooses the token after the first `count` from logits, which are not changed. */
 static by_status choose(by_engine *e, const by__sequence *s, int64_t count, const float *logits,
-                        void *scratch, by__choice *out)
+                        void *scratch, by__infer_choice *out)
 {
     const float *used = logits;
     by_error *error = &out->error;
@@ -207,7 +207,7 @@ static void choose_all(by_engine *e)
 }
 
 /* Appends the chosen token to the sequence. The caller ends the sequence if it is finished. */
-static by_finish take_choice(by_engine *e, by__sequence *s, const by__choice *choice)
+static by_finish take_choice(by_engine *e, by__sequence *s, const by__infer_choice *choice)
 {
     int32_t token = choice->token;
     if (choice->status != BY_OK) {
@@ -245,7 +245,7 @@ static void wake(by_engine *e, const by__sequence *first, const float *logits)
         }
         by__fork(e, s, first);
         if (s->state == BY__RUNNING) {
-            by__choice choice = {0};
+            by__infer_choice choice = {0};
             choice.status = choose(e, s, s->count, logits, e->scratch, &choice);
             if (take_choice(e, s, &choice) != BY_FINISH_NONE) {
                 by__end(e, i--);

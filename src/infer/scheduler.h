@@ -82,13 +82,13 @@ typedef struct by__wanted {
 } by__wanted;
 
 /* The token chosen from logits, or why there is none. */
-typedef struct by__choice {
+typedef struct by__infer_choice {
     by_status status;
     int32_t token;
     double log_probability;
     by_top_token top[BY_TOP_TOKENS]; /* as many as the sequence asked for */
     by_error error;
-} by__choice;
+} by__infer_choice;
 
 /* A sequence that may have drafts in a step. */
 typedef struct by__drafting {
@@ -204,9 +204,9 @@ struct by_engine {
     by__page_copy *copies;
     int64_t copy_count;
     by__wanted *wanted;
-    by__choice *choices;    /* for the wanted rows */
-    by_draft_text *texts;   /* [sessions]: texts that may have drafts */
-    by__drafting *drafting; /* their drafts */
+    by__infer_choice *choices; /* for the wanted rows */
+    by_draft_text *texts;      /* [sessions]: texts that may have drafts */
+    by__drafting *drafting;    /* their drafts */
     int32_t *picks;         /* [wanted rows]: index of the text of each draft, the likeliest draft
                                first */
     double draft_seconds;   /* time in which the source drafts one token for each of its texts */
@@ -231,7 +231,8 @@ struct by_engine {
 };
 
 /* Appends an event; choice NULL: it has no token. */
-void by__tell(by_engine *e, const by__sequence *s, const by__choice *choice, by_finish finish);
+void by__tell(by_engine *e, const by__sequence *s, const by__infer_choice *choice,
+              by_finish finish);
 /* Releases the pages and the row of the page table. */
 void by__release(by_engine *e, by__sequence *s);
 /* Ends the sequence at index `at` of the order. */

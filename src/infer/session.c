@@ -8,7 +8,7 @@ const char *by_finish_name(by_finish finish)
     return (unsigned)finish < BY_ARRAY_LENGTH(names) ? names[finish] : "";
 }
 
-void by__tell(by_engine *e, const by__sequence *s, const by__choice *choice, by_finish finish)
+void by__tell(by_engine *e, const by__sequence *s, const by__infer_choice *choice, by_finish finish)
 {
     if (e->events_told) {
         e->event_count = 0;

@@ -231,7 +231,7 @@ static void fill(by__gateway_call *call, const row *r)
         call->parts[i].generated = 2;
     }
     for (size_t i = 0; i < call->part_count * call->n; i++) {
-        by__choice *c = &call->choices[i];
+        by__gateway_choice *c = &call->choices[i];
         by__text_add(&c->text, strstr(r->body, "\"auto\"") != NULL ? CALL : "an \"answer\"");
         (void)snprintf(c->reason, sizeof c->reason, "stop");
         c->logprobs = r->logprobs == NULL ? NULL : json_loads(r->logprobs, 0, NULL);

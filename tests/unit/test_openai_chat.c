@@ -265,7 +265,7 @@ static void test_calls(void **state)
         const char *param = NULL;
         by__gateway_call *call = read_call(&by__chat_form, calling[i].body, &param, &error);
         assert_int_equal(error.status, BY_OK);
-        by__choice *c = &call->choices[0];
+        by__gateway_choice *c = &call->choices[0];
         by__text_add(&c->text, calling[i].text);
         (void)snprintf(c->reason, sizeof c->reason, "%s", calling[i].reason);
         check_whole(call, i);

@@ -339,7 +339,7 @@ static void test_logprobs(void **state)
     by__text out = {0};
     by__gateway_call *call =
         read_call(&by__response_form, CALLING("\"auto\",\"top_logprobs\":1"), &param, &error);
-    by__choice *c = &call->choices[0];
+    by__gateway_choice *c = &call->choices[0];
     BY_UNUSED(state);
     assert_string_equal(error.message, "");
     by__text_add(&c->text, "\xc3\xa4 " MARKED("g", "{}"));

@@ -304,8 +304,8 @@ static char *lines_of(kept *k)
  * that was reached. */
 static bool add_call(by__payload_log *log, const json_t *request, size_t allocations)
 {
-    by__part part = {.message = json_pack("{sO}", "request", request)};
-    by__choice choice = {.reason = "stop", .echo = strlen("a@b.de ")};
+    by__gateway_part part = {.message = json_pack("{sO}", "request", request)};
+    by__gateway_choice choice = {.reason = "stop", .echo = strlen("a@b.de ")};
     by__gateway_call call = {.id = "cmpl-1",
                              .model = (char[]){"m"},
                              .part_count = 1,

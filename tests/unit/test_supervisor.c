@@ -244,7 +244,7 @@ static void test_policy(void **state)
 
 /* ---- the watch ---- */
 
-static void open_watch(by__watch *w, int ranks)
+static void open_watch(by__launch_watch *w, int ranks)
 {
     char text[512];
     assert_int_equal(by__watch_open(w, true, 2.0, 1.0, NULL), BY_OK);
@@ -254,7 +254,7 @@ static void open_watch(by__watch *w, int ranks)
 }
 
 /* A rank that says what a test wants it to. */
-static int connect_to(const by__watch *w)
+static int connect_to(const by__launch_watch *w)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)w->contact.port),
@@ -271,7 +271,7 @@ static void say(int fd, by__message m)
     assert_int_equal(write(fd, line, n), n);
 }
 
-static void hear(by__watch *w, bool (*done)(const by__watch *))
+static void hear(by__launch_watch *w, bool (*done)(const by__launch_watch *))
 {
     for (int i = 0; i < 500 && !done(w); i++) {
         by__watch_hear(w, 0.01);
@@ -279,7 +279,7 @@ static void hear(by__watch *w, bool (*done)(const by__watch *))
     assert_true(done(w));
 }
 
-static int enter(by__watch *w, int rank)
+static int enter(by__launch_watch *w, int rank)
 {
     int fd = connect_to(w);
     by__message hello = {.kind = BY__MESSAGE_HELLO, .rank = rank, .ranks = w->count, .host = "n1"};
@@ -288,19 +288,19 @@ static int enter(by__watch *w, int rank)
     return fd;
 }
 
-static bool both_run(const by__watch *w)
+static bool both_run(const by__launch_watch *w)
 {
     return by__watch_number(w, BY__RANK_RUNNING) == 2;
 }
-static bool second_has_come_far(const by__watch *w)
+static bool second_has_come_far(const by__launch_watch *w)
 {
     return w->ranks[0].number == 8 && w->ranks[1].number == 7;
 }
-static bool one_is_lost(const by__watch *w)
+static bool one_is_lost(const by__launch_watch *w)
 {
     return by__watch_number(w, BY__RANK_LOST) == 1;
 }
-static bool both_have_ended(const by__watch *w)
+static bool both_have_ended(const by__launch_watch *w)
 {
     return by__watch_number(w, BY__RANK_ENDED) == 2;
 }
@@ -319,7 +319,7 @@ static void beat(int fd, uint64_t count, uint64_t number, const char *text)
 /* The rank that the others wait for is named, not the one that is seen first. */
 static void test_stuck_rank(void **state)
 {
-    by__watch w;
+    by__launch_watch w;
     (void)state;
     open_watch(&w, 2);
     int fds[2] = {enter(&w, 0), enter(&w, 1)};
@@ -342,7 +342,7 @@ static void test_stuck_rank(void **state)
 
 static void test_silent_and_absent_ranks(void **state)
 {
-    by__watch w;
+    by__launch_watch w;
     (void)state;
     open_watch(&w, 2);
     int fd = enter(&w, 1);
@@ -362,7 +362,7 @@ static void test_silent_and_absent_ranks(void **state)
 
 static void test_lost_rank(void **state)
 {
-    by__watch w;
+    by__launch_watch w;
     (void)state;
     open_watch(&w, 2);
     int fds[2] = {enter(&w, 0), enter(&w, 1)};
@@ -384,7 +384,7 @@ static void test_lost_rank(void **state)
 /* Neither another job's rank nor a stray connection counts. */
 static void test_strangers(void **state)
 {
-    by__watch w;
+    by__launch_watch w;
     char byte;
     (void)state;
     open_watch(&w, 2);
@@ -451,7 +451,7 @@ static void last_collective(void *user, uint64_t *number, char *text, size_t siz
 /* The rank's side against the supervisor's. */
 static void test_heartbeats(void **state)
 {
-    by__watch w;
+    by__launch_watch w;
     pthread_t thread;
     beating b = {0};
     uint64_t number = 42;
@@ -493,7 +493,7 @@ static void test_heartbeats(void **state)
 /* A supervisor that goes away means: save and end. A rank that does not is told so. */
 static void test_abandoned(void **state)
 {
-    by__watch w;
+    by__launch_watch w;
     pthread_t thread;
     beating b = {0};
     by_heartbeat *none;

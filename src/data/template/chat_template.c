@@ -411,7 +411,7 @@ by_status by_chat_render(const by_chat *chat, const by_chat_request *q, char **o
     size_t input = q->messages_length + q->tools_length + q->variables_length;
     input = input < 1024 * MIB ? input : 1024 * MIB;
     by__text text = {0};
-    by__scope globals = {0};
+    by__template_scope globals = {0};
     by__render r = {.tpl = &chat->tpl,
                     .steps = q->limits.steps > 0 ? q->limits.steps : 1000000 + input,
                     .output = q->limits.output > 0 ? q->limits.output : 8 * MIB + 4 * input,

@@ -63,7 +63,7 @@ typedef enum by__value_kind {
 typedef struct by__template_value by__template_value;
 typedef struct by__pair by__pair;
 typedef struct by__template_node by__template_node;
-typedef struct by__scope by__scope;
+typedef struct by__template_scope by__template_scope;
 
 typedef struct by__list {
     by__template_value *items;
@@ -79,7 +79,7 @@ typedef struct by__table {
 
 typedef struct by__macro {
     const by__template_node *node;
-    by__scope *scope; /* scope of its definition */
+    by__template_scope *scope; /* scope of its definition */
 } by__macro;
 
 typedef struct by__template_method {
@@ -221,8 +221,8 @@ by_status by__template_lex(const by__template *tpl, by__token **out, by_error *e
 
 /* ---- rendering ---- */
 
-struct by__scope {
-    by__scope *parent;
+struct by__template_scope {
+    by__template_scope *parent;
     by__table variables; /* keys are strings */
 };
 
@@ -234,7 +234,7 @@ typedef struct by__render {
     unsigned depth;
     unsigned line;
     by__text *out;
-    by__scope *scope;
+    by__template_scope *scope;
     const by__template_value *subject; /* of a filter without an operand: the output of its body */
     by__node_kind leaving; /* BY__NODE_BREAK or BY__NODE_CONTINUE while a loop is being left */
     int64_t now;           /* seconds since 1970, for strftime_now */

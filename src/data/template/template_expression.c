@@ -6,7 +6,7 @@
 static by_status find_name(by__render *r, const char *name, by__template_value *out)
 {
     size_t length = strlen(name);
-    for (const by__scope *s = r->scope; s != NULL; s = s->parent) {
+    for (const by__template_scope *s = r->scope; s != NULL; s = s->parent) {
         const by__template_value *held = by__table_find(&s->variables, name, length);
         BY_TRY(by__render_steps(r, s->variables.count / 16));
         if (held != NULL) {
@@ -114,7 +114,7 @@ static by_status read_arguments(by__render *r, const by__template_node *first, b
 }
 
 static by_status bind_parameters(by__render *r, const by__template_node *macro,
-                                 const by__arguments *a, by__scope *scope)
+                                 const by__arguments *a, by__template_scope *scope)
 {
     size_t index = 0;
     for (const by__template_node *p = macro->a; p != NULL; p = p->next, index++) {
@@ -151,8 +151,8 @@ static by_status bind_parameters(by__render *r, const by__template_node *macro,
 static by_status call_macro(by__render *r, const by__macro *macro, const by__arguments *arguments,
                             by__template_value *out)
 {
-    by__scope *scope;
-    by__scope *kept = r->scope;
+    by__template_scope *scope;
+    by__template_scope *kept = r->scope;
     BY_TRY(by__render_take(r, (void **)&scope, 1, sizeof *scope));
     scope->parent = macro->scope;
     r->scope = scope;

@@ -112,8 +112,8 @@ static by_status render_set(by__render *r, const by__template_node *node)
         BY_TRY(by__render_expression(r, node->b, &value));
         return assign(r, node->a, &value);
     }
-    by__scope *scope; /* scope of what the body sets */
-    by__scope *kept = r->scope;
+    by__template_scope *scope; /* scope of what the body sets */
+    by__template_scope *kept = r->scope;
     BY_TRY(by__render_take(r, (void **)&scope, 1, sizeof *scope));
     scope->parent = kept;
     r->scope = scope;
@@ -150,8 +150,8 @@ static by_status render_filtered(by__render *r, const by__template_node *node)
 /* Values are evaluated outside, before any of the names is set. */
 static by_status render_with(by__render *r, const by__template_node *node)
 {
-    by__scope *scope;
-    by__scope *kept = r->scope;
+    by__template_scope *scope;
+    by__template_scope *kept = r->scope;
     const by__template_node *target = node->a;
     BY_TRY(by__render_take(r, (void **)&scope, 1, sizeof *scope));
     scope->parent = kept;
@@ -211,10 +211,10 @@ static by_status describe_loop(by__render *r, const by__list *items, size_t i)
 }
 
 /* Makes the scope of one iteration, with its target set. */
-static by_status begin_turn(by__render *r, const by__template_node *node, by__scope *parent,
-                            const by__template_value *item)
+static by_status begin_turn(by__render *r, const by__template_node *node,
+                            by__template_scope *parent, const by__template_value *item)
 {
-    by__scope *scope;
+    by__template_scope *scope;
     BY_TRY(by__render_take(r, (void **)&scope, 1, sizeof *scope));
     scope->parent = parent;
     r->scope = scope;
@@ -222,8 +222,8 @@ static by_status begin_turn(by__render *r, const by__template_node *node, by__sc
 }
 
 /* Lists the elements for which a loop's condition holds. */
-static by_status choose_items(by__render *r, const by__template_node *node, by__scope *parent,
-                              by__list **items)
+static by_status choose_items(by__render *r, const by__template_node *node,
+                              by__template_scope *parent, by__list **items)
 {
     by__template_value chosen;
     size_t count = 0;
@@ -246,7 +246,7 @@ static by_status render_for(by__render *r, const by__template_node *node)
 {
     by__template_value value;
     by__list *items;
-    by__scope *parent = r->scope;
+    by__template_scope *parent = r->scope;
     BY_TRY(by__render_expression(r, node->b, &value));
     BY_TRY(by__value_items(r, &value, &items));
     if (node->c != NULL) {

@@ -145,7 +145,7 @@ static by_status add_part(by__parts *parts, size_t start, size_t end, uint32_t i
 {
     BY_TRY(by__reserve((void **)&parts->items, &parts->capacity, parts->count + 1,
                        sizeof *parts->items, error));
-    parts->items[parts->count++] = (by__part){start, end, id};
+    parts->items[parts->count++] = (by__tokenizer_part){start, end, id};
     return BY_OK;
 }
 

@@ -290,7 +290,7 @@ static by_status encode_part(by_encoder *e, const uint8_t *text, size_t begin, s
     e->inner.count = 0;
     BY_TRY(by__added_pass(t, 1, flags, s, 0, n, &e->inner, error));
     for (size_t i = 0; i < e->inner.count; i++) {
-        const by__part *part = &e->inner.items[i];
+        const by__tokenizer_part *part = &e->inner.items[i];
         if (part->id != BY__NO_TOKEN) {
             BY_TRY(add_id(out, part->id, error));
         } else if (t->characters) {
@@ -312,7 +312,7 @@ static by_status encode_text(by_encoder *e, const uint8_t *s, size_t length, by_
     e->parts.count = 0;
     BY_TRY(by__added_pass(e->tokenizer, 0, flags, s, 0, length, &e->parts, error));
     for (size_t i = 0; i < e->parts.count; i++) {
-        const by__part *part = &e->parts.items[i];
+        const by__tokenizer_part *part = &e->parts.items[i];
         BY_TRY(part->id != BY__NO_TOKEN
                    ? add_id(out, part->id, error)
                    : encode_part(e, s, part->start, part->end, flags, out, error));

@@ -123,14 +123,14 @@ uint32_t by__tokenizer_find(const by_tokenizer *tokenizer, const uint8_t *data, 
 by_status by__added_index(by_tokenizer *tokenizer, const char *name, by_error *error);
 
 /* A part of a text: an added token, or ordinary text (id BY__NO_TOKEN). */
-typedef struct by__part {
+typedef struct by__tokenizer_part {
     size_t start;
     size_t end;
     uint32_t id;
-} by__part;
+} by__tokenizer_part;
 
 typedef struct by__parts {
-    by__part *items;
+    by__tokenizer_part *items;
     size_t count;
     size_t capacity;
 } by__parts;

@@ -10,8 +10,8 @@
  * share.
  *
  * Types: by__peer, a connected process; by__pool, the workers and the queue of one model;
- * by__version, a version of a model; by__job (job_list.h), a request; by__tasks (task_store.h), the
- * file of tasks.
+ * by__version, a version of a model; by__broker_job (job_list.h), a request; by__tasks
+ * (task_store.h), the file of tasks.
  *
  * Who owns what: the broker owns peers, pools and jobs, and closes its links. A job is in the queue
  * of its pool or in the list of its worker, and in the broker's table of ids. Everything is used by
@@ -113,7 +113,7 @@ typedef struct by__broker {
     by__link_listener *listener;
     by__peer *peers;
     by__pool *pools;
-    by__id_table jobs; /* by__job */
+    by__id_table jobs; /* by__broker_job */
     by__tasks *tasks;  /* NULL: tasks are not kept */
     double tasks_swept;
     double tasks_failed; /* by__now of a failed write; 0: none since the tasks were last loaded */
@@ -156,7 +156,7 @@ by__pool *by__broker_pool(by__broker *b, const char *model);
  * that the gateway knows the model. Returns NULL for any other: clients cannot create pools. */
 by__pool *by__broker_known_pool(by__broker *b, const char *model, bool seen);
 /* The request with an id; NULL: there is none. */
-by__job *by__broker_job(const by__broker *b, const char *id);
+by__broker_job *by__broker_find_job(const by__broker *b, const char *id);
 /* Handles a request of a gateway; errors are reported by an event. */
 void by__broker_submit(by__broker *b, by__peer *from, const json_t *message);
 void by__broker_cancel(by__broker *b, const char *name);
@@ -173,7 +173,7 @@ void by__broker_expire(by__broker *b);
 /* Sends the events that were gathered for gateways. */
 void by__broker_flush(by__broker *b);
 /* Ends a queued request with an error. */
-void by__broker_fail(by__broker *b, by__job *job, int status, const char *code,
+void by__broker_fail(by__broker *b, by__broker_job *job, int status, const char *code,
                      const char *message);
 
 /* ---- admission (broker_admission.c) ---- */
@@ -217,24 +217,24 @@ void by__broker_versions_tend(by__broker *b);
 void by__broker_route(by__broker *b, const json_t *message);
 /* Record in the version's statistics that the first text of a request is about to be sent, and that
  * its last event has been sent, with this error (NULL: it succeeded). */
-void by__broker_count_first(by__job *job);
-void by__broker_count_end(const by__job *job, const json_t *error);
+void by__broker_count_first(by__broker_job *job);
+void by__broker_count_end(const by__broker_job *job, const json_t *error);
 json_t *by__broker_versions_state(const by__pool *pool);
 
 /* ---- shadow traffic (broker_shadow.c) ---- */
 
 /* Queues a copy of a new request if a version asks for shadow traffic. */
-void by__broker_mirror(by__broker *b, by__job *job);
+void by__broker_mirror(by__broker *b, by__broker_job *job);
 /* Handles an event of a request that has a copy, or is one. */
-void by__mirror_event(by__job *job, const json_t *event);
+void by__mirror_event(by__broker_job *job, const json_t *event);
 
 /* ---- tasks (broker_tasks.c) ---- */
 
 /* Handles a message of a gateway about tasks. Returns false if it is about something else. */
 bool by__broker_task(by__broker *b, by__peer *from, const char *kind, const json_t *message);
 /* A worker has started the task, or has sent an event of it. */
-void by__broker_task_started(by__broker *b, const by__job *job);
-void by__broker_task_event(by__broker *b, by__job *job, const json_t *event);
+void by__broker_task_started(by__broker *b, const by__broker_job *job);
+void by__broker_task_event(by__broker *b, by__broker_job *job, const json_t *event);
 /* Commits what was written to disk, and sends the answers that wait for it. */
 void by__broker_tasks_commit(by__broker *b);
 /* Opens the file of tasks and queues those that have not ended. */

@@ -35,13 +35,13 @@ void by__broker_flush(by__broker *b)
     }
 }
 
-by__job *by__broker_job(const by__broker *b, const char *id)
+by__broker_job *by__broker_find_job(const by__broker *b, const char *id)
 {
-    return (by__job *)(void *)by__id_find(&b->jobs, id);
+    return (by__broker_job *)(void *)by__id_find(&b->jobs, id);
 }
 
 /* The same for the receiver of a job: a gateway, or the file of tasks. */
-static void tell_new_of(by__broker *b, by__job *job, json_t *event)
+static void tell_new_of(by__broker *b, by__broker_job *job, json_t *event)
 {
     by__mirror_event(job, event);
     if (job->gather == NULL) {
@@ -53,7 +53,7 @@ static void tell_new_of(by__broker *b, by__job *job, json_t *event)
 }
 
 /* Handles an event of a worker. An event for a gateway only is forwarded without parsing it. */
-static void relay(by__broker *b, by__job *job, const by__serve_event *event)
+static void relay(by__broker *b, by__broker_job *job, const by__serve_event *event)
 {
     bool read = job->gather != NULL || job->mirror != NULL || job->mirrors != NULL;
     json_t *json = read ? by__event_json(event) : NULL;
@@ -66,7 +66,7 @@ static void relay(by__broker *b, by__job *job, const by__serve_event *event)
     json_decref(json);
 }
 
-static void count_end(const by__job *job, const by__serve_event *event)
+static void count_end(const by__broker_job *job, const by__serve_event *event)
 {
     json_t *error = event->kind == BY__EVENT_ERROR ? by__event_json(event) : NULL;
     by__broker_count_end(job, error);
@@ -74,7 +74,7 @@ static void count_end(const by__job *job, const by__serve_event *event)
 }
 
 /* Removes a job from all lists and frees it. */
-static void forget(by__broker *b, by__job *job)
+static void forget(by__broker *b, by__broker_job *job)
 {
     /* Other workers are not counted as busy either. */
     bool counts = job->worker != NULL && by__broker_open(job->pool, job->worker);
@@ -84,7 +84,8 @@ static void forget(by__broker *b, by__job *job)
     by__job_free(job);
 }
 
-void by__broker_fail(by__broker *b, by__job *job, int status, const char *code, const char *message)
+void by__broker_fail(by__broker *b, by__broker_job *job, int status, const char *code,
+                     const char *message)
 {
     json_t *event = by__event_error(job->entry.id, status, code, NULL, message);
     by__broker_count_end(job, event);
@@ -138,13 +139,13 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
         model == NULL
             ? NULL
             : by__broker_known_pool(b, model, json_is_true(json_object_get(message, "seen")));
-    by__job *job = NULL;
+    by__broker_job *job = NULL;
     double seconds = 0.0;
     by_error ignored = {0};
     if (id == NULL || !by__id_valid(id)) {
         return;
     }
-    by__job *earlier = by__broker_job(b, id);
+    by__broker_job *earlier = by__broker_find_job(b, id);
     if (earlier != NULL && (earlier->from == from || earlier->gather != NULL)) {
         return;
     }
@@ -203,19 +204,19 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
 
 /* The last attempt of a request that has lost workers gets a worker to itself: if it is what kills
  * them, it takes no other request along; if it is not, it completes. */
-static bool goes_alone(const by__broker *b, const by__job *job)
+static bool goes_alone(const by__broker *b, const by__broker_job *job)
 {
     return job->attempt > 0 && job->attempt + 1 >= b->options.attempts;
 }
 
-static bool takes(const by__peer *p, const by__job *job)
+static bool takes(const by__peer *p, const by__broker_job *job)
 {
     bool serves = job->version == NULL ? !job->pool->routed : p->version == job->version;
     bool occupied = p->jobs.first != NULL && p->jobs.first->alone;
     return p->role == BY__WORKER && p->pool == job->pool && !p->leaving && serves && !occupied;
 }
 
-static bool waits_for_session(const by__job *job)
+static bool waits_for_session(const by__broker_job *job)
 {
     return job->gather != NULL && !job->promoted;
 }
@@ -223,7 +224,7 @@ static bool waits_for_session(const by__job *job)
 /* Free slots of a worker for a job. A task waits in the queue for a free session: at the worker it
  * would be ahead of all requests that come later. `behind`: a task waits ahead of this job, which
  * must not take the session that the task waits for. */
-static int64_t room_for(const by__peer *p, const by__job *job, bool behind)
+static int64_t room_for(const by__peer *p, const by__broker_job *job, bool behind)
 {
     return !waits_for_session(job) && !behind ? p->slots - (int64_t)p->jobs.count
                                               : p->sessions - p->jobs.sequences;
@@ -231,7 +232,8 @@ static int64_t room_for(const by__peer *p, const by__job *job, bool behind)
 
 /* The worker that has the most room for a job; NULL: none has room. `kept`, which is reserved for a
  * request that needs a worker to itself, is skipped. */
-static by__peer *choose(const by__broker *b, const by__job *job, const by__peer *kept, bool behind)
+static by__peer *choose(const by__broker *b, const by__broker_job *job, const by__peer *kept,
+                        bool behind)
 {
     by__peer *best = NULL;
     for (by__peer *p = b->peers; p != NULL; p = p->next) {
@@ -247,7 +249,7 @@ static by__peer *choose(const by__broker *b, const by__job *job, const by__peer 
 }
 
 /* The worker that will be idle soonest, reserved for a request that needs it to itself. */
-static const by__peer *keep_for(const by__broker *b, const by__job *job)
+static const by__peer *keep_for(const by__broker *b, const by__broker_job *job)
 {
     const by__peer *best = NULL;
     for (const by__peer *p = b->peers; p != NULL; p = p->next) {
@@ -282,7 +284,7 @@ static bool promotes(by__pool *pool)
 
 /* Gives a job to a worker. Returns false if the worker's link was lost; its jobs are then queued
  * again. */
-static bool give_to(by__broker *b, by__job *job, by__peer *worker)
+static bool give_to(by__broker *b, by__broker_job *job, by__peer *worker)
 {
     by__pool *pool = job->pool;
     job->version = worker->version;
@@ -310,13 +312,13 @@ void by__broker_give(by__broker *b, by__pool *pool)
 {
     const by__peer *kept = NULL;
     bool behind = false;
-    by__job *next = NULL;
+    by__broker_job *next = NULL;
     if (has_room(b, pool)) {
         (void)promotes(pool);
         next = pool->queue.first;
     }
     while (next != NULL && has_room(b, pool)) {
-        by__job *job = next;
+        by__broker_job *job = next;
         by__peer *worker = choose(b, job, kept, behind);
         next = job->next;
         if (worker == NULL) {
@@ -336,7 +338,7 @@ void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t
     size_t at = 0;
     bool ended = false;
     while (by__events_next(list, length, &at, &event)) {
-        by__job *job = by__broker_job(b, event.id);
+        by__broker_job *job = by__broker_find_job(b, event.id);
         /* Events of a request that was given to another worker since are stale, even if the gateway
          * has submitted it again with the same id. */
         if (job == NULL || job->worker != worker || event.attempt != (int64_t)job->delivery) {
@@ -362,7 +364,7 @@ void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t
 void by__broker_cancel(by__broker *b, const char *name)
 {
     char id[65]; /* `name` may belong to the job, which may end below */
-    by__job *job = by__broker_job(b, name);
+    by__broker_job *job = by__broker_find_job(b, name);
     if (job == NULL) {
         return;
     }
@@ -375,7 +377,7 @@ void by__broker_cancel(by__broker *b, const char *name)
         json_decref(cancel);
     }
     /* Sending may have lost the worker. */
-    job = by__broker_job(b, id);
+    job = by__broker_find_job(b, id);
     if (job != NULL) {
         forget(b, job);
     }
@@ -387,7 +389,7 @@ void by__broker_orphans(by__broker *b, by__peer *worker, const char *why)
     by__pool *pool = worker->pool;
     while (worker->jobs.last != NULL) {
         /* From last to first, each to the front: the order is kept. */
-        by__job *job = worker->jobs.last;
+        by__broker_job *job = worker->jobs.last;
         if (job->attempt >= b->options.attempts) {
             by__text text = {0};
             by__text_format(&text, "its worker was lost %d times (%s)", job->attempt, why);
@@ -415,7 +417,7 @@ void by__broker_forsaken(by__broker *b, by__peer *gateway)
 {
     for (size_t i = 0; i < b->jobs.bucket_count; i++) {
         for (by__id_entry *e = b->jobs.buckets[i], *next; e != NULL; e = next) {
-            by__job *job = (by__job *)(void *)e;
+            by__broker_job *job = (by__broker_job *)(void *)e;
             next = e->next;
             if (job->from == gateway) {
                 job->from = NULL;
@@ -432,7 +434,7 @@ void by__broker_expire(by__broker *b)
     double now = by__now();
     bool gathered = by__now() - b->began > BY__GATHERING;
     for (by__pool *pool = b->pools; pool != NULL; pool = pool->next) {
-        for (by__job *job = pool->queue.first, *next; job != NULL; job = next) {
+        for (by__broker_job *job = pool->queue.first, *next; job != NULL; job = next) {
             next = job->next;
             if (gathered && pool->info == NULL && job->gather == NULL) {
                 tell_new_of(b, job,

@@ -160,7 +160,7 @@ static bool take_message(by__broker *b, by__peer *p, const char *kind, const jso
         by__broker_submit(b, p, m);
     } else if (p->role == BY__GATEWAY && strcmp(kind, "cancel") == 0) {
         const char *id = by__get_text(m, "id");
-        by__job *job = id == NULL ? NULL : by__broker_job(b, id);
+        by__broker_job *job = id == NULL ? NULL : by__broker_find_job(b, id);
         if (job != NULL && job->from == p) {
             by__broker_cancel(b, id);
         }
@@ -277,7 +277,7 @@ void by__broker_release(by__broker *b)
     for (size_t i = 0; i < b->jobs.bucket_count; i++) {
         for (by__id_entry *e = b->jobs.buckets[i], *next; e != NULL; e = next) {
             next = e->next;
-            by__job_free((by__job *)(void *)e);
+            by__job_free((by__broker_job *)(void *)e);
         }
     }
     by__id_table_free(&b->jobs);

@@ -39,7 +39,7 @@ static void compare(const struct by__mirror *m)
     v->different += !same;
 }
 
-void by__mirror_release(by__job *job)
+void by__mirror_release(by__broker_job *job)
 {
     struct by__mirror *m = job->mirrors != NULL ? job->mirrors : job->mirror;
     bool is_copy = job->mirror != NULL;
@@ -57,7 +57,7 @@ void by__mirror_release(by__job *job)
     }
 }
 
-void by__mirror_event(by__job *job, const json_t *event)
+void by__mirror_event(by__broker_job *job, const json_t *event)
 {
     struct by__mirror *m = job->mirrors != NULL ? job->mirrors : job->mirror;
     const char *kind = by__get_text(event, "e");
@@ -74,11 +74,11 @@ void by__mirror_event(by__job *job, const json_t *event)
     }
 }
 
-void by__broker_mirror(by__broker *b, by__job *job)
+void by__broker_mirror(by__broker *b, by__broker_job *job)
 {
     by__pool *pool = job->pool;
     by__version *v = pool->versions;
-    by__job *copy = NULL;
+    by__broker_job *copy = NULL;
     struct by__mirror *m = NULL;
     char id[BY__ID_BYTES];
     by_error ignored = {0};

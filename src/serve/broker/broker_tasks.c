@@ -13,13 +13,13 @@
 #define HOOKS 64
 
 /* Logs a failed write: on disk the task keeps its state, and will run again. */
-static void note_unwritten(by__broker *b, const by__job *job, const char *reason)
+static void note_unwritten(by__broker *b, const by__broker_job *job, const char *reason)
 {
     b->tasks_failed = by__now();
     by__log_event(&b->log, "task_not_written", "{ss ss}", "id", job->entry.id, "reason", reason);
 }
 
-static void write_state(by__broker *b, const by__job *job, by__task_state state,
+static void write_state(by__broker *b, const by__broker_job *job, by__task_state state,
                         const json_t *result, const json_t *failure)
 {
     by_error error = {0};
@@ -29,12 +29,12 @@ static void write_state(by__broker *b, const by__job *job, by__task_state state,
     }
 }
 
-void by__broker_task_started(by__broker *b, const by__job *job)
+void by__broker_task_started(by__broker *b, const by__broker_job *job)
 {
     write_state(b, job, BY__TASK_RUNNING, NULL, NULL);
 }
 
-void by__broker_task_event(by__broker *b, by__job *job, const json_t *event)
+void by__broker_task_event(by__broker *b, by__broker_job *job, const json_t *event)
 {
     const char *kind = by__get_text(event, "e");
     if (kind == NULL) {
@@ -91,8 +91,8 @@ static by_status enqueue(by__broker *b, const char *id, const json_t *task, doub
 {
     const char *model = by__get_text(task, "model");
     by__pool *pool = model == NULL ? NULL : by__broker_pool(b, model);
-    by__job *job = NULL;
-    if (pool == NULL || !by__id_valid(id) || by__broker_job(b, id) != NULL) {
+    by__broker_job *job = NULL;
+    if (pool == NULL || !by__id_valid(id) || by__broker_find_job(b, id) != NULL) {
         return by_error_set(error, BY_EFORMAT, "a task that cannot be run");
     }
     BY_TRY(by__alloc((void **)&job, 1, sizeof *job, "a task", error));
@@ -229,7 +229,7 @@ static void tell_task(by__broker *b, by__peer *from, const json_t *message, cons
                  strcmp(state, by__task_state_name(BY__TASK_RUNNING)) != 0;
     bool deletes = strcmp(kind, "task_delete") == 0 || (strcmp(kind, "task_drop") == 0 && ended);
     if (task != NULL && strcmp(kind, "task_get") != 0) {
-        by__job *job = by__broker_job(b, id);
+        by__broker_job *job = by__broker_find_job(b, id);
         if (job != NULL) {
             write_state(b, job, BY__TASK_CANCELLED, NULL, NULL);
             by__broker_cancel(b, id);
@@ -344,7 +344,7 @@ static by_status enqueue_open_ones(by__broker *b, by_error *error)
         const char *id = by__get_text(row, "id");
         by_error why = {0};
         if (id == NULL ||
-            (by__broker_job(b, id) == NULL &&
+            (by__broker_find_job(b, id) == NULL &&
              enqueue(b, id, json_object_get(row, "task"), by__get_number(row, "expires_at", 0.0),
                      by__get_integer(row, "attempts"), &why) != BY_OK)) {
             by__log_event(&b->log, "task_lost", "{ss? ss}", "id", id, "reason", why.message);

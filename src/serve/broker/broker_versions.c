@@ -108,7 +108,7 @@ static bool is_gone(const by__broker *b, const by__pool *pool, const by__version
 
 void by__broker_reroute(by__broker *b, by__pool *pool)
 {
-    for (by__job *job = pool->queue.first, *next; job != NULL; job = next) {
+    for (by__broker_job *job = pool->queue.first, *next; job != NULL; job = next) {
         next = job->next;
         by__version *v = job->version;
         if (v == NULL || !job->bound) {
@@ -127,7 +127,7 @@ static void sweep(by__broker *b, by__pool *pool)
     for (by__version **at = &pool->versions; *at != NULL;) {
         by__version *v = *at;
         bool used = v->workers > 0 || v->listed || !is_gone(b, pool, v);
-        for (const by__job *job = pool->queue.first; job != NULL && !used; job = job->next) {
+        for (const by__broker_job *job = pool->queue.first; job != NULL && !used; job = job->next) {
             used = job->version == v;
         }
         if (used) {
@@ -195,14 +195,14 @@ void by__broker_route(by__broker *b, const json_t *message)
 
 /* ---- statistics of a version ---- */
 
-void by__broker_count_first(by__job *job)
+void by__broker_count_first(by__broker_job *job)
 {
     if (!job->told && job->version != NULL && job->mirror == NULL) {
         by__histogram_add(&job->version->first, by__now() - job->since);
     }
 }
 
-void by__broker_count_end(const by__job *job, const json_t *error)
+void by__broker_count_end(const by__broker_job *job, const json_t *error)
 {
     by__version *v = job->version;
     if (v == NULL || job->mirror != NULL) {

@@ -10,14 +10,14 @@ static int64_t rank_of(int64_t priority, bool task)
     return 2 * priority - (task ? 1 : 0);
 }
 
-static int64_t rank(const by__job *job)
+static int64_t rank(const by__broker_job *job)
 {
     return job->promoted ? INT64_MAX : rank_of(job->priority, job->gather != NULL);
 }
 
-void by__job_enqueue(by__job_list *list, by__job *job, bool front)
+void by__job_enqueue(by__job_list *list, by__broker_job *job, bool front)
 {
-    by__job *after = list->last; /* the job is inserted after it */
+    by__broker_job *after = list->last; /* the job is inserted after it */
     while (after != NULL && (front ? rank(after) <= rank(job) : rank(after) < rank(job))) {
         after = after->previous;
     }
@@ -30,7 +30,7 @@ void by__job_enqueue(by__job_list *list, by__job *job, bool front)
     list->sequences += job->sequences;
 }
 
-void by__job_unlink(by__job_list *list, by__job *job)
+void by__job_unlink(by__job_list *list, by__broker_job *job)
 {
     *(job->previous == NULL ? &list->first : &job->previous->next) = job->next;
     *(job->next == NULL ? &list->last : &job->next->previous) = job->previous;
@@ -43,7 +43,7 @@ void by__job_unlink(by__job_list *list, by__job *job)
 int64_t by__job_ahead(const by__job_list *list, int64_t priority, bool task)
 {
     int64_t ahead = list->sequences;
-    for (const by__job *job = list->last; job != NULL && rank(job) < rank_of(priority, task);
+    for (const by__broker_job *job = list->last; job != NULL && rank(job) < rank_of(priority, task);
          job = job->previous) {
         ahead -= job->sequences;
     }
@@ -52,8 +52,8 @@ int64_t by__job_ahead(const by__job_list *list, int64_t priority, bool task)
 
 bool by__job_promote(by__job_list *list, double now)
 {
-    by__job *oldest = NULL;
-    for (by__job *job = list->first; job != NULL; job = job->next) {
+    by__broker_job *oldest = NULL;
+    for (by__broker_job *job = list->first; job != NULL; job = job->next) {
         if (job->gather != NULL && !job->promoted && now - job->since >= BY__TASK_WAIT &&
             (oldest == NULL || job->since < oldest->since)) {
             oldest = job;
@@ -67,7 +67,7 @@ bool by__job_promote(by__job_list *list, double now)
     return oldest != NULL;
 }
 
-void by__job_free(by__job *job)
+void by__job_free(by__broker_job *job)
 {
     json_decref(job->request);
     by__gather_close(&job->gather);

@@ -9,7 +9,7 @@ typedef struct by__peer by__peer;
 typedef struct by__pool by__pool;
 typedef struct by__version by__version;
 
-typedef struct by__job {
+typedef struct by__broker_job {
     by__id_entry entry;
     json_t *request;      /* sent to a worker as it is */
     by__gather *gather;   /* of a task: the answer so far; NULL: not a task */
@@ -32,13 +32,13 @@ typedef struct by__job {
     uint32_t delivery; /* number of the last time, among all requests: a worker's events name it */
     double deadline;   /* by__now; 0: none */
     double since;      /* by__now when it came */
-    struct by__job *next; /* of its queue, or of its worker's list */
-    struct by__job *previous;
-} by__job;
+    struct by__broker_job *next; /* of its queue, or of its worker's list */
+    struct by__broker_job *previous;
+} by__broker_job;
 
 typedef struct by__job_list {
-    by__job *first;
-    by__job *last;
+    by__broker_job *first;
+    by__broker_job *last;
     size_t count;
     int64_t cost;
     int64_t sequences;
@@ -46,15 +46,15 @@ typedef struct by__job_list {
 
 /* Inserts a job after all of its priority and above, requests before tasks of the same priority,
  * and promoted tasks before everything. `front`: before those of its priority. */
-void by__job_enqueue(by__job_list *list, by__job *job, bool front);
-void by__job_unlink(by__job_list *list, by__job *job);
+void by__job_enqueue(by__job_list *list, by__broker_job *job, bool front);
+void by__job_unlink(by__job_list *list, by__broker_job *job);
 /* Number of sequences in the list ahead of a request or task of this priority. */
 int64_t by__job_ahead(const by__job_list *list, int64_t priority, bool task);
 /* Promotes the task that has waited longest, if it has waited for BY__TASK_WAIT or more at `now`
  * (by__now) and is not promoted yet. Returns false if there is none. */
 bool by__job_promote(by__job_list *list, double now);
-void by__job_free(by__job *job);
+void by__job_free(by__broker_job *job);
 /* Called by by__job_free: compares the answers of a request and its copy once both have ended. */
-void by__mirror_release(by__job *job);
+void by__mirror_release(by__broker_job *job);
 
 #endif

@@ -10,8 +10,8 @@
  * gateway_routes.c (routes and their access control), gateway_call.c (a call in flight), openai.c
  * (OpenAI's API) and the other gateway_*.c.
  *
- * Types: by__gateway; by__gateway_call, by__part and by__choice; by__call_form, the functions of a
- * kind of call; by__waiter, anything that waits at an exchange.
+ * Types: by__gateway; by__gateway_call, by__gateway_part and by__gateway_choice; by__call_form, the
+ * functions of a kind of call; by__waiter, anything that waits at an exchange.
  *
  * Who owns what: the gateway owns calls from by__call_start on; an exchange belongs to the server
  * (http_server.h), and its user pointer is the waiter. Everything is used by one loop, except for
@@ -78,14 +78,14 @@ typedef struct by__gateway {
     by__features *features;        /* NULL: no feature store */
     by__gateway_tracing tracing;
     by__id_table parts;
-    struct by__gateway_call *calls; /* calls that have not ended */
-    struct by__ask *asks;           /* questions about tasks in flight */
-    struct by__admin_ask *admin;    /* questions of operators in flight */
-    struct by__watch *watches;      /* clients that follow a task */
-    struct by__reading *readings;   /* large requests that wait to be read, oldest first */
-    size_t readers;                 /* of large requests, on other threads */
-    size_t reading_bytes;           /* of bodies that are read, or wait for it */
-    bool reads_smallest;            /* the last one was the smallest, not the oldest */
+    struct by__gateway_call *calls;    /* calls that have not ended */
+    struct by__ask *asks;              /* questions about tasks in flight */
+    struct by__admin_ask *admin;       /* questions of operators in flight */
+    struct by__gateway_watch *watches; /* clients that follow a task */
+    struct by__reading *readings;      /* large requests that wait to be read, oldest first */
+    size_t readers;                    /* of large requests, on other threads */
+    size_t reading_bytes;              /* of bodies that are read, or wait for it */
+    bool reads_smallest;               /* the last one was the smallest, not the oldest */
     uv_timer_t watching;
     uint64_t asked;
     by__metrics metrics;
@@ -139,7 +139,7 @@ typedef struct by__call_form {
 } by__call_form;
 
 /* A sequence of an answer. */
-typedef struct by__choice {
+typedef struct by__gateway_choice {
     by__text text;    /* the text so far, of an answer without a stream */
     json_t *logprobs; /* the same of log-probabilities */
     char reason[16];  /* "": not finished */
@@ -148,10 +148,10 @@ typedef struct by__choice {
     size_t shown;     /* bytes of the text in the stream, of one that has calls of functions */
     size_t sent;      /* pieces of text sent to the client, including empty ones */
     size_t passed;    /* pieces of these that were generated again after a worker was lost */
-} by__choice;
+} by__gateway_choice;
 
 /* One prompt of a request, which the broker sees as a request of its own. */
-typedef struct by__part {
+typedef struct by__gateway_part {
     by__id_entry entry;
     struct by__gateway_call *call;
     json_t *message; /* the message as it was submitted, kept to submit it again */
@@ -164,7 +164,7 @@ typedef struct by__part {
     bool reading;     /* another thread is parsing its whole answer */
     char version[65]; /* version of the model that answers; "": not known yet */
     bool done;
-} by__part;
+} by__gateway_part;
 
 /* An HTTP request that workers answer. */
 typedef struct by__gateway_call {
@@ -202,8 +202,8 @@ typedef struct by__gateway_call {
     by__text head; /* common beginning of the stream's frames, where the form keeps one */
     size_t part_count;
     size_t n;
-    by__part *parts;     /* [part_count] */
-    by__choice *choices; /* [part_count * n] */
+    by__gateway_part *parts;     /* [part_count] */
+    by__gateway_choice *choices; /* [part_count * n] */
 } by__gateway_call;
 
 /* Seconds without output after which a stream gets a comment, which clients ignore. */
@@ -317,8 +317,8 @@ void by__task_ask(by__gateway *g, by__http_exchange *x, by__task_show *show, con
 /* A call with the answer of a task, or without one (result NULL). It borrows from both. */
 typedef struct by__task_call {
     by__gateway_call call;
-    by__part part;
-    by__choice choices[BY__MOST_N];
+    by__gateway_part part;
+    by__gateway_choice choices[BY__MOST_N];
 } by__task_call;
 
 /* Returns false if the task is of another version, and cannot be read. */

@@ -15,10 +15,10 @@
 /* ---- the broker ---- */
 
 /* Returns true if part of the answer has been sent to the client. */
-static bool has_sent(const by__part *part)
+static bool has_sent(const by__gateway_part *part)
 {
     const by__gateway_call *call = part->call;
-    const by__choice *choices = &call->choices[(size_t)(part - call->parts) * call->n];
+    const by__gateway_choice *choices = &call->choices[(size_t)(part - call->parts) * call->n];
     for (size_t i = 0; i < call->n && call->stream; i++) {
         if (choices[i].sent > 0) {
             return true;
@@ -28,13 +28,13 @@ static bool has_sent(const by__part *part)
 }
 
 /* Returns true if only the version that began the answer can complete it. */
-static bool is_bound(const by__part *part)
+static bool is_bound(const by__gateway_part *part)
 {
     return has_sent(part) && part->version[0] != '\0';
 }
 
 /* Nothing is sent while the link is down: by__calls_again will submit it. */
-static void submit_part(by__gateway *g, by__part *part)
+static void submit_part(by__gateway *g, by__gateway_part *part)
 {
     if (is_bound(part)) {
         (void)json_object_set_new(part->message, "version", json_string(part->version));
@@ -60,7 +60,7 @@ static void submit_part(by__gateway *g, by__part *part)
 }
 
 /* Further events of the part are ignored. */
-static void cancel_part(by__gateway *g, by__part *part)
+static void cancel_part(by__gateway *g, by__gateway_part *part)
 {
     if (part->listed) {
         by__id_remove(&g->parts, &part->entry);
@@ -129,7 +129,7 @@ static void count_ends(by__gateway_call *call)
         by__histogram_add(&call->counts->first, seconds);
     }
     for (size_t i = 0; i < call->part_count; i++) {
-        const by__part *part = &call->parts[i];
+        const by__gateway_part *part = &call->parts[i];
         by__model_metrics_tokens(call->counts, part->version, part->prompt_tokens, part->generated);
     }
     for (size_t i = 0; i < call->part_count * call->n; i++) {
@@ -143,7 +143,7 @@ void by__call_gone(by__waiter *waiter)
     by__gateway_call *call = (by__gateway_call *)(void *)waiter;
     call->gateway->metrics.cancelled++;
     for (size_t i = 0; i < call->part_count; i++) {
-        by__part *part = &call->parts[i];
+        by__gateway_part *part = &call->parts[i];
         if (part->submitted && !part->done && part->prompt_tokens == 0) {
             /* No event of it has come, but it may be computed. */
             part->prompt_tokens = part->guess;
@@ -319,7 +319,7 @@ void by__calls_again(by__gateway *g)
 /* ---- events ---- */
 
 /* Index of the choice for the sequence i of an event. */
-static size_t choice_of(const by__part *part, int64_t i)
+static size_t choice_of(const by__gateway_part *part, int64_t i)
 {
     const by__gateway_call *call = part->call;
     size_t at = i < 0 || (uint64_t)i >= call->n ? 0 : (size_t)i;
@@ -337,7 +337,7 @@ static bool put(by__gateway_call *call, by__text *out)
 
 /* A worker has begun the answer. Another version may start over if the client has nothing of the
  * answer yet; otherwise the answer cannot be completed. Returns false if the call has ended. */
-static bool take_version(by__part *part, const json_t *event)
+static bool take_version(by__gateway_part *part, const json_t *event)
 {
     by__gateway_call *call = part->call;
     const char *version = by__get_text(event, "version");
@@ -353,10 +353,10 @@ static bool take_version(by__part *part, const json_t *event)
         return false;
     }
     for (size_t i = first; i < first + call->n; i++) {
-        by__choice *c = &call->choices[i];
+        by__gateway_choice *c = &call->choices[i];
         by__text_free(&c->text);
         json_decref(c->logprobs);
-        *c = (by__choice){0};
+        *c = (by__gateway_choice){0};
     }
     (void)snprintf(part->version, sizeof part->version, "%s", version);
     return true;
@@ -394,7 +394,7 @@ void by__calls_keep_open(by__gateway *g)
 static void keep_text(by__gateway_call *call, size_t choice, const char *text, size_t length,
                       const json_t *logprobs)
 {
-    by__choice *c = &call->choices[choice];
+    by__gateway_choice *c = &call->choices[choice];
     by__text_add_bytes(&c->text, text, length);
     if (logprobs != NULL) {
         c->logprobs = c->logprobs == NULL ? json_array() : c->logprobs;
@@ -403,12 +403,12 @@ static void keep_text(by__gateway_call *call, size_t choice, const char *text, s
     }
 }
 
-static void take_text(by__part *part, size_t choice, const char *text, size_t length,
+static void take_text(by__gateway_part *part, size_t choice, const char *text, size_t length,
                       const json_t *logprobs)
 {
     by__gateway_call *call = part->call;
     by__metrics *m = &call->gateway->metrics;
-    by__choice *c = &call->choices[choice];
+    by__gateway_choice *c = &call->choices[choice];
     double now = by__now();
     if (text == NULL || c->reason[0] != '\0') {
         return;
@@ -443,11 +443,11 @@ static void take_text(by__part *part, size_t choice, const char *text, size_t le
     }
 }
 
-static void take_stop(by__part *part, const json_t *event)
+static void take_stop(by__gateway_part *part, const json_t *event)
 {
     by__gateway_call *call = part->call;
     size_t choice = choice_of(part, by__get_integer(event, "i"));
-    by__choice *c = &call->choices[choice];
+    by__gateway_choice *c = &call->choices[choice];
     const char *reason = by__get_text(event, "reason");
     if (c->reason[0] != '\0') {
         return;
@@ -464,7 +464,7 @@ static void take_stop(by__part *part, const json_t *event)
     }
 }
 
-static void take_end(by__part *part, const json_t *event)
+static void take_end(by__gateway_part *part, const json_t *event)
 {
     by__gateway_call *call = part->call;
     by__metrics *m = &call->gateway->metrics;
@@ -486,7 +486,7 @@ static void take_end(by__part *part, const json_t *event)
     finish(call);
 }
 
-static void take_again(by__part *part)
+static void take_again(by__gateway_part *part)
 {
     size_t first = (size_t)(part - part->call->parts) * part->call->n;
     part->call->gateway->metrics.again++;
@@ -496,7 +496,7 @@ static void take_again(by__part *part)
 }
 
 /* A worker has accepted the request. */
-static void take_begin(by__part *part, const json_t *event)
+static void take_begin(by__gateway_part *part, const json_t *event)
 {
     by__gateway_call *call = part->call;
     if (call->queued && call->counts != NULL) {
@@ -514,7 +514,7 @@ static const failure unread = {500, "server_error", NULL, "a part of the answer 
                                0.0};
 
 /* The whole answer. */
-static void take_result(by__part *part, const by__serve_event *event, const json_t *json)
+static void take_result(by__gateway_part *part, const by__serve_event *event, const json_t *json)
 {
     by__gateway_call *call = part->call;
     call->whole = json_incref(json_object_get(json, "result"));
@@ -527,7 +527,7 @@ static void take_result(by__part *part, const by__serve_event *event, const json
 }
 
 /* Handles events other than a piece of text; json NULL: it could not be parsed. */
-static void take_other(by__part *part, const by__serve_event *event, const json_t *json)
+static void take_other(by__gateway_part *part, const by__serve_event *event, const json_t *json)
 {
     by__gateway_call *call = part->call;
     const json_t *text = json_object_get(json, "text");
@@ -554,7 +554,7 @@ static void take_other(by__part *part, const by__serve_event *event, const json_
 
 void by__call_read(by__gateway *g, const by__serve_event *event, const json_t *json)
 {
-    by__part *part = (by__part *)(void *)by__id_find(&g->parts, event->id);
+    by__gateway_part *part = (by__gateway_part *)(void *)by__id_find(&g->parts, event->id);
     if (part != NULL) {
         part->reading = false;
         take_other(part, event, json);
@@ -563,7 +563,7 @@ void by__call_read(by__gateway *g, const by__serve_event *event, const json_t *j
 
 void by__call_event(by__gateway *g, const by__serve_event *event)
 {
-    by__part *part = (by__part *)(void *)by__id_find(&g->parts, event->id);
+    by__gateway_part *part = (by__gateway_part *)(void *)by__id_find(&g->parts, event->id);
     if (part == NULL) {
         return;
     }

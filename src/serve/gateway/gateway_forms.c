@@ -88,7 +88,7 @@ by_status by__call_encode(by__gateway_call *call, size_t length, by_error *error
 {
     size_t bytes = 0;
     for (size_t i = 0; i < call->part_count && length >= BY__LARGE; i++) {
-        by__part *part = &call->parts[i];
+        by__gateway_part *part = &call->parts[i];
         json_decref(part->text);
         part->text = by__request_text(json_object_get(part->message, "request"));
         if (part->text == NULL) {
@@ -112,13 +112,13 @@ void by__call_keep_best(by__gateway_call *call)
         return;
     }
     for (size_t p = 0; p < call->part_count; p++) {
-        by__choice *from = &call->choices[p * call->n];
+        by__gateway_choice *from = &call->choices[p * call->n];
         for (size_t k = 0; k < kept; k++) {
             size_t best = k;
             for (size_t i = k + 1; i < call->n; i++) {
                 best = from[i].score > from[best].score ? i : best;
             }
-            by__choice chosen = from[best];
+            by__gateway_choice chosen = from[best];
             memmove(from + k + 1, from + k, (best - k) * sizeof *from);
             from[k] = chosen;
         }

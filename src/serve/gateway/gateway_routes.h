@@ -13,7 +13,7 @@ typedef void by__route_answer(by__gateway *g, by__http_exchange *x, const by__ht
 typedef struct by__route {
     const char *method;
     const char *path; /* if longer than "/" and ending with '/': a name follows */
-    by__scope scope;
+    by__gateway_scope scope;
     by__route_answer *answer;
 } by__route;
 

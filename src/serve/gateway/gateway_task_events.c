@@ -18,11 +18,11 @@
 /* Seconds after which a poll counts as lost. */
 #define LOST 5.0
 
-struct by__watch {
+struct by__gateway_watch {
     by__waiter waiter;
     by__gateway *gateway;
     by__http_exchange *exchange;
-    struct by__watch *next;
+    struct by__gateway_watch *next;
     const by__watch_kind *kind;
     const char *owner;
     uint64_t ref; /* of the pending poll; 0: none */
@@ -36,10 +36,10 @@ struct by__watch {
     char id[65];
 };
 
-static void leave(struct by__watch *w)
+static void leave(struct by__gateway_watch *w)
 {
     by__gateway *g = w->gateway;
-    struct by__watch **at = &g->watches;
+    struct by__gateway_watch **at = &g->watches;
     while (*at != w) {
         at = &(*at)->next;
     }
@@ -52,11 +52,11 @@ static void leave(struct by__watch *w)
 
 static void on_gone(by__waiter *waiter)
 {
-    leave((struct by__watch *)(void *)waiter);
+    leave((struct by__gateway_watch *)(void *)waiter);
 }
 
 /* Ends the client's stream, and the watch. */
-static void end(struct by__watch *w)
+static void end(struct by__gateway_watch *w)
 {
     by__http_exchange *x = w->exchange;
     by__exchange_set(x, NULL);
@@ -64,7 +64,7 @@ static void end(struct by__watch *w)
     by__exchange_end(x);
 }
 
-static void ask(struct by__watch *w, double now)
+static void ask(struct by__gateway_watch *w, double now)
 {
     by__gateway *g = w->gateway;
     w->due = now + w->pause;
@@ -81,7 +81,7 @@ static void ask(struct by__watch *w, double now)
 }
 
 /* Answers with an error, before the stream has begun. */
-static void refuse(struct by__watch *w, const json_t *error)
+static void refuse(struct by__gateway_watch *w, const json_t *error)
 {
     by__gateway *g = w->gateway;
     by__http_exchange *x = w->exchange;
@@ -95,7 +95,7 @@ static void refuse(struct by__watch *w, const json_t *error)
 }
 
 /* The first reply decides how the exchange is answered. Returns false if the watch has ended. */
-static bool begin(struct by__watch *w, const json_t *row, bool nothing_new)
+static bool begin(struct by__gateway_watch *w, const json_t *row, bool nothing_new)
 {
     by__http_exchange *x = w->exchange;
     by__gateway *g = w->gateway;
@@ -121,7 +121,7 @@ static bool begin(struct by__watch *w, const json_t *row, bool nothing_new)
     return false;
 }
 
-static void tell(struct by__watch *w, const json_t *row)
+static void tell(struct by__gateway_watch *w, const json_t *row)
 {
     bool last = true;
     by__text out = {0};
@@ -148,7 +148,7 @@ static void tell(struct by__watch *w, const json_t *row)
 void by__watch_answer(by__gateway *g, const json_t *message)
 {
     uint64_t ref = (uint64_t)by__get_integer(message, "ref");
-    for (struct by__watch *w = g->watches; w != NULL && ref != 0; w = w->next) {
+    for (struct by__gateway_watch *w = g->watches; w != NULL && ref != 0; w = w->next) {
         if (w->ref == ref) {
             const json_t *error = json_object_get(message, "error");
             w->ref = 0;
@@ -165,7 +165,7 @@ void by__watch_answer(by__gateway *g, const json_t *message)
 void by__watches_lost(by__gateway *g)
 {
     /* The link may be lost while a watch is asking: the next tick answers. */
-    for (struct by__watch *w = g->watches; w != NULL; w = w->next) {
+    for (struct by__gateway_watch *w = g->watches; w != NULL; w = w->next) {
         w->ref = 0;
         w->lost = !w->began;
     }
@@ -175,7 +175,7 @@ static void on_tick(uv_timer_t *timer)
 {
     by__gateway *g = timer->data;
     double now = by__now();
-    for (struct by__watch *w = g->watches, *next; w != NULL; w = next) {
+    for (struct by__gateway_watch *w = g->watches, *next; w != NULL; w = next) {
         next = w->next;
         bool late = w->ref != 0 && now - w->asked > LOST;
         w->ref = late ? 0 : w->ref;
@@ -195,7 +195,7 @@ static void on_tick(uv_timer_t *timer)
 void by__task_watch(by__gateway *g, by__http_exchange *x, const by__watch_kind *kind,
                     const char *id, const char *key, long long after)
 {
-    struct by__watch *w = NULL;
+    struct by__gateway_watch *w = NULL;
     by_error error = {0};
     if (g->broker.link == NULL || g->draining) {
         by__reply_error(g, x, 503, "unavailable", NULL, "the broker is not reached");
@@ -205,14 +205,14 @@ void by__task_watch(by__gateway *g, by__http_exchange *x, const by__watch_kind *
         by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
         return;
     }
-    *w = (struct by__watch){.waiter = {on_gone},
-                            .gateway = g,
-                            .exchange = x,
-                            .next = g->watches,
-                            .kind = kind,
-                            .owner = key,
-                            .pause = FIRST,
-                            .last = after};
+    *w = (struct by__gateway_watch){.waiter = {on_gone},
+                                    .gateway = g,
+                                    .exchange = x,
+                                    .next = g->watches,
+                                    .kind = kind,
+                                    .owner = key,
+                                    .pause = FIRST,
+                                    .last = after};
     (void)snprintf(w->id, sizeof w->id, "%s", id);
     g->watches = w;
     by__exchange_set(x, &w->waiter);

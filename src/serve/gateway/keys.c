@@ -46,14 +46,14 @@ void by__sha256_hex(char out[65], const char *text)
 }
 
 static const struct {
-    by__scope scope;
+    by__gateway_scope scope;
     const char *name;
 } scopes[] = {{BY__SCOPE_INFERENCE, "inference"},
               {BY__SCOPE_TASKS, "tasks"},
               {BY__SCOPE_METRICS, "metrics"},
               {BY__SCOPE_ADMIN, "admin"}};
 
-const char *by__scope_name(by__scope scope)
+const char *by__scope_name(by__gateway_scope scope)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(scopes); i++) {
         if (scopes[i].scope == scope) {

@@ -7,21 +7,21 @@
 #include "serve/serve.h"
 
 /* What a key grants access to. */
-typedef enum by__scope {
+typedef enum by__gateway_scope {
     BY__SCOPE_NONE = 0,      /* routes that need no key */
     BY__SCOPE_INFERENCE = 1, /* models and their answers */
     BY__SCOPE_TASKS = 2,     /* tasks created with this key */
     BY__SCOPE_METRICS = 4,
     BY__SCOPE_ADMIN = 8 /* changes to the server; each use is in the audit log */
-} by__scope;
+} by__gateway_scope;
 #define BY__SCOPES_ALL 15u
 
 /* The name of a scope, e.g. "inference"; NULL if the value is not a single scope. */
-const char *by__scope_name(by__scope scope);
+const char *by__scope_name(by__gateway_scope scope);
 
 typedef struct by__client {
     char name[65];
-    unsigned scopes; /* of by__scope */
+    unsigned scopes; /* of by__gateway_scope */
     size_t account;  /* the same for all keys of one name, from 1 on; 0: clients without a key */
 } by__client;
 

@@ -329,7 +329,7 @@ static by_status make_parts(by__gateway_call *call, const asked *a, const json_t
             json_decref(own);
             own = NULL;
         }
-        by__part *part = &call->parts[i];
+        by__gateway_part *part = &call->parts[i];
         part->call = call;
         part->guess = guess_prompt(call, body);
         part->message =

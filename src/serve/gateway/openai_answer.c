@@ -103,7 +103,7 @@ static void add_content(by__gateway_call *call, size_t choice, const char *text,
 static void add_piece_of_call(by__gateway_call *call, size_t choice, const char *text,
                               size_t length, const json_t *logprobs, by__text *out)
 {
-    by__choice *c = &call->choices[choice];
+    by__gateway_choice *c = &call->choices[choice];
     by__openai_calling kind = by__openai_calls_as(call);
     if (kind == BY__CALLS_NAMED) {
         begin_frame(call, choice, out);
@@ -151,7 +151,7 @@ static const char *finish_of(const char *reason, size_t calls)
 /* What has waited for the end of a text that has calls. Returns their number. */
 static size_t add_rest(by__gateway_call *call, size_t choice, by__text *out)
 {
-    by__choice *c = &call->choices[choice];
+    by__gateway_choice *c = &call->choices[choice];
     by__text list = {0};
     by__text said = {0};
     size_t count;
@@ -252,7 +252,7 @@ static void add_answer(by__gateway_call *call, by__text *out)
     add_head(call, chat ? "chat.completion" : "text_completion", out);
     by__text_add(out, ",\"choices\":[");
     for (size_t i = 0; i < call->part_count * call->n; i++) {
-        const by__choice *c = &call->choices[i];
+        const by__gateway_choice *c = &call->choices[i];
         by__text_format(out, "%s{\"index\":%zu,", i > 0 ? "," : "", i);
         size_t calls = 0;
         out->failed = out->failed || c->text.failed;

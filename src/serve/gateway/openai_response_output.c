@@ -84,7 +84,7 @@ static json_t *tokens_within(const json_t *list, const char *text, size_t length
 
 json_t *by__response_part(const by__gateway_call *call, const by__text *said)
 {
-    const by__choice *c = &call->choices[0];
+    const by__gateway_choice *c = &call->choices[0];
     if (c->text.failed || said->failed) {
         return NULL;
     }
@@ -154,7 +154,7 @@ json_t *by__response_object(const by__gateway_call *call, const char *status, js
     json_t *output = whole ? output_of(call, status) : json_array();
     json_t *usage = json_null();
     if (whole) {
-        const by__part *p = &call->parts[0];
+        const by__gateway_part *p = &call->parts[0];
         usage = json_pack("{sI s{si si} sI s{si} sI}", "input_tokens", (json_int_t)p->prompt_tokens,
                           "input_tokens_details", "cached_tokens", 0, "cache_write_tokens", 0,
                           "output_tokens", (json_int_t)p->generated, "output_tokens_details",

@@ -76,7 +76,7 @@ static void add_text(by__gateway_call *call, const char *text, size_t length,
 /* Passes on the first `end` bytes of the message of an answer that may call functions. */
 static void add_text_up_to(by__gateway_call *call, const by__text *said, size_t end, by__text *out)
 {
-    by__choice *c = &call->choices[0];
+    by__gateway_choice *c = &call->choices[0];
     if (c->text.failed || said->failed) {
         out->failed = true;
     } else if (end > c->shown) {
@@ -224,7 +224,7 @@ void by__response_fail(by__gateway_call *call, int status, const char *code, con
 
 void by__response_replay(by__gateway_call *call, const char *status, json_t *error, by__text *out)
 {
-    const by__choice *c = &call->choices[0];
+    const by__gateway_choice *c = &call->choices[0];
     bool queued = strcmp(status, "queued") == 0;
     add_state(call, "response.created", "queued", json_null(), out);
     add_state(call, "response.queued", "queued", json_null(), out);

@@ -16,8 +16,8 @@ static void store(const by__gateway_call *call)
     if (call->gateway == NULL || !json_is_true(json_object_get(call->own, "store"))) {
         return;
     }
-    const by__choice *c = &call->choices[0];
-    const by__part *p = &call->parts[0];
+    const by__gateway_choice *c = &call->choices[0];
+    const by__gateway_part *p = &call->parts[0];
     if (c->text.failed) {
         return; /* the client gets an error */
     }

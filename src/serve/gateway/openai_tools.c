@@ -354,7 +354,7 @@ static size_t trimmed(const char *text, size_t length)
 
 /* Finds the call in the text {"name": "...", "arguments": {...}}, whose form is known; its
  * arguments lack their end if it was cut. Returns false if it was cut before them. */
-static bool find_chosen(by__openai_called *called, const by__choice *c)
+static bool find_chosen(by__openai_called *called, const by__gateway_choice *c)
 {
     static const char key[] = "\"arguments\":";
     const char *begin = c->text.data == NULL ? NULL : strstr(c->text.data, "\"name\":");
@@ -450,8 +450,8 @@ static void add_around(by__text *said, const char *text, size_t length)
 }
 
 /* The calls between marks, if each pair of marks has one. */
-static void add_marked(const by__gateway_call *call, by__openai_called *called, const by__choice *c,
-                       by__text *out, by__text *said)
+static void add_marked(const by__gateway_call *call, by__openai_called *called,
+                       const by__gateway_choice *c, by__text *out, by__text *said)
 {
     const char *at = c->text.data == NULL ? "" : c->text.data;
     const char *end = at + c->text.length;
@@ -479,7 +479,7 @@ static void add_marked(const by__gateway_call *call, by__openai_called *called, 
 size_t by__openai_add_calls(const by__gateway_call *call, size_t choice, bool streams,
                             by__text *out, by__text *said)
 {
-    const by__choice *c = &call->choices[choice];
+    const by__gateway_choice *c = &call->choices[choice];
     by__openai_calling kind = by__openai_calls_as(call);
     by__openai_called called = {.choice = choice, .streams = streams};
     by__text list = {0};

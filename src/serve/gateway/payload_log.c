@@ -220,7 +220,7 @@ static bool add_text(const by__payload_log *log, json_t *body, const json_t *req
 }
 
 /* The generated text, without the prompt, which is a separate field. */
-static by_text said_of(const by__choice *c)
+static by_text said_of(const by__gateway_choice *c)
 {
     size_t echo = c->echo < c->text.length ? c->echo : c->text.length;
     return (by_text){c->text.data == NULL ? "" : c->text.data + echo, c->text.length - echo};
@@ -231,7 +231,7 @@ static void add_texts(by__payload_log *log, const by__gateway_call *call)
     for (size_t p = 0; p < call->part_count; p++) {
         const json_t *request = json_object_get(call->parts[p].message, "request");
         for (size_t i = 0; i < call->n; i++) {
-            const by__choice *c = &call->choices[p * call->n + i];
+            const by__gateway_choice *c = &call->choices[p * call->n + i];
             by_text said = said_of(c);
             json_t *body = json_pack("{sO* sO* ss%}", "prompt", json_object_get(request, "prompt"),
                                      "messages", json_object_get(request, "messages"), "completion",

@@ -31,7 +31,7 @@ typedef struct host {
 typedef struct supervisor {
     by_supervisor_options o; /* with defaults filled in */
     by_launch_facts facts;
-    by__watch watch;
+    by__launch_watch watch;
     by__policy policy;
     by__history history;
     host *hosts;
@@ -296,7 +296,7 @@ static double sooner(double a, double b)
 /* Handles news since the last call; returns the time at which the job is to be ended by force. */
 static double look(supervisor *s, double deadline)
 {
-    by__watch *w = &s->watch;
+    by__launch_watch *w = &s->watch;
     double now = by__now();
     int request = stop_wanted(s);
     if (request >= 2) {
@@ -356,7 +356,7 @@ static void watch_job(supervisor *s)
 
 /* ---- evaluation of the end ---- */
 
-static bool all_ended_well(const by__watch *w, bool *saved)
+static bool all_ended_well(const by__launch_watch *w, bool *saved)
 {
     *saved = false;
     for (int i = 0; i < w->count; i++) {
@@ -389,7 +389,7 @@ static int judge_child(supervisor *s)
 
 static int judge(supervisor *s)
 {
-    by__watch *w = &s->watch;
+    by__launch_watch *w = &s->watch;
     bool saved;
     if (all_ended_well(w, &saved)) {
         return saved ? BY_EXIT_SAVED : BY_EXIT_DONE;
@@ -408,7 +408,7 @@ static int judge(supervisor *s)
 
 static void say_fault(const supervisor *s, int code)
 {
-    const by__watch *w = &s->watch;
+    const by__launch_watch *w = &s->watch;
     if (w->fault.text[0] == '\0') {
         return;
     }
@@ -520,7 +520,7 @@ static by_status open_supervisor(supervisor *s, const by_supervisor_options *opt
 /* After a start that ended with *code: returns true if another one follows. */
 static bool decide(supervisor *s, int *code)
 {
-    by__watch *w = &s->watch;
+    by__launch_watch *w = &s->watch;
     say_fault(s, *code);
     if (*code == BY_EXIT_SAVED && stop_wanted(s) == 0 && drop_leaving(s)) {
         say(s, "continuing on the remaining hosts");

@@ -5,9 +5,9 @@
  * processes; policy.c decides on restarts; launch_line.c, host_file.c and network.c build the
  * command that starts the ranks; supervise.c is the loop.
  *
- * Types: by__message, a line between rank and supervisor; by__watch, the connections and states of
- * all ranks; by__fault, what ended a start of the job; by__history and by__decision, input and
- * output of the policy. The supervisor owns the watch and all processes that it started.
+ * Types: by__message, a line between rank and supervisor; by__launch_watch, the connections and
+ * states of all ranks; by__fault, what ended a start of the job; by__history and by__decision,
+ * input and output of the policy. The supervisor owns the watch and all processes that it started.
  *
  * Never put here: anything that knows what a rank computes.
  */
@@ -136,7 +136,7 @@ typedef struct by__fault {
 
 typedef struct by__connection by__connection;
 
-typedef struct by__watch {
+typedef struct by__launch_watch {
     int listener;
     by__contact contact;
     by__rank *ranks;
@@ -148,27 +148,27 @@ typedef struct by__watch {
     int64_t saved;      /* step of the newest checkpoint since the watch was armed; -1: none */
     bool stopping; /* all ranks are asked to save and end, including those that connect later */
     double began;
-} by__watch;
+} by__launch_watch;
 
 /* Starts to listen. loopback: all ranks are on this host. */
-by_status by__watch_open(by__watch *watch, bool loopback, double silence, double grace,
+by_status by__watch_open(by__launch_watch *watch, bool loopback, double silence, double grace,
                          by_error *error);
-void by__watch_close(by__watch *watch);
+void by__watch_close(by__launch_watch *watch);
 /* Resets the watch for a new start with `ranks` ranks. */
-by_status by__watch_arm(by__watch *watch, int ranks, by_error *error);
+by_status by__watch_arm(by__launch_watch *watch, int ranks, by_error *error);
 /* Handles messages of ranks for at most `seconds`; returns earlier when a signal arrives. */
-void by__watch_hear(by__watch *watch, double seconds);
+void by__watch_hear(by__launch_watch *watch, double seconds);
 /* Asks all ranks to save and end. */
-void by__watch_stop(by__watch *watch);
+void by__watch_stop(by__launch_watch *watch);
 /* Sets the fault if a rank is silent, makes no progress, or has never connected. */
-void by__watch_check(by__watch *watch, double now, double timeout, double silence);
+void by__watch_check(by__launch_watch *watch, double now, double timeout, double silence);
 /* The job does not end by itself: sets the fault, if there is none yet, to a rank that is still
  * running. */
-void by__watch_give_up(by__watch *watch);
+void by__watch_give_up(by__launch_watch *watch);
 /* The first rank that ended because of another one; -1: none. */
-int by__watch_peer(const by__watch *watch);
+int by__watch_peer(const by__launch_watch *watch);
 /* Number of ranks in a state. */
-int by__watch_number(const by__watch *watch, by__rank_state state);
+int by__watch_number(const by__launch_watch *watch, by__rank_state state);
 
 /* ---- policy.c ---- */
 

@@ -42,12 +42,13 @@ static void make_token(char out[BY__TOKEN])
     }
 }
 
-by_status by__watch_open(by__watch *w, bool loopback, double silence, double grace, by_error *error)
+by_status by__watch_open(by__launch_watch *w, bool loopback, double silence, double grace,
+                         by_error *error)
 {
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY)};
     socklen_t size = sizeof address;
-    *w = (by__watch){.listener = -1, .saved = -1};
+    *w = (by__launch_watch){.listener = -1, .saved = -1};
     make_token(w->contact.token);
     w->contact.silence_ms = (int)(1e3 * silence);
     w->contact.grace_ms = (int)(1e3 * grace);
@@ -67,20 +68,20 @@ by_status by__watch_open(by__watch *w, bool loopback, double silence, double gra
     return BY_OK;
 }
 
-static void drop(by__watch *w, size_t i)
+static void drop(by__launch_watch *w, size_t i)
 {
     (void)close(w->connections[i].fd);
     w->connections[i] = w->connections[--w->connection_count];
 }
 
-static void drop_all(by__watch *w)
+static void drop_all(by__launch_watch *w)
 {
     while (w->connection_count > 0) {
         drop(w, w->connection_count - 1);
     }
 }
 
-void by__watch_close(by__watch *w)
+void by__watch_close(by__launch_watch *w)
 {
     drop_all(w);
     if (w->listener >= 0) {
@@ -93,7 +94,7 @@ void by__watch_close(by__watch *w)
     w->connections = NULL;
 }
 
-by_status by__watch_arm(by__watch *w, int ranks, by_error *error)
+by_status by__watch_arm(by__launch_watch *w, int ranks, by_error *error)
 {
     drop_all(w);
     free(w->ranks);
@@ -126,7 +127,7 @@ static const char *describe(char *out, size_t size, const by__rank *r)
 }
 
 /* Only the first fault counts; later ones are its consequences. */
-static void set_fault(by__watch *w, int code, int rank, const char *what)
+static void set_fault(by__launch_watch *w, int code, int rank, const char *what)
 {
     char state[640];
     by__fault *f = &w->fault;
@@ -142,7 +143,7 @@ static void set_fault(by__watch *w, int code, int rank, const char *what)
 }
 
 /* When a link is cut, mpirun ends the ranks that it still reaches: the fault is the silent one. */
-static void lose(by__watch *w, int rank)
+static void lose(by__launch_watch *w, int rank)
 {
     char what[128];
     double now = by__now();
@@ -168,7 +169,7 @@ static void lose(by__watch *w, int rank)
     }
 }
 
-static void end_rank(by__watch *w, int rank, const by__message *m)
+static void end_rank(by__launch_watch *w, int rank, const by__message *m)
 {
     by__rank *r = &w->ranks[rank];
     r->state = BY__RANK_ENDED;
@@ -189,7 +190,7 @@ static void end_rank(by__watch *w, int rank, const by__message *m)
 /* ---- receiving ---- */
 
 /* Returns false if the sender is not a rank of this start. */
-static bool greet(by__watch *w, by__connection *c, const by__message *m)
+static bool greet(by__launch_watch *w, by__connection *c, const by__message *m)
 {
     if (m->kind != BY__MESSAGE_HELLO || strcmp(m->token, w->contact.token) != 0 ||
         m->ranks != w->count || w->ranks[m->rank].state != BY__RANK_ABSENT) {
@@ -217,7 +218,7 @@ static void take_beat(by__rank *r, const by__message *m)
     memcpy(r->text, m->text, sizeof r->text);
 }
 
-static bool take(by__watch *w, by__connection *c, const char *line, size_t length)
+static bool take(by__launch_watch *w, by__connection *c, const char *line, size_t length)
 {
     by__message m;
     if (!by__message_parse(&m, line, length) || (c->rank < 0 && !greet(w, c, &m))) {
@@ -247,7 +248,7 @@ static bool take(by__watch *w, by__connection *c, const char *line, size_t lengt
 }
 
 /* Returns false if the connection must be closed. */
-static bool read_from(by__watch *w, by__connection *c)
+static bool read_from(by__launch_watch *w, by__connection *c)
 {
     ssize_t n = recv(c->fd, c->buffer + c->used, sizeof c->buffer - c->used, MSG_DONTWAIT);
     if (n <= 0) {
@@ -265,7 +266,7 @@ static bool read_from(by__watch *w, by__connection *c)
     return c->used < sizeof c->buffer;
 }
 
-static void accept_all(by__watch *w)
+static void accept_all(by__launch_watch *w)
 {
     for (int fd; (fd = accept4(w->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;) {
         if (w->connection_count == (size_t)w->count + STRANGERS) {
@@ -280,7 +281,7 @@ static void accept_all(by__watch *w)
     }
 }
 
-void by__watch_hear(by__watch *w, double seconds)
+void by__watch_hear(by__launch_watch *w, double seconds)
 {
     struct pollfd *wait;
     size_t count = w->connection_count;
@@ -314,7 +315,7 @@ void by__watch_hear(by__watch *w, double seconds)
     free(wait);
 }
 
-void by__watch_stop(by__watch *w)
+void by__watch_stop(by__launch_watch *w)
 {
     w->stopping = true;
     for (size_t i = 0; i < w->connection_count; i++) {
@@ -324,7 +325,7 @@ void by__watch_stop(by__watch *w)
     }
 }
 
-int by__watch_number(const by__watch *w, by__rank_state state)
+int by__watch_number(const by__launch_watch *w, by__rank_state state)
 {
     int number = 0;
     for (int i = 0; i < w->count; i++) {
@@ -333,7 +334,7 @@ int by__watch_number(const by__watch *w, by__rank_state state)
     return number;
 }
 
-int by__watch_peer(const by__watch *w)
+int by__watch_peer(const by__launch_watch *w)
 {
     for (int i = 0; i < w->count; i++) {
         if (w->ranks[i].state == BY__RANK_ENDED && w->ranks[i].code == BY_EXIT_PEER) {
@@ -347,7 +348,7 @@ int by__watch_peer(const by__watch *w)
 
 /* Of the ranks without progress, finds the one that the others wait for: it has entered the fewest
  * collectives; ties go to the one that stopped first. */
-static int find_stuck(const by__watch *w, double now, double timeout)
+static int find_stuck(const by__launch_watch *w, double now, double timeout)
 {
     int found = -1;
     for (int i = 0; i < w->count; i++) {
@@ -364,7 +365,7 @@ static int find_stuck(const by__watch *w, double now, double timeout)
     return found;
 }
 
-void by__watch_check(by__watch *w, double now, double timeout, double silence)
+void by__watch_check(by__launch_watch *w, double now, double timeout, double silence)
 {
     char what[128];
     for (int i = 0; i < w->count && w->fault.code == 0; i++) {
@@ -385,7 +386,7 @@ void by__watch_check(by__watch *w, double now, double timeout, double silence)
     }
 }
 
-void by__watch_give_up(by__watch *w)
+void by__watch_give_up(by__launch_watch *w)
 {
     int stuck = w->fault.code == 0 ? find_stuck(w, HUGE_VAL, 0.0) : -1;
     if (stuck >= 0) {
