@@ -68,14 +68,14 @@ static void narrow(uint16_t *out, const float *in, size_t n, by_dtype dtype)
     }
 }
 
-int by__host_of_holder(const by__reduction *r, int holder)
+int by__host_of_holder(const by__comm_reduction *r, int holder)
 {
     int owner = r->sum->plan->owners[holder];
     return owner == BY__EVERY_RANK ? -1 : r->comm->host_of[owner];
 }
 
 /* Value of a holder in the chunk of n elements at `at`. */
-static const void *chunk_of(by__reduction *r, int holder, size_t at, size_t n, by_error *error)
+static const void *chunk_of(by__comm_reduction *r, int holder, size_t at, size_t n, by_error *error)
 {
     if (r->now[holder] != NULL) {
         return r->now[holder];
@@ -101,7 +101,7 @@ static const void *chunk_of(by__reduction *r, int holder, size_t at, size_t n, b
     return raw;
 }
 
-by_status by__merge_chunk(by__reduction *r, size_t at, size_t n, bool all, void *out,
+by_status by__merge_chunk(by__comm_reduction *r, size_t at, size_t n, bool all, void *out,
                           by_error *error)
 {
     const by__holder_plan *plan = r->sum->plan;
@@ -130,7 +130,7 @@ by_status by__merge_chunk(by__reduction *r, size_t at, size_t n, bool all, void 
 }
 
 /* Writes the chunk of the result to the near ranks at once, while it is in the cache. */
-static by_status push_chunk(by__reduction *r, size_t at, size_t n, by_error *error)
+static by_status push_chunk(by__comm_reduction *r, size_t at, size_t n, by_error *error)
 {
     by_comm *comm = r->comm;
     const unsigned char *chunk = (const unsigned char *)r->sum->own + at * r->size;
@@ -144,7 +144,7 @@ static by_status push_chunk(by__reduction *r, size_t at, size_t n, by_error *err
 }
 
 /* Stores partial sums. All of them are read before one is written. */
-static by_status keep_chunk(by__reduction *r, size_t at, size_t n, by_error *error)
+static by_status keep_chunk(by__comm_reduction *r, size_t at, size_t n, by_error *error)
 {
     const by__comm_sum *sum = r->sum;
     BY_TRY(by__merge_chunk(r, at, n, true, NULL, error));
@@ -162,7 +162,7 @@ static by_status keep_chunk(by__reduction *r, size_t at, size_t n, by_error *err
     return BY_OK;
 }
 
-static by_status sum_chunk(by__reduction *r, size_t at, size_t n, by_error *error)
+static by_status sum_chunk(by__comm_reduction *r, size_t at, size_t n, by_error *error)
 {
     void *out = (unsigned char *)r->sum->own + at * r->size;
     bool half = is_half(r->sum->dtype);
@@ -179,7 +179,7 @@ static by_status sum_chunk(by__reduction *r, size_t at, size_t n, by_error *erro
     return r->push ? push_chunk(r, at, n, error) : BY_OK;
 }
 
-by_status by__sum_range(by__reduction *r, size_t begin, size_t end, by_error *error)
+by_status by__sum_range(by__comm_reduction *r, size_t begin, size_t end, by_error *error)
 {
     for (size_t at = begin; at < end; at += r->chunk) {
         size_t n = end - at < r->chunk ? end - at : r->chunk;
@@ -195,7 +195,7 @@ by_status by__sum_range(by__reduction *r, size_t begin, size_t end, by_error *er
 /* ---- the whole sum ---- */
 
 /* Finds the merges that add holders of a single host, and the hosts of the results. */
-static void find_local_merges(by__reduction *r)
+static void find_local_merges(by__comm_reduction *r)
 {
     const by__holder_plan *plan = r->sum->plan;
     int *host = r->host;
@@ -218,7 +218,7 @@ static void find_local_merges(by__reduction *r)
 }
 
 /* Finds the address of each holder's buffer, and allocates memory for the chunks. */
-static by_status prepare(by__reduction *r, by_error *error)
+static by_status prepare(by__comm_reduction *r, by_error *error)
 {
     const by__holder_plan *plan = r->sum->plan;
     size_t holders = (size_t)plan->holders;
@@ -275,7 +275,7 @@ static by_status prepare(by__reduction *r, by_error *error)
 }
 
 /* Reads what near ranks published: addresses of their holders, or the data. */
-static void find_holders(by__reduction *r)
+static void find_holders(by__comm_reduction *r)
 {
     const by__holder_plan *plan = r->sum->plan;
     for (int h = 0; h < plan->holders; h++) {
@@ -311,7 +311,7 @@ static uint64_t check_of(const by_comm *comm, const by__comm_sum *sum)
     return by__hash64(parts, sizeof parts);
 }
 
-static by_status reduce_small(by__reduction *r, by__comm_header *header, by_error *error)
+static by_status reduce_small(by__comm_reduction *r, by__comm_header *header, by_error *error)
 {
     const by__comm_sum *sum = r->sum;
     by__comm_sum whole = *sum;
@@ -328,7 +328,7 @@ static by_status reduce_small(by__reduction *r, by__comm_header *header, by_erro
     return by__sum_range(r, 0, r->mine, error);
 }
 
-static by_status reduce_large(by__reduction *r, by__comm_header *header, by_error *error)
+static by_status reduce_large(by__comm_reduction *r, by__comm_header *header, by_error *error)
 {
     by_comm *comm = r->comm;
     const by__comm_sum *sum = r->sum;
@@ -369,7 +369,7 @@ size_t by__slice_first(const by__comm_sum *sum, int rank)
 
 by_status by__comm_reduce(by_comm *comm, const by__comm_sum *sum, by_error *error)
 {
-    by__reduction r = {.comm = comm, .sum = sum, .size = by_dtype_size(sum->dtype)};
+    by__comm_reduction r = {.comm = comm, .sum = sum, .size = by_dtype_size(sum->dtype)};
     size_t bytes = sum->count * r.size;
     r.offset = by__slice_first(sum, comm->rank);
     r.base = r.offset;

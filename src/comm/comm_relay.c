@@ -71,20 +71,20 @@ by_status by__comm_spread(by_comm *comm, const void *mine, void *all, const size
 /* ---- sums ---- */
 
 /* Returns true if a holder's value is sent from its host. */
-static bool leaves(const by__reduction *r, int holder)
+static bool leaves(const by__comm_reduction *r, int holder)
 {
     return r->used[holder] && !r->gone[holder];
 }
 
 /* Returns true for a holder of a far host whose value is received. */
-static bool comes_from_far(const by__reduction *r, int holder)
+static bool comes_from_far(const by__comm_reduction *r, int holder)
 {
     int host = by__host_of_holder(r, holder);
     return host >= 0 && host != r->comm->host_of[r->comm->rank] && leaves(r, holder);
 }
 
 /* Bytes per element of a value sent between hosts: sums stay in f32. */
-static size_t wire_size(const by__reduction *r, int holder)
+static size_t wire_size(const by__comm_reduction *r, int holder)
 {
     return r->merged[holder] ? sizeof(float) : r->size;
 }
@@ -95,12 +95,12 @@ static size_t segment_elements(size_t slice, size_t segment)
     return at >= slice ? 0 : slice - at < BY__SEGMENT ? slice - at : BY__SEGMENT;
 }
 
-static unsigned char *stage_of(const by__reduction *r, size_t segment, int holder)
+static unsigned char *stage_of(const by__comm_reduction *r, size_t segment, int holder)
 {
     return r->stage[segment % BY__COMM_DEPTH] + (size_t)holder * BY__SEGMENT * sizeof(float);
 }
 
-static by_status receive_segment(by__reduction *r, size_t segment, by_error *error)
+static by_status receive_segment(by__comm_reduction *r, size_t segment, by_error *error)
 {
     by_comm *comm = r->comm;
     size_t n = segment_elements(r->mine, segment);
@@ -117,7 +117,7 @@ static by_status receive_segment(by__reduction *r, size_t segment, by_error *err
 
 /* Computes this host's values of a segment of a far rank's slice into `out`, a stage of holders. A
  * value of this rank that needs no addition stays where it is. */
-static by_status make_segment(by__reduction *r, size_t segment, size_t n, unsigned char *out,
+static by_status make_segment(by__comm_reduction *r, size_t segment, size_t n, unsigned char *out,
                               by_error *error)
 {
     const by__holder_plan *plan = r->sum->plan;
@@ -142,7 +142,7 @@ static by_status make_segment(by__reduction *r, size_t segment, size_t n, unsign
     return BY_OK;
 }
 
-static by_status send_segment(by__reduction *r, int to, size_t segment, unsigned char *stage,
+static by_status send_segment(by__comm_reduction *r, int to, size_t segment, unsigned char *stage,
                               by_error *error)
 {
     by_comm *comm = r->comm;
@@ -166,7 +166,7 @@ static by_status send_segment(by__reduction *r, int to, size_t segment, unsigned
 
 /* Sends segments to all far ranks that this rank relays to. `stages` has room for BY__COMM_DEPTH of
  * each. */
-static by_status send_segments(by__reduction *r, size_t segment, unsigned char *stages,
+static by_status send_segments(by__comm_reduction *r, size_t segment, unsigned char *stages,
                                by_error *error)
 {
     by_comm *comm = r->comm;
@@ -189,7 +189,7 @@ static by_status send_segments(by__reduction *r, size_t segment, unsigned char *
 }
 
 /* Sends a segment of this rank's sums to all far hosts. */
-static by_status send_result(by__reduction *r, size_t segment, by_error *error)
+static by_status send_result(by__comm_reduction *r, size_t segment, by_error *error)
 {
     by_comm *comm = r->comm;
     size_t n = segment_elements(r->mine, segment);
@@ -204,7 +204,7 @@ static by_status send_result(by__reduction *r, size_t segment, by_error *error)
 }
 
 /* Receives the same for far ranks' slices, whose values this host has sent. */
-static by_status receive_results(by__reduction *r, size_t segment, by_error *error)
+static by_status receive_results(by__comm_reduction *r, size_t segment, by_error *error)
 {
     by_comm *comm = r->comm;
     int here = comm->host_of[comm->rank];
@@ -221,7 +221,7 @@ static by_status receive_results(by__reduction *r, size_t segment, by_error *err
 }
 
 /* Sums a segment of this rank's slice, once all of it has arrived. */
-static by_status sum_segment(by__reduction *r, size_t segment, by_error *error)
+static by_status sum_segment(by__comm_reduction *r, size_t segment, by_error *error)
 {
     by_comm *comm = r->comm;
     int holders = r->sum->plan->holders;
@@ -239,7 +239,7 @@ static by_status sum_segment(by__reduction *r, size_t segment, by_error *error)
 }
 
 /* Completes a sum whose result all ranks want. */
-static by_status end_results(by__reduction *r, by_error *error)
+static by_status end_results(by__comm_reduction *r, by_error *error)
 {
     by_comm *comm = r->comm;
     for (int k = 0; k < comm->size; k++) {
@@ -253,7 +253,7 @@ static by_status end_results(by__reduction *r, by_error *error)
 
 /* Allocates memory for the segments in flight, those of far hosts first. *most: the largest
  * slice. */
-static by_status take_stages(by__reduction *r, size_t *most, unsigned char **relayed,
+static by_status take_stages(by__comm_reduction *r, size_t *most, unsigned char **relayed,
                              by_error *error)
 {
     by_comm *comm = r->comm;
@@ -285,7 +285,7 @@ static by_status take_stages(by__reduction *r, size_t *most, unsigned char **rel
     return BY_OK;
 }
 
-by_status by__sum_with_far(by__reduction *r, by_error *error)
+by_status by__sum_with_far(by__comm_reduction *r, by_error *error)
 {
     by_comm *comm = r->comm;
     unsigned char *relayed = NULL;

@@ -9,7 +9,7 @@
  * to 64 KiB), without a handshake with the receiver, which would cost a round trip each. */
 enum { BY__SEGMENT = 15 << 10 };
 
-typedef struct by__reduction {
+typedef struct by__comm_reduction {
     by_comm *comm;
     const by__comm_sum *sum;
     size_t size;   /* bytes of an element */
@@ -34,18 +34,18 @@ typedef struct by__reduction {
     bool *merged;                         /* its host adds others to it before sending it */
     bool *gone;                           /* its host adds it to another one */
     unsigned char *stage[BY__COMM_DEPTH]; /* segments received from far hosts, all holders */
-} by__reduction;
+} by__comm_reduction;
 
 /* Runs this host's merges, and with `all` those across hosts, on the chunk of n elements at `at` of
  * the slice. The values are in r->now. */
-by_status by__merge_chunk(by__reduction *r, size_t at, size_t n, bool all, void *out,
+by_status by__merge_chunk(by__comm_reduction *r, size_t at, size_t n, bool all, void *out,
                           by_error *error);
 /* Host of a holder; -1: every rank has a slice of it. */
-int by__host_of_holder(const by__reduction *r, int holder);
+int by__host_of_holder(const by__comm_reduction *r, int holder);
 /* Sums elements [begin, end) of this rank's slice, stores them and sends them to near ranks. */
-by_status by__sum_range(by__reduction *r, size_t begin, size_t end, by_error *error);
+by_status by__sum_range(by__comm_reduction *r, size_t begin, size_t end, by_error *error);
 
 /* Sums this rank's slice with the values of far hosts, and does this host's part of their sums. */
-by_status by__sum_with_far(by__reduction *r, by_error *error);
+by_status by__sum_with_far(by__comm_reduction *r, by_error *error);
 
 #endif

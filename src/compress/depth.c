@@ -129,7 +129,7 @@ static by_status take_out(by__compression *c, const bool *stays, by_error *error
         }
     }
     BY_TRY(by_config_copy(&to, c->config, error));
-    by_status status = by__model_reduce(to, &(by__reduction){.layers = stays}, error);
+    by_status status = by__model_reduce(to, &(by__nn_reduction){.layers = stays}, error);
     if (status == BY_OK) {
         status = by__compress_resize(c, &to->model, error);
     }

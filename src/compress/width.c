@@ -299,9 +299,9 @@ static by_status resize_model(by__compression *c, const narrowing *n, by_error *
 {
     by_config *to;
     const by_model_config *m = &c->config->model;
-    const by__reduction left = {.heads = n->left[HEADS] * (m->heads / m->kv_heads),
-                                .kv_heads = n->left[HEADS],
-                                .mlp_width = n->left[CHANNELS]};
+    const by__nn_reduction left = {.heads = n->left[HEADS] * (m->heads / m->kv_heads),
+                                   .kv_heads = n->left[HEADS],
+                                   .mlp_width = n->left[CHANNELS]};
     BY_TRY(by_config_copy(&to, c->config, error));
     by_status status = by__model_reduce(to, &left, error);
     if (status == BY_OK) {

@@ -264,7 +264,7 @@ const char *by_model_adapted(const by_model_config *config)
     return find_family(&family, config, NULL) == BY_OK ? family->adapted : NULL;
 }
 
-by_status by__model_reduce(by_config *config, const by__reduction *to, by_error *error)
+by_status by__model_reduce(by_config *config, const by__nn_reduction *to, by_error *error)
 {
     const by__family *family = NULL;
     by_model_config *c = &config->model;

@@ -131,7 +131,7 @@ static by_status reduce_list(by_string_list *list, const by_model_config *c, con
     return status;
 }
 
-by_status by__llama_reduce(by_model_config *c, by__llama_keys *keys, const by__reduction *to,
+by_status by__llama_reduce(by_model_config *c, by__llama_keys *keys, const by__nn_reduction *to,
                            by_error *error)
 {
     bool divided = c->width % c->heads == 0 && c->width / c->heads == c->head_dim;

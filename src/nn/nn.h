@@ -28,11 +28,11 @@
 #include "store/store.h"
 
 /* The sizes of a pruned model. */
-typedef struct by__reduction {
+typedef struct by__nn_reduction {
     const bool *layers;      /* [layers] true: the layer is kept; NULL: all are */
     int64_t heads, kv_heads; /* 0: unchanged */
     int64_t mlp_width;       /* 0: unchanged */
-} by__reduction;
+} by__nn_reduction;
 
 /* State of the model that is being built. */
 typedef struct by__build {
@@ -70,7 +70,7 @@ typedef struct by__family {
                              by_error *error);
     /* Sets the family's own keys for a pruned model, whose new sizes config->model already has.
      * NULL: the family has no keys for sizes, and the width of a head is width / heads. */
-    by_status (*reduce)(by_model_config *config, const by__reduction *to, by_error *error);
+    by_status (*reduce)(by_model_config *config, const by__nn_reduction *to, by_error *error);
     bool rotary; /* positions are rotations, not rows of a table */
     /* Returns why a context longer than the config's is impossible; NULL: it is possible. May be
      * NULL itself. */
@@ -94,7 +94,7 @@ typedef struct by__file_names {
 by__file_names by__model_file_names(const by_model_config *config);
 /* Changes a config to that of a pruned model, and resolves it. BY_EARG: the family's config.json
  * cannot express fewer heads of the same width. */
-by_status by__model_reduce(by_config *config, const by__reduction *to, by_error *error);
+by_status by__model_reduce(by_config *config, const by__nn_reduction *to, by_error *error);
 /* The kinds of the section `model`: the table of families, for by__kind_table. */
 const by__kind *by__family_kind(size_t index);
 
@@ -202,8 +202,8 @@ void by__llama_body(by__build *b, const by__llama_keys *keys, by__block_half *ml
 by_value by__llama_linear(by__build *b, by_value x, int64_t in, int64_t out, const char *axes,
                           by_init init, bool bias, int layer, const char *name);
 /* Implements by__family's `reduce` for these keys. */
-by_status by__llama_reduce(by_model_config *config, by__llama_keys *keys, const by__reduction *to,
-                           by_error *error);
+by_status by__llama_reduce(by_model_config *config, by__llama_keys *keys,
+                           const by__nn_reduction *to, by_error *error);
 /* Refuses an entry of a list that is not the number of a layer. key: "model.nope_layers". */
 by_status by__layers_check(const by_config *config, const char *key, const by_string_list *list,
                            by_error *error);

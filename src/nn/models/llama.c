@@ -345,7 +345,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
 }
 
 /* After pruning, a model_type that requires heads to divide the width may not apply any more. */
-static by_status reduce(by_model_config *c, const by__reduction *to, by_error *error)
+static by_status reduce(by_model_config *c, const by__nn_reduction *to, by_error *error)
 {
     by__llama_keys *k = own_keys(c);
     BY_TRY(by__llama_reduce(c, k, to, error));

@@ -177,7 +177,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     return read_coefficient(&k->router_aux_loss_coef, name, in, error);
 }
 
-static by_status reduce(by_model_config *c, const by__reduction *to, by_error *error)
+static by_status reduce(by_model_config *c, const by__nn_reduction *to, by_error *error)
 {
     return by__llama_reduce(c, &own_keys(c)->llama, to, error);
 }

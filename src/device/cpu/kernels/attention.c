@@ -47,8 +47,8 @@ static void *area(const job *j, size_t offset)
 
 BY__INLINE void hide_lanes(float *scores, by__vi seen)
 {
-    by__vf shown = by__select(seen, by__load(scores, 0, BY_F32), by__splat(HIDDEN));
-    by__store(scores, 0, shown, BY_F32);
+    by__vf shown = by__select(seen, by__kernel_load(scores, 0, BY_F32), by__splat(HIDDEN));
+    by__kernel_store(scores, 0, shown, BY_F32);
 }
 
 /* Masks the scores of keys after a query, or before the first one that it attends to. All keys of a
@@ -79,8 +79,8 @@ static inline void raise(job *j, const float *scores, int64_t keys, by__vf facto
     by__vf top[2] = {by__splat(HIDDEN), by__splat(HIDDEN)};
     for (int64_t r = 0; r < keys; r++) {
         for (int v = 0; v < 2; v++) {
-            top[v] =
-                by__larger(top[v], by__load(scores, r * PANEL_QUERIES + v * BY__LANES, BY_F32));
+            top[v] = by__larger(top[v],
+                                by__kernel_load(scores, r * PANEL_QUERIES + v * BY__LANES, BY_F32));
         }
     }
     for (int v = 0; v < 2; v++) {
@@ -96,10 +96,11 @@ BY__INLINE void weigh_pair(const float *scores, void *weights, int64_t r, bool t
 {
     for (int v = 0; v < 2; v++) {
         const float *at = scores + r * PANEL_QUERIES + v * BY__LANES;
-        by__vf even = by__exp2_of_negative(by__load(at, 0, BY_F32) * scale - high[v]);
+        by__vf even = by__exp2_of_negative(by__kernel_load(at, 0, BY_F32) * scale - high[v]);
         by__vf odd = by__zero();
         if (two) {
-            odd = by__exp2_of_negative(by__load(at, PANEL_QUERIES, BY_F32) * scale - high[v]);
+            odd =
+                by__exp2_of_negative(by__kernel_load(at, PANEL_QUERIES, BY_F32) * scale - high[v]);
         }
         sum[v] += even + odd;
         attention_put(weights, pairs, r, v * BY__LANES, even, odd);
@@ -143,7 +144,7 @@ static void rescale(const job *j, const by__vf factors[2])
     for (int64_t d = 0; d < j->p->s.width; d++) {
         for (int v = 0; v < 2; v++) {
             float *at = sums + d * PANEL_QUERIES + v * BY__LANES;
-            by__store(at, 0, by__load(at, 0, BY_F32) * factors[v], BY_F32);
+            by__kernel_store(at, 0, by__kernel_load(at, 0, BY_F32) * factors[v], BY_F32);
         }
     }
 }
@@ -196,7 +197,7 @@ static void attend(job *j, const void *q, int64_t q_stride, void *y, int64_t y_s
         meet(j, key, by__min_i64(p->s.key_block, j->visible - key));
     }
     for (int v = 0; v < 2; v++) {
-        by__store(factors, v * BY__LANES, 1.0f / j->total[v], BY_F32);
+        by__kernel_store(factors, v * BY__LANES, 1.0f / j->total[v], BY_F32);
     }
     attention_store(y, p->s.dtype, y_stride, area(j, p->sums), factors, j->queries, p->s.width);
     for (int64_t r = 0; r < j->queries && lse != NULL; r++) {

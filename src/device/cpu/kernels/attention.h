@@ -257,8 +257,8 @@ BY__INLINE void attention_put(void *panel, bool pairs, int64_t key, int lane, by
         return;
     }
     float *at = (float *)panel + key * PANEL_QUERIES + lane;
-    by__store(at, 0, even, BY_F32);
-    by__store(at, PANEL_QUERIES, odd, BY_F32);
+    by__kernel_store(at, 0, even, BY_F32);
+    by__kernel_store(at, PANEL_QUERIES, odd, BY_F32);
 }
 
 /* Mask of the lanes whose queries, from `query` on, attend to `key`. */
@@ -276,7 +276,7 @@ BY__INLINE void attention_store_block(void *y, by_dtype dtype, int64_t ldy, cons
 #pragma GCC unroll 16
     for (int i = 0; i < BY__LANES; i++) {
         int row = i < n ? i : n - 1;
-        block[i] = (by__vu)(by__load(sums, row * PANEL_QUERIES, BY_F32) * factor);
+        block[i] = (by__vu)(by__kernel_load(sums, row * PANEL_QUERIES, BY_F32) * factor);
     }
     by__transpose(block);
 #pragma GCC unroll 16
@@ -291,7 +291,7 @@ BY__INLINE void attention_store_as(void *y, by_dtype dtype, int64_t ldy, const f
 {
     for (int64_t q = 0; q < queries; q += BY__LANES) {
         int count = (int)by__min_i64(BY__LANES, queries - q);
-        by__vf factor = by__load(factors, q, BY_F32);
+        by__vf factor = by__kernel_load(factors, q, BY_F32);
         for (int64_t d = 0; d < width; d += BY__LANES) {
             int n = (int)by__min_i64(BY__LANES, width - d);
             char *out = (char *)y + (q * ldy + d) * (dtype == BY_F32 ? 4 : 2);
@@ -372,7 +372,7 @@ static inline float attention_weigh(float *scores, int64_t first, int64_t stop, 
     by__vf top = by__splat(-INFINITY);
     int64_t i = first;
     for (; i + BY__LANES <= stop; i += BY__LANES) {
-        top = by__larger(top, by__load(scores, i, BY_F32));
+        top = by__larger(top, by__kernel_load(scores, i, BY_F32));
     }
     float highest = by__max(top);
     for (; i < stop; i++) {

@@ -82,8 +82,8 @@ typedef struct softmax {
  * they are zero where a lane does not attend to the key. */
 BY__INLINE by__vf weigh_key(const softmax *x, int64_t r, int lane, bool masked, by_dtype dtype)
 {
-    by__vf score = by__load(x->scores, r * PANEL_QUERIES + lane, BY_F32);
-    by__vf dw = by__load(x->dweights, r * PANEL_QUERIES + lane, BY_F32);
+    by__vf score = by__kernel_load(x->scores, r * PANEL_QUERIES + lane, BY_F32);
+    by__vf dw = by__kernel_load(x->dweights, r * PANEL_QUERIES + lane, BY_F32);
     by__vf w = by__exp2_of_negative(score * (x->scale * LOG2_E) - x->lse);
     by__vf ds = w * ((dw - x->delta) * x->scale);
     if (masked) {
@@ -143,8 +143,8 @@ BY__INLINE void weigh(const meeting *m, by_dtype dtype)
             .count = j->queries - query,
             .key = m->key,
             .scale = p->s.scale,
-            .lse = by__load(area(j, p->lse), query, BY_F32),
-            .delta = by__load(area(j, p->delta), query, BY_F32),
+            .lse = by__kernel_load(area(j, p->lse), query, BY_F32),
+            .delta = by__kernel_load(area(j, p->delta), query, BY_F32),
         };
         int64_t limited = attention_first_keys(&x.from, &j->limit, j->first + query, x.count);
         limited = limited <= m->key ? 0 : (limited - m->key + 1) / 2 * 2;
@@ -252,8 +252,8 @@ static void run_block(const job *j, const void *q, int64_t q_stride, const void 
         meet(j, key, by__min_i64(s->key_block, j->visible - key));
     }
     float ones[PANEL_QUERIES];
-    by__store(ones, 0, by__splat(1.0f), BY_F32);
-    by__store(ones, BY__LANES, by__splat(1.0f), BY_F32);
+    by__kernel_store(ones, 0, by__splat(1.0f), BY_F32);
+    by__kernel_store(ones, BY__LANES, by__splat(1.0f), BY_F32);
     for (int64_t i = 0; i < j->queries; i += PANEL_QUERIES) {
         attention_store((char *)dq + (size_t)(i * dq_stride) * by_dtype_size(s->dtype), s->dtype,
                         dq_stride, (const float *)area(j, p->dq) + i * s->width, ones,

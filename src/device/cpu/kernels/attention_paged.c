@@ -96,7 +96,7 @@ BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page,
         }
     }
     if (p->steps * units < p->units) { /* the last element of an odd number, unpaired */
-        by__vf last = by__load(page + s * step_bytes, j, BY_BF16);
+        by__vf last = by__kernel_load(page + s * step_bytes, j, BY_BF16);
         by__step step = {.value = kind == BY__PAIRS_BF16 ? (by__vf)((by__vu)last >> 16) : last};
         EACH_QUERY
         {
@@ -107,9 +107,9 @@ BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page,
     {
         by__vf score = sums[r][0] + sums[r][1];
         if (kind == BY__CODES_I8) {
-            score *= by__load(scales_of(p, page), j, BY_F32);
+            score *= by__kernel_load(scales_of(p, page), j, BY_F32);
         }
-        by__store(scores + r * p->slots, 0, score, BY_F32);
+        by__kernel_store(scores + r * p->slots, 0, score, BY_F32);
     }
 }
 
@@ -139,14 +139,14 @@ BY__INLINE void weigh(by__arithmetic kind, const tile *x, int64_t r)
         const char *values = page_at(x, V_POOL, column);
         float *weights = scores + (column - x->begin) * BY_PAGE_TOKENS;
         for (int64_t j = 0; j < BY_PAGE_TOKENS && values != NULL; j += BY__LANES) {
-            by__vf scale = by__load(scales_of(x->p, values), j, BY_F32);
-            by__store(weights, j, by__load(weights, j, BY_F32) * scale, BY_F32);
+            by__vf scale = by__kernel_load(scales_of(x->p, values), j, BY_F32);
+            by__kernel_store(weights, j, by__kernel_load(weights, j, BY_F32) * scale, BY_F32);
         }
     }
     memset(scores, 0, (size_t)first * sizeof *scores);
     memset(scores + stop, 0, (size_t)(keys - stop) * sizeof *scores);
     for (int64_t j = 0; j < keys && kind == BY__PAIRS_BF16; j += BY__LANES) {
-        by__store_flushed(scores, j, by__load(scores, j, BY_F32), BY_BF16);
+        by__store_flushed(scores, j, by__kernel_load(scores, j, BY_F32), BY_BF16);
     }
 }
 
@@ -188,7 +188,7 @@ BY__INLINE void add_strip(by__arithmetic kind, const tile *x, int64_t r0, const 
     {
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
-            total[r][v] = by__load(sums_of(x, r0 + r), i + v * BY__LANES, BY_F32);
+            total[r][v] = by__kernel_load(sums_of(x, r0 + r), i + v * BY__LANES, BY_F32);
         }
     }
     for (int64_t column = a->begin; column < a->end; column++) {
@@ -225,7 +225,7 @@ BY__INLINE void add_strip(by__arithmetic kind, const tile *x, int64_t r0, const 
     {
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
-            by__store(sums_of(x, r0 + r), i + v * BY__LANES, total[r][v], BY_F32);
+            by__kernel_store(sums_of(x, r0 + r), i + v * BY__LANES, total[r][v], BY_F32);
         }
     }
 }

@@ -166,7 +166,7 @@ static void put_codes(const plan *p, char *page, const char *row, int64_t slot, 
     float inverse = largest >= SMALLEST ? LARGEST_CODE / largest : 0.0f;
 #define ENCODE(i, n)                                                                               \
     float values[BY__LANES];                                                                       \
-    by__store(values, 0, load_act(row, i, p->s.dtype, n) * inverse, BY_F32);                       \
+    by__kernel_store(values, 0, load_act(row, i, p->s.dtype, n) * inverse, BY_F32);                \
     for (int lane = 0; lane < (n); lane++) {                                                       \
         codes[((i) + lane) * stride] = is_finite ? (int8_t)rintf(values[lane]) : 0;                \
     }

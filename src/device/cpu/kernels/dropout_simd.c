@@ -28,8 +28,8 @@ BY__INLINE void drop_block(const by__device_call *call, const by__dropout *dropo
             int64_t left = size - i;
             by__vi kept = (by__vi)((c[word] >> 8) >= dropout->threshold);
             if (left >= BY__LANES) {
-                by__vf x = by__load(call->in[0].data, at + i, type) * dropout->scale;
-                by__store(call->out[0].data, at + i, (by__vf)((by__vi)x & kept), type);
+                by__vf x = by__kernel_load(call->in[0].data, at + i, type) * dropout->scale;
+                by__kernel_store(call->out[0].data, at + i, (by__vf)((by__vi)x & kept), type);
             } else if (left > 0) {
                 by__vf x = by__load_n(call->in[0].data, at + i, type, (int)left) * dropout->scale;
                 by__store_n(call->out[0].data, at + i, (by__vf)((by__vi)x & kept), type, (int)left);

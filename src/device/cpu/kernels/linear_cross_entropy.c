@@ -72,7 +72,7 @@ static float highest(const float *logits, int64_t n)
     by__vf top = by__splat(logits[0]);
     int64_t i = 0;
     for (; i + BY__LANES <= n; i += BY__LANES) {
-        top = by__larger(top, by__load(logits, i, BY_F32));
+        top = by__larger(top, by__kernel_load(logits, i, BY_F32));
     }
     float result = by__max(top);
     for (; i < n; i++) {
@@ -90,10 +90,10 @@ static inline __attribute__((always_inline)) float sum_exponentials(float *logit
     int64_t i = 0;
     for (; i + 4 * BY__LANES <= n; i += 4 * BY__LANES) {
         for (int s = 0; s < 4; s++) {
-            by__vf e = by__exp(by__load(logits, i + s * BY__LANES, BY_F32) - base);
+            by__vf e = by__exp(by__kernel_load(logits, i + s * BY__LANES, BY_F32) - base);
             sums[s] += e;
             if (keep) {
-                by__store(logits, i + s * BY__LANES, e, BY_F32);
+                by__kernel_store(logits, i + s * BY__LANES, e, BY_F32);
             }
         }
     }

@@ -47,9 +47,9 @@ static float highest(const float *values, int64_t n)
     float top = values[0];
     int64_t i = 0;
     if (n >= BY__LANES) {
-        by__vf tops = by__load(values, 0, BY_F32);
+        by__vf tops = by__kernel_load(values, 0, BY_F32);
         for (i = BY__LANES; i + BY__LANES <= n; i += BY__LANES) {
-            tops = by__larger(tops, by__load(values, i, BY_F32));
+            tops = by__larger(tops, by__kernel_load(values, i, BY_F32));
         }
         top = by__max(tops);
     }
@@ -80,11 +80,11 @@ static void sum_row(row_sums *s, const float *z, const float *y, int64_t n, floa
     s->top_teacher = y == NULL ? 0.0f : highest(y, n);
     int64_t i = 0;
     for (; i + BY__LANES <= n; i += BY__LANES) {
-        by__vf a = by__load(z, i, BY_F32);
+        by__vf a = by__kernel_load(z, i, BY_F32);
         plain += by__exp(a - s->top);
         soft += by__exp((a - s->top) * inverse);
         if (y != NULL) {
-            by__vf b = by__load(y, i, BY_F32);
+            by__vf b = by__kernel_load(y, i, BY_F32);
             by__vf e = by__exp((b - s->top_teacher) * inverse);
             teacher += e;
             gap += e * (b - a);

@@ -67,7 +67,7 @@ static void make_random(const tile *t, int first)
 BY__INLINE void store_random(char *out, int i, by__vf x, const char *words, bool upper)
 {
     by__vu u = (by__vu)x;
-    by__vu bits = (by__vu)by__load(words, i * BY__LANES, BY_F32);
+    by__vu bits = (by__vu)by__kernel_load(words, i * BY__LANES, BY_F32);
     by__vu sum = u + (upper ? bits >> 16 : bits & 0xffffu);
     by__vu nan = (by__vu)(x != x); /* NOLINT(misc-redundant-expression): true of NaN alone */
     by__store_halves_n((uint16_t *)(void *)out + i * BY__LANES,
@@ -77,8 +77,8 @@ BY__INLINE void store_random(char *out, int i, by__vf x, const char *words, bool
 #define EACH(i) _Pragma("GCC unroll 16") for (int i = 0; i < VECTORS; i++)
 /* Element i of the accumulator, and of the instruction's places. */
 #define X x[i]
-#define A by__load(a, i *BY__LANES, BY_F32)
-#define B by__load(b, i *BY__LANES, BY_F32)
+#define A by__kernel_load(a, i *BY__LANES, BY_F32)
+#define B by__kernel_load(b, i *BY__LANES, BY_F32)
 /* The code of one instruction ends by jumping to the next one's code: a single jump, separate for
  * each code, which lets the processor predict what follows. */
 #define DO(name, ...)                                                                              \
@@ -110,11 +110,11 @@ static void run_codes(const tile *t, const by__map_op *op)
     goto *codes[op->code];
     SET(SPLAT, splat_of(t, op->a) - by__zero());
     SET(LOAD, A);
-    SET(LOAD_BF16, by__load(a, i * BY__LANES, BY_BF16));
-    SET(LOAD_F16, by__load(a, i * BY__LANES, BY_F16));
-    DO(STORE, EACH(i) by__store(a, i * BY__LANES, X, BY_F32););
-    DO(STORE_BF16, EACH(i) by__store(a, i * BY__LANES, X, BY_BF16););
-    DO(STORE_F16, EACH(i) by__store(a, i * BY__LANES, X, BY_F16););
+    SET(LOAD_BF16, by__kernel_load(a, i * BY__LANES, BY_BF16));
+    SET(LOAD_F16, by__kernel_load(a, i * BY__LANES, BY_F16));
+    DO(STORE, EACH(i) by__kernel_store(a, i * BY__LANES, X, BY_F32););
+    DO(STORE_BF16, EACH(i) by__kernel_store(a, i * BY__LANES, X, BY_BF16););
+    DO(STORE_F16, EACH(i) by__kernel_store(a, i * BY__LANES, X, BY_F16););
     DO(STORE_RANDOM, EACH(i) store_random(a, i, X, b, op->c != 0););
     DO(STREAM_BF16, EACH(i) by__stream_bf16((uint16_t *)(void *)a + i * BY__LANES, X););
     SET(X_ADD, X + A);
@@ -147,7 +147,7 @@ static void run_codes(const tile *t, const by__map_op *op)
     SET(X_SQRT, by__sqrt(X));
     SET(X_RSQRT, 1.0f / by__sqrt(X));
     SET(X_FINITE, is_finite(X));
-    DO(X_FUNCTION, a = t->place[op->b]; EACH(i) by__store(a, i * BY__LANES, X, BY_F32);
+    DO(X_FUNCTION, a = t->place[op->b]; EACH(i) by__kernel_store(a, i * BY__LANES, X, BY_F32);
        run_function(t->plan->program.step[op->a].function, (float *)(void *)a); EACH(i) X = A;);
     DO(RANDOM, make_random(t, op->a););
 END:

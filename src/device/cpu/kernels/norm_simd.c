@@ -20,12 +20,12 @@ BY__INLINE float row_sum(const void *x, int64_t at, int64_t columns, by_dtype ty
     int64_t i = 0;
     for (; i + 4 * BY__LANES <= columns; i += 4 * BY__LANES) {
         for (int k = 0; k < 4; k++) {
-            by__vf v = by__load(x, at + i + k * BY__LANES, type) - shift;
+            by__vf v = by__kernel_load(x, at + i + k * BY__LANES, type) - shift;
             sum[k] += square ? v * v : v;
         }
     }
     for (; i + BY__LANES <= columns; i += BY__LANES) {
-        by__vf v = by__load(x, at + i, type) - shift;
+        by__vf v = by__kernel_load(x, at + i, type) - shift;
         sum[0] += square ? v * v : v;
     }
     float total = by__sum((sum[0] + sum[1]) + (sum[2] + sum[3]));

@@ -71,8 +71,8 @@ BY__INLINE void values_of_16_counters(float out[64], float std, const uint32_t k
             by__vf x;
             by__vf y;
             on_circle(&x, &y, c[pair + 1], radius(c[pair], std));
-            by__store(out, 16 * pair + j, x, BY_F32);
-            by__store(out, 16 * (pair + 1) + j, y, BY_F32);
+            by__kernel_store(out, 16 * pair + j, x, BY_F32);
+            by__kernel_store(out, 16 * (pair + 1) + j, y, BY_F32);
         }
     }
 }

@@ -251,25 +251,26 @@ BY__INLINE void compute_tile(by_packing_kind kind, const tile *t, float *y, int 
             BY__EACH_VECTOR
             {
                 int64_t column = j + v * BY__LANES;
-                by__vf scale =
-                    kind == BY_PACKING_INT4 ? by__load(scales, column, BY_F16) : by__splat(1.0f);
+                by__vf scale = kind == BY_PACKING_INT4 ? by__kernel_load(scales, column, BY_F16)
+                                                       : by__splat(1.0f);
                 EACH_ROW
                 {
                     float *to = y + r * BY_PACKED_COLUMNS + column;
-                    by__vf before = b > 0 ? by__load(to, 0, BY_F32) : by__zero();
+                    by__vf before = b > 0 ? by__kernel_load(to, 0, BY_F32) : by__zero();
                     by__vf sum = whole_sum(sums[r][v], t->offsets[r * p->blocks + b]);
                     by__vf factor = scale * t->scales[r * p->blocks + b];
-                    by__store(to, 0, by__multiply_add(sum, factor, before), BY_F32);
+                    by__kernel_store(to, 0, by__multiply_add(sum, factor, before), BY_F32);
                 }
             }
         }
         for (int v = 0; v < vectors && kind == BY_PACKING_INT8; v++) {
             int64_t column = j + v * BY__LANES;
-            by__vf scale = by__load(t->panel + (size_t)p->blocks * p->block_bytes, column, BY_F32);
+            by__vf scale =
+                by__kernel_load(t->panel + (size_t)p->blocks * p->block_bytes, column, BY_F32);
             EACH_ROW
             {
                 float *to = y + r * BY_PACKED_COLUMNS + column;
-                by__store(to, 0, by__load(to, 0, BY_F32) * scale, BY_F32);
+                by__kernel_store(to, 0, by__kernel_load(to, 0, BY_F32) * scale, BY_F32);
             }
         }
     }
@@ -314,16 +315,16 @@ static void compute_tiles(const tile *t, float *y, int height, int *open)
         for (int64_t at = 0; at < height * BY_PACKED_COLUMNS; at += BY__LANES) {
             int64_t r = at / BY_PACKED_COLUMNS;
             const by__vi sums[2] = {*(const codes *)(low + at), *(const codes *)(high + at)};
-            by__vf before = b > 0 ? by__load(y, at, BY_F32) : by__zero();
+            by__vf before = b > 0 ? by__kernel_load(y, at, BY_F32) : by__zero();
             by__vf sum = whole_sum(sums, t->offsets[r * p->blocks + b]);
             by__vf factor = by__splat(t->scales[r * p->blocks + b]);
-            by__store(y, at, by__multiply_add(sum, factor, before), BY_F32);
+            by__kernel_store(y, at, by__multiply_add(sum, factor, before), BY_F32);
         }
     }
     const char *scales = t->panel + (size_t)p->blocks * p->block_bytes;
     for (int64_t at = 0; at < height * BY_PACKED_COLUMNS; at += BY__LANES) {
-        by__vf scale = by__load(scales, at % BY_PACKED_COLUMNS, BY_F32);
-        by__store(y, at, by__load(y, at, BY_F32) * scale, BY_F32);
+        by__vf scale = by__kernel_load(scales, at % BY_PACKED_COLUMNS, BY_F32);
+        by__kernel_store(y, at, by__kernel_load(y, at, BY_F32) * scale, BY_F32);
     }
 }
 

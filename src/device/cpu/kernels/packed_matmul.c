@@ -138,7 +138,7 @@ BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const c
             const float *row = sums + r * BY_PACKED_COLUMNS + j;
             BY__EACH_VECTOR
             {
-                total[r][v] = resume ? by__load(row, v * BY__LANES, BY_F32) : by__zero();
+                total[r][v] = resume ? by__kernel_load(row, v * BY__LANES, BY_F32) : by__zero();
             }
         }
         for (int64_t s = 0; s < steps; s++) {
@@ -168,7 +168,7 @@ BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const c
             float *row = sums + r * BY_PACKED_COLUMNS + j;
             BY__EACH_VECTOR
             {
-                by__store(row, v * BY__LANES, total[r][v], BY_F32);
+                by__kernel_store(row, v * BY__LANES, total[r][v], BY_F32);
             }
         }
     }
@@ -241,10 +241,10 @@ static void scale_sums(const plan *p, const char *panel, float *sums, int64_t he
 {
     const char *scales = panel + p->steps * p->step_bytes;
     for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += BY__LANES) {
-        by__vf scale = by__load(scales, j, BY_F32);
+        by__vf scale = by__kernel_load(scales, j, BY_F32);
         for (int64_t r = 0; r < height; r++) {
             float *row = sums + r * BY_PACKED_COLUMNS + j;
-            by__store(row, 0, by__load(row, 0, BY_F32) * scale, BY_F32);
+            by__kernel_store(row, 0, by__kernel_load(row, 0, BY_F32) * scale, BY_F32);
         }
     }
 }

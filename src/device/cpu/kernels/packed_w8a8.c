@@ -238,11 +238,11 @@ static void store_tile(const plan *p, const by__device_call *call, const by__pan
     const char *factors = panel + p->panel_bytes - BY_PACKED_COLUMNS * sizeof(float);
     float y[MOST_ROWS * BY_PACKED_COLUMNS];
     for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += BY__LANES) {
-        by__vf factor = by__load(factors, j, BY_F32);
+        by__vf factor = by__kernel_load(factors, j, BY_F32);
         for (int64_t r = 0; r < height; r++) {
             const codes *from = (const codes *)(const void *)(sums + r * BY_PACKED_COLUMNS + j);
             by__vf sum = __builtin_convertvector(from[0] - offsets[r], by__vf);
-            by__store(y, r * BY_PACKED_COLUMNS + j, sum * (factor * scales[r]), BY_F32);
+            by__kernel_store(y, r * BY_PACKED_COLUMNS + j, sum * (factor * scales[r]), BY_F32);
         }
     }
     by__panel_target at = by__panel_target_at(all, i, column);

@@ -121,9 +121,9 @@ BY__INLINE void add_rows(vector sums[TILE_ROWS][2], const void *data, by_dtype d
 {
     EACH_ROW
     {
-        sums[r][0] += by__load(data, r * ld, dtype);
+        sums[r][0] += by__kernel_load(data, r * ld, dtype);
         if (across == 2) {
-            sums[r][1] += by__load(data, r * ld + BY__LANES, dtype);
+            sums[r][1] += by__kernel_load(data, r * ld + BY__LANES, dtype);
         }
     }
 }

@@ -128,7 +128,7 @@ BY__INLINE float sum_rows(const void *x, const plan *p, int64_t base, int64_t be
         int64_t i = from;
         for (; i + 4 * BY__LANES <= to; i += 4 * BY__LANES) {
             for (int k = 0; k < 4; k++) {
-                sum[k] += by__load(x, at + i + k * BY__LANES, type);
+                sum[k] += by__kernel_load(x, at + i + k * BY__LANES, type);
             }
         }
 #define STEP(j, n) sum[0] += by__load_n(x, at + (j), type, n)

@@ -489,12 +489,12 @@ BY__INLINE void by__store_flushed_n(void *data, int64_t i, by__vf x, by_dtype dt
     by__store_n(data, i, x, dtype, n);
 }
 
-BY__INLINE by__vf by__load(const void *data, int64_t i, by_dtype dtype)
+BY__INLINE by__vf by__kernel_load(const void *data, int64_t i, by_dtype dtype)
 {
     return by__load_n(data, i, dtype, BY__LANES);
 }
 
-BY__INLINE void by__store(void *data, int64_t i, by__vf x, by_dtype dtype)
+BY__INLINE void by__kernel_store(void *data, int64_t i, by__vf x, by_dtype dtype)
 {
     by__store_n(data, i, x, dtype, BY__LANES);
 }
@@ -515,7 +515,7 @@ BY__INLINE void by__stream_bf16(uint16_t *data, by__vf x)
 #elif defined(__AVX2__)
     _mm_stream_si128((__m128i *)data, (__m128i)by__to_bf16(x));
 #else
-    by__store(data, 0, x, BY_BF16);
+    by__kernel_store(data, 0, x, BY_BF16);
 #endif
 }
 

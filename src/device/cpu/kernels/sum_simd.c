@@ -115,7 +115,7 @@ static void sum_squares(const by__device_call *call, int64_t begin, int64_t end)
     if (end - begin == BY_SUM_BLOCK) {
         for (; i < begin + quarter; i += 2 * BY__LANES) {
             for (int k = 0; k < 8; k++) {
-                by__vf v = by__load(x, i + k / 2 * quarter + k % 2 * BY__LANES, BY_F32);
+                by__vf v = by__kernel_load(x, i + k / 2 * quarter + k % 2 * BY__LANES, BY_F32);
                 sum[k] += v * v;
             }
         }
