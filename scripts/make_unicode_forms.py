@@ -111,7 +111,7 @@ def main():
         out.write("const by__composition by__compositions[] = {\n")
         rows(out, ("{%d,%d,%d}" % p for p in sorted(pairs)))
         for name, values in (("combining", classes), ("suspects", suspects), ("cases", cases)):
-            out.write(f"const by__code_range by__{name}[] = {{\n")
+            out.write(f"const by__tokenizer_code_range by__{name}[] = {{\n")
             rows(out, ("{%d,%d,%d}" % tuple(r) for r in ranges(values)))
         for count, name in (("decomposition", "decompositions"), ("composition", "compositions"),
                             ("combining", "combining"), ("suspect", "suspects"), ("case", "cases")):
