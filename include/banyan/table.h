@@ -93,8 +93,9 @@ typedef struct by_table_options {
     bool relearn;
     const char *const *ignore; /* columns whose cells are not checked */
     size_t ignore_count;
-    /* Leave out damaged rows of CSV files and JSON lines: malformed ones, ones with more or fewer cells than the
-     * header, with text in a column of numbers, or without a value in the column `required`. */
+    /* Leave out damaged rows of CSV files and JSON lines: malformed ones, ones with more or fewer
+     * cells than the header, with text in a column of numbers, or without a value in the column
+     * `required`. */
     bool skip;
     const char *required; /* only with `skip`; NULL: none */
 } by_table_options;

@@ -116,7 +116,8 @@ static bool has(const char *text, size_t length, const char *bytes)
     return false;
 }
 
-/* Whether commas stand between thousands: three digits follow each, and one to three come before. */
+/* Whether commas stand between thousands: three digits follow each, and one to three come
+ * before. */
 static bool has_thousands(const char *text, size_t length)
 {
     size_t run = 0;
