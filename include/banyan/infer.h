@@ -19,6 +19,7 @@
 #include "banyan/config.h"
 #include "banyan/device.h"
 #include "banyan/model.h"
+#include "banyan/tokenizer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -60,6 +61,9 @@ BY_API by_status by_pretrained_adapt(by_pretrained *pretrained, const char *dire
 BY_API const by_config *by_pretrained_config(const by_pretrained *pretrained);
 /* Returns the weights. */
 BY_API const by_weights *by_pretrained_weights(const by_pretrained *pretrained);
+/* Opens the tokenizer beside the weights. BY_ECONFIG: the model reads images or rows of a table. */
+BY_API by_status by_pretrained_tokenizer(by_tokenizer **out, const by_pretrained *model,
+                                         by_error *error);
 /* Returns the directory with the weights and tokenizer.json, or the path of the GGUF file with
  * both. */
 BY_API const char *by_pretrained_directory(const by_pretrained *pretrained);

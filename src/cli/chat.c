@@ -413,7 +413,7 @@ static by_status open_model(session *s, const char *path, by_error *error)
     by_status status =
         cli_open_pretrained(&pretrained, &run, path, r->best, false, r->adapter, error);
     if (status == BY_OK) {
-        status = by_tokenizer_open(&s->tokenizer, by_pretrained_directory(pretrained), error);
+        status = by_pretrained_tokenizer(&s->tokenizer, pretrained, error);
     }
     if (status == BY_OK) {
         status = open_chat(s, by_pretrained_directory(pretrained), error);

@@ -87,7 +87,7 @@ static by_status open_model(by_classifier **out, by_tokenizer **tokenizer, const
                                     by_pretrained_weights(pretrained), &options, error);
     }
     if (status == BY_OK) {
-        status = by_tokenizer_open(tokenizer, by_pretrained_directory(pretrained), error);
+        status = by_pretrained_tokenizer(tokenizer, pretrained, error);
     }
     by_pretrained_close(&pretrained);
     free(run);

@@ -61,7 +61,7 @@ static by_status open_model(session *s, const char *path, by_error *error)
     by_status status =
         cli_open_pretrained(&pretrained, &run, path, r->best, r->ema, r->adapter, error);
     if (status == BY_OK) {
-        status = by_tokenizer_open(&s->tokenizer, by_pretrained_directory(pretrained), error);
+        status = by_pretrained_tokenizer(&s->tokenizer, pretrained, error);
     }
     if (status == BY_OK) {
         status = by_embed_open(&s->embed, by_pretrained_config(pretrained),

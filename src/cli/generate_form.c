@@ -46,7 +46,7 @@ by_status cli_open_generation(by_pretrained **model, by_tokenizer **tokenizer, c
     by_status status = cli_open_pretrained(model, &run, path, r->best, r->ema, r->adapter, error);
     free(run);
     if (status == BY_OK) {
-        status = by_tokenizer_open(tokenizer, by_pretrained_directory(*model), error);
+        status = by_pretrained_tokenizer(tokenizer, *model, error);
     }
     return status == BY_OK
                ? cli_form_open(form, r, *tokenizer, by_pretrained_directory(*model), error)

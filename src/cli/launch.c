@@ -281,6 +281,14 @@ static int run(int argc, char **argv)
     if (code < 0 && own == argc) {
         code = cli_misuse(&cli_launch, "name a command to launch, e.g. train CONFIG");
     }
+    const char *first = own < argc ? argv[own] : "";
+    const char *slash = strrchr(first, '/');
+    if (code < 0 && strcmp(slash == NULL ? first : slash + 1, "banyan") == 0) {
+        code = cli_misuse(&cli_launch,
+                          "name a command of banyan, without '%s' before it: banyan "
+                          "launch -n N train CONFIG",
+                          first);
+    }
     if (code < 0) {
         code = read_hosts(&l);
     }

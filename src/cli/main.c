@@ -117,6 +117,40 @@ static int refuse_command(const char *name)
     return CLI_USAGE;
 }
 
+static const cli_command *find_command(const char *name)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(name, commands[i]->name) == 0) {
+            return commands[i];
+        }
+    }
+    return NULL;
+}
+
+/* `banyan help COMMAND` is `banyan COMMAND --help`. */
+static int help_on(char *name)
+{
+    const cli_command *command = find_command(name);
+    char flag[] = "--help";
+    char *args[] = {name, flag, NULL};
+    return command == NULL ? refuse_command(name) : command->run(2, args);
+}
+
+/* Parsing moves the arguments, which a hint reads in their order. */
+static int run_command(const cli_command *command, int argc, char **argv)
+{
+    char **given = malloc(((size_t)argc + 1) * sizeof *given);
+    if (given != NULL) {
+        memcpy(given, argv, ((size_t)argc + 1) * sizeof *given);
+    }
+    int code = command->run(argc, argv);
+    if (given != NULL && (code == CLI_USAGE || code == CLI_FAILED)) {
+        cli_hint(argc, given);
+    }
+    free(given);
+    return code;
+}
+
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2) {
@@ -125,6 +159,9 @@ static int dispatch(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
+        if (argc > 2) {
+            return help_on(argv[2]);
+        }
         print_help(stdout);
         return CLI_DONE;
     }
@@ -132,12 +169,8 @@ static int dispatch(int argc, char **argv)
         printf("banyan %s\n", BY_VERSION);
         return CLI_DONE;
     }
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(argv[1], commands[i]->name) == 0) {
-            return commands[i]->run(argc - 1, argv + 1);
-        }
-    }
-    return refuse_command(argv[1]);
+    const cli_command *command = find_command(argv[1]);
+    return command == NULL ? refuse_command(argv[1]) : run_command(command, argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv)

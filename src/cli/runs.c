@@ -1,6 +1,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "banyan/track.h"
 #include "runs.h"
@@ -32,6 +33,27 @@ static const word words[] = {{"ls", 0, 1, "ls [DIR]"},
                              {"export", 0, INT_MAX, "export [DIR], or export --series RUN..."},
                              {"delete", 1, INT_MAX, "delete RUN... --yes"},
                              {"sync", 1, 1, "sync RUN"}};
+
+/* What others call the actions. */
+static const char *const synonyms[][2] = {
+    {"list", "ls"},     {"rm", "delete"},   {"remove", "delete"}, {"del", "delete"},
+    {"info", "show"},   {"get", "show"},    {"describe", "show"}, {"diff", "compare"},
+    {"cmp", "compare"}, {"dump", "export"}, {"upload", "sync"},   {"label", "tag"}};
+
+/* The action that an unknown word means; NULL: none. */
+static const char *guess_word(const char *name)
+{
+    const char *names[sizeof words / sizeof words[0]];
+    for (size_t i = 0; i < sizeof synonyms / sizeof synonyms[0]; i++) {
+        if (strcmp(synonyms[i][0], name) == 0) {
+            return synonyms[i][1];
+        }
+    }
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        names[i] = words[i].name;
+    }
+    return by_nearest_name(name, names, sizeof names / sizeof names[0]);
+}
 
 static const word *find_word(const char *name)
 {
@@ -115,6 +137,11 @@ static int run(int argc, char **argv)
     const word *w = count == 0 ? NULL : find_word(rest[0]);
     if (w != NULL) {
         return run_word(w, rest + 1, count - 1, &r);
+    }
+    const char *meant = count == 0 || access(rest[0], F_OK) == 0 ? NULL : guess_word(rest[0]);
+    if (meant != NULL) {
+        return cli_misuse(&cli_runs, "unknown action '%s': write banyan runs %s", rest[0],
+                          find_word(meant)->form);
     }
     if (count > 1 || r.server != NULL || r.out != NULL || r.series || r.all || r.yes) {
         return cli_misuse(&cli_runs, "name an action: ls [DIR], show RUN, compare RUN RUN..., tag "

@@ -335,13 +335,29 @@ static bool suggest_near(by__text *out, const by__config *config, const char **n
     return true;
 }
 
+/* What others call the kind of a section: model.type, optimizer.name. */
+static bool suggest_kind(by__text *out, const by__config *config, const char *section,
+                         const char *name)
+{
+    static const char *const names[] = {"type", "name", "class", "class_name", "_target_"};
+    bool means = false;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
+        means = means || strcmp(name, names[i]) == 0;
+    }
+    means = means && section[0] != '\0' && by__entry_find(config, NULL, section, "kind") != NULL;
+    if (means) {
+        by__text_format(out, "did you mean \"%s.kind\"?", section);
+    }
+    return means;
+}
+
 static by_status refuse_unknown(const by__config *config, const char **names, const char *where,
                                 const char *section, const char *name, by_error *error)
 {
     by__text text = {0};
     by__text_format(&text, "%s: unknown key \"%.60s\"%s%s; ", where, name,
                     section[0] == '\0' ? "" : " in section ", section);
-    if (!by__key_suggest(&text, config, name) &&
+    if (!suggest_kind(&text, config, section, name) && !by__key_suggest(&text, config, name) &&
         !suggest_near(&text, config, names, section, name) &&
         !by__key_suggest_near(&text, config, name)) {
         size_t count = names_in(config, section, names);

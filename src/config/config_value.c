@@ -306,6 +306,49 @@ static bool text_is_accepted(const by__key *key, const char *text)
 
 /* ---- errors ---- */
 
+/* What others call values; all in lower case. */
+static const char *const other_values[][2] = {
+    {"float32", "f32"},        {"fp32", "f32"},
+    {"single", "f32"},         {"bfloat16", "bf16"},
+    {"float16", "fp16"},       {"f16", "fp16"},
+    {"half", "fp16"},          {"adam", "adamw"},
+    {"adamw_torch", "adamw"},  {"adamw_8bit", "adamw8bit"},
+    {"mistral", "llama"},      {"llama2", "llama"},
+    {"llama3", "llama"},       {"gpt", "gpt2"},
+    {"gpt-2", "gpt2"},         {"moe", "mixtral"},
+    {"regression", "regress"}, {"classification", "classify"},
+    {"lm", "language"},        {"text", "language"},
+    {"causal_lm", "language"}, {"mse", "squared"},
+    {"huber", "smooth_l1"}};
+
+static bool same_letters(const char *a, const char *b)
+{
+    for (; *a != '\0' || *b != '\0'; a++, b++) {
+        char lower = *a >= 'A' && *a <= 'Z' ? (char)(*a - 'A' + 'a') : *a;
+        if (lower != *b) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The choice that a value is spelled otherwise, or what another program calls it. */
+static const char *known_choice(const char *const *names, size_t count, const char *text)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (same_letters(text, names[i])) {
+            return names[i];
+        }
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(other_values); k++) {
+            if (same_letters(text, other_values[k][0]) &&
+                strcmp(other_values[k][1], names[i]) == 0) {
+                return names[i];
+            }
+        }
+    }
+    return NULL;
+}
+
 static const char *nearest_choice(char buffer[512], const by__key *key, const char *text)
 {
     const char *names[64];
@@ -319,7 +362,8 @@ static const char *nearest_choice(char buffer[512], const by__key *key, const ch
         }
         p = bar;
     }
-    return by_nearest_name(text, names, count);
+    const char *known = known_choice(names, count, text);
+    return known != NULL ? known : by_nearest_name(text, names, count);
 }
 
 /* Reports "train.yaml:4: model.layers: "four" is not a whole number from 1 to 10000". */

@@ -200,7 +200,7 @@ static const alias aliases[] = {
     {"track.sinks",
      "report_to|logger|loggers|tensorboard|wandb|wandb_log|use_wandb|log_with|tracker|trackers|"
      "tensorboard_dir",
-     "a list, sinks: [tensorboard]"},
+     "a list of tensorboard, wandb, mlflow and prometheus, such as sinks: [tensorboard]"},
     {"track.mlflow", "mlflow_uri|mlflow_tracking_uri|tracking_uri", NULL},
     {"track.project", "wandb_project|project_name|mlflow_experiment|experiment_id", NULL},
     {"track.sample_prompt", "sample_text|sample_start", NULL},

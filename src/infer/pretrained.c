@@ -286,6 +286,19 @@ const by_weights *by_pretrained_weights(const by_pretrained *pretrained)
     return pretrained->weights;
 }
 
+by_status by_pretrained_tokenizer(by_tokenizer **out, const by_pretrained *model, by_error *error)
+{
+    const char *reads = by_model_reads(&model->config->model);
+    if (strcmp(reads, "tokens") != 0) {
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: model.kind %s reads %s and writes no text: `banyan predict` is for it",
+            model->directory, model->config->model.kind,
+            strcmp(reads, "table") == 0 ? "rows of a table" : reads);
+    }
+    return by_tokenizer_open(out, model->directory, error);
+}
+
 const char *by_pretrained_directory(const by_pretrained *pretrained)
 {
     return pretrained->directory;

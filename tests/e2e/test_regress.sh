@@ -281,3 +281,32 @@ holds err "data.target=COLUMN"
 run 2 "$banyan" train rooms.yaml --set model.kind=gpt2
 run 2 "$banyan" train --resume runs/two --set data.valid_fraction=0.3
 run 2 "$banyan" predict runs/rooms rooms.yaml
+
+say "what a command line probably meant"
+hint() {
+    code=$1
+    wanted=$2
+    shift 2
+    run "$code" "$banyan" "$@"
+    holds err "$wanted"
+}
+named="there is a run runs/rooms: name it so, with its directory"
+for command in eval train info plot serve "runs show" "train --resume"; do
+    # shellcheck disable=SC2086
+    hint 2 "$named" $command rooms
+done
+hint 2 "$named" runs compare rooms rooms8
+! "$banyan" eval none 2>err || fail "a run that is not there was evaluated"
+! grep -q "there is a run" err || fail "$(cat err)"
+hint 2 "write banyan runs ls" runs list
+hint 2 "write banyan runs delete RUN... --yes" runs rm runs/rooms
+hint 2 "each setting needs a --set of its own: --set train.batch=2" train rooms.yaml --set train.steps=1 train.batch=2
+hint 2 "banyan train --resume runs/rooms" train runs/rooms --resume
+hint 2 "without 'banyan' before it" launch -n 2 banyan train rooms.yaml
+hint 2 "model.kind mlp reads rows of a table and writes no text: \`banyan predict\` is for it" generate runs/rooms --prompt x
+hint 2 "banyan generate runs/rooms --prompt \"a text\"" generate runs/rooms "a text"
+hint 2 "did you mean \"fp16\"?" train rooms.yaml --set precision.compute=Float16
+hint 2 "did you mean \"gpt2\"?" train rooms.yaml --set model.kind=GPT2
+hint 2 "did you mean \"model.kind\"?" train rooms.yaml --set model.type=mlp
+hint 0 "" help train
+"$banyan" train --help >help && same help out
