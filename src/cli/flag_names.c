@@ -7,7 +7,8 @@
 typedef struct row {
     const char *flag;  /* that is meant; NULL: there is none, as `note` explains */
     const char *names; /* separated by |, with dashes */
-    const char *note;  /* what to write where the values differ; NULL: the same value */
+    /* what to write where the values differ, %s for the command; NULL: the same value */
+    const char *note;
     const char *usage; /* for commands whose usage has this; NULL: for all */
 } row;
 
@@ -85,7 +86,7 @@ static const row rows[] = {
     {"log", "log-scale|logy|log-y", NULL, NULL},
     {"check", "dry-run|validate|test|verify", NULL, NULL},
     {NULL, "model|m|model-path|model-name-or-path|checkpoint|ckpt|run",
-     "the model is an argument: banyan COMMAND runs/NAME", NULL},
+     "the model is an argument: banyan %s runs/NAME", NULL},
     {NULL, "config|c|config-file|cfg", "the config file is an argument", "CONFIG"},
     {NULL, "device|gpu|gpus|n-gpu-layers|ngl|gpu-memory-utilization|cuda|accelerator|cpu|num-gpus",
      "models run on the processors of this host", NULL},
@@ -118,11 +119,14 @@ static bool has(const cli_flag *flags, const char *name)
 }
 
 /* Appends a row's suggestion. */
-static void suggest(char out[400], const row *r)
+static void suggest(char out[400], const row *r, const char *command)
 {
     const char *note = r->note == NULL ? "" : r->note;
     if (r->flag == NULL) {
-        (void)snprintf(out, 400, "%s", note);
+        size_t n = strcspn(note, "%");
+        bool names = note[n] == '%';
+        (void)snprintf(out, 400, "%.*s%s%s", (int)n, note, names ? command : "",
+                       names ? note + n + 2 : "");
         return;
     }
     (void)snprintf(out, 400, "did you mean '%s%s'?%s%s%s", r->flag[1] == '\0' ? "-" : "--", r->flag,
@@ -171,7 +175,7 @@ bool cli_suggest_flag(char out[400], const cli_command *command, const cli_flag 
     if (has(flags, plain)) {
         (void)snprintf(out, 400, "did you mean '--%s'?", plain);
     } else if (r != NULL) {
-        suggest(out, r);
+        suggest(out, r, command->name);
     } else if (sets_keys(flags) && by_config_suggest(key, plain)) {
         (void)snprintf(out, 400, "keys of the config are set as --set KEY=VALUE; %s", key);
     } else {

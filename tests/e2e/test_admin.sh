@@ -28,6 +28,10 @@ umask 022
 serve_ready --keys keys --set feedback.directory="$work/feedback"
 [ -z "$(find sock feedback -mindepth 1 -perm /077)$(find feedback -perm /077)" ] || fail "$(ls -lR sock feedback)"
 expect 401 "" GET /v1/admin/versions
+holds answer "a key is needed"
+expect 401 wrong GET /v1/models
+holds answer "this key is not one of the server's"
+expect 404 plain GET /v1/nothing
 expect 403 plain GET /v1/admin/versions
 expect 403 plain POST /v1/admin/deploy
 expect 200 admin GET /v1/admin/versions
@@ -68,6 +72,12 @@ audits() { grep '"event":"audit"' log | grep -c "$1"; }
     fail "$(grep audit log)"
 [ "$(audits '"status":403')" = 2 ] && [ "$(audits '"status":401')" = 1 ] || fail "$(grep audit log)"
 [ "$(audits '"path":"/v1/admin/rollback","status":202')" = 1 ] || fail "$(grep audit log)"
+
+for code in '"status":401,.*"code":"invalid_api_key"' '"status":404,.*"code":"route_not_found"' '"status":403,.*"code":"insufficient_scope"'; do
+    grep '"event":"request"' log | grep -q -e "$code" || fail "$code: $(grep '"event":"request"' log)"
+done
+! grep -q '"seconds":[0-9.]*e-' log || fail "$(grep '"seconds"' log)"
+! grep -q '"seconds":[0-9]*\.[0-9]\{5\}' log || fail "$(grep '"seconds"' log)"
 
 say "without keys"
 serve

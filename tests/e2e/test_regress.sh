@@ -284,11 +284,11 @@ run 2 "$banyan" predict runs/rooms rooms.yaml
 
 say "what a command line probably meant"
 hint() {
-    code=$1
-    wanted=$2
+    meant_code=$1
+    meant_text=$2
     shift 2
-    run "$code" "$banyan" "$@"
-    holds err "$wanted"
+    run "$meant_code" "$banyan" "$@"
+    holds err "$meant_text"
 }
 named="there is a run runs/rooms: name it so, with its directory"
 for command in eval train info plot serve "runs show" "train --resume"; do
@@ -307,6 +307,7 @@ hint 2 "model.kind mlp reads rows of a table and writes no text: \`banyan predic
 hint 2 "banyan generate runs/rooms --prompt \"a text\"" generate runs/rooms "a text"
 hint 2 "did you mean \"fp16\"?" train rooms.yaml --set precision.compute=Float16
 hint 2 "did you mean \"gpt2\"?" train rooms.yaml --set model.kind=GPT2
+hint 2 "the model is an argument: banyan serve runs/NAME" serve --model x
 hint 2 "did you mean \"model.kind\"?" train rooms.yaml --set model.type=mlp
-hint 0 "" help train
+run 0 "$banyan" help train
 "$banyan" train --help >help && same help out

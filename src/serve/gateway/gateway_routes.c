@@ -50,6 +50,7 @@ typedef struct visit {
     int64_t used;
     by__request_trace trace;
     json_t *details; /* members that the answer adds to the log entry; NULL: none */
+    char code[40];   /* of the error that is answered; "": none */
     char id[65];
     char method[16];
     char path[];
@@ -61,7 +62,11 @@ void by__reply_error(by__gateway *g, by__http_exchange *x, int status, const cha
                      const char *param, const char *message)
 {
     by__text out = {0};
+    visit *v = by__exchange_noted(x);
     BY_UNUSED(g);
+    if (v != NULL) {
+        (void)snprintf(v->code, sizeof v->code, "%s", code);
+    }
     by__openai_error(&out, status, code, param, message);
     by__exchange_set(x, NULL);
     if (status == 503 && !by__exchange_has_header(x, "Retry-After")) {
@@ -157,6 +162,12 @@ static const by__client *client_of(const by__gateway *g, const by__http_request 
         return by__keys_find(g->keys, bearer + 7);
     }
     return plain == NULL ? NULL : by__keys_find(g->keys, plain);
+}
+
+static bool has_key(const by__http_request *r)
+{
+    return by__http_header_of(r, "authorization") != NULL ||
+           by__http_header_of(r, "x-api-key") != NULL;
 }
 
 /* True if the request names this machine by an address or as localhost, or names no host. A page of
@@ -352,7 +363,9 @@ bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *
         g->metrics.rejected_key++;
         by__exchange_header(x, "WWW-Authenticate", "Bearer");
         by__reply_error(g, x, 401, "invalid_api_key", NULL,
-                        "a key is needed: Authorization: Bearer KEY");
+                        has_key(r) ? "this key is not one of the server's: the header is "
+                                     "Authorization: Bearer KEY, with the key itself, not its hash"
+                                   : "a key is needed: Authorization: Bearer KEY");
     } else if (!takes_host(g, route, r)) {
         by__reply_error(g, x, 403, "host_not_allowed", NULL,
                         "without keys, Host must be localhost or an IP address; start the server "
@@ -485,11 +498,14 @@ void by__gateway_done(void *user, by__http_exchange *x, int status, size_t bytes
     const char *key = v->client == NULL ? "" : v->client->name;
     double seconds = by__now() - v->since;
     if (!quiet) {
-        json_t *line =
-            json_pack("{ss ss ss ss ss ss si sI sf}", "request_id", v->id, "trace_id",
-                      v->trace.context.trace, "key", key, "peer", peer, "method", v->method, "path",
-                      v->path, "status", status, "bytes", (json_int_t)bytes, "seconds", seconds);
+        json_t *line = json_pack("{ss ss ss ss ss ss si sI sf}", "request_id", v->id, "trace_id",
+                                 v->trace.context.trace, "key", key, "peer", peer, "method",
+                                 v->method, "path", v->path, "status", status, "bytes",
+                                 (json_int_t)bytes, "seconds", by__log_seconds(seconds));
         (void)json_object_update(line, v->details);
+        if (v->code[0] != '\0' && json_object_get(line, "code") == NULL) {
+            (void)json_object_set_new(line, "code", json_string(v->code));
+        }
         by__log_object(&g->log, "request", line);
     }
     if (v->route != NULL && v->route->scope == BY__SCOPE_ADMIN) {

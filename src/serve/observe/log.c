@@ -1,5 +1,6 @@
 #include "serve/observe/log.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -20,6 +21,11 @@ void by__log_object(const by__log *log, const char *event, json_t *object)
         json_decref(line);
     }
     json_decref(object);
+}
+
+double by__log_seconds(double seconds)
+{
+    return round(seconds * 1e4) / 1e4;
 }
 
 void by__log_event(const by__log *log, const char *event, const char *format, ...)

@@ -284,8 +284,10 @@ static by__served *choose(by__supervisor *s, const json_t *message, by_error *er
     }
     const char *list = names.data == NULL ? "" : names.data;
     if (name == NULL) {
-        (void)by_error_set(error, BY_EARG, "several models are served: name one of %s (--name)",
-                           list);
+        (void)by_error_set(
+            error, BY_EARG,
+            "several models are served: name one of %s (--name NAME, or \"model\" over HTTP)",
+            list);
     } else {
         (void)by_error_set(error, BY_EARG, "no model %s is served: there are %s", name, list);
     }
