@@ -206,6 +206,9 @@ const char *cli_duration(char buffer[32], double seconds);
 /* Formats a number as JSON with this many significant digits, or "null" if it is not finite, which
  * JSON cannot express. */
 const char *cli_json_number(char buffer[32], double value, int digits);
+/* The text of a number, with at most so many digits if it has a fraction: in tables for people. */
+#define CLI_SHORT_DIGITS 7
+const char *cli_short_number(char buffer[32], const char *text, int digits);
 /* Formats a number with this many decimals for people, or "-" if it is not finite. */
 const char *cli_number(char buffer[32], double value, int decimals);
 /* Returns the percentage of parameters that are trained. */

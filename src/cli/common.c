@@ -120,6 +120,16 @@ const char *cli_json_number(char buffer[32], double value, int digits)
     return buffer;
 }
 
+const char *cli_short_number(char buffer[32], const char *text, int digits)
+{
+    bool fraction = strchr(text, '.') != NULL || strchr(text, 'e') != NULL;
+    if (!fraction || strlen(text) <= (size_t)digits) {
+        return text;
+    }
+    (void)snprintf(buffer, 32, "%.*g", digits, strtod(text, NULL));
+    return buffer;
+}
+
 const char *cli_number(char buffer[32], double value, int decimals)
 {
     if (isfinite(value)) {

@@ -88,8 +88,6 @@ static void print_columns(const by_drift_report *report)
         printf("%6s%9s%9s%9s%11s%9s\n", verdict_of(v), figure(text[0], v, v->psi),
                figure(text[1], v, v->jensen_shannon), figure(text[2], v, v->wasserstein), p, with);
     }
-    printf("a feature drifts from a distance of %g on, if p is small; -: not compared\n",
-           by_drift_report_threshold(report));
 }
 
 /* Prints the verdict of the last window on each feature. */
@@ -119,11 +117,16 @@ static void print_table(const by_drift_report *report)
 
 static void print_report(const by_drift_report *report)
 {
-    if (isatty(STDOUT_FILENO) != 0) {
+    bool columns = isatty(STDOUT_FILENO) != 0;
+    if (columns) {
         print_columns(report);
     } else {
         print_table(report);
     }
+    /* Beside a table for programs, for who reads it. */
+    fprintf(columns ? stdout : stderr,
+            "a feature drifts from a distance of %g on, if p is small; -: not compared\n",
+            by_drift_report_threshold(report));
 }
 
 static by_status report_on(const char *model, const char *data, const char *field, const char *page,

@@ -54,7 +54,7 @@ static const view views[] = {
      "Loss",
      "loss",
      {{"train", "loss", "training", 0.9}, {"eval", "valid_loss", "held out", 0}}},
-    {"throughput", "Throughput", "a second", {{"train", "tokens_per_s", "tokens", 0.5}}},
+    {"throughput", "Throughput", "tokens a second", {{"train", "tokens_per_s", "tokens", 0.5}}},
     {"norm", "Gradient norm", "norm before clipping", {{"train", "norm", "gradient", 0.9}}},
     {"utilisation", "Utilisation", "share of the peak", {{"train", "mfu", "products", 0.5}}},
     {"lr", "Learning rate", "learning rate", {{"train", "lr", "learning rate", 0}}},
@@ -114,6 +114,26 @@ static void label_loss(drawing *d, const char *run, bool first)
     by_run_facts_free(&facts);
 }
 
+/* A run of images or tables has its throughput under another key. */
+static by_status read_line(curve *c, drawing *d, const char *run, const struct line *line,
+                           const char *label, by_error *error)
+{
+    static const char *const others[][2] = {{"rows_per_s", "rows a second"},
+                                            {"samples_per_s", "samples a second"}};
+    by_status status = read_curve(c, run, line->event, line->key, label, error);
+    bool varies = strcmp(line->key, "tokens_per_s") == 0 && strcmp(line->label, "tokens") == 0;
+    for (size_t i = 0; i < 2 && varies && status == BY_OK && c->series.count == 0; i++) {
+        by_series_free(&c->series);
+        free(c->x);
+        c->x = NULL;
+        status = read_curve(c, run, line->event, others[i][0], label, error);
+        if (status == BY_OK && c->series.count > 0) {
+            d->options.y_label = others[i][1];
+        }
+    }
+    return status;
+}
+
 /* Adds the lines of the i-th of `count` runs. */
 static by_status add_run(drawing *d, const char *run, int i, int count, by_error *error)
 {
@@ -125,7 +145,7 @@ static by_status add_run(drawing *d, const char *run, int i, int count, by_error
         (void)snprintf(label, sizeof label, "%s%s%s", count > 1 ? (slash ? slash + 1 : run) : "",
                        count > 1 ? ", " : "", line->label);
         curve *c = &d->curves[d->options.series_count];
-        status = read_curve(c, run, line->event, line->key, label, error);
+        status = read_line(c, d, run, line, label, error);
         if (status == BY_OK && c->series.count > 0) {
             d->series[d->options.series_count++] = (by_plot_series){.name = c->name,
                                                                     .x = c->x,

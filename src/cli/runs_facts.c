@@ -172,12 +172,36 @@ static void print_json_row(const table *t, const char *key)
     printf("]}\n");
 }
 
+/* Digits with which all values of a row can be told apart that differ. */
+static int digits_of(const table *t, const char *key)
+{
+    char a[32], b[32];
+    for (int digits = CLI_SHORT_DIGITS; digits < 17; digits += 3) {
+        bool apart = true;
+        for (size_t i = 1; i < t->count && apart; i++) {
+            const by_fact *x = by_run_facts_find(&t->runs[i - 1], key);
+            const by_fact *y = by_run_facts_find(&t->runs[i], key);
+            apart = x == NULL || y == NULL || strcmp(x->value, y->value) == 0 ||
+                    strcmp(cli_short_number(a, x->value, digits),
+                           cli_short_number(b, y->value, digits)) != 0;
+        }
+        if (apart) {
+            return digits;
+        }
+    }
+    return 17;
+}
+
 static void add_row(cli_columns *rows, const table *t, const char *key)
 {
+    char number[32];
+    int digits = digits_of(t, key);
     cli_columns_cell(rows, key);
     for (size_t i = 0; i < t->count; i++) {
         const by_fact *fact = by_run_facts_find(&t->runs[i], key);
-        cli_columns_cell(rows, fact == NULL ? "" : fact->value);
+        cli_columns_cell(rows, fact == NULL      ? ""
+                               : fact->is_number ? cli_short_number(number, fact->value, digits)
+                                                 : fact->value);
     }
     cli_columns_row(rows);
 }

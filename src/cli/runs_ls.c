@@ -196,7 +196,11 @@ static by_status print_table(const row *rows, size_t count, const char *key, by_
             cli_columns_cell(&table, cells[k]);
         }
         if (extra != NULL) {
-            cli_columns_cell(&table, rows[i].value == NULL ? "" : rows[i].value);
+            cli_columns_cell(&table,
+                             rows[i].value == NULL ? ""
+                             : rows[i].is_number
+                                 ? cli_short_number(number[0], rows[i].value, CLI_SHORT_DIGITS)
+                                 : rows[i].value);
         }
         cli_columns_row(&table);
     }

@@ -49,7 +49,7 @@ void by__plot_log_ticks(double *ticks, size_t *count, double low, double high)
     }
 }
 
-void by__plot_tick_text(char out[32], double value, double step)
+void by__plot_tick_text(char out[32], double value, double step, double most)
 {
     static const struct {
         double unit;
@@ -66,8 +66,8 @@ void by__plot_tick_text(char out[32], double value, double step)
         (void)snprintf(out, 32, "%g", value);
         return;
     }
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(units) && size >= 1e4; i++) {
-        if (size >= units[i].unit) {
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(units) && most >= 1e4; i++) {
+        if (most >= units[i].unit) {
             divisor = units[i].unit;
             suffix = units[i].suffix;
             break;

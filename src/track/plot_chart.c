@@ -169,7 +169,11 @@ static void find_y_ticks(chart *c, double pixels)
 
 static void tick_label(char out[32], const axis *a, size_t i)
 {
-    by__plot_tick_text(out, a->ticks[i], a->log ? a->ticks[i] : a->step);
+    double most = fabs(a->ticks[i]);
+    for (size_t k = 0; k < a->tick_count && !a->log; k++) {
+        most = fmax(most, fabs(a->ticks[k]));
+    }
+    by__plot_tick_text(out, a->ticks[i], a->log ? a->ticks[i] : a->step, most);
 }
 
 /* ---- the parts, top down ---- */

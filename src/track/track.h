@@ -63,9 +63,9 @@ double by__plot_ticks(double *ticks, size_t *count, double low, double high, int
 /* Computes the ticks of a logarithmic axis: powers of ten, and if these are few also 2 and 5 times
  * them. */
 void by__plot_log_ticks(double *ticks, size_t *count, double low, double high);
-/* Formats a tick with no more digits than the distance between ticks needs; large values as "20k",
- * "1.5M". */
-void by__plot_tick_text(char out[32], double value, double step);
+/* Formats a tick with no more digits than the distance between ticks needs; where the largest of an
+ * axis, `most`, is large, all of them as "20k", "1.5M". */
+void by__plot_tick_text(char out[32], double value, double step, double most);
 
 /* Smooths y[count] into out[count]: the height at each point of the straight line fitted to the
  * points on both sides, whose weights fall by the factor `weight` from one to the next (0.9: over

@@ -102,7 +102,7 @@ static void draw_axes(cairo_t *cairo, const picture *p, double total)
     for (size_t i = 0; i < count; i++) {
         char number[32];
         double y = y_of(p, ticks[i] * gib);
-        by__plot_tick_text(number, ticks[i], step);
+        by__plot_tick_text(number, ticks[i], step, ticks[count - 1]);
         (void)snprintf(text, sizeof text, "%s %s", number, p->top > 8e9 ? "GiB" : "MiB");
         draw_line(cairo, LEFT - 4, y, LEFT, y, false);
         by__plot_text(cairo, LEFT - 8, y + 4, 1, text);

@@ -153,6 +153,12 @@ holds err "small.png"
 run 2 "$banyan" train images.yaml "$@" --set data.labels=labels.idx
 holds err "leave data.labels out"
 
+say "drift of pictures is that of their predictions, whose throughput has its own unit"
+run 2 "$banyan" drift report runs/images --data images.idx
+holds err "give the JSON lines of \`banyan predict\`"
+run 0 "$banyan" plot runs/images --show throughput --out throughput.svg
+holds throughput.svg "<svg"
+
 say "drift of what is predicted: none for the same images, and some where most have one class"
 run 0 "$banyan" predict runs/images images.idx
 cp out predicted.jsonl

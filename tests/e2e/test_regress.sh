@@ -36,6 +36,8 @@ holds runs/rooms/events.jsonl '"rmse":'
 
 say "drift: windows of the same rows, and of rows with another area"
 exists "$last/drift_reference.json"
+run 0 "$banyan" drift report runs/rooms --data rooms_new.csv --window 100
+holds err "a feature drifts from a distance of 0.1 on"
 run 0 "$banyan" drift report runs/rooms --data rooms_new.csv --window 100 --json
 holds out '"requests":400,"windows":4,"alarms":0,"threshold":0.1,'
 awk -F, -v OFS=, 'NR > 1 && $1 != "NA" { $1 *= 1.5 } { print }' rooms_new.csv >moved.csv

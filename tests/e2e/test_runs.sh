@@ -35,6 +35,9 @@ run 0 "$banyan" runs ls --sort model.width --reverse
 run 0 "$banyan" runs ls --sort valid_loss
 sorted=$(sed 1d out | cut -f 7 | sort -n)
 [ "$(sed 1d out | cut -f 7)" = "$sorted" ] || fail "not in order of valid_loss: $(cat out)"
+! grep -q '[0-9]\.[0-9]\{8\}' out || fail "more digits than people read: $(cat out)"
+run 0 "$banyan" runs compare runs/small runs/large
+! grep -q '[0-9]\.[0-9]\{9\}' out || fail "more digits than people read: $(cat out)"
 run 0 "$banyan" runs ls --sort config.model.width --json
 [ "$(field name <out | paste -s -d ' ')" = "small large" ] || fail "$(cat out)"
 holds out '"config.model.width":64'

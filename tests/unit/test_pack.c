@@ -340,8 +340,10 @@ static void test_errors_leave_nothing(void **state)
     inputs[0] = nothing;
     check_fails(&good, BY_EFORMAT, "no text");
     inputs[0] = lines;
-    check_fails(&good, BY_EFORMAT,
-                "a.jsonl:3: the field \"text\" is missing; did you mean \"txt\"?");
+    check_fails(
+        &good, BY_EFORMAT,
+        "a.jsonl:3: the field \"text\" is missing; did you mean \"txt\"? data.field (--field "
+        "of pack) names the one with the text");
     o = good;
     o.tokenizer_kind = "bpe";
     o.tokenizer_vocab = 300;

@@ -304,9 +304,14 @@ static void ticks_are_round(void **state)
                  {3e9, 1e9, "3G"}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(texts); i++) {
         char text[32];
-        by__plot_tick_text(text, texts[i].value, texts[i].step);
+        by__plot_tick_text(text, texts[i].value, texts[i].step, fabs(texts[i].value));
         assert_string_equal(text, texts[i].text);
     }
+    char text[32];
+    by__plot_tick_text(text, 9000, 1000, 10000); /* one unit on an axis */
+    assert_string_equal(text, "9k");
+    by__plot_tick_text(text, 9000, 1000, 9000);
+    assert_string_equal(text, "9000");
 }
 
 int main(void)

@@ -20,6 +20,9 @@ static bool is_blank(const char *s, size_t n)
     return true;
 }
 
+/* Most names of fields in a message. */
+#define SHOWN_FIELDS 5
+
 static by_status missing(const char *field, const char *line, size_t n, by_error *error)
 {
     json_t *object = by_json_load(line, n, 0, NULL);
@@ -34,9 +37,20 @@ static by_status missing(const char *field, const char *line, size_t n, by_error
         }
     }
     const char *near = by_nearest_name(field, names, count);
-    (void)by_error_set(error, BY_EFORMAT, "the field \"%s\" is missing%s%.60s%s", field,
-                       near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
-                       near != NULL ? "\"?" : "");
+    by__text list = {0};
+    for (size_t i = 0; i < count && i < SHOWN_FIELDS && near == NULL; i++) {
+        by__text_format(&list, "%s\"%.40s\"", i == 0 ? "; the line has " : ", ", names[i]);
+    }
+    if (near != NULL) {
+        by__text_format(&list, "; did you mean \"%.60s\"?", near);
+    }
+    by__text_format(&list, "%s data.field (--field of pack) names the one with the text",
+                    near != NULL           ? ""
+                    : count > SHOWN_FIELDS ? ", ...:"
+                                           : ":");
+    (void)by_error_set(error, BY_EFORMAT, "the field \"%s\" is missing%s", field,
+                       list.failed ? "" : list.data);
+    by__text_free(&list);
     json_decref(object);
     return BY_EFORMAT;
 }

@@ -60,6 +60,13 @@ by_status by_tokenizer_open(by_tokenizer **out, const char *path, by_error *erro
     if (by__path_is_dir(path)) {
         return open_directory(out, path, error);
     }
+    if (!by__path_exists(path)) {
+        return by_error_set(error, BY_EIO,
+                            "there is no tokenizer '%s': give the path of a tokenizer.json, of a "
+                            ".tiktoken or GGUF file, or of a directory with one (to train on: char "
+                            "or bpe)",
+                            path);
+    }
     if (by__gguf_is_file(path)) {
         return by__tokenizer_open_gguf(out, path, error);
     }

@@ -249,6 +249,14 @@ static bool is_csv(const char *name)
 
 static by_status replay_file(reader *in, const char *path, by_error *error)
 {
+    const by_config *config = by_pretrained_config(in->model);
+    if (strcmp(by_model_reads(&config->model), "images") == 0 && !by__is_json_lines(path)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: of a model that reads images the predictions are compared: give "
+                            "the JSON lines of `banyan predict` (--out predicted.jsonl), or of a "
+                            "payload log",
+                            path);
+    }
     return by__is_json_lines(path) ? replay_lines(in, path, error)
            : in->tokenizer != NULL ? replay_texts(in, path, error)
                                    : replay_table(in->report, in->model, path, error);
