@@ -342,7 +342,8 @@ BY_API by_status by_checkpoint_value_string(const by_checkpoint *checkpoint, con
  * (by_weights_open_averages). `adapter` is the directory of an adapter (banyan/adapter.h) to add to
  * the weights, each in its own dtype; NULL: the checkpoint's own adapter, if it has one.
  * `directory` appears complete or not at all. Returns BY_EARG if it exists already, or if averages
- * are requested of a checkpoint with adapters. */
+ * are requested of a checkpoint with adapters; BY_EFORMAT names a tensor with values that are not
+ * finite. */
 BY_API by_status by_checkpoint_merge(const char *path, const char *directory, uint64_t shard_bytes,
                                      bool average, const char *adapter, by_error *error);
 

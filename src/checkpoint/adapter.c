@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/paths.h"
 #include "checkpoint/adapter.h"
 
@@ -253,6 +254,42 @@ static by_status refuse_shape(const by_adapter *a, const char *layer, const by__
                         (long long)base->shape[0], (long long)base->shape[1]);
 }
 
+/* Whether a weight is stored as [in, out], by the type of its model: only transformers' Conv1D is.
+ * Returns -1 if config.json names no type. */
+static int is_in_out(const by_weights *weights, const char *name)
+{
+    static const char *const types[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer"};
+    static const char *const ends[] = {".c_attn.weight", ".q_attn.weight", ".c_proj.weight",
+                                       ".c_fc.weight"};
+    json_t *root = by__json_read(by_weights_config(weights), 0, NULL);
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    bool of_type = false;
+    bool of_layer = false;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(types) && type != NULL; i++) {
+        of_type = of_type || strcmp(types[i], type) == 0;
+        of_layer = of_layer || by__ends_with(name, ends[i]);
+    }
+    int found = type == NULL ? -1 : of_type && of_layer;
+    json_decref(root);
+    return found;
+}
+
+/* Checks "fan_in_fan_out" with what the model's type says of a weight: a square matrix does not
+ * show how it is stored. */
+static by_status check_orientation(const by_weights *weights, const by_adapter *a,
+                                   const by__tensor_entry *base, by_error *error)
+{
+    int found = is_in_out(weights, base->name);
+    bool in_out = found == 1;
+    return found < 0 || in_out == a->config.info.in_out
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT,
+                              "%s: \"fan_in_fan_out\" is %s in %s, but '%.150s' of the model is "
+                              "[%s]: set it to %s",
+                              a->path, in_out ? "false" : "true", BY_ADAPTER_CONFIG, base->name,
+                              in_out ? "in, out" : "out, in", in_out ? "true" : "false");
+}
+
 /* Opens the product that is added to the weight of a layer. */
 static by_status open_delta(by__delta **delta, const by__tensor_entry **found,
                             const by_weights *weights, const by_adapter *a, const char *layer,
@@ -277,6 +314,7 @@ static by_status open_delta(by__delta **delta, const by__tensor_entry **found,
         base->shape[1] != (info->in_out ? out : in)) {
         return refuse_shape(a, layer, base, in, out, error);
     }
+    BY_TRY(base->shape[0] == base->shape[1] ? check_orientation(weights, a, base, error) : BY_OK);
     by_status status = read_matrix(&values[0], a, layer, a_end, error);
     if (status == BY_OK) {
         status = read_matrix(&values[1], a, layer, b_end, error);

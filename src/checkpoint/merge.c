@@ -188,6 +188,49 @@ static by_status write_config(const source *s, const char *directory, by_error *
     return status;
 }
 
+/* Whether all of a tensor's values are finite; true for types other than f32, bf16 and f16. */
+static bool is_finite(const by_tensor_view *tensor, size_t count)
+{
+    const uint32_t *words = tensor->data;
+    const uint16_t *halves = tensor->data;
+    uint32_t found = 0;
+    if (tensor->dtype == BY_F32) {
+        for (size_t i = 0; i < count; i++) {
+            found |= (words[i] & 0x7f800000u) == 0x7f800000u;
+        }
+    } else if (tensor->dtype == BY_BF16 || tensor->dtype == BY_F16) {
+        uint16_t mask = tensor->dtype == BY_BF16 ? 0x7f80 : 0x7c00;
+        for (size_t i = 0; i < count; i++) {
+            found |= (halves[i] & mask) == mask;
+        }
+    }
+    return found == 0;
+}
+
+/* Refuses weights, just written, of which some are not finite: no model computes with them. */
+static by_status check_finite(const char *directory, const char *from, by_error *error)
+{
+    by_weights *written;
+    BY_TRY(by_weights_open(&written, directory, error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < by_weights_count(written) && status == BY_OK; i++) {
+        by_tensor_view view;
+        size_t count;
+        status = by_weights_tensor(written, by_weights_name(written, i), &view, error);
+        if (status == BY_OK) {
+            status = by_tensor_size(&view, &count, NULL, error);
+        }
+        if (status == BY_OK && !is_finite(&view, count)) {
+            status = by_error_set(error, BY_EFORMAT,
+                                  "%s: tensor '%.200s' has values that are NaN or infinite in %s; "
+                                  "nothing was written",
+                                  from, view.name, by_dtype_name(view.dtype));
+        }
+    }
+    by_weights_close(&written);
+    return status;
+}
+
 static by_status write_source(const source *s, const char *directory, const char *temporary,
                               uint64_t shard_bytes, by_error *error)
 {
@@ -196,6 +239,9 @@ static by_status write_source(const source *s, const char *directory, const char
                             strerror(errno));
     }
     by_status status = by__weights_copy(temporary, s->weights, shard_bytes, error);
+    if (status == BY_OK) {
+        status = check_finite(temporary, s->path, error);
+    }
     if (status == BY_OK) {
         status = (s->checkpoint != NULL ? copy_files : by__copy_along)(temporary, s->path, error);
     }

@@ -404,6 +404,7 @@ typedef struct by__load_options {
     const char *tied;   /* the entry that a head of its own in the files must equal; NULL: none */
     /* Returns true for entries that keep their values if the file lacks them; NULL: none do. */
     bool (*may_lack)(const char *name);
+    bool exact;          /* entries that grow need all of their rows, too */
     bool whole;          /* the entries are all of the model: other tensors are refused */
     const char *besides; /* except this one; NULL: none */
     int threads;         /* for conversion */
@@ -412,7 +413,7 @@ typedef struct by__load_options {
 /* Checks that the file has a tensor, of the right shape and a float format, for every entry with a
  * buffer in the flat buffer; works before or after allocation. BY_EFORMAT names the tensor that is
  * missing, or both shapes, or the first tensor without an entry. An entry that grows may have fewer
- * rows in the file. */
+ * rows in the file, unless `exact`. */
 by_status by__store_check(const by__store *store, int flat, const by_weights *weights,
                           const by__load_options *options, by_error *error);
 /* Makes the same checks and loads the values. */

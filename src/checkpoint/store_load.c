@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/paths.h"
 #include "checkpoint/storage.h"
 
@@ -68,6 +69,62 @@ static bool is_left(const by__store *store, int flat, by__handle handle, const b
             !is_there(store, handle, weights, options));
 }
 
+/* Adds the keys of config.json that have a value, or whose product it is: a number of heads and
+ * their width. */
+static void add_keys(by__text *out, json_t *config, int64_t wanted)
+{
+    size_t length = out->length;
+    for (void *i = json_object_iter(config); i != NULL; i = json_object_iter_next(config, i)) {
+        const char *key = json_object_iter_key(i);
+        int64_t a = json_integer_value(json_object_iter_value(i));
+        if (a == wanted) {
+            by__text_format(out, "%s\"%.60s\"", out->length == length ? "" : ", ", key);
+        }
+        for (void *k = json_object_iter_next(config, i); k != NULL && strstr(key, "head") != NULL;
+             k = json_object_iter_next(config, k)) {
+            const char *other = json_object_iter_key(k);
+            int64_t b = json_integer_value(json_object_iter_value(k));
+            if (strstr(other, "head") != NULL && a > 0 && wanted % a == 0 && wanted / a == b) {
+                by__text_format(out, "%s\"%.60s\" x \"%.60s\"", out->length == length ? "" : ", ",
+                                key, other);
+            }
+        }
+    }
+}
+
+/* The error for a tensor whose shape is not that of the model. It names the keys of config.json
+ * that the sizes may come from. */
+static by_status refuse_shape(const by_weights *weights, const by_tensor_view *tensor,
+                              const by_shape *shape, by_error *error)
+{
+    char wanted[128];
+    char have[128];
+    by__text keys = {0};
+    by_shape found = {.rank = tensor->rank > BY_MAX_RANK ? BY_MAX_RANK : tensor->rank};
+    memcpy(found.dim, tensor->shape, (size_t)found.rank * sizeof found.dim[0]);
+    json_t *config = by__json_read(by_weights_config(weights), 0, NULL);
+    for (int i = 0; i < shape->rank && tensor->rank == shape->rank; i++) {
+        if (shape->dim[i] != tensor->shape[i]) {
+            by__text_format(&keys, "%s%lld", keys.length == 0 ? "; in config.json " : ", ",
+                            (long long)shape->dim[i]);
+            size_t length = keys.length;
+            by__text_add(&keys, " is ");
+            add_keys(&keys, config, shape->dim[i]);
+            if (keys.length == length + 4) {
+                by__text_add(&keys, "no key's value");
+            }
+        }
+    }
+    json_decref(config);
+    by_status status =
+        by_error_set(error, BY_EFORMAT, "%s: tensor '%s' is %s; the model needs %s%.300s",
+                     by_weights_path(weights), tensor->name, by_shape_print(&found, have),
+                     by_shape_print(shape, wanted),
+                     keys.failed || keys.data == NULL || config == NULL ? "" : keys.data);
+    by__text_free(&keys);
+    return status;
+}
+
 /* Finds the tensor of an entry. */
 static by_status find(const by__store *store, int flat, by__handle handle,
                       const by_weights *weights, const by__load_options *options,
@@ -82,14 +139,8 @@ static by_status find(const by__store *store, int flat, by__handle handle,
     const by__stored_tensor held = by__store_held(store, flat, handle);
     bool packed = entry->packing.kind != BY_PACKING_NONE;
     shape = by__store_is_part(&held) || packed ? held.shape : shape;
-    if (!fits(&tensor, &shape, held.grows)) {
-        char wanted[128];
-        char have[128];
-        by_shape found = {.rank = tensor.rank > BY_MAX_RANK ? BY_MAX_RANK : tensor.rank};
-        memcpy(found.dim, tensor.shape, (size_t)found.rank * sizeof found.dim[0]);
-        return by_error_set(error, BY_EFORMAT, "%s: tensor '%s' is %s; the model needs %s",
-                            by_weights_path(weights), tensor.name, by_shape_print(&found, have),
-                            by_shape_print(&shape, wanted));
+    if (!fits(&tensor, &shape, held.grows && !options->exact)) {
+        return refuse_shape(weights, &tensor, &shape, error);
     }
     bool codes = by__store_dtype(store, flat, handle) == BY_U8 && !packed;
     if (codes && tensor.dtype != BY_U8) {

@@ -111,6 +111,36 @@ static by_status do_digest(request *r, by_error *error)
     return print_digest(r->paths[0], r->json, error);
 }
 
+/* Prints what was written to a directory. */
+static by_status print_merged(const char *directory, bool json, by_error *error)
+{
+    by_weights *weights;
+    by_status status = by_weights_open(&weights, directory, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    size_t count = by_weights_count(weights);
+    size_t total = 0;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        by_tensor_view view;
+        size_t bytes = 0;
+        status = by_weights_tensor(weights, by_weights_name(weights, i), &view, error);
+        if (status == BY_OK) {
+            status = by_tensor_size(&view, NULL, &bytes, error);
+        }
+        total += bytes;
+    }
+    by_weights_close(&weights);
+    if (status == BY_OK && json) {
+        printf("{\"output\":");
+        cli_print_json_string(directory);
+        printf(",\"tensors\":%zu,\"bytes\":%zu}\n", count, total);
+    } else if (status == BY_OK) {
+        printf("%s: %zu tensors, %.1f MB\n", directory, count, (double)total / 1e6);
+    }
+    return status;
+}
+
 static by_status do_merge(request *r, by_error *error)
 {
     char *found;
@@ -119,7 +149,7 @@ static by_status do_merge(request *r, by_error *error)
     }
     by_status status = by_checkpoint_merge(found, r->paths[1], 0, r->ema, r->adapter, error);
     free(found);
-    return status;
+    return status == BY_OK ? print_merged(r->paths[1], r->json, error) : status;
 }
 
 static by_status list(request *r, bool verify, by_error *error)
@@ -193,7 +223,7 @@ static int run(int argc, char **argv)
     request r = {.keep = 3};
     const cli_flag flags[] = {
         {"json", CLI_SWITCH, &r.json, NULL,
-         "print one JSON line per checkpoint or tensor; for digest, one in all"},
+         "print one JSON line per checkpoint or tensor; for digest and merge, one in all"},
         {"keep", CLI_INTEGER_FROM(1), &r.keep, "N",
          "prune: keep the N newest checkpoints (default 3)"},
         {"keep-best", CLI_INTEGER_FROM(0), &r.keep_best, "N",
@@ -270,6 +300,6 @@ const cli_command cli_checkpoint = {
         "and the tokenizer, which transformers loads. It is needed only for checkpoints that\n"
         "several ranks wrote in slices, and to merge LoRA adapters into the weights: those of\n"
         "the checkpoint, or those of --adapter. Each matrix becomes W + alpha / r B A, added in\n"
-        "f32 and rounded once to the type of W. To resume a run, no merge is needed: any number\n"
-        "of ranks resumes from any checkpoint.",
+        "f32 and rounded once to the type of W; a result that is not finite is refused. To resume\n"
+        "a run, no merge is needed: any number of ranks resumes from any checkpoint.",
     .run = run};

@@ -70,6 +70,11 @@ const char *by__export_find(const by_weights *weights, const char *prefix, const
 by_dtype by__export_dtype(const by_weights *weights);
 /* Returns BY_EARG if the output, with `end` appended to its name, exists. */
 by_status by__export_refuse_existing(const by__export *export, const char *end, by_error *error);
+/* Checks that files have a tensor of the right shape for every parameter of a resolved config, but
+ * for the head. BY_EFORMAT names the tensor that is missing, or both shapes and the keys of
+ * config.json that disagree. */
+by_status by__model_check_shapes(const by_config *config, const by_weights *weights,
+                                 by_error *error);
 /* Splits a file's path into directory and name, both freed with free(). */
 by_status by__export_place(char **directory, char **name, const char *path, by_error *error);
 

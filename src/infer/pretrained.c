@@ -3,6 +3,7 @@
 
 #include "banyan/adapter.h"
 #include "data/formats/gguf_file.h"
+#include "export/export.h"
 #include "export/gguf_model.h"
 #include "infer/infer.h"
 
@@ -122,6 +123,9 @@ static by_status read_model(by_pretrained *p, by_error *error)
         if (status != BY_OK) {
             (void)by_error_prefix(error, status, "%s", name);
         }
+    }
+    if (status == BY_OK) {
+        status = by__model_check_shapes(p->config, p->weights, error);
     }
     free(name);
     return status;

@@ -398,6 +398,17 @@ by_status by__json_number(double *out, const char *name, const json_t *in, const
     return BY_OK;
 }
 
+by_status by__json_switch(int64_t *out, const char *name, const json_t *in, const char *key,
+                          bool fallback, by_error *error)
+{
+    const json_t *value = json_object_get(in, key);
+    if (value != NULL && !json_is_null(value) && !json_is_boolean(value)) {
+        return by_error_set(error, BY_EFORMAT, "%s: \"%s\" is neither true nor false", name, key);
+    }
+    *out = json_is_boolean(value) ? json_is_true(value) : fallback;
+    return BY_OK;
+}
+
 by_status by__json_expect(const char *name, const json_t *in, const char *key, const char *wanted,
                           by_error *error)
 {
@@ -459,6 +470,37 @@ static by_status refuse_type(const char *name, const char *type, by_error *error
     return status;
 }
 
+static bool is_id(const json_t *value, int64_t vocab)
+{
+    return json_is_integer(value) && json_integer_value(value) >= 0 &&
+           json_integer_value(value) < vocab;
+}
+
+/* Checks the ids of tokens that begin and end a text: each a token, a list of tokens, or null. */
+static by_status check_ids(const char *name, const json_t *root, int64_t vocab, by_error *error)
+{
+    static const char *const keys[] = {"bos_token_id", "eos_token_id"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
+        const json_t *value = json_object_get(root, keys[i]);
+        bool good = value == NULL || json_is_null(value) || json_is_array(value);
+        for (size_t k = 0; k < json_array_size(value) && good; k++) {
+            good = is_id(json_array_get(value, k), vocab);
+        }
+        if (!good && !is_id(value, vocab)) {
+            char *text = by__json_dump(value, JSON_ENCODE_ANY);
+            by_status status = by_error_set(
+                error, BY_EFORMAT,
+                "%s: \"%s\" is %.60s: give a token from 0 to %lld (\"vocab_size\" is %lld), a list "
+                "of them, or null",
+                name, keys[i], text == NULL ? "no token" : text, (long long)vocab - 1,
+                (long long)vocab);
+            free(text);
+            return status;
+        }
+    }
+    return BY_OK;
+}
+
 static by_status read_root(by_model_config *config, const char *name, const json_t *root,
                            by_error *error)
 {
@@ -475,10 +517,11 @@ static by_status read_root(by_model_config *config, const char *name, const json
     BY_TRY(by__set_string(&config->kind, family->kind.name, error));
     BY_TRY(find_family(&family, config, error));
     if (reads_tokens(family)) {
-        const json_t *tied = json_object_get(root, "tie_word_embeddings");
         BY_TRY(by__json_integer(&config->vocab, name, root, "vocab_size", BY__REQUIRED, error));
+        BY_TRY(check_ids(name, root, config->vocab, error));
         /* transformers omits the key if it has the family's default. */
-        config->tied = tied != NULL ? json_is_true(tied) : published->tied;
+        bool tied = json_object_get(root, "tie_word_embeddings") == NULL && published->tied;
+        BY_TRY(by__json_switch(&config->tied, name, root, "tie_word_embeddings", tied, error));
     }
     return family->read_config(config, name, root, error);
 }

@@ -4,6 +4,7 @@
 
 #include "checkpoint/storage.h"
 #include "config/kind.h"
+#include "export/export.h"
 #include "train/train.h"
 
 /* Default length of a sequence, unless the config or a shorter context of the checkpoint sets it:
@@ -54,8 +55,10 @@ static by_status check_overridden(const by_config *config, const by_model_config
     return BY_OK;
 }
 
-/* Refuses keys of the config that contradict the weights' config.json. */
-static by_status check_given(const by_config *config, const char *json, by_error *error)
+/* Refuses a config.json that contradicts the weights, and keys of the config that contradict
+ * config.json. */
+static by_status check_given(const by_config *config, const by_weights *weights, const char *json,
+                             by_error *error)
 {
     by_config *plain = NULL;
     by_config *theirs = NULL;
@@ -69,6 +72,12 @@ static by_status check_given(const by_config *config, const char *json, by_error
     }
     if (status == BY_OK) {
         status = check_overridden(config, &plain->model, &theirs->model, error);
+    }
+    if (status == BY_OK) {
+        status = by_config_resolve(theirs, error);
+    }
+    if (status == BY_OK) {
+        status = by__model_check_shapes(theirs, weights, error);
     }
     by_config_close(&plain);
     by_config_close(&theirs);
@@ -84,7 +93,7 @@ static by_status adopt_model(by_config *config, by_error *error)
     const char *json = by_weights_config(weights);
     by_status status = json == NULL
                            ? by_error_set(error, BY_EFORMAT, "%s: there is no config.json", from)
-                           : check_given(config, json, error);
+                           : check_given(config, weights, json, error);
     if (status == BY_OK) {
         status = by_model_config_from_json(&config->model, from, json, strlen(json), error);
     }

@@ -9,6 +9,7 @@
 #include "checkpoint/storage.h"
 #include "data/formats/logit_store.h"
 #include "data/tokenizer/vocabulary.h"
+#include "export/export.h"
 
 struct by__teacher {
     by__store *store;
@@ -87,10 +88,13 @@ static by_status read_config(by_config **out, const by_config *config, by_error 
                               : by_model_config_from_json(&theirs->model, config->distill.teacher,
                                                           json, strlen(json), error);
     }
-    by_weights_close(&weights);
     if (status == BY_OK) {
         status = by_config_resolve(theirs, error);
     }
+    if (status == BY_OK) {
+        status = by__model_check_shapes(theirs, weights, error);
+    }
+    by_weights_close(&weights);
     if (status == BY_OK && theirs->model.vocab != config->model.vocab) {
         status = by_error_set(error, BY_ECONFIG,
                               "distill.teacher=%s has a vocabulary of %lld tokens, the student one "

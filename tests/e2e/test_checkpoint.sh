@@ -34,12 +34,25 @@ same expected got
 say "merged, it is the same model"
 run 0 "$banyan" checkpoint merge runs/tiny merged
 exists merged/config.json merged/model.safetensors merged/tokenizer.json
+grep -q '^merged: [0-9]* tensors, ' out || fail "$(cat out)"
+run 0 "$banyan" checkpoint merge runs/tiny again --json
+[ "$(field output <out)" = again ] && [ "$(field tensors <out)" -gt 0 ] || fail "$(cat out)"
 run 0 "$banyan" checkpoint digest merged
 [ "$(sed -n 's/\tmodel$//p' out)" = "$(sed -n 's/\tmodel$//p' run.digest)" ] || fail "$(cat out)"
 run 0 "$banyan" eval runs/tiny --data text.txt --json
 loss=$(field valid_loss <out)
 run 0 "$banyan" eval merged --data text.txt --json
 near "$(field valid_loss <out)" "$loss" 1e-6
+
+say "a config.json that disagrees with the tensors is refused, wherever it is read"
+sed 's/"vocab_size": [0-9]*/"vocab_size": 1000/' merged/config.json >again/config.json
+for command in "generate again --prompt a" "info again" "eval again --data text.txt" \
+    "export again --format gguf --out again.gguf" "export again --format safetensors --out again2" \
+    "train c.yaml --set model.from=again" "train c.yaml --set distill.teacher=again --set model.vocab=1000"; do
+    "$banyan" $command >out 2>err && fail "$command: taken"
+    grep -q "tensor 'wte.weight' is .*; the model needs \[1000, 64\]; in config.json 1000 is \"vocab_size\"" err ||
+        fail "$command: $(cat err)"
+done
 
 if command -v mpirun >/dev/null && ldd "$banyan" | grep -q libmpi; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

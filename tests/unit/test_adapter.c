@@ -221,6 +221,33 @@ static void test_merge(void **state)
     drop(&f);
 }
 
+/* Sums that the type of a weight cannot hold, and what no model computes with, are not merged. */
+static void test_merge_of_infinities(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        by_dtype dtype;
+        float a; /* of the adapter */
+    } cases[] = {{BY_BF16, 3e38f}, {BY_BF16, INFINITY}, {BY_F32, NAN}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_error error = {0};
+        fixture f;
+        make(&f, cases[i].dtype, false);
+        f.a[5] = cases[i].a;
+        write_adapter(&f, RANK, B_NAME);
+        char *out = by__path_join(f.root, "merged");
+        char **names;
+        size_t count;
+        by_status status = by_checkpoint_merge(f.model, out, 0, false, f.adapter, &error);
+        check_error(status, BY_EFORMAT, &error, "tensor '" LAYER ".weight' has values that are NaN");
+        check_ok(by__list_dir(&names, &count, f.root, &error), &error);
+        assert_int_equal(count, 2); /* the model and the adapter */
+        by__names_free(names, count);
+        free(out);
+        drop(&f);
+    }
+}
+
 /* A checkpoint has its trained tensors once more, under PEFT's names. */
 static void test_trained_file(void **state)
 {
@@ -324,13 +351,66 @@ static void test_refusals(void **state)
     drop(&f);
 }
 
+/* A square matrix does not show whether it is [in, out]: the type of the model says it. */
+static void test_square_layers(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        const char *type, *layer;
+        bool in_out;
+        const char *message; /* NULL: taken */
+    } cases[] = {
+        {"{\"model_type\": \"gpt2\"}", "h.0.attn.c_proj", true, NULL},
+        {"{\"model_type\": \"gpt2\"}", "h.0.attn.c_proj", false, "is [in, out]: set it to true"},
+        {"{\"model_type\": \"gpt2\"}", "h.0.other", true, "is [out, in]: set it to false"},
+        {"{\"model_type\": \"llama\"}", "model.layers.0.self_attn.q_proj", false, NULL},
+        {"{\"model_type\": \"llama\"}", "model.layers.0.self_attn.q_proj", true,
+         "\"fan_in_fan_out\" is true in adapter_config.json, but "
+         "'model.layers.0.self_attn.q_proj.weight' of the model is [out, in]: set it to false"},
+        {"{}", "a.b", true, NULL},
+    };
+    static const float values[16] = {0.0f};
+    by_error error = {0};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        fixture f;
+        char names[3][128];
+        make(&f, BY_F32, cases[i].in_out);
+        (void)snprintf(names[0], sizeof names[0], "base_model.model.%s.lora_A.weight",
+                       cases[i].layer);
+        (void)snprintf(names[1], sizeof names[1], "base_model.model.%s.lora_B.weight",
+                       cases[i].layer);
+        (void)snprintf(names[2], sizeof names[2], "%s.weight", cases[i].layer);
+        const by_tensor_view halves[] = {{names[0], BY_F32, 2, {RANK, 4}, values},
+                                         {names[1], BY_F32, 2, {4, RANK}, values}};
+        const by_tensor_view base = {names[2], BY_F32, 2, {4, 4}, values};
+        char *path = by__path_join(f.adapter, BY_ADAPTER_WEIGHTS);
+        check_ok(by_tensors_write(path, halves, 2, &error), &error);
+        check_ok(by_weights_write(f.model, &base, 1, 0, &error), &error);
+        write_text(f.model, "config.json", cases[i].type);
+        if (cases[i].message != NULL) {
+            refused(&f, cases[i].message);
+        } else {
+            by_adapter *adapter;
+            by_weights *weights;
+            check_ok(by_weights_open(&weights, f.model, &error), &error);
+            check_ok(by_adapter_open(&adapter, f.adapter, &error), &error);
+            check_ok(by_weights_adapt(weights, &adapter, true, &error), &error);
+            by_weights_close(&weights);
+        }
+        free(path);
+        drop(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads),
         cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_merge_of_infinities),
         cmocka_unit_test(test_trained_file),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_square_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

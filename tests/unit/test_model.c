@@ -352,6 +352,8 @@ static void test_config_json_accepts(void **state)
         "{" VIT ",\"image_size\":[32,48],\"qkv_bias\":false,\"id2label\":{\"0\":\"cat\"}}",
         "{" MLP "}",
         "{" MLP ",\"category_sizes\":[3],\"embedding_size\":null}",
+        "{" GPT2 ",\"eos_token_id\":null,\"bos_token_id\":0,\"tie_word_embeddings\":null}",
+        "{" GPT2 ",\"eos_token_id\":[0,1],\"pad_token_id\":-1}",
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(accepted); i++) {
         by_error error = {0};
@@ -379,6 +381,17 @@ static void test_config_json_refuses(void **state)
         {"{" GPT2 ",\"scale_attn_weights\":false}", "scale_attn_weights"},
         {"{" GPT2 ",\"scale_attn_by_inverse_layer_idx\":true}", "scale_attn_by_inverse_layer_idx"},
         {"{" GPT2 ",\"add_cross_attention\":true}", "add_cross_attention"},
+        {"{" GPT2 ",\"eos_token_id\":-5}", "\"eos_token_id\" is -5"},
+        {"{" GPT2 ",\"eos_token_id\":1e9}", "\"eos_token_id\" is 1000000000.0"},
+        {"{" GPT2 ",\"eos_token_id\":1000000000}", "\"eos_token_id\" is 1000000000"},
+        {"{" GPT2 ",\"eos_token_id\":[0,-1]}", "\"eos_token_id\" is [0, -1]"},
+        {"{" GPT2 ",\"eos_token_id\":true}", "eos_token_id"},
+        {"{" LLAMA ",\"bos_token_id\":\"x\"}", "\"bos_token_id\" is \"x\""},
+        {"{" LLAMA ",\"tie_word_embeddings\":\"yes\"}", "tie_word_embeddings"},
+        {"{" LLAMA ",\"tie_word_embeddings\":1}", "tie_word_embeddings"},
+        {"{" LLAMA ",\"attention_bias\":\"true\"}", "attention_bias"},
+        {"{" LLAMA ",\"mlp_bias\":0}", "mlp_bias"},
+        {"{" QWEN2 ",\"use_sliding_window\":\"false\"}", "use_sliding_window"},
         {"{" LLAMA ",\"hidden_act\":\"gelu\"}", "hidden_act"},
         {"{" LLAMA ",\"head_dim\":7}", "even width"},
         {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"longrope\",\"factor\":8.0}}", "longrope"},

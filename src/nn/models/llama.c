@@ -309,12 +309,13 @@ static by_status read_windows(by__llama_keys *k, const by_model_config *c, const
                               const char *name, const json_t *in, by_error *error)
 {
     const json_t *window = json_object_get(in, "sliding_window");
-    bool used =
-        t->windows == ALL_LAYERS ||
-        (t->windows == SOME_LAYERS && json_is_true(json_object_get(in, "use_sliding_window")));
+    int64_t used = 0;
+    if (t->windows == SOME_LAYERS) {
+        BY_TRY(by__json_switch(&used, name, in, "use_sliding_window", false, error));
+    }
     k->window = 0;
     BY_TRY(by__list_fill(&k->window_layers, NULL, 0, error));
-    if (!used || json_is_null(window)) {
+    if ((t->windows != ALL_LAYERS && used == 0) || json_is_null(window)) {
         return BY_OK;
     }
     BY_TRY(by__json_integer(&k->window, name, in, "sliding_window", t->window, error));
@@ -332,12 +333,15 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
         i++;
     }
     const type *t = &types[i];
-    bool attention = json_is_true(json_object_get(in, "attention_bias"));
+    int64_t attention;
+    int64_t mlp;
+    BY_TRY(by__json_switch(&attention, name, in, "attention_bias", false, error));
+    BY_TRY(by__json_switch(&mlp, name, in, "mlp_bias", false, error));
     BY_TRY(by__llama_read_config(c, k, &t->defaults, name, in, error));
     BY_TRY(by__set_string(&k->hf_type, hf_type, error));
-    k->qkv_bias = t->qkv_bias || (t->attention_bias && attention);
-    k->output_bias = t->attention_bias && attention;
-    k->mlp_bias = t->mlp_bias && json_is_true(json_object_get(in, "mlp_bias"));
+    k->qkv_bias = t->qkv_bias || (t->attention_bias && attention != 0);
+    k->output_bias = t->attention_bias && attention != 0;
+    k->mlp_bias = t->mlp_bias && mlp != 0;
     k->qk_norm = t->qk_norm;
     BY_TRY(t->nope ? read_nope(k, c, name, in, error)
                    : by__list_fill(&k->nope_layers, NULL, 0, error));

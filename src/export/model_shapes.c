@@ -1,0 +1,55 @@
+/* Compares config.json of a directory with its tensors. */
+#include <string.h>
+
+#include "checkpoint/storage.h"
+#include "export/export.h"
+#include "nn/nn.h"
+
+/* Weights for embeddings have no head. */
+static bool is_head(const char *name)
+{
+    return strcmp(name, "lm_head.weight") == 0;
+}
+
+/* Compares the shapes of the parameters of a graph with those of files. */
+static by_status check_shapes(const by_graph *graph, const by_config *config,
+                              const by_weights *weights, by_error *error)
+{
+    by_device *device;
+    by__store *store = NULL;
+    int flat;
+    by__file_names names = by__model_file_names(&config->model);
+    const by__load_options options = {
+        .family = names.family, .base = names.base, .may_lack = is_head, .exact = true};
+    const by__flat_spec spec = {
+        .role = BY__COPY, .dtype = BY_DTYPE_COUNT, .groups = (1u << BY__GROUPS) - 1};
+    BY_TRY(by_device_open(&device, "cpu", 1, error));
+    by_status status = by__store_open(&store, device, error);
+    if (status == BY_OK) {
+        status = by__declare_parameters(store, graph, error);
+    }
+    if (status == BY_OK) {
+        status = by__store_add_flat(store, &spec, &flat, error);
+    }
+    if (status == BY_OK) {
+        status = by__store_check(store, flat, weights, &options, error);
+    }
+    by__store_close(&store);
+    by_device_close(&device);
+    return status;
+}
+
+by_status by__model_check_shapes(const by_config *config, const by_weights *weights,
+                                 by_error *error)
+{
+    by_graph *graph;
+    by_model model = BY_MODEL_NONE;
+    const by_model_request request = {.mode = BY_MODEL_LOSS, .batch = 1, .time = 1};
+    BY_TRY(by_graph_open(&graph, error));
+    by_status status = by_model_build(&model, graph, &config->model, &request, error);
+    if (status == BY_OK) {
+        status = check_shapes(graph, config, weights, error);
+    }
+    by_graph_close(&graph);
+    return status;
+}
