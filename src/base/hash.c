@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "base/base.h"
+#include "base/paths.h"
 
 struct by__hasher {
     XXH3_state_t *state;
@@ -76,10 +77,8 @@ by_status by__hash_file_hex(char out[33], const char *path, by_error *error)
     void *buffer = NULL;
     by_status status = BY_OK;
     ssize_t n = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return by__io_error(error, "open", path);
-    }
+    int fd;
+    BY_TRY(by__open_regular(&fd, NULL, path, error));
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     status = by__hasher_open(&hasher, error);
     if (status == BY_OK) {

@@ -26,8 +26,9 @@
 
 /* by_json_load (banyan/json.h) of a text that ends with a NUL; NULL: of none. */
 json_t *by__json_read(const char *text, size_t flags, json_error_t *error);
-/* Checks all of an object and makes only the value of its last member of this name: *out is NULL if
- * it has none. Returns false if the text is not JSON, or not an object (*error is empty then). */
+/* Checks all of an object and makes only the value of its last member of this name (with
+ * JSON_REJECT_DUPLICATES a second one is an error): *out is NULL if it has none. Returns false if
+ * the text is not JSON, or not an object (*error is empty then). */
 bool by__json_member(json_t **out, const char *text, size_t length, const char *name, size_t flags,
                      json_error_t *error);
 /* The text of that value within the text, which is JSON. Returns false if there is none. */

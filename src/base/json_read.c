@@ -386,6 +386,13 @@ typedef struct wanted {
     bool text; /* only that is wanted */
 } wanted;
 
+static bool fail_twice(reader *r, const char *key)
+{
+    char what[64];
+    (void)snprintf(what, sizeof what, "duplicate object key \"%.32s\"", key);
+    return fail(r, json_error_duplicate_key, what);
+}
+
 /* Puts a value, which is taken, into an object; its key is the last of r->keys. */
 static bool put(reader *r, json_t *object, size_t key, bool changed, json_t *value)
 {
@@ -397,9 +404,7 @@ static bool put(reader *r, json_t *object, size_t key, bool changed, json_t *val
     if (changed || (r->flags & JSON_REJECT_DUPLICATES) == 0 || json_object_size(object) > before) {
         return true;
     }
-    char what[64];
-    (void)snprintf(what, sizeof what, "duplicate object key \"%.32s\"", r->keys.data + key);
-    return fail(r, json_error_duplicate_key, what);
+    return fail_twice(r, r->keys.data + key);
 }
 
 static bool read_member(reader *r, json_t *object, wanted *only)
@@ -439,6 +444,10 @@ static bool read_member(reader *r, json_t *object, wanted *only)
         return good;
     }
     if (wants) {
+        if ((r->flags & JSON_REJECT_DUPLICATES) != 0 && only->begin != NULL && !changed) {
+            json_decref(value);
+            return fail_twice(r, only->name);
+        }
         json_decref(only->value);
         only->value = value;
         only->begin = begin;

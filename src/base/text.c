@@ -201,7 +201,9 @@ const char *by_nearest_name(const char *name, const char *const *names, size_t c
     size_t best_distance = limit + 1;
     for (size_t i = 0; i < count; i++) {
         size_t distance = by__edit_distance(name, names[i]);
-        if (distance < best_distance) {
+        size_t other = strlen(names[i]);
+        /* Names of which nothing is the same are not near, however short they are. */
+        if (distance < best_distance && distance < (length > other ? length : other)) {
             best = names[i];
             best_distance = distance;
         }

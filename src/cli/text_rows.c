@@ -103,8 +103,9 @@ static by_status add_line(session *s, const char *line, size_t length, size_t nu
     by_status status =
         json_is_string(text)
             ? add(s, json_string_value(text), json_string_length(text), error)
-            : by_error_set(error, BY_EFORMAT, "%s:%zu: not a JSON object with a string \"text\"",
-                           s->r->file, number);
+            : by_error_set(error, BY_EFORMAT,
+                           "%s:%zu: not a JSON object with a string \"text\"%s%s", s->r->file,
+                           number, object == NULL ? ": " : "", object == NULL ? where.text : "");
     json_decref(object);
     return status;
 }

@@ -1,6 +1,7 @@
 /* Opens a config: reads the chain of files, then applies the overrides. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/utf8.h"
 #include "config/schema.h"
@@ -138,11 +139,14 @@ static char *sibling_path(const char *file, const char *base)
     return joined;
 }
 
-/* A file that is too large is a wrong config, not damaged data. */
+/* A file that is too large, or is none, is a wrong config, not damaged data. */
 static by_status read_file(char **text, size_t *length, const char *path, by_error *error)
 {
+    struct stat info;
     by_status status = by__file_read_text(text, length, path, FILE_LIMIT, error);
-    return status == BY_EFORMAT ? by_error_prefix(error, BY_ECONFIG, "a config file") : status;
+    bool odd = status == BY_EIO && stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+    return status == BY_EFORMAT || odd ? by_error_prefix(error, BY_ECONFIG, "a config file")
+                                       : status;
 }
 
 /* Reads the base file named at `where` into *text. */

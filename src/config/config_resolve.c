@@ -389,6 +389,14 @@ static by_status check_guard(const by_config *config, by_error *error)
 
 static by_status check_names(const by_config *config, by_error *error)
 {
+    for (const char *c = config->name; *c != '\0'; c++) {
+        if ((unsigned char)*c < ' ' || *c == 0x7f) {
+            return by_error_set(error, BY_ECONFIG,
+                                "%s: name contains a control character (byte 0x%02x); it becomes a "
+                                "directory name and is printed in tables",
+                                by__config_where(config, "name", "name"), (unsigned char)*c);
+        }
+    }
     if (strchr(config->name, '/') != NULL || config->name[0] == '.') {
         return by_error_set(error, BY_ECONFIG,
                             "%s: name \"%.60s\" becomes a directory name: it must not contain "

@@ -225,8 +225,7 @@ static by_status fill(row_reader *r, by_error *error)
         }
     }
     by__text_free(&scratch);
-    by__table_finish(t);
-    return status;
+    return status == BY_OK ? by__table_finish(t, error) : status;
 }
 
 /* ---- opening ---- */

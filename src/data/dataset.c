@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/paths.h"
 #include "data/dataset_files.h"
 #include "data/formats/npy.h"
 
@@ -25,11 +26,8 @@
 by_status by__token_file_read(const by__token_file *s, uint64_t offset, void *out, size_t bytes,
                               by_error *error)
 {
-    int fd = s->fd >= 0 ? s->fd : open(s->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        (void)by__io_error(error, "open", s->path);
-        return BY_EIO; /* tells the analyzer that `out` is not written */
-    }
+    int fd = s->fd;
+    BY_TRY(fd >= 0 ? BY_OK : by__open_regular(&fd, NULL, s->path, error));
     by_status status = by__read_at(fd, s->path, s->start + offset, out, bytes, error);
     if (fd != s->fd) {
         (void)close(fd);

@@ -124,33 +124,8 @@ by_status by__encoded_index(by__encoded *f, by_error *error)
     return by__aliases_open(&f->aliases, (const char *const *)f->values, f->count, error);
 }
 
-/* The first row with a value of a column. */
-static uint64_t row_with(const by_table *table, const by_column *column, int32_t value)
-{
-    uint64_t row = 0;
-    while (row + 1 < by_table_rows(table) && column->categories[row] != value) {
-        row++;
-    }
-    return row;
-}
-
-static by_status check_values(const by_column *column, const uint64_t *counts,
-                              const by_table *table, by_error *error)
-{
-    char where[BY__WHERE];
-    for (size_t i = 0; i < column->value_count; i++) {
-        if (counts[i] > 0 && !by__utf8_valid(column->values[i], strlen(column->values[i]))) {
-            return by_error_set(
-                error, BY_EFORMAT,
-                "%s: a value of column '%s' is not UTF-8; iconv converts files of other encodings",
-                by__table_where(where, table, row_with(table, column, (int32_t)i)), column->name);
-        }
-    }
-    return BY_OK;
-}
-
 static by_status learn_category(by__encoded *f, const by_column *column, const by__part_rows *rows,
-                                uint64_t count, const by_table *table, by_error *error)
+                                uint64_t count, by_error *error)
 {
     uint64_t *counts;
     by__value_groups groups = {0};
@@ -161,10 +136,8 @@ static by_status learn_category(by__encoded *f, const by_column *column, const b
             counts[value]++;
         }
     }
-    by_status status = check_values(column, counts, table, error);
-    if (status == BY_OK) {
-        status = by__value_groups_open(&groups, column->values, counts, column->value_count, error);
-    }
+    by_status status =
+        by__value_groups_open(&groups, column->values, counts, column->value_count, error);
     free(counts);
     if (status == BY_OK) {
         f->values = groups.names;
@@ -186,7 +159,7 @@ static by_status learn_column(by__encoded *f, const by_column *column, const by_
     *f = (by__encoded){.is_category = column->kind == BY_COLUMN_CATEGORY};
     BY_TRY(by__encoding_copy(&f->name, column->name, error));
     if (f->is_category) {
-        return learn_category(f, column, rows, count, table, error);
+        return learn_category(f, column, rows, count, error);
     }
     return learn_number(f, column, rows, count, table, error);
 }

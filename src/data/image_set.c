@@ -1,9 +1,10 @@
 /* Sets of images and labels from the usual file formats. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/base.h"
+#include "base/paths.h"
 #include "data/array_set.h"
 #include "data/formats/array_file.h"
 #include "data/formats/cifar.h"
@@ -293,15 +294,16 @@ static by_status read_cifar(images *s, const by_image_files *files, int classes,
 
 /* ---- files of one picture each, without label files ---- */
 
-static bool begins_as_picture(const char *path)
+/* Whether the first of the files is a picture; one that cannot be opened is an error. */
+static by_status begins_as_picture(bool *out, const char *path, by_error *error)
 {
     uint8_t head[16];
-    FILE *file = fopen(path, "re");
-    size_t n = file == NULL ? 0 : fread(head, 1, sizeof head, file);
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return by__image_is_file(head, n);
+    int file;
+    BY_TRY(by__open_regular(&file, NULL, path, error));
+    ssize_t n = pread(file, head, sizeof head, 0);
+    (void)close(file);
+    *out = by__image_is_file(head, n < 0 ? 0 : (size_t)n);
+    return BY_OK;
 }
 
 static by_status read_pictures(images *s, const by_image_files *files, by_error *error)
@@ -324,8 +326,10 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
     if (files->image_count == 0) {
         return by_error_set(error, BY_EARG, "no image files were given");
     }
-    bool pictures = strcmp(format, "auto") == 0 && files->label_count == 0 &&
-                    (files->classes != NULL || begins_as_picture(files->images[0]));
+    bool pictures = strcmp(format, "auto") == 0 && files->label_count == 0;
+    if (pictures && files->classes == NULL) {
+        BY_TRY(begins_as_picture(&pictures, files->images[0], error));
+    }
     if (pictures) {
         status = read_pictures(&s, files, error);
     } else if (strcmp(format, "auto") == 0) {

@@ -310,7 +310,9 @@ by_status by__table_read_json(by_table *t, const by__table_text *parts, size_t c
     t->has_lines = true;
     by_status status = scan(t, &in, options, error);
     if (status == BY_OK && (t->rows == 0 || t->column_count == 0)) {
-        status = by_error_set(error, BY_EFORMAT, "%s: there are no rows", t->name);
+        status = by_error_set(error, BY_EFORMAT, "%s: %s", t->name,
+                              t->rows == 0 ? "there are no rows"
+                                           : "there are no columns: every row is {}");
     }
     if (status == BY_OK) {
         status = by__table_set_types(t, options, error);
@@ -329,6 +331,5 @@ by_status by__table_read_json(by_table *t, const by__table_text *parts, size_t c
         status = fill(t, &in, error);
     }
     json_decref(in.value);
-    by__table_finish(t);
-    return status;
+    return status == BY_OK ? by__table_finish(t, error) : status;
 }

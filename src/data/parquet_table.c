@@ -173,7 +173,7 @@ by_status by__table_read_parquet(by_table *t, const uint8_t *data, size_t size,
         status = read_column(t, i, &in, error);
     }
     if (status == BY_OK) {
-        by__table_finish(t);
+        status = by__table_finish(t, error);
     }
     free(in.index);
     by__parquet_close(&file);

@@ -56,11 +56,13 @@ by_status by__row_table(by_table **out, const by_column_type *types, size_t colu
     if (status == BY_OK) {
         status = fill(t, cells, error);
     }
+    if (status == BY_OK) {
+        status = by__table_finish(t, error);
+    }
     if (status != BY_OK) {
         by_table_close(&t);
         return status;
     }
-    by__table_finish(t);
     *out = t;
     return BY_OK;
 }

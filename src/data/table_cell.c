@@ -1,6 +1,7 @@
 #include "data/table_cell.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/same_value.h"
@@ -177,6 +178,35 @@ bool by__cell_resembles(const char *text, size_t length)
     return n > 0 && letters <= 4 && length <= 8 && by__parse_f64(digits, &number);
 }
 
+/* Whether the text has a blank beyond ASCII. */
+static bool has_blank(const char *text, size_t length)
+{
+    static const char *const blanks[] = {"\xe1\x9a\x80", "\xe2\x80\xa8", "\xe2\x80\xa9",
+                                         "\xe2\x81\x9f", "\xe3\x80\x80", "\xef\xbb\xbf"};
+    bool found = false;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(blanks); i++) {
+        found = found || has(text, length, blanks[i]);
+    }
+    for (size_t i = 0; i + 3 <= length; i++) { /* U+2000 to U+200B */
+        unsigned char last = (unsigned char)text[i + 2];
+        found = found || (memcmp(text + i, "\xe2\x80", 2) == 0 && last >= 0x80 && last <= 0x8b);
+    }
+    return found;
+}
+
+/* Whether the text is a number beyond what a double holds. */
+static bool is_beyond(const char *text, size_t length)
+{
+    char copy[64];
+    char *end;
+    if (length == 0 || length >= sizeof copy) {
+        return false;
+    }
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    return strspn(copy, "0123456789+-.eE") == length && isinf(strtod(copy, &end)) && *end == '\0';
+}
+
 const char *by__cell_problem(const char *text, size_t length)
 {
     trim(&text, &length);
@@ -193,6 +223,12 @@ const char *by__cell_problem(const char *text, size_t length)
     }
     if (has(text, length, "\xc2\xa0") || has(text, length, "\xe2\x80\xaf")) {
         return "it has a no-break space";
+    }
+    if (has_blank(text, length)) {
+        return "it has a blank that is not ASCII's, such as a thin space";
+    }
+    if (is_beyond(text, length)) {
+        return "it is larger than any double, 1.8e308";
     }
     if (digits > 0 && letters == 0 && has(text, length, ",") && has(text, length, ".")) {
         return "it has a comma and a point: take separators of thousands out";

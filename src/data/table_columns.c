@@ -202,7 +202,7 @@ static by_status set_learned(by_table *t, const by_encoding *e, bool relearn, by
     }
     return known > 0 || first == NULL || relearn
                ? BY_OK
-               : by__table_no_column(t, first->name, BY_EARG, error);
+               : by__table_no_column(t, first->name, BY_EFORMAT, error);
 }
 
 by_status by__table_set_types(by_table *t, const by_table_options *o, by_error *error)
@@ -217,7 +217,9 @@ by_status by__table_set_types(by_table *t, const by_table_options *o, by_error *
     for (size_t i = 0; i < o->type_count; i++) {
         int32_t at = by__table_index(t, o->types[i].name);
         if (at < 0) {
-            return by__table_no_column(t, o->types[i].name, BY_EARG, error);
+            /* With learned columns the names are theirs, and the file is at fault. */
+            return by__table_no_column(t, o->types[i].name,
+                                       o->learned != NULL ? BY_EFORMAT : BY_EARG, error);
         }
         t->columns[at].info.kind = o->types[i].kind;
         t->columns[at].ignored = false;
@@ -281,7 +283,27 @@ const char *by__table_where(char out[BY__WHERE], const by_table *t, uint64_t row
     return out;
 }
 
-void by__table_finish(by_table *t)
+/* Checks the categories of a column. */
+static by_status check_values(const by_table *t, const by__table_column *c, by_error *error)
+{
+    char where[BY__WHERE];
+    for (size_t i = 0; i < c->values.count && !c->ignored; i++) {
+        if (by__utf8_valid(c->values.names[i], strlen(c->values.names[i]))) {
+            continue;
+        }
+        uint64_t row = 0;
+        while (row + 1 < t->rows && c->categories[row] != (int32_t)i) {
+            row++;
+        }
+        return by_error_set(
+            error, BY_EFORMAT,
+            "%s: a value of column '%.60s' is not UTF-8; iconv converts files of other encodings",
+            by__table_where(where, t, row), c->info.name);
+    }
+    return BY_OK;
+}
+
+by_status by__table_finish(by_table *t, by_error *error)
 {
     for (size_t i = 0; i < t->column_count; i++) {
         by__table_column *c = &t->columns[i];
@@ -289,7 +311,9 @@ void by__table_finish(by_table *t)
         c->info.categories = c->categories;
         c->info.values = (const char *const *)c->values.names;
         c->info.value_count = c->values.count;
+        BY_TRY(check_values(t, c, error));
     }
+    return BY_OK;
 }
 
 void by_table_close(by_table **table)

@@ -229,9 +229,11 @@ static by_status open_parquet(by_table **out, const char *path, char *const *nam
         status = join_column(&p, i, error);
     }
     if (status == BY_OK) {
+        p.tables[0]->rows = p.rows;
+        status = by__table_finish(p.tables[0], error);
+    }
+    if (status == BY_OK) {
         by_table *t = p.tables[0];
-        t->rows = p.rows;
-        by__table_finish(t);
         free(t->name);
         t->name = name;
         *out = t;

@@ -112,8 +112,9 @@ by_status by__cell_store(by__table_column *column, uint64_t row, const char *tex
 /* Allocates the cells of a column whose kind is known. */
 by_status by__column_allocate(by__table_column *column, uint64_t rows, by_error *error);
 
-/* Fills the columns' info from what was read. */
-void by__table_finish(by_table *table);
+/* Fills the columns' info from what was read. BY_EFORMAT names the first category that is not
+ * UTF-8, of a column that is not ignored. */
+by_status by__table_finish(by_table *table, by_error *error);
 
 /* Reads a Parquet file in memory (parquet_table.c); table->name is set already. */
 by_status by__table_read_parquet(by_table *table, const uint8_t *data, size_t size,

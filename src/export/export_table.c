@@ -80,7 +80,8 @@ static by_status read_json(json_t **out, const char *directory, const char *name
     if (status == BY_OK && by__path_exists(path)) {
         status = by__file_read_text(&text, &length, path, MAX_TEXT, error);
         if (status == BY_OK) {
-            *out = by_json_load(text, length, JSON_DECODE_INT_AS_REAL, &problem);
+            *out = by_json_load(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL,
+                                &problem);
             if (!json_is_object(*out)) {
                 status = by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line,
                                       *out == NULL ? problem.text : "not an object");

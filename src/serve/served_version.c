@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/paths.h"
+
 /* Bytes per sample of a file, and number of evenly spaced samples. Training changes nearly every
  * weight, so a few of them distinguish two checkpoints. */
 #define SAMPLE  4096
@@ -21,26 +23,15 @@
 static by_status sample_file(by__hasher *hasher, const char *path, by_error *error)
 {
     char bytes[SAMPLE];
-    struct stat info;
-    /* Opening a named pipe would wait for its writer. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        by_status status = by__io_error(error, "open", path);
-        if (fd >= 0) {
-            (void)close(fd);
-        }
-        return status;
-    }
-    if (!S_ISREG(info.st_mode)) {
-        (void)close(fd);
-        return by_error_set(error, BY_EIO, "%s is no regular file", path);
-    }
-    by__hasher_add(hasher, &info.st_size, sizeof info.st_size);
-    off_t distance = info.st_size > SAMPLE * SAMPLES ? info.st_size / SAMPLES : SAMPLE;
-    for (off_t at = 0; at < info.st_size; at += distance) {
+    int fd;
+    size_t size;
+    BY_TRY(by__open_regular(&fd, &size, path, error));
+    off_t length = (off_t)size;
+    by__hasher_add(hasher, &length, sizeof length);
+    off_t distance = length > SAMPLE * SAMPLES ? length / SAMPLES : SAMPLE;
+    for (off_t at = 0; at < length; at += distance) {
         /* The last sample ends with the file. */
-        off_t from =
-            at + distance >= info.st_size && info.st_size > SAMPLE ? info.st_size - SAMPLE : at;
+        off_t from = at + distance >= length && length > SAMPLE ? length - SAMPLE : at;
         ssize_t n = pread(fd, bytes, sizeof bytes, from);
         if (n < 0) {
             by_status status = by__io_error(error, "read", path);

@@ -15,8 +15,14 @@ by_status by__append_open(by__append_file *out, const char *path, by_error *erro
     if (out->path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
+    struct stat info;
     out->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    return out->fd < 0 ? by__io_error(error, "open", path) : BY_OK;
+    if (out->fd < 0 || fstat(out->fd, &info) != 0) {
+        return by__io_error(error, "open", path);
+    }
+    return S_ISREG(info.st_mode)
+               ? BY_OK
+               : by_error_set(error, BY_EIO, "cannot write %s: it is not a regular file", path);
 }
 
 void by__append_close(by__append_file *file)

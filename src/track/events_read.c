@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/paths.h"
 #include "track/track.h"
 
 /* Reads an events file line by line. */
@@ -188,25 +189,22 @@ static void hand_out(const cursor *at, by_event_number *number, void *user)
 static by_status read_rest(char **out, size_t *length, const char *file, uint64_t *offset,
                            bool *restarted, by_error *error)
 {
-    struct stat info;
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    int fd;
+    size_t size;
     by_status status = BY_OK;
     *length = 0;
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        status = by__io_error(error, "read", file);
-    } else if ((uint64_t)info.st_size < *offset) {
+    BY_TRY(by__open_regular(&fd, &size, file, error));
+    if ((uint64_t)size < *offset) {
         *restarted = true;
         *offset = 0;
     } else {
-        *length = (size_t)((uint64_t)info.st_size - *offset);
+        *length = (size_t)((uint64_t)size - *offset);
         status = by__alloc((void **)out, *length, 1, "events", error);
         if (status == BY_OK) {
             status = by__read_at(fd, file, *offset, *out, *length, error);
         }
     }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
+    (void)close(fd);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "track/append_file.h"
 #include "track/track.h"
 
@@ -116,13 +117,15 @@ double by__events_last_time(const char *path)
 {
     char text[96];
     double time = 0.0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    off_t end = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
-    off_t at = end < (off_t)sizeof text - 1 ? 0 : end - ((off_t)sizeof text - 1);
-    ssize_t n = end < 0 ? -1 : pread(fd, text, sizeof text - 1, at);
-    if (fd >= 0) {
-        (void)close(fd);
+    int fd;
+    size_t size;
+    if (by__open_regular(&fd, &size, path, NULL) != BY_OK) {
+        return 0.0;
     }
+    off_t end = (off_t)size;
+    off_t at = end < (off_t)sizeof text - 1 ? 0 : end - ((off_t)sizeof text - 1);
+    ssize_t n = pread(fd, text, sizeof text - 1, at);
+    (void)close(fd);
     text[n < 0 ? 0 : n] = '\0';
     for (const char *found = text; (found = strstr(found, ",\"time\":")) != NULL;) {
         found += strlen(",\"time\":");

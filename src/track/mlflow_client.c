@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "track/mlflow_call.h"
 #include "track/sinks/sink.h"
 
@@ -79,10 +80,8 @@ static by_status load_state(by__mlflow *m, by_error *error)
  * there is one. */
 static by_status read_window(const by__mlflow *m, by__text *out, bool *more, by_error *error)
 {
-    int fd = open(m->events_path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return by__io_error(error, "open", m->events_path);
-    }
+    int fd;
+    BY_TRY(by__open_regular(&fd, NULL, m->events_path, error));
     by_status status = BY_OK;
     bool has_line = false;
     off_t at = (off_t)m->state.offset;

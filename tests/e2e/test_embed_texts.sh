@@ -51,6 +51,9 @@ holds err "mean or last"
 echo '{"text": 3}' >wrong.txt
 run 1 "$banyan" embed runs --batch wrong.txt
 holds err 'wrong.txt:1: not a JSON object with a string "text"'
+echo '{"text": "a", "text": "b"}' >wrong.txt
+run 1 "$banyan" embed runs --batch wrong.txt
+holds err 'wrong.txt:1: not a JSON object with a string "text": duplicate object key "text"'
 
 say "a head for classes, of one's first number and of its opposite"
 mkdir classes

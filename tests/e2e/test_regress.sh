@@ -168,6 +168,20 @@ same "$last/model.safetensors" runs/two/checkpoints/step-00000300/model.safetens
 same "$last/optimizer.safetensors" runs/two/checkpoints/step-00000300/optimizer.safetensors
 same "$last/drift_reference.json" runs/two/checkpoints/step-00000300/drift_reference.json
 
+say "text of another encoding is an error wherever a table is read"
+awk -F, -v OFS=, 'NR == 3 { $2 = "\351" } { print }' rooms.csv >latin.csv
+for command in "train rooms.yaml --set name=torn --set data.table=latin.csv" "predict $last latin.csv" "data stats latin.csv" \
+    "eval $last --data latin.csv"; do
+    run 1 "$banyan" $command
+    holds err "latin.csv:3: a value of column 'kind' is not UTF-8"
+done
+cut -d , -f 2- rooms.csv >lacks-feature.csv
+cut -d , -f 1-3 rooms.csv >lacks-target.csv
+for lacks in feature target; do # at fault is the file, whichever column it lacks
+    run 1 "$banyan" eval "$last" --data "lacks-$lacks.csv"
+    holds err "there is no column"
+done
+
 say "damaged rows are an error, or left out: the bits of a table without them"
 awk 'NR == 41 { print "50,old" }
     NR == 100 { print "\"50,old,1,90000" }
@@ -282,7 +296,7 @@ run 2 "$banyan" train rooms.yaml --set data.target=
 holds err "data.target=COLUMN"
 run 2 "$banyan" train rooms.yaml --set model.kind=gpt2
 run 2 "$banyan" train --resume runs/two --set data.valid_fraction=0.3
-run 2 "$banyan" predict runs/rooms rooms.yaml
+run 1 "$banyan" predict runs/rooms rooms.yaml
 
 say "what a command line probably meant"
 hint() {

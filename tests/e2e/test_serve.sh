@@ -286,7 +286,7 @@ holds out '"choices"'
 say "a deployment that cannot be says why"
 mkdir fifo && cp runs/tiny/checkpoints/*/config.json fifo/ && mkfifo fifo/model.safetensors
 run 1 timeout 100 "$banyan" deploy fifo --name other --dir "$work/sock"
-holds err "model.safetensors is no regular file"
+holds err "model.safetensors: it is not a regular file"
 mkdir broken && for file in runs/tiny/checkpoints/*/*; do [ -d "$file" ] || cp "$file" broken/; done
 printf 'x' >broken/model.safetensors
 run 1 timeout 600 "$banyan" deploy broken --name other --dir "$work/sock"

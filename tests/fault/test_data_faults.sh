@@ -57,6 +57,29 @@ run 1 "$banyan" data verify packed/train
 holds err "packed/train/tokenizer.json"
 cp kept.json packed/train/tokenizer.json
 
+say "what is no regular file is refused, and never waited for"
+rm -rf pipes && mkdir pipes
+for name in c.yaml a.jpg a.npy; do mkfifo "pipes/$name"; done
+cp -r runs/base pipes/run
+rm pipes/run/events.jsonl
+mkfifo pipes/run/events.jsonl "$(ls -d pipes/run/checkpoints/step-* | tail -n 1)/chat_template.jinja"
+printf 'model: {kind: vit, layers: 1, heads: 2, width: 32, patch: 14}\ntask: {kind: classify}\n' >pictures.yaml
+while read -r code command; do
+    timeout 60 "$banyan" $command >out 2>err </dev/null
+    [ $? -eq "$code" ] || fail "$command: $(cat err)"
+    holds err "it is not a regular file"
+done <<END
+2 info pipes/c.yaml
+2 train pipes/c.yaml
+2 serve --config pipes/c.yaml --check
+1 generate pipes/run --prompt a --tokens 1
+1 runs show pipes/run
+1 watch pipes/run --once
+1 train --resume pipes/run --set train.steps=1000
+1 train pictures.yaml --set data.images=pipes/a.jpg
+1 train pictures.yaml --set data.images=pipes/a.npy
+END
+
 say "data of another tokenizer is refused"
 run 0 "$banyan" pack valid.txt --output other --tokenizer bpe --vocab 300
 run 2 "$banyan" "$@" --set data.valid=other

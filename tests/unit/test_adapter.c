@@ -239,7 +239,8 @@ static void test_merge_of_infinities(void **state)
         char **names;
         size_t count;
         by_status status = by_checkpoint_merge(f.model, out, 0, false, f.adapter, &error);
-        check_error(status, BY_EFORMAT, &error, "tensor '" LAYER ".weight' has values that are NaN");
+        check_error(status, BY_EFORMAT, &error,
+                    "tensor '" LAYER ".weight' has values that are NaN");
         check_ok(by__list_dir(&names, &count, f.root, &error), &error);
         assert_int_equal(count, 2); /* the model and the adapter */
         by__names_free(names, count);

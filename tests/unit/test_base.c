@@ -191,6 +191,9 @@ static void test_nearest_names(void **state)
     assert_string_equal(by_nearest_name("layer", names, 4), "layers");
     assert_string_equal(by_nearest_name("kvheads", names, 4), "kv_heads");
     assert_null(by_nearest_name("optimizer", names, 4));
+    static const char *const letters[] = {"a", " b", "c"};
+    assert_string_equal(by_nearest_name("b", letters, 3), " b");
+    assert_null(by_nearest_name("d", letters, 3));
 }
 
 static void test_json_text(void **state)

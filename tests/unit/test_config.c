@@ -465,6 +465,10 @@ static void test_cross_checks(void **state)
                "can be derived from the number of ranks: set data: 1");
     unresolved("name: a/b", "train.yaml:1: name \"a/b\" becomes a directory name: it must not "
                             "contain \"/\" or start with \".\"");
+    unresolved("name: \"a\\nb\"", "train.yaml:1: name contains a control character (byte 0x0a); it "
+                                  "becomes a directory name and is printed in tables");
+    unresolved("name: \"a\\eb\"", "train.yaml:1: name contains a control character (byte 0x1b); it "
+                                  "becomes a directory name and is printed in tables");
     /* Values that a program wrote into the fields. */
     by_error error;
     by_config *config = config_good("");

@@ -146,6 +146,17 @@ static void test_png_of_texts(void **state)
         fail_msg("an image of %zu bytes took %ld KiB", used, after.ru_maxrss - before.ru_maxrss);
     }
     /* Cut in a chunk, and a chunk longer than the file. */
+    /* What is neither is named, whatever the name of its file is. */
+    static const char *const others[][2] = {{"GIF89a..........", "the image is a GIF"},
+                                            {"RIFF....WEBPVP8 ", "the image is a WebP"},
+                                            {"....ftypavif....", "the image is an AVIF"},
+                                            {"hello, world!...", "is neither a JPEG nor a PNG"}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(others); i++) {
+        assert_int_equal(by__image_decode(&pixels, &height, &width, 1, &fit,
+                                          (const uint8_t *)others[i][0], 16, &error),
+                         BY_EFORMAT);
+        assert_non_null(strstr(error.message, others[i][1]));
+    }
     assert_int_equal(by__image_decode(&pixels, &height, &width, 1, &fit, png, used - 20, &error),
                      BY_EFORMAT);
     png[HEAD] = 0x7f;

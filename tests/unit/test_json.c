@@ -237,6 +237,14 @@ static void test_member(void **state)
     json_decref(value);
     assert_true(by__json_member(&value, text, strlen(text), "none", 0, &where));
     assert_null(value);
+    /* Given twice: the last, or an error. */
+    static const char twice[] = "{\"x\": 1, \"x\": 2, \"text\": 1, \"text\": 2}";
+    assert_true(by__json_member(&value, twice, strlen(twice), "text", 0, &where));
+    assert_int_equal(json_integer_value(value), 2);
+    json_decref(value);
+    assert_false(
+        by__json_member(&value, twice, strlen(twice), "text", JSON_REJECT_DUPLICATES, &where));
+    assert_non_null(strstr(where.text, "duplicate object key \"text\""));
     assert_false(by__json_member(&value, "[{\"text\":1}]", 12, "text", 0, &where));
     assert_int_equal(where.line, -1);
     assert_false(by__json_member(&value, "{\"text\":1, \"a\":[}", 17, "text", 0, &where));

@@ -250,6 +250,26 @@ static void test_odd_cells(void **state)
            "t.csv:3: column 'x': '1,274' is not a number, as 1999 of 2000 cells "
            "are: it has a comma: take separators of thousands out");
     by__text_free(&text);
+    static const char *const problems[][2] = {
+        {"1e400", "larger than any double"},
+        {"-1E999", "larger than any double"},
+        {"\xe2\x80\x89"
+         "12",
+         "a blank that is not ASCII's"},
+        {"12\xe3\x80\x80", "a blank that is not ASCII's"},
+        {"1\xe2\x80\xaf"
+         "274",
+         "a no-break space"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(problems); i++) {
+        text = rows_with(2000, 1, problems[i][0]);
+        by_table *none = NULL;
+        by_error error = {0};
+        assert_int_equal(by_table_parse(&none, "t.csv", text.data, text.length, NULL, &error),
+                         BY_EFORMAT);
+        assert_non_null(strstr(error.message, problems[i][1]));
+        by__text_free(&text);
+    }
 
     /* JSON lines likewise. */
     text = (by__text){0};

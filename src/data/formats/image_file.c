@@ -125,6 +125,30 @@ static by_status fit_decoded(by__image_decoding *d, by_error *error)
     return status;
 }
 
+/* The error for what is neither a JPEG nor a PNG: says what it is, whatever its name. */
+static by_status refuse_format(const uint8_t *data, size_t size, by_error *error)
+{
+    static const struct {
+        size_t at;
+        const char *bytes;
+        const char *name;
+    } formats[] = {
+        {0, "GIF8", "a GIF"},        {8, "WEBP", "a WebP"},      {0, "BM", "a BMP"},
+        {0, "II*", "a TIFF"},        {0, "MM", "a TIFF"},        {4, "ftypavif", "an AVIF"},
+        {4, "ftyphei", "a HEIF"},    {4, "ftypmif", "a HEIF"},   {0, "\xff\x0a", "a JPEG XL"},
+        {4, "JXL ", "a JPEG XL"},    {4, "jP  ", "a JPEG 2000"}, {0, "<svg", "an SVG"},
+        {0, "<?xml", "an XML file"}, {0, "%PDF", "a PDF"}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(formats); i++) {
+        size_t n = strlen(formats[i].bytes);
+        if (size >= formats[i].at + n && memcmp(data + formats[i].at, formats[i].bytes, n) == 0) {
+            return by_error_set(error, BY_EFORMAT,
+                                "the image is %s, and neither a JPEG nor a PNG: convert it",
+                                formats[i].name);
+        }
+    }
+    return by_error_set(error, BY_EFORMAT, "the image is neither a JPEG nor a PNG");
+}
+
 by_status by__image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
                            const by_image_fit *fit, const uint8_t *data, size_t size,
                            by_error *error)
@@ -137,8 +161,7 @@ by_status by__image_decode(uint8_t **out, int64_t *height, int64_t *width, int64
     }
     by_status status = is_jpeg(data, size)  ? by__image_decode_jpeg(&d, data, size, error)
                        : is_png(data, size) ? by__image_decode_png(&d, data, size, error)
-                                            : by_error_set(error, BY_EFORMAT,
-                                                           "the image is neither a JPEG nor a PNG");
+                                            : refuse_format(data, size, error);
     if (status == BY_OK) {
         status = fit_decoded(&d, error);
     }

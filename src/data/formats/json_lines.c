@@ -60,7 +60,8 @@ static by_status parse(by__json_lines *r, const char *line, size_t n, by_text *t
 {
     json_error_t problem;
     json_t *value = NULL;
-    if (!by__json_member(&value, line, n, r->field, JSON_ALLOW_NUL, &problem)) {
+    if (!by__json_member(&value, line, n, r->field, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
+                         &problem)) {
         return problem.line < 0 ? by_error_set(error, BY_EFORMAT, "the line is not a JSON object")
                                 : by_error_set(error, BY_EFORMAT, "%s (column %d)", problem.text,
                                                problem.column);

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/paths.h"
+
 #define NPY_MAGIC        "\x93NUMPY"
 #define NPY_HEADER_BYTES 128u /* of files written here: enough for the longest shape */
 #define NPY_MAX_HEADER   65536u
@@ -284,28 +286,17 @@ by_status by__npy_parse_array(by__array_view *out, const char *name, const uint8
 
 by_status by__npy_open(int *fd, by__npy_info *out, const char *path, by_error *error)
 {
-    struct stat info;
+    int file;
+    size_t whole;
     uint8_t *header = NULL;
-    /* O_NONBLOCK: a pipe must not wait for a writer; regular files ignore the flag. */
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) {
-        return by__io_error(error, "open", path);
-    }
-    by_status status = BY_OK;
-    size_t size = 0;
-    if (fstat(file, &info) != 0) {
-        status = by__io_error(error, "stat", path);
-    } else if (!S_ISREG(info.st_mode)) {
-        status = by_error_set(error, BY_EIO, "cannot read %s: it is not a regular file", path);
-    } else {
-        size = (size_t)info.st_size < NPY_MAX_PREFIX ? (size_t)info.st_size : NPY_MAX_PREFIX;
-        status = by__alloc((void **)&header, size + 1, 1, "npy header", error);
-    }
+    BY_TRY(by__open_regular(&file, &whole, path, error));
+    size_t size = whole < NPY_MAX_PREFIX ? whole : NPY_MAX_PREFIX;
+    by_status status = by__alloc((void **)&header, size + 1, 1, "npy header", error);
     if (status == BY_OK) {
         status = by__read_at(file, path, 0, header, size, error);
     }
     if (status == BY_OK) {
-        status = parse(out, path, header, size, (uint64_t)info.st_size, error);
+        status = parse(out, path, header, size, (uint64_t)whole, error);
     }
     free(header);
     if (status != BY_OK) {

@@ -79,7 +79,8 @@ static by_status read_json(json_t **out, const char *directory, const char *name
     if (by__path_exists(path)) {
         status = by__file_read_text(&text, &length, path, MAX_FILE, error);
         if (status == BY_OK) {
-            status = parse_json(out, text, length, JSON_DECODE_INT_AS_REAL, path, error);
+            status = parse_json(out, text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL,
+                                path, error);
             free(text);
         }
     }

@@ -52,7 +52,8 @@ static by_status read_file(json_t **out, const char *directory, const char *name
         status = by__file_read_text(&text, &length, path, MAX_FILE, error);
     }
     if (text != NULL) {
-        *out = by_json_load(text, length, JSON_DECODE_INT_AS_REAL, &problem);
+        *out =
+            by_json_load(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &problem);
         status = *out != NULL ? BY_OK
                               : by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line,
                                              problem.text);
@@ -103,7 +104,7 @@ static by_status add_name(ends *e, const by_tokenizer *tokenizer, const char *di
 }
 
 /* Adds what the chat template writes behind an answer; a template that is none, or beyond what is
- * supported, says nothing. */
+ * supported, says nothing; one that cannot be read is an error. */
 static by_status add_mark(ends *e, const by_tokenizer *tokenizer, const char *directory,
                           by_error *error)
 {
@@ -111,7 +112,7 @@ static by_status add_mark(ends *e, const by_tokenizer *tokenizer, const char *di
     by_chat *chat = NULL;
     by_error ignored = {0};
     by_status status = by_chat_open(&chat, &source, &ignored);
-    if (status == BY_EMEMORY) {
+    if (status == BY_EMEMORY || status == BY_EIO) {
         *error = ignored;
         return status;
     }

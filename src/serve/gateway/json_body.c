@@ -75,8 +75,10 @@ by_status by__body_parse(json_t **out, const char *body, size_t length, by_error
     BY_TRY(check_size(body, length, error));
     json_t *object = by_json_load(body, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
     if (object == NULL) {
-        return by_error_set(error, BY_EARG, "the body is not JSON (line %d, column %d)", where.line,
-                            where.column);
+        bool twice = json_error_code(&where) == json_error_duplicate_key;
+        return by_error_set(error, BY_EARG, "the body %s (line %d, column %d)%s%.120s",
+                            twice ? "gives a key twice" : "is not JSON", where.line, where.column,
+                            twice ? ": " : "", twice ? where.text : "");
     }
     if (is_deep(object, MOST_DEPTH)) {
         json_decref(object);

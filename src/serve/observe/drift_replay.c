@@ -225,11 +225,14 @@ static by_status replay_lines(reader *in, const char *path, by_error *error)
     by_status status = file == NULL ? by__io_error(error, "open", path) : BY_OK;
     while (status == BY_OK && (length = getline(&line, &capacity, file)) >= 0) {
         json_error_t problem;
-        json_t *value = by_json_load(line, (size_t)length, JSON_ALLOW_NUL, &problem);
+        json_t *value =
+            by_json_load(line, (size_t)length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
         number++;
-        status = json_is_object(value)
-                     ? count_line(in, value, error)
-                     : by_error_set(error, BY_EFORMAT, "%s:%zu: not a JSON object", path, number);
+        status =
+            json_is_object(value)
+                ? count_line(in, value, error)
+                : by_error_set(error, BY_EFORMAT, "%s:%zu: not a JSON object%s%s", path, number,
+                               value == NULL ? ": " : "", value == NULL ? problem.text : "");
         json_decref(value);
     }
     in->lines += number;

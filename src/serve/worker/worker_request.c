@@ -117,6 +117,15 @@ static by_status take_echo(by__work *w, const by__served_model *model, const ask
 
 /* ---- logit processing ---- */
 
+/* Reads a token as JSON writes a whole number: without sign, blanks or leading zeros; -1: none. */
+static int64_t read_token(const char *name)
+{
+    size_t digits = strspn(name, "0123456789");
+    bool good =
+        digits > 0 && digits < 10 && name[digits] == '\0' && (name[0] != '0' || digits == 1);
+    return good ? strtoll(name, NULL, 10) : -1;
+}
+
 static by_status take_biases(by__work *w, const asked *a, by_logit_rules *rules, int64_t vocab,
                              by_error *error)
 {
@@ -134,14 +143,19 @@ static by_status take_biases(by__work *w, const asked *a, by_logit_rules *rules,
     BY_TRY(by__alloc((void **)&w->biases, count + 1, sizeof(float), "biases", error));
     json_object_foreach((json_t *)(uintptr_t)a->bias, name, value)
     {
-        char *end;
-        long id = strtol(name, &end, 10);
+        int64_t id = read_token(name);
         double bias = json_number_value(value);
-        if (end == name || *end != '\0' || id < 0 || id >= vocab || !json_is_number(value) ||
-            !(fabs(bias) <= 100.0)) {
+        if (id < 0 || id >= vocab) {
             return by_error_set(error, BY_EARG,
-                                "'logit_bias' gives tokens of the vocabulary a number from -100 "
-                                "to 100");
+                                "'logit_bias' has the key \"%.40s\", which is no token: a whole "
+                                "number from 0 to %lld",
+                                name, (long long)vocab - 1);
+        }
+        if (!json_is_number(value) || !(fabs(bias) <= 100.0)) {
+            return by_error_set(error, BY_EARG,
+                                "'logit_bias' gives token %lld something else than a number from "
+                                "-100 to 100",
+                                (long long)id);
         }
         w->bias_tokens[rules->bias_count] = (int32_t)id;
         /* The API's -100 forbids a token. */
@@ -244,6 +258,11 @@ static by_status open_streams(by__work *w, const by__served_model *model, const 
         const json_t *stop = json_is_array(a->stop) ? json_array_get(a->stop, i) : a->stop;
         if (json_string_length(stop) == 0 || json_string_length(stop) > MOST_STOP) {
             return by_error_set(error, BY_EARG, "'stop' must be texts of 1 to %d bytes", MOST_STOP);
+        }
+        if (by__json_string(stop) == NULL) {
+            return by_error_set(error, BY_EARG,
+                                "'stop' has a text with U+0000, which no text that is generated "
+                                "holds");
         }
         stops[options.stop_count++] = json_string_value(stop);
     }

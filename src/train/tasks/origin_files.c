@@ -27,7 +27,8 @@ static by_status check_object(const char *text, size_t length, const char *direc
 {
     json_error_t problem;
     /* "model_max_length" may be too large for an integer of json_t. */
-    json_t *root = by_json_load(text, length, JSON_DECODE_INT_AS_REAL, &problem);
+    json_t *root =
+        by_json_load(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &problem);
     bool is_object = json_is_object(root);
     bool is_json = root != NULL;
     json_decref(root);
