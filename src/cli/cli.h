@@ -165,11 +165,11 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
 /* Refuses an argument that names no file or directory: a wrong one, like a wrong flag. Returns -1
  * to continue, or an exit code. */
 int cli_check_input(const cli_command *command, const char *path);
+/* Says on standard error what the arguments of a command that has failed probably meant: a run
+ * named without its directory, settings without their flag (hints.c). argv[0] is the command. */
+void cli_hint(int argc, char **argv);
 /* Finds the flag that is meant by the unknown name of one (flag_names.c): a suggestion, "did you
  * mean '--listen'?"; false if none is known to be meant. */
-/* Says on standard error what the arguments of a command that has failed probably meant: a run that
- * was named without its directory, settings without their flag (hints.c). argv[0] is the command. */
-void cli_hint(int argc, char **argv);
 bool cli_suggest_flag(char out[400], const cli_command *command, const cli_flag *flags,
                       const char *name);
 /* Prints "banyan NAME: message" and returns the exit code for the error's status. */

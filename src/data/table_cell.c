@@ -145,7 +145,7 @@ static bool has_thousands(const char *text, size_t length)
     return false;
 }
 
-bool by__cell_resembles(const char *text, size_t length)
+bool by__data_cell_resembles(const char *text, size_t length)
 {
     char digits[NUMBER_LENGTH];
     size_t n = 0;

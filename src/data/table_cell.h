@@ -19,7 +19,7 @@ bool by__cell_as_number(const char *text, size_t length, char decimal, double *o
 int by__cell_decimal(const char *text, size_t length);
 /* Whether a text that is not a number would be one without the sign of a currency, separators of
  * thousands, percent sign or unit in it. */
-bool by__cell_resembles(const char *text, size_t length);
+bool by__data_cell_resembles(const char *text, size_t length);
 /* Why a text is no number, for people; NULL: it does not look like one. */
 const char *by__cell_problem(const char *text, size_t length);
 

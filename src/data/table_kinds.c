@@ -55,7 +55,7 @@ void by__kind_count(by__table_column *c, by__cell_class class, const char *text,
             c->info.odd_path = path;
             c->info.odd_line = at;
         }
-        c->near_cells += by__cell_resembles(text, length);
+        c->near_cells += by__data_cell_resembles(text, length);
     }
 }
 

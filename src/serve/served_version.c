@@ -250,13 +250,13 @@ by_status by__served_version_copy(by__served_version *out, const by__served_vers
     return BY_OK;
 }
 
-void by__served_version_let_go(by__served_version *version)
+void by__serve_version_let_go(by__served_version *version)
 {
     by__lease_close(&version->lease);
     by__lease_close(&version->adapter_lease);
 }
 
-by_status by__served_version_keep(by__served_version *version, by_error *error)
+by_status by__serve_version_keep(by__served_version *version, by_error *error)
 {
     if (!by__path_exists(version->directory)) {
         return by_error_set(error, BY_EIO, "%s has been removed", version->directory);

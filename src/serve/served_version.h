@@ -31,8 +31,8 @@ by_status by__served_version_find(by__served_version *out, const char *path, con
 by_status by__served_version_copy(by__served_version *out, const by__served_version *from,
                                   by_error *error);
 /* Gives up the leases, and takes them again. BY_ESTATE, BY_EIO: the weights have been removed. */
-void by__served_version_let_go(by__served_version *version);
-by_status by__served_version_keep(by__served_version *version, by_error *error);
+void by__serve_version_let_go(by__served_version *version);
+by_status by__serve_version_keep(by__served_version *version, by_error *error);
 void by__served_version_free(by__served_version *version);
 
 #endif

@@ -501,7 +501,7 @@ void by__gateway_done(void *user, by__http_exchange *x, int status, size_t bytes
         json_t *line = json_pack("{ss ss ss ss ss ss si sI sf}", "request_id", v->id, "trace_id",
                                  v->trace.context.trace, "key", key, "peer", peer, "method",
                                  v->method, "path", v->path, "status", status, "bytes",
-                                 (json_int_t)bytes, "seconds", by__log_seconds(seconds));
+                                 (json_int_t)bytes, "seconds", by__observe_seconds(seconds));
         (void)json_object_update(line, v->details);
         if (v->code[0] != '\0' && json_object_get(line, "code") == NULL) {
             (void)json_object_set_new(line, "code", json_string(v->code));

@@ -23,7 +23,7 @@ void by__log_object(const by__log *log, const char *event, json_t *object)
     json_decref(object);
 }
 
-double by__log_seconds(double seconds)
+double by__observe_seconds(double seconds)
 {
     return round(seconds * 1e4) / 1e4;
 }

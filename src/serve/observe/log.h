@@ -13,7 +13,7 @@ typedef struct by__log {
  * no further members. Dropped when memory is exhausted. */
 void by__log_event(const by__log *log, const char *event, const char *format, ...);
 /* Seconds to log: in tenths of a millisecond, since more digits are noise. */
-double by__log_seconds(double seconds);
+double by__observe_seconds(double seconds);
 /* The same with an object, which is taken. */
 void by__log_object(const by__log *log, const char *event, json_t *object);
 

@@ -181,7 +181,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
     c->proven = c->proven || (c == &s->gateway && has_listened(s));
     (void)uv_timer_stop(&c->timer);
     by__log_event(&s->log, "process_ended", "{ss sI si sf}", "role", c->role, "pid",
-                  (json_int_t)process->pid, "code", code, "seconds", by__log_seconds(lived));
+                  (json_int_t)process->pid, "code", code, "seconds", by__observe_seconds(lived));
     uv_close((uv_handle_t *)process, NULL);
     if (c->group != NULL && c->wanted) {
         c->group->exits++;

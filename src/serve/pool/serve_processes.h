@@ -167,7 +167,7 @@ void by__supervisor_connect(by__supervisor *s);
 by_status by__served_deploy(by__served *model, const by__served_version *version,
                             const by__rollout_options *options, by_error *error);
 /* Forgets former[0], and those before it whose weights have been removed since. */
-void by__served_forget(by__served *model);
+void by__pool_forget_version(by__served *model);
 /* The model with a name; NULL: there is none. */
 by__served *by__supervisor_model(by__supervisor *s, const char *name);
 

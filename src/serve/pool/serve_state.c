@@ -186,15 +186,15 @@ static void retire(by__group *group)
     group->retire = by__now() + LINGER;
 }
 
-void by__served_forget(by__served *m)
+void by__pool_forget_version(by__served *m)
 {
     by_error ignored = {0};
     by__served_version_free(&m->former[0]);
     m->former_count--;
     memmove(m->former, m->former + 1, m->former_count * sizeof *m->former);
     m->former[m->former_count] = (by__served_version){0};
-    if (m->former_count > 0 && by__served_version_keep(&m->former[0], &ignored) != BY_OK) {
-        by__served_forget(m); /* removed since: the one before is next */
+    if (m->former_count > 0 && by__serve_version_keep(&m->former[0], &ignored) != BY_OK) {
+        by__pool_forget_version(m); /* removed since: the one before is next */
     }
 }
 
@@ -210,7 +210,7 @@ static void remember(by__served *m)
         by__served_version_free(&m->former[--m->former_count]);
     }
     if (m->former_count > 0) {
-        by__served_version_let_go(&m->former[0]);
+        by__serve_version_let_go(&m->former[0]);
     }
     memmove(m->former + 1, m->former, m->former_count * sizeof *m->former);
     m->former[0] = version;
@@ -229,7 +229,7 @@ static void end_rollout(by__served *m)
                   "version", group->version.name, "reason", m->rollout.reason);
     if (done) {
         if (m->returns) {
-            by__served_forget(m);
+            by__pool_forget_version(m);
         } else {
             remember(m);
         }

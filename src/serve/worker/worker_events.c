@@ -58,7 +58,7 @@ static void log_end(const by__worker *w, const char *id, const char *trace, cons
         by__log_event(&w->log, "traced_request", "{ss ss ss ss? sI sI sf}", "id", id, "trace_id",
                       trace, "model", w->name, "code", code, "prompt_tokens", (json_int_t)prompt,
                       "generated_tokens", (json_int_t)generated, "seconds",
-                      by__log_seconds(seconds));
+                      by__observe_seconds(seconds));
     }
 }
 

@@ -479,8 +479,8 @@ static by_status open_set(by__examples *d, const by_task_request *r, bool classe
 static by_status describe_held_out(by__examples *d, const by_task_request *r, by_error *error)
 {
     char *doubts;
-    d->base.held_out = by__held_out_how(d);
-    BY_TRY(by__held_out_doubts(d, &doubts, error));
+    d->base.held_out = by__train_held_out_how(d);
+    BY_TRY(by__train_held_out_doubts(d, &doubts, error));
     remark(r, doubts);
     free(doubts);
     return BY_OK;

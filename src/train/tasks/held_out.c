@@ -18,7 +18,7 @@ static bool takes_last(const by__examples *d)
     return d->valid == NULL && d->folder.class_count == 0 && !d->valid_part.random;
 }
 
-const char *by__held_out_how(const by__examples *d)
+const char *by__train_held_out_how(const by__examples *d)
 {
     return d->valid_part.count == 0    ? NULL
            : d->valid != NULL          ? "those of the data to evaluate on"
@@ -84,7 +84,7 @@ static by_status compare_classes(double *out, const by__examples *d, const int32
     return BY_OK;
 }
 
-by_status by__held_out_doubts(const by__examples *d, char **out, by_error *error)
+by_status by__train_held_out_doubts(const by__examples *d, char **out, by_error *error)
 {
     by__text text = {0};
     double difference = 0.0;
