@@ -20,7 +20,7 @@
 /* Reasons of restarts in addition to those of by_exit_name. */
 #define CRASH  "crash"
 #define SILENT "silent"
-/* Seconds that a gateway has to close its connections after draining. */
+/* Seconds that a process has to close what it has open, after those for its requests. */
 #define CLOSING 10.0
 
 static void start(by__child *c);
@@ -254,7 +254,7 @@ static void start(by__child *c)
 static void end_child(by__child *c)
 {
     const by_serve_options *o = &c->all->options;
-    double seconds = c == &c->all->gateway ? o->drain + CLOSING : o->grace;
+    double seconds = CLOSING + (c == &c->all->gateway ? o->drain : c->group != NULL ? o->grace : 0);
     if (c->running && c->wanted) {
         (void)uv_process_kill(&c->process, SIGTERM);
         (void)uv_timer_start(&c->timer, on_kill, (uint64_t)(seconds * 1000.0), 0);
