@@ -80,7 +80,7 @@ bool gateway_logs(gateway_run *run, const char *text)
     struct timespec until;
     int code = 0;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 20;
+    until.tv_sec += 600;
     pthread_mutex_lock(&run->lock);
     while ((run->log == NULL || strstr(run->log, text) == NULL) && code == 0) {
         code = pthread_cond_timedwait(&run->changed, &run->lock, &until);
@@ -94,7 +94,7 @@ int gateway_connect(const gateway_run *run)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)run->port)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct timeval wait = {.tv_sec = 30};
+    struct timeval wait = {.tv_sec = 600};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
