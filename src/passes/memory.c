@@ -202,9 +202,7 @@ static by_status find_lower_bound(const planner *p, by__memory_plan *plan, by_er
 
 static by_status assign(planner *p, by__memory_plan *plan, by_error *error)
 {
-    collect(p);
     BY_TRY(by__place_intervals(&plan->bytes, p->intervals, p->count, error));
-    BY_TRY(find_lower_bound(p, plan, error));
     for (size_t k = 0; k < p->count; k++) {
         plan->offset[p->intervals[k].root] = p->intervals[k].offset;
     }
@@ -216,48 +214,90 @@ static by_status assign(planner *p, by__memory_plan *plan, by_error *error)
     return BY_OK;
 }
 
+static void planner_close(planner *p)
+{
+    free(p->root);
+    free(p->first);
+    free(p->last);
+    free(p->base);
+    free(p->viewed);
+    free(p->read);
+    free(p->kept);
+    free(p->slot);
+    free(p->intervals);
+}
+
+/* Finds the intervals of a graph, and the least memory for them. */
+static by_status planner_open(planner *p, const by_graph *graph, by__memory_plan *plan,
+                              by_error *error)
+{
+    *p = (planner){.graph = graph};
+    void **arrays[] = {(void **)&p->root, (void **)&p->first,  (void **)&p->last,
+                       (void **)&p->base, (void **)&p->viewed, (void **)&p->slot,
+                       (void **)&p->read, (void **)&p->kept,   (void **)&p->intervals};
+    size_t sizes[] = {sizeof *p->root, sizeof *p->first,  sizeof *p->last,
+                      sizeof *p->base, sizeof *p->viewed, sizeof *p->slot,
+                      sizeof *p->read, sizeof *p->kept,   sizeof *p->intervals};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays); i++) {
+        BY_TRY(by__alloc(arrays[i], graph->value_count, sizes[i], "memory plan", error));
+    }
+    find_lifetimes(p);
+    find_views(p);
+    join_in_place(p);
+    place_views(p);
+    collect(p);
+    plan->in_place = p->in_place;
+    return find_lower_bound(p, plan, error);
+}
+
 by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_error *error)
 {
-    planner p = {.graph = graph};
+    planner p = {0};
     by__memory_plan plan = {0};
     size_t values = graph->value_count;
-    by_status status = by_graph_verify(graph, error);
-    void **arrays[] = {(void **)&p.root,      (void **)&p.first,   (void **)&p.last,
-                       (void **)&p.base,      (void **)&p.viewed,  (void **)&p.slot,
-                       (void **)&p.read,      (void **)&p.kept,    (void **)&p.intervals,
-                       (void **)&plan.offset, (void **)&plan.owner};
-    size_t sizes[] = {sizeof *p.root,      sizeof *p.first,     sizeof *p.last,    sizeof *p.base,
-                      sizeof *p.viewed,    sizeof *p.slot,      sizeof *p.read,    sizeof *p.kept,
-                      sizeof *p.intervals, sizeof *plan.offset, sizeof *plan.owner};
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays) && status == BY_OK; i++) {
-        status = by__alloc(arrays[i], values, sizes[i], "memory plan", error);
+    BY_TRY(by_graph_verify(graph, error));
+    by_status status = planner_open(&p, graph, &plan, error);
+    if (status == BY_OK) {
+        status =
+            by__alloc((void **)&plan.offset, values, sizeof *plan.offset, "memory plan", error);
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&plan.owner, values, sizeof *plan.owner, "memory plan", error);
     }
     if (status == BY_OK) {
         for (size_t v = 0; v < values; v++) {
             plan.offset[v] = SIZE_MAX;
         }
-        find_lifetimes(&p);
-        find_views(&p);
-        join_in_place(&p);
-        place_views(&p);
-        plan.in_place = p.in_place;
         status = assign(&p, &plan, error);
     }
-    free(p.root);
-    free(p.first);
-    free(p.last);
-    free(p.base);
-    free(p.viewed);
-    free(p.read);
-    free(p.kept);
-    free(p.slot);
-    free(p.intervals);
+    planner_close(&p);
     if (status != BY_OK) {
         by__memory_plan_free(&plan);
         return status;
     }
     *out = plan;
     return BY_OK;
+}
+
+by_status by__arena_fits(bool *fits, size_t *bytes, const by_graph *graph, size_t limit,
+                         by_error *error)
+{
+    planner p = {0};
+    by__memory_plan plan = {0};
+    by_status status = planner_open(&p, graph, &plan, error);
+    plan.bytes = plan.lower_bound;
+    if (status == BY_OK && (bytes != NULL || plan.lower_bound <= limit)) {
+        status = by__measure_intervals(&plan.bytes, p.intervals, p.count, bytes != NULL ? 0 : limit,
+                                       error);
+    }
+    planner_close(&p);
+    if (status == BY_OK) {
+        *fits = plan.bytes <= limit;
+        if (bytes != NULL) {
+            *bytes = plan.bytes;
+        }
+    }
+    return status;
 }
 
 void by__memory_plan_free(by__memory_plan *plan)

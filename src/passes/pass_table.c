@@ -65,7 +65,7 @@ static by_status run_passes(by_graph *graph, by_purpose purpose, const by_pass_o
             BY_TRY(passes[i]->apply(graph, options, error));
         }
     }
-    return by_graph_verify(graph, error);
+    return BY_OK;
 }
 
 by_status by__passes_run_behind(by_graph *graph, by_purpose purpose, const by_pass_options *options,
@@ -86,5 +86,6 @@ by_status by_passes_run(by_graph *graph, by_purpose purpose, const by_pass_optio
         }
         end = find_pass(last) + 1;
     }
-    return run_passes(graph, purpose, options, 0, end, error);
+    BY_TRY(run_passes(graph, purpose, options, 0, end, error));
+    return by_graph_verify(graph, error);
 }

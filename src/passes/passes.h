@@ -38,7 +38,8 @@ extern const by__pass by__pass_gather, by__pass_narrow, by__pass_observe, by__pa
  * (frozen_too: on any parameter), and so have gradients. */
 void by__gradients_needed(const by_graph *graph, bool frozen_too, bool *needed);
 
-/* Applies the passes of the table for `purpose` that come after `pass`, and verifies the graph. */
+/* Applies the passes of the table for `purpose` that come after `pass`. For trials: the graph is not
+ * verified. */
 by_status by__passes_run_behind(by_graph *graph, by_purpose purpose, const by_pass_options *options,
                                 const by__pass *pass, by_error *error);
 
@@ -69,6 +70,10 @@ typedef struct by__memory_plan {
  * offline strategies (largest first, earliest first). Freed with by__memory_plan_free. */
 by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_error *error);
 void by__memory_plan_free(by__memory_plan *plan);
+/* Sets *fits to whether the plan's arena has at most `limit` bytes, and *bytes to its size. Without
+ * `bytes` (NULL) only as much is planned as the answer needs. The graph is not verified. */
+by_status by__arena_fits(bool *fits, size_t *bytes, const by_graph *graph, size_t limit,
+                         by_error *error);
 /* Computes the most bytes of activations alive at once when the nodes run in the given order. */
 by_status by__peak_bytes(size_t *out, const by_graph *graph, by_error *error);
 

@@ -223,22 +223,30 @@ static int by_start(const void *a, const void *b)
     return by_size(a, b);
 }
 
+/* enough: a total that need not be improved. */
 static by_status place_best(size_t *total, timeline *t, by__interval *intervals, size_t count,
-                            by_error *error)
+                            size_t enough, by_error *error)
 {
     size_t early;
     qsort(intervals, count, sizeof *intervals, by_start);
     BY_TRY(place_all(&early, t, intervals, count, error));
+    if (early <= enough) {
+        *total = early;
+        return BY_OK;
+    }
     qsort(intervals, count, sizeof *intervals, by_size);
     BY_TRY(place_all(total, t, intervals, count, error));
-    if (early < *total) {
+    if (early < *total && enough > 0) {
+        *total = early;
+    } else if (early < *total) {
         qsort(intervals, count, sizeof *intervals, by_start);
         BY_TRY(place_all(total, t, intervals, count, error));
     }
     return BY_OK;
 }
 
-by_status by__place_intervals(size_t *total, by__interval *intervals, size_t count, by_error *error)
+static by_status place(size_t *total, by__interval *intervals, size_t count, size_t enough,
+                       by_error *error)
 {
     timeline t = {.times = 1};
     size_t last = 0;
@@ -258,11 +266,22 @@ by_status by__place_intervals(size_t *total, by__interval *intervals, size_t cou
         status = by__alloc((void **)&t.within, 2 * t.times, sizeof *t.within, "memory plan", error);
     }
     if (status == BY_OK) {
-        status = place_best(total, &t, intervals, count, error);
+        status = place_best(total, &t, intervals, count, enough, error);
     }
     free_sets(t.whole, 2 * t.times);
     free_sets(t.within, 2 * t.times);
     free(t.found.ranges);
     free(t.merged.ranges);
     return status;
+}
+
+by_status by__place_intervals(size_t *total, by__interval *intervals, size_t count, by_error *error)
+{
+    return place(total, intervals, count, 0, error);
+}
+
+by_status by__measure_intervals(size_t *total, by__interval *intervals, size_t count, size_t enough,
+                                by_error *error)
+{
+    return place(total, intervals, count, enough > 0 ? enough : 1, error);
 }

@@ -9,7 +9,11 @@
  * number of candidates needed is found by bisection. Each trial runs the passes after this one and
  * the memory plan on a copy of the graph, so what fits here really fits. Finally, choices that
  * turned out to be unnecessary are undone, and the result is compared with choosing whole blocks.
- * */
+ *
+ * A trial takes time in proportion to the nodes. So that thousands of layers need no more trials
+ * than a hundred, the bisection does not distinguish numbers of candidates that differ by less than
+ * a few thousandths, undoes fewer choices the smaller the share of one is, and is not begun if
+ * there are so many candidates that even recomputing all of them does not fit. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,9 +51,10 @@ typedef struct chooser {
     entry *heap; /* largest gain first, then the earlier node */
     size_t heap_count;
     size_t heap_capacity;
-    bool *dropped; /* values */
-    size_t bytes;  /* of the plan of a trial */
-    double cost;   /* seconds of the nodes recomputed in it */
+    bool *dropped;       /* values */
+    bool fits;           /* the plan of the last trial */
+    double cost;         /* seconds of the nodes recomputed in it */
+    double fitting_cost; /* of the trial that fitted last; negative: none */
 } chooser;
 
 /* ---- time ---- */
@@ -308,13 +313,14 @@ static by_status order_candidates(chooser *c, by_error *error)
 
 /* ---- trials ---- */
 
-/* Plans the graph with the values dropped at present: sets c->bytes, c->cost. */
-static by_status try_dropped(chooser *c, by_error *error)
+/* Plans the graph with the values dropped at present: sets c->fits, c->cost, and the bytes of the
+ * plan unless `bytes` is NULL, in which case nothing is computed that the answer does not need. */
+static by_status try_dropped(chooser *c, size_t *bytes, by_error *error)
 {
     by_graph *graph;
-    by__memory_plan plan = {0};
     double all = 0.0;
     double before_it = 0.0;
+    size_t limit = c->options->recompute.arena_bytes;
     BY_TRY(by__graph_clone(&graph, c->graph, error));
     by_status status = by__recompute_dropped(graph, c->values, c->dropped, error);
     if (status == BY_OK) {
@@ -328,11 +334,10 @@ static by_status try_dropped(chooser *c, by_error *error)
             by__passes_run_behind(graph, BY_PURPOSE_TRAIN, c->options, &by__pass_recompute, error);
     }
     if (status == BY_OK) {
-        status = by__memory_plan_make(&plan, graph, error);
+        status = by__arena_fits(&c->fits, bytes, graph, limit, error);
     }
-    c->bytes = plan.bytes;
     c->cost = all - before_it;
-    by__memory_plan_free(&plan);
+    c->fitting_cost = status == BY_OK && c->fits ? c->cost : c->fitting_cost;
     by_graph_close(&graph);
     return status;
 }
@@ -345,16 +350,19 @@ static void drop_first(chooser *c, size_t count)
     }
 }
 
+/* Numbers of candidates that differ by less than this share of all are not distinguished. */
+#define RESOLUTION 4096
+
 /* Finds the smallest number of ordered candidates that fits; all of them if nothing does. */
 static by_status find_count(chooser *c, size_t *out, by_error *error)
 {
     size_t low = 0;
     size_t high = c->ordered;
-    while (low < high) {
+    while (high - low > c->ordered / RESOLUTION) {
         size_t middle = low + (high - low) / 2;
         drop_first(c, middle);
-        BY_TRY(try_dropped(c, error));
-        if (c->bytes <= c->options->recompute.arena_bytes) {
+        BY_TRY(try_dropped(c, NULL, error));
+        if (c->fits) {
             high = middle;
         } else {
             low = middle + 1;
@@ -371,12 +379,13 @@ static by_status find_count(chooser *c, size_t *out, by_error *error)
  * needed soonest and free the least, then the most expensive ones. */
 static by_status keep_again(chooser *c, size_t count, by_error *error)
 {
-    for (int round = 0; round < MOST_KEPT && count > 0; round++) {
+    size_t rounds = MOST_KEPT / (1 + c->ordered / RESOLUTION);
+    for (size_t round = 0; round < rounds && count > 0; round++) {
         candidate *best = NULL;
         for (size_t i = 0; i < count; i++) {
             candidate *k = &c->candidates[c->order[i]];
-            bool late = best != NULL && round < MOST_KEPT / 2 && k->node > best->node;
-            bool dear = best != NULL && round >= MOST_KEPT / 2 && k->seconds > best->seconds;
+            bool late = best != NULL && round < rounds / 2 && k->node > best->node;
+            bool dear = best != NULL && round >= rounds / 2 && k->seconds > best->seconds;
             if (k->chosen && (best == NULL || late || dear)) {
                 best = k;
             }
@@ -386,8 +395,8 @@ static by_status keep_again(chooser *c, size_t count, by_error *error)
         }
         best->chosen = false;
         set_dropped(c, best, false);
-        BY_TRY(try_dropped(c, error));
-        if (c->bytes > c->options->recompute.arena_bytes) {
+        BY_TRY(try_dropped(c, NULL, error));
+        if (!c->fits) {
             set_dropped(c, best, true);
         }
     }
@@ -395,8 +404,8 @@ static by_status keep_again(chooser *c, size_t count, by_error *error)
 }
 
 /* Uses a choice by whole blocks if it is cheaper, if only it fits, or if it comes closer to
- * fitting. */
-static by_status compare_blocks(chooser *c, by_error *error)
+ * fitting. bytes: of the plan of the present choice, if it does not fit. */
+static by_status compare_blocks(chooser *c, size_t bytes, by_error *error)
 {
     static const struct {
         by_recompute_kind kind;
@@ -405,24 +414,24 @@ static by_status compare_blocks(chooser *c, by_error *error)
                  {BY_RECOMPUTE_EVERY, 2},
                  {BY_RECOMPUTE_EVERY, 4},
                  {BY_RECOMPUTE_FULL, 0}};
-    size_t limit = c->options->recompute.arena_bytes;
     size_t values = c->graph->value_count;
+    bool fits = c->fitting_cost >= 0.0;
+    double cost = c->fitting_cost;
     bool *best;
     BY_TRY(by__alloc((void **)&best, values + 1, sizeof *best, "recompute", error));
-    by_status status = try_dropped(c, error);
-    size_t bytes = c->bytes;
-    double cost = c->cost;
+    by_status status = BY_OK;
     memcpy(best, c->dropped, values);
     size_t count = c->options->recompute.within_blocks ? 1 : BY_ARRAY_LENGTH(kinds);
     for (size_t i = 0; i < count && status == BY_OK; i++) {
+        size_t tried = 0;
         status = by__choose_blocks(c->dropped, c->graph, c->values, kinds[i].kind, kinds[i].every,
                                    error);
         if (status == BY_OK) {
-            status = try_dropped(c, error);
+            status = try_dropped(c, fits ? NULL : &tried, error);
         }
-        bool fits = c->bytes <= limit;
-        if (status == BY_OK && (bytes > limit ? c->bytes < bytes : fits && c->cost < cost)) {
-            bytes = c->bytes;
+        if (status == BY_OK && (fits ? c->fits && c->cost < cost : tried < bytes)) {
+            fits = c->fits;
+            bytes = tried;
             cost = c->cost;
             memcpy(best, c->dropped, values);
         }
@@ -435,23 +444,36 @@ static by_status compare_blocks(chooser *c, by_error *error)
 static by_status choose(chooser *c, by_error *error)
 {
     size_t count;
-    BY_TRY(try_dropped(c, error));
-    if (c->bytes <= c->options->recompute.arena_bytes) {
+    size_t bytes = 0;
+    BY_TRY(try_dropped(c, NULL, error));
+    if (c->fits) {
         return BY_OK;
     }
     BY_TRY(measure_nodes(c, error));
     BY_TRY(list_candidates(c, error));
     BY_TRY(order_candidates(c, error));
+    if (c->ordered > RESOLUTION) {
+        drop_first(c, c->ordered);
+        BY_TRY(try_dropped(c, &bytes, error));
+        if (!c->fits) {
+            return compare_blocks(c, bytes, error);
+        }
+    }
     BY_TRY(find_count(c, &count, error));
     BY_TRY(keep_again(c, count, error));
-    return compare_blocks(c, error);
+    BY_TRY(c->fitting_cost < 0.0 ? try_dropped(c, &bytes, error) : BY_OK);
+    return compare_blocks(c, bytes, error);
 }
 
 by_status by__choose_budget(bool *dropped, const by_graph *graph, const by__forward_values *values,
                             const by_pass_options *options, by_error *error)
 {
     size_t nodes = graph->node_count + 1;
-    chooser c = {.graph = graph, .values = values, .options = options, .dropped = dropped};
+    chooser c = {.graph = graph,
+                 .values = values,
+                 .options = options,
+                 .dropped = dropped,
+                 .fitting_cost = -1.0};
     struct {
         void **array;
         size_t size;
