@@ -33,9 +33,19 @@ typedef struct search {
     by_trainer_options options;
     uint64_t limit;
     int ranks;
+    int64_t work; /* layers planned so far */
     by_plan_change *out;
     size_t count;
 } search;
+
+/* A plan. */
+typedef struct need {
+    uint64_t bytes;  /* UINT64_MAX: the config cannot be planned */
+    uint64_t lowest; /* bytes with a single set of gradients: grows with the micro-batch */
+    uint64_t state;  /* bytes of parameters, one set of gradients, and the optimizer's state */
+    uint64_t activations;
+    double seconds;
+} need;
 
 /* Removes keys that the other optimizer does not have, which would be refused. */
 static void forget_keys(by_config *config, const char *kind)
@@ -61,76 +71,149 @@ static by_status set_key(by_config *config, const char *key, const char *value, 
     return by_config_set(config, assignment, error);
 }
 
-/* Bytes of a config's plan; UINT64_MAX if it cannot be made. */
-static uint64_t plan(const search *s, by_config *config, double *seconds)
+static bool chooses(const by_config *config)
+{
+    return config->memory.budget > 0 && strcmp(config->memory.recompute, "none") == 0;
+}
+
+/* About as many plans as a choice by budget takes. */
+#define TRIALS 24
+
+static need plan(search *s, by_config *config)
 {
     by_trainer *t;
-    uint64_t bytes = UINT64_MAX;
+    need n = {.bytes = UINT64_MAX, .lowest = UINT64_MAX};
     if (by_config_resolve(config, NULL) != BY_OK ||
         by__trainer_open_alone(&t, config, &s->options, NULL) != BY_OK) {
-        return bytes;
+        return n;
     }
-    if (by__trainer_needs(&bytes, t, &s->options, NULL) != BY_OK) {
-        bytes = UINT64_MAX;
+    s->work += config->model.layers * (chooses(config) ? TRIALS : 1);
+    if (by__trainer_needs(&n.bytes, t, &s->options, NULL) == BY_OK) {
+        const by_memory_report *m = by_trainer_memory(t);
+        uint64_t sets = m->gradients - m->gradients / (uint64_t)(t->sets > 0 ? t->sets : 1);
+        n.lowest = n.bytes - sets;
+        n.state = m->parameters + m->gradients - sets + m->optimizer;
+        n.activations = m->activations;
+        n.seconds = by_trainer_seconds(t);
     }
-    *seconds = by_trainer_seconds(t);
     by_trainer_close(&t);
-    return bytes;
+    return n;
 }
 
-/* Returns false if not even the plan with the least activations fits, which is faster to find out
- * than a choice by budget. */
-static bool may_fit(const search *s, const by_config *config)
+/* Plans with the least activations, if the budget is to choose: faster than to find the choice. */
+static need plan_least(search *s, const by_config *config, int64_t layers)
 {
     by_config *least;
-    double seconds;
-    if (config->memory.budget == 0 || strcmp(config->memory.recompute, "none") != 0) {
-        return true;
-    }
-    if (by_config_copy(&least, config, NULL) != BY_OK) {
-        return false;
-    }
+    char text[32];
+    need n = {.bytes = UINT64_MAX, .lowest = UINT64_MAX};
     const char *kind = config->parallel.pipeline > 1 ? "block" : "full";
-    bool fits = set_key(least, "memory.recompute", kind, NULL) == BY_OK &&
-                plan(s, least, &seconds) <= s->limit;
+    if (by_config_copy(&least, config, NULL) != BY_OK) {
+        return n;
+    }
+    (void)snprintf(text, sizeof text, "%lld", (long long)layers);
+    bool can =
+        (!chooses(config) || set_key(least, "memory.recompute", kind, NULL) == BY_OK) &&
+        (layers == config->model.layers || set_key(least, "model.layers", text, NULL) == BY_OK);
+    n = can ? plan(s, least) : n;
     by_config_close(&least);
-    return fits;
+    return n;
 }
 
-/* Finds the largest fitting micro-batch below the config's by bisection: the plan grows with it. */
-static bool find_micro_batch(const search *s, by_config *config, by_plan_change *out)
+/* Layers of two plans that tell what a model of more than DEEP layers needs at least. */
+enum { FEW = 16, MORE = 32, DEEP = 512 };
+
+/* Returns a number of bytes that a plan with one set of gradients is not below; 0 if none is known
+ * without planning all layers. Weights, gradients and state, and activations that are not computed
+ * again, grow by the same amount with each layer. */
+static uint64_t lower_bound(search *s, const by_config *config)
 {
-    int64_t divisors[256];
-    size_t high = 0;
-    size_t low = 0; /* multiples of the smallest that fit */
+    if (config->model.layers <= DEEP) {
+        return 0;
+    }
+    need few = plan_least(s, config, FEW);
+    need more = plan_least(s, config, MORE);
+    if (few.bytes == UINT64_MAX || more.bytes == UINT64_MAX) {
+        return 0;
+    }
+    bool kept = strcmp(config->memory.recompute, "none") == 0 && !chooses(config);
+    uint64_t many = (uint64_t)config->model.layers - MORE;
+    uint64_t each = (more.state - few.state) / (MORE - FEW);
+    uint64_t activations =
+        kept && more.activations > few.activations ? more.activations - few.activations : 0;
+    /* 5 % less than expected: larger plans may have fewer gaps. */
+    return more.state + many * (each + activations / (MORE - FEW) / 20 * 19);
+}
+
+/* Plans a config, or finds without planning all of it that it does not fit. */
+static need measure(search *s, by_config *config)
+{
+    uint64_t bound = by_config_resolve(config, NULL) == BY_OK ? lower_bound(s, config) : 0;
+    if (bound > s->limit) {
+        return (need){.bytes = bound, .lowest = bound};
+    }
+    if (chooses(config)) {
+        need least = plan_least(s, config, config->model.layers);
+        if (least.bytes > s->limit) {
+            return least;
+        }
+    }
+    return plan(s, config);
+}
+
+#define MOST_DIVISORS 256
+
+/* Lists the possible micro-batches, ascending: those below the config's, or all others. */
+static size_t list_micro_batches(int64_t out[MOST_DIVISORS], const search *s,
+                                 const by_config *config, bool larger_too)
+{
+    size_t count = 0;
     by__layout layout;
     if (by__layout_resolve(&layout, config, s->ranks, 0, NULL) != BY_OK) {
-        return false;
+        return 0;
     }
     /* Ranks of `expert` divide the examples of a micro-batch. */
     int64_t unit = layout.size[BY_MESH_EXPERT];
     int64_t all = by__batch_divisor(config); /* growing batches must be whole micro-batches, too */
-    for (int64_t d = unit; d < config->train.micro_batch && high < BY_ARRAY_LENGTH(divisors);
-         d += unit) {
-        if (all % d == 0) {
-            divisors[high++] = d;
+    int64_t end = larger_too ? all : config->train.micro_batch - 1;
+    for (int64_t d = unit; d <= end && count < MOST_DIVISORS; d += unit) {
+        if (all % d == 0 && d != config->train.micro_batch) {
+            out[count++] = d;
         }
     }
+    return count;
+}
+
+/* Finds the largest micro-batch that fits. A plan does not always grow with it: smaller
+ * micro-batches are more, and the tree that adds up their gradients is deeper. Apart from the sets
+ * of gradients it does grow, which bounds the search. */
+static bool find_micro_batch(search *s, by_config *config, bool larger_too, by_plan_change *out)
+{
+    int64_t sizes[MOST_DIVISORS];
+    need needs[MOST_DIVISORS];
+    bool known[MOST_DIVISORS] = {false};
+    size_t high = list_micro_batches(sizes, s, config, larger_too);
+    size_t low = 0; /* those that would fit with one set of gradients */
     while (low < high) {
         size_t middle = (low + high) / 2;
-        double seconds = 0.0;
-        config->train.micro_batch = divisors[middle];
-        uint64_t bytes = may_fit(s, config) ? plan(s, config, &seconds) : UINT64_MAX;
-        if (bytes <= s->limit) {
-            out->bytes = bytes;
-            out->seconds = seconds;
-            out->micro_batch = divisors[middle];
+        config->train.micro_batch = sizes[middle];
+        needs[middle] = measure(s, config);
+        known[middle] = true;
+        if (needs[middle].lowest <= s->limit) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    return low > 0;
+    for (size_t i = low; i-- > 0;) {
+        config->train.micro_batch = sizes[i];
+        need n = known[i] ? needs[i] : measure(s, config);
+        if (n.bytes <= s->limit) {
+            *out =
+                (by_plan_change){.bytes = n.bytes, .seconds = n.seconds, .micro_batch = sizes[i]};
+            return true;
+        }
+    }
+    return false;
 }
 
 by_status by__micro_batch_within(int64_t *out, const by_config *config,
@@ -138,12 +221,12 @@ by_status by__micro_batch_within(int64_t *out, const by_config *config,
 {
     by_config *copy;
     by_plan_change change = {0};
-    const search s = {.config = config,
-                      .options = *options,
-                      .limit = limit,
-                      .ranks = options->comm == NULL ? 1 : by_comm_size(options->comm)};
+    search s = {.config = config,
+                .options = *options,
+                .limit = limit,
+                .ranks = options->comm == NULL ? 1 : by_comm_size(options->comm)};
     BY_TRY(by_config_copy(&copy, config, error));
-    *out = find_micro_batch(&s, copy, &change) ? change.micro_batch : 0;
+    *out = find_micro_batch(&s, copy, false, &change) ? change.micro_batch : 0;
     by_config_close(&copy);
     return BY_OK;
 }
@@ -182,7 +265,7 @@ static bool is_open(const search *s, int move)
         return strcmp(c->memory.recompute, moves[move].value) != 0 &&
                strcmp(c->memory.recompute, "full") != 0 && strcmp(c->memory.recompute, "none") != 0;
     case MICRO_BATCH:
-        return c->train.micro_batch > 1;
+        return c->train.batch > 1;
     case PRECISION:
         return strcmp(c->precision.compute, "f32") == 0;
     case OPTIMIZER:
@@ -221,12 +304,12 @@ static by_status try_set(search *s, unsigned set, by_error *error)
     /* A setting that is impossible for this config is not a solution. */
     bool fits = status == BY_OK;
     if (fits && searches) {
-        fits = find_micro_batch(s, config, &change);
-    } else if (fits && may_fit(s, config)) {
-        change.bytes = plan(s, config, &change.seconds);
-        fits = change.bytes <= s->limit;
-    } else {
-        fits = false;
+        fits = find_micro_batch(s, config, true, &change);
+    } else if (fits) {
+        need n = measure(s, config);
+        change.bytes = n.bytes;
+        change.seconds = n.seconds;
+        fits = n.bytes <= s->limit;
     }
     by_config_close(&config);
     if (fits && s->count < BY_PLAN_CHANGES) {
@@ -303,6 +386,16 @@ static void add_ranks(search *s)
     by_trainer_close(&t);
 }
 
+/* Layers to plan before the list is left as it is, and before the search is given up if it is still
+ * empty. Only models of many hundreds of layers come near. */
+#define WORK      60000
+#define MOST_WORK 180000
+
+static bool is_finished(const search *s)
+{
+    return s->work > (s->count > 0 ? WORK : MOST_WORK);
+}
+
 by_status by_plan_changes(by_plan_change out[BY_PLAN_CHANGES], size_t *count,
                           const by_config *config, const by_trainer_options *options,
                           uint64_t limit, by_error *error)
@@ -314,7 +407,7 @@ by_status by_plan_changes(by_plan_change out[BY_PLAN_CHANGES], size_t *count,
     }
     for (int size = 1; size <= DIMENSIONS && s.count == 0; size++) {
         for (unsigned set = 1; set < 1u << MOVES; set++) {
-            if (size_of(set) == size && is_valid(&s, set)) {
+            if (size_of(set) == size && is_valid(&s, set) && !is_finished(&s)) {
                 BY_TRY(try_set(&s, set, error));
             }
         }

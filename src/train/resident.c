@@ -1,5 +1,8 @@
 /* Resident memory of this process, now and at its peak. */
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "train/train.h"
 
@@ -25,6 +28,14 @@ static uint64_t status_bytes(const char *key)
 uint64_t by__resident_bytes(void)
 {
     return status_bytes("VmRSS");
+}
+
+uint64_t by__settled_bytes(void)
+{
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
+    return by__resident_bytes();
 }
 
 uint64_t by_peak_resident_bytes(void)

@@ -83,6 +83,9 @@ by_status by__adapters_check(const by_graph *graph, const by_config *config, by_
 
 /* Resident memory of this process in bytes; 0 if the system does not tell. */
 uint64_t by__resident_bytes(void);
+/* The same after memory that was freed has been returned to the system, so that what planning used
+ * for a while is not counted. */
+uint64_t by__settled_bytes(void);
 
 /* ---- ranks_layout.c ---- */
 

@@ -21,10 +21,11 @@ by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_optio
     return BY_OK;
 }
 
-/* A plan relative to the budget; for several ranks, the maximum of each member. */
+/* A plan relative to the budget; for several ranks, the maximum of each member but one. */
 typedef struct view {
     uint64_t needed;
     uint64_t limit;  /* limit on activations in this plan */
+    uint64_t least;  /* the minimum of these limits */
     uint64_t choice; /* digest of the order of nodes */
 } view;
 
@@ -61,6 +62,7 @@ static by_status look(view *out, bool *alike, by_trainer *t, const by_trainer_op
     size_t *counts;
     BY_TRY(by__trainer_needs(&own.needed, t, o, error));
     BY_TRY(t->pipe != NULL ? whole_bytes(&own.limit, t, error) : BY_OK);
+    own.least = own.limit;
     *out = own;
     *alike = true;
     if (comm == NULL) {
@@ -78,10 +80,18 @@ static by_status look(view *out, bool *alike, by_trainer *t, const by_trainer_op
     for (int r = 0; r < ranks && status == BY_OK; r++) {
         out->needed = all[r].needed > out->needed ? all[r].needed : out->needed;
         out->limit = all[r].limit > out->limit ? all[r].limit : out->limit;
+        out->least = all[r].least < out->least ? all[r].least : out->least;
         *alike = *alike && all[r].choice == all[0].choice;
     }
     free(all);
     return status;
+}
+
+/* Sets the memory of the process. */
+static void count_process(by_trainer *t, uint64_t bytes)
+{
+    t->memory.total += bytes - t->memory.process;
+    t->memory.process = bytes;
 }
 
 #define MOST_ROUNDS 8
@@ -99,13 +109,19 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_co
     bool alike;
     BY_TRY(look(&now, &comparable, *trainer, o, comm, error));
     uint64_t limit = now.limit;
-    for (int round = 0; round < MOST_ROUNDS && now.needed > budget && limit > 1; round++) {
+    bool smallest = false; /* no rank can recompute more */
+    for (int round = 0; round < MOST_ROUNDS && now.needed > budget && limit > 1 && !smallest;
+         round++) {
         by_trainer *smaller;
         view then;
-        uint64_t excess = now.needed - budget;
+        /* Each round leaves a little more behind in the process. */
+        uint64_t excess = (now.needed - budget) * (round > 0 ? 2 : 1);
         limit = excess < limit && round + 1 < MOST_ROUNDS ? limit - excess : 1;
         BY_TRY(by__trainer_build(&smaller, config, o, (size_t)limit, error));
+        /* What it takes of the process is known when the other one is gone. */
+        count_process(smaller, (*trainer)->memory.process);
         by_status status = look(&then, &alike, smaller, o, comm, error);
+        smallest = status == BY_OK && then.least > limit;
         if (status != BY_OK || (comparable && !alike) || then.needed >= now.needed) {
             by_trainer_close(&smaller);
             BY_TRY(status);
@@ -113,7 +129,8 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_co
         }
         by_trainer_close(trainer);
         *trainer = smaller;
-        now = then;
+        count_process(smaller, by__settled_bytes());
+        BY_TRY(look(&now, &alike, smaller, o, comm, error));
     }
     return BY_OK;
 }

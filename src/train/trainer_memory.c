@@ -151,10 +151,12 @@ static by_status take_memory(by_trainer *t, by_error *error)
 static by_status refuse_memory(by_status status, by_error *error)
 {
     by_error plain = error == NULL ? (by_error){0} : *error;
-    const char *way = status == BY_EIO
-                          ? "name a directory on a disk with room in offload.path, or set "
-                            "offload.optimizer: none"
-                          : "a smaller micro_batch, recompute: block or a smaller model needs less";
+    const char *way =
+        status == BY_EIO
+            ? "name a directory on a disk with room in offload.path, or set "
+              "offload.optimizer: none"
+            : "the micro_batch that banyan info names, recompute: block or a smaller model "
+              "needs less";
     return status == BY_OK ? BY_OK : by_error_set(error, status, "%s; %s", plain.message, way);
 }
 

@@ -204,12 +204,54 @@ static void test_memory_of_ranks(void **state)
     check_ok(by_comm_run_threads(2, NULL, fit_rank, &limit, &error), &error);
 }
 
+/* Large gradients and few activations: two micro-batches need less than four or eight. */
+static const char *const deep_sum[] = {"model.vocab=100000", "model.context=16", "train.batch=8",
+                                       "train.micro_batch=8", NULL};
+
+static uint64_t needed_with(int64_t micro_batch)
+{
+    by_error error = {0};
+    by_trainer *t;
+    by_config *config = config_of(common, deep_sum);
+    config->train.micro_batch = micro_batch;
+    check_ok(by_trainer_open(&t, config, NULL, &error), &error);
+    uint64_t bytes = needed(t);
+    by_trainer_close(&t);
+    by_config_close(&config);
+    return bytes;
+}
+
+/* The plan does not grow with the micro-batch everywhere: the one that fits is found between
+ * others that do not, from above and from below. */
+static void test_between(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    const by_trainer_options none = {0};
+    by_plan_change changes[BY_PLAN_CHANGES];
+    size_t count;
+    int64_t found;
+    uint64_t limit = needed_with(4) + 8 * MIB;
+    assert_true(needed_with(2) > limit && needed_with(1) > limit);
+    by_config *config = config_of(common, deep_sum);
+    check_ok(by__micro_batch_within(&found, config, &none, limit, &error), &error);
+    assert_int_equal(found, 4);
+    config->train.micro_batch = 1;
+    check_ok(by_plan_changes(changes, &count, config, &none, limit, &error), &error);
+    found = 0;
+    for (size_t i = 0; i < count; i++) {
+        found = changes[i].micro_batch > found ? changes[i].micro_batch : found;
+    }
+    assert_true(found >= 4);
+    by_config_close(&config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranks),           cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_given_later),     cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_memory_of_ranks),
+        cmocka_unit_test(test_ranks),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_between), cmocka_unit_test(test_given_later),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_memory_of_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,10 +163,36 @@ static void test_experts(void **state)
     assert_true(found);
 }
 
+static by_status count_layers(void *user, by_model *model, by_graph *graph,
+                              const by_model_config *config, const by_model_request *request,
+                              by_error *error)
+{
+    *(int64_t *)user += config->layers;
+    return by_model_build(model, graph, config, request, error);
+}
+
+/* Whether a model of many layers fits is known without planning all of them for each change. */
+static void test_many_layers(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.layers=600", "model.width=32", "model.context=16",
+                                           NULL};
+    by_error error = {0};
+    by_plan_change changes[BY_PLAN_CHANGES];
+    size_t count;
+    int64_t layers = 0;
+    by_config *config = config_of(common, settings);
+    const by_trainer_options options = {.builder = count_layers, .user = &layers};
+    check_ok(by_plan_changes(changes, &count, config, &options, 20 * MIB, &error), &error);
+    assert_int_equal(count, 0);
+    assert_true(layers > 0 && layers < 15 * 600);
+    by_config_close(&config);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_single),
-                                       cmocka_unit_test(test_together),
-                                       cmocka_unit_test(test_experts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_single), cmocka_unit_test(test_together),
+        cmocka_unit_test(test_experts), cmocka_unit_test(test_many_layers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
