@@ -354,6 +354,16 @@ static int by_seconds(const void *a, const void *b)
     return strcmp(x->settings, y->settings);
 }
 
+/* Layers to plan before the list is left as it is, and before the search is given up if it is still
+ * empty. Only models of many hundreds of layers come near. */
+#define WORK      60000
+#define MOST_WORK 180000
+
+static bool is_finished(const search *s)
+{
+    return s->work > (s->count > 0 ? WORK : MOST_WORK);
+}
+
 /* Adds the option of ranks that divide parameters, gradients and state, with an estimate from the
  * plan of one. */
 static void add_ranks(search *s)
@@ -362,7 +372,7 @@ static void add_ranks(search *s)
     uint64_t bytes;
     if (s->ranks > 1 || s->config->parallel.pipeline > 1 || s->config->parallel.tensor > 1 ||
         s->config->sync.staleness > 0 || strcmp(s->config->sync.compress, "none") != 0 ||
-        s->count == BY_PLAN_CHANGES ||
+        s->count == BY_PLAN_CHANGES || is_finished(s) ||
         by__trainer_open_alone(&t, s->config, &s->options, NULL) != BY_OK) {
         return;
     }
@@ -384,16 +394,6 @@ static void add_ranks(search *s)
         }
     }
     by_trainer_close(&t);
-}
-
-/* Layers to plan before the list is left as it is, and before the search is given up if it is still
- * empty. Only models of many hundreds of layers come near. */
-#define WORK      60000
-#define MOST_WORK 180000
-
-static bool is_finished(const search *s)
-{
-    return s->work > (s->count > 0 ? WORK : MOST_WORK);
 }
 
 by_status by_plan_changes(by_plan_change out[BY_PLAN_CHANGES], size_t *count,
