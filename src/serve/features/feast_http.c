@@ -16,18 +16,17 @@
 #define MOST_ANSWER      ((size_t)16 << 20)
 #define MOST_CONNECTIONS 64L
 
-struct by__feature_store {
-    uv_loop_t *loop;
-    const by__feature_map *map;
+typedef struct http_store {
+    by__feature_store base;
     CURLM *multi;
     uv_timer_t timer; /* timer requested by libcurl */
     struct curl_slist *headers;
     by__text url;
-};
+} http_store;
 
 /* A lookup in flight. */
 typedef struct transfer {
-    by__feature_store *store;
+    http_store *store;
     by__feature_lookup *lookup;
     CURL *curl;
     char *request;
@@ -38,7 +37,7 @@ typedef struct transfer {
 /* A socket of libcurl that is polled. */
 typedef struct watch {
     uv_poll_t poll;
-    by__feature_store *store;
+    http_store *store;
     curl_socket_t socket;
 } watch;
 
@@ -164,7 +163,7 @@ static void end(transfer *t, CURLcode result)
 
 /* ---- libcurl on the loop ---- */
 
-static void look_ended(by__feature_store *s)
+static void look_ended(http_store *s)
 {
     CURLMsg *message;
     int left;
@@ -181,7 +180,7 @@ static void look_ended(by__feature_store *s)
 static void on_socket(uv_poll_t *poll, int status, int events)
 {
     const watch *w = poll->data;
-    by__feature_store *s = w->store;
+    http_store *s = w->store;
     int flags = (status < 0 ? CURL_CSELECT_ERR : 0) |
                 ((events & UV_READABLE) != 0 ? CURL_CSELECT_IN : 0) |
                 ((events & UV_WRITABLE) != 0 ? CURL_CSELECT_OUT : 0);
@@ -192,7 +191,7 @@ static void on_socket(uv_poll_t *poll, int status, int events)
 
 static void on_timer(uv_timer_t *timer)
 {
-    by__feature_store *s = timer->data;
+    http_store *s = timer->data;
     int running;
     (void)curl_multi_socket_action(s->multi, CURL_SOCKET_TIMEOUT, 0, &running);
     look_ended(s);
@@ -200,12 +199,12 @@ static void on_timer(uv_timer_t *timer)
 
 static int set_timer(CURLM *multi, long milliseconds, void *user)
 {
-    by__feature_store *s = user;
+    http_store *s = user;
     BY_UNUSED(multi);
     if (milliseconds < 0) {
         (void)uv_timer_stop(&s->timer);
     } else {
-        uv_update_time(s->loop);
+        uv_update_time(s->base.loop);
         (void)uv_timer_start(&s->timer, on_timer, (uint64_t)milliseconds, 0);
     }
     return 0;
@@ -218,7 +217,7 @@ static void on_watch_closed(uv_handle_t *handle)
 
 static int set_socket(CURL *curl, curl_socket_t socket, int what, void *user, void *own)
 {
-    by__feature_store *s = user;
+    http_store *s = user;
     watch *w = own;
     BY_UNUSED(curl);
     if (what == CURL_POLL_REMOVE) {
@@ -230,7 +229,7 @@ static int set_socket(CURL *curl, curl_socket_t socket, int what, void *user, vo
     }
     if (w == NULL) {
         w = calloc(1, sizeof *w);
-        if (w == NULL || uv_poll_init_socket(s->loop, &w->poll, socket) < 0) {
+        if (w == NULL || uv_poll_init_socket(s->base.loop, &w->poll, socket) < 0) {
             free(w);
             return -1;
         }
@@ -288,8 +287,8 @@ static size_t take_bytes(char *data, size_t size, size_t count, void *user)
 
 static bool set_up(transfer *t)
 {
-    const by__feature_store *s = t->store;
-    long timeout = (long)ceil(s->map->config->timeout * 1e3);
+    const http_store *s = t->store;
+    long timeout = (long)ceil(s->base.map->config->timeout * 1e3);
     const char *authorities = by__authorities();
     CURL *c = t->curl;
     return c != NULL && t->request != NULL && by__http_client_prepare(c) &&
@@ -306,8 +305,9 @@ static bool set_up(transfer *t)
            curl_multi_add_handle(s->multi, c) == CURLM_OK;
 }
 
-static bool ask(by__feature_store *s, by__feature_lookup *lookup, by_error *error)
+static bool ask(by__feature_store *store, by__feature_lookup *lookup, by_error *error)
 {
+    http_store *s = (http_store *)store;
     transfer *t;
     if (by__alloc((void **)&t, 1, sizeof *t, "a lookup", error) != BY_OK) {
         return false;
@@ -323,22 +323,23 @@ static bool ask(by__feature_store *s, by__feature_lookup *lookup, by_error *erro
     return true;
 }
 
-static void forget(by__feature_store *s, by__feature_lookup *lookup)
+static void forget(by__feature_store *store, by__feature_lookup *lookup)
 {
-    BY_UNUSED(s);
+    BY_UNUSED(store);
     free_transfer(lookup->own);
 }
 
 static void on_timer_closed(uv_handle_t *handle)
 {
-    by__feature_store *s = handle->data;
+    http_store *s = handle->data;
     curl_slist_free_all(s->headers);
     by__text_free(&s->url);
     free(s);
 }
 
-static void close_store(by__feature_store *s)
+static void close_store(by__feature_store *store)
 {
+    http_store *s = (http_store *)store;
     (void)curl_multi_cleanup(s->multi); /* closes its sockets, which are no longer polled */
     (void)uv_timer_stop(&s->timer);
     uv_close((uv_handle_t *)&s->timer, on_timer_closed);
@@ -347,12 +348,12 @@ static void close_store(by__feature_store *s)
 static by_status open_store(by__feature_store **out, uv_loop_t *loop, const by__feature_map *map,
                             by_error *error)
 {
-    by__feature_store *s;
+    http_store *s;
     const char *url = map->config->store;
     size_t length = strlen(url);
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a store of features", error));
-    s->loop = loop;
-    s->map = map;
+    s->base.loop = loop;
+    s->base.map = map;
     s->multi = curl_multi_init();
     s->headers = curl_slist_append(NULL, "Content-Type: application/json");
     by__text_add_bytes(&s->url, url, length - (url[length - 1] == '/'));
@@ -371,7 +372,7 @@ static by_status open_store(by__feature_store **out, uv_loop_t *loop, const by__
     }
     (void)uv_timer_init(loop, &s->timer);
     s->timer.data = s;
-    *out = s;
+    *out = &s->base;
     return BY_OK;
 }
 

@@ -16,9 +16,8 @@
  * instead. */
 #define SILENCE 2.0
 
-struct by__feature_store {
-    uv_loop_t *loop;
-    const by__feature_map *map;
+typedef struct redis_store {
+    by__feature_store base;
     uv_getaddrinfo_t resolve;
     uv_timer_t timer;
     redisAsyncContext *context; /* NULL: not connected */
@@ -27,11 +26,11 @@ struct by__feature_store {
     char why[256]; /* why there is no connection */
     bool resolving;
     bool closing;
-};
+} redis_store;
 
 /* A lookup in flight. */
 typedef struct inquiry {
-    by__feature_store *store;
+    redis_store *store;
     by__feature_lookup *lookup; /* NULL: cancelled */
     size_t pending;             /* number of commands without an answer */
     char failure[256];          /* "": none */
@@ -75,7 +74,7 @@ static void on_reply(redisAsyncContext *context, void *data, void *user)
 {
     question *q = user;
     inquiry *of = q->of;
-    by__feature_store *s = of->store;
+    redis_store *s = of->store;
     const redisReply *reply = data;
     BY_UNUSED(context);
     s->unanswered--;
@@ -136,8 +135,7 @@ static by_status add_command(by__text *out, const by__feature_lookup *lookup, si
     return status;
 }
 
-static by_status ask_view(by__feature_store *s, inquiry *of, size_t row, size_t view,
-                          by_error *error)
+static by_status ask_view(redis_store *s, inquiry *of, size_t row, size_t view, by_error *error)
 {
     by__text text = {0};
     question *q = NULL;
@@ -161,8 +159,9 @@ static by_status ask_view(by__feature_store *s, inquiry *of, size_t row, size_t 
     return status;
 }
 
-static bool ask(by__feature_store *s, by__feature_lookup *lookup, by_error *error)
+static bool ask(by__feature_store *store, by__feature_lookup *lookup, by_error *error)
 {
+    redis_store *s = (redis_store *)store;
     inquiry *of;
     if (s->context == NULL) {
         (void)by_error_set(error, BY_EIO, "%s",
@@ -196,9 +195,9 @@ static bool ask(by__feature_store *s, by__feature_lookup *lookup, by_error *erro
     return status == BY_OK;
 }
 
-static void forget(by__feature_store *s, by__feature_lookup *lookup)
+static void forget(by__feature_store *store, by__feature_lookup *lookup)
 {
-    BY_UNUSED(s);
+    BY_UNUSED(store);
     ((inquiry *)lookup->own)->lookup = NULL;
 }
 
@@ -206,7 +205,7 @@ static void forget(by__feature_store *s, by__feature_lookup *lookup)
 
 static void on_login(redisAsyncContext *context, void *data, void *user)
 {
-    by__feature_store *s = user;
+    redis_store *s = user;
     const redisReply *reply = data;
     if (reply != NULL && reply->type == REDIS_REPLY_ERROR && !s->closing) {
         (void)snprintf(s->why, sizeof s->why, "Redis: %.200s", reply->str);
@@ -216,7 +215,7 @@ static void on_login(redisAsyncContext *context, void *data, void *user)
 
 static void on_connected(const redisAsyncContext *context, int status)
 {
-    by__feature_store *s = context->data;
+    redis_store *s = context->data;
     if (status == REDIS_OK) {
         s->why[0] = '\0';
     } else { /* hiredis frees the context */
@@ -227,7 +226,7 @@ static void on_connected(const redisAsyncContext *context, int status)
 
 static void on_disconnected(const redisAsyncContext *context, int status)
 {
-    by__feature_store *s = context->data;
+    redis_store *s = context->data;
     BY_UNUSED(status);
     s->context = NULL;
     if (s->why[0] == '\0') {
@@ -242,7 +241,7 @@ static void on_timer_closed(uv_handle_t *handle)
 
 static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
 {
-    by__feature_store *s = request->data;
+    redis_store *s = request->data;
     by_error error = {0};
     s->resolving = false;
     if (s->closing) {
@@ -252,9 +251,9 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
     }
     if (status < 0) {
         (void)snprintf(s->why, sizeof s->why, "cannot find the host %.150s: %s",
-                       s->map->address.host, uv_strerror(status));
-    } else if (by__redis_connect(&s->context, s->loop, &s->map->address, list, on_login, s,
-                                 &error) == BY_OK) {
+                       s->base.map->address.host, uv_strerror(status));
+    } else if (by__redis_connect(&s->context, s->base.loop, &s->base.map->address, list, on_login,
+                                 s, &error) == BY_OK) {
         (void)redisAsyncSetConnectCallback(s->context, on_connected);
         (void)redisAsyncSetDisconnectCallback(s->context, on_disconnected);
     } else {
@@ -265,9 +264,10 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
 
 static void look(uv_timer_t *timer)
 {
-    by__feature_store *s = timer->data;
+    redis_store *s = timer->data;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC};
-    double silence = SILENCE > s->map->config->timeout ? SILENCE : s->map->config->timeout;
+    double silence =
+        SILENCE > s->base.map->config->timeout ? SILENCE : s->base.map->config->timeout;
     if (s->context != NULL && s->unanswered > 0 && by__now() - s->since > silence) {
         redisAsyncContext *context = s->context;
         (void)snprintf(s->why, sizeof s->why, "Redis does not answer");
@@ -275,8 +275,8 @@ static void look(uv_timer_t *timer)
         redisAsyncFree(context);
     }
     if (s->context == NULL && !s->resolving) {
-        int code =
-            uv_getaddrinfo(s->loop, &s->resolve, on_resolved, s->map->address.host, NULL, &hints);
+        int code = uv_getaddrinfo(s->base.loop, &s->resolve, on_resolved, s->base.map->address.host,
+                                  NULL, &hints);
         s->resolving = code == 0;
         if (code < 0) {
             (void)snprintf(s->why, sizeof s->why, "cannot find the host: %s", uv_strerror(code));
@@ -287,19 +287,20 @@ static void look(uv_timer_t *timer)
 static by_status open_store(by__feature_store **out, uv_loop_t *loop, const by__feature_map *map,
                             by_error *error)
 {
-    by__feature_store *s;
+    redis_store *s;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a store of features", error));
-    s->loop = loop;
-    s->map = map;
+    s->base.loop = loop;
+    s->base.map = map;
     (void)uv_timer_init(loop, &s->timer);
     s->timer.data = s->resolve.data = s;
     (void)uv_timer_start(&s->timer, look, 0, LOOK);
-    *out = s;
+    *out = &s->base;
     return BY_OK;
 }
 
-static void close_store(by__feature_store *s)
+static void close_store(by__feature_store *store)
 {
+    redis_store *s = (redis_store *)store;
     s->closing = true;
     (void)uv_timer_stop(&s->timer);
     if (s->context != NULL) {

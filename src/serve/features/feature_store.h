@@ -38,7 +38,11 @@ typedef struct by__feature_lookup {
     void *own; /* owned by the store */
 } by__feature_lookup;
 
-typedef struct by__feature_store by__feature_store;
+/* What all stores have; each kind has a record of its own that begins with it. */
+typedef struct by__feature_store {
+    uv_loop_t *loop;
+    const by__feature_map *map;
+} by__feature_store;
 
 typedef struct by__feature_store_form {
     by_status (*open)(by__feature_store **out, uv_loop_t *loop, const by__feature_map *map,
