@@ -27,7 +27,7 @@ by_status by__token_file_read(const by__token_file *s, uint64_t offset, void *ou
                               by_error *error)
 {
     int fd = s->fd;
-    BY_TRY(fd >= 0 ? BY_OK : by__open_regular(&fd, NULL, s->path, error));
+    BY_TRY(fd >= 0 ? BY_OK : by__base_open_regular(&fd, NULL, s->path, error));
     by_status status = by__read_at(fd, s->path, s->start + offset, out, bytes, error);
     if (fd != s->fd) {
         (void)close(fd);

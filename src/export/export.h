@@ -73,8 +73,8 @@ by_status by__export_refuse_existing(const by__export *export, const char *end, 
 /* Checks that files have a tensor of the right shape for every parameter of a resolved config, but
  * for the head. BY_EFORMAT names the tensor that is missing, or both shapes and the keys of
  * config.json that disagree. */
-by_status by__model_check_shapes(const by_config *config, const by_weights *weights,
-                                 by_error *error);
+by_status by__export_check_shapes(const by_config *config, const by_weights *weights,
+                                  by_error *error);
 /* Splits a file's path into directory and name, both freed with free(). */
 by_status by__export_place(char **directory, char **name, const char *path, by_error *error);
 

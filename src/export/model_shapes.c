@@ -39,8 +39,8 @@ static by_status check_shapes(const by_graph *graph, const by_config *config,
     return status;
 }
 
-by_status by__model_check_shapes(const by_config *config, const by_weights *weights,
-                                 by_error *error)
+by_status by__export_check_shapes(const by_config *config, const by_weights *weights,
+                                  by_error *error)
 {
     by_graph *graph;
     by_model model = BY_MODEL_NONE;

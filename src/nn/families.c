@@ -398,8 +398,8 @@ by_status by__json_number(double *out, const char *name, const json_t *in, const
     return BY_OK;
 }
 
-by_status by__json_switch(int64_t *out, const char *name, const json_t *in, const char *key,
-                          bool fallback, by_error *error)
+by_status by__nn_json_switch(int64_t *out, const char *name, const json_t *in, const char *key,
+                             bool fallback, by_error *error)
 {
     const json_t *value = json_object_get(in, key);
     if (value != NULL && !json_is_null(value) && !json_is_boolean(value)) {
@@ -521,7 +521,7 @@ static by_status read_root(by_model_config *config, const char *name, const json
         BY_TRY(check_ids(name, root, config->vocab, error));
         /* transformers omits the key if it has the family's default. */
         bool tied = json_object_get(root, "tie_word_embeddings") == NULL && published->tied;
-        BY_TRY(by__json_switch(&config->tied, name, root, "tie_word_embeddings", tied, error));
+        BY_TRY(by__nn_json_switch(&config->tied, name, root, "tie_word_embeddings", tied, error));
     }
     return family->read_config(config, name, root, error);
 }

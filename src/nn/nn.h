@@ -264,8 +264,8 @@ by_status by__json_integer(int64_t *out, const char *name, const json_t *in, con
 by_status by__json_number(double *out, const char *name, const json_t *in, const char *key,
                           double fallback, by_error *error);
 /* Reads a boolean as 1 or 0; `fallback` if the key is missing or null. */
-by_status by__json_switch(int64_t *out, const char *name, const json_t *in, const char *key,
-                          bool fallback, by_error *error);
+by_status by__nn_json_switch(int64_t *out, const char *name, const json_t *in, const char *key,
+                             bool fallback, by_error *error);
 /* Refuses a string key that is present and not equal to `wanted`. */
 by_status by__json_expect(const char *name, const json_t *in, const char *key, const char *wanted,
                           by_error *error);

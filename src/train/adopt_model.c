@@ -77,7 +77,7 @@ static by_status check_given(const by_config *config, const by_weights *weights,
         status = by_config_resolve(theirs, error);
     }
     if (status == BY_OK) {
-        status = by__model_check_shapes(theirs, weights, error);
+        status = by__export_check_shapes(theirs, weights, error);
     }
     by_config_close(&plain);
     by_config_close(&theirs);

@@ -92,7 +92,7 @@ static by_status read_config(by_config **out, const by_config *config, by_error 
         status = by_config_resolve(theirs, error);
     }
     if (status == BY_OK) {
-        status = by__model_check_shapes(theirs, weights, error);
+        status = by__export_check_shapes(theirs, weights, error);
     }
     by_weights_close(&weights);
     if (status == BY_OK && theirs->model.vocab != config->model.vocab) {

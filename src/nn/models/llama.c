@@ -311,7 +311,7 @@ static by_status read_windows(by__llama_keys *k, const by_model_config *c, const
     const json_t *window = json_object_get(in, "sliding_window");
     int64_t used = 0;
     if (t->windows == SOME_LAYERS) {
-        BY_TRY(by__json_switch(&used, name, in, "use_sliding_window", false, error));
+        BY_TRY(by__nn_json_switch(&used, name, in, "use_sliding_window", false, error));
     }
     k->window = 0;
     BY_TRY(by__list_fill(&k->window_layers, NULL, 0, error));
@@ -335,8 +335,8 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     const type *t = &types[i];
     int64_t attention;
     int64_t mlp;
-    BY_TRY(by__json_switch(&attention, name, in, "attention_bias", false, error));
-    BY_TRY(by__json_switch(&mlp, name, in, "mlp_bias", false, error));
+    BY_TRY(by__nn_json_switch(&attention, name, in, "attention_bias", false, error));
+    BY_TRY(by__nn_json_switch(&mlp, name, in, "mlp_bias", false, error));
     BY_TRY(by__llama_read_config(c, k, &t->defaults, name, in, error));
     BY_TRY(by__set_string(&k->hf_type, hf_type, error));
     k->qkv_bias = t->qkv_bias || (t->attention_bias && attention != 0);

@@ -231,7 +231,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__json_integer(&c->outputs, name, in, "num_outputs", BY__REQUIRED, error));
     BY_TRY(by__json_integer(&m->embedding, name, in, "embedding_size", -1, error));
     BY_TRY(by__json_number(&c->norm_eps, name, in, "layer_norm_eps", 1e-5, error));
-    BY_TRY(by__json_switch(&m->norm, name, in, "layer_norm", false, error));
+    BY_TRY(by__nn_json_switch(&m->norm, name, in, "layer_norm", false, error));
     c->numbers = json_integer_value(numbers);
     if (!json_is_integer(numbers) || c->numbers < 0 || c->numbers > BY__MI20 ||
         m->hidden.count == 0 || (c->numbers == 0 && c->categories.count == 0)) {
