@@ -279,16 +279,16 @@ by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_e
     return BY_OK;
 }
 
-by_status by__arena_fits(bool *fits, size_t *bytes, const by_graph *graph, size_t limit,
-                         by_error *error)
+by_status by__passes_arena_fits(bool *fits, size_t *bytes, const by_graph *graph, size_t limit,
+                                by_error *error)
 {
     planner p = {0};
     by__memory_plan plan = {0};
     by_status status = planner_open(&p, graph, &plan, error);
     plan.bytes = plan.lower_bound;
     if (status == BY_OK && (bytes != NULL || plan.lower_bound <= limit)) {
-        status = by__measure_intervals(&plan.bytes, p.intervals, p.count, bytes != NULL ? 0 : limit,
-                                       error);
+        status = by__passes_measure_intervals(&plan.bytes, p.intervals, p.count,
+                                              bytes != NULL ? 0 : limit, error);
     }
     planner_close(&p);
     if (status == BY_OK) {

@@ -72,8 +72,8 @@ by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_e
 void by__memory_plan_free(by__memory_plan *plan);
 /* Sets *fits to whether the plan's arena has at most `limit` bytes, and *bytes to its size. Without
  * `bytes` (NULL) only as much is planned as the answer needs. The graph is not verified. */
-by_status by__arena_fits(bool *fits, size_t *bytes, const by_graph *graph, size_t limit,
-                         by_error *error);
+by_status by__passes_arena_fits(bool *fits, size_t *bytes, const by_graph *graph, size_t limit,
+                                by_error *error);
 /* Computes the most bytes of activations alive at once when the nodes run in the given order. */
 by_status by__peak_bytes(size_t *out, const by_graph *graph, by_error *error);
 

@@ -280,8 +280,8 @@ by_status by__place_intervals(size_t *total, by__interval *intervals, size_t cou
     return place(total, intervals, count, 0, error);
 }
 
-by_status by__measure_intervals(size_t *total, by__interval *intervals, size_t count, size_t enough,
-                                by_error *error)
+by_status by__passes_measure_intervals(size_t *total, by__interval *intervals, size_t count,
+                                       size_t enough, by_error *error)
 {
     return place(total, intervals, count, enough > 0 ? enough : 1, error);
 }

@@ -24,7 +24,7 @@ by_status by__place_intervals(size_t *total, by__interval *intervals, size_t cou
                               by_error *error);
 /* Sets only *total, in less time: it is that of by__place_intervals, or another one that is at most
  * `enough`. The offsets afterwards mean nothing. */
-by_status by__measure_intervals(size_t *total, by__interval *intervals, size_t count, size_t enough,
-                                by_error *error);
+by_status by__passes_measure_intervals(size_t *total, by__interval *intervals, size_t count,
+                                       size_t enough, by_error *error);
 
 #endif

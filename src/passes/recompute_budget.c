@@ -334,7 +334,7 @@ static by_status try_dropped(chooser *c, size_t *bytes, by_error *error)
             by__passes_run_behind(graph, BY_PURPOSE_TRAIN, c->options, &by__pass_recompute, error);
     }
     if (status == BY_OK) {
-        status = by__arena_fits(&c->fits, bytes, graph, limit, error);
+        status = by__passes_arena_fits(&c->fits, bytes, graph, limit, error);
     }
     c->cost = all - before_it;
     c->fitting_cost = status == BY_OK && c->fits ? c->cost : c->fitting_cost;

@@ -85,7 +85,7 @@ by_status by__adapters_check(const by_graph *graph, const by_config *config, by_
 uint64_t by__resident_bytes(void);
 /* The same after memory that was freed has been returned to the system, so that what planning used
  * for a while is not counted. */
-uint64_t by__settled_bytes(void);
+uint64_t by__train_settled_bytes(void);
 
 /* ---- ranks_layout.c ---- */
 

@@ -234,7 +234,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     find_rows(t); /* adding programs may have moved them */
     BY_TRY(by__trainer_plan_feeds(t, error));
     BY_TRY(by__trainer_measure(t, o, error));
-    t->memory.process = by__settled_bytes();
+    t->memory.process = by__train_settled_bytes();
     plan_memory(t);
     return BY_OK;
 }

@@ -129,7 +129,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_co
         }
         by_trainer_close(trainer);
         *trainer = smaller;
-        count_process(smaller, by__settled_bytes());
+        count_process(smaller, by__train_settled_bytes());
         BY_TRY(look(&now, &alike, smaller, o, comm, error));
     }
     return BY_OK;
