@@ -38,8 +38,8 @@ extern const by__pass by__pass_gather, by__pass_narrow, by__pass_observe, by__pa
  * (frozen_too: on any parameter), and so have gradients. */
 void by__gradients_needed(const by_graph *graph, bool frozen_too, bool *needed);
 
-/* Applies the passes of the table for `purpose` that come after `pass`. For trials: the graph is not
- * verified. */
+/* Applies the passes of the table for `purpose` that come after `pass`. For trials: the graph is
+ * not verified. */
 by_status by__passes_run_behind(by_graph *graph, by_purpose purpose, const by_pass_options *options,
                                 const by__pass *pass, by_error *error);
 
