@@ -144,10 +144,13 @@ static bool has_listened(const by__supervisor *s)
     return path != NULL && by__path_exists(path);
 }
 
-/* While the server ends, its processes end by themselves, or by SIGTERM while they start. */
+/* While the server ends, its processes end by themselves, or by SIGTERM while they start. A worker
+ * that was never ready, as those of a version that cannot be loaded, had no requests. */
 static void note_end(by__supervisor *s, const by__child *c, int code)
 {
-    if (code != BY_EXIT_DONE && code != 128 + SIGTERM && !s->forced && s->failure.status == BY_OK) {
+    bool had_requests = c->group == NULL || c->known > 0.0;
+    if (had_requests && code != BY_EXIT_DONE && code != 128 + SIGTERM && !s->forced &&
+        s->failure.status == BY_OK) {
         (void)by_error_set(&s->failure, BY_ESTATE,
                            "the %s ended with code %d (%s) while the server was stopping: requests "
                            "that were running may have got no answer",
