@@ -6,12 +6,6 @@
 #include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
 
-bool by__plain_name(const char *name)
-{
-    return name[0] != '\0' && strchr(name, '/') == NULL && strcmp(name, ".") != 0 &&
-           strcmp(name, "..") != 0;
-}
-
 static void shard_free(by__weights_file *s)
 {
     if (s != NULL) {
@@ -48,12 +42,6 @@ static by_status add_shard(by_weights *weights, const char *directory, const cha
     }
     weights->shards[weights->shard_count++] = s;
     return BY_OK;
-}
-
-int by__compare_entries(const void *a, const void *b)
-{
-    return strcmp((*(const by__tensor_entry *const *)a)->name,
-                  (*(const by__tensor_entry *const *)b)->name);
 }
 
 /* Sorts the entries by name; duplicates are an error. */

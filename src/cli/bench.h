@@ -1,5 +1,5 @@
 /* bench: the measurements of `banyan bench`, one file each, dispatched by bench.c, and code that
- * they share with `banyan profile`. */
+ * they share with `banyan profile` (bench_common.c). */
 #ifndef BY_CLI_BENCH_H
 #define BY_CLI_BENCH_H
 

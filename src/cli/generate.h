@@ -56,10 +56,6 @@ typedef struct cli_prompt {
  * to be released even then. */
 by_status cli_read_prompt_line(cli_prompt *out, const cli_generation *r, const char *line,
                                size_t length, size_t number, by_error *error);
-/* Reads a file, or standard input for "-", of at most `most` bytes and appends a NUL. Freed with
- * free(). */
-by_status cli_read_prompt_file(char **out, size_t *length, const char *path, size_t most,
-                               by_error *error);
 /* The constraint and the penalties for all texts. */
 typedef struct cli_form {
     by_constraint *constraint; /* NULL: none */

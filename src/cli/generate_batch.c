@@ -13,6 +13,7 @@
 #include "banyan/text_stream.h"
 #include "bench.h"
 #include "generate.h"
+#include "prompt_file.h"
 
 /* Larger files of prompts are refused as mistakes. */
 #define MAX_BATCH ((size_t)1 << 30)

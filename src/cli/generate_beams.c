@@ -6,6 +6,7 @@
 #include "banyan/beam.h"
 #include "banyan/text_stream.h"
 #include "generate.h"
+#include "prompt_file.h"
 
 /* Larger prompt files are refused as mistakes. */
 #define MAX_PROMPT ((size_t)16 << 20)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "generate.h"
+#include "prompt_file.h"
 
 /* Larger schemas are refused as mistakes. */
 #define MAX_SCHEMA ((size_t)1 << 20)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "banyan/json.h"
-#include "generate.h"
+#include "prompt_file.h"
 #include "text_rows.h"
 
 /* Larger files of texts are refused as mistakes. */

@@ -258,7 +258,7 @@ by_status by__parameter_init_part(float *data, const by_graph *graph, by_value p
 by_status by__initialize_parameters(by__store *store, int flat, const by_graph *graph,
                                     uint64_t seed, int threads, by_error *error);
 
-/* ---- config.json readers (families.c) ---- */
+/* ---- config.json readers (json_keys.c) ---- */
 by_status by__json_integer(int64_t *out, const char *name, const json_t *in, const char *key,
                            int64_t fallback, by_error *error);
 by_status by__json_number(double *out, const char *name, const json_t *in, const char *key,

@@ -94,13 +94,6 @@ static void note(const by__tracker *t, const char *message, const char *then)
     }
 }
 
-double by__clock_now(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* Returns the time of the first event that this process records: now, but later than all that the
  * run has, because files may be ordered by the second in their names. */
 static double first_time(const by__tracker_options *options)
@@ -235,54 +228,5 @@ void by__track_end(by__tracker *t)
             note(t, error.message, rows[i]->then);
         }
         s->is_failing = failing;
-    }
-}
-
-/* ---- for sinks ---- */
-
-void by__event_tag(by__text *out, const by__run_event *event, const char *key)
-{
-    by__text_format(out, "%s/%s", event->name, key);
-}
-
-/* Appends the value of a line of YAML as written by by_config_print, whose quoted text has JSON's
- * escapes. */
-static void add_json(by__text *out, const char *value, size_t n)
-{
-    char number[64];
-    double parsed;
-    bool is_word =
-        (n == 4 && strncmp(value, "true", n) == 0) || (n == 5 && strncmp(value, "false", n) == 0);
-    (void)snprintf(number, sizeof number, "%.*s", n < sizeof number ? (int)n : 0, value);
-    if ((n > 1 && value[0] == '"') || is_word ||
-        (strspn(number, "+-.0123456789e") == n && by__parse_f64(number, &parsed))) {
-        by__text_add_bytes(out, value, n);
-    } else {
-        by__text_json(out, value, n);
-    }
-}
-
-void by__config_items(const char *yaml, void (*take)(void *user, const char *key, const char *json),
-                      void *user)
-{
-    char section[64] = "";
-    for (const char *line = yaml; *line != '\0';) {
-        size_t n = strcspn(line, "\n");
-        const char *colon = memchr(line, ':', n);
-        const char *name = line + strspn(line, " ");
-        if (colon != NULL && colon + 1 == line + n) {
-            (void)snprintf(section, sizeof section, "%.*s.", (int)(colon - line), line);
-        } else if (colon != NULL) {
-            by__text key = {0};
-            by__text json = {0};
-            by__text_format(&key, "%s%.*s", name == line ? "" : section, (int)(colon - name), name);
-            add_json(&json, colon + 2, (size_t)(line + n - colon - 2));
-            if (!key.failed && !json.failed) {
-                take(user, key.data, json.data);
-            }
-            by__text_free(&key);
-            by__text_free(&json);
-        }
-        line += n + (line[n] == '\n');
     }
 }

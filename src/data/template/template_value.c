@@ -382,3 +382,43 @@ by_status by__value_contains(by__render *r, const by__template_value *all,
     }
     return BY_OK;
 }
+
+static by_status string_items(by__render *r, const by__template_value *v, by__template_value *list)
+{
+    const char *s = v->as.string.data;
+    size_t n = v->as.string.length;
+    BY_TRY(by__value_list(r, by__template_characters(s, n), false, list));
+    for (size_t i = 0, at = 0; i < list->as.list->count; i++) {
+        uint32_t code;
+        size_t length = by__utf8_next((const uint8_t *)s + at, n - at, &code);
+        list->as.list->items[i] = by__value_string(s + at, length);
+        at += length;
+    }
+    return BY_OK;
+}
+
+by_status by__value_items(by__render *r, const by__template_value *v, by__list **out)
+{
+    by__template_value list = {0};
+    switch (v->kind) {
+    case BY__LIST:
+        *out = v->as.list;
+        return BY_OK;
+    case BY__UNDEFINED:
+        BY_TRY(by__value_list(r, 0, false, &list));
+        break;
+    case BY__STRING:
+        BY_TRY(string_items(r, v, &list));
+        break;
+    case BY__MAP:
+        BY_TRY(by__value_list(r, v->as.table->count, false, &list));
+        for (size_t i = 0; i < v->as.table->count; i++) {
+            list.as.list->items[i] = v->as.table->pairs[i].key;
+        }
+        break;
+    default:
+        return by__render_fail(r, "%s has no elements", by__value_word(v));
+    }
+    *out = list.as.list;
+    return by__render_steps(r, list.as.list->count / 4);
+}

@@ -1,7 +1,6 @@
-/* The CPU's table of kernels, the choice of the instruction-set level, and by__parallel. */
+/* The CPU's table of kernels, and the choice of the instruction-set level. */
 #include "device/cpu/cpu.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,34 +136,4 @@ by_status by__cpu_kernel(const by__kernel **out, const by__device_call *call, by
     }
     return by_error_set(error, BY_EDEVICE, "the CPU has no kernel for %s on (%s)",
                         by_op_name(call->op), dtypes);
-}
-
-/* Waking the team takes about as long as one core takes for this many elements. */
-#define SERIAL_ELEMENTS 32768
-
-void by__parallel(const by__context *context, const by__device_call *call, int64_t count,
-                  int64_t grain, int64_t elements, by__range_fn *fn)
-{
-    int64_t ranges = by__ceil_div(count, grain);
-    if (context->threads <= 1 || ranges <= 1 || elements < SERIAL_ELEMENTS) {
-        for (int64_t i = 0; i < ranges; i++) {
-            fn(call, i * grain, by__min_i64(count, (i + 1) * grain));
-        }
-        return;
-    }
-#pragma omp parallel for schedule(static) num_threads(context->threads)
-    for (int64_t i = 0; i < ranges; i++) {
-        fn(call, i * grain, by__min_i64(count, (i + 1) * grain));
-    }
-}
-
-by__dropout by__dropout_setup(const by__device_call *call)
-{
-    uint32_t rng[4];
-    memcpy(rng, call->in[1].data, sizeof rng);
-    by__dropout dropout = {.step = rng[2], .first_sample = rng[3] + (uint32_t)call->attrs.rows};
-    by__philox_key(dropout.key, (uint64_t)rng[1] << 32 | rng[0], call->attrs.stream);
-    dropout.threshold = (uint32_t)ceilf(call->attrs.p * 16777216.0f);
-    dropout.scale = 1.0f / (1.0f - call->attrs.p);
-    return dropout;
 }
