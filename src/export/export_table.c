@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "data/tokenizer/gguf_tokenizer.h"
 #include "data/tokenizer/vocabulary.h"
 #include "export/export.h"
