@@ -44,9 +44,6 @@
 /* BY_EIO: "cannot VERB NAME: REASON" from an error of libuv. */
 by_status by__uv_error(by_error *error, const char *verb, const char *name, int code);
 
-/* Returns true if an address of by_gateway_options is reachable from this machine only. */
-bool by__listens_locally(const char *listen);
-
 /* ---- ids of requests (request_id.c) ---- */
 
 #define BY__ID_BYTES 48

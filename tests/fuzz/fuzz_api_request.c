@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/gateway/gateway.h"
+#include "serve/gateway/gateway_routes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -65,7 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             *type = '\0';
             request.headers[0].value = type + 1;
         }
-        const by__call_form *form = by__form_of_route(route);
+        const by__call_form *form =
+            by__form_of_route(&(by__gateway){.forms = by__gateway_forms}, route);
         if (form != NULL) {
             read_body(form, &request);
         }

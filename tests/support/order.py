@@ -63,14 +63,14 @@ MADE = ("revision.h", "redis_broker_script.h", "serve_page.h")
 # The most that there may be of each. What is not yet in order has the number of today, which only falls: who lowers the
 # count lowers the number here.
 MOST = {
-    "arrows": 14,  # pairs of files between which a call runs up, or aside
+    "arrows": 13,  # pairs of files between which a call runs up, or aside
     "includes": 0,  # includes that point up, or aside
     "headers": 3,  # public headers whose functions several rooms define
     "circles": 48,  # files of the largest circle of calls; 6 in a house in order
-    "circled": 106,  # files in circles of more than 6
+    "circled": 87,  # files in circles of more than 6
     "folders": 162,  # .c and .h files that lie directly in the largest folder; 40 in a house in order
     "crowded": 10,  # folders with more than 40
-    "types": 74,  # names of types that are defined more than once
+    "types": 73,  # names of types that are defined more than once
     "shared": 58,  # names that a function and a type share
     "names": 2707,  # internal names without the name of their room or folder
     "files": 0,  # names that two files share

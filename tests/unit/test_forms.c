@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include "serve/content_parts.h"
+#include "serve/gateway/gateway_routes.h"
+#include "serve/gateway/gateway_tasks.h"
 #include "serve/gateway/openai_responses.h"
 #include "serve/task_answer.h"
 
@@ -125,8 +127,8 @@ static const row rows[] = {
 
 static by_status read_row(by__gateway_call **out, const row *r, by_error *error)
 {
-    static by__gateway gateway;
-    const by__call_form *form = by__form_of_route(r->route);
+    static by__gateway gateway = {.forms = by__gateway_forms};
+    const by__call_form *form = by__form_of_route(&gateway, r->route);
     const char *param = NULL;
     by__gateway_call *call = NULL;
     const by__http_request request = {.method = "POST",
@@ -325,6 +327,7 @@ static void test_answers(void **state)
 static void test_task(void **state)
 {
     BY_UNUSED(state);
+    const by__gateway gateway = {.forms = by__gateway_forms};
     json_t *task =
         json_pack("{ss ss si si si sn s{ss ss ss si} s{s[{ss ss}] s{si si}} s{ss}}", "id", "task_1",
                   "status", "completed", "created_at", 1, "expires_at", 2, "attempts", 1, "error",
@@ -332,12 +335,12 @@ static void test_task(void **state)
                   "result", "choices", "text", "a", "reason", "stop", "usage", "prompt_tokens", 1,
                   "completion_tokens", 1, "hook", "status", "pending");
     assert_non_null(task);
-    json_t *whole = by__task_view(task);
+    json_t *whole = by__task_view(&gateway, task);
     assert_true(json_is_object(json_object_get(whole, "result")));
     size_t failed = 0;
     for (size_t k = 0;; k++) {
         left = k;
-        json_t *now = by__task_view(task);
+        json_t *now = by__task_view(&gateway, task);
         bool reached = left == NEVER;
         left = NEVER;
         failed += now == NULL;

@@ -10,6 +10,7 @@
 
 #include "banyan/constraint.h"
 #include "read_call.h"
+#include "serve/gateway/openai.h"
 
 /* ---- what is refused ---- */
 

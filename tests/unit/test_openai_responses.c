@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include "read_call.h"
+#include "serve/gateway/gateway_routes.h"
+#include "serve/gateway/gateway_tasks.h"
 #include "serve/gateway/openai_responses.h"
 #include "serve/messages.h"
 
@@ -363,10 +365,11 @@ static void test_logprobs(void **state)
 static void replay(by__text *out, const json_t *task, const json_t *result, const char *status,
                    uint64_t skipped)
 {
+    const by__gateway g = {.forms = by__gateway_forms};
     by__task_call t;
     *out = (by__text){0};
     by__text_add(out, "");
-    assert_true(by__task_call_open(&t, task, result));
+    assert_true(by__task_call_open(&t, &g, task, result));
     t.call.skipped = skipped;
     by__response_replay(&t.call, status, json_null(), out);
     assert_false(out->failed);

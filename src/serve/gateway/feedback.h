@@ -2,7 +2,7 @@
 #ifndef BY_SERVE_FEEDBACK_H
 #define BY_SERVE_FEEDBACK_H
 
-#include "serve/gateway/gateway_routes.h"
+#include "serve/gateway/gateway_reply.h"
 
 typedef struct by__feedback by__feedback;
 

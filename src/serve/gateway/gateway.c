@@ -9,6 +9,7 @@
 #include "serve/gateway/feedback.h"
 #include "serve/gateway/gateway_admin.h"
 #include "serve/gateway/gateway_read.h"
+#include "serve/gateway/gateway_tasks.h"
 #include "serve/gateway/gateway_webhooks.h"
 #include "serve/gateway/payload_log.h"
 #include "serve/messages.h"
@@ -316,7 +317,8 @@ static by_status open_gateway(by__gateway *g, by_error *error)
 
 by_status by_gateway_run(const by_gateway_options *options, by_error *error)
 {
-    by__gateway g = {.options = *options, .log = {options->log, options->user}};
+    by__gateway g = {
+        .options = *options, .forms = by__gateway_forms, .log = {options->log, options->user}};
     by__stop *stop = NULL;
     g.options.drain_seconds = options->drain_seconds > 0.0 ? options->drain_seconds : 45.0;
     g.options.deadline = options->deadline > 0.0 ? options->deadline : 600.0;

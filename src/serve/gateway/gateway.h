@@ -6,9 +6,10 @@
  * added to the choices, and streamed or collected. A call whose broker link is lost is submitted
  * again.
  *
- * This header has the internal records and functions shared by gateway.c (the process),
- * gateway_routes.c (routes and their access control), gateway_call.c (a call in flight), openai.c
- * (OpenAI's API) and the other gateway_*.c.
+ * This header has the records that all files share, and what is below the routes: calls in flight
+ * (gateway_call.c), models, bodies. Replies are in gateway_reply.h, tasks in gateway_tasks.h,
+ * OpenAI's API in openai.h, routes and their access control in gateway_routes.h, the process in
+ * gateway.c.
  *
  * Types: by__gateway; by__gateway_call, by__gateway_part and by__gateway_choice; by__call_form, the
  * functions of a kind of call; by__waiter, anything that waits at an exchange.
@@ -37,6 +38,9 @@
 #define BY__MOST_PARTS 16
 #define BY__MOST_N     8
 
+/* Most bytes of a model's name in a query. */
+#define BY__MOST_NAME 255
+
 /* Digits of a gateway's tag. */
 #define BY__TAG 8
 
@@ -55,6 +59,7 @@ typedef struct by__waiter {
 
 typedef struct by__gateway {
     by_gateway_options options;
+    const struct by__call_form *const *forms; /* that it answers, before a NULL; NULL: none */
     by__log log;
     uv_loop_t loop;
     uv_timer_t drain;
@@ -210,20 +215,24 @@ typedef struct by__gateway_call {
 #define BY__QUIET        15.0
 #define BY__WAIT_COMMENT ": wait\n\n"
 
-/* ---- a request in flight (gateway_call.c; its form: gateway_forms.c) ---- */
+/* ---- a request in flight (gateway_call.c; its record: gateway_call_record.c) ---- */
 
 /* Creates a call with an id, without an exchange. Freed with by__call_free. */
 by_status by__call_open(by__gateway_call **out, by__gateway *gateway, const by__call_form *form,
                         const char *key, by_error *error);
+/* Creates the only part of a call whose answer is not streamed from the request for a worker, which
+ * is taken. cost: estimated tokens. */
+by_status by__call_one_part(by__gateway_call *call, json_t *request, int64_t cost, int64_t priority,
+                            by_error *error);
 /* Makes the text for a worker of a request whose body had `length` bytes, if that is large.
  * BY_EARG: it does not fit into a message: numbers and images take more bytes there than in the
  * body. */
 by_status by__call_encode(by__gateway_call *call, size_t length, by_error *error);
 /* Sends all parts to the broker. The gateway takes ownership; the call ends by itself. */
 void by__call_start(by__gateway_call *call);
-/* The form of a route, or of a task's kind; NULL: there is none. */
-const by__call_form *by__form_of_route(const char *route);
-const by__call_form *by__form_named(const char *name);
+/* The form of a route, or of a task's kind, that this gateway answers; NULL: there is none. */
+const by__call_form *by__form_of_route(const by__gateway *g, const char *route);
+const by__call_form *by__form_named(const by__gateway *g, const char *name);
 /* Of a call that has ended, keeps for each prompt the sequences with the highest score: as many as
  * call->own says, if it says so; among equals the first ones. */
 void by__call_keep_best(by__gateway_call *call);
@@ -248,6 +257,9 @@ void by__calls_again(by__gateway *g);
  * caller then does the work. */
 bool by__large_read(by__gateway *g, const by__serve_event *event);
 bool by__large_print(by__gateway_call *call);
+
+/* ---- models (gateway_models.c) ---- */
+
 /* A model's object in the broker's state; NULL: no worker has named the model. */
 const json_t *by__gateway_model(const by__gateway *g, const char *name);
 /* The same in a state of the broker, which may be NULL. */
@@ -257,156 +269,13 @@ const json_t *by__stated_model(const json_t *state, const char *name);
 const json_t *by__gateway_state(const by__gateway *g);
 /* The metrics of a model; NULL: no worker has named it, since clients must not create metrics. */
 by__model_metrics *by__gateway_counts(by__gateway *g, const char *name);
-/* Replies with an error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. A 503
- * gets the header Retry-After: 1, unless it has one already. */
-void by__reply_error(by__gateway *g, by__http_exchange *x, int status, const char *code,
-                     const char *param, const char *message);
-/* Appends the message of a 404: the model that was requested, and those that are served, up to a
- * bound. */
-void by__no_model_text(const by__gateway *g, const char *name, by__text *out);
-void by__reply_no_model(by__gateway *g, by__http_exchange *x, const char *name);
-/* Replies to a request that could not be read: 400 if the client is at fault (BY_EARG, BY_EFORMAT),
- * else 503. */
-void by__reply_refused(by__gateway *g, by__http_exchange *x, by_status status, const char *param,
-                       const by_error *error);
-/* Returns false, after replying, if the Content-Type of a request is not JSON. A page of another
- * site cannot send that type without a CORS preflight. */
-bool by__gateway_takes_json(by__gateway *g, by__http_exchange *x, const by__http_request *r);
 
 /* The value of "model" in a query; a new reference. NULL: there is none, or it is too long. */
 json_t *by__query_model(const char *query);
-/* Adds the header Retry-After in whole seconds; none for 0. */
-void by__gateway_retry_after(by__http_exchange *x, double seconds);
-/* Replies with a JSON text, which is taken; if its memory was exhausted, with an error. */
-void by__reply_text(by__gateway *g, by__http_exchange *x, int status, by__text *json);
-/* Replies with a JSON value, which is taken; NULL: memory is exhausted. */
-void by__reply_json(by__gateway *g, by__http_exchange *x, int status, json_t *value);
-
-/* Charges an estimated number of tokens to the client of an exchange. Returns false, after
- * replying, if its limits do not allow that. */
-bool by__gateway_charge(by__gateway *g, by__http_exchange *x, int64_t tokens);
-/* Name of the key of an exchange's client; "": none. */
-const char *by__gateway_key(by__http_exchange *x);
-/* Corrects the charge to the tokens that were used, when the exchange ends. Without this call the
- * charge stays as it is. */
-void by__gateway_used(by__http_exchange *x, int64_t tokens);
-/* Records in the trace that one prompt of an exchange, submitted at `since` (by__now), was
- * answered; timing: a worker's. */
-void by__gateway_part_ended(by__gateway *g, by__http_exchange *x, double since,
-                            const json_t *timing);
-/* Adds a span to the trace of an exchange, from `begin` to `end` (by__now). */
-void by__gateway_span(by__gateway *g, by__http_exchange *x, const char *name, double begin,
-                      double end);
-/* The trace of an exchange if it is sampled, by its caller or for an export; else NULL. */
-const char *by__gateway_trace(const by__gateway *g, by__http_exchange *x);
-/* Adds {"name": value, ...} to the access log's line of an exchange, once. Takes the object. */
-void by__gateway_detail(by__http_exchange *x, json_t *details);
-
-/* ---- tasks (gateway_tasks.c) ---- */
-
-/* The message that stores a call of one part as a task for `expires` seconds; webhook: a URL that
- * is notified of its end, NULL for none. */
-json_t *by__task_message(const by__gateway_call *call, const char *id, const char *idempotency,
-                         const char *webhook, double expires);
-/* Replies with a task that the broker has, given as by__tasks_get gives it. */
-typedef void by__task_show(by__gateway *g, by__http_exchange *x, const json_t *row);
-/* Sends a question about a task to the broker; the exchange is answered by its reply. Takes the
- * message. what: the name of the requested object, for the error if there is none. */
-void by__task_ask(by__gateway *g, by__http_exchange *x, by__task_show *show, const char *what,
-                  json_t *message);
-/* A call with the answer of a task, or without one (result NULL). It borrows from both. */
-typedef struct by__task_call {
-    by__gateway_call call;
-    by__gateway_part part;
-    by__gateway_choice choices[BY__MOST_N];
-} by__task_call;
-
-/* Returns false if the task is of another version, and cannot be read. */
-bool by__task_call_open(by__task_call *out, const json_t *task, const json_t *result);
-void by__task_call_close(by__task_call *t);
-/* The answer that the request of a task would have had at its own route. */
-json_t *by__task_result(const json_t *task, const json_t *result);
-/* Replies with an error of the broker; model: the one that was asked for. */
-void by__task_refuse(by__gateway *g, by__http_exchange *x, const char *model, const json_t *error);
-/* Replies that there is no such thing; what: its name. */
-void by__task_missing(by__gateway *g, by__http_exchange *x, const char *what);
-/* Handles the broker's answer to a question; fails the unanswered questions, and the clients that
- * wait for the first event of a task, when the link is lost. */
-void by__task_answer(by__gateway *g, const json_t *message);
-void by__tasks_lost(by__gateway *g);
-/* A task as clients see it, made from the broker's object; a new reference. */
-json_t *by__task_view(const json_t *row);
-/* Whether no other state follows that of the broker's object. */
-bool by__task_ended(const json_t *row);
-
-/* ---- clients that follow a task (gateway_task_events.c) ---- */
-
-/* What they are sent. */
-typedef struct by__watch_kind {
-    const char *what; /* that is asked for: "task" */
-    /* Why a task has no events; NULL: it has. Itself NULL: each has. */
-    const char *(*refuse)(const json_t *row);
-    /* Appends the events of a task in its present state whose numbers are above `after`, -1 for
-     * all. Returns the number of the last one so far; *last: none will follow. */
-    long long (*print)(const json_t *row, long long after, bool *last, by__text *out);
-} by__watch_kind;
-
-/* Streams the events of the task `id` behind number `after` to an exchange, until the last one. */
-void by__task_watch(by__gateway *g, by__http_exchange *x, const by__watch_kind *kind,
-                    const char *id, const char *key, long long after);
-/* The number of an event; -1: the text is none. */
-long long by__task_event_number(const char *text, size_t length);
-/* Streams the states of the task `id`. */
-void by__answer_task_events(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                            const char *id, const char *key);
-/* Handle the broker's answer to a question of that file, and the loss of the link. */
-void by__watch_answer(by__gateway *g, const json_t *message);
-void by__watches_lost(by__gateway *g);
 
 /* ---- bodies (json_body.c) ---- */
 
 /* Parses JSON. BY_EARG: it is malformed, nested too deep, or has too many values. */
 by_status by__body_parse(json_t **out, const char *body, size_t length, by_error *error);
-
-/* ---- OpenAI's API (openai.c, openai_answer.c) ---- */
-
-extern const by__call_form by__completion_form;
-extern const by__call_form by__chat_form;
-/* The same as the `read` of a form. */
-by_status by__openai_read_text(by__gateway_call *call, const by__http_request *request,
-                               const char **param, by_error *error);
-/* Checks the messages of a chat; *param names what is wrong, in `place` (openai_messages.c). */
-by_status by__openai_messages(const json_t *messages, char place[BY__PLACE_BYTES],
-                              const char **param, by_error *error);
-/* Reads the body, of about `length` bytes, of a completion or (another kind) a chat. */
-by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t length,
-                          const char **param, by_error *error);
-/* Fields that constrain the text of an answer; each may be NULL. */
-typedef struct by__openai_forms {
-    const json_t *response;                           /* OpenAI's response_format */
-    const json_t *json, *regex, *choice, *structured; /* vLLM's guided_..., structured_outputs */
-} by__openai_forms;
-/* Builds the "format" that a worker reads; NULL if there is no constraint (openai_format.c).
- * BY_EARG: more than one is given, or it is invalid; *param names it. */
-by_status by__openai_format(json_t **out, const by__openai_forms *forms, const char **param,
-                            by_error *error);
-/* Print log-probabilities of tokens (openai_logprobs.c): as chats have them, a list; as completions
- * have them, an object, with the most probable tokens if `tops`. */
-void by__openai_tokens(const json_t *list, by__text *out);
-void by__openai_places(const json_t *list, bool tops, by__text *out);
-/* Creates the only part of a call whose answer is not streamed from the request for a worker, which
- * is taken. cost: estimated tokens. */
-by_status by__call_one_part(by__gateway_call *call, json_t *request, int64_t cost, int64_t priority,
-                            by_error *error);
-
-/* ---- other routes (openai_embeddings.c, openai_responses.c, predict_api.c) ---- */
-
-extern const by__call_form by__embeddings_form;
-extern const by__call_form by__response_form;
-extern const by__call_form by__predict_form;
-
-/* Prints {"error": ...} as one object. */
-void by__openai_error(by__text *out, int status, const char *code, const char *param,
-                      const char *message);
 
 #endif

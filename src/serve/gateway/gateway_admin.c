@@ -6,6 +6,7 @@
 
 #include "serve/deploy_options.h"
 #include "serve/fields.h"
+#include "serve/link/link_connect.h"
 #include "serve/messages.h"
 
 /* A request to the control socket for which a client waits, with its own link, as every user of

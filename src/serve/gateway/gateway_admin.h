@@ -4,7 +4,9 @@
 #ifndef BY_SERVE_GATEWAY_ADMIN_H
 #define BY_SERVE_GATEWAY_ADMIN_H
 
-#include "serve/gateway/gateway_routes.h"
+#include "serve/gateway/gateway_reply.h"
+
+by__route_answer by__answer_versions, by__answer_deploy, by__answer_rollback;
 
 /* Closes pending requests to the control socket; their clients get an error. */
 void by__admin_close(by__gateway *g);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "serve/gateway/feedback.h"
-#include "serve/gateway/gateway_routes.h"
+#include "serve/gateway/gateway_reply.h"
 #include "serve/gateway/payload_log.h"
 #include "serve/messages.h"
 
@@ -190,15 +190,6 @@ static void finish(by__gateway_call *call)
     by__call_free(call);
 }
 
-void by__gateway_retry_after(by__http_exchange *x, double seconds)
-{
-    char text[16];
-    if (seconds > 0.0) {
-        (void)snprintf(text, sizeof text, "%d", (int)(seconds + 0.999));
-        by__exchange_header(x, "Retry-After", text);
-    }
-}
-
 /* An error that ends a call. */
 typedef struct failure {
     int status; /* HTTP status */
@@ -265,6 +256,28 @@ void by__calls_expire(by__gateway *g)
 }
 
 /* ---- start of a call ---- */
+
+by_status by__call_open(by__gateway_call **out, by__gateway *gateway, const by__call_form *form,
+                        const char *key, by_error *error)
+{
+    by__gateway_call *call = NULL;
+    BY_TRY(by__alloc((void **)&call, 1, sizeof *call, "a request", error));
+    *call = (by__gateway_call){.gateway = gateway,
+                               .form = form,
+                               .n = 1,
+                               .key = key,
+                               .waiter = {by__call_gone},
+                               .created = (int64_t)by__wall_clock(),
+                               .since = by__now()};
+    by_status status = by__request_id(call->id, form->prefix, error);
+    if (status != BY_OK) {
+        by__call_free(call);
+        return status;
+    }
+    memcpy(call->id + strlen(form->prefix), gateway->tag, strlen(gateway->tag));
+    *out = call;
+    return BY_OK;
+}
 
 void by__call_start(by__gateway_call *call)
 {

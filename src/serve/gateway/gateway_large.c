@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/gateway/gateway.h"
+#include "serve/gateway/gateway_reply.h"
 
 /* Approximate bytes of a token with its log-probability in an answer. */
 #define TOKEN 100

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "serve/gateway/gateway_reply.h"
 #include "serve/messages.h"
 
 /* Bodies that are read at a time: libuv's pool has four threads. */

@@ -1,13 +1,15 @@
 /* The table of routes, access control and limits of each request, and its log entries
  * (gateway_routes.h). */
 #include "serve/gateway/gateway_routes.h"
-#include "serve/gateway/feedback.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "serve/gateway/feedback.h"
+#include "serve/gateway/gateway_admin.h"
+#include "serve/gateway/gateway_tasks.h"
+#include "serve/gateway/openai.h"
 #include "serve/http/cors.h"
 #include "serve/http/ip_network.h"
 #include "serve/messages.h"
@@ -40,77 +42,6 @@ const by__route by__routes[] = {
     {"POST", "/v1/admin/rollback", BY__SCOPE_ADMIN, by__answer_rollback},
 };
 const size_t by__route_count = BY_ARRAY_LENGTH(by__routes);
-
-/* State of an exchange from its head to its end, for the logs. */
-typedef struct visit {
-    const by__route *route; /* NULL: no route matches its method and path */
-    const by__client *client;
-    double since;
-    int64_t charged; /* estimated tokens */
-    int64_t used;
-    by__request_trace trace;
-    json_t *details; /* members that the answer adds to the log entry; NULL: none */
-    char code[40];   /* of the error that is answered; "": none */
-    char id[65];
-    char method[16];
-    char path[];
-} visit;
-
-/* ---- answers ---- */
-
-void by__reply_error(by__gateway *g, by__http_exchange *x, int status, const char *code,
-                     const char *param, const char *message)
-{
-    by__text out = {0};
-    visit *v = by__exchange_noted(x);
-    BY_UNUSED(g);
-    if (v != NULL) {
-        (void)snprintf(v->code, sizeof v->code, "%s", code);
-    }
-    by__openai_error(&out, status, code, param, message);
-    by__exchange_set(x, NULL);
-    if (status == 503 && !by__exchange_has_header(x, "Retry-After")) {
-        by__exchange_header(x, "Retry-After", "1");
-    }
-    by__exchange_reply(x, status, "application/json", out.failed ? "{}" : out.data,
-                       out.failed ? 2 : out.length);
-    by__text_free(&out);
-}
-
-void by__reply_refused(by__gateway *g, by__http_exchange *x, by_status status, const char *param,
-                       const by_error *error)
-{
-    bool theirs = status == BY_EARG || status == BY_EFORMAT;
-    by__reply_error(g, x, theirs ? 400 : 503, theirs ? "invalid_request" : "out_of_memory",
-                    theirs ? param : NULL, error->message);
-}
-
-bool by__gateway_takes_json(by__gateway *g, by__http_exchange *x, const by__http_request *r)
-{
-    if (by__http_is_type(r, "application/json")) {
-        return true;
-    }
-    by__reply_error(g, x, 415, "not_json", NULL, "Content-Type must be application/json");
-    return false;
-}
-
-void by__reply_text(by__gateway *g, by__http_exchange *x, int status, by__text *json)
-{
-    if (json->failed) {
-        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for an answer");
-    } else {
-        by__exchange_reply_text(x, status, "application/json", json);
-    }
-}
-
-void by__reply_json(by__gateway *g, by__http_exchange *x, int status, json_t *value)
-{
-    by__text out = {0};
-    by__json_write(&out, value, JSON_COMPACT);
-    json_decref(value);
-    by__reply_text(g, x, status, &out);
-    by__text_free(&out);
-}
 
 /* ---- routing and access control ---- */
 
@@ -209,12 +140,12 @@ static bool is_forged(const by__gateway *g, const by__http_request *r)
 
 /* Creates the record of an exchange without its trace; given: the id that the client gave, NULL for
  * none. NULL when memory or random numbers are exhausted. */
-static visit *new_visit(by__http_exchange *x, const char *given, const char *method,
-                        const char *path)
+static by__gateway_visit *new_visit(by__http_exchange *x, const char *given, const char *method,
+                                    const char *path)
 {
     size_t length = strlen(path);
     char id[BY__ID_BYTES];
-    visit *v = calloc(1, sizeof *v + length + 1);
+    by__gateway_visit *v = calloc(1, sizeof *v + length + 1);
     if (v == NULL) {
         return NULL;
     }
@@ -235,9 +166,10 @@ static visit *new_visit(by__http_exchange *x, const char *given, const char *met
 }
 
 /* The same, with its trace. */
-static visit *open_visit(const by__gateway *g, by__http_exchange *x, const by__http_request *r)
+static by__gateway_visit *open_visit(const by__gateway *g, by__http_exchange *x,
+                                     const by__http_request *r)
 {
-    visit *v = new_visit(x, by__http_header_of(r, "x-request-id"), r->method, r->path);
+    by__gateway_visit *v = new_visit(x, by__http_header_of(r, "x-request-id"), r->method, r->path);
     if (v != NULL && by__request_trace_begin(&v->trace, &g->tracing, x, r, NULL) != BY_OK) {
         by__exchange_note(x, NULL);
         free(v);
@@ -248,82 +180,12 @@ static visit *open_visit(const by__gateway *g, by__http_exchange *x, const by__h
 
 /* ---- limits ---- */
 
-static void add_number(by__http_exchange *x, const char *name, double value)
-{
-    char text[32];
-    (void)snprintf(text, sizeof text, "%.0f", value);
-    by__exchange_header(x, name, text);
-}
-
-/* Adds OpenAI's headers; the time is that until the bucket is full. */
-static void add_limit(by__http_exchange *x, const char *what, int64_t limit, double left)
-{
-    static const char *const parts[] = {"Limit", "Remaining", "Reset"};
-    double values[] = {(double)limit, floor(left),
-                       limit > 0 ? ceil(((double)limit - left) * 60.0 / (double)limit) : 0.0};
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(parts) && limit > 0; i++) {
-        char name[48];
-        char value[32];
-        (void)snprintf(name, sizeof name, "X-RateLimit-%s-%s", parts[i], what);
-        (void)snprintf(value, sizeof value, i == 2 ? "%.0fs" : "%.0f", values[i]);
-        by__exchange_header(x, name, value);
-    }
-}
-
-/* Charges the client of a request. Returns false, after replying, if its limits do not allow
- * that. */
-static bool take(by__gateway *g, by__http_exchange *x, const visit *v, double requests,
-                 double tokens)
-{
-    by__allowance left;
-    char message[128];
-    if (g->limits == NULL) {
-        return true;
-    }
-    double wait = by__limits_take(g->limits, v->client->account, requests, tokens, by__now(),
-                                  by__wall_clock(), &left);
-    if (left.over == NULL) {
-        if (requests > 0.0) {
-            add_limit(x, "Requests", left.requests_per_minute, left.requests);
-        } else {
-            add_limit(x, "Tokens", left.tokens_per_minute, left.tokens);
-        }
-        return true;
-    }
-    bool day = strcmp(left.over, "tokens_per_day") == 0;
-    g->metrics.rejected_limit++;
-    add_limit(x, "Requests", left.requests_per_minute, left.requests);
-    add_limit(x, "Tokens", left.tokens_per_minute, left.tokens);
-    add_number(x, "Retry-After", ceil(wait));
-    (void)snprintf(message, sizeof message, "the key has used its %s%s; again in %.0f s",
-                   day ? "tokens of the day" : left.over, day ? "" : " of the minute", ceil(wait));
-    by__reply_error(g, x, 429, day ? "insufficient_quota" : "rate_limit_exceeded", NULL, message);
-    return false;
-}
-
 /* Only requests that cause work are counted. */
-static bool take_request(by__gateway *g, by__http_exchange *x, const visit *v)
+static bool take_request(by__gateway *g, by__http_exchange *x, const by__gateway_visit *v)
 {
     bool counts = strcmp(v->route->method, "POST") == 0 &&
                   (v->route->scope == BY__SCOPE_INFERENCE || v->route->scope == BY__SCOPE_TASKS);
-    return !counts || take(g, x, v, 1.0, 0.0);
-}
-
-bool by__gateway_charge(by__gateway *g, by__http_exchange *x, int64_t tokens)
-{
-    visit *v = by__exchange_noted(x);
-    if (!take(g, x, v, 0.0, (double)tokens)) {
-        return false;
-    }
-    v->charged += tokens;
-    v->used += tokens;
-    return true;
-}
-
-void by__gateway_used(by__http_exchange *x, int64_t tokens)
-{
-    visit *v = by__exchange_noted(x);
-    v->used = tokens;
+    return !counts || by__gateway_take(g, x, v, 1.0, 0.0);
 }
 
 /* ---- callbacks of the server ---- */
@@ -346,7 +208,7 @@ bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *
     char allowed[METHODS];
     char message[96];
     const by__route *route = find_route(r, allowed);
-    visit *v = open_visit(g, x, r);
+    by__gateway_visit *v = open_visit(g, x, r);
     if (v == NULL) {
         by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
         return false;
@@ -398,7 +260,7 @@ bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *
 
 void by__gateway_refused(void *user, by__http_exchange *x, const char *code, const char *reason)
 {
-    visit *v = by__exchange_noted(x);
+    by__gateway_visit *v = by__exchange_noted(x);
     BY_UNUSED(user);
     if (v == NULL) {
         v = new_visit(x, NULL, "", "");
@@ -410,7 +272,7 @@ void by__gateway_refused(void *user, by__http_exchange *x, const char *code, con
 
 void by__gateway_request(void *user, by__http_exchange *x, const by__http_request *r)
 {
-    const visit *v = by__exchange_noted(x);
+    const by__gateway_visit *v = by__exchange_noted(x);
     v->route->answer(user, x, r, v->client->name);
 }
 
@@ -425,63 +287,24 @@ void by__gateway_gone(void *user, by__http_exchange *x)
 
 /* ---- logs ---- */
 
-void by__gateway_detail(by__http_exchange *x, json_t *details)
-{
-    visit *v = by__exchange_noted(x);
-    if (v == NULL || details == NULL) {
-        json_decref(details);
-    } else {
-        json_decref(v->details);
-        v->details = details;
-    }
-}
-
 /* Probes, the page and scrapes of metrics are not user requests. */
-static bool is_watching(const visit *v)
+static bool is_watching(const by__gateway_visit *v)
 {
     return v->route != NULL &&
            (v->route->scope == BY__SCOPE_NONE || v->route->scope == BY__SCOPE_METRICS);
 }
 
 /* True for user requests. */
-static bool is_traced(const visit *v)
+static bool is_traced(const by__gateway_visit *v)
 {
     return v->route != NULL &&
            (v->route->scope == BY__SCOPE_INFERENCE || v->route->scope == BY__SCOPE_TASKS);
 }
 
-void by__gateway_part_ended(by__gateway *g, by__http_exchange *x, double since,
-                            const json_t *timing)
-{
-    const visit *v = by__exchange_noted(x);
-    by__request_trace_part(&v->trace, &g->tracing, since, timing);
-}
-
-void by__gateway_span(by__gateway *g, by__http_exchange *x, const char *name, double begin,
-                      double end)
-{
-    const visit *v = by__exchange_noted(x);
-    by__request_trace_span(&v->trace, &g->tracing, name, begin, end);
-}
-
-const char *by__gateway_key(by__http_exchange *x)
-{
-    const visit *v = by__exchange_noted(x);
-    return v->client->name;
-}
-
-const char *by__gateway_trace(const by__gateway *g, by__http_exchange *x)
-{
-    const visit *v = by__exchange_noted(x);
-    const by__trace_context *c = &v->trace.context;
-    /* Without an export new traces are marked as sampled, but nobody reads them. */
-    return c->sampled && (c->parent[0] != '\0' || g->tracing.exports != NULL) ? c->trace : NULL;
-}
-
 void by__gateway_done(void *user, by__http_exchange *x, int status, size_t bytes)
 {
     by__gateway *g = user;
-    visit *v = by__exchange_noted(x);
+    by__gateway_visit *v = by__exchange_noted(x);
     const char *peer = by__exchange_peer(x);
     status = status == 0 ? 499 : status; /* the client disconnected first */
     if (v == NULL || !is_watching(v)) {

@@ -4,11 +4,7 @@
 #ifndef BY_SERVE_GATEWAY_ROUTES_H
 #define BY_SERVE_GATEWAY_ROUTES_H
 
-#include "serve/gateway/gateway.h"
-
-/* Answers a request, at once or later. key: the name of the client's key, "" for none. */
-typedef void by__route_answer(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                              const char *key);
+#include "serve/gateway/gateway_reply.h"
 
 typedef struct by__route {
     const char *method;
@@ -39,10 +35,13 @@ void by__gateway_done(void *user, by__http_exchange *x, int status, size_t bytes
 /* ---- handlers of the routes ---- */
 
 by__route_answer by__answer_page, by__answer_live, by__answer_ready, by__answer_version,
-    by__answer_models, by__answer_model, by__answer_metrics, by__answer_response,
-    by__answer_task_new, by__answer_task, by__answer_task_cancel, by__answer_versions,
-    by__answer_deploy, by__answer_rollback;
-/* For routes that have a form (gateway.h). */
+    by__answer_models, by__answer_model, by__answer_metrics;
+
+/* ---- routes that workers answer (gateway_forms.c) ---- */
+
+/* All forms, before a NULL. */
+extern const by__call_form *const by__gateway_forms[];
+/* For routes that have a form. */
 by__route_answer by__answer_call;
 
 #endif

@@ -9,17 +9,10 @@
 #include "serve/messages.h"
 #include "serve/observe/served_drift.h"
 
-/* Seconds without a message of the broker, or of a worker, after which it is ignored. */
+/* Seconds without a message of a worker after which it is ignored. */
 #define SILENCE 5.0
-/* Most bytes of model names listed in an error. */
-#define MOST_NAMED 1000
 
 /* ---- health ---- */
-
-const json_t *by__gateway_state(const by__gateway *g)
-{
-    return g->broker.ready && by__now() - g->stated <= SILENCE ? g->state : NULL;
-}
 
 /* Number of workers that answer: health depends on these, not on this process being alive. */
 static size_t count_workers(const by__gateway *g)
@@ -90,30 +83,6 @@ void by__answer_version(by__gateway *g, by__http_exchange *x, const by__http_req
 
 /* ---- models ---- */
 
-const json_t *by__gateway_model(const by__gateway *g, const char *name)
-{
-    return by__stated_model(g->state, name);
-}
-
-const json_t *by__stated_model(const json_t *state, const char *name)
-{
-    size_t i;
-    json_t *m;
-    json_array_foreach(json_object_get(state, "models"), i, m)
-    {
-        const char *id = by__get_text(m, "id");
-        if (id != NULL && strcmp(id, name) == 0 && json_is_object(json_object_get(m, "info"))) {
-            return m;
-        }
-    }
-    return NULL;
-}
-
-by__model_metrics *by__gateway_counts(by__gateway *g, const char *name)
-{
-    return by__gateway_model(g, name) == NULL ? NULL : by__model_metrics_of(&g->models, name);
-}
-
 static json_t *model_of(const json_t *m)
 {
     json_t *info = json_object_get(m, "info");
@@ -137,42 +106,6 @@ void by__answer_models(by__gateway *g, by__http_exchange *x, const by__http_requ
         }
     }
     by__reply_json(g, x, 200, json_pack("{ss so}", "object", "list", "data", data));
-}
-
-void by__no_model_text(const by__gateway *g, const char *name, by__text *out)
-{
-    size_t i;
-    size_t named = 0;
-    size_t more = 0;
-    json_t *m;
-    by__text_format(out, "the model '%s' is not served here", name);
-    size_t most = out->length + MOST_NAMED;
-    json_array_foreach(json_object_get(g->state, "models"), i, m)
-    {
-        const char *id = by__get_text(m, "id");
-        if (id == NULL || !json_is_object(json_object_get(m, "info"))) {
-            continue;
-        }
-        if (more > 0 || out->length + strlen(id) > most) {
-            more++;
-            continue;
-        }
-        by__text_format(out, "%s'%s'", named++ == 0 ? "; served: " : ", ", id);
-    }
-    if (more > 0) {
-        by__text_format(out, "%s%zu more, which GET /v1/models lists",
-                        named == 0 ? "; served: " : " and ", more);
-    }
-    by__text_add(out, named + more == 0 ? "; no model is" : "");
-}
-
-void by__reply_no_model(by__gateway *g, by__http_exchange *x, const char *name)
-{
-    by__text message = {0};
-    by__no_model_text(g, name, &message);
-    by__reply_error(g, x, 404, "model_not_found", "model",
-                    message.failed ? "no model of this name is served here" : message.data);
-    by__text_free(&message);
 }
 
 void by__answer_model(by__gateway *g, by__http_exchange *x, const by__http_request *r,

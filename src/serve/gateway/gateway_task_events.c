@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/gateway/gateway_routes.h"
+#include "serve/gateway/gateway_tasks.h"
 #include "serve/messages.h"
 
 /* Milliseconds between checks of all watches. */
@@ -125,7 +125,8 @@ static void tell(struct by__gateway_watch *w, const json_t *row)
 {
     bool last = true;
     by__text out = {0};
-    long long number = json_is_object(row) ? w->kind->print(row, w->last, &last, &out) : w->last;
+    long long number =
+        json_is_object(row) ? w->kind->print(w->gateway, row, w->last, &last, &out) : w->last;
     bool is_new = number > w->last;
     bool follows = w->began || begin(w, row, last && !is_new);
     if (follows && is_new) {
@@ -241,11 +242,12 @@ static long long number_of(const json_t *row, bool *last)
     return 4 * by__get_integer(row, "attempts") + (runs ? 0 : *last ? 2 : 1);
 }
 
-static long long print_task(const json_t *row, long long after, bool *last, by__text *out)
+static long long print_task(const by__gateway *g, const json_t *row, long long after, bool *last,
+                            by__text *out)
 {
     long long number = number_of(row, last);
     if (number > after) {
-        json_t *task = by__task_view(row);
+        json_t *task = by__task_view(g, row);
         by__text_format(out, "id: %lld\nevent: %s\ndata: ", number, by__get_text(row, "status"));
         by__json_write(out, task, JSON_COMPACT);
         by__text_add(out, "\n\n");

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "serve/fields.h"
 #include "serve/gateway/gateway_read.h"
-#include "serve/gateway/gateway_routes.h"
+#include "serve/gateway/gateway_tasks.h"
 #include "serve/gateway/gateway_webhooks.h"
 #include "serve/messages.h"
 
@@ -89,13 +89,14 @@ static void fill_choices(by__gateway_call *call, const json_t *list)
     }
 }
 
-bool by__task_call_open(by__task_call *out, const json_t *task, const json_t *result)
+bool by__task_call_open(by__task_call *out, const by__gateway *g, const json_t *task,
+                        const json_t *result)
 {
     const json_t *list = json_object_get(result, "choices");
     const json_t *usage = json_object_get(result, "usage");
     const char *id = by__get_text(task, "call");
     by__gateway_call *call = &out->call;
-    *out = (by__task_call){.call = {.form = by__form_named(by__get_text(task, "kind")),
+    *out = (by__task_call){.call = {.form = by__form_named(g, by__get_text(task, "kind")),
                                     .created = by__get_integer(task, "created"),
                                     .model = (char *)(uintptr_t)by__get_text(task, "model"),
                                     .own = json_object_get(task, "own"),
@@ -122,11 +123,11 @@ void by__task_call_close(by__task_call *t)
     }
 }
 
-json_t *by__task_result(const json_t *task, const json_t *result)
+json_t *by__task_result(const by__gateway *g, const json_t *task, const json_t *result)
 {
     by__task_call t;
     by__text out = {0};
-    if (!by__task_call_open(&t, task, result)) {
+    if (!by__task_call_open(&t, g, task, result)) {
         return json_null();
     }
     by__call_keep_best(&t.call);
@@ -143,7 +144,7 @@ bool by__task_ended(const json_t *row)
     return status == NULL || (strcmp(status, "queued") != 0 && strcmp(status, "in_progress") != 0);
 }
 
-json_t *by__task_view(const json_t *row)
+json_t *by__task_view(const by__gateway *g, const json_t *row)
 {
     const json_t *result = json_object_get(row, "result");
     json_t *out =
@@ -157,8 +158,9 @@ json_t *by__task_view(const json_t *row)
         json_decref(out);
         return NULL;
     }
-    json_t *answer = json_is_object(result) ? by__task_result(json_object_get(row, "task"), result)
-                                            : json_null();
+    json_t *answer = json_is_object(result)
+                         ? by__task_result(g, json_object_get(row, "task"), result)
+                         : json_null();
     if (json_object_set_new(out, "result", answer) != 0) {
         json_decref(out);
         return NULL;
@@ -229,7 +231,7 @@ static void answer(struct by__ask *a, const json_t *message)
 
 static void show_task(by__gateway *g, by__http_exchange *x, const json_t *row)
 {
-    by__reply_json(g, x, 200, by__task_view(row));
+    by__reply_json(g, x, 200, by__task_view(g, row));
 }
 
 static void show_new(by__gateway *g, by__http_exchange *x, const json_t *row)
@@ -238,7 +240,7 @@ static void show_new(by__gateway *g, by__http_exchange *x, const json_t *row)
     (void)snprintf(location, sizeof location, "/v1/tasks/%.64s", by__get_text(row, "id"));
     by__exchange_header(x, "Location", location);
     by__exchange_header(x, "Retry-After", "1");
-    by__reply_json(g, x, 202, by__task_view(row));
+    by__reply_json(g, x, 202, by__task_view(g, row));
 }
 
 void by__task_answer(by__gateway *g, const json_t *message)
@@ -309,7 +311,7 @@ json_t *by__task_message(const by__gateway_call *call, const char *id, const cha
 /* Reads the body of a task as its own route would. */
 static by_status read_body(by__reading *r, const asked *a, by__gateway_call **out)
 {
-    const by__call_form *form = by__form_of_route(a->endpoint);
+    const by__call_form *form = by__form_of_route(r->gateway, a->endpoint);
     by__text body = {0};
     by__json_write(&body, a->body, JSON_COMPACT);
     if (body.failed) {
@@ -364,7 +366,7 @@ static by_status make_task(by__reading *r, const asked *a, const char *idempoten
         BY_TRY(by__webhooks_check(r->gateway->webhooks, a->webhook, &r->error));
     }
     r->param = "endpoint";
-    if (by__form_of_route(a->endpoint) == NULL) {
+    if (by__form_of_route(r->gateway, a->endpoint) == NULL) {
         return by_error_set(&r->error, BY_EARG,
                             "'endpoint' must be a route that computes, such as /v1/completions");
     }

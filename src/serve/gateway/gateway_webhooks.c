@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/gateway/gateway_tasks.h"
 #include "serve/gateway/webhook_send.h"
 #include "serve/messages.h"
 
@@ -29,11 +30,11 @@ struct by__webhooks {
 /* ---- messages ---- */
 
 /* Prints the task without its result, which only its key may read. */
-static char *print_body(const json_t *row)
+static char *print_body(const by__gateway *g, const json_t *row)
 {
     char type[32];
     char time_text[24];
-    json_t *task = by__task_view(row);
+    json_t *task = by__task_view(g, row);
     (void)json_object_del(task, "result");
     (void)json_object_del(task, "webhook");
     (void)snprintf(type, sizeof type, "task.%s", by__get_text(row, "status"));
@@ -48,14 +49,14 @@ static char *print_body(const json_t *row)
 }
 
 /* NULL: memory is exhausted. */
-static by__webhook_message *make_message(const json_t *row, const char *url)
+static by__webhook_message *make_message(const by__gateway *g, const json_t *row, const char *url)
 {
     by__webhook_message *m = calloc(1, sizeof *m);
     if (m == NULL) {
         return NULL;
     }
     m->url = by__strdup(url);
-    m->body = print_body(row);
+    m->body = print_body(g, row);
     if (m->url == NULL || m->body == NULL) {
         by__webhook_message_free(m);
         return NULL;
@@ -149,7 +150,7 @@ static void take_row(by__webhooks *w, const json_t *row)
         conclude(w, &attempt, true);
         return;
     }
-    by__webhook_message *m = make_message(row, url);
+    by__webhook_message *m = make_message(w->gateway, row, url);
     if (m == NULL) {
         (void)snprintf(attempt.reason, sizeof attempt.reason, "out of memory");
         conclude(w, &attempt, false);

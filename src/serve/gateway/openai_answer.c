@@ -271,29 +271,6 @@ static void add_answer(by__gateway_call *call, by__text *out)
     by__text_add(out, "}");
 }
 
-void by__openai_error(by__text *out, int status, const char *code, const char *param,
-                      const char *message)
-{
-    const char *type = status == 401   ? "authentication_error"
-                       : status == 403 ? "permission_error"
-                       : status == 404 ? "not_found_error"
-                       : status == 429 ? "rate_limit_error"
-                       : status == 503 ? "unavailable_error"
-                       : status >= 500 ? "server_error"
-                                       : "invalid_request_error";
-    by__text_add(out, "{\"error\":{\"message\":");
-    by__text_json(out, message, strlen(message));
-    by__text_format(out, ",\"type\":\"%s\",\"param\":", type);
-    if (param == NULL) {
-        by__text_add(out, "null");
-    } else {
-        by__text_json(out, param, strlen(param));
-    }
-    by__text_add(out, ",\"code\":");
-    by__text_json(out, code, strlen(code));
-    by__text_add(out, "}}");
-}
-
 /* ---- the forms ---- */
 
 /* Common to both kinds. */

@@ -4,7 +4,7 @@
 
 #include "base/base64.h"
 #include "serve/fields.h"
-#include "serve/gateway/gateway.h"
+#include "serve/gateway/openai.h"
 #include "serve/messages.h"
 
 /* Most texts in a request. */

@@ -2,7 +2,7 @@
  * same, to the format of workers. */
 #include <string.h>
 
-#include "serve/gateway/gateway.h"
+#include "serve/gateway/openai.h"
 #include "serve/messages.h"
 
 #define MOST_CHOICES 1000

@@ -1,5 +1,5 @@
 /* OpenAI's API: log-probabilities in the formats of chats and of completions. */
-#include "serve/gateway/gateway.h"
+#include "serve/gateway/openai.h"
 #include "serve/messages.h"
 
 /* value NULL: unknown. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "serve/fields.h"
-#include "serve/gateway/gateway.h"
+#include "serve/gateway/openai.h"
 #include "serve/messages.h"
 
 typedef struct message {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/gateway/gateway_routes.h"
+#include "serve/gateway/gateway_tasks.h"
 #include "serve/gateway/openai_responses.h"
 #include "serve/messages.h"
 
@@ -68,8 +68,8 @@ static void show(by__gateway *g, by__http_exchange *x, const json_t *row)
     const char *status = by__get_text(row, "status");
     json_t *result = json_object_get(row, "result");
     by__task_call t;
-    if (json_is_object(result) || !by__task_call_open(&t, task, NULL)) {
-        by__reply_json(g, x, 200, by__task_result(task, result));
+    if (json_is_object(result) || !by__task_call_open(&t, g, task, NULL)) {
+        by__reply_json(g, x, 200, by__task_result(g, task, result));
         return;
     }
     by__reply_json(g, x, 200,
@@ -86,12 +86,13 @@ static const char *refuse_stream(const json_t *row)
                : "the response was not made with 'background': fetch it without 'stream'";
 }
 
-static long long print_events(const json_t *row, long long after, bool *last, by__text *out)
+static long long print_events(const by__gateway *g, const json_t *row, long long after, bool *last,
+                              by__text *out)
 {
     const char *status = by__get_text(row, "status");
     by__task_call t;
     *last = by__task_ended(row);
-    if (!by__task_call_open(&t, json_object_get(row, "task"), json_object_get(row, "result"))) {
+    if (!by__task_call_open(&t, g, json_object_get(row, "task"), json_object_get(row, "result"))) {
         return after;
     }
     t.call.skipped = (uint64_t)(after + 1);

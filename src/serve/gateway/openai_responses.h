@@ -7,7 +7,7 @@
 #ifndef BY_SERVE_GATEWAY_OPENAI_RESPONSES_H
 #define BY_SERVE_GATEWAY_OPENAI_RESPONSES_H
 
-#include "serve/gateway/gateway.h"
+#include "serve/gateway/openai.h"
 
 #define BY__ITEM_BYTES 72
 

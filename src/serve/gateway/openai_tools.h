@@ -3,7 +3,7 @@
 #ifndef BY_SERVE_GATEWAY_OPENAI_TOOLS_H
 #define BY_SERVE_GATEWAY_OPENAI_TOOLS_H
 
-#include "serve/gateway/gateway.h"
+#include "serve/gateway/openai.h"
 
 /* How a text has calls of functions. */
 typedef enum by__openai_calling {

@@ -5,12 +5,9 @@
 
 #include "base/base64.h"
 #include "serve/fields.h"
-#include "serve/gateway/gateway.h"
+#include "serve/gateway/openai.h"
 #include "serve/http/multipart.h"
-#include "serve/http/query.h"
 #include "serve/messages.h"
-
-#define MOST_NAME 255
 
 typedef struct asked {
     const char *model;
@@ -21,7 +18,7 @@ typedef struct asked {
 } asked;
 
 static const by__field fields[] = {
-    BY__STRING("model", asked, model, MOST_NAME),
+    BY__STRING("model", asked, model, BY__MOST_NAME),
     BY__ANY("rows", asked, rows),
     BY__ANY("images", asked, images),
     BY__ANY("entities", asked, entities),
@@ -39,13 +36,6 @@ static json_t *base64_of(const char *data, size_t length)
 }
 
 /* ---- bodies in other formats, converted to JSON ---- */
-
-json_t *by__query_model(const char *query)
-{
-    char name[MOST_NAME + 1];
-    long length = by__query_value(name, sizeof name, query, "model");
-    return length > 0 ? json_stringn(name, (size_t)length) : NULL;
-}
 
 static by_status read_image(json_t **out, const by__http_request *request, by_error *error)
 {

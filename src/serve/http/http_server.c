@@ -120,6 +120,12 @@ by_status by__listen_address(struct sockaddr_storage *out, const char *listen, b
                         listen);
 }
 
+bool by__listens_locally(const char *listen)
+{
+    return strncmp(listen, "unix:", 5) == 0 || strncmp(listen, "127.", 4) == 0 ||
+           strncmp(listen, "localhost:", 10) == 0 || strncmp(listen, "[::1]:", 6) == 0;
+}
+
 /* BY_ECONFIG for an address that a restart would not make available. */
 static by_status cannot_listen(const char *listen, int code, by_error *error)
 {

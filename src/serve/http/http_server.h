@@ -71,6 +71,8 @@ typedef struct by__http_counts {
 /* Parses "HOST:PORT", "[ADDRESS]:PORT" or "unix:PATH"; for the last the family is AF_UNIX, without
  * a path. BY_ECONFIG: the text is none of these. */
 by_status by__listen_address(struct sockaddr_storage *out, const char *listen, by_error *error);
+/* Returns true if such an address is reachable from this machine only. */
+bool by__listens_locally(const char *listen);
 /* Starts to listen. BY_ECONFIG: the address is in use, is not one of this machine, or not permitted
  * for this user; BY_EIO, BY_EARG: other failures. */
 by_status by__http_server_open(by__http_server **out, uv_loop_t *loop,

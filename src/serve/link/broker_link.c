@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "serve/link/link_connect.h"
 #include "serve/link/redis_address.h"
 
 /* Milliseconds between attempts. */

@@ -47,11 +47,6 @@ typedef struct by__link_handler {
     void *user;
 } by__link_handler;
 
-/* Connects to a broker: "redis://..." (redis_address.h), else the path of a socket. `ready` or
- * `lost` follows, unless the link is `connected` already. dialer: of the same broker, borrowed;
- * NULL: this process connects by itself. BY_ESTATE: the dialer has ended. */
-by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *broker, by__dialer *dialer,
-                           const by__link_handler *handler, by_error *error);
 /* Checks the address of a broker. BY_ECONFIG: it is malformed. */
 by_status by__link_check(const char *broker, by_error *error);
 /* Sends an object; before `ready` it is queued. Returns false if the link is closed, memory is

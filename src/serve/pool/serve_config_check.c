@@ -16,12 +16,6 @@
 #include "serve/link/redis_address.h"
 #include "serve/serve.h"
 
-bool by__listens_locally(const char *listen)
-{
-    return strncmp(listen, "unix:", 5) == 0 || strncmp(listen, "127.", 4) == 0 ||
-           strncmp(listen, "localhost:", 10) == 0 || strncmp(listen, "[::1]:", 6) == 0;
-}
-
 static bool has_name(const by__keys *file, const char *name)
 {
     for (size_t i = 0; i < by__keys_count(file); i++) {

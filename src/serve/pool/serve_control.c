@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "serve/deploy_options.h"
+#include "serve/link/link_connect.h"
 #include "serve/pool/serve_processes.h"
 
 /* An operator's request while its weights are being found. */
