@@ -251,17 +251,17 @@ mutations() {
         'if (!lock(fd, LOCK_EX) &&' 'if (false && !lock(fd, LOCK_EX) &&' test_retention
 
     # Serving.
-    mutation "a version with more errors is taken" src/serve/deploy/rollout.c \
+    mutation "a version with more errors is taken" src/serve/rollout/rollout.c \
         'if (errors > former + o->errors) {' 'if (errors < former - o->errors) {' test_rollout
-    mutation "a version is judged by its first request" src/serve/deploy/rollout.c \
+    mutation "a version is judged by its first request" src/serve/rollout/rollout.c \
         'if (count < o->requests) {' 'if (count < 1) {' test_rollout
-    mutation "a slower version is taken" src/serve/deploy/rollout.c \
+    mutation "a slower version is taken" src/serve/rollout/rollout.c \
         'if (both && slow > usual * o->slower + NOISE) {' 'if (both && usual > slow * o->slower + NOISE) {' test_rollout
-    mutation "workers go without a cool-down" src/serve/deploy/autoscale.c \
+    mutation "workers go without a cool-down" src/serve/rollout/autoscale.c \
         'in->now - a->used >= o->calm && in->now - a->changed >= o->calm' 'in->now > a->used' test_autoscale
-    mutation "workers are added while the last ones start" src/serve/deploy/autoscale.c \
+    mutation "workers are added while the last ones start" src/serve/rollout/autoscale.c \
         'need > a->wanted && in->now - a->changed >= o->pause' 'need > a->wanted' test_autoscale
-    mutation "models get more workers than there may be" src/serve/deploy/autoscale.c \
+    mutation "models get more workers than there may be" src/serve/rollout/autoscale.c \
         'sum_of_parts(all, count, share + 1) <= total' 'sum_of_parts(all, count, share) <= total' test_autoscale
     mutation "shares of versions swapped" src/serve/broker/broker_versions.c \
         'if (at < v->share) {' 'if (at >= v->share) {' test_broker.sh
@@ -269,7 +269,7 @@ mutations() {
         'bool good = v != NULL && v->share > 0.0;' 'bool good = v != NULL;' test_broker.sh
     mutation "a request is tried once more" src/serve/broker/broker_jobs.c \
         'if (job->attempt >= b->options.attempts) {' 'if (job->attempt > b->options.attempts) {' test_broker.sh
-    mutation "what a thread reads is computed again" src/serve/gateway/gateway_call.c \
+    mutation "what a thread reads is computed again" src/serve/gateway/core/gateway_call.c \
         '!call->parts[i].done && !call->parts[i].reading' '!call->parts[i].done' test_broker.sh
     mutation "a task never goes in front of requests" src/serve/broker/broker_jobs.c \
         'if (pool->given + 1 < BY__TASK_TURN ||' 'if (pool->given >= 0 ||' test_broker.sh
@@ -277,27 +277,27 @@ mutations() {
         'if (job == NULL || job->worker != worker ||' 'if (job == NULL || job->worker == NULL ||' test_broker.sh
     mutation "an answer that has begun goes on with another version" src/serve/broker/broker_jobs.c \
         'job->bound = job->bound || (job->gather == NULL && !job->whole);' 'job->bound = false;' test_broker.sh
-    mutation "Redis: a task has the result of an earlier delivery" src/serve/link/redis_broker.lua \
+    mutation "Redis: a task has the result of an earlier delivery" src/serve/link/redis/redis_broker.lua \
         'if not job or job.a ~= attempt or job.s' 'if not job or job.s' test_redis_broker.sh
-    mutation "Redis: a request is tried once more" src/serve/link/redis_broker.lua \
+    mutation "Redis: a request is tried once more" src/serve/link/redis/redis_broker.lua \
         'if lost >= tonumber(most_lost) then' 'if lost > tonumber(most_lost) then' test_redis_broker.sh
-    mutation "Redis: processes of another protocol are let in" src/serve/link/redis_broker.lua \
+    mutation "Redis: processes of another protocol are let in" src/serve/link/redis/redis_broker.lua \
         'if theirs ~= PROTOCOL then' 'if theirs == nil then' test_redis_broker.sh
-    mutation "Redis: a task never goes in front of requests" src/serve/link/redis_broker.lua \
+    mutation "Redis: a task never goes in front of requests" src/serve/link/redis/redis_broker.lua \
         'if before > 0 then return q' 'if before ~= nil then return q' test_redis_broker.sh
-    mutation "Redis: failed requests of a version are not counted" src/serve/link/redis_jobs.lua \
+    mutation "Redis: failed requests of a version are not counted" src/serve/link/redis/redis_jobs.lua \
         "if kind == 'fail' then call('HINCRBY', key, 'errors', 1)" "if kind == nil then call('HINCRBY', key, 'errors', 1)" \
         test_redis_broker.sh
-    mutation "Redis: a roll-back does not reach who decides" src/serve/link/redis_broker.lua \
+    mutation "Redis: a roll-back does not reach who decides" src/serve/link/redis/redis_broker.lua \
         "return {route and tell(route.by," "return {nil and tell(route.by," test_redis_broker.sh
-    mutation "Redis: shares of versions swapped" src/serve/link/redis_versions.lua \
+    mutation "Redis: shares of versions swapped" src/serve/link/redis/redis_versions.lua \
         'if at < v.share then break end' 'if at >= v.share then break end' test_redis_broker.sh
-    mutation "Redis: a second server decides too" src/serve/link/redis_versions.lua \
+    mutation "Redis: a second server decides too" src/serve/link/redis/redis_versions.lua \
         "if was['until'] > now then return false end" "if was['until'] > 2 * now then return false end" \
         test_redis_broker.sh
-    mutation "Redis: any version takes from the queue of all" src/serve/link/redis_broker.lua \
+    mutation "Redis: any version takes from the queue of all" src/serve/link/redis/redis_broker.lua \
         'local leads = not route or' 'local leads = true or' test_redis_broker.sh
-    mutation "Redis: an answer that has begun goes on with another version" src/serve/link/redis_broker.lua \
+    mutation "Redis: an answer that has begun goes on with another version" src/serve/link/redis/redis_broker.lua \
         "if v[5] ~= '1' then" "if v[5] == '2' then" test_redis_broker.sh
 
     # Adapters.

@@ -1,6 +1,6 @@
 /* Messages and lists of events between the processes of a server. */
-#include "serve/event_list.h"
-#include "serve/link/link.h"
+#include "serve/link/core/link.h"
+#include "serve/protocol/event_list.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/link/redis_address.h"
+#include "serve/link/core/redis_address.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

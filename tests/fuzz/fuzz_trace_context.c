@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/observe/trace_context.h"
+#include "serve/telemetry/trace_context.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

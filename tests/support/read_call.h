@@ -2,7 +2,7 @@
 #ifndef BY_TESTS_READ_CALL_H
 #define BY_TESTS_READ_CALL_H
 
-#include "serve/gateway/gateway.h"
+#include "serve/gateway/core/gateway.h"
 
 /* Reads a body, of an idle gateway. The call is returned also if that fails, since *param may be in
  * it; freed with by__call_free. */

@@ -45,13 +45,13 @@ stop() {
 # broker_script [PAUSE]: what the broker runs in Redis, as its link loads it, with two edges of histograms. Milliseconds
 # without a call are a pause when there are more than PAUSE (an hour): two calls of a test may be far apart on a busy machine.
 broker_script() {
-    grep -q '^local PAUSE, .* = 1500,' "$root/src/serve/link/redis_jobs.lua" || return 1
+    grep -q '^local PAUSE, .* = 1500,' "$root/src/serve/link/redis/redis_jobs.lua" || return 1
     echo '#!lua flags=allow-oom'
     echo "local PROTOCOL = '${PROTOCOL:-1}'"
     echo "local TASK_WAIT, TASK_TURN = ${TASK_WAIT:-3600000}, 8"
     echo 'local EDGES = {0.1, 1}'
-    sed "s/^\(local PAUSE, .* = \)1500,/\1${1:-3600000},/" "$root/src/serve/link/redis_jobs.lua"
-    cat "$root/src/serve/link/redis_versions.lua" "$root/src/serve/link/redis_broker.lua"
+    sed "s/^\(local PAUSE, .* = \)1500,/\1${1:-3600000},/" "$root/src/serve/link/redis/redis_jobs.lua"
+    cat "$root/src/serve/link/redis/redis_versions.lua" "$root/src/serve/link/redis/redis_broker.lua"
 }
 # answers WANTED OPERATION ARGUMENT...: what $script gives, in one line ($got), must match the pattern. It runs in database 5
 # of the Redis at the port $script_port.

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "serve/http/http_server.h"
-#include "serve/link/link.h"
+#include "serve/link/core/link.h"
 #include "temporary.h"
 
 /* Turns of a loop, of which a timer of the server ends each within half a second. */

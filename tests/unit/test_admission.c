@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "serve/admission.h"
+#include "serve/protocol/admission.h"
 
 #define MOST     512
 #define REQUESTS 400000

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "serve/deploy/autoscale.h"
+#include "serve/rollout/autoscale.h"
 
 #define TICK     0.05
 #define WINDOW   2.0

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "serve/link/event_queue.h"
-#include "serve/messages.h"
+#include "serve/link/core/event_queue.h"
+#include "serve/protocol/messages.h"
 
 typedef struct reader {
     by__event_queue queue;

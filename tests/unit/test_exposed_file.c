@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "serve/broker/task_store.h"
-#include "serve/observe/exposed_file.h"
+#include "serve/telemetry/exposed_file.h"
 #include "temporary.h"
 
 static char last[1024];

@@ -9,11 +9,11 @@
 
 #include <cmocka.h>
 
-#include "serve/content_parts.h"
 #include "serve/gateway/gateway_routes.h"
-#include "serve/gateway/gateway_tasks.h"
-#include "serve/gateway/openai_responses.h"
-#include "serve/task_answer.h"
+#include "serve/gateway/openai/openai_responses.h"
+#include "serve/gateway/tasks/gateway_tasks.h"
+#include "serve/protocol/content_parts.h"
+#include "serve/protocol/task_answer.h"
 
 #define NEVER SIZE_MAX
 

@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 #include "serve/broker/job_list.h"
-#include "serve/task_turn.h"
+#include "serve/protocol/task_turn.h"
 
 static by__broker_job *job_of(int64_t priority, double since, bool task)
 {

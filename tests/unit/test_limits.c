@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "serve/gateway/limits.h"
+#include "serve/gateway/core/limits.h"
 #include "temporary.h"
 
 #define DAY 86400.0

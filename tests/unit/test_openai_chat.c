@@ -10,7 +10,7 @@
 
 #include "banyan/constraint.h"
 #include "read_call.h"
-#include "serve/gateway/openai.h"
+#include "serve/gateway/openai/openai.h"
 
 /* ---- what is refused ---- */
 

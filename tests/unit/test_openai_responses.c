@@ -11,9 +11,9 @@
 
 #include "read_call.h"
 #include "serve/gateway/gateway_routes.h"
-#include "serve/gateway/gateway_tasks.h"
-#include "serve/gateway/openai_responses.h"
-#include "serve/messages.h"
+#include "serve/gateway/openai/openai_responses.h"
+#include "serve/gateway/tasks/gateway_tasks.h"
+#include "serve/protocol/messages.h"
 
 #define ASK(input, more) "{\"model\":\"m\",\"input\":" input more "}"
 #define CALL                                                                                       \

@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "gateway_run.h"
-#include "serve/gateway/payload_log.h"
-#include "serve/gateway/redact.h"
-#include "serve/observe/append_log.h"
+#include "serve/base/append_log.h"
+#include "serve/gateway/core/payload_log.h"
+#include "serve/gateway/core/redact.h"
 #include "temporary.h"
 
 static void test_redaction(void **state)

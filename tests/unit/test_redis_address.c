@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "serve/link/redis_address.h"
+#include "serve/link/core/redis_address.h"
 #include "temporary.h"
 
 static void test_whole(void **state)

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "serve/deploy/interface.h"
-#include "serve/deploy/rollout.h"
-#include "serve/deploy_options.h"
+#include "serve/protocol/deploy_options.h"
+#include "serve/rollout/interface.h"
+#include "serve/rollout/rollout.h"
 
 typedef struct play {
     by__rollout r;

@@ -11,7 +11,7 @@
 
 #include "banyan/table.h"
 #include "base/base.h"
-#include "serve/observe/served_drift.h"
+#include "serve/telemetry/served_drift.h"
 #include "temporary.h"
 
 #define ROWS 8

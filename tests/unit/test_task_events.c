@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "serve/gateway/gateway_routes.h"
-#include "serve/gateway/gateway_tasks.h"
+#include "serve/gateway/tasks/gateway_tasks.h"
 
 #define KEPT 64
 #define GONE 0xa5

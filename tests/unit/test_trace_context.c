@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "serve/observe/trace_context.h"
+#include "serve/telemetry/trace_context.h"
 
 #define TRACE "4bf92f3577b34da6a3ce929d0e0e4736"
 #define SPAN  "00f067aa0ba902b7"

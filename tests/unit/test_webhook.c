@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "serve/gateway/webhook_send.h"
+#include "serve/gateway/tasks/webhook_send.h"
 #include "temporary.h"
 
 static char *directory;

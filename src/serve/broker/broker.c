@@ -1,7 +1,7 @@
 /* The broker's process: its socket, its loop and its timer. */
 #include "serve/broker/broker.h"
 
-#include "serve/stop.h"
+#include "serve/base/stop.h"
 
 static void on_message(void *user, by__link *link, json_t *message)
 {

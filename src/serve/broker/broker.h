@@ -21,14 +21,14 @@
 #ifndef BY_SERVE_BROKER_H
 #define BY_SERVE_BROKER_H
 
-#include "serve/admission.h"
 #include "serve/broker/job_list.h"
 #include "serve/broker/task_store.h"
-#include "serve/event_list.h"
-#include "serve/link/link.h"
-#include "serve/messages.h"
-#include "serve/observe/log.h"
-#include "serve/observe/metrics.h"
+#include "serve/link/core/link.h"
+#include "serve/protocol/admission.h"
+#include "serve/protocol/event_list.h"
+#include "serve/protocol/messages.h"
+#include "serve/telemetry/log.h"
+#include "serve/telemetry/metrics.h"
 
 typedef enum by__role { BY__NOBODY, BY__GATEWAY, BY__WORKER, BY__SUPERVISOR } by__role;
 

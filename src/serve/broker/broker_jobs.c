@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "serve/broker/broker.h"
-#include "serve/task_turn.h"
+#include "serve/protocol/task_turn.h"
 
 /* Bounds of "priority". */
 #define MOST_PRIORITY 100

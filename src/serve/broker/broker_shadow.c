@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/answer_hash.h"
 #include "serve/broker/broker.h"
+#include "serve/protocol/answer_hash.h"
 
 /* Most copies in flight: a version under test must not fill the queue. */
 #define MOST_COPIES 64

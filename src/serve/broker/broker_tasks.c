@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "serve/broker/broker.h"
-#include "serve/observe/exposed_file.h"
+#include "serve/telemetry/exposed_file.h"
 
 /* Seconds between a failed write and a new run of the tasks that it concerned. */
 #define RETRY 5.0

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "serve/task_turn.h"
+#include "serve/protocol/task_turn.h"
 
 /* No client is connected for a task: it comes after requests of equal priority. */
 static int64_t rank_of(int64_t priority, bool task)

@@ -2,8 +2,8 @@
 #ifndef BY_SERVE_JOB_LIST_H
 #define BY_SERVE_JOB_LIST_H
 
-#include "serve/id_table.h"
-#include "serve/task_answer.h"
+#include "serve/base/id_table.h"
+#include "serve/protocol/task_answer.h"
 
 typedef struct by__peer by__peer;
 typedef struct by__pool by__pool;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "serve/messages.h"
+#include "serve/protocol/messages.h"
 
 static const char tables[] =
     "PRAGMA journal_mode = WAL;"

@@ -5,7 +5,7 @@
 #ifndef BY_SERVE_TASK_STORE_H
 #define BY_SERVE_TASK_STORE_H
 
-#include "serve/serve.h"
+#include "serve/base/serve.h"
 
 typedef struct by__tasks by__tasks;
 

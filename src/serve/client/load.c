@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "serve/http/event_stream.h"
 #include "serve/http/http_answer.h"
-#include "serve/messages.h"
+#include "serve/protocol/messages.h"
 
 #define READ ((size_t)64 << 10)
 #define SAID ((size_t)300) /* bytes of a body that are kept for messages */

@@ -7,7 +7,7 @@
 #ifndef BY_SERVE_FEAST_KEY_H
 #define BY_SERVE_FEAST_KEY_H
 
-#include "serve/serve.h"
+#include "serve/base/serve.h"
 
 /* Types of entity values, by the numbers of feast.types.ValueType.Enum. */
 typedef enum by__feast_type {

@@ -6,9 +6,9 @@
 
 #include "serve/features/feast_value.h"
 #include "serve/features/feature_store.h"
-#include "serve/link/link.h"
-#include "serve/link/redis_client.h"
-#include "serve/link/redis_poll.h"
+#include "serve/link/core/link.h"
+#include "serve/link/redis/redis_client.h"
+#include "serve/link/redis/redis_poll.h"
 
 /* Milliseconds between checks of the connection, which reopen a lost one. */
 #define LOOK 250

@@ -3,7 +3,7 @@
 #ifndef BY_SERVE_FEAST_VALUE_H
 #define BY_SERVE_FEAST_VALUE_H
 
-#include "serve/serve.h"
+#include "serve/base/serve.h"
 
 typedef enum by__feast_kind {
     BY__FEAST_VALUE_NULL,    /* null_val, or no value at all */

@@ -5,7 +5,7 @@
 
 #include "banyan/serve_config.h"
 #include "serve/features/feast_key.h"
-#include "serve/link/redis_address.h"
+#include "serve/link/core/redis_address.h"
 
 /* Join keys of a view, at most. */
 #define BY__FEATURE_MOST_KEYS 16

@@ -6,8 +6,8 @@
 
 #include "data/table_cell.h"
 #include "serve/features/feature_cache.h"
-#include "serve/messages.h"
-#include "serve/observe/metrics.h"
+#include "serve/protocol/messages.h"
+#include "serve/telemetry/metrics.h"
 
 struct by__features {
     uv_loop_t *loop;

@@ -14,7 +14,7 @@
 #define BY_SERVE_FEATURES_H
 
 #include "serve/features/feature_map.h"
-#include "serve/observe/log.h"
+#include "serve/telemetry/log.h"
 
 typedef struct by__features by__features;
 typedef struct by__feature_fetch by__feature_fetch;

@@ -6,14 +6,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "serve/gateway/feedback.h"
+#include "serve/base/stop.h"
+#include "serve/gateway/core/feedback.h"
+#include "serve/gateway/core/gateway_read.h"
+#include "serve/gateway/core/payload_log.h"
 #include "serve/gateway/gateway_admin.h"
-#include "serve/gateway/gateway_read.h"
-#include "serve/gateway/gateway_tasks.h"
-#include "serve/gateway/gateway_webhooks.h"
-#include "serve/gateway/payload_log.h"
-#include "serve/messages.h"
-#include "serve/stop.h"
+#include "serve/gateway/tasks/gateway_tasks.h"
+#include "serve/gateway/tasks/gateway_webhooks.h"
+#include "serve/protocol/messages.h"
 
 /* Seconds without a message of the broker after which its link counts as lost. */
 #define BROKER_SILENCE 10.0

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/deploy_options.h"
-#include "serve/fields.h"
+#include "serve/base/fields.h"
 #include "serve/link/link_connect.h"
-#include "serve/messages.h"
+#include "serve/protocol/deploy_options.h"
+#include "serve/protocol/messages.h"
 
 /* A request to the control socket for which a client waits, with its own link, as every user of
  * that socket has. */

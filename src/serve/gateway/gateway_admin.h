@@ -4,7 +4,7 @@
 #ifndef BY_SERVE_GATEWAY_ADMIN_H
 #define BY_SERVE_GATEWAY_ADMIN_H
 
-#include "serve/gateway/gateway_reply.h"
+#include "serve/gateway/core/gateway_reply.h"
 
 by__route_answer by__answer_versions, by__answer_deploy, by__answer_rollback;
 

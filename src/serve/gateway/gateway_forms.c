@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/gateway/gateway_read.h"
+#include "serve/gateway/core/gateway_read.h"
 #include "serve/gateway/gateway_routes.h"
-#include "serve/gateway/openai.h"
-#include "serve/messages.h"
+#include "serve/gateway/openai/openai.h"
+#include "serve/protocol/messages.h"
 
 const by__call_form *const by__gateway_forms[] = {&by__completion_form, &by__chat_form,
                                                   &by__embeddings_form, &by__predict_form,

@@ -6,13 +6,13 @@
 #include <string.h>
 #include <strings.h>
 
-#include "serve/gateway/feedback.h"
+#include "serve/gateway/core/feedback.h"
 #include "serve/gateway/gateway_admin.h"
-#include "serve/gateway/gateway_tasks.h"
-#include "serve/gateway/openai.h"
+#include "serve/gateway/openai/openai.h"
+#include "serve/gateway/tasks/gateway_tasks.h"
 #include "serve/http/cors.h"
 #include "serve/http/ip_network.h"
-#include "serve/messages.h"
+#include "serve/protocol/messages.h"
 
 const by__route by__routes[] = {
     {"GET", "/", BY__SCOPE_NONE, by__answer_page},

@@ -4,7 +4,7 @@
 #ifndef BY_SERVE_GATEWAY_ROUTES_H
 #define BY_SERVE_GATEWAY_ROUTES_H
 
-#include "serve/gateway/gateway_reply.h"
+#include "serve/gateway/core/gateway_reply.h"
 
 typedef struct by__route {
     const char *method;

@@ -2,12 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/gateway/feedback.h"
+#include "serve/gateway/core/feedback.h"
+#include "serve/gateway/core/payload_log.h"
 #include "serve/gateway/gateway_routes.h"
-#include "serve/gateway/gateway_webhooks.h"
-#include "serve/gateway/payload_log.h"
-#include "serve/messages.h"
-#include "serve/observe/served_drift.h"
+#include "serve/gateway/tasks/gateway_webhooks.h"
+#include "serve/protocol/messages.h"
+#include "serve/telemetry/served_drift.h"
 
 /* Seconds without a message of a worker after which it is ignored. */
 #define SILENCE 5.0

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "serve/id_table.h"
+#include "serve/base/id_table.h"
 
 struct by__address_count {
     by__id_entry entry; /* id: the address in hexadecimal digits */

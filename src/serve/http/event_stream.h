@@ -4,7 +4,7 @@
 #ifndef BY_SERVE_EVENT_STREAM_H
 #define BY_SERVE_EVENT_STREAM_H
 
-#include "serve/serve.h"
+#include "serve/base/serve.h"
 
 /* Takes bytes, and calls `event` for the object of each complete line. `pending` (initially zeros,
  * freed by the caller) keeps the incomplete line, and becomes `failed` when memory is exhausted. */

@@ -3,7 +3,7 @@
 #ifndef BY_SERVE_HTTP_ANSWER_H
 #define BY_SERVE_HTTP_ANSWER_H
 
-#include "serve/serve.h"
+#include "serve/base/serve.h"
 
 typedef struct by__answer {
     int status; /* 0: the head is incomplete */

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "serve/base/socket_lock.h"
 #include "serve/http/http_connection.h"
-#include "serve/socket_lock.h"
 
 /* Length of the queue of connections to be accepted. */
 #define BACKLOG 1024

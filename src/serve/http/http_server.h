@@ -17,9 +17,9 @@
 #ifndef BY_SERVE_HTTP_SERVER_H
 #define BY_SERVE_HTTP_SERVER_H
 
+#include "serve/base/serve.h"
 #include "serve/http/client_address.h"
 #include "serve/http/http_parse.h"
-#include "serve/serve.h"
 
 /* Connections at a time, where no option says how many. */
 #define BY__HTTP_CONNECTIONS ((size_t)20000)

@@ -5,7 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "serve/serve.h"
+#include "serve/base/serve.h"
 
 /* A set of addresses with a common prefix. */
 typedef struct by__network {

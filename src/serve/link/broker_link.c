@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "serve/link/core/redis_address.h"
 #include "serve/link/link_connect.h"
-#include "serve/link/redis_address.h"
 
 /* Milliseconds between attempts. */
 #define RETRY 100

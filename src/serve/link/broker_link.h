@@ -2,8 +2,8 @@
 #ifndef BY_SERVE_BROKER_LINK_H
 #define BY_SERVE_BROKER_LINK_H
 
-#include "serve/link/link.h"
-#include "serve/observe/log.h"
+#include "serve/link/core/link.h"
+#include "serve/telemetry/log.h"
 
 /* Any of them may be NULL. */
 typedef struct by__broker_link_handler {

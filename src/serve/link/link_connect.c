@@ -1,6 +1,6 @@
 #include "serve/link/link_connect.h"
 
-#include "serve/link/redis_link.h"
+#include "serve/link/redis/redis_link.h"
 
 by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *broker, by__dialer *dialer,
                            const by__link_handler *handler, by_error *error)

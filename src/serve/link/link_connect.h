@@ -2,7 +2,7 @@
 #ifndef BY_SERVE_LINK_CONNECT_H
 #define BY_SERVE_LINK_CONNECT_H
 
-#include "serve/link/link.h"
+#include "serve/link/core/link.h"
 
 /* Connects to a broker: "redis://..." (redis_address.h), else the path of a socket. `ready` or
  * `lost` follows, unless the link is `connected` already. dialer: of the same broker, borrowed;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <uv.h>
 
-#include "serve/messages.h"
+#include "serve/protocol/messages.h"
 
 typedef struct form {
     by__form_kind kind;

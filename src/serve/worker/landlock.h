@@ -3,7 +3,7 @@
 #ifndef BY_SERVE_LANDLOCK_H
 #define BY_SERVE_LANDLOCK_H
 
-#include "serve/serve.h"
+#include "serve/base/serve.h"
 
 typedef struct by__landlock {
     uint16_t port;              /* TCP port that may still be connected to; 0: none */

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "serve/link/redis_address.h"
-#include "serve/messages.h"
+#include "serve/link/core/redis_address.h"
+#include "serve/protocol/messages.h"
 #include "serve/worker/sandbox.h"
 
 /* Default number of seconds that an example waits for others of its batch. */

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/base64.h"
-#include "serve/fields.h"
-#include "serve/messages.h"
+#include "serve/base/fields.h"
+#include "serve/protocol/messages.h"
 #include "serve/worker/worker.h"
 
 #define MOST_TEXTS 2048

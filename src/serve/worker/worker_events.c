@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/messages.h"
+#include "serve/protocol/messages.h"
 #include "serve/worker/worker.h"
 
 /* Bytes of the buffer for a step's events that are kept allocated. */

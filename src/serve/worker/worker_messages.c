@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "serve/content_parts.h"
-#include "serve/messages.h"
+#include "serve/protocol/content_parts.h"
+#include "serve/protocol/messages.h"
 #include "serve/worker/worker.h"
 
 /* A copy of a message without what an answer has to say that there is none of it, which templates

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "banyan/model.h"
-#include "serve/messages.h"
+#include "serve/protocol/messages.h"
 #include "serve/worker/worker.h"
 
 /* Requests for predictions that a worker takes at a time: more than fit a batch, so that batches

@@ -7,9 +7,9 @@
 #include "base/base64.h"
 #include "data/formats/image_file.h"
 #include "data/row_cell.h"
-#include "serve/fields.h"
-#include "serve/messages.h"
-#include "serve/predicted.h"
+#include "serve/base/fields.h"
+#include "serve/protocol/messages.h"
+#include "serve/protocol/predicted.h"
 #include "serve/worker/worker.h"
 
 #define MOST_ROWS   4096

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/messages.h"
+#include "serve/protocol/messages.h"
 #include "serve/worker/worker.h"
 
 struct by__preparer {

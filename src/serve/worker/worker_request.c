@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "serve/fields.h"
-#include "serve/messages.h"
+#include "serve/base/fields.h"
+#include "serve/protocol/messages.h"
 #include "serve/worker/worker.h"
 
 #define MOST_TEXT   ((double)((size_t)64 << 20))

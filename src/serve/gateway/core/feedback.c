@@ -1,0 +1,337 @@
+#include "serve/gateway/core/feedback.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/base/append_log.h"
+#include "serve/base/fields.h"
+#include "serve/gateway/core/quality.h"
+#include "serve/protocol/messages.h"
+
+/* Bytes of a comment, and of a label. */
+#define MOST_TEXT  4096
+#define MOST_LABEL 256
+/* Magnitude of a rating, and of a label that is a number: their sums and squares stay finite. */
+#define MOST_RATING 1e6
+#define MOST_NUMBER 1e100
+/* Index of a prediction in an answer. */
+#define MOST_INDEX 1000000
+/* Records on their way to other gateways: a slow broker must not fill the memory. */
+#define MOST_PASSING 4096
+
+/* A client that waits until its record is on disk. */
+typedef struct waiting {
+    by__waiter waiter;
+    by__http_exchange *exchange; /* NULL: the client has disconnected */
+    struct waiting *next;
+    uint64_t number; /* number of its line */
+    char id[65];
+} waiting;
+
+struct by__feedback {
+    by__gateway *gateway;
+    by__append_log *lines;
+    waiting *first; /* in the order of lines */
+    waiting **last;
+    uint64_t labels;
+    by__ratings ratings;
+    by__quality *quality;
+    size_t passing; /* records on their way to other gateways, and how many of them have a label */
+    size_t passing_labels;
+};
+
+static void on_gone(by__waiter *waiter)
+{
+    ((waiting *)(void *)waiter)->exchange = NULL;
+}
+
+/* Lines are written in order, so clients are answered in order. */
+static void on_done(void *user, uint64_t upto, by_status status, const by_error *error)
+{
+    by__feedback *f = user;
+    if (status != BY_OK) {
+        by__log_event(&f->gateway->log, "feedback_lost", "{ss}", "reason", error->message);
+    }
+    while (f->first != NULL && f->first->number <= upto) {
+        waiting *w = f->first;
+        f->first = w->next;
+        f->last = f->first == NULL ? &f->first : f->last;
+        if (w->exchange != NULL && status == BY_OK) {
+            by__exchange_set(w->exchange, NULL);
+            by__reply_json(f->gateway, w->exchange, 200,
+                           json_pack("{ss ss}", "id", w->id, "object", "feedback"));
+        } else if (w->exchange != NULL) {
+            by__exchange_header(w->exchange, "Retry-After", "1");
+            by__reply_error(f->gateway, w->exchange, 503, "not_stored", NULL,
+                            "the record could not be written");
+        }
+        free(w);
+    }
+}
+
+by_status by__feedback_open(by__feedback **out, by__gateway *gateway,
+                            const by_serve_feedback_config *config, by_error *error)
+{
+    by__feedback *f;
+    *out = NULL;
+    if (config->directory[0] == '\0') {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&f, 1, sizeof *f, "feedback", error));
+    f->gateway = gateway;
+    f->last = &f->first;
+    const by__append_options options = {.directory = config->directory,
+                                        .name = "feedback",
+                                        .bytes = (size_t)config->bytes,
+                                        .files = (size_t)config->files,
+                                        .sync = true,
+                                        .done = on_done,
+                                        .user = f};
+    by_status status = by__quality_open(&f->quality, error);
+    if (status == BY_OK) {
+        status = by__append_log_open(&f->lines, &gateway->loop, &options, error);
+    }
+    if (status != BY_OK) {
+        by__quality_close(&f->quality);
+        free(f);
+        return status;
+    }
+    *out = f;
+    return BY_OK;
+}
+
+void by__feedback_close(by__feedback **feedback)
+{
+    if (*feedback != NULL) {
+        by__append_log_close(&(*feedback)->lines); /* answers all waiting clients */
+        by__quality_close(&(*feedback)->quality);
+        free(*feedback);
+        *feedback = NULL;
+    }
+}
+
+void by__feedback_answer(by__feedback *feedback, const by__gateway_call *call)
+{
+    if (feedback != NULL) {
+        by__quality_answer(feedback->quality, call);
+    }
+}
+
+/* ---- what other gateways were given, or are told ---- */
+
+void by__feedback_take(by__feedback *feedback, const json_t *message)
+{
+    const by__opinion o = {.id = by__get_text(message, "id"),
+                           .key = by__get_text(message, "key"),
+                           .index = by__get_integer(message, "index"),
+                           .label = json_object_get(message, "label"),
+                           .rating = json_object_get(message, "rating")};
+    if (feedback != NULL && o.id != NULL) {
+        by__quality_judge(feedback->quality, &o);
+    }
+}
+
+/* The beginning of the random digits of an answer's id, which is the tag of the gateway that gave
+ * it; NULL: the id is no answer's. */
+static const char *tag_of(const char *id)
+{
+    size_t length = strlen(id);
+    const char *digits = length < BY__ID_DIGITS ? "" : id + length - BY__ID_DIGITS;
+    return strspn(digits, "0123456789abcdef") == BY__ID_DIGITS ? digits : NULL;
+}
+
+/* Passes it to the gateway with this tag. The client does not wait for that. */
+static void pass(by__feedback *f, const by__opinion *o, const char *tag)
+{
+    by__gateway *g = f->gateway;
+    bool can = g->broker.ready && f->passing < MOST_PASSING;
+    json_t *m = can ? json_pack("{ss ss% ss ss sI sO* sO*}", "t", "feedback", "to", tag,
+                                (size_t)BY__TAG, "id", o->id, "key", o->key, "index",
+                                (json_int_t)o->index, "label", o->label, "rating", o->rating)
+                    : NULL;
+    if (m != NULL && by__broker_link_send(&g->broker, m)) {
+        f->passing++;
+        f->passing_labels += o->label != NULL;
+    } else if (o->label != NULL) {
+        by__quality_unmatched(f->quality, BY__NO_BROKER, 1);
+    }
+    json_decref(m);
+}
+
+void by__feedback_passed(by__feedback *feedback, const json_t *message)
+{
+    by__feedback *f = feedback;
+    if (f == NULL || f->passing == 0) {
+        return;
+    }
+    bool label = json_is_true(json_object_get(message, "label"));
+    f->passing--;
+    f->passing_labels -= label;
+    if (label && !json_is_true(json_object_get(message, "heard"))) {
+        by__quality_unmatched(f->quality, BY__UNKNOWN_ID, 1);
+    }
+}
+
+void by__feedback_lost(by__feedback *feedback)
+{
+    if (feedback != NULL) {
+        by__quality_unmatched(feedback->quality, BY__NO_BROKER, feedback->passing_labels);
+        feedback->passing = feedback->passing_labels = 0;
+    }
+}
+
+/* ---- the route ---- */
+
+typedef struct asked {
+    by__opinion opinion;
+    const char *model;
+    const char *comment;
+} asked;
+
+static const by__field fields[] = {
+    BY__STRING("id", asked, opinion.id, 64),
+    BY__STRING("model", asked, model, 256),
+    BY__STRING("comment", asked, comment, MOST_TEXT),
+    BY__ANY("label", asked, opinion.label),
+    BY__ANY("rating", asked, opinion.rating),
+    BY__INTEGER("index", asked, opinion.index, 0, MOST_INDEX),
+};
+
+static by_status read_body(asked *a, const json_t *body, const char **param, by_error *error)
+{
+    const by__opinion *o = &a->opinion;
+    BY_TRY(by__fields_read(a, fields, BY_ARRAY_LENGTH(fields), body, param, error));
+    *param = "id";
+    if (o->id == NULL || !by__id_valid(o->id)) {
+        return by_error_set(error, BY_EARG,
+                            "'id' must be the id of an answer, or one of your own, of 1 to 64 "
+                            "letters, digits, '-' and '_'");
+    }
+    *param = "rating";
+    if (o->rating != NULL && !json_is_number(o->rating)) {
+        return by_error_set(error, BY_EARG, "'rating' must be a number");
+    }
+    if (fabs(json_number_value(o->rating)) > MOST_RATING) {
+        return by_error_set(error, BY_EARG, "'rating' is %g; it must be between %g and %g",
+                            json_number_value(o->rating), -MOST_RATING, MOST_RATING);
+    }
+    *param = "label";
+    if (o->label != NULL && (json_is_object(o->label) || json_is_array(o->label) ||
+                             json_string_length(o->label) > MOST_LABEL)) {
+        return by_error_set(error, BY_EARG,
+                            "'label' must be a text of at most %d bytes, or a number", MOST_LABEL);
+    }
+    if (fabs(json_number_value(o->label)) > MOST_NUMBER) {
+        return by_error_set(error, BY_EARG, "'label' is %g; it must be between %g and %g",
+                            json_number_value(o->label), -MOST_NUMBER, MOST_NUMBER);
+    }
+    *param = NULL;
+    return o->rating != NULL || o->label != NULL
+               ? BY_OK
+               : by_error_set(error, BY_EARG, "a 'rating' or a 'label' is needed");
+}
+
+static bool add_text(json_t *record, const char *key, const char *text)
+{
+    return text == NULL || json_object_set_new(record, key, json_string(text)) == 0;
+}
+
+/* NULL: out of memory. */
+static json_t *record_of(const asked *a)
+{
+    const by__opinion *o = &a->opinion;
+    char now[24];
+    by__utc_now(now);
+    json_t *record = json_pack("{ss ss ss sO* sO*}", "time", now, "id", o->id, "key", o->key,
+                               "label", o->label, "rating", o->rating);
+    if (!add_text(record, "model", a->model) || !add_text(record, "comment", a->comment) ||
+        (o->index >= 0 && json_object_set_new(record, "index", json_integer(o->index)) != 0)) {
+        json_decref(record);
+        record = NULL;
+    }
+    return record;
+}
+
+/* The gateway that gave the answer, this one or another, judges it. */
+static void count(by__feedback *f, const by__opinion *o)
+{
+    const char *tag = tag_of(o->id);
+    f->labels += o->label != NULL;
+    if (o->rating != NULL) {
+        by__ratings_add(&f->ratings, json_number_value(o->rating));
+    }
+    if (tag != NULL && memcmp(tag, f->gateway->tag, BY__TAG) != 0) {
+        pass(f, o, tag);
+    } else {
+        by__quality_judge(f->quality, o);
+    }
+}
+
+static by_status keep(by__feedback *f, by__http_exchange *x, const asked *a, by_error *error)
+{
+    waiting *w;
+    BY_TRY(by__alloc((void **)&w, 1, sizeof *w, "feedback", error));
+    *w = (waiting){.waiter = {on_gone}, .exchange = x};
+    (void)snprintf(w->id, sizeof w->id, "%s", a->opinion.id);
+    w->number = by__append_log_record(f->lines, record_of(a));
+    if (w->number == 0) {
+        free(w);
+        return by_error_set(error, BY_EMEMORY,
+                            "out of memory, or too many records wait for the disk");
+    }
+    *f->last = w;
+    f->last = &w->next;
+    by__exchange_set(x, &w->waiter);
+    count(f, &a->opinion);
+    return BY_OK;
+}
+
+void by__answer_feedback(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                         const char *key)
+{
+    asked a = {.opinion.index = -1, .opinion.key = key};
+    by_error error = {0};
+    const char *param = NULL;
+    if (g->feedback == NULL) {
+        by__reply_error(g, x, 404, "route_not_found", NULL,
+                        "this server keeps no feedback (feedback.directory)");
+        return;
+    }
+    if (!by__gateway_takes_json(g, x, r)) {
+        return;
+    }
+    json_t *body = NULL;
+    by_status status = by__body_parse(&body, r->body, r->body_length, &error);
+    if (status == BY_OK) {
+        status = read_body(&a, body, &param, &error);
+    }
+    if (status == BY_OK && by__quality_is_foreign(g->feedback->quality, &a.opinion)) {
+        by__reply_error(g, x, 404, "answer_not_found", "id", "the key has no such answer");
+    } else if (status == BY_OK) {
+        status = keep(g->feedback, x, &a, &error);
+    }
+    json_decref(body);
+    if (status != BY_OK) {
+        bool theirs = status == BY_EARG;
+        by__reply_error(g, x, theirs ? 400 : 503, theirs ? "invalid_request" : "not_stored", param,
+                        error.message);
+    }
+}
+
+void by__feedback_print(const by__feedback *feedback, by__text *out)
+{
+    const by__feedback *f = feedback;
+    if (f == NULL) {
+        return;
+    }
+    by__metrics_family(out, "banyan_feedback_total", "Records of clients about answers.",
+                       "counter");
+    by__metrics_sample(out, "banyan_feedback_total", "kind=\"rating\"", (double)f->ratings.count);
+    by__metrics_sample(out, "banyan_feedback_total", "kind=\"label\"", (double)f->labels);
+    if (f->ratings.count > 0) {
+        by__metrics_counter(out, "banyan_feedback_rating_mean", "Of the last 100 ratings.", "gauge",
+                            NULL, by__ratings_mean(&f->ratings));
+    }
+    by__quality_print(f->quality, out);
+}

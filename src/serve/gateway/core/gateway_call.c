@@ -1,0 +1,595 @@
+/* An HTTP request in flight: submitted to the broker, with events forwarded to the client. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/gateway/core/feedback.h"
+#include "serve/gateway/core/gateway_reply.h"
+#include "serve/gateway/core/payload_log.h"
+#include "serve/protocol/messages.h"
+
+/* Seconds after a deadline in which broker and worker should report it themselves. */
+#define LATE 10.0
+/* Bytes of the buffer for frames that are kept allocated. */
+#define MOST_FRAME ((size_t)16 << 10)
+
+/* ---- the broker ---- */
+
+/* Returns true if part of the answer has been sent to the client. */
+static bool has_sent(const by__gateway_part *part)
+{
+    const by__gateway_call *call = part->call;
+    const by__gateway_choice *choices = &call->choices[(size_t)(part - call->parts) * call->n];
+    for (size_t i = 0; i < call->n && call->stream; i++) {
+        if (choices[i].sent > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns true if only the version that began the answer can complete it. */
+static bool is_bound(const by__gateway_part *part)
+{
+    return has_sent(part) && part->version[0] != '\0';
+}
+
+/* Nothing is sent while the link is down: by__calls_again will submit it. */
+static void submit_part(by__gateway *g, by__gateway_part *part)
+{
+    if (is_bound(part)) {
+        (void)json_object_set_new(part->message, "version", json_string(part->version));
+    }
+    if (g->broker.ready) {
+        bool seen = by__gateway_model(g, part->call->model) != NULL;
+        /* Sent as a duration, because hosts need not agree on the time, and clocks may be set. */
+        double left = part->call->since + g->options.deadline - by__now();
+        (void)json_object_set_new(part->message, "seen", json_boolean(seen));
+        (void)json_object_set_new(part->message, "again", json_boolean(part->submitted));
+        (void)json_object_set_new(part->message, "left", json_real(left > 0.001 ? left : 0.001));
+        json_t *message = part->text == NULL ? by__message_with_text(part->message)
+                                             : by__copy_object(part->message);
+        if (part->text != NULL && json_object_set_new(message, "request", part->text) != 0) {
+            json_decref(message);
+            message = NULL;
+        }
+        part->text = NULL; /* it was taken */
+        bool sent = message != NULL && by__broker_link_send(&g->broker, message);
+        part->submitted = sent || part->submitted;
+        json_decref(message);
+    }
+}
+
+/* Further events of the part are ignored. */
+static void cancel_part(by__gateway *g, by__gateway_part *part)
+{
+    if (part->listed) {
+        by__id_remove(&g->parts, &part->entry);
+        part->listed = false;
+    }
+    if (part->submitted && !part->done) {
+        json_t *message = json_pack("{ss ss}", "t", "cancel", "id", part->entry.id);
+        (void)by__broker_link_send(&g->broker, message);
+        json_decref(message);
+    }
+    part->done = true;
+}
+
+/* ---- end of a call ---- */
+
+/* Removes a call from the gateway. */
+static void leave(by__gateway_call *call)
+{
+    by__gateway *g = call->gateway;
+    for (size_t i = 0; i < call->part_count; i++) {
+        cancel_part(g, &call->parts[i]);
+    }
+    *(call->previous == NULL ? &g->calls : &call->previous->next) = call->next;
+    if (call->next != NULL) {
+        call->next->previous = call->previous;
+    }
+    g->metrics.running--;
+}
+
+static void log_call(const by__gateway_call *call, const char *code)
+{
+    int64_t prompt = 0;
+    int64_t generated = 0;
+    for (size_t i = 0; i < call->part_count; i++) {
+        prompt += call->parts[i].prompt_tokens;
+        generated += call->parts[i].generated;
+    }
+    by__gateway_used(call->exchange, prompt + generated);
+    by__gateway_detail(call->exchange,
+                       json_pack("{ss ss ss? sb sI sI}", "id", call->id, "model", call->model,
+                                 "code", code, "stream", (int)call->stream, "prompt_tokens",
+                                 (json_int_t)prompt, "generated_tokens", (json_int_t)generated));
+}
+
+static void count_end(by__gateway_call *call, by__finish finish)
+{
+    if (call->counts != NULL) {
+        call->counts->finished[finish]++;
+    }
+}
+
+/* Counts a completed call and each of its sequences. */
+static void count_ends(by__gateway_call *call)
+{
+    double seconds = by__now() - call->since;
+    bool whole = call->last_text == 0.0; /* an answer in one piece */
+    by__histogram_add(&call->gateway->metrics.whole, seconds);
+    if (whole) {
+        by__histogram_add(&call->gateway->metrics.first, seconds);
+    }
+    if (call->counts == NULL) {
+        return;
+    }
+    by__histogram_add(&call->counts->whole, seconds);
+    if (whole) {
+        by__histogram_add(&call->counts->first, seconds);
+    }
+    for (size_t i = 0; i < call->part_count; i++) {
+        const by__gateway_part *part = &call->parts[i];
+        by__model_metrics_tokens(call->counts, part->version, part->prompt_tokens, part->generated);
+    }
+    for (size_t i = 0; i < call->part_count * call->n; i++) {
+        bool cut = strcmp(call->choices[i].reason, "length") == 0;
+        count_end(call, cut ? BY__FINISH_LENGTH : BY__FINISH_STOP);
+    }
+}
+
+void by__call_gone(by__waiter *waiter)
+{
+    by__gateway_call *call = (by__gateway_call *)(void *)waiter;
+    call->gateway->metrics.cancelled++;
+    for (size_t i = 0; i < call->part_count; i++) {
+        by__gateway_part *part = &call->parts[i];
+        if (part->submitted && !part->done && part->prompt_tokens == 0) {
+            /* No event of it has come, but it may be computed. */
+            part->prompt_tokens = part->guess;
+        }
+    }
+    count_end(call, BY__FINISH_ABORT);
+    log_call(call, "client_gone");
+    leave(call);
+    by__call_free(call);
+}
+
+/* Ends a stream with its last frames. */
+static void end_stream(by__http_exchange *x, const by__text *frames)
+{
+    by__exchange_set(x, NULL);
+    if (by__exchange_send_text(x, frames)) {
+        by__exchange_end(x);
+    }
+}
+
+static void finish(by__gateway_call *call)
+{
+    by__gateway *g = call->gateway;
+    by__http_exchange *x = call->exchange;
+    by__text out = {0};
+    count_ends(call);
+    log_call(call, NULL);
+    leave(call);
+    by__call_keep_best(call);
+    by__feedback_answer(g->feedback, call);
+    if (call->kept) {
+        by__payload_log_call(g->payload, call);
+    }
+    if (call->stream) {
+        call->form->end(call, &out);
+        end_stream(x, &out);
+    } else if (by__large_print(call)) {
+        return;
+    } else {
+        call->form->answer(call, &out);
+        by__reply_text(g, x, 200, &out);
+    }
+    by__text_free(&out);
+    by__call_free(call);
+}
+
+/* An error that ends a call. */
+typedef struct failure {
+    int status; /* HTTP status */
+    const char *code;
+    const char *param; /* NULL: none */
+    const char *message;
+    double retry_after; /* seconds; 0: no header */
+} failure;
+
+/* Ends the call with an error, whatever the state of its other parts. */
+static void fail_with(by__gateway_call *call, const failure *f)
+{
+    by__gateway *g = call->gateway;
+    by__http_exchange *x = call->exchange;
+    by__metrics_refused(g->metrics.rejected, f->code);
+    if (call->counts != NULL) {
+        by__metrics_refused(call->counts->rejected, f->code);
+    }
+    g->metrics.failed += f->status >= 500;
+    count_end(call, BY__FINISH_ERROR);
+    log_call(call, f->code);
+    leave(call);
+    if (!call->began && strcmp(f->code, "model_not_found") == 0) {
+        by__reply_no_model(g, x, call->model);
+    } else if (!call->began) {
+        by__gateway_retry_after(x, f->retry_after);
+        by__reply_error(g, x, f->status, f->code, f->param, f->message);
+    } else {
+        by__text out = {0};
+        call->form->fail(call, f->status, f->code, f->param, f->message, &out);
+        end_stream(x, &out);
+        by__text_free(&out);
+    }
+    by__call_free(call);
+}
+
+static void fail(by__gateway_call *call, const json_t *event)
+{
+    const char *code = by__get_text(event, "code");
+    const char *message = by__get_text(event, "message");
+    const char *param = by__get_text(event, "param");
+    int status = (int)by__get_integer(event, "status");
+    if (param != NULL && call->form->kind == BY__CALL_RESPONSE && strcmp(param, "messages") == 0) {
+        param = "input"; /* of which the messages were made */
+    }
+    fail_with(call, &(failure){.status = status < 400 || status > 599 ? 500 : status,
+                               .code = code == NULL ? "server_error" : code,
+                               .param = param,
+                               .message = message == NULL ? "the request failed" : message,
+                               .retry_after = by__get_number(event, "retry_after", 0.0)});
+}
+
+void by__calls_expire(by__gateway *g)
+{
+    static const failure late = {504, "deadline_exceeded", NULL,
+                                 "no answer came before the deadline", 0.0};
+    double now = by__now();
+    for (by__gateway_call *call = g->calls, *next; call != NULL; call = next) {
+        next = call->next;
+        if (now - call->since > g->options.deadline + LATE) {
+            fail_with(call, &late);
+        }
+    }
+}
+
+/* ---- start of a call ---- */
+
+by_status by__call_open(by__gateway_call **out, by__gateway *gateway, const by__call_form *form,
+                        const char *key, by_error *error)
+{
+    by__gateway_call *call = NULL;
+    BY_TRY(by__alloc((void **)&call, 1, sizeof *call, "a request", error));
+    *call = (by__gateway_call){.gateway = gateway,
+                               .form = form,
+                               .n = 1,
+                               .key = key,
+                               .waiter = {by__call_gone},
+                               .created = (int64_t)by__wall_clock(),
+                               .since = by__now()};
+    by_status status = by__request_id(call->id, form->prefix, error);
+    if (status != BY_OK) {
+        by__call_free(call);
+        return status;
+    }
+    memcpy(call->id + strlen(form->prefix), gateway->tag, strlen(gateway->tag));
+    *out = call;
+    return BY_OK;
+}
+
+void by__call_start(by__gateway_call *call)
+{
+    by__gateway *g = call->gateway;
+    by_error error = {0};
+    int64_t cost = 0;
+    for (size_t i = 0; i < call->part_count; i++) {
+        cost += by__get_integer(call->parts[i].message, "cost");
+    }
+    if (!by__gateway_charge(g, call->exchange, cost)) {
+        by__call_free(call);
+        return;
+    }
+    call->next = g->calls;
+    if (call->next != NULL) {
+        call->next->previous = call;
+    }
+    g->calls = call;
+    g->metrics.running++;
+    call->counts = by__gateway_counts(g, call->model);
+    call->queued = true;
+    call->kept = by__payload_wants(g->payload, call->id);
+    by__exchange_set(call->exchange, &call->waiter);
+    for (size_t i = 0; i < call->part_count; i++) {
+        const char *id = by__get_text(call->parts[i].message, "id");
+        if (by__id_add(&g->parts, &call->parts[i].entry, id, &error) != BY_OK) {
+            fail_with(call, &(failure){503, "out_of_memory", NULL, error.message, 0.0});
+            return;
+        }
+        call->parts[i].listed = true;
+    }
+    for (size_t i = 0; i < call->part_count; i++) {
+        submit_part(g, &call->parts[i]);
+    }
+}
+
+void by__calls_again(by__gateway *g)
+{
+    for (by__gateway_call *call = g->calls; call != NULL; call = call->next) {
+        for (size_t i = 0; i < call->part_count * call->n; i++) {
+            call->choices[i].passed = 0;
+        }
+        for (size_t i = 0; i < call->part_count; i++) {
+            /* A part whose answer is being parsed is complete. */
+            if (!call->parts[i].done && !call->parts[i].reading) {
+                submit_part(g, &call->parts[i]);
+            }
+        }
+    }
+}
+
+/* ---- events ---- */
+
+/* Index of the choice for the sequence i of an event. */
+static size_t choice_of(const by__gateway_part *part, int64_t i)
+{
+    const by__gateway_call *call = part->call;
+    size_t at = i < 0 || (uint64_t)i >= call->n ? 0 : (size_t)i;
+    return (size_t)(part - call->parts) * call->n + at;
+}
+
+/* Sends frames, and frees them. Returns false if the client is gone, and the call with it. */
+static bool put(by__gateway_call *call, by__text *out)
+{
+    call->spoke = by__now();
+    bool sent = by__exchange_send_text(call->exchange, out);
+    by__text_free(out);
+    return sent;
+}
+
+/* A worker has begun the answer. Another version may start over if the client has nothing of the
+ * answer yet; otherwise the answer cannot be completed. Returns false if the call has ended. */
+static bool take_version(by__gateway_part *part, const json_t *event)
+{
+    by__gateway_call *call = part->call;
+    const char *version = by__get_text(event, "version");
+    static const failure gone = {
+        503, "version_gone", NULL,
+        "the version of the model that began the answer is no longer served", 0.0};
+    size_t first = (size_t)(part - call->parts) * call->n;
+    if (version == NULL || strcmp(version, part->version) == 0) {
+        return true;
+    }
+    if (is_bound(part)) {
+        fail_with(call, &gone);
+        return false;
+    }
+    for (size_t i = first; i < first + call->n; i++) {
+        by__gateway_choice *c = &call->choices[i];
+        by__text_free(&c->text);
+        json_decref(c->logprobs);
+        *c = (by__gateway_choice){0};
+    }
+    (void)snprintf(part->version, sizeof part->version, "%s", version);
+    return true;
+}
+
+static bool begin(by__gateway_call *call)
+{
+    by__text out = {0};
+    if (call->began || !call->stream) {
+        return true;
+    }
+    call->began = true;
+    if (!by__exchange_stream(call->exchange)) {
+        return false;
+    }
+    for (size_t i = 0; i < call->part_count * call->n; i++) {
+        call->form->first(call, i, &out);
+    }
+    return put(call, &out);
+}
+
+void by__calls_keep_open(by__gateway *g)
+{
+    double now = by__now();
+    for (by__gateway_call *call = g->calls, *next; call != NULL; call = next) {
+        by__text out = {0};
+        next = call->next;
+        if (call->began && now - call->spoke > BY__QUIET) {
+            by__text_add(&out, BY__WAIT_COMMENT);
+            (void)put(call, &out);
+        }
+    }
+}
+
+static void keep_text(by__gateway_call *call, size_t choice, const char *text, size_t length,
+                      const json_t *logprobs)
+{
+    by__gateway_choice *c = &call->choices[choice];
+    by__text_add_bytes(&c->text, text, length);
+    if (logprobs != NULL) {
+        c->logprobs = c->logprobs == NULL ? json_array() : c->logprobs;
+        c->text.failed =
+            json_array_extend(c->logprobs, (json_t *)(uintptr_t)logprobs) != 0 || c->text.failed;
+    }
+}
+
+static void take_text(by__gateway_part *part, size_t choice, const char *text, size_t length,
+                      const json_t *logprobs)
+{
+    by__gateway_call *call = part->call;
+    by__metrics *m = &call->gateway->metrics;
+    by__gateway_choice *c = &call->choices[choice];
+    double now = by__now();
+    if (text == NULL || c->reason[0] != '\0') {
+        return;
+    }
+    if (c->passed < c->sent) {
+        /* After a worker was lost the same text arrives again, in the same pieces. */
+        c->passed++;
+        return;
+    }
+    c->sent++;
+    c->passed = c->sent;
+    part->generated++; /* an estimate until the end: a piece is one or more tokens */
+    bool first = call->last_text == 0.0;
+    double seconds = now - (first ? call->since : call->last_text);
+    by__histogram_add(first ? &m->first : &m->token, seconds);
+    if (call->counts != NULL) {
+        by__histogram_add(first ? &call->counts->first : &call->counts->token, seconds);
+    }
+    call->last_text = now;
+    if (!call->stream || call->form->keeps || call->gathers || call->kept) {
+        keep_text(call, choice, text, length, logprobs);
+    }
+    if (call->stream && begin(call)) {
+        by__text *out = &call->gateway->frame; /* one buffer is reused for all frames */
+        out->length = 0;
+        call->spoke = now;
+        call->form->text(call, choice, text, length, logprobs, out);
+        (void)by__exchange_send_text(call->exchange, out);
+        if (out->failed || out->capacity > MOST_FRAME) {
+            by__text_free(out);
+        }
+    }
+}
+
+static void take_stop(by__gateway_part *part, const json_t *event)
+{
+    by__gateway_call *call = part->call;
+    size_t choice = choice_of(part, by__get_integer(event, "i"));
+    by__gateway_choice *c = &call->choices[choice];
+    const char *reason = by__get_text(event, "reason");
+    if (c->reason[0] != '\0') {
+        return;
+    }
+    int64_t echo = by__get_integer(event, "echo");
+    c->echo = echo > 0 ? (size_t)echo : 0;
+    c->score = by__get_number(event, "score", 0.0);
+    (void)snprintf(c->reason, sizeof c->reason, "%s",
+                   reason != NULL && strcmp(reason, "length") == 0 ? "length" : "stop");
+    if (call->stream && begin(call)) {
+        by__text out = {0};
+        call->form->stop(call, choice, c->reason, &out);
+        (void)put(call, &out);
+    }
+}
+
+static void take_end(by__gateway_part *part, const json_t *event)
+{
+    by__gateway_call *call = part->call;
+    by__metrics *m = &call->gateway->metrics;
+    const json_t *usage = json_object_get(event, "usage");
+    part->prompt_tokens = by__get_integer(usage, "prompt_tokens");
+    part->generated = by__get_integer(usage, "completion_tokens");
+    m->prompt_tokens += (uint64_t)part->prompt_tokens;
+    m->generated_tokens += (uint64_t)part->generated;
+    part->done = true;
+    part->listed = false;
+    by__gateway_part_ended(call->gateway, call->exchange, call->since,
+                           json_object_get(event, "timing"));
+    by__id_remove(&call->gateway->parts, &part->entry);
+    for (size_t i = 0; i < call->part_count; i++) {
+        if (!call->parts[i].done) {
+            return;
+        }
+    }
+    finish(call);
+}
+
+static void take_again(by__gateway_part *part)
+{
+    size_t first = (size_t)(part - part->call->parts) * part->call->n;
+    part->call->gateway->metrics.again++;
+    for (size_t i = 0; i < part->call->n; i++) {
+        part->call->choices[first + i].passed = 0;
+    }
+}
+
+/* A worker has accepted the request. */
+static void take_begin(by__gateway_part *part, const json_t *event)
+{
+    by__gateway_call *call = part->call;
+    if (call->queued && call->counts != NULL) {
+        double queue = by__now() - call->since - by__get_number(event, "seconds", 0.0);
+        by__histogram_add(&call->counts->queue, queue > 0.0 ? queue : 0.0);
+    }
+    call->queued = false;
+    if (take_version(part, event)) {
+        part->prompt_tokens = by__get_integer(event, "prompt_tokens");
+        (void)begin(call);
+    }
+}
+
+static const failure unread = {500, "server_error", NULL, "a part of the answer could not be read",
+                               0.0};
+
+/* The whole answer. */
+static void take_result(by__gateway_part *part, const by__serve_event *event, const json_t *json)
+{
+    by__gateway_call *call = part->call;
+    call->whole = json_incref(json_object_get(json, "result"));
+    call->large = event->length >= BY__LARGE;
+    if (call->whole == NULL) {
+        fail_with(call, &unread);
+    } else {
+        take_end(part, json);
+    }
+}
+
+/* Handles events other than a piece of text; json NULL: it could not be parsed. */
+static void take_other(by__gateway_part *part, const by__serve_event *event, const json_t *json)
+{
+    by__gateway_call *call = part->call;
+    const json_t *text = json_object_get(json, "text");
+    const char *name = by__get_text(json, "e");
+    if (json == NULL) {
+        fail_with(call, &unread);
+    } else if (name != NULL && strcmp(name, "error") == 0) { /* also a malformed event */
+        fail(call, json);
+    } else if (event->kind == BY__EVENT_TEXT) {
+        take_text(part, choice_of(part, by__get_integer(json, "i")), json_string_value(text),
+                  json_string_length(text), json_object_get(json, "logprobs"));
+    } else if (event->kind == BY__EVENT_BEGIN) {
+        take_begin(part, json);
+    } else if (event->kind == BY__EVENT_STOP) {
+        take_stop(part, json);
+    } else if (event->kind == BY__EVENT_END) {
+        take_end(part, json);
+    } else if (event->kind == BY__EVENT_RESULT && call->whole == NULL) {
+        take_result(part, event, json);
+    } else if (event->kind == BY__EVENT_AGAIN) {
+        take_again(part);
+    }
+}
+
+void by__call_read(by__gateway *g, const by__serve_event *event, const json_t *json)
+{
+    by__gateway_part *part = (by__gateway_part *)(void *)by__id_find(&g->parts, event->id);
+    if (part != NULL) {
+        part->reading = false;
+        take_other(part, event, json);
+    }
+}
+
+void by__call_event(by__gateway *g, const by__serve_event *event)
+{
+    by__gateway_part *part = (by__gateway_part *)(void *)by__id_find(&g->parts, event->id);
+    if (part == NULL) {
+        return;
+    }
+    if (event->kind == BY__EVENT_PIECE) {
+        take_text(part, choice_of(part, (int64_t)event->sequence), event->data, event->length,
+                  NULL);
+        return;
+    }
+    if (event->kind == BY__EVENT_RESULT && by__large_read(g, event)) {
+        part->reading = true;
+        return;
+    }
+    json_t *json = by__event_json(event);
+    take_other(part, event, json);
+    json_decref(json);
+}

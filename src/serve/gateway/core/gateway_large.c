@@ -1,0 +1,117 @@
+/* Parses and prints answers of many kilobytes on threads of libuv's pool, so that the loop can
+ * serve its streams meanwhile. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/gateway/core/gateway_reply.h"
+
+/* Approximate bytes of a token with its log-probability in an answer. */
+#define TOKEN 100
+
+/* ---- reading ---- */
+
+typedef struct reading {
+    uv_work_t work;
+    by__gateway *gateway;
+    by__serve_event event; /* within `list` */
+    json_t *json;
+    char list[];
+} reading;
+
+static void read_event(uv_work_t *work)
+{
+    reading *r = work->data;
+    r->json = by__event_json(&r->event);
+}
+
+/* The call may have ended: its part is looked up by its id, as for any event. */
+static void on_read(uv_work_t *work, int status)
+{
+    reading *r = work->data;
+    BY_UNUSED(status);
+    by__call_read(r->gateway, &r->event, r->json);
+    json_decref(r->json);
+    free(r);
+}
+
+bool by__large_read(by__gateway *g, const by__serve_event *event)
+{
+    size_t at = 0;
+    reading *r = event->length < BY__LARGE ? NULL : malloc(sizeof *r + event->size);
+    if (r == NULL) {
+        return false;
+    }
+    *r = (reading){.gateway = g};
+    r->work.data = r;
+    memcpy(r->list, event->record, event->size);
+    if (!by__events_next(r->list, event->size, &at, &r->event) ||
+        uv_queue_work(&g->loop, &r->work, read_event, on_read) < 0) {
+        free(r);
+        return false;
+    }
+    g->metrics.apart++;
+    return true;
+}
+
+/* ---- printing ---- */
+
+typedef struct printing {
+    by__waiter waiter; /* replaces the call as the exchange's user */
+    uv_work_t work;
+    by__gateway_call *call;
+    by__http_exchange *exchange; /* NULL: the client has disconnected */
+    by__text out;
+} printing;
+
+static void on_gone(by__waiter *waiter)
+{
+    ((printing *)(void *)waiter)->exchange = NULL;
+}
+
+static void print(uv_work_t *work)
+{
+    printing *p = work->data;
+    p->call->form->answer(p->call, &p->out);
+}
+
+static void on_printed(uv_work_t *work, int status)
+{
+    printing *p = work->data;
+    BY_UNUSED(status);
+    if (p->exchange != NULL) {
+        by__reply_text(p->call->gateway, p->exchange, 200, &p->out);
+    }
+    by__text_free(&p->out);
+    by__call_free(p->call);
+    free(p);
+}
+
+static bool is_large(const by__gateway_call *call)
+{
+    size_t bytes = call->large ? BY__LARGE : 0;
+    int64_t tokens = 0;
+    for (size_t i = 0; i < call->part_count * call->n; i++) {
+        bytes += call->choices[i].text.length;
+    }
+    for (size_t i = 0; i < call->part_count && call->logprobs; i++) {
+        tokens += call->parts[i].generated;
+    }
+    return bytes + (size_t)tokens * (size_t)(1 + call->top) * TOKEN >= BY__LARGE;
+}
+
+bool by__large_print(by__gateway_call *call)
+{
+    printing *p = call->form->apart && is_large(call) ? calloc(1, sizeof *p) : NULL;
+    if (p == NULL) {
+        return false;
+    }
+    *p = (printing){.waiter = {on_gone}, .call = call, .exchange = call->exchange};
+    p->work.data = p;
+    if (uv_queue_work(&call->gateway->loop, &p->work, print, on_printed) < 0) {
+        free(p);
+        return false;
+    }
+    by__exchange_set(call->exchange, &p->waiter);
+    call->gateway->metrics.apart++;
+    return true;
+}

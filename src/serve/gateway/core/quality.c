@@ -1,0 +1,330 @@
+#include "serve/gateway/core/quality.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/row_cell.h"
+#include "serve/protocol/messages.h"
+
+/* Most predictions, and answers, that are remembered: about 30 MiB. */
+#define MOST ((size_t)1 << 18)
+/* Most versions of models that are told apart. */
+#define MOST_VERSIONS 1000
+
+static const char *const reasons[BY__UNMATCHED] = {"unknown_id", "no_prediction", "other_type",
+                                                   "repeated",   "other_key",     "no_broker"};
+
+/* What is known of a version of a model. */
+typedef struct version {
+    struct version *next;
+    char *model;
+    char name[65];
+    bool classes; /* it has predicted one; false: it has no wrong or correct answers */
+    bool numbers;
+    uint64_t correct;
+    uint64_t wrong;
+    uint64_t errors; /* numbers with a label */
+    double absolute; /* sum of their errors */
+    double squared;
+    by__ratings ratings;
+} version;
+
+typedef enum kind { NOTHING, CLASS, NUMBER } kind;
+
+typedef struct prediction {
+    kind kind;
+    bool labelled;
+    union {
+        uint64_t text; /* hash of the class's name */
+        double number;
+    } as;
+} prediction;
+
+typedef struct remembered {
+    by__id_entry entry;
+    struct remembered *later;
+    version *of;
+    uint64_t key; /* hash of the name of the client's key */
+    size_t count;
+    prediction predictions[];
+} remembered;
+
+struct by__quality {
+    by__id_table answers;
+    remembered *oldest;
+    remembered *newest;
+    size_t size; /* answers and predictions */
+    version *versions;
+    size_t version_count;
+    uint64_t unmatched[BY__UNMATCHED];
+};
+
+/* ---- ratings ---- */
+
+void by__ratings_add(by__ratings *ratings, double rating)
+{
+    ratings->values[ratings->count++ % BY__RECENT_RATINGS] = rating;
+}
+
+double by__ratings_mean(const by__ratings *ratings)
+{
+    size_t recent =
+        ratings->count < BY__RECENT_RATINGS ? (size_t)ratings->count : BY__RECENT_RATINGS;
+    double sum = 0.0;
+    for (size_t i = 0; i < recent; i++) {
+        sum += ratings->values[i];
+    }
+    return recent == 0 ? (double)NAN : sum / (double)recent;
+}
+
+/* ---- answers ---- */
+
+by_status by__quality_open(by__quality **out, by_error *error)
+{
+    return by__alloc((void **)out, 1, sizeof **out, "feedback", error);
+}
+
+static void forget_oldest(by__quality *q)
+{
+    remembered *a = q->oldest;
+    q->oldest = a->later;
+    q->newest = q->oldest == NULL ? NULL : q->newest;
+    q->size -= 1 + a->count;
+    by__id_remove(&q->answers, &a->entry);
+    free(a);
+}
+
+void by__quality_close(by__quality **quality)
+{
+    by__quality *q = *quality;
+    if (q == NULL) {
+        return;
+    }
+    *quality = NULL;
+    while (q->oldest != NULL) {
+        forget_oldest(q);
+    }
+    by__id_table_free(&q->answers);
+    for (version *v = q->versions, *next; v != NULL; v = next) {
+        next = v->next;
+        free(v->model);
+        free(v);
+    }
+    free(q);
+}
+
+static uint64_t hash_key(const char *key)
+{
+    return key == NULL ? 0 : by__hash64(key, strlen(key));
+}
+
+/* NULL: there are too many, or no memory. */
+static version *version_of(by__quality *q, const char *model, const char *name)
+{
+    version *v = q->versions;
+    while (v != NULL && (strcmp(v->model, model) != 0 || strcmp(v->name, name) != 0)) {
+        v = v->next;
+    }
+    if (v != NULL || q->version_count == MOST_VERSIONS) {
+        return v;
+    }
+    v = calloc(1, sizeof *v);
+    char *copy = by__strdup(model);
+    if (v == NULL || copy == NULL) {
+        free(v);
+        free(copy);
+        return NULL;
+    }
+    v->model = copy;
+    (void)snprintf(v->name, sizeof v->name, "%s", name);
+    v->next = q->versions;
+    q->versions = v;
+    q->version_count++;
+    return v;
+}
+
+static prediction prediction_of(version *v, const json_t *predicted)
+{
+    const json_t *label = json_object_get(predicted, "label");
+    const json_t *value = json_object_get(predicted, "value");
+    prediction p = {0};
+    if (json_is_string(label)) {
+        p.kind = CLASS;
+        p.as.text = by__hash64(json_string_value(label), json_string_length(label));
+        v->classes = true;
+    } else if (json_is_number(value)) {
+        p.kind = NUMBER;
+        p.as.number = json_number_value(value);
+        v->numbers = true;
+    }
+    return p;
+}
+
+void by__quality_answer(by__quality *quality, const by__gateway_call *call)
+{
+    by__quality *q = quality;
+    by_error ignored = {0};
+    const json_t *list =
+        call->form->kind == BY__CALL_PREDICT ? json_object_get(call->whole, "list") : NULL;
+    size_t count = json_array_size(list);
+    version *v = version_of(q, call->model, call->parts[0].version);
+    remembered *a = v == NULL ? NULL : calloc(1, sizeof *a + count * sizeof a->predictions[0]);
+    if (a == NULL || by__id_add(&q->answers, &a->entry, call->id, &ignored) != BY_OK) {
+        free(a);
+        return;
+    }
+    a->of = v;
+    a->key = hash_key(call->key);
+    a->count = count;
+    for (size_t i = 0; i < count; i++) {
+        a->predictions[i] = prediction_of(v, json_array_get(list, i));
+    }
+    *(q->newest == NULL ? &q->oldest : &q->newest->later) = a;
+    q->newest = a;
+    q->size += 1 + count;
+    while (q->size > MOST) {
+        forget_oldest(q);
+    }
+}
+
+/* ---- feedback ---- */
+
+static remembered *find(const by__quality *q, const char *id)
+{
+    return (remembered *)(void *)by__id_find(&q->answers, id);
+}
+
+/* Compares a label with a prediction. BY__UNMATCHED: it was. */
+static by__unmatched compare(remembered *a, int64_t index, const json_t *label)
+{
+    char digits[BY__CELL_DIGITS];
+    const char *text = by__row_cell_text(digits, label);
+    if (a == NULL) {
+        return BY__UNKNOWN_ID;
+    }
+    /* Without an index, the label is that of the only prediction. */
+    size_t at = index < 0 && a->count == 1 ? 0 : (size_t)index;
+    if (at >= a->count || a->predictions[at].kind == NOTHING) {
+        return BY__NO_PREDICTION;
+    }
+    prediction *p = &a->predictions[at];
+    if (p->kind == NUMBER ? !json_is_number(label) : text == NULL) {
+        return BY__OTHER_TYPE;
+    }
+    if (p->labelled) {
+        return BY__REPEATED;
+    }
+    p->labelled = true;
+    if (p->kind == CLASS) {
+        bool same = by__hash64(text, strlen(text)) == p->as.text;
+        *(same ? &a->of->correct : &a->of->wrong) += 1;
+    } else {
+        double away = p->as.number - json_number_value(label);
+        a->of->errors++;
+        a->of->absolute += fabs(away);
+        a->of->squared += away * away;
+    }
+    return BY__UNMATCHED;
+}
+
+bool by__quality_is_foreign(const by__quality *quality, const by__opinion *opinion)
+{
+    const remembered *a = find(quality, opinion->id);
+    return a != NULL && a->key != hash_key(opinion->key);
+}
+
+void by__quality_judge(by__quality *quality, const by__opinion *opinion)
+{
+    const by__opinion *o = opinion;
+    remembered *a = find(quality, o->id);
+    if (by__quality_is_foreign(quality, o)) {
+        by__quality_unmatched(quality, BY__OTHER_KEY, o->label != NULL);
+        return;
+    }
+    if (a != NULL && o->rating != NULL) {
+        by__ratings_add(&a->of->ratings, json_number_value(o->rating));
+    }
+    by__unmatched reason = o->label == NULL ? BY__UNMATCHED : compare(a, o->index, o->label);
+    if (reason != BY__UNMATCHED) {
+        by__quality_unmatched(quality, reason, 1);
+    }
+}
+
+void by__quality_unmatched(by__quality *quality, by__unmatched reason, uint64_t labels)
+{
+    quality->unmatched[reason] += labels;
+}
+
+/* ---- /metrics ---- */
+
+typedef enum figure { CORRECT, WRONG, ERRORS, ABSOLUTE, SQUARED, RATING } figure;
+
+/* NaN: the version has none. */
+static double value_of(const version *v, figure f)
+{
+    double classes = v->classes ? 0.0 : (double)NAN;
+    double numbers = v->numbers ? 0.0 : (double)NAN;
+    return f == CORRECT    ? classes + (double)v->correct
+           : f == WRONG    ? classes + (double)v->wrong
+           : f == ERRORS   ? numbers + (double)v->errors
+           : f == ABSOLUTE ? numbers + v->absolute
+           : f == SQUARED  ? numbers + v->squared
+                           : by__ratings_mean(&v->ratings);
+}
+
+static void print_sample(by__text *out, const char *name, const version *v, double value)
+{
+    by__text labels = {0};
+    by__text_add(&labels, "model=\"");
+    by__metrics_label(&labels, v->model);
+    by__text_add(&labels, "\",version=\"");
+    by__metrics_label(&labels, v->name);
+    by__text_add(&labels, "\"");
+    out->failed = out->failed || labels.failed;
+    if (!labels.failed) {
+        by__metrics_sample(out, name, labels.data, value);
+    }
+    by__text_free(&labels);
+}
+
+void by__quality_print(const by__quality *quality, by__text *out)
+{
+    static const struct {
+        const char *name;
+        const char *help;
+        const char *type;
+    } families[] = {
+        [CORRECT] = {"banyan_feedback_correct_total", "Predicted classes that have their label.",
+                     "counter"},
+        [WRONG] = {"banyan_feedback_wrong_total", "Predicted classes that have another label.",
+                   "counter"},
+        [ERRORS] = {"banyan_feedback_errors_total", "Predicted numbers that have a label.",
+                    "counter"},
+        [ABSOLUTE] = {"banyan_feedback_absolute_error_total",
+                      "Sum of the absolute errors of predicted numbers that have a label.",
+                      "counter"},
+        [SQUARED] = {"banyan_feedback_squared_error_total",
+                     "Sum of the squared errors of predicted numbers that have a label.",
+                     "counter"},
+        [RATING] = {"banyan_feedback_version_rating_mean",
+                    "Mean of the last 100 ratings of the version's answers.", "gauge"},
+    };
+    for (figure f = CORRECT; f <= RATING; f++) {
+        by__metrics_family(out, families[f].name, families[f].help, families[f].type);
+        for (const version *v = quality->versions; v != NULL; v = v->next) {
+            double value = value_of(v, f);
+            if (!isnan(value)) {
+                print_sample(out, families[f].name, v, value);
+            }
+        }
+    }
+    by__metrics_family(out, "banyan_feedback_unmatched_total",
+                       "Labels that no prediction was compared with.", "counter");
+    for (by__unmatched i = BY__UNKNOWN_ID; i < BY__UNMATCHED; i++) {
+        char label[64];
+        (void)snprintf(label, sizeof label, "reason=\"%s\"", reasons[i]);
+        by__metrics_sample(out, "banyan_feedback_unmatched_total", label,
+                           (double)quality->unmatched[i]);
+    }
+}

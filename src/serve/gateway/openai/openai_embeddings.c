@@ -1,0 +1,147 @@
+/* OpenAI's API: embeddings of texts. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base64.h"
+#include "serve/base/fields.h"
+#include "serve/gateway/openai/openai.h"
+#include "serve/protocol/messages.h"
+
+/* Most texts in a request. */
+#define MOST_TEXTS 2048
+
+typedef struct asked {
+    const char *model;
+    const char *encoding;
+    const json_t *input;
+    int64_t dimensions;
+    int64_t priority;
+} asked;
+
+static const by__field fields[] = {
+    BY__STRING("model", asked, model, 255),
+    BY__ANY("input", asked, input),
+    BY__STRING("encoding_format", asked, encoding, 16),
+    BY__INTEGER("dimensions", asked, dimensions, 1, 1 << 24),
+    BY__INTEGER("priority", asked, priority, -100, 100),
+    BY__IGNORED("user"),
+};
+
+/* Converts one of the API's four formats to a list of texts or token lists. NULL: memory is
+ * exhausted. */
+static json_t *inputs_of(const json_t *input)
+{
+    const json_t *first = json_array_get(input, 0);
+    if (json_is_array(input) && (json_is_string(first) || json_is_array(first))) {
+        return json_incref((json_t *)(uintptr_t)input);
+    }
+    return json_pack("[O]", input);
+}
+
+static bool is_input(const json_t *input)
+{
+    const json_t *first = json_array_get(input, 0);
+    return json_is_string(input) || json_is_integer(first) ||
+           ((json_is_string(first) || json_is_array(first)) &&
+            json_array_size(input) <= MOST_TEXTS);
+}
+
+static by_status read_fields(by__gateway_call *call, const asked *a, size_t length,
+                             const char **param, by_error *error)
+{
+    *param = "model";
+    if (a->model == NULL) {
+        return by_error_set(error, BY_EARG, "'model' is missing");
+    }
+    *param = "encoding_format";
+    bool base64 = a->encoding != NULL && strcmp(a->encoding, "base64") == 0;
+    if (a->encoding != NULL && !base64 && strcmp(a->encoding, "float") != 0) {
+        return by_error_set(error, BY_EARG, "'encoding_format' must be float or base64");
+    }
+    *param = "input";
+    if (!is_input(a->input)) {
+        return by_error_set(error, BY_EARG,
+                            "'input' must be a text, a list of tokens, or a list of 1 to %d of "
+                            "either",
+                            MOST_TEXTS);
+    }
+    *param = NULL;
+    call->model = by__strdup(a->model);
+    call->own = json_boolean(base64);
+    json_t *request = json_pack("{ss so sI ss}", "kind", "embed", "input", inputs_of(a->input),
+                                "dimensions", (json_int_t)a->dimensions, "tenant", call->key);
+    if (call->model == NULL || request == NULL) {
+        json_decref(request);
+        return by_error_set(error, BY_EMEMORY, "out of memory: a request");
+    }
+    return by__call_one_part(call, request, (int64_t)(length / 4) + 1, a->priority, error);
+}
+
+static by_status read_body(by__gateway_call *call, const by__http_request *request,
+                           const char **param, by_error *error)
+{
+    asked a = {0};
+    json_t *body;
+    BY_TRY(by__body_parse(&body, request->body, request->body_length, error));
+    by_status status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
+    if (status == BY_OK) {
+        status = read_fields(call, &a, request->body_length, param, error);
+    }
+    json_decref(body);
+    return status;
+}
+
+/* Prints a vector as base64 or as numbers. */
+static void add_vector(const json_t *vector, bool base64, by__text *out)
+{
+    const char *text = json_string_value(vector);
+    size_t length = json_string_length(vector);
+    size_t size = 0;
+    by_error ignored = {0};
+    uint8_t *bytes = NULL;
+    if (base64) {
+        by__text_json(out, text == NULL ? "" : text, length);
+        return;
+    }
+    if (by__alloc((void **)&bytes, BY__BASE64_BYTES(length) + 1, 1, "a vector", &ignored) !=
+            BY_OK ||
+        text == NULL || !by__base64_decode(text, length, bytes, &size)) {
+        out->failed = true;
+        size = 0;
+    }
+    by__text_add(out, "[");
+    for (size_t i = 0; i + sizeof(float) <= size; i += sizeof(float)) {
+        float value;
+        memcpy(&value, bytes + i, sizeof value);
+        by__text_format(out, "%s%.9g", i == 0 ? "" : ",", (double)value);
+    }
+    by__text_add(out, "]");
+    free(bytes);
+}
+
+static void add_answer(by__gateway_call *call, by__text *out)
+{
+    size_t i;
+    json_t *vector;
+    long long tokens = (long long)call->parts[0].prompt_tokens;
+    by__text_add(out, "{\"object\":\"list\",\"data\":[");
+    json_array_foreach(json_object_get(call->whole, "list"), i, vector)
+    {
+        by__text_format(
+            out, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i == 0 ? "" : ",", i);
+        add_vector(vector, json_is_true(call->own), out);
+        by__text_add(out, "}");
+    }
+    by__text_add(out, "],\"model\":");
+    by__text_json(out, call->model, strlen(call->model));
+    by__text_format(out, ",\"usage\":{\"prompt_tokens\":%lld,\"total_tokens\":%lld}}", tokens,
+                    tokens);
+}
+
+const by__call_form by__embeddings_form = {.name = "embeddings",
+                                           .route = "/v1/embeddings",
+                                           .prefix = "embd-",
+                                           .kind = BY__CALL_EMBEDDINGS,
+                                           .read = read_body,
+                                           .answer = add_answer,
+                                           .apart = true};

@@ -1,0 +1,161 @@
+/* OpenAI's API: checks the messages of a conversation before they are sent to a worker, whose
+ * template may accept anything, and render what is misspelt as nothing. */
+#include <string.h>
+
+#include "serve/base/fields.h"
+#include "serve/gateway/openai/openai.h"
+#include "serve/protocol/messages.h"
+
+typedef struct message {
+    const char *role;
+    const json_t *content, *calls, *function, *refusal;
+} message;
+
+/* The API's fields, those of its answers, which clients send back, and those that published
+ * templates read. */
+static const by__field fields[] = {
+    BY__STRING("role", message, role, 64),
+    BY__ANY("content", message, content),
+    BY__ANY("tool_calls", message, calls),
+    BY__ANY("function_call", message, function),
+    BY__ANY("refusal", message, refusal),
+    BY__IGNORED("name"),
+    BY__IGNORED("tool_call_id"),
+    BY__IGNORED("reasoning_content"),
+    BY__IGNORED("reasoning"),
+    BY__IGNORED("thinking"),
+    BY__IGNORED("tool_plan"),
+    BY__IGNORED("annotations"),
+    BY__IGNORED("audio"),
+};
+
+static bool is_role(const char *role)
+{
+    static const char *const roles[] = {"system",    "developer", "user",
+                                        "assistant", "tool",      "function"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(roles); i++) {
+        if (strcmp(role, roles[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The worker reads the parts: what it takes depends on the model. */
+static by_status check_content(const message *m, by_error *error)
+{
+    size_t i;
+    json_t *part;
+    if (m->content == NULL) {
+        return strcmp(m->role, "assistant") == 0
+                   ? BY_OK
+                   : by_error_set(error, BY_EARG,
+                                  "'content' must be a text or a list of parts; only an assistant "
+                                  "may have none");
+    }
+    if (json_is_string(m->content)) {
+        return BY_OK;
+    }
+    if (!json_is_array(m->content)) {
+        return by_error_set(error, BY_EARG, "'content' must be a text or a list of parts");
+    }
+    json_array_foreach(m->content, i, part)
+    {
+        if (by__get_text(part, "type") == NULL) {
+            return by_error_set(error, BY_EARG,
+                                "a part of a 'content' must be an object with a 'type'");
+        }
+    }
+    return BY_OK;
+}
+
+static by_status check_calls(const message *m, by_error *error)
+{
+    size_t i;
+    json_t *call;
+    if (m->calls != NULL && !json_is_array(m->calls)) {
+        return by_error_set(error, BY_EARG, "'tool_calls' must be a list");
+    }
+    json_array_foreach(m->calls, i, call)
+    {
+        if (by__get_text(json_object_get(call, "function"), "name") == NULL) {
+            return by_error_set(error, BY_EARG,
+                                "a call in 'tool_calls' must be an object with a 'function' that "
+                                "has a 'name'");
+        }
+    }
+    return BY_OK;
+}
+
+/* Removes what an answer of another server, or its client, adds to those fields, unless it is the
+ * name of one of them misspelt. NULL: memory is exhausted. */
+static json_t *without_others(const json_t *value)
+{
+    const char *names[BY_ARRAY_LENGTH(fields)];
+    const char *name;
+    json_t *member;
+    json_t *out = by__copy_object(value);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(fields); i++) {
+        names[i] = fields[i].name;
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, name, member)
+    {
+        const char *near =
+            strlen(name) < 64 ? by_nearest_name(name, names, BY_ARRAY_LENGTH(names)) : NULL;
+        if (near == NULL) {
+            (void)json_object_del(out, name);
+        }
+    }
+    return out;
+}
+
+static by_status read_fields(message *m, const json_t *value, const char **param, by_error *error)
+{
+    const char *role = by__get_text(value, "role");
+    if (role == NULL || strcmp(role, "assistant") != 0) {
+        return by__fields_read(m, fields, BY_ARRAY_LENGTH(fields), value, param, error);
+    }
+    json_t *known = without_others(value);
+    if (known == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a conversation");
+    }
+    by_status status = by__fields_read(m, fields, BY_ARRAY_LENGTH(fields), known, param, error);
+    json_decref(known); /* its members live on in the request */
+    return status;
+}
+
+static by_status check_message(const json_t *value, const char **param, by_error *error)
+{
+    message m = {0};
+    BY_TRY(read_fields(&m, value, param, error));
+    *param = "role";
+    if (m.role == NULL || !is_role(m.role)) {
+        return by_error_set(error, BY_EARG,
+                            "'role' is %s%s; it must be system, developer, user, assistant, tool "
+                            "or function",
+                            m.role == NULL ? "missing" : "", m.role == NULL ? "" : m.role);
+    }
+    *param = "tool_calls";
+    BY_TRY(check_calls(&m, error));
+    *param = "content";
+    return check_content(&m, error);
+}
+
+by_status by__openai_messages(const json_t *messages, char place[BY__PLACE_BYTES],
+                              const char **param, by_error *error)
+{
+    size_t i;
+    json_t *value;
+    json_array_foreach(messages, i, value)
+    {
+        const char *field = NULL;
+        by_status status = check_message(value, &field, error);
+        if (status != BY_OK) {
+            (void)snprintf(place, BY__PLACE_BYTES, "messages[%zu]%s%s", i, field == NULL ? "" : ".",
+                           field == NULL ? "" : field);
+            *param = place;
+            return by_error_prefix(error, status, "message %zu", i);
+        }
+    }
+    return BY_OK;
+}

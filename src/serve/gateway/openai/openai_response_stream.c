@@ -1,0 +1,246 @@
+/* OpenAI's API: the events of a response in a stream.
+ *
+ * A message begins with the stream, unless functions may be called: then with its first text. Calls
+ * follow it at the end, as a whole, except the call of the only function that must be called, which
+ * begins with the stream, and whose arguments come in pieces.
+ *
+ * Of a response in the background no pieces are kept. Its events are made from its state, in which
+ * they are a function of it: the text is one piece, and a client can resume behind any of them. */
+#include <string.h>
+
+#include "serve/gateway/openai/openai_responses.h"
+#include "serve/gateway/openai/openai_tools.h"
+#include "serve/protocol/messages.h"
+
+/* Prints one event, unless the client has it; data is taken; NULL: memory is exhausted. */
+static void add_event(by__gateway_call *call, const char *type, json_t *data, by__text *out)
+{
+    uint64_t number = call->frames++;
+    if (number < call->skipped) {
+        json_decref(data);
+        return;
+    }
+    if (json_object_set_new(data, "type", json_string(type)) != 0 ||
+        json_object_set_new(data, "sequence_number", json_integer((json_int_t)number)) != 0) {
+        out->failed = true;
+    }
+    by__text_format(out, "event: %s\ndata: ", type);
+    by__json_write(out, data, JSON_COMPACT);
+    json_decref(data);
+    by__text_add(out, "\n\n");
+}
+
+/* Prints an event with the response in a state; error is taken. */
+static void add_state(by__gateway_call *call, const char *type, const char *status, json_t *error,
+                      by__text *out)
+{
+    add_event(call, type, json_pack("{so}", "response", by__response_object(call, status, error)),
+              out);
+}
+
+/* Makes an event about an item, which is taken. */
+static json_t *item_event(size_t index, json_t *item)
+{
+    return json_pack("{sI so}", "output_index", (json_int_t)index, "item", item);
+}
+
+/* ---- the message ---- */
+
+/* Makes an event about the text, with one more member; value is taken. */
+static json_t *text_event(const by__gateway_call *call, const char *key, json_t *value)
+{
+    char id[BY__ITEM_BYTES];
+    return json_pack("{ss si si so}", "item_id", by__response_message_id(call, id), "output_index",
+                     0, "content_index", 0, key, value);
+}
+
+static void begin_message(by__gateway_call *call, by__text *out)
+{
+    const by__text nothing = {0};
+    json_t *item = by__response_message(call, "in_progress", json_array());
+    add_event(call, "response.output_item.added", item_event(0, item), out);
+    add_event(call, "response.content_part.added",
+              text_event(call, "part", by__response_part(call, &nothing)), out);
+}
+
+static void add_text(by__gateway_call *call, const char *text, size_t length,
+                     const json_t *logprobs, by__text *out)
+{
+    json_t *event = text_event(call, "delta", json_stringn(text, length));
+    if (json_object_set_new(event, "logprobs", by__response_tokens(call, logprobs)) != 0) {
+        out->failed = true;
+    }
+    add_event(call, "response.output_text.delta", event, out);
+}
+
+/* Passes on the first `end` bytes of the message of an answer that may call functions. */
+static void add_text_up_to(by__gateway_call *call, const by__text *said, size_t end, by__text *out)
+{
+    by__gateway_choice *c = &call->choices[0];
+    if (c->text.failed || said->failed) {
+        out->failed = true;
+    } else if (end > c->shown) {
+        if (c->shown == 0) {
+            begin_message(call, out);
+        }
+        add_text(call, said->data + c->shown, end - c->shown, NULL, out);
+        c->shown = end;
+    }
+}
+
+static void end_message(by__gateway_call *call, const by__text *said, by__text *out)
+{
+    json_t *part = by__response_part(call, said);
+    json_t *event = text_event(call, "text", json_incref(json_object_get(part, "text")));
+    if (json_object_set(event, "logprobs", json_object_get(part, "logprobs")) != 0) {
+        out->failed = true;
+    }
+    add_event(call, "response.output_text.done", event, out);
+    add_event(call, "response.content_part.done", text_event(call, "part", json_incref(part)), out);
+    json_t *item = by__response_message(call, by__response_status(call), json_pack("[o]", part));
+    add_event(call, "response.output_item.done", item_event(0, item), out);
+}
+
+/* ---- calls of functions ---- */
+
+/* Makes an event about the arguments of a call; value is taken. */
+static json_t *arguments_event(const by__gateway_call *call, size_t index, size_t k,
+                               const char *key, json_t *value)
+{
+    char id[BY__ITEM_BYTES];
+    return json_pack("{ss sI so}", "item_id", by__response_call_id(call, k, id), "output_index",
+                     (json_int_t)index, key, value);
+}
+
+static void begin_call(by__gateway_call *call, const by__response_items *items, size_t index,
+                       size_t k, by__text *out)
+{
+    json_t *item = by__response_call(call, items, k, "in_progress", false);
+    add_event(call, "response.output_item.added", item_event(index, item), out);
+}
+
+static void add_arguments(by__gateway_call *call, size_t index, size_t k, json_t *piece,
+                          by__text *out)
+{
+    add_event(call, "response.function_call_arguments.delta",
+              arguments_event(call, index, k, "delta", piece), out);
+}
+
+static void end_call(by__gateway_call *call, const by__response_items *items, size_t index,
+                     size_t k, by__text *out)
+{
+    json_t *item = by__response_call(call, items, k, by__response_status(call), true);
+    json_t *event = arguments_event(call, index, k, "arguments",
+                                    json_incref(json_object_get(item, "arguments")));
+    if (json_object_set(event, "name", json_object_get(item, "name")) != 0) {
+        out->failed = true;
+    }
+    add_event(call, "response.function_call_arguments.done", event, out);
+    add_event(call, "response.output_item.done", item_event(index, item), out);
+}
+
+/* ---- the stream ---- */
+
+/* Begins what begins with the stream. */
+static void begin_items(by__gateway_call *call, by__text *out)
+{
+    by__openai_calling kind = by__openai_calls_as(call);
+    if (kind == BY__CALLS_NONE) {
+        begin_message(call, out);
+    } else if (kind == BY__CALLS_NAMED) {
+        by__response_items items = by__response_items_of(call);
+        begin_call(call, &items, 0, 0, out);
+        by__response_items_free(&items);
+    }
+}
+
+void by__response_first(by__gateway_call *call, size_t choice, by__text *out)
+{
+    BY_UNUSED(choice);
+    add_state(call, "response.created", "in_progress", json_null(), out);
+    add_state(call, "response.in_progress", "in_progress", json_null(), out);
+    begin_items(call, out);
+}
+
+void by__response_text(by__gateway_call *call, size_t choice, const char *text, size_t length,
+                       const json_t *logprobs, by__text *out)
+{
+    by__openai_calling kind = by__openai_calls_as(call);
+    BY_UNUSED(choice);
+    if (kind == BY__CALLS_NONE) {
+        add_text(call, text, length, logprobs, out);
+    } else if (kind == BY__CALLS_NAMED) {
+        add_arguments(call, 0, 0, json_stringn(text, length), out);
+    } else if (kind == BY__CALLS_MARKED) {
+        const by__text *all = &call->choices[0].text;
+        add_text_up_to(call, all, by__openai_shown(all), out);
+    }
+}
+
+void by__response_stop(by__gateway_call *call, size_t choice, const char *reason, by__text *out)
+{
+    by__openai_calling kind = by__openai_calls_as(call);
+    by__response_items items = by__response_items_of(call);
+    size_t first = items.message ? 1 : 0;
+    BY_UNUSED(choice);
+    BY_UNUSED(reason);
+    out->failed = out->failed || items.calls == NULL;
+    if (items.message && kind == BY__CALLS_MARKED) {
+        if (items.said.length == 0) {
+            begin_message(call, out);
+        }
+        add_text_up_to(call, &items.said, items.said.length, out);
+    }
+    if (items.message) {
+        end_message(call, &items.said, out);
+    }
+    for (size_t k = 0; k < json_array_size(items.calls); k++) {
+        if (kind != BY__CALLS_NAMED) {
+            const json_t *function = json_object_get(json_array_get(items.calls, k), "function");
+            begin_call(call, &items, first + k, k, out);
+            add_arguments(call, first + k, k, json_incref(json_object_get(function, "arguments")),
+                          out);
+        }
+        end_call(call, &items, first + k, k, out);
+    }
+    by__response_items_free(&items);
+}
+
+void by__response_end(by__gateway_call *call, by__text *out)
+{
+    const char *status = by__response_status(call);
+    add_state(call, strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete",
+              status, json_null(), out);
+}
+
+void by__response_fail(by__gateway_call *call, int status, const char *code, const char *param,
+                       const char *message, by__text *out)
+{
+    BY_UNUSED(status);
+    BY_UNUSED(param);
+    add_state(call, "response.failed", "failed",
+              json_pack("{ss ss}", "code", code, "message", message), out);
+}
+
+void by__response_replay(by__gateway_call *call, const char *status, json_t *error, by__text *out)
+{
+    const by__gateway_choice *c = &call->choices[0];
+    bool queued = strcmp(status, "queued") == 0;
+    add_state(call, "response.created", "queued", json_null(), out);
+    add_state(call, "response.queued", "queued", json_null(), out);
+    if (!queued) {
+        add_state(call, "response.in_progress", "in_progress", json_null(), out);
+    }
+    if (queued || strcmp(status, "in_progress") == 0) {
+        json_decref(error);
+    } else if (strcmp(status, "completed") != 0) {
+        add_state(call, "response.failed", status, error, out);
+    } else {
+        json_decref(error);
+        begin_items(call, out);
+        by__response_text(call, 0, c->text.data == NULL ? "" : c->text.data, c->text.length, NULL,
+                          out);
+        by__response_stop(call, 0, c->reason, out);
+        by__response_end(call, out);
+    }
+}

@@ -1,0 +1,249 @@
+/* POST /v1/predict: rows of tables and images, as JSON, as multipart/form-data, or one image as the
+ * body; and entities, whose features are fetched from a store before a worker gets the rows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base64.h"
+#include "serve/base/fields.h"
+#include "serve/gateway/openai/openai.h"
+#include "serve/http/multipart.h"
+#include "serve/protocol/messages.h"
+
+typedef struct asked {
+    const char *model;
+    const json_t *rows;
+    const json_t *images;
+    const json_t *entities;
+    int64_t priority;
+} asked;
+
+static const by__field fields[] = {
+    BY__STRING("model", asked, model, BY__MOST_NAME),
+    BY__ANY("rows", asked, rows),
+    BY__ANY("images", asked, images),
+    BY__ANY("entities", asked, entities),
+    BY__INTEGER("priority", asked, priority, -100, 100),
+};
+
+static json_t *base64_of(const char *data, size_t length)
+{
+    by__text text = {0};
+    by__base64_add(&text, data, length);
+    json_t *out =
+        text.failed ? NULL : json_stringn(text.data == NULL ? "" : text.data, text.length);
+    by__text_free(&text);
+    return out;
+}
+
+/* ---- bodies in other formats, converted to JSON ---- */
+
+static by_status read_image(json_t **out, const by__http_request *request, by_error *error)
+{
+    json_t *model = by__query_model(request->query);
+    if (model == NULL) {
+        return by_error_set(error, BY_EARG,
+                            "an image as a body needs the model's name: /v1/predict?model=NAME");
+    }
+    *out = json_pack("{so s[o]}", "model", model, "images",
+                     base64_of(request->body, request->body_length));
+    return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: an image") : BY_OK;
+}
+
+/* Reads the fields "model" and "rows" (JSON), and any number of files "image". */
+static by_status read_parts(json_t **out, const by__http_request *request, by_error *error)
+{
+    const char *type = by__http_header_of(request, "content-type");
+    by__multipart_part parts[BY__MULTIPART_MOST];
+    size_t count;
+    BY_TRY(by__multipart_split(parts, &count, type, request->body, request->body_length, error));
+    json_t *body = json_object();
+    by_status status = body == NULL ? by_error_set(error, BY_EMEMORY, "out of memory") : BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        const by__multipart_part *p = &parts[i];
+        json_t *value;
+        if (strcmp(p->name, "image") == 0) {
+            json_t *images = json_object_get(body, "images");
+            if (images == NULL) {
+                images = json_array();
+                status = json_object_set_new(body, "images", images) == 0 ? BY_OK : BY_EMEMORY;
+            }
+            if (status != BY_OK ||
+                json_array_append_new(images, base64_of(p->data, p->length)) != 0) {
+                status = by_error_set(error, BY_EMEMORY, "out of memory: an image");
+            }
+        } else if (json_object_get(body, p->name) != NULL) {
+            status = by_error_set(error, BY_EARG, "the field '%s' comes twice", p->name);
+        } else if (strcmp(p->name, "rows") == 0) {
+            status = by__body_parse(&value, p->data, p->length, error);
+            if (status == BY_OK) {
+                status = json_object_set_new(body, "rows", value) == 0
+                             ? BY_OK
+                             : by_error_set(error, BY_EMEMORY, "out of memory: rows");
+            }
+        } else {
+            value = json_stringn(p->data, p->length);
+            status = value == NULL || json_object_set_new(body, p->name, value) != 0
+                         ? by_error_set(error, BY_EARG, "the field '%s' is not UTF-8", p->name)
+                         : BY_OK;
+        }
+    }
+    if (status != BY_OK) {
+        json_decref(body);
+        return status;
+    }
+    *out = body;
+    return BY_OK;
+}
+
+static by_status read_json(json_t **out, const by__http_request *request, by_error *error)
+{
+    if (by__http_is_type(request, "image/")) {
+        return read_image(out, request, error);
+    }
+    if (by__http_is_type(request, "multipart/form-data")) {
+        return read_parts(out, request, error);
+    }
+    if (by__http_is_type(request, "application/json")) {
+        return by__body_parse(out, request->body, request->body_length, error);
+    }
+    return by_error_set(error, BY_EARG,
+                        "Content-Type must be application/json, multipart/form-data, image/jpeg or "
+                        "image/png");
+}
+
+/* ---- the call ---- */
+
+static by_status read_fields(by__gateway_call *call, const asked *a, size_t length,
+                             const char **param, by_error *error)
+{
+    *param = "model";
+    if (a->model == NULL) {
+        return by_error_set(error, BY_EARG, "'model' is missing");
+    }
+    *param = "rows";
+    const json_t *list = a->entities != NULL ? a->entities : a->rows != NULL ? a->rows : a->images;
+    if ((a->rows == NULL && a->entities == NULL) == (a->images == NULL) ||
+        json_array_size(list) == 0) {
+        return by_error_set(error, BY_EARG,
+                            "one of 'rows', 'entities' and 'images' must be a list of examples");
+    }
+    *param = NULL;
+    call->model = by__strdup(a->model);
+    json_t *request =
+        json_pack("{ss sO}", "kind", "predict", a->images != NULL ? "images" : "rows", list);
+    if (a->entities != NULL) {
+        call->fetches = true;
+        call->own = json_pack("{sO sO*}", "entities", list, "rows", a->rows);
+    }
+    if (call->model == NULL || request == NULL || (call->fetches && call->own == NULL)) {
+        json_decref(request);
+        return by_error_set(error, BY_EMEMORY, "out of memory: a request");
+    }
+    return by__call_one_part(call, request, (int64_t)(length / 4) + 1, a->priority, error);
+}
+
+static by_status read_request(by__gateway_call *call, const by__http_request *request,
+                              const char **param, by_error *error)
+{
+    asked a = {0};
+    json_t *body;
+    BY_TRY(read_json(&body, request, error));
+    by_status status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
+    if (status == BY_OK) {
+        status = read_fields(call, &a, request->body_length, param, error);
+    }
+    json_decref(body);
+    return status;
+}
+
+/* ---- features ---- */
+
+static void refuse(by__gateway_call *call, int status, const char *code, const char *param,
+                   const char *message)
+{
+    by__gateway *g = call->gateway;
+    by__gateway_detail(call->exchange,
+                       json_pack("{ss ss ss}", "id", call->id, "model", call->model, "code", code));
+    if (status == 503) {
+        by__exchange_header(call->exchange, "Retry-After", "1");
+    }
+    by__reply_error(g, call->exchange, status, code, param, message);
+    by__call_free(call);
+}
+
+static void on_gone(by__waiter *waiter)
+{
+    by__gateway_call *call = (by__gateway_call *)(void *)waiter;
+    by__feature_fetch_cancel(call->fetch);
+    call->gateway->metrics.cancelled++;
+    by__call_free(call);
+}
+
+static void on_features(void *user, const by__feature_result *result)
+{
+    by__gateway_call *call = user;
+    by__gateway *g = call->gateway;
+    by_error error = {0};
+    json_t *request = json_object_get(call->parts[0].message, "request");
+    by__gateway_span(g, call->exchange, "features", by__feature_fetch_since(call->fetch),
+                     by__now());
+    call->fetch = NULL;
+    call->waiter.gone = by__call_gone;
+    if (result->rows == NULL) {
+        refuse(call, result->status, result->code, "entities", result->message);
+    } else if (json_object_set_new(request, "rows", result->rows) != 0) {
+        refuse(call, 503, "out_of_memory", NULL, "no memory for features");
+    } else if (by__call_encode(call, SIZE_MAX, &error) != BY_OK) {
+        refuse(call, 400, "invalid_request", "entities", error.message);
+    } else {
+        by__call_start(call);
+    }
+}
+
+static void start(by__gateway_call *call)
+{
+    by__gateway *g = call->gateway;
+    const json_t *model = by__gateway_model(g, call->model);
+    const char *param = NULL;
+    by_error error = {0};
+    if (!call->fetches) {
+        by__call_start(call);
+        return;
+    }
+    const by__feature_request request = {
+        .model = call->model,
+        .entities = json_object_get(call->own, "entities"),
+        .rows = json_object_get(call->own, "rows"),
+        .columns = json_object_get(json_object_get(model, "info"), "columns")};
+    by_status status = by__feature_fetch_begin(&call->fetch, g->features, &request, on_features,
+                                               call, &param, &error);
+    if (status != BY_OK) {
+        bool theirs = status == BY_EARG;
+        refuse(call, theirs ? 400 : 503, theirs ? "invalid_request" : "out_of_memory", param,
+               error.message);
+        return;
+    }
+    call->waiter.gone = on_gone;
+    by__exchange_set(call->exchange, &call->waiter);
+}
+
+static void add_answer(by__gateway_call *call, by__text *out)
+{
+    by__text_format(out, "{\"id\":\"%s\",\"object\":\"list\",\"created\":%lld,\"model\":", call->id,
+                    (long long)call->created);
+    by__text_json(out, call->model, strlen(call->model));
+    by__text_add(out, ",\"predictions\":");
+    by__json_write(out, json_object_get(call->whole, "list"),
+                   JSON_COMPACT | JSON_REAL_PRECISION(9));
+    by__text_add(out, "}");
+}
+
+const by__call_form by__predict_form = {.name = "predict",
+                                        .route = "/v1/predict",
+                                        .prefix = "pred-",
+                                        .kind = BY__CALL_PREDICT,
+                                        .any_type = true,
+                                        .read = read_request,
+                                        .start = start,
+                                        .answer = add_answer,
+                                        .apart = true};

@@ -1,0 +1,60 @@
+/* Functions common to all kinds of links. */
+#include "serve/link/core/link.h"
+
+#include "serve/link/core/redis_address.h"
+
+by_status by__link_check(const char *broker, by_error *error)
+{
+    by__redis_address address;
+    if (!by__redis_is_address(broker)) {
+        return BY_OK;
+    }
+    BY_TRY(by__redis_address_read(&address, broker, error));
+    return by__redis_address_login(&address, by__redis_broker_login, error);
+}
+
+bool by__link_send(by__link *link, const json_t *message)
+{
+    return !link->closed && link->kind->send(link, message);
+}
+
+bool by__link_send_events(by__link *link, const char *list, size_t length)
+{
+    return !link->closed && link->kind->send_events(link, list, length);
+}
+
+void by__link_hold(by__link *link, bool holds)
+{
+    if (!link->closed && link->kind->hold != NULL) {
+        link->kind->hold(link, holds);
+    }
+}
+
+void by__link_close(by__link **link)
+{
+    by__link *l = *link;
+    *link = NULL;
+    if (l != NULL && !l->closed) {
+        l->closed = true;
+        l->kind->close(l);
+    }
+}
+
+void by__link_lose(by__link *link, const char *why)
+{
+    if (!link->closed) {
+        by__link *closing = link;
+        link->handler.lost(link->handler.user, link, why);
+        by__link_close(&closing);
+    }
+}
+
+void by__link_set(by__link *link, void *peer)
+{
+    link->peer = peer;
+}
+
+void *by__link_get(const by__link *link)
+{
+    return link->peer;
+}

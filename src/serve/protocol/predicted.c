@@ -1,0 +1,109 @@
+#include "serve/protocol/predicted.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define BATCH 64
+
+struct by__predicted_rows {
+    by_predictor *predictor;
+    by_predictor_input *input;
+    size_t next;
+    json_t *batch; /* predictions not taken yet, from `taken` on */
+    size_t taken;
+    bool failed;
+};
+
+json_t *by__predicted_json(const by_field *fields, size_t count)
+{
+    json_t *out = json_object();
+    bool failed = out == NULL;
+    for (size_t i = 0; i < count; i++) {
+        const by_field *f = &fields[i];
+        json_t *value = f->text != NULL       ? json_string(f->text)
+                        : f->is_whole         ? json_integer((json_int_t)f->number)
+                        : isfinite(f->number) ? json_real(f->number)
+                                              : json_null();
+        failed = json_object_set_new(out, f->name, value) != 0 || failed;
+    }
+    if (failed) {
+        json_decref(out);
+        return NULL;
+    }
+    return out;
+}
+
+by_status by__predicted_rows_open(by__predicted_rows **out, char **why, const by_pretrained *model,
+                                  const by_table *table, by_error *error)
+{
+    by__predicted_rows *r;
+    const by_predictor_options options = {.batch = BATCH};
+    const by_task_examples examples = {.table = table};
+    by_error lacks = {0};
+    *out = NULL;
+    *why = NULL;
+    BY_TRY(by__alloc((void **)&r, 1, sizeof *r, "predictions", error));
+    by_status status =
+        by_predictor_open(&r->predictor, by_pretrained_config(model), by_pretrained_weights(model),
+                          by_pretrained_directory(model), &options, error);
+    if (status == BY_OK) {
+        status = by_predictor_take(&r->input, r->predictor, &examples, &lacks);
+        if (status == BY_EFORMAT) {
+            by__predicted_rows_close(&r);
+            *why = by__strdup(lacks.message);
+            return *why != NULL ? BY_OK
+                                : by_error_set(error, BY_EMEMORY, "out of memory: a message");
+        }
+        if (status != BY_OK) {
+            (void)by_error_set(error, status, "%s", lacks.message);
+        }
+    }
+    if (status != BY_OK) {
+        by__predicted_rows_close(&r);
+        return status;
+    }
+    *out = r;
+    return BY_OK;
+}
+
+void by__predicted_rows_close(by__predicted_rows **rows)
+{
+    by__predicted_rows *r = *rows;
+    if (r != NULL) {
+        *rows = NULL;
+        json_decref(r->batch);
+        by_predictor_input_close(&r->input);
+        by_predictor_close(&r->predictor);
+        free(r);
+    }
+}
+
+static void take(void *user, const by_field *fields, size_t count)
+{
+    by__predicted_rows *r = user;
+    json_t *one = by__predicted_json(fields, count);
+    r->failed = json_array_append_new(r->batch, one) != 0 || r->failed;
+}
+
+by_status by__predicted_rows_next(by__predicted_rows *rows, json_t **out, by_error *error)
+{
+    by__predicted_rows *r = rows;
+    if (r->batch == NULL || r->taken == json_array_size(r->batch)) {
+        by_predictor_place places[BATCH];
+        size_t left = by_predictor_input_count(r->input) - r->next;
+        size_t count = left < BATCH ? left : BATCH;
+        for (size_t i = 0; i < count; i++) {
+            places[i] = (by_predictor_place){r->input, r->next + i};
+        }
+        json_decref(r->batch);
+        r->batch = json_array();
+        r->taken = 0;
+        r->next += count;
+        BY_TRY(by_predictor_run(r->predictor, places, count, take, r, error));
+    }
+    if (r->failed || r->batch == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: predictions");
+    }
+    *out = json_incref(json_array_get(r->batch, r->taken++));
+    return BY_OK;
+}

@@ -1,0 +1,530 @@
+/* The processes of a server on one machine: starts, watches and restarts them, and ends them in
+ * order. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "banyan/exit.h"
+#include "serve/base/stop.h"
+#include "serve/supervisor/serve_processes.h"
+
+/* Seconds: after running this long, a process's earlier exits are forgotten. */
+#define LONG_ENOUGH 30.0
+#define FIRST_PAUSE 0.1
+#define MOST_PAUSE  10.0
+/* Consecutive exits before any process was ready, after which a restart is considered useless. */
+#define MOST_FAILED 5
+/* Reasons of restarts in addition to those of by_exit_name. */
+#define CRASH  "crash"
+#define SILENT "silent"
+/* Seconds that a process has to close what it has open, after those for its requests. */
+#define CLOSING 10.0
+
+static void start(by__child *c);
+static void go_on_ending(by__supervisor *s);
+
+/* ---- one process ---- */
+
+static void on_again(uv_timer_t *timer)
+{
+    by__child *c = timer->data;
+    if (c->wanted && !c->running) {
+        start(c);
+    }
+}
+
+static void on_kill(uv_timer_t *timer)
+{
+    by__child *c = timer->data;
+    if (c->running) {
+        (void)uv_process_kill(&c->process, SIGKILL);
+    }
+}
+
+static void on_freed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+/* Removes a worker that has ended for good from the list. */
+static void forget(by__child *c)
+{
+    by__child **at = &c->all->workers;
+    while (*at != c) {
+        at = &(*at)->next;
+    }
+    *at = c->next;
+    uv_close((uv_handle_t *)&c->timer, on_freed);
+}
+
+static void end_all(by__supervisor *s)
+{
+    s->ending = true;
+    go_on_ending(s);
+}
+
+/* Returns true if a process of this kind has been ready since the server started. */
+static bool is_proven(const by__child *c)
+{
+    return c->group != NULL ? c->group->proven : c->proven;
+}
+
+void by__supervisor_fail(by__supervisor *s, const char *why)
+{
+    if (!s->ending) {
+        (void)by_error_set(&s->failure, BY_ESTATE, "%s", why);
+        end_all(s);
+    }
+}
+
+/* Returns true if the exit code means that a restart is useless: a wrong configuration stays wrong,
+ * of broker and gateway, and of all workers of one version. */
+static bool is_hopeless(const by__supervisor *s, const by__child *c, int code)
+{
+    if (code != BY_EXIT_CONFIG || is_proven(c)) {
+        return false;
+    }
+    for (const by__child *w = s->workers; w != NULL && c->group != NULL; w = w->next) {
+        bool same = w->group == c->group;
+        if (w != c && (same ? w->running : w->group->model == c->group->model)) {
+            return false;
+        }
+    }
+    return c->group == NULL || c->group == c->group->model->current;
+}
+
+/* Returns true if a process that was never ready has exited too often; a rollout counts its own
+ * workers. */
+static bool gives_up(by__child *c)
+{
+    if (is_proven(c) || (c->group != NULL && c->group != c->group->model->current)) {
+        return false;
+    }
+    return ++c->failed >= MOST_FAILED;
+}
+
+/* The pause before each further restart of a worker grows. */
+static void start_later(by__child *c, double lived)
+{
+    c->pause = lived > LONG_ENOUGH || c->pause == 0.0 ? FIRST_PAUSE : 2.0 * c->pause;
+    c->pause = c->pause > MOST_PAUSE ? MOST_PAUSE : c->pause;
+    (void)uv_timer_start(&c->timer, on_again, (uint64_t)(c->pause * 1000.0), 0);
+}
+
+json_t *by__served_restarts(by__served *model)
+{
+    by__supervisor *s = model->all;
+    json_t *own = json_object_get(s->restarts, model->name);
+    if (own == NULL) {
+        /* Starts from 0, so that the first one is seen as an increase. */
+        s->restarts = s->restarts == NULL ? json_object() : s->restarts;
+        own = json_pack("{si si si si}", by_exit_name(BY_EXIT_FAILED), 0,
+                        by_exit_name(BY_EXIT_HANG), 0, CRASH, 0, SILENT, 0);
+        (void)json_object_set_new(s->restarts, model->name, own);
+        own = json_object_get(s->restarts, model->name);
+    }
+    return own;
+}
+
+static void count_restart(const by__child *c, int code)
+{
+    json_t *own = by__served_restarts(c->group->model);
+    const char *reason = c->killed ? SILENT : by_exit_name(code);
+    json_int_t count = json_integer_value(json_object_get(own, reason));
+    (void)json_object_set_new(own, reason, json_integer(count + 1));
+}
+
+/* Returns true if the last gateway has reported that it listens. */
+static bool has_listened(const by__supervisor *s)
+{
+    const char *path = s->options.listening;
+    return path != NULL && by__path_exists(path);
+}
+
+/* While the server ends, its processes end by themselves, or by SIGTERM while they start. A worker
+ * that was never ready, as those of a version that cannot be loaded, had no requests. */
+static void note_end(by__supervisor *s, const by__child *c, int code)
+{
+    bool had_requests = c->group == NULL || c->known > 0.0;
+    if (had_requests && code != BY_EXIT_DONE && code != 128 + SIGTERM && !s->forced &&
+        s->failure.status == BY_OK) {
+        (void)by_error_set(&s->failure, BY_ESTATE,
+                           "the %s ended with code %d (%s) while the server was stopping: requests "
+                           "that were running may have got no answer",
+                           c->role, code, by_exit_name(code));
+    }
+}
+
+/* Keeps what a worker has said of its end. */
+static void note_failure(by__group *g, int code)
+{
+    char *text = NULL;
+    size_t length = 0;
+    if (g->failure != NULL &&
+        by__file_read(&text, &length, g->failure, (size_t)64 << 10, NULL) == BY_OK) {
+        (void)snprintf(g->why, sizeof g->why, "%.*s", (int)strcspn(text, "\n"), text);
+        (void)unlink(g->failure);
+    } else {
+        (void)snprintf(g->why, sizeof g->why, "the last one ended with code %d (%s)", code,
+                       by_exit_name(code));
+    }
+    free(text);
+}
+
+static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
+{
+    by__child *c = process->data;
+    by__supervisor *s = c->all;
+    double lived = by__now() - c->began;
+    int code = signal_number != 0 ? 128 + signal_number : (int)status;
+    c->running = false;
+    c->proven = c->proven || (c == &s->gateway && has_listened(s));
+    (void)uv_timer_stop(&c->timer);
+    by__log_event(&s->log, "process_ended", "{ss sI si sf}", "role", c->role, "pid",
+                  (json_int_t)process->pid, "code", code, "seconds", by__observe_seconds(lived));
+    uv_close((uv_handle_t *)process, NULL);
+    if (c->group != NULL && c->wanted) {
+        c->group->exits++;
+        c->group->hopeless = c->group->hopeless || code == BY_EXIT_CONFIG;
+        note_failure(c->group, code);
+        count_restart(c, code);
+    }
+    if (s->ending) {
+        note_end(s, c, code);
+        go_on_ending(s);
+    } else if (!c->wanted) {
+        /* Not immediately: the process handle is closed in the loop's next turn. */
+        (void)uv_timer_start(&c->timer, on_again, 0, 0);
+    } else if (is_hopeless(s, c, code)) {
+        (void)by_error_set(&s->failure, BY_ECONFIG, "the %s cannot start (see its message above)",
+                           c->role);
+        end_all(s);
+    } else if (gives_up(c)) {
+        (void)by_error_set(&s->failure, BY_ESTATE,
+                           "the %s exited %u times without becoming ready, the last time with code "
+                           "%d (%s): see its messages above",
+                           c->role, c->failed, code, by_exit_name(code));
+        end_all(s);
+    } else {
+        start_later(c, lived);
+    }
+}
+
+static void start(by__child *c)
+{
+    by__supervisor *s = c->all;
+    if (c == &s->gateway && s->options.listening != NULL) {
+        (void)unlink(s->options.listening);
+    }
+    /* The child reads its standard input only to notice the end of this process. */
+    uv_stdio_container_t files[3] = {{.flags = UV_INHERIT_FD, .data.fd = s->lifeline[0]},
+                                     {.flags = UV_INHERIT_FD, .data.fd = STDOUT_FILENO},
+                                     {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO}};
+    /* Ctrl-C goes to this process only, which ends the others in order. */
+    uv_process_options_t options = {.exit_cb = on_exit_of,
+                                    .flags = UV_PROCESS_DETACHED,
+                                    .file = c->command[0],
+                                    .args = (char **)(uintptr_t)c->command,
+                                    .stdio_count = 3,
+                                    .stdio = files};
+    c->process.data = c;
+    c->began = by__now();
+    c->known = 0.0;
+    c->killed = false;
+    int code = uv_spawn(&s->loop, &c->process, &options);
+    c->running = code == 0;
+    if (code < 0) {
+        by__log_event(&s->log, "process_failed", "{ss ss}", "role", c->role, "reason",
+                      uv_strerror(code));
+        uv_close((uv_handle_t *)&c->process, NULL);
+        if (c->group == NULL) {
+            (void)by_error_set(&s->failure, BY_EIO, "cannot start the %s: %s", c->role,
+                               uv_strerror(code));
+            end_all(s);
+        } else {
+            /* The system cannot create a process now. */
+            start_later(c, 0.0);
+        }
+        return;
+    }
+    by__log_event(&s->log, "process", "{ss sI}", "role", c->role, "pid",
+                  (json_int_t)c->process.pid);
+}
+
+static void end_child(by__child *c)
+{
+    const by_serve_options *o = &c->all->options;
+    double seconds = CLOSING + (c == &c->all->gateway ? o->drain : c->group != NULL ? o->grace : 0);
+    if (c->running && c->wanted) {
+        (void)uv_process_kill(&c->process, SIGTERM);
+        (void)uv_timer_start(&c->timer, on_kill, (uint64_t)(seconds * 1000.0), 0);
+    }
+    c->wanted = false;
+}
+
+static void open_child(by__supervisor *s, by__child *c, const char *role,
+                       const char *const *command)
+{
+    c->all = s;
+    c->role = role;
+    c->command = command;
+    c->wanted = command != NULL;
+    (void)uv_timer_init(&s->loop, &c->timer);
+    c->timer.data = c;
+}
+
+/* ---- groups ---- */
+
+static size_t count_wanted(const by__supervisor *s, const by__group *group)
+{
+    size_t count = 0;
+    for (const by__child *c = s->workers; c != NULL; c = c->next) {
+        count += c->group == group && c->wanted;
+    }
+    return count;
+}
+
+size_t by__group_ready(const by__supervisor *s, const by__group *group)
+{
+    size_t count = 0;
+    for (const by__child *c = s->workers; c != NULL; c = c->next) {
+        count += c->group == group && c->running && c->wanted && c->known > 0.0;
+    }
+    return count;
+}
+
+/* Returns true if no further worker of a live version may start: those that are ending use memory
+ * until they have ended. */
+static bool is_full(const by__supervisor *s, const by__group *group)
+{
+    size_t count = 0;
+    for (const by__child *c = s->workers; c != NULL; c = c->next) {
+        count += c->group == c->group->model->current && (c->running || c->wanted);
+    }
+    return s->options.total > 0 && group == group->model->current && count >= s->options.total;
+}
+
+static void add_worker(by__supervisor *s, by__group *group)
+{
+    by__child *c = NULL;
+    by_error error = {0};
+    if (by__alloc((void **)&c, 1, sizeof *c, "a process", &error) != BY_OK) {
+        by__log_event(&s->log, "process_failed", "{ss ss}", "role", "worker", "reason",
+                      error.message);
+        group->wanted = count_wanted(s, group);
+        return;
+    }
+    open_child(s, c, "worker", group->command);
+    c->group = group;
+    c->next = s->workers;
+    s->workers = c;
+    start(c);
+}
+
+/* Ends a worker that is not ready yet, if there is one, else the youngest. */
+static void end_worker(by__supervisor *s, const by__group *group)
+{
+    by__child *best = NULL;
+    for (by__child *c = s->workers; c != NULL; c = c->next) {
+        bool earlier = best == NULL || (best->known > 0.0 && c->known == 0.0) ||
+                       ((best->known > 0.0) == (c->known > 0.0) && c->began > best->began);
+        if (c->group == group && c->wanted && earlier) {
+            best = c;
+        }
+    }
+    if (best != NULL) {
+        end_child(best);
+    }
+}
+
+static void sweep(by__supervisor *s)
+{
+    for (by__child *c = s->workers, *next; c != NULL; c = next) {
+        next = c->next;
+        if (!c->wanted && !c->running && !uv_is_active((uv_handle_t *)&c->timer)) {
+            forget(c);
+        }
+    }
+    for (by__group **at = &s->groups; *at != NULL;) {
+        by__group *g = *at;
+        bool used = g == g->model->current || g == g->model->coming;
+        for (const by__child *c = s->workers; c != NULL && !used; c = c->next) {
+            used = c->group == g;
+        }
+        if (used) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        by__log_event(&s->log, "version_ended", "{ss ss}", "model", g->model->name, "version",
+                      g->version.name);
+        by__group_free(g);
+    }
+}
+
+void by__supervisor_reconcile(by__supervisor *s)
+{
+    for (by__group *g = s->groups; g != NULL && !s->ending; g = g->next) {
+        g->wanted = g->retire > 0.0 && by__now() > g->retire ? 0 : g->wanted;
+        for (size_t n = count_wanted(s, g); n < g->wanted && !is_full(s, g); n++) {
+            add_worker(s, g);
+        }
+        for (size_t n = count_wanted(s, g); n > g->wanted; n--) {
+            end_worker(s, g);
+        }
+    }
+    sweep(s);
+}
+
+/* ---- all ---- */
+
+/* The gateway first answers what it has accepted, while workers and broker are running; then these
+ * end. */
+static void go_on_ending(by__supervisor *s)
+{
+    bool workers = false;
+    end_child(&s->gateway);
+    if (s->gateway.running) {
+        return;
+    }
+    for (by__child *c = s->workers; c != NULL; c = c->next) {
+        end_child(c);
+        workers = workers || c->running;
+    }
+    if (workers) {
+        return;
+    }
+    end_child(&s->broker);
+    if (!s->broker.running) {
+        uv_stop(&s->loop);
+    }
+}
+
+static void kill_now(by__child *c)
+{
+    if (c->running) {
+        (void)uv_process_kill(&c->process, SIGKILL);
+    }
+}
+
+static void on_stop(void *user, bool again)
+{
+    by__supervisor *s = user;
+    if (again) {
+        s->forced = true;
+        kill_now(&s->gateway);
+        kill_now(&s->broker);
+        for (by__child *c = s->workers; c != NULL; c = c->next) {
+            kill_now(c);
+        }
+    }
+    end_all(s);
+}
+
+static void on_hangup(uv_signal_t *handle, int number)
+{
+    BY_UNUSED(number);
+    by__control_reload(handle->data);
+}
+
+static by_status begin(by__supervisor *s, by_error *error)
+{
+    BY_TRY(by__supervisor_add_models(s, error));
+    BY_TRY(by__control_open(s, error));
+    int code = uv_signal_start(&s->reload, on_hangup, SIGHUP);
+    if (code < 0) {
+        return by__uv_error(error, "watch", "SIGHUP", code);
+    }
+    if (s->broker.wanted) {
+        start(&s->broker);
+    }
+    start(&s->gateway);
+    by__supervisor_reconcile(s);
+    by__supervisor_connect(s);
+    return BY_OK;
+}
+
+static void release(by__supervisor *s)
+{
+    while (s->groups != NULL) {
+        by__group *g = s->groups;
+        s->groups = g->next;
+        by__group_free(g);
+    }
+    for (size_t i = 0; i < s->model_count; i++) {
+        by__served *m = &s->models[i];
+        for (size_t k = 0; k < m->former_count; k++) {
+            by__served_version_free(&m->former[k]);
+        }
+        by__golden_reset(&m->golden);
+        json_decref(m->info);
+        free(m->routed);
+    }
+    free(s->models);
+    free(s->scales);
+    json_decref(s->restarts);
+    (void)close(s->lifeline[0]);
+    (void)close(s->lifeline[1]);
+}
+
+static void set_options(by__supervisor *s)
+{
+    by_serve_options *o = &s->options;
+    o->most = o->most > o->workers ? o->most : o->workers;
+    o->grace = o->grace > 0.0 ? o->grace : 60.0;
+    o->drain = o->drain > 0.0 ? o->drain : 45.0;
+}
+
+by_status by_serve_run(const by_serve_options *options, by_error *error)
+{
+    by__supervisor s = {.options = *options, .log = {options->log, options->user}};
+    by__stop *stop = NULL;
+    BY_TRY(by__link_check(options->address, error));
+    if (options->workers == 0 && options->most == 0) {
+        return by_error_set(error, BY_EARG,
+                            "no worker can be started: set scaling.most, or --workers 0:8");
+    }
+    BY_TRY(by__request_id(s.name, "supervisor_", error));
+    set_options(&s);
+    if (pipe2(s.lifeline, O_CLOEXEC) != 0) {
+        return by__uv_error(error, "make", "a pipe", -errno);
+    }
+    int code = uv_loop_init(&s.loop);
+    if (code < 0) {
+        release(&s);
+        return by__uv_error(error, "make", "an event loop", code);
+    }
+    (void)uv_signal_init(&s.loop, &s.reload);
+    s.reload.data = &s;
+    open_child(&s, &s.broker, "broker", options->broker);
+    open_child(&s, &s.gateway, "gateway", options->gateway);
+    by_status status = by__stop_open(&stop, &s.loop, false, on_stop, &s, error);
+    if (status == BY_OK) {
+        status = begin(&s, error);
+    }
+    if (status == BY_OK) {
+        (void)uv_run(&s.loop, UV_RUN_DEFAULT);
+        if (s.failure.status != BY_OK) {
+            *error = s.failure;
+            status = s.failure.status;
+        }
+    }
+    if (s.link.loop != NULL) {
+        by__broker_link_close(&s.link);
+    }
+    by__control_close(&s);
+    by__stop_close(&stop);
+    uv_close((uv_handle_t *)&s.reload, NULL);
+    uv_close((uv_handle_t *)&s.broker.timer, NULL);
+    uv_close((uv_handle_t *)&s.gateway.timer, NULL);
+    while (s.workers != NULL) {
+        forget(s.workers);
+    }
+    (void)uv_run(&s.loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&s.loop);
+    release(&s);
+    return status;
+}

@@ -1,0 +1,174 @@
+/* Metrics of models and their versions, from the broker's state. */
+#include "serve/protocol/messages.h"
+#include "serve/telemetry/metrics.h"
+
+json_t *by__histogram_json(const by__telemetry_histogram *histogram)
+{
+    json_t *counts = json_array();
+    for (size_t i = 0; i <= BY__EDGES; i++) {
+        (void)json_array_append_new(counts, json_integer((json_int_t)histogram->buckets[i]));
+    }
+    return json_pack("{so sf sI}", "counts", counts, "sum", histogram->sum, "count",
+                     (json_int_t)histogram->count);
+}
+
+void by__histogram_read(by__telemetry_histogram *histogram, const json_t *value)
+{
+    const json_t *counts = json_object_get(value, "counts");
+    for (size_t i = 0; i <= BY__EDGES; i++) {
+        histogram->buckets[i] += (uint64_t)json_integer_value(json_array_get(counts, i));
+    }
+    histogram->sum += by__get_number(value, "sum", 0.0);
+    histogram->count += (uint64_t)by__get_integer(value, "count");
+}
+
+typedef enum source { OF_MODEL, OF_VERSION, OF_COPIES } source;
+
+static const struct {
+    const char *name;
+    const char *help;
+    const char *key; /* key in the state */
+    source from;
+    bool counts; /* a counter, else a gauge */
+} rows[] = {
+    {"banyan_model_queue_requests", "Requests that wait for a worker.", "queue", OF_MODEL, false},
+    {"banyan_model_queue_tokens", "Estimated tokens of the requests that wait for a worker.",
+     "queue_tokens", OF_MODEL, false},
+    {"banyan_model_queue_oldest_seconds",
+     "Seconds that the oldest of the requests in the queue has waited.", "oldest", OF_MODEL, false},
+    {"banyan_model_expected_wait_seconds",
+     "Estimated seconds that a new request would wait for a worker.", "wait", OF_MODEL, false},
+    {"banyan_model_sessions", "Sequences that workers run at a time.", "sessions", OF_MODEL, false},
+    {"banyan_model_workers", "Workers that are connected.", "workers", OF_MODEL, false},
+    {"banyan_version_workers", "Workers that are connected.", "workers", OF_VERSION, false},
+    {"banyan_version_share", "Share of new requests that the version gets, 0 to 1.", "share",
+     OF_VERSION, false},
+    {"banyan_version_requests_total", "Requests that ended.", "requests", OF_VERSION, true},
+    {"banyan_version_errors_total", "Requests that ended with an error of the server.", "errors",
+     OF_VERSION, true},
+    {"banyan_shadow_same_total", "Shadow requests whose answer was that of the client.", "same",
+     OF_COPIES, true},
+    {"banyan_shadow_different_total",
+     "Shadow requests whose answer differed from that of the client.", "different", OF_COPIES,
+     true},
+    {"banyan_shadow_failed_total", "Shadow requests that failed.", "failed", OF_COPIES, true},
+};
+
+static const struct {
+    const char *name;
+    const char *help;
+    const char *key;
+} times[] = {
+    {"banyan_version_time_to_first_token_seconds",
+     "Seconds from the broker's queue to the first text.", "first"},
+    {"banyan_version_request_duration_seconds",
+     "Seconds from the broker's queue to the end of the answer.", "whole"},
+};
+
+/* Adds model="..." and, for a version, version="...". */
+static void add_labels(by__text *out, const json_t *model, const json_t *version)
+{
+    const char *id = by__get_text(model, "id");
+    const char *name = by__get_text(version, "version");
+    by__text_add(out, "model=\"");
+    by__metrics_label(out, id == NULL ? "" : id);
+    by__text_add(out, "\"");
+    if (version != NULL) {
+        by__text_format(out, ",version=\"%s\"", name == NULL ? "" : name);
+    }
+}
+
+static void add_row(by__text *out, size_t row, const json_t *model, const json_t *version)
+{
+    const json_t *from = rows[row].from == OF_MODEL     ? model
+                         : rows[row].from == OF_VERSION ? version
+                                                        : json_object_get(version, "mirrored");
+    by__text labels = {0};
+    add_labels(&labels, model, version);
+    if (!labels.failed) {
+        by__metrics_sample(out, rows[row].name, labels.data,
+                           by__get_number(from, rows[row].key, 0.0));
+    }
+    by__text_free(&labels);
+}
+
+static void add_times(by__text *out, size_t row, const json_t *model, const json_t *version)
+{
+    by__telemetry_histogram histogram = {0};
+    by__text labels = {0};
+    add_labels(&labels, model, version);
+    by__histogram_read(&histogram, json_object_get(version, times[row].key));
+    if (!labels.failed) {
+        by__metrics_buckets(out, times[row].name, labels.data, &histogram);
+    }
+    by__text_free(&labels);
+}
+
+static void add_restarts(by__text *out, const json_t *models)
+{
+    static const char name[] = "banyan_worker_restarts_total";
+    size_t i;
+    json_t *m;
+    const char *reason;
+    json_t *count;
+    by__metrics_family(out, name, "Workers that ended and were started again, by reason.",
+                       "counter");
+    json_array_foreach(models, i, m)
+    {
+        json_object_foreach(json_object_get(m, "restarts"), reason, count)
+        {
+            by__text labels = {0};
+            add_labels(&labels, m, NULL);
+            by__text_add(&labels, ",reason=\"");
+            by__metrics_label(&labels, reason);
+            by__text_add(&labels, "\"");
+            if (!labels.failed) {
+                by__metrics_sample(out, name, labels.data, json_number_value(count));
+            }
+            by__text_free(&labels);
+        }
+    }
+}
+
+void by__metrics_models(by__text *out, const json_t *state)
+{
+    const json_t *models = json_object_get(state, "models");
+    size_t i;
+    size_t j;
+    json_t *m;
+    json_t *v;
+    by__metrics_family(out, "banyan_dead_requests_total",
+                       "Requests that ended since they lost too many workers.", "counter");
+    /* Without a state nothing is printed: a counter that falls to 0 for a while would be counted
+     * twice. */
+    if (state != NULL) {
+        by__metrics_sample(out, "banyan_dead_requests_total", NULL,
+                           by__get_number(state, "dead", 0.0));
+    }
+    add_restarts(out, models);
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(rows); row++) {
+        by__metrics_family(out, rows[row].name, rows[row].help,
+                           rows[row].counts ? "counter" : "gauge");
+        json_array_foreach(models, i, m)
+        {
+            if (rows[row].from == OF_MODEL) {
+                add_row(out, row, m, NULL);
+                continue;
+            }
+            json_array_foreach(json_object_get(m, "versions"), j, v)
+            {
+                add_row(out, row, m, v);
+            }
+        }
+    }
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(times); row++) {
+        by__metrics_family(out, times[row].name, times[row].help, "histogram");
+        json_array_foreach(models, i, m)
+        {
+            json_array_foreach(json_object_get(m, "versions"), j, v)
+            {
+                add_times(out, row, m, v);
+            }
+        }
+    }
+}
