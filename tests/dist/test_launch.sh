@@ -16,14 +16,16 @@ start() {
     background=$!
     wait_for '"step":12,' runs/job/events.jsonl
 }
-# The process of a rank.
+# The process of a rank. It may be no child of mpirun: that of Open MPI 5 is prterun, and starts a daemon.
 rank_pid() {
-    for process in $(pgrep -P "$(pgrep -P "$background" -x mpirun)"); do
-        if tr '\0' '\n' <"/proc/$process/environ" 2>/dev/null | grep -q -x "OMPI_COMM_WORLD_RANK=$1"; then
-            echo "$process"
+    for process in /proc/[0-9]*; do
+        if [ "$process/exe" -ef "$banyan" ] && [ "$process/cwd" -ef "$work" ] &&
+            tr '\0' '\n' <"$process/environ" 2>/dev/null | grep -q -x "OMPI_COMM_WORLD_RANK=$1"; then
+            echo "${process#/proc/}"
         fi
     done
 }
+is_launcher() { case $(cat "$1/comm" 2>/dev/null) in mpirun | prterun | prted | orted) ;; *) false ;; esac; }
 signal_rank() { kill "-$2" "$(rank_pid "$1")" || { cat err >&2; fail "there is no rank $1"; }; }
 ends_with() {
     wait "$background"
@@ -31,7 +33,7 @@ ends_with() {
     background=
     [ "$code" -eq "$1" ] || { cat err >&2; fail "the supervisor ended with $code, not $1"; }
     for process in /proc/[0-9]*; do
-        if [ "$process/cwd" -ef "$work" ] && { [ "$process/exe" -ef "$banyan" ] || [ "$(cat "$process/comm" 2>/dev/null)" = mpirun ]; }; then
+        if [ "$process/cwd" -ef "$work" ] && { [ "$process/exe" -ef "$banyan" ] || is_launcher "$process"; }; then
             fail "a process of the job is left: $process"
         fi
     done
@@ -139,32 +141,41 @@ if grep -q OMP_NUM_THREADS err; then fail "ranks were started"; fi
 say "ranks of another build, another config or other data are refused before they train"
 cp "$banyan" other-build && printf x >>other-build
 mkdir elsewhere && cp c.yaml elsewhere && { cat text.txt && cat text.txt; } >elsewhere/text.txt
-refused_pair() { # refused_pair TEXT PROGRAM ARGUMENT...: rank 0 trains, rank 1 is what follows
+# Two ranks with the same arguments; rank 1 has a command of its own before them (env sets what differs).
+cat >pair.sh <<'END'
+own=$1 program=$2
+shift 2
+# shellcheck disable=SC2086
+[ "$OMPI_COMM_WORLD_RANK" = 0 ] && exec $program "$@" || exec $own "$@"
+END
+pair() { timeout 1700 mpirun --bind-to none -n 2 sh "$work/pair.sh" "$@"; }
+refused_pair() { # refused_pair TEXT COMMAND [ARGUMENT...]: rank 0 trains, rank 1 has the command and the arguments
     text=$1
-    shift
-    timeout 1700 mpirun --bind-to none -n 1 "$banyan" train c.yaml --quiet --set train.threads=1 --set train.micro_batch=2 \
-        --set name=pair : -n 1 "$@" --quiet --set train.threads=1 --set train.micro_batch=2 --set name=pair >out 2>err
+    own=$2
+    shift 2
+    pair "$own train c.yaml $*" "$banyan train c.yaml" --quiet --set train.threads=1 --set train.micro_batch=2 \
+        --set name=pair >out 2>err
     case $? in
     2 | 6) ;; # of whichever rank mpirun sees first
-    *) cat err >&2 && fail "these ranks train together: $*" ;;
+    *) cat err >&2 && fail "these ranks train together: $own $*" ;;
     esac
     holds err "$text"
     [ ! -e runs/pair/checkpoints ] || fail "they trained"
 }
-refused_pair "runs another build of banyan" ./other-build train c.yaml
-refused_pair "the hash of the config is" "$banyan" train c.yaml --set seed=2
-refused_pair "the hash of the config's section parallel is" "$banyan" train c.yaml --set parallel.overlap=false
-refused_pair "the hash of the training data is" -wdir "$work/elsewhere" "$banyan" train c.yaml
+refused_pair "runs another build of banyan" ./other-build
+refused_pair "the hash of the config is" "$banyan" --set seed=2
+refused_pair "the hash of the config's section parallel is" "$banyan" --set parallel.overlap=false
+refused_pair "the hash of the training data is" "env -C $work/elsewhere $banyan"
 
 say "ranks whose kernels give other bits are refused, and doctor shows them"
-timeout 1700 mpirun --bind-to none -n 1 "$banyan" "$@" --set name=mixed : -n 1 -x BANYAN_ISA=baseline "$banyan" "$@" >out 2>err
+pair "env BANYAN_ISA=baseline $banyan" "$banyan" "$@" --set name=mixed >out 2>err
 case $? in
 2 | 6) ;; # of whichever rank mpirun sees first: the one that is wrong, or its peer
 *) cat err >&2 && fail "ranks of different kernels train together" ;;
 esac
 holds err "rank 1 ("
 holds err "computes with kernels for baseline"
-run 1 timeout 1700 mpirun --bind-to none -n 1 "$banyan" doctor : -n 1 -x BANYAN_ISA=baseline "$banyan" doctor
+run 1 pair "env BANYAN_ISA=baseline $banyan" "$banyan" doctor
 holds out "DIFFERENT    level:"
 holds out "so training refuses to start"
 

@@ -201,7 +201,8 @@ static void test_launch_line(void **state)
     assert_line(&o, &facts,
                 "OMP_NUM_THREADS=2 mpirun -n 6 --host n1:4,n2:2 --bind-to none --mca "
                 "btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24 "
-                "-x OMP_NUM_THREADS --mca orte_abort_on_non_zero_status 0 -x BANYAN_SUPERVISOR "
+                "-x OMP_NUM_THREADS --mca orte_abort_on_non_zero_status 0 --mca "
+                "state_base_error_non_zero_exit 0 -x BANYAN_SUPERVISOR "
                 "banyan train");
     o.ranks = 9;
     by_launch_line line;

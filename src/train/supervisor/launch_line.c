@@ -242,8 +242,10 @@ by_status by_launch_line_make(by_launch_line *out, const by_launch_options *o,
         add(&l, "-x");
         add(&l, "OMP_NUM_THREADS");
         if (o->watched) {
-            /* The supervisor evaluates the exit of a rank: others may still be saving. */
+            /* The supervisor evaluates the exit of a rank: others may still be saving. The first
+             * is for Open MPI 4, the second for 5; each ignores the other's. */
             add_option(&l, "orte_abort_on_non_zero_status", "0");
+            add_option(&l, "state_base_error_non_zero_exit", "0");
             add(&l, "-x");
             add(&l, BY__SUPERVISOR);
         }
