@@ -139,6 +139,14 @@ by_status by__config_new(by__config **out, const by__schema *schema, by_error *e
     return BY_OK;
 }
 
+by_status by__config_like(by_config **out, const by_config *config, by_error *error)
+{
+    by__config *made;
+    BY_TRY(by__config_new(&made, ((const by__config *)config)->schema, error));
+    *out = &made->config;
+    return BY_OK;
+}
+
 static by_status copy_text(char **out, const char *text, by_error *error)
 {
     *out = text == NULL ? NULL : by__strdup(text);

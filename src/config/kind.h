@@ -115,6 +115,8 @@ void *by__kind_own(const by_kind_values *own, const by__kind *kind);
 /* Returns where the first of two keys ("model.heads") was set, else where the second was, else
  * "config" (both have their defaults). Messages start with it. */
 const char *by__config_where(const by_config *config, const char *first, const char *second);
+/* Makes a config of defaults with the schema of another one. */
+by_status by__config_like(by_config **out, const by_config *config, by_error *error);
 /* Returns true if a file or an override sets this key, false if it has its default. */
 bool by__config_is_given(const by_config *config, const char *key);
 /* Replaces the value of an integer key by one chosen for -1. The key may be derived again while

@@ -62,9 +62,9 @@ static by_status check_given(const by_config *config, const by_weights *weights,
 {
     by_config *plain = NULL;
     by_config *theirs = NULL;
-    by_status status = by_config_default(&plain, error);
+    by_status status = by__config_like(&plain, config, error);
     if (status == BY_OK) {
-        status = by_config_default(&theirs, error);
+        status = by__config_like(&theirs, config, error);
     }
     if (status == BY_OK) {
         status = by_model_config_from_json(&theirs->model, config->model.from, json, strlen(json),

@@ -3,6 +3,15 @@
 #include <stdlib.h>
 
 #include "train/loop.h"
+/* ZeRO-3 (Rajbhandari et al. 2020; FSDP, Zhao et al. 2023): the ranks of `shard` also divide the
+ * parameters that programs compute with.
+ *
+ * A rank holds only its slices of the trained matrices. Programs gather a matrix before they use it
+ * (passes/gather.c), a bucket's part of it at a time, and reuse its memory afterwards. Vectors,
+ * which have few elements, and frozen parameters are not divided. */
+#include <stdlib.h>
+
+#include "train/trainer.h"
 
 /* Result of a micro-batch of the pass. */
 typedef struct portion {
@@ -286,4 +295,16 @@ by_status by_predict(const by_config *config, const by_weights *weights, by_task
     }
     close_pass(&p);
     return status;
+}
+
+bool by__ranks_evaluate_together(const by_trainer *trainer)
+{
+    return by__is_gathered(trainer);
+}
+
+/* Runs on the previous inputs. */
+by_status by__ranks_evaluate_nothing(by_trainer *trainer, by_error *error)
+{
+    return trainer->pipe != NULL ? by__pipe_evaluate(trainer, NULL, error)
+                                 : by_program_run(trainer->loss->program, error);
 }

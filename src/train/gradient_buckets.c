@@ -7,19 +7,6 @@
 
 /* ---- the plan ---- */
 
-int64_t by__group_elements(const by__store *store, int group)
-{
-    int64_t elements = 0;
-    for (size_t i = 0; i < by__store_count(store); i++) {
-        const by__stored_tensor *entry = by__store_entry(store, (by__handle)i);
-        if (entry->group == group) {
-            elements +=
-                (int64_t)by__round_up((size_t)by_shape_count(&entry->local), BY__ENTRY_ALIGNMENT);
-        }
-    }
-    return elements;
-}
-
 /* The last position in a group, at most `at`, where a tensor begins. */
 static int64_t tensor_border(const by__store *store, int group, int64_t at)
 {

@@ -12,11 +12,6 @@
 #include "optim/optim.h"
 #include "train/pipeline/pipe.h"
 
-bool by__norm_is_divided(const by_trainer *t)
-{
-    return by__is_sharded(t) || t->pipe != NULL;
-}
-
 /* ---- distribution of elements ---- */
 
 /* The entries of a rank of the pipeline, and how the ranks of `shard` divide them. */

@@ -10,55 +10,6 @@
 
 #include "train/guards/guard.h"
 
-/* Fills the members common to all events. */
-static void complete_report(const by__job *job, by_train_event *event)
-{
-    event->run = job->run;
-    event->config = job->config;
-    event->steps = job->config->train.steps;
-    event->first_step = job->first_step;
-    event->task = by_trainer_task(job->trainer);
-    event->step = event->kind == BY_TRAIN_SAVED ? event->step : job->done_step;
-}
-
-/* Sends an event to the caller only. */
-static void send(const by__job *job, by_train_event *event)
-{
-    if (job->options->event != NULL && by__job_leads(job) && !job->is_trial) {
-        complete_report(job, event);
-        job->options->event(job->options->user, event);
-    }
-}
-
-void by__job_report(by__job *job, by_train_event *report)
-{
-    complete_report(job, report);
-    by__track_report(job->tracker, report);
-}
-
-void by__job_note(const by__job *job, const char *format, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    by_train_event event = {.kind = BY_TRAIN_NOTE, .text = text};
-    send(job, &event);
-}
-
-void by__job_progress(const by__job *job, const char *phase)
-{
-    if (job->options->progress != NULL) {
-        job->options->progress(job->options->user, job->done_step, phase);
-    }
-}
-
-bool by__job_stopped(const by__job *job)
-{
-    return job->options->stop != NULL && job->options->stop(job->options->user);
-}
-
 /* ---- opening ---- */
 
 /* Completes the config of a resumed run. It does not need the directory that its weights originally
@@ -104,7 +55,7 @@ static by_status plan_data(by__job *job, by_error *error)
                             .valid_examples = job->data->valid_examples,
                             .held_out = job->data->held_out,
                             .text = job->data->summary};
-    send(job, &event);
+    by__job_send(job, &event);
     return by__job_fits(job, error);
 }
 
@@ -116,14 +67,6 @@ static by_status open_loaders(by__job *job, by_error *error)
     }
     BY_TRY(by_trainer_loader(&job->valid_loader, job->trainer, job->data, false, error));
     return by__outcomes_open(&job->outcomes, job->config, job->data, error);
-}
-
-by__recipe by__job_recipe(const by__job *job)
-{
-    const by_trainer_options *own = job->options->trainer;
-    return (by__recipe){.builder = own == NULL ? NULL : own->builder,
-                        .user = own == NULL ? NULL : own->user,
-                        .task = job->data->task};
 }
 
 static by_status start_weights(by__job *job, by_error *error)

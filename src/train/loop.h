@@ -125,6 +125,8 @@ void by__job_release(by__job *job);
 /* Sends the caller a note of one line. */
 void by__job_note(const by__job *job, const char *format, ...) BY_PRINTF(2, 3);
 
+/* Sends an event to the caller only. */
+void by__job_send(const by__job *job, by_train_event *event);
 /* Sends the caller a report for the terminal. `report` must live until the event is handled. */
 void by__job_report(by__job *job, by_train_event *report);
 

@@ -6,6 +6,10 @@
 
 #include "config/kind.h"
 #include "train/trainer.h"
+/* Arranges the ranks of a job as a mesh, from the section `parallel` and the number of ranks;
+ * without communication, before anything is allocated. */
+#include "train/train.h"
+#include <string.h>
 
 static const char key[] = "train.micro_batch";
 
@@ -123,4 +127,20 @@ by_status by_trainer_open_fitting(by_trainer **out, by_config *config,
     }
     *out = t;
     return BY_OK;
+}
+
+by_status by_train_check_ranks(const by_config *config, int ranks, int *unit, by_error *error)
+{
+    by__layout layout;
+    by_config *copy;
+    BY_TRY(by_config_copy(&copy, config, error));
+    by_status status = by_config_fit_ranks(copy, ranks, error);
+    if (status == BY_OK) {
+        status = by__layout_resolve(&layout, copy, ranks, 0, error);
+    }
+    by_config_close(&copy);
+    if (status == BY_OK) {
+        *unit = ranks / layout.size[BY_MESH_DATA];
+    }
+    return status;
 }

@@ -196,19 +196,3 @@ void by__layout_alone(by__layout *out)
         out->size[axis] = 1;
     }
 }
-
-by_status by_train_check_ranks(const by_config *config, int ranks, int *unit, by_error *error)
-{
-    by__layout layout;
-    by_config *copy;
-    BY_TRY(by_config_copy(&copy, config, error));
-    by_status status = by_config_fit_ranks(copy, ranks, error);
-    if (status == BY_OK) {
-        status = by__layout_resolve(&layout, copy, ranks, 0, error);
-    }
-    by_config_close(&copy);
-    if (status == BY_OK) {
-        *unit = ranks / layout.size[BY_MESH_DATA];
-    }
-    return status;
-}

@@ -17,16 +17,6 @@
 #include "ops/ops.h"
 #include "train/trainer.h"
 
-bool by__is_in_turn(const by_trainer *t)
-{
-    return by__is_sharded(t) && t->config->parallel.zero > 1;
-}
-
-int64_t by__trainer_leaf(const by_trainer *t, int64_t i)
-{
-    return t->first_micro_batch + i * by__replica_leaves(t, t->layout.replica).stride;
-}
-
 by_status by__turns_build(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     const by__recipe recipe = {o->builder, o->user, t->task};

@@ -8,20 +8,6 @@
 
 #include "train/trainer.h"
 
-bool by__is_gathered(const by_trainer *t)
-{
-    return by__is_in_turn(t) && t->config->parallel.zero > 2;
-}
-
-unsigned by__gathered_groups(const by_trainer *t)
-{
-    unsigned groups = 0;
-    for (int group = 0; group < BY__TRAINED_GROUPS && by__is_gathered(t); group++) {
-        groups |= (group & BY__GROUP_VECTOR) == 0 ? 1u << group : 0u;
-    }
-    return groups;
-}
-
 /* Bytes of the matrices of the largest block, or of the largest matrix outside of blocks: the limit
  * on what is gathered in advance. */
 static size_t largest_unit(const by_trainer *t, const by_graph *graph)
@@ -61,16 +47,4 @@ by_status by__gathered_run(void *user, const by__device_call *call, by_error *er
     by__handle handle = (by__handle)call->attrs.bucket;
     bool wide = (by__store_entry(t->store, handle)->group & BY__GROUP_WIDE) != 0;
     return by__shard_collect(t, wide ? t->masters : t->copies, handle, call->out[0].data, error);
-}
-
-bool by__ranks_evaluate_together(const by_trainer *trainer)
-{
-    return by__is_gathered(trainer);
-}
-
-/* Runs on the previous inputs. */
-by_status by__ranks_evaluate_nothing(by_trainer *trainer, by_error *error)
-{
-    return trainer->pipe != NULL ? by__pipe_evaluate(trainer, NULL, error)
-                                 : by_program_run(trainer->loss->program, error);
 }

@@ -29,6 +29,9 @@ by_status by__teacher_loss(const by_config *config, const by_model_request *requ
 /* The same relative to the stored logits: inputs as in by_logit_arrays. */
 by_status by__stored_loss(const by_config *config, const by_model_request *request, by_graph *graph,
                           by_model *model, by_value targets, by_error *error);
+/* Opens the teacher's weights, with its adapter; and reads the config of its model only. */
+by_status by__teacher_open_weights(by_weights **out, const by_config *config, by_error *error);
+by_status by__teacher_config(by_config **out, const by_config *config, by_error *error);
 /* Declares its weights, after the programs of the model. */
 by_status by__teacher_plan(by_trainer *t, by_error *error);
 /* Bytes of its weights. */

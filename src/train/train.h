@@ -176,8 +176,12 @@ bool by__trainer_is_late(const by_trainer *trainer);
  * Returns true on all of them once an applied exchange carried such a wish. */
 bool by__trainer_agree_to_stop(by_trainer *trainer, bool mine);
 
+/* Bytes that a plan still has to allocate on this host: the process itself is resident already. */
+uint64_t by__trainer_needed(const by_memory_report *plan, const by_comm *comm);
+/* Returns true if the plan is larger than the config permits. */
+bool by__trainer_above_budget(const by_memory_report *planned, const by_config *config);
 /* BY_EMEMORY if the planned memory, in addition to the process and its data, is not free, counting
- * all ranks of this host, or the total exceeds memory.budget (fit.c). comm NULL: this process
+ * all ranks of this host, or the total exceeds memory.budget (plan_fits.c). comm NULL: this process
  * alone. */
 by_status by__plan_fits(const by_memory_report *planned, const by_config *config,
                         const by_comm *comm, by_error *error);

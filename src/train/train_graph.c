@@ -5,23 +5,9 @@
 #include "optim/optim.h"
 #include "train/train.h"
 
-bool by__keeps_documents(const by_config *config)
-{
-    const char *documents = config->data.documents; /* NULL for tasks without the key */
-    return documents != NULL && strcmp(documents, "mask") == 0;
-}
-
 int64_t by__per_sample(const by_task *task, const by_config *config)
 {
     return task->per_sample == NULL ? 1 : task->per_sample(config);
-}
-
-by_dtype by__compute_dtype(const by_config *config)
-{
-    by_dtype dtype = BY_F32;
-    (void)by_precision_parse(&dtype, config->precision.compute,
-                             NULL); /* the names are in the schema */
-    return dtype;
 }
 
 static by_recompute_kind recompute_kind(const by_memory_config *memory)
@@ -36,22 +22,6 @@ static by_recompute_kind recompute_kind(const by_memory_config *memory)
         }
     }
     return BY_RECOMPUTE_NONE;
-}
-
-by_dtype by__weights_dtype(const by_config *config)
-{
-    return strcmp(config->precision.weights, "bf16") == 0 ? BY_BF16 : BY_F32;
-}
-
-by_dtype by__copies_dtype(const by_config *config)
-{
-    return by__weights_dtype(config) == BY_F32 ? by__compute_dtype(config) : BY_F32;
-}
-
-bool by__rounds_stochastically(const by_config *config)
-{
-    return by__weights_dtype(config) != BY_F32 &&
-           strcmp(config->precision.rounding, "stochastic") == 0;
 }
 
 /* Empty without track.activations_every. */

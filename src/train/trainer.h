@@ -212,6 +212,11 @@ by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape 
 /* The same for a whole tensor, or this rank's part of one. */
 by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
                                        const by__stored_tensor *entry);
+/* Random bits of a tensor's elements are derived from its name, so that every rank rounds an
+ * element alike. Parts of a split tensor share random bits, because what they keep of the whole
+ * (Adafactor's factors) must stay equal. */
+void by__trainer_set_random(const by_trainer *t, by_update_unit *unit,
+                            const by__stored_tensor *entry, int64_t first);
 /* Bytes of gradients and states saved by frozen parameters; *elements: number of frozen
  * elements. */
 uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements);
@@ -316,7 +321,8 @@ typedef struct by__leaves {
 /* Number of replicas whose gradients are summed at every step, which are consecutive: all, or
  * (section sync) the ranks of `shard`. A sum tree covers their micro-batches. */
 int by__ranks_members(const by_trainer *t);
-/* The micro-batches that a replica computes. */
+/* The micro-batches that the replicas of a sum compute together, and those of one replica. */
+by__leaves by__trainer_sum_leaves(const by_trainer *t, int replica);
 by__leaves by__replica_leaves(const by_trainer *t, int replica);
 /* Number of ranks of `sequence` that keep their own addends to the gradients of a step's
  * micro-batches; 1: the addends are summed for each micro-batch. */

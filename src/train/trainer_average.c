@@ -4,11 +4,6 @@
 #include "optim/optim.h"
 #include "train/trainer.h"
 
-bool by__has_average(const by_trainer *t)
-{
-    return t->sets > 0 && t->config->optimizer.ema != 0.0;
-}
-
 /* The flat buffer of the averages. */
 static int average_flat(const by_trainer *t)
 {

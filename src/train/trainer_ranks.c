@@ -7,43 +7,12 @@
 
 /* ---- the plan ---- */
 
-int by__ranks_members(const by_trainer *t)
-{
-    return t->sync.is_on ? t->layout.size[BY_MESH_SHARD] : t->layout.replicas;
-}
-
-/* The micro-batches that the replicas of a sum compute together. */
-static by__leaves sum_leaves(const by_trainer *t, int replica)
-{
-    by__leaves all = {.stride = 1};
-    int members = by__ranks_members(t);
-    by__sum_tree_block(t->all_micro_batches, t->layout.replicas / members, replica / members,
-                       &all.first, &all.count);
-    return all;
-}
-
-by__leaves by__replica_leaves(const by_trainer *t, int replica)
-{
-    const by__leaves all = sum_leaves(t, replica);
-    int members = by__ranks_members(t);
-    int member = replica % members;
-    by__leaves own = {.stride = 1};
-    if (by__is_in_turn(t)) {
-        return (by__leaves){.first = all.first + member,
-                            .count = (all.count - member + members - 1) / members,
-                            .stride = members};
-    }
-    by__sum_tree_block(all.count, members, member, &own.first, &own.count);
-    own.first += all.first;
-    return own;
-}
-
 /* Sets the micro-batches of this rank, of `count` in total. */
 static void set_leaves(by_trainer *t, int64_t count)
 {
     t->all_micro_batches = count;
     const by__leaves mine = by__replica_leaves(t, t->layout.replica);
-    const by__leaves together = sum_leaves(t, t->layout.replica);
+    const by__leaves together = by__trainer_sum_leaves(t, t->layout.replica);
     t->first_micro_batch = mine.first;
     t->micro_batches = mine.count;
     t->first_leaf = mine.first - together.first;
@@ -83,22 +52,6 @@ int by__ranks_sets(by_trainer *t)
     }
     int sets = sets_of(t, t->most_micro_batches);
     return sets > most ? sets : most;
-}
-
-int by__ranks_parts(const by_trainer *t)
-{
-    return by__is_in_turn(t) || t->sync.is_on ? 1 : t->layout.size[BY_MESH_SEQUENCE];
-}
-
-int by__ranks_adders(const by_trainer *t)
-{
-    return by__ranks_members(t) * by__ranks_parts(t);
-}
-
-unsigned by__ranks_adding_axes(const by_trainer *t)
-{
-    unsigned peers = 1u << BY_MESH_SHARD | (t->sync.is_on ? 0 : 1u << BY_MESH_DATA);
-    return by__ranks_parts(t) > 1 ? peers | 1u << BY_MESH_SEQUENCE : peers;
 }
 
 /* ---- collective operations ---- */
@@ -214,6 +167,7 @@ void by__ranks_close(by_trainer *t)
     by_mesh_close(&r->mesh);
     free(r->buckets);
     free(r->counts);
+    by__turns_close(t);
     by__shard_close(t);
 }
 

@@ -9,11 +9,6 @@
 
 #include "train/trainer.h"
 
-bool by__is_sharded(const by_trainer *t)
-{
-    return t->layout.size[BY_MESH_SHARD] > 1 && t->sets > 0;
-}
-
 /* ---- the plan ---- */
 
 /* Lists the first elements of a bucket's tensors, and its end; returns the number of tensors. */
@@ -302,11 +297,6 @@ bool by__shard_owns(const by_trainer *t, by__handle handle)
     return !by__is_sharded(t);
 }
 
-by_memory by__shard_memory(const by_trainer *t, int flat, const by__slice *slice)
-{
-    return by__store_range(t->store, flat, slice->group, slice->first, slice->count);
-}
-
 /* ---- collective operations ---- */
 
 by_status by__shard_open(by_trainer *t, by_error *error)
@@ -325,7 +315,6 @@ by_status by__shard_open(by_trainer *t, by_error *error)
 
 void by__shard_close(by_trainer *t)
 {
-    by__turns_close(t);
     free(t->shard.slices);
     free(t->shard.counts);
     free(t->shard.all);

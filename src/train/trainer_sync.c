@@ -52,12 +52,6 @@ by_status by__sync_plan(by_trainer *t, by_error *error)
     return s->is_local ? open_outer(s, c, error) : BY_OK;
 }
 
-/* Number of units of an exchange: groups, or this rank's slices of them. */
-static size_t unit_count(const by_trainer *t)
-{
-    return by__is_sharded(t) ? t->shard.own_count : t->trained_groups;
-}
-
 static by_update_unit unit_at(const by_trainer *t, size_t i)
 {
     if (!by__is_sharded(t)) {
@@ -65,12 +59,6 @@ static by_update_unit unit_at(const by_trainer *t, size_t i)
     }
     const by__slice *own = &t->shard.own[i];
     return by__trainer_unit(t, own->name, BY_SHAPE(own->count), own->group);
-}
-
-static by_memory unit_memory(const by_trainer *t, int flat, size_t i)
-{
-    return by__is_sharded(t) ? by__shard_memory(t, flat, &t->shard.own[i])
-                             : by__trainer_group(t, flat, i);
 }
 
 by_status by__sync_lay_out(by_trainer *t, by_error *error)
@@ -106,7 +94,7 @@ by_status by__sync_lay_out(by_trainer *t, by_error *error)
 /* grad.U = anchor.U - U */
 static by_status build_difference(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    for (size_t i = 0; i < unit_count(t); i++) {
+    for (size_t i = 0; i < by__exchange_units(t); i++) {
         char name[64];
         const by_update_unit unit = unit_at(t, i);
         by_value own = by_graph_input(graph, unit.name, BY_F32, unit.shape);
@@ -121,7 +109,7 @@ static by_status build_difference(const by_trainer *t, by_graph *graph, by_error
 static by_status build_outer(const by_trainer *t, by_graph *graph, by_error *error)
 {
     by_update_unit *units;
-    size_t count = unit_count(t);
+    size_t count = by__exchange_units(t);
     BY_TRY(by__alloc((void **)&units, count + 1, sizeof *units, "outer optimizer", error));
     for (size_t i = 0; i < count; i++) {
         units[i] = unit_at(t, i);
@@ -145,15 +133,6 @@ by_status by__sync_add_programs(by_trainer *t, by_error *error)
 }
 
 /* ---- memory ---- */
-
-static size_t count_elements(const by_trainer *t)
-{
-    int64_t elements = 0;
-    for (size_t i = 0; i < t->trained_groups; i++) {
-        elements += by_shape_count(&t->groups[i].shape);
-    }
-    return (size_t)elements;
-}
 
 /* Number of elements of the groups that set `split` of axes splits. */
 static size_t count_split(const by_trainer *t, int split)
@@ -245,13 +224,6 @@ static by_status list_gaps(by__sync *s, by__power_tensor *tensors, size_t count,
     return BY_OK;
 }
 
-void by__sync_clear_gaps(const by__sync *s, float *values)
-{
-    for (size_t i = 0; i < s->gap_count; i++) {
-        memset(values + s->gaps[i].first, 0, s->gaps[i].rows * sizeof *values);
-    }
-}
-
 static by_status open_coded_sums(by_trainer *t, float *residual, by_error *error)
 {
     by__sync *s = &t->sync;
@@ -273,7 +245,7 @@ static by_status open_codes(by_trainer *t, by_error *error)
     const by_sync_config *c = &t->config->sync;
     by__sync *s = &t->sync;
     float *residual = by__sync_values(by__trainer_flat(t, s->residual));
-    size_t count = count_elements(t);
+    size_t count = by__exchange_elements(t);
     by__power_tensor *tensors;
     size_t tensor_count;
     BY_TRY(list_tensors(&tensors, &tensor_count, t, error));
@@ -307,12 +279,12 @@ static by_status bind_outer(by_trainer *t, by_error *error)
                         error));
     BY_TRY(by__row_bind(outer, "scale", by_memory_at(s->numbers, BY_CACHE_LINE, sizeof(float)),
                         error));
-    for (size_t i = 0; i < unit_count(t); i++) {
+    for (size_t i = 0; i < by__exchange_units(t); i++) {
         char name[64];
         const char *unit = unit_at(t, i).name;
-        by_memory anchor = unit_memory(t, s->anchor, i);
-        by_memory gradient = unit_memory(t, exchanged_flat(t), i);
-        BY_TRY(by__row_bind(difference, unit, unit_memory(t, t->masters, i), error));
+        by_memory anchor = by__exchange_unit_memory(t, s->anchor, i);
+        by_memory gradient = by__exchange_unit_memory(t, exchanged_flat(t), i);
+        BY_TRY(by__row_bind(difference, unit, by__exchange_unit_memory(t, t->masters, i), error));
         BY_TRY(by__row_bind(outer, unit, anchor, error));
         (void)snprintf(name, sizeof name, "anchor.%s", unit);
         BY_TRY(by__row_bind(difference, name, anchor, error));
@@ -321,7 +293,7 @@ static by_status bind_outer(by_trainer *t, by_error *error)
         BY_TRY(by__row_bind(outer, name, gradient, error));
         (void)snprintf(name, sizeof name, "momentum.%s", unit);
         if (s->momentum >= 0) {
-            BY_TRY(by__row_bind(outer, name, unit_memory(t, s->momentum, i), error));
+            BY_TRY(by__row_bind(outer, name, by__exchange_unit_memory(t, s->momentum, i), error));
         }
     }
     return BY_OK;
@@ -371,31 +343,12 @@ bool by__sync_is_exact(const by_trainer *t)
     return !t->sync.is_coded || steps / t->config->sync.every < t->config->sync.warmup;
 }
 
-by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *error)
-{
-    by__sync *s = &t->sync;
-    const char *what = s->is_local ? "weights since the last exchange" : "gradients";
-    if (exact) {
-        return by_comm_all_reduce(s->peers, data, count_elements(t), BY_F32, what, error);
-    }
-    BY_TRY(s->is_power ? by__power_sum_run(s->power, data, what, error) : BY_OK);
-    for (int k = 0; k < BY__SPLITS; k++) {
-        const by__sync_codes *codes = &s->codes[k];
-        BY_TRY(codes->sum == NULL
-                   ? BY_OK
-                   : by__coded_sum_run(codes->sum, data + codes->first, what, error));
-    }
-    by__sync_clear_gaps(s, data);
-    by__sync_clear_gaps(s, by__sync_values(by__trainer_flat(t, s->residual)));
-    return BY_OK;
-}
-
 /* Checks that this step's gradients and losses are finite on all ranks. Otherwise the step is not
  * applied, and must not affect the residual of the code either. */
 static by_status are_finite(by_trainer *t, const float *gradients, bool *out, by_error *error)
 {
     size_t losses = (size_t)t->micro_batches;
-    int32_t bad = !by__all_finite(BY_F32, gradients, count_elements(t)) ||
+    int32_t bad = !by__all_finite(BY_F32, gradients, by__exchange_elements(t)) ||
                   !by__all_finite(BY_F32, by__trainer_losses(t) + t->first_micro_batch, losses);
     /* All ranks: parts of a tensor on other ranks also decide whether the step is applied. */
     by_comm *all = t->ranks.all != NULL ? t->ranks.all : t->sync.peers;
@@ -420,19 +373,6 @@ by_status by__sync_gradients(by_trainer *t, int set, by_error *error)
     return by__sync_add_up(t, gradients, by__sync_is_exact(t), error);
 }
 
-/* Copies the trained groups of one flat buffer to another. */
-static by_status copy_trained(by_trainer *t, int to, int from, by_error *error)
-{
-    if (!by__is_sharded(t)) {
-        return by__copy(BY__QUEUE_COMPUTE, by__trainer_flat(t, to), by__trainer_flat(t, from),
-                        error);
-    }
-    for (size_t i = 0; i < unit_count(t); i++) {
-        BY_TRY(by__copy(BY__QUEUE_COMPUTE, unit_memory(t, to, i), unit_memory(t, from, i), error));
-    }
-    return BY_OK;
-}
-
 /* After settling all ranks have the sum of the residuals: one rank keeps it. */
 static by_status leave_settled(by_trainer *t, by_error *error)
 {
@@ -449,7 +389,7 @@ by_status by__sync_before_step(by_trainer *t, by_error *error)
         return BY_OK;
     }
     t->sync.is_anchored = true;
-    return copy_trained(t, t->sync.anchor, t->masters, error);
+    return by__exchange_copy(t, t->sync.anchor, t->masters, error);
 }
 
 void by__sync_forget(by_trainer *t)
@@ -458,30 +398,11 @@ void by__sync_forget(by_trainer *t)
     t->sync.is_anchored = false;
 }
 
-by_status by__sync_outer_step(by_trainer *t, by_error *error)
-{
-    by__sync *s = &t->sync;
-    float hyper[BY_HYPER_COUNT];
-    float scale = 1.0f / (float)by_comm_size(s->peers);
-    by_optimizer_hyper(hyper, &s->outer->optimizer, 0, t->config->sync.outer_lr);
-    BY_TRY(by_device_write(by_memory_at(s->numbers, 0, sizeof hyper), hyper, error));
-    BY_TRY(by_device_write(by_memory_at(s->numbers, BY_CACHE_LINE, sizeof scale), &scale, error));
-    return by_program_submit(by__set_row(&t->programs, "outer update")->program, error);
-}
-
-by_status by__sync_take_anchor(by_trainer *t, by_error *error)
-{
-    BY_TRY(copy_trained(t, t->masters, t->sync.anchor, error));
-    BY_TRY(t->copy == NULL ? BY_OK : by_program_submit(t->copy->program, error));
-    BY_TRY(by__shard_gather(t, error));
-    return t->pipe == NULL ? BY_OK : by__pipe_share_parameters(t, error);
-}
-
 /* Sums the differences of this rank's slices over the ranks that own the same slices. */
 static by_status add_slices(by_trainer *t, by_error *error)
 {
-    for (size_t i = 0; i < unit_count(t); i++) {
-        by_memory memory = unit_memory(t, exchanged_flat(t), i);
+    for (size_t i = 0; i < by__exchange_units(t); i++) {
+        by_memory memory = by__exchange_unit_memory(t, exchanged_flat(t), i);
         BY_TRY(by_comm_all_reduce(t->sync.peers, by__sync_values(memory),
                                   memory.bytes / sizeof(float), BY_F32,
                                   "weights since the last exchange", error));

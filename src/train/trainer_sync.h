@@ -85,6 +85,13 @@ by_status by__sync_after_update(by_trainer *t, by_error *error);
 void by__sync_forget(by_trainer *t);
 /* Returns true if the exchange that is due now is uncompressed. */
 bool by__sync_is_exact(const by_trainer *t);
+/* What replicas exchange: the trained groups, or this rank's slices of them; the number of these
+ * units, the memory of one in a flat buffer, and the elements of all groups. */
+size_t by__exchange_units(const by_trainer *t);
+by_memory by__exchange_unit_memory(const by_trainer *t, int flat, size_t i);
+size_t by__exchange_elements(const by_trainer *t);
+/* Copies them from one flat buffer to another. */
+by_status by__exchange_copy(by_trainer *t, int to, int from, by_error *error);
 /* Collective: data = its sum over the replicas. */
 by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *error);
 /* Takes the outer optimizer's step on the anchor, with the summed differences. */

@@ -12,37 +12,6 @@ typedef struct finder {
     by__finding first;
 } finder;
 
-/* Infinities and NaNs have an exponent of all ones. One branch-free pass, which compilers
- * vectorize. */
-static bool all_finite_halves(const uint16_t *values, size_t count, uint16_t exponent)
-{
-    uint16_t bad = 0;
-    for (size_t i = 0; i < count; i++) {
-        bad |= (uint16_t)((values[i] & exponent) == exponent);
-    }
-    return bad == 0;
-}
-
-static bool all_finite_floats(const float *values, size_t count)
-{
-    uint32_t most = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[i], sizeof bits);
-        bits &= UINT32_C(0x7fffffff);
-        most = bits > most ? bits : most;
-    }
-    return most < UINT32_C(0x7f800000);
-}
-
-bool by__all_finite(by_dtype dtype, const void *values, size_t count)
-{
-    return dtype == BY_F32    ? all_finite_floats(values, count)
-           : dtype == BY_BF16 ? all_finite_halves(values, count, 0x7f80)
-           : dtype == BY_F16  ? all_finite_halves(values, count, 0x7c00)
-                              : true;
-}
-
 /* Index of the first element that is not finite; -1: none. */
 static int64_t find_bad(const by__tensor *x)
 {
@@ -56,22 +25,6 @@ static int64_t find_bad(const by__tensor *x)
         i++;
     }
     return i;
-}
-
-int64_t by__finding_part(const by_trainer *t, const by__program_row *row)
-{
-    const by__pipe *pipe = t->pipe;
-    for (int i = 0; pipe != NULL && i < pipe->chunks; i++) {
-        const by__pipe_stage *stage = &pipe->stages[i];
-        int stages = pipe->ranks * pipe->chunks;
-        if (stage->row[BY__PART_FORWARD] == row) {
-            return stage->stage;
-        }
-        if (stage->row[BY__PART_BACKWARD] == row || stage->row[BY__PART_WEIGHT] == row) {
-            return 2 * stages - stage->stage;
-        }
-    }
-    return row == t->gradients || (row == t->last && row != NULL) ? 0 : -1;
 }
 
 /* If an operand from outside the graph is not finite, it is the origin. */
@@ -118,41 +71,6 @@ static void look(void *user, const by__program_row *row, size_t node, const by__
         }
         s->first = f;
     }
-}
-
-by_status by__finding_share(const by_trainer *t, by__finding *mine, int32_t *rank, by_error *error)
-{
-    by_comm *all = t->ranks.all;
-    *rank = 0;
-    if (all == NULL || t->layout.ranks == 1) {
-        return BY_OK;
-    }
-    size_t ranks = (size_t)by_comm_size(all);
-    size_t me = (size_t)by_comm_rank(all);
-    by__finding *list;
-    size_t *counts = NULL;
-    BY_TRY(by__alloc((void **)&list, ranks, sizeof *list, "findings", error));
-    by_status status = by__alloc((void **)&counts, ranks, sizeof *counts, "findings", error);
-    for (size_t r = 0; r < ranks && status == BY_OK; r++) {
-        counts[r] = sizeof *list / sizeof(int32_t);
-    }
-    if (status == BY_OK) {
-        list[me] = *mine;
-        status = by_comm_all_gather(all, &list[me], list, counts, BY_I32,
-                                    "where a value is not finite", error);
-    }
-    for (size_t r = 0; r < ranks && status == BY_OK; r++) {
-        const by__finding *f = &list[r];
-        bool same = f->leaf == mine->leaf && f->part == mine->part;
-        if (r == 0 || f->leaf < mine->leaf || (f->leaf == mine->leaf && f->part < mine->part) ||
-            (same && f->node < mine->node)) {
-            *mine = *f;
-            *rank = (int32_t)r;
-        }
-    }
-    free(counts);
-    free(list);
-    return status;
 }
 
 bool by__guard_can_find(const by_trainer *t)

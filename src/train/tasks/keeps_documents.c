@@ -1,0 +1,11 @@
+/* Whether samples keep to one document each (data.documents). */
+#include <string.h>
+
+#include "optim/optim.h"
+#include "train/train.h"
+
+bool by__keeps_documents(const by_config *config)
+{
+    const char *documents = config->data.documents; /* NULL for tasks without the key */
+    return documents != NULL && strcmp(documents, "mask") == 0;
+}
