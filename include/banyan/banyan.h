@@ -52,6 +52,8 @@
 #include "banyan/task.h"
 #include "banyan/track.h"
 #include "banyan/train.h"
+#include "banyan/train_events.h"
+#include "banyan/trainer.h"
 
 /* Inference and compression */
 #include "banyan/beam.h"

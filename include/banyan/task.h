@@ -240,6 +240,11 @@ BY_API by_status by_task_find(const by_task **out, const by_config *config, by_e
 BY_API by_status by_task_open(by_task_data **out, const by_task *task,
                               const by_task_request *request, by_error *error);
 BY_API void by_task_close(by_task_data **data);
+/* If model.from is set, takes kind, sizes and vocabulary from its config.json, then resolves the
+ * config. With rotary positions, a smaller model.context is kept; if the config does not set it, it
+ * is the checkpoint's, at most 1024. Returns BY_ECONFIG if the config contradicts the weights,
+ * BY_EFORMAT if there is no config.json. */
+BY_API by_status by_config_take_model(by_config *config, by_error *error);
 /* Completes a config with the sizes of model.from, if set, and of the data, and resolves it.
  * Returns BY_ECONFIG if they contradict sizes in the config. */
 BY_API by_status by_task_complete(by_task_data *data, by_config *config, by_error *error);
@@ -247,19 +252,6 @@ BY_API by_status by_task_complete(by_task_data *data, by_config *config, by_erro
  * held-out data. The data must outlive it. */
 BY_API by_status by_task_loader(by_loader **out, by_task_data *data, const by_config *config,
                                 bool training, by_error *error);
-
-/* Computes mean loss and metrics of weights over the held-out data, or its first `batches`
- * micro-batches (-1: all). The config must be complete (by_task_complete). `stop` (may be NULL) is
- * polled once per micro-batch; returning true stops with BY_ESTOPPED. */
-BY_API by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weights *weights,
-                             by_task_data *data, int64_t batches, bool (*stop)(void *user),
-                             void *user, by_error *error);
-/* Calls `say` with the prediction for each example of data opened for prediction. The config must
- * be complete; `stop` as in by_evaluate. Returns BY_EARG if there is nothing to predict,
- * BY_ESTOPPED. */
-BY_API by_status by_predict(const by_config *config, const by_weights *weights, by_task_data *data,
-                            by_predicted *say, bool (*stop)(void *user), void *user,
-                            by_error *error);
 
 #ifdef __cplusplus
 }

@@ -4,38 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/activation_values.h"
+
 static const char prefix[] = "activation.";
-
-/* A value that a program measures. "gradients" and "last gradients" measure the same values. */
-typedef struct measured {
-    const char *name; /* name of the output, owned by the program's graph */
-    int64_t elements;
-    size_t at; /* offset of its numbers in bytes */
-    size_t bytes;
-} measured;
-
-/* The values measured by a program, which are contiguous. */
-typedef struct range {
-    size_t at;
-    size_t bytes;
-} range;
-
-struct by__activations {
-    measured *items;
-    size_t count;
-    size_t capacity;
-    range *ranges;     /* one per program */
-    size_t bytes;      /* bytes of the numbers of a micro-batch */
-    by_memory numbers; /* those that programs write, followed by those of each micro-batch */
-    by_pinned host;    /* of all micro-batches, for each step in flight */
-    bool is_due[BY_STEPS_AHEAD];
-    bool is_known; /* sums are those of the last collected step */
-    double *sums;
-};
 
 /* ---- plan ---- */
 
-static const measured *find(const by__activations *a, const char *name)
+static const by__trainer_measured *find(const by__activations *a, const char *name)
 {
     for (size_t i = 0; i < a->count; i++) {
         if (strcmp(a->items[i].name, name) == 0) {
@@ -54,12 +29,13 @@ static const by__graph_value *measured_value(const by_graph *graph, size_t v)
     return is_one ? &graph->values[graph->nodes[out->producer].in[0]] : NULL;
 }
 
-static by_status list_row(by__activations *a, const by_graph *graph, range *r, by_error *error)
+static by_status list_row(by__activations *a, const by_graph *graph, by__trainer_range *r,
+                          by_error *error)
 {
     bool is_first = true;
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__graph_value *value = measured_value(graph, v);
-        const measured *known = value == NULL ? NULL : find(a, graph->values[v].name);
+        const by__trainer_measured *known = value == NULL ? NULL : find(a, graph->values[v].name);
         if (value == NULL) {
             continue;
         }
@@ -67,10 +43,10 @@ static by_status list_row(by__activations *a, const by_graph *graph, range *r, b
             BY_TRY(by__reserve((void **)&a->items, &a->capacity, a->count + 1, sizeof *a->items,
                                error));
             size_t bytes = by__round_up(by__value_bytes(&graph->values[v]), BY_CACHE_LINE);
-            a->items[a->count] = (measured){.name = graph->values[v].name,
-                                            .elements = by_shape_count(&value->shape),
-                                            .at = a->bytes,
-                                            .bytes = bytes};
+            a->items[a->count] = (by__trainer_measured){.name = graph->values[v].name,
+                                                        .elements = by_shape_count(&value->shape),
+                                                        .at = a->bytes,
+                                                        .bytes = bytes};
             known = &a->items[a->count++];
             a->bytes += bytes;
         }
@@ -146,19 +122,6 @@ void by__activations_close(by_trainer *t)
 
 /* ---- a step ---- */
 
-by_status by__activations_keep(by_trainer *t, const by__program_row *row, int64_t i,
-                               by_error *error)
-{
-    const by__activations *a = t->activations;
-    const range *r = a == NULL ? NULL : &a->ranges[row - t->programs.rows];
-    if (r == NULL || r->bytes == 0) {
-        return BY_OK;
-    }
-    size_t kept = a->bytes * (size_t)(1 + i) + r->at;
-    return by__copy(BY__QUEUE_COMPUTE, by_memory_at(a->numbers, kept, r->bytes),
-                    by_memory_at(a->numbers, r->at, r->bytes), error);
-}
-
 static char *host_of(const by_trainer *t, unsigned slot)
 {
     return (char *)t->activations->host.data + slot * step_bytes(t);
@@ -179,7 +142,7 @@ by_status by__activations_fetch(by_trainer *t, unsigned slot, by_error *error)
 }
 
 /* Adds the numbers of a micro-batch. */
-static void add(double *sums, const measured *m, const float *blocks)
+static void add(double *sums, const by__trainer_measured *m, const float *blocks)
 {
     int64_t count = (m->elements + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
     sums[BY__ACTIVATION_COUNT] += (double)m->elements;
