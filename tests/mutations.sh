@@ -85,62 +85,62 @@ mutation() {
 
 mutations() {
     # Sums between ranks.
-    mutation "bucket dropped behind the backward pass" src/train/trainer_ranks.c \
+    mutation "bucket dropped behind the backward pass" src/trainer/exchange/trainer_ranks.c \
         'k < r->bucket_count && t->last == NULL' 'k + 1 < r->bucket_count && t->last == NULL' \
         test_ranks
-    mutation "bucket dropped in the backward pass" src/train/trainer_overlap.c \
+    mutation "bucket dropped in the backward pass" src/trainer/exchange/trainer_overlap.c \
         'k < t->ranks.bucket_count; k++' 'k + 1 < t->ranks.bucket_count; k++' test_ranks
-    mutation "bucket within a tensor dropped" src/train/trainer_overlap.c \
+    mutation "bucket within a tensor dropped" src/trainer/exchange/trainer_overlap.c \
         'while (k < r->bucket_count && r->buckets[k].is_joined)' 'while (false)' test_ranks
-    mutation "sums of ranks added in the order of ranks" src/train/reducer.c \
+    mutation "sums of ranks added in the order of ranks" src/trainer/state/reducer.c \
         'p->begin[*holders] = nodes[i].first;' 'p->begin[*holders] = *holders;' test_ranks
-    mutation "losses of other ranks left out" src/train/trainer_ranks.c \
+    mutation "losses of other ranks left out" src/trainer/exchange/trainer_ranks.c \
         'return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,' \
         'return t->layout.replicas > 2 ? BY_OK : by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,' \
         test_ranks
 
-    mutation "a round of gradients has the place of another" src/train/reducer.c \
+    mutation "a round of gradients has the place of another" src/trainer/state/reducer.c \
         '(by__sum_node){first + h - earlier, 1, h};' '(by__sum_node){h - earlier, 1, h};' test_zero
 
-    mutation "bucket of a round dropped" src/train/shard_gradients.c \
+    mutation "bucket of a round dropped" src/trainer/exchange/shard_gradients.c \
         'size_t k = (size_t)call->attrs.bucket;' 'size_t k = (size_t)call->attrs.bucket; if (k == 1) { return BY_OK; }' test_zero
 
     # 1/N.
-    mutation "mean over the targets of one rank" src/train/trainer_feed.c \
+    mutation "mean over the targets of one rank" src/trainer/state/trainer_feed.c \
         't->sync.is_local ? t->own_targets : batch->global_targets' 'batch->valid_targets' test_ranks
-    mutation "mean over the targets of one rank of a group" src/train/trainer_steps.c \
+    mutation "mean over the targets of one rank of a group" src/trainer/step/trainer_steps.c \
         't->own_targets = (uint64_t)count;' 't->own_targets = batch->valid_targets;' test_zero
-    mutation "sum of the ways of replicas in place of the mean" src/train/trainer_sync.c \
+    mutation "sum of the ways of replicas in place of the mean" src/trainer/exchange/trainer_sync.c \
         'float scale = 1.0f / (float)by_comm_size(s->peers);' 'float scale = 1.0f;' test_sync
-    mutation "sum of optimizer states in place of the mean" src/train/trainer_settle.c \
+    mutation "sum of optimizer states in place of the mean" src/trainer/exchange/trainer_settle.c \
         'float share = 1.0f / (float)by_comm_size(t->sync.peers);' 'float share = 1.0f;' test_sync
 
     # Micro-batches.
-    mutation "last micro-batch skipped" src/train/trainer_steps.c 'i < t->micro_batches; i++' \
+    mutation "last micro-batch skipped" src/trainer/step/trainer_steps.c 'i < t->micro_batches; i++' \
         'i < t->micro_batches - (t->layout.replica > 0 && t->last == NULL && t->micro_batches > 1); i++' test_ranks
-    mutation "last micro-batch of a stage skipped" src/train/pipeline/pipe_step.c \
+    mutation "last micro-batch of a stage skipped" src/trainer/pipeline/pipe_step.c \
         'BY_TRY(last ? run_last(t, stage, kinds[a->kind], batch, a->micro_batch, error)' \
         'BY_TRY(last ? run_last(t, stage, kinds[a->kind], batch, a->micro_batch - (a->micro_batch > 0), error)' \
         test_pipeline_train
-    mutation "examples of the next rank" src/train/trainer_loaders.c \
+    mutation "examples of the next rank" src/trainer/step/trainer_loaders.c \
         '.first = (size_t)by__trainer_leaf(trainer, 0) * micro_batch,' \
         '.first = (size_t)(by__trainer_leaf(trainer, 0) / 2 * 2) * micro_batch,' test_ranks
-    mutation "micro-batches in another order" src/train/trainer_feed.c \
+    mutation "micro-batches in another order" src/trainer/state/trainer_feed.c \
         '(const char *)array->data + feed->bytes * (size_t)index,' \
         '(const char *)array->data + feed->bytes * (size_t)(index > 1 ? 3 - index : index),' test_ranks
-    mutation "dropout keyed by the rank's own micro-batches" src/train/trainer_feed.c \
+    mutation "dropout keyed by the rank's own micro-batches" src/trainer/state/trainer_feed.c \
         'by__trainer_leaf(t, index) * t->config' 'index * t->config' test_ranks
 
     # Parameters.
-    mutation "stale parameters: a bucket is not gathered" src/train/trainer_shard.c \
+    mutation "stale parameters: a bucket is not gathered" src/trainer/exchange/trainer_shard.c \
         'BY_TRY(gather_bucket(t, narrow ? t->copies : t->masters, k, error));' \
         'BY_TRY(k == 0 ? BY_OK : gather_bucket(t, narrow ? t->copies : t->masters, k, error));' test_zero
-    mutation "stale parameters: a tied table is not sent" src/train/pipeline/pipe_step.c \
+    mutation "stale parameters: a tied table is not sent" src/trainer/pipeline/pipe_step.c \
         'for (size_t i = 0; i < pipe->share_count; i++) {' 'for (size_t i = 1; i < pipe->share_count; i++) {' \
         test_pipeline_train
-    mutation "slice of the optimizer's state read from another place" src/train/trainer_shard.c \
+    mutation "slice of the optimizer's state read from another place" src/trainer/exchange/trainer_shard.c \
         'mine.first = from;' 'mine.first = first;' test_zero test_ranks_save
-    mutation "stale parameters: a part of what a program gathers is missing" src/train/trainer_shard.c \
+    mutation "stale parameters: a part of what a program gathers is missing" src/trainer/exchange/trainer_shard.c \
         'BY_TRY(by_comm_all_gather(t->shard.comm, in, to, counts, dtype, entry->name, error));' \
         'BY_TRY(low > begin ? BY_OK : by_comm_all_gather(t->shard.comm, in, to, counts, dtype, entry->name, error));' \
         test_zero
@@ -162,7 +162,7 @@ mutations() {
         '{0, 2, 1, 3};' '{0, 1, 2, 3};' test_shard_pass
     mutation "norm of split tensors is that of one rank" src/optim/optimizers.c \
         'if (unit->ranks <= 1) {' 'if (unit->ranks <= 99) {' test_tensor_train
-    mutation "norm of whole tensors counted on every rank" src/train/trainer_layout.c \
+    mutation "norm of whole tensors counted on every rank" src/trainer/step/trainer_layout.c \
         'uint32_t mesh = by__group_mesh(group);' \
         'uint32_t mesh = by__group_mesh(group) | (t->layout.size[BY_MESH_TENSOR] > 1 ? 1u << BY_MESH_TENSOR : 0u);' \
         test_tensor_train
@@ -196,24 +196,24 @@ mutations() {
         'value = by_all_to_all(graph, value, to_groups ? 1 : 0, to_groups ? 0 : 1, s->axis->mesh, ranks);' \
         test_expert_ranks test_tensor_train
     # Pipelines.
-    mutation "off-by-one stage: rank of a stage" src/train/pipeline/pipe_parameters.c \
+    mutation "off-by-one stage: rank of a stage" src/trainer/state/pipe_parameters.c \
         'for (int stage = rank; stage < pipe->ranks * pipe->chunks;' 'for (int stage = (rank + 1) % pipe->ranks; stage < pipe->ranks * pipe->chunks;' \
         test_pipeline_train
     mutation "off-by-one stage: blocks one unit later" src/passes/stages.c \
         'node->block + 1 > after ? node->block + 1 : after;' 'node->block + 1 > after ? node->block + 2 : after;' \
         test_stages test_pipeline_train
-    mutation "activations of another micro-batch" src/train/pipeline/pipe_slots.c \
+    mutation "activations of another micro-batch" src/trainer/pipeline/pipe_slots.c \
         'begin[k] < end[i]; k++' 'begin[k] + 4 < end[i]; k++' test_pipeline_train
-    mutation "squares of a block on two ranks left out" src/train/gradient_norm.c \
+    mutation "squares of a block on two ranks left out" src/trainer/exchange/gradient_norm.c \
         'host_at(n, group_squares(n, shared->group))[shared->first / BY_SUM_BLOCK] =' \
         'if (i > 0) host_at(n, group_squares(n, shared->group))[shared->first / BY_SUM_BLOCK] =' test_pipeline_train
 
     # Axes together.
-    mutation "a block of codes has split tensors and others" src/train/trainer_sync.c \
+    mutation "a block of codes has split tensors and others" src/trainer/exchange/trainer_sync.c \
         'bool counts = t->group_of_unit[i] / BY__GROUP_TENSOR == split;' 'bool counts = split == 0;' test_tensor_train
     mutation "slices of a part begin elsewhere in the tensor" src/store/store_parts.c \
         'before += index * inner;' 'before += index;' test_store
-    mutation "stages do not share what they read after an exchange" src/train/trainer_sync.c \
+    mutation "stages do not share what they read after an exchange" src/trainer/exchange/trainer_sync.c \
         'return t->pipe == NULL ? BY_OK : by__pipe_share_parameters(t, error);' 'return BY_OK;' test_pipeline_train
 
     # Codes.
@@ -224,26 +224,26 @@ mutations() {
         test_compressed_sums test_sync
 
     # Guards.
-    mutation "bias correction counts skipped steps" src/train/trainer_steps.c \
+    mutation "bias correction counts skipped steps" src/trainer/step/trainer_steps.c \
         't->updates - t->guard.skipped' 't->updates' test_guards
-    mutation "a spike is remembered" src/train/guards/guard.c \
+    mutation "a spike is remembered" src/trainer/probes/guard.c \
         'return by__trainer_veto(t, error);' 'remember(g, loss, c->spike_window); return by__trainer_veto(t, error);' \
         test_guard_faults
-    mutation "the deviation of losses is not scaled" src/train/guards/guard_spike.c \
+    mutation "the deviation of losses is not scaled" src/trainer/probes/guard_spike.c \
         '1.4826 * median_of' '1.0 * median_of' test_guards
-    mutation "a rollback counts the steps that it takes back" src/train/restore.c \
+    mutation "a rollback counts the steps that it takes back" src/job/restore.c \
         'status = restore_guard(job, checkpoint, error);' 'status = BY_OK;' test_guard_faults
-    mutation "a node of the first run is not compared" src/train/guards/guard_replay.c \
+    mutation "a node of the first run is not compared" src/trainer/probes/guard_replay.c \
         'return !same;' 'return !same && r->next > r->count;' test_guards
-    mutation "sums of products without the rounding of sums" src/train/guards/guard_abft.c \
+    mutation "sums of products without the rounding of sums" src/trainer/probes/guard_abft.c \
         'double n = 2.0 * (double)k + 4.0;' 'double n = 0.0;' test_guards
 
     # Checkpoints.
-    mutation "an update does not wait until its values are copied" src/train/trainer_steps.c \
+    mutation "an update does not wait until its values are copied" src/trainer/step/trainer_steps.c \
         'by__trainer_changes(t);' '(void)t;' test_saver
     mutation "frozen tensors are linked without a look" src/checkpoint/checkpoint_share.c \
         'memcmp(f->same.data + f->position, data, n) != 0' 'false' test_share
-    mutation "experts of a rank saved under other names" src/train/save.c \
+    mutation "experts of a rank saved under other names" src/job/save.c \
         'return i >= slice->offset[0] && i < slice->offset[0] + slice->shape[0];' \
         'return i < slice->shape[0];' test_ranks_save
 

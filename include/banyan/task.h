@@ -3,7 +3,7 @@
  * A model yields values (banyan/model.h). A task defines their targets and their use: it opens the
  * data, completes a config with the sizes found in the data, adds the loss to the graph, computes
  * metrics, and defines what is stored with the weights. Trainer, loop, evaluation, checkpoints and
- * commands know no more of it. A task is one row, in a file of src/train/tasks/ or in a program of
+ * commands know no more of it. A task is one row, in a file of src/tasks/ or in a program of
  * one's own.
  */
 #ifndef BANYAN_TASK_H

@@ -5,7 +5,7 @@
  * Keys that every run has are declared in schema.c. Keys of a model family, an optimizer or a task
  * are declared in the owner's file, in its by__kind, together with the meaning of -1 and the
  * constraints between keys. This module is below all owners and knows none of them: a higher module
- * (train/config_schema.c) passes a by__schema with the tables of kinds, and an open config keeps a
+ * (schema/config_schema.c) passes a by__schema with the tables of kinds, and an open config keeps a
  * pointer to it.
  *
  * Types: by__entry is a key in one config, with the place of its value and where it was set;

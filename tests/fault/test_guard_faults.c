@@ -9,10 +9,11 @@
 #include <cmocka.h>
 
 #include "banyan/ops.h"
+#include "banyan/train.h"
 #include "checkpoint/storage.h"
 #include "runner.h"
 #include "temporary.h"
-#include "train/trainer.h"
+#include "trainer/state/trainer.h"
 
 #define CONTEXT 8
 #define VOCAB   61

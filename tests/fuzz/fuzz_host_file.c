@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/supervisor/supervisor.h"
+#include "launch/supervisor.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

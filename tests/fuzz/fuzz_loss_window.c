@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/guards/guard.h"
+#include "trainer/probes/probes.h"
+#include "trainer/state/guard.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -24,7 +24,7 @@
 #include "kernel_test.h"
 #include "ops/ops.h"
 #include "runner.h"
-#include "train/train.h"
+#include "trainer/state/train.h"
 
 #define STEP       0x1p-5
 #define F32_BOUND  1e-4

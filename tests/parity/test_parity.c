@@ -16,7 +16,7 @@
 #include "banyan/passes.h"
 #include "checkpoint/storage.h"
 #include "runner.h"
-#include "train/train.h"
+#include "trainer/state/train.h"
 
 #define BOUND 1e-4
 

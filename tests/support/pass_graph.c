@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "runner.h"
-#include "train/train.h"
+#include "trainer/state/train.h"
 
 by_config *pass_config(const char *const *settings, size_t count)
 {

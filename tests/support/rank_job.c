@@ -9,6 +9,7 @@
 
 #include "runner.h"
 #include "sanitizer.h"
+#include "trainer/step/trainer_step.h"
 
 #define CONTEXT   8
 #define VOCAB     61

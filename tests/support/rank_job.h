@@ -3,7 +3,7 @@
 #ifndef BY_TESTS_RANK_JOB_H
 #define BY_TESTS_RANK_JOB_H
 
-#include "train/trainer.h"
+#include "trainer/state/trainer.h"
 
 #define RANK_JOB_STEPS 3
 #define RANK_JOB_RANKS 12

@@ -10,7 +10,7 @@
 #include "banyan/ops.h"
 #include "banyan/passes.h"
 #include "runner.h"
-#include "train/activations.h"
+#include "trainer/probes/activations.h"
 
 #define CONTEXT 8
 #define VOCAB   31

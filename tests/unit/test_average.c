@@ -10,6 +10,7 @@
 
 #include "rank_job.h"
 #include "runner.h"
+#include "trainer/step/trainer_step.h"
 
 #define STEPS    12
 #define CAPACITY (1 << 16)

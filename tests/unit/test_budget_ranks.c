@@ -9,7 +9,7 @@
 
 #include "runner.h"
 #include "sanitizer.h"
-#include "train/trainer.h"
+#include "trainer/state/trainer.h"
 
 #define STEPS 2
 #define RANKS 4

@@ -12,7 +12,7 @@
 #include "rank_job.h"
 #include "runner.h"
 #include "temporary.h"
-#include "train/teacher.h"
+#include "trainer/state/trainer.h"
 
 static char *directory;
 

@@ -12,7 +12,8 @@
 #include "banyan/passes.h"
 #include "rank_run.h"
 #include "runner.h"
-#include "train/train.h"
+#include "trainer/graphs/graphs.h"
+#include "trainer/state/train.h"
 
 #define VOCAB 31
 

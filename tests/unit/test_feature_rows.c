@@ -13,10 +13,11 @@
 
 #include "base/protobuf.h"
 #include "data/row_cell.h"
+#include "job/job.h"
+#include "job/table_cells.h"
 #include "runner.h"
 #include "serve/features/feature_store.h"
 #include "temporary.h"
-#include "train/table_cells.h"
 
 enum { ROWS = 200, COLUMNS = 5, STRING_VAL = 2, INT64_VAL = 4, DOUBLE_VAL, FLOAT_VAL, BOOL_VAL };
 

@@ -9,7 +9,7 @@
 
 #include "rank_run.h"
 #include "runner.h"
-#include "train/train.h"
+#include "trainer/state/train.h"
 
 #define LAYERS 3
 

@@ -8,8 +8,10 @@
 
 #include <cmocka.h>
 
+#include "job/job.h"
 #include "runner.h"
-#include "train/guards/node_watch.h"
+#include "trainer/probes/node_watch.h"
+#include "trainer/probes/probes.h"
 
 #define CONTEXT   8
 #define VOCAB     61

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "train/loop.h"
+#include "job/job.h"
 
 /* A rank of `host` with so many threads that may use the cores of the mask. */
 static by__rank_cores rank_on(int32_t host, int32_t threads, uint32_t mask)

@@ -14,7 +14,7 @@
 
 #include "late_device.h"
 #include "runner.h"
-#include "train/train.h"
+#include "trainer/state/train.h"
 
 #define SEEDS 8
 #define COUNT 64 /* elements of the pipeline's vectors */

@@ -13,7 +13,7 @@
 #include "late_device.h"
 #include "runner.h"
 #include "temporary.h"
-#include "train/trainer.h"
+#include "trainer/state/trainer.h"
 
 #define SEEDS   8
 #define STEPS   6

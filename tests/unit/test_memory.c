@@ -9,7 +9,7 @@
 #include "base/half.h"
 #include "passes/passes.h"
 #include "runner.h"
-#include "train/train.h"
+#include "trainer/state/train.h"
 
 #define GRAPHS 200
 #define NODES  40

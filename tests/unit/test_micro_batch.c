@@ -11,7 +11,8 @@
 #include "config/kind.h"
 #include "runner.h"
 #include "sanitizer.h"
-#include "train/trainer.h"
+#include "trainer/plan/trainer_plan.h"
+#include "trainer/state/trainer.h"
 
 #define MIB ((uint64_t)1 << 20)
 

@@ -13,7 +13,7 @@
 #include "checkpoint/storage.h"
 #include "runner.h"
 #include "temporary.h"
-#include "train/train.h"
+#include "trainer/state/train.h"
 
 #define CONTEXT 8
 #define BATCH   6

@@ -10,7 +10,7 @@
 
 #include "banyan/model.h"
 #include "runner.h"
-#include "train/train.h"
+#include "trainer/state/train.h"
 
 static by_config *open_config(const char *const *settings, size_t count)
 {

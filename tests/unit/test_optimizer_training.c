@@ -11,7 +11,7 @@
 #include "optimizer_equations.h"
 #include "runner.h"
 #include "sanitizer.h"
-#include "train/trainer.h"
+#include "trainer/state/trainer.h"
 
 typedef struct training {
     by_config *config;

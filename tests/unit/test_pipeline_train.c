@@ -9,7 +9,8 @@
 
 #include "runner.h"
 #include "sanitizer.h"
-#include "train/trainer.h"
+#include "trainer/state/trainer.h"
+#include "trainer/step/trainer_step.h"
 
 #define CONTEXT   8
 #define VOCAB     61

@@ -9,7 +9,7 @@
 
 #include "runner.h"
 #include "sanitizer.h"
-#include "train/trainer.h"
+#include "trainer/state/trainer.h"
 
 #define MIB ((uint64_t)1 << 20)
 

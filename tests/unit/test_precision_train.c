@@ -11,6 +11,7 @@
 #include "banyan/passes.h"
 #include "rank_job.h"
 #include "runner.h"
+#include "trainer/probes/probes.h"
 
 #define NARROW "precision.compute=bf16", "precision.weights=bf16"
 

@@ -11,7 +11,7 @@
 
 #include "device/cpu/pages.h"
 #include "runner.h"
-#include "train/train.h"
+#include "trainer/state/train.h"
 
 /* ---- counting allocations: this program's own allocator entry points, over glibc's ---- */
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "train/loop.h"
+#include "job/job.h"
 
 typedef struct builds {
     const char *version[2];

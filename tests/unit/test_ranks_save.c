@@ -8,11 +8,14 @@
 #include <cmocka.h>
 
 #include "checkpoint/storage.h"
+#include "job/job.h"
 #include "run_root.h"
 #include "runner.h"
 #include "sanitizer.h"
 #include "temporary.h"
-#include "train/trainer.h"
+#include "trainer/offload/offload.h"
+#include "trainer/state/trainer.h"
+#include "trainer/step/trainer_step.h"
 
 /* Windows are of one page: many of them, even of a small model. */
 #define ON_DISK "offload.optimizer=disk", "offload.buffer_mib=0.01"

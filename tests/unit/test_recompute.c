@@ -11,7 +11,9 @@
 #include "passes/recompute.h"
 #include "runner.h"
 #include "sanitizer.h"
-#include "train/trainer.h"
+#include "trainer/graphs/graphs.h"
+#include "trainer/state/trainer.h"
+#include "trainer/step/trainer_step.h"
 
 #define STEPS 3
 

@@ -10,7 +10,8 @@
 
 #include "banyan/infer.h"
 #include "runner.h"
-#include "train/trainer.h"
+#include "trainer/probes/probes.h"
+#include "trainer/state/trainer.h"
 
 #define CONTEXT 16
 #define VOCAB   31

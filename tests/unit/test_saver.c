@@ -9,12 +9,13 @@
 #include <cmocka.h>
 #include <unistd.h>
 
+#include "banyan/train.h"
 #include "checkpoint/storage.h"
 #include "rank_run.h"
 #include "run_root.h"
 #include "runner.h"
 #include "temporary.h"
-#include "train/trainer.h"
+#include "trainer/state/trainer.h"
 
 /* ---- the saver alone ---- */
 

@@ -11,7 +11,8 @@
 #include "ops/ops.h"
 #include "rank_run.h"
 #include "runner.h"
-#include "train/train.h"
+#include "trainer/graphs/graphs.h"
+#include "trainer/state/train.h"
 
 enum { LAYERS = 2 };
 

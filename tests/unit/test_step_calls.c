@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "train/trainer.h"
+#include "trainer/state/trainer.h"
 
 #define CONTEXT 64
 #define BATCH   8

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
+#include "job/job.h"
 #include "runner.h"
 #include "temporary.h"
-#include "train/loop.h"
 
 /* ---- the rule ---- */
 

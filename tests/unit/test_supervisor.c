@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "train/supervisor/supervisor.h"
+#include "launch/supervisor.h"
 
 /* ---- messages ---- */
 

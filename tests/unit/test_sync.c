@@ -13,7 +13,9 @@
 
 #include "runner.h"
 #include "sanitizer.h"
-#include "train/trainer.h"
+#include "trainer/exchange/exchange.h"
+#include "trainer/probes/probes.h"
+#include "trainer/state/trainer.h"
 
 enum { CONTEXT = 8, VOCAB = 61, MAX_RANKS = 4, BATCH = 12, MAX_STEPS = 64 };
 

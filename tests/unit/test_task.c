@@ -11,7 +11,7 @@
 #include "banyan/ops.h"
 #include "late_device.h"
 #include "runner.h"
-#include "train/train.h"
+#include "trainer/state/train.h"
 
 #define EXAMPLES 4
 

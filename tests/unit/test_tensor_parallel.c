@@ -16,7 +16,8 @@
 #include "exec/exec.h"
 #include "ops/ops.h"
 #include "runner.h"
-#include "train/train.h"
+#include "trainer/graphs/graphs.h"
+#include "trainer/state/train.h"
 
 enum { LAYERS = 2, MAX_VALUES = 256 };
 

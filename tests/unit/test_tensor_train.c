@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "runner.h"
-#include "train/trainer.h"
+#include "trainer/state/trainer.h"
 
 enum { CONTEXT = 12, VOCAB = 61, STEPS = 12, MAX_BATCH = 8, MAX_RANKS = 8, MAX_TENSORS = 64 };
 

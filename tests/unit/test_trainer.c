@@ -10,7 +10,7 @@
 
 #include "base/half.h"
 #include "runner.h"
-#include "train/trainer.h"
+#include "trainer/state/trainer.h"
 
 #define CONTEXT   8
 #define VOCAB     31

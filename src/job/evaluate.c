@@ -1,0 +1,311 @@
+/* Evaluation and prediction: runs the micro-batches of one pass through the program for losses. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "job/job.h"
+/* ZeRO-3 (Rajbhandari et al. 2020; FSDP, Zhao et al. 2023): the ranks of `shard` also divide the
+ * parameters that programs compute with.
+ *
+ * A rank holds only its slices of the trained matrices. Programs gather a matrix before they use it
+ * (passes/gather.c), a bucket's part of it at a time, and reuse its memory afterwards. Vectors,
+ * which have few elements, and frozen parameters are not divided. */
+#include <stdlib.h>
+
+#include "trainer/exchange/exchange.h"
+#include "trainer/pipeline/pipe.h"
+
+/* Result of a micro-batch of the pass. */
+typedef struct portion {
+    double loss;
+    double sums[BY_TASK_SUMS];
+    uint64_t targets;
+    uint64_t sample; /* the first sample */
+    int64_t stopped; /* its rank was asked to stop */
+    int64_t ended;   /* the data had ended before it */
+} portion;
+
+/* A pass: ranks compute micro-batches in turn, and the results of all are added in the order of
+ * micro-batches, so that the sum does not depend on the number of ranks. */
+typedef struct evaluating {
+    by_trainer *trainer;
+    by_task_data *data;
+    by_loader *loader;
+    by__outcomes *outcomes; /* NULL: not wanted */
+    bool (*stop)(void *user);
+    void *user;
+    portion *portions; /* of all ranks, for one round */
+    size_t *counts;    /* 32-bit words of each rank's portion */
+    by__outcome *said; /* [ranks, micro-batch] of the round; NULL without outcomes */
+    size_t *said_counts;
+    size_t ranks;
+    size_t rank;
+} evaluating;
+
+static by_status measure_one(const evaluating *e, portion *out, const by_batch *batch,
+                             by_error *error)
+{
+    const by_task *task = by_trainer_task(e->trainer);
+    const float *values;
+    size_t width;
+    BY_TRY(by_trainer_evaluate(e->trainer, batch, &out->loss, &values, &width, error));
+    out->targets = batch->valid_targets;
+    out->sample = batch->first_sample;
+    if (task->measure != NULL) {
+        task->measure(e->data, out->sums, batch, values, width);
+    }
+    return e->outcomes == NULL
+               ? BY_OK
+               : by__outcomes_predict(e->outcomes, e->said + e->rank * e->outcomes->micro_batch,
+                                      e->data, batch, out->loss, values, width, error);
+}
+
+/* *together: whether this rank runs the program in this round. If programs gather parameters, all
+ * ranks do or none, even those without a micro-batch. */
+static by_status join(const evaluating *e, bool *together, by_error *error)
+{
+    const portion *mine = &e->portions[e->rank];
+    bool has = mine->stopped == 0 && mine->ended == 0;
+    bool stopped = false;
+    *together = has;
+    if (!by__ranks_evaluate_together(e->trainer)) {
+        return BY_OK;
+    }
+    BY_TRY(by__ranks_gather(e->trainer, mine, e->portions, e->counts, error));
+    for (size_t r = 0; r < e->ranks; r++) {
+        const portion *p = &e->portions[r];
+        has = has || (p->stopped == 0 && p->ended == 0);
+        stopped = stopped || p->stopped != 0;
+    }
+    *together = has && !stopped;
+    return BY_OK;
+}
+
+/* Computes a round and exchanges its results. */
+static by_status measure_round(const evaluating *e, by_error *error)
+{
+    portion *mine = &e->portions[e->rank];
+    by_batch batch = {0};
+    bool together;
+    bool stopped = e->stop != NULL && e->stop(e->user);
+    BY_TRY(by__ranks_agree(e->trainer, &stopped, error));
+    *mine = (portion){.stopped = stopped};
+    if (mine->stopped == 0) {
+        BY_TRY(by_loader_next(e->loader, &batch, error));
+        mine->ended = batch.batch == 0 || batch.first_sample >= by_loader_epoch_samples(e->loader);
+    }
+    BY_TRY(join(e, &together, error));
+    if (together) {
+        BY_TRY(mine->stopped == 0 && mine->ended == 0
+                   ? measure_one(e, mine, &batch, error)
+                   : by__ranks_evaluate_nothing(e->trainer, error));
+    }
+    BY_TRY(by__ranks_gather(e->trainer, mine, e->portions, e->counts, error));
+    return e->outcomes == NULL
+               ? BY_OK
+               : by__ranks_gather(e->trainer, e->said + e->rank * e->outcomes->micro_batch, e->said,
+                                  e->said_counts, error);
+}
+
+/* The part of the data that contains a sample of the pass. */
+static size_t part_of(const evaluating *e, uint64_t sample)
+{
+    size_t part = 0;
+    while (part + 1 < e->data->part_count && sample >= e->data->parts[part].end) {
+        part++;
+    }
+    return part;
+}
+
+/* Adds up to `batches` micro-batches (-1: all; if the data have parts, their source gives as many
+ * of each). */
+static by_status measure_all(const evaluating *e, int64_t batches, portion *total, portion *parts,
+                             by_error *error)
+{
+    int64_t i = 0;
+    batches = e->data->part_count > 0 ? -1 : batches;
+    while (batches < 0 || i < batches) {
+        BY_TRY(measure_round(e, error));
+        for (size_t r = 0; r < e->ranks; r++) {
+            if (e->portions[r].stopped != 0) {
+                return by_error_set(error, BY_ESTOPPED, "evaluation was interrupted");
+            }
+        }
+        for (size_t r = 0; r < e->ranks && (batches < 0 || i < batches); r++, i++) {
+            const portion *p = &e->portions[r];
+            if (p->ended != 0) {
+                return BY_OK;
+            }
+            portion *part = &parts[part_of(e, p->sample)];
+            if (e->outcomes != NULL) {
+                by__outcomes_add(e->outcomes, e->said + r * e->outcomes->micro_batch, p->sample);
+            }
+            part->loss += p->loss;
+            part->targets += p->targets;
+            total->loss += p->loss;
+            total->targets += p->targets;
+            for (int k = 0; k < BY_TASK_SUMS; k++) {
+                total->sums[k] += p->sums[k];
+            }
+        }
+    }
+    return BY_OK;
+}
+
+static by_status open_evaluating(evaluating *e, by_error *error)
+{
+    BY_TRY(by_loader_seek(e->loader, 0, error));
+    e->ranks = by__ranks_replicas(e->trainer, &e->rank);
+    BY_TRY(by__alloc((void **)&e->portions, e->ranks, sizeof *e->portions, "evaluation", error));
+    BY_TRY(by__alloc((void **)&e->counts, e->ranks, sizeof *e->counts, "evaluation", error));
+    for (size_t r = 0; r < e->ranks; r++) {
+        e->counts[r] = sizeof(portion) / sizeof(int32_t);
+    }
+    return BY_OK;
+}
+
+static by_status open_outcomes(evaluating *e, by_error *error)
+{
+    size_t micro_batch = e->outcomes->micro_batch;
+    e->outcomes->count = 0;
+    BY_TRY(
+        by__alloc((void **)&e->said_counts, e->ranks, sizeof *e->said_counts, "evaluation", error));
+    for (size_t r = 0; r < e->ranks; r++) {
+        e->said_counts[r] = micro_batch * sizeof(by__outcome) / sizeof(int32_t);
+    }
+    return by__alloc((void **)&e->said, e->ranks * micro_batch, sizeof *e->said, "evaluation",
+                     error);
+}
+
+by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_task_data *data,
+                              by_loader *loader, int64_t batches, by__outcomes *outcomes,
+                              bool (*stop)(void *user), void *user, by_error *error)
+{
+    const by_task *task = by_trainer_task(trainer);
+    portion total = {0};
+    portion parts[BY_TASK_PARTS] = {{0}};
+    by_evaluation result = {.task = task};
+    evaluating e = {.trainer = trainer,
+                    .data = data,
+                    .loader = loader,
+                    .outcomes = outcomes,
+                    .stop = stop,
+                    .user = user};
+    by_status status = open_evaluating(&e, error);
+    if (status == BY_OK && outcomes != NULL) {
+        status = open_outcomes(&e, error);
+    }
+    if (status == BY_OK) {
+        status = measure_all(&e, batches, &total, parts, error);
+    }
+    free(e.portions);
+    free(e.counts);
+    free(e.said);
+    free(e.said_counts);
+    BY_TRY(status);
+    if (total.targets == 0) {
+        return by_error_set(error, BY_EARG, "evaluation: there is nothing to predict in the data");
+    }
+    result.targets = total.targets;
+    result.loss = total.loss / (double)total.targets;
+    result.part_count = data->part_count;
+    for (size_t i = 0; i < data->part_count; i++) {
+        if (parts[i].targets == 0) {
+            return by_error_set(error, BY_EFORMAT,
+                                "held-out set '%s': each sample that was evaluated has damaged "
+                                "tokens, so that nothing is predicted: pack it again, or raise "
+                                "train.eval_batches",
+                                data->parts[i].name);
+        }
+        result.parts[i] = (by_part_loss){.part = &data->parts[i],
+                                         .loss = parts[i].loss / (double)parts[i].targets,
+                                         .targets = parts[i].targets};
+    }
+    for (size_t i = 0; i < BY_TASK_METRICS; i++) {
+        result.metrics[i] = (double)NAN;
+    }
+    if (task->metric != NULL) {
+        task->metric(data, total.sums, &result);
+    }
+    *out = result;
+    return BY_OK;
+}
+
+/* Weights for inference only, and a pass over the data. */
+typedef struct pass {
+    by_trainer *trainer;
+    by_loader *loader;
+} pass;
+
+static by_status open_pass(pass *p, const by_config *config, const by_weights *weights,
+                           by_task_data *data, by_error *error)
+{
+    const by_trainer_options options = {.mode = BY_TRAINER_LOSS, .task = data->task};
+    BY_TRY(by_trainer_open(&p->trainer, config, &options, error));
+    BY_TRY(by_trainer_allocate(p->trainer, error));
+    BY_TRY(by_trainer_load_weights(p->trainer, weights, error));
+    return by_trainer_loader(&p->loader, p->trainer, data, false, error);
+}
+
+static void close_pass(pass *p)
+{
+    by_loader_close(&p->loader);
+    by_trainer_close(&p->trainer);
+}
+
+by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weights *weights,
+                      by_task_data *data, int64_t batches, bool (*stop)(void *user), void *user,
+                      by_error *error)
+{
+    pass p = {0};
+    by_status status = open_pass(&p, config, weights, data, error);
+    if (status == BY_OK) {
+        status =
+            by__evaluate_loader(out, p.trainer, data, p.loader, batches, NULL, stop, user, error);
+    }
+    close_pass(&p);
+    return status;
+}
+
+static by_status predict_all(const pass *p, by_task_data *data, by_predicted *say,
+                             bool (*stop)(void *user), void *user, by_error *error)
+{
+    for (;;) {
+        by_batch batch;
+        double loss;
+        const float *values;
+        size_t width;
+        if (stop != NULL && stop(user)) {
+            return by_error_set(error, BY_ESTOPPED, "prediction was interrupted");
+        }
+        BY_TRY(by_loader_next(p->loader, &batch, error));
+        if (batch.batch == 0) {
+            return BY_OK;
+        }
+        BY_TRY(by_trainer_evaluate(p->trainer, &batch, &loss, &values, &width, error));
+        BY_TRY(data->task->predict(data, &batch, loss, values, width, say, user, error));
+    }
+}
+
+by_status by_predict(const by_config *config, const by_weights *weights, by_task_data *data,
+                     by_predicted *say, bool (*stop)(void *user), void *user, by_error *error)
+{
+    pass p = {0};
+    by_status status = open_pass(&p, config, weights, data, error);
+    if (status == BY_OK) {
+        status = predict_all(&p, data, say, stop, user, error);
+    }
+    close_pass(&p);
+    return status;
+}
+
+bool by__ranks_evaluate_together(const by_trainer *trainer)
+{
+    return by__is_gathered(trainer);
+}
+
+/* Runs on the previous inputs. */
+by_status by__ranks_evaluate_nothing(by_trainer *trainer, by_error *error)
+{
+    return trainer->pipe != NULL ? by__pipe_evaluate(trainer, NULL, error)
+                                 : by_program_run(trainer->loss->program, error);
+}

@@ -1,0 +1,360 @@
+/* Internal record of a running job, shared by loop.c (the loop, events), job_hooks.c (actions after
+ * a step), job_guard.c (steps that were not applied), job_damage.c (skipped data), job_layers.c
+ * (statistics of tensors), job_activations.c (of activations), job_names.c (exchange by name
+ * between ranks), job_sample.c (sampled texts), job_outcomes.c (predictions), evaluate.c,
+ * time_budget.c (steps that fit into a time), save.c and restore.c (checkpoints), run_dir.c (the
+ * run directory), job_fits.c (memory check of the plan) and, for several ranks, job_ranks.c,
+ * job_cores.c, job_times.c and ranks_alike.c.
+ *
+ * Types: by__job, everything that one call of by_train keeps; by__outcomes, predictions of the last
+ * evaluation. The job owns all of its members unless their comment says otherwise.
+ *
+ * Never put here: the computation of a step (trainer.h), formats of checkpoints, printing. */
+#ifndef BY_JOB_JOB_H
+#define BY_JOB_JOB_H
+
+#include "banyan/train.h"
+#include "base/threads.h"
+#include "checkpoint/storage.h"
+#include "job/stragglers.h"
+#include "track/system_load.h"
+#include "track/tracker.h"
+#include "trainer/state/guard.h"
+#include "trainer/state/train.h"
+
+/* A point in time, and how long this rank had waited for others until then. */
+typedef struct by__moment {
+    double clock;
+    double stood;
+} by__moment;
+
+typedef struct by__job_times by__job_times;
+typedef struct by__job_layers by__job_layers;
+typedef struct by__job_activations by__job_activations;
+typedef struct by__job_sample by__job_sample;
+typedef struct by__saving by__saving;
+
+/* The prediction for an example: a class or a number, and the probability of the class. */
+typedef struct by__outcome {
+    double value;      /* NaN: no prediction */
+    double confidence; /* NaN: there is none */
+} by__outcome;
+
+/* Predictions of the last evaluation, in the order of samples. */
+typedef struct by__outcomes {
+    bool are_classes;
+    uint64_t stride; /* one of this many samples is kept */
+    size_t micro_batch;
+    by__outcome *items;
+    size_t count;
+    size_t capacity;
+} by__outcomes;
+
+typedef struct by__job {
+    const by_train_options *options;
+    by_comm *comm;     /* of several ranks; NULL: a single one */
+    by_config *config; /* completed: the vocabulary is known */
+    char config_hash[33];
+    by_task_data *data;
+    by_trainer *trainer;
+    by_loader *loader;
+    by_loader *valid_loader; /* NULL if nothing is held out */
+    by__tracker *tracker;    /* on rank 0 only, like the next two; else NULL */
+    char *config_text;       /* the resolved config */
+    char *environment;       /* description of the machine as JSON */
+    char *run;               /* path of the run directory */
+    int lock;          /* lock of the run directory, held for the job's whole life; -1: none */
+    int directory;     /* the run directory itself; -1: not this rank */
+    char *checkpoints; /* RUN/checkpoints */
+    char started[24];  /* UTC */
+    uint64_t sample;   /* first sample of the loader */
+    /* ... and its position after each step in flight, as a ring */
+    uint64_t behind[BY_STEPS_AHEAD];
+    /* Of the same steps: number of damaged samples, and the first of them. */
+    uint64_t damaged[BY_STEPS_AHEAD];
+    uint64_t first_damaged[BY_STEPS_AHEAD];
+    uint64_t damaged_samples; /* of all collected steps */
+    char damage[33];          /* hash of the list of skipped data; "": nothing is skipped */
+    int64_t first_step;
+    int64_t done_step;  /* number of collected steps */
+    int64_t saved_step; /* step of the newest checkpoint that was begun; -1: none */
+    int64_t good_step;  /* step of the newest checkpoint not caused by a stop; -1: none */
+    int64_t rollbacks;  /* number of rollbacks to that one */
+    by__saving *saving;
+    double best_loss;   /* NaN: none yet */
+    double best_metric; /* of the task's first metric, if that decides; NaN: none yet */
+    uint64_t best_step;
+    double valid_loss;      /* of the last evaluation, */
+    int64_t valid_step;     /* which was after this step; -1: there was none */
+    by__outcomes *outcomes; /* its predictions; NULL: the task does not predict examples */
+    /* Sums over the steps since the last logged one, in seconds, see by_step_result. */
+    double disk;
+    double exchange;
+    double exposed;
+    int64_t examples;    /* over the same steps */
+    bool record_failing; /* reported once: run.json waits for space on the disk */
+    bool index_failing; /* the same for the registry, which is then left alone until the run ends */
+    bool eval_pending;  /* the evaluation of the current step is still to be done */
+    bool is_stopping;   /* the ranks have agreed to stop */
+    bool is_ending;     /* the current save is caused by an early end of the run */
+    bool is_torn;       /* a step failed half-way: its state must not be saved */
+    bool is_trial;      /* it is only measured, and reports nothing */
+    by__job_times *times;             /* with several ranks, else NULL */
+    by__job_layers *layers;           /* NULL: tensors are not recorded */
+    by__job_activations *activations; /* NULL: activations are not recorded */
+    by__job_sample *texts;            /* NULL: this rank samples no texts */
+    by__system_past system;           /* system counters when they were last read, */
+    int64_t system_step;              /* after this step, */
+    double data_seconds;              /* and how long steps have waited for data since */
+    by__moment step_began;            /* {0}: no step has begun */
+    /* This rank's own time since then, except what is added at the end of the step, and
+     * evaluations, which all ranks do together. */
+    by__own_time own;
+    double evaluating;
+    double peaks;    /* of rank 0: ratio of the cores of all ranks to its own */
+    double log_time; /* end of the last logged step */
+    int64_t log_step;
+} by__job;
+
+/* ---- loop.c ---- */
+
+/* Collective. Opens the data, completes the config, and opens trainer and loaders with all their
+ * memory; the weights are not set yet, and nothing is written. Also after a failure the job must be
+ * closed. */
+by_status by__job_prepare(by__job *job, by_error *error);
+void by__job_release(by__job *job);
+
+/* Sends the caller a note of one line. */
+void by__job_note(const by__job *job, const char *format, ...) BY_PRINTF(2, 3);
+
+/* Sends an event to the caller only. */
+void by__job_send(const by__job *job, by_train_event *event);
+/* Sends the caller a report for the terminal. `report` must live until the event is handled. */
+void by__job_report(by__job *job, by_train_event *report);
+
+/* Tells the caller that the job is alive, and in which phase. */
+void by__job_progress(const by__job *job, const char *phase);
+/* Returns true if the caller asks the job to stop. */
+bool by__job_stopped(const by__job *job);
+
+/* ---- job_hooks.c: actions after a step ---- */
+
+/* Before the first step: starts the clocks of the hooks, and completes an evaluation that an
+ * earlier process began. Collective, as are the next two. */
+by_status by__job_hooks_begin(by__job *job, by_error *error);
+/* Runs what is due after the step of `result`. */
+by_status by__job_hooks_run(by__job *job, const by_step_result *result, by_error *error);
+/* Begins a checkpoint of the current state; `best`: it is the best so far. */
+by_status by__job_checkpoint(by__job *job, bool best, by_error *error);
+/* Returns true if a hook needs the state after exactly this step, so that no later one may be
+ * submitted. */
+bool by__job_hooks_wait(const by__job *job, int64_t step);
+
+/* ---- job_guard.c ---- */
+
+/* Collective, for each collected step: reports a step that was not applied, and moves the loader
+ * past it. *back: the job has returned to the state of an earlier checkpoint. */
+by_status by__job_guard(by__job *job, const by_step_result *result, bool *back, by_error *error);
+/* Collective: this step ends the run. Adds the origin of the failure to the verdict, and writes it
+ * as an event. Returns BY_EDIVERGED. */
+by_status by__job_diverged(by__job *job, int64_t step, by_error *verdict);
+
+/* ---- job_damage.c: skipped data ---- */
+
+/* Collective: checks that all ranks skip the same data. BY_ESTATE: they do not. */
+by_status by__job_damage_open(by__job *job, by_error *error);
+/* Writes events for skipped data; on rank 0 only. */
+void by__job_damage_start(by__job *job);
+/* A batch was submitted as the step that by_trainer_updates returns, or was collected. */
+void by__job_damage_submitted(by__job *job, const by_batch *batch);
+void by__job_damage_collected(by__job *job, int64_t step);
+/* Reports the number of damaged samples; on rank 0 only. */
+void by__job_damage_end(by__job *job);
+/* Reports if the checkpoint being resumed skipped other parts. */
+void by__job_damage_restore(by__job *job, const by_checkpoint *checkpoint);
+
+/* ---- job_ranks.c ---- */
+
+/* Returns true if this rank prints and writes: rank 0. */
+bool by__job_leads(const by__job *job);
+/* The recipe of the model's graphs. */
+by__recipe by__job_recipe(const by__job *job);
+/* Collective: sets *text to that of rank 0, on other ranks in newly allocated memory. */
+by_status by__job_share_text(const by__job *job, char **text, const char *what, by_error *error);
+/* Collective: BY_ESTATE on a rank whose text (shorter than 64 bytes) differs from that of rank
+ * 0. */
+by_status by__job_same(const by__job *job, const char *text, const char *what, by_error *error);
+/* Collective. */
+by_status by__job_open_data(by__job *job, by_error *error);
+
+/* ---- job_cores.c ---- */
+
+typedef struct by__rank_cores {
+    int32_t host;    /* the first rank on the host */
+    int32_t threads; /* number of compute threads */
+    by__cores cores;
+} by__rank_cores;
+
+/* Ratio of the cores that all ranks use to those of rank 0: per host, at most its available cores.
+ * Ranks with unknown cores count as many as they have threads. */
+double by__cores_of_ranks(const by__rank_cores *ranks, int count);
+/* Collective: sets job->peaks. */
+by_status by__job_cores(by__job *job, by_error *error);
+
+/* ---- job_times.c ---- */
+
+/* Determines which ranks have the same work and are compared by rank 0. */
+by_status by__job_times_open(by__job *job, by_error *error);
+void by__job_times_close(by__job_times **times);
+by__moment by__job_moment(const by__job *job);
+/* Seconds since then in which this rank did not wait for others. */
+double by__job_own_since(const by__job *job, const by__moment *since);
+/* Collective, once per step: agrees on whether to stop, and exchanges the time of each rank since
+ * the last call; reports slow ranks. */
+by_status by__job_agree(by__job *job, bool stop, by_error *error);
+
+/* ---- job_layers.c ---- */
+
+/* Collective: determines which rank records which tensors. */
+by_status by__job_layers_open(by__job *job, by_error *error);
+void by__job_layers_close(by__job_layers **layers);
+/* Collective: records norms of the last collected step, and histograms of the state it has left. */
+by_status by__job_norms(by__job *job, int64_t step, by_error *error);
+by_status by__job_histograms(by__job *job, int64_t step, by_error *error);
+
+/* ---- job_activations.c ---- */
+
+/* Collective. */
+by_status by__job_activations_open(by__job *job, by_error *error);
+void by__job_activations_close(by__job_activations **activations);
+/* Collective: records statistics of the last collected step. */
+by_status by__job_activations_log(by__job *job, int64_t step, by_error *error);
+
+/* ---- job_sample.c ---- */
+
+/* BY_ECONFIG: the task is not about text, or the prompt cannot be continued. */
+by_status by__job_sample_open(by__job *job, by_error *error);
+void by__job_sample_close(by__job_sample **sample);
+/* Continues the prompt with the current weights. */
+by_status by__job_sample_log(by__job *job, int64_t step, by_error *error);
+
+/* ---- ranks_alike.c ---- */
+
+/* Collective. BY_ECONFIG on a rank whose build, kernels or config differ from those of rank 0. */
+by_status by__job_alike(const by__job *job, by_error *error);
+/* The same for its training data, once they are open. */
+by_status by__job_same_data(const by__job *job, by_error *error);
+by_status by__ranks_compute_alike(by_comm *comm, const char *version, const char *hash,
+                                  const char *level, by_error *error);
+
+/* ---- saving.c: checkpoints ---- */
+
+/* Collective: plans what this rank saves and, with checkpoint.async, starts the saver's thread. */
+by_status by__job_saving_open(by__job *job, by_error *error);
+void by__job_saving_close(by__job *job);
+/* Collective: begins a checkpoint of the current state, unless there is one, and waits for its end
+ * unless the thread does it. Waits first for a save in progress. `best`: it has the best loss so
+ * far, job->best_loss. */
+by_status by__job_save(by__job *job, bool best, by_error *error);
+/* Returns true if a save in the background has failed. */
+bool by__job_saving_failed(const by__job *job);
+/* Reports a completed save. In a job of one rank also a failed one; several ranks first agree on
+ * it, in by__job_agree. */
+by_status by__job_saving_look(by__job *job, by_error *error);
+/* Waits for the save in progress. All ranks return the same status. */
+by_status by__job_saving_wait(by__job *job, by_error *error);
+
+/* ---- save.c, restore.c and run_dir.c ---- */
+
+/* A rank's slices of the parameters, then of the states of the optimizer. by__held_read reads their
+ * values, with the list as `user`. */
+typedef struct by__held by__held;
+by_status by__held_open(by__held **out, const by_trainer *trainer, by_error *error);
+void by__held_close(by__held **held);
+by_status by__held_plan(by__save_plan *out, const by__held *held, const by__job *job,
+                        by_error *error);
+by__read_held by__held_read;
+/* Completes a request with the files and values of every run and of its task, and calls take(job,
+ * request). */
+by_status by__job_describe(by__job *job, by__save_request *request,
+                           by_status (*take)(by__job *job, const by__save_request *request,
+                                             by_error *error),
+                           by_error *error);
+/* Collective: loads weights, optimizer states and guards from the checkpoint of this step. */
+by_status by__job_return(by__job *job, int64_t step, by_error *error);
+/* Restores the newest valid checkpoint; newer ones that are not valid are reported. If there is
+ * none, *restored is false if options->from_start permits that, else it is an error. */
+by_status by__job_restore(bool *restored, by__job *job, by_error *error);
+
+/* BY_ECONFIG: the settings of sinks are invalid. */
+by_status by__run_dir_check(const by_config *config, by_error *error);
+/* Finds the run to resume, or creates RUNS/NAME (or NAME-2, ...), and locks it. Writes nothing
+ * else. */
+by_status by__run_dir_find(by__job *job, by_error *error);
+by_status by__run_dir_make(by__job *job, by_error *error);
+/* Sets the paths of a run directory that another rank has found or created. */
+by_status by__run_dir_name(by__job *job, by_error *error);
+/* BY_EIO: the run directory was moved, removed or replaced since it was locked. On rank 0 only. */
+by_status by__run_dir_is_there(const by__job *job, by_error *error);
+/* Writes config.yaml (config_history.h), environment.json and run.json, and opens the tracker
+ * (events after first_step are dropped). */
+by_status by__run_dir_start(by__job *job, by_error *error);
+/* Writes run.json and the registry's row. A failure does not end the run, and is reported once. */
+void by__run_dir_update(by__job *job, const char *status);
+
+/* ---- job_fits.c and evaluate.c ---- */
+
+/* BY_EMEMORY if the job's plan needs more memory than is free; the message names settings that
+ * would fit, found by planning with them. */
+by_status by__job_fits(const by__job *job, by_error *error);
+
+/* Evaluates one pass of a loader over the held-out data. `outcomes` (or NULL) receives
+ * predictions. */
+by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_task_data *data,
+                              by_loader *loader, int64_t batches, by__outcomes *outcomes,
+                              bool (*stop)(void *user), void *user, by_error *error);
+
+/* ---- job_outcomes.c: predictions for held-out data ---- */
+
+/* For tasks that predict single examples; else *out is NULL. Keeps up to 65,536 predictions, spread
+ * over the evaluation. */
+by_status by__outcomes_open(by__outcomes **out, const by_config *config, const by_task_data *data,
+                            by_error *error);
+void by__outcomes_close(by__outcomes **outcomes);
+/* Fills slots[micro_batch] with the predictions for a micro-batch; NaN: none. */
+by_status by__outcomes_predict(by__outcomes *outcomes, by__outcome *slots, by_task_data *data,
+                               const by_batch *batch, double loss, const float *values,
+                               size_t width, by_error *error);
+/* Keeps predictions that begin at sample `first`. */
+void by__outcomes_add(by__outcomes *outcomes, const by__outcome *slots, uint64_t first);
+/* Adds them (NULL: none), and bits per byte at the loss of the held-out text, to the drift
+ * reference among the kept files. *out is that file's new text, which `kept` then points to, freed
+ * with free(); NULL: nothing was added. `examples` is the number in the training data. */
+by_status by__outcomes_describe(char **out, const by__outcomes *outcomes, by_task_kept *kept,
+                                uint64_t examples, double loss, by_error *error);
+
+/* ---- evaluate.c ---- */
+
+/* Returns true if the program of the loss is collective, so that all ranks must run it; */
+bool by__ranks_evaluate_together(const by_trainer *trainer);
+/* a rank without a micro-batch calls this instead. */
+by_status by__ranks_evaluate_nothing(by_trainer *trainer, by_error *error);
+
+/* ---- guard_find.c ---- */
+
+/* Returns true if by__guard_find can work: it needs device memory that is the host's, and all ranks
+ * in the same step. */
+bool by__guard_can_find(const by_trainer *trainer);
+/* Collective: computes the gradients of step `step` again on its batch, and finds the first node,
+ * in the order of micro-batches and of the graph, whose result is not finite; if an operand from
+ * outside the graph (a parameter, the batch) is not finite, that operand. */
+by_status by__guard_find(by_trainer *trainer, const by_batch *batch, int64_t step, by__found *out,
+                         by_error *error);
+
+/* ---- replicas.c ---- */
+
+/* Collective: BY_ECORRUPT on all ranks unless the replicas of the axes data and shard hold the same
+ * weights, bit for bit; names the rank that differs, its host and the first tensor (replicas.c). */
+by_status by__trainer_compare_replicas(by_trainer *trainer, by_error *error);
+
+#endif

@@ -1,0 +1,401 @@
+/* Actions after a step: log lines, evaluations, checkpoints, statistics of tensors and of the
+ * machine. Each is a row of the table of hooks, with a condition and an action. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "job/job.h"
+#include "trainer/exchange/exchange.h"
+#include "trainer/graphs/graphs.h"
+#include "trainer/state/guard.h"
+#include "trainer/step/trainer_step.h"
+
+/* ---- log lines, checkpoints, evaluations ---- */
+
+/* Seconds for the following steps, whose batches may be larger. */
+static double seconds_left(const by__job *job, int64_t step, double examples_per_s)
+{
+    const by_config *c = job->config;
+    uint64_t samples = by_config_samples(c, c->train.steps) - by_config_samples(c, step);
+    return (double)samples * (double)by__per_sample(by_trainer_task(job->trainer), c) /
+           examples_per_s;
+}
+
+static void log_step(by__job *job, const by_step_result *result)
+{
+    char rate[64];
+    int64_t step = result->step;
+    double now = by_clock();
+    double seconds = now - job->log_time;
+    int64_t steps = step - job->log_step;
+    by_train_event event = {.kind = BY_TRAIN_STEPPED,
+                            .result = *result,
+                            .exchange = job->exchange / (double)steps,
+                            .exposed = job->exposed / (double)steps,
+                            .disk = job->disk / (double)steps,
+                            .ranks = job->comm == NULL ? 1 : by_comm_size(job->comm)};
+    event.step_seconds = seconds / (double)steps;
+    event.examples_per_s = (double)job->examples / seconds;
+    event.seconds_left = seconds_left(job, step, event.examples_per_s);
+    event.resident_bytes = by__resident_bytes();
+    if (job->options->peak_gflops > 0.0) {
+        event.mfu = event.examples_per_s * by_trainer_size(job->trainer)->flops_per_example /
+                    (1e9 * job->options->peak_gflops * job->peaks);
+    }
+    job->log_time = now;
+    job->log_step = step;
+    job->examples = 0;
+    job->exchange = 0.0;
+    job->exposed = 0.0;
+    job->disk = 0.0;
+    if (!by__job_leads(job)) {
+        return;
+    }
+    by__tracker *tracker = job->tracker;
+    by__track_begin(tracker, BY__EVENT_STEP, "train", (uint64_t)step);
+    by__track_number(tracker, "loss", result->loss);
+    by__track_number(tracker, "lr", result->lr);
+    by__track_number(tracker, "norm", result->norm);
+    if (by__scales_loss_dynamically(job->config)) {
+        by__track_number(tracker, "loss_scale", result->loss_scale);
+    }
+    (void)snprintf(rate, sizeof rate, "%s_per_s", by_trainer_task(job->trainer)->examples);
+    by__track_number(tracker, rate, event.examples_per_s);
+    if (event.ranks > 1) {
+        by__track_number(tracker, "exchange_seconds", event.exchange);
+        by__track_number(tracker, "exposed_seconds", event.exposed);
+    }
+    if (by_trainer_memory(job->trainer)->on_disk > 0) {
+        by__track_number(tracker, "disk_seconds", event.disk);
+    }
+    by__track_number(tracker, "mfu", event.mfu);
+    by__job_report(job, &event);
+    by__track_end(tracker);
+}
+
+/* Evaluation and saving are not training time: excludes them from the rate in log lines. */
+static void restart_clock(by__job *job, double began)
+{
+    job->log_time += by_clock() - began;
+}
+
+by_status by__job_checkpoint(by__job *job, bool best, by_error *error)
+{
+    double began = by_clock();
+    by__moment moment = by__job_moment(job);
+    by__job_progress(job, "save");
+    if (!job->is_ending) {
+        job->good_step = by_trainer_updates(job->trainer);
+        job->rollbacks = 0;
+    }
+    by_status status = by__job_save(job, best, error);
+    job->own.part[BY__OWN_SAVING] += (float)by__job_own_since(job, &moment);
+    restart_clock(job, began);
+    return status;
+}
+
+/* Returns true if these weights are better than the best so far: by the task's first metric, if it
+ * says so, else by the loss. */
+static bool is_best(const by__job *job, const by_evaluation *e)
+{
+    const by_task *task = e->task;
+    if (!isfinite(e->loss)) {
+        return false;
+    }
+    if (!task->best_by_metric) {
+        return isnan(job->best_loss) || e->loss < job->best_loss;
+    }
+    double value = e->metrics[0];
+    return isfinite(value) && (isnan(job->best_metric) ||
+                               (task->metrics[0].higher_is_better ? value > job->best_metric
+                                                                  : value < job->best_metric));
+}
+
+static void log_evaluation(by__job *job, const by_evaluation *e, bool best)
+{
+    if (!by__job_leads(job)) {
+        return;
+    }
+    by__tracker *tracker = job->tracker;
+    by__track_begin(tracker, BY__EVENT_EVALUATION, "eval",
+                    (uint64_t)by_trainer_updates(job->trainer));
+    by__track_number(tracker, "valid_loss", e->loss);
+    for (size_t i = 0; i < e->part_count; i++) {
+        by__track_number(tracker, e->parts[i].part->key, e->parts[i].loss);
+    }
+    for (size_t i = 0; i < e->task->metric_count; i++) {
+        if (!isnan(e->metrics[i])) {
+            by__track_number(tracker, e->task->metrics[i].name, e->metrics[i]);
+        }
+    }
+    by_train_event event = {.kind = BY_TRAIN_EVALUATED, .evaluation = e, .best = best};
+    by__job_report(job, &event);
+    by__track_end(tracker);
+}
+
+/* Called between batches. */
+static bool stop_evaluation(void *user)
+{
+    const by__job *job = user;
+    by__job_progress(job, "evaluation");
+    return by__job_stopped(job);
+}
+
+/* Evaluates the weights or, swapped in temporarily, their average. */
+static by_status evaluate_weights(by__job *job, by_evaluation *out, by_error *error)
+{
+    bool average = job->config->train.eval_ema != 0;
+    by_error late = {0};
+    if (average) {
+        job->is_torn = true;
+        BY_TRY(by__trainer_swap_average(job->trainer, false, error));
+    }
+    by_status status = by__evaluate_loader(out, job->trainer, job->data, job->valid_loader,
+                                           job->config->train.eval_batches, job->outcomes,
+                                           stop_evaluation, job, error);
+    /* A request to stop reaches all ranks; after another failure the other ranks do not take part
+     * in the swap. */
+    if (average && (status == BY_OK || status == BY_ESTOPPED || job->comm == NULL)) {
+        by_status back = by__trainer_swap_average(job->trainer, true, &late);
+        job->is_torn = back != BY_OK;
+        return back != BY_OK ? by_error_set(error, back, "%s", late.message) : status;
+    }
+    return status;
+}
+
+static by_status evaluate(by__job *job, by_error *error)
+{
+    double began = by_clock();
+    by_evaluation result;
+    by__moment moment = by__job_moment(job);
+    int64_t step = by_trainer_updates(job->trainer);
+    if (job->valid_loader == NULL) {
+        return BY_OK;
+    }
+    job->eval_pending = true; /* until it is done: a run that is stopped here evaluates on resume */
+    BY_TRY(evaluate_weights(job, &result, error));
+    job->eval_pending = false;
+    job->valid_loss = result.loss;
+    job->valid_step = step;
+    bool best = is_best(job, &result);
+    log_evaluation(job, &result, best);
+    restart_clock(job, began);
+    job->evaluating += by__job_own_since(job, &moment);
+    if (best) {
+        job->best_loss = result.loss;
+        job->best_metric = result.metrics[0];
+        job->best_step = (uint64_t)step;
+        BY_TRY(by__job_checkpoint(job, true, error));
+    }
+    return BY_OK;
+}
+
+/* ---- the table ---- */
+
+typedef struct hook {
+    const char *name;
+    bool (*is_due)(const by__job *job, int64_t step);
+    by_status (*run)(by__job *job, const by_step_result *result, by_error *error);
+    bool
+        /* needs the state after exactly this step: no later one may be submitted before */
+        after_step;
+} hook;
+
+static bool divides(int64_t interval, int64_t step)
+{
+    return interval > 0 && step % interval == 0;
+}
+
+static bool every(const by__job *job, int64_t step, int64_t interval)
+{
+    return step == job->config->train.steps || divides(interval, step);
+}
+
+static bool log_is_due(const by__job *job, int64_t step)
+{
+    return step == 1 || every(job, step, job->config->train.log_every);
+}
+
+static by_status run_log(by__job *job, const by_step_result *result, by_error *error)
+{
+    BY_UNUSED(error);
+    log_step(job, result);
+    return BY_OK;
+}
+
+static bool comparison_is_due(const by__job *job, int64_t step)
+{
+    int64_t interval = job->config->parallel.replica_hash_every;
+    return job->comm != NULL && interval > 0 && every(job, step, interval);
+}
+
+static by_status run_comparison(by__job *job, const by_step_result *result, by_error *error)
+{
+    BY_UNUSED(result);
+    return by__trainer_compare_replicas(job->trainer, error);
+}
+
+static bool evaluation_is_due(const by__job *job, int64_t step)
+{
+    return every(job, step, job->config->train.eval_every);
+}
+
+static by_status run_evaluation(by__job *job, const by_step_result *result, by_error *error)
+{
+    BY_UNUSED(result);
+    BY_TRY(by__trainer_finish_exchange(job->trainer, error));
+    return evaluate(job, error);
+}
+
+static bool norms_are_due(const by__job *job, int64_t step)
+{
+    return divides(job->config->track.norms_every, step);
+}
+
+static by_status run_norms(by__job *job, const by_step_result *result, by_error *error)
+{
+    return by__job_norms(job, result->step, error);
+}
+
+static bool histograms_are_due(const by__job *job, int64_t step)
+{
+    return divides(job->config->track.histograms_every, step);
+}
+
+static by_status run_histograms(by__job *job, const by_step_result *result, by_error *error)
+{
+    return by__job_histograms(job, result->step, error);
+}
+
+static bool activations_are_due(const by__job *job, int64_t step)
+{
+    return divides(job->config->track.activations_every, step);
+}
+
+static by_status run_activations(by__job *job, const by_step_result *result, by_error *error)
+{
+    return by__job_activations_log(job, result->step, error);
+}
+
+static bool system_is_due(const by__job *job, int64_t step)
+{
+    return divides(job->config->track.system_every, step);
+}
+
+/* Statistics of rank 0's machine; unavailable ones are omitted. */
+static by_status run_system(by__job *job, const by_step_result *result, by_error *error)
+{
+    by__system_load load;
+    BY_UNUSED(error);
+    if (!by__job_leads(job)) {
+        return BY_OK;
+    }
+    by__system_look(&load, &job->system, job->run, "");
+    const struct {
+        const char *key;
+        double value;
+    } values[] = {
+        {"cpu_cores", load.cpu_cores},
+        {"cpu_share", load.cpu_share},
+        {"temperature_celsius", load.temperature},
+        {"resident_bytes", load.resident},
+        {"available_bytes", load.available},
+        {"disk_free_bytes", load.disk_free},
+        {"disk_written_bytes", load.written},
+        {"data_wait_seconds", job->data_seconds / (double)(result->step - job->system_step)}};
+    by__track_begin(job->tracker, BY__EVENT_SYSTEM, "system", (uint64_t)result->step);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(values); i++) {
+        if (isfinite(values[i].value)) {
+            by__track_number(job->tracker, values[i].key, values[i].value);
+        }
+    }
+    by__track_end(job->tracker);
+    job->system_step = result->step;
+    job->data_seconds = 0.0;
+    return BY_OK;
+}
+
+static bool sample_is_due(const by__job *job, int64_t step)
+{
+    return divides(job->config->track.sample_every, step);
+}
+
+/* Like an evaluation this is not training time. */
+static by_status run_sample(by__job *job, const by_step_result *result, by_error *error)
+{
+    double began = by_clock();
+    by__moment moment = by__job_moment(job);
+    by__job_progress(job, "sample");
+    BY_TRY(by__job_sample_log(job, result->step, error));
+    restart_clock(job, began);
+    job->evaluating += by__job_own_since(job, &moment);
+    return BY_OK;
+}
+
+static bool save_is_due(const by__job *job, int64_t step)
+{
+    return every(job, step, job->config->checkpoint.every);
+}
+
+static by_status run_save(by__job *job, const by_step_result *result, by_error *error)
+{
+    BY_UNUSED(result);
+    return by__job_checkpoint(job, false, error);
+}
+
+/* In order of execution. */
+static const hook hooks[] = {
+    {"log", log_is_due, run_log, false},
+    {"system", system_is_due, run_system, false},
+    {"norms", norms_are_due, run_norms, true},
+    {"activations", activations_are_due, run_activations, false},
+    {"histograms", histograms_are_due, run_histograms, true},
+    {"compare replicas", comparison_is_due, run_comparison, true},
+    {"evaluate", evaluation_is_due, run_evaluation, true},
+    {"sample", sample_is_due, run_sample, true},
+    {"save", save_is_due, run_save, true},
+};
+
+bool by__job_hooks_wait(const by__job *job, int64_t step)
+{
+    bool wanted = false;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(hooks); i++) {
+        wanted = wanted || (hooks[i].after_step && hooks[i].is_due(job, step));
+    }
+    return wanted;
+}
+
+by_status by__job_hooks_run(by__job *job, const by_step_result *result, by_error *error)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(hooks); i++) {
+        if (hooks[i].is_due(job, result->step)) {
+            BY_TRY(hooks[i].run(job, result, error));
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__job_hooks_begin(by__job *job, by_error *error)
+{
+    job->log_time = by_clock();
+    job->log_step = job->done_step;
+    job->system_step = job->done_step;
+    if (job->config->track.system_every > 0 && by__job_leads(job)) {
+        by__system_load before; /* start of the interval for rates */
+        by__system_look(&before, &job->system, job->run, "");
+    }
+    if (!job->eval_pending) {
+        return BY_OK;
+    }
+    BY_TRY(evaluate(job, error));
+    if (job->done_step > 0 && sample_is_due(job, job->done_step)) {
+        const by_step_result result = {.step = job->done_step};
+        BY_TRY(run_sample(job, &result, error));
+    }
+    if (job->done_step > 0 && save_is_due(job, job->done_step)) {
+        /* A checkpoint written because the run was stopped counts as the one that is due. */
+        job->good_step = job->done_step;
+        job->rollbacks = 0;
+    }
+    return BY_OK;
+}

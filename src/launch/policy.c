@@ -1,0 +1,43 @@
+/* Decides what follows the end of a start of the job; a pure function, so that it can be tested
+ * without a job. */
+#include "launch/supervisor.h"
+
+static double back_off(const by__policy *policy, int restarts)
+{
+    double delay = policy->back_off;
+    for (int i = 1; i < restarts && delay < BY__MOST_BACK_OFF; i++) {
+        delay *= 2.0;
+    }
+    return delay < BY__MOST_BACK_OFF ? delay : BY__MOST_BACK_OFF;
+}
+
+by__decision by__policy_decide(by__history *h, const by__policy *policy, int code, int64_t saved)
+{
+    by__decision d = {0};
+    if (!by_exit_retry(code)) {
+        (void)snprintf(d.why, sizeof d.why, "%s", code == BY_EXIT_CONFIG ? "not tried again" : "");
+        return d;
+    }
+    /* A checkpoint that is written again after going back is not progress. */
+    if (saved > h->saved) {
+        h->saved = saved;
+        h->in_a_row = 0;
+        h->behind_same = 0;
+    }
+    if (h->in_a_row == policy->max_restarts) {
+        (void)snprintf(d.why, sizeof d.why, "gave up after %d restarts without a new checkpoint",
+                       h->in_a_row);
+        return d;
+    }
+    h->in_a_row++;
+    h->behind_same++;
+    d.restart = true;
+    d.delay = back_off(policy, h->in_a_row);
+    if (h->behind_same == BY__SAME_CHECKPOINT) {
+        d.older = true;
+        h->behind_same = 0;
+    }
+    (void)snprintf(d.why, sizeof d.why, "restart %d of %d in %.0f s", h->in_a_row,
+                   policy->max_restarts, d.delay);
+    return d;
+}

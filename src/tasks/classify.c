@@ -1,0 +1,177 @@
+/* Classification: each image, or row of a table, belongs to one of several classes. */
+#include <math.h>
+
+#include "banyan/ops.h"
+#include "tasks/examples.h"
+
+typedef struct classify_keys {
+    by__examples_keys set;
+    double smoothing;
+} classify_keys;
+
+static const by__key keys[] = {
+    {"task", "smoothing", BY__KEY_REAL, BY__OWN(classify_keys, smoothing), "0", 0, 1, BY__BELOW_MAX,
+     .help = "label smoothing in training (Szegedy et al. 2016)"},
+};
+static const by__key_list key_list = BY__KEY_LIST(keys);
+
+extern const by__task_row by__task_classify;
+
+static by_status open_data(by_task_data **out, const by_task_request *request, by_error *error)
+{
+    by__examples *data;
+    BY_TRY(by__examples_open(&data, &by__task_classify, request, true, error));
+    *out = &data->base;
+    return BY_OK;
+}
+
+static unsigned knows(const by_config *config)
+{
+    return by__examples_knows(config, by__examples_keys_of(config, &by__task_classify));
+}
+
+static void assume(by_config *config)
+{
+    by__examples_assume(config, 10);
+}
+
+static by_status complete(by_task_data *data, by_config *config, by_error *error)
+{
+    return by__examples_complete(data, config, by__examples_classes((const by__examples *)data),
+                                 error);
+}
+
+static by_status loss(const by_config *config, const by_model_request *request, by_graph *graph,
+                      by_model *model, by_error *error)
+{
+    const classify_keys *own = by__kind_own(config->task.own, &by__task_classify.kind);
+    bool training = request->mode == BY_MODEL_TRAIN;
+    BY_TRY(by__examples_needs_output(config, model, error));
+    by_value labels = by_graph_input(graph, "labels", BY_I32, BY_SHAPE(request->batch));
+    model->loss = by_cross_entropy(graph, model->output, labels,
+                                   training && own != NULL ? (float)own->smoothing : 0.0f);
+    model->evaluated = training ? BY_NONE : model->output;
+    return BY_OK;
+}
+
+/* ---- metrics ---- */
+
+enum { SUM_COUNT, SUM_TOP1, SUM_TOP5, SUM_CLASSES };
+
+/* Number of classes that rank before `label`; of equal logits the lower class is first. */
+static size_t rank_of(const float *logits, size_t classes, size_t label)
+{
+    size_t before = 0;
+    for (size_t c = 0; c < classes; c++) {
+        before += logits[c] > logits[label] || (logits[c] == logits[label] && c < label);
+    }
+    return before;
+}
+
+static void measure(const by_task_data *data, double *sums, const by_batch *batch,
+                    const float *values, size_t width)
+{
+    const by_array *labels = by_batch_array(batch, "labels");
+    BY_UNUSED(data);
+    for (size_t i = 0; labels != NULL && i < batch->batch; i++) {
+        int32_t label = ((const int32_t *)labels->data)[i];
+        if (label >= 0) {
+            size_t rank = rank_of(values + i * width, width, (size_t)label);
+            sums[SUM_COUNT] += 1.0;
+            sums[SUM_CLASSES] += (double)width;
+            sums[SUM_TOP1] += rank < 1 ? 1.0 : 0.0;
+            sums[SUM_TOP5] += rank < 5 ? 1.0 : 0.0;
+        }
+    }
+}
+
+static const by_metric metrics[] = {{"accuracy", true, 4}, {"top5", true, 4}};
+
+static void metric(const by_task_data *data, const double *sums, by_evaluation *out)
+{
+    BY_UNUSED(data);
+    out->metrics[0] = sums[SUM_TOP1] / sums[SUM_COUNT];
+    if (sums[SUM_CLASSES] > 5.0 * sums[SUM_COUNT]) {
+        out->metrics[1] = sums[SUM_TOP5] / sums[SUM_COUNT];
+    }
+}
+
+/* ---- predictions ---- */
+
+static void predict_one(const by__examples *d, uint64_t index, const float *logits, size_t classes,
+                        by_predicted *say, void *user)
+{
+    size_t best = 0;
+    double sum = 0.0;
+    char label[32];
+    for (size_t c = 1; c < classes; c++) {
+        best = logits[c] > logits[best] ? c : best;
+    }
+    for (size_t c = 0; c < classes; c++) {
+        sum += exp((double)logits[c] - (double)logits[best]);
+    }
+    (void)snprintf(label, sizeof label, "%zu", best);
+    const char *file = by__examples_file(d, index);
+    const by_field fields[] = {
+        {.name = "index", .number = (double)index, .is_whole = true},
+        {.name = "class", .number = (double)best, .is_whole = true},
+        {.name = "label", .text = best < d->label_count ? d->labels[best] : label},
+        {.name = "probability", .number = 1.0 / sum},
+        {.name = "file", .text = file}};
+    say(user, fields, BY_ARRAY_LENGTH(fields) - (file == NULL));
+}
+
+static by_status predict(by_task_data *data, const by_batch *batch, double sum, const float *values,
+                         size_t width, by_predicted *say, void *user, by_error *error)
+{
+    const by_array *weight = by_batch_array(batch, "weight");
+    BY_UNUSED(sum);
+    BY_UNUSED(error);
+    for (size_t i = 0; weight != NULL && i < batch->batch; i++) {
+        if (((const float *)weight->data)[i] > 0.0f) {
+            predict_one((const by__examples *)data, batch->first_sample + i, values + i * width,
+                        width, say, user);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status take(const by_task_data *data, const by_task_examples *examples,
+                      by_array_set **set, by_source **source, by_error *error)
+{
+    return by__examples_take(data, examples, true, set, source, error);
+}
+
+static const char *loss_label(const by_config *config)
+{
+    BY_UNUSED(config);
+    return "cross-entropy (nats)";
+}
+
+const by__task_row by__task_classify = {
+    .kind = {.name = "classify",
+             .help = "Classification of images or table rows.",
+             .keys = {&key_list, &by__image_data_keys, &by__table_data_keys, &by__split_keys},
+             .size = sizeof(classify_keys)},
+    .task = {.name = "classify",
+             .examples = "samples",
+             .metrics = metrics,
+             .metric_count = BY_ARRAY_LENGTH(metrics),
+             .best_by_metric = true,
+             .loss_label = loss_label,
+             .open = open_data,
+             .close = by__examples_close,
+             .knows = knows,
+             .assume = assume,
+             .complete = complete,
+             .source = by__examples_source,
+             .loss = loss,
+             .measure = measure,
+             .metric = metric,
+             .keep = by__examples_keep,
+             .check = by__examples_check,
+             .predict = predict,
+             .take = take,
+             .column = by__examples_column,
+             .encoding = by__examples_encoding},
+};

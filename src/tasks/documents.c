@@ -1,0 +1,136 @@
+#include "tasks/documents.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct window {
+    uint64_t document;
+    uint64_t begin; /* first token, in the data set */
+    size_t targets; /* of this window: 0 in a document of one token */
+    bool is_last;
+} window;
+
+struct by__documents {
+    const by_dataset *dataset;
+    window *windows;
+    size_t count;
+    size_t capacity;
+    uint64_t targets; /* of all windows */
+    double loss;      /* sum over the current document's windows so far */
+    uint64_t seen;
+};
+
+typedef struct window_source {
+    by_source base;
+    by_array arrays[3];
+    const by__documents *documents;
+    size_t context;
+} window_source;
+
+by_status by__documents_open(by__documents **out, const by_dataset *dataset, by_error *error)
+{
+    by__documents *d;
+    BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "documents", error));
+    d->dataset = dataset;
+    *out = d;
+    return BY_OK;
+}
+
+void by__documents_close(by__documents **documents)
+{
+    if (documents != NULL && *documents != NULL) {
+        free((*documents)->windows);
+        free(*documents);
+        *documents = NULL;
+    }
+}
+
+static by_status cut(by__documents *d, size_t context, by_error *error)
+{
+    uint64_t total = by_dataset_tokens(d->dataset);
+    for (uint64_t position = 0; position < total;) {
+        uint64_t document;
+        uint64_t end;
+        BY_TRY(by_dataset_document_at(d->dataset, position, &document, NULL, &end, error));
+        uint64_t left = end - position - 1;
+        do {
+            size_t targets = left < context ? (size_t)left : context;
+            BY_TRY(by__reserve((void **)&d->windows, &d->capacity, d->count + 1, sizeof *d->windows,
+                               error));
+            left -= targets;
+            d->windows[d->count++] = (window){document, position, targets, left == 0};
+            d->targets += targets;
+            position += targets;
+        } while (left > 0);
+        position = end;
+    }
+    return BY_OK;
+}
+
+static by_status fill(const by_source *source, const by_source_sample *sample, void *const *rows,
+                      by_error *error)
+{
+    const window_source *s = (const window_source *)source;
+    int32_t *tokens = rows[0];
+    int32_t *targets = rows[1];
+    size_t valid = 0;
+    if (sample->place < source->samples) {
+        const window *w = &s->documents->windows[sample->place];
+        valid = w->targets;
+        BY_TRY(by_dataset_read(s->documents->dataset, w->begin, valid, tokens, error));
+        BY_TRY(
+            by_dataset_read(s->documents->dataset, w->begin + (valid > 0), valid, targets, error));
+    }
+    for (size_t i = valid; i < s->context; i++) {
+        tokens[i] = 0;
+        targets[i] = -1;
+    }
+    if (source->array_count > 2) {
+        memset(rows[2], 0, s->context * sizeof(int32_t));
+    }
+    return BY_OK;
+}
+
+static void close_source(by_source *source)
+{
+    free(source);
+}
+
+by_status by__documents_source(by_source **out, by__documents *d, size_t context, bool starts,
+                               by_error *error)
+{
+    window_source *s;
+    d->count = 0;
+    d->targets = 0;
+    BY_TRY(cut(d, context, error));
+    BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a source of documents", error));
+    s->documents = d;
+    s->context = context;
+    s->base = (by_source){.name = "documents",
+                          .arrays = s->arrays,
+                          .array_count = by_token_arrays(s->arrays, context, starts),
+                          .samples = d->count,
+                          .sample_targets = context,
+                          .targets = d->targets,
+                          .fill = fill,
+                          .close = close_source};
+    *out = &s->base;
+    return BY_OK;
+}
+
+bool by__documents_add(by__documents *d, uint64_t index, double loss, by__document_loss *out)
+{
+    const window *w = &d->windows[index];
+    d->loss += loss;
+    d->seen += w->targets;
+    if (!w->is_last) {
+        return false;
+    }
+    *out = (by__document_loss){.document = w->document,
+                               .targets = d->seen,
+                               .loss = d->seen > 0 ? d->loss / (double)d->seen : (double)NAN};
+    d->loss = 0.0;
+    d->seen = 0;
+    return true;
+}

@@ -1,0 +1,119 @@
+/* Examples in memory as the data of a task: images with labels, or the rows of a table.
+ *
+ * The config names files and the held-out part. This opens the files, learns from the training part
+ * how to convert them to numbers (or loads that from a checkpoint), completes the config, makes
+ * sources, and lists the files to keep with a checkpoint. A task adds its own keys, loss and
+ * metrics. */
+#ifndef BY_TASKS_EXAMPLES_H
+#define BY_TASKS_EXAMPLES_H
+
+#include "banyan/table.h"
+#include "base/base.h"
+#include "data/damage.h"
+#include "data/image_fit.h"
+#include "data/image_folder.h"
+#include "data/pixel_scales.h"
+#include "tasks/tasks.h"
+
+/* Values of the keys below: the first member of the struct of a kind that has them. */
+typedef struct by__examples_keys {
+    by_string_list images;
+    by_string_list labels;
+    by_string_list valid_images;
+    by_string_list valid_labels;
+    by_string_list label_names;
+    char *format;
+    int64_t shift;
+    int64_t flip;
+    char *resize;
+    char *resample;
+    char *table;
+    char *valid_table;
+    char *target;
+    by_string_list ignore;
+    by_string_list category_columns;
+    by_string_list number_columns;
+    char *delimiter;
+    char *decimal;
+    char *split;
+} by__examples_keys;
+
+extern const by__key_list by__image_data_keys;
+extern const by__key_list by__table_data_keys;
+extern const by__key_list by__split_keys;
+
+typedef struct by__examples {
+    by_task_data base;
+    const by__examples_keys *keys; /* of the config that was opened, which must outlive it */
+    by_array_set *train;           /* all examples, or only those to train on */
+    /* held-out examples if they are a separate set; NULL: they are part of train */
+    by_array_set *valid;
+    by_part train_part;
+    by_part valid_part;
+    by_encoding *before;     /* of the checkpoint that is resumed; NULL: none */
+    by_encoding *encoding;   /* of tables; NULL: images */
+    by__pixel_scales scales; /* of images */
+    by_image_fit fit;        /* learned from their size, or set by the config */
+    int64_t channels;        /* of a JPEG or PNG; 0: not fixed by the model */
+    char *summary;           /* of a table; NULL: none */
+    char *learned;           /* what was learned, as JSON */
+    char learned_hash[33];
+    char *reference;     /* of a table: the text of BY_DRIFT_FILE; NULL: none */
+    const char **labels; /* class names; NULL: none */
+    size_t label_count;
+    by__image_folder folder; /* of images that were read from folders, or file by file */
+    bool skip;               /* damaged examples are skipped, */
+    bool skip_files;         /* and pictures that are files of their own */
+    by__damage damage;       /* and listed here */
+    bool is_predicted;       /* targets are placeholders, and do not count */
+} by__examples;
+
+/* Opens folders and files of images (examples_folders.c). Of the config's folders, each has one of
+ * each class; of others only if `classes`. d->folder then has the files of the set that was opened
+ * last, and the classes of the first one. */
+bool by__examples_are_folders(const by_string_list *images);
+by_status by__examples_open_folders(by_array_set **out, by__examples *d,
+                                    const by_string_list *images, bool classes, by_error *error);
+/* Sets the summary to what is in the folders of the training data. */
+by_status by__examples_describe_folders(by__examples *d, by_error *error);
+/* Puts the classes of folders into the config, as data.label_names. */
+by_status by__examples_keep_classes(const by__examples *d, by_config *config, by_error *error);
+/* The file that an example to predict is; NULL: it is in an array of many. */
+const char *by__examples_file(const by__examples *d, uint64_t index);
+/* Opens the data named by the keys of `kind`. classes: the target of a table is a category, not a
+ * number. */
+by_status by__examples_open(by__examples **out, const by__task_row *row,
+                            const by_task_request *request, bool classes, by_error *error);
+void by__examples_close(by_task_data *data);
+/* The keys in a config. */
+const by__examples_keys *by__examples_keys_of(const by_config *config, const by__task_row *row);
+unsigned by__examples_knows(const by_config *config, const by__examples_keys *keys);
+/* Sets sizes for timing without data: images of 1 x 28 x 28, or rows of 8 numbers, whichever the
+ * model reads. */
+void by__examples_assume(by_config *config, int64_t outputs);
+/* Completes the sizes of an example and, unless given, `outputs`. */
+by_status by__examples_complete(by_task_data *data, by_config *config, int64_t outputs,
+                                by_error *error);
+by_status by__examples_source(by_source **out, by_task_data *data, const by_config *config,
+                              bool training, by_error *error);
+/* The same for a part of a set. */
+by_status by__examples_source_of(by_source **out, const by__examples *data, const by_array_set *set,
+                                 const by_part *part, bool training, by_error *error);
+/* Gives the arrays of a set to be predicted placeholder targets ("labels" or "targets"). */
+by_status by__examples_replace_targets(by_array_set **set, const char *target, by_error *error);
+/* Implement by_task.take, for labels or numbers, by_task.column and by_task.encoding. */
+by_status by__examples_take(const by_task_data *data, const by_task_examples *examples,
+                            bool classes, by_array_set **set, by_source **source, by_error *error);
+bool by__examples_column(const by_task_data *data, size_t i, by_column_type *out);
+const by_encoding *by__examples_encoding(const by_task_data *data);
+by_status by__examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,
+                            by_error *error);
+by_status by__examples_check(const by_task_data *data, const by_checkpoint *checkpoint,
+                             by_error *error);
+/* Number of classes of the open labels: the largest plus one. 0: there are no labels. */
+int64_t by__examples_classes(const by__examples *data);
+/* BY_ECONFIG unless the model ends in an output. */
+by_status by__examples_needs_output(const by_config *config, const by_model *model,
+                                    by_error *error);
+
+#endif

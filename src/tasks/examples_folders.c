@@ -1,0 +1,173 @@
+/* Images from folders, one of each class, and from files that are named one by one. */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tasks/examples.h"
+
+bool by__examples_are_folders(const by_string_list *images)
+{
+    return images->count > 0 && by__path_is_dir(images->items[0]);
+}
+
+const char *by__examples_file(const by__examples *d, uint64_t index)
+{
+    return d->is_predicted && index < d->folder.count ? d->folder.files[index].path : NULL;
+}
+
+static by_status add_file(by__image_folder *f, const char *path, by_error *error)
+{
+    BY_TRY(by__reserve((void **)&f->files, &f->capacity, f->count + 1, sizeof *f->files, error));
+    f->files[f->count] = (by__picture_file){.path = by__strdup(path), .label = -1};
+    if (f->files[f->count].path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    }
+    f->count++;
+    return BY_OK;
+}
+
+static by_status list_images(by__image_folder *f, const by_string_list *images, bool classes,
+                             by_error *error)
+{
+    for (size_t i = 0; i < images->count; i++) {
+        const char *path = images->items[i];
+        bool is_folder = by__path_is_dir(path);
+        if (classes && !is_folder) {
+            return by_error_set(error, BY_ECONFIG,
+                                "%s is no folder: folders of classes, such as %s, and files are "
+                                "not mixed",
+                                path, images->items[0]);
+        }
+        BY_TRY(!is_folder ? add_file(f, path, error)
+               : classes  ? by__image_folder_add_classes(f, path, error)
+                          : by__image_folder_add(f, path, error));
+    }
+    if (classes) {
+        by__image_folder_mix(f);
+    }
+    return f->count > 0 ? BY_OK
+                        : by_error_set(error, BY_EFORMAT, "%s has no picture (.png, .jpg, .jpeg)%s",
+                                       images->items[0], f->ignored > 0 ? ", but other files" : "");
+}
+
+/* The classes: those of the first set, or of the config. */
+static by_status fix_classes(by__image_folder *f, const by__examples *d, by_error *error)
+{
+    const by_string_list *names = &d->keys->label_names;
+    if (d->folder.class_count > 0) {
+        return by__image_folder_fix(f, d->folder.classes, d->folder.class_count, error);
+    }
+    return names->count > 0 ? by__image_folder_fix(f, names->items, names->count, error) : BY_OK;
+}
+
+static by_status open_files(by_array_set **out, const by__examples *d, const by__image_folder *f,
+                            bool classes, by_error *error)
+{
+    const char **paths;
+    int32_t *labels = NULL;
+    by_status status = by__alloc((void **)&paths, f->count, sizeof *paths, "paths", error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&labels, f->count, sizeof *labels, "labels", error);
+    }
+    for (size_t i = 0; i < f->count && status == BY_OK; i++) {
+        paths[i] = f->files[i].path;
+        labels[i] = f->files[i].label;
+    }
+    const by_image_files files = {.images = paths,
+                                  .image_count = f->count,
+                                  .classes = classes ? labels : NULL,
+                                  .skip = d->skip_files,
+                                  .fit = d->fit.height > 0 ? &d->fit : NULL,
+                                  .channels = d->channels};
+    if (status == BY_OK) {
+        status = by_image_set_open(out, &files, error);
+    }
+    free(labels);
+    free(paths);
+    return status;
+}
+
+/* Takes the files out of the list that were left out of the set, whose damage has them in order. */
+static void take_out_damaged(by__image_folder *f, const by_array_set *set)
+{
+    size_t count;
+    size_t next = 0;
+    size_t kept = 0;
+    const by_damage *damage = by_array_set_damage(set, &count);
+    for (size_t i = 0; i < f->count; i++) {
+        if (next < count && strcmp(damage[next].path, f->files[i].path) == 0) {
+            free(f->files[i].path);
+            next++;
+        } else {
+            f->files[kept++] = f->files[i];
+        }
+    }
+    f->count = kept;
+}
+
+by_status by__examples_open_folders(by_array_set **out, by__examples *d,
+                                    const by_string_list *images, bool classes, by_error *error)
+{
+    by__image_folder f = {0};
+    by_status status = classes ? fix_classes(&f, d, error) : BY_OK;
+    if (status == BY_OK) {
+        status = list_images(&f, images, classes, error);
+    }
+    if (status == BY_OK) {
+        status = open_files(out, d, &f, classes, error);
+    }
+    if (status != BY_OK) {
+        by__image_folder_free(&f);
+        return status;
+    }
+    take_out_damaged(&f, *out);
+    by__image_folder_free(&d->folder);
+    d->folder = f;
+    return BY_OK;
+}
+
+by_status by__examples_describe_folders(by__examples *d, by_error *error)
+{
+    enum { SHOWN = 12 };
+    const by__image_folder *f = &d->folder;
+    by__text text = {0};
+    by__text_format(&text, "%zu pictures of %zu classes (", f->count, f->class_count);
+    for (size_t c = 0; c < f->class_count && c < SHOWN; c++) {
+        size_t count = 0;
+        for (size_t i = 0; i < f->count; i++) {
+            count += f->files[i].label == (int32_t)c;
+        }
+        by__text_format(&text, "%s%s %zu", c > 0 ? ", " : "", f->classes[c], count);
+    }
+    by__text_add(&text, f->class_count > SHOWN ? ", ...)" : ")");
+    if (f->ignored > 0) {
+        by__text_format(&text, "; %zu other files are ignored", f->ignored);
+    }
+    free(d->summary);
+    d->summary = NULL;
+    BY_TRY(by__text_take(&text, &d->summary, error));
+    d->base.summary = d->summary;
+    return BY_OK;
+}
+
+by_status by__examples_keep_classes(const by__examples *d, by_config *config, by_error *error)
+{
+    const char *task = (const char *)d->base.task;
+    const by__task_row *row =
+        (const by__task_row *)(const void *)(task - offsetof(by__task_row, task));
+    by__examples_keys *keys = by__kind_own(config->task.own, &row->kind);
+    by_string_list *names = &keys->label_names;
+    if (d->folder.class_count == 0 || names->count > 0) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&names->items, d->folder.class_count, sizeof *names->items,
+                     "the config", error));
+    for (size_t i = 0; i < d->folder.class_count; i++) {
+        names->items[i] = by__strdup(d->folder.classes[i]);
+        if (names->items[i] == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: the config");
+        }
+        names->count = i + 1;
+    }
+    return BY_OK;
+}

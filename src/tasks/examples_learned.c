@@ -1,0 +1,162 @@
+/* What is learned from the training part of a set of examples, stored with the weights and loaded
+ * from there. */
+#include "tasks/examples_learned.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define IMAGES_FILE   "preprocessor_config.json"
+#define TABLE_FILE    "encoding.json"
+#define LEARNED_LIMIT ((size_t)64 << 20)
+
+const char *by__examples_learned_name(const by__examples *d)
+{
+    return d->encoding == NULL ? IMAGES_FILE : TABLE_FILE;
+}
+
+/* Mean and standard deviation of pixel / 255 in each channel, from exact sums. */
+static by_status measure_images(by__examples *d, by_error *error)
+{
+    const by_array *images = by_array_set_find(d->train, "images");
+    size_t channels = (size_t)images->shape.dim[1];
+    size_t plane = (size_t)(images->shape.dim[2] * images->shape.dim[3]);
+    double count = (double)d->train_part.count * (double)plane;
+    BY_TRY(by__pixel_scales_allocate(&d->scales, channels, error));
+    for (size_t c = 0; c < channels; c++) {
+        uint64_t sum = 0;
+        uint64_t squares = 0;
+        for (uint64_t i = 0; i < d->train_part.count; i++) {
+            uint64_t row = by_part_example(&d->train_part, i);
+            const uint8_t *pixel =
+                (const uint8_t *)images->data + ((size_t)row * channels + c) * plane;
+            for (size_t p = 0; p < plane; p++) {
+                sum += pixel[p];
+                squares += (uint64_t)pixel[p] * pixel[p];
+            }
+        }
+        double mean = (double)sum / count;
+        double variance = (double)squares / count - mean * mean;
+        d->scales.mean[c] = (float)(mean / 255.0);
+        d->scales.deviation[c] = variance > 0.0 ? (float)(sqrt(variance) / 255.0) : 1.0f;
+    }
+    return BY_OK;
+}
+
+static void add_scales(by__text *text, const char *name, const float *scales, size_t count)
+{
+    by__text_format(text, "  \"%s\": [", name);
+    for (size_t i = 0; i < count; i++) {
+        by__text_format(text, "%s%.9g", i == 0 ? "" : ", ", (double)scales[i]);
+    }
+    by__text_add(text, "],\n");
+}
+
+/* In transformers' format: ViT's processor stretches, CLIP's crops. */
+static void add_fit(by__text *text, const by_image_fit *fit)
+{
+    bool crops = fit->resize == BY_RESIZE_CROP;
+    by__text_format(text, "{\n  \"image_processor_type\": \"%s\",\n",
+                    crops ? "CLIPImageProcessor" : "ViTImageProcessor");
+    if (fit->resize == BY_RESIZE_NONE) {
+        by__text_add(text, "  \"do_resize\": false,\n");
+        return;
+    }
+    by__text_format(text, "  \"do_resize\": true,\n  \"resample\": %d,\n",
+                    fit->resample == BY_RESAMPLE_BICUBIC ? 3 : 2);
+    by__text_add(text, crops ? "  \"do_center_crop\": true,\n" : "");
+}
+
+static by_status print_images(by__examples *d, by_error *error)
+{
+    by__text text = {0};
+    const by_shape *shape = &by_array_set_find(d->train, "images")->shape;
+    add_fit(&text, &d->fit);
+    by__text_add(&text, "  \"do_rescale\": true,\n"
+                        "  \"rescale_factor\": 0.00392156862745098,\n"
+                        "  \"do_normalize\": true,\n");
+    add_scales(&text, "image_mean", d->scales.mean, (size_t)shape->dim[1]);
+    add_scales(&text, "image_std", d->scales.deviation, (size_t)shape->dim[1]);
+    if (d->fit.resize == BY_RESIZE_CROP) {
+        int64_t edge = shape->dim[2] > shape->dim[3] ? shape->dim[2] : shape->dim[3];
+        by__text_format(&text, "  \"size\": {\"shortest_edge\": %lld},\n  \"crop_size\"",
+                        (long long)edge);
+    } else {
+        by__text_add(&text, "  \"size\"");
+    }
+    by__text_format(&text, ": {\"height\": %lld, \"width\": %lld}\n}\n", (long long)shape->dim[2],
+                    (long long)shape->dim[3]);
+    return by__text_take(&text, &d->learned, error);
+}
+
+by_status by__examples_learn(by__examples *d, by_error *error)
+{
+    if (d->encoding != NULL) {
+        BY_TRY(by_encoding_print(d->encoding, &d->learned, error));
+    } else {
+        BY_TRY(measure_images(d, error));
+        BY_TRY(print_images(d, error));
+    }
+    by__hash128_hex(d->learned_hash, d->learned, strlen(d->learned));
+    return BY_OK;
+}
+
+/* ---- reading ---- */
+
+static by_status read_file(by__examples *d, const char *path, bool images, by_error *error)
+{
+    size_t length;
+    BY_TRY(by__file_read(&d->learned, &length, path, LEARNED_LIMIT, error));
+    by__hash128_hex(d->learned_hash, d->learned, length);
+    if (images) {
+        by__image_fit_parse(&d->fit, d->learned, length);
+    }
+    return images ? by__pixel_scales_parse(&d->scales, path, d->learned, length, error)
+                  : by_encoding_parse(&d->encoding, path, d->learned, length, error);
+}
+
+by_status by__examples_read_learned(by__examples *d, const char *directory, bool images,
+                                    by_error *error)
+{
+    char *paths[2] = {by__path_join(directory, TABLE_FILE), by__path_join(directory, IMAGES_FILE)};
+    by_status status = BY_OK;
+    if (paths[0] == NULL || paths[1] == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    } else {
+        int which = by__path_exists(paths[images ? 1 : 0]) ? images : !images;
+        status = read_file(d, paths[which], which == 1, error);
+    }
+    free(paths[0]);
+    free(paths[1]);
+    return status;
+}
+
+by_encoding *by__examples_read_encoding(const char *directory)
+{
+    by_encoding *encoding = NULL;
+    char *text = NULL;
+    size_t length = 0;
+    char *path = by__path_join(directory, TABLE_FILE);
+    if (path != NULL && by__file_read(&text, &length, path, LEARNED_LIMIT, NULL) == BY_OK) {
+        (void)by_encoding_parse(&encoding, path, text, length, NULL);
+    }
+    free(text);
+    free(path);
+    return encoding;
+}
+
+by_status by__examples_name_labels(by__examples *d, by_error *error)
+{
+    const by_string_list found = {d->folder.classes, d->folder.class_count};
+    const by_string_list *names = found.count > 0 ? &found : &d->keys->label_names;
+    size_t count = d->encoding == NULL ? names->count : by_encoding_classes(d->encoding);
+    if (count == 0) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&d->labels, count, sizeof *d->labels, "labels", error));
+    for (size_t i = 0; i < count; i++) {
+        d->labels[i] = d->encoding == NULL ? names->items[i] : by_encoding_class(d->encoding, i);
+    }
+    d->label_count = count;
+    return BY_OK;
+}

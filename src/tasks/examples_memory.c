@@ -1,0 +1,138 @@
+/* Examples in memory, for prediction. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/formats/image_file.h"
+#include "tasks/examples.h"
+
+by_status by__examples_replace_targets(by_array_set **set, const char *target, by_error *error)
+{
+    size_t count;
+    const by_array *have = by_array_set_arrays(*set, &count);
+    by_array arrays[4];
+    size_t kept = 0;
+    int32_t *made;
+    uint64_t examples = by_array_set_examples(*set);
+    bool is_label = strcmp(target, "labels") == 0;
+    BY_TRY(by__alloc((void **)&made, (size_t)examples, sizeof *made, "targets", error));
+    memset(made, is_label ? 0xff : 0, (size_t)examples * sizeof *made);
+    for (size_t i = 0; i < count && kept < BY_ARRAY_LENGTH(arrays) - 1; i++) {
+        if (strcmp(have[i].name, target) != 0) {
+            arrays[kept++] = have[i];
+        }
+    }
+    arrays[kept++] = (by_array){.name = target,
+                                .dtype = is_label ? BY_I32 : BY_F32,
+                                .shape = BY_SHAPE((int64_t)examples),
+                                .data = made};
+    by_array_set *with;
+    by_status status = by_array_set_open(&with, by_array_set_name(*set), arrays, kept, error);
+    free(made);
+    if (status == BY_OK) {
+        by_array_set_close(set);
+        *set = with;
+    }
+    return status;
+}
+
+by_status by__examples_source_of(by_source **out, const by__examples *d, const by_array_set *set,
+                                 const by_part *part, bool training, by_error *error)
+{
+    const by_array_source_options options = {
+        .shuffle = training,
+        .target = by_array_set_find(set, "labels") != NULL ? "labels" : "targets",
+        .shift = (int)d->keys->shift,
+        .flip = d->keys->flip != 0,
+        .mean = d->scales.mean,
+        .deviation = d->scales.deviation};
+    return by_array_source_open(out, set, part, &options, error);
+}
+
+/* The conversion of images to a model of this size, the same as in training. */
+static by_image_fit fit_of(const by__examples *d, int64_t height, int64_t width)
+{
+    by_image_fit fit = {.height = height, .width = width};
+    return d->fit.height == height && d->fit.width == width ? d->fit : fit;
+}
+
+/* Decodes JPEG and PNG like the files of a config: the same function resizes them. */
+static by_status decode(by_array_set **out, const by__examples *d, const by_task_examples *examples,
+                        by_error *error)
+{
+    const int64_t *size = examples->size;
+    const by_image_fit fit = fit_of(d, size[1], size[2]);
+    by_array images = {.name = "images",
+                       .dtype = BY_U8,
+                       .shape = BY_SHAPE((int64_t)examples->file_count, size[0], size[1], size[2])};
+    size_t bytes = (size_t)(size[0] * size[1] * size[2]);
+    uint8_t *all;
+    BY_TRY(by__alloc((void **)&all, examples->file_count, bytes, "images", error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < examples->file_count && status == BY_OK; i++) {
+        uint8_t *pixels;
+        int64_t height;
+        int64_t width;
+        status = by__image_decode(&pixels, &height, &width, size[0], &fit, examples->files[i].data,
+                                  examples->files[i].size, error);
+        if (status == BY_OK) {
+            memcpy(all + i * bytes, pixels, bytes);
+            free(pixels);
+        }
+    }
+    if (status == BY_OK) {
+        images.data = all;
+        status = by_array_set_open(out, "the images", &images, 1, error);
+    }
+    free(all);
+    return status;
+}
+
+static by_status make_set(by_array_set **out, const by__examples *d,
+                          const by_task_examples *examples, by_error *error)
+{
+    if (d->encoding != NULL) {
+        return examples->table != NULL
+                   ? by_encoding_apply(d->encoding, examples->table, false, out, error)
+                   : by_error_set(error, BY_EARG, "the model predicts rows of a table, not images");
+    }
+    if (examples->files != NULL) {
+        return decode(out, d, examples, error);
+    }
+    if (examples->images == NULL) {
+        return by_error_set(error, BY_EARG, "the model predicts images, not rows of a table");
+    }
+    by_array images = *examples->images;
+    images.name = "images";
+    return by_array_set_open(out, "the images", &images, 1, error);
+}
+
+by_status by__examples_take(const by_task_data *data, const by_task_examples *examples,
+                            bool classes, by_array_set **set, by_source **source, by_error *error)
+{
+    const by__examples *d = (const by__examples *)data;
+    by_array_set *made = NULL;
+    BY_TRY(make_set(&made, d, examples, error));
+    by_status status = by__examples_replace_targets(&made, classes ? "labels" : "targets", error);
+    if (status == BY_OK) {
+        const by_part whole = by_part_whole(by_array_set_examples(made));
+        status = by__examples_source_of(source, d, made, &whole, false, error);
+    }
+    if (status != BY_OK) {
+        by_array_set_close(&made);
+        return status;
+    }
+    *set = made;
+    return BY_OK;
+}
+
+bool by__examples_column(const by_task_data *data, size_t i, by_column_type *out)
+{
+    const by__examples *d = (const by__examples *)data;
+    out->name = d->encoding == NULL ? NULL : by_encoding_feature(d->encoding, i, &out->kind);
+    return out->name != NULL;
+}
+
+const by_encoding *by__examples_encoding(const by_task_data *data)
+{
+    return ((const by__examples *)data)->encoding;
+}

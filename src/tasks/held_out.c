@@ -1,0 +1,113 @@
+#include "tasks/held_out.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Fewer held-out examples differ by chance. */
+#define FEWEST 20
+/* Difference of means in standard deviations, and sum of differences of shares. */
+#define MEANS  0.5
+#define SHARES 0.6
+
+#define REMEDY                                                                                     \
+    "if the file is sorted by something else than time, hold out random ones: data.split=random"
+
+static bool takes_last(const by__examples *d)
+{
+    return d->valid == NULL && d->folder.class_count == 0 && !d->valid_part.random;
+}
+
+const char *by__train_held_out_how(const by__examples *d)
+{
+    return d->valid_part.count == 0    ? NULL
+           : d->valid != NULL          ? "those of the data to evaluate on"
+           : d->valid_part.random      ? "random ones (data.split: random)"
+           : d->folder.class_count > 0 ? "by the names of their files"
+                                       : "the last ones (data.split: last)";
+}
+
+typedef struct moments {
+    double sum;
+    double squares;
+    double count;
+} moments;
+
+static moments measure(const float *targets, const by_part *part)
+{
+    moments m = {.count = (double)part->count};
+    for (uint64_t i = 0; i < part->count; i++) {
+        double y = (double)targets[by_part_example(part, i)];
+        m.sum += y;
+        m.squares += y * y;
+    }
+    return m;
+}
+
+/* How far the means are apart, in standard deviations of the training part; 0 if chance explains
+ * it. */
+static double compare_numbers(const by__examples *d, const float *targets)
+{
+    moments all = measure(targets, &d->train_part);
+    moments out = measure(targets, &d->valid_part);
+    double mean = all.sum / all.count;
+    double deviation = sqrt(fmax(all.squares / all.count - mean * mean, 0.0));
+    double difference = out.sum / out.count - mean;
+    double by_chance = 4.0 * deviation / sqrt(out.count);
+    return deviation > 0.0 && fabs(difference) > by_chance ? difference / deviation : 0.0;
+}
+
+/* The sum of the differences of the classes' shares, 0 to 2; 0 if chance explains it. */
+static by_status compare_classes(double *out, const by__examples *d, const int32_t *labels,
+                                 by_error *error)
+{
+    const by_part *parts[2] = {&d->train_part, &d->valid_part};
+    int64_t classes = by__examples_classes(d);
+    double *shares;
+    double difference = 0.0;
+    BY_TRY(by__alloc((void **)&shares, (size_t)(2 * classes), sizeof *shares, "classes", error));
+    for (int p = 0; p < 2; p++) {
+        for (uint64_t i = 0; i < parts[p]->count; i++) {
+            int32_t label = labels[by_part_example(parts[p], i)];
+            shares[label < 0 ? p : 2 * label + p] += label < 0 ? 0.0 : 1.0;
+        }
+    }
+    for (int64_t c = 0; c < classes; c++) {
+        difference += fabs(shares[2 * c] / (double)parts[0]->count -
+                           shares[2 * c + 1] / (double)parts[1]->count);
+    }
+    free(shares);
+    /* Of a class of a share p, n examples have p +- sqrt(p / n), which sums to sqrt(classes / n)
+     * at most. */
+    bool chance = difference < 2.0 * sqrt((double)classes / (double)parts[1]->count);
+    *out = chance ? 0.0 : difference;
+    return BY_OK;
+}
+
+by_status by__train_held_out_doubts(const by__examples *d, char **out, by_error *error)
+{
+    by__text text = {0};
+    double difference = 0.0;
+    const by_array *targets = by_array_set_find(d->train, "targets");
+    const by_array *labels = by_array_set_find(d->train, "labels");
+    bool compares = takes_last(d) && d->valid_part.count >= FEWEST;
+    if (compares && targets != NULL) {
+        difference = compare_numbers(d, targets->data);
+        if (fabs(difference) > MEANS) {
+            by__text_format(&text,
+                            "the held-out examples, the last ones, differ from the others: the "
+                            "mean of '%.60s' is %.1f standard deviations %s; " REMEDY,
+                            d->keys->target, fabs(difference),
+                            difference < 0.0 ? "lower" : "higher");
+        }
+    } else if (compares && labels != NULL) {
+        BY_TRY(compare_classes(&difference, d, labels->data, error));
+        if (difference > SHARES) {
+            by__text_format(&text,
+                            "the held-out examples, the last ones, are of other classes than the "
+                            "others: %.0f %% of them would have to change theirs; " REMEDY,
+                            50.0 * difference);
+        }
+    }
+    return by__text_take(&text, out, error);
+}

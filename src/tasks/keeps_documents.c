@@ -1,0 +1,10 @@
+/* Whether samples keep to one document each (data.documents). */
+#include <string.h>
+
+#include "tasks/tasks.h"
+
+bool by__keeps_documents(const by_config *config)
+{
+    const char *documents = config->data.documents; /* NULL for tasks without the key */
+    return documents != NULL && strcmp(documents, "mask") == 0;
+}

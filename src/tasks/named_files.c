@@ -1,0 +1,78 @@
+/* Finds files that a config names and that do not exist, before anything is read: like a wrong key,
+ * a wrong name is never worth a retry. */
+#include <string.h>
+
+#include "config/schema.h"
+#include "tasks/tasks.h"
+
+typedef enum shape {
+    PATH,
+    PATH_OR_WORD,   /* a word has no slash and no dot */
+    PATH_IS_WEIGHT, /* DIR=WEIGHT */
+    NAME_IS_PATH    /* NAME=DIR */
+} shape;
+
+/* `first`: only a run that is not resumed reads it. */
+static const struct {
+    const char *key;
+    shape form;
+    bool first;
+} keys[] = {
+    {"data.text", PATH, false},
+    {"data.train", PATH, false},
+    {"data.mix", PATH_IS_WEIGHT, false},
+    {"data.valid", PATH, false},
+    {"data.valid_sets", NAME_IS_PATH, false},
+    {"data.tokenizer", PATH_OR_WORD, true},
+    {"data.images", PATH, false},
+    {"data.labels", PATH, false},
+    {"data.valid_images", PATH, false},
+    {"data.valid_labels", PATH, false},
+    {"data.table", PATH, false},
+    {"data.valid_table", PATH, false},
+    {"model.from", PATH, true},
+    {"lora.from", PATH, true},
+    {"distill.teacher", PATH, false},
+    {"distill.logits", PATH, false},
+};
+
+static by_status check_path(const by__entry *entry, shape form, const char *value, by_error *error)
+{
+    char key[64];
+    char path[4096];
+    const char *equals = form == PATH_IS_WEIGHT ? strrchr(value, '=') : strchr(value, '=');
+    const char *begin = form == NAME_IS_PATH && equals != NULL ? equals + 1 : value;
+    size_t length =
+        form == PATH_IS_WEIGHT && equals != NULL ? (size_t)(equals - value) : strlen(begin);
+    if (length == 0 || length >= sizeof path ||
+        (form == PATH_OR_WORD && strpbrk(value, "./") == NULL)) {
+        return BY_OK;
+    }
+    memcpy(path, begin, length);
+    path[length] = '\0';
+    if (by__path_exists(path)) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_ECONFIG, "%s: %s: there is no file or directory %s",
+                        entry->origin == NULL ? "config" : entry->origin,
+                        by__key_path(key, &entry->key), path);
+}
+
+by_status by__named_files_exist(const by_config *config, bool resumed, by_error *error)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
+        const by__entry *entry = by__entry_at((const by__config *)config, keys[i].key);
+        if (entry == NULL || entry->origin == NULL || (resumed && keys[i].first)) {
+            continue;
+        }
+        if (entry->key.type == BY__KEY_TEXT) {
+            BY_TRY(check_path(entry, keys[i].form, *(char *const *)entry->at, error));
+            continue;
+        }
+        const by_string_list *list = entry->at;
+        for (size_t k = 0; k < list->count; k++) {
+            BY_TRY(check_path(entry, keys[i].form, list->items[k], error));
+        }
+    }
+    return BY_OK;
+}

@@ -1,0 +1,29 @@
+/* What the checkpoints of a run keep of the directory whose tokenizer it took over: the chat
+ * template and the tokens that end a text, without which a fine-tuned model could not be chatted
+ * with. */
+#ifndef BY_TASKS_ORIGIN_FILES_H
+#define BY_TASKS_ORIGIN_FILES_H
+
+#include "banyan/task.h"
+#include "base/base.h"
+
+typedef struct by__origin_files {
+    char *config;           /* config.json, for by_model_config_keep_ids; NULL: there is none */
+    char *tokenizer_config; /* with "model_max_length" of the run; NULL: there is none */
+    struct {
+        const char *name;
+        char *text;
+        size_t length;
+    } others[3]; /* copied unchanged */
+    size_t count;
+} by__origin_files;
+
+/* Reads the files of a directory that exist. `context` is that of the run. BY_EFORMAT names the
+ * file that is no JSON object. Freed with by__origin_files_free even if this fails. */
+by_status by__origin_files_read(by__origin_files *out, const char *directory, int64_t context,
+                                by_error *error);
+/* Adds the files to those of a checkpoint, which borrows them. */
+void by__origin_files_keep(const by__origin_files *files, by_task_kept *kept);
+void by__origin_files_free(by__origin_files *files);
+
+#endif

@@ -1,0 +1,171 @@
+/* Regression: predicts a number for each row of a table. */
+#include <math.h>
+#include <string.h>
+
+#include "banyan/ops.h"
+#include "tasks/examples.h"
+
+typedef struct regress_keys {
+    by__examples_keys set;
+    char *loss;
+    double beta;
+} regress_keys;
+
+static const by__key keys[] = {
+    {"task", "loss", BY__KEY_TEXT, BY__OWN(regress_keys, loss), "squared",
+     .choices = "squared|smooth_l1",
+     .help = "squared error or smooth L1 (Huber 1964) of the standardized target"},
+    {"task", "beta", BY__KEY_REAL, BY__OWN(regress_keys, beta), "1", 0, 1e9, BY__ABOVE_MIN,
+     .help = "error at which smooth_l1 changes from quadratic to linear"},
+};
+static const by__key_list key_list = BY__KEY_LIST(keys);
+
+extern const by__task_row by__task_regress;
+
+static by_status open_data(by_task_data **out, const by_task_request *request, by_error *error)
+{
+    by__examples *data;
+    BY_TRY(by__examples_open(&data, &by__task_regress, request, false, error));
+    *out = &data->base;
+    return BY_OK;
+}
+
+static unsigned knows(const by_config *config)
+{
+    return by__examples_knows(config, by__examples_keys_of(config, &by__task_regress));
+}
+
+static void assume(by_config *config)
+{
+    by__examples_assume(config, 1);
+}
+
+static by_status complete(by_task_data *data, by_config *config, by_error *error)
+{
+    return by__examples_complete(data, config, 1, error);
+}
+
+static by_status loss(const by_config *config, const by_model_request *request, by_graph *graph,
+                      by_model *model, by_error *error)
+{
+    const regress_keys *own = by__kind_own(config->task.own, &by__task_regress.kind);
+    int64_t batch = request->batch;
+    BY_TRY(by__examples_needs_output(config, model, error));
+    if (config->model.outputs > 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "model.outputs is %lld: task.kind regress predicts one number",
+                            (long long)config->model.outputs);
+    }
+    by_value weight = by_graph_input(graph, "weight", BY_F32, BY_SHAPE(batch));
+    by_value targets = by_reshape(graph, by_graph_input(graph, "targets", BY_F32, BY_SHAPE(batch)),
+                                  BY_SHAPE(batch, 1));
+    model->loss = own != NULL && strcmp(own->loss, "smooth_l1") == 0
+                      ? by_smooth_l1(graph, model->output, targets, weight, (float)own->beta)
+                      : by_squared_error(graph, model->output, targets, weight);
+    model->evaluated = request->mode == BY_MODEL_TRAIN ? BY_NONE : model->output;
+    return BY_OK;
+}
+
+static const char *loss_label(const by_config *config)
+{
+    const regress_keys *own = by__kind_own(config->task.own, &by__task_regress.kind);
+    return own != NULL && strcmp(own->loss, "smooth_l1") == 0
+               ? "smooth L1 error (standardized target)"
+               : "squared error (standardized target)";
+}
+
+/* ---- metrics, in the units of the target ---- */
+
+enum { SUM_COUNT, SUM_ABSOLUTE, SUM_SQUARE, SUM_TARGET, SUM_TARGET_SQUARE };
+
+static void measure(const by_task_data *data, double *sums, const by_batch *batch,
+                    const float *values, size_t width)
+{
+    const by_array *targets = by_batch_array(batch, "targets");
+    const by_array *weight = by_batch_array(batch, "weight");
+    BY_UNUSED(data);
+    for (size_t i = 0; targets != NULL && weight != NULL && i < batch->batch; i++) {
+        if (((const float *)weight->data)[i] > 0.0f) {
+            double y = (double)((const float *)targets->data)[i];
+            double e = (double)values[i * width] - y;
+            sums[SUM_COUNT] += 1.0;
+            sums[SUM_ABSOLUTE] += fabs(e);
+            sums[SUM_SQUARE] += e * e;
+            /* relative to the training part's mean: the target is standardized */
+            sums[SUM_TARGET] += y;
+            sums[SUM_TARGET_SQUARE] += y * y;
+        }
+    }
+}
+
+static const by_metric metrics[] = {{"rmse", false, 4}, {"mae", false, 4}, {"r2", true, 4}};
+
+static void metric(const by_task_data *data, const double *sums, by_evaluation *out)
+{
+    double mean;
+    double unit;
+    double count = sums[SUM_COUNT];
+    double spread = sums[SUM_TARGET_SQUARE] - sums[SUM_TARGET] * sums[SUM_TARGET] / count;
+    by_encoding_target_scale(((const by__examples *)data)->encoding, &mean, &unit);
+    out->metrics[0] = unit * sqrt(sums[SUM_SQUARE] / count);
+    out->metrics[1] = unit * sums[SUM_ABSOLUTE] / count;
+    if (spread > 0.0) {
+        out->metrics[2] = 1.0 - sums[SUM_SQUARE] / spread;
+    }
+}
+
+/* ---- predictions ---- */
+
+static by_status predict(by_task_data *data, const by_batch *batch, double sum, const float *values,
+                         size_t width, by_predicted *say, void *user, by_error *error)
+{
+    const by_array *weight = by_batch_array(batch, "weight");
+    double mean;
+    double unit;
+    BY_UNUSED(sum);
+    BY_UNUSED(error);
+    by_encoding_target_scale(((const by__examples *)data)->encoding, &mean, &unit);
+    for (size_t i = 0; weight != NULL && i < batch->batch; i++) {
+        if (((const float *)weight->data)[i] > 0.0f) {
+            const by_field fields[] = {
+                {.name = "index", .number = (double)(batch->first_sample + i), .is_whole = true},
+                {.name = "value", .number = mean + unit * (double)values[i * width]}};
+            say(user, fields, BY_ARRAY_LENGTH(fields));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status take(const by_task_data *data, const by_task_examples *examples,
+                      by_array_set **set, by_source **source, by_error *error)
+{
+    return by__examples_take(data, examples, false, set, source, error);
+}
+
+const by__task_row by__task_regress = {
+    .kind = {.name = "regress",
+             .help = "Regression: a number for each table row.",
+             .keys = {&key_list, &by__table_data_keys, &by__split_keys},
+             .size = sizeof(regress_keys)},
+    .task = {.name = "regress",
+             .examples = "rows",
+             .metrics = metrics,
+             .metric_count = BY_ARRAY_LENGTH(metrics),
+             .best_by_metric = true,
+             .loss_label = loss_label,
+             .open = open_data,
+             .close = by__examples_close,
+             .knows = knows,
+             .assume = assume,
+             .complete = complete,
+             .source = by__examples_source,
+             .loss = loss,
+             .measure = measure,
+             .metric = metric,
+             .keep = by__examples_keep,
+             .check = by__examples_check,
+             .predict = predict,
+             .take = take,
+             .column = by__examples_column,
+             .encoding = by__examples_encoding},
+};

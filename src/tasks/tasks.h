@@ -1,0 +1,48 @@
+/* tasks: what a model learns. A task opens the data of a config, completes the config with
+ * the sizes that the data have, adds the loss to the model's graph, defines metrics, and lists the
+ * files that a checkpoint keeps with the weights.
+ *
+ * Types: by__task_row, a task's row in the table of tasks.c; by_task (banyan/task.h), its
+ * functions; by_task_data, open data, which the task defines. Data sets in memory (images, tables)
+ * share examples.h; packed text is in language.h.
+ *
+ * Who owns what: by_task_data owns data sets, sources' inputs and learned state, and outlives the
+ * loaders; the config that it was opened with must outlive it.
+ *
+ * Adding a task: its file, and its line in tasks.c.
+ *
+ * Never put here: the optimizer, the loop over steps, models. */
+#ifndef BY_TASKS_TASKS_H
+#define BY_TASKS_TASKS_H
+
+#include "banyan/task.h"
+#include "config/kind.h"
+
+typedef struct by__task_row {
+    by__kind kind; /* name and keys */
+    by_task task;
+} by__task_row;
+
+extern const by__task_row by__task_language;
+
+/* The kinds of the section `task`, for by__kind_table. */
+const by__kind *by__task_kind(size_t index);
+
+/* BY_ECONFIG if a file or directory that a config names for training does not exist. resumed: what
+ * only the first start of a run reads may be gone. */
+by_status by__named_files_exist(const by_config *config, bool resumed, by_error *error);
+
+/* ---- keeps_documents.c ---- */
+
+/* Returns true if data.documents is mask: samples have starts, and attention stays within
+ * documents. */
+bool by__keeps_documents(const by_config *config);
+
+/* ---- lora_section.c ---- */
+
+/* Returns true if a parameter of this name belongs to an adapter. */
+bool by__is_adapter(const char *name);
+/* Sets the section from the adapters to start from (lora.from); a different setting is an error. */
+by_status by__adapters_take(by_config *config, by_error *error);
+
+#endif

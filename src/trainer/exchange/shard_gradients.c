@@ -1,0 +1,251 @@
+/* ZeRO-2 (Rajbhandari et al. 2020): gradients, too, are divided among the ranks of `shard`.
+ *
+ * Ranks take micro-batches in turn: in round j the R ranks compute micro-batches j R .. j R + R -
+ * 1. Gradients of a micro-batch are activations of the program. When those of a bucket are
+ * complete, a collective hands them over, during the rest of the backward pass, and their memory is
+ * free afterwards: the owner of a slice adds the slice of all ranks' micro-batches to its sums of
+ * earlier rounds (reducer.h), which is all that gradient sets have room for.
+ *
+ * If the last round has no micro-batch for a rank, the rank computes one again without contributing
+ * it, so that all ranks run the same collectives.
+ *
+ * A rank of a pipeline hands over the gradients of a stage in the program that completes them
+ * (pipeline/pipe_plan.c); its rounds are the micro-batches of its schedule. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/exchange/exchange.h"
+#include "trainer/graphs/graphs.h"
+
+by_status by__turns_build(by_trainer *t, const by_trainer_options *o, by_error *error)
+{
+    const by__recipe recipe = {o->builder, o->user, t->task};
+    by__turns *turns = &t->shard.turns;
+    BY_TRY(by__train_forward(&turns->graph, &t->model, t->config, &recipe, BY_MODEL_TRAIN, error));
+    by_pass_options options = by__trainer_pass_options(t, &t->model);
+    by__gathered_options(t, turns->graph, &options);
+    turns->ahead = options.prefetch_bytes;
+    return by_passes_run(turns->graph, BY_PURPOSE_TRAIN, &options, "order", error);
+}
+
+/* ---- the program ---- */
+
+/* Appends start and wait of each bucket. *bytes: of the gradients of the largest one. */
+static by_status append_collectives(by_trainer *t, by_graph *graph, const by__bucket_order *order,
+                                    size_t buckets, size_t *bytes, by_error *error)
+{
+    const uint32_t mesh = by__ranks_adding_axes(t);
+    const by__bucket_parts *parts = &t->shard.turns.parts;
+    by_value *values;
+    BY_TRY(
+        by__alloc((void **)&values, by__store_count(t->store), sizeof *values, "buckets", error));
+    *bytes = 0;
+    graph->phase = BY__BACKWARD;
+    for (size_t k = 0; k < buckets; k++) {
+        size_t bucket = order[k].bucket;
+        size_t size = 0;
+        int count = 0;
+        for (size_t i = parts->first[bucket]; i < parts->first[bucket + 1]; i++) {
+            by_value gradient = by__part_gradient(t, graph, &parts->parts[i]);
+            by__graph_value *value = &graph->values[gradient];
+            value->role = value->producer < 0 ? BY_ROLE_INPUT : BY_ROLE_ACTIVATION;
+            values[count++] = gradient;
+            size += by__value_bytes(value);
+        }
+        *bytes = size > *bytes ? size : *bytes;
+        (void)by__wait(graph, by__reduce_gradients(graph, values, count, (int64_t)bucket, mesh,
+                                                   by__ranks_adders(t), false));
+    }
+    free(values);
+    return by_graph_check(graph, error);
+}
+
+/* Returns true if the node gathers a parameter, or waits for one. */
+static bool gathers(const by_graph *graph, size_t node)
+{
+    const by__op_row *row = by__op_row_of(graph->nodes[node].op);
+    return row->communicates || row->waits;
+}
+
+/* Moves the collectives, which were inserted after the first `before` nodes, to after the nodes
+ * that complete their buckets. Collectives keep their order, so that parameters gathered for the
+ * next nodes come first, where they may overlap with earlier nodes. */
+static by_status place_collectives(by_trainer *t, by_graph *graph, size_t before,
+                                   const by__bucket_order *order, size_t buckets, by_error *error)
+{
+    by__graph_node *ordered;
+    size_t kept = 0;
+    size_t k = 0;
+    BY_TRY(by__alloc((void **)&ordered, graph->node_count, sizeof *ordered, "buckets", error));
+    for (size_t n = 0; n < before || k < buckets; n++) {
+        bool later = t->config->parallel.overlap != 0 && n + 1 < before && gathers(graph, n + 1);
+        if (n < before) {
+            ordered[kept++] = graph->nodes[n];
+        }
+        for (; !later && k < buckets && order[k].node <= n; k++) {
+            ordered[kept++] = graph->nodes[before + 2 * k];
+            ordered[kept++] = graph->nodes[before + 2 * k + 1];
+        }
+    }
+    memcpy(graph->nodes, ordered, kept * sizeof *ordered);
+    free(ordered);
+    by__graph_compact(graph);
+    return BY_OK;
+}
+
+by_status by__turns_hand_over(by_trainer *t, by_graph *graph, by_error *error)
+{
+    const by__turns *turns = &t->shard.turns;
+    by__bucket_order *order = NULL;
+    size_t before = graph->node_count;
+    size_t buckets = 0;
+    size_t bytes = 0;
+    by_status status = by__buckets_order(&order, &buckets, t, &turns->parts, graph, error);
+    if (status == BY_OK) {
+        status = append_collectives(t, graph, order, buckets, &bytes, error);
+    }
+    if (status == BY_OK) {
+        status = place_collectives(t, graph, before, order, buckets, error);
+    }
+    free(order);
+    BY_TRY(status);
+    return t->config->parallel.overlap != 0
+               ? by_pass_overlap(graph, bytes > turns->ahead ? bytes : turns->ahead, error)
+               : BY_OK;
+}
+
+by_status by__turns_list(by_trainer *t, by_error *error)
+{
+    by__turns *turns = &t->shard.turns;
+    for (size_t k = 0; k < t->ranks.bucket_count; k++) {
+        int64_t count = t->ranks.buckets[k].count;
+        turns->most = count > turns->most ? count : turns->most;
+    }
+    return by__bucket_parts_list(&turns->parts, t, error);
+}
+
+by_status by__turns_plan(by_trainer *t, by_error *error)
+{
+    by__turns *turns = &t->shard.turns;
+    by_graph *graph = turns->graph;
+    BY_TRY(by__turns_list(t, error));
+    BY_TRY(by__turns_hand_over(t, graph, error));
+    turns->graph = NULL; /* owned by the set from here on */
+    return by__set_add(&t->programs, "gradients", graph, (by_purpose)0, NULL, error);
+}
+
+size_t by__turns_bytes(const by_trainer *t)
+{
+    return (size_t)t->shard.turns.most * sizeof(float);
+}
+
+/* ---- a step ---- */
+
+/* Copies the gradients of a bucket to contiguous memory, as they are in a gradient set. */
+static float *pack(const by_trainer *t, const by__device_call *call, size_t bucket)
+{
+    const by__turns *turns = &t->shard.turns;
+    const by__bucket_part *parts = turns->parts.parts + turns->parts.first[bucket];
+    size_t count = turns->parts.first[bucket + 1] - turns->parts.first[bucket];
+    int64_t at = 0;
+    if (count == 1 && parts[0].count == t->ranks.buckets[bucket].count) {
+        return (float *)call->in[0].data + parts[0].from;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const float *gradient = call->in[i].data;
+        memset(turns->packed + at, 0, (size_t)(parts[i].at - at) * sizeof *gradient);
+        memcpy(turns->packed + parts[i].at, gradient + parts[i].from,
+               (size_t)parts[i].count * sizeof *gradient);
+        at = parts[i].at + parts[i].count;
+    }
+    memset(turns->packed + at, 0,
+           (size_t)(t->ranks.buckets[bucket].count - at) * sizeof *turns->packed);
+    return turns->packed;
+}
+
+static by_status hand_over(void *user, const by__device_call *call, by_error *error)
+{
+    by_trainer *t = user;
+    by__turns *turns = &t->shard.turns;
+    size_t k = (size_t)call->attrs.bucket;
+    by__slice own = by__shard_slice(t, k, t->layout.place[BY_MESH_SHARD]);
+    float *sums[BY__MAX_SETS] = {NULL};
+    for (int i = 0; i < t->sets && own.count > 0; i++) {
+        sums[i] = (float *)by__shard_memory(t, t->gradient_sets[i], &own).address;
+    }
+    return by__reducer_add(t->ranks.reducer, turns->round, k,
+                           turns->gives ? pack(t, call, k) : NULL, sums, error);
+}
+
+by_status by__turns_open(by_trainer *t, by_error *error)
+{
+    by__turns *turns = &t->shard.turns;
+    t->ranks.collectives->gradients = hand_over;
+    t->ranks.collectives->parameters = by__gathered_run;
+    t->ranks.collectives->user = t;
+    BY_TRY(by__alloc((void **)&turns->losses, (size_t)t->most_micro_batches, sizeof *turns->losses,
+                     "losses", error));
+    return by__alloc_aligned((void **)&turns->packed, by__turns_bytes(t), "a bucket of gradients",
+                             error);
+}
+
+void by__turns_close(by_trainer *t)
+{
+    by__turns *turns = &t->shard.turns;
+    by_graph_close(&turns->graph);
+    by__bucket_parts_free(&turns->parts);
+    free(turns->packed);
+    free(turns->losses);
+}
+
+int64_t by__turns_rounds(const by_trainer *t)
+{
+    int64_t ranks = by__ranks_members(t);
+    return (t->leaves + ranks - 1) / ranks;
+}
+
+int64_t by__turns_begin(by_trainer *t, int64_t round, int64_t *kept_as)
+{
+    by__turns *turns = &t->shard.turns;
+    turns->round = round;
+    turns->gives = round < t->micro_batches;
+    *kept_as = turns->gives ? by__trainer_leaf(t, round) : t->most_micro_batches;
+    return turns->gives ? round : t->micro_batches - 1;
+}
+
+by_status by__turns_step(by_trainer *t, const by_batch *batch, by_error *error)
+{
+    int64_t examples = t->micro_batches * t->config->train.micro_batch;
+    for (int64_t round = 0; round < by__turns_rounds(t); round++) {
+        int64_t kept_as;
+        int64_t i = by__turns_begin(t, round, &kept_as);
+        BY_TRY(by__trainer_feed(t, t->gradients, batch, examples, i, kept_as, error));
+        BY_TRY(t->shard.turns.gives ? by__activations_keep(t, t->gradients, i, error) : BY_OK);
+    }
+    return BY_OK;
+}
+
+by_status by__turns_losses(by_trainer *t, by_error *error)
+{
+    by__turns *turns = &t->shard.turns;
+    float *losses = by__trainer_losses(t);
+    size_t *counts = t->ranks.counts;
+    size_t mine = 0;
+    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    for (int r = 0; r < t->layout.replica; r++) {
+        mine += counts[r];
+    }
+    for (int64_t i = 0; i < t->micro_batches; i++) {
+        turns->losses[mine + (size_t)i] = losses[by__trainer_leaf(t, i)];
+    }
+    BY_TRY(by_comm_all_gather(t->ranks.peers, turns->losses + mine, turns->losses, counts, BY_F32,
+                              "losses", error));
+    const float *next = turns->losses;
+    for (int r = 0; r < t->layout.replicas; r++) {
+        const by__leaves leaves = by__replica_leaves(t, r);
+        for (int64_t i = 0; i < leaves.count; i++) {
+            losses[leaves.first + i * leaves.stride] = *next++;
+        }
+    }
+    return BY_OK;
+}

@@ -1,0 +1,253 @@
+/* Collective operations of a trainer: the sum of gradients, the losses of all micro-batches. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "trainer/exchange/exchange.h"
+
+/* ---- the plan ---- */
+
+/* Sets the micro-batches of this rank, of `count` in total. */
+static void set_leaves(by_trainer *t, int64_t count)
+{
+    t->all_micro_batches = count;
+    const by__leaves mine = by__replica_leaves(t, t->layout.replica);
+    const by__leaves together = by__trainer_sum_leaves(t, t->layout.replica);
+    t->first_micro_batch = mine.first;
+    t->micro_batches = mine.count;
+    t->first_leaf = mine.first - together.first;
+    t->leaves = together.count;
+}
+
+by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
+{
+    by_comm *comm = o->comm;
+    t->most_micro_batches = t->config->train.batch / t->config->train.micro_batch;
+    by__layout_alone(&t->layout);
+    if (o->mode == BY_TRAINER_FULL || comm != NULL) {
+        BY_TRY(by__layout_resolve(&t->layout, t->config, comm == NULL ? 1 : by_comm_size(comm),
+                                  comm == NULL ? 0 : by_comm_rank(comm), error));
+    }
+    t->ranks.all = t->layout.ranks > 1 ? comm : NULL;
+    t->sets = o->mode == BY_TRAINER_FULL ? 1 : 0;
+    set_leaves(t, t->most_micro_batches);
+    return BY_OK;
+}
+
+static int sets_of(by_trainer *t, int64_t count)
+{
+    set_leaves(t, count);
+    return by__is_in_turn(t) ? by__reducer_sets(t->leaves, by__ranks_members(t))
+                             : by__sum_tree_sets(t->first_leaf, t->micro_batches, t->leaves);
+}
+
+int by__ranks_sets(by_trainer *t)
+{
+    const by_record_list *stages = &t->config->train.batch_warmup;
+    int most = 0;
+    for (size_t i = 0; i < stages->count; i++) {
+        const by_batch_stage *stage = (const by_batch_stage *)stages->items + i;
+        int sets = sets_of(t, stage->batch / t->config->train.micro_batch);
+        most = sets > most ? sets : most;
+    }
+    int sets = sets_of(t, t->most_micro_batches);
+    return sets > most ? sets : most;
+}
+
+/* ---- collective operations ---- */
+
+/* Losses are exchanged in host memory. */
+static by_status check_device(const by_trainer *t, by_error *error)
+{
+    by_device_info info;
+    BY_TRY(by_device_describe(&info, t->device, error));
+    return info.host_memory
+               ? BY_OK
+               : by_error_set(error, BY_EDEVICE,
+                              "%d ranks: the gradients of device %s are not in the host's memory, "
+                              "where ranks exchange them",
+                              t->layout.ranks, info.name);
+}
+
+static void tell(void *user, by_status status, const by_error *error)
+{
+    (void)by_comm_fail(user, status, error);
+}
+
+/* How gradients are summed. */
+static by__reducer_spec reducer_spec(const by_trainer *t)
+{
+    return (by__reducer_spec){.peers = t->ranks.adders,
+                              .parts = by__ranks_parts(t),
+                              .leaves = t->leaves,
+                              .last_apart = t->last != NULL,
+                              .owners = by__is_sharded(t) ? t->layout.size[BY_MESH_SHARD] : 1,
+                              .copies = t->sync.is_on ? NULL : t->shard.copies,
+                              .in_turn = by__is_in_turn(t),
+                              .buckets = t->ranks.buckets,
+                              .bucket_count = t->ranks.bucket_count};
+}
+
+/* Opens the communicators that programs need, in one order on all ranks: stages of a pipeline may
+ * use different collectives first. */
+static by_status open_split_comms(by_trainer *t, by_error *error)
+{
+    static const unsigned sets[] = {1u << BY_MESH_EXPERT, 1u << BY_MESH_SEQUENCE,
+                                    1u << BY_MESH_TENSOR,
+                                    1u << BY_MESH_EXPERT | 1u << BY_MESH_TENSOR};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(sets); i++) {
+        by_comm *comm;
+        BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, sets[i], error));
+    }
+    return BY_OK;
+}
+
+/* Counts the losses of each replica. */
+static void count_losses(by_trainer *t)
+{
+    for (int k = 0; k < t->layout.replicas && t->ranks.counts != NULL; k++) {
+        t->ranks.counts[k] = (size_t)by__replica_leaves(t, k).count;
+    }
+}
+
+by_status by__ranks_open(by_trainer *t, by_error *error)
+{
+    by__ranks *r = &t->ranks;
+    size_t replicas = (size_t)t->layout.replicas;
+    if (r->all == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(check_device(t, error));
+    by__device_on_error(t->device, tell, r->all);
+    BY_TRY(by_mesh_open(&r->mesh, r->all, t->layout.size, error));
+    BY_TRY(open_split_comms(t, error));
+    BY_TRY(by_mesh_comm(&r->peers, r->mesh, 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD, error));
+    BY_TRY(by_mesh_comm(&r->adders, r->mesh, by__ranks_adding_axes(t), error));
+    BY_TRY(by__shard_open(t, error));
+    BY_TRY(by__alloc((void **)&r->counts, replicas, sizeof *r->counts, "losses", error));
+    count_losses(t);
+    BY_TRY(by__mesh_collectives_open(&r->collectives, r->mesh, error));
+    by__device_set_collectives(t->device, &r->collectives->base);
+    for (size_t i = 0; i < t->programs.count; i++) {
+        BY_TRY(by__mesh_collectives_use(r->collectives, t->programs.rows[i].graph, error));
+    }
+    if (r->bucket_count == 0) {
+        return BY_OK;
+    }
+    const by__reducer_spec spec = reducer_spec(t);
+    BY_TRY(by__reducer_open(&r->reducer, &spec, error));
+    by__overlap_open(t);
+    return by__is_in_turn(t) ? by__turns_open(t, error) : BY_OK;
+}
+
+by_status by__ranks_set_micro_batches(by_trainer *t, int64_t count, by_error *error)
+{
+    by__reducer *reducer;
+    set_leaves(t, count);
+    count_losses(t);
+    if (t->ranks.reducer == NULL) {
+        return BY_OK;
+    }
+    const by__reducer_spec spec = reducer_spec(t);
+    BY_TRY(by__reducer_open(&reducer, &spec, error));
+    by__reducer_close(&t->ranks.reducer);
+    t->ranks.reducer = reducer;
+    return BY_OK;
+}
+
+void by__ranks_close(by_trainer *t)
+{
+    by__ranks *r = &t->ranks;
+    if (r->mesh != NULL && t->device != NULL) {
+        by__device_on_error(t->device, NULL, NULL);
+        by__device_set_collectives(t->device, NULL);
+    }
+    by__mesh_collectives_close(&r->collectives);
+    by__reducer_close(&r->reducer);
+    by_mesh_close(&r->mesh);
+    free(r->buckets);
+    free(r->counts);
+    by__turns_close(t);
+    by__shard_close(t);
+}
+
+static float *set_data(const by_trainer *t, int set)
+{
+    return (float *)by__trainer_group(t, t->gradient_sets[set], 0).address;
+}
+
+void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set)
+{
+    for (int i = 0; i < tree->held_count; i++) {
+        t->ranks.held[i] = set_data(t, tree->held[i].set);
+    }
+    t->ranks.held[tree->held_count] = set_data(t, set);
+}
+
+by__spent by__ranks_spent(const by_trainer *t)
+{
+    const by__ranks *r = &t->ranks;
+    by__spent spent = {0};
+    if (r->collectives != NULL) {
+        double calls = by__comm_spent(r->all);
+        spent.exchange = calls + r->late;
+        spent.exposed = calls - r->collectives->seconds + r->collectives->base.stood + r->stood;
+    }
+    return spent;
+}
+
+double by__trainer_stood(const by_trainer *trainer)
+{
+    return by__ranks_spent(trainer).exposed;
+}
+
+by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
+{
+    by__ranks *r = &t->ranks;
+    if (by__is_in_turn(t)) {
+        *set = 0;
+        return by__turns_losses(t, error);
+    }
+    *set = tree->held[tree->held_count - 1].set;
+    if (t->sync.is_on) {
+        BY_TRY(by__sync_gradients(t, *set, error));
+    }
+    if (r->peers == NULL || t->sync.is_late) {
+        /* it does not wait for others at every step, so it does not have their losses */
+        return BY_OK;
+    }
+    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    for (int i = 0; i < tree->held_count; i++) {
+        r->held[i] = set_data(t, tree->held[i].set);
+    }
+    for (size_t k = 0; k < r->bucket_count && t->last == NULL; k++) {
+        BY_TRY(by__reducer_run(r->reducer, k, r->held, error));
+    }
+    return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,
+                              by__trainer_losses(t), r->counts, BY_F32, "losses", error);
+}
+
+size_t by__ranks_replicas(const by_trainer *trainer, size_t *rank)
+{
+    *rank = (size_t)trainer->layout.replica;
+    return (size_t)trainer->layout.replicas;
+}
+
+by_status by__ranks_agree(const by_trainer *t, bool *flag, by_error *error)
+{
+    int32_t asked = *flag;
+    if (t->layout.ranks == t->layout.replicas) {
+        return BY_OK;
+    }
+    BY_TRY(by_comm_all_reduce(t->ranks.all, &asked, 1, BY_I32, "a request to stop", error));
+    *flag = asked != 0;
+    return BY_OK;
+}
+
+by_status by__ranks_gather(const by_trainer *trainer, const void *mine, void *all,
+                           const size_t *counts, by_error *error)
+{
+    return trainer->ranks.peers == NULL ? BY_OK
+                                        : by_comm_all_gather(trainer->ranks.peers, mine, all,
+                                                             counts, BY_I32, "evaluation", error);
+}

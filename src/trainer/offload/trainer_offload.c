@@ -1,0 +1,342 @@
+/* The state of the optimizer, and with bf16 the f32 weights, on disk (ZeRO-Offload: Ren et al.
+ * 2021; ZeRO-Infinity, whose last level is the disk too: Rajbhandari et al. 2021).
+ *
+ * Trained parameters are divided into windows: ranges of a group, of a rank's slices of it, or
+ * whole tensors if the optimizer needs these. The update proceeds window by window: while one is
+ * updated, the following windows are read and the previous ones are written back, all in one
+ * planned buffer. The reads of a step's first windows are started by the previous step. Elements
+ * are updated by the same operations as in memory, so the bits do not depend on offloading. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/exchange/exchange.h"
+#include "trainer/graphs/graphs.h"
+#include "trainer/offload/offload.h"
+#include "trainer/offload/offload_windows.h"
+
+/* Number of windows that the buffer has room for, unless tensors are larger: one is computed,
+ * others are read and written. */
+#define WINDOWS_AT_ONCE 4
+/* A window's number of elements is a multiple of this, so that its data in the file begin at a
+ * page. */
+#define WINDOW_UNIT (BY__SCRATCH_ALIGNMENT / sizeof(float))
+
+/* ---- the plan ---- */
+
+static bool has_copies(const by_trainer *t, int group)
+{
+    return by__compute_dtype(t->config) != BY_F32 && (group & BY__GROUP_WIDE) == 0;
+}
+
+static by_status add_window(by__offload *o, by__slice slice, by__handle tensor, by_error *error)
+{
+    if (slice.count == 0) {
+        return BY_OK;
+    }
+    BY_TRY(
+        by__reserve((void **)&o->windows, &o->capacity, o->count + 1, sizeof *o->windows, error));
+    o->windows[o->count++] =
+        (by__window){.slice = slice, .tensor = tensor, .kinds = {-1, -1, -1, -1, -1}};
+    return BY_OK;
+}
+
+static by_status cut(by__offload *o, int group, int64_t first, int64_t count, by_error *error)
+{
+    int64_t most = (int64_t)o->window_elements;
+    for (int64_t at = 0; at < count; at += most) {
+        const by__slice slice = {
+            .group = group, .first = first + at, .count = count - at < most ? count - at : most};
+        BY_TRY(add_window(o, slice, BY__NO_ENTRY, error));
+    }
+    return BY_OK;
+}
+
+static by_status cut_groups(by_trainer *t, int from, int to, bool needed, by_error *error)
+{
+    for (int group = from; group < to; group++) {
+        if (needed || has_copies(t, group)) {
+            BY_TRY(cut(t->offload, group, 0, by__group_elements(t->store, group), error));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status list_trained(by_trainer *t, by_error *error)
+{
+    by__offload *o = t->offload;
+    if (by_optimizer_needs_tensors(&t->config->optimizer)) {
+        for (size_t i = 0; i < by__store_count(t->store); i++) {
+            const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+            const by__slice slice = {.group = entry->group,
+                                     .first = by__store_begin(t->store, (by__handle)i),
+                                     .count = by_shape_count(&entry->local)};
+            if (entry->trainable && by__shard_owns(t, (by__handle)i)) {
+                BY_TRY(add_window(o, slice, (by__handle)i, error));
+            }
+        }
+        return BY_OK;
+    }
+    for (size_t i = 0; i < t->shard.own_count; i++) {
+        const by__slice *own = &t->shard.own[i];
+        BY_TRY(cut(o, own->group, own->first, own->count, error));
+    }
+    return by__is_sharded(t) ? BY_OK : cut_groups(t, 0, BY__TRAINED_GROUPS, true, error);
+}
+
+/* Elements per window, such that the wanted number of windows fits into the buffer. */
+static size_t window_elements(const by_trainer *t)
+{
+    int parts = by_optimizer_state_count(&t->config->optimizer) +
+                (by__compute_dtype(t->config) != BY_F32 ? 1 : 0);
+    size_t all = (size_t)(t->config->offload.buffer_mib * 0x1p20) / sizeof(float);
+    size_t each = all / WINDOWS_AT_ONCE / (size_t)(parts > 0 ? parts : 1);
+    return each < WINDOW_UNIT ? WINDOW_UNIT : each / WINDOW_UNIT * WINDOW_UNIT;
+}
+
+by_status by__offload_plan(by_trainer *t, by_error *error)
+{
+    by_device_info info;
+    if (t->sets == 0 || strcmp(t->config->offload.optimizer, "disk") != 0) {
+        return BY_OK;
+    }
+    if (by_optimizer_state_count(&t->config->optimizer) == 0 &&
+        by__compute_dtype(t->config) == BY_F32) {
+        return BY_OK; /* there is nothing that could be on disk */
+    }
+    BY_TRY(by_device_describe(&info, t->device, error));
+    if (!info.host_memory) {
+        return by_error_set(error, BY_ECONFIG,
+                            "offload.optimizer: disk needs a device whose memory is the host's, "
+                            "and %s has its own: set offload.optimizer: none",
+                            info.name);
+    }
+    BY_TRY(by__alloc((void **)&t->offload, 1, sizeof *t->offload, "offload", error));
+    t->offload->window_elements = window_elements(t);
+    BY_TRY(list_trained(t, error));
+    t->offload->trained = t->offload->count;
+    return cut_groups(t, BY__TRAINED_GROUPS, BY__GROUPS, false, error);
+}
+
+by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, int *out,
+                               by_error *error)
+{
+    const by__offload *o = t->offload;
+    int64_t begin[BY__GROUPS + 1] = {0};
+    by__store_run *held = NULL;
+    size_t capacity;
+    divided = by__is_sharded(t) ? divided & ~spec.on_disk : 0;
+    BY_TRY(
+        by__shard_list_held(t, ~(spec.on_disk | divided), divided, &held, &spec.held_count, error));
+    capacity = spec.held_count;
+    by_status status =
+        by__reserve((void **)&held, &capacity, spec.held_count + o->count + 1, sizeof *held, error);
+    for (int g = 0; g < BY__GROUPS; g++) {
+        begin[g + 1] = begin[g] + by__group_elements(t->store, g);
+    }
+    for (size_t i = 0; i < o->count && status == BY_OK; i++) {
+        const by__slice *slice = &o->windows[i].slice;
+        if ((spec.on_disk >> slice->group & 1u) != 0) {
+            held[spec.held_count++] =
+                (by__store_run){begin[slice->group] + slice->first, slice->count};
+        }
+    }
+    spec.held = held;
+    status = status == BY_OK ? by__store_add_flat(t->store, &spec, out, error) : status;
+    free(held);
+    return status;
+}
+
+/* ---- programs ---- */
+
+/* Returns true if the rest of two units is on the same ranks. */
+static bool same_ranks(const by_update_unit *a, const by_update_unit *b)
+{
+    return a->ranks == b->ranks && a->mesh == b->mesh && by_shape_equal(&a->whole, &b->whole) &&
+           memcmp(a->axis_mesh, b->axis_mesh, sizeof a->axis_mesh) == 0 &&
+           memcmp(a->axis_ranks, b->axis_ranks, sizeof a->axis_ranks) == 0;
+}
+
+static bool same_axes(const by_update_unit *a, const by_update_unit *b)
+{
+    return (a->axes == NULL || b->axes == NULL) ? a->axes == b->axes
+                                                : strcmp(a->axes, b->axes) == 0;
+}
+
+static bool same_kind(const by__window_kind *k, by__window_use use, const by_update_unit *unit)
+{
+    return k->purpose == use && k->unit.copy == unit->copy &&
+           by_shape_equal(&k->unit.shape, &unit->shape) &&
+           (use != BY__USE_UPDATE ||
+            (same_axes(&k->unit, unit) && k->unit.decay == unit->decay &&
+             k->unit.lr_scale == unit->lr_scale && k->unit.own_decay == unit->own_decay &&
+             k->unit.inputs_first == unit->inputs_first &&
+             k->unit.weight_decay == unit->weight_decay && same_ranks(&k->unit, unit)));
+}
+
+static by_status build_kind(const by_trainer *t, by_graph *graph, by_error *error)
+{
+    const by__window_kind *k = t->offload->building;
+    if (k->purpose == BY__USE_UPDATE) {
+        return by_optimizer_update_graph(graph, &t->config->optimizer, &k->unit, 1, error);
+    }
+    if (k->purpose == BY__USE_AVERAGE) {
+        return by_optimizer_average_graph(graph, &k->unit, 1, error);
+    }
+    if (k->purpose != BY__USE_COPIES) {
+        return by_optimizer_swap_graph(graph, &k->unit, 1, k->purpose == BY__USE_RETURN, error);
+    }
+    by_value master = by_graph_input(graph, BY__WINDOW_UNIT_NAME, BY_F32, k->unit.shape);
+    by_graph_output(graph, by_cast(graph, master, k->unit.copy), "copy.unit");
+    return by_graph_check(graph, error);
+}
+
+/* Finds the program for a unit, or adds it. */
+static by_status find_kind(by_trainer *t, by__window_use use, const by_update_unit *unit, int *out,
+                           by_error *error)
+{
+    by__offload *o = t->offload;
+    for (size_t i = 0; i < o->kind_count; i++) {
+        if (same_kind(&o->kinds[i], use, unit)) {
+            *out = (int)i;
+            return BY_OK;
+        }
+    }
+    BY_TRY(by__reserve((void **)&o->kinds, &o->kind_capacity, o->kind_count + 1, sizeof *o->kinds,
+                       error));
+    by__window_kind *k = &o->kinds[o->kind_count];
+    *k = (by__window_kind){.purpose = use, .unit = *unit};
+    *out = (int)o->kind_count++;
+    return BY_OK;
+}
+
+/* Offset of a window in the scratch file; *elements 0: the optimizer keeps no such state for it. */
+static bool find_place(const by_trainer *t, int flat, const by__window *w, int64_t *elements,
+                       uint64_t *offset)
+{
+    by__held_piece piece = {0};
+    *elements = w->slice.count;
+    if (w->tensor == BY__NO_ENTRY) {
+        return by__store_disk_range(t->store, flat, w->slice.group, w->slice.first, *elements,
+                                    offset);
+    }
+    for (size_t k = 0; by__store_piece(t->store, flat, w->tensor, k, &piece); k++) {
+        if (piece.count > 0) {
+            break;
+        }
+    }
+    *elements = piece.count;
+    *offset = piece.offset;
+    return piece.on_disk || piece.count == 0;
+}
+
+/* Finds the parts of a window on disk, and their offsets in the file. */
+static by_status find_parts(const by_trainer *t, by__window *w, by_error *error)
+{
+    int flats[BY__WINDOW_PARTS] = {t->masters};
+    int count = has_copies(t, w->slice.group) ? 1 : 0;
+    for (int i = 0;
+         i < by_optimizer_state_count(&t->config->optimizer) && w->kinds[BY__USE_UPDATE] >= 0;
+         i++) {
+        flats[count++] = t->states[i];
+    }
+    for (int i = 0; i < count; i++) {
+        by__window_part p = {.flat = flats[i]};
+        int64_t elements;
+        if (!find_place(t, p.flat, w, &elements, &p.transfer.offset)) {
+            return by_error_set(error, BY_ESTATE, "a window of '%s' is not on disk as one run",
+                                by__store_flat_name(t->store, p.flat));
+        }
+        size_t size = w->tensor == BY__NO_ENTRY
+                          ? sizeof(float)
+                          : by_dtype_size(by__store_dtype(t->store, p.flat, w->tensor));
+        p.transfer.bytes = by__round_up((size_t)elements * size, BY__SCRATCH_ALIGNMENT);
+        w->bytes += p.transfer.bytes;
+        w->parts[w->part_count] = p;
+        w->part_count += elements > 0;
+    }
+    return BY_OK;
+}
+
+static by_status find_programs(by_trainer *t, by__window *w, bool trained, by_error *error)
+{
+    by_update_unit unit =
+        w->tensor == BY__NO_ENTRY
+            ? by__trainer_unit(t, BY__WINDOW_UNIT_NAME, BY_SHAPE(w->slice.count), w->slice.group)
+            : by__trainer_tensor_unit(t, BY__WINDOW_UNIT_NAME,
+                                      by__store_entry(t->store, w->tensor));
+    bool averaged = trained && by__has_average(t);
+    bool swapped = averaged && t->config->train.eval_ema != 0;
+    BY_TRY(trained ? find_kind(t, BY__USE_UPDATE, &unit, &w->kinds[BY__USE_UPDATE], error) : BY_OK);
+    BY_TRY(averaged ? find_kind(t, BY__USE_AVERAGE, &unit, &w->kinds[BY__USE_AVERAGE], error)
+                    : BY_OK);
+    BY_TRY(swapped ? find_kind(t, BY__USE_TAKE, &unit, &w->kinds[BY__USE_TAKE], error) : BY_OK);
+    BY_TRY(swapped ? find_kind(t, BY__USE_RETURN, &unit, &w->kinds[BY__USE_RETURN], error) : BY_OK);
+    return has_copies(t, w->slice.group)
+               ? find_kind(t, BY__USE_COPIES, &unit, &w->kinds[BY__USE_COPIES], error)
+               : BY_OK;
+}
+
+/* Assigns places to windows: one after another, starting over at the end of the buffer. */
+static void place_windows(by__offload *o, size_t wanted)
+{
+    size_t at = 0;
+    o->buffer_bytes = wanted;
+    for (size_t i = 0; i < o->count; i++) {
+        o->buffer_bytes =
+            o->windows[i].bytes > o->buffer_bytes ? o->windows[i].bytes : o->buffer_bytes;
+    }
+    for (size_t i = 0; i < o->count; i++) {
+        by__window *w = &o->windows[i];
+        w->at = at + w->bytes > o->buffer_bytes ? 0 : at;
+        at = w->at + w->bytes;
+    }
+}
+
+by_status by__offload_add_programs(by_trainer *t, by_error *error)
+{
+    by__offload *o = t->offload;
+    for (size_t i = 0; i < o->count; i++) {
+        BY_TRY(find_programs(t, &o->windows[i], i < o->trained, error));
+        BY_TRY(find_parts(t, &o->windows[i], error));
+    }
+    place_windows(
+        o, by__round_up((size_t)(t->config->offload.buffer_mib * 0x1p20), BY__SCRATCH_ALIGNMENT));
+    for (size_t i = 0; i < o->kind_count; i++) {
+        by__window_kind *k = &o->kinds[i];
+        o->building = k;
+        static const char *const names[BY__USES] = {"update", "copies", "average", "average in",
+                                                    "average out"};
+        (void)snprintf(k->name, sizeof k->name, "%s %zu", names[k->purpose], i);
+        BY_TRY(by__trainer_add_update(t, k->name, build_kind, error));
+    }
+    return BY_OK;
+}
+
+/* Returns true if this rank has parts of tensors that axes other than `shard` split. */
+static bool has_parts(const by_trainer *t)
+{
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        if (by__store_is_part(by__store_entry(t->store, (by__handle)i))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+size_t by__offload_bytes(const by_trainer *t)
+{
+    const by__offload *o = t->offload;
+    size_t most = 0; /* the largest part that is read to write a checkpoint */
+    if (o == NULL) {
+        return 0;
+    }
+    for (size_t i = 0; i < o->count; i++) {
+        for (int k = 0; k < o->windows[i].part_count; k++) {
+            size_t bytes = o->windows[i].parts[k].transfer.bytes;
+            most = bytes > most ? bytes : most;
+        }
+    }
+    /* The boxes of a part of a tensor are copied out of what was read. */
+    most = has_parts(t) ? 2 * most : most;
+    return o->buffer_bytes + BY__SCRATCH_ALIGNMENT + most + by__scratch_memory();
+}

@@ -1,0 +1,46 @@
+/* trainer/pipeline: pipeline schedules, and (pipe.h) a trainer that runs stages of a model.
+ *
+ * This header has the internals of schedules: orders of passes (pipeline_orders.c), the resulting
+ * lists of actions (pipeline_schedule.c), their time (pipeline_simulate.c), pictures
+ * (pipeline_picture.c). They are functions of the options alone, without any rank running.
+ *
+ * Types: by_pipeline, a schedule with the list of actions of each rank; by__pass_unit, one pass of
+ * a stage on a micro-batch.
+ *
+ * Who owns what: a schedule owns its lists and a copy of the links; options are copied.
+ *
+ * Never put here: graphs, memory, communication; these are in pipe.h. */
+#ifndef BY_TRAINER_PIPELINE_PIPELINE_H
+#define BY_TRAINER_PIPELINE_PIPELINE_H
+
+#include "banyan/pipeline.h"
+#include "base/base.h"
+
+/* A pass of a stage on a micro-batch. */
+typedef struct by__pass_unit {
+    by_pipeline_action_kind kind; /* not a transfer */
+    int stage;
+    int64_t micro_batch;
+} by__pass_unit;
+
+struct by_pipeline {
+    by_pipeline_options options;
+    by_pipeline_link *links; /* those between neighbours, then those of the options */
+    size_t link_count;
+    by_pipeline_action **actions; /* list of each rank */
+    size_t *counts;
+};
+
+static inline bool by__is_transfer(const by_pipeline_action *action)
+{
+    return action->kind == BY_PIPELINE_SEND || action->kind == BY_PIPELINE_RECEIVE;
+}
+
+/* Number of passes of one rank. */
+size_t by__pipeline_order_count(const by_pipeline_options *options);
+/* Writes the order in which rank `rank` runs its passes to `out`. `slack`: forward passes that an
+ * interleaved schedule runs before its first backward pass in addition to the usual number. */
+void by__pipeline_order(const by_pipeline_options *options, int rank, int64_t slack,
+                        by__pass_unit *out);
+
+#endif

@@ -1,0 +1,159 @@
+/* Computes a step twice and compares bits: kernels give results that do not depend on timing,
+ * threads or placement, so a difference is a hardware fault. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/probes/finding.h"
+#include "trainer/probes/node_watch.h"
+#include "trainer/probes/probes.h"
+
+struct by__replay {
+    by_trainer *t;
+    uint64_t *hashes; /* of the first computation, in order */
+    size_t count;
+    size_t capacity;
+    size_t next;    /* in the second computation: index of the next one to compare */
+    bool again;     /* this is the second computation */
+    bool no_memory; /* memory was exhausted in a hook */
+    by__finding first;
+};
+
+/* In the first computation stores the hash of a value; in the second returns whether it differs. */
+static bool differs(by__replay *r, uint64_t hash)
+{
+    if (r->again) {
+        bool same = r->next < r->count && r->hashes[r->next] == hash;
+        r->next++;
+        return !same;
+    }
+    if (by__reserve((void **)&r->hashes, &r->capacity, r->count + 1, sizeof *r->hashes, NULL) !=
+        BY_OK) {
+        r->no_memory = true;
+        return false;
+    }
+    r->hashes[r->count++] = hash;
+    return false;
+}
+
+static uint64_t hash_of(const by__tensor *x)
+{
+    bool present = x->shape.rank >= 0 && x->data != NULL;
+    return present
+               ? by__hash64(x->data, (size_t)by_shape_count(&x->shape) * by_dtype_size(x->dtype))
+               : 0;
+}
+
+/* Hashes the weights that a node reads, then its results. */
+static void look(void *user, const by__program_row *row, size_t node, const by__device_call *call)
+{
+    by__replay *r = user;
+    const by__graph_node *n = &row->graph->nodes[node];
+    by__finding f = {
+        .leaf = r->t->leaf, .part = by__finding_part(r->t, row), .node = (int64_t)node, .row = -1};
+    bool bad = false;
+    if (f.part < 0) { /* sums of gradients: look_at_sums names their tensors */
+        return;
+    }
+    for (int i = 0; i < n->input_count; i++) {
+        const by__graph_value *value = n->in[i] == BY_NONE ? NULL : &row->graph->values[n->in[i]];
+        if (value != NULL && value->role == BY_ROLE_PARAMETER &&
+            differs(r, hash_of(&call->in[i])) && !bad) {
+            (void)snprintf(f.what, sizeof f.what, "the parameter '%s'", value->name);
+            bad = true;
+        }
+    }
+    for (int i = 0; i < n->output_count; i++) {
+        if (n->out[i] != BY_NONE && differs(r, hash_of(&call->out[i])) && !bad) {
+            by__node_watch_describe(row, node, f.what, sizeof f.what);
+            bad = true;
+        }
+    }
+    if (bad && r->first.leaf == INT64_MAX) {
+        r->first = f;
+    }
+}
+
+/* Hashes the sums that the update will read. */
+static void look_at_sums(by__replay *r)
+{
+    const by_trainer *t = r->t;
+    int flat = t->gradient_sets[t->sum_set];
+    by__finding f = {.leaf = t->all_micro_batches, .row = -1};
+    for (size_t i = 0; i < by__store_count(t->store) && t->shard.own_count == 0; i++) {
+        by_memory memory = by__store_buffer(t->store, flat, (by__handle)i);
+        if (memory.address != 0 && differs(r, by__hash64((void *)memory.address, memory.bytes)) &&
+            r->first.leaf == INT64_MAX) {
+            (void)snprintf(f.what, sizeof f.what, "the gradient of '%s' behind its last node",
+                           by__store_entry(t->store, (by__handle)i)->name);
+            r->first = f;
+        }
+    }
+    for (size_t i = 0; i < t->shard.own_count; i++) {
+        by_memory memory = by__shard_memory(t, flat, &t->shard.own[i]);
+        if (differs(r, by__hash64((void *)memory.address, memory.bytes)) &&
+            r->first.leaf == INT64_MAX) {
+            (void)snprintf(f.what, sizeof f.what, "the sums of gradients %s", t->shard.own[i].name);
+            r->first = f;
+        }
+    }
+}
+
+bool by__replay_is_due(const by_trainer *t)
+{
+    int64_t every = t->config->guard.replay_every;
+    return every > 0 && (t->updates + 1) % every == 0;
+}
+
+by_status by__replay_begin(by_trainer *t, by_error *error)
+{
+    if (t->replay == NULL) {
+        BY_TRY(by__alloc((void **)&t->replay, 1, sizeof *t->replay, "guards", error));
+        t->replay->t = t;
+    }
+    by__replay *r = t->replay;
+    r->count = 0;
+    r->next = 0;
+    r->again = false;
+    r->no_memory = false;
+    r->first = (by__finding){.leaf = INT64_MAX, .row = -1};
+    return by__node_watch_set(t, BY__WATCH_REPLAY, look, r, error);
+}
+
+by_status by__replay_again(by_trainer *t, by_error *error)
+{
+    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    look_at_sums(t->replay);
+    t->replay->again = true;
+    return BY_OK;
+}
+
+by_status by__replay_end(by_trainer *t, by_error *error)
+{
+    by__replay *r = t->replay;
+    int32_t rank;
+    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    look_at_sums(r);
+    BY_TRY(by__node_watch_set(t, BY__WATCH_REPLAY, NULL, NULL, error));
+    if (r->no_memory) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: guard.replay_every");
+    }
+    BY_TRY(by__finding_share(t, &r->first, &rank, error));
+    if (r->first.leaf == INT64_MAX) {
+        return BY_OK;
+    }
+    return by_error_set(
+        error, BY_ECORRUPT,
+        "step %lld, micro-batch %lld: rank %d (%s) computed it twice, and the results differ, "
+        "first in %s; the step was not applied; a hardware fault of that machine is suspected",
+        (long long)t->updates + 1, (long long)r->first.leaf, (int)rank,
+        t->ranks.all == NULL ? "this machine" : by_comm_host(t->ranks.all, rank), r->first.what);
+}
+
+void by__replay_close(by_trainer *t)
+{
+    if (t->replay != NULL) {
+        free(t->replay->hashes);
+        free(t->replay);
+        t->replay = NULL;
+    }
+}

@@ -1,0 +1,215 @@
+/* Texts that the model continues during training: a program that adds one token to a sequence,
+ * using the weights that the programs of a step compute with. No weights are copied; its own memory
+ * is the key/value caches of one sequence, whose length the config sets. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/graphs/graphs.h"
+#include "trainer/probes/probes.h"
+#include "trainer/state/trainer.h"
+
+#define NAME        "sample"
+#define TEMPERATURE 0.8
+
+/* Offsets of its inputs and logits in its memory; caches follow. */
+enum {
+    AT_START = 0,
+    AT_TOKENS = BY_CACHE_LINE,
+    AT_POSITIONS = 2 * BY_CACHE_LINE,
+    AT_LOGITS = 3 * BY_CACHE_LINE
+};
+
+struct by__sampler {
+    int64_t positions;
+    int64_t vocab; /* of the model */
+    size_t bytes;  /* size of `memory` */
+    by_memory memory;
+    float *logits;
+};
+
+/* A token is at least one byte, and some tokenizers add one at the beginning. */
+static int64_t positions_of(const by_config *config)
+{
+    int64_t wanted = (int64_t)strlen(config->track.sample_prompt) + 1 + config->track.sample_tokens;
+    return wanted < config->model.context ? wanted : config->model.context;
+}
+
+/* The first axis that leaves no rank with all weights; -1: none. */
+static int dividing_axis(const by_trainer *t)
+{
+    static const int axes[] = {BY_MESH_PIPELINE, BY_MESH_EXPERT, BY_MESH_TENSOR};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(axes); i++) {
+        if (t->layout.size[axes[i]] > 1) {
+            return axes[i];
+        }
+    }
+    return by__is_gathered(t) ? BY_MESH_SHARD : -1;
+}
+
+static by_status add_program(by_trainer *t, const by_trainer_options *o, by_error *error)
+{
+    by_graph *graph;
+    by_model model;
+    const by__recipe recipe = {o->builder, o->user, t->task};
+    const by_pass_options options = by__pass_options(t->config, NULL);
+    BY_TRY(by__decode_forward(&graph, &model, t->config, &recipe, t->sampler->positions, error));
+    t->sampler->vocab = by_shape_count(&graph->values[model.logits].shape);
+    return by__set_add(&t->programs, NAME, graph, BY_PURPOSE_LOSS, &options, error);
+}
+
+by_status by__sampler_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
+{
+    if (t->config->track.sample_every == 0 || t->sets == 0) {
+        return BY_OK;
+    }
+    int axis = dividing_axis(t);
+    if (axis >= 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "track.sample_every: no rank has all weights with parallel.%s %d%s: "
+                            "set it to 0, and use banyan generate on a checkpoint",
+                            by_mesh_axis_name((by_mesh_axis)axis), t->layout.size[axis],
+                            axis == BY_MESH_SHARD ? " and parallel.zero 3" : "");
+    }
+    if (t->ranks.all != NULL && by_comm_rank(t->ranks.all) != 0) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&t->sampler, 1, sizeof *t->sampler, "sampler", error));
+    t->sampler->positions = positions_of(t->config);
+    BY_TRY(add_program(t, o, error));
+    const by_graph *graph = by__set_row(&t->programs, NAME)->graph;
+    t->sampler->bytes =
+        AT_LOGITS + by__round_up((size_t)t->sampler->vocab * sizeof(float), BY_CACHE_LINE);
+    for (size_t v = 0; v < graph->value_count; v++) {
+        if (graph->values[v].role == BY_ROLE_STATE) {
+            t->sampler->bytes += by__round_up(by__value_bytes(&graph->values[v]), BY_CACHE_LINE);
+        }
+    }
+    return BY_OK;
+}
+
+size_t by__sampler_bytes(const by_trainer *t)
+{
+    return t->sampler == NULL
+               ? 0
+               : t->sampler->bytes + (size_t)t->sampler->vocab * sizeof *t->sampler->logits;
+}
+
+/* A weight as the programs of a step read it. */
+static by_memory weight_of(const by_trainer *t, const char *name)
+{
+    by__handle entry = by__store_find(t->store, name);
+    bool has_copy = entry != BY__NO_ENTRY && by__store_shape(t->store, t->copies, entry).rank >= 0;
+    return entry == BY__NO_ENTRY
+               ? (by_memory){0}
+               : by__store_buffer(t->store, has_copy ? t->copies : t->masters, entry);
+}
+
+by_status by__sampler_open(by_trainer *t, by_error *error)
+{
+    by__sampler *s = t->sampler;
+    if (s == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&s->logits, (size_t)s->vocab, sizeof *s->logits, "logits", error));
+    BY_TRY(by_device_alloc(&s->memory, t->device, s->bytes, "the caches of samples", error));
+    by__program_row *row = by__set_row(&t->programs, NAME);
+    size_t logits = (size_t)s->vocab * sizeof(float);
+    size_t at = AT_LOGITS + by__round_up(logits, BY_CACHE_LINE);
+    for (size_t v = 0; v < row->graph->value_count; v++) {
+        const by__graph_value *value = &row->graph->values[v];
+        size_t bytes = by__value_bytes(value);
+        if (value->role == BY_ROLE_PARAMETER) {
+            BY_TRY(by__row_bind(row, value->name, weight_of(t, value->name), error));
+        } else if (value->role == BY_ROLE_STATE) {
+            BY_TRY(by__row_bind(row, value->name, by_memory_at(s->memory, at, bytes), error));
+            at += by__round_up(bytes, BY_CACHE_LINE);
+        }
+    }
+    const size_t id = sizeof(int32_t);
+    BY_TRY(by__row_bind(row, "start", by_memory_at(s->memory, AT_START, id), error));
+    BY_TRY(by__row_bind(row, "tokens", by_memory_at(s->memory, AT_TOKENS, id), error));
+    BY_TRY(by__row_bind(row, "positions", by_memory_at(s->memory, AT_POSITIONS, id), error));
+    return by__row_bind(row, "logits", by_memory_at(s->memory, AT_LOGITS, logits), error);
+}
+
+void by__sampler_close(by_trainer *t)
+{
+    if (t->sampler != NULL) {
+        by_device_free(&t->sampler->memory);
+        free(t->sampler->logits);
+        free(t->sampler);
+        t->sampler = NULL;
+    }
+}
+
+int64_t by__sampler_positions(const by_trainer *t)
+{
+    return t->sampler == NULL ? 0 : t->sampler->positions;
+}
+
+/* Computes the logits after `id` at a position. */
+static by_status take_in(by_trainer *t, int32_t id, size_t position, by_error *error)
+{
+    by__sampler *s = t->sampler;
+    int32_t at = (int32_t)position;
+    const struct {
+        size_t offset;
+        int32_t value;
+    } inputs[] = {{AT_START, at}, {AT_TOKENS, id}, {AT_POSITIONS, at}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(inputs); i++) {
+        BY_TRY(by_device_write(by_memory_at(s->memory, inputs[i].offset, sizeof at),
+                               &inputs[i].value, error));
+    }
+    BY_TRY(by_program_run(by__set_row(&t->programs, NAME)->program, error));
+    size_t bytes = (size_t)s->vocab * sizeof *s->logits;
+    return by_device_read(s->logits, by_memory_at(s->memory, AT_LOGITS, bytes), error);
+}
+
+/* Uniform in (0, 1), a function of seed, position and id. */
+static double uniform(uint64_t seed, size_t position, uint32_t id)
+{
+    uint32_t key[2];
+    uint32_t random[4];
+    const uint32_t counter[4] = {id, (uint32_t)position, 0, 0};
+    by__philox_key(key, seed, by__hash64(NAME, strlen(NAME)));
+    by__philox(random, key, counter);
+    return ((double)random[0] + 0.5) * 0x1p-32;
+}
+
+/* Draws from softmax(logits / temperature): the largest of logit / temperature + G with G from the
+ * standard Gumbel distribution, -log(-log(u)) (Gumbel 1954). -1: no logit is finite. */
+static int32_t draw(const by__sampler *s, uint64_t seed, size_t position, int64_t vocab)
+{
+    int32_t best = -1;
+    double most = -INFINITY;
+    for (int32_t id = 0; id < vocab; id++) {
+        double logit = (double)s->logits[id] / TEMPERATURE;
+        double value = logit - log(-log(uniform(seed, position, (uint32_t)id)));
+        if (isfinite(logit) && value > most) {
+            most = value;
+            best = id;
+        }
+    }
+    return best;
+}
+
+by_status by__sampler_run(by_trainer *t, int32_t *ids, size_t count, size_t more, int64_t vocab,
+                          size_t *made, by_error *error)
+{
+    const by__sampler *s = t->sampler;
+    vocab = vocab < s->vocab ? vocab : s->vocab;
+    *made = 0;
+    for (size_t i = 0; i + 1 < count + more; i++) {
+        BY_TRY(take_in(t, ids[i], i, error));
+        if (i + 1 < count) {
+            continue;
+        }
+        ids[i + 1] = draw(s, t->config->seed, i + 1, vocab);
+        if (ids[i + 1] < 0) {
+            return BY_OK;
+        }
+        ++*made;
+    }
+    return BY_OK;
+}

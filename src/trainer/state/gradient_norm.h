@@ -1,0 +1,54 @@
+/* The global norm of gradients when ranks hold parts of them (gradient_norm.c). */
+#ifndef BY_TRAINER_STATE_GRADIENT_NORM_H
+#define BY_TRAINER_STATE_GRADIENT_NORM_H
+
+#include "exec/exec.h"
+#include "nn/nn.h"
+#include "store/store.h"
+#include "trainer/state/train.h"
+
+/* A run of elements of the gradients of one group of the whole model, in the memory of one rank. */
+typedef struct by__norm_run {
+    int owner; /* rank along `pipeline` and `shard` */
+    int group;
+    size_t bucket; /* bucket that it is a slice of; 0: ranks hold whole tensors */
+    int64_t first; /* index in the group of the whole model; a multiple of BY_SUM_BLOCK */
+    int64_t count;
+    int64_t at; /* index in the owner's group */
+} by__norm_run;
+
+/* Computes the norm of gradients of which ranks hold parts (gradient_norm.c). Runs of whole blocks
+ * are squared by their owners; blocks of which several ranks have pieces are squared by every rank,
+ * after an exchange of the pieces. */
+typedef struct by__gradient_norm {
+    by__norm_run *runs;
+    size_t run_count;
+    by__norm_run *pieces; /* count below BY_SUM_BLOCK; first is any index */
+    size_t piece_count;
+    by__norm_run *shared; /* blocks assembled from pieces; owner -1, at: index in `blocks` */
+    size_t shared_count;
+    int64_t elements[BY__TRAINED_GROUPS]; /* of the whole model */
+    size_t *piece_elements;               /* elements of each rank's pieces */
+    size_t *run_blocks;
+    /* in this order: pieces of all ranks; shared blocks; squares of all ranks' runs; of shared
+     * blocks; of all blocks in order */
+    by_memory memory;
+    size_t blocks_at; /* byte offsets */
+    size_t run_squares_at;
+    size_t shared_squares_at;
+    size_t squares_at;
+    size_t bytes;
+    by_comm *comm; /* owned by the mesh */
+    int ranks;     /* size of comm */
+    int rank;
+    by__program_row *squares; /* program that squares this rank's runs and the shared blocks */
+    int bound_set;            /* gradient set it is bound to; -1: none */
+} by__gradient_norm;
+
+/* ---- gradient_norm.c ---- */
+
+/* Returns true if ranks of a pipeline or of `shard` hold parts of the sum of gradients. The other
+ * functions are for this case only. */
+bool by__norm_is_divided(const by_trainer *t);
+
+#endif

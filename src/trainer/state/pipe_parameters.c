@@ -1,0 +1,129 @@
+/* Assigns the parameters of a pipeline to ranks: who trains them, and who only reads them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/state/pipe_stages.h"
+
+static by_status hold(by_graph *list, const by__graph_value *value, bool frozen, by_error *error)
+{
+    by_value made = by_graph_find(list, value->name);
+    if (made != BY_NONE) {
+        return BY_OK;
+    }
+    made = by_graph_parameter(list, value->name, value->axes, value->shape, value->init);
+    BY_TRY(by_graph_check(list, error));
+    by__graph_value *copy = &list->values[made];
+    copy->dtype = value->dtype;
+    copy->frozen = frozen;
+    copy->transposed = value->transposed;
+    copy->whole = value->whole;
+    copy->part_count = value->part_count;
+    memcpy(copy->part, value->part, sizeof copy->part);
+    return BY_OK;
+}
+
+static bool reads(const by__pipe_graph *g, int stage, by_value value)
+{
+    for (size_t n = 0; n < g->whole->node_count; n++) {
+        const by__graph_node *node = &g->whole->nodes[n];
+        for (int i = 0; i < node->input_count; i++) {
+            if (node->in[i] == value && by__stage_of_part(g->part[n]) == stage) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Adds a parameter that a stage reads and another rank trains. */
+static by_status share(by__pipe *pipe, by_value parameter, int from, int stage, by_error *error)
+{
+    const by__graph_value *value = &pipe->train.whole->values[parameter];
+    by__pipe_share next = {value->name, by__pipe_rank_of(pipe, from),
+                           by__pipe_rank_of(pipe, stage)};
+    if (next.from == next.to || !reads(&pipe->train, stage, parameter)) {
+        return BY_OK;
+    }
+    if (next.to == pipe->rank) {
+        BY_TRY(hold(pipe->parameters, value, true, error));
+    }
+    if (value->frozen) {
+        return BY_OK; /* it never changes */
+    }
+    by__pipe_share *grown = realloc(pipe->shares, (pipe->share_count + 1) * sizeof *pipe->shares);
+    if (grown == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: %zu parameters",
+                            pipe->share_count + 1);
+    }
+    pipe->shares = grown;
+    for (size_t i = 0; i < pipe->share_count; i++) {
+        if (pipe->shares[i].to == next.to && strcmp(pipe->shares[i].name, next.name) == 0) {
+            return BY_OK;
+        }
+    }
+    pipe->shares[pipe->share_count++] = next;
+    return BY_OK;
+}
+
+/* Refuses, on all ranks, a rank that would have nothing to train. */
+static by_status check_trained(const by__pipe *pipe, by_error *error)
+{
+    const by_graph *whole = pipe->train.whole;
+    for (int rank = 0; rank < pipe->ranks; rank++) {
+        bool trains = false;
+        for (size_t v = 0; v < whole->value_count && !trains; v++) {
+            trains = pipe->stage_of[v] >= 0 && pipe->stage_of[v] % pipe->ranks == rank &&
+                     !whole->values[v].frozen;
+        }
+        if (!trains) {
+            return by_error_set(error, BY_EARG,
+                                "all parameters of rank %d of the pipeline are frozen: use fewer "
+                                "ranks, or freeze fewer blocks in optimizer.groups",
+                                rank);
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__pipe_list_trained(by_graph **out, const by__pipe *pipe, int rank, by_error *error)
+{
+    const by_graph *whole = pipe->train.whole;
+    by_graph *list;
+    by_status status = BY_OK;
+    BY_TRY(by_graph_open(&list, error));
+    for (int stage = rank; stage < pipe->ranks * pipe->chunks; stage += pipe->ranks) {
+        for (size_t v = 0; v < whole->value_count && status == BY_OK; v++) {
+            const by__graph_value *value = &whole->values[v];
+            if (pipe->stage_of[v] == stage) {
+                status = hold(list, value, value->frozen, error);
+            }
+        }
+    }
+    if (status != BY_OK) {
+        by_graph_close(&list);
+        return status;
+    }
+    *out = list;
+    return BY_OK;
+}
+
+by_status by__pipe_list_parameters(by__pipe *pipe, by_error *error)
+{
+    const by_graph *whole = pipe->train.whole;
+    int stages = pipe->ranks * pipe->chunks;
+    BY_TRY(by__alloc((void **)&pipe->stage_of, whole->value_count, sizeof *pipe->stage_of,
+                     "pipeline", error));
+    for (size_t v = 0; v < whole->value_count; v++) {
+        bool is_parameter = whole->values[v].role == BY_ROLE_PARAMETER;
+        pipe->stage_of[v] =
+            is_parameter ? by__stage_of_parameter(whole, pipe->train.part, (by_value)v) : -1;
+    }
+    BY_TRY(check_trained(pipe, error));
+    BY_TRY(by__pipe_list_trained(&pipe->parameters, pipe, pipe->rank, error));
+    for (size_t v = 0; v < whole->value_count; v++) {
+        for (int stage = 0; stage < stages && pipe->stage_of[v] >= 0; stage++) {
+            BY_TRY(share(pipe, (by_value)v, pipe->stage_of[v], stage, error));
+        }
+    }
+    return BY_OK;
+}

@@ -1,0 +1,130 @@
+/* A trainer that holds some stages of a model, on one rank of a pipeline (mesh axis `pipeline`).
+ *
+ * The whole training graph is made as on one rank, and cut (passes/stages.h) into a forward, a
+ * backward and possibly a weight-gradient program for each of the rank's stages. Values that a
+ * program leaves for a later one of the same micro-batch, and values that go to other stages, are
+ * in a slot; a stage has as many slots as the schedule has micro-batches in flight there. A step
+ * runs the schedule's list of actions (banyan/pipeline.h).
+ *
+ * The bits are the same as without a pipeline. Nodes are those of one rank; gradients of
+ * micro-batches are added in the order of the sum tree, stage by stage; the squares of the gradient
+ * norm are summed over the blocks that the gradients of the whole model have on one rank
+ * (gradient_norm.c). A parameter that several stages read (a tied embedding) is trained by the
+ * stage that computes its gradient, which sends it to the others after each update.
+ *
+ * pipe_plan.c: graphs, programs. pipe_slots.c: slots. pipe_parameters.c: parameters. pipe_step.c:
+ * running a step. */
+#ifndef BY_TRAINER_STATE_PIPE_STAGES_H
+#define BY_TRAINER_STATE_PIPE_STAGES_H
+
+#include "banyan/pipeline.h"
+#include "passes/stages.h"
+#include "trainer/state/trainer.h"
+
+/* A value that outlives a program, in one of the stage's rings. */
+typedef struct by__pipe_value {
+    by_value source;             /* in the whole graph */
+    by_value in[BY__PART_KINDS]; /* in the graph of each part; BY_NONE: not there */
+    /* the parameter whose gradient it is, until the weight-gradient part runs */
+    by__handle gradient;
+    int ring;
+    size_t offset; /* offset in a slot of the ring */
+} by__pipe_value;
+
+/* A value sent from one stage to another. */
+typedef struct by__pipe_move {
+    by_value value; /* in the whole graph */
+    int from;
+    int to;
+} by__pipe_move;
+
+/* The graph of a model, cut into stages. */
+typedef struct by__pipe_graph {
+    by_graph *whole;
+    int *part;
+    by__crossing *crossings;
+    size_t crossing_count;
+    by__pipe_move *moves; /* of all stages, ascending by value */
+    size_t move_count;
+} by__pipe_graph;
+
+/* Slots used in turn by micro-batches. */
+typedef struct by__pipe_ring {
+    int64_t slots;
+    size_t slot_bytes;
+    size_t offset; /* offset in the memory of all slots */
+} by__pipe_ring;
+
+/* Values that a stage computes are kept from its forward pass on, those that it receives from
+ * before that. */
+enum { BY__RING_MADE = 0, BY__RING_RECEIVED, BY__RINGS };
+
+/* A stage held by this rank. */
+typedef struct by__pipe_stage {
+    int stage;
+    /* names of the programs, then of those for loss and gradient sum */
+    char name[BY__PART_KINDS + 2][24];
+    by__program_row *row[BY__PART_KINDS]; /* NULL: it has no nodes */
+    by__program_row *loss;                /* for evaluation */
+    by__program_row *sum;                 /* adds two gradient sets of the stage */
+    by__pipe_value *values;
+    size_t value_count;
+    by__pipe_ring rings[BY__RINGS];
+    /* Range of its gradients in each group: the first entry of the store, and number of
+     * elements. */
+    by__handle first[BY__TRAINED_GROUPS];
+    int64_t elements[BY__TRAINED_GROUPS];
+    by__pipe_value *loss_values; /* at the beginning of the first ring, during an evaluation */
+    size_t loss_count;
+    by__sum_tree tree;
+} by__pipe_stage;
+
+/* A parameter that one rank trains and another reads. */
+typedef struct by__pipe_share {
+    const char *name;
+    int from; /* ranks of the pipeline */
+    int to;
+} by__pipe_share;
+
+struct by__pipe {
+    int ranks;
+    int rank;
+    int chunks;
+    bool apart; /* weight gradients have separate programs */
+    by_pipeline *schedule;
+    by__stage_map map;
+    by__pipe_graph train;
+    by__pipe_graph loss;
+    int *stage_of;        /* for each parameter of the whole graph: the stage that trains it */
+    by_graph *parameters; /* the parameters that this rank holds; no nodes */
+    by__pipe_share *shares;
+    size_t share_count;
+    by__pipe_stage *stages; /* of this rank, ascending */
+    by_memory memory;       /* memory of all slots */
+    size_t bytes;
+    void *shared;  /* buffer for a parameter that is divided over ranks of `shard` */
+    by_comm *comm; /* of the pipeline; owned by the mesh */
+};
+
+/* ---- pipe_plan.c ---- */
+
+/* The stage that trains a parameter, or the first that reads it if none does. */
+static inline int by__pipe_stage_of(const by__pipe *pipe, const char *parameter)
+{
+    return pipe->stage_of[by_graph_find(pipe->train.whole, parameter)];
+}
+/* Rank of a stage. */
+static inline int by__pipe_rank_of(const by__pipe *pipe, int stage)
+{
+    return stage % pipe->ranks;
+}
+
+/* ---- pipe_parameters.c ---- */
+
+/* Lists the parameters of this rank's stages, then those that they only read. */
+by_status by__pipe_list_parameters(by__pipe *pipe, by_error *error);
+/* Lists the parameters that a rank of the pipeline trains, stage by stage, and the frozen ones
+ * there. */
+by_status by__pipe_list_trained(by_graph **out, const by__pipe *pipe, int rank, by_error *error);
+
+#endif

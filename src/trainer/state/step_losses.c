@@ -1,0 +1,28 @@
+/* The mean loss of a step. */
+#include "trainer/state/trainer.h"
+
+/* Adds the micro-batches' losses in the order of the tree, like the gradients. */
+static double sum_losses(const float *losses, int64_t count)
+{
+    double sums[BY__MAX_SETS];
+    by__sum_tree tree;
+    by__sum_addition pair;
+    int sets = by__sum_tree_sets(0, count, count);
+    by__sum_tree_begin(&tree, 0, count, sets);
+    for (int64_t i = 0; i < count; i++) {
+        int set = by__sum_tree_take(&tree);
+        sums[set] = (double)losses[i];
+        by__sum_tree_put(&tree, set);
+        while (by__sum_tree_add(&tree, &pair)) {
+            sums[pair.right] = sums[pair.left] + sums[pair.right];
+        }
+    }
+    return sums[tree.held[0].set];
+}
+
+double by__trainer_mean_loss(const by_trainer *t, const float *losses, uint64_t targets)
+{
+    double sum = t->sync.is_late ? sum_losses(losses + t->first_micro_batch, t->micro_batches)
+                                 : sum_losses(losses, t->all_micro_batches);
+    return targets > 0 ? sum / (double)targets : 0.0;
+}

@@ -1,0 +1,71 @@
+/* trainer/step: the trainer as a whole: opens, lays out and allocates it, loads weights and takes steps. */
+#ifndef BY_TRAINER_STEP_TRAINER_STEP_H
+#define BY_TRAINER_STEP_TRAINER_STEP_H
+
+#include "trainer/state/trainer.h"
+
+/* ---- adapters.c ---- */
+
+/* Loads the adapters to start from (lora.from) into a trainer that has its other weights. */
+by_status by__adapters_load(by_trainer *trainer, const by_config *config, const by__recipe *recipe,
+                            by_error *error);
+/* Makes adapter_config.json of the adapters that a config trains, freed with free(), and the prefix
+ * of PEFT's parameter names relative to ours; static. */
+by_status by__adapters_describe(char **out, const by_config *config, const by__recipe *recipe,
+                                by_error *error);
+const char *by__adapters_prefix(const by_config *config);
+
+/* ---- trainer.c ---- */
+
+/* by_trainer_open with a plan whose activations take at most `arena_bytes` (0: any number), if the
+ * passes find one. */
+by_status by__trainer_build(by_trainer **out, const by_config *config, const by_trainer_options *o,
+                            size_t arena_bytes, by_error *error);
+
+/* ---- trainer_average.c ---- */
+
+/* Collective, with train.eval_ema and no step in flight: puts the moving average in the place of
+ * the weights, which are saved in the memory of the gradients, or (`back`) restores them. */
+by_status by__trainer_swap_average(by_trainer *trainer, bool back, by_error *error);
+/* Adds its programs, unless windows have their own (trainer_offload.c). */
+by_status by__average_plan(by_trainer *t, by_error *error);
+by_status by__average_open(by_trainer *t, by_error *error);
+/* Submits its step, after the update. */
+by_status by__average_update(by_trainer *t, by_error *error);
+
+/* ---- trainer_layout.c ---- */
+
+/* Declares parameters, the flat buffers of masters, copies, gradient sets and states, and the units
+ * of updates. */
+by_status by__trainer_lay_out(by_trainer *t, by_error *error);
+/* Bytes of gradients and states saved by frozen parameters; *elements: number of frozen
+ * elements. */
+uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements);
+
+/* ---- trainer_weights.c ---- */
+
+/* Collective: loads those parameters that are present, checked by the caller; the others keep their
+ * values. */
+by_status by__trainer_load_adapter(by_trainer *trainer, const by_weights *weights, by_error *error);
+
+/* Number of slices that this rank holds, 0 if none; the i-th; and its values, dense, in the
+ * trainer's memory or in *owned, freed with free(). */
+size_t by__trainer_slices(const by_trainer *trainer, size_t parameter, int state);
+void by__trainer_slice(by__trainer_held *out, const by_trainer *trainer, size_t parameter,
+                       int state, size_t i);
+by_status by__trainer_read_slice(const by_trainer *trainer, size_t parameter, int state, size_t i,
+                                 const void **data, void **owned, by_error *error);
+
+/* Bytes of this rank's part of a checkpoint: parameters and states. */
+uint64_t by__trainer_saved_bytes(const by_trainer *trainer);
+/* Returns true if another thread may read them while gradients are computed. */
+bool by__trainer_saves_beside(const by_trainer *trainer);
+/* Sets a function called before they are changed; NULL: none. */
+void by__trainer_before_change(by_trainer *trainer, void (*call)(void *user), void *user);
+/* Calls before_change: parameters and states are about to change. */
+void by__trainer_changes(const by_trainer *t);
+
+/* Collective: after weights were set, updates compute copies and the parts of other ranks. */
+by_status by__trainer_refresh(by_trainer *t, by_error *error);
+
+#endif

@@ -1,0 +1,287 @@
+/* The steps of a trainer: submits micro-batches, norm and update, and collects results; also
+ * evaluation. */
+#include "trainer/exchange/exchange.h"
+#include "trainer/graphs/graphs.h"
+#include "trainer/offload/offload.h"
+#include "trainer/pipeline/pipe.h"
+#include "trainer/probes/probes.h"
+#include "trainer/step/trainer_step.h"
+
+/* Binds the outputs of a gradient program to a gradient set; *bound: the one they are bound to. */
+static by_status bind_gradients(by_trainer *t, by__program_row *row, int *bound, int set,
+                                by_error *error)
+{
+    if (set != *bound) {
+        int flat = t->gradient_sets[set];
+        BY_TRY(by__row_bind_flat(row, t->store, BY_ROLE_GRADIENT, flat, flat, error));
+    }
+    *bound = set;
+    return BY_OK;
+}
+
+static by_status add_sets(by_trainer *t, int earlier, int set, by_error *error)
+{
+    BY_TRY(by__row_bind(t->sum, "a", by__trainer_set(t, earlier), error));
+    BY_TRY(by__row_bind(t->sum, "b", by__trainer_set(t, set), error));
+    BY_TRY(by__row_bind(t->sum, "sum", by__trainer_set(t, set), error));
+    return by_program_submit(t->sum->program, error);
+}
+
+/* Runs the additions that the available sums allow. */
+static by_status add_up(by_trainer *t, by__sum_tree *tree, by_error *error)
+{
+    by__sum_addition pair;
+    while (by__sum_tree_add(tree, &pair)) {
+        BY_TRY(add_sets(t, pair.left, pair.right, error));
+    }
+    return BY_OK;
+}
+
+/* Number of examples in this rank's part of a batch. */
+static int64_t part_examples(const by_trainer *t)
+{
+    return t->micro_batches * t->config->train.micro_batch;
+}
+
+/* Number of examples in a step, over all ranks. */
+static int64_t step_examples(const by_trainer *t)
+{
+    return t->all_micro_batches * t->config->train.micro_batch;
+}
+
+/* The schedule depends on the examples seen, in steps of train.batch. */
+static double learning_rate(const by_trainer *t)
+{
+    const by_config *c = t->config;
+    double batch = (double)c->train.batch;
+    double step = (double)t->updates;
+    double steps = (double)c->train.steps;
+    if (c->train.batch_warmup.count > 0) {
+        step = (double)by_config_samples(c, t->updates) / batch;
+        steps = (double)by_config_samples(c, c->train.steps) / batch;
+    }
+    return by_learning_rate(&c->optimizer, step, steps) *
+           by_learning_rate_scale(&c->optimizer, step_examples(t));
+}
+
+/* Submits forward and backward of this rank's micro-batches and the sums of their gradients. */
+static by_status submit_micro_batches(by_trainer *t, const by_batch *batch, by__sum_tree *tree,
+                                      by_error *error)
+{
+    by__sum_tree_begin(tree, t->first_leaf, t->leaves, t->sets);
+    for (int64_t i = 0; i < t->micro_batches; i++) {
+        bool last = t->last != NULL && i == t->micro_batches - 1;
+        by__program_row *row = last ? t->last : t->gradients;
+        int set = by__sum_tree_take(tree);
+        BY_TRY(bind_gradients(t, row, last ? &t->last_set : &t->bound_set, set, error));
+        if (last) {
+            by__ranks_hold(t, tree, set);
+        }
+        BY_TRY(
+            by__trainer_feed(t, row, batch, part_examples(t), i, t->first_micro_batch + i, error));
+        BY_TRY(by__activations_keep(t, row, i, error));
+        by__sum_tree_put(tree, set);
+        BY_TRY(last ? BY_OK : add_up(t, tree, error));
+    }
+    return BY_OK;
+}
+
+/* Counts the targets of this replica's part of the batch, which its ranks of `shard` divide. */
+static by_status count_targets(by_trainer *t, const by_batch *batch, by_error *error)
+{
+    int32_t count = (int32_t)batch->valid_targets;
+    if (t->sync.is_local && by__is_sharded(t)) {
+        BY_TRY(by_comm_all_reduce(t->shard.comm, &count, 1, BY_I32, "targets", error));
+    }
+    t->own_targets = (uint64_t)count;
+    return BY_OK;
+}
+
+static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error *error)
+{
+    by__sum_tree tree;
+    int sum;
+    t->ranks.before = by__ranks_spent(t);
+    BY_TRY(count_targets(t, batch, error));
+    BY_TRY(by__sync_before_step(t, error));
+    BY_TRY(t->pipe != NULL     ? by__pipe_step(t, batch, &tree, error)
+           : by__is_in_turn(t) ? by__turns_step(t, batch, error)
+                               : submit_micro_batches(t, batch, &tree, error));
+    BY_TRY(by__ranks_sum(t, &tree, &sum, error));
+    return by__trainer_bind_sum(t, sum, error);
+}
+
+/* Targets of the batch, or of this rank's part if it does not know the losses of others. */
+static uint64_t targets_of(const by_trainer *t, const by_batch *batch)
+{
+    return t->sync.is_late ? batch->valid_targets : batch->global_targets;
+}
+
+static unsigned slot_of(unsigned step)
+{
+    return step % BY_STEPS_AHEAD;
+}
+
+/* Checks that there is a free slot for the results of one more step; also called by everything else
+ * that reads results. */
+static by_status check_free_slot(const by_trainer *t, bool training, by_error *error)
+{
+    BY_TRY(by__trainer_ready(t, training, error));
+    if (t->submitted - t->collected == BY_STEPS_AHEAD) {
+        return by_error_set(error, BY_ESTATE, "%d steps are under way: collect one first",
+                            BY_STEPS_AHEAD);
+    }
+    return BY_OK;
+}
+
+/* Submits norm and update, and the copy of their results. */
+static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_error *error)
+{
+    float hyper[BY_HYPER_COUNT];
+    unsigned slot = slot_of(t->submitted);
+    by__pending *pending = &t->pending[slot];
+    BY_TRY(by__abft_verdict(t, error));
+    by__trainer_changes(t);
+    BY_TRY(by__norm_is_divided(t) ? by__norm_squares(t, error) : BY_OK);
+    BY_TRY(by_program_submit(t->norm->program, error));
+    BY_TRY(by__guard_decide(t, slot, targets, error));
+    by_optimizer_hyper(hyper, &t->config->optimizer, t->updates - t->guard.skipped, lr);
+    BY_TRY(by__trainer_send_hyper(t, slot, hyper, error));
+    BY_TRY(by__layers_before_update(t, slot, error));
+    BY_TRY(t->offload != NULL ? by__offload_update(t, error)
+                              : by_program_submit(t->update->program, error));
+    BY_TRY(by__average_update(t, error));
+    BY_TRY(by__layers_after_update(t, slot, error));
+    BY_TRY(by__shard_gather(t, error));
+    BY_TRY(t->pipe != NULL ? by__pipe_share_parameters(t, error) : BY_OK);
+    BY_TRY(by__activations_fetch(t, slot, error));
+    BY_TRY(by__trainer_fetch(t, slot, error));
+    t->updates++;
+    t->submitted++;
+    pending->targets = targets;
+    pending->batch = step_examples(t);
+    pending->result = (by_step_result){
+        .step = t->updates, .lr = lr, .skipped = t->guard.veto, .zscore = t->guard.zscore};
+    BY_TRY(by__sync_after_update(t, error));
+    by__spent spent = by__ranks_spent(t);
+    by_step_result *result = &pending->result;
+    result->exchange = spent.exchange - t->ranks.before.exchange;
+    result->exposed = spent.exposed - t->ranks.before.exposed;
+    if (result->exchange < result->exposed) { /* the thread of the exchanges was late */
+        result->exchange = result->exposed;
+    }
+    result->disk = by__offload_waited(t);
+    return BY_OK;
+}
+
+/* Computes gradients twice; the second ones are used. */
+static by_status submit_twice(by_trainer *t, const by_batch *batch, by_error *error)
+{
+    BY_TRY(by__replay_begin(t, error));
+    BY_TRY(submit_gradients(t, batch, error));
+    BY_TRY(by__replay_again(t, error));
+    BY_TRY(submit_gradients(t, batch, error));
+    return by__replay_end(t, error);
+}
+
+by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *error)
+{
+    const by_config *c = t->config;
+    if (t->submitted != t->collected && by__scales_loss_dynamically(c)) {
+        return by_error_set(error, BY_ESTATE,
+                            "the scale of the loss follows from the step before: collect it first");
+    }
+    BY_TRY(check_free_slot(t, true, error));
+    BY_TRY(by__replay_is_due(t) ? submit_twice(t, batch, error)
+                                : submit_gradients(t, batch, error));
+    double lr = learning_rate(t);
+    return submit_update(t, lr, targets_of(t, batch), error);
+}
+
+by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result *out,
+                             by_error *error)
+{
+    by__results results;
+    unsigned slot = slot_of(t->collected);
+    by__pending *pending = &t->pending[slot];
+    *got = false;
+    if (t->submitted == t->collected) {
+        return BY_OK;
+    }
+    if (!wait) {
+        bool done;
+        BY_TRY(by__event_done(&done, pending->read, error));
+        if (!done) {
+            return BY_OK;
+        }
+    }
+    BY_TRY(by__trainer_results(t, slot, &results, error));
+    by_step_result result = pending->result;
+    result.loss = by__trainer_mean_loss(t, results.losses, pending->targets);
+    result.norm = (double)results.norm;
+    result.examples = pending->batch * by__per_sample(t->task, t->config);
+    t->collected++;
+    by__layers_collect(t, slot);
+    by__activations_collect(t, slot);
+    BY_TRY(by__guard_collected(t, &result, results.failed != 0.0f, error));
+    *out = result;
+    *got = true;
+    return BY_OK;
+}
+
+by_status by_trainer_step(by_trainer *t, const by_batch *batch, by_step_result *out,
+                          by_error *error)
+{
+    bool got;
+    if (t->submitted != t->collected) {
+        return by_error_set(error, BY_ESTATE, "step: %u submitted steps were not collected",
+                            t->submitted - t->collected);
+    }
+    BY_TRY(by_trainer_submit(t, batch, error));
+    return by_trainer_collect(t, true, &got, out, error);
+}
+
+by_status by_trainer_gradients(by_trainer *t, const by_batch *batch, double *loss, by_error *error)
+{
+    by__results results;
+    BY_TRY(check_free_slot(t, true, error));
+    BY_TRY(submit_gradients(t, batch, error));
+    BY_TRY(by__trainer_fetch(t, slot_of(t->submitted), error));
+    BY_TRY(by__trainer_results(t, slot_of(t->submitted), &results, error));
+    t->gradient_targets = targets_of(t, batch);
+    *loss = by__trainer_mean_loss(t, results.losses, t->gradient_targets);
+    return BY_OK;
+}
+
+by_status by_trainer_update(by_trainer *t, double lr, by_step_result *out, by_error *error)
+{
+    bool got;
+    BY_TRY(check_free_slot(t, true, error));
+    BY_TRY(submit_update(t, lr, t->gradient_targets, error));
+    return by_trainer_collect(t, true, &got, out, error);
+}
+
+by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
+                              const float **values, size_t *width, by_error *error)
+{
+    by__results results;
+    unsigned slot = slot_of(t->submitted);
+    int64_t examples = t->config->train.micro_batch;
+    BY_TRY(check_free_slot(t, false, error));
+    BY_TRY(t->pipe != NULL
+               ? by__pipe_evaluate(t, batch, error)
+               : by__trainer_feed(t, t->loss, batch, examples, 0, t->most_micro_batches, error));
+    BY_TRY(by__trainer_fetch_evaluated(t, values, error));
+    BY_TRY(by__trainer_fetch(t, slot, error));
+    BY_TRY(by__trainer_results(t, slot, &results, error));
+    *sum = (double)results.losses[t->most_micro_batches];
+    *width = t->evaluated_bytes / sizeof(float) / (size_t)examples;
+    return BY_OK;
+}
+
+by_status by_trainer_loss(by_trainer *t, const by_batch *batch, double *sum, by_error *error)
+{
+    const float *values;
+    size_t width;
+    return by_trainer_evaluate(t, batch, sum, &values, &width, error);
+}
