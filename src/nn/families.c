@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/token_ids.h"
 #include "nn/nn.h"
 
 /* One row per family: by__family_NAME of models/NAME.c. */
@@ -392,37 +393,6 @@ static by_status refuse_type(const char *name, const char *type, by_error *error
     return status;
 }
 
-static bool is_id(const json_t *value, int64_t vocab)
-{
-    return json_is_integer(value) && json_integer_value(value) >= 0 &&
-           json_integer_value(value) < vocab;
-}
-
-/* Checks the ids of tokens that begin and end a text: each a token, a list of tokens, or null. */
-static by_status check_ids(const char *name, const json_t *root, int64_t vocab, by_error *error)
-{
-    static const char *const keys[] = {"bos_token_id", "eos_token_id"};
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
-        const json_t *value = json_object_get(root, keys[i]);
-        bool good = value == NULL || json_is_null(value) || json_is_array(value);
-        for (size_t k = 0; k < json_array_size(value) && good; k++) {
-            good = is_id(json_array_get(value, k), vocab);
-        }
-        if (!good && !is_id(value, vocab)) {
-            char *text = by__json_dump(value, JSON_ENCODE_ANY);
-            by_status status = by_error_set(
-                error, BY_EFORMAT,
-                "%s: \"%s\" is %.60s: give a token from 0 to %lld (\"vocab_size\" is %lld), a list "
-                "of them, or null",
-                name, keys[i], text == NULL ? "no token" : text, (long long)vocab - 1,
-                (long long)vocab);
-            free(text);
-            return status;
-        }
-    }
-    return BY_OK;
-}
-
 static by_status read_root(by_model_config *config, const char *name, const json_t *root,
                            by_error *error)
 {
@@ -440,7 +410,7 @@ static by_status read_root(by_model_config *config, const char *name, const json
     BY_TRY(find_family(&family, config, error));
     if (reads_tokens(family)) {
         BY_TRY(by__json_integer(&config->vocab, name, root, "vocab_size", BY__REQUIRED, error));
-        BY_TRY(check_ids(name, root, config->vocab, error));
+        BY_TRY(by__token_ids_check(name, root, config->vocab, error));
         /* transformers omits the key if it has the family's default. */
         bool tied = json_object_get(root, "tie_word_embeddings") == NULL && published->tied;
         BY_TRY(by__nn_json_switch(&config->tied, name, root, "tie_word_embeddings", tied, error));

@@ -116,13 +116,18 @@ done
 say "tokens that generation_config.json names end a text"
 cp -r "$(ls -d runs/*/checkpoints/step-*)" model
 for id in 0 1 2 3 4; do
-    echo '{"eos_token_id": [99, '$id']}' >model/generation_config.json
+    echo '{"eos_token_id": ['$id', '$id']}' >model/generation_config.json
     run 0 "$banyan" generate model --prompt 'the number' --tokens 60 --temperature 0 --json
     stop=$(python3 -c "import json; print(json.load(open('out'))['stop'])")
     [ "$stop" = end_of_text ] && break
 done
 [ "$stop" = end_of_text ] || fail "no token of five ended a text"
 python3 -c "import json; print(json.dumps(json.load(open('out'))['text']))" >alone
+cp model/generation_config.json settings.json
+echo '{"eos_token_id": ['$id', 99999]}' >model/generation_config.json
+run 1 "$banyan" generate model --prompt 'the number'
+holds err 'model/generation_config.json: "eos_token_id" is ['$id', 99999]: give a token from 0 to '
+mv settings.json model/generation_config.json
 run 0 "$banyan" generate model --batch prompts.txt --tokens 50 --temperature 0
 lines "d[0]['stop'] == 'end_of_text' and d[0]['text'] == json.load(open('alone'))"
 run 0 "$banyan" generate model --prompt 'the number' --tokens 60 --temperature 0 --ignore-eos --json

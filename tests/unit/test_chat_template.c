@@ -368,6 +368,36 @@ static bool is_end(const char *directory, const by_tokenizer *tokenizer, int64_t
     return false;
 }
 
+/* Ids that are none are refused by the name of their file and key, and what it says stays. */
+static void check_bad_ids(const char *directory, const by_tokenizer *tokenizer)
+{
+    static const char *const bad[] = {
+        "\"eos_token_id\": -5",   "\"eos_token_id\": \"5\"",   "\"eos_token_id\": true",
+        "\"eos_token_id\": 5.5",  "\"eos_token_id\": [7, -1]", "\"eos_token_id\": [[7]]",
+        "\"eos_token_id\": 1e99", "\"bos_token_id\": {}",      "\"eos_token_id\": 4294967301",
+        "\"bos_token_id\": -1",
+    };
+    char *path = by__path_join(directory, "generation_config.json");
+    char *kept;
+    size_t length;
+    assert_int_equal(by__file_read(&kept, &length, path, 1 << 20, NULL), BY_OK);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(bad); i++) {
+        int32_t ends[BY_END_TOKENS];
+        size_t count;
+        char text[64];
+        by_error error = {0};
+        (void)snprintf(text, sizeof text, "{%s}", bad[i]);
+        write_file(directory, "generation_config.json", text);
+        assert_int_equal(by_end_tokens(ends, &count, directory, tokenizer, &error), BY_EFORMAT);
+        assert_non_null(strstr(error.message, "generation_config.json: \""));
+        assert_non_null(
+            strstr(error.message, i < 7 || i == 8 ? "eos_token_id\" is" : "bos_token_id\" is"));
+    }
+    write_file(directory, "generation_config.json", kept);
+    free(kept);
+    free(path);
+}
+
 /* One set of tokens ends what is generated, from all that a directory says of them. */
 static void test_ends(void **state)
 {
@@ -399,6 +429,7 @@ static void test_ends(void **state)
     assert_false(is_end(directory, tokenizer, 5));
     assert_false(is_end(directory, tokenizer, 8));
     assert_false(is_end(directory, tokenizer, mask));
+    check_bad_ids(directory, tokenizer);
     write_file(directory, "chat_template.jinja",
                "{% for m in messages %}{{ m.role }}: {{ m.content }} <mask>\n{% endfor %}");
     assert_true(is_end(directory, tokenizer, mask));

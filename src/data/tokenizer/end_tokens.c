@@ -1,5 +1,4 @@
 /* The tokens that end a text, from the configuration files of a model directory. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "banyan/chat.h"
@@ -7,6 +6,7 @@
 #include "base/base.h"
 #include "base/json.h"
 #include "base/paths.h"
+#include "base/token_ids.h"
 #include "base/utf8.h"
 #include "data/tokenizer/gguf_tokenizer.h"
 
@@ -31,13 +31,6 @@ static void add(ends *e, int64_t id)
     e->count += i == e->count;
 }
 
-/* Returns the id in a number of add_file; -1 if it is none. */
-static int64_t id_of(const json_t *number)
-{
-    double id = json_is_real(number) ? json_real_value(number) : -1.0;
-    return id >= 0.0 && id < (double)INT32_MAX && floor(id) == id ? (int64_t)id : -1;
-}
-
 /* Reads a JSON file of a directory; *out stays NULL if there is none. */
 static by_status read_file(json_t **out, const char *directory, const char *name, by_error *error)
 {
@@ -52,8 +45,7 @@ static by_status read_file(json_t **out, const char *directory, const char *name
         status = by__file_read_text(&text, &length, path, MAX_FILE, error);
     }
     if (text != NULL) {
-        *out =
-            by_json_load(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &problem);
+        *out = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
         status = *out != NULL ? BY_OK
                               : by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line,
                                              problem.text);
@@ -63,23 +55,42 @@ static by_status read_file(json_t **out, const char *directory, const char *name
     return status;
 }
 
+/* Reads a file and checks the ids of tokens in it; `vocab` is set where it names a size. */
+static by_status read_ids(json_t **out, int64_t *vocab, const char *directory, const char *name,
+                          by_error *error)
+{
+    char *path;
+    BY_TRY(read_file(out, directory, name, error));
+    json_int_t size = json_integer_value(json_object_get(*out, "vocab_size"));
+    *vocab = size > 0 && size < INT32_MAX ? size : *vocab;
+    BY_TRY(by__path_make(&path, directory, name, error));
+    by_status status = by__token_ids_check(path, *out, *vocab, error);
+    free(path);
+    return status;
+}
+
 /* Adds eos_token_id of the settings of generation, or else of the model: a number or a list. */
 static by_status add_ids(ends *e, const char *directory, by_error *error)
 {
-    static const char *const files[] = {"generation_config.json", "config.json"};
-    bool told = false; /* the key exists, even if null */
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(files) && !told; i++) {
-        json_t *root;
-        BY_TRY(read_file(&root, directory, files[i], error));
-        const json_t *value = json_object_get(root, "eos_token_id");
-        told = value != NULL;
-        add(e, id_of(value));
-        for (size_t k = 0; k < json_array_size(value); k++) {
-            add(e, id_of(json_array_get(value, k)));
-        }
-        json_decref(root);
+    json_t *model = NULL;
+    json_t *settings = NULL;
+    int64_t vocab = INT32_MAX;
+    by_status status = read_ids(&model, &vocab, directory, "config.json", error);
+    if (status == BY_OK) {
+        status = read_ids(&settings, &vocab, directory, "generation_config.json", error);
     }
-    return BY_OK;
+    /* The key counts where it exists, even if null. */
+    const json_t *value = json_object_get(settings, "eos_token_id");
+    value = value != NULL ? value : json_object_get(model, "eos_token_id");
+    if (status == BY_OK && json_is_integer(value)) {
+        add(e, json_integer_value(value));
+    }
+    for (size_t k = 0; k < json_array_size(value) && status == BY_OK; k++) {
+        add(e, json_integer_value(json_array_get(value, k)));
+    }
+    json_decref(settings);
+    json_decref(model);
+    return status;
 }
 
 /* Adds eos_token of the tokenizer's settings: a text, or an object with one. */
