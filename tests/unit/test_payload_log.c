@@ -122,6 +122,13 @@ static void test_rotation(void **state)
     assert_int_equal(by__append_log_open(&log, &loop, &options, &error), BY_OK);
     by__append_log_close(&log);
     assert_int_equal(count_files(folder, &lines), 3);
+    /* Starts without a line push no lines out. */
+    for (size_t i = 0, kept = lines; i < 5; i++) {
+        assert_int_equal(by__append_log_open(&log, &loop, &options, &error), BY_OK);
+        by__append_log_close(&log);
+        assert_int_equal(count_files(folder, &lines), 3);
+        assert_int_equal(lines, kept);
+    }
     assert_int_equal(uv_loop_close(&loop), 0);
     temporary_remove(folder);
 }
@@ -433,6 +440,51 @@ static void test_feedback(void **state)
     temporary_remove(folder);
 }
 
+/* Files of feedback end at their size, and the newest of them stay. */
+static void test_feedback_rotation(void **state)
+{
+    char *folder = temporary_make();
+    char yaml[256], body[1024], request[1536], answer[1024];
+    by_serve_config *config = NULL;
+    by_error error = {0};
+    gateway_run run;
+    char **names;
+    size_t count;
+    (void)state;
+    int n = snprintf(yaml, sizeof yaml, "feedback:\n  directory: %s\n  bytes: 4096\n  files: 2\n",
+                     folder);
+    assert_int_equal(by_serve_config_parse(&config, "serve.yaml", yaml, (size_t)n, &error), BY_OK);
+    gateway_begin(&run, &(by_gateway_options){.config = config});
+    for (int i = 0; i < 40; i++) {
+        int length = snprintf(body, sizeof body,
+                              "{\"id\":\"a-%d\",\"rating\":1,\"comment\":\"%0800d\"}", i, i);
+        length = snprintf(request, sizeof request,
+                          "POST /v1/feedback HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                          "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+                          length, body);
+        assert_int_equal(gateway_ask(&run, request, (size_t)length, answer, sizeof answer), 200);
+    }
+    gateway_end(&run);
+    assert_int_equal(by__list_dir(&names, &count, folder, NULL), BY_OK);
+    assert_int_equal(count, 2);
+    bool last = false;
+    for (size_t i = 0; i < count; i++) {
+        char *path = by__path_join(folder, names[i]);
+        char *text;
+        size_t length;
+        assert_int_equal(by__file_read(&text, &length, path, 1 << 20, NULL), BY_OK);
+        assert_true(length > 0 && length < 4096 + 1024);
+        assert_null(strstr(text, "\"a-1\""));
+        last = last || strstr(text, "\"a-39\"") != NULL;
+        free(text);
+        free(path);
+    }
+    assert_true(last);
+    by__names_free(names, count);
+    by_serve_config_close(&config);
+    temporary_remove(folder);
+}
+
 /* What a field may not show, `text` does not show either; ids of tokens are text. */
 static void test_text(void **state)
 {
@@ -490,11 +542,11 @@ static void test_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_redaction),    cmocka_unit_test(test_rotation),
-        cmocka_unit_test(test_removed_file), cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_text),         cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_feedback),     cmocka_unit_test(test_waiting_lines),
-        cmocka_unit_test(test_head),
+        cmocka_unit_test(test_redaction),     cmocka_unit_test(test_rotation),
+        cmocka_unit_test(test_removed_file),  cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_text),          cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_feedback),      cmocka_unit_test(test_feedback_rotation),
+        cmocka_unit_test(test_waiting_lines), cmocka_unit_test(test_head),
     };
     json_set_alloc_funcs(json_malloc, free);
     return cmocka_run_group_tests(tests, NULL, NULL);
