@@ -277,6 +277,12 @@ def check_predict():
         (b"{}", "text/plain"),
     ):
         assert call("/v1/predict", body, kind)[0] == 400, kind
+    # Pixels of a request are counted by the heads of its images, before any is decoded: none of these can be.
+    large = [base64.b64encode(png(b"", 4096, 4096)).decode()] * 5
+    refused = call("/v1/predict", {"model": "digits", "images": large})
+    assert refused[0] == 400 and "have 83886080 pixels together; 67108864 are decoded" in refused[1]["error"]["message"], refused
+    refused = call("/v1/predict", {"model": "digits", "images": large[1:]})
+    assert refused[0] == 400 and "together" not in refused[1]["error"]["message"], refused
     assert call("/v1/predict", {"model": "digits", "images": ["%"]})[0] == 400
     status, task = call("/v1/tasks", {"endpoint": "/v1/predict", "body": {"model": "houses", "rows": new[:2]}})
     while call("/v1/tasks/" + task["id"])[1]["status"] not in ("completed", "failed"):
@@ -400,14 +406,19 @@ def check_parts():
     """A content in parts is the text of them on lines for a template that adds texts."""
     path = "/v1/chat/completions"
 
-    def ask(content):
-        return call(
-            path, {"model": "talk", "messages": [{"role": "user", "content": content}], "max_tokens": 5, "seed": 3}
-        )
+    def ask(content, **more):
+        message = {"role": "user", "content": content, **more}
+        return call(path, {"model": "talk", "messages": [message], "max_tokens": 5, "seed": 3})
 
     parts = [{"type": "text", "text": "apple"}, {"type": "text", "text": "bay"}]
     (status, listed), (_, plain) = ask(parts), ask("apple\nbay")
     assert status == 200 and listed["choices"] == plain["choices"] and listed["usage"] == plain["usage"], listed
+    # A member that is null is none for the template, which says so of each that it gets.
+    for more in ({"name": None}, {"tool_calls": None}, {"refusal": None, "function_call": None, "audio": None}):
+        assert ask("bay", **more)[1]["usage"] == ask("bay")[1]["usage"], more
+    nothing = ask("", role="assistant")[1]["usage"]
+    for more in ({}, {"tool_calls": None}, {"tool_calls": [], "refusal": None, "name": None}):
+        assert ask(None, role="assistant", **more)[1]["usage"] == nothing, more
     # Variables of the template.
     said = {"messages": [{"role": "user", "content": "apple"}], "max_tokens": 1}
     lengths = [

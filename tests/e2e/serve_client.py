@@ -244,6 +244,31 @@ def check_guided():
         assert status == 400 and answer["error"]["param"] == param, answer
 
 
+def check_forbidden(vocab):
+    """A request that forbids all that may follow is the client's fault, and no error of the server."""
+    before = gauges("banyan_version_errors_total")
+    form = {"response_format": {"type": "regex", "pattern": "[a-c]{4}"}, "max_tokens": 4}
+    every = {str(i): -100 for i in range(vocab)}
+    writes = []
+    for i in range(vocab):
+        status, answer, _ = call("/v1/completions", completion(logit_bias={k: v for k, v in every.items() if k != str(i)}, **form))
+        if status == 200:
+            writes.append(answer["choices"][0]["text"])
+        else:
+            assert status == 400 and answer["error"]["code"] == "invalid_request", answer
+            assert "the biases forbid all that the rest of the request allows" in answer["error"]["message"], answer
+    assert sorted(writes) == ["aaaa", "bbbb", "cccc"], writes
+    for bias in (every, {k: 0 if k == "0" else v for k, v in every.items()}):
+        for more in ({}, {"n": 3}, {"temperature": 0}, {"best_of": 3}):
+            status, answer, _ = call("/v1/completions", completion(logit_bias=bias, **{**form, **more}))
+            assert status == 400 and answer["error"]["type"] == "invalid_request_error", answer
+    assert call("/v1/completions", completion(logit_bias=every))[0] == 400
+    body = json.dumps(completion(logit_bias=every, stream=True, **form)).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    assert b'"code":"invalid_request"' in raw(head % len(body) + body)
+    assert gauges("banyan_version_errors_total") == before, before
+
+
 def check_errors():
     def error(status, code, *args, **more):
         got, body, headers = call(*args, **more)
@@ -267,7 +292,12 @@ def check_errors():
         assert body["param"] == "prompt", body
     error(400, "context_length_exceeded", path, completion(prompt="a" * 6000000))
     error(400, "invalid_request", path, completion(stop=[""]))
-    error(400, "invalid_request", path, completion(logit_bias={"x": 1}))
+    for key in ("x", "01", " 1", "1 ", "+1", "-1", "1.0", "1e1", "", "0x1", "\u0661", "99999", "4294967297"):
+        message = error(400, "invalid_request", path, completion(logit_bias={key: 1}))[0]["message"]
+        assert f"'logit_bias' has the key \"{key}\", which is no token" in message, message
+    for stop in ("\0", "a\0b", ["a", "\0"]):
+        assert "'stop' has a text with U+0000" in error(400, "invalid_request", path, completion(stop=stop))[0]["message"]
+    check_forbidden(int(re.search("from 0 to ([0-9]+)", message)[1]) + 1)
     error(400, "invalid_request", path, completion(response_format={"type": "regex", "pattern": "(" * 60000}))
     # The vocabulary has no braces, and letters without capitals.
     for form in ({"type": "json_object"}, {"type": "regex", "pattern": "a*(B|C)"}):

@@ -13,7 +13,9 @@ tiny gpt2 >c.yaml
 set -- --quiet --set train.threads=1 --set optimizer.warmup=1 --set train.steps=2
 run 0 "$banyan" train c.yaml "$@" --set model.context=256 --set train.batch=1
 cp -r "$(ls -d runs/tiny/checkpoints/step-* | tail -n 1)" talk
-printf '%s' '{% for m in messages %}{{ m.content + " " }}{% endfor %}{{ more | default("") }}' >talk/chat_template.jinja
+# A template that says "moss" for each member of a message that is null or an empty list.
+nulls='{% for k in m %}{% if m[k] is none or m[k] == [] %}moss{% endif %}{% endfor %}'
+printf '%s' '{% for m in messages %}{{ m.content + " " }}'"$nulls"'{% endfor %}{{ more | default("") }}' >talk/chat_template.jinja
 run 0 "$banyan" train c.yaml "$@" --set model.context=256 --set train.batch=1 --set name=adapted \
     --set model.from=talk --set lora.rank=2 --set optimizer.lr=1
 cp -r "$(ls -d runs/adapted/checkpoints/step-* | tail -n 1)" adapter
@@ -32,6 +34,22 @@ with open(sys.argv[1]) as f:
 with open("ended/generation_config.json", "w") as f:
     json.dump({"eos_token_id": [end]}, f)
 END
+
+# What ends a text that is served ends it on the command line, and nothing is written behind it.
+run 0 "$banyan" generate ended --prompt "apple " --no-prompt --temperature 0 --tokens 8
+[ -z "$(tr -d '\n' <out)" ] || fail "behind the end: $(cat out)"
+run 0 "$banyan" generate ended --prompt "apple " --temperature 0 --tokens 8 --json
+holds out '"tokens":0,"text":"",'
+holds out '"stop":"end_of_text"'
+printf 'apple ' >asked
+run 0 "$banyan" generate ended --batch asked --temperature 0 --tokens 8
+holds out '"stop":"end_of_text"'
+printf 'apple\n' >asked
+printf '%s' '{% for m in messages %}{{ m.content + " " }}{% endfor %}' >plain.jinja
+run 0 "$banyan" chat ended --template plain.jinja --temperature 0 --tokens 8 <asked
+[ -z "$(tr -d '\n' <out)" ] || fail "behind the end: $(cat out)"
+run 0 "$banyan" chat talk --template plain.jinja --temperature 0 --tokens 8 <asked
+[ -n "$(tr -d '\n' <out)" ] || fail "the test compares nothing"
 
 cat >table.yaml <<END
 name: houses
