@@ -224,8 +224,8 @@ static by_status find_newest(by__append_log *log, by_error *error)
         log->number = number > log->number ? number : log->number;
     }
     by__names_free(names, count);
-    /* Starts a new file, so that a partial line left by a crash stays the last of its file. An empty
-     * one is used again, so that starts without lines push no others out. */
+    /* Starts a new file, so that a partial line left by a crash stays the last of its file. An
+     * empty one is used again, so that starts without lines push no others out. */
     char *path = path_of(log, log->number);
     struct stat info;
     bool empty = path != NULL && stat(path, &info) == 0 && info.st_size == 0;
