@@ -40,7 +40,7 @@ foreach(codec SNAPPY ZSTD)
     list(APPEND codecs BY_${codec})
   endif()
 endforeach()
-set_source_files_properties(src/data/formats/parquet_codec.c PROPERTIES COMPILE_DEFINITIONS "${codecs}")
+set_source_files_properties(src/formats/parquet_codec.c PROPERTIES COMPILE_DEFINITIONS "${codecs}")
 
 # OpenMP is the one thread pool of the kernels, as it is oneDNN's. Debian's oneDNN links GNU's runtime;
 # clang's own runtime answers the same symbols, so either compiler ends with one pool.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/data/tokenizer/unicode_classes.c: the class of every code point.
+"""Writes src/text/unicode/unicode_classes.c: the class of every code point.
 
 The classes are asked of the `tokenizers` library itself (pip install tokenizers tiktoken), so that
 they are those of the Unicode version that it was built with: whether a character joins a run of
@@ -65,7 +65,7 @@ def words(points):
 def main():
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
     output = sys.argv[1] if len(sys.argv) > 1 else os.path.join(
-        root, "src", "data", "tokenizer", "unicode_classes.c")
+        root, "src", "text", "unicode", "unicode_classes.c")
     codes = [i for i in range(0x110000) if not 0xD800 <= i < 0xE000]
     points = [chr(i) for i in codes]
     kinds = classes_of_tokenizers(points)
@@ -86,7 +86,7 @@ def main():
         out.write("/* Made by scripts/make_unicode_classes.py from tokenizers "
                   f"{tokenizers.__version__} (Unicode 16.0),\n * with which tiktoken "
                   f"{tiktoken.__version__} agrees. Do not edit. */\n"
-                  '#include "data/tokenizer/unicode.h"\n\n/* clang-format off */\n')
+                  '#include "text/unicode/unicode.h"\n\n/* clang-format off */\n')
         out.write("const uint8_t by__unicode_index[BY__UNICODE_BLOCKS] = {\n")
         for i in range(0, len(index), 24):
             out.write("    " + ",".join(map(str, index[i:i + 24])) + ",\n")

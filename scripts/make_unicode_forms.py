@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/data/tokenizer/unicode_forms.c: normal forms, and the case of letters.
+"""Writes src/text/unicode/unicode_forms.c: normal forms, and the case of letters.
 
 Both are asked of the `tokenizers` library itself (pip install tokenizers), so that they are those of
 the Unicode versions that it was built with: decompositions and compositions are what its normalizers
@@ -62,7 +62,7 @@ def rows(out, items):
 def main():
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
     output = sys.argv[1] if len(sys.argv) > 1 else os.path.join(
-        root, "src", "data", "tokenizer", "unicode_forms.c")
+        root, "src", "text", "unicode", "unicode_forms.c")
     codes = [i for i in range(0x110000) if not 0xD800 <= i < 0xE000]
     points = [chr(i) for i in codes]
 
@@ -103,7 +103,7 @@ def main():
     with open(output, "w", encoding="ascii") as out:
         out.write("/* Made by scripts/make_unicode_forms.py from tokenizers "
                   f"{tokenizers.__version__}. Do not edit. */\n"
-                  '#include "data/tokenizer/unicode_forms.h"\n\n/* clang-format off */\n')
+                  '#include "text/unicode/unicode_forms.h"\n\n/* clang-format off */\n')
         out.write("const uint32_t by__form_pool[] = {\n")
         rows(out, pool)
         out.write("const by__decomposition by__decompositions[] = {\n")

@@ -9,6 +9,7 @@
 #define BANYAN_ARRAY_SET_H
 
 #include "banyan/data.h"
+#include "banyan/formats.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,27 +40,6 @@ BY_API const char *by_array_set_hash(const by_array_set *set);
 /* Returns the records that were skipped on reading (by_image_files.skip) and sets *count to their
  * number. `place` and `begin` are both the index of the record in its file. */
 BY_API const by_damage *by_array_set_damage(const by_array_set *set, size_t *count);
-
-/* How an image is brought to the size that a model expects. */
-typedef enum by_image_resize {
-    BY_RESIZE_NONE = 0, /* not at all: an image of another size is an error */
-    BY_RESIZE_STRETCH,  /* scale height and width independently */
-    BY_RESIZE_CROP      /* scale the shorter side to `edge`, keep the aspect ratio, crop the
-                           center */
-} by_image_resize;
-
-/* Interpolation filter. Both antialias when shrinking, bit for bit as Pillow's Image.resize. */
-typedef enum by_image_resample { BY_RESAMPLE_BILINEAR = 0, BY_RESAMPLE_BICUBIC } by_image_resample;
-
-/* The size of images for a model, and how to reach it. */
-typedef struct by_image_fit {
-    by_image_resize resize;     /* default BY_RESIZE_NONE */
-    by_image_resample resample; /* default BY_RESAMPLE_BILINEAR */
-    int64_t height;             /* of the result, in pixels */
-    int64_t width;              /* of the result, in pixels */
-    int64_t edge;               /* with BY_RESIZE_CROP: shorter side before the crop, >= height
-                                   and width; 0: their maximum */
-} by_image_fit;
 
 /* Image files to read: array files (optionally gzip-compressed), or one JPEG or PNG per image. */
 typedef struct by_image_files {

@@ -7,6 +7,7 @@
 #include "banyan/dtype.h"
 #include "banyan/executable.h"
 #include "banyan/exit.h"
+#include "banyan/formats.h"
 #include "banyan/json.h"
 #include "banyan/shape.h"
 #include "banyan/status.h"

@@ -2,7 +2,7 @@
  *
  * A packed directory contains the tokens of all documents as npy shards, the offsets of the
  * documents, the tokenizer, and a manifest with sizes and checksums
- * (src/data/formats/token_manifest.h describes the format). by_dataset_open reads it.
+ * (src/data/corpus/token_manifest.h describes the format). by_dataset_open reads it.
  *
  * Inputs are files and directories. A .jsonl or .ndjson file has one JSON object per line, whose
  * string member `field` is a document. A .parquet file has one document per row, in the column
@@ -43,7 +43,7 @@ typedef enum by_pack_dedup {
     BY_PACK_DEDUP_NONE = 0, /* none */
     BY_PACK_DEDUP_EXACT,    /* documents with identical bytes */
     BY_PACK_DEDUP_NEAR      /* also documents sharing most word 5-grams (MinHash, Broder 1997;
-                               src/data/pack/duplicates.h) */
+                               src/data/corpus/duplicates.h) */
 } by_pack_dedup;
 
 typedef struct by_pack_options {

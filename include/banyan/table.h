@@ -9,6 +9,7 @@
 #define BANYAN_TABLE_H
 
 #include "banyan/array_set.h"
+#include "banyan/formats.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,30 +26,6 @@ typedef enum by_column_kind {
     BY_COLUMN_NUMBER,
     BY_COLUMN_CATEGORY
 } by_column_kind;
-
-/* Unit of a column of times. */
-typedef enum by_time_unit {
-    BY_UNIT_NONE = 0, /* not a time, or a number of which this is not known */
-    BY_UNIT_DAY,
-    BY_UNIT_SECOND,
-    BY_UNIT_MILLISECOND,
-    BY_UNIT_MICROSECOND,
-    BY_UNIT_NANOSECOND
-} by_time_unit;
-
-/* Where a column of times begins to count: 1970 in UTC or in some local time, or not known which of
- * them; or midnight, for a time of day. */
-typedef enum by_time_origin {
-    BY_ORIGIN_ANY = 0,
-    BY_ORIGIN_UTC,
-    BY_ORIGIN_LOCAL,
-    BY_ORIGIN_MIDNIGHT
-} by_time_origin;
-
-typedef struct by_time {
-    by_time_unit unit;
-    by_time_origin origin;
-} by_time;
 
 typedef struct by_column {
     const char *name;
@@ -104,7 +81,7 @@ typedef struct by_table_options {
  *
  * - a CSV file (RFC 4180, optionally gzip-compressed) whose first row names the columns. Cells that
  *   are empty or a mark of pandas (NA, N/A, #N/A, NaN, None, null, <NA>, ...) or ? are missing.
- * - a Parquet file (src/data/formats/parquet.h describes the subset): integers, floats and
+ * - a Parquet file (src/formats/parquet.h describes the subset): integers, floats and
  *   timestamps are numbers, strings are categories; nulls, NaN and the texts above are missing.
  *   `skip` does not apply.
  * - a file of JSON lines (.jsonl, .ndjson): a row is an object of texts, numbers, truth values and

@@ -1,4 +1,5 @@
-/* Sizes and times as people write them, and "did you mean" suggestions for names. */
+/* Pieces of text, sizes and times as people write them, and "did you mean" suggestions for
+ * names. */
 #ifndef BANYAN_TEXT_H
 #define BANYAN_TEXT_H
 
@@ -11,6 +12,12 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* A piece of text, borrowed; not NUL-terminated. */
+typedef struct by_text {
+    const char *data;
+    size_t length; /* in bytes */
+} by_text;
 
 /* Formats a byte count in binary units: "1.5 GiB", "312.0 KiB", "17 B". Returns `buffer`. */
 BY_API const char *by_format_bytes(char buffer[32], uint64_t bytes);

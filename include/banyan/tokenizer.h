@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "banyan/status.h"
+#include "banyan/text.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -44,12 +45,6 @@ BY_API by_status by_tokenizer_open(by_tokenizer **out, const char *path, by_erro
 BY_API by_status by_tokenizer_from_json(by_tokenizer **out, const char *text, size_t length,
                                         const char *name, by_error *error);
 BY_API void by_tokenizer_close(by_tokenizer **tokenizer);
-
-/* A piece of text, borrowed; not NUL-terminated. */
-typedef struct by_text {
-    const char *data;
-    size_t length; /* in bytes */
-} by_text;
 
 /* Progress callback: `done` is the fraction of the work, in [0, 1]. Never called by two threads at
  * once. Returning false stops the work with BY_ESTOPPED. */

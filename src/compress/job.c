@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/threads.h"
 #include "compress/compress.h"
-#include "data/tokenizer/gguf_tokenizer.h"
+#include "text/tokenizer/gguf_tokenizer.h"
 
 by_status by__job_look(by__compression *c, const by_pretrained *model,
                        const by_compress_options *options, by_error *error)

@@ -12,7 +12,7 @@
  * blocks; gguf_tensors.c lists the tensors of a file and makes their rows; gguf_metadata.c and
  * gguf_vocabulary.c describe the model and its tokens; gguf_write.c lays out and writes the file.
  * gguf_model.c reads a file as weights, gguf_config.c derives its config.json. The bytes are parsed
- * by data/formats/gguf_file.c, which is below both this module and the tokenizers.
+ * by formats/gguf_file.c, which is below both this module and the tokenizers.
  *
  * ONNX: onnx_export.c builds the inference graph and calls each op's row to write its nodes,
  * onnx_writer.c receives them, onnx_examples.c adds the inputs and outputs of models for images and

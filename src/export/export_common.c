@@ -5,8 +5,8 @@
 
 #include "base/json.h"
 #include "base/paths.h"
-#include "data/tokenizer/vocabulary.h"
 #include "export/export.h"
+#include "text/tokenizer/vocabulary.h"
 
 /* Reads an id from config.json: a number, or the first one of a list. */
 static int64_t read_id(const by_weights *weights, const char *key)

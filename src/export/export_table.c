@@ -4,9 +4,9 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
-#include "data/tokenizer/gguf_tokenizer.h"
-#include "data/tokenizer/vocabulary.h"
 #include "export/export.h"
+#include "text/tokenizer/gguf_tokenizer.h"
+#include "text/tokenizer/vocabulary.h"
 
 #define MAX_TEXT ((size_t)64 << 20)
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer/gguf_tokenizer.h"
 #include "export/gguf_read.h"
 #include "export/gguf_write.h"
+#include "text/tokenizer/gguf_tokenizer.h"
 
 typedef struct reading {
     const by__gguf_file *file;

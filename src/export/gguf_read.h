@@ -2,8 +2,8 @@
 #ifndef BY_EXPORT_GGUF_READ_H
 #define BY_EXPORT_GGUF_READ_H
 
-#include "data/formats/gguf_file.h"
 #include "export/gguf.h"
+#include "formats/gguf_file.h"
 
 /* Returns the text of a file's config.json, freed with free(); messages call the file `name`.
  * BY_EFORMAT names a missing key, or a feature that the family does not have. */

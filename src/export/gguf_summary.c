@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/formats/gguf_file.h"
 #include "export/gguf.h"
+#include "formats/gguf_file.h"
 
 typedef struct summary {
     by__text text;

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer/unicode.h"
-#include "data/tokenizer/vocabulary.h"
 #include "export/gguf_write.h"
+#include "text/tokenizer/vocabulary.h"
+#include "text/unicode/unicode.h"
 
 /* Types of tokens. */
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };

@@ -5,7 +5,7 @@
 #define BY_EXPORT_ONNX_EXAMPLES_H
 
 #include "banyan/table.h"
-#include "data/pixel_scales.h"
+#include "data/loader/pixel_scales.h"
 #include "export/export.h"
 #include "export/onnx_writer.h"
 

@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "banyan/adapter.h"
-#include "data/formats/gguf_file.h"
 #include "export/export.h"
 #include "export/gguf_model.h"
+#include "formats/gguf_file.h"
 #include "infer/infer.h"
 
 struct by_pretrained {

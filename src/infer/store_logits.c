@@ -1,14 +1,14 @@
 /* Stores a teacher's logits for each token of a packed directory, so that students can be distilled
- * without running the teacher (data/formats/logit_store.h). */
+ * without running the teacher (data/corpus/logit_store.h). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "banyan/tokenizer.h"
 #include "base/threads.h"
-#include "data/formats/logit_store.h"
-#include "data/tokenizer/vocabulary.h"
+#include "data/corpus/logit_store.h"
 #include "infer/infer.h"
+#include "text/tokenizer/vocabulary.h"
 
 /* Target size of the logits of a run, which has at least one window. */
 #define RUN_BYTES ((size_t)64 << 20)

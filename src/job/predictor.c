@@ -7,7 +7,7 @@
 
 #include "banyan/train.h"
 #include "base/base.h"
-#include "data/row_table.h"
+#include "data/table/row_table.h"
 #include "job/job.h"
 #include "job/table_cells.h"
 

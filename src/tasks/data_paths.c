@@ -5,9 +5,9 @@
 
 #include "checkpoint/storage.h"
 #include "config/kind.h"
-#include "data/formats/token_manifest.h"
-#include "data/tokenizer/vocabulary.h"
+#include "data/corpus/token_manifest.h"
 #include "tasks/language.h"
+#include "text/tokenizer/vocabulary.h"
 
 static bool relay_progress(void *user, const by_pack_progress *progress)
 {

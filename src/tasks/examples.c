@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "banyan/train_events.h"
-#include "data/encoding.h"
+#include "data/table/encoding.h"
 #include "tasks/examples_learned.h"
 #include "tasks/held_out.h"
 #include "tasks/references.h"

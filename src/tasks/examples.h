@@ -9,10 +9,10 @@
 
 #include "banyan/table.h"
 #include "base/base.h"
-#include "data/damage.h"
-#include "data/image_fit.h"
-#include "data/image_folder.h"
-#include "data/pixel_scales.h"
+#include "data/image/image_folder.h"
+#include "data/loader/damage.h"
+#include "data/loader/pixel_scales.h"
+#include "formats/image_fit.h"
 #include "tasks/tasks.h"
 
 /* Values of the keys below: the first member of the struct of a kind that has them. */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/formats/image_file.h"
+#include "formats/image_file.h"
 #include "tasks/examples.h"
 
 by_status by__examples_replace_targets(by_array_set **set, const char *target, by_error *error)

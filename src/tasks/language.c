@@ -6,7 +6,7 @@
 #include "banyan/ops.h"
 #include "banyan/tokenizer.h"
 #include "config/kind.h"
-#include "data/damage.h"
+#include "data/loader/damage.h"
 #include "graph/graph.h"
 #include "tasks/documents.h"
 #include "tasks/language.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/dataset.h"
+#include "data/corpus/dataset.h"
 
 #define TOKENS    ((uint64_t)1 << 22) /* most tokens counted, in all sets */
 #define BLOCK     ((size_t)1 << 14)   /* tokens read at once */

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "banyan/adapter.h"
-#include "data/formats/logit_store.h"
-#include "data/tokenizer/vocabulary.h"
+#include "data/corpus/logit_store.h"
 #include "export/export.h"
 #include "nn/nn.h"
+#include "text/tokenizer/vocabulary.h"
 
 bool by__has_teacher(const by_config *config)
 {

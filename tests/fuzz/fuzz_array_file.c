@@ -2,7 +2,7 @@
  * refused. */
 #include <stdlib.h>
 
-#include "data/formats/array_file.h"
+#include "formats/array_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 /* CIFAR records: whole ones with labels below the number of classes, or refused. */
 #include <stdlib.h>
 
-#include "data/formats/cifar.h"
+#include "formats/cifar.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer/split.h"
-#include "data/tokenizer/vocabulary.h"
+#include "text/tokenizer/split.h"
+#include "text/tokenizer/vocabulary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

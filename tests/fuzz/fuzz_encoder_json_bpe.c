@@ -1,7 +1,7 @@
 /* GPT-2's pair of files, in one input with a NUL between them. */
 #include <string.h>
 
-#include "data/tokenizer/vocabulary.h"
+#include "text/tokenizer/vocabulary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

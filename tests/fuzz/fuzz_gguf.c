@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer/gguf_tokenizer.h"
 #include "export/gguf_model.h"
+#include "text/tokenizer/gguf_tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 /* gzip: inflated within the limit, or refused. */
 #include <stdlib.h>
 
-#include "data/formats/gzip.h"
+#include "formats/gzip.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 /* JSON lines: read to the end or to the first broken line. */
 #include <stdlib.h>
 
-#include "data/formats/json_lines.h"
+#include "formats/json_lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 /* Manifests of stored logits. */
-#include "data/formats/logit_store.h"
+#include "data/corpus/logit_store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 /* npy headers: what is taken describes exactly the file. */
 #include <stdlib.h>
 
-#include "data/formats/npy.h"
+#include "formats/npy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

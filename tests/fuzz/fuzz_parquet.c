@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/formats/parquet.h"
+#include "formats/parquet.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

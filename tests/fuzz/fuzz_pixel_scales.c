@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "data/image_fit.h"
-#include "data/pixel_scales.h"
+#include "data/loader/pixel_scales.h"
+#include "formats/image_fit.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 /* Manifests of packed tokens. */
-#include "data/formats/token_manifest.h"
+#include "data/corpus/token_manifest.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "data/formats/npy.h"
+#include "formats/npy.h"
 
 char *pack_put(const char *directory, const char *name, const char *text)
 {

@@ -3,7 +3,7 @@
 #define BY_TESTS_PACK_TEXT_H
 
 #include "banyan/pack.h"
-#include "data/formats/token_manifest.h"
+#include "data/corpus/token_manifest.h"
 
 /* A tokenizer, and a text of many scripts. */
 #define SMALL  BY_SOURCE_DIR "/tests/parity/golden/tokenizer_small.json"

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "data/formats/npy.h"
-#include "data/formats/token_manifest.h"
+#include "data/corpus/token_manifest.h"
+#include "formats/npy.h"
 
 int packed_folder_make(void **state)
 {

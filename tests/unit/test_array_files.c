@@ -11,11 +11,11 @@
 #include <zlib.h>
 
 #include "banyan/array_set.h"
-#include "data/formats/array_file.h"
-#include "data/formats/cifar.h"
-#include "data/formats/gzip.h"
-#include "data/formats/idx.h"
-#include "data/formats/npy.h"
+#include "formats/array_file.h"
+#include "formats/cifar.h"
+#include "formats/gzip.h"
+#include "formats/idx.h"
+#include "formats/npy.h"
 #include "temporary.h"
 
 /* ---- IDX ---- */

@@ -11,9 +11,9 @@
 
 #include "banyan/data.h"
 #include "base/base.h"
-#include "data/best_fit.h"
-#include "data/formats/npy.h"
-#include "data/formats/token_manifest.h"
+#include "data/corpus/best_fit.h"
+#include "data/corpus/token_manifest.h"
+#include "formats/npy.h"
 #include "temporary.h"
 
 enum { DOCUMENTS = 700 };

@@ -11,7 +11,7 @@
 
 #include "banyan/data.h"
 #include "base/base.h"
-#include "data/formats/token_manifest.h"
+#include "data/corpus/token_manifest.h"
 #include "packed_folder.h"
 
 static void test_dataset(void **state)

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/protobuf.h"
-#include "data/row_cell.h"
+#include "data/table/row_cell.h"
 #include "job/job.h"
 #include "job/table_cells.h"
 #include "runner.h"

@@ -14,11 +14,11 @@
 #include <cmocka.h>
 
 #include "banyan/tokenizer.h"
-#include "data/formats/gguf_file.h"
-#include "data/tokenizer/gguf_tokenizer.h"
 #include "export/gguf_model.h"
 #include "export/gguf_types.h"
+#include "formats/gguf_file.h"
 #include "temporary.h"
+#include "text/tokenizer/gguf_tokenizer.h"
 
 /* ---- files that are built ---- */
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "data/formats/npy.h"
+#include "formats/npy.h"
 #include "temporary.h"
 
 static void check_width(const char *directory, unsigned width, size_t count)

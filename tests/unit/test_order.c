@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "data/order.h"
+#include "data/loader/order.h"
 
 static void check_bijection(uint64_t count, uint64_t seed, uint64_t epoch)
 {

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "data/formats/parquet.h"
-#include "data/formats/thrift.h"
+#include "formats/parquet.h"
+#include "formats/thrift.h"
 
 #define VALUES 8
 

@@ -15,7 +15,7 @@
 #include "banyan/table.h"
 #include "base/base.h"
 #include "base/same_value.h"
-#include "data/row_table.h"
+#include "data/table/row_table.h"
 
 static by_table *parse_as(const char *name, const char *text, size_t length,
                           const by_table_options *options)

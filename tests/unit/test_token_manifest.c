@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "data/formats/token_manifest.h"
+#include "data/corpus/token_manifest.h"
 #include "temporary.h"
 
 #define HASH "0123456789abcdef0123456789abcdef"

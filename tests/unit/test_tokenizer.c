@@ -12,10 +12,10 @@
 
 #include "banyan/tokenizer.h"
 #include "base/threads.h"
-#include "data/tokenizer/split.h"
-#include "data/tokenizer/unicode.h"
-#include "data/tokenizer/vocabulary.h"
 #include "temporary.h"
+#include "text/tokenizer/split.h"
+#include "text/tokenizer/vocabulary.h"
+#include "text/unicode/unicode.h"
 
 #define GOLDEN BY_SOURCE_DIR "/tests/parity/golden/"
 

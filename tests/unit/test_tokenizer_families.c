@@ -11,7 +11,7 @@
 #include <jansson.h>
 
 #include "banyan/text_stream.h"
-#include "data/tokenizer/vocabulary.h"
+#include "text/tokenizer/vocabulary.h"
 
 static const char *const families[] = {"llama3", "gpt4o",   "qwen",  "smollm",
                                        "llama2", "mistral", "gemma", "unknown"};

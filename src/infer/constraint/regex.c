@@ -7,8 +7,8 @@
  * character, a space. */
 #include <string.h>
 
-#include "data/tokenizer/unicode.h"
 #include "infer/constraint/byte_language.h"
+#include "text/unicode/unicode.h"
 
 typedef struct parser {
     by__language *language;

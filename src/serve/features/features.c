@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/table_cell.h"
+#include "data/table/table_cell.h"
 #include "serve/features/feature_cache.h"
 #include "serve/protocol/messages.h"
 #include "serve/telemetry/metrics.h"

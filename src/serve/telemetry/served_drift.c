@@ -6,8 +6,8 @@
 
 #include "banyan/table.h"
 #include "base/paths.h"
-#include "data/row_cell.h"
-#include "data/table_cell.h"
+#include "data/table/row_cell.h"
+#include "data/table/table_cell.h"
 #include "serve/protocol/messages.h"
 #include "serve/telemetry/metrics.h"
 

@@ -5,8 +5,8 @@
 
 #include "banyan/predictor.h"
 #include "base/base64.h"
-#include "data/formats/image_file.h"
-#include "data/row_cell.h"
+#include "data/table/row_cell.h"
+#include "formats/image_file.h"
 #include "serve/base/fields.h"
 #include "serve/protocol/messages.h"
 #include "serve/protocol/predicted.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/row_cell.h"
+#include "data/table/row_cell.h"
 #include "serve/protocol/messages.h"
 
 /* Most predictions, and answers, that are remembered: about 30 MiB. */

@@ -1,0 +1,60 @@
+/* What files hold: columns of times, and images of any size. */
+#ifndef BANYAN_FORMATS_H
+#define BANYAN_FORMATS_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Unit of a column of times. */
+typedef enum by_time_unit {
+    BY_UNIT_NONE = 0, /* not a time, or a number of which this is not known */
+    BY_UNIT_DAY,
+    BY_UNIT_SECOND,
+    BY_UNIT_MILLISECOND,
+    BY_UNIT_MICROSECOND,
+    BY_UNIT_NANOSECOND
+} by_time_unit;
+
+/* Where a column of times begins to count: 1970 in UTC or in some local time, or not known which of
+ * them; or midnight, for a time of day. */
+typedef enum by_time_origin {
+    BY_ORIGIN_ANY = 0,
+    BY_ORIGIN_UTC,
+    BY_ORIGIN_LOCAL,
+    BY_ORIGIN_MIDNIGHT
+} by_time_origin;
+
+typedef struct by_time {
+    by_time_unit unit;
+    by_time_origin origin;
+} by_time;
+
+/* How an image is brought to the size that a model expects. */
+typedef enum by_image_resize {
+    BY_RESIZE_NONE = 0, /* not at all: an image of another size is an error */
+    BY_RESIZE_STRETCH,  /* scale height and width independently */
+    BY_RESIZE_CROP      /* scale the shorter side to `edge`, keep the aspect ratio, crop the
+                           center */
+} by_image_resize;
+
+/* Interpolation filter. Both antialias when shrinking, bit for bit as Pillow's Image.resize. */
+typedef enum by_image_resample { BY_RESAMPLE_BILINEAR = 0, BY_RESAMPLE_BICUBIC } by_image_resample;
+
+/* The size of images for a model, and how to reach it. */
+typedef struct by_image_fit {
+    by_image_resize resize;     /* default BY_RESIZE_NONE */
+    by_image_resample resample; /* default BY_RESAMPLE_BILINEAR */
+    int64_t height;             /* of the result, in pixels */
+    int64_t width;              /* of the result, in pixels */
+    int64_t edge;               /* with BY_RESIZE_CROP: shorter side before the crop, >= height
+                                   and width; 0: their maximum */
+} by_image_fit;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,45 @@
+/* data/corpus: converts texts to a packed directory (banyan/pack.h).
+ *
+ * pack_run.c checks the options and runs the steps; pack_tokenizer.c opens or trains the tokenizer;
+ * pack_encode.c encodes units of text on several threads (unit_run.h) and passes the tokens in
+ * order to shard_writer.c; duplicates.c detects duplicate documents; pack_output.c owns the
+ * directory until it is finished; pack_cache.c names it by a hash of everything that determines its
+ * content.
+ *
+ * Types: by__pack, the checked options and the source; by__shard_writer, the directory being
+ * written; by__unit_job, work on units of text. by__pack borrows the caller's options and owns its
+ * source.
+ *
+ * Never put here: readers of packed directories (dataset.c), tokenizers, the choice of what a run
+ * trains on.
+ */
+#ifndef BY_DATA_CORPUS_PACK_H
+#define BY_DATA_CORPUS_PACK_H
+
+#include "banyan/pack.h"
+#include "data/corpus/text_source.h"
+
+/* Options with defaults filled in, and the source, scanned and split. */
+typedef struct by__pack {
+    by_pack_options options;
+    by__source source;
+} by__pack;
+
+/* Checks the options; lists, reads and splits the inputs. The caller closes it. */
+by_status by__pack_open(by__pack *pack, const by_pack_options *options, by_error *error);
+void by__pack_close(by__pack *pack);
+/* Opens or trains the tokenizer that the options specify (options.tokenizer is NULL). */
+by_status by__pack_make_tokenizer(const by__pack *pack, by_tokenizer **out, by_error *error);
+/* Formats a line for options.note. */
+void by__pack_note(const by__pack *pack, const char *format, ...) BY_PRINTF(2, 3);
+/* Encodes all texts into `directory`, or into its train/ and valid/ (pack_encode.c). BY_EFORMAT: a
+ * text is invalid, or has changed since the scan. */
+by_status by__pack_encode(const by__pack *pack, const by_tokenizer *tokenizer,
+                          const char *directory, by_pack_result *result, by_error *error);
+/* Packs into `output`, which appears by a rename. With `wait`, an existing `output`, or one that
+ * another process is just making, which is waited for, gives an empty result and BY_OK; without it
+ * both are errors. */
+by_status by__pack_write(const by__pack *pack, const by_tokenizer *tokenizer, const char *output,
+                         bool wait, by_pack_result *result, by_error *error);
+
+#endif

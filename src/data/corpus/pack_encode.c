@@ -1,0 +1,387 @@
+/* Encodes texts to token shards: threads encode units, which are written in order. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/paths.h"
+#include "data/corpus/duplicates.h"
+#include "data/corpus/pack.h"
+#include "data/corpus/shard_writer.h"
+#include "data/corpus/unit_run.h"
+#include "text/tokenizer/vocabulary.h"
+
+#define UNIT_BYTES ((uint64_t)1 << 20)
+
+typedef struct document {
+    size_t end; /* end offset in ids */
+    uint64_t text_bytes;
+    by__pack_signature signature; /* if duplicates are removed */
+} document;
+
+/* A skipped line of a unit. */
+typedef struct left_out {
+    size_t line; /* in the unit, from 1 */
+    char reason[128];
+} left_out;
+
+/* A thread's result for its unit. */
+typedef struct encoded {
+    by_encoder *encoder;
+    char *buffer;
+    size_t buffer_capacity;
+    by_token_buffer ids;
+    document *documents; /* documents that end in the unit */
+    size_t document_count;
+    size_t document_capacity;
+    uint64_t text_bytes; /* bytes after the last of them */
+    size_t texts;        /* of JSON lines: lines with a text */
+    left_out *skipped;
+    size_t skipped_count;
+    size_t skipped_capacity;
+} encoded;
+
+typedef struct packing {
+    const by__pack *pack;
+    int64_t eos; /* -1: documents are not marked */
+    encoded *threads;
+    by__shard_writer writers[2]; /* train (or all), held out */
+    by__duplicates seen;
+    by_pack_result result; /* only the counts of duplicates and skipped lines */
+    uint64_t done;
+    uint64_t texts;              /* lines with a text */
+    const by__source_file *file; /* whose bytes are hashed as units are taken */
+    uint64_t lines;              /* lines taken so far */
+    by__hasher *hasher;
+} packing;
+
+/* Checks that the last encoded file is unchanged since the scan, whose hash names the result. */
+static by_status check_file(packing *p, by_error *error)
+{
+    char hash[33];
+    if (p->file == NULL) {
+        return BY_OK;
+    }
+    by__hasher_hex(p->hasher, hash);
+    by__hasher_close(&p->hasher);
+    if (strcmp(hash, p->file->hash) != 0) {
+        return by_error_set(error, BY_EFORMAT, "%s changed while it was packed; pack it again",
+                            p->file->path);
+    }
+    p->file = NULL;
+    return BY_OK;
+}
+
+/* Hashes a unit; units arrive in the order of their bytes. */
+static by_status hash_unit(packing *p, const by__format_unit *unit, const char *bytes,
+                           by_error *error)
+{
+    if (p->file != unit->file) {
+        BY_TRY(check_file(p, error));
+        BY_TRY(by__hasher_open(&p->hasher, error));
+        p->file = unit->file;
+        p->lines = 0;
+        by__hasher_add(p->hasher, BY__BYTE_ORDER_MARK, (size_t)unit->file->mark_bytes);
+    }
+    by__hasher_add(p->hasher, bytes, (size_t)(unit->end - unit->begin));
+    return BY_OK;
+}
+
+static by_status add_text(encoded *e, const char *text, size_t length, by_error *error)
+{
+    e->text_bytes += length;
+    return by_encoder_encode(e->encoder, text, length, &e->ids, BY_ENCODE_ORDINARY, error);
+}
+
+/* Ends a document; `text` is its whole text if duplicates are removed. */
+static by_status end_document(const packing *p, encoded *e, bool is_marked, const char *text,
+                              size_t length, by_error *error)
+{
+    if (p->eos >= 0 && is_marked) {
+        BY_TRY(by__reserve((void **)&e->ids.ids, &e->ids.capacity, e->ids.count + 1,
+                           sizeof *e->ids.ids, error));
+        e->ids.ids[e->ids.count++] = (uint32_t)p->eos;
+    }
+    BY_TRY(by__reserve((void **)&e->documents, &e->document_capacity, e->document_count + 1,
+                       sizeof *e->documents, error));
+    document *d = &e->documents[e->document_count++];
+    d->end = e->ids.count;
+    d->text_bytes = e->text_bytes;
+    e->text_bytes = 0;
+    if (p->pack->options.dedup != BY_PACK_DEDUP_NONE) {
+        by__signature_make(&d->signature, text, length, p->pack->options.dedup);
+    }
+    return BY_OK;
+}
+
+/* A thread's state for documents of JSON lines. */
+typedef struct line_job {
+    const packing *p;
+    encoded *e;
+    bool is_cut; /* the document has its end in another part */
+} line_job;
+
+static by_status encode_line(void *context, const by_text *text, by_error *error)
+{
+    const line_job *job = context;
+    job->e->texts++;
+    if (text->length == 0) {
+        return BY_OK;
+    }
+    BY_TRY(add_text(job->e, text->data, text->length, error));
+    return end_document(job->p, job->e, !job->is_cut, text->data, text->length, error);
+}
+
+static by_status skip_line(void *context, size_t line, const by_error *why, by_error *error)
+{
+    encoded *e = ((const line_job *)context)->e;
+    BY_TRY(by__reserve((void **)&e->skipped, &e->skipped_capacity, e->skipped_count + 1,
+                       sizeof *e->skipped, error));
+    left_out *skipped = &e->skipped[e->skipped_count++];
+    skipped->line = line;
+    (void)snprintf(skipped->reason, sizeof skipped->reason, "%.127s", why->message);
+    return BY_OK;
+}
+
+static by_status encode_unit(void *context, size_t thread, const by__format_unit *unit,
+                             by_error *error)
+{
+    packing *p = context;
+    encoded *e = &p->threads[thread];
+    e->ids.count = 0;
+    e->document_count = 0;
+    e->text_bytes = 0;
+    e->texts = 0;
+    e->skipped_count = 0;
+    BY_TRY(by__unit_read(unit, &e->buffer, &e->buffer_capacity, error));
+    if (unit->file->json_lines) {
+        line_job job = {p, e, unit->part == BY__UNIT_KEPT};
+        const by__line_takers to = {.take = encode_line,
+                                    .skip = p->pack->options.skip_corrupt ? skip_line : NULL,
+                                    .context = &job};
+        return by__unit_texts(unit, e->buffer, &to, error);
+    }
+    size_t length = (size_t)(unit->end - unit->begin);
+    by_status status = add_text(e, e->buffer, length, error);
+    if (status != BY_OK) {
+        return by_error_prefix(error, status, "%s, in the part from byte %" PRIu64 " on",
+                               unit->file->path, unit->begin);
+    }
+    /* A document cut by the held-out part has no end in its first part. */
+    return unit->ends_document ? end_document(p, e, !unit->is_cut, e->buffer, length, error)
+                               : BY_OK;
+}
+
+/* Decides whether a document is kept, and counts removed ones. */
+static by_status is_new(packing *p, const document *d, bool *out, by_error *error)
+{
+    by_pack_dedup kind = BY_PACK_DEDUP_NONE;
+    if (p->pack->options.dedup != BY_PACK_DEDUP_NONE) {
+        BY_TRY(by__duplicates_add(&p->seen, &d->signature, &kind, error));
+    }
+    p->result.exact_duplicates += kind == BY_PACK_DEDUP_EXACT;
+    p->result.near_duplicates += kind == BY_PACK_DEDUP_NEAR;
+    p->result.duplicate_bytes += kind == BY_PACK_DEDUP_NONE ? 0 : d->text_bytes;
+    *out = kind == BY_PACK_DEDUP_NONE;
+    return BY_OK;
+}
+
+/* Writes a unit's documents, and its unfinished rest. */
+static by_status write_unit(packing *p, by__shard_writer *w, const encoded *e, by_error *error)
+{
+    size_t begin = 0;
+    for (size_t i = 0; i < e->document_count; i++) {
+        const document *d = &e->documents[i];
+        bool stays;
+        BY_TRY(is_new(p, d, &stays, error));
+        if (stays) {
+            BY_TRY(by__shard_writer_add(w, e->ids.ids + begin, d->end - begin, error));
+            BY_TRY(by__shard_writer_end_document(w, error));
+            w->manifest.text_bytes += d->text_bytes;
+        }
+        begin = d->end;
+    }
+    w->manifest.text_bytes += e->text_bytes;
+    return by__shard_writer_add(w, e->ids.ids + begin, e->ids.count - begin, error);
+}
+
+static by_status refuse_lines(const packing *p, by_error *error)
+{
+    return by_error_set(error, BY_EFORMAT,
+                        "%" PRIu64 " of %" PRIu64
+                        " lines of JSON so far hold no text, and a budget of %g was given for "
+                        "them (data.corrupt_budget): mend them, or raise it",
+                        p->result.corrupt_lines, p->texts + p->result.corrupt_lines,
+                        p->pack->options.corrupt_budget);
+}
+
+/* Reports the skipped lines of a unit, and checks that there are not too many. */
+static by_status note_lines(packing *p, const by__format_unit *unit, const encoded *e,
+                            by_error *error)
+{
+    double budget = p->pack->options.corrupt_budget;
+    uint64_t before = p->lines;
+    for (size_t i = 0; i < e->skipped_count; i++) {
+        p->lines = before + e->skipped[i].line;
+        p->result.corrupt_lines++;
+        by__pack_note(p->pack, "%s:%" PRIu64 ": left out: %s", unit->file->path, p->lines,
+                      e->skipped[i].reason);
+        if (budget >= 1.0 && (double)p->result.corrupt_lines > budget) {
+            return refuse_lines(p, error);
+        }
+    }
+    p->lines = before;
+    p->texts += e->texts;
+    const char *at = e->buffer;
+    const char *end = at + (unit->end - unit->begin);
+    while (unit->file->json_lines && at < end && (at = memchr(at, '\n', (size_t)(end - at)))) {
+        p->lines++;
+        at++;
+    }
+    return BY_OK;
+}
+
+/* Checks the share of skipped lines. */
+static by_status check_share(const packing *p, by_error *error)
+{
+    const by_pack_options *o = &p->pack->options;
+    double all = (double)(p->texts + p->result.corrupt_lines);
+    bool fits = !o->skip_corrupt || o->corrupt_budget >= 1.0 ||
+                (double)p->result.corrupt_lines <= o->corrupt_budget * all;
+    return fits ? BY_OK : refuse_lines(p, error);
+}
+
+static by_status take_unit(void *context, size_t thread, const by__format_unit *unit,
+                           by_error *error)
+{
+    packing *p = context;
+    const encoded *e = &p->threads[thread];
+    by__shard_writer *w = &p->writers[unit->held_out ? 1 : 0];
+    if (unit->part != BY__UNIT_REST) { /* whose bytes were taken with the other part */
+        BY_TRY(hash_unit(p, unit, e->buffer, error));
+        BY_TRY(note_lines(p, unit, e, error));
+        p->done += unit->end - unit->begin;
+    }
+    BY_TRY(write_unit(p, w, e, error));
+    const by_pack_options *o = &p->pack->options;
+    by_pack_progress progress = {"packing", p->done, p->pack->source.bytes,
+                                 p->writers[0].manifest.tokens + p->writers[1].manifest.tokens};
+    if (o->progress != NULL && !o->progress(o->user, &progress)) {
+        return by_error_set(error, BY_ESTOPPED, "stopped while packing");
+    }
+    return BY_OK;
+}
+
+static by_status run_threads(packing *p, const by_tokenizer *tokenizer, by_error *error)
+{
+    size_t threads = p->pack->options.threads;
+    by__unit_job job = {.context = p,
+                        .work = encode_unit,
+                        .take = take_unit,
+                        .threads = threads,
+                        .wanted = UNIT_BYTES,
+                        /* Texts must be whole if an added token may span a cut, or to find
+                         * copies. */
+                        .whole = by__added_any(tokenizer, 0, BY_ENCODE_ORDINARY) ||
+                                 by__added_any(tokenizer, 1, BY_ENCODE_ORDINARY) ||
+                                 !by__tokenizer_cuts(tokenizer) ||
+                                 p->pack->options.dedup != BY_PACK_DEDUP_NONE};
+    by_status status =
+        by__alloc((void **)&p->threads, threads, sizeof *p->threads, "threads", error);
+    for (size_t i = 0; i < threads && status == BY_OK; i++) {
+        status = by_encoder_open(&p->threads[i].encoder, tokenizer, error);
+    }
+    if (status == BY_OK) {
+        status = by__unit_run(&p->pack->source, &job, error);
+    }
+    if (status == BY_OK) {
+        status = check_file(p, error);
+    }
+    if (status == BY_OK) {
+        status = check_share(p, error);
+    }
+    by__hasher_close(&p->hasher);
+    for (size_t i = 0; i < threads && p->threads != NULL; i++) {
+        encoded *e = &p->threads[i];
+        by_encoder_close(&e->encoder);
+        by_token_buffer_free(&e->ids);
+        free(e->documents);
+        free(e->skipped);
+        free(e->buffer);
+    }
+    free(p->threads);
+    return status;
+}
+
+/* ---- writing ---- */
+
+static by_status open_writer(packing *p, const by_tokenizer *tokenizer, unsigned part,
+                             const char *directory, const char *name, by_error *error)
+{
+    const by__source *s = &p->pack->source;
+    by__shard_writer *w = &p->writers[part];
+    char *path;
+    BY_TRY(by__path_make(&path, directory, name, error));
+    by_status status = by__shard_writer_open(w, path, tokenizer, p->eos >= 0,
+                                             p->pack->options.shard_tokens, error);
+    for (size_t i = 0; i < s->count && status == BY_OK; i++) {
+        status = by__shard_writer_add_source(w, s->files[i].path, s->files[i].bytes,
+                                             s->files[i].hash, error);
+    }
+    free(path);
+    return status;
+}
+
+/* Removed documents are always reported. */
+static void note_duplicates(const packing *p)
+{
+    uint64_t exact = p->result.exact_duplicates;
+    uint64_t near = p->result.near_duplicates;
+    if (exact + near > 0) {
+        by__pack_note(p->pack,
+                      "left out %" PRIu64 " exact and %" PRIu64 " near duplicates, %" PRIu64
+                      " bytes of text",
+                      exact, near, p->result.duplicate_bytes);
+    }
+}
+
+by_status by__pack_encode(const by__pack *pack, const by_tokenizer *tokenizer,
+                          const char *directory, by_pack_result *result, by_error *error)
+{
+    packing p = {.pack = pack, .eos = pack->options.no_eos ? -1 : by_tokenizer_eos(tokenizer)};
+    bool split = pack->options.valid_fraction > 0.0;
+    by_status status = open_writer(&p, tokenizer, 0, directory, split ? "train" : "", error);
+    if (status == BY_OK && split) {
+        status = open_writer(&p, tokenizer, 1, directory, "valid", error);
+    }
+    double start = by__now();
+    if (status == BY_OK) {
+        status = run_threads(&p, tokenizer, error);
+    }
+    result->encode_seconds = by__now() - start;
+    if (status == BY_OK && p.writers[0].manifest.tokens + p.writers[1].manifest.tokens == 0) {
+        status = by_error_set(error, BY_EFORMAT, "the inputs hold no text");
+    }
+    if (status == BY_OK && split && p.writers[1].manifest.tokens == 0 &&
+        p.result.exact_duplicates + p.result.near_duplicates > 0) {
+        status = by_error_set(error, BY_EFORMAT,
+                              "all held-out documents are duplicates of training documents; hold "
+                              "out more, or keep duplicates");
+    }
+    for (unsigned i = 0; i < (split ? 2u : 1u) && status == BY_OK; i++) {
+        status = by__shard_writer_finish(&p.writers[i], error);
+        result->tokens += p.writers[i].manifest.tokens;
+        result->documents += p.writers[i].manifest.documents;
+        result->text_bytes += p.writers[i].manifest.text_bytes;
+    }
+    result->valid_tokens = p.writers[1].manifest.tokens;
+    result->vocab = by_tokenizer_vocab(tokenizer);
+    note_duplicates(&p);
+    result->exact_duplicates = p.result.exact_duplicates;
+    result->near_duplicates = p.result.near_duplicates;
+    result->duplicate_bytes = p.result.duplicate_bytes;
+    result->corrupt_lines = p.result.corrupt_lines;
+    by__duplicates_free(&p.seen);
+    by__shard_writer_close(&p.writers[0]);
+    by__shard_writer_close(&p.writers[1]);
+    return status;
+}

@@ -1,0 +1,123 @@
+/* by_pack: checks the options, and runs the steps of packing. */
+#include "data/corpus/pack.h"
+
+#include <stdarg.h>
+
+#include "base/threads.h"
+
+#define SHARD_TOKENS ((uint64_t)1 << 27)
+#define MAX_THREADS  1024
+
+static bool report_scan(void *user, uint64_t done)
+{
+    const by__pack *pack = user;
+    by_pack_progress progress = {"reading", done, pack->source.bytes, 0};
+    return pack->options.progress == NULL || pack->options.progress(pack->options.user, &progress);
+}
+
+void by__pack_note(const by__pack *pack, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    if (pack->options.note != NULL) {
+        va_start(arguments, format);
+        (void)vsnprintf(text, sizeof text, format, arguments);
+        va_end(arguments);
+        pack->options.note(pack->options.user, text);
+    }
+}
+
+/* Skipped inputs are always reported. */
+static void note_omissions(const by__pack *pack)
+{
+    const by__source *s = &pack->source;
+    const by__source_file *first = NULL;
+    size_t marked = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->files[i].mark_bytes > 0) {
+            first = first == NULL ? &s->files[i] : first;
+            marked++;
+        }
+    }
+    if (marked > 0) {
+        by__pack_note(pack, "%s begins with a byte-order mark, which is left out%s", first->path,
+                      marked > 1 ? " (other files too)" : "");
+    }
+    if (s->loop != NULL) {
+        by__pack_note(pack, "%s leads back to a directory that it is in: not followed%s", s->loop,
+                      s->loops > 1 ? " (other links too)" : "");
+    }
+}
+
+by_status by__pack_open(by__pack *pack, const by_pack_options *options, by_error *error)
+{
+    by__pack p = {.options = *options};
+    by_pack_options *o = &p.options;
+    if (o->tokenizer == NULL && o->tokenizer_kind == NULL) {
+        return by_error_set(error, BY_EARG, "packing needs a tokenizer");
+    }
+    if (!(o->valid_fraction >= 0.0 && o->valid_fraction < 1.0)) {
+        return by_error_set(error, BY_EARG, "valid_fraction %g is not in [0, 1)",
+                            o->valid_fraction);
+    }
+    if (o->skip_corrupt && !(o->corrupt_budget >= 0.0)) {
+        return by_error_set(error, BY_EARG, "corrupt_budget %g is not a number from 0 on",
+                            o->corrupt_budget);
+    }
+    if (o->threads > MAX_THREADS) {
+        return by_error_set(error, BY_EARG, "%zu threads are more than %d", o->threads,
+                            MAX_THREADS);
+    }
+    o->threads = o->threads > 0 ? o->threads : (size_t)by__thread_count(-1);
+    o->shard_tokens = o->shard_tokens > 0 ? o->shard_tokens : SHARD_TOKENS;
+    o->field = o->field != NULL ? o->field : "text";
+    BY_TRY(by__source_open(&p.source, o->inputs, o->input_count, o->field, error));
+    by_status status = by__source_scan(&p.source, o->threads, report_scan, &p, error);
+    if (status == BY_OK) {
+        status = by__source_hold_out(&p.source, o->valid_fraction, error);
+    }
+    if (status != BY_OK) {
+        by__source_close(&p.source);
+        return status;
+    }
+    *pack = p;
+    note_omissions(pack);
+    return BY_OK;
+}
+
+void by__pack_close(by__pack *pack)
+{
+    by__source_close(&pack->source);
+}
+
+by_status by_pack(const by_pack_options *options, by_pack_result *result, by_error *error)
+{
+    by__pack pack;
+    by_pack_result made = {0};
+    by_tokenizer *own = NULL;
+    if (options->output == NULL || options->output[0] == '\0') {
+        return by_error_set(error, BY_EARG, "packing needs an output directory");
+    }
+    if (by__path_exists(options->output)) {
+        return by_error_set(error, BY_EARG,
+                            "%s already exists: remove it or name another output directory",
+                            options->output);
+    }
+    BY_TRY(by__pack_open(&pack, options, error));
+    by_status status = BY_OK;
+    if (options->tokenizer == NULL) {
+        double began = by__now();
+        status = by__pack_make_tokenizer(&pack, &own, error);
+        made.learn_seconds = by__now() - began;
+    }
+    if (status == BY_OK) {
+        status = by__pack_write(&pack, own != NULL ? own : options->tokenizer, options->output,
+                                false, &made, error);
+    }
+    by_tokenizer_close(&own);
+    by__pack_close(&pack);
+    if (status == BY_OK && result != NULL) {
+        *result = made;
+    }
+    return status;
+}

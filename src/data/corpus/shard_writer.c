@@ -1,0 +1,175 @@
+#include "data/corpus/shard_writer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TOKENIZER_FILE "tokenizer.json"
+#define OFFSETS_FILE   "documents.npy"
+
+static by_status no_memory(by_error *error)
+{
+    return by_error_set(error, BY_EMEMORY, "out of memory: path");
+}
+
+static by_status save_tokenizer(const by__shard_writer *w, const by_tokenizer *tokenizer,
+                                by_error *error)
+{
+    char *path = by__path_join(w->directory, TOKENIZER_FILE);
+    by_status status = path == NULL ? no_memory(error) : by_tokenizer_save(tokenizer, path, error);
+    free(path);
+    return status;
+}
+
+static by_status open_npy(const by__shard_writer *w, by__npy_writer **out, const char *file,
+                          unsigned width, by_error *error)
+{
+    char *path = by__path_join(w->directory, file);
+    by_status status =
+        path == NULL ? no_memory(error) : by__npy_writer_open(out, path, width, error);
+    free(path);
+    return status;
+}
+
+by_status by__shard_writer_open(by__shard_writer *w, const char *directory,
+                                const by_tokenizer *tokenizer, bool eos, uint64_t shard_tokens,
+                                by_error *error)
+{
+    by__token_manifest *m = &w->manifest;
+    const uint64_t zero = 0;
+    w->directory = by__strdup(directory);
+    w->shard_tokens = shard_tokens;
+    m->vocab = by_tokenizer_vocab(tokenizer);
+    m->width = m->vocab <= 65536 ? 2 : 4;
+    m->eos = eos ? by_tokenizer_eos(tokenizer) : -1;
+    m->tokenizer_file = by__strdup(TOKENIZER_FILE);
+    m->offsets_file = by__strdup(OFFSETS_FILE);
+    if (w->directory == NULL || m->tokenizer_file == NULL || m->offsets_file == NULL) {
+        return no_memory(error);
+    }
+    memcpy(m->tokenizer_hash, by_tokenizer_hash(tokenizer), sizeof m->tokenizer_hash);
+    BY_TRY(by__make_dirs(directory, error));
+    BY_TRY(save_tokenizer(w, tokenizer, error));
+    BY_TRY(open_npy(w, &w->offsets, OFFSETS_FILE, 8, error));
+    BY_TRY(open_npy(w, &w->blocks, BY__BLOCKS_FILE, 8, error));
+    BY_TRY(by__alloc((void **)&w->block, BY__CHECKED_TOKENS, m->width, "tokens", error));
+    return by__npy_writer_add_u64(w->offsets, &zero, 1, error);
+}
+
+/* Writes the checksum of a full block, or of the last one of its shard. */
+static by_status end_block(by__shard_writer *w, by_error *error)
+{
+    if (w->block_tokens == 0) {
+        return BY_OK;
+    }
+    uint64_t sum = by__hash64(w->block, w->block_tokens * w->manifest.width);
+    w->block_tokens = 0;
+    return by__npy_writer_add_u64(w->blocks, &sum, 1, error);
+}
+
+static by_status check_tokens(by__shard_writer *w, const uint32_t *ids, size_t count,
+                              by_error *error)
+{
+    unsigned width = w->manifest.width;
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *at = w->block + w->block_tokens * width;
+        for (unsigned k = 0; k < width; k++) {
+            at[k] = (uint8_t)(ids[i] >> (8 * k));
+        }
+        if (++w->block_tokens == BY__CHECKED_TOKENS) {
+            BY_TRY(end_block(w, error));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status end_shard(by__shard_writer *w, by_error *error)
+{
+    if (w->shard == NULL) {
+        return BY_OK;
+    }
+    by__token_shard *shard = &w->manifest.shards[w->manifest.shard_count - 1];
+    BY_TRY(end_block(w, error));
+    BY_TRY(by__npy_writer_finish(w->shard, shard->hash, error));
+    by__npy_writer_close(&w->shard);
+    return BY_OK;
+}
+
+static by_status begin_shard(by__shard_writer *w, by_error *error)
+{
+    char name[40];
+    by__token_manifest *m = &w->manifest;
+    BY_TRY(end_shard(w, error));
+    BY_TRY(by__reserve((void **)&m->shards, &w->shard_capacity, m->shard_count + 1,
+                       sizeof *m->shards, error));
+    (void)snprintf(name, sizeof name, "tokens-%05zu.npy", m->shard_count);
+    BY_TRY(open_npy(w, &w->shard, name, m->width, error));
+    char *copy = by__strdup(name);
+    if (copy == NULL) {
+        return no_memory(error);
+    }
+    m->shards[m->shard_count++] = (by__token_shard){.file = copy};
+    w->shard_room = w->shard_tokens;
+    return BY_OK;
+}
+
+by_status by__shard_writer_add(by__shard_writer *w, const uint32_t *ids, size_t count,
+                               by_error *error)
+{
+    while (count > 0) {
+        if (w->shard_room == 0) {
+            BY_TRY(begin_shard(w, error));
+        }
+        size_t n = count < w->shard_room ? count : (size_t)w->shard_room;
+        BY_TRY(by__npy_writer_add_u32(w->shard, ids, n, error));
+        BY_TRY(check_tokens(w, ids, n, error));
+        w->manifest.shards[w->manifest.shard_count - 1].tokens += n;
+        w->manifest.tokens += n;
+        w->shard_room -= n;
+        ids += n;
+        count -= n;
+    }
+    return BY_OK;
+}
+
+by_status by__shard_writer_end_document(by__shard_writer *w, by_error *error)
+{
+    w->manifest.documents++;
+    return by__npy_writer_add_u64(w->offsets, &w->manifest.tokens, 1, error);
+}
+
+by_status by__shard_writer_add_source(by__shard_writer *w, const char *path, uint64_t bytes,
+                                      const char hash[33], by_error *error)
+{
+    by__token_manifest *m = &w->manifest;
+    BY_TRY(by__reserve((void **)&m->sources, &w->source_capacity, m->source_count + 1,
+                       sizeof *m->sources, error));
+    by__token_source *source = &m->sources[m->source_count];
+    *source = (by__token_source){.path = by__strdup(path), .bytes = bytes};
+    if (source->path == NULL) {
+        return no_memory(error);
+    }
+    memcpy(source->hash, hash, sizeof source->hash);
+    m->source_count++;
+    return BY_OK;
+}
+
+by_status by__shard_writer_finish(by__shard_writer *w, by_error *error)
+{
+    char unnamed[33];
+    BY_TRY(end_shard(w, error));
+    BY_TRY(by__npy_writer_finish(w->blocks, unnamed, error));
+    BY_TRY(by__npy_writer_finish(w->offsets, w->manifest.offsets_hash, error));
+    BY_TRY(by__token_manifest_write(&w->manifest, w->directory, error));
+    return by__sync_dir(w->directory, error);
+}
+
+void by__shard_writer_close(by__shard_writer *w)
+{
+    by__npy_writer_close(&w->shard);
+    by__npy_writer_close(&w->offsets);
+    by__npy_writer_close(&w->blocks);
+    free(w->block);
+    by__token_manifest_free(&w->manifest);
+    free(w->directory);
+    *w = (by__shard_writer){0};
+}

@@ -1,0 +1,39 @@
+/* Folders of pictures: which files are in them, and in which class (image_folder.c). */
+#ifndef BY_DATA_IMAGE_IMAGE_FOLDER_H
+#define BY_DATA_IMAGE_IMAGE_FOLDER_H
+
+#include "base/base.h"
+
+typedef struct by__picture_file {
+    char *path;
+    int32_t label; /* index of its class; -1: none */
+    uint64_t order;
+} by__picture_file;
+
+/* Files of pictures, from one or more folders. {0} is empty. */
+typedef struct by__image_folder {
+    by__picture_file *files;
+    size_t count;
+    size_t capacity;
+    char **classes; /* names */
+    size_t class_count;
+    size_t class_capacity;
+    bool fixed;     /* no class is added to them */
+    size_t ignored; /* files that are hidden, or neither PNG nor JPEG by their names */
+} by__image_folder;
+
+/* Adds the pictures of a folder and the folders in it, files before folders, each by name. */
+by_status by__image_folder_add(by__image_folder *out, const char *path, by_error *error);
+/* Adds those of a folder that has one of each class, whose name is the class; the first folder
+ * added says which there are, in the order of their names, unless they are fixed. BY_EFORMAT: there
+ * are none, one has no picture, or is of no class that is fixed. */
+by_status by__image_folder_add_classes(by__image_folder *out, const char *path, by_error *error);
+/* Fixes the names of the classes, in order, before any folder is added. */
+by_status by__image_folder_fix(by__image_folder *out, char *const *names, size_t count,
+                               by_error *error);
+/* Puts the files into an order that only their paths within the folders decide and that mixes the
+ * classes, so that any stretch of it is a sample of all. */
+void by__image_folder_mix(by__image_folder *folder);
+void by__image_folder_free(by__image_folder *folder);
+
+#endif

@@ -1,0 +1,367 @@
+/* Sets of images and labels from the usual file formats. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "base/paths.h"
+#include "data/image/picture_set.h"
+#include "data/loader/array_set.h"
+#include "formats/array_file.h"
+#include "formats/cifar.h"
+#include "formats/image_file.h"
+
+/* A set under construction, extended file by file. */
+typedef struct images {
+    uint8_t *pixels;
+    int32_t *labels;
+    by_shape shape;          /* of all images: [N, C, H, W] */
+    const by_image_fit *fit; /* NULL: images keep their size */
+    int64_t channels;        /* of a JPEG or PNG */
+    bool skip;
+    by__damage damage; /* records that were skipped */
+} images;
+
+static by_status grow(images *s, const by_shape *more, bool labels, const char *path,
+                      by_error *error)
+{
+    by_shape all = *more;
+    size_t bytes;
+    char have[128];
+    char want[128];
+    if (s->shape.rank > 0) {
+        all.dim[0] = s->shape.dim[0];
+        if (!by_shape_equal(&all, &s->shape)) {
+            return by_error_set(error, BY_EFORMAT, "%s: images %s do not go with those before, %s",
+                                path, by_shape_print(more, have), by_shape_print(&s->shape, want));
+        }
+        all.dim[0] += more->dim[0]; /* extents of files in memory: the sum fits */
+    }
+    BY_TRY(by__array_bytes(&bytes, BY_U8, &all, path, error));
+    uint8_t *pixels = realloc(s->pixels, bytes);
+    if (pixels == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: %zu bytes of %s", bytes, path);
+    }
+    s->pixels = pixels;
+    if (labels) {
+        int32_t *grown = realloc(s->labels, (size_t)all.dim[0] * sizeof *grown);
+        if (grown == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: labels of %s", path);
+        }
+        s->labels = grown;
+    }
+    s->shape = all;
+    return BY_OK;
+}
+
+/* ---- IDX and npy ---- */
+
+/* The shape of a file's images in the set. *last: channels are the last axis. */
+static by_status image_shape(by_shape *out, bool *last, const by__array_view *view,
+                             const char *path, by_error *error)
+{
+    const int64_t *d = view->shape.dim;
+    bool is_small = d[3] == 1 || d[3] == 3 || d[3] == 4;
+    *last = view->shape.rank == 4 && is_small && !(d[1] == 1 || d[1] == 3 || d[1] == 4);
+    if (view->shape.rank == 3) {
+        *out = BY_SHAPE(d[0], 1, d[1], d[2]);
+    } else if (view->shape.rank == 4) {
+        *out = *last ? BY_SHAPE(d[0], d[3], d[1], d[2]) : view->shape;
+    }
+    if ((view->shape.rank != 3 && view->shape.rank != 4) || by_shape_count(&view->shape) == 0) {
+        char shape[128];
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: images are [N, H, W] or [N, C, H, W] with extents of at least 1, "
+                            "not %s",
+                            path, by_shape_print(&view->shape, shape));
+    }
+    return BY_OK;
+}
+
+static by_status to_channels_first(uint8_t *pixels, const by_shape *shape, const char *path,
+                                   by_error *error)
+{
+    size_t channels = (size_t)shape->dim[1];
+    size_t plane = (size_t)(shape->dim[2] * shape->dim[3]);
+    uint8_t *image;
+    BY_TRY(by__alloc((void **)&image, channels * plane, 1, path, error));
+    for (int64_t n = 0; n < shape->dim[0]; n++) {
+        uint8_t *at = pixels + (size_t)n * channels * plane;
+        memcpy(image, at, channels * plane);
+        for (size_t i = 0; i < plane; i++) {
+            for (size_t c = 0; c < channels; c++) {
+                at[c * plane + i] = image[i * channels + c];
+            }
+        }
+    }
+    free(image);
+    return BY_OK;
+}
+
+static by_status add_arrays(images *s, const char *path, const uint8_t *data, size_t size,
+                            bool labels, by_error *error)
+{
+    by__array_view view;
+    by_shape shape;
+    bool last = false;
+    size_t before = s->shape.rank == 0 ? 0 : (size_t)by_shape_count(&s->shape);
+    BY_TRY(by__array_file_parse(&view, path, data, size, error));
+    BY_TRY(image_shape(&shape, &last, &view, path, error));
+    BY_TRY(grow(s, &shape, labels, path, error));
+    BY_TRY(by__array_convert(s->pixels + before, BY_U8, &view, path, error));
+    return last ? to_channels_first(s->pixels + before, &shape, path, error) : BY_OK;
+}
+
+/* ---- JPEG and PNG ---- */
+
+static by_status add_picture(images *s, const char *path, const uint8_t *data, size_t size,
+                             bool labels, by_error *error)
+{
+    static const by_image_fit own = {.resize = BY_RESIZE_NONE};
+    uint8_t *pixels;
+    int64_t height;
+    int64_t width;
+    by_error why;
+    size_t before = s->shape.rank == 0 ? 0 : (size_t)by_shape_count(&s->shape);
+    by_status status = by__image_decode(&pixels, &height, &width, s->channels,
+                                        s->fit == NULL ? &own : s->fit, data, size, &why);
+    if (status != BY_OK) {
+        return by_error_set(error, status, "%s: %s", path, why.message);
+    }
+    by_shape shape = BY_SHAPE(1, s->channels, height, width);
+    status = grow(s, &shape, labels, path, error);
+    if (status == BY_OK) {
+        memcpy(s->pixels + before, pixels, (size_t)by_shape_count(&shape));
+    }
+    free(pixels);
+    return status;
+}
+
+static by_status add_images(images *s, const char *path, bool labels, bool *decoded,
+                            by_error *error)
+{
+    uint8_t *data;
+    size_t size;
+    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    *decoded = by__image_is_file(data, size);
+    by_status status = *decoded ? add_picture(s, path, data, size, labels, error)
+                                : add_arrays(s, path, data, size, labels, error);
+    free(data);
+    return status;
+}
+
+/* Adds labels for the newest `count` images. */
+static by_status add_labels(images *s, const char *path, int64_t count, by_error *error)
+{
+    uint8_t *data;
+    size_t size;
+    by__array_view view;
+    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    by_status status = by__array_file_parse(&view, path, data, size, error);
+    if (status == BY_OK && (view.shape.rank != 1 || view.shape.dim[0] != count)) {
+        char shape[128];
+        status = by_error_set(error, BY_EFORMAT, "%s: labels %s, but there are %lld images", path,
+                              by_shape_print(&view.shape, shape), (long long)count);
+    }
+    if (status == BY_OK) {
+        status = by__array_convert(s->labels + s->shape.dim[0] - count, BY_I32, &view, path, error);
+    }
+    free(data);
+    return status;
+}
+
+/* Resizes images of arrays, which have one size, to that of `fit`. */
+static by_status fit_all(images *s, const char *path, by_error *error)
+{
+    by_shape shape = s->shape;
+    uint8_t *fitted;
+    size_t bytes;
+    by_error why;
+    if (s->fit == NULL || s->fit->resize == BY_RESIZE_NONE) {
+        by_status same = s->fit == NULL
+                             ? BY_OK
+                             : by__image_fit_takes(s->fit, s->shape.dim[2], s->shape.dim[3], &why);
+        return same == BY_OK ? BY_OK : by_error_set(error, same, "%s: %s", path, why.message);
+    }
+    shape.dim[2] = s->fit->height;
+    shape.dim[3] = s->fit->width;
+    BY_TRY(by__array_bytes(&bytes, BY_U8, &shape, path, error));
+    BY_TRY(by__alloc((void **)&fitted, bytes, 1, path, error));
+    by_status status = BY_OK;
+    for (int64_t i = 0; i < shape.dim[0] && status == BY_OK; i++) {
+        status = by__image_fit(fitted + i * shape.dim[1] * shape.dim[2] * shape.dim[3], s->fit,
+                               shape.dim[1],
+                               s->pixels + i * shape.dim[1] * s->shape.dim[2] * s->shape.dim[3],
+                               s->shape.dim[2], s->shape.dim[3], &why);
+    }
+    if (status != BY_OK) {
+        free(fitted);
+        return by_error_set(error, status, "%s: %s", path, why.message);
+    }
+    free(s->pixels);
+    s->pixels = fitted;
+    s->shape = shape;
+    return BY_OK;
+}
+
+static by_status read_pairs(images *s, const by_image_files *files, by_error *error)
+{
+    if (files->label_count != 0 && files->label_count != files->image_count) {
+        return by_error_set(error, BY_EARG, "%zu label files for %zu image files",
+                            files->label_count, files->image_count);
+    }
+    bool fitted = false;
+    for (size_t i = 0; i < files->image_count; i++) {
+        int64_t before = s->shape.dim[0];
+        bool decoded;
+        BY_TRY(add_images(s, files->images[i], files->label_count > 0, &decoded, error));
+        fitted = i == 0 ? decoded : fitted;
+        if (decoded != fitted) {
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: arrays of images, and a JPEG or PNG each, are not mixed",
+                                files->images[i]);
+        }
+        if (files->label_count > 0) {
+            BY_TRY(add_labels(s, files->labels[i], s->shape.dim[0] - before, error));
+        }
+    }
+    return fitted ? BY_OK : fit_all(s, files->images[0], error);
+}
+
+/* ---- CIFAR ---- */
+
+static by_status add_damage(images *s, const char *path, size_t record, const char *reason,
+                            by_error *error)
+{
+    const by_damage item = {
+        .path = path, .place = record, .begin = record, .count = 1, .reason = reason};
+    return by__damage_add(&s->damage, &item, error);
+}
+
+/* Adds the undamaged records of a file; `before` records precede them. */
+static by_status take_records(images *s, const char *path, const uint8_t *data, size_t count,
+                              size_t before, int classes, by_error *error)
+{
+    size_t record = BY__CIFAR_IMAGE + (classes == 100 ? 2 : 1);
+    size_t kept = before;
+    for (size_t i = 0; i < count; i++) {
+        by_status status = by__cifar_read(s->pixels + kept * BY__CIFAR_IMAGE, s->labels + kept,
+                                          path, data + i * record, 1, classes, NULL);
+        kept += status == BY_OK;
+        BY_TRY(status == BY_OK ? BY_OK
+                               : add_damage(s, path, i, "its label is none of the classes", error));
+    }
+    s->shape.dim[0] = (int64_t)kept;
+    return BY_OK;
+}
+
+static by_status add_cifar(images *s, const char *path, int classes, by_error *error)
+{
+    uint8_t *data;
+    size_t size;
+    size_t count;
+    size_t before = (size_t)s->shape.dim[0];
+    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    size_t tail = s->skip ? size % (BY__CIFAR_IMAGE + (classes == 100 ? 2 : 1)) : 0;
+    by_status status = by__cifar_count(&count, path, size - tail, classes, error);
+    if (status == BY_OK) {
+        status = grow(s, &BY_SHAPE((int64_t)count, 3, 32, 32), true, path, error);
+    }
+    if (status == BY_OK && s->skip) {
+        status = take_records(s, path, data, count, before, classes, error);
+        if (status == BY_OK && tail > 0) {
+            status = add_damage(s, path, count, "the file ends within it", error);
+        }
+    } else if (status == BY_OK) {
+        status = by__cifar_read(s->pixels + before * BY__CIFAR_IMAGE, s->labels + before, path,
+                                data, count, classes, error);
+    }
+    free(data);
+    return status;
+}
+
+static by_status read_cifar(images *s, const by_image_files *files, int classes, by_error *error)
+{
+    if (files->label_count != 0) {
+        return by_error_set(error, BY_EARG,
+                            "CIFAR files contain their labels: give no label files");
+    }
+    for (size_t i = 0; i < files->image_count; i++) {
+        BY_TRY(add_cifar(s, files->images[i], classes, error));
+    }
+    return fit_all(s, files->images[0], error);
+}
+
+/* ---- files of one picture each, without label files ---- */
+
+/* Whether the first of the files is a picture; one that cannot be opened is an error. */
+static by_status begins_as_picture(bool *out, const char *path, by_error *error)
+{
+    uint8_t head[16];
+    int file;
+    BY_TRY(by__base_open_regular(&file, NULL, path, error));
+    ssize_t n = pread(file, head, sizeof head, 0);
+    (void)close(file);
+    *out = by__image_is_file(head, n < 0 ? 0 : (size_t)n);
+    return BY_OK;
+}
+
+static by_status read_pictures(images *s, const by_image_files *files, by_error *error)
+{
+    by__pictures all;
+    BY_TRY(by__pictures_read(&all, files, &s->damage, error));
+    s->pixels = all.pixels;
+    s->labels = all.labels;
+    s->shape = all.shape;
+    return BY_OK;
+}
+
+by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_error *error)
+{
+    const char *format = files->format == NULL ? "auto" : files->format;
+    images s = {.fit = files->fit,
+                .channels = files->channels == 0 ? 3 : files->channels,
+                .skip = files->skip};
+    by_status status;
+    if (files->image_count == 0) {
+        return by_error_set(error, BY_EARG, "no image files were given");
+    }
+    bool pictures = strcmp(format, "auto") == 0 && files->label_count == 0;
+    if (pictures && files->classes == NULL) {
+        BY_TRY(begins_as_picture(&pictures, files->images[0], error));
+    }
+    if (pictures) {
+        status = read_pictures(&s, files, error);
+    } else if (strcmp(format, "auto") == 0) {
+        status = read_pairs(&s, files, error);
+    } else if (strcmp(format, "cifar10") == 0) {
+        status = read_cifar(&s, files, 10, error);
+    } else if (strcmp(format, "cifar100") == 0) {
+        status = read_cifar(&s, files, 100, error);
+    } else {
+        status = by_error_set(error, BY_EARG,
+                              "'%s' is not an image format: auto, cifar10, cifar100", format);
+    }
+    by_array arrays[2] = {{by__strdup("images"), BY_U8, s.shape, s.pixels},
+                          {by__strdup("labels"), BY_I32, BY_SHAPE(s.shape.dim[0]), s.labels}};
+    if (status == BY_OK && (arrays[0].name == NULL || arrays[1].name == NULL)) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: name");
+    }
+    size_t count = s.labels == NULL ? 1 : 2;
+    if (status != BY_OK || count == 1) {
+        free((void *)(uintptr_t)arrays[1].name);
+    }
+    if (status != BY_OK) {
+        free((void *)(uintptr_t)arrays[0].name);
+        free(s.pixels);
+        free(s.labels);
+        by__damage_free(&s.damage);
+        return status;
+    }
+    status = by__array_set_take(out, files->images[0], arrays, count, error);
+    if (status == BY_OK) {
+        by__array_set_take_damage(*out, &s.damage);
+    }
+    by__damage_free(&s.damage);
+    return status;
+}

@@ -1,0 +1,186 @@
+#include "data/image/picture_set.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "formats/array_file.h"
+#include "formats/image_file.h"
+
+typedef struct reading {
+    const by_image_files *files;
+    by_image_fit fit; /* with the size that all have */
+    int64_t channels;
+    size_t bytes;    /* of a picture */
+    uint8_t *pixels; /* [count, bytes] */
+    uint8_t *bad;    /* [count]: it could not be read */
+    atomic_size_t next;
+    atomic_size_t
+        first; /* the first bad one, behind which nothing matters unless they are skipped */
+} reading;
+
+/* Reads a file; *height and *width are those of the fit, if it has any. */
+static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width, const reading *r,
+                           size_t i, by_error *error)
+{
+    uint8_t *data;
+    size_t size;
+    by_error why = {0};
+    const char *path = r->files->images[i];
+    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    by_status status =
+        by__image_decode(pixels, height, width, r->channels, &r->fit, data, size, &why);
+    free(data);
+    return status == BY_OK ? BY_OK : by_error_set(error, status, "%s: %s", path, why.message);
+}
+
+/* Takes files until there are no more. */
+static by_status work(void *context, size_t thread, by_error *error)
+{
+    reading *r = context;
+    BY_UNUSED(thread);
+    BY_UNUSED(error);
+    for (;;) {
+        size_t i = atomic_fetch_add(&r->next, 1);
+        if (i >= r->files->image_count || (!r->files->skip && i > atomic_load(&r->first))) {
+            return BY_OK;
+        }
+        uint8_t *pixels;
+        int64_t height;
+        int64_t width;
+        by_error why = {0};
+        by_status status = read_file(&pixels, &height, &width, r, i, &why);
+        if (status == BY_OK) {
+            memcpy(r->pixels + i * r->bytes, pixels, r->bytes);
+            free(pixels);
+            continue;
+        }
+        r->bad[i] = 1;
+        size_t first = atomic_load(&r->first);
+        while (i < first && !atomic_compare_exchange_weak(&r->first, &first, i)) {
+        }
+    }
+}
+
+/* Takes the size of the first picture that can be read, if the fit has none. */
+static by_status take_size(reading *r, by_error *error)
+{
+    by_status status = BY_OK;
+    for (size_t i = 0; i < r->files->image_count && r->fit.height == 0; i++) {
+        uint8_t *pixels;
+        by_error why = {0};
+        status = read_file(&pixels, &r->fit.height, &r->fit.width, r, i, &why);
+        if (status == BY_OK) {
+            free(pixels);
+        } else if (!r->files->skip || status == BY_EMEMORY) {
+            *error = why;
+            return status;
+        }
+    }
+    return r->fit.height > 0 ? BY_OK
+                             : by_error_set(error, BY_EFORMAT,
+                                            "%s: none of the %zu files of pictures can be read",
+                                            r->files->images[0], r->files->image_count);
+}
+
+/* Tells what is wrong with a file: another size than the first one has, or itself. */
+static by_status explain(const reading *r, size_t i, by_error *error)
+{
+    uint8_t *pixels;
+    int64_t height;
+    int64_t width;
+    const by_image_fit any = {.resize = BY_RESIZE_NONE};
+    reading own = {.files = r->files, .fit = any, .channels = r->channels};
+    if (r->files->fit == NULL && read_file(&pixels, &height, &width, &own, i, error) == BY_OK) {
+        free(pixels);
+        return by_error_set(
+            error, BY_EFORMAT,
+            "%s has %lld x %lld pixels, and %s %lld x %lld: set data.resize to crop "
+            "or stretch, with model.image_height and model.image_width",
+            r->files->images[i], (long long)width, (long long)height, r->files->images[0],
+            (long long)r->fit.width, (long long)r->fit.height);
+    }
+    by_status status = read_file(&pixels, &height, &width, r, i, error);
+    if (status == BY_OK) {
+        free(pixels);
+        return by_error_set(error, BY_EIO, "%s changes while it is read", r->files->images[i]);
+    }
+    return status;
+}
+
+/* Removes the pictures that are skipped; returns the number of the others. */
+static by_status leave_out(size_t *kept, reading *r, int32_t *labels, by__damage *damage,
+                           by_error *error)
+{
+    *kept = 0;
+    for (size_t i = 0; i < r->files->image_count; i++) {
+        if (r->bad[i] != 0) {
+            by_error why = {0};
+            by_status status = explain(r, i, &why);
+            if (!r->files->skip || status == BY_EMEMORY) {
+                *error = why;
+                return status;
+            }
+            const by_damage item = {.path = r->files->images[i], .count = 1, .reason = why.message};
+            BY_TRY(by__damage_add(damage, &item, error));
+            continue;
+        }
+        if (*kept < i) {
+            memmove(r->pixels + *kept * r->bytes, r->pixels + i * r->bytes, r->bytes);
+        }
+        if (labels != NULL) {
+            labels[*kept] = r->files->classes[i];
+        }
+        ++*kept;
+    }
+    return BY_OK;
+}
+
+static by_status read_all(by__pictures *out, reading *r, by__damage *damage, by_error *error)
+{
+    const by_image_files *f = r->files;
+    size_t bytes;
+    size_t kept;
+    size_t threads = (size_t)by__thread_count(0);
+    BY_TRY(take_size(r, error));
+    out->shape = BY_SHAPE((int64_t)f->image_count, r->channels, r->fit.height, r->fit.width);
+    BY_TRY(by__array_bytes(&bytes, BY_U8, &out->shape, f->images[0], error));
+    r->bytes = bytes / f->image_count;
+    BY_TRY(by__alloc((void **)&r->bad, f->image_count, 1, "pictures", error));
+    out->pixels = malloc(bytes);
+    if (out->pixels == NULL) {
+        char size[32];
+        return by_error_set(error, BY_EMEMORY, "out of memory: %s of %zu pictures",
+                            by_format_bytes(size, bytes), f->image_count);
+    }
+    r->pixels = out->pixels;
+    if (f->classes != NULL) {
+        BY_TRY(
+            by__alloc((void **)&out->labels, f->image_count, sizeof *out->labels, "labels", error));
+    }
+    BY_TRY(by__threads_run(threads < f->image_count ? threads : f->image_count, work, r, error));
+    BY_TRY(leave_out(&kept, r, out->labels, damage, error));
+    out->shape.dim[0] = (int64_t)kept;
+    return BY_OK;
+}
+
+by_status by__pictures_read(by__pictures *out, const by_image_files *files, by__damage *damage,
+                            by_error *error)
+{
+    reading r = {.files = files, .channels = files->channels == 0 ? 3 : files->channels};
+    *out = (by__pictures){0};
+    if (files->fit != NULL) {
+        r.fit = *files->fit;
+    }
+    atomic_init(&r.next, 0);
+    atomic_init(&r.first, SIZE_MAX);
+    by_status status = read_all(out, &r, damage, error);
+    free(r.bad);
+    if (status != BY_OK) {
+        free(out->pixels);
+        free(out->labels);
+        *out = (by__pictures){0};
+    }
+    return status;
+}

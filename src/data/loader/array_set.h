@@ -1,0 +1,34 @@
+/* Internal functions of sets of arrays, shared by the files that make them. */
+#ifndef BY_DATA_LOADER_ARRAY_SET_H
+#define BY_DATA_LOADER_ARRAY_SET_H
+
+#include "banyan/array_set.h"
+#include "data/loader/damage.h"
+#include "data/loader/order.h"
+
+/* Bytes of an array. BY_EMEMORY (naming `name`) when they overflow. */
+by_status by__array_bytes(size_t *out, by_dtype dtype, const by_shape *shape, const char *name,
+                          by_error *error);
+/* by_array_set_open for arrays whose names and elements are from malloc: takes ownership of them,
+ * also on failure. */
+by_status by__array_set_take(by_array_set **out, const char *name, const by_array *arrays,
+                             size_t count, by_error *error);
+
+/* Sets the list of examples that were skipped; takes ownership of it. */
+void by__array_set_take_damage(by_array_set *set, by__damage *damage);
+
+/* Reads many examples of a part, as by_part_example reads one. */
+typedef struct by__part_rows {
+    uint64_t first;
+    bool random;
+    by__order order;
+} by__part_rows;
+
+void by__part_rows_init(by__part_rows *rows, const by_part *part);
+static inline uint64_t by__part_row(const by__part_rows *rows, uint64_t index)
+{
+    uint64_t place = rows->first + index;
+    return rows->random ? by__order_at(&rows->order, place) : place;
+}
+
+#endif

@@ -1,0 +1,263 @@
+/* A source of samples from a set of arrays, with image augmentation. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "data/loader/array_set.h"
+
+#define PURPOSE_AUGMENT 0x61756775u /* "augu" in ASCII */
+
+/* Conversion of pixels to a model's input. */
+typedef struct pixels {
+    size_t channels;
+    size_t height;
+    size_t width;
+    int shift;
+    bool flip;
+    float *table; /* [channels][256] value of each byte; NULL: bytes are not converted */
+} pixels;
+
+typedef struct array_source {
+    by_source base;
+    by__part_rows rows;
+    by_array *arrays;   /* of a sample; the last one is the weight */
+    const by_array *in; /* of the set, borrowed */
+    size_t count;       /* number of the set's arrays */
+    size_t *row_bytes;  /* of the set's arrays */
+    size_t images;      /* index of the images; `count`: there are none to convert */
+    size_t target;      /* index of the target; `count`: there is none */
+    pixels pixels;
+} array_source;
+
+/* ---- images ---- */
+
+/* Source range of a row or column of the result: [begin, end) is within the image. */
+typedef struct window {
+    long offset;
+    size_t begin;
+    size_t end;
+} window;
+
+static window cut(size_t extent, long offset)
+{
+    size_t away = (size_t)(offset < 0 ? -offset : offset);
+    return (window){.offset = offset,
+                    .begin = offset < 0 ? away : 0,
+                    .end = offset > 0 ? extent - away : extent};
+}
+
+/* Shifts and mirrors an image: out[y][x] = in[y + dy][x' + dx], where x' counts from the other side
+ * if mirrored. Pixels beyond the image are 0. */
+static void move_image(uint8_t *out, const uint8_t *in, const pixels *p, long dy, long dx,
+                       bool mirrored)
+{
+    window rows = cut(p->height, dy);
+    window columns = cut(p->width, dx);
+    memset(out, 0, p->channels * p->height * p->width);
+    for (size_t c = 0; c < p->channels; c++) {
+        for (size_t y = rows.begin; y < rows.end; y++) {
+            const uint8_t *from = in + (c * p->height + (size_t)((long)y + dy)) * p->width;
+            uint8_t *to = out + (c * p->height + y) * p->width;
+            if (!mirrored) {
+                memcpy(to + columns.begin, from + (long)columns.begin + dx,
+                       columns.end - columns.begin);
+                continue;
+            }
+            for (size_t x = columns.begin; x < columns.end; x++) {
+                to[p->width - 1 - x] = from[(long)x + dx];
+            }
+        }
+    }
+}
+
+static long draw_shift(uint32_t bits, int shift)
+{
+    return (long)((uint64_t)bits * (uint64_t)(2 * shift + 1) >> 32) - shift;
+}
+
+static void fill_image(const array_source *s, const by_source_sample *sample, void *out,
+                       const uint8_t *in)
+{
+    const pixels *p = &s->pixels;
+    size_t plane = p->height * p->width;
+    size_t bytes = p->channels * plane;
+    const uint8_t *image = in;
+    if (s->base.shuffle && (p->shift > 0 || p->flip)) {
+        /* With a table, the shifted bytes go into the last quarter of the result, which the loop
+         * below overwrites only after reading it. */
+        uint8_t *moved = (uint8_t *)out + (p->table == NULL ? 0 : 3 * bytes);
+        uint32_t random[4];
+        by_source_random(sample, PURPOSE_AUGMENT, random);
+        move_image(moved, in, p, draw_shift(random[0], p->shift), draw_shift(random[1], p->shift),
+                   p->flip && random[2] >> 31 != 0);
+        image = moved;
+    }
+    if (p->table == NULL) {
+        if (image != out) {
+            memcpy(out, image, bytes);
+        }
+        return;
+    }
+    char *result = out;
+    for (size_t i = 0; i < bytes; i++) {
+        float value = p->table[i / plane * 256 + image[i]];
+        memcpy(result + i * sizeof value, &value, sizeof value);
+    }
+}
+
+/* ---- samples ---- */
+
+static by_status fill(const by_source *source, const by_source_sample *sample, void *const *rows,
+                      by_error *error)
+{
+    const array_source *s = (const array_source *)source;
+    BY_UNUSED(error);
+    bool counts = sample->place < source->samples;
+    uint64_t row = counts ? by__part_row(&s->rows, sample->place) : 0;
+    for (size_t i = 0; i < s->count; i++) {
+        size_t bytes = s->row_bytes[i];
+        const uint8_t *from = (const uint8_t *)s->in[i].data + row * bytes;
+        if (!counts) {
+            bool is_label = i == s->target && s->in[i].dtype == BY_I32;
+            bool is_wide = i == s->images && s->pixels.table != NULL;
+            memset(rows[i], is_label ? 0xff : 0, is_wide ? bytes * sizeof(float) : bytes);
+        } else if (i == s->images) {
+            fill_image(s, sample, rows[i], from);
+        } else {
+            memcpy(rows[i], from, bytes);
+        }
+    }
+    *(float *)rows[s->count] = counts ? 1.0f : 0.0f;
+    return BY_OK;
+}
+
+static void close_source(by_source *source)
+{
+    array_source *s = (array_source *)source;
+    free(s->pixels.table);
+    free(s->arrays);
+    free(s->row_bytes);
+    free(s);
+}
+
+/* ---- opening ---- */
+
+static by_status find_array(size_t *out, const array_source *s, const char *name, by_error *error)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        if (strcmp(s->in[i].name, name) == 0) {
+            *out = i;
+            return BY_OK;
+        }
+    }
+    return by_error_set(error, BY_EARG, "%s: there is no array '%s'", s->base.name, name);
+}
+
+static by_status make_table(pixels *p, const by_array_source_options *o, const char *name,
+                            by_error *error)
+{
+    BY_TRY(by__alloc((void **)&p->table, p->channels, 256 * sizeof(float), "pixel values", error));
+    for (size_t c = 0; c < p->channels; c++) {
+        if (!(o->deviation[c] > 0.0f)) {
+            return by_error_set(error, BY_EARG,
+                                "%s: the deviation %g of channel %zu must be more than 0", name,
+                                (double)o->deviation[c], c);
+        }
+        for (size_t v = 0; v < 256; v++) {
+            p->table[256 * c + v] = ((float)v / 255.0f - o->mean[c]) / o->deviation[c];
+        }
+    }
+    return BY_OK;
+}
+
+static by_status open_images(array_source *s, const by_array_source_options *o, by_error *error)
+{
+    pixels *p = &s->pixels;
+    if (o->shift == 0 && !o->flip && o->mean == NULL && o->deviation == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(find_array(&s->images, s, "images", error));
+    const by_array *a = &s->in[s->images];
+    if (a->dtype != BY_U8 || a->shape.rank != 4) {
+        return by_error_set(error, BY_EARG, "%s: 'images' must be u8 [N, C, H, W]", s->base.name);
+    }
+    *p = (pixels){.channels = (size_t)a->shape.dim[1],
+                  .height = (size_t)a->shape.dim[2],
+                  .width = (size_t)a->shape.dim[3],
+                  .shift = o->shift,
+                  .flip = o->flip};
+    if (o->shift < 0 || (size_t)o->shift >= p->height || (size_t)o->shift >= p->width) {
+        return by_error_set(error, BY_EARG,
+                            "%s: a shift of %d pixels must be from 0 to less than the %zu x %zu of "
+                            "an image",
+                            s->base.name, o->shift, p->height, p->width);
+    }
+    if ((o->mean == NULL) != (o->deviation == NULL)) {
+        return by_error_set(error, BY_EARG, "%s: pixels need both mean and deviation, or neither",
+                            s->base.name);
+    }
+    if (o->mean != NULL) {
+        BY_TRY(make_table(p, o, s->base.name, error));
+        s->arrays[s->images].dtype = BY_F32;
+    }
+    return BY_OK;
+}
+
+static by_status open_arrays(array_source *s, const by_array_source_options *o, by_error *error)
+{
+    BY_TRY(by__alloc((void **)&s->arrays, s->count + 1, sizeof *s->arrays, "arrays", error));
+    BY_TRY(by__alloc((void **)&s->row_bytes, s->count, sizeof *s->row_bytes, "arrays", error));
+    for (size_t i = 0; i < s->count; i++) {
+        by_array *a = &s->arrays[i];
+        *a = (by_array){.name = s->in[i].name, .dtype = s->in[i].dtype};
+        a->shape.rank = s->in[i].shape.rank - 1;
+        memcpy(a->shape.dim, s->in[i].shape.dim + 1,
+               (size_t)a->shape.rank * sizeof a->shape.dim[0]);
+        s->row_bytes[i] = (size_t)by_shape_count(&a->shape) * by_dtype_size(a->dtype);
+        if (strcmp(a->name, "weight") == 0) {
+            return by_error_set(error, BY_EARG, "%s: an array cannot be named 'weight'",
+                                s->base.name);
+        }
+    }
+    s->arrays[s->count] = (by_array){.name = "weight", .dtype = BY_F32};
+    if (o->target != NULL) {
+        BY_TRY(find_array(&s->target, s, o->target, error));
+    }
+    return open_images(s, o, error);
+}
+
+by_status by_array_source_open(by_source **out, const by_array_set *set, const by_part *part,
+                               const by_array_source_options *options, by_error *error)
+{
+    array_source *s;
+    uint64_t examples = by_array_set_examples(set);
+    if (part->count == 0 || part->total != examples || part->first > examples ||
+        part->count > examples - part->first) {
+        return by_error_set(error, BY_EARG,
+                            "%s: %llu examples from %llu on, of %llu, are no part of its %llu",
+                            by_array_set_name(set), (unsigned long long)part->count,
+                            (unsigned long long)part->first, (unsigned long long)part->total,
+                            (unsigned long long)examples);
+    }
+    BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a source of arrays", error));
+    s->in = by_array_set_arrays(set, &s->count);
+    s->images = s->count;
+    s->target = s->count;
+    by__part_rows_init(&s->rows, part);
+    s->base = (by_source){.name = by_array_set_name(set),
+                          .array_count = s->count + 1,
+                          .shuffle = options->shuffle,
+                          .samples = part->count,
+                          .sample_targets = 1,
+                          .targets = part->count,
+                          .fill = fill,
+                          .close = close_source};
+    by_status status = open_arrays(s, options, error);
+    s->base.arrays = s->arrays;
+    if (status != BY_OK) {
+        close_source(&s->base);
+        return status;
+    }
+    *out = &s->base;
+    return BY_OK;
+}

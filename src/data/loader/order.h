@@ -1,0 +1,33 @@
+/* The order of samples: a pseudo-random permutation of [0, count) that needs no table.
+ *
+ * A balanced Feistel network (Luby and Rackoff, SIAM J. Comput. 17(2), 1988) permutes the smallest
+ * even number of bits, at least 16, that holds count; an image outside [0, count) is permuted
+ * again until it is inside (cycle walking: Black and Rogaway, CT-RSA 2002), which keeps it a
+ * bijection. The round keys come from Philox under (seed, epoch), so the order depends on nothing
+ * else.
+ */
+#ifndef BY_DATA_LOADER_ORDER_H
+#define BY_DATA_LOADER_ORDER_H
+
+#include <stdint.h>
+
+#define BY__ORDER_ROUNDS 10
+
+typedef struct by__order {
+    uint64_t count;
+    uint64_t mask;      /* mask of one half's bits */
+    unsigned half_bits; /* 8 to 32 */
+    uint64_t keys[BY__ORDER_ROUNDS];
+} by__order;
+
+/* The order of an epoch over `count` >= 1 samples. */
+void by__order_init(by__order *order, uint64_t count, uint64_t seed, uint64_t epoch);
+/* The sample at position `index` < count of the order: a bijection of [0, count). */
+uint64_t by__order_at(const by__order *order, uint64_t index);
+/* A pseudo-random number in [0, limit), limit >= 1, for an epoch: the offset of its first
+ * window. */
+uint64_t by__order_phase(uint64_t limit, uint64_t seed, uint64_t epoch);
+/* Derives a seed for each `part` of a combined order. */
+uint64_t by__order_seed(uint64_t seed, uint64_t part);
+
+#endif

@@ -1,0 +1,22 @@
+/* Mean and standard deviation of the pixels of each channel, as in preprocessor_config.json of
+ * transformers: a model's input is (pixel / 255 - mean) / deviation. */
+#ifndef BY_DATA_LOADER_PIXEL_SCALES_H
+#define BY_DATA_LOADER_PIXEL_SCALES_H
+
+#include "base/base.h"
+
+typedef struct by__pixel_scales {
+    size_t channels;
+    float *mean; /* [channels] */
+    float *deviation;
+} by__pixel_scales;
+
+/* Allocates zeros; call by__pixel_scales_free also on failure. */
+by_status by__pixel_scales_allocate(by__pixel_scales *scales, size_t channels, by_error *error);
+void by__pixel_scales_free(by__pixel_scales *scales);
+/* Parses "image_mean" and "image_std". BY_EFORMAT names the problem; call by__pixel_scales_free
+ * also on failure. */
+by_status by__pixel_scales_parse(by__pixel_scales *scales, const char *path, const char *text,
+                                 size_t length, by_error *error);
+
+#endif

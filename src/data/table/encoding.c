@@ -1,0 +1,480 @@
+/* Encodings of a table's rows as arrays: learned from data, and applied. */
+#include <assert.h>
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/loader/array_set.h"
+#include "data/table/encoding.h"
+#include "data/table/table_parts.h"
+
+static void free_feature(by__encoded *f)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        free(f->values[i]);
+    }
+    free(f->values);
+    by__aliases_close(&f->aliases);
+    free(f->name);
+}
+
+void by_encoding_close(by_encoding **encoding)
+{
+    if (encoding == NULL || *encoding == NULL) {
+        return;
+    }
+    by_encoding *e = *encoding;
+    for (size_t i = 0; i < e->number_count; i++) {
+        free_feature(&e->numbers[i]);
+    }
+    for (size_t i = 0; i < e->category_count; i++) {
+        free_feature(&e->categories[i]);
+    }
+    free_feature(&e->target);
+    free(e->numbers);
+    free(e->categories);
+    free(e);
+    *encoding = NULL;
+}
+
+by_status by__encoding_allocate(by_encoding **out, size_t numbers, size_t categories,
+                                by_error *error)
+{
+    by_encoding *e;
+    BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "an encoding", error));
+    by_status status = by__alloc((void **)&e->numbers, numbers + 1, sizeof *e->numbers,
+                                 "an encoding's numbers", error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&e->categories, categories + 1, sizeof *e->categories,
+                           "an encoding's categories", error);
+    }
+    if (status != BY_OK) {
+        by_encoding_close(&e);
+        return status;
+    }
+    *out = e;
+    return BY_OK;
+}
+
+by_status by__encoding_copy(char **out, const char *text, by_error *error)
+{
+    *out = by__strdup(text);
+    return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a name") : BY_OK;
+}
+
+/* ---- learning ---- */
+
+/* A number that no model reads: inputs are f32. */
+static by_status refuse_large(const by_table *table, uint64_t row, const char *column, double value,
+                              by_error *error)
+{
+    char where[BY__WHERE];
+    char number[32];
+    by__format_f64(number, value);
+    return by_error_set(error, BY_EFORMAT,
+                        "%s: column '%.60s': %s is too large: numbers, and numbers less the mean "
+                        "over the deviation of the training data, reach to 3.4e38 (f32)",
+                        by__table_where(where, table, row), column, number);
+}
+
+/* Mean and population standard deviation, in two passes in the order of the part. Sums of numbers
+ * of f32 are finite in doubles. */
+static by_status learn_number(by__encoded *f, const by_column *column, const by__part_rows *rows,
+                              uint64_t count, const by_table *table, by_error *error)
+{
+    double sum = 0.0;
+    double squares = 0.0;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t row = by__part_row(rows, i);
+        double value = column->numbers[row];
+        if (fabs(value) > (double)FLT_MAX) {
+            return refuse_large(table, row, column->name, value, error);
+        }
+        if (!isnan(value)) {
+            sum += value;
+            n++;
+        }
+    }
+    f->mean = n == 0 ? 0.0 : sum / (double)n;
+    for (uint64_t i = 0; i < count; i++) {
+        double value = column->numbers[by__part_row(rows, i)];
+        if (!isnan(value)) {
+            squares += (value - f->mean) * (value - f->mean);
+        }
+    }
+    f->deviation = n == 0 ? 1.0 : sqrt(squares / (double)n);
+    if (!(f->deviation > 0.0)) {
+        f->deviation = 1.0;
+    }
+    f->time = column->time;
+    f->is_truth = column->is_truth;
+    return BY_OK;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+by_status by__encoded_index(by__encoded *f, by_error *error)
+{
+    return by__aliases_open(&f->aliases, (const char *const *)f->values, f->count, error);
+}
+
+static by_status learn_category(by__encoded *f, const by_column *column, const by__part_rows *rows,
+                                uint64_t count, by_error *error)
+{
+    uint64_t *counts;
+    by__value_groups groups = {0};
+    BY_TRY(by__alloc((void **)&counts, column->value_count + 1, sizeof *counts, "values", error));
+    for (uint64_t i = 0; i < count; i++) {
+        int32_t value = column->categories[by__part_row(rows, i)];
+        if (value >= 0) {
+            counts[value]++;
+        }
+    }
+    by_status status =
+        by__value_groups_open(&groups, column->values, counts, column->value_count, error);
+    free(counts);
+    if (status == BY_OK) {
+        f->values = groups.names;
+        f->count = groups.count;
+        groups.names = NULL;
+        groups.count = 0;
+        if (f->count > 1) {
+            qsort(f->values, f->count, sizeof *f->values, by_bytes);
+        }
+        status = by__encoded_index(f, error);
+    }
+    by__value_groups_close(&groups);
+    return status;
+}
+
+static by_status learn_column(by__encoded *f, const by_column *column, const by__part_rows *rows,
+                              uint64_t count, const by_table *table, by_error *error)
+{
+    *f = (by__encoded){.is_category = column->kind == BY_COLUMN_CATEGORY};
+    BY_TRY(by__encoding_copy(&f->name, column->name, error));
+    if (f->is_category) {
+        return learn_category(f, column, rows, count, error);
+    }
+    return learn_number(f, column, rows, count, table, error);
+}
+
+static bool is_ignored(const by_encoding_options *o, const char *name)
+{
+    for (size_t i = 0; i < o->ignore_count; i++) {
+        if (strcmp(o->ignore[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static by_status check_names(const by_table *table, const by_encoding_options *o, by_error *error)
+{
+    for (size_t i = 0; i < o->ignore_count + 1; i++) {
+        const char *name = i == o->ignore_count ? o->target : o->ignore[i];
+        if (name != NULL && by_table_find(table, name) == NULL) {
+            return by__table_no_column(table, name, BY_EARG, error);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status learn_all(by_encoding *e, const by_table *table, const by_part *part,
+                           const by_encoding_options *o, by_error *error)
+{
+    const char *name = by_table_name(table);
+    by__part_rows rows;
+    by__part_rows_init(&rows, part);
+    for (size_t i = 0; i < by_table_column_count(table); i++) {
+        const by_column *column = by_table_column(table, i);
+        by__encoded *f;
+        if (o->target != NULL && strcmp(column->name, o->target) == 0) {
+            f = &e->target;
+            e->has_target = true;
+        } else if (is_ignored(o, column->name)) {
+            continue;
+        } else if (column->kind == BY_COLUMN_CATEGORY) {
+            f = &e->categories[e->category_count++];
+        } else {
+            f = &e->numbers[e->number_count++];
+        }
+        BY_TRY(learn_column(f, column, &rows, part->count, table, error));
+    }
+    if (e->has_target && e->target.is_category && e->target.count == 0) {
+        return by_error_set(error, BY_EFORMAT, "%s: all targets in column '%s' are missing", name,
+                            o->target);
+    }
+    return e->number_count + e->category_count > 0
+               ? BY_OK
+               : by_error_set(error, BY_EARG, "%s: no column is left as a feature", name);
+}
+
+by_status by_encoding_learn(by_encoding **out, const by_table *table, const by_part *part,
+                            const by_encoding_options *options, by_error *error)
+{
+    by_encoding *e;
+    size_t columns = by_table_column_count(table);
+    if (part->total != by_table_rows(table) || part->first > part->total ||
+        part->count > part->total - part->first || part->count == 0) {
+        return by_error_set(error, BY_EARG,
+                            "%s: the part of %" PRIu64 " rows is not of its %" PRIu64,
+                            by_table_name(table), part->total, by_table_rows(table));
+    }
+    BY_TRY(check_names(table, options, error));
+    BY_TRY(by__encoding_allocate(&e, columns, columns, error));
+    by_status status = learn_all(e, table, part, options, error);
+    if (status != BY_OK) {
+        by_encoding_close(&e);
+        return status;
+    }
+    *out = e;
+    return BY_OK;
+}
+
+/* ---- properties ---- */
+
+size_t by_encoding_numbers(const by_encoding *encoding)
+{
+    return encoding->number_count;
+}
+
+size_t by_encoding_categories(const by_encoding *encoding)
+{
+    return encoding->category_count;
+}
+
+const char *by_encoding_feature(const by_encoding *encoding, size_t index, by_column_kind *kind)
+{
+    size_t numbers = encoding->number_count;
+    if (index >= numbers + encoding->category_count) {
+        return NULL;
+    }
+    *kind = index < numbers ? BY_COLUMN_NUMBER : BY_COLUMN_CATEGORY;
+    return index < numbers ? encoding->numbers[index].name
+                           : encoding->categories[index - numbers].name;
+}
+
+size_t by_encoding_category_size(const by_encoding *encoding, size_t index)
+{
+    return encoding->categories[index].count + 1;
+}
+
+const char *by_encoding_target(const by_encoding *encoding)
+{
+    return encoding->has_target ? encoding->target.name : NULL;
+}
+
+size_t by_encoding_classes(const by_encoding *encoding)
+{
+    return encoding->target.count;
+}
+
+const char *by_encoding_class(const by_encoding *encoding, size_t index)
+{
+    return encoding->target.values[index];
+}
+
+void by_encoding_number_scale(const by_encoding *encoding, size_t index, double *mean,
+                              double *deviation)
+{
+    *mean = encoding->numbers[index].mean;
+    *deviation = encoding->numbers[index].deviation;
+}
+
+void by_encoding_target_scale(const by_encoding *encoding, double *mean, double *deviation)
+{
+    *mean = encoding->target.mean;
+    *deviation = encoding->target.deviation;
+}
+
+/* ---- applying ---- */
+
+static by_status find_column(const by_column **out, const by_table *table, const by__encoded *f,
+                             by_error *error)
+{
+    static const char *const kinds[] = {"a number", "a category"};
+    const by_column *column = by_table_find(table, f->name);
+    bool is_empty = column != NULL && column->missing == by_table_rows(table);
+    if (column == NULL) {
+        return by__table_no_column(table, f->name, BY_EFORMAT, error);
+    }
+    /* A column with missing values only is read as numeric. */
+    if ((column->kind == BY_COLUMN_CATEGORY) != f->is_category && !is_empty) {
+        return by_error_set(error, BY_EFORMAT, "%s: column '%s' is %s, but %s was learned",
+                            by_table_name(table), f->name,
+                            kinds[column->kind == BY_COLUMN_CATEGORY], kinds[f->is_category]);
+    }
+    *out = column;
+    return BY_OK;
+}
+
+/* Writes (number - mean) / deviation to out[row * stride], and `missing` for missing ones. */
+static by_status put_numbers(float *out, size_t stride, const by__encoded *f, const by_table *table,
+                             float missing, by_error *error)
+{
+    const by_column *column = NULL;
+    char times[2][32];
+    BY_TRY(find_column(&column, table, f, error));
+    assert(column != NULL);
+    if (!by__time_fits(f->time, column->time)) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: column '%.60s' has times in %s, but times in %s were learned",
+                            by_table_name(table), f->name, by__time_print(times[0], column->time),
+                            by__time_print(times[1], f->time));
+    }
+    for (uint64_t row = 0; row < by_table_rows(table); row++) {
+        double value = column->numbers == NULL
+                           ? (double)NAN
+                           : by__time_convert(column->numbers[row], f->time, column->time);
+        float scaled = (float)((value - f->mean) / f->deviation);
+        if (!isnan(value) && (fabs(value) > (double)FLT_MAX || !isfinite(scaled))) {
+            return refuse_large(table, row, f->name, value, error);
+        }
+        out[row * stride] = isnan(value) ? missing : scaled;
+    }
+    return BY_OK;
+}
+
+/* Writes `first` + index of the value to out[row * stride], or `missing` or `unknown`. */
+static by_status put_categories(int32_t *out, size_t stride, const by__encoded *f,
+                                const by_table *table, int32_t first, int32_t missing,
+                                int32_t unknown, by_error *error)
+{
+    const by_column *column = NULL;
+    int32_t *ids;
+    BY_TRY(find_column(&column, table, f, error));
+    assert(column != NULL);
+    BY_TRY(by__alloc((void **)&ids, column->value_count + 1, sizeof *ids, "values", error));
+    for (size_t i = 0; i < column->value_count; i++) {
+        int32_t known = by__same_value((const char *const *)f->values, f->count, &f->aliases,
+                                       column->values[i]);
+        ids[i] = known < 0 ? unknown : first + known;
+    }
+    for (uint64_t row = 0; row < by_table_rows(table); row++) {
+        int32_t value = column->categories == NULL ? -1 : column->categories[row];
+        out[row * stride] = value < 0 ? missing : ids[value];
+    }
+    free(ids);
+    return BY_OK;
+}
+
+/* The error of a target that is none of the learned classes. */
+static by_status refuse_class(const by__encoded *f, const by_table *table, uint64_t row,
+                              by_error *error)
+{
+    char where[BY__WHERE];
+    double number;
+    size_t numbers = 0;
+    const by_column *column = by_table_find(table, f->name);
+    for (size_t i = 0; i < f->count; i++) {
+        numbers += by__cell_number(f->values[i], strlen(f->values[i]), '.', &number);
+    }
+    bool continuous = f->count > 20 && numbers == f->count;
+    return by_error_set(error, BY_EFORMAT,
+                        "%s: '%.60s' in '%.60s' is none of the %zu classes that "
+                        "were learned%s",
+                        by__table_where(where, table, row), column->values[column->categories[row]],
+                        f->name, f->count,
+                        continuous ? ", all of them numbers: this looks like regression: set "
+                                     "task.kind=regress"
+                                   : "; where training data is sorted by it, data.split=random "
+                                     "learns from all");
+}
+
+static by_status put_targets(by_array *array, const by_encoding *e, const by_table *table,
+                             by_error *error)
+{
+    const by__encoded *f = &e->target;
+    uint64_t rows = by_table_rows(table);
+    char where[BY__WHERE];
+    void *data = (void *)(uintptr_t)array->data;
+    if (!f->is_category) {
+        BY_TRY(put_numbers(data, 1, f, table, NAN, error));
+    } else {
+        BY_TRY(put_categories(data, 1, f, table, 0, -1, -2, error));
+    }
+    for (uint64_t row = 0; row < rows; row++) {
+        int32_t label = f->is_category ? ((const int32_t *)data)[row] : 0;
+        if (label == -1 || (!f->is_category && isnan(((const float *)data)[row]))) {
+            return by_error_set(error, BY_EFORMAT, "%s: there is no target in '%.60s'",
+                                by__table_where(where, table, row), f->name);
+        }
+        if (label == -2) {
+            return refuse_class(f, table, row, error);
+        }
+    }
+    return BY_OK;
+}
+
+/* Adds an array to the set, zeroed; `columns` 0: one axis. */
+static by_status add_array(by_array *arrays, size_t *count, const char *name, by_dtype dtype,
+                           uint64_t rows, size_t columns, by_error *error)
+{
+    by_array *a = &arrays[(*count)++];
+    void *data;
+    size_t elements;
+    *a = (by_array){.dtype = dtype, .shape = BY_SHAPE((int64_t)rows)};
+    if (columns > 0) {
+        a->shape = BY_SHAPE((int64_t)rows, (int64_t)columns);
+    }
+    if (!by__size_mul((size_t)rows, columns == 0 ? 1 : columns, &elements)) {
+        return by_error_set(error, BY_EMEMORY, "size overflow: array '%s'", name);
+    }
+    BY_TRY(by__alloc(&data, elements, by_dtype_size(dtype), name, error));
+    a->data = data;
+    a->name = by__strdup(name);
+    return a->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name") : BY_OK;
+}
+
+static by_status make_arrays(by_array *arrays, size_t *count, const by_encoding *e,
+                             const by_table *table, bool targets, by_error *error)
+{
+    uint64_t rows = by_table_rows(table);
+    if (e->number_count > 0) {
+        BY_TRY(add_array(arrays, count, "numbers", BY_F32, rows, e->number_count, error));
+        float *out = (float *)(uintptr_t)arrays[*count - 1].data;
+        for (size_t i = 0; i < e->number_count; i++) {
+            BY_TRY(put_numbers(out + i, e->number_count, &e->numbers[i], table, 0.0f, error));
+        }
+    }
+    if (e->category_count > 0) {
+        BY_TRY(add_array(arrays, count, "categories", BY_I32, rows, e->category_count, error));
+        int32_t *out = (int32_t *)(uintptr_t)arrays[*count - 1].data;
+        for (size_t i = 0; i < e->category_count; i++) {
+            BY_TRY(put_categories(out + i, e->category_count, &e->categories[i], table, 1, 0, 0,
+                                  error));
+        }
+    }
+    if (targets) {
+        bool classes = e->target.is_category;
+        BY_TRY(add_array(arrays, count, classes ? "labels" : "targets", classes ? BY_I32 : BY_F32,
+                         rows, 0, error));
+        BY_TRY(put_targets(&arrays[*count - 1], e, table, error));
+    }
+    return BY_OK;
+}
+
+by_status by_encoding_apply(const by_encoding *encoding, const by_table *table, bool targets,
+                            by_array_set **out, by_error *error)
+{
+    by_array arrays[3] = {0};
+    size_t count = 0;
+    if (targets && !encoding->has_target) {
+        return by_error_set(error, BY_EARG, "%s: the encoding has no target", by_table_name(table));
+    }
+    by_status status = make_arrays(arrays, &count, encoding, table, targets, error);
+    if (status == BY_OK) {
+        return by__array_set_take(out, by_table_name(table), arrays, count, error);
+    }
+    for (size_t i = 0; i < count; i++) {
+        free((void *)(uintptr_t)arrays[i].name);
+        free((void *)(uintptr_t)arrays[i].data);
+    }
+    return status;
+}

@@ -1,0 +1,43 @@
+/* Internal record of an encoding of a table's rows (encoding.c), shared with its JSON printer and
+ * parser (encoding_json.c). */
+#ifndef BY_DATA_TABLE_ENCODING_H
+#define BY_DATA_TABLE_ENCODING_H
+
+#include "banyan/table.h"
+#include "base/base.h"
+#include "base/same_value.h"
+#include "data/table/time_unit.h"
+
+/* Statistics of one column. */
+typedef struct by__encoded {
+    char *name;
+    bool is_category;
+    double mean;
+    double deviation;
+    by_time time;  /* of a column of times; none: not known */
+    bool is_truth; /* true and false are 1 and 0 in this column of numbers */
+    char **values; /* values of a category, sorted bytewise */
+    size_t count;
+    by__aliases aliases; /* of these */
+} by__encoded;
+
+struct by_encoding {
+    by__encoded *numbers;
+    size_t number_count;
+    by__encoded *categories;
+    size_t category_count;
+    by__encoded target;
+    bool has_target;
+};
+
+/* Allocates an empty encoding with room for so many columns. Closed with by_encoding_close. */
+by_status by__encoding_allocate(by_encoding **out, size_t numbers, size_t categories,
+                                by_error *error);
+/* Prepares the search for the values of a category, which are complete. */
+by_status by__encoded_index(by__encoded *feature, by_error *error);
+/* Whether two encodings are the same: names, means and deviations, and categories by value. */
+bool by__encoding_same(const by_encoding *a, const by_encoding *b);
+/* Copies a name or a value; freed with free(). */
+by_status by__encoding_copy(char **out, const char *text, by_error *error);
+
+#endif

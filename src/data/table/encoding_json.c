@@ -1,0 +1,167 @@
+/* Encodings of tables as JSON, the format stored in checkpoints. */
+#include <string.h>
+
+#include "base/json.h"
+#include "data/table/encoding.h"
+
+static void print_feature(by__text *text, const by__encoded *f)
+{
+    char number[32];
+    by__text_add(text, "{\"name\": ");
+    by__text_json(text, f->name, strlen(f->name));
+    if (!f->is_category) {
+        by__format_f64(number, f->mean);
+        by__text_format(text, ", \"mean\": %s", number);
+        by__format_f64(number, f->deviation);
+        by__text_format(text, ", \"deviation\": %s", number);
+        if (f->time.unit != BY_UNIT_NONE) {
+            by__text_format(text, ", \"time\": \"%s\"", by__time_print(number, f->time));
+        }
+        by__text_add(text, f->is_truth ? ", \"truth\": true}" : "}");
+        return;
+    }
+    by__text_add(text, ", \"values\": [");
+    for (size_t i = 0; i < f->count; i++) {
+        by__text_add(text, i == 0 ? "" : ", ");
+        by__text_json(text, f->values[i], strlen(f->values[i]));
+    }
+    by__text_add(text, "]}");
+}
+
+static void print_features(by__text *text, const char *key, const by__encoded *features,
+                           size_t count)
+{
+    by__text_format(text, "  \"%s\": [", key);
+    for (size_t i = 0; i < count; i++) {
+        by__text_add(text, i == 0 ? "\n    " : ",\n    ");
+        print_feature(text, &features[i]);
+    }
+    by__text_add(text, count == 0 ? "]" : "\n  ]");
+}
+
+by_status by_encoding_print(const by_encoding *encoding, char **out, by_error *error)
+{
+    by__text text = {0};
+    by__text_add(&text, "{\n  \"format\": 1,\n");
+    print_features(&text, "numbers", encoding->numbers, encoding->number_count);
+    by__text_add(&text, ",\n");
+    print_features(&text, "categories", encoding->categories, encoding->category_count);
+    if (encoding->has_target) {
+        by__text_add(&text, ",\n  \"target\": ");
+        print_feature(&text, &encoding->target);
+    }
+    by__text_add(&text, "\n}\n");
+    return by__text_take(&text, out, error);
+}
+
+static by_status bad_json(const char *name, const char *what, by_error *error)
+{
+    return by_error_set(error, BY_EFORMAT, "%s: %s", name, what);
+}
+
+static by_status parse_values(by__encoded *f, const json_t *values, const char *name,
+                              by_error *error)
+{
+    size_t count = json_array_size(values);
+    f->is_category = true;
+    BY_TRY(by__alloc((void **)&f->values, count + 1, sizeof *f->values, "values", error));
+    for (size_t i = 0; i < count; i++) {
+        const char *value = json_string_value(json_array_get(values, i));
+        if (value == NULL || (i > 0 && strcmp(f->values[i - 1], value) >= 0)) {
+            return bad_json(name, "values are not sorted strings, each once", error);
+        }
+        BY_TRY(by__encoding_copy(&f->values[i], value, error));
+        f->count++;
+    }
+    return by__encoded_index(f, error);
+}
+
+static by_status parse_feature(by__encoded *f, const json_t *json, const char *name,
+                               by_error *error)
+{
+    const json_t *values = json_object_get(json, "values");
+    const json_t *mean = json_object_get(json, "mean");
+    const json_t *deviation = json_object_get(json, "deviation");
+    const json_t *time = json_object_get(json, "time");
+    const json_t *truth = json_object_get(json, "truth");
+    const char *column = json_string_value(json_object_get(json, "name"));
+    if (column == NULL) {
+        return bad_json(name, "a column has no name", error);
+    }
+    BY_TRY(by__encoding_copy(&f->name, column, error));
+    if (json_is_array(values) && json_object_size(json) == 2) {
+        return parse_values(f, values, name, error);
+    }
+    if (!json_is_number(mean) || !json_is_number(deviation) ||
+        json_object_size(json) != 3u + (time != NULL) + (truth != NULL)) {
+        return bad_json(name, "a column has neither values nor mean and deviation", error);
+    }
+    if (time != NULL &&
+        (!json_is_string(time) || !by__time_parse(&f->time, json_string_value(time)))) {
+        return bad_json(name, "the unit of a time is not known", error);
+    }
+    f->is_truth = json_is_true(truth);
+    f->mean = json_number_value(mean);
+    f->deviation = json_number_value(deviation);
+    return f->deviation > 0.0 ? BY_OK : bad_json(name, "a deviation is not more than 0", error);
+}
+
+static by_status parse_features(by__encoded *features, size_t *count, const json_t *json,
+                                bool categories, const char *name, by_error *error)
+{
+    for (size_t i = 0; i < json_array_size(json); i++) {
+        by__encoded *f = &features[(*count)++];
+        BY_TRY(parse_feature(f, json_array_get(json, i), name, error));
+        if (f->is_category != categories) {
+            return bad_json(name, "a column is of the other kind", error);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status parse_root(by_encoding **out, const json_t *root, const char *name,
+                            by_error *error)
+{
+    const json_t *numbers = json_object_get(root, "numbers");
+    const json_t *categories = json_object_get(root, "categories");
+    const json_t *target = json_object_get(root, "target");
+    by_encoding *e;
+    if (json_integer_value(json_object_get(root, "format")) != 1 || !json_is_array(numbers) ||
+        !json_is_array(categories) || json_object_size(root) != (target == NULL ? 3u : 4u)) {
+        return bad_json(name, "not an encoding of format 1: numbers, categories, target", error);
+    }
+    if (json_array_size(numbers) + json_array_size(categories) == 0) {
+        return bad_json(name, "the encoding has no columns", error);
+    }
+    BY_TRY(by__encoding_allocate(&e, json_array_size(numbers), json_array_size(categories), error));
+    by_status status = parse_features(e->numbers, &e->number_count, numbers, false, name, error);
+    if (status == BY_OK) {
+        status = parse_features(e->categories, &e->category_count, categories, true, name, error);
+    }
+    if (status == BY_OK && target != NULL) {
+        e->has_target = true;
+        status = parse_feature(&e->target, target, name, error);
+        if (status == BY_OK && e->target.is_category && e->target.count == 0) {
+            status = bad_json(name, "the target has no classes", error);
+        }
+    }
+    if (status != BY_OK) {
+        by_encoding_close(&e);
+        return status;
+    }
+    *out = e;
+    return BY_OK;
+}
+
+by_status by_encoding_parse(by_encoding **out, const char *name, const char *text, size_t length,
+                            by_error *error)
+{
+    json_error_t problem;
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
+    if (root == NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
+    }
+    by_status status = parse_root(out, root, name, error);
+    json_decref(root);
+    return status;
+}

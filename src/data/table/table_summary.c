@@ -1,0 +1,132 @@
+/* What a table's columns are, for people. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "data/table/table_parts.h"
+
+/* Bytes of the names of one kind, and columns whose cells decided against numbers, that are
+ * listed. */
+#define MOST_NAMES 400
+#define MOST_ODD   5
+
+static bool is_ignored(const by_encoding_options *o, const char *name)
+{
+    for (size_t i = 0; i < o->ignore_count; i++) {
+        if (strcmp(o->ignore[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add_column(by__text *out, const by_table *t, const by_column *c, bool values)
+{
+    by__text_format(out, "%.60s", c->name);
+    bool all = c->missing == by_table_rows(t);
+    if (values && c->kind == BY_COLUMN_CATEGORY) {
+        by__text_format(out, " (%zu%s", c->value_count, all ? "" : " values");
+        by__text_add(out, c->missing > 0 ? ", " : ")");
+    } else if (c->missing > 0) {
+        by__text_add(out, " (");
+    }
+    if (c->missing > 0) {
+        by__text_format(out, all ? "all missing)" : "%" PRIu64 " missing)", c->missing);
+    }
+}
+
+/* "2 numbers: a, b (3 missing)" */
+static void add_kind(by__text *out, const by_table *t, const by_encoding_options *o,
+                     by_column_kind kind)
+{
+    by__text names = {0};
+    size_t count = 0;
+    size_t listed = 0;
+    for (size_t i = 0; i < by_table_column_count(t); i++) {
+        const by_column *c = by_table_column(t, i);
+        bool is_target = o->target != NULL && strcmp(o->target, c->name) == 0;
+        if (c->kind != kind || is_target || is_ignored(o, c->name)) {
+            continue;
+        }
+        count++;
+        if (names.length < MOST_NAMES) {
+            by__text_add(&names, listed++ == 0 ? "" : ", ");
+            add_column(&names, t, c, true);
+        }
+    }
+    bool number = kind == BY_COLUMN_NUMBER;
+    if (count > 0) {
+        by__text_format(out, "%s%zu %s: %s", out->length > 0 ? "; " : "", count,
+                        count == 1 ? number ? "number" : "category"
+                                   : (number ? "numbers" : "categories"),
+                        names.data);
+        if (listed < count) {
+            by__text_format(out, " and %zu more", count - listed);
+        }
+    }
+    out->failed = out->failed || names.failed;
+    by__text_free(&names);
+}
+
+by_status by_table_summary(const by_table *table, const by_encoding_options *options, char **out,
+                           by_error *error)
+{
+    by__text text = {0};
+    const by_encoding_options *o = options;
+    const by_column *target = o->target == NULL ? NULL : by_table_find(table, o->target);
+    add_kind(&text, table, o, BY_COLUMN_NUMBER);
+    add_kind(&text, table, o, BY_COLUMN_CATEGORY);
+    if (o->ignore_count > 0) {
+        by__text_format(&text, "; %zu ignored", o->ignore_count);
+    }
+    if (target != NULL && target->kind == BY_COLUMN_NUMBER) {
+        by__text_format(&text, "; target %.60s, a number", target->name);
+    } else if (target != NULL) {
+        by__text_format(&text, "; target %.60s, one of %zu classes", target->name,
+                        target->value_count);
+    }
+    return by__text_take(&text, out, error);
+}
+
+/* What is odd about a column of categories. */
+static void add_doubt(by__text *out, const by_table *table, const by_column *c)
+{
+    uint64_t cells = by_table_rows(table) - c->missing;
+    const char *problem = by__cell_problem(c->odd + 1, strlen(c->odd) - 2);
+    by__text_format(out, "%scolumn '%.60s' is one of categories, since %s:%" PRIu64 " has %s",
+                    out->length > 0 ? "\n" : "", c->name, c->odd_path, c->odd_line, c->odd);
+    if (c->odd_cells == cells) {
+        by__text_format(out, "; %" PRIu64 " of %" PRIu64 " cells resemble numbers%s%s",
+                        c->near_cells, cells, problem == NULL ? "" : ": ",
+                        problem == NULL ? "" : problem);
+    } else {
+        by__text_format(out,
+                        "; %" PRIu64 " of %" PRIu64
+                        " cells are numbers (data.number_columns makes it one of numbers)",
+                        cells - c->odd_cells, cells);
+    }
+}
+
+by_status by_table_doubts(const by_table *table, const by_encoding_options *options, char **out,
+                          by_error *error)
+{
+    by__text text = {0};
+    by__text more = {0};
+    size_t count = 0;
+    for (size_t i = 0; i < by_table_column_count(table); i++) {
+        const by_column *c = by_table_column(table, i);
+        if (c->odd_cells == 0 || is_ignored(options, c->name)) {
+            continue;
+        }
+        if (count++ < MOST_ODD) {
+            add_doubt(&text, table, c);
+        } else if (more.length < MOST_NAMES) {
+            by__text_format(&more, "%s%.60s", more.length > 0 ? ", " : "", c->name);
+        }
+    }
+    if (count > MOST_ODD) {
+        by__text_format(&text, "\nand %zu more such columns: %s", count - MOST_ODD,
+                        more.failed ? "" : more.data);
+    }
+    by__text_free(&more);
+    return by__text_take(&text, out, error);
+}

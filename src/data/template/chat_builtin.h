@@ -1,7 +1,0 @@
-#ifndef BY_DATA_TEMPLATE_CHAT_BUILTIN_H
-#define BY_DATA_TEMPLATE_CHAT_BUILTIN_H
-
-/* The text of a built-in chat template; NULL: there is none of this name. */
-const char *by__chat_builtin(const char *name);
-
-#endif

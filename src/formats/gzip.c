@@ -1,0 +1,94 @@
+#include "formats/gzip.h"
+
+#include <stdlib.h>
+
+#include <zlib.h>
+
+#define FIRST_BYTES ((size_t)1 << 16)
+#define WINDOW_GZIP (16 + MAX_WBITS)  /* gzip's header and checksum */
+#define PIECE_LIMIT ((size_t)1 << 30) /* zlib counts in unsigned int */
+
+bool by__gzip_is(const uint8_t *data, size_t size)
+{
+    return size >= 3 && data[0] == 0x1f && data[1] == 0x8b && data[2] == 8;
+}
+
+typedef struct inflation {
+    z_stream stream;
+    const uint8_t *next;
+    size_t left; /* input after `next` */
+    uint8_t *out;
+    size_t used;
+    size_t capacity;
+    size_t max;
+} inflation;
+
+/* Calls zlib once. *ended: the member's end was reached. */
+static by_status step(inflation *n, const char *name, bool *ended, by_error *error)
+{
+    if (n->used == n->capacity) {
+        if (n->used == n->max) {
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: inflates to more than the limit of %zu bytes", name, n->max);
+        }
+        size_t need = n->used < FIRST_BYTES / 2 ? FIRST_BYTES : 2 * n->used;
+        need = need > n->max ? n->max : need;
+        uint8_t *grown = realloc(n->out, need);
+        if (grown == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: %zu bytes of %s", need, name);
+        }
+        n->out = grown;
+        n->capacity = need;
+    }
+    size_t in = n->left < PIECE_LIMIT ? n->left : PIECE_LIMIT;
+    size_t room = n->capacity - n->used < PIECE_LIMIT ? n->capacity - n->used : PIECE_LIMIT;
+    n->stream.next_in = (Bytef *)(uintptr_t)n->next;
+    n->stream.avail_in = (uInt)in;
+    n->stream.next_out = n->out + n->used;
+    n->stream.avail_out = (uInt)room;
+    int result = inflate(&n->stream, Z_NO_FLUSH);
+    size_t taken = in - n->stream.avail_in;
+    size_t made = room - n->stream.avail_out;
+    n->next += taken;
+    n->left -= taken;
+    n->used += made;
+    *ended = result == Z_STREAM_END;
+    if (result == Z_MEM_ERROR) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: inflating %s", name);
+    }
+    if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR) {
+        return by_error_set(error, BY_EFORMAT, "%s: damaged gzip data: %s", name,
+                            n->stream.msg == NULL ? "unexpected" : n->stream.msg);
+    }
+    if (!*ended && n->left == 0 && made == 0) {
+        return by_error_set(error, BY_EFORMAT, "%s: the gzip data is cut short", name);
+    }
+    return BY_OK;
+}
+
+by_status by__gzip_inflate(uint8_t **out, size_t *out_size, const char *name, const uint8_t *data,
+                           size_t size, size_t max, by_error *error)
+{
+    inflation n = {.next = data, .left = size, .max = max};
+    if (inflateInit2(&n.stream, WINDOW_GZIP) != Z_OK) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: inflating %s", name);
+    }
+    by_status status = BY_OK;
+    do {
+        bool ended = false;
+        while (!ended && status == BY_OK) {
+            status = step(&n, name, &ended, error);
+        }
+        if (status == BY_OK && n.left > 0 && inflateReset(&n.stream) != Z_OK) {
+            status = by_error_set(error, BY_EFORMAT, "%s: damaged gzip data", name);
+        }
+    } while (status == BY_OK && n.left > 0);
+    (void)inflateEnd(&n.stream);
+    if (status != BY_OK) {
+        free(n.out);
+        return status;
+    }
+    *out = n.out;
+    *out_size = n.used;
+    return BY_OK;
+}

@@ -1,0 +1,176 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/image_parts.h"
+
+/* ---- pixels ---- */
+
+by_status by__image_begin(by__image_decoding *d, int64_t height, int64_t width, by_error *error)
+{
+    if (d->fit->height > 0) {
+        BY_TRY(by__image_fit_takes(d->fit, height, width, error));
+    }
+    if (height < 1 || width < 1 || height > BY__IMAGE_PIXELS / width) {
+        return by_error_set(error, BY_EARG, "an image of %lld x %lld pixels; up to %lld are read",
+                            (long long)width, (long long)height, (long long)BY__IMAGE_PIXELS);
+    }
+    d->height = height;
+    d->width = width;
+    return by__alloc((void **)&d->pixels, (size_t)(height * width), (size_t)d->channels, "an image",
+                     error);
+}
+
+void by__image_put_grey(const by__image_decoding *d, const uint8_t *row, int64_t y)
+{
+    for (int64_t c = 0; c < d->channels; c++) {
+        memcpy(d->pixels + (c * d->height + y) * d->width, row, (size_t)d->width);
+    }
+}
+
+void by__image_put_rgb(const by__image_decoding *d, const uint8_t *row, size_t step, int64_t y)
+{
+    for (int64_t c = 0; c < d->channels; c++) {
+        uint8_t *out = d->pixels + (c * d->height + y) * d->width;
+        const uint8_t *p = row;
+        for (int64_t x = 0; x < d->width; x++, p += step) {
+            /* The weights of ITU-R 601-2, in the integers of Pillow. */
+            out[x] =
+                d->channels == 3
+                    ? p[c]
+                    : (uint8_t)((p[0] * 19595u + p[1] * 38470u + p[2] * 7471u + 0x8000u) >> 16);
+        }
+    }
+}
+
+/* ---- files ---- */
+
+static bool is_jpeg(const uint8_t *data, size_t size)
+{
+    return size >= 3 && data[0] == 0xff && data[1] == 0xd8 && data[2] == 0xff;
+}
+
+static bool is_png(const uint8_t *data, size_t size)
+{
+    static const uint8_t png[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+    return size >= sizeof png && memcmp(data, png, sizeof png) == 0;
+}
+
+bool by__image_is_file(const uint8_t *data, size_t size)
+{
+    return is_jpeg(data, size) || is_png(data, size);
+}
+
+static int64_t number_at(const uint8_t *at, size_t bytes)
+{
+    int64_t out = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        out = out << 8 | at[i];
+    }
+    return out;
+}
+
+/* The size is in the marker that begins the frame, SOF0 to SOF15 without those of tables. */
+static bool jpeg_size(int64_t *height, int64_t *width, const uint8_t *data, size_t size)
+{
+    for (size_t at = 2; size - at >= 9;) {
+        unsigned marker = data[at + 1];
+        if (data[at] != 0xff) {
+            return false;
+        }
+        if (marker == 0xff) { /* fill */
+            at++;
+            continue;
+        }
+        if (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 &&
+            marker != 0xcc) {
+            *height = number_at(data + at + 5, 2);
+            *width = number_at(data + at + 7, 2);
+            return true;
+        }
+        bool alone = marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8);
+        size_t length = alone ? 0 : (size_t)number_at(data + at + 2, 2);
+        if (marker == 0xda || marker == 0xd9 || length > size - at - 2) {
+            return false;
+        }
+        at += 2 + length;
+    }
+    return false;
+}
+
+bool by__image_size(int64_t *height, int64_t *width, const uint8_t *data, size_t size)
+{
+    if (is_png(data, size) && size >= 24 && memcmp(data + 12, "IHDR", 4) == 0) {
+        *width = number_at(data + 16, 4);
+        *height = number_at(data + 20, 4);
+        return true;
+    }
+    return is_jpeg(data, size) && jpeg_size(height, width, data, size);
+}
+
+/* Fits the decoded image to the model's input. */
+static by_status fit_decoded(by__image_decoding *d, by_error *error)
+{
+    uint8_t *fitted;
+    if (d->fit->resize == BY_RESIZE_NONE) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&fitted, (size_t)(d->fit->height * d->fit->width),
+                     (size_t)d->channels, "an image", error));
+    by_status status =
+        by__image_fit(fitted, d->fit, d->channels, d->pixels, d->height, d->width, error);
+    free(d->pixels);
+    d->pixels = fitted;
+    d->height = d->fit->height;
+    d->width = d->fit->width;
+    return status;
+}
+
+/* The error for what is neither a JPEG nor a PNG: says what it is, whatever its name. */
+static by_status refuse_format(const uint8_t *data, size_t size, by_error *error)
+{
+    static const struct {
+        size_t at;
+        const char *bytes;
+        const char *name;
+    } formats[] = {
+        {0, "GIF8", "a GIF"},        {8, "WEBP", "a WebP"},      {0, "BM", "a BMP"},
+        {0, "II*", "a TIFF"},        {0, "MM", "a TIFF"},        {4, "ftypavif", "an AVIF"},
+        {4, "ftyphei", "a HEIF"},    {4, "ftypmif", "a HEIF"},   {0, "\xff\x0a", "a JPEG XL"},
+        {4, "JXL ", "a JPEG XL"},    {4, "jP  ", "a JPEG 2000"}, {0, "<svg", "an SVG"},
+        {0, "<?xml", "an XML file"}, {0, "%PDF", "a PDF"}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(formats); i++) {
+        size_t n = strlen(formats[i].bytes);
+        if (size >= formats[i].at + n && memcmp(data + formats[i].at, formats[i].bytes, n) == 0) {
+            return by_error_set(error, BY_EFORMAT,
+                                "the image is %s, and neither a JPEG nor a PNG: convert it",
+                                formats[i].name);
+        }
+    }
+    return by_error_set(error, BY_EFORMAT, "the image is neither a JPEG nor a PNG");
+}
+
+by_status by__image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
+                           const by_image_fit *fit, const uint8_t *data, size_t size,
+                           by_error *error)
+{
+    by__image_decoding d = {.channels = channels, .fit = fit};
+    if (channels != 1 && channels != 3) {
+        return by_error_set(error, BY_EARG,
+                            "the model reads %lld channels; a JPEG or PNG gives it 1 or 3",
+                            (long long)channels);
+    }
+    by_status status = is_jpeg(data, size)  ? by__image_decode_jpeg(&d, data, size, error)
+                       : is_png(data, size) ? by__image_decode_png(&d, data, size, error)
+                                            : refuse_format(data, size, error);
+    if (status == BY_OK) {
+        status = fit_decoded(&d, error);
+    }
+    if (status != BY_OK) {
+        free(d.pixels);
+        return status;
+    }
+    *out = d.pixels;
+    *height = d.height;
+    *width = d.width;
+    return BY_OK;
+}

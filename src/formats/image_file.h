@@ -1,0 +1,30 @@
+/* JPEG and PNG images from clients, decoded by libjpeg-turbo and libpng. */
+#ifndef BY_FORMATS_IMAGE_FILE_H
+#define BY_FORMATS_IMAGE_FILE_H
+
+#include "formats/image_fit.h"
+
+/* Most pixels of an image that is decoded to be resized: a small file can contain any number. */
+#define BY__IMAGE_PIXELS ((int64_t)1 << 24)
+
+/* Returns true if the data begin as a JPEG or PNG does. */
+bool by__image_is_file(const uint8_t *data, size_t size);
+/* Most pixels of the images of one request: what a worker decodes in about three seconds, if they
+ * are interlaced. */
+#define BY__IMAGES_PIXELS (4 * BY__IMAGE_PIXELS)
+
+/* Finds the size of an image in its head. Returns false if it is not there. */
+bool by__image_size(int64_t *height, int64_t *width, const uint8_t *data, size_t size);
+/* Decodes an image into u8 [channels, fit->height, fit->width] with 1 or 3 channels, grey or RGB:
+ * the values of Pillow's convert("L") and convert("RGB"), which torchvision's loader uses. So alpha
+ * is left out, not composited; gamma and profiles of colours, and the orientation in EXIF, are
+ * ignored; grey of 16 bits is not scaled: above 255 it is 255. If `fit` does not resize, an image
+ * of another size is refused before memory is allocated for it. *out is freed with free(); its
+ * height and width are those of `fit`, or, if these are 0, the image's own. BY_EFORMAT: the data
+ * are neither JPEG nor PNG, or are damaged; BY_EARG: a size that `fit` does not accept, or more
+ * than BY__IMAGE_PIXELS. */
+by_status by__image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
+                           const by_image_fit *fit, const uint8_t *data, size_t size,
+                           by_error *error);
+
+#endif

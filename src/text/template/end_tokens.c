@@ -1,0 +1,162 @@
+/* The tokens that end a text, from the configuration files of a model directory. */
+#include <stdlib.h>
+
+#include "banyan/chat.h"
+#include "banyan/tokenizer.h"
+#include "base/base.h"
+#include "base/json.h"
+#include "base/paths.h"
+#include "base/token_ids.h"
+#include "base/utf8.h"
+#include "text/tokenizer/gguf_tokenizer.h"
+
+#define MAX_FILE ((size_t)16 << 20)
+
+typedef struct ends {
+    int32_t *ids;
+    size_t count;
+    int64_t vocab; /* ids must be below it */
+} ends;
+
+static void add(ends *e, int64_t id)
+{
+    size_t i = 0;
+    if (id < 0 || id >= e->vocab || e->count == BY_END_TOKENS) {
+        return;
+    }
+    while (i < e->count && e->ids[i] != id) {
+        i++;
+    }
+    e->ids[i] = (int32_t)id;
+    e->count += i == e->count;
+}
+
+/* Reads a JSON file of a directory; *out stays NULL if there is none. */
+static by_status read_file(json_t **out, const char *directory, const char *name, by_error *error)
+{
+    char *path;
+    char *text = NULL;
+    size_t length;
+    json_error_t problem;
+    by_status status = BY_OK;
+    *out = NULL;
+    BY_TRY(by__path_make(&path, directory, name, error));
+    if (by__path_exists(path)) {
+        status = by__file_read_text(&text, &length, path, MAX_FILE, error);
+    }
+    if (text != NULL) {
+        *out = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
+        status = *out != NULL ? BY_OK
+                              : by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line,
+                                             problem.text);
+    }
+    free(text);
+    free(path);
+    return status;
+}
+
+/* Reads a file and checks the ids of tokens in it; `vocab` is set where it names a size. */
+static by_status read_ids(json_t **out, int64_t *vocab, const char *directory, const char *name,
+                          by_error *error)
+{
+    char *path;
+    BY_TRY(read_file(out, directory, name, error));
+    json_int_t size = json_integer_value(json_object_get(*out, "vocab_size"));
+    *vocab = size > 0 && size < INT32_MAX ? size : *vocab;
+    BY_TRY(by__path_make(&path, directory, name, error));
+    by_status status = by__token_ids_check(path, *out, *vocab, error);
+    free(path);
+    return status;
+}
+
+/* Adds eos_token_id of the settings of generation, or else of the model: a number or a list. */
+static by_status add_ids(ends *e, const char *directory, by_error *error)
+{
+    json_t *model = NULL;
+    json_t *settings = NULL;
+    int64_t vocab = INT32_MAX;
+    by_status status = read_ids(&model, &vocab, directory, "config.json", error);
+    if (status == BY_OK) {
+        status = read_ids(&settings, &vocab, directory, "generation_config.json", error);
+    }
+    /* The key counts where it exists, even if null. */
+    const json_t *value = json_object_get(settings, "eos_token_id");
+    value = value != NULL ? value : json_object_get(model, "eos_token_id");
+    if (status == BY_OK && json_is_integer(value)) {
+        add(e, json_integer_value(value));
+    }
+    for (size_t k = 0; k < json_array_size(value) && status == BY_OK; k++) {
+        add(e, json_integer_value(json_array_get(value, k)));
+    }
+    json_decref(settings);
+    json_decref(model);
+    return status;
+}
+
+/* Adds eos_token of the tokenizer's settings: a text, or an object with one. */
+static by_status add_name(ends *e, const by_tokenizer *tokenizer, const char *directory,
+                          by_error *error)
+{
+    static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json"};
+    bool told = false;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(files) && !told; i++) {
+        json_t *root;
+        BY_TRY(read_file(&root, directory, files[i], error));
+        const json_t *value = json_object_get(root, "eos_token");
+        const json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
+        told = json_is_string(text);
+        if (told) {
+            add(e, by_tokenizer_token_id(tokenizer, json_string_value(text),
+                                         json_string_length(text)));
+        }
+        json_decref(root);
+    }
+    return BY_OK;
+}
+
+/* Adds what the chat template writes behind an answer; a template that is none, or beyond what is
+ * supported, says nothing; one that cannot be read is an error. */
+static by_status add_mark(ends *e, const by_tokenizer *tokenizer, const char *directory,
+                          by_error *error)
+{
+    const by_chat_source source = {.directory = directory};
+    by_chat *chat = NULL;
+    by_error ignored = {0};
+    by_status status = by_chat_open(&chat, &source, &ignored);
+    if (status == BY_EMEMORY || status == BY_EIO) {
+        *error = ignored;
+        return status;
+    }
+    if (status == BY_OK) {
+        add(e, by_chat_end(chat, tokenizer));
+        by_chat_close(&chat);
+    }
+    return BY_OK;
+}
+
+by_status by_end_tokens(int32_t ids[BY_END_TOKENS], size_t *count, const char *directory,
+                        const by_tokenizer *tokenizer, by_error *error)
+{
+    ends e = {.ids = ids, .vocab = INT32_MAX};
+    bool gguf = by__gguf_is_file(directory);
+    if (tokenizer != NULL) {
+        e.vocab = (int64_t)by_tokenizer_vocab(tokenizer);
+        add(&e, by_tokenizer_eos(tokenizer));
+    }
+    if (gguf) {
+        int64_t said[2];
+        BY_TRY(by__gguf_ends_open(said, directory, error));
+        add(&e, said[0]);
+        add(&e, said[1]);
+    } else {
+        BY_TRY(add_ids(&e, directory, error));
+    }
+    if (tokenizer != NULL && !gguf) {
+        BY_TRY(add_name(&e, tokenizer, directory, error));
+    }
+    if (tokenizer != NULL) {
+        BY_TRY(add_mark(&e, tokenizer, directory, error));
+    }
+    *count = e.count;
+    return BY_OK;
+}

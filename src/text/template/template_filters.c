@@ -1,0 +1,301 @@
+/* Filters, "value | name(arguments)", on scalars and text. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/template/template.h"
+
+/* ---- scalars ---- */
+
+static by_status filter_default(by__render *r, const by__template_value *v, const by__arguments *a,
+                                by__template_value *out)
+{
+    static const char *const names[] = {"default_value", "boolean", NULL};
+    const by__template_value *other = by__argument(a, 0, "default_value");
+    const by__template_value *empty = by__argument(a, 1, "boolean");
+    BY_TRY(by__arguments_check(r, a, "default", 2, names));
+    bool replaced =
+        v->kind == BY__UNDEFINED || (empty != NULL && by__value_true(empty) && !by__value_true(v));
+    *out = !replaced ? *v : other != NULL ? *other : by__value_string("", 0);
+    return BY_OK;
+}
+
+static by_status filter_length(by__render *r, const by__template_value *v, const by__arguments *a,
+                               by__template_value *out)
+{
+    int64_t length;
+    BY_TRY(by__arguments_check(r, a, "length", 0, NULL));
+    BY_TRY(by__value_length(r, v, &length));
+    *out = by__value_integer(length);
+    return BY_OK;
+}
+
+static by_status filter_string(by__render *r, const by__template_value *v, const by__arguments *a,
+                               by__template_value *out)
+{
+    BY_TRY(by__arguments_check(r, a, "string", 0, NULL));
+    return by__value_text(r, v, out);
+}
+
+static by_status filter_int(by__render *r, const by__template_value *v, const by__arguments *a,
+                            by__template_value *out)
+{
+    static const char *const names[] = {"default", NULL};
+    const by__template_value *other = by__argument(a, 0, "default");
+    BY_TRY(by__arguments_check(r, a, "int", 1, names));
+    *out = other != NULL ? *other : by__value_integer(0);
+    double real = 0.0;
+    if (v->kind == BY__INTEGER || v->kind == BY__BOOL) {
+        *out = by__value_integer(v->kind == BY__BOOL ? (v->as.truth ? 1 : 0) : v->as.integer);
+        return BY_OK;
+    }
+    if (v->kind == BY__STRING) {
+        char text[64];
+        const char *s = v->as.string.data;
+        size_t n = v->as.string.length;
+        by__strip(&s, &n, NULL, true, true);
+        if (n == 0 || n >= sizeof text) {
+            return BY_OK;
+        }
+        memcpy(text, s, n);
+        text[n] = '\0';
+        char *end;
+        long long integer = strtoll(text, &end, 10);
+        if (*end == '\0' && n < 19) {
+            *out = by__value_integer(integer);
+            return BY_OK;
+        }
+        if (!by__parse_f64(text, &real)) {
+            return BY_OK;
+        }
+    } else if (by__value_is_real(v)) {
+        real = by__value_real(v);
+    } else {
+        return BY_OK;
+    }
+    if (real > -9e18 && real < 9e18) {
+        *out = by__value_integer((int64_t)real);
+    }
+    return BY_OK;
+}
+
+static by_status filter_float(by__render *r, const by__template_value *v, const by__arguments *a,
+                              by__template_value *out)
+{
+    static const char *const names[] = {"default", NULL};
+    const by__template_value *other = by__argument(a, 0, "default");
+    char text[64];
+    BY_TRY(by__arguments_check(r, a, "float", 1, names));
+    by__template_value real = {.kind = BY__REAL};
+    *out = other != NULL ? *other : real;
+    if (by__value_is_number(v)) {
+        real.as.real = by__value_real(v);
+        *out = real;
+        return BY_OK;
+    }
+    if (v->kind != BY__STRING) {
+        return BY_OK;
+    }
+    const char *s = v->as.string.data;
+    size_t n = v->as.string.length;
+    by__strip(&s, &n, NULL, true, true);
+    if (n > 0 && n < sizeof text) {
+        memcpy(text, s, n);
+        text[n] = '\0';
+        *out = by__parse_f64(text, &real.as.real) ? real : *out;
+    }
+    return BY_OK;
+}
+
+static by_status filter_abs(by__render *r, const by__template_value *v, const by__arguments *a,
+                            by__template_value *out)
+{
+    by__template_value zero = by__value_integer(0);
+    int order;
+    BY_TRY(by__arguments_check(r, a, "abs", 0, NULL));
+    BY_TRY(by__value_compare(r, v, &zero, &order));
+    if (order < 0) {
+        return by__value_operate(r, BY__OP_SUBTRACT, &zero, v, out);
+    }
+    *out = *v;
+    return BY_OK;
+}
+
+static by_status filter_same(by__render *r, const by__template_value *v, const by__arguments *a,
+                             by__template_value *out)
+{
+    BY_TRY(by__arguments_check(r, a, "safe", 0, NULL));
+    *out = *v;
+    return BY_OK;
+}
+
+/* ---- text ---- */
+
+/* Applies a method of strings to the value as text. */
+static by_status text_method(by__render *r, const by__template_value *v, const char *name,
+                             const by__arguments *a, by__template_value *out)
+{
+    by__template_value text;
+    BY_TRY(by__value_text(r, v, &text));
+    return by__method_call(r, &text, name, a, out);
+}
+
+static by_status filter_trim(by__render *r, const by__template_value *v, const by__arguments *a,
+                             by__template_value *out)
+{
+    static const char *const names[] = {"chars", NULL};
+    const by__template_value *set = by__argument(a, 0, "chars");
+    by__arguments one = {.values = set, .count = set != NULL ? 1 : 0};
+    BY_TRY(by__arguments_check(r, a, "trim", 1, names));
+    return text_method(r, v, "strip", &one, out);
+}
+
+static by_status filter_upper(by__render *r, const by__template_value *v, const by__arguments *a,
+                              by__template_value *out)
+{
+    return text_method(r, v, "upper", a, out);
+}
+
+static by_status filter_lower(by__render *r, const by__template_value *v, const by__arguments *a,
+                              by__template_value *out)
+{
+    return text_method(r, v, "lower", a, out);
+}
+
+static by_status filter_capitalize(by__render *r, const by__template_value *v,
+                                   const by__arguments *a, by__template_value *out)
+{
+    return text_method(r, v, "capitalize", a, out);
+}
+
+/* Unlike in str.title(), words begin only after spaces, hyphens and opening brackets. */
+static by_status filter_title(by__render *r, const by__template_value *v, const by__arguments *a,
+                              by__template_value *out)
+{
+    by__template_value lower;
+    BY_TRY(text_method(r, v, "lower", a, &lower));
+    BY_TRY(by__value_copy_string(r, lower.as.string.data, lower.as.string.length, out));
+    char *data = (char *)(uintptr_t)out->as.string.data;
+    bool first = true;
+    for (size_t i = 0; i < out->as.string.length; i++) {
+        char c = data[i];
+        data[i] = (char)(first && c >= 'a' && c <= 'z' ? c - 32 : c);
+        first = strchr("- \t\n\r\f\v({[<", c) != NULL && c != '\0';
+    }
+    return BY_OK;
+}
+
+static by_status filter_replace(by__render *r, const by__template_value *v, const by__arguments *a,
+                                by__template_value *out)
+{
+    return text_method(r, v, "replace", a, out);
+}
+
+static by_status filter_escape(by__render *r, const by__template_value *v, const by__arguments *a,
+                               by__template_value *out)
+{
+    static const char *const escapes[][2] = {
+        {"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"'", "&#39;"}, {"\"", "&#34;"}};
+    by__template_value text;
+    by__text escaped = {0};
+    BY_TRY(by__arguments_check(r, a, "escape", 0, NULL));
+    BY_TRY(by__value_text(r, v, &text));
+    BY_TRY(by__render_steps(r, text.as.string.length / 8));
+    for (size_t i = 0; i < text.as.string.length; i++) {
+        const char *c = text.as.string.data + i;
+        const char *as = NULL;
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(escapes); k++) {
+            as = escapes[k][0][0] == *c ? escapes[k][1] : as;
+        }
+        by__text_add_bytes(&escaped, as != NULL ? as : c, as != NULL ? strlen(as) : 1);
+    }
+    return by__value_take_text(r, &escaped, out);
+}
+
+/* Indents all lines but the first (also that with `first`), unless they are empty. */
+static by_status filter_indent(by__render *r, const by__template_value *v, const by__arguments *a,
+                               by__template_value *out)
+{
+    static const char *const names[] = {"width", "first", "blank", NULL};
+    const by__template_value *width = by__argument(a, 0, "width");
+    const by__template_value *first = by__argument(a, 1, "first");
+    const by__template_value *blank = by__argument(a, 2, "blank");
+    by__template_value text;
+    by__text lines = {0};
+    BY_TRY(by__arguments_check(r, a, "indent", 3, names));
+    BY_TRY(by__value_text(r, v, &text));
+    char mark[101];
+    bool named = width != NULL && width->kind == BY__STRING;
+    int64_t count = width != NULL && width->kind == BY__INTEGER ? width->as.integer : 4;
+    size_t length = named ? width->as.string.length : count < 0 ? 0 : (size_t)count;
+    if (length > 100) {
+        return by__render_fail(r, "indent: more than 100 blanks");
+    }
+    memset(mark, ' ', sizeof mark);
+    if (named) {
+        memcpy(mark, width->as.string.data, length);
+    }
+    const char *s = text.as.string.data;
+    size_t n = text.as.string.length;
+    BY_TRY(by__render_steps(r, n / 4));
+    for (size_t begin = 0; begin <= n;) {
+        const char *newline = memchr(s + begin, '\n', n - begin);
+        size_t end = newline != NULL ? (size_t)(newline - s) : n;
+        bool wanted = begin > 0 ? (end > begin || (blank != NULL && by__value_true(blank)))
+                                : first != NULL && by__value_true(first);
+        by__text_add_bytes(&lines, mark, wanted ? length : 0);
+        by__text_add_bytes(&lines, s + begin, end - begin + (newline != NULL ? 1 : 0));
+        if (lines.length > r->arena.left) {
+            by__text_free(&lines);
+            return by__render_fail(r, "the template needs more memory than it may have");
+        }
+        begin = end + 1;
+    }
+    return by__value_take_text(r, &lines, out);
+}
+
+static const by__filter_row filters[] = {{"default", filter_default},
+                                         {"d", filter_default},
+                                         {"length", filter_length},
+                                         {"count", filter_length},
+                                         {"string", filter_string},
+                                         {"int", filter_int},
+                                         {"float", filter_float},
+                                         {"abs", filter_abs},
+                                         {"safe", filter_same},
+                                         {"trim", filter_trim},
+                                         {"upper", filter_upper},
+                                         {"lower", filter_lower},
+                                         {"capitalize", filter_capitalize},
+                                         {"title", filter_title},
+                                         {"replace", filter_replace},
+                                         {"escape", filter_escape},
+                                         {"e", filter_escape},
+                                         {"indent", filter_indent},
+                                         {"tojson", by__value_json},
+                                         {"round", by__filter_round},
+                                         {"format", by__filter_format},
+                                         {NULL, NULL}};
+
+static const by__filter_row *find(const by__filter_row *rows, const char *name)
+{
+    while (rows->name != NULL && strcmp(rows->name, name) != 0) {
+        rows++;
+    }
+    return rows->name == NULL ? NULL : rows;
+}
+
+by_status by__filter(by__render *r, const char *name, const by__template_value *subject,
+                     const by__arguments *arguments, by__template_value *out)
+{
+    const by__filter_row *row = find(filters, name);
+    row = row == NULL ? find(by__list_filters, name) : row;
+    if (row == NULL) {
+        return by__render_fail(r, "filter '%.60s' is not known", name);
+    }
+    BY_TRY(by__render_enter(r)); /* map may nest filters */
+    BY_TRY(row->call(r, subject, arguments, out));
+    r->depth--;
+    return BY_OK;
+}

@@ -1,0 +1,204 @@
+/* Decodes ids to bytes.
+ *
+ * A token of a byte-level vocabulary is its bytes. Others are decoded as the file's decoder says:
+ * literals are replaced (the mark U+2581 by a space), <0x..> becomes its byte; the first token of a
+ * text and the text's beginning may lose a space that encoding added. Bytes that are not UTF-8 are
+ * kept, so that decoding returns what was encoded. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hex.h"
+#include "text/tokenizer/vocabulary.h"
+
+/* The byte of "<0x..>"; -1 for any other name. */
+static int fallback_byte(const char *name, size_t length)
+{
+    if (length != 6 || memcmp(name, "<0x", 3) != 0 || name[5] != '>' ||
+        by__hex_digit(name[3]) < 0 || by__hex_digit(name[4]) < 0) {
+        return -1;
+    }
+    return by__hex_digit(name[3]) * 16 + by__hex_digit(name[4]);
+}
+
+static void put_replaced(by__text *out, const char *s, size_t n, const by__rewrite *w)
+{
+    for (size_t at = 0; at < n;) {
+        if (n - at >= w->from_length && memcmp(s + at, w->from, w->from_length) == 0) {
+            by__text_add_bytes(out, w->to, w->to_length);
+            at += w->from_length;
+        } else {
+            by__text_add_bytes(out, s + at, 1);
+            at++;
+        }
+    }
+}
+
+static void put_spaces(by__text *out, const char *s, size_t n, const by__rewrite *w)
+{
+    for (size_t at = 0; at < n;) {
+        size_t end = at;
+        while (end < n && s[end] == ' ') {
+            end++;
+        }
+        bool run = end - at >= 2;
+        by__text_add_bytes(out, run ? w->to : s + at, run ? w->to_length : 1);
+        at = run ? end : at + 1;
+    }
+}
+
+/* Appends the text of the token with this name. */
+static void put_piece(const by_tokenizer *t, const char *name, size_t n, by__text *out)
+{
+    const by__pipeline *p = &t->pipeline;
+    int byte = p->decode_bytes ? fallback_byte(name, n) : -1;
+    if (byte >= 0) {
+        uint8_t one = (uint8_t)byte;
+        by__text_add_bytes(out, &one, 1);
+        return;
+    }
+    by__text now = {0};
+    by__text_add_bytes(&now, name, n);
+    for (size_t i = 0; i < p->replacement_count; i++) {
+        by__text next = {0};
+        if (p->replacements[i].kind == BY__REWRITE_SPACES) {
+            put_spaces(&next, now.data, now.length, &p->replacements[i]);
+        } else {
+            put_replaced(&next, now.data, now.length, &p->replacements[i]);
+        }
+        next.failed = next.failed || now.failed;
+        by__text_free(&now);
+        now = next;
+    }
+    by__text_add_bytes(out, now.data, now.length);
+    out->failed = out->failed || now.failed;
+    by__text_free(&now);
+}
+
+/* Returns true if a token is matched as something other than its content: its text is then what it
+ * matches (including a prefix added by the normalizer). */
+static bool is_rewritten(const by__added_token *a)
+{
+    return a->match_length != a->length || memcmp(a->match, a->content, a->length) != 0;
+}
+
+by_status by__pieces_make(by_tokenizer *t, by_error *error)
+{
+    by__text pieces = {0};
+    bool whole = t->byte_level || t->characters; /* tokens are their own text */
+    bool rewritten = false;
+    for (size_t i = 0; i < t->added_count; i++) {
+        rewritten = rewritten || is_rewritten(&t->added[i]);
+    }
+    if (whole && !rewritten) {
+        return BY_OK;
+    }
+    const by__added_token **added; /* by id */
+    BY_TRY(by__alloc((void **)&t->piece_offsets, (size_t)t->vocab + 1, sizeof *t->piece_offsets,
+                     "decoded tokens", error));
+    BY_TRY(by__alloc((void **)&added, t->vocab, sizeof *added, "added tokens", error));
+    for (size_t i = 0; i < t->added_count; i++) {
+        added[t->added[i].id] = &t->added[i];
+    }
+    for (uint32_t id = 0; id < t->vocab; id++) {
+        bool as_found = added[id] != NULL && is_rewritten(added[id]);
+        const char *name = as_found ? added[id]->match : t->bytes + t->offsets[id];
+        size_t n = as_found ? added[id]->match_length : t->offsets[id + 1] - t->offsets[id];
+        if (whole) {
+            by__text_add_bytes(&pieces, name, n);
+        } else {
+            put_piece(t, name, n, &pieces);
+        }
+        t->piece_offsets[id + 1] = pieces.length;
+    }
+    free(added);
+    return by__text_take(&pieces, &t->pieces, error);
+}
+
+/* In the first token, a space made by Metaspace is dropped. The pieces have the marks replaced
+ * already, so the token's name is used, which still has them. */
+static void drop_marks(const by_tokenizer *t, uint32_t id, char *scratch, const char **data,
+                       size_t *length)
+{
+    const by__rewrite *w = &t->pipeline.replacements[0];
+    const char *name = t->bytes + t->offsets[id];
+    size_t n = t->offsets[id + 1] - t->offsets[id];
+    size_t used = 0;
+    for (size_t at = 0; at < n;) {
+        if (n - at >= w->from_length && memcmp(name + at, w->from, w->from_length) == 0) {
+            at += w->from_length;
+        } else {
+            scratch[used++] = name[at++];
+        }
+    }
+    *data = scratch;
+    *length = used;
+}
+
+void by__piece_of(const by_tokenizer *t, uint32_t id, bool first, char *scratch, const char **data,
+                  size_t *length)
+{
+    const char *bytes = t->pieces != NULL ? t->pieces : t->bytes;
+    const size_t *offsets = t->pieces != NULL ? t->piece_offsets : t->offsets;
+    *data = bytes + offsets[id];
+    *length = offsets[id + 1] - offsets[id];
+    if (first && t->pipeline.drop_first &&
+        (!t->pipeline.decode_bytes ||
+         fallback_byte(t->bytes + t->offsets[id], t->offsets[id + 1] - t->offsets[id]) < 0)) {
+        drop_marks(t, id, scratch, data, length);
+    }
+}
+
+by_status by_tokenizer_token_bytes(const by_tokenizer *t, uint32_t id, const char **data,
+                                   size_t *length, by_error *error)
+{
+    if (id >= t->vocab) {
+        return by_error_set(error, BY_EARG,
+                            "token %" PRIu32 " is not in the vocabulary of %" PRIu32, id, t->vocab);
+    }
+    by__piece_of(t, id, false, NULL, data, length);
+    return BY_OK;
+}
+
+by_status by_tokenizer_decode(const by_tokenizer *t, const uint32_t *ids, size_t count, char **out,
+                              size_t *length, by_error *error)
+{
+    by__text text = {0};
+    char *scratch = NULL;
+    size_t capacity = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *data = NULL;
+        size_t n = 0;
+        by_status status = by_tokenizer_token_bytes(t, ids[i], &data, &n, error);
+        if (status == BY_OK && i == 0) {
+            size_t name = t->offsets[ids[0] + 1] - t->offsets[ids[0]];
+            status = by__reserve((void **)&scratch, &capacity, name + 1, 1, error);
+            if (status == BY_OK) {
+                by__piece_of(t, ids[0], true, scratch, &data, &n);
+            }
+        }
+        if (status != BY_OK) {
+            by__text_free(&text);
+            free(scratch);
+            return status;
+        }
+        by__text_add_bytes(&text, data, n);
+    }
+    free(scratch);
+    const by__pipeline *p = &t->pipeline;
+    size_t skip = 0;
+    for (size_t i = 0;
+         i < p->strip_count && text.length > skip && text.length - skip >= p->strip_length &&
+         memcmp(text.data + skip, p->strip, p->strip_length) == 0;
+         i++) {
+        skip += p->strip_length;
+    }
+    if (skip > 0) {
+        memmove(text.data, text.data + skip, text.length - skip + 1);
+        text.length -= skip;
+    }
+    size_t total = text.length;
+    BY_TRY(by__text_take(&text, out, error));
+    *length = total;
+    return BY_OK;
+}

@@ -1,0 +1,80 @@
+/* Processing of a text before and after the model, as in tokenizer.json's normalizer,
+ * pre_tokenizer, post_processor and decoder: rewriting steps, splitters, ids added around a text,
+ * and the conversion of tokens to text. Read by pipeline_json.c. {0} does nothing. */
+#ifndef BY_TEXT_TOKENIZER_TEXT_PIPELINE_H
+#define BY_TEXT_TOKENIZER_TEXT_PIPELINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "banyan/status.h"
+#include "text/tokenizer/split.h"
+#include "text/unicode/unicode_forms.h"
+
+typedef enum by__rewrite_kind {
+    BY__REWRITE_FORM,         /* to the Unicode normal form `form` */
+    BY__REWRITE_REPLACE,      /* each `from` by `to` */
+    BY__REWRITE_SPACES,       /* each run of two or more spaces by `to` */
+    BY__REWRITE_PREPEND,      /* `to` before a text that is not empty */
+    BY__REWRITE_PREFIX,       /* the same unless the text begins with it */
+    BY__REWRITE_PREFIX_FIRST, /* the same at the beginning of the whole text only */
+    BY__REWRITE_STRIP         /* removes spaces at the beginning (left), at the end (right) */
+} by__rewrite_kind;
+
+typedef struct by__rewrite {
+    by__rewrite_kind kind;
+    by__form form;
+    bool left;
+    bool right;
+    char *from; /* owned; may contain any bytes */
+    size_t from_length;
+    char *to;
+    size_t to_length;
+} by__rewrite;
+
+#define BY__MAX_REWRITES  16u
+#define BY__MAX_SPLITTERS 8u
+#define BY__MAX_AROUND    16u
+
+typedef struct by__pipeline {
+    by__rewrite rewrites[BY__MAX_REWRITES];
+    size_t normalizers; /* how many rewrites precede the search for `normalized` added tokens */
+    size_t rewrite_count;
+    by__splitter splitters[BY__MAX_SPLITTERS];
+    size_t splitter_count;
+    uint32_t before[BY__MAX_AROUND]; /* ids before and after a text */
+    uint32_t after[BY__MAX_AROUND];
+    size_t before_count;
+    size_t after_count;
+    /* Decoding of tokenizers that are not byte-level. In each token, `from` becomes `to`, for all
+     * replacements; */
+    by__rewrite replacements[BY__MAX_REWRITES];
+    size_t replacement_count;
+    bool decode_bytes; /* <0x..> becomes a byte; */
+    bool drop_first;   /* of the first token, a match of the first replacement is dropped; */
+    char strip[8]; /* then up to strip_count of these are removed at the beginning of the text. */
+    size_t strip_length;
+    size_t strip_count;
+    /* JSON of normalizer, pre_tokenizer, post_processor and decoder as they are written to files;
+     * all NULL: the ones that tokenizer_write.c generates. */
+    char *source[4];
+} by__pipeline;
+
+void by__pipeline_free(by__pipeline *pipeline);
+
+/* A text being rewritten. {0} is empty. */
+typedef struct by__rewriting {
+    char *data[2]; /* double buffer */
+    size_t capacity[2];
+    by__code_points codes;
+} by__rewriting;
+
+void by__rewriting_free(by__rewriting *rewriting);
+/* Applies rewrites [begin, end) to s; `first`: s begins the whole text; cleared when that is no
+ * longer true. *out, borrowed from s or `rewriting`, is valid until the next call. */
+by_status by__rewrite_text(const by__pipeline *pipeline, size_t begin, size_t end,
+                           by__rewriting *rewriting, const uint8_t *s, size_t n, bool *first,
+                           const uint8_t **out, size_t *length, by_error *error);
+
+#endif

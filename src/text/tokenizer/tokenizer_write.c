@@ -1,0 +1,124 @@
+/* Writes tokenizer.json as Hugging Face does. A character vocabulary becomes a BPE without merges
+ * and pre-tokenizer, which also gives one token per character; its decoder joins them. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/tokenizer/vocabulary.h"
+#include "text/unicode/unicode.h"
+
+static const char byte_level_parts[] =
+    "  \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+    "\"trim_offsets\": true, \"use_regex\": true},\n"
+    "  \"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
+    "\"trim_offsets\": false, \"use_regex\": true},\n"
+    "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
+    "\"trim_offsets\": true, \"use_regex\": true},\n";
+
+static const char character_parts[] = "  \"pre_tokenizer\": null,\n  \"post_processor\": null,\n"
+                                      "  \"decoder\": {\"type\": \"Fuse\"},\n";
+
+/* Adds the name of a token as a JSON string. */
+static void add_name(by__text *text, const by_tokenizer *t, uint32_t id)
+{
+    const char *data = t->bytes + t->offsets[id];
+    size_t length = t->offsets[id + 1] - t->offsets[id];
+    if (t->verbatim[id] != 0) {
+        by__text_json(text, data, length);
+        return;
+    }
+    by__text_add(text, "\"");
+    for (size_t i = 0; i < length; i++) {
+        uint8_t utf8[4];
+        uint32_t letter = by__byte_letter((uint8_t)data[i]);
+        if (letter == '"' || letter == '\\') {
+            by__text_add(text, "\\");
+        }
+        by__text_add_bytes(text, utf8, by__utf8_put(utf8, letter));
+    }
+    by__text_add(text, "\"");
+}
+
+static void add_added(by__text *text, const by__added_token *a)
+{
+    by__text_format(text, "{\"id\": %" PRIu32 ", \"content\": ", a->id);
+    by__text_json(text, a->content, a->length);
+    by__text_format(text,
+                    ", \"single_word\": %s, \"lstrip\": %s, \"rstrip\": %s, \"normalized\": %s, "
+                    "\"special\": %s}",
+                    a->single_word ? "true" : "false", a->lstrip ? "true" : "false",
+                    a->rstrip ? "true" : "false", a->normalized ? "true" : "false",
+                    a->special ? "true" : "false");
+}
+
+/* Prints the parts other than the model: as they were read, unless it is one of the two kinds
+ * above. */
+static void add_parts(by__text *text, const by_tokenizer *t)
+{
+    static const char *const keys[] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};
+    const by__pipeline *p = &t->pipeline;
+    if (p->source[0] == NULL) {
+        by__text_add(text, "  \"normalizer\": null,\n");
+        by__text_add(text, t->characters ? character_parts : byte_level_parts);
+        return;
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
+        by__text_format(text, "  \"%s\": ", keys[i]);
+        by__text_add(text, p->source[i]);
+        by__text_add(text, ",\n");
+    }
+}
+
+by_status by_tokenizer_to_json(const by_tokenizer *t, char **out, size_t *length, by_error *error)
+{
+    by__text text = {0};
+    by__text_add(&text, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n"
+                        "  \"padding\": null,\n  \"added_tokens\": [");
+    for (size_t i = 0; i < t->added_count; i++) {
+        by__text_add(&text, i == 0 ? "\n    " : ",\n    ");
+        add_added(&text, &t->added[i]);
+    }
+    by__text_add(&text, t->added_count > 0 ? "\n  ],\n" : "],\n");
+    add_parts(&text, t);
+    by__text_add(&text, "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n"
+                        "    \"unk_token\": ");
+    if (t->unk == BY__NO_TOKEN) {
+        by__text_add(&text, "null");
+    } else {
+        add_name(&text, t, t->unk);
+    }
+    by__text_format(&text,
+                    ",\n    \"continuing_subword_prefix\": null,\n"
+                    "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": %s,\n"
+                    "    \"byte_fallback\": %s,\n    \"ignore_merges\": %s,\n    \"vocab\": {",
+                    t->fuse_unk ? "true" : "false", t->byte_fallback ? "true" : "false",
+                    t->ignore_merges ? "true" : "false");
+    for (uint32_t id = 0; id < t->model_vocab; id++) {
+        by__text_add(&text, id == 0 ? "\n      " : ",\n      ");
+        add_name(&text, t, id);
+        by__text_format(&text, ": %" PRIu32, id);
+    }
+    by__text_add(&text, "\n    },\n    \"merges\": [");
+    for (size_t i = 0; i < t->merge_count; i++) {
+        by__text_add(&text, i == 0 ? "\n      [" : ",\n      [");
+        add_name(&text, t, t->merges[i].left);
+        by__text_add(&text, ", ");
+        add_name(&text, t, t->merges[i].right);
+        by__text_add(&text, "]");
+    }
+    by__text_add(&text, t->merge_count > 0 ? "\n    ]\n  }\n}\n" : "]\n  }\n}\n");
+    size_t total = text.length;
+    BY_TRY(by__text_take(&text, out, error));
+    *length = total;
+    return BY_OK;
+}
+
+by_status by_tokenizer_save(const by_tokenizer *tokenizer, const char *path, by_error *error)
+{
+    char *text;
+    size_t length;
+    BY_TRY(by_tokenizer_to_json(tokenizer, &text, &length, error));
+    by_status status = by__file_write(path, text, length, error);
+    free(text);
+    return status;
+}

@@ -1,0 +1,387 @@
+#include "text/tokenizer/vocabulary.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t token_hash(const void *data, size_t length)
+{
+    return by__hash64(data, length);
+}
+
+by_status by__tokenizer_new(by_tokenizer **out, bool characters, by_error *error)
+{
+    by_tokenizer *t;
+    BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tokenizer", error));
+    t->characters = characters;
+    t->byte_level = !characters;
+    t->pipeline.splitters[0].kind = BY__SPLIT_GPT2;
+    t->pipeline.splitter_count = characters ? 0 : 1;
+    t->unk = BY__NO_TOKEN;
+    t->eos = -1;
+    by_status status =
+        by__reserve((void **)&t->offsets, &t->offsets_capacity, 1, sizeof *t->offsets, error);
+    if (status == BY_OK) { /* so that a token's address is never computed from NULL */
+        status = by__reserve((void **)&t->bytes, &t->bytes_capacity, 1, 1, error);
+    }
+    if (status != BY_OK) {
+        by_tokenizer_close(&t);
+        return status;
+    }
+    t->offsets[0] = 0;
+    *out = t;
+    return BY_OK;
+}
+
+void by_tokenizer_close(by_tokenizer **tokenizer)
+{
+    by_tokenizer *t = *tokenizer;
+    if (t == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < t->added_count; i++) {
+        free(t->added[i].content);
+        free(t->added[i].match);
+    }
+    by__pipeline_free(&t->pipeline);
+    free(t->piece_offsets);
+    free(t->pieces);
+    free(t->added);
+    free(t->added_order);
+    free(t->merges);
+    free(t->pairs);
+    free(t->slots);
+    free(t->verbatim);
+    free(t->offsets);
+    free(t->bytes);
+    free(t);
+    *tokenizer = NULL;
+}
+
+/* Appends bytes as the token `vocab`. */
+static by_status append(by_tokenizer *t, const char *data, size_t length, bool verbatim,
+                        by_error *error)
+{
+    size_t end;
+    size_t used = t->offsets[t->vocab];
+    if (t->vocab >= BY__MAX_TOKENS || !by__size_add(used, length, &end)) {
+        return by_error_set(error, BY_EFORMAT, "a vocabulary of more than %zu tokens",
+                            BY__MAX_TOKENS);
+    }
+    size_t next = (size_t)t->vocab + 1;
+    BY_TRY(by__reserve((void **)&t->bytes, &t->bytes_capacity, end, 1, error));
+    BY_TRY(by__reserve((void **)&t->offsets, &t->offsets_capacity, next + 1, sizeof *t->offsets,
+                       error));
+    BY_TRY(by__reserve((void **)&t->verbatim, &t->verbatim_capacity, next, 1, error));
+    if (length > 0) {
+        memcpy(t->bytes + used, data, length);
+    }
+    t->verbatim[t->vocab] = verbatim ? 1 : 0;
+    t->vocab++;
+    t->offsets[t->vocab] = end;
+    return BY_OK;
+}
+
+by_status by__tokenizer_add_token(by_tokenizer *t, const char *data, size_t length, bool verbatim,
+                                  by_error *error)
+{
+    BY_TRY(append(t, data, length, verbatim, error));
+    t->model_vocab = t->vocab;
+    return BY_OK;
+}
+
+by_status by__tokenizer_add_merge(by_tokenizer *t, uint32_t left, uint32_t right, uint32_t id,
+                                  by_error *error)
+{
+    if (t->merge_count >= BY__MAX_TOKENS) {
+        return by_error_set(error, BY_EFORMAT, "more than %zu merges", BY__MAX_TOKENS);
+    }
+    BY_TRY(by__reserve((void **)&t->merges, &t->merge_capacity, t->merge_count + 1,
+                       sizeof *t->merges, error));
+    t->merges[t->merge_count++] = (by__merge){left, right, id};
+    return BY_OK;
+}
+
+by_status by__tokenizer_add_added(by_tokenizer *t, const by__added_token *token, by_error *error)
+{
+    BY_TRY(by__reserve((void **)&t->added, &t->added_capacity, t->added_count + 1, sizeof *t->added,
+                       error));
+    by__added_token copy = *token;
+    copy.match = NULL;
+    copy.content = by__strndup(token->content, token->length);
+    if (copy.content == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: added token");
+    }
+    if (copy.id == BY__NO_TOKEN) {
+        copy.id = t->vocab;
+        by_status status = append(t, copy.content, copy.length, true, error);
+        if (status != BY_OK) {
+            free(copy.content);
+            return status;
+        }
+    }
+    t->added[t->added_count++] = copy;
+    return BY_OK;
+}
+
+by_status by__tokenizer_add_end_of_text(by_tokenizer *t, uint32_t id, by_error *error)
+{
+    char content[] = BY__END_OF_TEXT;
+    by__added_token token = {
+        .content = content, .length = strlen(content), .id = id, .special = true};
+    return by__tokenizer_add_added(t, &token, error);
+}
+
+/* ---- tables ---- */
+
+/* The smallest power of two that is at least twice `count` and at least 16. */
+static size_t table_size(size_t count)
+{
+    size_t size = 16;
+    while (size < count * 2) {
+        size *= 2;
+    }
+    return size;
+}
+
+uint32_t by__tokenizer_find(const by_tokenizer *t, const uint8_t *data, size_t length)
+{
+    size_t i = (size_t)token_hash(data, length) & t->slot_mask;
+    for (;; i = (i + 1) & t->slot_mask) {
+        uint32_t id = t->slots[i];
+        if (id == BY__NO_TOKEN) {
+            return id;
+        }
+        size_t start = t->offsets[id];
+        if (t->offsets[id + 1] - start == length && memcmp(t->bytes + start, data, length) == 0) {
+            return id;
+        }
+    }
+}
+
+static by_status build_slots(by_tokenizer *t, const char *name, by_error *error)
+{
+    size_t size = table_size(t->model_vocab);
+    BY_TRY(by__alloc((void **)&t->slots, size, sizeof *t->slots, "token table", error));
+    memset(t->slots, 0xff, size * sizeof *t->slots);
+    t->slot_mask = size - 1;
+    for (uint32_t id = 0; id < t->model_vocab; id++) {
+        if (t->verbatim[id] != 0 && t->byte_level) {
+            continue;
+        }
+        const char *data = t->bytes + t->offsets[id];
+        size_t length = t->offsets[id + 1] - t->offsets[id];
+        uint32_t held = by__tokenizer_find(t, (const uint8_t *)data, length);
+        if (held != BY__NO_TOKEN) {
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: tokens %" PRIu32 " and %" PRIu32 " are the same", name, held,
+                                id);
+        }
+        size_t i = (size_t)token_hash(data, length) & t->slot_mask;
+        while (t->slots[i] != BY__NO_TOKEN) {
+            i = (i + 1) & t->slot_mask;
+        }
+        t->slots[i] = id;
+    }
+    return BY_OK;
+}
+
+/* The later of two merges of a pair counts, as in Hugging Face's map. */
+static by_status build_pairs(by_tokenizer *t, by_error *error)
+{
+    size_t size = table_size(t->merge_count);
+    BY_TRY(by__alloc((void **)&t->pairs, size, sizeof *t->pairs, "merge table", error));
+    memset(t->pairs, 0xff, size * sizeof *t->pairs);
+    t->pair_mask = size - 1;
+    t->pair_shift = 64 - (unsigned)__builtin_ctzll(size);
+    for (size_t rank = 0; rank < t->merge_count; rank++) {
+        const by__merge *merge = &t->merges[rank];
+        uint64_t key = (uint64_t)merge->left << 32 | merge->right;
+        size_t i = (size_t)((key * 0x9e3779b97f4a7c15u) >> t->pair_shift);
+        while (t->pairs[i].rank != BY__NO_TOKEN &&
+               (t->pairs[i].left != merge->left || t->pairs[i].right != merge->right)) {
+            i = (i + 1) & t->pair_mask;
+        }
+        t->pairs[i] = (by__pair_slot){merge->left, merge->right, (uint32_t)rank};
+    }
+    return BY_OK;
+}
+
+static void find_eos(by_tokenizer *t)
+{
+    static const char *const names[] = {BY__END_OF_TEXT, "<|end_of_text|>", "</s>", "<eos>"};
+    for (size_t n = 0; n < BY_ARRAY_LENGTH(names); n++) {
+        for (size_t i = 0; i < t->added_count; i++) {
+            if (t->added[i].special && strcmp(t->added[i].content, names[n]) == 0) {
+                t->eos = t->added[i].id;
+                return;
+            }
+        }
+    }
+}
+
+/* Adds to the hash the settings that byte-level BPE with GPT-2's pattern and characters do not
+ * have. */
+static void hash_pipeline(const by_tokenizer *t, by__hasher *hasher)
+{
+    const by__pipeline *p = &t->pipeline;
+    if (p->source[0] == NULL && t->byte_level == !t->characters && t->unk == BY__NO_TOKEN) {
+        return;
+    }
+    by__hasher_add_u64(hasher, (t->byte_level ? 1u : 0u) | (t->byte_fallback ? 2u : 0u) |
+                                   (t->fuse_unk ? 4u : 0u) | (uint64_t)t->unk << 32);
+    for (size_t i = 0; i < 2 && p->source[0] != NULL; i++) {
+        by__hasher_add(hasher, p->source[i], strlen(p->source[i]));
+    }
+    by__hasher_add_u64(hasher, p->before_count << 32 | p->after_count);
+    for (size_t i = 0; i < p->before_count + p->after_count; i++) {
+        by__hasher_add_u64(hasher,
+                           i < p->before_count ? p->before[i] : p->after[i - p->before_count]);
+    }
+}
+
+static by_status hash_all(by_tokenizer *t, by_error *error)
+{
+    by__hasher *hasher;
+    BY_TRY(by__hasher_open(&hasher, error));
+    by__hasher_add_u64(hasher, (t->characters ? 1u : 0u) | (t->ignore_merges ? 2u : 0u));
+    by__hasher_add_u64(hasher, t->model_vocab);
+    by__hasher_add_u64(hasher, t->vocab);
+    for (uint32_t id = 0; id < t->vocab; id++) {
+        by__hasher_add_u64(hasher, t->offsets[id + 1]);
+    }
+    by__hasher_add(hasher, t->verbatim, t->vocab);
+    by__hasher_add(hasher, t->bytes, t->offsets[t->vocab]);
+    by__hasher_add_u64(hasher, t->merge_count);
+    for (size_t i = 0; i < t->merge_count; i++) {
+        by__hasher_add_u64(hasher, (uint64_t)t->merges[i].left << 32 | t->merges[i].right);
+    }
+    hash_pipeline(t, hasher);
+    for (size_t i = 0; i < t->added_count; i++) {
+        const by__added_token *a = &t->added[i];
+        unsigned flags = (a->single_word ? 1u : 0u) | (a->lstrip ? 2u : 0u) |
+                         (a->rstrip ? 4u : 0u) | (a->normalized ? 8u : 0u) |
+                         (a->special ? 16u : 0u);
+        by__hasher_add_u64(hasher, (uint64_t)a->id << 32 | flags);
+        by__hasher_add_u64(hasher, a->length);
+        by__hasher_add(hasher, a->content, a->length);
+    }
+    by__hasher_hex(hasher, t->hash);
+    by__hasher_close(&hasher);
+    return BY_OK;
+}
+
+/* If no merge makes a token with the mark U+2581 after another character, a text can be split
+ * before each run of marks: no merge crosses the split, and words are found in the cache. */
+static void find_words(by_tokenizer *t)
+{
+    static const by__splitter words = {
+        .kind = BY__SPLIT_WORDS, .literal = "\xe2\x96\x81", .literal_length = 3};
+    by__pipeline *p = &t->pipeline;
+    if (t->byte_level || t->characters || t->ignore_merges ||
+        p->splitter_count == BY__MAX_SPLITTERS ||
+        by__tokenizer_find(t, words.literal, 3) == BY__NO_TOKEN) {
+        return;
+    }
+    for (size_t i = 0; i < t->merge_count; i++) {
+        uint32_t id = t->merges[i].id;
+        const uint8_t *s = (const uint8_t *)t->bytes + t->offsets[id];
+        size_t n = t->offsets[id + 1] - t->offsets[id];
+        if (n > 0 && by__splitter_next(&words, s, n) < n) {
+            return;
+        }
+    }
+    p->splitters[p->splitter_count++] = words;
+}
+
+bool by__tokenizer_cuts(const by_tokenizer *t)
+{
+    const by__pipeline *p = &t->pipeline;
+    for (size_t i = 0; i < p->rewrite_count; i++) {
+        if (p->rewrites[i].kind != BY__REWRITE_FORM) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < p->splitter_count; i++) {
+        by__splitter_kind kind = p->splitters[i].kind;
+        if (kind != BY__SPLIT_GPT2 && kind != BY__SPLIT_RULE && kind != BY__SPLIT_NUMBERS) {
+            return false;
+        }
+    }
+    return t->characters || (t->byte_level && p->splitter_count > 0);
+}
+
+by_status by__tokenizer_finish(by_tokenizer *t, const char *name, by_error *error)
+{
+    if (t->vocab == 0) {
+        return by_error_set(error, BY_EFORMAT, "%s: the vocabulary is empty", name);
+    }
+    BY_TRY(build_slots(t, name, error));
+    BY_TRY(build_pairs(t, error));
+    t->all_bytes = true;
+    for (unsigned b = 0; b < 256; b++) {
+        uint8_t byte = (uint8_t)b;
+        char fallback[8];
+        t->byte_ids[b] = by__tokenizer_find(t, &byte, 1);
+        t->all_bytes = t->all_bytes && t->byte_ids[b] != BY__NO_TOKEN;
+        (void)snprintf(fallback, sizeof fallback, "<0x%02X>", b);
+        t->fallback_ids[b] =
+            t->byte_fallback ? by__tokenizer_find(t, (const uint8_t *)fallback, 6) : BY__NO_TOKEN;
+    }
+    if (t->byte_level && t->all_bytes) { /* none of these ever has an effect */
+        t->unk = BY__NO_TOKEN;
+        t->byte_fallback = t->fuse_unk = false;
+    } else if (t->byte_level && t->byte_fallback) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: byte_fallback of a byte-level vocabulary that lacks bytes is not "
+                            "supported",
+                            name);
+    }
+    find_words(t);
+    BY_TRY(by__added_index(t, name, error));
+    BY_TRY(by__pieces_make(t, error));
+    find_eos(t);
+    return hash_all(t, error);
+}
+
+/* ---- properties ---- */
+
+uint32_t by_tokenizer_vocab(const by_tokenizer *tokenizer)
+{
+    return tokenizer->vocab;
+}
+
+int64_t by_tokenizer_eos(const by_tokenizer *tokenizer)
+{
+    return tokenizer->eos;
+}
+
+bool by_tokenizer_is_char(const by_tokenizer *tokenizer)
+{
+    return tokenizer->characters;
+}
+
+const char *by_tokenizer_hash(const by_tokenizer *tokenizer)
+{
+    return tokenizer->hash;
+}
+
+int64_t by_tokenizer_token_id(const by_tokenizer *t, const char *data, size_t length)
+{
+    for (size_t i = 0; i < t->added_count; i++) {
+        if (t->added[i].length == length && memcmp(t->added[i].content, data, length) == 0) {
+            return t->added[i].id;
+        }
+    }
+    uint32_t id = by__tokenizer_find(t, (const uint8_t *)data, length);
+    if (id == BY__NO_TOKEN && length == 1) {
+        id = t->fallback_ids[(uint8_t)data[0]];
+    }
+    return id == BY__NO_TOKEN ? -1 : (int64_t)id;
+}
+
+void by_token_buffer_free(by_token_buffer *buffer)
+{
+    free(buffer->ids);
+    *buffer = (by_token_buffer){0};
+}

@@ -1,0 +1,38 @@
+/* Counts of the pieces (words) in texts: the input of BPE training. */
+#ifndef BY_TEXT_TOKENIZER_WORD_COUNTS_H
+#define BY_TEXT_TOKENIZER_WORD_COUNTS_H
+
+#include "text/tokenizer/vocabulary.h"
+
+typedef struct by__word {
+    size_t start; /* offset in bytes */
+    size_t length;
+    uint64_t hash;
+    uint64_t count;
+} by__word;
+
+/* An open-addressing hash table of words; {0} is empty. Not thread-safe. */
+typedef struct by__word_counts {
+    by__word *words;
+    size_t count;
+    size_t capacity;
+    char *bytes;
+    size_t used;
+    size_t bytes_capacity;
+    uint32_t *slots; /* word + 1; 0: free */
+    size_t slot_count;
+} by__word_counts;
+
+/* Counts the pieces of a text. */
+by_status by__word_counts_add(by__word_counts *counts, const char *text, size_t length,
+                              by_error *error);
+/* Adds the counts of another table. */
+by_status by__word_counts_merge(by__word_counts *counts, const by__word_counts *other,
+                                by_error *error);
+void by__word_counts_free(by__word_counts *counts);
+
+/* Learns merges from word counts (see by_tokenizer_train_bpe). Leaves the counts unchanged. */
+by_status by__bpe_learn(by_tokenizer **out, const by__word_counts *counts,
+                        const by_bpe_options *options, by_error *error);
+
+#endif
