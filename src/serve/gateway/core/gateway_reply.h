@@ -1,8 +1,8 @@
-/* gateway_reply: replies to requests, and the record of an exchange, from which the logs, the limits
- * and the trace are told what became of it.
+/* gateway_reply: replies to requests, and the record of an exchange, from which the logs, the
+ * limits and the trace are told what became of it.
  *
- * Who owns what: the record belongs to gateway_routes.c, which makes it at the head of a request and
- * frees it at the end.
+ * Who owns what: the record belongs to gateway_routes.c, which makes it at the head of a request
+ * and frees it at the end.
  *
  * Never put here: what a route does. */
 #ifndef BY_SERVE_GATEWAY_REPLY_H
