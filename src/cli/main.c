@@ -9,7 +9,7 @@
 #include <malloc.h>
 #endif
 
-#include "cli.h"
+#include "base/cli.h"
 
 /* How often an idle thread of GNU OpenMP polls for work before it sleeps: about 20 to 50
  * microseconds. */

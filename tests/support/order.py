@@ -79,7 +79,16 @@ serve/gateway: serve/gateway/openai
 serve/rollout: serve/link
 serve/supervisor: serve/gateway serve/rollout
 serve/client: serve/http serve/protocol
-cli: serve/supervisor serve/broker serve/worker serve/client launch
+cli/base: serve/supervisor serve/broker serve/worker serve/client launch
+cli/train: cli/base
+cli/evaluate: cli/train
+cli/generate: cli/evaluate
+cli/data: cli/generate
+cli/model: cli/data
+cli/runs: cli/model
+cli/serve: cli/runs
+cli/bench: cli/serve
+cli: cli/bench
 """
 
 # Public headers without functions, and the room of each. The others belong to the room that defines their functions.
@@ -352,6 +361,7 @@ class Program:
         return sorted(found)
 
     def check_include(self, path, room, include):
+        in_cli = path.startswith("src/cli/")
         if include in MADE:
             return None
         if include.startswith("banyan/"):
@@ -359,11 +369,13 @@ class Program:
             if not (ROOT / "include" / include).exists():
                 return f'there is no "{include}"'
             if name == "banyan":
-                return None if room == "cli" else f'"{include}" has all rooms'
+                return None if in_cli else f'"{include}" has all rooms'
             other = self.header_rooms.get(name)
-        elif room == "cli":
+        elif in_cli:
             # The command line stands on public headers and its own alone.
-            return None if (ROOT / "src/cli" / include).exists() else f'"{include}" is neither public nor its own'
+            if not (ROOT / "src/cli" / include).exists():
+                return f'"{include}" is neither public nor its own'
+            other = room_of("src/cli/" + include)
         else:
             other = room_of("src/" + include) if (ROOT / "src" / include).exists() else None
             if other is None:

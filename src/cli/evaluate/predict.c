@@ -1,0 +1,260 @@
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "banyan/infer.h"
+#include "banyan/train.h"
+#include "base/cli.h"
+
+/* Windows between progress lines. */
+#define PROGRESS 16
+
+typedef struct request {
+    const char *run; /* run directory; NULL: a directory in Hugging Face format */
+    const char *file;
+    const char *const *more; /* further files of images */
+    size_t more_count;
+    const char *out; /* file for the predictions; NULL: standard output */
+    bool best;
+    bool skip; /* leaves out pictures that cannot be read */
+    bool csv;
+    bool has_header;
+    bool tells;       /* shows on a terminal how much of a text was read */
+    int64_t context;  /* tokens of a window */
+    uint64_t windows; /* read since the last line */
+} request;
+
+static void show_note(void *user, const by_train_event *event)
+{
+    (void)user;
+    if (event->kind == BY_TRAIN_NOTE) {
+        cli_print_lines(stderr, event->text);
+        fprintf(stderr, "\n");
+    }
+}
+
+/* Prints a CSV cell (RFC 4180). */
+static void print_cell(const char *text)
+{
+    if (strpbrk(text, ",\"\r\n") == NULL) {
+        fputs(text, stdout);
+        return;
+    }
+    putchar('"');
+    for (; *text != '\0'; text++) {
+        if (*text == '"') {
+            putchar('"');
+        }
+        putchar(*text);
+    }
+    putchar('"');
+}
+
+static void print_value(const by_field *field, bool csv)
+{
+    char text[32];
+    if (field->text != NULL) {
+        csv ? print_cell(field->text) : cli_print_json_string(field->text);
+    } else if (field->is_whole) {
+        printf("%.0f", field->number);
+    } else if (!csv || isfinite(field->number)) { /* a missing number is an empty cell */
+        fputs(cli_json_number(text, field->number, 9), stdout);
+    }
+}
+
+static void print_csv(request *r, const by_field *fields, size_t count)
+{
+    for (size_t i = 0; i < count && !r->has_header; i++) {
+        printf("%s%s%s", i == 0 ? "" : ",", fields[i].name, i + 1 == count ? "\n" : "");
+    }
+    r->has_header = true;
+    for (size_t i = 0; i < count; i++) {
+        fputs(i == 0 ? "" : ",", stdout);
+        print_value(&fields[i], true);
+    }
+    putchar('\n');
+}
+
+static void end_progress(request *r)
+{
+    if (r->tells && r->windows > 1) {
+        fprintf(stderr, "\r\033[K");
+    }
+    r->windows = 0;
+}
+
+/* Called before each batch; for a text, before each window, of which many may pass without
+ * output. */
+static bool next_batch(void *user)
+{
+    request *r = user;
+    if (r->tells && r->windows % PROGRESS == 1) {
+        fprintf(stderr, "\r\033[Kread  %llu windows of %lld tokens", (unsigned long long)r->windows,
+                (long long)r->context);
+    }
+    r->windows++;
+    return cli_stop_requested(NULL);
+}
+
+static void print_line(void *user, const by_field *fields, size_t count)
+{
+    request *r = user;
+    end_progress(r);
+    if (r->csv) {
+        print_csv(r, fields, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        printf("%s\"%s\":", i == 0 ? "{" : ",", fields[i].name);
+        print_value(&fields[i], false);
+    }
+    printf("}\n");
+}
+
+static bool reads_images(const by_config *config)
+{
+    return strcmp(by_model_reads(&config->model), "images") == 0;
+}
+
+static by_status set_skip(const request *r, by_config *config, by_error *error)
+{
+    if (!r->skip) {
+        return BY_OK;
+    }
+    return reads_images(config)
+               ? by_config_set(config, "data.corrupt=skip", error)
+               : by_error_set(error, BY_ECONFIG,
+                              "--skip leaves out pictures; this model reads %s, whose predictions "
+                              "are matched to the file by number: mend the file",
+                              strcmp(by_model_reads(&config->model), "table") == 0 ? "rows"
+                                                                                   : "text");
+}
+
+/* Of many pictures that the model could read, one is damaged. */
+static void hint_skip(const request *r, const by_config *config, by_status status, by_error *error)
+{
+    struct stat info;
+    bool many = r->more_count > 0 || (stat(r->file, &info) == 0 && S_ISDIR(info.st_mode));
+    char message[sizeof error->message];
+    if (status != BY_OK && many && !r->skip && reads_images(config)) {
+        memcpy(message, error->message, sizeof message);
+        (void)by_error_set(error, status, "%s (--skip leaves such pictures out)", message);
+    }
+}
+
+static by_status predict(request *r, const by_pretrained *model, by_error *error)
+{
+    by_task_data *data = NULL;
+    by_config *config;
+    const by_train_options options = {
+        .resume = r->run, .event = show_note, .stop = cli_stop_requested};
+    by_status status = cli_copy_config(&config, model, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    status = set_skip(r, config, error);
+    cli_spool spool = {.path = r->file};
+    if (status == BY_OK &&
+        strcmp(config->task.kind, "language") != 0) { /* a text is read as it comes */
+        status = cli_spool_open(&spool, r->file, error);
+    }
+    const by_task_request what = {.purpose = BY_TASK_PREDICT,
+                                  .config = config,
+                                  .path = spool.path,
+                                  .more = r->more,
+                                  .more_count = r->more_count,
+                                  .learned = by_pretrained_directory(model),
+                                  .progress = &options};
+    if (status == BY_OK) {
+        status = by_task_open(&data, NULL, &what, error);
+        hint_skip(r, config, status, error);
+    }
+    if (status == BY_OK) {
+        status = by_task_complete(data, config, error);
+    }
+    if (status == BY_OK && r->out != NULL && freopen(r->out, "w", stdout) == NULL) {
+        status = by_error_set(error, BY_EIO, "cannot write %s: %s", r->out, strerror(errno));
+    }
+    if (status == BY_OK) {
+        r->tells = isatty(STDERR_FILENO) != 0 && strcmp(data->task->examples, "tokens") == 0;
+        r->context = config->model.context;
+        status = by_predict(config, by_pretrained_weights(model), data, print_line, next_batch, r,
+                            error);
+        end_progress(r);
+    }
+    by_task_close(&data);
+    cli_spool_close(&spool);
+    by_config_close(&config);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    request r = {0};
+    bool json = false;
+    const cli_flag flags[] = {
+        {"csv", CLI_SWITCH, &r.csv, NULL, "print CSV with a header instead of JSON lines"},
+        {"out", CLI_STRING, &r.out, "FILE", "write the predictions to a file"},
+        {"json", CLI_SWITCH, &json, NULL, "print JSON lines, which is the default"},
+        {"skip", CLI_SWITCH, &r.skip, NULL,
+         "leave out pictures that cannot be read, and name them, instead of failing"},
+        {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    by_pretrained *model = NULL;
+    char *found = NULL;
+    by_error error = {0};
+    int code = cli_parse(&cli_predict, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (count < 2) {
+        return cli_misuse(&cli_predict, "name one run directory and one file, or several images");
+    }
+    if (r.csv && json) {
+        return cli_misuse(&cli_predict, "choose one of --csv and --json");
+    }
+    bool is_stream = count == 2 && strcmp(rest[1], "-") == 0;
+    if (!is_stream && (code = cli_check_inputs(&cli_predict, rest + 1, count - 1)) >= 0) {
+        return code;
+    }
+    cli_catch_signals();
+    r.file = rest[1];
+    r.more = (const char *const *)rest + 2;
+    r.more_count = (size_t)count - 2;
+    by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, false, NULL, &error);
+    r.run = found;
+    if (status == BY_OK) {
+        status = predict(&r, model, &error);
+    }
+    by_pretrained_close(&model);
+    free(found);
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_predict, &error);
+}
+
+const cli_command cli_predict = {
+    .name = "predict",
+    .summary = "predict for each image, table row or document of a file",
+    .usage = "banyan predict RUN FILE... [--csv | --json] [--out FILE] [--skip] [--best]",
+    .text =
+        "Prints a prediction for each example of a file, one JSON line or CSV row each.\n"
+        "\n"
+        "examples:\n"
+        "  banyan predict runs/mnist-vit t10k-images-idx3-ubyte.gz\n"
+        "  banyan predict runs/pets new/ --csv --out pets.csv\n"
+        "  banyan predict runs/housing-mlp new.csv --csv\n"
+        "  banyan predict runs/shakespeare-char play.txt\n"
+        "\n"
+        "FILE is of the kind that the run was trained on, without targets: images (IDX, npy or\n"
+        "CIFAR, or JPEG and PNG files and folders of them, as many as you name), a table, or\n"
+        "text; - for standard input. Scaling, categories, class names and image resizing are\n"
+        "taken from the checkpoint. Of several pictures, each prediction names its file.\n"
+        "\n"
+        "For text, each document gets the mean loss of its tokens. A document that is longer\n"
+        "than the context is read in windows. To classify texts, see `banyan classify --help`.",
+    .run = run};

@@ -1,0 +1,145 @@
+/* `banyan generate --beams`: finds the most probable texts that follow a prompt. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/beam.h"
+#include "banyan/text_stream.h"
+#include "base/prompt_file.h"
+#include "generate/generate.h"
+
+/* Larger prompt files are refused as mistakes. */
+#define MAX_PROMPT ((size_t)16 << 20)
+
+typedef struct session {
+    const cli_generation *r;
+    by_tokenizer *tokenizer;
+    by_beam *beam;
+    cli_form form; /* only its end tokens are used */
+    char *data;    /* contents of --file */
+    by_token_buffer prompt;
+    by_text_stream *stream;
+} session;
+
+static by_status read_prompt(session *s, by_error *error)
+{
+    const cli_generation *r = s->r;
+    size_t length = strlen(r->prompt);
+    by_status status = BY_OK;
+    if (r->file != NULL) {
+        status = cli_read_prompt_file(&s->data, &length, r->file, MAX_PROMPT, error);
+    }
+    if (status != BY_OK) {
+        return status;
+    }
+    const char *text = s->data == NULL ? r->prompt : s->data;
+    by_text_stream_options options = {.continues = length > 0};
+    status = cli_encode_prompt(&s->prompt, s->tokenizer, text, length, error);
+    if (status == BY_OK) {
+        status = by_text_stream_open(&s->stream, s->tokenizer, &options, error);
+    }
+    if (status == BY_OK && !r->json && !r->no_prompt) {
+        fwrite(text, 1, length, stdout);
+    }
+    return status;
+}
+
+static by_status open_model(session *s, const char *path, by_error *error)
+{
+    const cli_generation *r = s->r;
+    by_pretrained *pretrained = NULL;
+    by_beam_options options = {
+        .beams = (int32_t)r->beams, .threads = (int)r->threads, .precision = r->precision};
+    by_status status = cli_open_generation(&pretrained, &s->tokenizer, &s->form, r, path, error);
+    if (status == BY_OK) {
+        status = read_prompt(s, error);
+    }
+    if (status == BY_OK) {
+        options.vocab = (int64_t)by_tokenizer_vocab(s->tokenizer);
+        options.context = cli_context_of(r, s->prompt.count, r->tokens, pretrained);
+        status = by_beam_open(&s->beam, by_pretrained_config(pretrained),
+                              by_pretrained_weights(pretrained), &options, error);
+    }
+    by_pretrained_close(&pretrained);
+    return status;
+}
+
+/* Decodes a hypothesis without the token that ends it. */
+static by_status text_of(session *s, const by_hypothesis *h, cli_buffer *out, by_error *error)
+{
+    by_text text;
+    bool stopped;
+    by_status status = BY_OK;
+    by_text_stream_reset(s->stream);
+    for (int64_t i = 0; i < h->count - h->stopped && status == BY_OK; i++) {
+        status = by_text_stream_push(s->stream, (uint32_t)h->tokens[i], &text, &stopped, error);
+        if (status == BY_OK) {
+            status = cli_buffer_add(out, text.data, text.length, error);
+        }
+    }
+    if (status == BY_OK) {
+        by_text_stream_end(s->stream, &text);
+        status = cli_buffer_add(out, text.data, text.length, error);
+    }
+    return status;
+}
+
+static by_status print(session *s, const by_hypothesis *found, int32_t count, by_error *error)
+{
+    const cli_generation *r = s->r;
+    by_status status = BY_OK;
+    if (r->json) {
+        printf("{\"prompt_tokens\":%zu,\"hypotheses\":[", s->prompt.count);
+    }
+    for (int32_t i = 0; i < (r->json ? count : 1) && status == BY_OK; i++) {
+        const by_hypothesis *h = &found[i];
+        cli_buffer text = {0};
+        status = text_of(s, h, &text, error);
+        if (status == BY_OK && r->json) {
+            printf("%s{\"tokens\":%lld,\"text\":", i == 0 ? "" : ",",
+                   (long long)(h->count - h->stopped));
+            cli_print_json_text(text.data, text.length);
+            printf(",\"stop\":\"%s\",\"log_probability\":%.6g,\"score\":%.6g}",
+                   h->stopped ? "end_of_text" : "length", h->log_probability, h->score);
+        } else if (status == BY_OK) {
+            fwrite(text.data, 1, text.length, stdout);
+        }
+        free(text.data);
+    }
+    printf(r->json ? "]}\n" : "\n");
+    return status;
+}
+
+static by_status search(session *s, by_error *error)
+{
+    const cli_generation *r = s->r;
+    const by_hypothesis *found;
+    int32_t count;
+    by_beam_request request = {/* Ids are below 2^31, so they are the same as int32_t. */
+                               .prompt = (const int32_t *)(const void *)s->prompt.ids,
+                               .prompt_count = s->prompt.count,
+                               .tokens = r->tokens,
+                               .length_penalty = r->length_penalty,
+                               .end = r->early_stopping ? BY_BEAM_END_FULL : BY_BEAM_END_UNLIKELY,
+                               .stop = s->form.ends,
+                               .stop_count = s->form.end_count};
+    by_status status = by_beam_run(s->beam, &request, &found, &count, error);
+    return status == BY_OK ? print(s, found, count, error) : status;
+}
+
+int cli_generate_beams(const cli_generation *r, const char *path)
+{
+    session s = {.r = r};
+    by_error error = {0};
+    by_status status = open_model(&s, path, &error);
+    if (status == BY_OK) {
+        status = search(&s, &error);
+    }
+    by_beam_close(&s.beam);
+    by_text_stream_close(&s.stream);
+    by_token_buffer_free(&s.prompt);
+    cli_form_close(&s.form);
+    by_tokenizer_close(&s.tokenizer);
+    free(s.data);
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_generate, &error);
+}

@@ -1,0 +1,330 @@
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/pipeline.h"
+#include "banyan/runs.h"
+#include "banyan/track.h"
+#include "banyan/train.h"
+#include "base/cli.h"
+
+#define MAX_RUNS 8
+
+/* A by_series converted to the doubles that a chart takes. */
+typedef struct curve {
+    by_series series;
+    double *x;
+    char name[128];
+} curve;
+
+static by_status read_curve(curve *c, const char *run, const char *event, const char *key,
+                            const char *label, by_error *error)
+{
+    by_status status = by_events_read(&c->series, run, event, key, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    c->x = malloc((c->series.count + 1) * sizeof *c->x);
+    if (c->x == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: %zu points", c->series.count);
+    }
+    for (size_t i = 0; i < c->series.count; i++) {
+        c->x[i] = (double)c->series.steps[i];
+    }
+    (void)snprintf(c->name, sizeof c->name, "%s", label);
+    return BY_OK;
+}
+
+/* A chart that --show may name: lines of one or two keys for each run. */
+typedef struct view {
+    const char *name;
+    const char *title;
+    const char *y_label;
+    struct line {
+        const char *event; /* NULL: no second line */
+        const char *key;
+        const char *label; /* added to the run's name */
+        double smooth;
+    } lines[2];
+} view;
+
+static const view views[] = {
+    {"loss",
+     "Loss",
+     "loss",
+     {{"train", "loss", "training", 0.9}, {"eval", "valid_loss", "held out", 0}}},
+    {"throughput", "Throughput", "tokens a second", {{"train", "tokens_per_s", "tokens", 0.5}}},
+    {"norm", "Gradient norm", "norm before clipping", {{"train", "norm", "gradient", 0.9}}},
+    {"utilisation", "Utilisation", "share of the peak", {{"train", "mfu", "products", 0.5}}},
+    {"lr", "Learning rate", "learning rate", {{"train", "lr", "learning rate", 0}}},
+};
+
+#define MAX_CHARTS 16
+#define MAX_NAME   64
+
+/* Finds what --show names: a view, or EVENT.KEY for a single line. `text` stores the parts of a
+ * name. */
+static by_status find_view(view *out, char text[MAX_NAME], const char *name, size_t length,
+                           by_error *error)
+{
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+        if (strlen(views[i].name) == length && strncmp(views[i].name, name, length) == 0) {
+            *out = views[i];
+            return BY_OK;
+        }
+    }
+    const char *dot = memchr(name, '.', length);
+    if (dot == NULL || length >= MAX_NAME || dot == name || dot + 1 == name + length) {
+        return by_error_set(error, BY_EARG,
+                            "--show: '%.*s' is not loss, throughput, norm, utilisation, lr or "
+                            "EVENT.KEY, such as train.loss",
+                            (int)length, name);
+    }
+    memcpy(text, name, length);
+    text[length] = '\0';
+    text[dot - name] = '\0';
+    const char *key = text + (dot - name) + 1;
+    *out = (view){.name = text, .title = key, .y_label = key, .lines = {{text, key, key, 0}}};
+    return BY_OK;
+}
+
+/* A chart and the data that its series point to. */
+typedef struct drawing {
+    view view;
+    char text[MAX_NAME];
+    curve curves[2 * MAX_RUNS];
+    by_plot_series series[2 * MAX_RUNS];
+    by_plot_options options;
+} drawing;
+
+/* The loss of a chart is labelled as the runs say; "loss" if they say different things. */
+static void label_loss(drawing *d, const char *run, bool first)
+{
+    by_run_facts facts = {0};
+    bool known = by_run_facts_read(&facts, run, NULL) == BY_OK;
+    const by_fact *fact = known ? by_run_facts_find(&facts, "environment.job.loss") : NULL;
+    const char *label = fact == NULL ? "loss" : fact->value;
+    if (first) {
+        (void)snprintf(d->text, sizeof d->text, "%s", label);
+    } else if (strcmp(d->text, label) != 0) {
+        (void)snprintf(d->text, sizeof d->text, "loss");
+    }
+    d->options.y_label = d->text;
+    by_run_facts_free(&facts);
+}
+
+/* A run of images or tables has its throughput under another key. */
+static by_status read_line(curve *c, drawing *d, const char *run, const struct line *line,
+                           const char *label, by_error *error)
+{
+    static const char *const others[][2] = {{"rows_per_s", "rows a second"},
+                                            {"samples_per_s", "samples a second"}};
+    by_status status = read_curve(c, run, line->event, line->key, label, error);
+    bool varies = strcmp(line->key, "tokens_per_s") == 0 && strcmp(line->label, "tokens") == 0;
+    for (size_t i = 0; i < 2 && varies && status == BY_OK && c->series.count == 0; i++) {
+        by_series_free(&c->series);
+        free(c->x);
+        c->x = NULL;
+        status = read_curve(c, run, line->event, others[i][0], label, error);
+        if (status == BY_OK && c->series.count > 0) {
+            d->options.y_label = others[i][1];
+        }
+    }
+    return status;
+}
+
+/* Adds the lines of the i-th of `count` runs. */
+static by_status add_run(drawing *d, const char *run, int i, int count, by_error *error)
+{
+    const char *slash = strrchr(run, '/');
+    by_status status = BY_OK;
+    for (int k = 0; k < 2 && d->view.lines[k].event != NULL && status == BY_OK; k++) {
+        const struct line *line = &d->view.lines[k];
+        char label[128];
+        (void)snprintf(label, sizeof label, "%s%s%s", count > 1 ? (slash ? slash + 1 : run) : "",
+                       count > 1 ? ", " : "", line->label);
+        curve *c = &d->curves[d->options.series_count];
+        status = read_line(c, d, run, line, label, error);
+        if (status == BY_OK && c->series.count > 0) {
+            d->series[d->options.series_count++] = (by_plot_series){.name = c->name,
+                                                                    .x = c->x,
+                                                                    .y = c->series.values,
+                                                                    .count = c->series.count,
+                                                                    .smooth = line->smooth,
+                                                                    .group = (size_t)i + 1,
+                                                                    .dashed = k > 0};
+        } else {
+            by_series_free(&c->series);
+            free(c->x);
+            c->x = NULL;
+        }
+    }
+    return status;
+}
+
+static by_status open_drawing(drawing *d, char **runs, int count, bool log_y, by_error *error)
+{
+    by_status status = BY_OK;
+    bool is_loss = strcmp(d->view.name, "loss") == 0;
+    d->options = (by_plot_options){.title = d->view.title,
+                                   .x_label = "step",
+                                   .y_label = d->view.y_label,
+                                   .log_y = log_y && is_loss,
+                                   .whole_x = true,
+                                   .series = d->series};
+    for (int i = 0; i < count && status == BY_OK; i++) {
+        char *run = NULL;
+        status = by_run_find(&run, runs[i], error);
+        if (status == BY_OK) {
+            status = add_run(d, run, i, count, error);
+        }
+        if (status == BY_OK && is_loss) {
+            label_loss(d, run, i == 0);
+        }
+        free(run);
+    }
+    if (status == BY_OK && d->options.series_count == 0) {
+        status = by_error_set(error, BY_ESTATE, "%s has no %s yet",
+                              count > 1 ? "none of the runs" : "the run", d->view.title);
+    }
+    return status;
+}
+
+/* Draws the charts listed in `show`, with all runs, to one file. */
+static by_status draw(char **runs, int count, const char *show, const char *out, bool log_y,
+                      by_error *error)
+{
+    by_plot_options charts[MAX_CHARTS];
+    size_t used = 0;
+    by_status status = BY_OK;
+    drawing *drawings = calloc(MAX_CHARTS, sizeof *drawings);
+    if (drawings == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: charts");
+    }
+    for (const char *at = show; status == BY_OK && *at != '\0';) {
+        size_t length = strcspn(at, ",");
+        drawing *d = &drawings[used];
+        if (used == MAX_CHARTS) {
+            status = by_error_set(error, BY_EARG, "--show: at most %d charts", MAX_CHARTS);
+            break;
+        }
+        used++;
+        status = find_view(&d->view, d->text, at, length, error);
+        if (status == BY_OK) {
+            status = open_drawing(d, runs, count, log_y, error);
+            charts[used - 1] = d->options;
+        }
+        at += length + (at[length] == ',');
+    }
+    if (status == BY_OK) {
+        status = by_plot_write_all(charts, used, out, error);
+    }
+    for (size_t i = 0; i < used; i++) {
+        for (size_t k = 0; k < 2 * MAX_RUNS; k++) {
+            by_series_free(&drawings[i].curves[k].series);
+            free(drawings[i].curves[k].x);
+        }
+    }
+    free(drawings);
+    return status;
+}
+
+/* The values of --schedule and its flags. */
+typedef struct schedule_flags {
+    const char *kind; /* NULL: none */
+    int64_t ranks;
+    int64_t micro_batches;
+    int64_t chunks;
+} schedule_flags;
+
+/* Draws a pipeline schedule to a file, or prints it. */
+static by_status draw_schedule(const schedule_flags *s, const char *out, by_error *error)
+{
+    by_pipeline_kind kind;
+    by_pipeline *pipeline;
+    by_status status = by_pipeline_kind_find(&kind, s->kind, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    const by_pipeline_options options = {.kind = kind,
+                                         .ranks = (int)s->ranks,
+                                         .chunks = (int)s->chunks,
+                                         .micro_batches = s->micro_batches};
+    status = by_pipeline_open(&pipeline, &options, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    char *text;
+    if (out != NULL) {
+        status = by_pipeline_draw(pipeline, out, error);
+    } else {
+        status = by_pipeline_text(&text, pipeline, error);
+        if (status == BY_OK) {
+            fputs(text, stdout);
+            free(text);
+        }
+    }
+    by_pipeline_close(&pipeline);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    const char *out = NULL;
+    const char *show = "loss";
+    bool log_y = false;
+    schedule_flags schedule = {.ranks = 4, .micro_batches = 8, .chunks = 1};
+    const cli_flag flags[] = {
+        {"out", CLI_STRING, &out, "FILE", "file to write, .png or .svg (default loss.png)"},
+        {"show", CLI_STRING, &show, "LIST",
+         "charts, separated by commas: loss, throughput, norm, utilisation, lr, or EVENT.KEY of "
+         "recorded events (default loss)"},
+        {"log", CLI_SWITCH, &log_y, NULL, "logarithmic loss axis"},
+        {"schedule", CLI_STRING, &schedule.kind, "KIND",
+         "draw a pipeline schedule: gpipe, 1f1b, interleaved or zero_bubble"},
+        {"ranks", CLI_INTEGER_IN(1, INT_MAX), &schedule.ranks, "N",
+         "schedule: ranks of the pipeline (default 4)"},
+        {"micro-batches", CLI_INTEGER_FROM(1), &schedule.micro_batches, "N",
+         "schedule: micro-batches per step (default 8)"},
+        {"chunks", CLI_INTEGER_IN(1, INT_MAX), &schedule.chunks, "N",
+         "schedule: model chunks per rank (default 1)"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    by_error error = {0};
+    int code = cli_parse(&cli_plot, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (schedule.kind != NULL) {
+        if (count > 0) {
+            return cli_misuse(&cli_plot, "--schedule draws no run: '%s'", rest[0]);
+        }
+        return draw_schedule(&schedule, out, &error) == BY_OK ? CLI_DONE
+                                                              : cli_fail(&cli_plot, &error);
+    }
+    if (count < 1 || count > MAX_RUNS) {
+        return cli_misuse(&cli_plot, "name one to %d run directories", MAX_RUNS);
+    }
+    return draw(rest, count, show, out == NULL ? "loss.png" : out, log_y, &error) == BY_OK
+               ? CLI_DONE
+               : cli_fail(&cli_plot, &error);
+}
+
+const cli_command cli_plot = {
+    .name = "plot",
+    .summary = "plot curves of runs, or a pipeline schedule",
+    .usage = "banyan plot RUN... [--show LIST] [--out FILE] [--log]\n"
+             "       banyan plot --schedule KIND [--ranks N] [--micro-batches N] [--chunks N] "
+             "[--out FILE]",
+    .text =
+        "Plots the training and validation loss of up to 8 runs, or what --show lists. Runs may\n"
+        "still be in progress. With --schedule, draws a pipeline schedule instead, with a line\n"
+        "per rank; without --out it is printed as text.\n"
+        "\n"
+        "examples:\n"
+        "  banyan plot runs/shakespeare-char --out loss.png\n"
+        "  banyan plot runs/small runs/large --show loss,norm,throughput,utilisation\n"
+        "  banyan plot --schedule 1f1b --ranks 4 --micro-batches 8",
+    .run = run};
