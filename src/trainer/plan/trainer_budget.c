@@ -96,6 +96,15 @@ static void count_process(by_trainer *t, uint64_t bytes)
     t->memory.process = bytes;
 }
 
+/* Looks at a plan when only the trainers that stay exist: ranks may be threads of one process. */
+static by_status look_settled(view *out, bool *alike, by_trainer *t, const by_trainer_options *o,
+                              by_comm *comm, by_error *error)
+{
+    BY_TRY(comm == NULL ? BY_OK : look(out, alike, t, o, comm, error)); /* waits for all */
+    count_process(t, by__train_settled_bytes());
+    return look(out, alike, t, o, comm, error);
+}
+
 #define MOST_ROUNDS 8
 
 /* Plans again until it fits, or nothing more can be recomputed. Memory besides the arena of the
@@ -109,7 +118,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_co
     view now;
     bool comparable; /* their graphs differ only in what is recomputed */
     bool alike;
-    BY_TRY(look(&now, &comparable, *trainer, o, comm, error));
+    BY_TRY(look_settled(&now, &comparable, *trainer, o, comm, error));
     uint64_t limit = now.limit;
     bool smallest = false; /* no rank can recompute more */
     for (int round = 0; round < MOST_ROUNDS && now.needed > budget && limit > 1 && !smallest;
@@ -131,8 +140,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_co
         }
         by_trainer_close(trainer);
         *trainer = smaller;
-        count_process(smaller, by__train_settled_bytes());
-        BY_TRY(look(&now, &alike, smaller, o, comm, error));
+        BY_TRY(look_settled(&now, &alike, smaller, o, comm, error));
     }
     return BY_OK;
 }
