@@ -1,5 +1,6 @@
-/* Complete runs: by_train is the job of `banyan train`, with data, loop, evaluation, checkpoints and
- * events; by_evaluate and by_predict use weights. The engine of it is by_trainer (banyan/trainer.h). */
+/* Complete runs: by_train is the job of `banyan train`, with data, loop, evaluation, checkpoints
+ * and events; by_evaluate and by_predict use weights. The engine is by_trainer
+ * (banyan/trainer.h). */
 #ifndef BANYAN_TRAIN_H
 #define BANYAN_TRAIN_H
 

@@ -1,5 +1,6 @@
-/* trainer/exchange: what ranks that train together exchange: sums of gradients, slices of divided state (ZeRO),
- * norms, weights that replicas exchange now and then, parameters that stages of a pipeline share. */
+/* trainer/exchange: what ranks that train together exchange: sums of gradients, slices of
+ * divided state (ZeRO), norms, weights that replicas exchange now and then (does nothing unless
+ * the section sync asks for it), parameters that stages of a pipeline share. */
 #ifndef BY_TRAINER_EXCHANGE_EXCHANGE_H
 #define BY_TRAINER_EXCHANGE_EXCHANGE_H
 

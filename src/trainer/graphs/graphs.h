@@ -1,5 +1,5 @@
-/* trainer/graphs: the graphs and programs of a trainer: the model with its loss and adapters, the teacher of a
- * distillation, FLOPs. */
+/* trainer/graphs: the graphs of a trainer and their programs: the model with its loss and
+ * adapters, the teacher of a distillation, the FLOPs of training. */
 #ifndef BY_TRAINER_GRAPHS_GRAPHS_H
 #define BY_TRAINER_GRAPHS_GRAPHS_H
 

@@ -1,5 +1,5 @@
-/* trainer/pipeline: a trainer that runs stages of a model (state/pipe_stages.h has its record and describes it), and
- * the schedules of these (pipeline.h). */
+/* trainer/pipeline: a trainer that runs stages of a model. state/pipe_stages.h has its record
+ * and describes it, pipeline.h the schedules. */
 #ifndef BY_TRAINER_PIPELINE_PIPE_H
 #define BY_TRAINER_PIPELINE_PIPE_H
 

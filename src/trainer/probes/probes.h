@@ -1,5 +1,6 @@
-/* trainer/probes: what looks at steps: guards against steps that must not be applied, statistics of tensors and
- * activations, sampled texts. */
+/* trainer/probes: what watches steps: guards against steps that must not be applied
+ * (state/guard.h describes them), statistics of tensors and activations, sampled texts. Each
+ * does nothing unless the config asks for it. */
 #ifndef BY_TRAINER_PROBES_PROBES_H
 #define BY_TRAINER_PROBES_PROBES_H
 

@@ -45,8 +45,6 @@ typedef struct by__gradient_norm {
     int bound_set;            /* gradient set it is bound to; -1: none */
 } by__gradient_norm;
 
-/* ---- gradient_norm.c ---- */
-
 /* Returns true if ranks of a pipeline or of `shard` hold parts of the sum of gradients. The other
  * functions are for this case only. */
 bool by__norm_is_divided(const by_trainer *t);

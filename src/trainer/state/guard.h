@@ -71,8 +71,6 @@ void by__loss_scale_follow(by__loss_scale *s, const by_config *config, bool over
 /* Returns true if no value is infinite or NaN; always true for dtypes without such values. */
 bool by__all_finite(by_dtype dtype, const void *values, size_t count);
 
-/* ---- guard_find.c ---- */
-
 /* The origin of a value that is not finite. */
 typedef struct by__found {
     bool found;

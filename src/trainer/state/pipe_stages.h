@@ -12,8 +12,8 @@
  * (gradient_norm.c). A parameter that several stages read (a tied embedding) is trained by the
  * stage that computes its gradient, which sends it to the others after each update.
  *
- * pipe_plan.c: graphs, programs. pipe_slots.c: slots. pipe_parameters.c: parameters. pipe_step.c:
- * running a step. */
+ * This is the record, with what lists the parameters of a stage; pipeline/ plans its graphs and
+ * slots and runs its steps. */
 #ifndef BY_TRAINER_STATE_PIPE_STAGES_H
 #define BY_TRAINER_STATE_PIPE_STAGES_H
 
@@ -105,8 +105,6 @@ struct by__pipe {
     void *shared;  /* buffer for a parameter that is divided over ranks of `shard` */
     by_comm *comm; /* of the pipeline; owned by the mesh */
 };
-
-/* ---- pipe_plan.c ---- */
 
 /* The stage that trains a parameter, or the first that reads it if none does. */
 static inline int by__pipe_stage_of(const by__pipe *pipe, const char *parameter)

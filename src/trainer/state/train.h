@@ -1,5 +1,5 @@
-/* train: the engine that runs steps (trainer.c), the loop around it (loop.c), evaluation, saving
- * and resuming. tasks/ has one file per task: what a batch is, its loss and its metrics.
+/* trainer: the engine that runs steps. This header has what its rooms share besides its record
+ * (trainer.h): the recipe of a graph, the layout of ranks, formats, memory.
  *
  * The trainer turns a config into programs: "gradients" (forward and backward of one micro-batch),
  * "gradient sum" (of two gradient sets), "gradient norm", "update", "compute copies" (of masters
@@ -15,7 +15,7 @@
  * prepares the next one. Whether a step is finite is decided on the device, so that a step
  * submitted after a failed one changes nothing either.
  *
- * Types: by_trainer (trainer.h) runs steps; by__job (loop.h) is a run with its directory, events
+ * Types: by_trainer (trainer.h) runs steps; by__job (job/job.h) is a run with its directory, events
  * and checkpoints; by__recipe and by__layout, below, describe how graphs are built and how ranks
  * are arranged. A job owns its trainer, a trainer its store, programs and memory; communicators
  * belong to the mesh.

@@ -1,6 +1,6 @@
-/* trainer/state: the record of by_trainer and its parts, with what only reads it or moves bytes in it:
- * accessors, predicates, memory, the feed of inputs and results. What acts on it is in the folders
- * above, each with a header of its functions, and calls run down this list alone:
+/* trainer/state: the record of by_trainer and its parts, with what only reads it or moves bytes in
+ * it: accessors, predicates, memory, the feed of inputs and results. What acts on it is in the
+ * folders above, each with a header of its functions, and calls run down this list alone:
  *
  *   plan/      plans within a number of bytes
  *   step/      opens, lays out and allocates a trainer, loads weights, takes steps
@@ -168,7 +168,7 @@ struct by_trainer {
 /* Builds one of the graphs that follow the gradients. */
 typedef by_status by__update_builder(const by_trainer *t, by_graph *graph, by_error *error);
 
-/* ---- trainer_layout.c ---- */
+/* ---- trainer_units.c ---- */
 
 /* The update unit for `shape` elements of a group. */
 by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group);

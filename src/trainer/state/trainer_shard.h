@@ -1,5 +1,6 @@
-/* ZeRO: state that ranks of `shard` divide. trainer_shard.c has the slices, shard_gradients.c and
- * shard_parameters.c stages 2 and 3, divided_slices.c slices as checkpoints store them. */
+/* ZeRO: the record of state that ranks of `shard` divide. In exchange/, trainer_shard.c makes the
+ * slices, shard_gradients.c and shard_parameters.c are stages 2 and 3, divided_slices.c has slices
+ * as checkpoints store them. */
 #ifndef BY_TRAINER_STATE_TRAINER_SHARD_H
 #define BY_TRAINER_STATE_TRAINER_SHARD_H
 
@@ -63,21 +64,17 @@ typedef struct by__shard {
     by__turns turns;
 } by__shard;
 
-/* ---- trainer_shard.c ---- */
+/* ---- ranks_parts.c ---- */
 
 /* Returns true if ranks divide the state of the optimizer. */
 bool by__is_sharded(const by_trainer *t);
 /* Memory of a slice in a flat buffer. */
 by_memory by__shard_memory(const by_trainer *t, int flat, const by__slice *slice);
 
-/* ---- shard_gradients.c: only if by__is_in_turn ---- */
-
 /* Returns true if gradients are divided, and ranks take micro-batches in turn. */
 bool by__is_in_turn(const by_trainer *t);
 /* Index in the step of this rank's i-th micro-batch. */
 int64_t by__trainer_leaf(const by_trainer *t, int64_t i);
-
-/* ---- shard_parameters.c ---- */
 
 /* Returns true if parameters are divided, and programs gather them. */
 bool by__is_gathered(const by_trainer *t);

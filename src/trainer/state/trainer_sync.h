@@ -1,6 +1,7 @@
-/* Exchanges between replicas that are compressed or not made at every step: the trainer's state for
- * the section `sync` of the config. trainer_sync.c makes the exchanges, trainer_late.c those that
- * overlap with steps; trainer_settle.c makes the state of the ranks equal. */
+/* Exchanges between replicas that are compressed or not made at every step: the trainer's record
+ * for the section `sync` of the config. In exchange/, trainer_sync.c makes the exchanges,
+ * trainer_late.c those that overlap with steps; trainer_settle.c makes the state of the ranks
+ * equal. */
 #ifndef BY_TRAINER_STATE_TRAINER_SYNC_H
 #define BY_TRAINER_STATE_TRAINER_SYNC_H
 
@@ -63,8 +64,6 @@ typedef struct by__sync {
     int residual;
     by__late late;
 } by__sync;
-
-/* ---- trainer_sync.c: does nothing unless config.sync asks for it ---- */
 
 static inline float *by__sync_values(by_memory memory)
 {

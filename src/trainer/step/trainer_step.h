@@ -1,4 +1,5 @@
-/* trainer/step: the trainer as a whole: opens, lays out and allocates it, loads weights and takes steps. */
+/* trainer/step: the trainer as a whole: opens, lays out and allocates it, loads weights, takes
+ * steps. */
 #ifndef BY_TRAINER_STEP_TRAINER_STEP_H
 #define BY_TRAINER_STEP_TRAINER_STEP_H
 
