@@ -93,6 +93,11 @@ by_status by__job_saving_wait(by__job *job, by_error *error)
     by_status status = by__saver_wait(job->saving->saver, &end, error);
     if (status != BY_OK) {
         job->saved_step = -1;
+        /* Of a directory that was moved while it was written, what is wrong is that. */
+        by_error moved = {0};
+        if (by__job_leads(job) && by__run_dir_is_there(job, &moved) != BY_OK) {
+            *error = moved;
+        }
         return status;
     }
     tell(job, &end);

@@ -127,7 +127,7 @@ def main():
         assert status == 400 and answer["error"]["param"] == "webhook", (bad, answer)
     tasks = {path: submit(here + path)[1] for path in ("/twice", "/gone", "/moved")}
     tasks["/failed"] = submit(here + "/failed", prompt=[99999])[1]
-    tasks["/cancelled"] = submit(here + "/cancelled", max_tokens=900)[1]
+    tasks["/cancelled"] = submit(here + "/cancelled", max_tokens=900, n=4)[1]
     assert call(f"/v1/tasks/{tasks['/cancelled']['id']}/cancel", method="POST")[0] == 200
     tasks["/trusted"] = submit(f"https://127.0.0.1:{tls}/trusted")[1]
     tasks["/other"] = submit(f"https://127.0.0.1:{other_tls}/other")[1]

@@ -91,10 +91,9 @@ grep -q "^killed	killed	" out || fail "$(cat out)"
 run 0 "$banyan" runs --status killed --json
 holds out '"name":"killed"'
 
-say "a name with a tab stays in its column"
-run 0 "$banyan" train c.yaml --quiet --set "name=a	b"
-run 0 "$banyan" runs
-holds out 'a\tb	done	20	20'
+say "a name with a control character is none: it would leave its column"
+run 2 "$banyan" train c.yaml --quiet --set "name=a	b"
+holds err "name contains a control character (byte 0x09)"
 
 say "a directory of runs that does not exist is not made"
 run 2 "$banyan" runs nowhere
