@@ -276,8 +276,7 @@ static int64_t free_position(const by__op_signature *s)
 #define HEADS  BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT), WINDOW)
 #define MASKED_HEADS                                                                               \
     BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT), BY__ATTR(bidirectional, FLAG), WINDOW)
-const by__op_row by__op_attention = {.name = "attention",
-                                     .min_inputs = 1,
+const by__op_row by__op_attention = {.min_inputs = 1,
                                      .max_inputs = 5,
                                      .outputs = 2,
                                      .optional = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4,
@@ -289,8 +288,7 @@ const by__op_row by__op_attention = {.name = "attention",
                                      .shard = shard_attention,
                                      .attention = attention_of_sequence};
 /* lse, the last but one of four or six to eight operands, stays f32 as the forward pass made it. */
-const by__op_row by__op_attention_grad = {.name = "attention_grad",
-                                          .min_inputs = 4,
+const by__op_row by__op_attention_grad = {.min_inputs = 4,
                                           .max_inputs = 8,
                                           .outputs = 3,
                                           .optional = 1u << 1 | 1u << 2 | 1u << 3,
@@ -298,8 +296,7 @@ const by__op_row by__op_attention_grad = {.name = "attention_grad",
                                           .infer = infer_attention_grad,
                                           .shard = shard_attention_grad,
                                           .cost = cost_attention_grad};
-const by__op_row by__op_cached_attention = {.name = "cached_attention",
-                                            .min_inputs = 6,
+const by__op_row by__op_cached_attention = {.min_inputs = 6,
                                             .max_inputs = 6,
                                             .outputs = 1,
                                             .optional = 1u << 1 | 1u << 2,

@@ -320,8 +320,7 @@ static void cost_merge(const by__op_signature *s, const by__type *out, by__cost 
     cost->flops = (double)s->input_count * (double)by_shape_count(&out[0].shape);
 }
 
-const by__op_row by__op_attention_merge = {.name = "attention_merge",
-                                           .min_inputs = 4,
+const by__op_row by__op_attention_merge = {.min_inputs = 4,
                                            .max_inputs = 4,
                                            .outputs = 2,
                                            .attrs = BY__ATTRS(BY__ATTR(heads, INT)),

@@ -4,17 +4,6 @@
 
 #include "ops/ops.h"
 
-static const char *const function_names[BY_FN_COUNT] = {
-    [BY_FN_GELU] = "gelu",         [BY_FN_SILU] = "silu",       [BY_FN_RELU] = "relu",
-    [BY_FN_TANH] = "tanh",         [BY_FN_SIGMOID] = "sigmoid", [BY_FN_NEGATE] = "negate",
-    [BY_FN_GELU_ERF] = "gelu_erf",
-};
-
-const char *by_function_name(by_function function)
-{
-    return (unsigned)function < BY_FN_COUNT ? function_names[function] : "?";
-}
-
 static const size_t field_sizes[] = {
     [BY__ATTR_FLAG] = sizeof(bool),          [BY__ATTR_INT] = sizeof(int64_t),
     [BY__ATTR_WORD] = sizeof(uint32_t),      [BY__ATTR_FLOAT] = sizeof(float),

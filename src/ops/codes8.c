@@ -39,15 +39,10 @@ static void cost_encode8(const by__op_signature *s, const by__type *out, by__cos
     cost->flops = 4.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-const by__op_row by__op_encode8 = {.name = "encode8",
-                                   .min_inputs = 1,
-                                   .max_inputs = 1,
-                                   .outputs = 2,
-                                   .infer = infer_encode8,
-                                   .cost = cost_encode8};
+const by__op_row by__op_encode8 = {
+    .min_inputs = 1, .max_inputs = 1, .outputs = 2, .infer = infer_encode8, .cost = cost_encode8};
 
 const by__op_row by__op_decode8 = {
-    .name = "decode8",
     .min_inputs = 2,
     .max_inputs = 2,
     .outputs = 1,

@@ -274,13 +274,12 @@ static bool shard_wait(const by__op_signature *s, const by__type *out, by__shard
 /* The row of a collective with one operand. */
 #define EXCHANGE(NAME, ...)                                                                        \
     {                                                                                              \
-        .name = #NAME, .attrs = BY__ATTRS(__VA_ARGS__), .communicates = true, .min_inputs = 1,     \
-        .max_inputs = 1, .outputs = 1, .shard = shard_exchange, .infer = infer_##NAME,             \
-        .gradient = gradient_##NAME, .cost = cost_##NAME                                           \
+        .attrs = BY__ATTRS(__VA_ARGS__), .communicates = true, .min_inputs = 1, .max_inputs = 1,   \
+        .outputs = 1, .shard = shard_exchange, .infer = infer_##NAME, .gradient = gradient_##NAME, \
+        .cost = cost_##NAME                                                                        \
     }
 
-const by__op_row by__op_all_reduce = {.name = "all_reduce",
-                                      .attrs = BY__ATTRS(GROUP),
+const by__op_row by__op_all_reduce = {.attrs = BY__ATTRS(GROUP),
                                       .communicates = true,
                                       .min_inputs = 1,
                                       .max_inputs = 1,
@@ -296,7 +295,6 @@ const by__op_row by__op_all_to_all =
     EXCHANGE(all_to_all, GROUP, BY__ATTR(axis, INT), BY__ATTR(to, INT));
 const by__op_row by__op_ring_shift = EXCHANGE(ring_shift, GROUP);
 const by__op_row by__op_reduce_gradients = {
-    .name = "reduce_gradients",
     .attrs = BY__ATTRS(GROUP, BY__ATTR(bucket, INT), BY__ATTR(in_place, FLAG)),
     .communicates = true,
     .min_inputs = 1,
@@ -307,7 +305,6 @@ const by__op_row by__op_reduce_gradients = {
     .keeps_f32 = UINT32_MAX,
     .cost = cost_reduce_gradients};
 const by__op_row by__op_gather_parameter = {
-    .name = "gather_parameter",
     .attrs = BY__ATTRS(GROUP, BY__ATTR_AS("parameter", bucket, INT, 0),
                        BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE),
                        BY__ATTR_AS("shape", shape, SHAPE, BY__ATTR_IN_TYPE)),
@@ -315,8 +312,7 @@ const by__op_row by__op_gather_parameter = {
     .outputs = 1,
     .infer = infer_gather_parameter,
     .cost = cost_gather_parameter};
-const by__op_row by__op_wait = {.name = "wait",
-                                .waits = true,
+const by__op_row by__op_wait = {.waits = true,
                                 .view = true,
                                 .keeps = UINT32_MAX & ~1u,
                                 .min_inputs = 1,
@@ -326,8 +322,7 @@ const by__op_row by__op_wait = {.name = "wait",
                                 .infer = infer_like,
                                 .gradient = gradient_same,
                                 .cost = cost_nothing};
-const by__op_row by__op_replicate = {.name = "replicate",
-                                     .attrs = BY__ATTRS(GROUP),
+const by__op_row by__op_replicate = {.attrs = BY__ATTRS(GROUP),
                                      .view = true,
                                      .moves = true,
                                      .cheap = true,

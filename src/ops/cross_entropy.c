@@ -281,8 +281,7 @@ static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_er
             .input = 2, .may_be_negative = true, .limit = vocabulary                               \
         }                                                                                          \
     }
-const by__op_row by__op_linear_cross_entropy = {.name = "linear_cross_entropy",
-                                                .min_inputs = 3,
+const by__op_row by__op_linear_cross_entropy = {.min_inputs = 3,
                                                 .max_inputs = 3,
                                                 .outputs = 2,
                                                 .infer = infer_forward,
@@ -292,7 +291,6 @@ const by__op_row by__op_linear_cross_entropy = {.name = "linear_cross_entropy",
                                                 .shard = shard_forward,
                                                 .indices = TARGETS};
 const by__op_row by__op_linear_cross_entropy_part = {
-    .name = "linear_cross_entropy_part",
     .min_inputs = 3,
     .max_inputs = 3,
     .outputs = 2,
@@ -302,7 +300,6 @@ const by__op_row by__op_linear_cross_entropy_part = {
     .factors = FACTORS,
     .indices = TARGETS};
 const by__op_row by__op_cross_entropy_combine = {
-    .name = "cross_entropy_combine",
     .min_inputs = 2,
     .max_inputs = 2,
     .outputs = 2,
@@ -310,8 +307,7 @@ const by__op_row by__op_cross_entropy_combine = {
     .infer = infer_combine,
     .keeps_f32 = 1u << 0,
     .indices = {{.input = 1, .may_be_negative = true, .limit = combined_vocabulary}}};
-const by__op_row by__op_linear_cross_entropy_grad = {.name = "linear_cross_entropy_grad",
-                                                     .min_inputs = 5,
+const by__op_row by__op_linear_cross_entropy_grad = {.min_inputs = 5,
                                                      .max_inputs = 6,
                                                      .outputs = 2,
                                                      .attrs = BY__ATTRS(SLICE),
@@ -323,8 +319,7 @@ const by__op_row by__op_linear_cross_entropy_grad = {.name = "linear_cross_entro
                                                      .indices = TARGETS,
                                                      .fuse = fuse_gradient,
                                                      .fuses_whole = true};
-const by__op_row by__op_linear_cross_entropy_train = {.name = "linear_cross_entropy_train",
-                                                      .min_inputs = 4,
+const by__op_row by__op_linear_cross_entropy_train = {.min_inputs = 4,
                                                       .max_inputs = 4,
                                                       .outputs = 3,
                                                       .infer = infer_train,

@@ -169,8 +169,8 @@ static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_er
     return BY_OK;
 }
 
-#define DISTILL(name_of, inputs, outputs_of, infer_of)                                             \
-    .name = name_of, .min_inputs = inputs, .max_inputs = inputs, .outputs = outputs_of,            \
+#define DISTILL(inputs, outputs_of, infer_of)                                                      \
+    .min_inputs = inputs, .max_inputs = inputs, .outputs = outputs_of,                             \
     .optional = 1u << HIDDEN | 1u << HEAD | 1u << IDS | 1u << LOGARITHMS,                          \
     .attrs = BY__ATTRS(BY__ATTR_AS("temperature", theta, FLOAT, 0),                                \
                        BY__ATTR_AS("weight", p, FLOAT, 0)),                                        \
@@ -181,13 +181,11 @@ static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_er
         {.input = TARGETS, .may_be_negative = true, .limit = vocabulary_of},                       \
         {.input = IDS, .limit = vocabulary_of},                                                    \
     }
-const by__op_row by__op_linear_distill = {DISTILL("linear_distill", DLOSS, 1, infer_forward),
+const by__op_row by__op_linear_distill = {DISTILL(DLOSS, 1, infer_forward),
                                           .gradient = gradient_forward};
-const by__op_row by__op_linear_distill_grad = {
-    DISTILL("linear_distill_grad", DLOSS + 1, 2, infer_gradients), .fuse = fuse_gradient,
-    .fuses_whole = true};
-const by__op_row by__op_linear_distill_train = {
-    DISTILL("linear_distill_train", DLOSS + 1, 3, infer_train)};
+const by__op_row by__op_linear_distill_grad = {DISTILL(DLOSS + 1, 2, infer_gradients),
+                                               .fuse = fuse_gradient, .fuses_whole = true};
+const by__op_row by__op_linear_distill_train = {DISTILL(DLOSS + 1, 3, infer_train)};
 
 by_value by_linear_distill(by_graph *graph, by_value x, by_value weight, by_value targets,
                            const by_teacher *teacher, float temperature, float share)

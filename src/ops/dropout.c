@@ -51,7 +51,6 @@ static bool shard_dropout(const by__op_signature *s, const by__type *out, by__sh
 }
 
 const by__op_row by__op_dropout = {
-    .name = "dropout",
     .min_inputs = 2,
     .max_inputs = 2,
     .outputs = 1,

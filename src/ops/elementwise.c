@@ -243,18 +243,16 @@ static by_status onnx_swiglu(const by__op_signature *s, const by__type *out, by_
     return BY_OK;
 }
 
-#define BINARY(name_of, gradient_of, shard_of, fuse_of, step_of)                                   \
+#define BINARY(gradient_of, shard_of, fuse_of, step_of)                                            \
     {                                                                                              \
-        .name = name_of, .min_inputs = 2, .max_inputs = 2, .outputs = 1, .infer = infer_binary,    \
+        .min_inputs = 2, .max_inputs = 2, .outputs = 1, .infer = infer_binary,                     \
         .onnx = onnx_binary, .gradient = gradient_of, .overlay = {1u << 0 | 1u << 1},              \
         .shard = shard_of, .fuse = fuse_of, .step = step_of                                        \
     }
-const by__op_row by__op_add =
-    BINARY("add", gradient_add, by__shard_addends, by__fuse_addition, step_add);
-const by__op_row by__op_sub = BINARY("sub", gradient_sub, by__shard_addends, NULL, step_sub);
-const by__op_row by__op_mul = BINARY("mul", gradient_mul, by__shard_factors, NULL, step_mul);
-const by__op_row by__op_scale = {.name = "scale",
-                                 .min_inputs = 2,
+const by__op_row by__op_add = BINARY(gradient_add, by__shard_addends, by__fuse_addition, step_add);
+const by__op_row by__op_sub = BINARY(gradient_sub, by__shard_addends, NULL, step_sub);
+const by__op_row by__op_mul = BINARY(gradient_mul, by__shard_factors, NULL, step_mul);
+const by__op_row by__op_scale = {.min_inputs = 2,
                                  .max_inputs = 2,
                                  .outputs = 1,
                                  .infer = infer_scale,
@@ -263,8 +261,7 @@ const by__op_row by__op_scale = {.name = "scale",
                                  .shard = shard_scale,
                                  .keeps_f32 = 1u << 1,
                                  .step = step_mul};
-const by__op_row by__op_cast = {.name = "cast",
-                                .min_inputs = 1,
+const by__op_row by__op_cast = {.min_inputs = 1,
                                 .max_inputs = 1,
                                 .outputs = 1,
                                 .attrs =
@@ -274,8 +271,7 @@ const by__op_row by__op_cast = {.name = "cast",
                                 .shard = by__shard_elements,
                                 .gradient = gradient_cast,
                                 .step = step_cast};
-const by__op_row by__op_unary = {.name = "unary",
-                                 .min_inputs = 1,
+const by__op_row by__op_unary = {.min_inputs = 1,
                                  .max_inputs = 1,
                                  .outputs = 1,
                                  .attrs = BY__ATTRS(BY__ATTR_AS("", function, FUNCTION, 0)),
@@ -287,8 +283,7 @@ const by__op_row by__op_unary = {.name = "unary",
                                  .overlay = {1u << 0},
                                  .cheap = true,
                                  .step = step_unary};
-const by__op_row by__op_unary_grad = {.name = "unary_grad",
-                                      .min_inputs = 2,
+const by__op_row by__op_unary_grad = {.min_inputs = 2,
                                       .max_inputs = 2,
                                       .outputs = 1,
                                       .attrs = BY__ATTRS(BY__ATTR_AS("", function, FUNCTION, 0)),
@@ -296,8 +291,7 @@ const by__op_row by__op_unary_grad = {.name = "unary_grad",
                                       .shard = by__shard_elements,
                                       .cost = cost_unary,
                                       .overlay = {1u << 0 | 1u << 1}};
-const by__op_row by__op_swiglu = {.name = "swiglu",
-                                  .min_inputs = 2,
+const by__op_row by__op_swiglu = {.min_inputs = 2,
                                   .max_inputs = 2,
                                   .outputs = 1,
                                   .infer = infer_swiglu,
@@ -307,8 +301,7 @@ const by__op_row by__op_swiglu = {.name = "swiglu",
                                   .cost = cost_unary,
                                   .overlay = {1u << 0 | 1u << 1},
                                   .cheap = true};
-const by__op_row by__op_swiglu_grad = {.name = "swiglu_grad",
-                                       .min_inputs = 3,
+const by__op_row by__op_swiglu_grad = {.min_inputs = 3,
                                        .max_inputs = 3,
                                        .outputs = 2,
                                        .infer = infer_swiglu,

@@ -280,7 +280,6 @@ static int64_t table_rows(const by__op_signature *s)
     BEGIN, BY__ATTR_AS("turn", turn, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE),                      \
         BY__ATTR_AS("gap", gap, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)
 const by__op_row by__op_offset_ids = {
-    .name = "offset_ids",
     .min_inputs = 1,
     .max_inputs = 1,
     .outputs = 1,
@@ -360,8 +359,7 @@ static by_status onnx_rope(const by__op_signature *s, const by__type *out, by__o
     return BY_OK;
 }
 
-const by__op_row by__op_embedding = {.name = "embedding",
-                                     .min_inputs = 2,
+const by__op_row by__op_embedding = {.min_inputs = 2,
                                      .max_inputs = 2,
                                      .outputs = 1,
                                      .infer = infer_embedding,
@@ -373,7 +371,6 @@ const by__op_row by__op_embedding = {.name = "embedding",
                                      .shard = shard_embedding,
                                      .indices = {{.input = 0, .limit = table_rows}}};
 const by__op_row by__op_embedding_grad = {
-    .name = "embedding_grad",
     .min_inputs = 2,
     .max_inputs = 3,
     .outputs = 1,
@@ -384,8 +381,7 @@ const by__op_row by__op_embedding_grad = {
     .keeps_f32 = 1u << 2,
     .shard = shard_embedding_grad,
     .addend = 2};
-const by__op_row by__op_position = {.name = "position",
-                                    .min_inputs = 2,
+const by__op_row by__op_position = {.min_inputs = 2,
                                     .max_inputs = 2,
                                     .outputs = 1,
                                     .attrs = BY__ATTRS(PLACES),
@@ -396,7 +392,6 @@ const by__op_row by__op_position = {.name = "position",
                                     .gathers = 1u << 1,
                                     .overlay = {1u << 0}};
 const by__op_row by__op_position_grad = {
-    .name = "position_grad",
     .min_inputs = 1,
     .max_inputs = 1,
     .outputs = 1,
@@ -404,7 +399,6 @@ const by__op_row by__op_position_grad = {
     .infer = infer_position_grad,
     .shard = shard_position_grad};
 const by__op_row by__op_rope = {
-    .name = "rope",
     .min_inputs = 1,
     .max_inputs = 2,
     .outputs = 1,

@@ -67,7 +67,6 @@ static bool shard(const by__op_signature *s, const by__type *out, by__sharding *
 /* A result made of parameters is treated as a parameter: its gradient is f32, and a product with it
  * counts as one with the weight. */
 const by__op_row by__op_fake_quantize = {
-    .name = "fake_quantize",
     .min_inputs = 1,
     .max_inputs = 1,
     .outputs = 1,

@@ -207,7 +207,6 @@ static void cost_row_dots(const by__op_signature *s, const by__type *out, by__co
 
 #define GROUPS BY__ATTR_AS("groups", rows, INT, BY__ATTR_IN_TYPE)
 const by__op_row by__op_group = {
-    .name = "group",
     .min_inputs = 1,
     .max_inputs = 1,
     .outputs = 3,
@@ -216,15 +215,13 @@ const by__op_row by__op_group = {
     .infer = infer_group,
     .shard = shard_group,
     .divide = divide_group};
-const by__op_row by__op_count_ids = {.name = "count_ids",
-                                     .min_inputs = 1,
+const by__op_row by__op_count_ids = {.min_inputs = 1,
                                      .max_inputs = 1,
                                      .outputs = 1,
                                      .attrs = BY__ATTRS(GROUPS),
                                      .infer = infer_count_ids,
                                      .shard = shard_count_ids};
-const by__op_row by__op_scatter_rows = {.name = "scatter_rows",
-                                        .min_inputs = 3,
+const by__op_row by__op_scatter_rows = {.min_inputs = 3,
                                         .max_inputs = 4,
                                         .outputs = 1,
                                         .optional = 1u << 3,
@@ -233,8 +230,7 @@ const by__op_row by__op_scatter_rows = {.name = "scatter_rows",
                                         .shard = shard_rows,
                                         .cheap = true,
                                         .keeps_f32 = 1u << 3};
-const by__op_row by__op_gather_rows = {.name = "gather_rows",
-                                       .min_inputs = 3,
+const by__op_row by__op_gather_rows = {.min_inputs = 3,
                                        .max_inputs = 4,
                                        .outputs = 1,
                                        .optional = 1u << 3,
@@ -244,8 +240,7 @@ const by__op_row by__op_gather_rows = {.name = "gather_rows",
                                        .cost = cost_gather_rows,
                                        .cheap = true,
                                        .keeps_f32 = 1u << 3};
-const by__op_row by__op_row_dots = {.name = "row_dots",
-                                    .min_inputs = 3,
+const by__op_row by__op_row_dots = {.min_inputs = 3,
                                     .max_inputs = 3,
                                     .outputs = 1,
                                     .infer = infer_row_dots,

@@ -183,7 +183,6 @@ static by_value gram_grouped(by_graph *graph, const by__graph_node *node)
 
 #define DTYPE BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE | BY__ATTR_COMPUTE)
 const by__op_row by__op_grouped_matmul = {
-    .name = "grouped_matmul",
     .min_inputs = 3,
     .max_inputs = 3,
     .outputs = 1,
@@ -197,7 +196,6 @@ const by__op_row by__op_grouped_matmul = {
     .gram = gram_grouped,
     .met = met};
 const by__op_row by__op_grouped_matmul_grad = {
-    .name = "grouped_matmul_grad",
     .min_inputs = 3,
     .max_inputs = 3,
     .outputs = 1,

@@ -196,8 +196,7 @@ static by_status onnx_matmul(const by__op_signature *s, const by__type *out, by_
     return BY_OK;
 }
 
-const by__op_row by__op_matmul = {.name = "matmul",
-                                  .min_inputs = 2,
+const by__op_row by__op_matmul = {.min_inputs = 2,
                                   .max_inputs = 4,
                                   .outputs = 1,
                                   .optional = 1u << 2 | 1u << 3,
@@ -214,8 +213,7 @@ const by__op_row by__op_matmul = {.name = "matmul",
                                   .shard = shard_matmul,
                                   .weight = 1,
                                   .transposed = &matmul_attrs[1]};
-const by__op_row by__op_sum_rows = {.name = "sum_rows",
-                                    .min_inputs = 1,
+const by__op_row by__op_sum_rows = {.min_inputs = 1,
                                     .max_inputs = 1,
                                     .outputs = 1,
                                     .attrs =

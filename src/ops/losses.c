@@ -139,8 +139,7 @@ static int64_t classes(const by__op_signature *s)
             .input = 1, .may_be_negative = true, .limit = classes                                  \
         }                                                                                          \
     }
-const by__op_row by__op_cross_entropy = {.name = "cross_entropy",
-                                         .min_inputs = 2,
+const by__op_row by__op_cross_entropy = {.min_inputs = 2,
                                          .max_inputs = 2,
                                          .outputs = 2,
                                          .attrs = SMOOTHING,
@@ -149,8 +148,7 @@ const by__op_row by__op_cross_entropy = {.name = "cross_entropy",
                                          .shard = shard_cross_entropy,
                                          .cost = cost_cross_entropy,
                                          .indices = TARGETS};
-const by__op_row by__op_cross_entropy_grad = {.name = "cross_entropy_grad",
-                                              .min_inputs = 4,
+const by__op_row by__op_cross_entropy_grad = {.min_inputs = 4,
                                               .max_inputs = 4,
                                               .outputs = 1,
                                               .attrs = SMOOTHING,
@@ -163,22 +161,22 @@ const by__op_row by__op_cross_entropy_grad = {.name = "cross_entropy_grad",
 
 /* Targets and weights are given in f32 and stay f32. */
 #define BETA BY__ATTRS(BY__ATTR(beta, FLOAT))
-#define DIFFERENCE(name_of, attrs_of)                                                              \
+#define DIFFERENCE(attrs_of)                                                                       \
     {                                                                                              \
-        .name = name_of, .min_inputs = 2, .max_inputs = 3, .outputs = 1, .optional = 1u << 2,      \
-        .attrs = attrs_of, .infer = infer_difference, .gradient = gradient_difference,             \
-        .cost = cost_difference, .shard = shard_difference, .keeps_f32 = 1u << 1 | 1u << 2         \
+        .min_inputs = 2, .max_inputs = 3, .outputs = 1, .optional = 1u << 2, .attrs = attrs_of,    \
+        .infer = infer_difference, .gradient = gradient_difference, .cost = cost_difference,       \
+        .shard = shard_difference, .keeps_f32 = 1u << 1 | 1u << 2                                  \
     }
-#define DIFFERENCE_GRAD(name_of, attrs_of)                                                         \
+#define DIFFERENCE_GRAD(attrs_of)                                                                  \
     {                                                                                              \
-        .name = name_of, .min_inputs = 4, .max_inputs = 4, .outputs = 1, .optional = 1u << 2,      \
-        .attrs = attrs_of, .infer = infer_difference, .cost = cost_difference,                     \
-        .shard = shard_difference, .overlay = {1u << 0}, .keeps_f32 = 1u << 1 | 1u << 2 | 1u << 3  \
+        .min_inputs = 4, .max_inputs = 4, .outputs = 1, .optional = 1u << 2, .attrs = attrs_of,    \
+        .infer = infer_difference, .cost = cost_difference, .shard = shard_difference,             \
+        .overlay = {1u << 0}, .keeps_f32 = 1u << 1 | 1u << 2 | 1u << 3                             \
     }
-const by__op_row by__op_squared_error = DIFFERENCE("squared_error", NULL);
-const by__op_row by__op_squared_error_grad = DIFFERENCE_GRAD("squared_error_grad", NULL);
-const by__op_row by__op_smooth_l1 = DIFFERENCE("smooth_l1", BETA);
-const by__op_row by__op_smooth_l1_grad = DIFFERENCE_GRAD("smooth_l1_grad", BETA);
+const by__op_row by__op_squared_error = DIFFERENCE(NULL);
+const by__op_row by__op_squared_error_grad = DIFFERENCE_GRAD(NULL);
+const by__op_row by__op_smooth_l1 = DIFFERENCE(BETA);
+const by__op_row by__op_smooth_l1_grad = DIFFERENCE_GRAD(BETA);
 
 by_value by_cross_entropy(by_graph *graph, by_value logits, by_value targets, float smoothing)
 {

@@ -257,8 +257,7 @@ static bool shard_map(const by__op_signature *s, const by__type *out, by__shardi
 }
 
 #define ANY ((1u << BY_MAP_MAX_INPUTS) - 1)
-const by__op_row by__op_map = {.name = "map",
-                               .min_inputs = 1,
+const by__op_row by__op_map = {.min_inputs = 1,
                                .max_inputs = BY_MAP_MAX_INPUTS,
                                .outputs = BY_MAX_OUTPUTS,
                                .attrs = BY__ATTRS(BY__ATTR_AS("", map, MAP, 0)),

@@ -23,8 +23,7 @@ static void cost_measure(const by__op_signature *s, const by__type *out, by__cos
     cost->flops = 5.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-const by__op_row by__op_measure = {.name = "measure",
-                                   .min_inputs = 1,
+const by__op_row by__op_measure = {.min_inputs = 1,
                                    .max_inputs = 2,
                                    .outputs = 1,
                                    .optional = 1u << 1,

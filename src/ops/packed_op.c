@@ -127,8 +127,7 @@ static const by__attr packed_attrs[] = {
     {NULL, 0, BY__ATTR_FLAG, 0},
 };
 
-const by__op_row by__op_packed_matmul = {.name = "packed_matmul",
-                                         .min_inputs = 2,
+const by__op_row by__op_packed_matmul = {.min_inputs = 2,
                                          .max_inputs = 4,
                                          .outputs = 1,
                                          .optional = 1u << 2 | 1u << 3,
@@ -138,7 +137,6 @@ const by__op_row by__op_packed_matmul = {.name = "packed_matmul",
                                          .factors = 1u << 1,
                                          .addend = 3};
 const by__op_row by__op_packed_grouped_matmul = {
-    .name = "packed_grouped_matmul",
     .min_inputs = 3,
     .max_inputs = 3,
     .outputs = 1,
@@ -148,8 +146,7 @@ const by__op_row by__op_packed_grouped_matmul = {
     .cost = cost_packed_matmul,
     .factors = 1u << 1,
     .met = met};
-const by__op_row by__op_packed_embedding = {.name = "packed_embedding",
-                                            .min_inputs = 2,
+const by__op_row by__op_packed_embedding = {.min_inputs = 2,
                                             .max_inputs = 2,
                                             .outputs = 1,
                                             .attrs = packed_attrs,

@@ -116,7 +116,6 @@ static void attention_of_pages(const by__op_signature *s, const by__type *out,
 }
 
 const by__op_row by__op_paged_attention = {
-    .name = "paged_attention",
     .min_inputs = OPERANDS,
     .max_inputs = OPERANDS,
     .outputs = 1,

@@ -277,8 +277,7 @@ static void cost_slice(const by__op_signature *s, const by__type *out, by__cost 
     cost->bytes_read = (double)by_shape_count(&out[0].shape) * (double)by_dtype_size(out[0].dtype);
 }
 
-const by__op_row by__op_fill = {.name = "fill",
-                                .attrs =
+const by__op_row by__op_fill = {.attrs =
                                     BY__ATTRS(BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE),
                                               BY__ATTR_AS("shape", shape, SHAPE, BY__ATTR_IN_TYPE),
                                               BY__ATTR_AS("", value, FLOAT, BY__ATTR_NO_WORK)),
@@ -358,7 +357,6 @@ static by_status onnx_expand(const by__op_signature *s, const by__type *out, by_
 }
 
 const by__op_row by__op_reshape = {
-    .name = "reshape",
     .attrs = BY__ATTRS(BY__ATTR_AS("shape", shape, SHAPE, BY__ATTR_IN_TYPE)),
     .cheap = true,
     .moves = true,
@@ -371,8 +369,7 @@ const by__op_row by__op_reshape = {
     .gradient = gradient_reshape,
     .cost = cost_move,
     .view = true};
-const by__op_row by__op_permute = {.name = "permute",
-                                   .attrs = BY__ATTRS(BY__ATTR(order, ORDER)),
+const by__op_row by__op_permute = {.attrs = BY__ATTRS(BY__ATTR(order, ORDER)),
                                    .cheap = true,
                                    .moves = true,
                                    .min_inputs = 1,
@@ -383,8 +380,7 @@ const by__op_row by__op_permute = {.name = "permute",
                                    .shard = shard_permute,
                                    .gradient = gradient_permute,
                                    .cost = cost_move};
-const by__op_row by__op_concat = {.name = "concat",
-                                  .attrs = BY__ATTRS(BY__ATTR(axis, INT)),
+const by__op_row by__op_concat = {.attrs = BY__ATTRS(BY__ATTR(axis, INT)),
                                   .cheap = true,
                                   .moves = true,
                                   .min_inputs = 2,
@@ -397,8 +393,7 @@ const by__op_row by__op_concat = {.name = "concat",
                                   .cost = cost_move};
 #define PIECE                                                                                      \
     BY__ATTRS(BY__ATTR(axis, INT), BY__ATTR(begin, INT), BY__ATTR_AS("extent", rows, INT, 0))
-const by__op_row by__op_slice = {.name = "slice",
-                                 .attrs = PIECE,
+const by__op_row by__op_slice = {.attrs = PIECE,
                                  .cheap = true,
                                  .moves = true,
                                  .min_inputs = 1,
@@ -409,8 +404,7 @@ const by__op_row by__op_slice = {.name = "slice",
                                  .shard = shard_slice,
                                  .gradient = gradient_slice,
                                  .cost = cost_slice};
-const by__op_row by__op_pad = {.name = "pad",
-                               .attrs = PIECE,
+const by__op_row by__op_pad = {.attrs = PIECE,
                                .cheap = true,
                                .moves = true,
                                .min_inputs = 1,
@@ -421,7 +415,6 @@ const by__op_row by__op_pad = {.name = "pad",
                                .gradient = gradient_pad,
                                .cost = cost_move};
 const by__op_row by__op_expand = {
-    .name = "expand",
     .attrs = BY__ATTRS(BY__ATTR_AS("shape", shape, SHAPE, BY__ATTR_IN_TYPE)),
     .cheap = true,
     .moves = true,

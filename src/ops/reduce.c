@@ -81,7 +81,6 @@ static bool shard_sum(const by__op_signature *s, const by__type *out, by__shardi
 }
 
 const by__op_row by__op_sum = {
-    .name = "sum",
     .attrs = BY__ATTRS(BY__ATTR_AS("mean", mean, FLAG, 0), BY__ATTR(axes, AXES),
                        BY__ATTR_AS("keep", keep, FLAG, BY__ATTR_IN_TYPE),
                        BY__ATTR_AS("wide", wide, FLAG, BY__ATTR_IN_TYPE)),

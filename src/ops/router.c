@@ -90,7 +90,6 @@ static void cost_router(const by__op_signature *s, const by__type *out, by__cost
 }
 
 const by__op_row by__op_router = {
-    .name = "router",
     .min_inputs = 1,
     .max_inputs = 1,
     .outputs = 3,
@@ -101,8 +100,7 @@ const by__op_row by__op_router = {
     .cost = cost_router,
     .shard = shard_router,
     .keeps_f32 = 1u << 0};
-const by__op_row by__op_router_grad = {.name = "router_grad",
-                                       .min_inputs = 4,
+const by__op_row by__op_router_grad = {.min_inputs = 4,
                                        .max_inputs = 4,
                                        .outputs = 1,
                                        .optional = 1u << 2 | 1u << 3,

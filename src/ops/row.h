@@ -199,7 +199,6 @@ typedef struct by__packed_reader {
 /* ---- the row ---- */
 
 typedef struct by__op_row {
-    const char *name;
     int min_inputs;
     int max_inputs; /* -1: any number */
     int outputs;

@@ -33,8 +33,7 @@ static bool shard_softmax(const by__op_signature *s, const by__type *out, by__sh
 }
 
 #define LOGARITHM BY__ATTRS(BY__ATTR_AS("log", logarithm, FLAG, 0))
-const by__op_row by__op_softmax = {.name = "softmax",
-                                   .attrs = LOGARITHM,
+const by__op_row by__op_softmax = {.attrs = LOGARITHM,
                                    .cheap = true,
                                    .min_inputs = 1,
                                    .max_inputs = 1,
@@ -44,8 +43,7 @@ const by__op_row by__op_softmax = {.name = "softmax",
                                    .shard = shard_softmax,
                                    .cost = cost_softmax,
                                    .overlay = {1u << 0}};
-const by__op_row by__op_softmax_grad = {.name = "softmax_grad",
-                                        .attrs = LOGARITHM,
+const by__op_row by__op_softmax_grad = {.attrs = LOGARITHM,
                                         .min_inputs = 2,
                                         .max_inputs = 2,
                                         .outputs = 1,

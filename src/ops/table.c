@@ -10,12 +10,6 @@ const by__op_row *by__op_row_of(by_op op)
     return (unsigned)op < BY_OP_COUNT ? rows[op] : NULL;
 }
 
-const char *by_op_name(by_op op)
-{
-    const by__op_row *row = by__op_row_of(op);
-    return row == NULL ? "?" : row->name;
-}
-
 uint32_t by__op_mutates(by_op op, const by_attrs *attrs)
 {
     const by__op_row *row = by__op_row_of(op);

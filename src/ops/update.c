@@ -109,15 +109,13 @@ static bool shard_adamw(const by__op_signature *s, const by__type *out, by__shar
 
 /* The optimizer step is computed in f32 whatever the model computes in. */
 #define ALL UINT32_MAX
-const by__op_row by__op_sum_squares = {.name = "sum_squares",
-                                       .min_inputs = 1,
+const by__op_row by__op_sum_squares = {.min_inputs = 1,
                                        .max_inputs = 1,
                                        .outputs = 1,
                                        .infer = infer_sum_squares,
                                        .cost = cost_sum_squares,
                                        .keeps_f32 = ALL};
-const by__op_row by__op_clip_scale = {.name = "clip_scale",
-                                      .min_inputs = 4,
+const by__op_row by__op_clip_scale = {.min_inputs = 4,
                                       .max_inputs = -1,
                                       .outputs = 2,
                                       .optional = 1u << 1 | 1u << 2,
@@ -126,7 +124,6 @@ const by__op_row by__op_clip_scale = {.name = "clip_scale",
                                       .mutates = 1u << 0,
                                       .keeps_f32 = ALL};
 const by__op_row by__op_adamw = {
-    .name = "adamw",
     .min_inputs = 6,
     .max_inputs = 6,
     .outputs = 1,
@@ -141,7 +138,6 @@ const by__op_row by__op_adamw = {
     .keeps_f32 = ALL};
 
 const by__op_row by__op_adamw8 = {
-    .name = "adamw8",
     .min_inputs = 8,
     .max_inputs = 8,
     .outputs = 1,

@@ -81,11 +81,11 @@ static by_status differentiate_node(backward *b, size_t n, by_error *error)
         return BY_OK;
     }
     if (row->gradient == NULL) {
-        return by_error_set(error, BY_EARG, "gradients: %s has no gradient", row->name);
+        return by_error_set(error, BY_EARG, "gradients: %s has no gradient", by_op_name(node.op));
     }
     if (blocked >= 0) {
         return by_error_set(error, BY_EARG, "gradients: %s has no gradient through its output %d",
-                            row->name, blocked);
+                            by_op_name(node.op), blocked);
     }
     size_t capacity =
         (size_t)node.input_count > BY_MAX_OUTPUTS ? (size_t)node.input_count : BY_MAX_OUTPUTS;

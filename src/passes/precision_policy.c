@@ -31,7 +31,7 @@ by_status by_precision_policy(char **out, by_error *error)
     by__text_add(&text, "| operation | operands that stay f32 |\n|---|---|\n");
     for (int op = 0; (row = by__op_row_of((by_op)op)) != NULL; op++) {
         if (row->keeps_f32 != 0) {
-            by__text_format(&text, "| %s | ", row->name);
+            by__text_format(&text, "| %s | ", by_op_name((by_op)op));
             add_operands(&text, row);
             by__text_add(&text, " |\n");
         }
@@ -39,7 +39,7 @@ by_status by_precision_policy(char **out, by_error *error)
     by__text_add(&text, "\nNone of: ");
     for (int op = 0; (row = by__op_row_of((by_op)op)) != NULL; op++) {
         if (row->keeps_f32 == 0) {
-            by__text_format(&text, "%s%s", separator, row->name);
+            by__text_format(&text, "%s%s", separator, by_op_name((by_op)op));
             separator = ", ";
         }
     }

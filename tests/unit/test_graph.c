@@ -155,7 +155,7 @@ static void test_rows(void **state)
         assert_true(row->max_inputs < 0 || row->max_inputs >= row->min_inputs);
         assert_in_range(row->outputs, 1, BY_MAX_OUTPUTS);
         for (int other = 0; other < op; other++) {
-            assert_string_not_equal(row->name, by_op_name((by_op)other));
+            assert_string_not_equal(by_op_name((by_op)op), by_op_name((by_op)other));
         }
         const uint32_t masks[] = {row->optional,   row->factors,   row->gathers,
                                   row->mutates,    row->keeps_f32, row->overlay[0],
