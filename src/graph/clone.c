@@ -39,7 +39,7 @@ static by_status clone_node(by_graph *graph, const by__graph_node *source, by_er
 by_status by__graph_clone(by_graph **out, const by_graph *source, by_error *error)
 {
     by_graph *graph;
-    BY_TRY(by_graph_open(&graph, error));
+    BY_TRY(by__graph_open(&graph, source->rows, error));
     by_status status = by__reserve((void **)&graph->values, &graph->value_capacity,
                                    source->value_count, sizeof *graph->values, error);
     if (status == BY_OK) {

@@ -6,10 +6,11 @@
 
 #include "base/packing.h"
 
-by_status by_graph_open(by_graph **out, by_error *error)
+by_status by__graph_open(by_graph **out, const struct by__op_row *const *rows, by_error *error)
 {
     by_graph *graph;
     BY_TRY(by__alloc((void **)&graph, 1, sizeof *graph, "graph", error));
+    graph->rows = rows;
     graph->block = -1;
     *out = graph;
     return BY_OK;

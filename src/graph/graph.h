@@ -71,6 +71,8 @@ typedef struct by__graph_node {
 } by__graph_node;
 
 struct by_graph {
+    /* The rows of ops by number, which the ops module gives to each graph. */
+    const struct by__op_row *const *rows;
     by__graph_value *values;
     by__graph_node *nodes;
     by__name_table names; /* of all named values; borrows their names */
@@ -92,6 +94,8 @@ typedef struct by__type {
     by_shape shape;
 } by__type;
 
+/* by_graph_open, which the ops module defines, for a table of rows. */
+by_status by__graph_open(by_graph **out, const struct by__op_row *const *rows, by_error *error);
 /* Copies a graph's values and nodes. Pointers in attributes stay those of `source`, which must
  * outlive the copy. */
 by_status by__graph_clone(by_graph **out, const by_graph *source, by_error *error);

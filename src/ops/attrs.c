@@ -22,9 +22,9 @@ by_attrs by__attrs_of(const by__op_row *row, const by_attrs *from)
     return attrs;
 }
 
-by_status by__attrs_check(const by__op_signature *s, by_error *error)
+by_status by__attrs_check(const by__op_row *row, const by__op_signature *s, by_error *error)
 {
-    for (const by__attr *a = by__op_row_of(s->op)->attrs; a != NULL && a->label != NULL; a++) {
+    for (const by__attr *a = row->attrs; a != NULL && a->label != NULL; a++) {
         const void *value = by__attr_value(s->attrs, a);
         if (a->type == BY__ATTR_FLOAT && !isfinite(*(const float *)value)) {
             return by__op_refuse(s, error, "an attribute is not a finite number");

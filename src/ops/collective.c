@@ -347,12 +347,13 @@ by_value by__wait(by_graph *graph, by_value started)
         return BY_NONE;
     }
     int producer = by__graph_has(graph, started) ? graph->values[started].producer : -1;
-    if (producer < 0 || !by__op_row_of(graph->nodes[producer].op)->communicates) {
+    const by__op_row *row = producer < 0 ? NULL : by__op_row_in(graph, graph->nodes[producer].op);
+    if (row == NULL || !row->communicates) {
         by__graph_fail(graph, BY_EARG, "wait: the operand is no collective's result");
         return BY_NONE;
     }
     const by__graph_node *node = &graph->nodes[producer];
-    uint32_t mutates = by__op_mutates(node->op, &node->attrs);
+    uint32_t mutates = by__op_row_mutates(row, &node->attrs);
     int count = 0;
     if (by__alloc((void **)&in, (size_t)node->input_count + 1, sizeof *in, "wait", &graph->error) !=
         BY_OK) {

@@ -13,7 +13,7 @@ static by__graph_node *absorber(by_graph *graph, const int *uses, by_value value
         uses[value] != 1) {
         return NULL;
     }
-    int slot = by__op_row_of(node->op)->addend;
+    int slot = by__op_row_in(graph, node->op)->addend;
     bool is_free = slot > 0 && (node->input_count <= slot || node->in[slot] == BY_NONE);
     return is_free ? node : NULL;
 }
@@ -24,7 +24,7 @@ static by_status absorb(by_graph *graph, by__graph_node *sum, by__graph_node *no
                         by_error *error)
 {
     by_value *in;
-    int slot = by__op_row_of(node->op)->addend;
+    int slot = by__op_row_in(graph, node->op)->addend;
     by_value result = sum->out[0];
     BY_TRY(by__alloc((void **)&in, (size_t)slot + 1, sizeof *in, "operands", error));
     for (int i = 0; i <= slot; i++) {

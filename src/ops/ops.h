@@ -31,7 +31,16 @@
 BY_OPS(BY__OP_ROW)
 #undef BY__OP_ROW
 
-/* Infers the types of all outputs of a node with these operands. */
+/* The same as by__op_row_of, of the table that the graph was opened with: gradients and builders,
+ * which rows name, do not name all rows. */
+static inline const by__op_row *by__op_row_in(const by_graph *graph, by_op op)
+{
+    return (unsigned)op < BY_OP_COUNT ? graph->rows[op] : NULL;
+}
+/* Infers the types of all outputs of a node with these operands. row: NULL for an unknown op. */
+by_status by__op_row_infer(const by__op_row *row, const by__op_signature *s,
+                           by__type out[BY_MAX_OUTPUTS], by_error *error);
+/* The same for the row of s->op. */
 by_status by__op_infer(const by__op_signature *s, by__type out[BY_MAX_OUTPUTS], by_error *error);
 /* Checks operands, infers output types and appends a node. Returns output 0 and, if outs is not
  * NULL, stores all outputs there. Returns BY_NONE after an error, which the graph keeps. */
@@ -40,7 +49,7 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
 /* Stores the types of a node's inputs in `in` (room for node->input_count). */
 void by__node_types(const by_graph *graph, const by__graph_node *node, by__type *in);
 /* Describes the node that reads operand i of a node, a parameter, in packed form; *can is false if
- * there is none for it. (packed_op.c) */
+ * there is none for it. */
 by_status by__node_pack(by__packed_reader *out, bool *can, const by_graph *graph,
                         const by__graph_node *node, int i, by_error *error);
 /* Finds the operand that is the weight of a product, a parameter, and describes the node that would

@@ -5,40 +5,6 @@
 #include "ops/grouped.h"
 #include "ops/ops.h"
 
-by_status by__node_pack(by__packed_reader *out, bool *can, const by_graph *graph,
-                        const by__graph_node *node, int i, by_error *error)
-{
-    const by__op_row *row = by__op_row_of(node->op);
-    by__type *in;
-    *can = false;
-    *out = (by__packed_reader){0};
-    if (row->pack == NULL) {
-        return BY_OK;
-    }
-    BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "packing", error));
-    by__node_types(graph, node, in);
-    by__op_signature s = {node->op, &node->attrs, in, node->input_count};
-    *can = row->pack(&s, i, out);
-    out->share = row->met == NULL ? 1.0 : row->met(&s, i);
-    free(in);
-    return BY_OK;
-}
-
-by_status by__node_weight(by__packed_reader *out, int *operand, const by_graph *graph,
-                          const by__graph_node *node, by_error *error)
-{
-    *operand = -1;
-    for (int i = 0; i < node->input_count && *operand < 0; i++) {
-        bool can = false;
-        if (node->in[i] != BY_NONE && graph->values[node->in[i]].role == BY_ROLE_PARAMETER &&
-            by__mask_has(by__op_row_of(node->op)->factors, i)) {
-            BY_TRY(by__node_pack(out, &can, graph, node, i, error));
-        }
-        *operand = can ? i : -1;
-    }
-    return BY_OK;
-}
-
 /* Refuses operand 1 unless it is a weight packed as the attributes say. */
 static by_status check_weight(const by__op_signature *s, by_error *error)
 {

@@ -1,4 +1,4 @@
-/* row: what every other module may ask of an operation. One row an op; table.c lists them by by_op.
+/* row: what every other module may ask of an operation. One row an op; op_rows.c lists them by by_op.
  *
  * A module that needs to know something about ops reads it from their rows and names no op: which
  * attributes there are, which operands are weights of a product, indices, updated in place or kept
@@ -292,8 +292,13 @@ typedef struct by__op_row {
                       by_error *error);
 } by__op_row;
 
-/* Returns NULL if there is no such op. */
+/* Returns NULL if there is no such op. What rows themselves use asks by__op_row_in. */
 const by__op_row *by__op_row_of(by_op op);
+/* The inputs that a node with these attributes updates in place. */
+static inline uint32_t by__op_row_mutates(const by__op_row *row, const by_attrs *attrs)
+{
+    return row->mutates | (row->updated == NULL ? 0u : row->updated(attrs));
+}
 
 /* ---- attributes of a node, by the list of its row ---- */
 
@@ -309,7 +314,7 @@ static inline const void *by__attr_value(const by_attrs *attrs, const by__attr *
     return (const char *)attrs + attr->offset;
 }
 /* Refuses invalid attribute values: an unknown dtype or function, or a float that is not finite. */
-by_status by__attrs_check(const by__op_signature *s, by_error *error);
+by_status by__attrs_check(const by__op_row *row, const by__op_signature *s, by_error *error);
 /* Prints " heads 4 theta 10000". `work`: without attributes that do not affect the work. */
 void by__attrs_print(by__text *text, const by__op_row *row, const by_attrs *attrs, bool work);
 

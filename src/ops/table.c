@@ -2,26 +2,6 @@
 
 #include "ops/ops.h"
 
-#define ROW(NAME, name) [BY_OP_##NAME] = &by__op_##name,
-static const by__op_row *const rows[BY_OP_COUNT] = {BY_OPS(ROW)};
-
-const by__op_row *by__op_row_of(by_op op)
-{
-    return (unsigned)op < BY_OP_COUNT ? rows[op] : NULL;
-}
-
-uint32_t by__op_mutates(by_op op, const by_attrs *attrs)
-{
-    const by__op_row *row = by__op_row_of(op);
-    return row->mutates | (row->updated == NULL ? 0u : row->updated(attrs));
-}
-
-bool by__node_has_effects(const by__graph_node *node)
-{
-    const by__op_row *row = by__op_row_of(node->op);
-    return row->communicates || row->waits || by__op_mutates(node->op, &node->attrs) != 0;
-}
-
 int64_t by__last_dim(const by_shape *shape)
 {
     return shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
@@ -75,9 +55,9 @@ by_status by__op_refuse(const by__op_signature *s, by_error *error, const char *
     return status;
 }
 
-by_status by__op_infer(const by__op_signature *s, by__type out[BY_MAX_OUTPUTS], by_error *error)
+by_status by__op_row_infer(const by__op_row *row, const by__op_signature *s,
+                           by__type out[BY_MAX_OUTPUTS], by_error *error)
 {
-    const by__op_row *row = by__op_row_of(s->op);
     if (row == NULL) {
         return by_error_set(error, BY_EARG, "no operation has number %d", (int)s->op);
     }
@@ -93,7 +73,7 @@ by_status by__op_infer(const by__op_signature *s, by__type out[BY_MAX_OUTPUTS], 
     for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
         out[i].shape.rank = -1;
     }
-    BY_TRY(by__attrs_check(s, error));
+    BY_TRY(by__attrs_check(row, s, error));
     return row->infer(s, out, error);
 }
 
@@ -131,10 +111,10 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
         return BY_NONE;
     }
     by__node_types(graph, &probe, types);
-    const by__op_row *row = by__op_row_of(op);
+    const by__op_row *row = by__op_row_in(graph, op);
     by_attrs own = row == NULL ? *attrs : by__attrs_of(row, attrs);
     by__op_signature s = {op, &own, types, input_count};
-    if (by__op_infer(&s, out, &graph->error) == BY_OK && row != NULL) {
+    if (by__op_row_infer(row, &s, out, &graph->error) == BY_OK && row != NULL) {
         int node = by__graph_append(graph, op, &own, in, input_count, out, row->outputs);
         if (node >= 0) {
             result = graph->nodes[node].out[0];
@@ -160,7 +140,7 @@ static bool is_of_parameters(const by_graph *graph, by_value value, int steps)
         return true;
     }
     const by__graph_node *node = v->producer < 0 ? NULL : &graph->nodes[v->producer];
-    bool all = node != NULL && steps > 0 && by__op_row_of(node->op)->moves;
+    bool all = node != NULL && steps > 0 && by__op_row_in(graph, node->op)->moves;
     for (int i = 0; all && i < node->input_count; i++) {
         all = is_of_parameters(graph, node->in[i], steps - 1);
     }
@@ -170,66 +150,4 @@ static bool is_of_parameters(const by_graph *graph, by_value value, int steps)
 by_dtype by__gradient_dtype(const by_graph *graph, by_value value)
 {
     return is_of_parameters(graph, value, MOST_MOVES) ? BY_F32 : graph->values[value].dtype;
-}
-
-/* Types of a node's outputs. */
-static void output_types(const by_graph *graph, const by__graph_node *node, by__type *out)
-{
-    for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
-        out[i] = (by__type){.dtype = BY_F32, .shape = {.rank = -1}};
-        if (i < node->output_count && node->out[i] != BY_NONE) {
-            const by__graph_value *value = &graph->values[node->out[i]];
-            out[i] = (by__type){value->dtype, value->shape};
-        }
-    }
-}
-
-by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error *error)
-{
-    const by__graph_node *node = &graph->nodes[n];
-    const by__op_row *row = by__op_row_of(node->op);
-    by__type *in;
-    by__type types[BY_MAX_OUTPUTS];
-    by__cost cost = {0};
-    BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
-    by__node_types(graph, node, in);
-    output_types(graph, node, types);
-    uint32_t mutates = by__op_mutates(node->op, &node->attrs);
-    for (int i = 0; i < node->input_count; i++) {
-        cost.bytes_read += by__type_bytes(&in[i]);
-        cost.bytes_written += by__mask_has(mutates, i) ? by__type_bytes(&in[i]) : 0.0;
-    }
-    for (int i = 0; i < node->output_count; i++) {
-        cost.bytes_written += by__type_bytes(&types[i]);
-    }
-    const by__type *main_type =
-        node->output_count > 0 && !by__absent(&types[0]) ? &types[0] : &in[0];
-    cost.flops = (double)by_shape_count(&main_type->shape);
-    if (row->cost != NULL) {
-        by__op_signature s = {node->op, &node->attrs, in, node->input_count};
-        row->cost(&s, types, &cost);
-    }
-    free(in);
-    *out = cost;
-    return BY_OK;
-}
-
-by_status by__node_attention(const by_graph *graph, size_t n, by__attention_cost *out,
-                             by_error *error)
-{
-    const by__graph_node *node = &graph->nodes[n];
-    const by__op_row *row = by__op_row_of(node->op);
-    by__type *in;
-    by__type types[BY_MAX_OUTPUTS];
-    *out = (by__attention_cost){0};
-    if (row->attention == NULL) {
-        return BY_OK;
-    }
-    BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
-    by__node_types(graph, node, in);
-    output_types(graph, node, types);
-    by__op_signature s = {node->op, &node->attrs, in, node->input_count};
-    row->attention(&s, types, out);
-    free(in);
-    return BY_OK;
 }
