@@ -207,7 +207,8 @@ static by_status check_nodes(const state *s, by_error *error)
             return by_error_set(error, BY_EFORMAT,
                                 "a model of kind %s has the operation %s, which has no form in "
                                 "ONNX",
-                                s->export->source->config->model.kind, row->name);
+                                s->export->source->config->model.kind,
+                                by_op_name(s->graph->nodes[i].op));
         }
     }
     return BY_OK;

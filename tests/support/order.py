@@ -100,16 +100,16 @@ MADE = ("revision.h", "redis_broker_script.h", "serve_page.h")
 # The most that there may be of each. What is not yet in order has the number of today, which only falls: who lowers the
 # count lowers the number here.
 MOST = {
-    "arrows": 11,  # pairs of files between which a call runs up, or aside
+    "arrows": 0,  # pairs of files between which a call runs up, or aside
     "includes": 0,  # includes that point up, or aside
-    "headers": 3,  # public headers whose functions several rooms define
-    "circles": 29,  # files of the largest circle of calls; 6 in a house in order
-    "circled": 29,  # files in circles of more than 6
+    "headers": 2,  # public headers whose functions several rooms define
+    "circles": 6,  # files of the largest circle of calls; 6 in a house in order
+    "circled": 0,  # files in circles of more than 6
     "folders": 162,  # .c and .h files that lie directly in the largest folder; 40 in a house in order
-    "crowded": 7,  # folders with more than 40
+    "crowded": 6,  # folders with more than 40
     "types": 73,  # names of types that are defined more than once
     "shared": 58,  # names that a function and a type share
-    "names": 2522,  # internal names without the name of their room or folder
+    "names": 2507,  # internal names without the name of their room or folder
     "files": 0,  # names that two files share
     "comments": 0,  # names in comments that do not exist
 }
