@@ -172,14 +172,14 @@ mutations() {
         'c->counts[e->ranks - 1 - r] = (size_t)(count * e->elements);' test_rank_graphs
 
     # Limits of attention.
-    mutation "a window reads one key too many" src/device/cpu/kernels/attention.h \
+    mutation "a window reads one key too many" src/device/cpu/kernels/attention/attention.h \
         'int64_t first = limit->window > 0 ? place - limit->window + 1 : 0;' \
         'int64_t first = limit->window > 0 ? place - limit->window : 0;' test_parity
-    mutation "a document begins one token late" src/device/cpu/kernels/attention.h \
+    mutation "a document begins one token late" src/device/cpu/kernels/attention/attention.h \
         'first = limit->starts[t];' 'first = limit->starts[t] + 1;' test_kernels
 
     # Sequences.
-    mutation "parts of attention merged without their log-sum-exp" src/device/cpu/kernels/attention_merge.c \
+    mutation "parts of attention merged without their log-sum-exp" src/device/cpu/kernels/attention/attention_merge.c \
         'share[p] = expf(lse[p] - highest) / sum;' 'share[p] = 0.5f;' test_tensor_parallel test_tensor_train
 
     mutation "a block of the ring meets the wrong queries" src/ops/attention_ranks.c \
@@ -307,9 +307,9 @@ mutations() {
         'if (!trained) {' 'if (!trained && v > 8) {' test_lora
     mutation "masks of adapters that are those of the model" src/passes/lora.c \
         '| 0x80000000u;' '* 0u;' test_lora
-    mutation "merging without alpha / rank" src/checkpoint/delta.c \
+    mutation "merging without alpha / rank" src/checkpoint/weights/delta.c \
         '+ d->scale * added[i]' '+ added[i]' test_adapter
-    mutation "merging the rows of one adapter row" src/checkpoint/delta.c \
+    mutation "merging the rows of one adapter row" src/checkpoint/weights/delta.c \
         'd->left[row * d->rank + k]' 'd->left[k]' test_adapter
 
     # Data.

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "checkpoint/adapter.h"
 #include "checkpoint/origin.h"
+#include "checkpoint/weights/adapter.h"
 
 by_status by__weights_copy(const char *directory, const by_weights *weights, uint64_t shard_bytes,
                            by_error *error)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "base/packing.h"
+#include "base/packing/packing.h"
 #include "compress/compress.h"
 
 #define F16_LARGEST 65504.0f

@@ -24,7 +24,7 @@
 
 #include "banyan/compress.h"
 #include "banyan/tokenizer.h"
-#include "base/coded.h"
+#include "base/packing/coded.h"
 #include "checkpoint/origin.h"
 #include "checkpoint/storage.h"
 #include "graph/graph.h"

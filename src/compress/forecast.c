@@ -1,7 +1,7 @@
 /* Predicts the result of a method from the shapes of a model. */
 #include <string.h>
 
-#include "base/packing.h"
+#include "base/packing/packing.h"
 #include "compress/compress.h"
 
 /* Returns the bytes of a layer's codes and scales in files. */

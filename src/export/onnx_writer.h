@@ -2,7 +2,7 @@
 #ifndef BY_EXPORT_ONNX_WRITER_H
 #define BY_EXPORT_ONNX_WRITER_H
 
-#include "base/protobuf.h"
+#include "base/wire/protobuf.h"
 #include "ops/row.h"
 
 typedef struct by__onnx_writer {

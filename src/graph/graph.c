@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/packing.h"
+#include "base/packing/packing.h"
 
 by_status by__graph_open(by_graph **out, const struct by__op_row *const *rows, by_error *error)
 {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/packing.h"
+#include "base/packing/packing.h"
 #include "infer/infer.h"
 
 /* Tokens of the prefill programs. The end of a prompt is padded to one of these sizes; close sizes

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/packing.h"
+#include "base/packing/packing.h"
 #include "device/device.h"
 #include "nn/nn.h"
 

@@ -2,7 +2,7 @@
  * (quantisation-aware training: Jacob et al. 2018). Rounding has derivative 0 almost everywhere, so
  * the gradient passes straight through as if y were x (Bengio, Leonard and Courville 2013, section
  * 4). */
-#include "base/packing.h"
+#include "base/packing/packing.h"
 #include "ops/ops.h"
 
 static by_status infer(const by__op_signature *s, by__type *out, by_error *error)

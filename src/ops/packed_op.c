@@ -1,7 +1,7 @@
 /* Products with packed weights, and look-ups in packed tables. */
 #include <stdlib.h>
 
-#include "base/packing.h"
+#include "base/packing/packing.h"
 #include "ops/grouped.h"
 #include "ops/ops.h"
 

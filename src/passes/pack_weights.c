@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/packing.h"
+#include "base/packing/packing.h"
 #include "passes/passes.h"
 
 /* The packing that all readers of a parameter can use. */

@@ -33,7 +33,7 @@
 #include "banyan/dtype.h"
 #include "banyan/shape.h"
 #include "base/base.h"
-#include "base/packing.h"
+#include "base/packing/packing.h"
 #include "store/scratch.h"
 
 /* 64 bytes of the narrowest format, so that every buffer of an entry is aligned in every format. */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/authorities.h"
 #include "base/json.h"
+#include "base/wire/authorities.h"
 
 enum { most_reply = 1 << 20 };
 /* Seconds after which a server counts as unreachable: to connect, and for a whole request. */

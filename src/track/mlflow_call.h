@@ -6,7 +6,7 @@
 #include <curl/curl.h>
 #include <jansson.h>
 
-#include "base/http_client.h"
+#include "base/wire/http_client.h"
 #include "track/mlflow_client.h"
 
 struct by__mlflow {

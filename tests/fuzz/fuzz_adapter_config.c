@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/adapter.h"
+#include "checkpoint/weights/adapter.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -86,7 +86,7 @@ static void multiply_bytes(int c, int a, int b)
 #define _tile_dpbf16ps(c, a, b)         multiply_tiles(c, a, b)
 #define _tile_dpbsud(c, a, b)           multiply_bytes(c, a, b)
 #define by__panel_amx                   emulated_panel
-#include "device/cpu/kernels/panels_amx.c"
+#include "device/cpu/kernels/products/panels_amx.c"
 
 static uint16_t value_at(uint32_t i)
 {

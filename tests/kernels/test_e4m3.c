@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "base/packing.h"
+#include "base/packing/packing.h"
 #include "kernel_test.h"
 
 #define CODES   256

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "base/half.h"
-#include "base/packing.h"
+#include "base/packing/packing.h"
 #include "kernel_test.h"
 
 const run_options plain_run = {1, {-1, -1, -1}};

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "checkpoint/adapter.h"
+#include "checkpoint/weights/adapter.h"
 #include "runner.h"
 #include "temporary.h"
 

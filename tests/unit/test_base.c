@@ -11,11 +11,11 @@
 #include <cmocka.h>
 
 #include "banyan/exit.h"
-#include "base/authorities.h"
 #include "base/base.h"
 #include "base/executable.h"
 #include "base/half.h"
 #include "base/paths.h"
+#include "base/wire/authorities.h"
 #include "runner.h"
 #include "temporary.h"
 

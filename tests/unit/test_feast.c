@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "base/murmur3.h"
 #include "serve/features/feast_key.h"
 #include "serve/features/feast_value.h"
+#include "serve/features/murmur3.h"
 
 static void to_hex(char *out, const void *data, size_t size)
 {

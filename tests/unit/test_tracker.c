@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <zlib.h>
 
-#include "base/protobuf.h"
+#include "base/wire/protobuf.h"
 #include "temporary.h"
 #include "track/mlflow_client.h"
 #include "track/sinks/sink.h"

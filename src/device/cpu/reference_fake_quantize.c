@@ -2,7 +2,7 @@
  * every level. */
 #include <math.h>
 
-#include "base/packing.h"
+#include "base/packing/packing.h"
 #include "device/cpu/reference.h"
 
 static int64_t place(const by__device_call *call, int64_t j, int64_t i)

@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "base/packing.h"
+#include "base/packing/packing.h"
 #include "device/cpu/reference.h"
 
 /* Largest integers to which elements of x are quantized for integer weights. */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/packing.h"
+#include "base/packing/packing.h"
 
 int64_t by__group_rows(const by__device_call *call, int64_t g, int64_t *begin)
 {

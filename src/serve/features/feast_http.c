@@ -7,9 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/authorities.h"
-#include "base/http_client.h"
 #include "base/json.h"
+#include "base/wire/authorities.h"
+#include "base/wire/http_client.h"
 #include "serve/features/feature_store.h"
 
 /* Most bytes of an answer, and most connections. */

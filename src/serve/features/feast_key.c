@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-#include "base/base64.h"
-#include "base/murmur3.h"
-#include "base/protobuf.h"
+#include "base/wire/base64.h"
+#include "base/wire/protobuf.h"
+#include "serve/features/murmur3.h"
 
 static void add_u32(by__text *out, uint32_t value)
 {

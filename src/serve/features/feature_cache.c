@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/murmur3.h"
+#include "serve/features/murmur3.h"
 
 typedef struct place {
     char *name;   /* NULL: empty */

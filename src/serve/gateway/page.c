@@ -7,7 +7,7 @@
 #include <nettle/sha2.h>
 #include <string.h>
 
-#include "base/base64.h"
+#include "base/wire/base64.h"
 #include "serve_page.h" /* made by cmake/embed.cmake */
 
 static void digest(unsigned char out[SHA256_DIGEST_SIZE], const unsigned char *bytes, size_t length)

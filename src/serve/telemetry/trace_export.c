@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/authorities.h"
-#include "base/http_client.h"
+#include "base/wire/authorities.h"
+#include "base/wire/http_client.h"
 #include "serve/base/thread.h"
 #include "serve/telemetry/metrics.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/protobuf.h"
+#include "base/wire/protobuf.h"
 #include "track/append_file.h"
 #include "track/sinks/sink.h"
 

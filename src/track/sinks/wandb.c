@@ -15,7 +15,7 @@
 #include <zlib.h>
 
 #include "base/paths.h"
-#include "base/protobuf.h"
+#include "base/wire/protobuf.h"
 #include "track/append_file.h"
 #include "track/sinks/sink.h"
 

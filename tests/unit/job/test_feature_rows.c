@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "base/protobuf.h"
+#include "base/wire/protobuf.h"
 #include "data/table/row_cell.h"
 #include "job/job.h"
 #include "job/table_cells.h"

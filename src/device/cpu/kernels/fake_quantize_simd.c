@@ -3,7 +3,7 @@
  * codes need the sign of the weight with the largest magnitude, the first one of equal ones. */
 #include <math.h>
 
-#include "base/packing.h"
+#include "base/packing/packing.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 

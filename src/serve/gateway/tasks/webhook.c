@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base64.h"
 #include "base/utf8.h"
+#include "base/wire/base64.h"
 #include "serve/http/ip_network.h"
 
 /* Most secrets in a file; there are several while one is being replaced. */

@@ -6,8 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/authorities.h"
-#include "base/http_client.h"
+#include "base/wire/authorities.h"
+#include "base/wire/http_client.h"
 
 /* status 410: the receiver wants no more messages */
 #define GONE 410
