@@ -1,19 +1,17 @@
-/* A hash table from names to numbers, with open addressing. Names are not copied and must outlive
+/* A hash table from names to numbers. Names are not copied and must outlive
  * the table. {0} is an empty table. */
 #ifndef BY_BASE_NAME_TABLE_H
 #define BY_BASE_NAME_TABLE_H
 
-#include "base/base.h"
-
-typedef struct by__name_slot {
-    const char *name; /* NULL: unused slot */
-    int32_t number;
-} by__name_slot;
+#include "base/hash_table.h"
 
 typedef struct by__name_table {
-    by__name_slot *slots;
-    size_t capacity; /* a power of two; at most half the slots are used */
-    size_t count;
+    struct by__name_entry {
+        const char *name;
+        int32_t number;
+    } * entries;
+    size_t capacity;
+    by__hash_table table;
 } by__name_table;
 
 /* Adds a name, which must not be in the table yet. */

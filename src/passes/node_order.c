@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "passes/passes.h"
 
 /* The number of nodes that still have to read each value, and the bytes alive. A node that reads a
@@ -138,8 +139,11 @@ typedef struct scheduler {
     size_t heap_capacity;
 } scheduler;
 
-static bool before(const entry *a, const entry *b)
+static bool before(const void *user, const void *first, const void *second)
 {
+    const entry *a = first;
+    const entry *b = second;
+    BY_UNUSED(user);
     return a->growth != b->growth ? a->growth < b->growth : a->node < b->node;
 }
 
@@ -148,32 +152,14 @@ static by_status push(scheduler *s, size_t node, by_error *error)
     BY_TRY(by__reserve((void **)&s->heap, &s->heap_capacity, s->heap_count + 1, sizeof *s->heap,
                        error));
     entry added = {s->growth[node], node};
-    size_t at = s->heap_count++;
-    while (at > 0 && before(&added, &s->heap[(at - 1) / 2])) {
-        s->heap[at] = s->heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    s->heap[at] = added;
+    by__heap_push(s->heap, s->heap_count++, sizeof added, &added, before, NULL);
     return BY_OK;
 }
 
 static entry pop(scheduler *s)
 {
-    entry least = s->heap[0];
-    entry moved = s->heap[--s->heap_count];
-    size_t at = 0;
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child + 1 < s->heap_count && before(&s->heap[child + 1], &s->heap[child])) {
-            child++;
-        }
-        if (child >= s->heap_count || !before(&s->heap[child], &moved)) {
-            break;
-        }
-        s->heap[at] = s->heap[child];
-        at = child;
-    }
-    s->heap[at] = moved;
+    entry least;
+    by__heap_pop(s->heap, s->heap_count--, sizeof least, &least, before, NULL);
     return least;
 }
 

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "passes/recompute.h"
 
 typedef struct candidate {
@@ -191,8 +192,11 @@ static void follow(chooser *c, candidate *k, bool take)
     k->gain = (double)k->bytes / (k->seconds + 1e-9);
 }
 
-static bool before(const chooser *c, const entry *a, const entry *b)
+static bool before(const void *user, const void *first, const void *second)
 {
+    const chooser *c = user;
+    const entry *a = first;
+    const entry *b = second;
     return a->gain != b->gain ? a->gain > b->gain
                               : c->candidates[a->candidate].node < c->candidates[b->candidate].node;
 }
@@ -203,31 +207,14 @@ static by_status push(chooser *c, size_t index, by_error *error)
     BY_TRY(by__reserve((void **)&c->heap, &c->heap_capacity, c->heap_count + 1, sizeof *c->heap,
                        error));
     entry added = {k->gain, index, ++k->version};
-    size_t at = c->heap_count++;
-    for (; at > 0 && before(c, &added, &c->heap[(at - 1) / 2]); at = (at - 1) / 2) {
-        c->heap[at] = c->heap[(at - 1) / 2];
-    }
-    c->heap[at] = added;
+    by__heap_push(c->heap, c->heap_count++, sizeof added, &added, before, c);
     return BY_OK;
 }
 
 static entry pop(chooser *c)
 {
-    entry best = c->heap[0];
-    entry moved = c->heap[--c->heap_count];
-    size_t at = 0;
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child + 1 < c->heap_count && before(c, &c->heap[child + 1], &c->heap[child])) {
-            child++;
-        }
-        if (child >= c->heap_count || !before(c, &c->heap[child], &moved)) {
-            break;
-        }
-        c->heap[at] = c->heap[child];
-        at = child;
-    }
-    c->heap[at] = moved;
+    entry best;
+    by__heap_pop(c->heap, c->heap_count--, sizeof best, &best, before, c);
     return best;
 }
 

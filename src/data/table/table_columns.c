@@ -10,55 +10,24 @@
 
 /* ---- values ---- */
 
-/* The slot of a value in the hash table, or the free slot for it. */
-static size_t find_slot(const by__table_values *v, const char *text, size_t length)
-{
-    size_t at = (size_t)by__hash64(text, length) & (v->slot_count - 1);
-    while (v->slots[at] != 0) {
-        const char *name = v->names[v->slots[at] - 1];
-        if (strlen(name) == length && memcmp(name, text, length) == 0) {
-            break;
-        }
-        at = (at + 1) & (v->slot_count - 1);
-    }
-    return at;
-}
-
-static by_status grow_slots(by__table_values *v, by_error *error)
-{
-    by__table_values wide = *v;
-    wide.slot_count = v->slot_count == 0 ? 16 : 2 * v->slot_count;
-    BY_TRY(by__alloc((void **)&wide.slots, wide.slot_count, sizeof *wide.slots, "values", error));
-    for (size_t i = 0; i < v->count; i++) {
-        wide.slots[find_slot(&wide, v->names[i], strlen(v->names[i]))] = (int32_t)(i + 1);
-    }
-    free(v->slots);
-    v->slots = wide.slots;
-    v->slot_count = wide.slot_count;
-    return BY_OK;
-}
-
 by_status by__table_value(by__table_values *v, const char *text, size_t length, int32_t *out,
                           by_error *error)
 {
-    if (2 * v->count >= v->slot_count) {
-        BY_TRY(grow_slots(v, error));
-    }
-    size_t slot = find_slot(v, text, length);
-    if (v->slots[slot] == 0) {
-        if (v->count == INT32_MAX) {
-            return by_error_set(error, BY_EMEMORY, "more than 2^31 - 1 values in a column");
+    uint64_t hash = by__hash64(text, length);
+    for (by__probe p = by__probe_begin(&v->table, hash); by__probe_next(&v->table, &p);) {
+        const char *name = v->names[p.number];
+        if (strlen(name) == length && memcmp(name, text, length) == 0) {
+            *out = (int32_t)p.number;
+            return BY_OK;
         }
-        BY_TRY(
-            by__reserve((void **)&v->names, &v->capacity, v->count + 1, sizeof *v->names, error));
-        v->names[v->count] = by__strndup(text, length);
-        if (v->names[v->count] == NULL) {
-            return by_error_set(error, BY_EMEMORY, "out of memory: a value of a column");
-        }
-        v->slots[slot] = (int32_t)++v->count;
     }
-    *out = v->slots[slot] - 1;
-    return BY_OK;
+    BY_TRY(by__reserve((void **)&v->names, &v->capacity, v->count + 1, sizeof *v->names, error));
+    v->names[v->count] = by__strndup(text, length);
+    if (v->names[v->count] == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a value of a column");
+    }
+    *out = (int32_t)v->count++;
+    return by__hash_table_add(&v->table, hash, v->count - 1, "values of a column", error);
 }
 
 static void free_values(by__table_values *v)
@@ -67,7 +36,7 @@ static void free_values(by__table_values *v)
         free(v->names[i]);
     }
     free(v->names);
-    free(v->slots);
+    by__hash_table_free(&v->table);
 }
 
 /* ---- columns ---- */

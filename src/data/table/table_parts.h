@@ -10,14 +10,12 @@
 #include "data/table/encoding.h"
 #include "data/table/table_cell.h"
 
-/* The distinct values of a column, in a hash table of their indices. */
+/* The distinct values of a column. */
 typedef struct by__table_values {
     char **names;
     size_t count;
     size_t capacity;
-    /* index + 1; 0: free. The number of slots is a power of two, at least twice the values */
-    int32_t *slots;
-    size_t slot_count;
+    by__hash_table table;
 } by__table_values;
 
 typedef struct by__table_column {

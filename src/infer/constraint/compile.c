@@ -32,10 +32,8 @@ typedef struct compiler {
     int32_t *members;
     size_t member_count;
     size_t member_capacity;
-    int32_t *slots; /* hash table of the current rule's subsets: index or -1 */
-    size_t slot_count;
-    size_t slot_capacity;
-    int32_t *next; /* [subsets, classes] */
+    by__hash_table table; /* of the current rule's subsets */
+    int32_t *next;        /* [subsets, classes] */
     size_t next_capacity;
     call *calls;
     size_t call_count;
@@ -124,45 +122,17 @@ static by_status close_set(compiler *c)
     return count_steps(c, c->set_count);
 }
 
-/* Makes room in the hash table, which is as large as this rule needs: a large rule must not make
- * the small ones behind it slow. */
-static by_status grow_slots(compiler *c, size_t first)
+/* Returns the subset equal to the current set, adding it if necessary. */
+static by_status intern(compiler *c, int32_t end, int32_t *out)
 {
-    size_t wanted = 64;
-    while (wanted < 4 * (c->count - first + 1)) {
-        wanted *= 2;
-    }
-    if (wanted <= c->slot_count) {
-        return BY_OK;
-    }
-    BY_TRY(by__reserve((void **)&c->slots, &c->slot_capacity, wanted, sizeof *c->slots, c->error));
-    c->slot_count = wanted;
-    memset(c->slots, 0xff, wanted * sizeof *c->slots);
-    for (size_t i = first; i < c->count; i++) {
-        const subset *s = &c->subsets[i];
-        size_t slot = by__hash64(c->members + s->first, s->count * sizeof(int32_t));
-        while (c->slots[slot &= c->slot_count - 1] >= 0) {
-            slot++;
-        }
-        c->slots[slot] = (int32_t)i;
-    }
-    return BY_OK;
-}
-
-/* Returns the subset equal to the current set, searching from `first` on and adding it if
- * necessary. */
-static by_status intern(compiler *c, size_t first, int32_t end, int32_t *out)
-{
-    BY_TRY(grow_slots(c, first));
     size_t bytes = c->set_count * sizeof(int32_t);
-    size_t slot = by__hash64(c->set, bytes);
-    while (c->slots[slot &= c->slot_count - 1] >= 0) {
-        const subset *s = &c->subsets[c->slots[slot]];
+    uint64_t hash = by__hash64(c->set, bytes);
+    for (by__probe p = by__probe_begin(&c->table, hash); by__probe_next(&c->table, &p);) {
+        const subset *s = &c->subsets[p.number];
         if (s->count == c->set_count && memcmp(c->members + s->first, c->set, bytes) == 0) {
-            *out = c->slots[slot];
+            *out = (int32_t)p.number;
             return BY_OK;
         }
-        slot++;
     }
     if (c->count >= BY__MAX_STATES) {
         return by_error_set(c->error, BY_EARG, "the constraint is too large: over %d states",
@@ -174,12 +144,13 @@ static by_status intern(compiler *c, size_t first, int32_t end, int32_t *out)
                        sizeof *c->members, c->error));
     BY_TRY(by__reserve((void **)&c->next, &c->next_capacity, (c->count + 1) * (size_t)c->classes,
                        sizeof *c->next, c->error));
+    BY_TRY(by__hash_table_add(&c->table, hash, c->count, "a constraint", c->error));
     if (bytes > 0) {
         memcpy(c->members + c->member_count, c->set, bytes);
     }
     c->subsets[c->count] = (subset){c->member_count, c->set_count, -1, c->stamp[end] == c->round};
     c->member_count += c->set_count;
-    c->slots[slot] = *out = (int32_t)c->count++;
+    *out = (int32_t)c->count++;
     return BY_OK;
 }
 
@@ -202,7 +173,7 @@ static by_status gather_edges(compiler *c, size_t at, bool cuts[257])
 }
 
 /* Adds the transitions of a subset, for one run of equivalent bytes at a time. */
-static by_status expand_bytes(compiler *c, size_t first, int32_t end, size_t at)
+static by_status expand_bytes(compiler *c, int32_t end, size_t at)
 {
     bool cuts[257];
     int begin = 0;
@@ -224,7 +195,7 @@ static by_status expand_bytes(compiler *c, size_t first, int32_t end, size_t at)
         if (c->set_count > 0) {
             int32_t to;
             BY_TRY(close_set(c));
-            BY_TRY(intern(c, first, end, &to));
+            BY_TRY(intern(c, end, &to));
             for (int32_t k = c->class_of[begin]; k <= c->class_of[byte - 1]; k++) {
                 c->next[at * (size_t)c->classes + (size_t)k] = c->class_on[k] ? to : BY__DEAD;
             }
@@ -264,7 +235,7 @@ static by_status gather_calls(compiler *c, size_t at)
 }
 
 /* Merges the calls of one rule from several members: they return to one subset. */
-static by_status expand_calls(compiler *c, size_t first, int32_t end, size_t at)
+static by_status expand_calls(compiler *c, int32_t end, size_t at)
 {
     BY_TRY(gather_calls(c, at));
     for (size_t i = 0; i < c->jump_count;) {
@@ -275,7 +246,7 @@ static by_status expand_calls(compiler *c, size_t first, int32_t end, size_t at)
             put(c, c->jumps[i].to);
         }
         BY_TRY(close_set(c));
-        BY_TRY(intern(c, first, end, &back));
+        BY_TRY(intern(c, end, &back));
         BY_TRY(by__reserve((void **)&c->calls, &c->call_capacity, c->call_count + 1,
                            sizeof *c->calls, c->error));
         c->calls[c->call_count] = (call){(int32_t)at, rule, back, c->subsets[at].calls};
@@ -288,14 +259,14 @@ static by_status determinize(compiler *c, size_t rule)
 {
     size_t first = c->count;
     int32_t end = c->ends[rule];
-    c->slot_count = 0;
+    by__hash_table_free(&c->table);
     begin_set(c);
     put(c, c->begins[rule]);
     BY_TRY(close_set(c));
-    BY_TRY(intern(c, first, end, &c->starts[rule]));
+    BY_TRY(intern(c, end, &c->starts[rule]));
     for (size_t at = first; at < c->count; at++) {
-        BY_TRY(expand_bytes(c, first, end, at));
-        BY_TRY(expand_calls(c, first, end, at));
+        BY_TRY(expand_bytes(c, end, at));
+        BY_TRY(expand_calls(c, end, at));
     }
     return BY_OK;
 }
@@ -528,7 +499,7 @@ by_status by__automata_compile(by__automata *out, const by__language *language, 
     free(c.starts);
     free(c.subsets);
     free(c.members);
-    free(c.slots);
+    by__hash_table_free(&c.table);
     free(c.next);
     free(c.calls);
     free(c.edges);

@@ -67,48 +67,22 @@ static const type_name keywords[] = {
     {"$comment", 0},
 };
 
-/* The slot of a schema in the hash table, or the free one where it belongs. */
-static uint32_t *find_slot(const by__schema_parser *p, const json_t *schema)
-{
-    size_t slot = by__hash64(&schema, sizeof schema);
-    while (p->slots[slot &= p->slot_count - 1] != 0 &&
-           p->list[p->slots[slot] - 1].schema != schema) {
-        slot++;
-    }
-    return &p->slots[slot];
-}
-
-static by_status grow_slots(by__schema_parser *p)
-{
-    size_t wanted = p->slot_count == 0 ? 64 : 2 * p->slot_count;
-    free(p->slots);
-    p->slots = NULL;
-    p->slot_count = 0;
-    BY_TRY(by__alloc((void **)&p->slots, wanted, sizeof *p->slots, "a schema", p->error));
-    p->slot_count = wanted;
-    for (size_t i = 0; i < p->count; i++) {
-        *find_slot(p, p->list[i].schema) = (uint32_t)i + 1;
-    }
-    return BY_OK;
-}
-
 /* Calls the rule of a schema; if it has none yet, adds one that is parsed later. */
 static by_status call_schema(by__schema_parser *p, const json_t *schema, const char *place,
                              const by__expression **out)
 {
-    if (2 * (p->count + 1) > p->slot_count) {
-        BY_TRY(grow_slots(p));
-    }
-    uint32_t *slot = find_slot(p, schema);
-    if (*slot != 0) {
-        *out = by__expr_call(p->language, p->list[*slot - 1].rule);
-        return BY_OK;
+    uint64_t hash = by__hash64(&schema, sizeof schema);
+    for (by__probe probe = by__probe_begin(&p->table, hash); by__probe_next(&p->table, &probe);) {
+        if (p->list[probe.number].schema == schema) {
+            *out = by__expr_call(p->language, p->list[probe.number].rule);
+            return BY_OK;
+        }
     }
     BY_TRY(by__reserve((void **)&p->list, &p->capacity, p->count + 1, sizeof *p->list, p->error));
-    by__pending_schema *item = &p->list[p->count];
+    BY_TRY(by__hash_table_add(&p->table, hash, p->count, "a schema", p->error));
+    by__pending_schema *item = &p->list[p->count++];
     *item = (by__pending_schema){.schema = schema, .rule = by__language_rule(p->language)};
     (void)snprintf(item->place, sizeof item->place, "%s", place);
-    *slot = (uint32_t)++p->count;
     *out = by__expr_call(p->language, item->rule);
     return by__language_status(p->language, p->error);
 }
@@ -607,7 +581,7 @@ by_status by__schema_parse(uint32_t *root, by__language *language, const char *t
         status = by__language_status(language, error);
     }
     free(p.list);
-    free(p.slots);
+    by__hash_table_free(&p.table);
     json_decref(schema);
     return status;
 }

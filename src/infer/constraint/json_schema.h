@@ -3,6 +3,7 @@
 #ifndef BY_INFER_CONSTRAINT_JSON_SCHEMA_H
 #define BY_INFER_CONSTRAINT_JSON_SCHEMA_H
 
+#include "base/hash_table.h"
 #include "base/json.h"
 #include "infer/constraint/byte_language.h"
 
@@ -33,8 +34,7 @@ typedef struct by__schema_parser {
     by__pending_schema *list;
     size_t count;
     size_t capacity;
-    uint32_t *slots; /* hash table of the list: place + 1; 0: free */
-    size_t slot_count;
+    by__hash_table table; /* of the list */
     by_error *error;
 } by__schema_parser;
 

@@ -21,47 +21,29 @@ static uint64_t mix(uint64_t x)
 
 /* ---- stacks ---- */
 
-static by_status grow_frame_slots(by__way_sets *s, by_error *error)
-{
-    size_t wanted = s->frame_slot_count == 0 ? 256 : 2 * s->frame_slot_count;
-    int32_t *slots;
-    BY_TRY(by__alloc((void **)&slots, wanted, sizeof *slots, "a constraint", error));
-    for (size_t i = 1; i < s->frame_count; i++) {
-        size_t slot = s->frames[i].hash;
-        while (slots[slot &= wanted - 1] != 0) {
-            slot++;
-        }
-        slots[slot] = (int32_t)i;
-    }
-    free(s->frame_slots);
-    s->frame_slots = slots;
-    s->frame_slot_count = wanted;
-    return BY_OK;
-}
-
 /* Finds the stack with `back` on top of `below`; *out is -1 if the nesting is too deep. */
 static by_status push(by__way_sets *s, int32_t back, int32_t below, int32_t *out, by_error *error)
 {
     int32_t depth = s->frames[below].depth + 1;
     uint64_t hash = mix(s->frames[below].hash * 31 + (uint64_t)back + 1);
-    size_t slot = hash;
     *out = -1;
     if (depth > 2 * BY__MAX_NESTING) {
         return BY_OK;
     }
-    while (s->frame_slots[slot &= s->frame_slot_count - 1] != 0) {
-        const by__frame *f = &s->frames[s->frame_slots[slot]];
+    for (by__probe p = by__probe_begin(&s->frame_table, hash);
+         by__probe_next(&s->frame_table, &p);) {
+        const by__frame *f = &s->frames[p.number];
         if (f->back == back && f->below == below) {
-            *out = s->frame_slots[slot];
+            *out = (int32_t)p.number;
             return BY_OK;
         }
-        slot++;
     }
     BY_TRY(by__reserve((void **)&s->frames, &s->frame_capacity, s->frame_count + 1,
                        sizeof *s->frames, error));
+    BY_TRY(by__hash_table_add(&s->frame_table, hash, s->frame_count, "a constraint", error));
     s->frames[s->frame_count] = (by__frame){back, below, depth, hash};
-    s->frame_slots[slot] = *out = (int32_t)s->frame_count++;
-    return 2 * s->frame_count > s->frame_slot_count ? grow_frame_slots(s, error) : BY_OK;
+    *out = (int32_t)s->frame_count++;
+    return BY_OK;
 }
 
 /* ---- the ways of the set being made ---- */
@@ -137,24 +119,6 @@ static by__way_key key_of(const by__way_sets *s, const by__way *ways, size_t cou
     return key;
 }
 
-static by_status grow_set_slots(by__way_sets *s, by_error *error)
-{
-    size_t wanted = s->set_slot_count == 0 ? 64 : 2 * s->set_slot_count;
-    int32_t *slots;
-    BY_TRY(by__alloc((void **)&slots, wanted, sizeof *slots, "a constraint", error));
-    for (size_t i = 0; i < s->count; i++) {
-        size_t slot = s->sets[i].key.a;
-        while (slots[slot &= wanted - 1] != 0) {
-            slot++;
-        }
-        slots[slot] = (int32_t)i + 1;
-    }
-    free(s->set_slots);
-    s->set_slots = slots;
-    s->set_slot_count = wanted;
-    return BY_OK;
-}
-
 /* Appends a set of the first `entered` seen ways, which are in its pool already, with the readable
  * ones of all `seen`. */
 static by_status append_set(by__way_sets *s, by__way_key key, size_t entered, size_t seen,
@@ -168,6 +132,7 @@ static by_status append_set(by__way_sets *s, by__way_key key, size_t entered, si
                        sizeof *s->next, error));
     BY_TRY(by__reserve((void **)&s->ways, &s->way_capacity, s->way_count + entered + seen,
                        sizeof *s->ways, error));
+    BY_TRY(by__hash_table_add(&s->set_table, key.a, s->count, "a constraint", error));
     memcpy(s->ways + s->way_count, s->seen, entered * sizeof *s->ways);
     s->way_count += entered;
     for (size_t i = 0; i < seen; i++) {
@@ -203,23 +168,20 @@ static by_status intern(by__way_sets *s, size_t count, int32_t *out, int64_t *wo
 {
     size_t entered = count;
     by__way_key key = key_of(s, s->seen, count);
-    size_t slot = key.a;
     *work -= 1 + (int64_t)count / 4;
-    while (s->set_slots[slot &= s->set_slot_count - 1] != 0) {
-        const by__way_set *set = &s->sets[s->set_slots[slot] - 1];
+    for (by__probe p = by__probe_begin(&s->set_table, key.a); by__probe_next(&s->set_table, &p);) {
+        const by__way_set *set = &s->sets[p.number];
         if (set->key.a == key.a && set->key.b == key.b && (size_t)set->entered == count &&
             memcmp(s->ways + set->first, s->seen, count * sizeof *s->seen) == 0) {
-            *out = s->set_slots[slot] - 1;
+            *out = (int32_t)p.number;
             return BY_OK;
         }
-        slot++;
     }
     BY_TRY(follow(s, &count, work, error));
     BY_TRY(append_set(s, key, entered, count, error));
     s->full = is_full(s);
-    s->set_slots[slot] = (int32_t)s->count;
     *out = (int32_t)s->count - 1;
-    return 2 * s->count > s->set_slot_count ? grow_set_slots(s, error) : BY_OK;
+    return BY_OK;
 }
 
 by_status by__way_sets_begin(by__way_sets *s, int32_t *out, int64_t *work, by_error *error)
@@ -268,8 +230,7 @@ static by_status allocate(by__way_sets *s, by_error *error)
     BY_TRY(by__reserve((void **)&s->frames, &s->frame_capacity, 1, sizeof *s->frames, error));
     s->frames[0] = (by__frame){.back = BY__DEAD};
     s->frame_count = 1;
-    BY_TRY(grow_frame_slots(s, error));
-    return grow_set_slots(s, error);
+    return BY_OK;
 }
 
 by_status by__way_sets_open(by__way_sets *s, const by__automata *automata, by_error *error)
@@ -285,10 +246,10 @@ by_status by__way_sets_open(by__way_sets *s, const by__automata *automata, by_er
 void by__way_sets_close(by__way_sets *s)
 {
     free(s->frames);
-    free(s->frame_slots);
+    by__hash_table_free(&s->frame_table);
     free(s->ways);
     free(s->sets);
-    free(s->set_slots);
+    by__hash_table_free(&s->set_table);
     free(s->next);
     free(s->seen);
     free(s->seen_at);
@@ -339,14 +300,12 @@ static by_status move_set(const by__way_sets *from, by__way_sets *to, int32_t *a
     for (size_t i = 0; i < ways; i++) {
         BY_TRY(move_frame(from, to, &to->seen[i].frame, error));
     }
-    size_t slot = set.key.a;
-    while (to->set_slots[slot &= to->set_slot_count - 1] != 0) {
-        const by__way_set *other = &to->sets[to->set_slots[slot] - 1];
-        if (other->key.a == set.key.a && other->key.b == set.key.b) {
-            *at = to->set_slots[slot] - 1;
+    for (by__probe p = by__probe_begin(&to->set_table, set.key.a);
+         by__probe_next(&to->set_table, &p);) {
+        if (to->sets[p.number].key.a == set.key.a && to->sets[p.number].key.b == set.key.b) {
+            *at = (int32_t)p.number;
             return BY_OK;
         }
-        slot++;
     }
     BY_TRY(append_set(to, set.key, (size_t)set.entered, 0, error));
     BY_TRY(by__reserve((void **)&to->ways, &to->way_capacity, to->way_count + ways,
@@ -356,9 +315,8 @@ static by_status move_set(const by__way_sets *from, by__way_sets *to, int32_t *a
     to->way_count += (size_t)set.readable;
     to->sets[to->count - 1].readable = set.readable;
     to->sets[to->count - 1].can_end = set.can_end;
-    to->set_slots[slot] = (int32_t)to->count;
     *at = (int32_t)to->count - 1;
-    return 2 * to->count > to->set_slot_count ? grow_set_slots(to, error) : BY_OK;
+    return BY_OK;
 }
 
 by_status by__way_sets_forget(by__way_sets *s, by_error *error)

@@ -17,6 +17,7 @@
 #ifndef BY_INFER_CONSTRAINT_WAY_SETS_H
 #define BY_INFER_CONSTRAINT_WAY_SETS_H
 
+#include "base/hash_table.h"
 #include "infer/constraint/byte_language.h"
 
 /* Maximum number of ways of a set that can read a byte, and of all that are looked at to find
@@ -60,14 +61,12 @@ typedef struct by__way_sets {
     const by__automata *automata;
     by__frame *frames;
     size_t frame_count, frame_capacity;
-    int32_t *frame_slots; /* hash table of frames; 0: free */
-    size_t frame_slot_count;
-    by__way *ways; /* of all sets */
+    by__hash_table frame_table; /* of all but the first */
+    by__way *ways;              /* of all sets */
     size_t way_count, way_capacity;
     by__way_set *sets;
     size_t count, capacity;
-    int32_t *set_slots; /* hash table of sets: number + 1; 0: free */
-    size_t set_slot_count;
+    by__hash_table set_table;
     int32_t *next; /* [sets, classes]: a set, BY__DEAD, or not known yet */
     size_t next_capacity;
     by__way *seen;     /* [BY__MAX_WAYS_SEEN]: of the set being made */

@@ -1,6 +1,7 @@
 /* BPE merges (Sennrich et al. 2016): merges the leftmost pair of lowest rank until no pair is in
  * the list. Short pieces scan all pairs for each merge; long ones keep them in a heap ordered by
  * (rank, position), so that n symbols in one piece cost O(n log n). */
+#include "base/heap.h"
 #include "text/tokenizer/encoder.h"
 
 size_t by__merge_short(const by_tokenizer *t, uint32_t *ids, size_t n)
@@ -33,28 +34,10 @@ size_t by__merge_short(const by_tokenizer *t, uint32_t *ids, size_t n)
     return n;
 }
 
-static void sift_down(uint64_t *heap, size_t count, size_t at)
+static bool before(const void *user, const void *a, const void *b)
 {
-    uint64_t value = heap[at];
-    for (size_t child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && heap[child + 1] < heap[child]) {
-            child++;
-        }
-        if (heap[child] >= value) {
-            break;
-        }
-        heap[at] = heap[child];
-    }
-    heap[at] = value;
-}
-
-static void push(by_encoder *e, uint64_t value)
-{
-    size_t at = e->heap_count++;
-    for (; at > 0 && e->heap[(at - 1) / 2] > value; at = (at - 1) / 2) {
-        e->heap[at] = e->heap[(at - 1) / 2];
-    }
-    e->heap[at] = value;
+    (void)user;
+    return *(const uint64_t *)a < *(const uint64_t *)b;
 }
 
 /* Sets and returns the rank of the pair of the symbol at `at` and the next one. */
@@ -71,11 +54,8 @@ static void merge_heap(by_encoder *e)
     const by_tokenizer *t = e->tokenizer;
     by__symbol *symbols = e->symbols;
     while (e->heap_count > 0) {
-        uint64_t top = e->heap[0];
-        e->heap[0] = e->heap[--e->heap_count];
-        if (e->heap_count > 0) {
-            sift_down(e->heap, e->heap_count, 0);
-        }
+        uint64_t top;
+        by__heap_pop(e->heap, e->heap_count--, sizeof top, &top, before, NULL);
         uint32_t at = (uint32_t)top;
         uint32_t rank = (uint32_t)(top >> 32);
         if (symbols[at].id == BY__NO_TOKEN || symbols[at].rank != rank) {
@@ -93,7 +73,8 @@ static void merge_heap(by_encoder *e)
             if (around[k] != BY__NO_TOKEN) {
                 uint32_t pair = rank_at(t, symbols, around[k]);
                 if (pair != BY__NO_TOKEN) {
-                    push(e, (uint64_t)pair << 32 | around[k]);
+                    uint64_t entry = (uint64_t)pair << 32 | around[k];
+                    by__heap_push(e->heap, e->heap_count++, sizeof entry, &entry, before, NULL);
                 }
             }
         }
@@ -123,7 +104,8 @@ by_status by__merge_long(by_encoder *e, uint32_t *ids, size_t *count, by_error *
         }
     }
     for (size_t i = e->heap_count / 2; i-- > 0;) {
-        sift_down(e->heap, e->heap_count, i);
+        uint64_t entry = e->heap[i];
+        by__heap_sink(e->heap, e->heap_count, sizeof entry, i, &entry, before, NULL);
     }
     merge_heap(e);
     *count = 0;

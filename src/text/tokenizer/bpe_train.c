@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/threads.h"
 #include "text/tokenizer/split.h"
 #include "text/tokenizer/word_counts.h"
@@ -52,8 +53,7 @@ typedef struct trainer {
     pair *pairs;
     size_t pair_count;
     size_t pair_capacity;
-    uint32_t *slots; /* pair + 1; 0: free */
-    size_t slot_count;
+    by__hash_table pair_table;
     /* The pairs that appeared in this round, and where. */
     uint32_t *fresh;
     places *lists;
@@ -65,8 +65,7 @@ typedef struct trainer {
     size_t heap_capacity;
     /* Tokens by bytes. */
     by_tokenizer *tokenizer;
-    uint32_t *tokens; /* id + 1; 0: free */
-    size_t token_slots;
+    by__hash_table tokens;
 } trainer;
 
 /* ---- pairs ---- */
@@ -77,49 +76,29 @@ static uint64_t pair_hash(uint32_t left, uint32_t right)
     return h ^ h >> 32;
 }
 
-static by_status grow_pairs(trainer *t, by_error *error)
+/* Returns the index of a pair; pair_count if it is not known. */
+static size_t find_pair(const trainer *t, uint32_t left, uint32_t right)
 {
-    if (t->slot_count > 2 * t->pair_count) {
-        return BY_OK;
-    }
-    uint32_t *slots;
-    size_t size = t->slot_count == 0 ? 65536 : t->slot_count * 2;
-    if (t->pair_count >= UINT32_MAX / 2) {
-        return by_error_set(error, BY_EMEMORY, "more than 2^31 different pairs");
-    }
-    BY_TRY(by__alloc((void **)&slots, size, sizeof *slots, "pair table", error));
-    for (size_t p = 0; p < t->pair_count; p++) {
-        size_t i = (size_t)pair_hash(t->pairs[p].left, t->pairs[p].right) & (size - 1);
-        while (slots[i] != 0) {
-            i = (i + 1) & (size - 1);
+    uint64_t hash = pair_hash(left, right);
+    for (by__probe p = by__probe_begin(&t->pair_table, hash); by__probe_next(&t->pair_table, &p);) {
+        if (t->pairs[p.number].left == left && t->pairs[p.number].right == right) {
+            return p.number;
         }
-        slots[i] = (uint32_t)(p + 1);
     }
-    free(t->slots);
-    t->slots = slots;
-    t->slot_count = size;
-    return BY_OK;
+    return t->pair_count;
 }
 
 /* Adds `change` to the count of a pair of word w; if it is an increase, records the word. */
 static by_status change_pair(trainer *t, uint32_t left, uint32_t right, int64_t change, uint32_t w,
                              by_error *error)
 {
-    BY_TRY(grow_pairs(t, error));
-    size_t i = (size_t)pair_hash(left, right) & (t->slot_count - 1);
-    for (; t->slots[i] != 0; i = (i + 1) & (t->slot_count - 1)) {
-        const pair *held = &t->pairs[t->slots[i] - 1];
-        if (held->left == left && held->right == right) {
-            break;
-        }
-    }
-    if (t->slots[i] == 0) {
+    size_t index = find_pair(t, left, right);
+    if (index == t->pair_count) {
         BY_TRY(by__reserve((void **)&t->pairs, &t->pair_capacity, t->pair_count + 1,
                            sizeof *t->pairs, error));
+        BY_TRY(by__hash_table_add(&t->pair_table, pair_hash(left, right), index, "pairs", error));
         t->pairs[t->pair_count++] = (pair){left, right, 0, NO_LIST, 0};
-        t->slots[i] = (uint32_t)t->pair_count;
     }
-    uint32_t index = t->slots[i] - 1;
     pair *p = &t->pairs[index];
     p->count += change;
     if (change <= 0) {
@@ -131,7 +110,7 @@ static by_status change_pair(trainer *t, uint32_t left, uint32_t right, int64_t 
         BY_TRY(by__reserve((void **)&t->lists, &t->list_capacity, t->fresh_count + 1,
                            sizeof *t->lists, error));
         p->list = (uint32_t)t->fresh_count;
-        t->fresh[t->fresh_count] = index;
+        t->fresh[t->fresh_count] = (uint32_t)index;
         t->lists[t->fresh_count] = (places){0};
         t->fresh_count++;
     }
@@ -147,8 +126,11 @@ static by_status change_pair(trainer *t, uint32_t left, uint32_t right, int64_t 
 
 /* ---- the heap: highest count first, then smallest ids ---- */
 
-static bool before(const trainer *t, const candidate *a, const candidate *b)
+static bool before(const void *user, const void *first, const void *second)
 {
+    const trainer *t = user;
+    const candidate *a = first;
+    const candidate *b = second;
     if (a->count != b->count) {
         return a->count > b->count;
     }
@@ -161,31 +143,14 @@ static by_status push(trainer *t, const candidate *value, by_error *error)
 {
     BY_TRY(by__reserve((void **)&t->heap, &t->heap_capacity, t->heap_count + 1, sizeof *t->heap,
                        error));
-    size_t at = t->heap_count++;
-    for (; at > 0 && before(t, value, &t->heap[(at - 1) / 2]); at = (at - 1) / 2) {
-        t->heap[at] = t->heap[(at - 1) / 2];
-    }
-    t->heap[at] = *value;
+    by__heap_push(t->heap, t->heap_count++, sizeof *value, value, before, t);
     return BY_OK;
 }
 
 static candidate pop(trainer *t)
 {
-    candidate top = t->heap[0];
-    candidate last = t->heap[--t->heap_count];
-    size_t at = 0;
-    for (size_t child; (child = 2 * at + 1) < t->heap_count; at = child) {
-        if (child + 1 < t->heap_count && before(t, &t->heap[child + 1], &t->heap[child])) {
-            child++;
-        }
-        if (!before(t, &t->heap[child], &last)) {
-            break;
-        }
-        t->heap[at] = t->heap[child];
-    }
-    if (t->heap_count > 0) {
-        t->heap[at] = last;
-    }
+    candidate top;
+    by__heap_pop(t->heap, t->heap_count--, sizeof top, &top, before, t);
     return top;
 }
 
@@ -211,18 +176,23 @@ static by_status push_fresh(trainer *t, by_error *error)
 
 /* ---- tokens ---- */
 
-static size_t token_slot(const trainer *t, const char *data, size_t length)
+/* Finds the token of these bytes, or adds it. */
+static by_status intern_token(trainer *t, const char *data, size_t length, uint32_t *id,
+                              by_error *error)
 {
     const by_tokenizer *v = t->tokenizer;
-    size_t i = (size_t)by__hash64(data, length) & (t->token_slots - 1);
-    for (; t->tokens[i] != 0; i = (i + 1) & (t->token_slots - 1)) {
-        size_t begin = v->offsets[t->tokens[i] - 1];
-        if (v->offsets[t->tokens[i]] - begin == length &&
+    uint64_t hash = by__hash64(data, length);
+    for (by__probe p = by__probe_begin(&t->tokens, hash); by__probe_next(&t->tokens, &p);) {
+        size_t begin = v->offsets[p.number];
+        if (v->offsets[p.number + 1] - begin == length &&
             memcmp(v->bytes + begin, data, length) == 0) {
-            break;
+            *id = p.number;
+            return BY_OK;
         }
     }
-    return i;
+    *id = v->vocab;
+    BY_TRY(by__tokenizer_add_token(t->tokenizer, data, length, false, error));
+    return by__hash_table_add(&t->tokens, hash, *id, "tokens", error);
 }
 
 /* The token left + right, created if it does not exist. */
@@ -238,14 +208,8 @@ static by_status join_tokens(trainer *t, uint32_t left, uint32_t right, uint32_t
                        v->offsets[right + 1] - v->offsets[right]);
     size_t length = joined.length;
     BY_TRY(by__text_take(&joined, &data, error));
-    size_t slot = token_slot(t, data, length);
-    by_status status = BY_OK;
-    if (t->tokens[slot] == 0) {
-        status = by__tokenizer_add_token(t->tokenizer, data, length, false, error);
-        t->tokens[slot] = status == BY_OK ? t->tokenizer->vocab : 0;
-    }
+    by_status status = intern_token(t, data, length, id, error);
     free(data);
-    *id = t->tokens[slot] - 1;
     return status;
 }
 
@@ -259,9 +223,7 @@ static by_status add_alphabet(trainer *t, uint32_t byte_ids[256], by_error *erro
         int byte = by__letter_byte(letter);
         if (byte >= 0) {
             char c = (char)(uint8_t)byte;
-            byte_ids[byte] = t->tokenizer->vocab;
-            BY_TRY(by__tokenizer_add_token(t->tokenizer, &c, 1, false, error));
-            t->tokens[token_slot(t, &c, 1)] = t->tokenizer->vocab;
+            BY_TRY(intern_token(t, &c, 1, &byte_ids[byte], error));
         }
     }
     return BY_OK;
@@ -365,12 +327,7 @@ static void drop_repeated(trainer *t)
     size_t kept = 0;
     for (size_t i = 0; i < v->merge_count; i++) {
         by__merge m = v->merges[i];
-        size_t slot = (size_t)pair_hash(m.left, m.right) & (t->slot_count - 1);
-        while (t->pairs[t->slots[slot] - 1].left != m.left ||
-               t->pairs[t->slots[slot] - 1].right != m.right) {
-            slot = (slot + 1) & (t->slot_count - 1);
-        }
-        if (t->pairs[t->slots[slot] - 1].merged == i + 1) {
+        if (t->pairs[find_pair(t, m.left, m.right)].merged == i + 1) {
             v->merges[kept++] = m;
         }
     }
@@ -381,11 +338,6 @@ static by_status learn(trainer *t, const by__word_counts *counts, const by_bpe_o
                        by_error *error)
 {
     uint32_t byte_ids[256];
-    t->token_slots = 1024;
-    while (t->token_slots < 2 * options->vocab) {
-        t->token_slots *= 2;
-    }
-    BY_TRY(by__alloc((void **)&t->tokens, t->token_slots, sizeof *t->tokens, "tokens", error));
     BY_TRY(by__tokenizer_new(&t->tokenizer, false, error));
     BY_TRY(add_alphabet(t, byte_ids, error));
     BY_TRY(load_words(t, counts, byte_ids, error));
@@ -425,12 +377,12 @@ by_status by__bpe_learn(by_tokenizer **out, const by__word_counts *counts,
     free(t.heap);
     free(t.lists);
     free(t.fresh);
-    free(t.slots);
+    by__hash_table_free(&t.pair_table);
     free(t.pairs);
     free(t.length);
     free(t.start);
     free(t.symbols);
-    free(t.tokens);
+    by__hash_table_free(&t.tokens);
     if (status != BY_OK) {
         by_tokenizer_close(&t.tokenizer);
         return status;

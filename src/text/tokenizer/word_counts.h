@@ -2,6 +2,7 @@
 #ifndef BY_TEXT_TOKENIZER_WORD_COUNTS_H
 #define BY_TEXT_TOKENIZER_WORD_COUNTS_H
 
+#include "base/hash_table.h"
 #include "text/tokenizer/vocabulary.h"
 
 typedef struct by__word {
@@ -11,7 +12,7 @@ typedef struct by__word {
     uint64_t count;
 } by__word;
 
-/* An open-addressing hash table of words; {0} is empty. Not thread-safe. */
+/* Words and a table of them; {0} is empty. Not thread-safe. */
 typedef struct by__word_counts {
     by__word *words;
     size_t count;
@@ -19,8 +20,7 @@ typedef struct by__word_counts {
     char *bytes;
     size_t used;
     size_t bytes_capacity;
-    uint32_t *slots; /* word + 1; 0: free */
-    size_t slot_count;
+    by__hash_table table;
 } by__word_counts;
 
 /* Counts the pieces of a text. */
