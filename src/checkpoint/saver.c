@@ -9,10 +9,10 @@
  *
  * All collectives of a save run on the saver's thread, on a separate communicator, so that they are
  * not mixed with those of computing threads. */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/worker_thread.h"
 #include "checkpoint/storage.h"
 
 enum { RING_UNIT = 64, LEAST_STAGING = 64 << 10, PIECE = 4 << 20 };
@@ -26,8 +26,6 @@ typedef struct cursor {
 
 struct by__saver {
     by_comm *comm;
-    pthread_t thread;
-    bool has_thread;
     uint8_t *ring;
     size_t capacity;
     /* of the current save: a deep copy, except plan and user */
@@ -39,15 +37,13 @@ struct by__saver {
     cursor to;   /* and of the writer */
     const uint8_t *data;
     void *owned;
-    pthread_mutex_t mutex; /* protects the other members */
-    pthread_cond_t changed;
-    uint64_t produced; /* bytes written to the ring, */
-    uint64_t consumed; /* and read from it */
-    bool is_pending;   /* begun, and not waited for */
-    bool is_begun;     /* the thread knows the order */
-    bool is_copied;    /* nothing more will be read */
+    by__worker_thread thread; /* its lock protects the other members */
+    uint64_t produced;        /* bytes written to the ring, */
+    uint64_t consumed;        /* and read from it */
+    bool is_pending;          /* begun, and not waited for */
+    bool is_begun;            /* the thread knows the order */
+    bool is_copied;           /* nothing more will be read */
     bool is_done;
-    bool closing;
     by_status status;
     by_error error;
     double began;
@@ -217,10 +213,10 @@ static by_status fetch(by__saver *s, by_error *error)
 static by_status produce(by__saver *s, bool *did, by_error *error)
 {
     cursor *c = &s->from;
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     size_t room = in_ring(s, s->produced, s->consumed + s->capacity);
     uint64_t at = s->produced % s->capacity;
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_unlock(&s->thread);
     *did = c->part < s->part_count && room > 0;
     if (!*did) {
         return BY_OK;
@@ -233,11 +229,11 @@ static by_status produce(by__saver *s, bool *did, by_error *error)
         s->owned = NULL;
         s->data = NULL;
     }
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     s->produced += padded(n);
     s->is_copied = s->is_copied || c->part == s->part_count;
-    (void)pthread_cond_broadcast(&s->changed);
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_notify(&s->thread);
+    by__worker_unlock(&s->thread);
     return BY_OK;
 }
 
@@ -245,10 +241,10 @@ static by_status produce(by__saver *s, bool *did, by_error *error)
 static by_status consume(by__saver *s, bool *did, by_error *error)
 {
     cursor *c = &s->to;
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     size_t there = in_ring(s, s->consumed, s->produced);
     uint64_t at = s->consumed % s->capacity;
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_unlock(&s->thread);
     *did = there > 0;
     if (!*did) {
         return BY_OK;
@@ -258,10 +254,10 @@ static by_status consume(by__saver *s, bool *did, by_error *error)
     BY_TRY(by__save_plan_add(s->request.plan, s->writer, s->order[c->part], c->offset / size,
                              n / size, s->ring + at, error));
     (void)advance(s, c, n);
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     s->consumed += padded(n);
-    (void)pthread_cond_broadcast(&s->changed);
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_notify(&s->thread);
+    by__worker_unlock(&s->thread);
     return BY_OK;
 }
 
@@ -300,23 +296,23 @@ static by_status begin_files(by__saver *s, by_error *error)
 /* Signals that the order is known or, if `status` is an error, that there will be none. */
 static void tell_begun(by__saver *s, by_status status)
 {
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     s->is_begun = true;
     s->status = status;
     s->is_copied = status != BY_OK || s->part_count == 0;
-    (void)pthread_cond_broadcast(&s->changed);
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_notify(&s->thread);
+    by__worker_unlock(&s->thread);
 }
 
 /* Waits until the producer has made progress, or failed. */
 static by_status wait_for_producer(by__saver *s)
 {
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     while (s->produced == s->consumed && s->status == BY_OK) {
-        (void)pthread_cond_wait(&s->changed, &s->mutex);
+        by__worker_wait(&s->thread);
     }
     by_status status = s->status;
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_unlock(&s->thread);
     return status;
 }
 
@@ -345,44 +341,44 @@ static void save(by__saver *s)
     tell_begun(s, status);
     if (status == BY_OK) {
         status = write_parts(s, &error);
-        (void)pthread_mutex_lock(&s->mutex);
+        by__worker_lock(&s->thread);
         if (s->status != BY_OK) { /* error of the producer */
             error = s->error;
         }
         s->status = status;
         s->is_copied = true;
-        (void)pthread_cond_broadcast(&s->changed);
-        (void)pthread_mutex_unlock(&s->mutex);
+        by__worker_notify(&s->thread);
+        by__worker_unlock(&s->thread);
     }
     if (began) {
         status = commit(s->comm, &s->writer, status, &s->request, &error);
     }
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     s->status = status;
     s->error = error;
     s->ended = by__now();
     s->is_done = true;
-    (void)pthread_cond_broadcast(&s->changed);
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_notify(&s->thread);
+    by__worker_unlock(&s->thread);
 }
 
 static void *work(void *user)
 {
     by__saver *s = user;
     memset(s->ring, 0, s->capacity); /* touches the pages now, and not while a step waits */
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     for (;;) {
-        while (!s->closing && (!s->is_pending || s->is_done)) {
-            (void)pthread_cond_wait(&s->changed, &s->mutex);
+        while (!s->thread.stop && (!s->is_pending || s->is_done)) {
+            by__worker_wait(&s->thread);
         }
         if (!s->is_pending || s->is_done) {
             break;
         }
-        (void)pthread_mutex_unlock(&s->mutex);
+        by__worker_unlock(&s->thread);
         save(s);
-        (void)pthread_mutex_lock(&s->mutex);
+        by__worker_lock(&s->thread);
     }
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_unlock(&s->thread);
     return NULL;
 }
 
@@ -398,16 +394,10 @@ by_status by__saver_open(by__saver **out, by_comm **comm, size_t staging, by_err
     }
     s->comm = *comm;
     *comm = NULL;
-    (void)pthread_mutex_init(&s->mutex, NULL);
-    (void)pthread_cond_init(&s->changed, NULL);
     s->capacity = by__round_up(staging < LEAST_STAGING ? LEAST_STAGING : staging, RING_UNIT);
     status = by__alloc_aligned((void **)&s->ring, s->capacity, "checkpoint.staging", error);
     if (status == BY_OK) {
-        int failure = pthread_create(&s->thread, NULL, work, s);
-        s->has_thread = failure == 0;
-        status = failure == 0 ? BY_OK
-                              : by_error_set(error, BY_EMEMORY, "the thread of checkpoints: %s",
-                                             strerror(failure));
+        status = by__worker_start(&s->thread, work, s, "the thread of checkpoints", error);
     }
     if (status != BY_OK) {
         by__saver_close(&s);
@@ -441,17 +431,9 @@ void by__saver_close(by__saver **saver)
     if (s == NULL) {
         return;
     }
-    if (s->has_thread) {
-        (void)pthread_mutex_lock(&s->mutex);
-        s->closing = true;
-        (void)pthread_cond_broadcast(&s->changed);
-        (void)pthread_mutex_unlock(&s->mutex);
-        (void)pthread_join(s->thread, NULL);
-    }
+    by__worker_close(&s->thread);
     clear(s);
     by_comm_close(&s->comm);
-    (void)pthread_cond_destroy(&s->changed);
-    (void)pthread_mutex_destroy(&s->mutex);
     free(s->ring);
     free(s);
     *saver = NULL;
@@ -462,26 +444,26 @@ static void produce_all(by__saver *s)
 {
     by_error error = {0};
     by_status status = BY_OK;
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     while (!s->is_begun) {
-        (void)pthread_cond_wait(&s->changed, &s->mutex);
+        by__worker_wait(&s->thread);
     }
     while (!s->is_copied && status == BY_OK) { /* also if the thread has failed */
         bool did;
-        (void)pthread_mutex_unlock(&s->mutex);
+        by__worker_unlock(&s->thread);
         status = produce(s, &did, &error); /* progress, unless the ring is full */
-        (void)pthread_mutex_lock(&s->mutex);
+        by__worker_lock(&s->thread);
         if (status == BY_OK && !s->is_copied && s->produced - s->consumed == s->capacity) {
-            (void)pthread_cond_wait(&s->changed, &s->mutex);
+            by__worker_wait(&s->thread);
         }
     }
     if (status != BY_OK && s->status == BY_OK) {
         s->status = status;
         s->error = error;
         s->is_copied = true;
-        (void)pthread_cond_broadcast(&s->changed);
+        by__worker_notify(&s->thread);
     }
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_unlock(&s->thread);
 }
 
 by_status by__saver_begin(by__saver *s, const by__save_request *request, by_error *error)
@@ -496,12 +478,12 @@ by_status by__saver_begin(by__saver *s, const by__save_request *request, by_erro
         free_request(&copy);
         return status;
     }
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     s->request = copy;
     s->began = began;
     s->is_pending = true;
-    (void)pthread_cond_broadcast(&s->changed);
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_notify(&s->thread);
+    by__worker_unlock(&s->thread);
     if (!copy.beside) {
         produce_all(s);
     }
@@ -512,12 +494,12 @@ by_status by__saver_begin(by__saver *s, const by__save_request *request, by_erro
 void by__saver_let_go(by__saver *s)
 {
     double began = by__now();
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     while (s->is_pending && !s->is_copied) {
-        (void)pthread_cond_wait(&s->changed, &s->mutex);
+        by__worker_wait(&s->thread);
     }
     s->stalled += s->is_pending ? by__now() - began : 0.0;
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_unlock(&s->thread);
 }
 
 bool by__saver_is_pending(by__saver *s)
@@ -527,27 +509,27 @@ bool by__saver_is_pending(by__saver *s)
 
 bool by__saver_is_done(by__saver *s)
 {
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     bool is_done = s->is_pending && s->is_done;
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_unlock(&s->thread);
     return is_done;
 }
 
 bool by__saver_has_failed(by__saver *s)
 {
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     bool failed = s->is_pending && s->is_done && s->status != BY_OK;
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_unlock(&s->thread);
     return failed;
 }
 
 by_status by__saver_wait(by__saver *s, by__save_end *end, by_error *error)
 {
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     while (s->is_pending && !s->is_done) {
-        (void)pthread_cond_wait(&s->changed, &s->mutex);
+        by__worker_wait(&s->thread);
     }
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_unlock(&s->thread);
     by_status status = s->is_pending ? s->status : BY_OK;
     if (end != NULL) {
         *end = (by__save_end){s->request.step, s->stalled, s->ended - s->began};
@@ -555,8 +537,8 @@ by_status by__saver_wait(by__saver *s, by__save_end *end, by_error *error)
     if (status != BY_OK) {
         status = by_error_set(error, status, "%s", s->error.message);
     }
-    (void)pthread_mutex_lock(&s->mutex);
+    by__worker_lock(&s->thread);
     clear(s);
-    (void)pthread_mutex_unlock(&s->mutex);
+    by__worker_unlock(&s->thread);
     return status;
 }

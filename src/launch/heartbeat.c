@@ -6,14 +6,13 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/worker_thread.h"
 #include "launch/supervisor.h"
 
 #define CONNECT_MS      5000
@@ -223,20 +222,6 @@ static void *run(void *user)
     return NULL;
 }
 
-/* Starts the thread with signals blocked: they are for the rank's own threads. */
-static by_status start_thread(by_heartbeat *h, by_error *error)
-{
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int problem = pthread_create(&h->thread, NULL, run, h);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return problem == 0 ? BY_OK
-                        : by_error_set(error, BY_EMEMORY, "cannot start the heartbeat's thread: %s",
-                                       strerror(problem));
-}
-
 static void release(by_heartbeat *h)
 {
     if (h->fd >= 0) {
@@ -278,7 +263,7 @@ by_status by_heartbeat_open(by_heartbeat **out, const by_heartbeat_options *opti
         status = reach(h, error);
     }
     if (status == BY_OK) {
-        status = start_thread(h, error);
+        status = by__thread_create(&h->thread, run, h, "the heartbeat's thread", error);
     }
     if (status != BY_OK) {
         release(h);

@@ -2,14 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/paths.h"
+#include "base/worker_thread.h"
 
 /* Concurrent requests to the disk, and bytes of each: solid-state disks need several to reach full
  * speed. */
@@ -139,19 +138,11 @@ static by_status make_file(by__scratch *s, const char *directory, by_error *erro
 
 static by_status start_threads(by__scratch *s, by_error *error)
 {
-    sigset_t all;
-    sigset_t before;
-    int failed = 0;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (s->thread_count < THREADS && failed == 0) {
-        failed = pthread_create(&s->threads[s->thread_count], NULL, serve, s);
-        s->thread_count += failed == 0;
+    for (; s->thread_count < THREADS; s->thread_count++) {
+        BY_TRY(by__thread_create(&s->threads[s->thread_count], serve, s,
+                                 "a thread of the scratch file", error));
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed == 0 ? BY_OK
-                       : by_error_set(error, BY_EMEMORY, "cannot start a thread for %s: %s",
-                                      s->path, strerror(failed));
+    return BY_OK;
 }
 
 static by_status reserve_space(by__scratch *s, const char *directory, by_error *error)

@@ -2,17 +2,16 @@
  *
  * The thread and the caller share a ring of slots. `filled` and `released` count batches since the
  * last seek: slot k % slots holds batch k while released <= k < filled. The caller's current batch
- * is released by its next call. All fields below `mutex` are guarded by it, except the slots'
+ * is released by its next call. All fields below `thread` are guarded by its lock, except the slots'
  * content: a slot belongs to the thread until it is counted in `filled`, then to the caller until
  * it is counted in `released`. The content of a batch depends on its position alone, not on the
  * thread's timing. */
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "banyan/data.h"
 #include "base/base.h"
+#include "base/worker_thread.h"
 #include "data/loader/order.h"
 
 #define DEFAULT_PREFETCH 4
@@ -52,18 +51,14 @@ struct by_loader {
     uint64_t epoch;
     bool has_epoch;
 
-    pthread_t thread;
-    pthread_mutex_t mutex;
-    pthread_cond_t is_filled;   /* the caller waits for it */
-    pthread_cond_t is_released; /* the thread waits for it */
-    uint64_t base;              /* first sample after the last seek */
+    by__worker_thread thread;
+    uint64_t base; /* first sample after the last seek */
     uint64_t filled;
     uint64_t released;
     bool is_seeking; /* the thread must not begin a batch */
     bool is_filling;
-    bool is_held;   /* the caller holds batch `released` */
-    bool has_ended; /* no batch follows the filled ones */
-    bool stop;
+    bool is_held;     /* the caller holds batch `released` */
+    bool has_ended;   /* no batch follows the filled ones */
     by_status status; /* the reason */
     by_error error;
     by_loader_statistics statistics;
@@ -162,7 +157,7 @@ static by_status fill_slot(by_loader *l, slot *s, by_error *error)
 
 /* ---- the thread ---- */
 
-/* Fills the next slot. Called with the mutex held, which is released while filling. */
+/* Fills the next slot. Called with the lock held, which is released while filling. */
 static void fill_next(by_loader *l)
 {
     slot *s = &l->slots[l->filled % l->slot_count];
@@ -173,11 +168,11 @@ static void fill_next(by_loader *l)
         return;
     }
     l->is_filling = true;
-    pthread_mutex_unlock(&l->mutex);
+    by__worker_unlock(&l->thread);
     double begin = by__now();
     by_status status = fill_slot(l, s, &error);
     double end = by__now();
-    pthread_mutex_lock(&l->mutex);
+    by__worker_lock(&l->thread);
     l->is_filling = false;
     l->statistics.fill_seconds += end - begin;
     if (status != BY_OK) {
@@ -191,34 +186,18 @@ static void fill_next(by_loader *l)
 static void *run_thread(void *argument)
 {
     by_loader *l = argument;
-    pthread_mutex_lock(&l->mutex);
-    while (!l->stop) {
+    by__worker_lock(&l->thread);
+    while (!l->thread.stop) {
         if (l->has_ended || l->status != BY_OK || l->is_seeking ||
             l->filled - l->released == l->slot_count) {
-            pthread_cond_wait(&l->is_released, &l->mutex);
+            by__worker_wait(&l->thread);
         } else {
             fill_next(l);
-            pthread_cond_signal(&l->is_filled);
+            by__worker_notify(&l->thread);
         }
     }
-    pthread_mutex_unlock(&l->mutex);
+    by__worker_unlock(&l->thread);
     return NULL;
-}
-
-/* Starts the thread with all signals blocked: they belong to the program's own threads. */
-static by_status start_thread(by_loader *l, by_error *error)
-{
-    sigset_t all;
-    sigset_t old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int failure = pthread_create(&l->thread, NULL, run_thread, l);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (failure != 0) {
-        return by_error_set(error, BY_EIO, "cannot start the loader's thread: %s",
-                            strerror(failure));
-    }
-    return BY_OK;
 }
 
 /* ---- opening ---- */
@@ -376,13 +355,6 @@ static by_status allocate(by_loader *l, const layout *p, by_error *error)
     return BY_OK;
 }
 
-static void destroy_locks(by_loader *l)
-{
-    pthread_cond_destroy(&l->is_released);
-    pthread_cond_destroy(&l->is_filled);
-    pthread_mutex_destroy(&l->mutex);
-}
-
 static void free_loader(by_loader *l)
 {
     by_source_close(&l->source);
@@ -432,12 +404,8 @@ by_status by_loader_open(by_loader **out, by_source *source, const by_loader_opt
         free_loader(l);
         return status;
     }
-    pthread_mutex_init(&l->mutex, NULL);
-    pthread_cond_init(&l->is_filled, NULL);
-    pthread_cond_init(&l->is_released, NULL);
-    status = start_thread(l, error);
+    status = by__worker_start(&l->thread, run_thread, l, "the loader's thread", error);
     if (status != BY_OK) {
-        destroy_locks(l);
         free_loader(l);
         return status;
     }
@@ -451,29 +419,24 @@ void by_loader_close(by_loader **loader)
         return;
     }
     by_loader *l = *loader;
-    pthread_mutex_lock(&l->mutex);
-    l->stop = true;
-    pthread_cond_signal(&l->is_released);
-    pthread_mutex_unlock(&l->mutex);
-    pthread_join(l->thread, NULL);
-    destroy_locks(l);
+    by__worker_close(&l->thread);
     free_loader(l);
     *loader = NULL;
 }
 
 /* ---- the caller's side ---- */
 
-/* Returns the caller's batch to the thread. The mutex must be held. */
+/* Returns the caller's batch to the thread. The lock must be held. */
 static void release_held(by_loader *l)
 {
     if (l->is_held) {
         l->is_held = false;
         l->released++;
-        pthread_cond_signal(&l->is_released);
+        by__worker_notify(&l->thread);
     }
 }
 
-/* Blocks until a batch is filled, or none will be. The mutex must be held. */
+/* Blocks until a batch is filled, or none will be. The lock must be held. */
 static void wait_filled(by_loader *l)
 {
     if (l->filled > l->released || l->has_ended || l->status != BY_OK) {
@@ -481,7 +444,7 @@ static void wait_filled(by_loader *l)
     }
     double begin = by__now();
     while (l->filled == l->released && !l->has_ended && l->status == BY_OK) {
-        pthread_cond_wait(&l->is_filled, &l->mutex);
+        by__worker_wait(&l->thread);
     }
     l->statistics.waits++;
     l->statistics.wait_seconds += by__now() - begin;
@@ -492,7 +455,7 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
     by_loader *l = loader;
     by_status status = BY_OK;
     by_batch batch = {0};
-    pthread_mutex_lock(&l->mutex);
+    by__worker_lock(&l->thread);
     release_held(l);
     wait_filled(l);
     if (l->filled > l->released) {
@@ -515,14 +478,14 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
     } else {
         batch.first_sample = l->base + l->released * l->batch + l->first;
     }
-    pthread_mutex_unlock(&l->mutex);
+    by__worker_unlock(&l->thread);
     if (status == BY_OK) {
         *out = batch;
     }
     return status;
 }
 
-/* Restarts at a sample. The mutex must be held, and the thread must be idle. */
+/* Restarts at a sample. The lock must be held, and the thread must be idle. */
 static void begin_at(by_loader *l, uint64_t sample)
 {
     l->is_seeking = false;
@@ -532,16 +495,16 @@ static void begin_at(by_loader *l, uint64_t sample)
     l->is_held = false;
     l->has_ended = false;
     l->status = BY_OK;
-    pthread_cond_signal(&l->is_released);
+    by__worker_notify(&l->thread);
 }
 
-/* Takes the mutex and keeps the thread from beginning a batch. */
+/* Takes the lock and keeps the thread from beginning a batch. */
 static void hold_thread(by_loader *l)
 {
-    pthread_mutex_lock(&l->mutex);
+    by__worker_lock(&l->thread);
     l->is_seeking = true;
     while (l->is_filling) {
-        pthread_cond_wait(&l->is_filled, &l->mutex);
+        by__worker_wait(&l->thread);
     }
 }
 
@@ -553,7 +516,7 @@ by_status by_loader_seek(by_loader *loader, uint64_t sample, by_error *error)
     }
     hold_thread(loader);
     begin_at(loader, sample);
-    pthread_mutex_unlock(&loader->mutex);
+    by__worker_unlock(&loader->thread);
     return BY_OK;
 }
 
@@ -576,16 +539,16 @@ by_status by_loader_resize(by_loader *loader, const by_loader_options *options, 
         }
     }
     begin_at(l, sample);
-    pthread_mutex_unlock(&l->mutex);
+    by__worker_unlock(&l->thread);
     return BY_OK;
 }
 
 uint64_t by_loader_position(const by_loader *loader)
 {
-    by_loader *l = (by_loader *)(uintptr_t)loader; /* only the mutex is modified */
-    pthread_mutex_lock(&l->mutex);
+    by_loader *l = (by_loader *)(uintptr_t)loader; /* only the lock is modified */
+    by__worker_lock(&l->thread);
     uint64_t position = l->base + (l->released + l->is_held) * l->batch;
-    pthread_mutex_unlock(&l->mutex);
+    by__worker_unlock(&l->thread);
     return position;
 }
 
@@ -596,7 +559,7 @@ uint64_t by_loader_epoch_samples(const by_loader *loader)
 
 void by_loader_stats(by_loader *loader, by_loader_statistics *out)
 {
-    pthread_mutex_lock(&loader->mutex);
+    by__worker_lock(&loader->thread);
     *out = loader->statistics;
-    pthread_mutex_unlock(&loader->mutex);
+    by__worker_unlock(&loader->thread);
 }

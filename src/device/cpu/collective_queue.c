@@ -1,10 +1,9 @@
 #include "device/cpu/collective_queue.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/worker_thread.h"
 
 /* Polls of a counter before a thread sleeps: some microseconds. */
 #define LOOKS 500
@@ -18,9 +17,7 @@ typedef struct job {
 } job;
 
 struct by__collective_queue {
-    pthread_t thread;
-    pthread_mutex_t mutex;
-    pthread_cond_t changed; /* signalled on anything that a thread may sleep for */
+    by__worker_thread thread;
     atomic_int sleepers;
     job now;
     atomic_uint_fast64_t given; /* number of jobs given to the thread, and done by it */
@@ -43,9 +40,9 @@ static void look_again(void)
 static void wake(by__collective_queue *q)
 {
     if (atomic_load(&q->sleepers) > 0) {
-        (void)pthread_mutex_lock(&q->mutex);
-        (void)pthread_cond_broadcast(&q->changed);
-        (void)pthread_mutex_unlock(&q->mutex);
+        by__worker_lock(&q->thread);
+        by__worker_notify(&q->thread);
+        by__worker_unlock(&q->thread);
     }
 }
 
@@ -62,13 +59,13 @@ static bool wait_for(by__collective_queue *q, _Atomic uint64_t *counter, uint64_
         }
         look_again();
     }
-    (void)pthread_mutex_lock(&q->mutex);
+    by__worker_lock(&q->thread);
     atomic_fetch_add(&q->sleepers, 1);
     while (atomic_load(counter) < least && (stop == NULL || !atomic_load(stop))) {
-        (void)pthread_cond_wait(&q->changed, &q->mutex);
+        by__worker_wait(&q->thread);
     }
     atomic_fetch_sub(&q->sleepers, 1);
-    (void)pthread_mutex_unlock(&q->mutex);
+    by__worker_unlock(&q->thread);
     return atomic_load(counter) >= least;
 }
 
@@ -251,15 +248,11 @@ by_status by__collective_queue_open(by__collective_queue **out, by_error *error)
 {
     by__collective_queue *q;
     BY_TRY(by__alloc((void **)&q, 1, sizeof *q, "collective queue", error));
-    (void)pthread_mutex_init(&q->mutex, NULL);
-    (void)pthread_cond_init(&q->changed, NULL);
-    int failure = pthread_create(&q->thread, NULL, serve, q);
-    if (failure != 0) {
-        (void)pthread_cond_destroy(&q->changed);
-        (void)pthread_mutex_destroy(&q->mutex);
+    by_status status =
+        by__worker_start(&q->thread, serve, q, "the thread of the collective queue", error);
+    if (status != BY_OK) {
         free(q);
-        return by_error_set(error, BY_EMEMORY, "the thread of the collective queue: %s",
-                            strerror(failure));
+        return status;
     }
     *out = q;
     return BY_OK;
@@ -271,9 +264,6 @@ void by__collective_queue_close(by__collective_queue *queue)
         return;
     }
     atomic_store(&queue->closed, true);
-    wake(queue);
-    (void)pthread_join(queue->thread, NULL);
-    (void)pthread_cond_destroy(&queue->changed);
-    (void)pthread_mutex_destroy(&queue->mutex);
+    by__worker_close(&queue->thread);
     free(queue);
 }

@@ -3,14 +3,9 @@
  * the server is unreachable it retries after 1, 2, 4, ... 60 seconds without using more memory. At
  * the end of a run it has 1 to 5 seconds to finish, as long as the run took; `banyan runs sync`
  * sends the rest. */
-#include <errno.h>
-#include <math.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/worker_thread.h"
 #include "track/mlflow_client.h"
 #include "track/sinks/sink.h"
 
@@ -19,58 +14,45 @@ enum { longest_delay = 60 };
 typedef struct sender {
     by__mlflow *mlflow;
     by__mlflow_options options;
-    pthread_t thread;
-    bool has_thread;
-    pthread_mutex_t lock; /* guards the fields below */
-    pthread_cond_t change;
-    bool is_new;    /* there may be something to send */
-    bool is_ending; /* make one more attempt, then send how the run ended */
+    by__worker_thread thread; /* its lock guards the fields below; `stop` also aborts a request */
+    bool is_new;              /* there may be something to send */
+    bool is_ending;           /* make one more attempt, then send how the run ended */
     bool is_done;
     bool is_failing;
     by_error problem;
     double began;
-    atomic_bool stop; /* also aborts a request in progress */
 } sender;
 
 static bool is_stopped(void *user)
 {
     sender *s = user;
-    return atomic_load(&s->stop);
+    by__worker_lock(&s->thread);
+    bool stop = s->thread.stop;
+    by__worker_unlock(&s->thread);
+    return stop;
 }
 
 static by_status send_all(sender *s, bool is_ending, by_error *error)
 {
     bool more = true;
-    while (more && !atomic_load(&s->stop)) {
+    while (more && !is_stopped(s)) {
         BY_TRY(by__mlflow_send(s->mlflow, &more, error));
     }
     return is_ending && !more ? by__mlflow_end(s->mlflow, error) : BY_OK;
 }
 
-/* Waits for a change, for at most this many seconds. The caller holds the lock. */
-static void wait(sender *s, double seconds)
-{
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    double nanoseconds = (double)until.tv_nsec + 1e9 * fmin(fmax(seconds, 0.001), 10);
-    until.tv_sec += (time_t)(nanoseconds / 1e9);
-    until.tv_nsec = (long)fmod(nanoseconds, 1e9);
-    (void)pthread_cond_timedwait(&s->change, &s->lock, &until);
-}
-
 static bool is_urgent(sender *s)
 {
-    return s->is_ending || atomic_load(&s->stop);
+    return s->is_ending || s->thread.stop;
 }
 
 /* Waits for this many seconds regardless of events, unless the run ends. The caller holds the
  * lock. */
 static void let_pass(sender *s, int seconds)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += seconds;
-    while (!is_urgent(s) && pthread_cond_timedwait(&s->change, &s->lock, &until) != ETIMEDOUT) {
+    double end = by__now() + seconds;
+    for (double left = seconds; !is_urgent(s) && left > 0.0; left = end - by__now()) {
+        (void)by__worker_wait_seconds(&s->thread, left);
     }
 }
 
@@ -78,18 +60,18 @@ static void *run(void *user)
 {
     sender *s = user;
     int delay = 1;
-    (void)pthread_mutex_lock(&s->lock);
-    while (!atomic_load(&s->stop) && !s->is_done) {
+    by__worker_lock(&s->thread);
+    while (!s->thread.stop && !s->is_done) {
         if (!s->is_new && !s->is_ending) {
-            (void)pthread_cond_wait(&s->change, &s->lock);
+            by__worker_wait(&s->thread);
             continue;
         }
         by_error problem = {0};
         bool is_ending = s->is_ending;
         s->is_new = false;
-        (void)pthread_mutex_unlock(&s->lock);
+        by__worker_unlock(&s->thread);
         by_status status = send_all(s, is_ending, &problem);
-        (void)pthread_mutex_lock(&s->lock);
+        by__worker_lock(&s->thread);
         s->is_failing = status != BY_OK;
         s->problem = problem;
         s->is_done = is_ending;
@@ -101,30 +83,9 @@ static void *run(void *user)
         }
     }
     s->is_done = true;
-    (void)pthread_cond_broadcast(&s->change);
-    (void)pthread_mutex_unlock(&s->lock);
+    by__worker_notify(&s->thread);
+    by__worker_unlock(&s->thread);
     return NULL;
-}
-
-static by_status start(sender *s, by_error *error)
-{
-    sigset_t all;
-    sigset_t before;
-    pthread_condattr_t monotonic; /* so that adjusting the clock does not affect waits */
-    (void)pthread_condattr_init(&monotonic);
-    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    (void)pthread_mutex_init(&s->lock, NULL);
-    (void)pthread_cond_init(&s->change, &monotonic);
-    (void)pthread_condattr_destroy(&monotonic);
-    (void)sigfillset(&all); /* signals are handled by the program's own threads */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&s->thread, NULL, run, s);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    s->has_thread = failure == 0;
-    return failure == 0 ? BY_OK
-                        : by_error_set(error, BY_EMEMORY,
-                                       "cannot start the thread that sends to "
-                                       "the mlflow server");
 }
 
 static by_status open_sink(void **sink, const by__tracker_options *options, by_error *error)
@@ -139,7 +100,8 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
                                       .stop = is_stopped,
                                       .user = s};
     BY_TRY(by__mlflow_open(&s->mlflow, &s->options, error));
-    return start(s, error);
+    return by__worker_start(&s->thread, run, s, "the thread that sends to the mlflow server",
+                            error);
 }
 
 /* Every event is in events.jsonl already, so only wake the sender. */
@@ -147,41 +109,29 @@ static by_status put(void *sink, const by__run_event *event, by_error *error)
 {
     sender *s = sink;
     BY_UNUSED(event);
-    (void)pthread_mutex_lock(&s->lock);
+    by__worker_lock(&s->thread);
     s->is_new = true;
     by_status status =
         s->is_failing ? by_error_set(error, s->problem.status, "%s", s->problem.message) : BY_OK;
-    (void)pthread_cond_broadcast(&s->change);
-    (void)pthread_mutex_unlock(&s->lock);
+    by__worker_notify(&s->thread);
+    by__worker_unlock(&s->thread);
     return status;
-}
-
-static void join(sender *s)
-{
-    if (s->has_thread) {
-        atomic_store(&s->stop, true);
-        (void)pthread_mutex_lock(&s->lock);
-        (void)pthread_cond_broadcast(&s->change);
-        (void)pthread_mutex_unlock(&s->lock);
-        (void)pthread_join(s->thread, NULL);
-        s->has_thread = false;
-    }
 }
 
 static by_status flush(void *sink, by_error *error)
 {
     sender *s = sink;
     double began = by__now();
-    (void)pthread_mutex_lock(&s->lock);
+    by__worker_lock(&s->thread);
     s->is_ending = true;
-    (void)pthread_cond_broadcast(&s->change);
+    by__worker_notify(&s->thread);
     double patience = by__mlflow_patience(began - s->began);
     for (double left; !s->is_done && (left = patience - (by__now() - began)) > 0;) {
-        wait(s, left);
+        (void)by__worker_wait_seconds(&s->thread, left);
     }
     bool is_sent = s->is_done && !s->is_failing;
-    (void)pthread_mutex_unlock(&s->lock);
-    join(s);
+    by__worker_unlock(&s->thread);
+    by__worker_stop(&s->thread);
     if (is_sent) {
         return BY_OK;
     }
@@ -200,12 +150,7 @@ static void close_sink(void *sink)
     if (s == NULL) {
         return;
     }
-    bool was_started = s->has_thread || atomic_load(&s->stop);
-    join(s);
-    if (was_started) {
-        (void)pthread_cond_destroy(&s->change);
-        (void)pthread_mutex_destroy(&s->lock);
-    }
+    by__worker_close(&s->thread);
     by__mlflow_close(&s->mlflow);
     free(s);
 }

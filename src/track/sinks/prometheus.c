@@ -4,14 +4,13 @@
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/name_table.h"
+#include "base/worker_thread.h"
 #include "track/address.h"
 #include "track/prometheus.h"
 #include "track/sinks/sink.h"
@@ -208,8 +207,6 @@ static void *run(void *user)
 static by_status start(exporter *e, const char *where, by_error *error)
 {
     by__address address;
-    sigset_t all;
-    sigset_t before;
     int on = 1;
     BY_TRY(by__address_parse(&address, where, error));
     e->stop = eventfd(0, EFD_CLOEXEC);
@@ -221,14 +218,9 @@ static by_status start(exporter *e, const char *where, by_error *error)
         return by_error_set(error, BY_EIO, "track.prometheus: cannot listen on %s: %s", where,
                             strerror(errno));
     }
-    (void)sigfillset(&all); /* signals are handled by the program's own threads */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&e->thread, NULL, run, e);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    e->has_thread = failure == 0;
-    return failure == 0
-               ? BY_OK
-               : by_error_set(error, BY_EMEMORY, "cannot start the thread that serves %s", where);
+    BY_TRY(by__thread_create(&e->thread, run, e, "the thread of track.prometheus", error));
+    e->has_thread = true;
+    return BY_OK;
 }
 
 static by_status open_sink(void **sink, const by__tracker_options *options, by_error *error)

@@ -12,9 +12,8 @@
  * The overlap of an outer step with inner steps is that of Streaming DiLoCo (Douillard et al. 2025,
  * arXiv 2501.18512); what a replica has learned meanwhile is kept completely, as in CoCoD-SGD (Shen
  * et al. 2019, arXiv 1906.12043), which is staleness = every, outer_lr 1 and outer_momentum 0. */
-#include <pthread.h>
-#include <string.h>
 
+#include "base/worker_thread.h"
 #include "comm/comm.h"
 #include "trainer/exchange/exchange.h"
 #include "trainer/graphs/graphs.h"
@@ -119,10 +118,7 @@ static by_status begin_exchange(by_trainer *t, by_error *error)
     late->is_exact = by__sync_is_exact(t);
     late->count = late->wishes;
     late->error = (by_error){0};
-    int failure = pthread_create(&late->thread, NULL, exchange, t);
-    if (failure != 0) {
-        return by_error_set(error, BY_EMEMORY, "the thread of an exchange: %s", strerror(failure));
-    }
+    BY_TRY(by__thread_create(&late->thread, exchange, t, "the thread of an exchange", error));
     late->is_under_way = true;
     return BY_OK;
 }
