@@ -230,6 +230,16 @@ void *by__kind_own(const by_kind_values *own, const by__kind *kind)
     return NULL;
 }
 
+const by__kind *by__config_kind_named(const by_kind_values *own, const char *name)
+{
+    for (size_t i = 0; own != NULL && i < own->count; i++) {
+        if (strcmp(own->blocks[i].kind->name, name) == 0) {
+            return own->blocks[i].kind;
+        }
+    }
+    return NULL;
+}
+
 /* ---- finding keys ---- */
 
 const by__kind *by__chosen_kind(const by__config *config, size_t table)

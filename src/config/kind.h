@@ -112,6 +112,8 @@ typedef struct by__kind {
 
 /* Returns the struct of a kind, or NULL if `own` is of a config that does not know the kind. */
 void *by__kind_own(const by_kind_values *own, const by__kind *kind);
+/* The kind of this name among those; NULL if there is none. */
+const by__kind *by__config_kind_named(const by_kind_values *own, const char *name);
 /* Returns where the first of two keys ("model.heads") was set, else where the second was, else
  * "config" (both have their defaults). Messages start with it. */
 const char *by__config_where(const by_config *config, const char *first, const char *second);

@@ -17,30 +17,6 @@ static const by__key_list key_list = BY__KEY_LIST(keys);
 
 extern const by__task_row by__task_classify;
 
-static by_status open_data(by_task_data **out, const by_task_request *request, by_error *error)
-{
-    by__examples *data;
-    BY_TRY(by__examples_open(&data, &by__task_classify, request, true, error));
-    *out = &data->base;
-    return BY_OK;
-}
-
-static unsigned knows(const by_config *config)
-{
-    return by__examples_knows(config, by__examples_keys_of(config, &by__task_classify));
-}
-
-static void assume(by_config *config)
-{
-    by__examples_assume(config, 10);
-}
-
-static by_status complete(by_task_data *data, by_config *config, by_error *error)
-{
-    return by__examples_complete(data, config, by__examples_classes((const by__examples *)data),
-                                 error);
-}
-
 static by_status loss(const by_config *config, const by_model_request *request, by_graph *graph,
                       by_model *model, by_error *error)
 {
@@ -136,12 +112,6 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
     return BY_OK;
 }
 
-static by_status take(const by_task_data *data, const by_task_examples *examples,
-                      by_array_set **set, by_source **source, by_error *error)
-{
-    return by__examples_take(data, examples, true, set, source, error);
-}
-
 static const char *loss_label(const by_config *config)
 {
     BY_UNUSED(config);
@@ -159,11 +129,11 @@ const by__task_row by__task_classify = {
              .metric_count = BY_ARRAY_LENGTH(metrics),
              .best_by_metric = true,
              .loss_label = loss_label,
-             .open = open_data,
+             .open = by__examples_open,
              .close = by__examples_close,
-             .knows = knows,
-             .assume = assume,
-             .complete = complete,
+             .knows = by__examples_knows,
+             .assume = by__examples_assume,
+             .complete = by__examples_complete,
              .source = by__examples_source,
              .loss = loss,
              .measure = measure,
@@ -171,7 +141,7 @@ const by__task_row by__task_classify = {
              .keep = by__examples_keep,
              .check = by__examples_check,
              .predict = predict,
-             .take = take,
+             .take = by__examples_take,
              .column = by__examples_column,
              .encoding = by__examples_encoding},
-};
+    .classes = true};

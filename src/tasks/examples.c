@@ -79,9 +79,11 @@ static const by__key split_keys[] = {
 const by__key_list by__split_keys = BY__KEY_LIST(split_keys);
 /* clang-format on */
 
-const by__examples_keys *by__examples_keys_of(const by_config *config, const by__task_row *row)
+/* The row of a config's task, whose first member the kind is; NULL: the config was not opened with
+ * the tasks' keys. Not looked up in the table of tasks, which is above. */
+static const by__task_row *row_of(const by_config *config)
 {
-    return by__kind_own(config->task.own, &row->kind);
+    return (const void *)by__config_kind_named(config->task.own, config->task.kind);
 }
 
 static bool has_images(const by__examples_keys *keys)
@@ -89,8 +91,9 @@ static bool has_images(const by__examples_keys *keys)
     return keys->images.count > 0;
 }
 
-unsigned by__examples_knows(const by_config *config, const by__examples_keys *keys)
+unsigned by__examples_knows(const by_config *config)
 {
+    const by__examples_keys *keys = by__kind_own(config->task.own, &row_of(config)->kind);
     const by_model_config *m = &config->model;
     bool is_image = strcmp(by_model_reads(m), "images") == 0;
     bool sized = is_image ? m->channels > 0 && m->image_height > 0 && m->image_width > 0
@@ -108,10 +111,10 @@ static void assume_size(int64_t *size, int64_t value)
     *size = *size < 0 ? value : *size;
 }
 
-void by__examples_assume(by_config *config, int64_t outputs)
+void by__examples_assume(by_config *config)
 {
     by_model_config *m = &config->model;
-    assume_size(&m->outputs, outputs);
+    assume_size(&m->outputs, row_of(config)->classes ? 10 : 1);
     assume_size(&m->channels, 1);
     assume_size(&m->image_height, 28);
     assume_size(&m->image_width, 28);
@@ -487,23 +490,22 @@ static by_status describe_held_out(by__examples *d, const by_task_request *r, by
     return BY_OK;
 }
 
-by_status by__examples_open(by__examples **out, const by__task_row *row,
-                            const by_task_request *request, bool classes, by_error *error)
+by_status by__examples_open(by_task_data **out, const by_task_request *request, by_error *error)
 {
     by__examples *d;
-    const by__examples_keys *keys = by__examples_keys_of(request->config, row);
-    if (keys == NULL) {
+    const by__task_row *row = row_of(request->config);
+    if (row == NULL) {
         return by_error_set(error, BY_EARG, "task.kind %s: the config was not opened as one",
-                            row->kind.name);
+                            request->config->task.kind);
     }
     BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "the data", error));
     d->base.task = &row->task;
-    d->keys = keys;
+    d->keys = by__kind_own(request->config->task.own, &row->kind);
     d->channels = request->config->model.channels > 0 ? request->config->model.channels : 0;
     /* Predictions are matched to rows by number, and to pictures by the names of their files. */
     d->skip_files = strcmp(request->config->data.corrupt, "skip") == 0;
     d->skip = d->skip_files && request->purpose != BY_TASK_PREDICT;
-    by_status status = open_set(d, request, classes, error);
+    by_status status = open_set(d, request, row->classes, error);
     if (status == BY_OK && request->purpose == BY_TASK_TRAIN) {
         status = describe_held_out(d, request, error);
     }
@@ -514,7 +516,7 @@ by_status by__examples_open(by__examples **out, const by__task_row *row,
     d->base.train_examples = request->purpose == BY_TASK_TRAIN ? d->train_part.count : 0;
     d->base.valid_examples = d->valid_part.count;
     d->base.bytes = bytes_of(d->train) + bytes_of(d->valid);
-    *out = d;
+    *out = &d->base;
     return BY_OK;
 }
 
@@ -585,10 +587,24 @@ static by_status take_categories(by_model_config *m, const by__examples *d, cons
     return BY_OK;
 }
 
-by_status by__examples_complete(by_task_data *data, by_config *config, int64_t outputs,
-                                by_error *error)
+int64_t by__examples_classes(const by__examples *d)
+{
+    int64_t classes = (int64_t)d->label_count;
+    const by_array_set *sets[2] = {d->train, d->valid};
+    for (int s = 0; s < 2; s++) {
+        const by_array *labels = sets[s] == NULL ? NULL : by_array_set_find(sets[s], "labels");
+        for (int64_t i = 0; labels != NULL && i < labels->shape.dim[0]; i++) {
+            int64_t label = ((const int32_t *)labels->data)[i];
+            classes = label >= classes ? label + 1 : classes;
+        }
+    }
+    return classes;
+}
+
+by_status by__examples_complete(by_task_data *data, by_config *config, by_error *error)
 {
     by__examples *d = (by__examples *)data;
+    int64_t outputs = by__task_row_of(data->task)->classes ? by__examples_classes(d) : 1;
     by_model_config *m = &config->model;
     const by_array_set *set = d->train != NULL ? d->train : d->valid;
     const char *name = by_array_set_name(set);
@@ -630,20 +646,6 @@ by_status by__examples_complete(by_task_data *data, by_config *config, int64_t o
                             name, d->label_count, (long long)m->outputs);
     }
     return by_config_resolve(config, error);
-}
-
-int64_t by__examples_classes(const by__examples *d)
-{
-    int64_t classes = (int64_t)d->label_count;
-    const by_array_set *sets[2] = {d->train, d->valid};
-    for (int s = 0; s < 2; s++) {
-        const by_array *labels = sets[s] == NULL ? NULL : by_array_set_find(sets[s], "labels");
-        for (int64_t i = 0; labels != NULL && i < labels->shape.dim[0]; i++) {
-            int64_t label = ((const int32_t *)labels->data)[i];
-            classes = label >= classes ? label + 1 : classes;
-        }
-    }
-    return classes;
 }
 
 by_status by__examples_needs_output(const by_config *config, const by_model *model, by_error *error)

@@ -80,36 +80,30 @@ by_status by__examples_describe_folders(by__examples *d, by_error *error);
 by_status by__examples_keep_classes(const by__examples *d, by_config *config, by_error *error);
 /* The file that an example to predict is; NULL: it is in an array of many. */
 const char *by__examples_file(const by__examples *d, uint64_t index);
-/* Opens the data named by the keys of `kind`. classes: the target of a table is a category, not a
- * number. */
-by_status by__examples_open(by__examples **out, const by__task_row *row,
-                            const by_task_request *request, bool classes, by_error *error);
+/* The functions of by_task that all tasks on examples have. */
+by_status by__examples_open(by_task_data **out, const by_task_request *request, by_error *error);
 void by__examples_close(by_task_data *data);
-/* The keys in a config. */
-const by__examples_keys *by__examples_keys_of(const by_config *config, const by__task_row *row);
-unsigned by__examples_knows(const by_config *config, const by__examples_keys *keys);
+unsigned by__examples_knows(const by_config *config);
 /* Sets sizes for timing without data: images of 1 x 28 x 28, or rows of 8 numbers, whichever the
- * model reads. */
-void by__examples_assume(by_config *config, int64_t outputs);
-/* Completes the sizes of an example and, unless given, `outputs`. */
-by_status by__examples_complete(by_task_data *data, by_config *config, int64_t outputs,
-                                by_error *error);
+ * model reads; 10 classes. */
+void by__examples_assume(by_config *config);
+/* Completes the sizes of an example and, unless given, of the model's output. */
+by_status by__examples_complete(by_task_data *data, by_config *config, by_error *error);
 by_status by__examples_source(by_source **out, by_task_data *data, const by_config *config,
                               bool training, by_error *error);
-/* The same for a part of a set. */
-by_status by__examples_source_of(by_source **out, const by__examples *data, const by_array_set *set,
-                                 const by_part *part, bool training, by_error *error);
-/* Gives the arrays of a set to be predicted placeholder targets ("labels" or "targets"). */
-by_status by__examples_replace_targets(by_array_set **set, const char *target, by_error *error);
-/* Implement by_task.take, for labels or numbers, by_task.column and by_task.encoding. */
 by_status by__examples_take(const by_task_data *data, const by_task_examples *examples,
-                            bool classes, by_array_set **set, by_source **source, by_error *error);
+                            by_array_set **set, by_source **source, by_error *error);
 bool by__examples_column(const by_task_data *data, size_t i, by_column_type *out);
 const by_encoding *by__examples_encoding(const by_task_data *data);
 by_status by__examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,
                             by_error *error);
 by_status by__examples_check(const by_task_data *data, const by_checkpoint *checkpoint,
                              by_error *error);
+/* by__examples_source for a part of a set. */
+by_status by__examples_source_of(by_source **out, const by__examples *data, const by_array_set *set,
+                                 const by_part *part, bool training, by_error *error);
+/* Gives the arrays of a set to be predicted placeholder targets ("labels" or "targets"). */
+by_status by__examples_replace_targets(by_array_set **set, const char *target, by_error *error);
 /* Number of classes of the open labels: the largest plus one. 0: there are no labels. */
 int64_t by__examples_classes(const by__examples *data);
 /* BY_ECONFIG unless the model ends in an output. */

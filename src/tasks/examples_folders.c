@@ -152,10 +152,7 @@ by_status by__examples_describe_folders(by__examples *d, by_error *error)
 
 by_status by__examples_keep_classes(const by__examples *d, by_config *config, by_error *error)
 {
-    const char *task = (const char *)d->base.task;
-    const by__task_row *row =
-        (const by__task_row *)(const void *)(task - offsetof(by__task_row, task));
-    by__examples_keys *keys = by__kind_own(config->task.own, &row->kind);
+    by__examples_keys *keys = by__kind_own(config->task.own, &by__task_row_of(d->base.task)->kind);
     by_string_list *names = &keys->label_names;
     if (d->folder.class_count == 0 || names->count > 0) {
         return BY_OK;

@@ -107,9 +107,10 @@ static by_status make_set(by_array_set **out, const by__examples *d,
 }
 
 by_status by__examples_take(const by_task_data *data, const by_task_examples *examples,
-                            bool classes, by_array_set **set, by_source **source, by_error *error)
+                            by_array_set **set, by_source **source, by_error *error)
 {
     const by__examples *d = (const by__examples *)data;
+    bool classes = by__task_row_of(data->task)->classes;
     by_array_set *made = NULL;
     BY_TRY(make_set(&made, d, examples, error));
     by_status status = by__examples_replace_targets(&made, classes ? "labels" : "targets", error);

@@ -21,7 +21,14 @@
 typedef struct by__task_row {
     by__kind kind; /* name and keys */
     by_task task;
+    bool classes; /* of examples.h: the target is a class, not a number */
 } by__task_row;
+
+/* The row that a task is in. */
+static inline const by__task_row *by__task_row_of(const by_task *task)
+{
+    return (const void *)((const char *)task - offsetof(by__task_row, task));
+}
 
 extern const by__task_row by__task_language;
 
