@@ -103,15 +103,8 @@ static int32_t read_hex(const unsigned char *s, const unsigned char *end)
 
 static void add_code(by__text *out, uint32_t code)
 {
-    unsigned char s[4];
-    size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    static const unsigned char heads[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (size_t i = n; i-- > 1;) {
-        s[i] = (unsigned char)(0x80 | (code & 0x3f));
-        code >>= 6;
-    }
-    s[0] = (unsigned char)(heads[n] | code);
-    by__text_add_bytes(out, s, n);
+    uint8_t bytes[4];
+    by__text_add_bytes(out, bytes, by__utf8_put(bytes, code));
 }
 
 /* Reads what follows "\u", of which *changed says that it is not what was written. */

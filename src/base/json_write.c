@@ -15,21 +15,6 @@ typedef struct writer {
 
 /* ---- strings ---- */
 
-/* The bytes of the character at s, whose code is set. */
-static size_t next_code(const unsigned char *s, size_t n, uint32_t *code)
-{
-    size_t length = by__utf8_span((const char *)s, n);
-    if (length < 2) {
-        *code = length == 0 ? 0xfffd : s[0];
-        return 1;
-    }
-    *code = s[0] & (0xffu >> (length + 1));
-    for (size_t i = 1; i < length; i++) {
-        *code = *code << 6 | (s[i] & 0x3f);
-    }
-    return length;
-}
-
 static void add_unit(by__text *out, uint32_t unit)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -71,7 +56,8 @@ static void add_string(const writer *w, const char *s, size_t n)
             continue;
         }
         uint32_t code;
-        size_t length = next_code(bytes + i, n - i, &code);
+        size_t length = by__utf8_next(bytes + i, n - i, &code);
+        code = code == BY__INVALID ? 0xfffd : code;
         if (c >= 0x80 && !ascii && code != 0xfffd) {
             i += length;
             continue;

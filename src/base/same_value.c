@@ -22,11 +22,6 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
 /* Reads [eE][+-]digits up to `end`. */
 static bool read_exponent(const char *at, const char *end, int *out)
 {
@@ -116,17 +111,6 @@ static bool is_word(const char *text, size_t length, const char *word)
     return length == strlen(word) && memcmp(text, word, length) == 0;
 }
 
-static void trim(const char **text, size_t *length)
-{
-    while (*length > 0 && is_blank((*text)[0])) {
-        (*text)++;
-        (*length)--;
-    }
-    while (*length > 0 && is_blank((*text)[*length - 1])) {
-        (*length)--;
-    }
-}
-
 /* The words that pandas reads as truth values. */
 static bool spell_truth(char out[BY__SPELLING], const char *text, size_t length)
 {
@@ -145,7 +129,7 @@ bool by__spell_value(char out[BY__SPELLING], const char *text, size_t length)
     decimal d;
     double value;
     char copy[BY__SPELLING];
-    trim(&text, &length);
+    by__trim(&text, &length, BY__BLANKS);
     if (spell_truth(out, text, length)) {
         return true;
     }
@@ -186,7 +170,7 @@ static by_status name_group(char **out, const char *text, const char *spelling, 
     bool is_number = spelling != NULL && spelling[0] != 't' && spelling[0] != 'f';
     size_t length = strlen(text);
     if (spelling != NULL) {
-        trim(&text, &length);
+        by__trim(&text, &length, BY__BLANKS);
     }
     *out = is_number ? by__strdup(spelling) : by__strndup(text, length);
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a value") : BY_OK;

@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include <nettle/base64.h>
+
 #include "base/utf8.h"
 
 /* Makes room for n more bytes and the NUL. */
@@ -33,42 +34,49 @@ void by__text_add(by__text *text, const char *s)
     by__text_add_bytes(text, s, strlen(s));
 }
 
+static void add_printed(by__text *text, const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    if (n >= 0 && grow(text, (size_t)n)) {
+        (void)vsnprintf(text->data + text->length, (size_t)n + 1, format, again);
+        text->length += (size_t)n;
+    } else {
+        text->failed = true;
+    }
+    va_end(again);
+}
+
 void by__text_format(by__text *text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(NULL, 0, format, args);
+    add_printed(text, format, args);
     va_end(args);
-    if (n < 0 || !grow(text, (size_t)n)) {
-        text->failed = true;
-        return;
-    }
-    va_start(args, format);
-    (void)vsnprintf(text->data + text->length, (size_t)n + 1, format, args);
-    va_end(args);
-    text->length += (size_t)n;
 }
 
-size_t by__utf8_span(const char *text, size_t n)
+size_t by__utf8_span(const char *s, size_t n)
 {
-    const unsigned char *s = (const unsigned char *)text;
-    size_t length = s[0] < 0x80                   ? 1
-                    : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-                    : (s[0] & 0xf0) == 0xe0       ? 3
-                    : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                                  : 0;
-    if (length == 0 || length > n) {
-        return 0;
+    uint32_t code;
+    size_t length = by__utf8_next((const uint8_t *)s, n, &code);
+    return code == BY__INVALID ? 0 : length;
+}
+
+static bool is_in(char c, uint64_t set)
+{
+    return (unsigned char)c < 64 && (set >> c & 1) != 0;
+}
+
+void by__trim(const char **s, size_t *n, uint64_t blanks)
+{
+    while (*n > 0 && is_in((*s)[0], blanks)) {
+        (*s)++;
+        (*n)--;
     }
-    for (size_t i = 1; i < length; i++) {
-        if ((s[i] & 0xc0) != 0x80) {
-            return 0;
-        }
+    while (*n > 0 && is_in((*s)[*n - 1], blanks)) {
+        (*n)--;
     }
-    bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
-    bool surrogate = s[0] == 0xed && s[1] >= 0xa0;
-    bool too_large = s[0] == 0xf4 && s[1] >= 0x90;
-    return overlong || surrogate || too_large ? 0 : length;
 }
 
 size_t by__mark_span(const char *s, size_t n)
@@ -145,6 +153,31 @@ void by__text_json(by__text *text, const char *s, size_t n)
     by__text_add_bytes(text, "\"", 1);
 }
 
+void by__text_base64(by__text *text, const void *bytes, size_t n)
+{
+    size_t length = BASE64_ENCODE_RAW_LENGTH(n);
+    if (grow(text, length)) {
+        base64_encode_raw(text->data + text->length, n, bytes);
+        text->length += length;
+        text->data[text->length] = '\0';
+    }
+}
+
+bool by__base64_decode(const char *digits, size_t n, uint8_t *out, size_t *length)
+{
+    size_t padding = n < 2 || digits[n - 1] != '=' ? 0 : digits[n - 2] != '=' ? 1 : 2;
+    size_t bytes = BY__BASE64_BYTES(n);
+    struct base64_decode_ctx state;
+    base64_decode_init(&state);
+    /* White space, which nettle skips, gives fewer bytes. */
+    if (n % 4 != 0 || !base64_decode_update(&state, &bytes, out, n, digits) ||
+        !base64_decode_final(&state) || bytes + padding != BY__BASE64_BYTES(n)) {
+        return false;
+    }
+    *length = bytes;
+    return true;
+}
+
 void by__text_free(by__text *text)
 {
     free(text->data);
@@ -154,13 +187,56 @@ void by__text_free(by__text *text)
 by_status by__text_take(by__text *text, char **out, by_error *error)
 {
     by__text_add(text, "");
-    if (text->failed) {
+    by_status status = by_string_check(text, error);
+    if (status == BY_OK) {
+        *out = text->data;
+        *text = (by__text){0};
+    } else {
         by__text_free(text);
-        return by_error_set(error, BY_EMEMORY, "out of memory: text");
     }
-    *out = text->data;
-    *text = (by__text){0};
-    return BY_OK;
+    return status;
+}
+
+/* ---- banyan/text.h ---- */
+
+void by_string_add(by_string *string, const char *bytes, size_t n)
+{
+    by__text_add_bytes(string, bytes, n);
+}
+
+void by_string_format(by_string *string, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    add_printed(string, format, args);
+    va_end(args);
+}
+
+void by_string_json(by_string *string, const char *bytes, size_t n)
+{
+    by__text_json(string, bytes, n);
+}
+
+by_status by_string_check(const by_string *string, by_error *error)
+{
+    return string->failed ? by_error_set(error, BY_EMEMORY, "out of memory: text") : BY_OK;
+}
+
+void by_string_free(by_string *string)
+{
+    by__text_free(string);
+}
+
+bool by_name_listed(const char *names, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *p = names; p != NULL; p = strchr(p, '|')) {
+        p += *p == '|';
+        if (strncmp(p, name, length) == 0 && (p[length] == '|' || p[length] == '\0')) {
+            return true;
+        }
+    }
+    return false;
 }
 
 size_t by__edit_distance(const char *a, const char *b)

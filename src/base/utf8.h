@@ -4,6 +4,64 @@
 
 #include "base/base.h"
 
+/* Reads the character at s (n >= 1 bytes). Returns its length, 1 to 4, and the code point; a byte
+ * that does not begin valid UTF-8 (overlong, surrogate, truncated, ...) gives 1 and BY__INVALID. */
+#define BY__INVALID UINT32_MAX
+static inline size_t by__utf8_next(const uint8_t *s, size_t n, uint32_t *code)
+{
+    uint32_t c = s[0];
+    if (c < 0x80) {
+        *code = c;
+        return 1;
+    }
+    if (c >= 0xc2 && c < 0xe0 && n >= 2 && (s[1] & 0xc0) == 0x80) {
+        *code = (c & 0x1f) << 6 | (s[1] & 0x3fu);
+        return 2;
+    }
+    if (c >= 0xe0 && c < 0xf0 && n >= 3 && (s[1] & 0xc0) == 0x80 && (s[2] & 0xc0) == 0x80) {
+        uint32_t u = (c & 0x0f) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu);
+        if (u >= 0x800 && (u < 0xd800 || u > 0xdfff)) {
+            *code = u;
+            return 3;
+        }
+    }
+    if (c >= 0xf0 && c < 0xf5 && n >= 4 && (s[1] & 0xc0) == 0x80 && (s[2] & 0xc0) == 0x80 &&
+        (s[3] & 0xc0) == 0x80) {
+        uint32_t u = (c & 0x07) << 18 | (s[1] & 0x3fu) << 12 | (s[2] & 0x3fu) << 6 | (s[3] & 0x3fu);
+        if (u >= 0x10000 && u < 0x110000) {
+            *code = u;
+            return 4;
+        }
+    }
+    *code = BY__INVALID;
+    return 1;
+}
+
+/* Writes a valid code point as UTF-8; returns its length. */
+static inline size_t by__utf8_put(uint8_t out[4], uint32_t code)
+{
+    if (code < 0x80) {
+        out[0] = (uint8_t)code;
+        return 1;
+    }
+    if (code < 0x800) {
+        out[0] = (uint8_t)(0xc0 | code >> 6);
+        out[1] = (uint8_t)(0x80 | (code & 0x3f));
+        return 2;
+    }
+    if (code < 0x10000) {
+        out[0] = (uint8_t)(0xe0 | code >> 12);
+        out[1] = (uint8_t)(0x80 | (code >> 6 & 0x3f));
+        out[2] = (uint8_t)(0x80 | (code & 0x3f));
+        return 3;
+    }
+    out[0] = (uint8_t)(0xf0 | code >> 18);
+    out[1] = (uint8_t)(0x80 | (code >> 12 & 0x3f));
+    out[2] = (uint8_t)(0x80 | (code >> 6 & 0x3f));
+    out[3] = (uint8_t)(0x80 | (code & 0x3f));
+    return 4;
+}
+
 /* Returns the length of the valid sequence at s, of which n > 0 bytes are left; 0: there is
  * none. */
 size_t by__utf8_span(const char *s, size_t n);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "config/schema.h"
 
 /* Appends the fewest digits that read back to the same value. */
@@ -58,12 +59,10 @@ static void add_string(by__text *out, const char *s)
         return;
     }
     by__text_add(out, "\"");
-    for (const unsigned char *p = (const unsigned char *)s; *p != '\0';) {
-        size_t length = *p < 0x80 ? 1 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : 4;
-        uint32_t code = length == 1 ? *p : *p & (0x7fu >> length);
-        for (size_t i = 1; i < length; i++) {
-            code = code << 6 | (p[i] & 0x3fu);
-        }
+    size_t left = strlen(s);
+    for (const uint8_t *p = (const uint8_t *)s; left > 0;) {
+        uint32_t code;
+        size_t length = by__utf8_next(p, left, &code);
         if (code == '"' || code == '\\') {
             by__text_format(out, "\\%c", (int)code);
         } else if (code == '\n') {
@@ -76,6 +75,7 @@ static void add_string(by__text *out, const char *s)
             by__text_add_bytes(out, p, length);
         }
         p += length;
+        left -= length;
     }
     by__text_add(out, "\"");
 }

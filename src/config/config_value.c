@@ -16,36 +16,6 @@ typedef struct number {
     double real[2];
 } number;
 
-/* Returns true if the text is UTF-8; YAML cannot hold anything else. */
-static bool is_utf8(const char *text)
-{
-    const unsigned char *s = (const unsigned char *)text;
-    while (*s != '\0') {
-        uint32_t code = *s;
-        int more = code < 0x80                   ? 0
-                   : code >= 0xc2 && code < 0xe0 ? 1
-                   : (code & 0xf0) == 0xe0       ? 2
-                   : code >= 0xf0 && code < 0xf5 ? 3
-                                                 : -1;
-        if (more < 0) {
-            return false;
-        }
-        code &= more == 0 ? 0x7fu : 0x3fu >> more;
-        for (int i = 1; i <= more; i++) {
-            if ((s[i] & 0xc0) != 0x80) {
-                return false;
-            }
-            code = code << 6 | (s[i] & 0x3fu);
-        }
-        if ((more == 2 && code < 0x800) || (more == 3 && code < 0x10000) || code > 0x10ffff ||
-            (code >= 0xd800 && code < 0xe000)) {
-            return false;
-        }
-        s += more + 1;
-    }
-    return true;
-}
-
 by_status by__node_add(by__config_node *node, const char *text, size_t length, bool quoted,
                        by_error *error)
 {
@@ -292,7 +262,7 @@ static bool int_in_range(const by__key *key, int64_t value)
 static bool text_is_accepted(const by__key *key, const char *text)
 {
     if (key->choices == NULL) {
-        return (double)strlen(text) >= key->min && is_utf8(text);
+        return (double)strlen(text) >= key->min && by__utf8_valid(text, strlen(text));
     }
     size_t length = strlen(text);
     for (const char *p = key->choices; p != NULL; p = strchr(p, '|')) {

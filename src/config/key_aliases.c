@@ -286,18 +286,6 @@ static bool normalize(char out[64], const char *name)
     return true;
 }
 
-static bool lists(const char *names, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *p = names; p != NULL; p = strchr(p, '|')) {
-        p += *p == '|';
-        if (strncmp(p, name, length) == 0 && (p[length] == '|' || p[length] == '\0')) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Returns true if a schema has a key or a section of this path. */
 static bool has(const by__config *config, const char *path)
 {
@@ -331,7 +319,7 @@ static const alias *find_alias(const by__config *config, const char *name)
     const alias *none = NULL;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(aliases); i++) {
         const alias *a = &aliases[i];
-        if (!lists(a->names, name)) {
+        if (!by_name_listed(a->names, name)) {
             continue;
         }
         if (a->key != NULL && has(config, a->key)) {

@@ -14,6 +14,8 @@
 #include "base/base.h"
 #include "base/executable.h"
 #include "base/half.h"
+#include "base/hash_table.h"
+#include "base/heap.h"
 #include "base/paths.h"
 #include "base/wire/authorities.h"
 #include "runner.h"
@@ -214,6 +216,137 @@ static void test_json_text(void **state)
     assert_false(by__utf8_valid("\xc0\xaf", 2));     /* overlong */
     assert_false(by__utf8_valid("\xed\xa0\x80", 3)); /* surrogate */
     assert_false(by__utf8_valid("\xf4\x90\x80\x80", 4));
+}
+
+static void test_public_string(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_string text = {0};
+    by_string_format(&text, "%d", 7);
+    by_string_add(&text, ",:", 1);
+    by_string_json(&text, "a\n", 2);
+    check_ok(by_string_check(&text, &error), &error);
+    assert_string_equal(text.data, "7,\"a\\n\"");
+    assert_int_equal(text.length, 7);
+    by_string_add(&text, "", SIZE_MAX);
+    assert_int_equal(by_string_check(&text, &error), BY_EMEMORY);
+    by_string_free(&text);
+    assert_null(text.data);
+    assert_true(by_name_listed("ab|c", "ab"));
+    assert_true(by_name_listed("ab|c", "c"));
+    assert_false(by_name_listed("ab|c", "a"));
+    assert_false(by_name_listed("ab|c", "b|c|"));
+}
+
+static void test_trim(void **state)
+{
+    BY_UNUSED(state);
+    const char *s = "\n \t1\xa0\r ";
+    size_t n = strlen(s);
+    by__trim(&s, &n, BY__BLANKS);
+    assert_int_equal(n, 6);
+    by__trim(&s, &n, BY__WHITE_SPACE);
+    assert_int_equal(n, 2);
+    assert_int_equal(s[0], '1');
+    s = " \v";
+    n = 2;
+    by__trim(&s, &n, BY__WHITE_SPACE);
+    assert_int_equal(n, 0);
+}
+
+/* What is no encoding of any bytes is refused: blanks, padding within, bits behind the last byte. */
+static void test_base64(void **state)
+{
+    static const char *const digits[] = {"", "AA==", "AP8=", "AP+A", "AP+A/w=="};
+    static const char *const refused[] = {"A",    "AAA",      "A===",     "====",     "=AAA",
+                                          "AA=A", "AA==AA==", "AA ==AA=", "AAAA    ", "AAA\n",
+                                          "AP8_", "AB==",     "AP9="};
+    static const uint8_t bytes[] = {0x00, 0xff, 0x80, 0xff};
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(digits); i++) {
+        by__text text = {0};
+        uint8_t out[BY__BASE64_BYTES(8)];
+        size_t n = 0;
+        by__text_base64(&text, bytes, i);
+        assert_false(text.failed);
+        assert_string_equal(text.data, digits[i]);
+        assert_true(by__base64_decode(text.data, text.length, out, &n));
+        assert_int_equal(n, i);
+        assert_memory_equal(out, bytes, n);
+        by__text_free(&text);
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
+        uint8_t out[BY__BASE64_BYTES(8)];
+        size_t n = 99;
+        assert_false(by__base64_decode(refused[i], strlen(refused[i]), out, &n));
+        assert_int_equal(n, 99);
+    }
+}
+
+/* Numbers whose hashes agree in all bits that the table keeps are found one after the other. */
+static void test_table(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by__hash_table table = {0};
+    by__probe none = by__probe_begin(&table, 7);
+    assert_false(by__probe_next(&table, &none));
+    for (size_t i = 0; i < 1000; i++) {
+        check_ok(by__hash_table_add(&table, (i % 500) << 60 | i % 500, i, "numbers", &error),
+                 &error);
+        assert_true(2 * table.count <= table.slot_count);
+    }
+    for (size_t i = 0; i < 501; i++) {
+        size_t sum = 0;
+        size_t found = 0;
+        for (by__probe p = by__probe_begin(&table, i); by__probe_next(&table, &p);) {
+            sum += p.number;
+            found++;
+        }
+        assert_int_equal(found, i < 500 ? 2 : 0);
+        assert_int_equal(sum, i < 500 ? 2 * i + 500 : 0);
+    }
+    assert_int_equal(by__hash_table_add(&table, 0, (size_t)1 << 31, "numbers", &error), BY_EMEMORY);
+    assert_int_equal(table.count, 1000);
+    by__hash_table_free(&table);
+}
+
+static bool is_above(const void *user, const void *a, const void *b)
+{
+    ++*(size_t *)(uintptr_t)user;
+    return *(const uint16_t *)a > *(const uint16_t *)b;
+}
+
+/* Items of any size leave in order, those of an array that was made a heap as those pushed. */
+static void test_heap(void **state)
+{
+    uint16_t items[100][3];
+    size_t calls = 0;
+    BY_UNUSED(state);
+    for (size_t way = 0; way < 2; way++) {
+        for (size_t i = 0; i < 100; i++) {
+            uint16_t item[3] = {(uint16_t)(i * 37 % 50), (uint16_t)i, (uint16_t)~i};
+            if (way == 0) {
+                by__heap_push(items, i, sizeof item, item, is_above, &calls);
+            } else {
+                memcpy(items[i], item, sizeof item);
+            }
+        }
+        for (size_t i = 100; i-- > 0 && way == 1;) {
+            uint16_t item[3];
+            memcpy(item, items[i], sizeof item);
+            by__heap_sink(items, 100, sizeof item, i, item, is_above, &calls);
+        }
+        for (size_t i = 0; i < 100; i++) {
+            uint16_t first[3];
+            by__heap_pop(items, 100 - i, sizeof first, first, is_above, &calls);
+            assert_int_equal(first[0], 49 - i / 2);
+            assert_int_equal(first[0], first[1] * 37 % 50);
+            assert_int_equal(first[2], (uint16_t)~first[1]);
+        }
+    }
+    assert_true(calls < 2 * 100 * 24);
 }
 
 /* Errors that no retry mends, and those of other ranks, have codes of their own. */
@@ -439,14 +572,27 @@ static void test_authorities(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_executable),    cmocka_unit_test(test_authorities),
-        cmocka_unit_test(test_every_half),    cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_philox),        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_nearest_names), cmocka_unit_test(test_json_text),
-        cmocka_unit_test(test_exit_codes),    cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_atomic_write),  cmocka_unit_test(test_available_memory),
-        cmocka_unit_test(test_bytes),         cmocka_unit_test(test_endings),
-        cmocka_unit_test(test_nameless_file), cmocka_unit_test(test_temporary_dir),
+        cmocka_unit_test(test_executable),
+        cmocka_unit_test(test_authorities),
+        cmocka_unit_test(test_every_half),
+        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_philox),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_nearest_names),
+        cmocka_unit_test(test_json_text),
+        cmocka_unit_test(test_public_string),
+        cmocka_unit_test(test_trim),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_heap),
+        cmocka_unit_test(test_base64),
+        cmocka_unit_test(test_exit_codes),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_atomic_write),
+        cmocka_unit_test(test_available_memory),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_endings),
+        cmocka_unit_test(test_nameless_file),
+        cmocka_unit_test(test_temporary_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

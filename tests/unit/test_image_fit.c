@@ -13,7 +13,7 @@
 #include <png.h>
 #include <zlib.h>
 
-#include "base/wire/base64.h"
+#include "base/base.h"
 #include "formats/image_file.h"
 #include "formats/image_fit.h"
 #include "runner.h"

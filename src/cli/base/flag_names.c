@@ -98,18 +98,6 @@ static const row rows[] = {
     {NULL, "version|V", "banyan --version prints it", NULL},
 };
 
-static bool lists(const char *names, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *p = names; p != NULL; p = strchr(p, '|')) {
-        p += *p == '|';
-        if (strncmp(p, name, length) == 0 && (p[length] == '|' || p[length] == '\0')) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool has(const cli_flag *flags, const char *name)
 {
     while (flags->name != NULL && strcmp(flags->name, name) != 0) {
@@ -142,7 +130,7 @@ static const row *find_row(const cli_command *command, const cli_flag *flags, co
             bool suits = pass == 0 ? r->flag != NULL && has(flags, r->flag)
                                    : r->flag == NULL && (r->usage == NULL ||
                                                          strstr(command->usage, r->usage) != NULL);
-            if (suits && lists(r->names, name)) {
+            if (suits && by_name_listed(r->names, name)) {
                 return r;
             }
         }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/wire/base64.h"
+#include "base/base.h"
 #include "base/wire/protobuf.h"
 #include "serve/features/murmur3.h"
 

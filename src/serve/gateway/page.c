@@ -7,7 +7,7 @@
 #include <nettle/sha2.h>
 #include <string.h>
 
-#include "base/wire/base64.h"
+#include "base/base.h"
 #include "serve_page.h" /* made by cmake/embed.cmake */
 
 static void digest(unsigned char out[SHA256_DIGEST_SIZE], const unsigned char *bytes, size_t length)
@@ -32,7 +32,7 @@ static void add_hash(by__text *out, const char *begin, const char *end)
     const unsigned char *to = memmem(from, (size_t)(last - from), end, strlen(end));
     digest(hash, from, (size_t)((to == NULL ? last : to) - from));
     by__text_add(out, " 'sha256-");
-    by__base64_add(out, hash, sizeof hash);
+    by__text_base64(out, hash, sizeof hash);
     by__text_add(out, "'");
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "banyan/predictor.h"
-#include "base/wire/base64.h"
+#include "base/base.h"
 #include "data/table/row_cell.h"
 #include "formats/image_file.h"
 #include "serve/base/fields.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/wire/base64.h"
+#include "base/base.h"
 #include "text/tokenizer/vocabulary.h"
 
 /* Vocabularies that need a pattern other than GPT-2's: cl100k_base, Llama 3, o200k_base. */

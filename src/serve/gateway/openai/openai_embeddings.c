@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/wire/base64.h"
+#include "base/base.h"
 #include "serve/base/fields.h"
 #include "serve/gateway/openai/openai.h"
 #include "serve/protocol/messages.h"

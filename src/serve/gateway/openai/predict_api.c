@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/wire/base64.h"
+#include "base/base.h"
 #include "serve/base/fields.h"
 #include "serve/gateway/openai/openai.h"
 #include "serve/http/multipart.h"
@@ -28,7 +28,7 @@ static const by__field fields[] = {
 static json_t *base64_of(const char *data, size_t length)
 {
     by__text text = {0};
-    by__base64_add(&text, data, length);
+    by__text_base64(&text, data, length);
     json_t *out =
         text.failed ? NULL : json_stringn(text.data == NULL ? "" : text.data, text.length);
     by__text_free(&text);

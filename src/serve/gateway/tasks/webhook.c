@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "base/wire/base64.h"
 #include "serve/http/ip_network.h"
 
 /* Most secrets in a file; there are several while one is being replaced. */
@@ -194,7 +193,7 @@ void by__webhook_sign(const by__webhook_rules *rules, const char *id, int64_t ti
         hmac_sha256_update(&context, length, (const uint8_t *)body);
         hmac_sha256_digest(&context, sizeof digest, digest);
         by__text_add(out, i == 0 ? "v1," : " v1,");
-        by__base64_add(out, digest, sizeof digest);
+        by__text_base64(out, digest, sizeof digest);
     }
 }
 
