@@ -2,7 +2,7 @@
  *
  * Types: a cli_command is a command in its own file (its flags, help text and function) with a line
  * in the table of main.c. A cli_flag describes a flag; tables of them drive both the parser
- * (getopt_long) and --help. A cli_buffer is a growing buffer of bytes.
+ * (getopt_long) and --help.
  *
  * Who owns what: a command opens and closes the handles that it uses, and returns an exit code that
  * tells a supervisor what happened (banyan/exit.h). The only global state is what a signal handler
@@ -229,10 +229,18 @@ double cli_trained_percent(const by_model_size *size);
 #define CLI_JSON_HELP "print the result as one JSON line"
 /* Opens the model that `path` means: a run, one that holds runs, or a directory in Hugging Face
  * form; ema: with the average of its weights; adapter: directory of adapters that are added, or
- * NULL. *run: its run directory, NULL where there is none, freed with free(). Says on standard
- * error which run of several is used, and which checkpoints were passed over. */
-by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
-                              bool ema, const char *adapter, by_error *error);
+ * NULL. Says on standard error which run of several is used, and which checkpoints were passed
+ * over. */
+by_status cli_open_pretrained(by_pretrained **out, const char *path, bool best, bool ema,
+                              const char *adapter, by_error *error);
+/* Opens a model like cli_open_pretrained, calls `work` with it and its run directory (NULL where
+ * there is none), and closes it; signals ask it to stop (cli_stop_requested). Reports an error of
+ * either, and returns the exit code. */
+int cli_with_pretrained(const cli_command *command, const char *path, bool best, bool ema,
+                        const char *adapter,
+                        by_status (*work)(void *user, const by_pretrained *model, const char *run,
+                                          by_error *error),
+                        void *user);
 /* Copies the config of a model for use with its present weights: without model.from, their
  * origin. */
 by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error *error);
@@ -285,29 +293,10 @@ void cli_print_cell(const char *text);
 void cli_put_cell(FILE *out, const char *text);
 /* Prints lines of such text to a stream: line feeds and tabs are kept. */
 void cli_print_lines(FILE *out, const char *text);
-/* Prints s as a quoted JSON string; bytes that are not UTF-8 become U+FFFD. */
+/* Prints s as a quoted JSON string, as by_string_json. */
 void cli_print_json_string(const char *s);
 /* The same for `n` bytes. */
 void cli_print_json_text(const char *text, size_t n);
-/* Returns the length of the UTF-8 character at `text` (n >= 1 bytes): 1 to 4; 0 if it is truncated;
- * -1 if it is invalid. */
-int cli_utf8_length(const char *text, size_t n);
-/* Writes the first character of a text (n >= 1 bytes) to `piece` as it appears in a JSON string,
- * with a NUL. A byte that is not UTF-8 becomes U+FFFD. Returns the number of bytes consumed. */
-size_t cli_json_character(char piece[8], const char *text, size_t n);
-
-/* A growing buffer of bytes, NUL-terminated once it is not empty. {0} is empty; `data` is freed
- * with free(). */
-typedef struct cli_buffer {
-    char *data;
-    size_t length;
-    size_t capacity;
-} cli_buffer;
-
-by_status cli_buffer_add(cli_buffer *buffer, const char *bytes, size_t n, by_error *error);
-/* Appends the bytes as a quoted JSON string. */
-by_status cli_buffer_add_json(cli_buffer *buffer, const char *text, size_t n, by_error *error);
-
 /* Returns true if SIGINT, SIGTERM or SIGHUP (unless ignored, as under nohup) arrived after
  * cli_catch_signals. A further signal half a second or more later ends the process at once; earlier
  * ones count as the same request, sent to the process and to its group. */

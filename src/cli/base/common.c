@@ -153,8 +153,9 @@ static bool is_run(const char *path)
     return access(file, F_OK) == 0;
 }
 
-by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
-                              bool ema, const char *adapter, by_error *error)
+/* *run: the run directory, NULL where there is none, freed with free(). */
+static by_status open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
+                                 bool ema, const char *adapter, by_error *error)
 {
     /* Neither a run nor a directory of runs: a directory in Hugging Face format, or an error. */
     if (by_run_find(run, path, NULL) != BY_OK) {
@@ -174,6 +175,34 @@ by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path,
         status = by_pretrained_adapt(*out, adapter, error);
     }
     return status;
+}
+
+by_status cli_open_pretrained(by_pretrained **out, const char *path, bool best, bool ema,
+                              const char *adapter, by_error *error)
+{
+    char *run = NULL;
+    by_status status = open_pretrained(out, &run, path, best, ema, adapter, error);
+    free(run);
+    return status;
+}
+
+int cli_with_pretrained(const cli_command *command, const char *path, bool best, bool ema,
+                        const char *adapter,
+                        by_status (*work)(void *user, const by_pretrained *model, const char *run,
+                                          by_error *error),
+                        void *user)
+{
+    by_error error = {0};
+    by_pretrained *model = NULL;
+    char *run = NULL;
+    cli_catch_signals();
+    by_status status = open_pretrained(&model, &run, path, best, ema, adapter, &error);
+    if (status == BY_OK) {
+        status = work(user, model, run, &error);
+    }
+    by_pretrained_close(&model);
+    free(run);
+    return status == BY_OK ? CLI_DONE : cli_fail(command, &error);
 }
 
 by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error *error)

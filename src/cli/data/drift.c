@@ -134,10 +134,9 @@ static by_status report_on(const char *model, const char *data, const char *fiel
 {
     by_drift_report *report = NULL;
     by_pretrained *pretrained = NULL;
-    char *run = NULL;
     char *text = NULL;
     cli_spool spool = {.path = data};
-    by_status status = cli_open_pretrained(&pretrained, &run, model, false, false, NULL, error);
+    by_status status = cli_open_pretrained(&pretrained, model, false, false, NULL, error);
     if (status == BY_OK) {
         status = cli_spool_open(&spool, data, error);
     }
@@ -162,7 +161,6 @@ static by_status report_on(const char *model, const char *data, const char *fiel
     by_drift_report_close(&report);
     cli_spool_close(&spool);
     by_pretrained_close(&pretrained);
-    free(run);
     return status;
 }
 

@@ -76,12 +76,11 @@ static by_status open_model(by_classifier **out, by_tokenizer **tokenizer, const
                             const char *path, by_error *error)
 {
     by_pretrained *pretrained = NULL;
-    char *run = NULL;
     by_embed_options options = {.context = r->context,
                                 .batch = r->batch,
                                 .precision = r->precision,
                                 .threads = (int)r->threads};
-    by_status status = cli_open_pretrained(&pretrained, &run, path, false, false, NULL, error);
+    by_status status = cli_open_pretrained(&pretrained, path, false, false, NULL, error);
     if (status == BY_OK) {
         status = by_classifier_open(out, by_pretrained_config(pretrained),
                                     by_pretrained_weights(pretrained), &options, error);
@@ -90,7 +89,6 @@ static by_status open_model(by_classifier **out, by_tokenizer **tokenizer, const
         status = by_pretrained_tokenizer(tokenizer, pretrained, error);
     }
     by_pretrained_close(&pretrained);
-    free(run);
     return status;
 }
 

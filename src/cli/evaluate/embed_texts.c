@@ -50,7 +50,6 @@ static by_status open_model(session *s, const char *path, by_error *error)
 {
     const request *r = s->r;
     by_pretrained *pretrained = NULL;
-    char *run = NULL;
     by_embed_options options = {.pooling =
                                     strcmp(r->pool, "mean") == 0 ? BY_POOL_MEAN : BY_POOL_LAST,
                                 .normalize = r->normalize,
@@ -58,8 +57,7 @@ static by_status open_model(session *s, const char *path, by_error *error)
                                 .batch = r->batch,
                                 .precision = r->precision,
                                 .threads = (int)r->threads};
-    by_status status =
-        cli_open_pretrained(&pretrained, &run, path, r->best, r->ema, r->adapter, error);
+    by_status status = cli_open_pretrained(&pretrained, path, r->best, r->ema, r->adapter, error);
     if (status == BY_OK) {
         status = by_pretrained_tokenizer(&s->tokenizer, pretrained, error);
     }
@@ -68,7 +66,6 @@ static by_status open_model(session *s, const char *path, by_error *error)
                                by_pretrained_weights(pretrained), &options, error);
     }
     by_pretrained_close(&pretrained);
-    free(run);
     return status;
 }
 

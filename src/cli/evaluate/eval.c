@@ -95,12 +95,14 @@ static void print(const request *r, const by_pretrained *model, const by_evaluat
     printf("%-14s %llu\n", task->examples, (unsigned long long)e->targets);
 }
 
-static by_status evaluate(const request *r, const by_pretrained *model, by_error *error)
+static by_status evaluate(void *user, const by_pretrained *model, const char *run, by_error *error)
 {
+    request *r = user;
     by_task_data *data = NULL;
     cli_spool spool;
     by_evaluation result;
     by_config *config;
+    r->run = run;
     by_status status = cli_copy_config(&config, model, error);
     if (status != BY_OK) {
         return status;
@@ -204,12 +206,15 @@ static by_status take_tokens(sequences *out, const request *r, const by_pretrain
     return status;
 }
 
-static by_status write_logits(const request *r, const by_pretrained *model, by_error *error)
+static by_status write_logits(void *user, const by_pretrained *model, const char *run,
+                              by_error *error)
 {
+    request *r = user;
     sequences s = {0};
     by_logits *logits = NULL;
     const float *values;
     const by_config *config = by_pretrained_config(model);
+    r->run = run;
     by_status status =
         r->tokens != NULL ? read_tokens(&s, r->tokens, error) : take_tokens(&s, r, model, error);
     if (status == BY_OK) {
@@ -262,9 +267,6 @@ static int run(int argc, char **argv)
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
-    by_pretrained *model = NULL;
-    char *found = NULL;
-    by_error error = {0};
     int code = cli_parse(&cli_eval, flags, argc, argv, &rest, &count);
     if (code >= 0) {
         return code;
@@ -285,17 +287,8 @@ static int run(int argc, char **argv)
     if ((code = cli_check_precision(&cli_eval, r.precision)) >= 0) {
         return code;
     }
-    cli_catch_signals();
-    by_status status =
-        cli_open_pretrained(&model, &found, rest[0], r.best, r.ema, r.adapter, &error);
-    r.run = found;
-    if (status == BY_OK) {
-        status =
-            r.logits_out != NULL ? write_logits(&r, model, &error) : evaluate(&r, model, &error);
-    }
-    by_pretrained_close(&model);
-    free(found);
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_eval, &error);
+    return cli_with_pretrained(&cli_eval, rest[0], r.best, r.ema, r.adapter,
+                               r.logits_out != NULL ? write_logits : evaluate, &r);
 }
 
 const cli_command cli_eval = {

@@ -14,7 +14,6 @@
 #define PROGRESS 16
 
 typedef struct request {
-    const char *run; /* run directory; NULL: a directory in Hugging Face format */
     const char *file;
     const char *const *more; /* further files of images */
     size_t more_count;
@@ -146,12 +145,13 @@ static void hint_skip(const request *r, const by_config *config, by_status statu
     }
 }
 
-static by_status predict(request *r, const by_pretrained *model, by_error *error)
+static by_status predict(void *user, const by_pretrained *model, const char *run, by_error *error)
 {
+    request *r = user;
     by_task_data *data = NULL;
     by_config *config;
     const by_train_options options = {
-        .resume = r->run, .event = show_note, .stop = cli_stop_requested};
+        .resume = run, .event = show_note, .stop = cli_stop_requested};
     by_status status = cli_copy_config(&config, model, error);
     if (status != BY_OK) {
         return status;
@@ -206,9 +206,6 @@ static int run(int argc, char **argv)
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
-    by_pretrained *model = NULL;
-    char *found = NULL;
-    by_error error = {0};
     int code = cli_parse(&cli_predict, flags, argc, argv, &rest, &count);
     if (code >= 0) {
         return code;
@@ -223,18 +220,10 @@ static int run(int argc, char **argv)
     if (!is_stream && (code = cli_check_inputs(&cli_predict, rest + 1, count - 1)) >= 0) {
         return code;
     }
-    cli_catch_signals();
     r.file = rest[1];
     r.more = (const char *const *)rest + 2;
     r.more_count = (size_t)count - 2;
-    by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, false, NULL, &error);
-    r.run = found;
-    if (status == BY_OK) {
-        status = predict(&r, model, &error);
-    }
-    by_pretrained_close(&model);
-    free(found);
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_predict, &error);
+    return cli_with_pretrained(&cli_predict, rest[0], r.best, false, NULL, predict, &r);
 }
 
 const cli_command cli_predict = {

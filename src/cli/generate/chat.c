@@ -54,39 +54,25 @@ typedef struct session {
 
 /* ---- the conversation ---- */
 
-static by_status add_text(cli_buffer *b, const char *text, by_error *error)
+static void add_message(by_string *out, const char *role, const char *text, size_t length)
 {
-    return cli_buffer_add(b, text, strlen(text), error);
-}
-
-static by_status add_message(cli_buffer *b, const char *role, const char *text, size_t length,
-                             by_error *error)
-{
-    by_status status = add_text(b, b->length > 1 ? ", {\"role\": \"" : "{\"role\": \"", error);
-    if (status == BY_OK) {
-        status = add_text(b, role, error);
-    }
-    if (status == BY_OK) {
-        status = add_text(b, "\", \"content\": ", error);
-    }
-    if (status == BY_OK) {
-        status = cli_buffer_add_json(b, text, length, error);
-    }
-    return status == BY_OK ? add_text(b, "}", error) : status;
+    by_string_format(out, "%s{\"role\": \"%s\", \"content\": ", out->length > 1 ? ", " : "", role);
+    by_string_json(out, text, length);
+    by_string_add(out, "}", 1);
 }
 
 /* Writes the conversation as JSON. */
-static by_status write_messages(const session *s, cli_buffer *b, by_error *error)
+static by_status write_messages(const session *s, by_string *out, by_error *error)
 {
-    by_status status = add_text(b, "[", error);
-    if (status == BY_OK && s->system != NULL) {
-        status = add_message(b, "system", s->system, strlen(s->system), error);
+    by_string_add(out, "[", 1);
+    if (s->system != NULL) {
+        add_message(out, "system", s->system, strlen(s->system));
     }
-    for (size_t i = 0; i < s->count && status == BY_OK; i++) {
-        const message *m = &s->messages[i];
-        status = add_message(b, m->role, m->text, m->length, error);
+    for (size_t i = 0; i < s->count; i++) {
+        add_message(out, s->messages[i].role, s->messages[i].text, s->messages[i].length);
     }
-    return status == BY_OK ? add_text(b, "]", error) : status;
+    by_string_add(out, "]", 1);
+    return by_string_check(out, error);
 }
 
 /* Appends a message and takes ownership of `text`. */
@@ -159,7 +145,7 @@ static by_status take_in(session *s, const by_token_buffer *ids, by_error *error
 
 static by_status render(session *s, by_error *error)
 {
-    cli_buffer messages = {0};
+    by_string messages = {0};
     by_token_buffer ids = {0};
     char *text = NULL;
     size_t length = 0;
@@ -178,17 +164,18 @@ static by_status render(session *s, by_error *error)
     }
     by_token_buffer_free(&ids);
     free(text);
-    free(messages.data);
+    by_string_free(&messages);
     return status;
 }
 
-static by_status show(cli_buffer *answer, const by_text *text, by_error *error)
+static by_status show(by_string *answer, const by_text *text, by_error *error)
 {
     if (text->length > 0) {
         fwrite(text->data, 1, text->length, stdout);
         fflush(stdout);
     }
-    return cli_buffer_add(answer, text->data, text->length, error);
+    by_string_add(answer, text->data, text->length);
+    return by_string_check(answer, error);
 }
 
 static bool ends(const session *s, int32_t token)
@@ -200,7 +187,7 @@ static bool ends(const session *s, int32_t token)
     return is;
 }
 
-static by_status write_answer(session *s, cli_buffer *answer, by_error *error)
+static by_status write_answer(session *s, by_string *answer, by_error *error)
 {
     const request *r = s->request;
     by_text text = {0};
@@ -243,7 +230,7 @@ static by_status write_answer(session *s, cli_buffer *answer, by_error *error)
 static by_status answer(session *s, char *text, size_t length, by_error *error)
 {
     size_t before = s->count;
-    cli_buffer written = {0};
+    by_string written = {0};
     by_status status = push_message(s, "user", text, length, error);
     if (status == BY_OK) {
         status = render(s, error);
@@ -252,7 +239,7 @@ static by_status answer(session *s, char *text, size_t length, by_error *error)
         status = write_answer(s, &written, error);
     }
     if (status != BY_OK) {
-        free(written.data);
+        by_string_free(&written);
         drop_messages(s, before); /* drop the question from the conversation */
         return status;
     }
@@ -263,7 +250,7 @@ static by_status answer(session *s, char *text, size_t length, by_error *error)
 
 static by_status save(const session *s, const char *path, by_error *error)
 {
-    cli_buffer text = {0};
+    by_string text = {0};
     by_status status = write_messages(s, &text, error);
     FILE *file = status == BY_OK ? fopen(path, "wb") : NULL;
     if (status == BY_OK) {
@@ -274,7 +261,7 @@ static by_status save(const session *s, const char *path, by_error *error)
                      ? BY_OK
                      : by_error_set(error, BY_EIO, "cannot write %s: %s", path, strerror(errno));
     }
-    free(text.data);
+    by_string_free(&text);
     return status;
 }
 
@@ -409,9 +396,7 @@ static by_status open_model(session *s, const char *path, by_error *error)
 {
     const request *r = s->request;
     by_pretrained *pretrained = NULL;
-    char *run = NULL;
-    by_status status =
-        cli_open_pretrained(&pretrained, &run, path, r->best, false, r->adapter, error);
+    by_status status = cli_open_pretrained(&pretrained, path, r->best, false, r->adapter, error);
     if (status == BY_OK) {
         status = by_pretrained_tokenizer(&s->tokenizer, pretrained, error);
     }
@@ -427,7 +412,6 @@ static by_status open_model(session *s, const char *path, by_error *error)
         status = open_generator(s, pretrained, error);
     }
     by_pretrained_close(&pretrained);
-    free(run);
     return status;
 }
 

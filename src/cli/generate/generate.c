@@ -28,7 +28,7 @@ typedef struct session {
     cli_form form;
     by_logit_process *process; /* NULL: logits are not changed */
     int32_t *ids;              /* the prompt, then the generated tokens */
-    cli_buffer answer;         /* with --json: the generated text */
+    by_string answer;          /* with --json: the generated text */
     int64_t tokens;            /* number of generated tokens */
     bool shown;                /* text was printed, and its line has not ended yet */
     const char *stop;
@@ -106,7 +106,8 @@ static void show_prompt(session *s)
 static by_status show(session *s, const by_text *text, by_error *error)
 {
     if (s->request->json) {
-        return cli_buffer_add(&s->answer, text->data, text->length, error);
+        by_string_add(&s->answer, text->data, text->length);
+        return by_string_check(&s->answer, error);
     }
     if (text->length > 0) {
         fwrite(text->data, 1, text->length, stdout);
@@ -304,7 +305,7 @@ static int generate(const cli_generation *r, const char *path)
     cli_form_close(&s.form);
     free(s.ids);
     free(s.file);
-    free(s.answer.data);
+    by_string_free(&s.answer);
     return code;
 }
 

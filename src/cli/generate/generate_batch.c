@@ -23,10 +23,10 @@
 /* A text that continues a prompt. */
 typedef struct answer {
     by_text_stream *stream;
-    cli_buffer text;        /* so far */
+    by_string text;         /* so far */
     int64_t count;          /* number of generated tokens */
     double log_probability; /* sum over all tokens */
-    cli_buffer logprobs;    /* JSON objects of the tokens, separated by commas */
+    by_string logprobs;     /* JSON objects of the tokens, separated by commas */
     const char *stop;       /* why it ended; NULL: it is running */
 } answer;
 
@@ -240,7 +240,8 @@ static by_status show(const batch *b, answer *a, const by_text *text, by_error *
         fwrite(text->data, 1, text->length, stdout);
         fflush(stdout);
     }
-    return cli_buffer_add(&a->text, text->data, text->length, error);
+    by_string_add(&a->text, text->data, text->length);
+    return by_string_check(&a->text, error);
 }
 
 /* Ends a text; the prompt is done when its last text ends. */
@@ -258,50 +259,38 @@ static by_status end(batch *b, item *it, answer *a, const char *stop, by_error *
 }
 
 /* Appends "id", "token" and "log_probability", without the end of the object. */
-static by_status add_token(const batch *b, cli_buffer *out, int32_t token, float log_probability,
+static by_status add_token(const batch *b, by_string *out, int32_t token, float log_probability,
                            by_error *error)
 {
     const char *bytes;
     size_t length;
-    char head[48];
-    char tail[48];
     char number[32];
-    (void)snprintf(head, sizeof head, "{\"id\":%lld,\"token\":", (long long)token);
-    (void)snprintf(tail, sizeof tail, ",\"log_probability\":%s",
-                   cli_json_number(number, (double)log_probability, 6));
     by_status status =
         by_tokenizer_token_bytes(b->tokenizer, (uint32_t)token, &bytes, &length, error);
     if (status == BY_OK) {
-        status = cli_buffer_add(out, head, strlen(head), error);
+        by_string_format(out, "{\"id\":%lld,\"token\":", (long long)token);
+        by_string_json(out, bytes, length);
+        by_string_format(out, ",\"log_probability\":%s",
+                         cli_json_number(number, (double)log_probability, 6));
     }
-    if (status == BY_OK) {
-        status = cli_buffer_add_json(out, bytes, length, error);
-    }
-    return status == BY_OK ? cli_buffer_add(out, tail, strlen(tail), error) : status;
+    return status;
 }
 
 /* Appends what --logprobs reports for a token. */
 static by_status add_logprobs(const batch *b, answer *a, const by_event *event, by_error *error)
 {
-    cli_buffer *out = &a->logprobs;
-    by_status status = cli_buffer_add(out, ",", a->count > 1, error);
-    if (status == BY_OK) {
-        status = add_token(b, out, event->token, event->log_probability, error);
-    }
-    if (status == BY_OK) {
-        status = cli_buffer_add(out, ",\"top\":[", strlen(",\"top\":["), error);
-    }
+    by_string *out = &a->logprobs;
+    by_string_add(out, ",", a->count > 1);
+    by_status status = add_token(b, out, event->token, event->log_probability, error);
+    by_string_format(out, ",\"top\":[");
     for (int32_t i = 0; i < event->top_count && status == BY_OK; i++) {
         const by_top_token *top = &event->top[i];
-        status = cli_buffer_add(out, ",", i > 0, error);
-        if (status == BY_OK) {
-            status = add_token(b, out, top->token, top->log_probability, error);
-        }
-        if (status == BY_OK) {
-            status = cli_buffer_add(out, "}", 1, error);
-        }
+        by_string_add(out, ",", i > 0);
+        status = add_token(b, out, top->token, top->log_probability, error);
+        by_string_add(out, "}", 1);
     }
-    return status == BY_OK ? cli_buffer_add(out, "]}", 2, error) : status;
+    by_string_add(out, "]}", 2);
+    return status == BY_OK ? by_string_check(out, error) : status;
 }
 
 static by_status take_event(batch *b, const by_event *event, by_error *error)
@@ -416,8 +405,8 @@ static void release(item *it, int64_t answers)
 {
     for (int64_t i = 0; i < answers && it->answers != NULL; i++) {
         by_text_stream_close(&it->answers[i].stream);
-        free(it->answers[i].text.data);
-        free(it->answers[i].logprobs.data);
+        by_string_free(&it->answers[i].text);
+        by_string_free(&it->answers[i].logprobs);
     }
     by_token_buffer_free(&it->prompt);
     by_logit_process_close(&it->process);

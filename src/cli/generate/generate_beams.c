@@ -65,7 +65,7 @@ static by_status open_model(session *s, const char *path, by_error *error)
 }
 
 /* Decodes a hypothesis without the token that ends it. */
-static by_status text_of(session *s, const by_hypothesis *h, cli_buffer *out, by_error *error)
+static by_status text_of(session *s, const by_hypothesis *h, by_string *out, by_error *error)
 {
     by_text text;
     bool stopped;
@@ -74,12 +74,13 @@ static by_status text_of(session *s, const by_hypothesis *h, cli_buffer *out, by
     for (int64_t i = 0; i < h->count - h->stopped && status == BY_OK; i++) {
         status = by_text_stream_push(s->stream, (uint32_t)h->tokens[i], &text, &stopped, error);
         if (status == BY_OK) {
-            status = cli_buffer_add(out, text.data, text.length, error);
+            by_string_add(out, text.data, text.length);
         }
     }
     if (status == BY_OK) {
         by_text_stream_end(s->stream, &text);
-        status = cli_buffer_add(out, text.data, text.length, error);
+        by_string_add(out, text.data, text.length);
+        status = by_string_check(out, error);
     }
     return status;
 }
@@ -93,7 +94,7 @@ static by_status print(session *s, const by_hypothesis *found, int32_t count, by
     }
     for (int32_t i = 0; i < (r->json ? count : 1) && status == BY_OK; i++) {
         const by_hypothesis *h = &found[i];
-        cli_buffer text = {0};
+        by_string text = {0};
         status = text_of(s, h, &text, error);
         if (status == BY_OK && r->json) {
             printf("%s{\"tokens\":%lld,\"text\":", i == 0 ? "" : ",",
@@ -104,7 +105,7 @@ static by_status print(session *s, const by_hypothesis *found, int32_t count, by
         } else if (status == BY_OK) {
             fwrite(text.data, 1, text.length, stdout);
         }
-        free(text.data);
+        by_string_free(&text);
     }
     printf(r->json ? "]}\n" : "\n");
     return status;

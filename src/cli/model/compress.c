@@ -116,11 +116,13 @@ static void print(const request *r, const by_compressed *made, double before, do
     }
 }
 
-static by_status compress(request *r, const by_pretrained *model, by_error *error)
+static by_status compress(void *user, const by_pretrained *model, const char *run, by_error *error)
 {
+    request *r = user;
     by_compressed made;
     double before = 0.0;
     double after = 0.0;
+    r->run = run;
     r->options.settings = r->settings.items;
     r->options.setting_count = r->settings.count;
     r->options.run = r->run;
@@ -249,10 +251,12 @@ static by_status check_settings(const request *r, by_error *error)
 }
 
 /* Plans the model as it is and all methods, or the one named with its settings. */
-static by_status plan(request *r, const by_pretrained *model, by_error *error)
+static by_status plan(void *user, const by_pretrained *model, const char *run, by_error *error)
 {
+    request *r = user;
     by_machine machine;
     const by_compress_method *m;
+    r->run = run;
     by_status status = check_settings(r, error);
     int threads = (int)by_pretrained_config(model)->train.threads;
     bool known = by_machine_load(&machine, threads, 0, NULL) == BY_OK && machine.read_gbps > 0.0;
@@ -331,9 +335,6 @@ static int run(int argc, char **argv)
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
-    by_pretrained *model = NULL;
-    char *found = NULL;
-    by_error error = {0};
     int code = cli_parse(&cli_compress, flags, argc, argv, &rest, &count);
     if (code >= 0) {
         return code;
@@ -354,15 +355,8 @@ static int run(int argc, char **argv)
                           "stream",
                           r.eval);
     }
-    cli_catch_signals();
-    by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, r.ema, NULL, &error);
-    r.run = found;
-    if (status == BY_OK) {
-        status = only_plan ? plan(&r, model, &error) : compress(&r, model, &error);
-    }
-    by_pretrained_close(&model);
-    free(found);
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_compress, &error);
+    return cli_with_pretrained(&cli_compress, rest[0], r.best, r.ema, NULL,
+                               only_plan ? plan : compress, &r);
 }
 
 const cli_command cli_compress = {

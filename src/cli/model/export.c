@@ -32,10 +32,8 @@ static int export_model(const request *r)
 {
     by_error error = {0};
     by_pretrained *model = NULL;
-    char *run = NULL;
     by_export_report report = {0};
-    by_status status =
-        cli_open_pretrained(&model, &run, r->path, r->best, r->ema, r->adapter, &error);
+    by_status status = cli_open_pretrained(&model, r->path, r->best, r->ema, r->adapter, &error);
     if (status == BY_OK) {
         status = write(&report, r, model, &error);
     }
@@ -54,7 +52,6 @@ static int export_model(const request *r)
         }
     }
     by_pretrained_close(&model);
-    free(run);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_export, &error);
 }
 

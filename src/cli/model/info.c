@@ -336,16 +336,15 @@ static by_status open_model_config(by_config **out, const char *path, const cli_
                                    by_error *error)
 {
     by_config *config;
-    cli_buffer from = {0};
+    by_string from = {0};
     by_status status =
         by_config_parse(&config, path, "", 0, overrides->items, overrides->count, error);
     if (status != BY_OK) {
         return status;
     }
-    status = cli_buffer_add(&from, "model.from=", strlen("model.from="), error);
-    if (status == BY_OK) {
-        status = cli_buffer_add_json(&from, path, strlen(path), error);
-    }
+    by_string_format(&from, "model.from=");
+    by_string_json(&from, path, strlen(path));
+    status = by_string_check(&from, error);
     if (status == BY_OK) {
         status = by_config_set(config, from.data, error);
     }
@@ -357,7 +356,7 @@ static by_status open_model_config(by_config **out, const char *path, const cli_
         status = by_config_set(
             config, config->model.outputs > 1 ? "task.kind=classify" : "task.kind=regress", error);
     }
-    free(from.data);
+    by_string_free(&from);
     if (status != BY_OK) {
         by_config_close(&config);
         return status;

@@ -19,69 +19,73 @@ static bool show_progress(void *user, uint64_t done, uint64_t windows)
     return !cli_stop_requested(NULL);
 }
 
+typedef struct request {
+    by_store_logits_options options;
+    const char *out;
+    int64_t threads;
+    bool best;
+    bool ema;
+    bool json;
+    uint64_t shown; /* per cent, by show_progress */
+} request;
+
+static by_status store(void *user, const by_pretrained *model, const char *run, by_error *error)
+{
+    request *r = user;
+    by_store_logits_options *o = &r->options;
+    (void)run;
+    if (o->top == 0) {
+        int64_t vocab = by_pretrained_config(model)->model.vocab;
+        o->top = vocab >= 1 && vocab < DEFAULT_TOP ? vocab : DEFAULT_TOP;
+    }
+    o->threads = (int)r->threads;
+    o->progress = show_progress;
+    o->user = &r->shown;
+    by_status status = by_store_logits(r->out, model, o, error);
+    if (status == BY_OK && r->json) {
+        printf("{\"directory\":");
+        cli_print_json_string(r->out);
+        printf(",\"top\":%lld}\n", (long long)o->top);
+    } else if (status == BY_OK) {
+        printf("directory      %s\n", r->out);
+    }
+    return status;
+}
+
 static int run(int argc, char **argv)
 {
-    uint64_t shown = 0;
-    by_store_logits_options o = {.temperature = 2.0, .user = &shown};
-    const char *out = NULL;
-    int64_t threads = 0;
-    bool best = false;
-    bool ema = false;
-    bool json = false;
+    request r = {.options = {.temperature = 2.0}};
     const cli_flag flags[] = {
-        {"data", CLI_INPUT, &o.data, "DIR",
+        {"data", CLI_INPUT, &r.options.data, "DIR",
          "packed directory that the student will be trained on (required)"},
-        {"out", CLI_STRING, &out, "DIR", "directory to create; it must not exist yet (required)"},
-        {"top", CLI_INTEGER_FROM(1), &o.top, "K",
+        {"out", CLI_STRING, &r.out, "DIR", "directory to create; it must not exist yet (required)"},
+        {"top", CLI_INTEGER_FROM(1), &r.options.top, "K",
          "most probable tokens to store per position (default 64, or the whole vocabulary if it is "
          "smaller)"},
-        {"temperature", CLI_NUMBER_ABOVE(0, 1000), &o.temperature, "T",
+        {"temperature", CLI_NUMBER_ABOVE(0, 1000), &r.options.temperature, "T",
          "the student's distill.temperature (default 2)"},
-        {"context", CLI_INTEGER_FROM(1), &o.context, "N",
+        {"context", CLI_INTEGER_FROM(1), &r.options.context, "N",
          "the student's model.context (default: the teacher's)"},
-        {"precision", CLI_STRING, &o.precision, "NAME", CLI_MODEL_PRECISION_HELP},
-        {"threads", CLI_THREADS, &threads, "N",
+        {"precision", CLI_STRING, &r.options.precision, "NAME", CLI_MODEL_PRECISION_HELP},
+        {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
-        {"best", CLI_SWITCH, &best, NULL, CLI_BEST_HELP},
-        {"ema", CLI_SWITCH, &ema, NULL, CLI_EMA_HELP},
-        {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
+        {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
+        {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
+        {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
-    by_pretrained *model = NULL;
-    char *found = NULL;
-    by_error error = {0};
     int code = cli_parse(&cli_logits, flags, argc, argv, &rest, &count);
     if (code >= 0) {
         return code;
     }
-    if (count != 1 || o.data == NULL || out == NULL) {
+    if (count != 1 || r.options.data == NULL || r.out == NULL) {
         return cli_misuse(&cli_logits, count != 1 ? "name one run directory"
-                                       : o.data == NULL
+                                       : r.options.data == NULL
                                            ? "--data is required: the packed data of the student"
                                            : "--out is required: the directory to create");
     }
-    o.threads = (int)threads;
-    o.progress = show_progress;
-    cli_catch_signals();
-    by_status status = cli_open_pretrained(&model, &found, rest[0], best, ema, NULL, &error);
-    if (status == BY_OK && o.top == 0) {
-        int64_t vocab = by_pretrained_config(model)->model.vocab;
-        o.top = vocab >= 1 && vocab < DEFAULT_TOP ? vocab : DEFAULT_TOP;
-    }
-    if (status == BY_OK) {
-        status = by_store_logits(out, model, &o, &error);
-    }
-    by_pretrained_close(&model);
-    free(found);
-    if (status == BY_OK && json) {
-        printf("{\"directory\":");
-        cli_print_json_string(out);
-        printf(",\"top\":%lld}\n", (long long)o.top);
-    } else if (status == BY_OK) {
-        printf("directory      %s\n", out);
-    }
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_logits, &error);
+    return cli_with_pretrained(&cli_logits, rest[0], r.best, r.ema, NULL, store, &r);
 }
 
 const cli_command cli_logits = {
