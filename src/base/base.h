@@ -95,19 +95,19 @@ void by__text_free(by__text *text);
 /* Transfers the string to the caller (freed with free()). BY_EMEMORY if building it failed. */
 by_status by__text_take(by__text *text, char **out, by_error *error);
 /* Adds the base64 digits of n bytes, with padding (RFC 4648, section 4). */
-void by__text_base64(by__text *text, const void *bytes, size_t n);
+void by__base_add_base64(by__text *text, const void *bytes, size_t n);
 
 /* Upper bound of the bytes that n base64 digits decode to. */
 #define BY__BASE64_BYTES(n) ((n) / 4 * 3)
 /* Decodes n digits into `out`, which has room for BY__BASE64_BYTES(n). Returns false if they are
- * not what by__text_base64 adds for some bytes. */
-bool by__base64_decode(const char *digits, size_t n, uint8_t *out, size_t *length);
+ * not what by__base_add_base64 adds for some bytes. */
+bool by__base_read_base64(const char *digits, size_t n, uint8_t *out, size_t *length);
 
 /* Sets of characters below 64: bit c is character c. */
 #define BY__BLANKS      ((uint64_t)1 << ' ' | (uint64_t)1 << '\t')
 #define BY__WHITE_SPACE (BY__BLANKS | (uint64_t)0xf << '\n') /* "\n\v\f\r" */
 /* Moves both ends of s past the characters of such a set. */
-void by__trim(const char **s, size_t *n, uint64_t blanks);
+void by__base_trim(const char **s, size_t *n, uint64_t blanks);
 /* Returns true if s is well-formed UTF-8 (no overlong encodings, no surrogates). */
 bool by__utf8_valid(const char *s, size_t n);
 

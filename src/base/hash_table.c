@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-static void insert(by__hash_table *table, struct by__hash_table_slot entry)
+static void insert(by__base_table *table, struct by__base_table_slot entry)
 {
     size_t at = entry.hash & (table->slot_count - 1);
     while (table->slots[at].number != 0) {
@@ -11,9 +11,9 @@ static void insert(by__hash_table *table, struct by__hash_table_slot entry)
     table->slots[at] = entry;
 }
 
-static by_status grow(by__hash_table *table, const char *what, by_error *error)
+static by_status grow(by__base_table *table, const char *what, by_error *error)
 {
-    by__hash_table larger = {.slot_count = table->slot_count == 0 ? 64 : 2 * table->slot_count,
+    by__base_table larger = {.slot_count = table->slot_count == 0 ? 64 : 2 * table->slot_count,
                              .count = table->count};
     BY_TRY(by__alloc((void **)&larger.slots, larger.slot_count, sizeof *larger.slots, what, error));
     for (size_t i = 0; i < table->slot_count; i++) {
@@ -26,7 +26,7 @@ static by_status grow(by__hash_table *table, const char *what, by_error *error)
     return BY_OK;
 }
 
-by_status by__hash_table_add(by__hash_table *table, uint64_t hash, size_t number, const char *what,
+by_status by__base_table_add(by__base_table *table, uint64_t hash, size_t number, const char *what,
                              by_error *error)
 {
     if (number > INT32_MAX) {
@@ -35,13 +35,13 @@ by_status by__hash_table_add(by__hash_table *table, uint64_t hash, size_t number
     if (2 * (table->count + 1) > table->slot_count) {
         BY_TRY(grow(table, what, error));
     }
-    insert(table, (struct by__hash_table_slot){(uint32_t)hash, (uint32_t)number + 1});
+    insert(table, (struct by__base_table_slot){(uint32_t)hash, (uint32_t)number + 1});
     table->count++;
     return BY_OK;
 }
 
-void by__hash_table_free(by__hash_table *table)
+void by__base_table_free(by__base_table *table)
 {
     free(table->slots);
-    *table = (by__hash_table){0};
+    *table = (by__base_table){0};
 }

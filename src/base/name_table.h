@@ -6,12 +6,12 @@
 #include "base/hash_table.h"
 
 typedef struct by__name_table {
-    struct by__name_entry {
+    struct by__base_name_entry {
         const char *name;
         int32_t number;
     } * entries;
     size_t capacity;
-    by__hash_table table;
+    by__base_table table;
 } by__name_table;
 
 /* Adds a name, which must not be in the table yet. */

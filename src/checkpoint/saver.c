@@ -37,12 +37,12 @@ struct by__saver {
     cursor to;   /* and of the writer */
     const uint8_t *data;
     void *owned;
-    by__worker_thread thread; /* its lock protects the other members */
-    uint64_t produced;        /* bytes written to the ring, */
-    uint64_t consumed;        /* and read from it */
-    bool is_pending;          /* begun, and not waited for */
-    bool is_begun;            /* the thread knows the order */
-    bool is_copied;           /* nothing more will be read */
+    by__base_worker thread; /* its lock protects the other members */
+    uint64_t produced;      /* bytes written to the ring, */
+    uint64_t consumed;      /* and read from it */
+    bool is_pending;        /* begun, and not waited for */
+    bool is_begun;          /* the thread knows the order */
+    bool is_copied;         /* nothing more will be read */
     bool is_done;
     by_status status;
     by_error error;
@@ -213,10 +213,10 @@ static by_status fetch(by__saver *s, by_error *error)
 static by_status produce(by__saver *s, bool *did, by_error *error)
 {
     cursor *c = &s->from;
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     size_t room = in_ring(s, s->produced, s->consumed + s->capacity);
     uint64_t at = s->produced % s->capacity;
-    by__worker_unlock(&s->thread);
+    by__base_worker_unlock(&s->thread);
     *did = c->part < s->part_count && room > 0;
     if (!*did) {
         return BY_OK;
@@ -229,11 +229,11 @@ static by_status produce(by__saver *s, bool *did, by_error *error)
         s->owned = NULL;
         s->data = NULL;
     }
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     s->produced += padded(n);
     s->is_copied = s->is_copied || c->part == s->part_count;
-    by__worker_notify(&s->thread);
-    by__worker_unlock(&s->thread);
+    by__base_worker_notify(&s->thread);
+    by__base_worker_unlock(&s->thread);
     return BY_OK;
 }
 
@@ -241,10 +241,10 @@ static by_status produce(by__saver *s, bool *did, by_error *error)
 static by_status consume(by__saver *s, bool *did, by_error *error)
 {
     cursor *c = &s->to;
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     size_t there = in_ring(s, s->consumed, s->produced);
     uint64_t at = s->consumed % s->capacity;
-    by__worker_unlock(&s->thread);
+    by__base_worker_unlock(&s->thread);
     *did = there > 0;
     if (!*did) {
         return BY_OK;
@@ -254,10 +254,10 @@ static by_status consume(by__saver *s, bool *did, by_error *error)
     BY_TRY(by__save_plan_add(s->request.plan, s->writer, s->order[c->part], c->offset / size,
                              n / size, s->ring + at, error));
     (void)advance(s, c, n);
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     s->consumed += padded(n);
-    by__worker_notify(&s->thread);
-    by__worker_unlock(&s->thread);
+    by__base_worker_notify(&s->thread);
+    by__base_worker_unlock(&s->thread);
     return BY_OK;
 }
 
@@ -296,23 +296,23 @@ static by_status begin_files(by__saver *s, by_error *error)
 /* Signals that the order is known or, if `status` is an error, that there will be none. */
 static void tell_begun(by__saver *s, by_status status)
 {
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     s->is_begun = true;
     s->status = status;
     s->is_copied = status != BY_OK || s->part_count == 0;
-    by__worker_notify(&s->thread);
-    by__worker_unlock(&s->thread);
+    by__base_worker_notify(&s->thread);
+    by__base_worker_unlock(&s->thread);
 }
 
 /* Waits until the producer has made progress, or failed. */
 static by_status wait_for_producer(by__saver *s)
 {
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     while (s->produced == s->consumed && s->status == BY_OK) {
-        by__worker_wait(&s->thread);
+        by__base_worker_wait(&s->thread);
     }
     by_status status = s->status;
-    by__worker_unlock(&s->thread);
+    by__base_worker_unlock(&s->thread);
     return status;
 }
 
@@ -341,44 +341,44 @@ static void save(by__saver *s)
     tell_begun(s, status);
     if (status == BY_OK) {
         status = write_parts(s, &error);
-        by__worker_lock(&s->thread);
+        by__base_worker_lock(&s->thread);
         if (s->status != BY_OK) { /* error of the producer */
             error = s->error;
         }
         s->status = status;
         s->is_copied = true;
-        by__worker_notify(&s->thread);
-        by__worker_unlock(&s->thread);
+        by__base_worker_notify(&s->thread);
+        by__base_worker_unlock(&s->thread);
     }
     if (began) {
         status = commit(s->comm, &s->writer, status, &s->request, &error);
     }
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     s->status = status;
     s->error = error;
     s->ended = by__now();
     s->is_done = true;
-    by__worker_notify(&s->thread);
-    by__worker_unlock(&s->thread);
+    by__base_worker_notify(&s->thread);
+    by__base_worker_unlock(&s->thread);
 }
 
 static void *work(void *user)
 {
     by__saver *s = user;
     memset(s->ring, 0, s->capacity); /* touches the pages now, and not while a step waits */
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     for (;;) {
         while (!s->thread.stop && (!s->is_pending || s->is_done)) {
-            by__worker_wait(&s->thread);
+            by__base_worker_wait(&s->thread);
         }
         if (!s->is_pending || s->is_done) {
             break;
         }
-        by__worker_unlock(&s->thread);
+        by__base_worker_unlock(&s->thread);
         save(s);
-        by__worker_lock(&s->thread);
+        by__base_worker_lock(&s->thread);
     }
-    by__worker_unlock(&s->thread);
+    by__base_worker_unlock(&s->thread);
     return NULL;
 }
 
@@ -397,7 +397,7 @@ by_status by__saver_open(by__saver **out, by_comm **comm, size_t staging, by_err
     s->capacity = by__round_up(staging < LEAST_STAGING ? LEAST_STAGING : staging, RING_UNIT);
     status = by__alloc_aligned((void **)&s->ring, s->capacity, "checkpoint.staging", error);
     if (status == BY_OK) {
-        status = by__worker_start(&s->thread, work, s, "the thread of checkpoints", error);
+        status = by__base_worker_start(&s->thread, work, s, "the thread of checkpoints", error);
     }
     if (status != BY_OK) {
         by__saver_close(&s);
@@ -431,7 +431,7 @@ void by__saver_close(by__saver **saver)
     if (s == NULL) {
         return;
     }
-    by__worker_close(&s->thread);
+    by__base_worker_close(&s->thread);
     clear(s);
     by_comm_close(&s->comm);
     free(s->ring);
@@ -444,26 +444,26 @@ static void produce_all(by__saver *s)
 {
     by_error error = {0};
     by_status status = BY_OK;
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     while (!s->is_begun) {
-        by__worker_wait(&s->thread);
+        by__base_worker_wait(&s->thread);
     }
     while (!s->is_copied && status == BY_OK) { /* also if the thread has failed */
         bool did;
-        by__worker_unlock(&s->thread);
+        by__base_worker_unlock(&s->thread);
         status = produce(s, &did, &error); /* progress, unless the ring is full */
-        by__worker_lock(&s->thread);
+        by__base_worker_lock(&s->thread);
         if (status == BY_OK && !s->is_copied && s->produced - s->consumed == s->capacity) {
-            by__worker_wait(&s->thread);
+            by__base_worker_wait(&s->thread);
         }
     }
     if (status != BY_OK && s->status == BY_OK) {
         s->status = status;
         s->error = error;
         s->is_copied = true;
-        by__worker_notify(&s->thread);
+        by__base_worker_notify(&s->thread);
     }
-    by__worker_unlock(&s->thread);
+    by__base_worker_unlock(&s->thread);
 }
 
 by_status by__saver_begin(by__saver *s, const by__save_request *request, by_error *error)
@@ -478,12 +478,12 @@ by_status by__saver_begin(by__saver *s, const by__save_request *request, by_erro
         free_request(&copy);
         return status;
     }
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     s->request = copy;
     s->began = began;
     s->is_pending = true;
-    by__worker_notify(&s->thread);
-    by__worker_unlock(&s->thread);
+    by__base_worker_notify(&s->thread);
+    by__base_worker_unlock(&s->thread);
     if (!copy.beside) {
         produce_all(s);
     }
@@ -494,12 +494,12 @@ by_status by__saver_begin(by__saver *s, const by__save_request *request, by_erro
 void by__saver_let_go(by__saver *s)
 {
     double began = by__now();
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     while (s->is_pending && !s->is_copied) {
-        by__worker_wait(&s->thread);
+        by__base_worker_wait(&s->thread);
     }
     s->stalled += s->is_pending ? by__now() - began : 0.0;
-    by__worker_unlock(&s->thread);
+    by__base_worker_unlock(&s->thread);
 }
 
 bool by__saver_is_pending(by__saver *s)
@@ -509,27 +509,27 @@ bool by__saver_is_pending(by__saver *s)
 
 bool by__saver_is_done(by__saver *s)
 {
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     bool is_done = s->is_pending && s->is_done;
-    by__worker_unlock(&s->thread);
+    by__base_worker_unlock(&s->thread);
     return is_done;
 }
 
 bool by__saver_has_failed(by__saver *s)
 {
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     bool failed = s->is_pending && s->is_done && s->status != BY_OK;
-    by__worker_unlock(&s->thread);
+    by__base_worker_unlock(&s->thread);
     return failed;
 }
 
 by_status by__saver_wait(by__saver *s, by__save_end *end, by_error *error)
 {
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     while (s->is_pending && !s->is_done) {
-        by__worker_wait(&s->thread);
+        by__base_worker_wait(&s->thread);
     }
-    by__worker_unlock(&s->thread);
+    by__base_worker_unlock(&s->thread);
     by_status status = s->is_pending ? s->status : BY_OK;
     if (end != NULL) {
         *end = (by__save_end){s->request.step, s->stalled, s->ended - s->began};
@@ -537,8 +537,8 @@ by_status by__saver_wait(by__saver *s, by__save_end *end, by_error *error)
     if (status != BY_OK) {
         status = by_error_set(error, status, "%s", s->error.message);
     }
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     clear(s);
-    by__worker_unlock(&s->thread);
+    by__base_worker_unlock(&s->thread);
     return status;
 }

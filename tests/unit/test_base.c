@@ -244,14 +244,14 @@ static void test_trim(void **state)
     BY_UNUSED(state);
     const char *s = "\n \t1\xa0\r ";
     size_t n = strlen(s);
-    by__trim(&s, &n, BY__BLANKS);
+    by__base_trim(&s, &n, BY__BLANKS);
     assert_int_equal(n, 6);
-    by__trim(&s, &n, BY__WHITE_SPACE);
+    by__base_trim(&s, &n, BY__WHITE_SPACE);
     assert_int_equal(n, 2);
     assert_int_equal(s[0], '1');
     s = " \v";
     n = 2;
-    by__trim(&s, &n, BY__WHITE_SPACE);
+    by__base_trim(&s, &n, BY__WHITE_SPACE);
     assert_int_equal(n, 0);
 }
 
@@ -268,10 +268,10 @@ static void test_base64(void **state)
         by__text text = {0};
         uint8_t out[BY__BASE64_BYTES(8)];
         size_t n = 0;
-        by__text_base64(&text, bytes, i);
+        by__base_add_base64(&text, bytes, i);
         assert_false(text.failed);
         assert_string_equal(text.data, digits[i]);
-        assert_true(by__base64_decode(text.data, text.length, out, &n));
+        assert_true(by__base_read_base64(text.data, text.length, out, &n));
         assert_int_equal(n, i);
         assert_memory_equal(out, bytes, n);
         by__text_free(&text);
@@ -279,7 +279,7 @@ static void test_base64(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
         uint8_t out[BY__BASE64_BYTES(8)];
         size_t n = 99;
-        assert_false(by__base64_decode(refused[i], strlen(refused[i]), out, &n));
+        assert_false(by__base_read_base64(refused[i], strlen(refused[i]), out, &n));
         assert_int_equal(n, 99);
     }
 }
@@ -289,27 +289,27 @@ static void test_table(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__hash_table table = {0};
-    by__probe none = by__probe_begin(&table, 7);
-    assert_false(by__probe_next(&table, &none));
+    by__base_table table = {0};
+    by__base_probe none = by__base_probe_begin(&table, 7);
+    assert_false(by__base_probe_next(&table, &none));
     for (size_t i = 0; i < 1000; i++) {
-        check_ok(by__hash_table_add(&table, (i % 500) << 60 | i % 500, i, "numbers", &error),
+        check_ok(by__base_table_add(&table, (i % 500) << 60 | i % 500, i, "numbers", &error),
                  &error);
         assert_true(2 * table.count <= table.slot_count);
     }
     for (size_t i = 0; i < 501; i++) {
         size_t sum = 0;
         size_t found = 0;
-        for (by__probe p = by__probe_begin(&table, i); by__probe_next(&table, &p);) {
+        for (by__base_probe p = by__base_probe_begin(&table, i); by__base_probe_next(&table, &p);) {
             sum += p.number;
             found++;
         }
         assert_int_equal(found, i < 500 ? 2 : 0);
         assert_int_equal(sum, i < 500 ? 2 * i + 500 : 0);
     }
-    assert_int_equal(by__hash_table_add(&table, 0, (size_t)1 << 31, "numbers", &error), BY_EMEMORY);
+    assert_int_equal(by__base_table_add(&table, 0, (size_t)1 << 31, "numbers", &error), BY_EMEMORY);
     assert_int_equal(table.count, 1000);
-    by__hash_table_free(&table);
+    by__base_table_free(&table);
 }
 
 static bool is_above(const void *user, const void *a, const void *b)
@@ -328,7 +328,7 @@ static void test_heap(void **state)
         for (size_t i = 0; i < 100; i++) {
             uint16_t item[3] = {(uint16_t)(i * 37 % 50), (uint16_t)i, (uint16_t)~i};
             if (way == 0) {
-                by__heap_push(items, i, sizeof item, item, is_above, &calls);
+                by__base_heap_push(items, i, sizeof item, item, is_above, &calls);
             } else {
                 memcpy(items[i], item, sizeof item);
             }
@@ -336,11 +336,11 @@ static void test_heap(void **state)
         for (size_t i = 100; i-- > 0 && way == 1;) {
             uint16_t item[3];
             memcpy(item, items[i], sizeof item);
-            by__heap_sink(items, 100, sizeof item, i, item, is_above, &calls);
+            by__base_heap_sink(items, 100, sizeof item, i, item, is_above, &calls);
         }
         for (size_t i = 0; i < 100; i++) {
             uint16_t first[3];
-            by__heap_pop(items, 100 - i, sizeof first, first, is_above, &calls);
+            by__base_heap_pop(items, 100 - i, sizeof first, first, is_above, &calls);
             assert_int_equal(first[0], 49 - i / 2);
             assert_int_equal(first[0], first[1] * 37 % 50);
             assert_int_equal(first[2], (uint16_t)~first[1]);

@@ -51,7 +51,7 @@ struct by_loader {
     uint64_t epoch;
     bool has_epoch;
 
-    by__worker_thread thread;
+    by__base_worker thread;
     uint64_t base; /* first sample after the last seek */
     uint64_t filled;
     uint64_t released;
@@ -168,11 +168,11 @@ static void fill_next(by_loader *l)
         return;
     }
     l->is_filling = true;
-    by__worker_unlock(&l->thread);
+    by__base_worker_unlock(&l->thread);
     double begin = by__now();
     by_status status = fill_slot(l, s, &error);
     double end = by__now();
-    by__worker_lock(&l->thread);
+    by__base_worker_lock(&l->thread);
     l->is_filling = false;
     l->statistics.fill_seconds += end - begin;
     if (status != BY_OK) {
@@ -186,17 +186,17 @@ static void fill_next(by_loader *l)
 static void *run_thread(void *argument)
 {
     by_loader *l = argument;
-    by__worker_lock(&l->thread);
+    by__base_worker_lock(&l->thread);
     while (!l->thread.stop) {
         if (l->has_ended || l->status != BY_OK || l->is_seeking ||
             l->filled - l->released == l->slot_count) {
-            by__worker_wait(&l->thread);
+            by__base_worker_wait(&l->thread);
         } else {
             fill_next(l);
-            by__worker_notify(&l->thread);
+            by__base_worker_notify(&l->thread);
         }
     }
-    by__worker_unlock(&l->thread);
+    by__base_worker_unlock(&l->thread);
     return NULL;
 }
 
@@ -404,7 +404,7 @@ by_status by_loader_open(by_loader **out, by_source *source, const by_loader_opt
         free_loader(l);
         return status;
     }
-    status = by__worker_start(&l->thread, run_thread, l, "the loader's thread", error);
+    status = by__base_worker_start(&l->thread, run_thread, l, "the loader's thread", error);
     if (status != BY_OK) {
         free_loader(l);
         return status;
@@ -419,7 +419,7 @@ void by_loader_close(by_loader **loader)
         return;
     }
     by_loader *l = *loader;
-    by__worker_close(&l->thread);
+    by__base_worker_close(&l->thread);
     free_loader(l);
     *loader = NULL;
 }
@@ -432,7 +432,7 @@ static void release_held(by_loader *l)
     if (l->is_held) {
         l->is_held = false;
         l->released++;
-        by__worker_notify(&l->thread);
+        by__base_worker_notify(&l->thread);
     }
 }
 
@@ -444,7 +444,7 @@ static void wait_filled(by_loader *l)
     }
     double begin = by__now();
     while (l->filled == l->released && !l->has_ended && l->status == BY_OK) {
-        by__worker_wait(&l->thread);
+        by__base_worker_wait(&l->thread);
     }
     l->statistics.waits++;
     l->statistics.wait_seconds += by__now() - begin;
@@ -455,7 +455,7 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
     by_loader *l = loader;
     by_status status = BY_OK;
     by_batch batch = {0};
-    by__worker_lock(&l->thread);
+    by__base_worker_lock(&l->thread);
     release_held(l);
     wait_filled(l);
     if (l->filled > l->released) {
@@ -478,7 +478,7 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
     } else {
         batch.first_sample = l->base + l->released * l->batch + l->first;
     }
-    by__worker_unlock(&l->thread);
+    by__base_worker_unlock(&l->thread);
     if (status == BY_OK) {
         *out = batch;
     }
@@ -495,16 +495,16 @@ static void begin_at(by_loader *l, uint64_t sample)
     l->is_held = false;
     l->has_ended = false;
     l->status = BY_OK;
-    by__worker_notify(&l->thread);
+    by__base_worker_notify(&l->thread);
 }
 
 /* Takes the lock and keeps the thread from beginning a batch. */
 static void hold_thread(by_loader *l)
 {
-    by__worker_lock(&l->thread);
+    by__base_worker_lock(&l->thread);
     l->is_seeking = true;
     while (l->is_filling) {
-        by__worker_wait(&l->thread);
+        by__base_worker_wait(&l->thread);
     }
 }
 
@@ -516,7 +516,7 @@ by_status by_loader_seek(by_loader *loader, uint64_t sample, by_error *error)
     }
     hold_thread(loader);
     begin_at(loader, sample);
-    by__worker_unlock(&loader->thread);
+    by__base_worker_unlock(&loader->thread);
     return BY_OK;
 }
 
@@ -539,16 +539,16 @@ by_status by_loader_resize(by_loader *loader, const by_loader_options *options, 
         }
     }
     begin_at(l, sample);
-    by__worker_unlock(&l->thread);
+    by__base_worker_unlock(&l->thread);
     return BY_OK;
 }
 
 uint64_t by_loader_position(const by_loader *loader)
 {
     by_loader *l = (by_loader *)(uintptr_t)loader; /* only the lock is modified */
-    by__worker_lock(&l->thread);
+    by__base_worker_lock(&l->thread);
     uint64_t position = l->base + (l->released + l->is_held) * l->batch;
-    by__worker_unlock(&l->thread);
+    by__base_worker_unlock(&l->thread);
     return position;
 }
 
@@ -559,7 +559,7 @@ uint64_t by_loader_epoch_samples(const by_loader *loader)
 
 void by_loader_stats(by_loader *loader, by_loader_statistics *out)
 {
-    by__worker_lock(&loader->thread);
+    by__base_worker_lock(&loader->thread);
     *out = loader->statistics;
-    by__worker_unlock(&loader->thread);
+    by__base_worker_unlock(&loader->thread);
 }

@@ -15,7 +15,7 @@ bool by__cell_missing(const char *text, size_t length)
                                         "-NaN",    "-nan",    "null",     "NULL",     "None",
                                         "<NA>",    "#N/A",    "#NA",      "#N/A N/A", "1.#IND",
                                         "-1.#IND", "1.#QNAN", "-1.#QNAN", "?"};
-    by__trim(&text, &length, BY__WHITE_SPACE);
+    by__base_trim(&text, &length, BY__WHITE_SPACE);
     if (length == 0) {
         return true;
     }
@@ -33,7 +33,7 @@ bool by__cell_missing(const char *text, size_t length)
 bool by__cell_number(const char *at, size_t length, char decimal, double *out)
 {
     char text[NUMBER_LENGTH];
-    by__trim(&at, &length, BY__WHITE_SPACE);
+    by__base_trim(&at, &length, BY__WHITE_SPACE);
     if (length == 0 || length >= sizeof text) {
         return false;
     }
@@ -65,7 +65,7 @@ bool by__cell_as_number(const char *text, size_t length, char decimal, double *o
 int by__cell_decimal(const char *text, size_t length)
 {
     double number;
-    by__trim(&text, &length, BY__WHITE_SPACE);
+    by__base_trim(&text, &length, BY__WHITE_SPACE);
     if (length == 0) {
         return 0;
     }
@@ -134,7 +134,7 @@ bool by__data_cell_resembles(const char *text, size_t length)
     size_t n = 0;
     size_t letters = 0;
     double number;
-    by__trim(&text, &length, BY__WHITE_SPACE);
+    by__base_trim(&text, &length, BY__WHITE_SPACE);
     while (length > 0 && !(text[0] >= '0' && text[0] <= '9') && text[0] != '.') {
         unsigned char c = (unsigned char)text[0]; /* a sign of a currency, or that of a number */
         if (strchr("+-$( ", c) == NULL && c < 0x80) {
@@ -192,7 +192,7 @@ static bool is_beyond(const char *text, size_t length)
 
 const char *by__cell_problem(const char *text, size_t length)
 {
-    by__trim(&text, &length, BY__WHITE_SPACE);
+    by__base_trim(&text, &length, BY__WHITE_SPACE);
     size_t digits = 0;
     size_t letters = 0;
     size_t signs = 0;

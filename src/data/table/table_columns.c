@@ -14,7 +14,8 @@ by_status by__table_value(by__table_values *v, const char *text, size_t length, 
                           by_error *error)
 {
     uint64_t hash = by__hash64(text, length);
-    for (by__probe p = by__probe_begin(&v->table, hash); by__probe_next(&v->table, &p);) {
+    for (by__base_probe p = by__base_probe_begin(&v->table, hash);
+         by__base_probe_next(&v->table, &p);) {
         const char *name = v->names[p.number];
         if (strlen(name) == length && memcmp(name, text, length) == 0) {
             *out = (int32_t)p.number;
@@ -27,7 +28,7 @@ by_status by__table_value(by__table_values *v, const char *text, size_t length, 
         return by_error_set(error, BY_EMEMORY, "out of memory: a value of a column");
     }
     *out = (int32_t)v->count++;
-    return by__hash_table_add(&v->table, hash, v->count - 1, "values of a column", error);
+    return by__base_table_add(&v->table, hash, v->count - 1, "values of a column", error);
 }
 
 static void free_values(by__table_values *v)
@@ -36,7 +37,7 @@ static void free_values(by__table_values *v)
         free(v->names[i]);
     }
     free(v->names);
-    by__hash_table_free(&v->table);
+    by__base_table_free(&v->table);
 }
 
 /* ---- columns ---- */

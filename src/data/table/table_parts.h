@@ -15,7 +15,7 @@ typedef struct by__table_values {
     char **names;
     size_t count;
     size_t capacity;
-    by__hash_table table;
+    by__base_table table;
 } by__table_values;
 
 typedef struct by__table_column {

@@ -17,7 +17,7 @@ typedef struct job {
 } job;
 
 struct by__collective_queue {
-    by__worker_thread thread;
+    by__base_worker thread;
     atomic_int sleepers;
     job now;
     atomic_uint_fast64_t given; /* number of jobs given to the thread, and done by it */
@@ -40,9 +40,9 @@ static void look_again(void)
 static void wake(by__collective_queue *q)
 {
     if (atomic_load(&q->sleepers) > 0) {
-        by__worker_lock(&q->thread);
-        by__worker_notify(&q->thread);
-        by__worker_unlock(&q->thread);
+        by__base_worker_lock(&q->thread);
+        by__base_worker_notify(&q->thread);
+        by__base_worker_unlock(&q->thread);
     }
 }
 
@@ -59,13 +59,13 @@ static bool wait_for(by__collective_queue *q, _Atomic uint64_t *counter, uint64_
         }
         look_again();
     }
-    by__worker_lock(&q->thread);
+    by__base_worker_lock(&q->thread);
     atomic_fetch_add(&q->sleepers, 1);
     while (atomic_load(counter) < least && (stop == NULL || !atomic_load(stop))) {
-        by__worker_wait(&q->thread);
+        by__base_worker_wait(&q->thread);
     }
     atomic_fetch_sub(&q->sleepers, 1);
-    by__worker_unlock(&q->thread);
+    by__base_worker_unlock(&q->thread);
     return atomic_load(counter) >= least;
 }
 
@@ -249,7 +249,7 @@ by_status by__collective_queue_open(by__collective_queue **out, by_error *error)
     by__collective_queue *q;
     BY_TRY(by__alloc((void **)&q, 1, sizeof *q, "collective queue", error));
     by_status status =
-        by__worker_start(&q->thread, serve, q, "the thread of the collective queue", error);
+        by__base_worker_start(&q->thread, serve, q, "the thread of the collective queue", error);
     if (status != BY_OK) {
         free(q);
         return status;
@@ -264,6 +264,6 @@ void by__collective_queue_close(by__collective_queue *queue)
         return;
     }
     atomic_store(&queue->closed, true);
-    by__worker_close(&queue->thread);
+    by__base_worker_close(&queue->thread);
     free(queue);
 }

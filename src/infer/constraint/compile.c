@@ -32,7 +32,7 @@ typedef struct compiler {
     int32_t *members;
     size_t member_count;
     size_t member_capacity;
-    by__hash_table table; /* of the current rule's subsets */
+    by__base_table table; /* of the current rule's subsets */
     int32_t *next;        /* [subsets, classes] */
     size_t next_capacity;
     call *calls;
@@ -127,7 +127,8 @@ static by_status intern(compiler *c, int32_t end, int32_t *out)
 {
     size_t bytes = c->set_count * sizeof(int32_t);
     uint64_t hash = by__hash64(c->set, bytes);
-    for (by__probe p = by__probe_begin(&c->table, hash); by__probe_next(&c->table, &p);) {
+    for (by__base_probe p = by__base_probe_begin(&c->table, hash);
+         by__base_probe_next(&c->table, &p);) {
         const subset *s = &c->subsets[p.number];
         if (s->count == c->set_count && memcmp(c->members + s->first, c->set, bytes) == 0) {
             *out = (int32_t)p.number;
@@ -144,7 +145,7 @@ static by_status intern(compiler *c, int32_t end, int32_t *out)
                        sizeof *c->members, c->error));
     BY_TRY(by__reserve((void **)&c->next, &c->next_capacity, (c->count + 1) * (size_t)c->classes,
                        sizeof *c->next, c->error));
-    BY_TRY(by__hash_table_add(&c->table, hash, c->count, "a constraint", c->error));
+    BY_TRY(by__base_table_add(&c->table, hash, c->count, "a constraint", c->error));
     if (bytes > 0) {
         memcpy(c->members + c->member_count, c->set, bytes);
     }
@@ -259,7 +260,7 @@ static by_status determinize(compiler *c, size_t rule)
 {
     size_t first = c->count;
     int32_t end = c->ends[rule];
-    by__hash_table_free(&c->table);
+    by__base_table_free(&c->table);
     begin_set(c);
     put(c, c->begins[rule]);
     BY_TRY(close_set(c));
@@ -499,7 +500,7 @@ by_status by__automata_compile(by__automata *out, const by__language *language, 
     free(c.starts);
     free(c.subsets);
     free(c.members);
-    by__hash_table_free(&c.table);
+    by__base_table_free(&c.table);
     free(c.next);
     free(c.calls);
     free(c.edges);

@@ -72,14 +72,15 @@ static by_status call_schema(by__schema_parser *p, const json_t *schema, const c
                              const by__expression **out)
 {
     uint64_t hash = by__hash64(&schema, sizeof schema);
-    for (by__probe probe = by__probe_begin(&p->table, hash); by__probe_next(&p->table, &probe);) {
+    for (by__base_probe probe = by__base_probe_begin(&p->table, hash);
+         by__base_probe_next(&p->table, &probe);) {
         if (p->list[probe.number].schema == schema) {
             *out = by__expr_call(p->language, p->list[probe.number].rule);
             return BY_OK;
         }
     }
     BY_TRY(by__reserve((void **)&p->list, &p->capacity, p->count + 1, sizeof *p->list, p->error));
-    BY_TRY(by__hash_table_add(&p->table, hash, p->count, "a schema", p->error));
+    BY_TRY(by__base_table_add(&p->table, hash, p->count, "a schema", p->error));
     by__pending_schema *item = &p->list[p->count++];
     *item = (by__pending_schema){.schema = schema, .rule = by__language_rule(p->language)};
     (void)snprintf(item->place, sizeof item->place, "%s", place);
@@ -581,7 +582,7 @@ by_status by__schema_parse(uint32_t *root, by__language *language, const char *t
         status = by__language_status(language, error);
     }
     free(p.list);
-    by__hash_table_free(&p.table);
+    by__base_table_free(&p.table);
     json_decref(schema);
     return status;
 }

@@ -34,7 +34,7 @@ typedef struct by__schema_parser {
     by__pending_schema *list;
     size_t count;
     size_t capacity;
-    by__hash_table table; /* of the list */
+    by__base_table table; /* of the list */
     by_error *error;
 } by__schema_parser;
 

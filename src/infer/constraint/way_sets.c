@@ -30,8 +30,8 @@ static by_status push(by__way_sets *s, int32_t back, int32_t below, int32_t *out
     if (depth > 2 * BY__MAX_NESTING) {
         return BY_OK;
     }
-    for (by__probe p = by__probe_begin(&s->frame_table, hash);
-         by__probe_next(&s->frame_table, &p);) {
+    for (by__base_probe p = by__base_probe_begin(&s->frame_table, hash);
+         by__base_probe_next(&s->frame_table, &p);) {
         const by__frame *f = &s->frames[p.number];
         if (f->back == back && f->below == below) {
             *out = (int32_t)p.number;
@@ -40,7 +40,7 @@ static by_status push(by__way_sets *s, int32_t back, int32_t below, int32_t *out
     }
     BY_TRY(by__reserve((void **)&s->frames, &s->frame_capacity, s->frame_count + 1,
                        sizeof *s->frames, error));
-    BY_TRY(by__hash_table_add(&s->frame_table, hash, s->frame_count, "a constraint", error));
+    BY_TRY(by__base_table_add(&s->frame_table, hash, s->frame_count, "a constraint", error));
     s->frames[s->frame_count] = (by__frame){back, below, depth, hash};
     *out = (int32_t)s->frame_count++;
     return BY_OK;
@@ -132,7 +132,7 @@ static by_status append_set(by__way_sets *s, by__way_key key, size_t entered, si
                        sizeof *s->next, error));
     BY_TRY(by__reserve((void **)&s->ways, &s->way_capacity, s->way_count + entered + seen,
                        sizeof *s->ways, error));
-    BY_TRY(by__hash_table_add(&s->set_table, key.a, s->count, "a constraint", error));
+    BY_TRY(by__base_table_add(&s->set_table, key.a, s->count, "a constraint", error));
     memcpy(s->ways + s->way_count, s->seen, entered * sizeof *s->ways);
     s->way_count += entered;
     for (size_t i = 0; i < seen; i++) {
@@ -169,7 +169,8 @@ static by_status intern(by__way_sets *s, size_t count, int32_t *out, int64_t *wo
     size_t entered = count;
     by__way_key key = key_of(s, s->seen, count);
     *work -= 1 + (int64_t)count / 4;
-    for (by__probe p = by__probe_begin(&s->set_table, key.a); by__probe_next(&s->set_table, &p);) {
+    for (by__base_probe p = by__base_probe_begin(&s->set_table, key.a);
+         by__base_probe_next(&s->set_table, &p);) {
         const by__way_set *set = &s->sets[p.number];
         if (set->key.a == key.a && set->key.b == key.b && (size_t)set->entered == count &&
             memcmp(s->ways + set->first, s->seen, count * sizeof *s->seen) == 0) {
@@ -246,10 +247,10 @@ by_status by__way_sets_open(by__way_sets *s, const by__automata *automata, by_er
 void by__way_sets_close(by__way_sets *s)
 {
     free(s->frames);
-    by__hash_table_free(&s->frame_table);
+    by__base_table_free(&s->frame_table);
     free(s->ways);
     free(s->sets);
-    by__hash_table_free(&s->set_table);
+    by__base_table_free(&s->set_table);
     free(s->next);
     free(s->seen);
     free(s->seen_at);
@@ -300,8 +301,8 @@ static by_status move_set(const by__way_sets *from, by__way_sets *to, int32_t *a
     for (size_t i = 0; i < ways; i++) {
         BY_TRY(move_frame(from, to, &to->seen[i].frame, error));
     }
-    for (by__probe p = by__probe_begin(&to->set_table, set.key.a);
-         by__probe_next(&to->set_table, &p);) {
+    for (by__base_probe p = by__base_probe_begin(&to->set_table, set.key.a);
+         by__base_probe_next(&to->set_table, &p);) {
         if (to->sets[p.number].key.a == set.key.a && to->sets[p.number].key.b == set.key.b) {
             *at = (int32_t)p.number;
             return BY_OK;

@@ -61,12 +61,12 @@ typedef struct by__way_sets {
     const by__automata *automata;
     by__frame *frames;
     size_t frame_count, frame_capacity;
-    by__hash_table frame_table; /* of all but the first */
+    by__base_table frame_table; /* of all but the first */
     by__way *ways;              /* of all sets */
     size_t way_count, way_capacity;
     by__way_set *sets;
     size_t count, capacity;
-    by__hash_table set_table;
+    by__base_table set_table;
     int32_t *next; /* [sets, classes]: a set, BY__DEAD, or not known yet */
     size_t next_capacity;
     by__way *seen;     /* [BY__MAX_WAYS_SEEN]: of the set being made */

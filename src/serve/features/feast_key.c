@@ -70,7 +70,7 @@ static by_status add_text(by__text *out, const by__feast_join_key *key, const js
                             key->name, length, BY__FEAST_MOST_TEXT);
     }
     if (key->type == BY__FEAST_BYTES) {
-        if (!by__base64_decode(json_string_value(value), length, decoded, &length)) {
+        if (!by__base_read_base64(json_string_value(value), length, decoded, &length)) {
             return wrong(key, "must be bytes in base64", error);
         }
         data = decoded;

@@ -123,7 +123,7 @@ by_status by__embedder_run(void *user, const by__batch_place *places, size_t cou
     BY_TRY(by_embed_run_batch(embed, e->texts, count, &vectors, error));
     for (size_t i = 0; i < count; i++) {
         by__text digits = {0};
-        by__text_base64(&digits, vectors + i * width, width * sizeof *vectors);
+        by__base_add_base64(&digits, vectors + i * width, width * sizeof *vectors);
         json_t *vector = digits.failed ? NULL : json_stringn(digits.data, digits.length);
         by__text_free(&digits);
         if (vector == NULL || json_array_append_new(places[i].job->results, vector) != 0) {

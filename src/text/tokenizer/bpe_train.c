@@ -53,7 +53,7 @@ typedef struct trainer {
     pair *pairs;
     size_t pair_count;
     size_t pair_capacity;
-    by__hash_table pair_table;
+    by__base_table pair_table;
     /* The pairs that appeared in this round, and where. */
     uint32_t *fresh;
     places *lists;
@@ -65,7 +65,7 @@ typedef struct trainer {
     size_t heap_capacity;
     /* Tokens by bytes. */
     by_tokenizer *tokenizer;
-    by__hash_table tokens;
+    by__base_table tokens;
 } trainer;
 
 /* ---- pairs ---- */
@@ -80,7 +80,8 @@ static uint64_t pair_hash(uint32_t left, uint32_t right)
 static size_t find_pair(const trainer *t, uint32_t left, uint32_t right)
 {
     uint64_t hash = pair_hash(left, right);
-    for (by__probe p = by__probe_begin(&t->pair_table, hash); by__probe_next(&t->pair_table, &p);) {
+    for (by__base_probe p = by__base_probe_begin(&t->pair_table, hash);
+         by__base_probe_next(&t->pair_table, &p);) {
         if (t->pairs[p.number].left == left && t->pairs[p.number].right == right) {
             return p.number;
         }
@@ -96,7 +97,7 @@ static by_status change_pair(trainer *t, uint32_t left, uint32_t right, int64_t 
     if (index == t->pair_count) {
         BY_TRY(by__reserve((void **)&t->pairs, &t->pair_capacity, t->pair_count + 1,
                            sizeof *t->pairs, error));
-        BY_TRY(by__hash_table_add(&t->pair_table, pair_hash(left, right), index, "pairs", error));
+        BY_TRY(by__base_table_add(&t->pair_table, pair_hash(left, right), index, "pairs", error));
         t->pairs[t->pair_count++] = (pair){left, right, 0, NO_LIST, 0};
     }
     pair *p = &t->pairs[index];
@@ -143,14 +144,14 @@ static by_status push(trainer *t, const candidate *value, by_error *error)
 {
     BY_TRY(by__reserve((void **)&t->heap, &t->heap_capacity, t->heap_count + 1, sizeof *t->heap,
                        error));
-    by__heap_push(t->heap, t->heap_count++, sizeof *value, value, before, t);
+    by__base_heap_push(t->heap, t->heap_count++, sizeof *value, value, before, t);
     return BY_OK;
 }
 
 static candidate pop(trainer *t)
 {
     candidate top;
-    by__heap_pop(t->heap, t->heap_count--, sizeof top, &top, before, t);
+    by__base_heap_pop(t->heap, t->heap_count--, sizeof top, &top, before, t);
     return top;
 }
 
@@ -182,7 +183,8 @@ static by_status intern_token(trainer *t, const char *data, size_t length, uint3
 {
     const by_tokenizer *v = t->tokenizer;
     uint64_t hash = by__hash64(data, length);
-    for (by__probe p = by__probe_begin(&t->tokens, hash); by__probe_next(&t->tokens, &p);) {
+    for (by__base_probe p = by__base_probe_begin(&t->tokens, hash);
+         by__base_probe_next(&t->tokens, &p);) {
         size_t begin = v->offsets[p.number];
         if (v->offsets[p.number + 1] - begin == length &&
             memcmp(v->bytes + begin, data, length) == 0) {
@@ -192,7 +194,7 @@ static by_status intern_token(trainer *t, const char *data, size_t length, uint3
     }
     *id = v->vocab;
     BY_TRY(by__tokenizer_add_token(t->tokenizer, data, length, false, error));
-    return by__hash_table_add(&t->tokens, hash, *id, "tokens", error);
+    return by__base_table_add(&t->tokens, hash, *id, "tokens", error);
 }
 
 /* The token left + right, created if it does not exist. */
@@ -377,12 +379,12 @@ by_status by__bpe_learn(by_tokenizer **out, const by__word_counts *counts,
     free(t.heap);
     free(t.lists);
     free(t.fresh);
-    by__hash_table_free(&t.pair_table);
+    by__base_table_free(&t.pair_table);
     free(t.pairs);
     free(t.length);
     free(t.start);
     free(t.symbols);
-    by__hash_table_free(&t.tokens);
+    by__base_table_free(&t.tokens);
     if (status != BY_OK) {
         by_tokenizer_close(&t.tokenizer);
         return status;

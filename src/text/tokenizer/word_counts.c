@@ -9,14 +9,15 @@ void by__word_counts_free(by__word_counts *counts)
 {
     free(counts->words);
     free(counts->bytes);
-    by__hash_table_free(&counts->table);
+    by__base_table_free(&counts->table);
     *counts = (by__word_counts){0};
 }
 
 static by_status add_word(by__word_counts *c, const char *data, size_t length, uint64_t hash,
                           uint64_t count, by_error *error)
 {
-    for (by__probe p = by__probe_begin(&c->table, hash); by__probe_next(&c->table, &p);) {
+    for (by__base_probe p = by__base_probe_begin(&c->table, hash);
+         by__base_probe_next(&c->table, &p);) {
         by__word *word = &c->words[p.number];
         if (word->hash == hash && word->length == length &&
             memcmp(c->bytes + word->start, data, length) == 0) {
@@ -30,7 +31,7 @@ static by_status add_word(by__word_counts *c, const char *data, size_t length, u
     }
     BY_TRY(by__reserve((void **)&c->bytes, &c->bytes_capacity, end, 1, error));
     BY_TRY(by__reserve((void **)&c->words, &c->capacity, c->count + 1, sizeof *c->words, error));
-    BY_TRY(by__hash_table_add(&c->table, hash, c->count, "words", error));
+    BY_TRY(by__base_table_add(&c->table, hash, c->count, "words", error));
     memcpy(c->bytes + c->used, data, length);
     c->words[c->count++] = (by__word){c->used, length, hash, count};
     c->used = end;

@@ -20,7 +20,7 @@ typedef struct by__word_counts {
     char *bytes;
     size_t used;
     size_t bytes_capacity;
-    by__hash_table table;
+    by__base_table table;
 } by__word_counts;
 
 /* Counts the pieces of a text. */

@@ -14,9 +14,9 @@ enum { longest_delay = 60 };
 typedef struct sender {
     by__mlflow *mlflow;
     by__mlflow_options options;
-    by__worker_thread thread; /* its lock guards the fields below; `stop` also aborts a request */
-    bool is_new;              /* there may be something to send */
-    bool is_ending;           /* make one more attempt, then send how the run ended */
+    by__base_worker thread; /* its lock guards the fields below; `stop` also aborts a request */
+    bool is_new;            /* there may be something to send */
+    bool is_ending;         /* make one more attempt, then send how the run ended */
     bool is_done;
     bool is_failing;
     by_error problem;
@@ -26,9 +26,9 @@ typedef struct sender {
 static bool is_stopped(void *user)
 {
     sender *s = user;
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     bool stop = s->thread.stop;
-    by__worker_unlock(&s->thread);
+    by__base_worker_unlock(&s->thread);
     return stop;
 }
 
@@ -52,7 +52,7 @@ static void let_pass(sender *s, int seconds)
 {
     double end = by__now() + seconds;
     for (double left = seconds; !is_urgent(s) && left > 0.0; left = end - by__now()) {
-        (void)by__worker_wait_seconds(&s->thread, left);
+        (void)by__base_worker_wait_seconds(&s->thread, left);
     }
 }
 
@@ -60,18 +60,18 @@ static void *run(void *user)
 {
     sender *s = user;
     int delay = 1;
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     while (!s->thread.stop && !s->is_done) {
         if (!s->is_new && !s->is_ending) {
-            by__worker_wait(&s->thread);
+            by__base_worker_wait(&s->thread);
             continue;
         }
         by_error problem = {0};
         bool is_ending = s->is_ending;
         s->is_new = false;
-        by__worker_unlock(&s->thread);
+        by__base_worker_unlock(&s->thread);
         by_status status = send_all(s, is_ending, &problem);
-        by__worker_lock(&s->thread);
+        by__base_worker_lock(&s->thread);
         s->is_failing = status != BY_OK;
         s->problem = problem;
         s->is_done = is_ending;
@@ -83,8 +83,8 @@ static void *run(void *user)
         }
     }
     s->is_done = true;
-    by__worker_notify(&s->thread);
-    by__worker_unlock(&s->thread);
+    by__base_worker_notify(&s->thread);
+    by__base_worker_unlock(&s->thread);
     return NULL;
 }
 
@@ -100,8 +100,8 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
                                       .stop = is_stopped,
                                       .user = s};
     BY_TRY(by__mlflow_open(&s->mlflow, &s->options, error));
-    return by__worker_start(&s->thread, run, s, "the thread that sends to the mlflow server",
-                            error);
+    return by__base_worker_start(&s->thread, run, s, "the thread that sends to the mlflow server",
+                                 error);
 }
 
 /* Every event is in events.jsonl already, so only wake the sender. */
@@ -109,12 +109,12 @@ static by_status put(void *sink, const by__run_event *event, by_error *error)
 {
     sender *s = sink;
     BY_UNUSED(event);
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     s->is_new = true;
     by_status status =
         s->is_failing ? by_error_set(error, s->problem.status, "%s", s->problem.message) : BY_OK;
-    by__worker_notify(&s->thread);
-    by__worker_unlock(&s->thread);
+    by__base_worker_notify(&s->thread);
+    by__base_worker_unlock(&s->thread);
     return status;
 }
 
@@ -122,16 +122,16 @@ static by_status flush(void *sink, by_error *error)
 {
     sender *s = sink;
     double began = by__now();
-    by__worker_lock(&s->thread);
+    by__base_worker_lock(&s->thread);
     s->is_ending = true;
-    by__worker_notify(&s->thread);
+    by__base_worker_notify(&s->thread);
     double patience = by__mlflow_patience(began - s->began);
     for (double left; !s->is_done && (left = patience - (by__now() - began)) > 0;) {
-        (void)by__worker_wait_seconds(&s->thread, left);
+        (void)by__base_worker_wait_seconds(&s->thread, left);
     }
     bool is_sent = s->is_done && !s->is_failing;
-    by__worker_unlock(&s->thread);
-    by__worker_stop(&s->thread);
+    by__base_worker_unlock(&s->thread);
+    by__base_worker_stop(&s->thread);
     if (is_sent) {
         return BY_OK;
     }
@@ -150,7 +150,7 @@ static void close_sink(void *sink)
     if (s == NULL) {
         return;
     }
-    by__worker_close(&s->thread);
+    by__base_worker_close(&s->thread);
     by__mlflow_close(&s->mlflow);
     free(s);
 }

@@ -105,7 +105,7 @@ static void add_vector(const json_t *vector, bool base64, by__text *out)
     }
     if (by__alloc((void **)&bytes, BY__BASE64_BYTES(length) + 1, 1, "a vector", &ignored) !=
             BY_OK ||
-        text == NULL || !by__base64_decode(text, length, bytes, &size)) {
+        text == NULL || !by__base_read_base64(text, length, bytes, &size)) {
         out->failed = true;
         size = 0;
     }

@@ -28,7 +28,7 @@ static const by__field fields[] = {
 static json_t *base64_of(const char *data, size_t length)
 {
     by__text text = {0};
-    by__text_base64(&text, data, length);
+    by__base_add_base64(&text, data, length);
     json_t *out =
         text.failed ? NULL : json_stringn(text.data == NULL ? "" : text.data, text.length);
     by__text_free(&text);

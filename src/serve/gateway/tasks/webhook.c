@@ -145,7 +145,7 @@ static bool read_secret(by__webhook_rules *r, const char *text, size_t length)
     size_t count = 0;
     if (length < n || memcmp(text, prefix, n) != 0 || r->secret_count == SECRETS ||
         BY__BASE64_BYTES(length - n) > sizeof bytes ||
-        !by__base64_decode(text + n, length - n, bytes, &count) || count < 24 ||
+        !by__base_read_base64(text + n, length - n, bytes, &count) || count < 24 ||
         count > MOST_SECRET) {
         return false;
     }
@@ -193,7 +193,7 @@ void by__webhook_sign(const by__webhook_rules *rules, const char *id, int64_t ti
         hmac_sha256_update(&context, length, (const uint8_t *)body);
         hmac_sha256_digest(&context, sizeof digest, digest);
         by__text_add(out, i == 0 ? "v1," : " v1,");
-        by__text_base64(out, digest, sizeof digest);
+        by__base_add_base64(out, digest, sizeof digest);
     }
 }
 
