@@ -1,4 +1,5 @@
-/* row: what every other module may ask of an operation. One row an op; op_rows.c lists them by by_op.
+/* row: what every other module may ask of an operation. One row an op; op_rows.c has
+ * all by by_op.
  *
  * A module that needs to know something about ops reads it from their rows and names no op: which
  * attributes there are, which operands are weights of a product, indices, updated in place or kept
