@@ -110,7 +110,7 @@ mutations() {
         't->sync.is_local ? t->own_targets : batch->global_targets' 'batch->valid_targets' test_ranks
     mutation "mean over the targets of one rank of a group" src/trainer/step/trainer_steps.c \
         't->own_targets = (uint64_t)count;' 't->own_targets = batch->valid_targets;' test_zero
-    mutation "sum of the ways of replicas in place of the mean" src/trainer/exchange/trainer_sync.c \
+    mutation "sum of the ways of replicas in place of the mean" src/trainer/exchange/sync_values.c \
         'float scale = 1.0f / (float)by_comm_size(s->peers);' 'float scale = 1.0f;' test_sync
     mutation "sum of optimizer states in place of the mean" src/trainer/exchange/trainer_settle.c \
         'float share = 1.0f / (float)by_comm_size(t->sync.peers);' 'float share = 1.0f;' test_sync
