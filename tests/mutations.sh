@@ -135,7 +135,7 @@ mutations() {
     mutation "stale parameters: a bucket is not gathered" src/trainer/exchange/trainer_shard.c \
         'BY_TRY(gather_bucket(t, narrow ? t->copies : t->masters, k, error));' \
         'BY_TRY(k == 0 ? BY_OK : gather_bucket(t, narrow ? t->copies : t->masters, k, error));' test_zero
-    mutation "stale parameters: a tied table is not sent" src/trainer/pipeline/pipe_step.c \
+    mutation "stale parameters: a tied table is not sent" src/trainer/exchange/pipe_share.c \
         'for (size_t i = 0; i < pipe->share_count; i++) {' 'for (size_t i = 1; i < pipe->share_count; i++) {' \
         test_pipeline_train
     mutation "slice of the optimizer's state read from another place" src/trainer/exchange/trainer_shard.c \
@@ -162,7 +162,7 @@ mutations() {
         '{0, 2, 1, 3};' '{0, 1, 2, 3};' test_shard_pass
     mutation "norm of split tensors is that of one rank" src/optim/optimizers.c \
         'if (unit->ranks <= 1) {' 'if (unit->ranks <= 99) {' test_tensor_train
-    mutation "norm of whole tensors counted on every rank" src/trainer/step/trainer_layout.c \
+    mutation "norm of whole tensors counted on every rank" src/trainer/state/trainer_units.c \
         'uint32_t mesh = by__group_mesh(group);' \
         'uint32_t mesh = by__group_mesh(group) | (t->layout.size[BY_MESH_TENSOR] > 1 ? 1u << BY_MESH_TENSOR : 0u);' \
         test_tensor_train
@@ -213,7 +213,7 @@ mutations() {
         'bool counts = t->group_of_unit[i] / BY__GROUP_TENSOR == split;' 'bool counts = split == 0;' test_tensor_train
     mutation "slices of a part begin elsewhere in the tensor" src/store/store_parts.c \
         'before += index * inner;' 'before += index;' test_store
-    mutation "stages do not share what they read after an exchange" src/trainer/exchange/trainer_sync.c \
+    mutation "stages do not share what they read after an exchange" src/trainer/exchange/sync_values.c \
         'return t->pipe == NULL ? BY_OK : by__pipe_share_parameters(t, error);' 'return BY_OK;' test_pipeline_train
 
     # Codes.
