@@ -104,18 +104,19 @@ def main():
         out.write("/* Made by scripts/make_unicode_forms.py from tokenizers "
                   f"{tokenizers.__version__}. Do not edit. */\n"
                   '#include "text/unicode/unicode_forms.h"\n\n/* clang-format off */\n')
-        out.write("const uint32_t by__form_pool[] = {\n")
+        out.write("const uint32_t by__text_form_pool[] = {\n")
         rows(out, pool)
-        out.write("const by__decomposition by__decompositions[] = {\n")
+        out.write("const by__text_decomposition by__text_decompositions[] = {\n")
         rows(out, ("{%d,%d,%d,%d,%d}" % (d[0], d[1], d[3], d[2], d[4]) for d in decompositions))
-        out.write("const by__composition by__compositions[] = {\n")
+        out.write("const by__text_composition by__text_compositions[] = {\n")
         rows(out, ("{%d,%d,%d}" % p for p in sorted(pairs)))
         for name, values in (("combining", classes), ("suspects", suspects), ("cases", cases)):
-            out.write(f"const by__tokenizer_code_range by__{name}[] = {{\n")
+            out.write(f"const by__text_tokenizer_code_range by__{name}[] = {{\n")
             rows(out, ("{%d,%d,%d}" % tuple(r) for r in ranges(values)))
         for count, name in (("decomposition", "decompositions"), ("composition", "compositions"),
                             ("combining", "combining"), ("suspect", "suspects"), ("case", "cases")):
-            out.write(f"const size_t by__{count}_count = sizeof by__{name} / sizeof by__{name}[0];\n")
+            line = f"const size_t by__{count}_count = sizeof by__{name} / sizeof by__{name}[0];\n"
+            out.write(line if len(line) <= 100 else line.replace(" = ", " =\n    "))
 
 
 main()

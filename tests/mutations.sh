@@ -214,7 +214,7 @@ mutations() {
     mutation "slices of a part begin elsewhere in the tensor" src/store/store_parts.c \
         'before += index * inner;' 'before += index;' test_store
     mutation "stages do not share what they read after an exchange" src/trainer/exchange/sync_values.c \
-        'return t->pipe == NULL ? BY_OK : by__pipe_share_parameters(t, error);' 'return BY_OK;' test_pipeline_train
+        'return t->pipe == NULL ? BY_OK : by__trainer_pipe_share_parameters(t, error);' 'return BY_OK;' test_pipeline_train
 
     # Codes.
     mutation "residual lost" src/comm/codec.c 'sum[i] += residual[i];' 'sum[i] += 0.0f * residual[i];' \
@@ -324,7 +324,7 @@ mutations() {
     mutation "one token too many counts as computed behind a preemption" src/infer/scheduler.c \
         's->cached = found * BY_PAGE_TOKENS;' 's->cached = found * BY_PAGE_TOKENS + (s->computed > 0);' test_engine
     mutation "pages are found under any salt" src/infer/scheduler.c \
-        'by__prefix behind = {s->salt, true};' 'by__prefix behind = {0, true};' test_scheduler
+        'by__infer_prefix behind = {s->salt, true};' 'by__infer_prefix behind = {0, true};' test_scheduler
     mutation "a followed file that is read again from its last line" src/track/events_read.c \
         '*offset += at.length;' '*offset += at.length - 1;' test_run_facts
 }

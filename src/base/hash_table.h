@@ -1,8 +1,8 @@
 /* A hash table of numbers, with open addressing, for what stands in an array of the caller: there
  * are the keys, and there the caller compares them. {0} is an empty table.
  *
- *     for (by__base_probe p = by__base_probe_begin(&table, hash); by__base_probe_next(&table, &p);) {
- *         if (equal(&items[p.number], key)) {
+ *     for (by__base_probe p = by__base_probe_begin(&table, hash); by__base_probe_next(&table, &p);)
+ *         { if (equal(&items[p.number], key)) {
  *             return p.number;
  *         }
  *     }

@@ -13,7 +13,7 @@ bool by__checkpoint_reserved(const char *name)
     static const char *const endings[] = {".safetensors", ".safetensors.index.json", ".slices.json",
                                           ".tmp"};
     size_t n = strlen(name);
-    if (!by__plain_name(name) || n > 200 || strcmp(name, "manifest.json") == 0 ||
+    if (!by__checkpoint_plain_name(name) || n > 200 || strcmp(name, "manifest.json") == 0 ||
         strcmp(name, "state.json") == 0 || strncmp(name, "slices-", 7) == 0 ||
         strncmp(name, "files-", 6) == 0) {
         return true;
@@ -34,7 +34,7 @@ static bool is_reserved(const by_checkpoint_file *file)
     bool own = strncmp(file->name, "model", 5) == 0 || strncmp(file->name, "optimizer", 9) == 0;
     const char *end = strstr(file->name, ".safetensors");
     bool tensors = file->trained_under != NULL && end != NULL && end[12] == '\0' && !own;
-    return tensors ? !by__plain_name(file->name) : by__checkpoint_reserved(file->name);
+    return tensors ? !by__checkpoint_plain_name(file->name) : by__checkpoint_reserved(file->name);
 }
 
 static by_status check_files(const by_checkpoint_writer *w, const by_checkpoint_file *files,
@@ -47,7 +47,7 @@ static by_status check_files(const by_checkpoint_writer *w, const by_checkpoint_
                                 "file %zu: '%.100s' is not a plain file name, or is reserved", i,
                                 file->name == NULL ? "" : file->name);
         }
-        bool twice = by__file_list_find(&w->references, file->name) != NULL;
+        bool twice = by__checkpoint_file_list_find(&w->references, file->name) != NULL;
         for (size_t k = 0; k < i; k++) {
             twice = twice || strcmp(files[k].name, file->name) == 0;
         }
@@ -65,8 +65,8 @@ static by_status check_files(const by_checkpoint_writer *w, const by_checkpoint_
 /* Compares by tensor, then by writer, then by position. */
 static int by_place(const void *a, const void *b)
 {
-    const by__written_slice *x = a;
-    const by__written_slice *y = b;
+    const by__checkpoint_written_slice *x = a;
+    const by__checkpoint_written_slice *y = b;
     if (x->tensor != y->tensor) {
         return x->tensor < y->tensor ? -1 : 1;
     }
@@ -97,7 +97,7 @@ static by_status check_whole(by_checkpoint_writer *w, by_error *error)
         for (; next + n < w->slice_count && w->slices[next + n].tensor == tensor; n++) {
             slices[n] = &w->slices[next + n].slice;
         }
-        status = by__slices_cover(&w->tensors[tensor], slices, n, error);
+        status = by__checkpoint_slices_cover(&w->tensors[tensor], slices, n, error);
         next += n;
     }
     free(slices);
@@ -118,16 +118,17 @@ static const char *file_name(const by_checkpoint_writer *w, char out[256], size_
                              uint64_t writer)
 {
     char name[64];
-    by__writer_stem(name, by__writer_group(w, tensor), (int)writer, w->writers);
+    by__checkpoint_writer_stem(name, by__checkpoint_writer_group(w, tensor), (int)writer,
+                               w->writers);
     (void)snprintf(out, 256, "%s.safetensors", name);
     return out;
 }
 
 /* Writes STEM.slices.json. The slices are sorted by tensor. */
 static by_status put_slices(const by_checkpoint_writer *w, const part_of_writer *part,
-                            by__file_list *files, by_error *error)
+                            by__checkpoint_file_list *files, by_error *error)
 {
-    by__slice_index index = {0};
+    by__checkpoint_slice_index index = {0};
     char name[256];
     char *text = NULL;
     size_t length;
@@ -138,31 +139,32 @@ static by_status put_slices(const by_checkpoint_writer *w, const part_of_writer 
         while (next < w->slice_count && w->slices[next].tensor < i) {
             next++;
         }
-        status = by__slice_index_add_tensor(&index, &w->tensors[i], error);
+        status = by__checkpoint_slice_index_add_tensor(&index, &w->tensors[i], error);
         if (status == BY_OK && (next == w->slice_count || w->slices[next].tensor != i)) {
-            status = by__slice_index_add(&index, &whole, file_name(w, name, i, 0), error);
+            status =
+                by__checkpoint_slice_index_add(&index, &whole, file_name(w, name, i, 0), error);
         }
         for (; next < w->slice_count && w->slices[next].tensor == i && status == BY_OK; next++) {
-            const by__written_slice *s = &w->slices[next];
-            status =
-                by__slice_index_add(&index, &s->slice, file_name(w, name, i, s->writer), error);
+            const by__checkpoint_written_slice *s = &w->slices[next];
+            status = by__checkpoint_slice_index_add(&index, &s->slice,
+                                                    file_name(w, name, i, s->writer), error);
         }
     }
     if (status == BY_OK) {
-        status = by__slice_index_print(&index, &text, &length, error);
+        status = by__checkpoint_slice_index_print(&index, &text, &length, error);
     }
     if (status == BY_OK) {
         (void)snprintf(name, sizeof name, "%s.slices.json", part->stem);
-        status = by__sink_put(w->temporary, name, text, length, files, error);
+        status = by__checkpoint_sink_put(w->temporary, name, text, length, files, error);
     }
     free(text);
-    by__slice_index_free(&index);
+    by__checkpoint_slice_index_free(&index);
     return status;
 }
 
 /* Writes STEM.safetensors.index.json, as other programs read it: each tensor is in one file. */
 static by_status put_index(const by_checkpoint_writer *w, const part_of_writer *part,
-                           by__file_list *files, by_error *error)
+                           by__checkpoint_file_list *files, by_error *error)
 {
     typedef char file_path[256];
     size_t count = part->end - part->first;
@@ -189,7 +191,7 @@ static by_status put_index(const by_checkpoint_writer *w, const part_of_writer *
     if (status == BY_OK) {
         char name[256];
         (void)snprintf(name, sizeof name, "%s.safetensors.index.json", part->stem);
-        status = by__sink_put(w->temporary, name, text, length, files, error);
+        status = by__checkpoint_sink_put(w->temporary, name, text, length, files, error);
     }
     free(text);
     free(file_of);
@@ -198,17 +200,18 @@ static by_status put_index(const by_checkpoint_writer *w, const part_of_writer *
 }
 
 /* Adds the files of a group of all writers to the manifest. */
-static by_status add_records(const by_checkpoint_writer *w, int group, const by__file_list *all,
-                             by__file_list *files, by_error *error)
+static by_status add_records(const by_checkpoint_writer *w, int group,
+                             const by__checkpoint_file_list *all, by__checkpoint_file_list *files,
+                             by_error *error)
 {
     for (int rank = 0; rank < w->writers; rank++) {
         char stem[64];
         char name[80];
-        by__writer_stem(stem, group, rank, w->writers);
+        by__checkpoint_writer_stem(stem, group, rank, w->writers);
         (void)snprintf(name, sizeof name, "%s.safetensors", stem);
-        const by__file_record *r = by__file_list_find(all, name);
+        const by__checkpoint_file_record *r = by__checkpoint_file_list_find(all, name);
         if (r != NULL) {
-            BY_TRY(by__file_list_add(files, r->name, r->size, r->hash, r->in, error));
+            BY_TRY(by__checkpoint_file_list_add(files, r->name, r->size, r->hash, r->in, error));
         }
     }
     return BY_OK;
@@ -216,8 +219,8 @@ static by_status add_records(const by_checkpoint_writer *w, int group, const by_
 
 /* Adds the weight files of several writers to the manifest, with the indices of tensors. `all`: the
  * records of all writers' files. */
-static by_status record_several(const by_checkpoint_writer *w, const by__file_list *all,
-                                by__file_list *files, by_error *error)
+static by_status record_several(const by_checkpoint_writer *w, const by__checkpoint_file_list *all,
+                                by__checkpoint_file_list *files, by_error *error)
 {
     const part_of_writer parts[2] = {{"model", 0, w->model_count},
                                      {"optimizer", w->model_count, w->count}};
@@ -226,9 +229,9 @@ static by_status record_several(const by_checkpoint_writer *w, const by__file_li
         BY_TRY(add_records(w, k == 0 ? BY__TRAINED : BY__OPTIMIZER, all, files, error));
         BY_TRY(k == 0 ? add_records(w, BY__FROZEN, all, files, error) : BY_OK);
         for (size_t i = 0; i < w->slice_count; i++) {
-            const by__written_slice *s = &w->slices[i];
+            const by__checkpoint_written_slice *s = &w->slices[i];
             cut = cut || (s->tensor >= parts[k].first && s->tensor < parts[k].end &&
-                          !by__slice_is_whole(&w->tensors[s->tensor], &s->slice));
+                          !by__checkpoint_slice_is_whole(&w->tensors[s->tensor], &s->slice));
         }
         BY_TRY(cut ? put_slices(w, &parts[k], files, error)
                    : put_index(w, &parts[k], files, error));
@@ -237,77 +240,80 @@ static by_status record_several(const by_checkpoint_writer *w, const by__file_li
 }
 
 /* Adds the weight files of a single writer to the manifest, and the index of its shards. */
-static by_status record_one(const by_checkpoint_writer *w, const by__file_list *all,
-                            by__file_list *files, by_error *error)
+static by_status record_one(const by_checkpoint_writer *w, const by__checkpoint_file_list *all,
+                            by__checkpoint_file_list *files, by_error *error)
 {
     size_t next = 0;
     for (int k = 0; k < BY__WEIGHT_GROUPS; k++) {
-        const by__weights_plan *p = &w->plans[k];
+        const by__checkpoint_weights_plan *p = &w->plans[k];
         for (size_t i = 0; i < p->file_count; i++) {
-            const by__file_record *r = &all->items[next++];
-            BY_TRY(by__file_list_add(files, r->name, r->size, r->hash, r->in, error));
+            const by__checkpoint_file_record *r = &all->items[next++];
+            BY_TRY(by__checkpoint_file_list_add(files, r->name, r->size, r->hash, r->in, error));
         }
         if (p->index != NULL) {
-            BY_TRY(
-                by__sink_put(w->temporary, p->index_name, p->index, p->index_length, files, error));
+            BY_TRY(by__checkpoint_sink_put(w->temporary, p->index_name, p->index, p->index_length,
+                                           files, error));
         }
     }
     return BY_OK;
 }
 
-static by_status record_weights(by_checkpoint_writer *w, by__file_list *files, by_error *error)
+static by_status record_weights(by_checkpoint_writer *w, by__checkpoint_file_list *files,
+                                by_error *error)
 {
-    by__file_list all = {0};
+    by__checkpoint_file_list all = {0};
     by_status status = BY_OK;
     for (int rank = 1; rank < w->writers && status == BY_OK; rank++) {
-        status = by__writer_take(w, rank, &all, error);
+        status = by__checkpoint_writer_take(w, rank, &all, error);
     }
     if (status == BY_OK) {
         status = check_whole(w, error);
     }
     if (status == BY_OK) {
-        status = by__writer_record(w, &all, error);
+        status = by__checkpoint_writer_record(w, &all, error);
     }
     if (status == BY_OK) {
-        status = by__writer_is_cut(w) ? record_several(w, &all, files, error)
-                                      : record_one(w, &all, files, error);
+        status = by__checkpoint_writer_is_cut(w) ? record_several(w, &all, files, error)
+                                                 : record_one(w, &all, files, error);
     }
-    by__file_list_free(&all);
+    by__checkpoint_file_list_free(&all);
     return status;
 }
 
 static by_status put_state(const by_checkpoint_writer *w, const by_checkpoint_value *values,
-                           size_t count, by__file_list *files, by_error *error)
+                           size_t count, by__checkpoint_file_list *files, by_error *error)
 {
     char *text;
     size_t length;
-    BY_TRY(by__state_print(w->step, values, count, &text, &length, error));
-    by_status status = by__sink_put(w->temporary, "state.json", text, length, files, error);
+    BY_TRY(by__checkpoint_state_print(w->step, values, count, &text, &length, error));
+    by_status status =
+        by__checkpoint_sink_put(w->temporary, "state.json", text, length, files, error);
     free(text);
     return status;
 }
 
-static by_status put_manifest(const by_checkpoint_writer *w, const by__manifest *manifest,
-                              by_error *error)
+static by_status put_manifest(const by_checkpoint_writer *w,
+                              const by__checkpoint_manifest *manifest, by_error *error)
 {
     char *text;
     size_t length;
-    BY_TRY(by__manifest_print(manifest, &text, &length, error));
-    by_status status = by__sink_put(w->temporary, "manifest.json", text, length, NULL, error);
+    BY_TRY(by__checkpoint_manifest_print(manifest, &text, &length, error));
+    by_status status =
+        by__checkpoint_sink_put(w->temporary, "manifest.json", text, length, NULL, error);
     free(text);
     return status;
 }
 
 /* Reads back the trained tensors, of all writers, and writes them again under other names. */
 static by_status put_trained(const by_checkpoint_writer *w, const by_checkpoint_file *file,
-                             by__file_list *written, by_error *error)
+                             by__checkpoint_file_list *written, by_error *error)
 {
     typedef char tensor_name[512];
     char stem[256];
     by_weights *weights = NULL;
     by_tensor_view *views = NULL;
     tensor_name *names = NULL;
-    const by__tensor_entry **entries = NULL;
+    const by__checkpoint_tensor_entry **entries = NULL;
     size_t count = 0;
     (void)snprintf(stem, sizeof stem, "%.*s", (int)(strlen(file->name) - strlen(".safetensors")),
                    file->name);
@@ -321,7 +327,7 @@ static by_status put_trained(const by_checkpoint_writer *w, const by_checkpoint_
         status = by__alloc((void **)&entries, w->model_count, sizeof *entries, "names", error);
     }
     for (size_t i = 0; i < w->model_count && status == BY_OK; i++) {
-        if (by__writer_group(w, i) != BY__TRAINED) {
+        if (by__checkpoint_writer_group(w, i) != BY__TRAINED) {
             continue;
         }
         (void)snprintf(names[count], sizeof *names, "%s%s", file->trained_under,
@@ -331,8 +337,8 @@ static by_status put_trained(const by_checkpoint_writer *w, const by_checkpoint_
         entries[count++] = by__weights_find(weights, w->tensors[i].name);
     }
     if (status == BY_OK) {
-        status = by__entries_write(w->temporary, stem, views, entries, count, UINT64_MAX, written,
-                                   error);
+        status = by__checkpoint_entries_write(w->temporary, stem, views, entries, count, UINT64_MAX,
+                                              written, error);
     }
     free(entries);
     free(names);
@@ -343,7 +349,7 @@ static by_status put_trained(const by_checkpoint_writer *w, const by_checkpoint_
 
 /* Writes a file of the caller's, or links it to the equal one of an earlier checkpoint. */
 static by_status put_file(by_checkpoint_writer *w, const by_checkpoint_file *file,
-                          by__file_list *written, by_error *error)
+                          by__checkpoint_file_list *written, by_error *error)
 {
     by__map map = {0};
     bool linked = false;
@@ -355,23 +361,24 @@ static by_status put_file(by_checkpoint_writer *w, const by_checkpoint_file *fil
     }
     const void *data = file->data != NULL ? file->data : map.data;
     size_t size = file->data != NULL ? file->size : map.size;
-    by_status status = by__share_content(w, file->name, data, size, written, &linked, error);
+    by_status status =
+        by__checkpoint_share_content(w, file->name, data, size, written, &linked, error);
     if (status == BY_OK && !linked) {
-        status = by__sink_put(w->temporary, file->name, data, size, written, error);
+        status = by__checkpoint_sink_put(w->temporary, file->name, data, size, written, error);
     }
     by__map_close(&map);
     return status;
 }
 
 static by_status put_files(by_checkpoint_writer *w, const by_checkpoint_file *files, size_t count,
-                           by__file_list *written, by_error *error)
+                           by__checkpoint_file_list *written, by_error *error)
 {
     for (size_t i = 0; i < count; i++) {
         BY_TRY(put_file(w, &files[i], written, error));
     }
     for (size_t i = 0; i < w->references.count; i++) {
-        const by__file_record *r = &w->references.items[i];
-        BY_TRY(by__file_list_add(written, r->name, r->size, r->hash, r->in, error));
+        const by__checkpoint_file_record *r = &w->references.items[i];
+        BY_TRY(by__checkpoint_file_list_add(written, r->name, r->size, r->hash, r->in, error));
     }
     return BY_OK;
 }
@@ -397,7 +404,7 @@ by_status by_checkpoint_commit(by_checkpoint_writer **writer, const by_checkpoin
                                size_t file_count, by_error *error)
 {
     by_checkpoint_writer *w = *writer;
-    by__manifest manifest = {.step = w->step};
+    by__checkpoint_manifest manifest = {.step = w->step};
     by_status status = w->rank == 0 && !w->failed
                            ? check_files(w, files, file_count, error)
                            : by_error_set(error, BY_ESTATE,
@@ -415,7 +422,7 @@ by_status by_checkpoint_commit(by_checkpoint_writer **writer, const by_checkpoin
     if (status == BY_OK) {
         status = put_manifest(w, &manifest, error);
     }
-    by__manifest_free(&manifest);
+    by__checkpoint_manifest_free(&manifest);
     if (status == BY_OK) {
         status = by__sync_dir(w->temporary, error);
     }
@@ -426,7 +433,7 @@ by_status by_checkpoint_commit(by_checkpoint_writer **writer, const by_checkpoin
         status = by__sync_dir(w->root, error);
     }
     if (status != BY_OK) {
-        status = by__writer_not_saved(w, status, error);
+        status = by__checkpoint_writer_not_saved(w, status, error);
     }
     /* This removes either the failed attempt or the replaced checkpoint. If it fails, it leaves a
      * directory that no reader looks at and that the next save removes. */

@@ -8,7 +8,7 @@
 #include "base/paths.h"
 #include "checkpoint/checkpoint_writer.h"
 
-void by__writer_stem(char out[64], int group, int rank, int writers)
+void by__checkpoint_writer_stem(char out[64], int group, int rank, int writers)
 {
     static const char *const stems[] = {"model", "model-frozen", "optimizer"};
     (void)snprintf(out, 64, "%s-%05d-of-%05d", stems[group], rank + 1, writers);
@@ -22,9 +22,9 @@ static by_status view_of(by_tensor_view *out, const by_tensor_view *tensor,
 {
     char *name;
     by_tensor_view view = *tensor;
-    BY_TRY(by__slice_name(&name, tensor, slice, error));
+    BY_TRY(by__checkpoint_slice_name(&name, tensor, slice, error));
     view.name = name;
-    if (!by__slice_is_whole(tensor, slice)) {
+    if (!by__checkpoint_slice_is_whole(tensor, slice)) {
         view.rank = slice->flat ? 1 : tensor->rank;
         memcpy(view.shape, slice->shape, sizeof view.shape);
     }
@@ -55,7 +55,8 @@ static by_status check_parts(const by_checkpoint_writer *w, const by_checkpoint_
             return by_error_set(error, BY_EARG, "part %zu: tensor %zu of %zu", i, part->tensor,
                                 w->count);
         }
-        BY_TRY(by__slice_check(&w->tensors[part->tensor], &part->slice, &elements, error));
+        BY_TRY(
+            by__checkpoint_slice_check(&w->tensors[part->tensor], &part->slice, &elements, error));
         if (elements == 0) {
             return by_error_set(error, BY_EARG, "tensor '%.200s': part %zu is empty",
                                 w->tensors[part->tensor].name, i);
@@ -64,14 +65,14 @@ static by_status check_parts(const by_checkpoint_writer *w, const by_checkpoint_
     return BY_OK;
 }
 
-int by__writer_group(const by_checkpoint_writer *w, size_t tensor)
+int by__checkpoint_writer_group(const by_checkpoint_writer *w, size_t tensor)
 {
     return tensor >= w->model_count                 ? BY__OPTIMIZER
            : w->frozen != NULL && w->frozen[tensor] ? BY__FROZEN
                                                     : BY__TRAINED;
 }
 
-bool by__writer_is_cut(const by_checkpoint_writer *w)
+bool by__checkpoint_writer_is_cut(const by_checkpoint_writer *w)
 {
     return w->writers > 1 || w->frozen != NULL;
 }
@@ -82,12 +83,12 @@ static by_status add_parts(by_checkpoint_writer *w, const by_checkpoint_layout *
 {
     for (size_t i = 0; i < layout->part_count && w->writers > 1; i++) {
         const by_checkpoint_part *part = &layout->parts[i];
-        if (by__writer_group(w, part->tensor) == group) {
+        if (by__checkpoint_writer_group(w, part->tensor) == group) {
             BY_TRY(add_part(w, part->tensor, &part->slice, i, error));
         }
     }
     for (size_t i = 0; i < w->count && w->rank == 0; i++) {
-        if (by__writer_group(w, i) != group) {
+        if (by__checkpoint_writer_group(w, i) != group) {
             continue;
         }
         by_tensor_slice whole = by_tensor_whole(&w->tensors[i]);
@@ -105,7 +106,7 @@ static by_status add_parts(by_checkpoint_writer *w, const by_checkpoint_layout *
 static by_status check_tensors(const by_checkpoint_writer *w, by_error *error)
 {
     for (int k = 0; k < 2; k++) {
-        by__weights_plan plan;
+        by__checkpoint_weights_plan plan;
         size_t first = k == 0 ? 0 : w->model_count;
         size_t end = k == 0 ? w->model_count : w->count;
         if (end > first) {
@@ -122,9 +123,9 @@ static by_status plan_group(by_checkpoint_writer *w, const by_checkpoint_layout 
 {
     char stem[64];
     size_t first = k == 0 ? 0 : w->group_end[k - 1];
-    bool cut = by__writer_is_cut(w);
+    bool cut = by__checkpoint_writer_is_cut(w);
     if (cut) {
-        by__writer_stem(stem, k, w->rank, w->writers);
+        by__checkpoint_writer_stem(stem, k, w->rank, w->writers);
     } else {
         (void)snprintf(stem, sizeof stem, "%s", k == BY__OPTIMIZER ? "optimizer" : "model");
     }
@@ -152,15 +153,15 @@ static by_status plan_files(by_checkpoint_writer *w, const by_checkpoint_layout 
     BY_TRY(by__alloc((void **)&w->files, files, sizeof *w->files, "checkpoint", error));
     for (int k = 0; k < BY__WEIGHT_GROUPS; k++) {
         for (size_t i = 0; i < w->plans[k].file_count; i++) {
-            w->files[w->file_count++] = (by__weight_file){
+            w->files[w->file_count++] = (by__checkpoint_weight_file){
                 .plan = &w->plans[k].files[i], .fd = -1, .is_frozen = k == BY__FROZEN};
         }
     }
     return BY_OK;
 }
 
-by_status by__writer_plan(by_checkpoint_writer *w, const by_checkpoint_layout *layout,
-                          by_error *error)
+by_status by__checkpoint_writer_plan(by_checkpoint_writer *w, const by_checkpoint_layout *layout,
+                                     by_error *error)
 {
     size_t given = w->writers == 1 ? w->count : layout->part_count;
     size_t most = given + w->count;
@@ -187,28 +188,28 @@ static void names_of(char slices[32], char files[32], int rank)
     (void)snprintf(files, 32, "files-%d", rank);
 }
 
-by_status by__writer_leave(by_checkpoint_writer *w, by_error *error)
+by_status by__checkpoint_writer_leave(by_checkpoint_writer *w, by_error *error)
 {
     char slices[32];
     char files[32];
     char *text = NULL;
     size_t length;
-    by__manifest manifest = {.step = w->step};
+    by__checkpoint_manifest manifest = {.step = w->step};
     names_of(slices, files, w->rank);
-    by_status status = by__writer_record(w, &manifest.files, error);
+    by_status status = by__checkpoint_writer_record(w, &manifest.files, error);
     if (status == BY_OK) {
-        status =
-            by__sink_put(w->temporary, slices, w->slice_count == 0 ? (void *)slices : w->slices,
-                         w->slice_count * sizeof *w->slices, &manifest.files, error);
+        status = by__checkpoint_sink_put(
+            w->temporary, slices, w->slice_count == 0 ? (void *)slices : w->slices,
+            w->slice_count * sizeof *w->slices, &manifest.files, error);
     }
     if (status == BY_OK) {
-        status = by__manifest_print(&manifest, &text, &length, error);
+        status = by__checkpoint_manifest_print(&manifest, &text, &length, error);
     }
     if (status == BY_OK) {
-        status = by__sink_put(w->temporary, files, text, length, NULL, error);
+        status = by__checkpoint_sink_put(w->temporary, files, text, length, NULL, error);
     }
     free(text);
-    by__manifest_free(&manifest);
+    by__checkpoint_manifest_free(&manifest);
     return status;
 }
 
@@ -216,8 +217,9 @@ static by_status remove_file(const by_checkpoint_writer *w, const char *name, by
 {
     char *path;
     BY_TRY(by__path_make(&path, w->temporary, name, error));
-    by_status status =
-        unlink(path) == 0 ? BY_OK : by__writer_error(error, "remove", w->temporary, name);
+    by_status status = unlink(path) == 0
+                           ? BY_OK
+                           : by__checkpoint_writer_error(error, "remove", w->temporary, name);
     free(path);
     return status;
 }
@@ -240,7 +242,7 @@ static by_status read_slices(by_checkpoint_writer *w, int rank, const char *name
                              sizeof *w->slices, error);
     }
     for (size_t i = 0; i < count && status == BY_OK; i++) {
-        by__written_slice *s = &w->slices[w->slice_count];
+        by__checkpoint_written_slice *s = &w->slices[w->slice_count];
         memcpy(s, bytes + i * sizeof *s, sizeof *s);
         if (s->tensor >= w->count || s->writer != (uint64_t)rank) {
             status =
@@ -255,8 +257,9 @@ static by_status read_slices(by_checkpoint_writer *w, int rank, const char *name
 }
 
 /* Moves the records of a writer's files to `files`, and reads its slices. */
-static by_status take_files(by_checkpoint_writer *w, int rank, const by__manifest *manifest,
-                            const char *slices, by__file_list *files, by_error *error)
+static by_status take_files(by_checkpoint_writer *w, int rank,
+                            const by__checkpoint_manifest *manifest, const char *slices,
+                            by__checkpoint_file_list *files, by_error *error)
 {
     bool found = false;
     if (manifest->step != w->step) {
@@ -264,14 +267,14 @@ static by_status take_files(by_checkpoint_writer *w, int rank, const by__manifes
                             w->temporary, rank, manifest->step);
     }
     for (size_t i = 0; i < manifest->files.count; i++) {
-        const by__file_record *record = &manifest->files.items[i];
+        const by__checkpoint_file_record *record = &manifest->files.items[i];
         if (strcmp(record->name, slices) == 0) {
-            BY_TRY(by__manifest_check_file(record, w->temporary, true, error));
+            BY_TRY(by__checkpoint_manifest_check_file(record, w->temporary, true, error));
             BY_TRY(read_slices(w, rank, slices, error));
             found = true;
         } else {
-            BY_TRY(by__file_list_add(files, record->name, record->size, record->hash, record->in,
-                                     error));
+            BY_TRY(by__checkpoint_file_list_add(files, record->name, record->size, record->hash,
+                                                record->in, error));
         }
     }
     return found ? BY_OK
@@ -279,11 +282,12 @@ static by_status take_files(by_checkpoint_writer *w, int rank, const by__manifes
                                 rank);
 }
 
-by_status by__writer_take(by_checkpoint_writer *w, int rank, by__file_list *files, by_error *error)
+by_status by__checkpoint_writer_take(by_checkpoint_writer *w, int rank,
+                                     by__checkpoint_file_list *files, by_error *error)
 {
     char slices[32];
     char name[32];
-    by__manifest manifest = {0};
+    by__checkpoint_manifest manifest = {0};
     names_of(slices, name, rank);
     char *path;
     BY_TRY(by__path_make(&path, w->temporary, name, error));
@@ -293,9 +297,9 @@ by_status by__writer_take(by_checkpoint_writer *w, int rank, by__file_list *file
         return by_error_set(error, BY_ESTATE, "writer %d of %d did not finish its part", rank,
                             w->writers);
     }
-    BY_TRY(by__manifest_read(&manifest, w->temporary, name, false, error));
+    BY_TRY(by__checkpoint_manifest_read(&manifest, w->temporary, name, false, error));
     by_status status = take_files(w, rank, &manifest, slices, files, error);
-    by__manifest_free(&manifest);
+    by__checkpoint_manifest_free(&manifest);
     BY_TRY(status);
     BY_TRY(remove_file(w, slices, error));
     return remove_file(w, name, error);

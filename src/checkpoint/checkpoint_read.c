@@ -10,7 +10,7 @@ struct by_checkpoint {
     char *path;
     by_weights *model;
     by_weights *optimizer;
-    by__state state;
+    by__checkpoint_state state;
 };
 
 static by_status read_state(by_checkpoint *checkpoint, uint64_t step, by_error *error)
@@ -21,7 +21,7 @@ static by_status read_state(by_checkpoint *checkpoint, uint64_t step, by_error *
     BY_TRY(by__path_make(&path, checkpoint->path, "state.json", error));
     by_status status = by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, error);
     if (status == BY_OK) {
-        status = by__state_parse(&checkpoint->state, path, text, length, error);
+        status = by__checkpoint_state_parse(&checkpoint->state, path, text, length, error);
     }
     if (status == BY_OK && checkpoint->state.step != step) {
         status =
@@ -33,7 +33,7 @@ static by_status read_state(by_checkpoint *checkpoint, uint64_t step, by_error *
     return status;
 }
 
-static bool has_optimizer(const by__manifest *manifest)
+static bool has_optimizer(const by__checkpoint_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->files.count; i++) {
         if (strncmp(manifest->files.items[i].name, "optimizer", 9) == 0) {
@@ -51,8 +51,8 @@ static by_status resolve(char **directory, const char *path, bool *verify, by_er
     const char *slash = strrchr(path, '/');
     char *manifest;
     BY_TRY(by__path_make(&manifest, path, "manifest.json", error));
-    bool is_checkpoint =
-        by__path_exists(manifest) || by__step_of_name(slash == NULL ? path : slash + 1, &step);
+    bool is_checkpoint = by__path_exists(manifest) ||
+                         by__checkpoint_step_of_name(slash == NULL ? path : slash + 1, &step);
     free(manifest);
     if (!is_checkpoint) {
         *verify = false;
@@ -69,11 +69,11 @@ static by_status resolve(char **directory, const char *path, bool *verify, by_er
 by_status by_checkpoint_open(by_checkpoint **out, const char *path, bool verify, by_error *error)
 {
     by_checkpoint *checkpoint;
-    by__manifest manifest = {0};
+    by__checkpoint_manifest manifest = {0};
     BY_TRY(by__alloc((void **)&checkpoint, 1, sizeof *checkpoint, "checkpoint", error));
     by_status status = resolve(&checkpoint->path, path, &verify, error);
     if (status == BY_OK) {
-        status = by__manifest_check(&manifest, checkpoint->path, verify, error);
+        status = by__checkpoint_manifest_check(&manifest, checkpoint->path, verify, error);
     }
     if (status == BY_OK) {
         status = read_state(checkpoint, manifest.step, error);
@@ -84,7 +84,7 @@ by_status by_checkpoint_open(by_checkpoint **out, const char *path, bool verify,
     if (status == BY_OK && has_optimizer(&manifest)) {
         status = by__weights_open(&checkpoint->optimizer, checkpoint->path, "optimizer", error);
     }
-    by__manifest_free(&manifest);
+    by__checkpoint_manifest_free(&manifest);
     if (status != BY_OK) {
         by_checkpoint_close(&checkpoint);
         return status;
@@ -99,7 +99,7 @@ void by_checkpoint_close(by_checkpoint **checkpoint)
     if (c != NULL) {
         by_weights_close(&c->model);
         by_weights_close(&c->optimizer);
-        by__state_free(&c->state);
+        by__checkpoint_state_free(&c->state);
         free(c->path);
         free(c);
         *checkpoint = NULL;

@@ -7,7 +7,7 @@
 #include "checkpoint/checkpoint_writer.h"
 
 /* Checks that a referenced weight file begins with exactly the header that this one would have. */
-static by_status check_alike(const by__weight_file *f, const char *path, by_error *error)
+static by_status check_alike(const by__checkpoint_weight_file *f, const char *path, by_error *error)
 {
     by__map map;
     BY_TRY(by__map_open(&map, path, error));
@@ -20,8 +20,9 @@ static by_status check_alike(const by__weight_file *f, const char *path, by_erro
                               path, f->plan->name);
 }
 
-static by_status link_file(by_checkpoint_writer *w, by__weight_file *f,
-                           const by__file_record *record, const char *in, by_error *error)
+static by_status link_file(by_checkpoint_writer *w, by__checkpoint_weight_file *f,
+                           const by__checkpoint_file_record *record, const char *in,
+                           by_error *error)
 {
     by__text target = {0};
     char *to = NULL;
@@ -37,17 +38,17 @@ static by_status link_file(by_checkpoint_writer *w, by__weight_file *f,
         (void)unlink(path);
     }
     if (status == BY_OK && symlink(to, path) != 0) {
-        status = by__writer_error(error, "link", w->temporary, record->name);
+        status = by__checkpoint_writer_error(error, "link", w->temporary, record->name);
     }
     for (size_t i = 0; i < w->part_count && f != NULL && status == BY_OK; i++) {
-        by__planned_tensor place;
-        if (by__writer_file(w, i, &place) == f && place.bytes > 0) {
-            status = by__writer_note(w, w->parts[i].tensor, &w->parts[i].slice, error);
+        by__checkpoint_planned_tensor place;
+        if (by__checkpoint_writer_file(w, i, &place) == f && place.bytes > 0) {
+            status = by__checkpoint_writer_note(w, w->parts[i].tensor, &w->parts[i].slice, error);
         }
     }
     if (status == BY_OK) {
-        status = by__file_list_add(f != NULL ? &f->whole : &w->references, record->name,
-                                   record->size, record->hash, in, error);
+        status = by__checkpoint_file_list_add(f != NULL ? &f->whole : &w->references, record->name,
+                                              record->size, record->hash, in, error);
     }
     free(to);
     free(path);
@@ -55,12 +56,13 @@ static by_status link_file(by_checkpoint_writer *w, by__weight_file *f,
 }
 
 /* Refers to a file that the manifest of the directory lists. */
-static by_status refer(by_checkpoint_writer *w, by__weight_file *f, const char *directory,
-                       const by__manifest *manifest, const char *name, by_error *error)
+static by_status refer(by_checkpoint_writer *w, by__checkpoint_weight_file *f,
+                       const char *directory, const by__checkpoint_manifest *manifest,
+                       const char *name, by_error *error)
 {
     const char *slash = strrchr(directory, '/');
     for (size_t i = 0; i < manifest->files.count; i++) {
-        const by__file_record *record = &manifest->files.items[i];
+        const by__checkpoint_file_record *record = &manifest->files.items[i];
         if (strcmp(record->name, name) == 0) {
             char *path = by__path_join(directory, name);
             by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
@@ -78,23 +80,23 @@ static by_status refer(by_checkpoint_writer *w, by__weight_file *f, const char *
 by_status by_checkpoint_reference(by_checkpoint_writer *w, const char *name, uint64_t from,
                                   by_error *error)
 {
-    by__manifest manifest = {0};
+    by__checkpoint_manifest manifest = {0};
     char *directory;
-    by__weight_file *f = NULL;
+    by__checkpoint_weight_file *f = NULL;
     for (size_t i = 0; i < w->file_count; i++) {
         f = strcmp(w->files[i].plan->name, name) == 0 ? &w->files[i] : f;
     }
     if (w->rank != 0 || from == w->step || w->started ||
-        by__file_list_find(&w->references, name) != NULL || (f != NULL && f->whole.count > 0) ||
-        (f == NULL && by__checkpoint_reserved(name))) {
+        by__checkpoint_file_list_find(&w->references, name) != NULL ||
+        (f != NULL && f->whole.count > 0) || (f == NULL && by__checkpoint_reserved(name))) {
         return by_error_set(error, BY_EARG, "'%.200s' of step %" PRIu64 " cannot be referred to",
                             name, from);
     }
-    BY_TRY(by__step_path(&directory, w->root, from, error));
-    by_status status = by__manifest_check(&manifest, directory, false, error);
+    BY_TRY(by__checkpoint_step_path(&directory, w->root, from, error));
+    by_status status = by__checkpoint_manifest_check(&manifest, directory, false, error);
     if (status == BY_OK) {
         status = refer(w, f, directory, &manifest, name, error);
-        by__manifest_free(&manifest);
+        by__checkpoint_manifest_free(&manifest);
     }
     free(directory);
     return status;

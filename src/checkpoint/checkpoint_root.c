@@ -21,7 +21,7 @@ static void step_name(char out[step_name_length], uint64_t step)
     (void)snprintf(out, step_name_length, "step-%08" PRIu64, step);
 }
 
-bool by__step_of_name(const char *name, uint64_t *step)
+bool by__checkpoint_step_of_name(const char *name, uint64_t *step)
 {
     char again[step_name_length];
     char *end;
@@ -37,7 +37,7 @@ bool by__step_of_name(const char *name, uint64_t *step)
     return true;
 }
 
-by_status by__step_path(char **out, const char *root, uint64_t step, by_error *error)
+by_status by__checkpoint_step_path(char **out, const char *root, uint64_t step, by_error *error)
 {
     char name[step_name_length];
     step_name(name, step);
@@ -61,7 +61,7 @@ static bool take_lock(int fd)
     return true;
 }
 
-by_status by__root_lock(int *fd, const char *root, by_error *error)
+by_status by__checkpoint_root_lock(int *fd, const char *root, by_error *error)
 {
     char *path;
     by_status status = BY_OK;
@@ -92,7 +92,7 @@ static bool is_leftover(const char *name)
            strncmp(name, ".trash-step-", 12) == 0;
 }
 
-by_status by__root_clean(const char *root, by_error *error)
+by_status by__checkpoint_root_clean(const char *root, by_error *error)
 {
     char **names;
     size_t count;
@@ -117,7 +117,8 @@ static int newest_first(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-by_status by__root_steps(uint64_t **out, size_t *count, const char *root, by_error *error)
+by_status by__checkpoint_root_steps(uint64_t **out, size_t *count, const char *root,
+                                    by_error *error)
 {
     char **names;
     size_t name_count;
@@ -127,7 +128,7 @@ by_status by__root_steps(uint64_t **out, size_t *count, const char *root, by_err
     by_status status = by__alloc((void **)&steps, name_count, sizeof *steps, "step list", error);
     if (status == BY_OK) {
         for (size_t i = 0; i < name_count; i++) {
-            n += by__step_of_name(names[i], &steps[n]) ? 1 : 0;
+            n += by__checkpoint_step_of_name(names[i], &steps[n]) ? 1 : 0;
         }
         if (n > 1) {
             qsort(steps, n, sizeof *steps, newest_first);
@@ -139,16 +140,16 @@ by_status by__root_steps(uint64_t **out, size_t *count, const char *root, by_err
     return status;
 }
 
-by_status by__root_read(by__manifest *manifest, char **path, const char *root, uint64_t step,
-                        bool verify, by_error *error)
+by_status by__checkpoint_root_read(by__checkpoint_manifest *manifest, char **path, const char *root,
+                                   uint64_t step, bool verify, by_error *error)
 {
     char *directory = NULL;
-    BY_TRY(by__step_path(&directory, root, step, error));
-    by_status status = by__manifest_check(manifest, directory, verify, error);
+    BY_TRY(by__checkpoint_step_path(&directory, root, step, error));
+    by_status status = by__checkpoint_manifest_check(manifest, directory, verify, error);
     if (status == BY_OK && manifest->step != step) {
         status = by_error_set(error, BY_EFORMAT, "%s: its manifest is that of step %" PRIu64,
                               directory, manifest->step);
-        by__manifest_free(manifest);
+        by__checkpoint_manifest_free(manifest);
     }
     if (status == BY_OK) {
         *path = directory;
@@ -162,9 +163,9 @@ by_status by__root_read(by__manifest *manifest, char **path, const char *root, u
 static by_status check_step(char **path, const char *root, uint64_t step, bool verify,
                             by_error *error)
 {
-    by__manifest manifest;
-    BY_TRY(by__root_read(&manifest, path, root, step, verify, error));
-    by__manifest_free(&manifest);
+    by__checkpoint_manifest manifest;
+    BY_TRY(by__checkpoint_root_read(&manifest, path, root, step, verify, error));
+    by__checkpoint_manifest_free(&manifest);
     return BY_OK;
 }
 
@@ -177,7 +178,7 @@ by_status by_checkpoint_latest(const char *root, char **path, char **skipped, by
     by_error newest = {0};
     char *found = NULL;
     char *lines = NULL;
-    BY_TRY(by__root_steps(&steps, &count, root, error));
+    BY_TRY(by__checkpoint_root_steps(&steps, &count, root, error));
     for (size_t i = 0; i < count && found == NULL; i++) {
         if (check_step(&found, root, steps[i], true, &reason) != BY_OK) {
             by__text_format(&report, "%s\n", reason.message);
@@ -205,7 +206,7 @@ by_status by_checkpoint_latest(const char *root, char **path, char **skipped, by
     return BY_OK;
 }
 
-by_status by__run_checkpoint(char **out, const char *path, by_error *error)
+by_status by__checkpoint_run(char **out, const char *path, by_error *error)
 {
     char *root;
     *out = NULL;
@@ -236,8 +237,8 @@ by_status by_checkpoint_mark_best(const char *root, uint64_t step, double loss, 
     return status;
 }
 
-by_status by__root_best(bool *marked, uint64_t *step, double *loss, const char *root,
-                        by_error *error)
+by_status by__checkpoint_root_best(bool *marked, uint64_t *step, double *loss, const char *root,
+                                   by_error *error)
 {
     char *text = NULL;
     size_t length;
@@ -275,7 +276,7 @@ by_status by_checkpoint_best(const char *root, char **path, double *loss, by_err
     bool marked;
     uint64_t step = 0;
     double value = 0;
-    BY_TRY(by__root_best(&marked, &step, &value, root, error));
+    BY_TRY(by__checkpoint_root_best(&marked, &step, &value, root, error));
     if (!marked) {
         return by_error_set(error, BY_ESTATE, "%s: no checkpoint is marked as the best yet", root);
     }

@@ -8,14 +8,15 @@
 
 #include "checkpoint/checkpoint_writer.h"
 
-by_status by__share_find(by_checkpoint_writer *w, by_error *error)
+by_status by__checkpoint_share_find(by_checkpoint_writer *w, by_error *error)
 {
     uint64_t *steps;
     size_t count;
-    BY_TRY(by__root_steps(&steps, &count, w->root, error));
+    BY_TRY(by__checkpoint_root_steps(&steps, &count, w->root, error));
     for (size_t i = 0; i < count && w->previous == NULL; i++) {
         if (steps[i] != w->step) {
-            (void)by__root_read(&w->earlier, &w->previous, w->root, steps[i], false, NULL);
+            (void)by__checkpoint_root_read(&w->earlier, &w->previous, w->root, steps[i], false,
+                                           NULL);
         }
     }
     free(steps);
@@ -23,11 +24,11 @@ by_status by__share_find(by_checkpoint_writer *w, by_error *error)
 }
 
 /* The record of a file of that size that the earlier checkpoint owns; NULL: there is none. */
-static const by__file_record *find_earlier(const by_checkpoint_writer *w, const char *name,
-                                           uint64_t size)
+static const by__checkpoint_file_record *find_earlier(const by_checkpoint_writer *w,
+                                                      const char *name, uint64_t size)
 {
-    const by__file_record *r =
-        w->previous == NULL ? NULL : by__file_list_find(&w->earlier.files, name);
+    const by__checkpoint_file_record *r =
+        w->previous == NULL ? NULL : by__checkpoint_file_list_find(&w->earlier.files, name);
     return r != NULL && r->in == NULL && r->size == size && size >= BY__SHARED_BYTES ? r : NULL;
 }
 
@@ -44,7 +45,7 @@ static bool map_earlier(by__map *map, const by_checkpoint_writer *w, const char 
     return mapped;
 }
 
-void by__share_begin(const by_checkpoint_writer *w, by__weight_file *f)
+void by__checkpoint_share_begin(const by_checkpoint_writer *w, by__checkpoint_weight_file *f)
 {
     const by__text *header = &f->plan->header;
     if (!f->is_frozen || !map_earlier(&f->same, w, f->plan->name, f->plan->size)) {
@@ -57,7 +58,7 @@ void by__share_begin(const by_checkpoint_writer *w, by__weight_file *f)
     f->position = header->length;
 }
 
-bool by__share_take(by__weight_file *f, const void *data, size_t n)
+bool by__checkpoint_share_take(by__checkpoint_weight_file *f, const void *data, size_t n)
 {
     if (n > f->same.size - f->position || memcmp(f->same.data + f->position, data, n) != 0) {
         return false;
@@ -67,20 +68,22 @@ bool by__share_take(by__weight_file *f, const void *data, size_t n)
 }
 
 /* Links the earlier file recorded in `r`. */
-static by_status link_earlier(const by_checkpoint_writer *w, const by__file_record *r,
-                              by__file_list *written, bool *linked, by_error *error)
+static by_status link_earlier(const by_checkpoint_writer *w, const by__checkpoint_file_record *r,
+                              by__checkpoint_file_list *written, bool *linked, by_error *error)
 {
     char *from = by__path_join(w->previous, r->name);
     char *to = by__path_join(w->temporary, r->name);
     *linked = from != NULL && to != NULL && link(from, to) == 0;
     free(from);
     free(to);
-    return *linked ? by__file_list_add(written, r->name, r->size, r->hash, NULL, error) : BY_OK;
+    return *linked ? by__checkpoint_file_list_add(written, r->name, r->size, r->hash, NULL, error)
+                   : BY_OK;
 }
 
-by_status by__share_end(by_checkpoint_writer *w, by__weight_file *f, bool *linked, by_error *error)
+by_status by__checkpoint_share_end(by_checkpoint_writer *w, by__checkpoint_weight_file *f,
+                                   bool *linked, by_error *error)
 {
-    const by__file_record *r = find_earlier(w, f->plan->name, f->plan->size);
+    const by__checkpoint_file_record *r = find_earlier(w, f->plan->name, f->plan->size);
     BY_TRY(link_earlier(w, r, &f->whole, linked, error));
     if (*linked) {
         by__map_close(&f->same);
@@ -88,8 +91,9 @@ by_status by__share_end(by_checkpoint_writer *w, by__weight_file *f, bool *linke
     return BY_OK;
 }
 
-by_status by__share_content(by_checkpoint_writer *w, const char *name, const void *data, size_t n,
-                            by__file_list *written, bool *linked, by_error *error)
+by_status by__checkpoint_share_content(by_checkpoint_writer *w, const char *name, const void *data,
+                                       size_t n, by__checkpoint_file_list *written, bool *linked,
+                                       by_error *error)
 {
     by__map map;
     *linked = false;

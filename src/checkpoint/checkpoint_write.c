@@ -14,14 +14,15 @@
 #include "base/paths.h"
 #include "checkpoint/checkpoint_writer.h"
 
-by_status by__writer_not_saved(const by_checkpoint_writer *w, by_status status, by_error *error)
+by_status by__checkpoint_writer_not_saved(const by_checkpoint_writer *w, by_status status,
+                                          by_error *error)
 {
     return by_error_prefix(
         error, status, "step %" PRIu64 " was not saved, earlier checkpoints are intact", w->step);
 }
 
-by_status by__writer_error(by_error *error, const char *verb, const char *directory,
-                           const char *name)
+by_status by__checkpoint_writer_error(by_error *error, const char *verb, const char *directory,
+                                      const char *name)
 {
     return by_error_set(error, BY_EIO, "cannot %s %s/%s: %s", verb, directory, name,
                         strerror(errno));
@@ -80,22 +81,22 @@ static by_status open_writer(by_checkpoint_writer **out, const char *root, uint6
     if (w->root == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
-    BY_TRY(by__step_path(&w->final, root, step, error));
+    BY_TRY(by__checkpoint_step_path(&w->final, root, step, error));
     by__text_format(&temporary, "%s.tmp", w->final);
     if (writers > 1) {
         by__text_format(&temporary, "-%016" PRIx64, token);
     }
     BY_TRY(by__text_take(&temporary, &w->temporary, error));
     BY_TRY(copy_tensors(w, layout, error));
-    return by__writer_plan(w, layout, error);
+    return by__checkpoint_writer_plan(w, layout, error);
 }
 
 static void close_writer(by_checkpoint_writer **writer)
 {
     by_checkpoint_writer *w = *writer;
     for (size_t i = 0; i < w->file_count; i++) {
-        by__sink_discard(&w->files[i].sink);
-        by__file_list_free(&w->files[i].whole);
+        by__checkpoint_sink_discard(&w->files[i].sink);
+        by__checkpoint_file_list_free(&w->files[i].whole);
         by__map_close(&w->files[i].same);
         if (w->files[i].fd >= 0) {
             (void)close(w->files[i].fd);
@@ -115,8 +116,8 @@ static void close_writer(by_checkpoint_writer **writer)
     for (int k = 0; k < BY__WEIGHT_GROUPS; k++) {
         by__weights_plan_free(&w->plans[k]);
     }
-    by__manifest_free(&w->earlier);
-    by__file_list_free(&w->references);
+    by__checkpoint_manifest_free(&w->earlier);
+    by__checkpoint_file_list_free(&w->references);
     (void)pthread_mutex_destroy(&w->mutex);
     free(w->slices);
     free(w->files);
@@ -158,7 +159,7 @@ static by_status write_at(int fd, const char *directory, const char *name, const
         }
         if (done <= 0) {
             errno = done == 0 ? ENOSPC : errno;
-            return by__writer_error(error, "write", directory, name);
+            return by__checkpoint_writer_error(error, "write", directory, name);
         }
         bytes += done;
         offset += (uint64_t)done;
@@ -168,20 +169,21 @@ static by_status write_at(int fd, const char *directory, const char *name, const
 }
 
 /* Creates a weight file of its full length, with its header. */
-static by_status create_file(const by_checkpoint_writer *w, by__weight_file *f, by_error *error)
+static by_status create_file(const by_checkpoint_writer *w, by__checkpoint_weight_file *f,
+                             by_error *error)
 {
     char *path;
     BY_TRY(by__path_make(&path, w->temporary, f->plan->name, error));
     by_status status = BY_OK;
     f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (f->fd < 0) {
-        status = by__writer_error(error, "create", w->temporary, f->plan->name);
+        status = by__checkpoint_writer_error(error, "create", w->temporary, f->plan->name);
     }
     if (status == BY_OK) {
-        status = by__reserve_space(f->fd, path, f->plan->size, error);
+        status = by__checkpoint_reserve_space(f->fd, path, f->plan->size, error);
     }
     if (status == BY_OK && ftruncate(f->fd, (off_t)f->plan->size) != 0) {
-        status = by__writer_error(error, "write", w->temporary, f->plan->name);
+        status = by__checkpoint_writer_error(error, "write", w->temporary, f->plan->name);
     }
     if (status == BY_OK) {
         status = write_at(f->fd, w->temporary, f->plan->name, f->plan->header.data,
@@ -193,11 +195,13 @@ static by_status create_file(const by_checkpoint_writer *w, by__weight_file *f, 
 
 /* Writes what was found equal to an earlier file so far, after a difference. The mutex must be
  * held. */
-static by_status write_equal(const by_checkpoint_writer *w, by__weight_file *f, by_error *error)
+static by_status write_equal(const by_checkpoint_writer *w, by__checkpoint_weight_file *f,
+                             by_error *error)
 {
-    by_status status = by__sink_open(&f->sink, w->temporary, f->plan->name, f->plan->size, error);
+    by_status status =
+        by__checkpoint_sink_open(&f->sink, w->temporary, f->plan->name, f->plan->size, error);
     if (status == BY_OK) {
-        status = by__sink_add(f->sink, f->same.data, (size_t)f->position, error);
+        status = by__checkpoint_sink_add(f->sink, f->same.data, (size_t)f->position, error);
     }
     by__map_close(&f->same);
     return status;
@@ -205,17 +209,18 @@ static by_status write_equal(const by_checkpoint_writer *w, by__weight_file *f, 
 
 /* Opens a file for writing in place: one that was streamed so far, or a new one. The mutex must be
  * held. */
-static by_status open_file(const by_checkpoint_writer *w, by__weight_file *f, by_error *error)
+static by_status open_file(const by_checkpoint_writer *w, by__checkpoint_weight_file *f,
+                           by_error *error)
 {
     if (f->fd >= 0) {
         return BY_OK;
     }
     BY_TRY(f->same.data != NULL ? write_equal(w, f, error) : BY_OK);
     if (f->sink != NULL) {
-        BY_TRY(by__sink_release(&f->sink, &f->fd, error));
+        BY_TRY(by__checkpoint_sink_release(&f->sink, &f->fd, error));
         return ftruncate(f->fd, (off_t)f->plan->size) == 0
                    ? BY_OK
-                   : by__writer_error(error, "write", w->temporary, f->plan->name);
+                   : by__checkpoint_writer_error(error, "write", w->temporary, f->plan->name);
     }
     return create_file(w, f, error);
 }
@@ -225,9 +230,9 @@ static by_status open_file(const by_checkpoint_writer *w, by__weight_file *f, by
 static by_status begin(by_checkpoint_writer *w, by_error *error)
 {
     BY_TRY(by__make_dirs(w->root, error));
-    BY_TRY(by__root_lock(&w->lock, w->root, error));
-    BY_TRY(by__root_clean(w->root, error));
-    BY_TRY(by__share_find(w, error));
+    BY_TRY(by__checkpoint_root_lock(&w->lock, w->root, error));
+    BY_TRY(by__checkpoint_root_clean(w->root, error));
+    BY_TRY(by__checkpoint_share_find(w, error));
     if (mkdir(w->temporary, 0777) != 0) {
         return by_error_set(error, BY_EIO, "cannot create directory %s: %s", w->temporary,
                             strerror(errno));
@@ -285,7 +290,7 @@ by_status by_checkpoint_join(by_checkpoint_writer **out, const char *root, uint6
                               w->temporary);
     }
     if (status == BY_OK) {
-        status = by__share_find(w, error);
+        status = by__checkpoint_share_find(w, error);
     }
     if (status != BY_OK) {
         if (w != NULL) {
@@ -309,10 +314,10 @@ size_t by_checkpoint_order(const by_checkpoint_writer *writer, size_t i)
 
 /* ---- slices ---- */
 
-by__weight_file *by__writer_file(const by_checkpoint_writer *w, size_t part,
-                                 by__planned_tensor *place)
+by__checkpoint_weight_file *by__checkpoint_writer_file(const by_checkpoint_writer *w, size_t part,
+                                                       by__checkpoint_planned_tensor *place)
 {
-    by__weight_file *files = w->files;
+    by__checkpoint_weight_file *files = w->files;
     size_t first = 0;
     int k = 0;
     for (; part >= w->group_end[k]; k++) {
@@ -325,30 +330,30 @@ by__weight_file *by__writer_file(const by_checkpoint_writer *w, size_t part,
 
 /* Compares the next bytes of a file with those of an earlier one; *taken is false if they differ.
  * The mutex must be held. */
-static by_status share(by_checkpoint_writer *w, by__weight_file *f, uint64_t offset,
+static by_status share(by_checkpoint_writer *w, by__checkpoint_weight_file *f, uint64_t offset,
                        const void *data, size_t n, bool *taken, by_error *error)
 {
     bool linked = false;
     if (f->sink == NULL && f->fd < 0 && f->same.data == NULL && offset == f->plan->header.length) {
-        by__share_begin(w, f);
+        by__checkpoint_share_begin(w, f);
     }
-    *taken = f->same.data != NULL && offset == f->position && by__share_take(f, data, n);
+    *taken = f->same.data != NULL && offset == f->position && by__checkpoint_share_take(f, data, n);
     if (f->same.data == NULL || (*taken && f->position < f->plan->size)) {
         return BY_OK;
     }
     if (*taken) {
-        BY_TRY(by__share_end(w, f, &linked, error));
+        BY_TRY(by__checkpoint_share_end(w, f, &linked, error));
     }
     if (linked) {
         return BY_OK;
     }
     BY_TRY(write_equal(w, f, error));
-    return *taken ? by__sink_commit(&f->sink, &f->whole, error) : BY_OK;
+    return *taken ? by__checkpoint_sink_commit(&f->sink, &f->whole, error) : BY_OK;
 }
 
 /* Appends bytes to a file's sink if they are the next ones; else *taken is false. The mutex must be
  * held. */
-static by_status stream(by_checkpoint_writer *w, by__weight_file *f, uint64_t offset,
+static by_status stream(by_checkpoint_writer *w, by__checkpoint_weight_file *f, uint64_t offset,
                         const void *data, size_t n, bool *taken, by_error *error)
 {
     BY_TRY(share(w, f, offset, data, n, taken, error));
@@ -361,18 +366,22 @@ static by_status stream(by_checkpoint_writer *w, by__weight_file *f, uint64_t of
         return BY_OK;
     }
     if (fresh) {
-        BY_TRY(by__sink_open(&f->sink, w->temporary, f->plan->name, f->plan->size, error));
-        BY_TRY(by__sink_add(f->sink, f->plan->header.data, f->plan->header.length, error));
+        BY_TRY(
+            by__checkpoint_sink_open(&f->sink, w->temporary, f->plan->name, f->plan->size, error));
+        BY_TRY(
+            by__checkpoint_sink_add(f->sink, f->plan->header.data, f->plan->header.length, error));
         f->position = f->plan->header.length;
     }
-    BY_TRY(by__sink_add(f->sink, data, n, error));
+    BY_TRY(by__checkpoint_sink_add(f->sink, data, n, error));
     f->position += n;
-    return f->position < f->plan->size ? BY_OK : by__sink_commit(&f->sink, &f->whole, error);
+    return f->position < f->plan->size ? BY_OK
+                                       : by__checkpoint_sink_commit(&f->sink, &f->whole, error);
 }
 
 /* Writes bytes at an offset of a file: through its sink if they are the next ones. */
-static by_status write_run(by_checkpoint_writer *w, by__weight_file *f, const char *tensor,
-                           uint64_t offset, const void *data, size_t n, by_error *error)
+static by_status write_run(by_checkpoint_writer *w, by__checkpoint_weight_file *f,
+                           const char *tensor, uint64_t offset, const void *data, size_t n,
+                           by_error *error)
 {
     bool taken = false;
     (void)pthread_mutex_lock(&w->mutex);
@@ -399,16 +408,16 @@ typedef struct range {
 static by_status write_range(by_checkpoint_writer *w, size_t part, const by_tensor_slice *slice,
                              size_t elements, range r, const void *data, by_error *error)
 {
-    by__planned_tensor place;
-    by__runs runs;
+    by__checkpoint_planned_tensor place;
+    by__checkpoint_runs runs;
     uint64_t at;
     size_t length;
     const uint8_t *bytes = data;
     const by_tensor_view *view = &w->views[part];
     size_t size = by_dtype_size(view->dtype);
-    by__weight_file *f = by__writer_file(w, part, &place);
-    by__runs_begin(&runs, view, slice, elements);
-    while (r.count > 0 && by__runs_next(&runs, &at, &length)) {
+    by__checkpoint_weight_file *f = by__checkpoint_writer_file(w, part, &place);
+    by__checkpoint_runs_begin(&runs, view, slice, elements);
+    while (r.count > 0 && by__checkpoint_runs_next(&runs, &at, &length)) {
         if (r.first >= length) {
             r.first -= length;
             continue;
@@ -423,13 +432,13 @@ static by_status write_range(by_checkpoint_writer *w, size_t part, const by_tens
     return BY_OK;
 }
 
-by_status by__writer_note(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,
-                          by_error *error)
+by_status by__checkpoint_writer_note(by_checkpoint_writer *w, size_t tensor,
+                                     const by_tensor_slice *slice, by_error *error)
 {
     BY_TRY(by__reserve((void **)&w->slices, &w->slice_capacity, w->slice_count + 1,
                        sizeof *w->slices, error));
     /* The whole struct is written to disk: padding and unused axes must be zero. */
-    by__written_slice *s = &w->slices[w->slice_count++];
+    by__checkpoint_written_slice *s = &w->slices[w->slice_count++];
     memset(s, 0, sizeof *s);
     s->tensor = tensor;
     s->writer = (uint64_t)w->rank;
@@ -449,7 +458,7 @@ static by_status add(by_checkpoint_writer *w, by_status status, size_t part,
 {
     size_t elements = 0;
     if (status == BY_OK) {
-        status = by__slice_check(&w->views[part], slice, &elements, error);
+        status = by__checkpoint_slice_check(&w->views[part], slice, &elements, error);
     }
     if (status == BY_OK && elements == 0) {
         return BY_OK;
@@ -467,12 +476,12 @@ static by_status add(by_checkpoint_writer *w, by_status status, size_t part,
     }
     (void)pthread_mutex_lock(&w->mutex);
     if (status == BY_OK && r.first + r.count == elements) {
-        status = by__writer_note(w, w->parts[part].tensor, whole, error);
+        status = by__checkpoint_writer_note(w, w->parts[part].tensor, whole, error);
     }
     w->started = true;
     w->failed = w->failed || status != BY_OK;
     (void)pthread_mutex_unlock(&w->mutex);
-    return status == BY_OK ? BY_OK : by__writer_not_saved(w, status, error);
+    return status == BY_OK ? BY_OK : by__checkpoint_writer_not_saved(w, status, error);
 }
 
 static by_status add_part(by_checkpoint_writer *w, size_t part, const range *only, const void *data,
@@ -513,8 +522,9 @@ by_status by_checkpoint_add(by_checkpoint_writer *w, size_t tensor, const by_ten
     return add_slice(w, tensor, slice, NULL, data, error);
 }
 
-by_status by__writer_add_range(by_checkpoint_writer *w, size_t number, const by_tensor_slice *slice,
-                               size_t first, size_t count, const void *data, by_error *error)
+by_status by__checkpoint_writer_add_range(by_checkpoint_writer *w, size_t number,
+                                          const by_tensor_slice *slice, size_t first, size_t count,
+                                          const void *data, by_error *error)
 {
     const range r = {first, count};
     return w->writers > 1 ? add_part(w, number, &r, data, error)
@@ -524,27 +534,28 @@ by_status by__writer_add_range(by_checkpoint_writer *w, size_t number, const by_
 /* ---- end of a writer's part ---- */
 
 /* The record of a weight file: of its stream or reference, or with a checksum read back from it. */
-static by_status record_file(const by_checkpoint_writer *w, by__weight_file *f,
-                             by__file_list *files, by_error *error)
+static by_status record_file(const by_checkpoint_writer *w, by__checkpoint_weight_file *f,
+                             by__checkpoint_file_list *files, by_error *error)
 {
     char hash[33];
     if (f->whole.count > 0) {
-        const by__file_record *r = &f->whole.items[0];
-        return by__file_list_add(files, r->name, r->size, r->hash, r->in, error);
+        const by__checkpoint_file_record *r = &f->whole.items[0];
+        return by__checkpoint_file_list_add(files, r->name, r->size, r->hash, r->in, error);
     }
     BY_TRY(open_file(w, f, error)); /* it has no slices: all its tensors are empty */
     if (fsync(f->fd) != 0) {
-        return by__writer_error(error, "sync", w->temporary, f->plan->name);
+        return by__checkpoint_writer_error(error, "sync", w->temporary, f->plan->name);
     }
     char *path;
     BY_TRY(by__path_make(&path, w->temporary, f->plan->name, error));
     by_status status = by__hash_file_hex(hash, path, error);
     free(path);
     BY_TRY(status);
-    return by__file_list_add(files, f->plan->name, f->plan->size, hash, NULL, error);
+    return by__checkpoint_file_list_add(files, f->plan->name, f->plan->size, hash, NULL, error);
 }
 
-by_status by__writer_record(by_checkpoint_writer *w, by__file_list *files, by_error *error)
+by_status by__checkpoint_writer_record(by_checkpoint_writer *w, by__checkpoint_file_list *files,
+                                       by_error *error)
 {
     for (size_t i = 0; i < w->file_count; i++) {
         BY_TRY(record_file(w, &w->files[i], files, error));
@@ -556,12 +567,12 @@ by_status by_checkpoint_finish(by_checkpoint_writer **writer, by_error *error)
 {
     by_checkpoint_writer *w = *writer;
     by_status status = w->rank > 0 && !w->failed
-                           ? by__writer_leave(w, error)
+                           ? by__checkpoint_writer_leave(w, error)
                            : by_error_set(error, BY_ESTATE,
                                           w->rank == 0 ? "writer 0 commits, it does not finish"
                                                        : "a slice was not written");
     if (status != BY_OK) {
-        status = by__writer_not_saved(w, status, error);
+        status = by__checkpoint_writer_not_saved(w, status, error);
     }
     close_writer(writer);
     return status;

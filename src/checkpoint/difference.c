@@ -18,7 +18,7 @@ typedef struct side {
 static by_status open_side(side *s, const char *path, by_error *error)
 {
     bool is_weights;
-    BY_TRY(by__path_is_weights(&is_weights, path, error));
+    BY_TRY(by__checkpoint_path_is_weights(&is_weights, path, error));
     return is_weights ? by_weights_open(&s->weights, path, error)
                       : by_checkpoint_open(&s->checkpoint, path, true, error);
 }

@@ -31,7 +31,8 @@ static void to_hex(char out[BY_SHA256_HEX], const uint8_t sha256[SHA256_DIGEST_S
 }
 
 /* Hashes "NAME\0DTYPE\0D0,D1\0". */
-static by_status hash_head(struct sha256_ctx *sha, const by__tensor_entry *entry, by_error *error)
+static by_status hash_head(struct sha256_ctx *sha, const by__checkpoint_tensor_entry *entry,
+                           by_error *error)
 {
     by__text text = {0};
     by__text_add(&text, entry->name);
@@ -61,14 +62,14 @@ static by_status hash_bytes(void *sha, const void *bytes, size_t n, by_error *er
 static by_status hash_item(item *it, by_error *error)
 {
     struct sha256_ctx sha;
-    const by__tensor_entry *entry = by__weights_entry(it->weights, it->entry);
+    const by__checkpoint_tensor_entry *entry = by__weights_entry(it->weights, it->entry);
     if (entry->rank > BY_TENSOR_MAX_RANK) {
         return by_error_set(error, BY_EFORMAT, "%s: tensor '%.200s' has rank %zu; at most %d",
                             entry->file, entry->name, entry->rank, BY_TENSOR_MAX_RANK);
     }
     sha256_init(&sha);
     BY_TRY(hash_head(&sha, entry, error));
-    BY_TRY(by__entry_bytes(entry, hash_bytes, &sha, error));
+    BY_TRY(by__checkpoint_entry_bytes(entry, hash_bytes, &sha, error));
     sha256_digest(&sha, sizeof it->sha256, it->sha256);
     return BY_OK;
 }
@@ -124,7 +125,7 @@ static void hash_hashes(char out[BY_SHA256_HEX], const item *items, size_t first
 
 static by_status describe(by_tensor_digest *out, const item *it, by_error *error)
 {
-    const by__tensor_entry *entry = by__weights_entry(it->weights, it->entry);
+    const by__checkpoint_tensor_entry *entry = by__weights_entry(it->weights, it->entry);
     out->dtype = entry->type;
     out->rank = (int)entry->rank;
     memcpy(out->shape, entry->shape, sizeof out->shape);
@@ -145,7 +146,7 @@ static by_status digest_weights(by_digest *out, const by_weights *model,
     BY_TRY(by__alloc((void **)&items, count, sizeof *items, "digest", error));
     for (int k = 0; k < 2 && parts[k] != NULL; k++) {
         for (size_t i = 0; i < by_weights_count(parts[k]); i++) {
-            const by__tensor_entry *entry = by__weights_entry(parts[k], i);
+            const by__checkpoint_tensor_entry *entry = by__weights_entry(parts[k], i);
             items[next++] = (item){parts[k], i, entry->end - entry->begin, {0}};
         }
     }
@@ -170,7 +171,7 @@ static by_status digest_weights(by_digest *out, const by_weights *model,
     return status;
 }
 
-by_status by__path_is_weights(bool *out, const char *path, by_error *error)
+by_status by__checkpoint_path_is_weights(bool *out, const char *path, by_error *error)
 {
     static const char *const files[] = {"model.safetensors", "model.safetensors.index.json",
                                         "model.slices.json"};
@@ -194,7 +195,7 @@ by_status by_checkpoint_digest(by_digest *out, const char *path, int threads, by
     by_weights *weights = NULL;
     by_checkpoint *checkpoint = NULL;
     bool plain;
-    BY_TRY(by__path_is_weights(&plain, path, error));
+    BY_TRY(by__checkpoint_path_is_weights(&plain, path, error));
     by_status status = plain ? by_weights_open(&weights, path, error)
                              : by_checkpoint_open(&checkpoint, path, true, error);
     if (status != BY_OK) {

@@ -10,11 +10,11 @@
 #include "base/paths.h"
 #include "checkpoint/storage.h"
 
-struct by__lease {
+struct by__checkpoint_lease {
     int fd; /* of the manifest; all copies share its open file, which owns the lock */
 };
 
-static by_status make(by__lease **out, int fd, by_error *error)
+static by_status make(by__checkpoint_lease **out, int fd, by_error *error)
 {
     by_status status = by__alloc((void **)out, 1, sizeof **out, "a lease", error);
     if (status == BY_OK) {
@@ -44,7 +44,8 @@ static bool lock(int fd, int operation)
     return result == 0;
 }
 
-by_status by__lease_open(by__lease **out, const char *directory, by_error *error)
+by_status by__checkpoint_lease_open(by__checkpoint_lease **out, const char *directory,
+                                    by_error *error)
 {
     char *path;
     by_status status = BY_OK;
@@ -64,7 +65,8 @@ by_status by__lease_open(by__lease **out, const char *directory, by_error *error
     return status;
 }
 
-by_status by__lease_share(by__lease **out, const by__lease *from, by_error *error)
+by_status by__checkpoint_lease_share(by__checkpoint_lease **out, const by__checkpoint_lease *from,
+                                     by_error *error)
 {
     *out = NULL;
     if (from == NULL) {
@@ -75,7 +77,7 @@ by_status by__lease_share(by__lease **out, const by__lease *from, by_error *erro
                   : make(out, fd, error);
 }
 
-bool by__lease_alone(by__lease **out, const char *directory)
+bool by__checkpoint_lease_alone(by__checkpoint_lease **out, const char *directory)
 {
     char *path = by__path_join(directory, "manifest.json");
     *out = NULL;
@@ -98,7 +100,7 @@ bool by__lease_alone(by__lease **out, const char *directory)
     return make(out, fd, NULL) == BY_OK;
 }
 
-void by__lease_close(by__lease **lease)
+void by__checkpoint_lease_close(by__checkpoint_lease **lease)
 {
     if (*lease != NULL) {
         (void)close((*lease)->fd);

@@ -12,21 +12,21 @@ double by__checkpoint_loss(const char *directory)
 {
     char *text = NULL;
     size_t length;
-    by__state state;
+    by__checkpoint_state state;
     double loss = (double)NAN;
     char *path = by__path_join(directory, "state.json");
     if (path == NULL || by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, NULL) != BY_OK) {
         free(path);
         return loss;
     }
-    if (by__state_parse(&state, path, text, length, NULL) == BY_OK) {
+    if (by__checkpoint_state_parse(&state, path, text, length, NULL) == BY_OK) {
         for (size_t i = 0; i < state.count; i++) {
             const by_checkpoint_value *v = &state.values[i];
             if (strcmp(v->key, "valid_loss") == 0 && v->kind == BY_VALUE_F64) {
                 loss = v->as.f64;
             }
         }
-        by__state_free(&state);
+        by__checkpoint_state_free(&state);
     }
     free(text);
     free(path);
@@ -34,11 +34,12 @@ double by__checkpoint_loss(const char *directory)
 }
 
 /* Bytes of the files, and of those that are in no other directory. */
-static void measure(by_checkpoint_info *out, const char *directory, const by__manifest *manifest)
+static void measure(by_checkpoint_info *out, const char *directory,
+                    const by__checkpoint_manifest *manifest)
 {
     out->files = manifest->files.count;
     for (size_t i = 0; i < manifest->files.count; i++) {
-        const by__file_record *f = &manifest->files.items[i];
+        const by__checkpoint_file_record *f = &manifest->files.items[i];
         struct stat info;
         char *path = by__path_join(directory, f->name);
         out->bytes += f->size;
@@ -52,15 +53,15 @@ static void measure(by_checkpoint_info *out, const char *directory, const by__ma
 
 static by_status describe(by_checkpoint_info *out, const char *path, bool verify, by_error *error)
 {
-    by__manifest manifest;
+    by__checkpoint_manifest manifest;
     by_error reason = {0};
     *out = (by_checkpoint_info){.path = by__strdup(path), .loss = (double)NAN};
     if (out->path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
     const char *slash = strrchr(path, '/');
-    bool named = by__step_of_name(slash == NULL ? path : slash + 1, &out->step);
-    by_status status = by__manifest_check(&manifest, path, verify, &reason);
+    bool named = by__checkpoint_step_of_name(slash == NULL ? path : slash + 1, &out->step);
+    by_status status = by__checkpoint_manifest_check(&manifest, path, verify, &reason);
     if (status == BY_OK && named && manifest.step != out->step) {
         status = by_error_set(&reason, BY_EFORMAT, "%s: its manifest is that of step %" PRIu64,
                               path, manifest.step);
@@ -76,7 +77,7 @@ static by_status describe(by_checkpoint_info *out, const char *path, bool verify
     }
     out->loss = by__checkpoint_loss(path);
     measure(out, path, &manifest);
-    by__manifest_free(&manifest);
+    by__checkpoint_manifest_free(&manifest);
     return BY_OK;
 }
 
@@ -86,13 +87,13 @@ static by_status add_all(by_checkpoint_list *list, const char *root, const uint6
     bool marked;
     uint64_t best = 0;
     double loss;
-    if (by__root_best(&marked, &best, &loss, root, NULL) != BY_OK) {
+    if (by__checkpoint_root_best(&marked, &best, &loss, root, NULL) != BY_OK) {
         marked = false;
     }
     BY_TRY(by__alloc((void **)&list->items, count, sizeof *list->items, "checkpoints", error));
     for (size_t i = count; i > 0; i--) {
         char *path;
-        BY_TRY(by__step_path(&path, root, steps[i - 1], error));
+        BY_TRY(by__checkpoint_step_path(&path, root, steps[i - 1], error));
         by_checkpoint_info *info = &list->items[list->count++];
         by_status status = describe(info, path, verify, error);
         info->is_best = marked && info->step == best;
@@ -106,7 +107,7 @@ static by_status list_root(by_checkpoint_list *list, const char *root, bool veri
 {
     uint64_t *steps;
     size_t count;
-    BY_TRY(by__root_steps(&steps, &count, root, error));
+    BY_TRY(by__checkpoint_root_steps(&steps, &count, root, error));
     by_status status = count > 0
                            ? add_all(list, root, steps, count, verify, error)
                            : by_error_set(error, BY_ESTATE, "%.300s holds no checkpoint", root);
@@ -123,7 +124,8 @@ by_status by_checkpoint_list_make(by_checkpoint_list *out, const char *path, boo
     const char *slash = strrchr(path, '/');
     BY_TRY(by__path_make(&manifest, path, "manifest.json", error));
     bool one = by__path_exists(manifest) ||
-               (by__step_of_name(slash == NULL ? path : slash + 1, &step) && by__path_is_dir(path));
+               (by__checkpoint_step_of_name(slash == NULL ? path : slash + 1, &step) &&
+                by__path_is_dir(path));
     free(manifest);
     by_status status;
     if (one) {

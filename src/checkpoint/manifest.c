@@ -17,8 +17,8 @@
 enum { seal_start = sizeof SEAL_START - 1, seal_end = sizeof SEAL_END - 1, hash_digits = 32 };
 enum { seal_length = seal_start + hash_digits + seal_end };
 
-by_status by__manifest_print(const by__manifest *manifest, char **out, size_t *length,
-                             by_error *error)
+by_status by__checkpoint_manifest_print(const by__checkpoint_manifest *manifest, char **out,
+                                        size_t *length, by_error *error)
 {
     by__text body = {0};
     by__text text = {0};
@@ -28,7 +28,7 @@ by_status by__manifest_print(const by__manifest *manifest, char **out, size_t *l
                     ",\n \"files\": [",
                     FORMAT_VERSION, manifest->step);
     for (size_t i = 0; i < manifest->files.count; i++) {
-        const by__file_record *file = &manifest->files.items[i];
+        const by__checkpoint_file_record *file = &manifest->files.items[i];
         by__text_add(&body, i == 0 ? "\n  {\"name\": " : ",\n  {\"name\": ");
         by__text_json(&body, file->name, strlen(file->name));
         by__text_format(&body, ", \"size\": %" PRIu64 ", \"xxh3_128\": \"%s\"", file->size,
@@ -50,8 +50,8 @@ by_status by__manifest_print(const by__manifest *manifest, char **out, size_t *l
     return by__text_take(&text, out, error);
 }
 
-by_status by__manifest_check_seal(const char *path, const char *text, size_t length,
-                                  by_error *error)
+by_status by__checkpoint_manifest_check_seal(const char *path, const char *text, size_t length,
+                                             by_error *error)
 {
     char hash[33];
     if (length < seal_length || memcmp(text, SEAL_START, seal_start) != 0 ||
@@ -69,18 +69,18 @@ by_status by__manifest_check_seal(const char *path, const char *text, size_t len
     return BY_OK;
 }
 
-static by_status read_file(by__manifest *out, const char *path, size_t i, const json_t *value,
-                           by_error *error)
+static by_status read_file(by__checkpoint_manifest *out, const char *path, size_t i,
+                           const json_t *value, by_error *error)
 {
     const char *name = json_string_value(json_object_get(value, "name"));
     const json_t *size = json_object_get(value, "size");
     const char *hash = json_string_value(json_object_get(value, "xxh3_128"));
     const json_t *in = json_object_get(value, "in");
     uint64_t step;
-    bool good = name != NULL && by__plain_name(name) && json_is_integer(size) &&
+    bool good = name != NULL && by__checkpoint_plain_name(name) && json_is_integer(size) &&
                 json_integer_value(size) >= 0 && hash != NULL && strlen(hash) == hash_digits;
     if (good && in != NULL) {
-        good = json_is_string(in) && by__step_of_name(json_string_value(in), &step) &&
+        good = json_is_string(in) && by__checkpoint_step_of_name(json_string_value(in), &step) &&
                step != out->step;
     }
     if (!good) {
@@ -89,11 +89,12 @@ static by_status read_file(by__manifest *out, const char *path, size_t i, const 
                             "the file is another checkpoint's, that one's name as \"in\"",
                             path, i);
     }
-    return by__file_list_add(&out->files, name, (uint64_t)json_integer_value(size), hash,
-                             json_string_value(in), error);
+    return by__checkpoint_file_list_add(&out->files, name, (uint64_t)json_integer_value(size), hash,
+                                        json_string_value(in), error);
 }
 
-static by_status read_root(by__manifest *out, const char *path, const json_t *root, by_error *error)
+static by_status read_root(by__checkpoint_manifest *out, const char *path, const json_t *root,
+                           by_error *error)
 {
     const char *format = json_string_value(json_object_get(root, "format"));
     const json_t *version = json_object_get(root, "version");
@@ -119,27 +120,27 @@ static by_status read_root(by__manifest *out, const char *path, const json_t *ro
     return BY_OK;
 }
 
-by_status by__manifest_parse(by__manifest *out, const char *path, const char *text, size_t length,
-                             by_error *error)
+by_status by__checkpoint_manifest_parse(by__checkpoint_manifest *out, const char *path,
+                                        const char *text, size_t length, by_error *error)
 {
     json_error_t json_error;
     json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &json_error);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
     }
-    by__manifest manifest = {0};
+    by__checkpoint_manifest manifest = {0};
     by_status status = read_root(&manifest, path, root, error);
     json_decref(root);
     if (status != BY_OK) {
-        by__manifest_free(&manifest);
+        by__checkpoint_manifest_free(&manifest);
         return status;
     }
     *out = manifest;
     return BY_OK;
 }
 
-by_status by__manifest_check_file(const by__file_record *record, const char *directory, bool verify,
-                                  by_error *error)
+by_status by__checkpoint_manifest_check_file(const by__checkpoint_file_record *record,
+                                             const char *directory, bool verify, by_error *error)
 {
     struct stat info;
     char hash[33];
@@ -170,10 +171,10 @@ by_status by__manifest_check_file(const by__file_record *record, const char *dir
     return status;
 }
 
-by_status by__manifest_read(by__manifest *out, const char *directory, const char *name, bool verify,
-                            by_error *error)
+by_status by__checkpoint_manifest_read(by__checkpoint_manifest *out, const char *directory,
+                                       const char *name, bool verify, by_error *error)
 {
-    by__manifest manifest = {0};
+    by__checkpoint_manifest manifest = {0};
     char *text = NULL;
     size_t length;
     char *path;
@@ -187,18 +188,19 @@ by_status by__manifest_read(by__manifest *out, const char *directory, const char
     }
     status = by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, error);
     if (status == BY_OK) {
-        status = by__manifest_check_seal(path, text, length, error);
+        status = by__checkpoint_manifest_check_seal(path, text, length, error);
     }
     if (status == BY_OK) {
-        status = by__manifest_parse(&manifest, path, text, length, error);
+        status = by__checkpoint_manifest_parse(&manifest, path, text, length, error);
     }
     for (size_t i = 0; i < manifest.files.count && status == BY_OK; i++) {
-        status = by__manifest_check_file(&manifest.files.items[i], directory, verify, error);
+        status =
+            by__checkpoint_manifest_check_file(&manifest.files.items[i], directory, verify, error);
     }
     if (status == BY_OK) {
         *out = manifest;
     } else {
-        by__manifest_free(&manifest);
+        by__checkpoint_manifest_free(&manifest);
     }
 done:
     free(text);
@@ -206,12 +208,13 @@ done:
     return status;
 }
 
-by_status by__manifest_check(by__manifest *out, const char *directory, bool verify, by_error *error)
+by_status by__checkpoint_manifest_check(by__checkpoint_manifest *out, const char *directory,
+                                        bool verify, by_error *error)
 {
-    return by__manifest_read(out, directory, "manifest.json", verify, error);
+    return by__checkpoint_manifest_read(out, directory, "manifest.json", verify, error);
 }
 
-void by__manifest_free(by__manifest *manifest)
+void by__checkpoint_manifest_free(by__checkpoint_manifest *manifest)
 {
-    by__file_list_free(&manifest->files);
+    by__checkpoint_file_list_free(&manifest->files);
 }

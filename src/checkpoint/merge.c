@@ -10,11 +10,11 @@
 #include "checkpoint/origin.h"
 #include "checkpoint/weights/adapter.h"
 
-by_status by__weights_copy(const char *directory, const by_weights *weights, uint64_t shard_bytes,
-                           by_error *error)
+by_status by__checkpoint_weights_copy(const char *directory, const by_weights *weights,
+                                      uint64_t shard_bytes, by_error *error)
 {
     by_tensor_view *views;
-    const by__tensor_entry **entries = NULL;
+    const by__checkpoint_tensor_entry **entries = NULL;
     size_t count = by_weights_count(weights);
     BY_TRY(by__alloc((void **)&views, count, sizeof *views, "tensor list", error));
     by_status status = by__alloc((void **)&entries, count, sizeof *entries, "tensor list", error);
@@ -23,8 +23,8 @@ by_status by__weights_copy(const char *directory, const by_weights *weights, uin
         status = by__weights_describe(weights, by_weights_name(weights, i), &views[i], error);
     }
     if (status == BY_OK) {
-        status =
-            by__entries_write(directory, "model", views, entries, count, shard_bytes, NULL, error);
+        status = by__checkpoint_entries_write(directory, "model", views, entries, count,
+                                              shard_bytes, NULL, error);
     }
     free(entries);
     free(views);
@@ -36,7 +36,7 @@ static by_status copy_file(const char *directory, const char *from, const char *
 {
     char *path = by__path_join(from, name);
     by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
-                                    : by__sink_copy(directory, name, path, NULL, error);
+                                    : by__checkpoint_sink_copy(directory, name, path, NULL, error);
     free(path);
     return status;
 }
@@ -44,8 +44,8 @@ static by_status copy_file(const char *directory, const char *from, const char *
 /* Copies the files that the run saved next to the weights. */
 static by_status copy_files(const char *directory, const char *checkpoint, by_error *error)
 {
-    by__manifest manifest;
-    BY_TRY(by__manifest_check(&manifest, checkpoint, false, error));
+    by__checkpoint_manifest manifest;
+    BY_TRY(by__checkpoint_manifest_check(&manifest, checkpoint, false, error));
     by_status status = BY_OK;
     for (size_t i = 0; i < manifest.files.count && status == BY_OK; i++) {
         const char *name = manifest.files.items[i].name;
@@ -53,11 +53,11 @@ static by_status copy_files(const char *directory, const char *checkpoint, by_er
             status = copy_file(directory, checkpoint, name, error);
         }
     }
-    by__manifest_free(&manifest);
+    by__checkpoint_manifest_free(&manifest);
     return status;
 }
 
-bool by__goes_along(const char *name)
+bool by__checkpoint_goes_along(const char *name)
 {
     static const char *const endings[] = {".json", ".txt", ".model", ".jinja", ".tiktoken"};
     const char *end = strrchr(name, '.');
@@ -68,14 +68,15 @@ bool by__goes_along(const char *name)
     return fits && !by__checkpoint_reserved(name) && strcmp(name, BY_ADAPTER_CONFIG) != 0;
 }
 
-by_status by__copy_along(const char *directory, const char *from, by_error *error)
+by_status by__checkpoint_copy_along(const char *directory, const char *from, by_error *error)
 {
     char **names;
     size_t count;
     BY_TRY(by__list_dir(&names, &count, from, error));
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK; i++) {
-        status = by__goes_along(names[i]) ? copy_file(directory, from, names[i], error) : BY_OK;
+        status = by__checkpoint_goes_along(names[i]) ? copy_file(directory, from, names[i], error)
+                                                     : BY_OK;
     }
     by__names_free(names, count);
     return status;
@@ -86,7 +87,7 @@ static by_status refuse(const char *directory, by_error *error)
     return by_error_set(error, BY_EARG, "%s already exists; name a new directory", directory);
 }
 
-by_status by__publish(const char *temporary, const char *directory, by_error *error)
+by_status by__checkpoint_publish(const char *temporary, const char *directory, by_error *error)
 {
     int failed = renameat2(AT_FDCWD, temporary, AT_FDCWD, directory, RENAME_NOREPLACE);
     if (failed != 0 && (errno == EINVAL || errno == ENOSYS)) { /* not supported */
@@ -145,13 +146,13 @@ static by_status open_source(source *s, const char *path, bool average, const ch
     free(manifest);
     BY_TRY(status);
     s->path = plain ? path : by_checkpoint_path(s->checkpoint);
-    if (average && by__adapter_is_in(s->path)) {
+    if (average && by__checkpoint_adapter_is_in(s->path)) {
         return by_error_set(
             error, BY_EARG,
             "%s has adapters, and their moving average cannot be merged: leave out --ema", s->path);
     }
     BY_TRY((average ? by_weights_open_averages : by_weights_open)(&s->weights, s->path, error));
-    adapter = adapter == NULL && by__adapter_is_in(s->path) ? s->path : adapter;
+    adapter = adapter == NULL && by__checkpoint_adapter_is_in(s->path) ? s->path : adapter;
     if (adapter == NULL) {
         return BY_OK;
     }
@@ -163,25 +164,25 @@ static by_status open_source(source *s, const char *path, bool average, const ch
  * values are written. */
 static by_status write_config(const source *s, const char *directory, by_error *error)
 {
-    by__origin origin = {0};
+    by__checkpoint_origin origin = {0};
     const char *config = by_weights_config(s->weights);
     json_t *root = config == NULL ? NULL : by__json_read(config, 0, NULL);
     json_t *copied = json_deep_copy(root);
     if (by_weights_in_codes(s->weights)) {
         (void)json_object_del(root, "quantization_config");
     }
-    by_status status = by__origin_read(&origin, s->weights, error);
+    by_status status = by__checkpoint_origin_read(&origin, s->weights, error);
     if (status == BY_OK && json_is_object(root)) {
-        status = by__origin_put(root, &origin, error);
+        status = by__checkpoint_origin_put(root, &origin, error);
     }
     bool changes = status == BY_OK && !json_equal(root, copied) && json_is_object(root);
     char *text = changes ? by__json_dump(root, JSON_INDENT(2)) : NULL;
     if (changes) {
-        status = text == NULL
-                     ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")
-                     : by__sink_put(directory, "config.json", text, strlen(text), NULL, error);
+        status = text == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")
+                              : by__checkpoint_sink_put(directory, "config.json", text,
+                                                        strlen(text), NULL, error);
     }
-    by__origin_free(&origin);
+    by__checkpoint_origin_free(&origin);
     json_decref(copied);
     json_decref(root);
     free(text);
@@ -238,12 +239,13 @@ static by_status write_source(const source *s, const char *directory, const char
         return by_error_set(error, BY_EIO, "cannot create directory %s: %s", temporary,
                             strerror(errno));
     }
-    by_status status = by__weights_copy(temporary, s->weights, shard_bytes, error);
+    by_status status = by__checkpoint_weights_copy(temporary, s->weights, shard_bytes, error);
     if (status == BY_OK) {
         status = check_finite(temporary, s->path, error);
     }
     if (status == BY_OK) {
-        status = (s->checkpoint != NULL ? copy_files : by__copy_along)(temporary, s->path, error);
+        status = (s->checkpoint != NULL ? copy_files : by__checkpoint_copy_along)(temporary,
+                                                                                  s->path, error);
     }
     if (status == BY_OK) {
         status = write_config(s, temporary, error);
@@ -252,7 +254,7 @@ static by_status write_source(const source *s, const char *directory, const char
         status = by__sync_dir(temporary, error);
     }
     if (status == BY_OK) {
-        status = by__publish(temporary, directory, error);
+        status = by__checkpoint_publish(temporary, directory, error);
     }
     if (status != BY_OK) {
         (void)by__remove_tree(temporary, NULL);

@@ -40,7 +40,7 @@ static const char *state_text(const by_checkpoint *checkpoint, const char *key)
     return by_checkpoint_value_string(checkpoint, key, &text, NULL) == BY_OK ? text : NULL;
 }
 
-static by_status read_state(by__origin *out, const char *directory, by_error *error)
+static by_status read_state(by__checkpoint_origin *out, const char *directory, by_error *error)
 {
     by_checkpoint *checkpoint;
     if (by_checkpoint_open(&checkpoint, directory, false, NULL) != BY_OK) {
@@ -63,7 +63,7 @@ static const char *config_text(const json_t *origin, const char *key)
     return json_string_value(json_object_get(origin, key));
 }
 
-static by_status read_config(by__origin *out, const char *text, by_error *error)
+static by_status read_config(by__checkpoint_origin *out, const char *text, by_error *error)
 {
     json_t *root = text == NULL ? NULL : by__json_read(text, 0, NULL);
     const json_t *origin = json_object_get(root, "banyan");
@@ -78,32 +78,34 @@ static by_status read_config(by__origin *out, const char *text, by_error *error)
     return status;
 }
 
-by_status by__origin_read(by__origin *out, const by_weights *weights, by_error *error)
+by_status by__checkpoint_origin_read(by__checkpoint_origin *out, const by_weights *weights,
+                                     by_error *error)
 {
-    by__origin origin = {0};
+    by__checkpoint_origin origin = {0};
     const char *path = by_weights_path(weights);
     by_status status = by__path_is_dir(path) ? read_state(&origin, path, error) : BY_OK;
     if (status == BY_OK && origin.config_hash == NULL && origin.data_hash == NULL) {
-        by__origin_free(&origin);
+        by__checkpoint_origin_free(&origin);
         status = read_config(&origin, by_weights_config(weights), error);
     }
     if (status != BY_OK) {
-        by__origin_free(&origin);
+        by__checkpoint_origin_free(&origin);
         return status;
     }
     *out = origin;
     return BY_OK;
 }
 
-void by__origin_free(by__origin *origin)
+void by__checkpoint_origin_free(by__checkpoint_origin *origin)
 {
     free(origin->run);
     free(origin->config_hash);
     free(origin->data_hash);
-    *origin = (by__origin){0};
+    *origin = (by__checkpoint_origin){0};
 }
 
-by_status by__origin_put(json_t *config, const by__origin *origin, by_error *error)
+by_status by__checkpoint_origin_put(json_t *config, const by__checkpoint_origin *origin,
+                                    by_error *error)
 {
     const char *const values[][2] = {{"run", origin->run},
                                      {"config_hash", origin->config_hash},

@@ -8,19 +8,21 @@
 #include "checkpoint/storage.h"
 
 /* Owned strings; NULL: unknown. */
-typedef struct by__origin {
+typedef struct by__checkpoint_origin {
     char *run;         /* name of the run's directory */
     char *config_hash; /* by_config_hash of its config */
     char *data_hash;   /* hash of its training data */
-} by__origin;
+} by__checkpoint_origin;
 
 /* Reads the origin of open weights: from the state.json of a checkpoint or a compressed model, the
  * run's name from the path of its checkpoints; if that records none, from the object "banyan" of
  * their config.json, which exports have and which GGUF files yield. Nothing is an error but memory:
  * weights of other programs have no origin. */
-by_status by__origin_read(by__origin *out, const by_weights *weights, by_error *error);
-void by__origin_free(by__origin *origin);
+by_status by__checkpoint_origin_read(by__checkpoint_origin *out, const by_weights *weights,
+                                     by_error *error);
+void by__checkpoint_origin_free(by__checkpoint_origin *origin);
 /* Sets the object "banyan" of a config.json to the origin; an unknown origin changes nothing. */
-by_status by__origin_put(json_t *config, const by__origin *origin, by_error *error);
+by_status by__checkpoint_origin_put(json_t *config, const by__checkpoint_origin *origin,
+                                    by_error *error);
 
 #endif

@@ -39,7 +39,7 @@ typedef struct candidate {
     bool valid;
     bool kept;
     double loss; /* NaN: unknown */
-    by__manifest manifest;
+    by__checkpoint_manifest manifest;
 } candidate;
 
 typedef struct candidates {
@@ -52,7 +52,7 @@ typedef struct candidates {
 static void free_candidates(candidates *c)
 {
     for (size_t i = 0; i < c->count; i++) {
-        by__manifest_free(&c->items[i].manifest);
+        by__checkpoint_manifest_free(&c->items[i].manifest);
     }
     free(c->items);
     *c = (candidates){0};
@@ -76,16 +76,16 @@ static by_status find_candidates(candidates *out, const char *root, bool verify,
     size_t count;
     double loss;
     candidates c = {0};
-    BY_TRY(by__root_best(&c.marked, &c.best, &loss, root, error));
-    BY_TRY(by__root_steps(&steps, &count, root, error));
+    BY_TRY(by__checkpoint_root_best(&c.marked, &c.best, &loss, root, error));
+    BY_TRY(by__checkpoint_root_steps(&steps, &count, root, error));
     by_status status = by__alloc((void **)&c.items, count, sizeof *c.items, "step list", error);
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         candidate *item = &c.items[c.count++];
         char *directory = NULL;
         *item = (candidate){.step = steps[i], .loss = (double)NAN};
-        item->valid =
-            !was_refused(known, steps[i]) &&
-            by__root_read(&item->manifest, &directory, root, steps[i], verify, NULL) == BY_OK;
+        item->valid = !was_refused(known, steps[i]) &&
+                      by__checkpoint_root_read(&item->manifest, &directory, root, steps[i], verify,
+                                               NULL) == BY_OK;
         if (item->valid) {
             item->loss = by__checkpoint_loss(directory);
             free(directory);
@@ -104,12 +104,13 @@ static by_status find_candidates(candidates *out, const char *root, bool verify,
 
 /* Keeps the checkpoints that own a file of this one. References point to the owner of the bytes, so
  * they need not be followed further. */
-static void keep_referenced(candidates *c, const by__manifest *manifest)
+static void keep_referenced(candidates *c, const by__checkpoint_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->files.count; i++) {
         uint64_t step;
         const char *in = manifest->files.items[i].in;
-        for (size_t k = 0; in != NULL && by__step_of_name(in, &step) && k < c->count; k++) {
+        for (size_t k = 0; in != NULL && by__checkpoint_step_of_name(in, &step) && k < c->count;
+             k++) {
             c->items[k].kept = c->items[k].kept || c->items[k].step == step;
         }
     }
@@ -132,11 +133,11 @@ static bool is_among_best(const candidates *c, size_t i, const by_retention *r)
  * an open file, so it is closed again until the checkpoint is removed. */
 static bool is_used(const candidate *item, const char *root)
 {
-    by__lease *alone = NULL;
+    by__checkpoint_lease *alone = NULL;
     char *directory = NULL;
-    bool used = by__step_path(&directory, root, item->step, NULL) != BY_OK ||
-                !by__lease_alone(&alone, directory);
-    by__lease_close(&alone);
+    bool used = by__checkpoint_step_path(&directory, root, item->step, NULL) != BY_OK ||
+                !by__checkpoint_lease_alone(&alone, directory);
+    by__checkpoint_lease_close(&alone);
     free(directory);
     return used;
 }
@@ -166,13 +167,13 @@ static void decide(candidates *c, const char *root, const by_retention *r)
 /* Removes a checkpoint, unless a server has begun to use it since the decision. */
 static by_status remove_item(candidates *c, candidate *item, const char *root, by_error *error)
 {
-    by__lease *alone = NULL;
+    by__checkpoint_lease *alone = NULL;
     char *directory;
-    BY_TRY(by__step_path(&directory, root, item->step, error));
+    BY_TRY(by__checkpoint_step_path(&directory, root, item->step, error));
     by_status status = BY_OK;
-    if (by__lease_alone(&alone, directory)) {
+    if (by__checkpoint_lease_alone(&alone, directory)) {
         status = remove_step(root, item->step, directory, error);
-        by__lease_close(&alone);
+        by__checkpoint_lease_close(&alone);
     } else {
         item->kept = true;
         keep_referenced(c, &item->manifest); /* these are older, and come after it */
@@ -247,7 +248,7 @@ by_status by_checkpoint_retain(const char *root, const by_retention *r, uint64_t
     if (r->verify) {
         BY_TRY(find_candidates(&known, root, true, NULL, error));
     }
-    by_status status = r->only_say ? BY_OK : by__root_lock(&lock, root, error);
+    by_status status = r->only_say ? BY_OK : by__checkpoint_root_lock(&lock, root, error);
     if (status == BY_OK) {
         status = retain(root, r, r->verify ? &known : NULL, steps, count, error);
     }
@@ -256,18 +257,18 @@ by_status by_checkpoint_retain(const char *root, const by_retention *r, uint64_t
     return status;
 }
 
-by_status by__root_drop_behind(const char *root, uint64_t step, by_error *error)
+by_status by__checkpoint_root_drop_behind(const char *root, uint64_t step, by_error *error)
 {
     uint64_t *steps = NULL;
     size_t count = 0;
     int lock = -1;
-    by_status status = by__root_lock(&lock, root, error);
+    by_status status = by__checkpoint_root_lock(&lock, root, error);
     if (status == BY_OK) {
-        status = by__root_steps(&steps, &count, root, error);
+        status = by__checkpoint_root_steps(&steps, &count, root, error);
     }
     for (size_t i = 0; i < count && steps[i] > step && status == BY_OK; i++) {
         char *directory = NULL;
-        status = by__step_path(&directory, root, steps[i], error);
+        status = by__checkpoint_step_path(&directory, root, steps[i], error);
         status = status == BY_OK ? remove_step(root, steps[i], directory, error) : status;
         free(directory);
     }

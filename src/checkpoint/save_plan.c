@@ -9,7 +9,7 @@
 
 /* A slice held by a rank, with its index there. */
 typedef struct record {
-    const by__held_slice *held;
+    const by__checkpoint_held_slice *held;
     int rank;
     size_t number;
 } record;
@@ -26,7 +26,7 @@ typedef struct group {
 typedef struct table {
     int ranks;
     int rank;
-    by__held_slice *held;
+    by__checkpoint_held_slice *held;
     size_t *counts; /* slices of each rank; bytes while they are gathered */
     record *records;
     size_t count;
@@ -45,7 +45,7 @@ static int compare_numbers(const int64_t *a, const int64_t *b)
     return 0;
 }
 
-static int compare_tensors(const by__held_slice *a, const by__held_slice *b)
+static int compare_tensors(const by__checkpoint_held_slice *a, const by__checkpoint_held_slice *b)
 {
     return a->optimizer != b->optimizer ? (a->optimizer ? 1 : -1) : strcmp(a->name, b->name);
 }
@@ -75,8 +75,8 @@ static int largest_first(const void *a, const void *b)
     return x->first < y->first ? -1 : 1;
 }
 
-static by_status gather(table *t, by_comm *comm, const by__held_slice *held, size_t count,
-                        by_error *error)
+static by_status gather(table *t, by_comm *comm, const by__checkpoint_held_slice *held,
+                        size_t count, by_error *error)
 {
     size_t ranks = (size_t)t->ranks;
     int32_t mine = (int32_t)count;
@@ -108,7 +108,7 @@ static by_status gather(table *t, by_comm *comm, const by__held_slice *held, siz
     return BY_OK;
 }
 
-static by_tensor_view view_of(const by__held_slice *held)
+static by_tensor_view view_of(const by__checkpoint_held_slice *held)
 {
     by_tensor_view view = {.name = held->name, .dtype = held->dtype, .rank = held->rank};
     memcpy(view.shape, held->shape, sizeof view.shape);
@@ -116,7 +116,8 @@ static by_tensor_view view_of(const by__held_slice *held)
 }
 
 /* Sorts the records into groups, and lists the tensors. */
-static by_status group_records(by__save_plan *p, table *t, by_comm *comm, by_error *error)
+static by_status group_records(by__checkpoint_save_plan *p, table *t, by_comm *comm,
+                               by_error *error)
 {
     if (t->count > 1) {
         qsort(t->records, t->count, sizeof *t->records, by_slice);
@@ -125,8 +126,8 @@ static by_status group_records(by__save_plan *p, table *t, by_comm *comm, by_err
     BY_TRY(by__alloc((void **)&p->tensors, t->count, sizeof *p->tensors, "a checkpoint", error));
     BY_TRY(by__alloc((void **)&p->frozen, t->count, sizeof *p->frozen, "a checkpoint", error));
     for (size_t i = 0; i < t->count; i++) {
-        const by__held_slice *held = t->records[i].held;
-        const by__held_slice *before = i == 0 ? NULL : t->records[i - 1].held;
+        const by__checkpoint_held_slice *held = t->records[i].held;
+        const by__checkpoint_held_slice *before = i == 0 ? NULL : t->records[i - 1].held;
         bool next = before == NULL || compare_tensors(before, held) != 0;
         if (next) {
             p->tensors[p->count++] = view_of(held);
@@ -142,7 +143,8 @@ static by_status group_records(by__save_plan *p, table *t, by_comm *comm, by_err
         }
         if (next || compare_slices(&before->slice, &held->slice) != 0) {
             size_t elements;
-            BY_TRY(by__slice_check(&p->tensors[p->count - 1], &held->slice, &elements, error));
+            BY_TRY(by__checkpoint_slice_check(&p->tensors[p->count - 1], &held->slice, &elements,
+                                              error));
             t->groups[t->group_count++] =
                 (group){.first = i,
                         .tensor = p->count - 1,
@@ -166,7 +168,7 @@ static bool is_copy(const table *t, const group *g)
 /* Drops the slices of a tensor that consist only of copies if others do not: the rank that trains a
  * tensor may have divided it differently. A tensor with copies only is frozen. Groups are sorted by
  * tensor. */
-static void drop_copies(by__save_plan *p, table *t)
+static void drop_copies(by__checkpoint_save_plan *p, table *t)
 {
     size_t kept = 0;
     for (size_t i = 0; i < t->group_count;) {
@@ -263,7 +265,7 @@ static int by_record(const void *a, const void *b)
 }
 
 /* Numbers the writers and lists the parts of this one, sorted by tensor. */
-static by_status list_parts(by__save_plan *p, table *t, by_error *error)
+static by_status list_parts(by__checkpoint_save_plan *p, table *t, by_error *error)
 {
     for (int r = 0; r < t->ranks; r++) {
         t->writer_of[r] = t->writer_of[r] != 0 ? p->writers++ : -1;
@@ -285,7 +287,7 @@ static by_status list_parts(by__save_plan *p, table *t, by_error *error)
 }
 
 /* Moves the names to the plan. */
-static by_status own_names(by__save_plan *p, by_error *error)
+static by_status own_names(by__checkpoint_save_plan *p, by_error *error)
 {
     for (size_t i = 0; i < p->count; i++) {
         p->tensors[i].name = by__strdup(p->tensors[i].name);
@@ -297,8 +299,8 @@ static by_status own_names(by__save_plan *p, by_error *error)
     return BY_OK;
 }
 
-static by_status plan_alone(by__save_plan *p, const by__held_slice *held, size_t count,
-                            by_error *error)
+static by_status plan_alone(by__checkpoint_save_plan *p, const by__checkpoint_held_slice *held,
+                            size_t count, by_error *error)
 {
     p->writers = 1;
     BY_TRY(by__alloc((void **)&p->tensors, count, sizeof *p->tensors, "a checkpoint", error));
@@ -319,10 +321,11 @@ static by_status plan_alone(by__save_plan *p, const by__held_slice *held, size_t
     return own_names(p, error);
 }
 
-by_status by__save_plan_make(by__save_plan *out, by_comm *comm, const by__held_slice *held,
-                             size_t count, int64_t writers, by_error *error)
+by_status by__checkpoint_save_plan_make(by__checkpoint_save_plan *out, by_comm *comm,
+                                        const by__checkpoint_held_slice *held, size_t count,
+                                        int64_t writers, by_error *error)
 {
-    by__save_plan p = {0};
+    by__checkpoint_save_plan p = {0};
     table t = {0};
     by_status status = BY_OK;
     if (comm == NULL || by_comm_size(comm) == 1) {
@@ -351,14 +354,14 @@ by_status by__save_plan_make(by__save_plan *out, by_comm *comm, const by__held_s
     free(t.held);
     free(t.counts);
     if (status != BY_OK) {
-        by__save_plan_free(&p);
+        by__checkpoint_save_plan_free(&p);
         return status;
     }
     *out = p;
     return BY_OK;
 }
 
-by_checkpoint_layout by__save_plan_layout(const by__save_plan *plan)
+by_checkpoint_layout by__checkpoint_save_plan_layout(const by__checkpoint_save_plan *plan)
 {
     return (by_checkpoint_layout){.model = plan->tensors,
                                   .model_count = plan->model_count,
@@ -370,16 +373,17 @@ by_checkpoint_layout by__save_plan_layout(const by__save_plan *plan)
                                   .part_count = plan->writers > 1 ? plan->part_count : 0};
 }
 
-size_t by__save_plan_elements(const by__save_plan *p, size_t part)
+size_t by__checkpoint_save_plan_elements(const by__checkpoint_save_plan *p, size_t part)
 {
     size_t elements = 0; /* the slice was checked */
     const by_checkpoint_part *what = &p->parts[part];
-    (void)by__slice_check(&p->tensors[what->tensor], &what->slice, &elements, NULL);
+    (void)by__checkpoint_slice_check(&p->tensors[what->tensor], &what->slice, &elements, NULL);
     return elements;
 }
 
-by_status by__save_plan_order(const by__save_plan *p, const by_checkpoint_writer *writer,
-                              size_t *order, by_error *error)
+by_status by__checkpoint_save_plan_order(const by__checkpoint_save_plan *p,
+                                         const by_checkpoint_writer *writer, size_t *order,
+                                         by_error *error)
 {
     size_t *first; /* first part of each tensor */
     size_t next = 0;
@@ -404,37 +408,40 @@ by_status by__save_plan_order(const by__save_plan *p, const by_checkpoint_writer
     return BY_OK;
 }
 
-by_status by__save_plan_add(const by__save_plan *p, by_checkpoint_writer *writer, size_t part,
-                            size_t first, size_t count, const void *data, by_error *error)
+by_status by__checkpoint_save_plan_add(const by__checkpoint_save_plan *p,
+                                       by_checkpoint_writer *writer, size_t part, size_t first,
+                                       size_t count, const void *data, by_error *error)
 {
     const by_checkpoint_part *what = &p->parts[part];
-    return by__writer_add_range(writer, p->writers > 1 ? part : what->tensor, &what->slice, first,
-                                count, data, error);
+    return by__checkpoint_writer_add_range(writer, p->writers > 1 ? part : what->tensor,
+                                           &what->slice, first, count, data, error);
 }
 
-static by_status add_part(const by__save_plan *p, by_checkpoint_writer *writer, size_t part,
-                          by__read_held *read, void *user, by_error *error)
+static by_status add_part(const by__checkpoint_save_plan *p, by_checkpoint_writer *writer,
+                          size_t part, by__checkpoint_read_held *read, void *user, by_error *error)
 {
     const void *data = NULL;
     void *owned = NULL;
     by_status status = read(user, p->held[part], &data, &owned, error);
     if (status == BY_OK) {
-        status =
-            by__save_plan_add(p, writer, part, 0, by__save_plan_elements(p, part), data, error);
+        status = by__checkpoint_save_plan_add(
+            p, writer, part, 0, by__checkpoint_save_plan_elements(p, part), data, error);
     }
     free(owned);
     return status;
 }
 
-by_status by__save_plan_write(const by__save_plan *p, by_checkpoint_writer *writer,
-                              by__read_held *read, void *user, by_error *error)
+by_status by__checkpoint_save_plan_write(const by__checkpoint_save_plan *p,
+                                         by_checkpoint_writer *writer,
+                                         by__checkpoint_read_held *read, void *user,
+                                         by_error *error)
 {
     size_t *order;
     if (writer == NULL) {
         return BY_OK;
     }
     BY_TRY(by__alloc((void **)&order, p->part_count, sizeof *order, "a checkpoint", error));
-    by_status status = by__save_plan_order(p, writer, order, error);
+    by_status status = by__checkpoint_save_plan_order(p, writer, order, error);
     for (size_t i = 0; i < p->part_count && status == BY_OK; i++) {
         status = add_part(p, writer, order[i], read, user, error);
     }
@@ -442,7 +449,7 @@ by_status by__save_plan_write(const by__save_plan *p, by_checkpoint_writer *writ
     return status;
 }
 
-void by__save_plan_free(by__save_plan *plan)
+void by__checkpoint_save_plan_free(by__checkpoint_save_plan *plan)
 {
     for (size_t i = 0; i < plan->named; i++) {
         free((void *)(uintptr_t)plan->tensors[i].name);
@@ -451,5 +458,5 @@ void by__save_plan_free(by__save_plan *plan)
     free(plan->frozen);
     free(plan->parts);
     free(plan->held);
-    *plan = (by__save_plan){0};
+    *plan = (by__checkpoint_save_plan){0};
 }

@@ -24,12 +24,12 @@ typedef struct cursor {
     size_t bytes;  /* size of it */
 } cursor;
 
-struct by__saver {
+struct by__checkpoint_saver {
     by_comm *comm;
     uint8_t *ring;
     size_t capacity;
     /* of the current save: a deep copy, except plan and user */
-    by__save_request request;
+    by__checkpoint_save_request request;
     by_checkpoint_writer *writer;
     size_t *order; /* of the parts */
     size_t part_count;
@@ -53,7 +53,7 @@ struct by__saver {
 
 /* ---- requests ---- */
 
-static void free_request(by__save_request *r)
+static void free_request(by__checkpoint_save_request *r)
 {
     for (size_t i = 0; i < r->value_count; i++) {
         free((void *)(uintptr_t)r->values[i].key);
@@ -70,7 +70,7 @@ static void free_request(by__save_request *r)
     free((void *)(uintptr_t)r->values);
     free((void *)(uintptr_t)r->files);
     free((void *)(uintptr_t)r->root);
-    *r = (by__save_request){0};
+    *r = (by__checkpoint_save_request){0};
 }
 
 /* Copies a text; NULL for NULL. Sets *failed if there is no memory. */
@@ -81,7 +81,8 @@ static char *copy_text(const char *text, bool *failed)
     return copy;
 }
 
-static by_status copy_request(by__save_request *out, const by__save_request *r, by_error *error)
+static by_status copy_request(by__checkpoint_save_request *out,
+                              const by__checkpoint_save_request *r, by_error *error)
 {
     bool failed = false;
     by_checkpoint_value *values;
@@ -118,7 +119,7 @@ static by_status copy_request(by__save_request *out, const by__save_request *r, 
 }
 
 /* What the leading process does after a checkpoint is on disk. */
-static by_status follow_up(const by__save_request *r, by_error *error)
+static by_status follow_up(const by__checkpoint_save_request *r, by_error *error)
 {
     if (r->is_best) {
         BY_TRY(by_checkpoint_mark_best(r->root, r->step, r->loss, error));
@@ -133,20 +134,21 @@ static bool leads(const by_comm *comm)
 }
 
 static by_status commit(by_comm *comm, by_checkpoint_writer **writer, by_status status,
-                        const by__save_request *r, by_error *error)
+                        const by__checkpoint_save_request *r, by_error *error)
 {
     BY_TRY(by__checkpoint_commit_together(writer, comm, status, r->values, r->value_count, r->files,
                                           r->file_count, error));
     return by__checkpoint_follow(comm, leads(comm) ? follow_up(r, error) : BY_OK, error);
 }
 
-by_status by__save_together(by_comm *comm, const by__save_request *r, by_error *error)
+by_status by__checkpoint_save_together(by_comm *comm, const by__checkpoint_save_request *r,
+                                       by_error *error)
 {
     by_checkpoint_writer *writer;
-    by_checkpoint_layout layout = by__save_plan_layout(r->plan);
+    by_checkpoint_layout layout = by__checkpoint_save_plan_layout(r->plan);
     BY_TRY(by__checkpoint_begin_together(&writer, comm, r->plan->writer, r->root, r->step, &layout,
                                          error));
-    by_status status = by__save_plan_write(r->plan, writer, r->read, r->user, error);
+    by_status status = by__checkpoint_save_plan_write(r->plan, writer, r->read, r->user, error);
     return commit(comm, &writer, status, r, error);
 }
 
@@ -162,22 +164,23 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static size_t element_size(const by__saver *s, const cursor *c)
+static size_t element_size(const by__checkpoint_saver *s, const cursor *c)
 {
-    const by__save_plan *p = s->request.plan;
+    const by__checkpoint_save_plan *p = s->request.plan;
     return by_dtype_size(p->tensors[p->parts[s->order[c->part]].tensor].dtype);
 }
 
-static void enter_part(const by__saver *s, cursor *c)
+static void enter_part(const by__checkpoint_saver *s, cursor *c)
 {
     c->offset = 0;
     c->bytes = c->part < s->part_count
-                   ? by__save_plan_elements(s->request.plan, s->order[c->part]) * element_size(s, c)
+                   ? by__checkpoint_save_plan_elements(s->request.plan, s->order[c->part]) *
+                         element_size(s, c)
                    : 0;
 }
 
 /* Advances by n bytes, into the next part at the end of one. Returns true at an end. */
-static bool advance(const by__saver *s, cursor *c, size_t n)
+static bool advance(const by__checkpoint_saver *s, cursor *c, size_t n)
 {
     c->offset += n;
     if (c->offset < c->bytes) {
@@ -189,14 +192,14 @@ static bool advance(const by__saver *s, cursor *c, size_t n)
 }
 
 /* Bytes between two counts, at most to the end of the ring. */
-static size_t in_ring(const by__saver *s, uint64_t at, uint64_t end)
+static size_t in_ring(const by__checkpoint_saver *s, uint64_t at, uint64_t end)
 {
     return smaller((size_t)(end - at), s->capacity - (size_t)(at % s->capacity));
 }
 
-static by_status fetch(by__saver *s, by_error *error)
+static by_status fetch(by__checkpoint_saver *s, by_error *error)
 {
-    const by__save_plan *p = s->request.plan;
+    const by__checkpoint_save_plan *p = s->request.plan;
     const void *data = NULL;
     if (s->data != NULL) {
         return BY_OK;
@@ -210,7 +213,7 @@ static by_status fetch(by__saver *s, by_error *error)
 
 /* Copies a piece; *did is false if there is no room, or nothing left. Called by the producer
  * only. */
-static by_status produce(by__saver *s, bool *did, by_error *error)
+static by_status produce(by__checkpoint_saver *s, bool *did, by_error *error)
 {
     cursor *c = &s->from;
     by__base_worker_lock(&s->thread);
@@ -238,7 +241,7 @@ static by_status produce(by__saver *s, bool *did, by_error *error)
 }
 
 /* Writes a piece; *did is false if there is none yet. */
-static by_status consume(by__saver *s, bool *did, by_error *error)
+static by_status consume(by__checkpoint_saver *s, bool *did, by_error *error)
 {
     cursor *c = &s->to;
     by__base_worker_lock(&s->thread);
@@ -251,8 +254,8 @@ static by_status consume(by__saver *s, bool *did, by_error *error)
     }
     size_t n = smaller(smaller(c->bytes - c->offset, there), PIECE);
     size_t size = element_size(s, c);
-    BY_TRY(by__save_plan_add(s->request.plan, s->writer, s->order[c->part], c->offset / size,
-                             n / size, s->ring + at, error));
+    BY_TRY(by__checkpoint_save_plan_add(s->request.plan, s->writer, s->order[c->part],
+                                        c->offset / size, n / size, s->ring + at, error));
     (void)advance(s, c, n);
     by__base_worker_lock(&s->thread);
     s->consumed += padded(n);
@@ -264,17 +267,17 @@ static by_status consume(by__saver *s, bool *did, by_error *error)
 /* ---- the thread ---- */
 
 /* Determines order and number of the parts; those without elements are skipped. */
-static by_status plan_parts(by__saver *s, by_error *error)
+static by_status plan_parts(by__checkpoint_saver *s, by_error *error)
 {
-    const by__save_plan *p = s->request.plan;
+    const by__checkpoint_save_plan *p = s->request.plan;
     size_t kept = 0;
     if (s->writer == NULL) {
         return BY_OK;
     }
     BY_TRY(by__alloc((void **)&s->order, p->part_count, sizeof *s->order, "a checkpoint", error));
-    BY_TRY(by__save_plan_order(p, s->writer, s->order, error));
+    BY_TRY(by__checkpoint_save_plan_order(p, s->writer, s->order, error));
     for (size_t i = 0; i < p->part_count; i++) {
-        if (by__save_plan_elements(p, s->order[i]) > 0) {
+        if (by__checkpoint_save_plan_elements(p, s->order[i]) > 0) {
             s->order[kept++] = s->order[i];
         }
     }
@@ -284,17 +287,17 @@ static by_status plan_parts(by__saver *s, by_error *error)
     return BY_OK;
 }
 
-static by_status begin_files(by__saver *s, by_error *error)
+static by_status begin_files(by__checkpoint_saver *s, by_error *error)
 {
-    const by__save_request *r = &s->request;
-    by_checkpoint_layout layout = by__save_plan_layout(r->plan);
+    const by__checkpoint_save_request *r = &s->request;
+    by_checkpoint_layout layout = by__checkpoint_save_plan_layout(r->plan);
     BY_TRY(by__checkpoint_begin_together(&s->writer, s->comm, r->plan->writer, r->root, r->step,
                                          &layout, error));
     return plan_parts(s, error);
 }
 
 /* Signals that the order is known or, if `status` is an error, that there will be none. */
-static void tell_begun(by__saver *s, by_status status)
+static void tell_begun(by__checkpoint_saver *s, by_status status)
 {
     by__base_worker_lock(&s->thread);
     s->is_begun = true;
@@ -305,7 +308,7 @@ static void tell_begun(by__saver *s, by_status status)
 }
 
 /* Waits until the producer has made progress, or failed. */
-static by_status wait_for_producer(by__saver *s)
+static by_status wait_for_producer(by__checkpoint_saver *s)
 {
     by__base_worker_lock(&s->thread);
     while (s->produced == s->consumed && s->status == BY_OK) {
@@ -316,7 +319,7 @@ static by_status wait_for_producer(by__saver *s)
     return status;
 }
 
-static by_status write_parts(by__saver *s, by_error *error)
+static by_status write_parts(by__checkpoint_saver *s, by_error *error)
 {
     while (s->to.part < s->part_count) {
         bool did = false;
@@ -333,7 +336,7 @@ static by_status write_parts(by__saver *s, by_error *error)
     return BY_OK;
 }
 
-static void save(by__saver *s)
+static void save(by__checkpoint_saver *s)
 {
     by_error error = {0};
     by_status status = begin_files(s, &error);
@@ -364,7 +367,7 @@ static void save(by__saver *s)
 
 static void *work(void *user)
 {
-    by__saver *s = user;
+    by__checkpoint_saver *s = user;
     memset(s->ring, 0, s->capacity); /* touches the pages now, and not while a step waits */
     by__base_worker_lock(&s->thread);
     for (;;) {
@@ -384,9 +387,10 @@ static void *work(void *user)
 
 /* ---- the caller's side ---- */
 
-by_status by__saver_open(by__saver **out, by_comm **comm, size_t staging, by_error *error)
+by_status by__checkpoint_saver_open(by__checkpoint_saver **out, by_comm **comm, size_t staging,
+                                    by_error *error)
 {
-    by__saver *s;
+    by__checkpoint_saver *s;
     by_status status = by__alloc((void **)&s, 1, sizeof *s, "saves", error);
     if (status != BY_OK) {
         by_comm_close(comm);
@@ -400,7 +404,7 @@ by_status by__saver_open(by__saver **out, by_comm **comm, size_t staging, by_err
         status = by__base_worker_start(&s->thread, work, s, "the thread of checkpoints", error);
     }
     if (status != BY_OK) {
-        by__saver_close(&s);
+        by__checkpoint_saver_close(&s);
         return status;
     }
     *out = s;
@@ -408,7 +412,7 @@ by_status by__saver_open(by__saver **out, by_comm **comm, size_t staging, by_err
 }
 
 /* Releases a save that has ended. */
-static void clear(by__saver *s)
+static void clear(by__checkpoint_saver *s)
 {
     free(s->owned);
     free(s->order);
@@ -425,9 +429,9 @@ static void clear(by__saver *s)
     s->stalled = 0.0;
 }
 
-void by__saver_close(by__saver **saver)
+void by__checkpoint_saver_close(by__checkpoint_saver **saver)
 {
-    by__saver *s = *saver;
+    by__checkpoint_saver *s = *saver;
     if (s == NULL) {
         return;
     }
@@ -440,7 +444,7 @@ void by__saver_close(by__saver **saver)
 }
 
 /* Copies everything, for the thread to write. */
-static void produce_all(by__saver *s)
+static void produce_all(by__checkpoint_saver *s)
 {
     by_error error = {0};
     by_status status = BY_OK;
@@ -466,10 +470,11 @@ static void produce_all(by__saver *s)
     by__base_worker_unlock(&s->thread);
 }
 
-by_status by__saver_begin(by__saver *s, const by__save_request *request, by_error *error)
+by_status by__checkpoint_saver_begin(by__checkpoint_saver *s,
+                                     const by__checkpoint_save_request *request, by_error *error)
 {
     double began = by__now();
-    by__save_request copy;
+    by__checkpoint_save_request copy;
     if (s->is_pending) {
         return by_error_set(error, BY_ESTATE, "a save is under way");
     }
@@ -491,7 +496,7 @@ by_status by__saver_begin(by__saver *s, const by__save_request *request, by_erro
     return BY_OK;
 }
 
-void by__saver_let_go(by__saver *s)
+void by__checkpoint_saver_let_go(by__checkpoint_saver *s)
 {
     double began = by__now();
     by__base_worker_lock(&s->thread);
@@ -502,12 +507,12 @@ void by__saver_let_go(by__saver *s)
     by__base_worker_unlock(&s->thread);
 }
 
-bool by__saver_is_pending(by__saver *s)
+bool by__checkpoint_saver_is_pending(by__checkpoint_saver *s)
 {
     return s->is_pending;
 }
 
-bool by__saver_is_done(by__saver *s)
+bool by__checkpoint_saver_is_done(by__checkpoint_saver *s)
 {
     by__base_worker_lock(&s->thread);
     bool is_done = s->is_pending && s->is_done;
@@ -515,7 +520,7 @@ bool by__saver_is_done(by__saver *s)
     return is_done;
 }
 
-bool by__saver_has_failed(by__saver *s)
+bool by__checkpoint_saver_has_failed(by__checkpoint_saver *s)
 {
     by__base_worker_lock(&s->thread);
     bool failed = s->is_pending && s->is_done && s->status != BY_OK;
@@ -523,7 +528,8 @@ bool by__saver_has_failed(by__saver *s)
     return failed;
 }
 
-by_status by__saver_wait(by__saver *s, by__save_end *end, by_error *error)
+by_status by__checkpoint_saver_wait(by__checkpoint_saver *s, by__checkpoint_save_end *end,
+                                    by_error *error)
 {
     by__base_worker_lock(&s->thread);
     while (s->is_pending && !s->is_done) {
@@ -532,7 +538,7 @@ by_status by__saver_wait(by__saver *s, by__save_end *end, by_error *error)
     by__base_worker_unlock(&s->thread);
     by_status status = s->is_pending ? s->status : BY_OK;
     if (end != NULL) {
-        *end = (by__save_end){s->request.step, s->stalled, s->ended - s->began};
+        *end = (by__checkpoint_save_end){s->request.step, s->stalled, s->ended - s->began};
     }
     if (status != BY_OK) {
         status = by_error_set(error, status, "%s", s->error.message);

@@ -19,7 +19,7 @@ enum {
     direct_unit = 4096           /* offsets, lengths and addresses must be multiples of this */
 };
 
-struct by__sink {
+struct by__checkpoint_sink {
     int fd;
     char *name;
     char *path;      /* final name */
@@ -33,17 +33,18 @@ struct by__sink {
     bool direct;
 };
 
-void by__file_list_free(by__file_list *list)
+void by__checkpoint_file_list_free(by__checkpoint_file_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {
         free(list->items[i].name);
         free(list->items[i].in);
     }
     free(list->items);
-    *list = (by__file_list){0};
+    *list = (by__checkpoint_file_list){0};
 }
 
-const by__file_record *by__file_list_find(const by__file_list *list, const char *name)
+const by__checkpoint_file_record *
+by__checkpoint_file_list_find(const by__checkpoint_file_list *list, const char *name)
 {
     for (size_t i = 0; i < list->count; i++) {
         if (strcmp(list->items[i].name, name) == 0) {
@@ -53,12 +54,13 @@ const by__file_record *by__file_list_find(const by__file_list *list, const char 
     return NULL;
 }
 
-by_status by__file_list_add(by__file_list *list, const char *name, uint64_t size,
-                            const char hash[33], const char *in, by_error *error)
+by_status by__checkpoint_file_list_add(by__checkpoint_file_list *list, const char *name,
+                                       uint64_t size, const char hash[33], const char *in,
+                                       by_error *error)
 {
     BY_TRY(by__reserve((void **)&list->items, &list->capacity, list->count + 1, sizeof *list->items,
                        error));
-    by__file_record item = {
+    by__checkpoint_file_record item = {
         .name = by__strdup(name), .size = size, .in = in == NULL ? NULL : by__strdup(in)};
     if (item.name == NULL || (in != NULL && item.in == NULL)) {
         free(item.name);
@@ -70,14 +72,14 @@ by_status by__file_list_add(by__file_list *list, const char *name, uint64_t size
     return BY_OK;
 }
 
-static by_status sink_error(const by__sink *sink, const char *verb, by_error *error)
+static by_status sink_error(const by__checkpoint_sink *sink, const char *verb, by_error *error)
 {
     return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, sink->temporary, strerror(errno));
 }
 
 /* A file system that cannot reserve space reports that; then the writes themselves detect a full
  * disk. */
-by_status by__reserve_space(int fd, const char *path, uint64_t size, by_error *error)
+by_status by__checkpoint_reserve_space(int fd, const char *path, uint64_t size, by_error *error)
 {
     if (size == 0 || size > INT64_MAX || fallocate(fd, 0, 0, (off_t)size) == 0) {
         return BY_OK;
@@ -96,7 +98,7 @@ by_status by__reserve_space(int fd, const char *path, uint64_t size, by_error *e
     return errno == EFBIG || errno == EDQUOT ? by__io_error(error, "write", path) : BY_OK;
 }
 
-static void sink_free(by__sink **sink)
+static void sink_free(by__checkpoint_sink **sink)
 {
     if ((*sink)->fd >= 0) {
         (void)close((*sink)->fd);
@@ -110,7 +112,7 @@ static void sink_free(by__sink **sink)
     *sink = NULL;
 }
 
-static by_status create(by__sink *sink, by_error *error)
+static by_status create(by__checkpoint_sink *sink, by_error *error)
 {
     const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
     if (sink->direct) {
@@ -123,10 +125,10 @@ static by_status create(by__sink *sink, by_error *error)
     return sink->fd >= 0 ? BY_OK : sink_error(sink, "create", error);
 }
 
-by_status by__sink_open(by__sink **out, const char *directory, const char *name, uint64_t size,
-                        by_error *error)
+by_status by__checkpoint_sink_open(by__checkpoint_sink **out, const char *directory,
+                                   const char *name, uint64_t size, by_error *error)
 {
-    by__sink *sink;
+    by__checkpoint_sink *sink;
     by__text temporary = {0};
     BY_TRY(by__alloc((void **)&sink, 1, sizeof *sink, "file writer", error));
     sink->fd = -1;
@@ -156,9 +158,9 @@ by_status by__sink_open(by__sink **out, const char *directory, const char *name,
     if (status != BY_OK) {
         goto fail;
     }
-    status = by__reserve_space(sink->fd, sink->path, size, error);
+    status = by__checkpoint_reserve_space(sink->fd, sink->path, size, error);
     if (status != BY_OK) {
-        by__sink_discard(&sink);
+        by__checkpoint_sink_discard(&sink);
         return status;
     }
     *out = sink;
@@ -169,7 +171,7 @@ fail:
 }
 
 /* Switches to the page cache: for unaligned data, or a device that refuses direct I/O. */
-static bool stop_direct(by__sink *sink)
+static bool stop_direct(by__checkpoint_sink *sink)
 {
     int flags = sink->direct ? fcntl(sink->fd, F_GETFL) : -1;
     if (flags < 0 || fcntl(sink->fd, F_SETFL, flags & ~O_DIRECT) != 0) {
@@ -181,7 +183,7 @@ static bool stop_direct(by__sink *sink)
 
 /* Hashes and writes the buffer. A direct write is padded to whole units; only the last one needs
  * that, and commit truncates the padding. */
-static by_status flush(by__sink *sink, by_error *error)
+static by_status flush(by__checkpoint_sink *sink, by_error *error)
 {
     size_t n = sink->buffered;
     const uint8_t *data = sink->buffer;
@@ -208,7 +210,8 @@ static by_status flush(by__sink *sink, by_error *error)
     return BY_OK;
 }
 
-by_status by__sink_add(by__sink *sink, const void *data, size_t n, by_error *error)
+by_status by__checkpoint_sink_add(by__checkpoint_sink *sink, const void *data, size_t n,
+                                  by_error *error)
 {
     const uint8_t *bytes = data;
     while (n > 0) {
@@ -225,9 +228,9 @@ by_status by__sink_add(by__sink *sink, const void *data, size_t n, by_error *err
     return BY_OK;
 }
 
-by_status by__sink_release(by__sink **sink, int *fd, by_error *error)
+by_status by__checkpoint_sink_release(by__checkpoint_sink **sink, int *fd, by_error *error)
 {
-    by__sink *s = *sink;
+    by__checkpoint_sink *s = *sink;
     by_status status = flush(s, error);
     /* The padding of a direct write is not part of the content. */
     if (status == BY_OK && s->direct && !stop_direct(s)) {
@@ -237,7 +240,7 @@ by_status by__sink_release(by__sink **sink, int *fd, by_error *error)
         status = sink_error(s, "rename", error);
     }
     if (status != BY_OK) {
-        by__sink_discard(sink);
+        by__checkpoint_sink_discard(sink);
         return status;
     }
     *fd = s->fd;
@@ -246,9 +249,10 @@ by_status by__sink_release(by__sink **sink, int *fd, by_error *error)
     return BY_OK;
 }
 
-by_status by__sink_commit(by__sink **sink, by__file_list *written, by_error *error)
+by_status by__checkpoint_sink_commit(by__checkpoint_sink **sink, by__checkpoint_file_list *written,
+                                     by_error *error)
 {
-    by__sink *s = *sink;
+    by__checkpoint_sink *s = *sink;
     by_status status = flush(s, error);
     /* Truncates padding and space that was reserved beyond the content. */
     if (status == BY_OK && ftruncate(s->fd, (off_t)s->written) != 0) {
@@ -267,21 +271,21 @@ by_status by__sink_commit(by__sink **sink, by__file_list *written, by_error *err
     if (status == BY_OK && written != NULL) {
         char hash[33];
         by__hasher_hex(s->hasher, hash);
-        status = by__file_list_add(written, s->name, s->written, hash, NULL, error);
+        status = by__checkpoint_file_list_add(written, s->name, s->written, hash, NULL, error);
     }
     /* Last: if this fails, the former file, or none, is still there. */
     if (status == BY_OK && rename(s->temporary, s->path) != 0) {
         status = sink_error(s, "rename", error);
     }
     if (status != BY_OK) {
-        by__sink_discard(sink);
+        by__checkpoint_sink_discard(sink);
     } else {
         sink_free(sink);
     }
     return status;
 }
 
-void by__sink_discard(by__sink **sink)
+void by__checkpoint_sink_discard(by__checkpoint_sink **sink)
 {
     if (*sink != NULL) {
         (void)unlink((*sink)->temporary);
@@ -289,25 +293,25 @@ void by__sink_discard(by__sink **sink)
     }
 }
 
-by_status by__sink_put(const char *directory, const char *name, const void *data, size_t n,
-                       by__file_list *written, by_error *error)
+by_status by__checkpoint_sink_put(const char *directory, const char *name, const void *data,
+                                  size_t n, by__checkpoint_file_list *written, by_error *error)
 {
-    by__sink *sink;
-    BY_TRY(by__sink_open(&sink, directory, name, n, error));
-    by_status status = by__sink_add(sink, data, n, error);
+    by__checkpoint_sink *sink;
+    BY_TRY(by__checkpoint_sink_open(&sink, directory, name, n, error));
+    by_status status = by__checkpoint_sink_add(sink, data, n, error);
     if (status != BY_OK) {
-        by__sink_discard(&sink);
+        by__checkpoint_sink_discard(&sink);
         return status;
     }
-    return by__sink_commit(&sink, written, error);
+    return by__checkpoint_sink_commit(&sink, written, error);
 }
 
-by_status by__sink_copy(const char *directory, const char *name, const char *source,
-                        by__file_list *written, by_error *error)
+by_status by__checkpoint_sink_copy(const char *directory, const char *name, const char *source,
+                                   by__checkpoint_file_list *written, by_error *error)
 {
     by__map map;
     BY_TRY(by__map_open(&map, source, error));
-    by_status status = by__sink_put(directory, name, map.data, map.size, written, error);
+    by_status status = by__checkpoint_sink_put(directory, name, map.data, map.size, written, error);
     by__map_close(&map);
     return status;
 }

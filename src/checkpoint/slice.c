@@ -6,8 +6,8 @@
 
 #include "checkpoint/storage.h"
 
-by_status by__slice_check(const by_tensor_view *tensor, const by_tensor_slice *slice,
-                          size_t *elements, by_error *error)
+by_status by__checkpoint_slice_check(const by_tensor_view *tensor, const by_tensor_slice *slice,
+                                     size_t *elements, by_error *error)
 {
     size_t total;
     size_t count = 1;
@@ -50,21 +50,21 @@ by_tensor_slice by_tensor_whole(const by_tensor_view *tensor)
     return slice;
 }
 
-bool by__slice_is_whole(const by_tensor_view *tensor, const by_tensor_slice *slice)
+bool by__checkpoint_slice_is_whole(const by_tensor_view *tensor, const by_tensor_slice *slice)
 {
     size_t total = 0;
     size_t elements = 0;
     return by_tensor_size(tensor, &total, NULL, NULL) == BY_OK &&
-           by__slice_check(tensor, slice, &elements, NULL) == BY_OK && elements == total;
+           by__checkpoint_slice_check(tensor, slice, &elements, NULL) == BY_OK && elements == total;
 }
 
-by_status by__slice_name(char **out, const by_tensor_view *tensor, const by_tensor_slice *slice,
-                         by_error *error)
+by_status by__checkpoint_slice_name(char **out, const by_tensor_view *tensor,
+                                    const by_tensor_slice *slice, by_error *error)
 {
     by__text text = {0};
     int axes = slice->flat ? 1 : tensor->rank;
     by__text_add(&text, tensor->name);
-    if (!by__slice_is_whole(tensor, slice)) {
+    if (!by__checkpoint_slice_is_whole(tensor, slice)) {
         for (int i = 0; i < axes; i++) {
             by__text_format(&text, "%s%" PRId64 ":%" PRId64, i == 0 ? "[" : ",", slice->offset[i],
                             slice->offset[i] + slice->shape[i]);
@@ -76,7 +76,7 @@ by_status by__slice_name(char **out, const by_tensor_view *tensor, const by_tens
 
 /* The largest box at the beginning of a range of elements from `first` on: it spans whole rows of
  * the axes after the first one whose index can grow. Returns its number of elements. */
-static uint64_t first_box(by__box *box, const by_tensor_view *tensor, uint64_t first,
+static uint64_t first_box(by__checkpoint_box *box, const by_tensor_view *tensor, uint64_t first,
                           uint64_t count)
 {
     int64_t index[BY_TENSOR_MAX_RANK] = {0};
@@ -101,8 +101,8 @@ static uint64_t first_box(by__box *box, const by_tensor_view *tensor, uint64_t f
     return rows * stride[axis];
 }
 
-int by__slice_boxes(by__box boxes[BY__SLICE_BOXES], const by_tensor_view *tensor,
-                    const by_tensor_slice *slice)
+int by__checkpoint_slice_boxes(by__checkpoint_box boxes[BY__SLICE_BOXES],
+                               const by_tensor_view *tensor, const by_tensor_slice *slice)
 {
     int n = 0;
     if (!slice->flat || tensor->rank == 0) {
@@ -120,10 +120,10 @@ int by__slice_boxes(by__box boxes[BY__SLICE_BOXES], const by_tensor_view *tensor
     return n;
 }
 
-void by__runs_begin(by__runs *runs, const by_tensor_view *tensor, const by_tensor_slice *slice,
-                    size_t elements)
+void by__checkpoint_runs_begin(by__checkpoint_runs *runs, const by_tensor_view *tensor,
+                               const by_tensor_slice *slice, size_t elements)
 {
-    *runs = (by__runs){.tensor = tensor, .slice = slice, .left = elements, .length = 1};
+    *runs = (by__checkpoint_runs){.tensor = tensor, .slice = slice, .left = elements, .length = 1};
     if (slice->flat) {
         runs->length = elements;
         return;
@@ -140,7 +140,7 @@ void by__runs_begin(by__runs *runs, const by_tensor_view *tensor, const by_tenso
     runs->axes = axis;
 }
 
-bool by__runs_next(by__runs *r, uint64_t *first, size_t *count)
+bool by__checkpoint_runs_next(by__checkpoint_runs *r, uint64_t *first, size_t *count)
 {
     const by_tensor_slice *s = r->slice;
     if (r->left == 0) {
@@ -226,7 +226,7 @@ static by_status boxes_cover(const by_tensor_view *tensor, const by_tensor_slice
                                 "no ranges",
                                 tensor->name);
         }
-        BY_TRY(by__slice_check(tensor, slices[i], &elements, error));
+        BY_TRY(by__checkpoint_slice_check(tensor, slices[i], &elements, error));
         for (size_t k = 0; k < i; k++) {
             if (overlap(slices[i], slices[k], tensor->rank)) {
                 return not_once(tensor, "slices overlap", error);
@@ -237,8 +237,9 @@ static by_status boxes_cover(const by_tensor_view *tensor, const by_tensor_slice
     return sum == total ? BY_OK : not_once(tensor, "a part is missing", error);
 }
 
-by_status by__slices_cover(const by_tensor_view *tensor, const by_tensor_slice *const *slices,
-                           size_t count, by_error *error)
+by_status by__checkpoint_slices_cover(const by_tensor_view *tensor,
+                                      const by_tensor_slice *const *slices, size_t count,
+                                      by_error *error)
 {
     range *ranges;
     size_t total;
@@ -247,13 +248,13 @@ by_status by__slices_cover(const by_tensor_view *tensor, const by_tensor_slice *
     BY_TRY(by__alloc((void **)&ranges, count, sizeof *ranges, "slices", error));
     by_status status = BY_OK;
     for (size_t i = 0; i < count && simple && status == BY_OK; i++) {
-        by__runs runs;
+        by__checkpoint_runs runs;
         size_t elements = 0;
         size_t length = 0;
-        status = by__slice_check(tensor, slices[i], &elements, error);
+        status = by__checkpoint_slice_check(tensor, slices[i], &elements, error);
         if (status == BY_OK) {
-            by__runs_begin(&runs, tensor, slices[i], elements);
-            (void)by__runs_next(&runs, &ranges[i].first, &length);
+            by__checkpoint_runs_begin(&runs, tensor, slices[i], elements);
+            (void)by__checkpoint_runs_next(&runs, &ranges[i].first, &length);
             ranges[i].count = length;
             simple = length == elements;
         }

@@ -30,8 +30,8 @@ static by_status check_value(const by_checkpoint_value *values, size_t i, by_err
     return BY_OK;
 }
 
-by_status by__state_print(uint64_t step, const by_checkpoint_value *values, size_t count,
-                          char **out, size_t *length, by_error *error)
+by_status by__checkpoint_state_print(uint64_t step, const by_checkpoint_value *values, size_t count,
+                                     char **out, size_t *length, by_error *error)
 {
     by__text text = {0};
     char number[32];
@@ -117,7 +117,8 @@ static by_status read_value(by_checkpoint_value *out, const char *path, const ch
     return BY_OK;
 }
 
-static by_status read_root(by__state *out, const char *path, json_t *root, by_error *error)
+static by_status read_root(by__checkpoint_state *out, const char *path, json_t *root,
+                           by_error *error)
 {
     const json_t *version = json_object_get(root, "version");
     const json_t *step = json_object_get(root, "step");
@@ -138,26 +139,26 @@ static by_status read_root(by__state *out, const char *path, json_t *root, by_er
     return BY_OK;
 }
 
-by_status by__state_parse(by__state *out, const char *path, const char *text, size_t length,
-                          by_error *error)
+by_status by__checkpoint_state_parse(by__checkpoint_state *out, const char *path, const char *text,
+                                     size_t length, by_error *error)
 {
     json_error_t json_error;
     json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &json_error);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
     }
-    by__state state = {0};
+    by__checkpoint_state state = {0};
     by_status status = read_root(&state, path, root, error);
     json_decref(root);
     if (status != BY_OK) {
-        by__state_free(&state);
+        by__checkpoint_state_free(&state);
         return status;
     }
     *out = state;
     return BY_OK;
 }
 
-void by__state_free(by__state *state)
+void by__checkpoint_state_free(by__checkpoint_state *state)
 {
     for (size_t i = 0; i < state->count; i++) {
         free((void *)(uintptr_t)state->values[i].key);
@@ -166,5 +167,5 @@ void by__state_free(by__state *state)
         }
     }
     free(state->values);
-    *state = (by__state){0};
+    *state = (by__checkpoint_state){0};
 }

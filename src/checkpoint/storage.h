@@ -4,9 +4,10 @@
  * files, shards with an index, and checkpoint directories, which are either complete or do not
  * exist.
  *
- * Types: by__sink is one file being written (hashed on the way, synced, renamed at commit).
- * by__safetensors is one mapped file with its checked entries. by_weights joins the shards of a
- * directory. by__manifest lists a checkpoint's files; by__state holds its typed values.
+ * Types: by__checkpoint_sink is one file being written (hashed on the way, synced, renamed at
+ * commit). by__checkpoint_safetensors is one mapped file with its checked entries. by_weights joins
+ * the shards of a directory. by__checkpoint_manifest lists a checkpoint's files;
+ * by__checkpoint_state holds its typed values.
  *
  * How a checkpoint becomes visible: everything is written and synced in `step-N.tmp`, the manifest
  * last; the directory is synced, renamed to `step-N`, and the root is synced. A directory to be
@@ -17,8 +18,8 @@
  * written and where, with checksums. Commit reads these, checks that each element was written
  * exactly once, and removes them.
  *
- * Background: by__saver runs whole saves on a separate thread, from a staging buffer, so that
- * training waits at most for a copy.
+ * Background: by__checkpoint_saver runs whole saves on a separate thread, from a staging buffer, so
+ * that training waits at most for a copy.
  *
  * Who owns what: readers own their maps and names, so a view is valid until its by_weights closes.
  * Writers borrow the caller's memory and copy no tensor data.
@@ -40,47 +41,51 @@
 
 /* ---- one file being written (sink.c) ---- */
 
-typedef struct by__file_record {
+typedef struct by__checkpoint_file_record {
     char *name;
     uint64_t size;
     char hash[33];
     char *in; /* "step-00000100": the file belongs to that checkpoint; NULL: it is here */
-} by__file_record;
+} by__checkpoint_file_record;
 
-typedef struct by__file_list {
-    by__file_record *items;
+typedef struct by__checkpoint_file_list {
+    by__checkpoint_file_record *items;
     size_t count;
     size_t capacity;
-} by__file_list;
+} by__checkpoint_file_list;
 
-void by__file_list_free(by__file_list *list);
+void by__checkpoint_file_list_free(by__checkpoint_file_list *list);
 /* The record of a file; NULL: there is none. */
-const by__file_record *by__file_list_find(const by__file_list *list, const char *name);
+const by__checkpoint_file_record *
+by__checkpoint_file_list_find(const by__checkpoint_file_list *list, const char *name);
 /* Adds a record with copies of the strings; `in` may be NULL. */
-by_status by__file_list_add(by__file_list *list, const char *name, uint64_t size,
-                            const char hash[33], const char *in, by_error *error);
+by_status by__checkpoint_file_list_add(by__checkpoint_file_list *list, const char *name,
+                                       uint64_t size, const char hash[33], const char *in,
+                                       by_error *error);
 
-typedef struct by__sink by__sink;
+typedef struct by__checkpoint_sink by__checkpoint_sink;
 
 /* Creates DIRECTORY/NAME.tmp and reserves `size` bytes (the exact or expected length), so that a
  * full disk is detected before the work and not at its end. */
-by_status by__sink_open(by__sink **out, const char *directory, const char *name, uint64_t size,
-                        by_error *error);
-by_status by__sink_add(by__sink *sink, const void *data, size_t n, by_error *error);
+by_status by__checkpoint_sink_open(by__checkpoint_sink **out, const char *directory,
+                                   const char *name, uint64_t size, by_error *error);
+by_status by__checkpoint_sink_add(by__checkpoint_sink *sink, const void *data, size_t n,
+                                  by_error *error);
 /* Flushes what was added, renames the file without a sync and hands over its descriptor, which uses
  * the page cache: for further parts that arrive out of order. Closes the sink, also on failure. */
-by_status by__sink_release(by__sink **sink, int *fd, by_error *error);
+by_status by__checkpoint_sink_release(by__checkpoint_sink **sink, int *fd, by_error *error);
 /* Reserves `size` bytes for an open file; BY_EIO if the disk does not have them. */
-by_status by__reserve_space(int fd, const char *path, uint64_t size, by_error *error);
+by_status by__checkpoint_reserve_space(int fd, const char *path, uint64_t size, by_error *error);
 /* Syncs, renames to NAME, adds a record to `written` (may be NULL) and closes, also on failure. */
-by_status by__sink_commit(by__sink **sink, by__file_list *written, by_error *error);
+by_status by__checkpoint_sink_commit(by__checkpoint_sink **sink, by__checkpoint_file_list *written,
+                                     by_error *error);
 /* Closes and removes the unfinished file. NULL is accepted. */
-void by__sink_discard(by__sink **sink);
+void by__checkpoint_sink_discard(by__checkpoint_sink **sink);
 /* Writes a whole small file, or a copy of an existing one. */
-by_status by__sink_put(const char *directory, const char *name, const void *data, size_t n,
-                       by__file_list *written, by_error *error);
-by_status by__sink_copy(const char *directory, const char *name, const char *source,
-                        by__file_list *written, by_error *error);
+by_status by__checkpoint_sink_put(const char *directory, const char *name, const void *data,
+                                  size_t n, by__checkpoint_file_list *written, by_error *error);
+by_status by__checkpoint_sink_copy(const char *directory, const char *name, const char *source,
+                                   by__checkpoint_file_list *written, by_error *error);
 
 /* Least size of files that are shared with an earlier checkpoint if they are equal. Smaller ones
  * are cheap, and independent copies are more robust. */
@@ -89,17 +94,18 @@ by_status by__sink_copy(const char *directory, const char *name, const char *sou
 /* ---- safetensors (safetensors_read.c, safetensors_write.c) ---- */
 
 /* A tensor in pieces (pieces.c), and one with an adapter's product added (delta.c). */
-typedef struct by__pieces by__pieces;
-typedef struct by__delta by__delta;
+typedef struct by__checkpoint_pieces by__checkpoint_pieces;
+typedef struct by__checkpoint_delta by__checkpoint_delta;
 
 /* A tensor that is computed when it is read, e.g. converted from another format. `read` stores
  * elements [first, first + count) in row-major order into out, in the entry's dtype; it allocates
  * no memory and is thread-safe. */
-typedef struct by__computed {
-    void (*read)(const struct by__computed *self, uint64_t first, size_t count, void *out);
-} by__computed;
+typedef struct by__checkpoint_computed {
+    void (*read)(const struct by__checkpoint_computed *self, uint64_t first, size_t count,
+                 void *out);
+} by__checkpoint_computed;
 
-typedef struct by__tensor_entry {
+typedef struct by__checkpoint_tensor_entry {
     char *name;
     const char *type; /* type name in the file: "F32", "I64", ... */
     int dtype;        /* by_dtype, or -1 if banyan has no such type */
@@ -107,64 +113,64 @@ typedef struct by__tensor_entry {
     int64_t shape[BY_TENSOR_MAX_RANK];
     uint64_t begin; /* relative to the end of the header */
     uint64_t end;
-    const uint8_t *data;          /* NULL: cut over files, or computed */
-    const char *file;             /* path of its file */
-    by__pieces *pieces;           /* its slices in files; or NULL */
-    by__delta *delta;             /* what it is computed from; or NULL */
-    const by__computed *computed; /* borrowed; or NULL */
+    const uint8_t *data;                     /* NULL: cut over files, or computed */
+    const char *file;                        /* path of its file */
+    by__checkpoint_pieces *pieces;           /* its slices in files; or NULL */
+    by__checkpoint_delta *delta;             /* what it is computed from; or NULL */
+    const by__checkpoint_computed *computed; /* borrowed; or NULL */
     uint64_t code_bytes; /* in the file, of the quantized values and scales that it is computed
                             from; 0: it is not quantized */
-} by__tensor_entry;
+} by__checkpoint_tensor_entry;
 
-typedef struct by__safetensors {
-    by__tensor_entry *entries; /* sorted by offset */
+typedef struct by__checkpoint_safetensors {
+    by__checkpoint_tensor_entry *entries; /* sorted by offset */
     size_t count;
-} by__safetensors;
+} by__checkpoint_safetensors;
 
 /* Parses and checks a whole file in memory; `file` is its name in messages and must outlive
  * `out`. */
-by_status by__safetensors_parse(by__safetensors *out, const char *file, const uint8_t *data,
-                                size_t size, by_error *error);
-void by__safetensors_free(by__safetensors *file);
+by_status by__checkpoint_safetensors_parse(by__checkpoint_safetensors *out, const char *file,
+                                           const uint8_t *data, size_t size, by_error *error);
+void by__checkpoint_safetensors_free(by__checkpoint_safetensors *file);
 /* The type name of a dtype, e.g. "F32", and the reverse; -1: not one of banyan's. */
-const char *by__type_name(by_dtype dtype);
-int by__type_of_name(const char *name);
+const char *by__checkpoint_type_name(by_dtype dtype);
+int by__checkpoint_type_of_name(const char *name);
 
 /* Layout of tensors in files (weights_plan.c): a function of names, dtypes and shapes. */
-typedef struct by__planned_tensor {
+typedef struct by__checkpoint_planned_tensor {
     size_t file;
     uint64_t begin; /* byte offset in its file */
     uint64_t bytes;
-} by__planned_tensor;
+} by__checkpoint_planned_tensor;
 
-typedef struct by__planned_file {
+typedef struct by__checkpoint_planned_file {
     char name[256];
     by__text header; /* including its length field: all bytes before the first tensor */
     uint64_t size;
     size_t first; /* its tensors in file order: order[first], ... order[first + count - 1] */
     size_t count;
-} by__planned_file;
+} by__checkpoint_planned_file;
 
-typedef struct by__weights_plan {
-    by__planned_file *files;
+typedef struct by__checkpoint_weights_plan {
+    by__checkpoint_planned_file *files;
     size_t file_count;
-    by__planned_tensor *tensors; /* in the caller's order */
-    size_t *order;               /* indices of tensors, sorted by file and offset */
+    by__checkpoint_planned_tensor *tensors; /* in the caller's order */
+    size_t *order;                          /* indices of tensors, sorted by file and offset */
     size_t count;
     char index_name[256];
     char *index; /* text of the index of shards; NULL: one file */
     size_t index_length;
-} by__weights_plan;
+} by__checkpoint_weights_plan;
 
 /* Plans STEM.safetensors, or shards and an index if larger than `shard_bytes` (0: default).
  * BY_EARG: a name, shape or dtype cannot be stored. */
-by_status by__weights_plan_make(by__weights_plan *out, const char *stem,
+by_status by__weights_plan_make(by__checkpoint_weights_plan *out, const char *stem,
                                 const by_tensor_view *tensors, size_t count, uint64_t shard_bytes,
                                 by_error *error);
 /* Renames the shards of a plan that has an index to another stem. */
-by_status by__weights_plan_rename(by__weights_plan *plan, const char *stem,
+by_status by__weights_plan_rename(by__checkpoint_weights_plan *plan, const char *stem,
                                   const by_tensor_view *tensors, by_error *error);
-void by__weights_plan_free(by__weights_plan *plan);
+void by__weights_plan_free(by__checkpoint_weights_plan *plan);
 /* Prints an index of shards: files[i] contains tensors[i]. */
 by_status by__weights_index_print(char **out, size_t *length, const by_tensor_view *tensors,
                                   const char *const *files, size_t count, by_error *error);
@@ -173,146 +179,153 @@ by_status by__weights_index_print(char **out, size_t *length, const by_tensor_vi
  * default). Shards get new names, so that an existing index stays valid until the new one replaces
  * it; they are removed if writing fails. */
 by_status by__weights_write(const char *directory, const char *stem, const by_tensor_view *tensors,
-                            size_t count, uint64_t shard_bytes, by__file_list *written,
+                            size_t count, uint64_t shard_bytes, by__checkpoint_file_list *written,
                             by_error *error);
 
 /* Writes tensors as by__weights_plan_make lays them out: views[i] has name, type and shape of
  * entries[i]. `written` may be NULL. */
-by_status by__entries_write(const char *directory, const char *stem, const by_tensor_view *views,
-                            const by__tensor_entry *const *entries, size_t count,
-                            uint64_t shard_bytes, by__file_list *written, by_error *error);
+by_status by__checkpoint_entries_write(const char *directory, const char *stem,
+                                       const by_tensor_view *views,
+                                       const by__checkpoint_tensor_entry *const *entries,
+                                       size_t count, uint64_t shard_bytes,
+                                       by__checkpoint_file_list *written, by_error *error);
 
 /* ---- directories in Hugging Face format (merge.c) ---- */
 
 /* Writes all weights as model.safetensors, or as shards if larger than `shard_bytes` (0:
  * default). */
-by_status by__weights_copy(const char *directory, const by_weights *weights, uint64_t shard_bytes,
-                           by_error *error);
+by_status by__checkpoint_weights_copy(const char *directory, const by_weights *weights,
+                                      uint64_t shard_bytes, by_error *error);
 /* Copies the files of a directory in Hugging Face format other than weights: config and
  * tokenizer. */
-by_status by__copy_along(const char *directory, const char *from, by_error *error);
+by_status by__checkpoint_copy_along(const char *directory, const char *from, by_error *error);
 /* Renames a finished directory durably to its final name, without replacing anything: BY_EARG if
  * that name exists. */
-by_status by__publish(const char *temporary, const char *directory, by_error *error);
+by_status by__checkpoint_publish(const char *temporary, const char *directory, by_error *error);
 
 /* ---- parts of tensors (slice.c) ---- */
 
 /* Number of elements of a slice; BY_EARG if it is not within the tensor. */
-by_status by__slice_check(const by_tensor_view *tensor, const by_tensor_slice *slice,
-                          size_t *elements, by_error *error);
+by_status by__checkpoint_slice_check(const by_tensor_view *tensor, const by_tensor_slice *slice,
+                                     size_t *elements, by_error *error);
 /* Returns true if a slice has all elements of its tensor. */
-bool by__slice_is_whole(const by_tensor_view *tensor, const by_tensor_slice *slice);
+bool by__checkpoint_slice_is_whole(const by_tensor_view *tensor, const by_tensor_slice *slice);
 /* The name of a slice in a file: the tensor's name and, unless it is the whole tensor, "[0:20]" or
  * "[0:17,2:4]". Freed with free(). */
-by_status by__slice_name(char **out, const by_tensor_view *tensor, const by_tensor_slice *slice,
-                         by_error *error);
+by_status by__checkpoint_slice_name(char **out, const by_tensor_view *tensor,
+                                    const by_tensor_slice *slice, by_error *error);
 
 /* The boxes that a slice consists of, contiguous in its memory: a flat range may begin and end
  * within a row of any axis but the first. */
-typedef struct by__box {
+typedef struct by__checkpoint_box {
     int64_t offset[BY_TENSOR_MAX_RANK];
     int64_t shape[BY_TENSOR_MAX_RANK];
-} by__box;
+} by__checkpoint_box;
 #define BY__SLICE_BOXES (2 * BY_TENSOR_MAX_RANK - 1)
 /* Fills the boxes and returns their number, at most BY__SLICE_BOXES. The slice must have been
  * checked. */
-int by__slice_boxes(by__box boxes[BY__SLICE_BOXES], const by_tensor_view *tensor,
-                    const by_tensor_slice *slice);
+int by__checkpoint_slice_boxes(by__checkpoint_box boxes[BY__SLICE_BOXES],
+                               const by_tensor_view *tensor, const by_tensor_slice *slice);
 
 /* Iterates over the runs of consecutive elements of a slice, in row-major order, all of one
  * length. */
-typedef struct by__runs {
+typedef struct by__checkpoint_runs {
     const by_tensor_view *tensor;
     const by_tensor_slice *slice;
     size_t left;   /* elements left */
     size_t length; /* length of a run */
     int axes;      /* number of leading axes that a run does not span */
     int64_t index[BY_TENSOR_MAX_RANK];
-} by__runs;
-/* `elements` as returned by by__slice_check. Tensor and slice are borrowed. */
-void by__runs_begin(by__runs *runs, const by_tensor_view *tensor, const by_tensor_slice *slice,
-                    size_t elements);
+} by__checkpoint_runs;
+/* `elements` as returned by by__checkpoint_slice_check. Tensor and slice are borrowed. */
+void by__checkpoint_runs_begin(by__checkpoint_runs *runs, const by_tensor_view *tensor,
+                               const by_tensor_slice *slice, size_t elements);
 /* The next run, elements [*first, *first + *count) of the tensor; false after the last. */
-bool by__runs_next(by__runs *runs, uint64_t *first, size_t *count);
+bool by__checkpoint_runs_next(by__checkpoint_runs *runs, uint64_t *first, size_t *count);
 /* BY_ESTATE unless the slices, none of which is empty, cover each element of the tensor exactly
  * once. */
-by_status by__slices_cover(const by_tensor_view *tensor, const by_tensor_slice *const *slices,
-                           size_t count, by_error *error);
+by_status by__checkpoint_slices_cover(const by_tensor_view *tensor,
+                                      const by_tensor_slice *const *slices, size_t count,
+                                      by_error *error);
 
 /* ---- tensors cut over files (pieces.c, slice_index.c) ---- */
 
-by_status by__pieces_open(by__pieces **out, const by_tensor_view *tensor, by_error *error);
-void by__pieces_close(by__pieces **pieces);
+by_status by__checkpoint_pieces_open(by__checkpoint_pieces **out, const by_tensor_view *tensor,
+                                     by_error *error);
+void by__checkpoint_pieces_close(by__checkpoint_pieces **pieces);
 /* Adds a checked slice; its data is borrowed. */
-by_status by__pieces_add(by__pieces *pieces, const by_tensor_slice *slice, const uint8_t *data,
-                         by_error *error);
+by_status by__checkpoint_pieces_add(by__checkpoint_pieces *pieces, const by_tensor_slice *slice,
+                                    const uint8_t *data, by_error *error);
 /* The whole tensor in memory, assembled by the first call; owned by the pieces. */
-by_status by__pieces_whole(by__pieces *pieces, const void **data, by_error *error);
+by_status by__checkpoint_pieces_whole(by__checkpoint_pieces *pieces, const void **data,
+                                      by_error *error);
 
-typedef struct by__cut_slice {
+typedef struct by__checkpoint_cut_slice {
     by_tensor_slice slice;
-    char *file; /* file that contains it under the name of by__slice_name */
-} by__cut_slice;
+    char *file; /* file that contains it under the name of by__checkpoint_slice_name */
+} by__checkpoint_cut_slice;
 
-typedef struct by__cut_tensor {
+typedef struct by__checkpoint_cut_tensor {
     by_tensor_view view; /* name owned; no data */
     size_t first;        /* index of its first slice */
     size_t count;
-} by__cut_tensor;
+} by__checkpoint_cut_tensor;
 
 /* STEM.slices.json */
-typedef struct by__slice_index {
-    by__cut_tensor *tensors;
+typedef struct by__checkpoint_slice_index {
+    by__checkpoint_cut_tensor *tensors;
     size_t count;
     size_t capacity;
-    by__cut_slice *slices;
+    by__checkpoint_cut_slice *slices;
     size_t slice_count;
     size_t slice_capacity;
-} by__slice_index;
+} by__checkpoint_slice_index;
 
 /* Both copy their arguments; a slice belongs to the tensor added last. */
-by_status by__slice_index_add_tensor(by__slice_index *index, const by_tensor_view *view,
-                                     by_error *error);
-by_status by__slice_index_add(by__slice_index *index, const by_tensor_slice *slice,
-                              const char *file, by_error *error);
-by_status by__slice_index_print(const by__slice_index *index, char **out, size_t *length,
-                                by_error *error);
+by_status by__checkpoint_slice_index_add_tensor(by__checkpoint_slice_index *index,
+                                                const by_tensor_view *view, by_error *error);
+by_status by__checkpoint_slice_index_add(by__checkpoint_slice_index *index,
+                                         const by_tensor_slice *slice, const char *file,
+                                         by_error *error);
+by_status by__checkpoint_slice_index_print(const by__checkpoint_slice_index *index, char **out,
+                                           size_t *length, by_error *error);
 /* Parses an index and checks that the slices of each tensor make it up. */
-by_status by__slice_index_parse(by__slice_index *out, const char *path, const char *text,
-                                size_t length, by_error *error);
-void by__slice_index_free(by__slice_index *index);
+by_status by__checkpoint_slice_index_parse(by__checkpoint_slice_index *out, const char *path,
+                                           const char *text, size_t length, by_error *error);
+void by__checkpoint_slice_index_free(by__checkpoint_slice_index *index);
 
 /* Computes a checked slice with `elements` elements, in `dtype`, a float format (delta.c). */
-void by__delta_read(const by__delta *delta, const by_tensor_slice *slice, size_t elements,
-                    by_dtype dtype, void *out);
+void by__checkpoint_delta_read(const by__checkpoint_delta *delta, const by_tensor_slice *slice,
+                               size_t elements, by_dtype dtype, void *out);
 
 /* ---- quantized weights: codes and scales (coded_weights.c) ---- */
 
-typedef struct by__coded_tensor {
-    by__computed computed;
+typedef struct by__checkpoint_coded_tensor {
+    by__checkpoint_computed computed;
     by__coded coded;
     bool in_out; /* the tensor is [k, n], else [n, k] */
-} by__coded_tensor;
+} by__checkpoint_coded_tensor;
 
 /* Replaces codes and their scales among the entries of a directory by f32 tensors computed from
  * them: of `count` sorted entries, as many as it returns remain in *out, sorted. `config` is the
  * text of config.json. *own and *coded back the new entries; freed with free(), the names of *own
  * before. *out is NULL if nothing is quantized. */
-typedef struct by__coded_entries {
-    const by__tensor_entry **entries;
+typedef struct by__checkpoint_coded_entries {
+    const by__checkpoint_tensor_entry **entries;
     size_t count;
-    by__tensor_entry *own;
-    by__coded_tensor *coded;
+    by__checkpoint_tensor_entry *own;
+    by__checkpoint_coded_tensor *coded;
     size_t own_count;
     bool rows_as_integers; /* activations are quantized to 8-bit integers */
-} by__coded_entries;
-by_status by__coded_entries_make(by__coded_entries *out, const by__tensor_entry *const *entries,
-                                 size_t count, const char *path, const char *config,
-                                 by_error *error);
-void by__coded_entries_free(by__coded_entries *coded);
+} by__checkpoint_coded_entries;
+by_status by__checkpoint_coded_entries_make(by__checkpoint_coded_entries *out,
+                                            const by__checkpoint_tensor_entry *const *entries,
+                                            size_t count, const char *path, const char *config,
+                                            by_error *error);
+void by__checkpoint_coded_entries_free(by__checkpoint_coded_entries *coded);
 
 /* The codes of a tensor; NULL: it has none, or something is added to it. */
-const by__coded *by__entry_coded(const by__tensor_entry *entry);
+const by__coded *by__checkpoint_entry_coded(const by__checkpoint_tensor_entry *entry);
 const by__coded *by__weights_coded(const by_weights *weights, const char *name);
 /* Returns true if config.json says that activations are quantized to 8-bit integers (W8A8). */
 bool by__weights_rows_as_integers(const by_weights *weights);
@@ -320,11 +333,11 @@ bool by__weights_rows_as_integers(const by_weights *weights);
 /* ---- several files as one (weights.c, weights_entries.c) ---- */
 
 /* Compares pointers to two entries by name, for qsort and bsearch. */
-int by__compare_entries(const void *a, const void *b);
+int by__checkpoint_compare_entries(const void *a, const void *b);
 /* The i-th tensor in byte order of names, of any type. */
-const by__tensor_entry *by__weights_entry(const by_weights *weights, size_t i);
+const by__checkpoint_tensor_entry *by__weights_entry(const by_weights *weights, size_t i);
 /* The tensor with that name; NULL: there is none. */
-const by__tensor_entry *by__weights_find(const by_weights *weights, const char *name);
+const by__checkpoint_tensor_entry *by__weights_find(const by_weights *weights, const char *name);
 /* Releases the page cache of a file's values that are unlikely to be read again; values that are
  * not in a file are kept. */
 void by__weights_release(const by_weights *weights, const void *data, size_t bytes);
@@ -335,13 +348,14 @@ by_status by__weights_describe(const by_weights *weights, const char *name, by_t
 bool by__weights_in_bf16(const by_weights *weights);
 /* Calls take(user, ...) with the bytes of a whole tensor in order: in one call or, if it is cut
  * over files or computed, in several. Stops at the first error. */
-by_status by__entry_bytes(const by__tensor_entry *entry,
-                          by_status (*take)(void *user, const void *bytes, size_t n,
-                                            by_error *error),
-                          void *user, by_error *error);
+by_status by__checkpoint_entry_bytes(const by__checkpoint_tensor_entry *entry,
+                                     by_status (*take)(void *user, const void *bytes, size_t n,
+                                                       by_error *error),
+                                     void *user, by_error *error);
 /* Copies a checked slice with `elements` elements from an entry whose type banyan has. */
-void by__entry_read(const by__tensor_entry *entry, const by_tensor_view *tensor,
-                    const by_tensor_slice *slice, size_t elements, void *out);
+void by__checkpoint_entry_read(const by__checkpoint_tensor_entry *entry,
+                               const by_tensor_view *tensor, const by_tensor_slice *slice,
+                               size_t elements, void *out);
 
 /* Removes `prefix` from the names of all tensors. BY_EFORMAT names one that does not begin with
  * it. */
@@ -350,7 +364,7 @@ by_status by__weights_strip(by_weights *weights, const char *prefix, by_error *e
  * are open. `config` (freed with them, also on failure; NULL: none) is the text of a config.json;
  * `path` is for messages. BY_EFORMAT: two have the same name. */
 by_status by__weights_of(by_weights **out, const char *path, char *config,
-                         const by__tensor_entry *entries, size_t count, by_error *error);
+                         const by__checkpoint_tensor_entry *entries, size_t count, by_error *error);
 /* Like by_weights_open for a directory, reading STEM.safetensors, STEM.safetensors.index.json or
  * STEM.slices.json. */
 by_status by__weights_open(by_weights **out, const char *directory, const char *stem,
@@ -360,36 +374,37 @@ by_status by__weights_open(by_weights **out, const char *directory, const char *
 
 /* True for files of a directory in Hugging Face format that are copied along with weights: config,
  * tokenizer. */
-bool by__goes_along(const char *name);
+bool by__checkpoint_goes_along(const char *name);
 
 /* The shards listed in an index and the tensors each should contain. */
-typedef struct by__index_item {
+typedef struct by__checkpoint_index_item {
     char *tensor;
     char *file;
-} by__index_item;
+} by__checkpoint_index_item;
 
-typedef struct by__index {
-    by__index_item *items;
+typedef struct by__checkpoint_index {
+    by__checkpoint_index_item *items;
     size_t count;
-} by__index;
+} by__checkpoint_index;
 
-by_status by__index_parse(by__index *out, const char *path, const char *text, size_t length,
-                          by_error *error);
-void by__index_free(by__index *index);
+by_status by__checkpoint_index_parse(by__checkpoint_index *out, const char *path, const char *text,
+                                     size_t length, by_error *error);
+void by__checkpoint_index_free(by__checkpoint_index *index);
 
 /* ---- tensors stored in parts, one for each index of the first axis (stacked.c) ---- */
 
 /* Returns true if `name` stands for one tensor per index of the first axis. */
-bool by__name_is_stacked(const char *name);
+bool by__checkpoint_name_is_stacked(const char *name);
 /* Writes the name of one part to `out`. */
-void by__stacked_name(char *out, size_t size, const char *name, int64_t part);
+void by__checkpoint_stacked_name(char *out, size_t size, const char *name, int64_t part);
 /* Changes the view of such a tensor to that of one part; the part's name is written to `name`.
  * Returns the number of elements before it. */
-size_t by__stacked_part(by_tensor_view *view, char *name, size_t size, int64_t part);
+size_t by__checkpoint_stacked_part(by_tensor_view *view, char *name, size_t size, int64_t part);
 /* Reads a slice that is a box of such a tensor of `shape` into out; NULL: only checks that it
  * exists. BY_EFORMAT names the part that is missing or does not fit. */
-by_status by__stacked_read(float *out, const by_weights *weights, const char *name,
-                           const by_shape *shape, const by_tensor_slice *slice, by_error *error);
+by_status by__checkpoint_stacked_read(float *out, const by_weights *weights, const char *name,
+                                      const by_shape *shape, const by_tensor_slice *slice,
+                                      by_error *error);
 
 /* ---- weights into a tensor store (store_load.c) ---- */
 
@@ -397,7 +412,7 @@ by_status by__stacked_read(float *out, const by_weights *weights, const char *na
  * frequencies of rotary positions, the causal mask. */
 bool by__weights_is_buffer(const char *name);
 
-typedef struct by__load_options {
+typedef struct by__checkpoint_load_options {
     const char *prefix; /* before the entries' names: "m." for a state; NULL: none */
     const char *family; /* optional in files, before that ("transformer."); NULL: none */
     const char *base;   /* the files may lack this prefix of entries ("model."); NULL: none */
@@ -408,63 +423,63 @@ typedef struct by__load_options {
     bool whole;          /* the entries are all of the model: other tensors are refused */
     const char *besides; /* except this one; NULL: none */
     int threads;         /* for conversion */
-} by__load_options;
+} by__checkpoint_load_options;
 
 /* Checks that the file has a tensor, of the right shape and a float format, for every entry with a
  * buffer in the flat buffer; works before or after allocation. BY_EFORMAT names the tensor that is
  * missing, or both shapes, or the first tensor without an entry. An entry that grows may have fewer
  * rows in the file, unless `exact`. */
-by_status by__store_check(const by__store *store, int flat, const by_weights *weights,
-                          const by__load_options *options, by_error *error);
+by_status by__checkpoint_store_check(const by__store *store, int flat, const by_weights *weights,
+                                     const by__checkpoint_load_options *options, by_error *error);
 /* Makes the same checks and loads the values. */
-by_status by__store_load(by__store *store, int flat, const by_weights *weights,
-                         const by__load_options *options, by_error *error);
+by_status by__checkpoint_store_load(by__store *store, int flat, const by_weights *weights,
+                                    const by__checkpoint_load_options *options, by_error *error);
 
 /* Sets *out to whether `path` is to be opened by by_weights_open rather than by_checkpoint_open
  * (digest.c). */
-by_status by__path_is_weights(bool *out, const char *path, by_error *error);
+by_status by__checkpoint_path_is_weights(bool *out, const char *path, by_error *error);
 /* True for a name that cannot leave its directory: not empty, no '/', not "." or "..". */
-bool by__plain_name(const char *name);
+bool by__checkpoint_plain_name(const char *name);
 
 /* ---- manifest and state (manifest.c, state.c) ---- */
 
-typedef struct by__manifest {
+typedef struct by__checkpoint_manifest {
     uint64_t step;
-    by__file_list files;
-} by__manifest;
+    by__checkpoint_file_list files;
+} by__checkpoint_manifest;
 
 /* The manifest's first line contains the XXH3-128 of everything after it, so that a flipped bit
  * anywhere in the manifest is detected too. */
-by_status by__manifest_print(const by__manifest *manifest, char **out, size_t *length,
-                             by_error *error);
+by_status by__checkpoint_manifest_print(const by__checkpoint_manifest *manifest, char **out,
+                                        size_t *length, by_error *error);
 /* Checks that first line. `path` names the file in messages, here and below. */
-by_status by__manifest_check_seal(const char *path, const char *text, size_t length,
-                                  by_error *error);
-by_status by__manifest_parse(by__manifest *out, const char *path, const char *text, size_t length,
-                             by_error *error);
+by_status by__checkpoint_manifest_check_seal(const char *path, const char *text, size_t length,
+                                             by_error *error);
+by_status by__checkpoint_manifest_parse(by__checkpoint_manifest *out, const char *path,
+                                        const char *text, size_t length, by_error *error);
 /* Checks the size of a listed file; `verify`: its checksum too. */
-by_status by__manifest_check_file(const by__file_record *record, const char *directory, bool verify,
-                                  by_error *error);
+by_status by__checkpoint_manifest_check_file(const by__checkpoint_file_record *record,
+                                             const char *directory, bool verify, by_error *error);
 /* Reads DIRECTORY/NAME and checks the size of every file that it lists; `verify`: the checksums
  * too. */
-by_status by__manifest_read(by__manifest *out, const char *directory, const char *name, bool verify,
-                            by_error *error);
+by_status by__checkpoint_manifest_read(by__checkpoint_manifest *out, const char *directory,
+                                       const char *name, bool verify, by_error *error);
 /* The same for DIRECTORY/manifest.json. */
-by_status by__manifest_check(by__manifest *out, const char *directory, bool verify,
-                             by_error *error);
-void by__manifest_free(by__manifest *manifest);
+by_status by__checkpoint_manifest_check(by__checkpoint_manifest *out, const char *directory,
+                                        bool verify, by_error *error);
+void by__checkpoint_manifest_free(by__checkpoint_manifest *manifest);
 
-typedef struct by__state {
+typedef struct by__checkpoint_state {
     uint64_t step;
     by_checkpoint_value *values; /* keys and strings owned */
     size_t count;
-} by__state;
+} by__checkpoint_state;
 
-by_status by__state_print(uint64_t step, const by_checkpoint_value *values, size_t count,
-                          char **out, size_t *length, by_error *error);
-by_status by__state_parse(by__state *out, const char *path, const char *text, size_t length,
-                          by_error *error);
-void by__state_free(by__state *state);
+by_status by__checkpoint_state_print(uint64_t step, const by_checkpoint_value *values, size_t count,
+                                     char **out, size_t *length, by_error *error);
+by_status by__checkpoint_state_parse(by__checkpoint_state *out, const char *path, const char *text,
+                                     size_t length, by_error *error);
+void by__checkpoint_state_free(by__checkpoint_state *state);
 
 /* ---- ranks that save together (together.c) ---- */
 
@@ -486,14 +501,14 @@ by_status by__checkpoint_follow(by_comm *comm, by_status mine, by_error *error);
 /* Writes elements [first, first + count), in row-major order: of part `number` if there are several
  * writers, else of a slice of tensor `number`. The ranges of a part or slice must be added in
  * order. */
-by_status by__writer_add_range(by_checkpoint_writer *writer, size_t number,
-                               const by_tensor_slice *slice, size_t first, size_t count,
-                               const void *data, by_error *error);
+by_status by__checkpoint_writer_add_range(by_checkpoint_writer *writer, size_t number,
+                                          const by_tensor_slice *slice, size_t first, size_t count,
+                                          const void *data, by_error *error);
 
 /* ---- distribution of slices to writers (save_plan.c) ---- */
 
 /* A slice that a rank has in memory. */
-typedef struct by__held_slice {
+typedef struct by__checkpoint_held_slice {
     char name[256]; /* name of the tensor in the checkpoint: "m.h.0.ln_1.weight" */
     by_dtype dtype;
     int rank; /* rank of the whole tensor */
@@ -501,10 +516,10 @@ typedef struct by__held_slice {
     bool optimizer;
     bool is_copy; /* another rank trains it, or none does: written only if no other rank has it */
     by_tensor_slice slice;
-} by__held_slice;
+} by__checkpoint_held_slice;
 
 /* The part of a checkpoint that one rank writes. */
-typedef struct by__save_plan {
+typedef struct by__checkpoint_save_plan {
     by_tensor_view *tensors; /* of all ranks: the model's, then the optimizer's; names owned */
     size_t model_count;
     size_t count;
@@ -516,7 +531,7 @@ typedef struct by__save_plan {
     int writers;
     int writer; /* number of this rank as a writer; -1: it writes nothing */
     size_t named;
-} by__save_plan;
+} by__checkpoint_save_plan;
 
 /* Collective: plans from what each rank holds, zeroed where unspecified. A slice that several ranks
  * have is written by one of them, so that the bytes are spread evenly over `writers` ranks (below
@@ -524,41 +539,47 @@ typedef struct by__save_plan {
  * of each tensor must be equal or disjoint; commit detects missing ones. comm NULL: this process
  * alone, in the given order, where slices of a tensor must be consecutive. BY_ESTATE: ranks
  * disagree about a shape. */
-by_status by__save_plan_make(by__save_plan *out, by_comm *comm, const by__held_slice *held,
-                             size_t count, int64_t writers, by_error *error);
+by_status by__checkpoint_save_plan_make(by__checkpoint_save_plan *out, by_comm *comm,
+                                        const by__checkpoint_held_slice *held, size_t count,
+                                        int64_t writers, by_error *error);
 /* Borrows the plan's tensors and parts. */
-by_checkpoint_layout by__save_plan_layout(const by__save_plan *plan);
+by_checkpoint_layout by__checkpoint_save_plan_layout(const by__checkpoint_save_plan *plan);
 /* Returns the data of a held slice, by its index; memory returned in *owned is freed. */
-typedef by_status by__read_held(void *user, size_t held, const void **data, void **owned,
-                                by_error *error);
+typedef by_status by__checkpoint_read_held(void *user, size_t held, const void **data, void **owned,
+                                           by_error *error);
 /* Writes this rank's parts in the order of its files. writer NULL: it writes nothing. */
-by_status by__save_plan_write(const by__save_plan *plan, by_checkpoint_writer *writer,
-                              by__read_held *read, void *user, by_error *error);
+by_status by__checkpoint_save_plan_write(const by__checkpoint_save_plan *plan,
+                                         by_checkpoint_writer *writer,
+                                         by__checkpoint_read_held *read, void *user,
+                                         by_error *error);
 /* Indices of this rank's parts in the order of its files, part_count of them. */
-by_status by__save_plan_order(const by__save_plan *plan, const by_checkpoint_writer *writer,
-                              size_t *order, by_error *error);
-/* Writes a range of part `part`, see by__writer_add_range. */
-by_status by__save_plan_add(const by__save_plan *plan, by_checkpoint_writer *writer, size_t part,
-                            size_t first, size_t count, const void *data, by_error *error);
+by_status by__checkpoint_save_plan_order(const by__checkpoint_save_plan *plan,
+                                         const by_checkpoint_writer *writer, size_t *order,
+                                         by_error *error);
+/* Writes a range of part `part`, see by__checkpoint_writer_add_range. */
+by_status by__checkpoint_save_plan_add(const by__checkpoint_save_plan *plan,
+                                       by_checkpoint_writer *writer, size_t part, size_t first,
+                                       size_t count, const void *data, by_error *error);
 /* Number of elements of a part. */
-size_t by__save_plan_elements(const by__save_plan *plan, size_t part);
-void by__save_plan_free(by__save_plan *plan);
+size_t by__checkpoint_save_plan_elements(const by__checkpoint_save_plan *plan, size_t part);
+void by__checkpoint_save_plan_free(by__checkpoint_save_plan *plan);
 
 /* ---- saves in the background (saver.c) ---- */
 
 /* Saves checkpoints one after another on a separate thread. Data go through a staging buffer: as
  * much as there is room for is copied at once, and the rest as the files are written. The values
- * may be changed again when all were copied (by__saver_let_go). */
-typedef struct by__saver by__saver;
+ * may be changed again when all were copied (by__checkpoint_saver_let_go). */
+typedef struct by__checkpoint_saver by__checkpoint_saver;
 
-typedef struct by__save_request {
+typedef struct by__checkpoint_save_request {
     const char *root;
     uint64_t step;
-    const by__save_plan *plan; /* borrowed until the save has ended */
-    by__read_held *read;
+    const by__checkpoint_save_plan *plan; /* borrowed until the save has ended */
+    by__checkpoint_read_held *read;
     void *user;
-    /* `read` may be called on the saver's thread, until by__saver_let_go or by__saver_wait has
-     * returned. If false, by__saver_begin itself reads, and returns when everything is copied. */
+    /* `read` may be called on the saver's thread, until by__checkpoint_saver_let_go or
+     * by__checkpoint_saver_wait has returned. If false, by__checkpoint_saver_begin itself reads,
+     * and returns when everything is copied. */
     bool beside;
     /* What the committing process adds, see by_checkpoint_commit. Copied, except the content of
      * files, which is read from their paths at the end. */
@@ -569,54 +590,61 @@ typedef struct by__save_request {
     bool is_best; /* marked as the best so far, with this loss */
     double loss;
     by_retention retention; /* retention of earlier checkpoints; keep 0: keep all */
-} by__save_request;
+} by__checkpoint_save_request;
 
 /* Statistics of a save. */
-typedef struct by__save_end {
+typedef struct by__checkpoint_save_end {
     uint64_t step;
     double stalled; /* seconds that training was blocked */
     double seconds; /* seconds of the whole save */
-} by__save_end;
+} by__checkpoint_save_end;
 
 /* Allocates `staging` bytes (rounded up to 64 KiB; less than a few rows of tensors is slow) and
  * starts the thread. comm: a communicator of the ranks that save together, used by nothing else and
  * closed with the saver; NULL: this process alone. *comm is taken also on failure. */
-by_status by__saver_open(by__saver **out, by_comm **comm, size_t staging, by_error *error);
+by_status by__checkpoint_saver_open(by__checkpoint_saver **out, by_comm **comm, size_t staging,
+                                    by_error *error);
 /* Waits for the end of a save, which is soon after by_comm_fail of the job. NULL is accepted. */
-void by__saver_close(by__saver **saver);
+void by__checkpoint_saver_close(by__checkpoint_saver **saver);
 /* Collective: begins a save of the data that `read` returns. The previous save must have been
  * waited for. */
-by_status by__saver_begin(by__saver *saver, const by__save_request *request, by_error *error);
+by_status by__checkpoint_saver_begin(by__checkpoint_saver *saver,
+                                     const by__checkpoint_save_request *request, by_error *error);
 /* Returns when all data have been read: they may then be changed. */
-void by__saver_let_go(by__saver *saver);
+void by__checkpoint_saver_let_go(by__checkpoint_saver *saver);
 /* Return whether a save is pending (begun and not waited for), whether it has ended, and whether it
  * has failed. */
-bool by__saver_is_pending(by__saver *saver);
-bool by__saver_is_done(by__saver *saver);
-bool by__saver_has_failed(by__saver *saver);
+bool by__checkpoint_saver_is_pending(by__checkpoint_saver *saver);
+bool by__checkpoint_saver_is_done(by__checkpoint_saver *saver);
+bool by__checkpoint_saver_has_failed(by__checkpoint_saver *saver);
 /* Waits for the end of a pending save and returns its status, the same on all ranks; *end may be
  * NULL. BY_OK if none is pending. */
-by_status by__saver_wait(by__saver *saver, by__save_end *end, by_error *error);
-/* The same on the calling thread, without staging: by__saver_begin and wait in one call. */
-by_status by__save_together(by_comm *comm, const by__save_request *request, by_error *error);
+by_status by__checkpoint_saver_wait(by__checkpoint_saver *saver, by__checkpoint_save_end *end,
+                                    by_error *error);
+/* The same on the calling thread, without staging: by__checkpoint_saver_begin and wait in one call.
+ * */
+by_status by__checkpoint_save_together(by_comm *comm, const by__checkpoint_save_request *request,
+                                       by_error *error);
 
 /* ---- leases of checkpoints (lease.c) ---- */
 
 /* While a lease of a checkpoint exists, retention keeps it, and the checkpoints whose files it
  * shares. A lease is a shared lock (flock(2)) of the manifest, visible to every host of the file
  * system; it ends with the processes that hold it, so that a killed process keeps no checkpoint. */
-typedef struct by__lease by__lease;
+typedef struct by__checkpoint_lease by__checkpoint_lease;
 
 /* *out is NULL for a directory without a manifest, which retention does not touch. BY_ESTATE: it is
  * gone, or is being removed. On a file system without locks the lease has no effect.
  */
-by_status by__lease_open(by__lease **out, const char *directory, by_error *error);
+by_status by__checkpoint_lease_open(by__checkpoint_lease **out, const char *directory,
+                                    by_error *error);
 /* Another lease of the same checkpoint; NULL for NULL. */
-by_status by__lease_share(by__lease **out, const by__lease *from, by_error *error);
+by_status by__checkpoint_lease_share(by__checkpoint_lease **out, const by__checkpoint_lease *from,
+                                     by_error *error);
 /* For removal: returns true if there is no lease, and prevents new ones until *out is closed. */
-bool by__lease_alone(by__lease **out, const char *directory);
+bool by__checkpoint_lease_alone(by__checkpoint_lease **out, const char *directory);
 /* NULL is accepted. */
-void by__lease_close(by__lease **lease);
+void by__checkpoint_lease_close(by__checkpoint_lease **lease);
 
 /* ---- the root of a run's checkpoints (checkpoint_root.c) ---- */
 
@@ -624,29 +652,30 @@ void by__lease_close(by__lease **lease);
  * itself. */
 bool by__checkpoint_reserved(const char *name);
 /* Parses "step-00000123" to 123; false for any other name. */
-bool by__step_of_name(const char *name, uint64_t *step);
+bool by__checkpoint_step_of_name(const char *name, uint64_t *step);
 /* ROOT/step-XXXXXXXX; freed with free(). */
-by_status by__step_path(char **out, const char *root, uint64_t step, by_error *error);
+by_status by__checkpoint_step_path(char **out, const char *root, uint64_t step, by_error *error);
 /* Locks the root (*fd, closed to release it) so that one process at a time changes it. BY_ESTATE if
  * another holds the lock for some seconds; *fd is -1 on a file system without locks. */
-by_status by__root_lock(int *fd, const char *root, by_error *error);
+by_status by__checkpoint_root_lock(int *fd, const char *root, by_error *error);
 /* Removes all checkpoints of steps after `step`, complete or not, after the run went back to
  * `step`; leases do not keep them, since the run will save these steps again (retention.c). */
-by_status by__root_drop_behind(const char *root, uint64_t step, by_error *error);
+by_status by__checkpoint_root_drop_behind(const char *root, uint64_t step, by_error *error);
 /* Steps of all directories named like checkpoints, newest first. */
-by_status by__root_steps(uint64_t **out, size_t *count, const char *root, by_error *error);
+by_status by__checkpoint_root_steps(uint64_t **out, size_t *count, const char *root,
+                                    by_error *error);
 /* Finds the newest checkpoint of a run, verified, to be freed with free(); *out is NULL if the path
  * is no run. */
-by_status by__run_checkpoint(char **out, const char *path, by_error *error);
+by_status by__checkpoint_run(char **out, const char *path, by_error *error);
 /* Checks that ROOT/step-N is a complete checkpoint of that step; *path is freed with free(). */
-by_status by__root_read(by__manifest *manifest, char **path, const char *root, uint64_t step,
-                        bool verify, by_error *error);
+by_status by__checkpoint_root_read(by__checkpoint_manifest *manifest, char **path, const char *root,
+                                   uint64_t step, bool verify, by_error *error);
 /* Reads best.json; *marked is false if there is none. */
-by_status by__root_best(bool *marked, uint64_t *step, double *loss, const char *root,
-                        by_error *error);
+by_status by__checkpoint_root_best(bool *marked, uint64_t *step, double *loss, const char *root,
+                                   by_error *error);
 /* The validation loss stored in a checkpoint; NaN: it was not evaluated. */
 double by__checkpoint_loss(const char *directory);
 /* Removes what interrupted saves and prunes have left. The lock must be held. */
-by_status by__root_clean(const char *root, by_error *error);
+by_status by__checkpoint_root_clean(const char *root, by_error *error);
 
 #endif

@@ -262,7 +262,7 @@ static void top_k_decode(const uint8_t *code, size_t count, double density, floa
 
 /* ---- the table ---- */
 
-static const by__codec codecs[] = {
+static const by__comm_codec codecs[] = {
     {"bf16", "rounded to bf16: half the bytes", bf16_bytes, bf16_encode, bf16_decode},
     {"int8", "whole numbers of 8 bits with a scale for 256 values: a quarter", int8_bytes,
      int8_encode, int8_decode},
@@ -272,12 +272,12 @@ static const by__codec codecs[] = {
      top_k_decode},
 };
 
-const by__codec *by__codec_at(size_t i)
+const by__comm_codec *by__comm_codec_at(size_t i)
 {
     return i < BY_ARRAY_LENGTH(codecs) ? &codecs[i] : NULL;
 }
 
-by_status by__codec_find(const by__codec **out, const char *name, by_error *error)
+by_status by__comm_codec_find(const by__comm_codec **out, const char *name, by_error *error)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(codecs); i++) {
         if (strcmp(codecs[i].name, name) == 0) {
@@ -289,7 +289,7 @@ by_status by__codec_find(const by__codec **out, const char *name, by_error *erro
                         name);
 }
 
-size_t by__codec_bytes(const by__codec *codec, size_t count, double density)
+size_t by__comm_codec_bytes(const by__comm_codec *codec, size_t count, double density)
 {
     size_t whole = count / BY__CODEC_BLOCK;
     size_t rest = count % BY__CODEC_BLOCK;
@@ -299,9 +299,10 @@ size_t by__codec_bytes(const by__codec *codec, size_t count, double density)
 
 /* ---- many blocks ---- */
 
-/* A call of by__codec_send or by__codec_receive, divided into a range of blocks per thread. */
+/* A call of by__comm_codec_send or by__comm_codec_receive, divided into a range of blocks per
+ * thread. */
 typedef struct coding {
-    const by__codec *codec;
+    const by__comm_codec *codec;
     size_t count;
     double density;
     const float *values; /* of send */
@@ -377,8 +378,9 @@ static by_status run(coding *c, int threads, by_error *error)
     return by__threads_run(c->parts, run_part, c, error);
 }
 
-by_status by__codec_send(const by__codec *codec, const float *values, float *residual, size_t count,
-                         double density, uint8_t *code, int threads, by_error *error)
+by_status by__comm_codec_send(const by__comm_codec *codec, const float *values, float *residual,
+                              size_t count, double density, uint8_t *code, int threads,
+                              by_error *error)
 {
     coding c = {.codec = codec,
                 .count = count,
@@ -389,8 +391,8 @@ by_status by__codec_send(const by__codec *codec, const float *values, float *res
     return run(&c, threads, error);
 }
 
-by_status by__codec_receive(const by__codec *codec, const uint8_t *code, size_t count,
-                            double density, bool add, float *out, int threads, by_error *error)
+by_status by__comm_codec_receive(const by__comm_codec *codec, const uint8_t *code, size_t count,
+                                 double density, bool add, float *out, int threads, by_error *error)
 {
     coding c = {.codec = codec,
                 .count = count,

@@ -11,9 +11,9 @@
  *   top_k    the share `density` of largest magnitude, as index and      6 x density
  *            value (Lin et al. 2018, arXiv:1712.01887)
  *
- * Error feedback: by__codec_send first adds the error of earlier codes to the values, and keeps the
- * error of this one as the residual (Karimireddy et al. 2019, arXiv:1901.09847). The sum of
- * everything decoded then differs from the sum of all values by the last residual alone.
+ * Error feedback: by__comm_codec_send first adds the error of earlier codes to the values, and
+ * keeps the error of this one as the residual (Karimireddy et al. 2019, arXiv:1901.09847). The sum
+ * of everything decoded then differs from the sum of all values by the last residual alone.
  *
  * A value that is not finite is never hidden: all values that share its scale decode to NaN.
  *
@@ -28,7 +28,7 @@
 /* Elements of a block: those of a partial sum (BY_SUM_BLOCK), at which slices are cut. */
 #define BY__CODEC_BLOCK 16384
 
-typedef struct by__codec {
+typedef struct by__comm_codec {
     const char *name;
     const char *summary;
     /* Bytes of the code of `count` values, at most one block. density: of top_k, in (0, 1]. */
@@ -36,21 +36,23 @@ typedef struct by__codec {
     /* Writes that many bytes to `code`, which may have any alignment. */
     void (*encode)(const float *values, size_t count, double density, uint8_t *code);
     void (*decode)(const uint8_t *code, size_t count, double density, float *out);
-} by__codec;
+} by__comm_codec;
 
 /* The i-th codec; NULL after the last. */
-const by__codec *by__codec_at(size_t i);
+const by__comm_codec *by__comm_codec_at(size_t i);
 /* BY_EARG lists the known codecs. */
-by_status by__codec_find(const by__codec **out, const char *name, by_error *error);
+by_status by__comm_codec_find(const by__comm_codec **out, const char *name, by_error *error);
 
 /* Bytes of the code of any number of values. */
-size_t by__codec_bytes(const by__codec *codec, size_t count, double density);
+size_t by__comm_codec_bytes(const by__comm_codec *codec, size_t count, double density);
 /* Encodes values + residual into `code` and stores the error in `residual`. residual NULL: no error
  * feedback. Runs on `threads` threads. */
-by_status by__codec_send(const by__codec *codec, const float *values, float *residual, size_t count,
-                         double density, uint8_t *code, int threads, by_error *error);
+by_status by__comm_codec_send(const by__comm_codec *codec, const float *values, float *residual,
+                              size_t count, double density, uint8_t *code, int threads,
+                              by_error *error);
 /* out = the decoded values; with `add`, out += them. */
-by_status by__codec_receive(const by__codec *codec, const uint8_t *code, size_t count,
-                            double density, bool add, float *out, int threads, by_error *error);
+by_status by__comm_codec_receive(const by__comm_codec *codec, const uint8_t *code, size_t count,
+                                 double density, bool add, float *out, int threads,
+                                 by_error *error);
 
 #endif

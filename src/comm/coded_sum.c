@@ -9,9 +9,9 @@
 /* Blocks per chunk, over all slices: 16 MiB of f32. */
 #define CHUNK_BLOCKS 256
 
-struct by__coded_sum {
+struct by__comm_coded_sum {
     by_comm *comm;
-    const by__codec *codec;
+    const by__comm_codec *codec;
     double density;
     int threads;
     int ranks;
@@ -48,18 +48,19 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static sizes size_up(size_t ranks, const by__codec *codec, double density, size_t count)
+static sizes size_up(size_t ranks, const by__comm_codec *codec, double density, size_t count)
 {
     size_t blocks = CHUNK_BLOCKS / ranks > 0 ? CHUNK_BLOCKS / ranks : 1;
     size_t largest = (blocks_of(count) + ranks - 1) / ranks;
     sizes s = {.step = smaller(blocks, largest) * BY__CODEC_BLOCK,
                .owned = largest * BY__CODEC_BLOCK,
                .sets = (size_t)by__sum_tree_sets(0, (int64_t)ranks, (int64_t)ranks)};
-    s.codes = ranks * by__codec_bytes(codec, s.step, density);
+    s.codes = ranks * by__comm_codec_bytes(codec, s.step, density);
     return s;
 }
 
-size_t by__coded_sum_bytes(int rank_count, const by__codec *codec, double density, size_t count)
+size_t by__comm_coded_sum_bytes(int rank_count, const by__comm_codec *codec, double density,
+                                size_t count)
 {
     size_t ranks = (size_t)rank_count;
     sizes s = size_up(ranks, codec, density, count);
@@ -72,7 +73,7 @@ static by_status take(void *out, size_t count, size_t size, by_error *error)
     return by__alloc((void **)out, count > 0 ? count : 1, size, "compressed sum", error);
 }
 
-static by_status take_all(by__coded_sum *s, by_error *error)
+static by_status take_all(by__comm_coded_sum *s, by_error *error)
 {
     size_t ranks = (size_t)s->ranks;
     sizes n = size_up(ranks, s->codec, s->density, s->count);
@@ -97,11 +98,11 @@ static by_status take_all(by__coded_sum *s, by_error *error)
     return BY_OK;
 }
 
-by_status by__coded_sum_open(by__coded_sum **out, by_comm *comm, const by__codec *codec,
-                             double density, float *residual, size_t count, int threads,
-                             by_error *error)
+by_status by__comm_coded_sum_open(by__comm_coded_sum **out, by_comm *comm,
+                                  const by__comm_codec *codec, double density, float *residual,
+                                  size_t count, int threads, by_error *error)
 {
-    by__coded_sum *s;
+    by__comm_coded_sum *s;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "compressed sum", error));
     s->comm = comm;
     s->codec = codec;
@@ -113,19 +114,19 @@ by_status by__coded_sum_open(by__coded_sum **out, by_comm *comm, const by__codec
     s->rank = by_comm_rank(comm);
     by_status status = take_all(s, error);
     if (status != BY_OK) {
-        by__coded_sum_close(&s);
+        by__comm_coded_sum_close(&s);
         return status;
     }
     *out = s;
     return BY_OK;
 }
 
-void by__coded_sum_close(by__coded_sum **sum)
+void by__comm_coded_sum_close(by__comm_coded_sum **sum)
 {
     if (sum == NULL || *sum == NULL) {
         return;
     }
-    by__coded_sum *s = *sum;
+    by__comm_coded_sum *s = *sum;
     free(s->first);
     free(s->sent);
     free(s->received);
@@ -140,26 +141,26 @@ void by__coded_sum_close(by__coded_sum **sum)
 }
 
 /* Number of elements of rank r's slice in the chunk at offset `at` of every slice. */
-static size_t chunk_of(const by__coded_sum *s, int r, size_t at)
+static size_t chunk_of(const by__comm_coded_sum *s, int r, size_t at)
 {
     size_t size = s->first[r + 1] - s->first[r];
     return at < size ? smaller(s->step, size - at) : 0;
 }
 
-static size_t code_bytes(const by__coded_sum *s, size_t count)
+static size_t code_bytes(const by__comm_coded_sum *s, size_t count)
 {
-    return by__codec_bytes(s->codec, count, s->density);
+    return by__comm_codec_bytes(s->codec, count, s->density);
 }
 
 /* Encodes this rank's values of the chunk of every slice, one after another. */
-static by_status send_chunk(by__coded_sum *s, const float *data, size_t at, by_error *error)
+static by_status send_chunk(by__comm_coded_sum *s, const float *data, size_t at, by_error *error)
 {
     uint8_t *code = s->codes;
     for (int r = 0; r < s->ranks; r++) {
         size_t first = s->first[r] + at;
         size_t count = chunk_of(s, r, at);
-        BY_TRY(by__codec_send(s->codec, data + first, s->residual + first, count, s->density, code,
-                              s->threads, error));
+        BY_TRY(by__comm_codec_send(s->codec, data + first, s->residual + first, count, s->density,
+                                   code, s->threads, error));
         s->sent[r] = code_bytes(s, count);
         s->received[r] = code_bytes(s, chunk_of(s, s->rank, at));
         code += s->sent[r];
@@ -169,7 +170,7 @@ static by_status send_chunk(by__coded_sum *s, const float *data, size_t at, by_e
 
 /* total[first, first + count) = the decoded values of all ranks, added in the order of the sum
  * tree. */
-static by_status add_block(by__coded_sum *s, size_t first, size_t count, size_t bytes,
+static by_status add_block(by__comm_coded_sum *s, size_t first, size_t count, size_t bytes,
                            by_error *error)
 {
     by__sum_tree tree;
@@ -179,8 +180,8 @@ static by_status add_block(by__coded_sum *s, size_t first, size_t count, size_t 
     for (int r = 0; r < s->ranks; r++) {
         int set = by__sum_tree_take(&tree);
         const uint8_t *code = s->others + (size_t)r * bytes + code_bytes(s, first);
-        BY_TRY(by__codec_receive(s->codec, code, count, s->density, false,
-                                 s->terms + (size_t)set * BY__CODEC_BLOCK, 1, error));
+        BY_TRY(by__comm_codec_receive(s->codec, code, count, s->density, false,
+                                      s->terms + (size_t)set * BY__CODEC_BLOCK, 1, error));
         by__sum_tree_put(&tree, set);
         while (by__sum_tree_add(&tree, &pair)) {
             const float *left = s->terms + (size_t)pair.left * BY__CODEC_BLOCK;
@@ -196,31 +197,32 @@ static by_status add_block(by__coded_sum *s, size_t first, size_t count, size_t 
 }
 
 /* Sums what was received for this rank's slice and encodes the sum. */
-static by_status add_chunk(by__coded_sum *s, size_t at, by_error *error)
+static by_status add_chunk(by__comm_coded_sum *s, size_t at, by_error *error)
 {
     size_t count = chunk_of(s, s->rank, at);
     for (size_t first = 0; first < count; first += BY__CODEC_BLOCK) {
         BY_TRY(add_block(s, first, smaller(BY__CODEC_BLOCK, count - first), code_bytes(s, count),
                          error));
     }
-    return by__codec_send(s->codec, s->total, s->owned + at, count, s->density, s->others,
-                          s->threads, error);
+    return by__comm_codec_send(s->codec, s->total, s->owned + at, count, s->density, s->others,
+                               s->threads, error);
 }
 
 /* Decodes the sums of the chunk of every slice. */
-static by_status take_chunk(by__coded_sum *s, float *data, size_t at, by_error *error)
+static by_status take_chunk(by__comm_coded_sum *s, float *data, size_t at, by_error *error)
 {
     const uint8_t *code = s->codes;
     for (int r = 0; r < s->ranks; r++) {
         size_t count = chunk_of(s, r, at);
-        BY_TRY(by__codec_receive(s->codec, code, count, s->density, false, data + s->first[r] + at,
-                                 s->threads, error));
+        BY_TRY(by__comm_codec_receive(s->codec, code, count, s->density, false,
+                                      data + s->first[r] + at, s->threads, error));
         code += code_bytes(s, count);
     }
     return BY_OK;
 }
 
-by_status by__coded_sum_run(by__coded_sum *s, float *data, const char *what, by_error *error)
+by_status by__comm_coded_sum_run(by__comm_coded_sum *s, float *data, const char *what,
+                                 by_error *error)
 {
     size_t largest = s->first[1] - s->first[0]; /* the first slices are the larger ones */
     for (size_t at = 0; at < largest; at += s->step) {
@@ -237,8 +239,8 @@ by_status by__coded_sum_run(by__coded_sum *s, float *data, const char *what, by_
     return BY_OK;
 }
 
-by_status by__rounded_sum(by_comm *comm, float *data, size_t count, const char *what,
-                          by_error *error)
+by_status by__comm_rounded_sum(by_comm *comm, float *data, size_t count, const char *what,
+                               by_error *error)
 {
     enum { PIECE = 1 << 20 };
     uint16_t *halves;
@@ -261,7 +263,7 @@ by_status by__rounded_sum(by_comm *comm, float *data, size_t count, const char *
     return status;
 }
 
-by_status by__coded_sum_settle(by__coded_sum *s, by_error *error)
+by_status by__comm_coded_sum_settle(by__comm_coded_sum *s, by_error *error)
 {
     size_t first = s->first[s->rank];
     size_t owned = s->first[s->rank + 1] - first;

@@ -15,28 +15,30 @@
 #include "banyan/comm.h"
 #include "comm/codec.h"
 
-typedef struct by__coded_sum by__coded_sum;
+typedef struct by__comm_coded_sum by__comm_coded_sum;
 
 /* For sums of `count` elements over `comm`. The caller owns the residual, `count` values; it and
  * comm must outlive the sum. density: see codec.h. Runs on `threads` threads. */
-by_status by__coded_sum_open(by__coded_sum **out, by_comm *comm, const by__codec *codec,
-                             double density, float *residual, size_t count, int threads,
-                             by_error *error);
-void by__coded_sum_close(by__coded_sum **sum);
+by_status by__comm_coded_sum_open(by__comm_coded_sum **out, by_comm *comm,
+                                  const by__comm_codec *codec, double density, float *residual,
+                                  size_t count, int threads, by_error *error);
+void by__comm_coded_sum_close(by__comm_coded_sum **sum);
 /* Bytes that opening one allocates. */
-size_t by__coded_sum_bytes(int ranks, const by__codec *codec, double density, size_t count);
+size_t by__comm_coded_sum_bytes(int ranks, const by__comm_codec *codec, double density,
+                                size_t count);
 
 /* Collective: data[i] = sum over ranks of data[i], within the error of the codes. */
-by_status by__coded_sum_run(by__coded_sum *sum, float *data, const char *what, by_error *error);
+by_status by__comm_coded_sum_run(by__comm_coded_sum *sum, float *data, const char *what,
+                                 by_error *error);
 
 /* Collective: data = its sum over ranks, where each rank's values and the sum are sent as bf16:
  * half the bytes of f32. With one rank the data stay unrounded. */
-by_status by__rounded_sum(by_comm *comm, float *data, size_t count, const char *what,
-                          by_error *error);
+by_status by__comm_rounded_sum(by_comm *comm, float *data, size_t count, const char *what,
+                               by_error *error);
 
 /* Collective: sets the residual of every rank to the sum of the residuals of all ranks and owners:
  * one tensor, which a checkpoint keeps and any number of ranks can resume from. Before the next sum
  * the caller fills the residuals of all ranks but one with zero. */
-by_status by__coded_sum_settle(by__coded_sum *sum, by_error *error);
+by_status by__comm_coded_sum_settle(by__comm_coded_sum *sum, by_error *error);
 
 #endif

@@ -15,8 +15,8 @@
  * have arrived and my data may be read", "I no longer access another rank's memory".
  *
  * Types: by__comm_job, shared by the communicators of one rank (link, ranks of the world, failure);
- * by__comm_block, the memory that the near ranks of one communicator share; by__flight, messages in
- * flight; by__holder_plan, a sum over buffers that ranks hold.
+ * by__comm_block, the memory that the near ranks of one communicator share; by__comm_flight,
+ * messages in flight; by__comm_holder_plan, a sum over buffers that ranks hold.
  *
  * Who owns what: a communicator holds a reference to its job and its block, and scratch memory that
  * grows to what the largest call needed. Buffers belong to the caller; other ranks access them only
@@ -64,7 +64,7 @@ const char *by__comm_kind_name(int kind);
 /* ---- links ---- */
 
 typedef struct by__comm_job by__comm_job;
-typedef struct by__flight by__flight;
+typedef struct by__comm_flight by__comm_flight;
 
 /* Tells other ranks of this host how to find a region of shared memory. */
 typedef struct by__comm_ticket {
@@ -89,12 +89,12 @@ typedef struct by__comm_link {
     /* The rest is NULL in links without far ranks. Adds a message to the flight; `data` must not be
      * changed or read until it has landed. Messages with one pair of ranks and tag arrive in
      * order. */
-    by_status (*post)(by__flight *flight, bool receive, int world, uint32_t tag, void *data,
+    by_status (*post)(by__comm_flight *flight, bool receive, int world, uint32_t tag, void *data,
                       size_t bytes, by_error *error);
     /* Marks the messages that have landed. */
-    by_status (*test)(by__flight *flight, by_error *error);
+    by_status (*test)(by__comm_flight *flight, by_error *error);
     /* Cancels those that have not. */
-    void (*cancel)(by__flight *flight);
+    void (*cancel)(by__comm_flight *flight);
     /* Makes progress on messages, and checks for failures of other ranks. */
     void (*pump)(by__comm_job *job);
     /* Tells far ranks of the failure in the job's block. */
@@ -106,15 +106,15 @@ typedef struct by__comm_link {
 } by__comm_link;
 
 /* Messages in flight, to and from far ranks. */
-typedef struct by__flight_entry {
+typedef struct by__comm_flight_entry {
     int world;
     bool receive;
     bool landed;
-} by__flight_entry;
+} by__comm_flight_entry;
 
-struct by__flight {
+struct by__comm_flight {
     by__comm_job *job;
-    by__flight_entry *entries;
+    by__comm_flight_entry *entries;
     size_t capacity;
     size_t count;
     size_t left;
@@ -220,7 +220,7 @@ typedef struct by__comm_letter {
     int to;
     void *copy; /* NULL: the slot is free */
     uint64_t order;
-    by__flight flight;
+    by__comm_flight flight;
 } by__comm_letter;
 
 /* The slots, followed by near x near boxes, [from * near + to]. */
@@ -231,13 +231,13 @@ typedef struct by__comm_block by__comm_block;
 
 /* A sum over buffers, the holders, that ranks hold: the merges of the sum tree over holders. All
  * ranks have the same plan. */
-typedef struct by__holder_plan {
+typedef struct by__comm_holder_plan {
     int holders;
     const int *owners; /* [holders] ranks of the communicator, or BY__EVERY_RANK */
     const by__sum_merge *merges;
     size_t merge_count;
     int root; /* holder that has the sum after all merges */
-} by__holder_plan;
+} by__comm_holder_plan;
 
 typedef struct by__comm_member {
     int world;
@@ -272,15 +272,15 @@ struct by_comm {
     by__comm_record *mine;      /* this rank's record, for far ranks */
     by__sum_merge *merges;      /* merges of the plan with one holder per rank */
     int *owners;
-    by__holder_plan plan;
+    by__comm_holder_plan plan;
     size_t *slices; /* [size] slices of an all-reduce */
     size_t *begin;  /* [size] offsets and */
     size_t *bytes;  /* [size] bytes of what ranks gather */
-    by__flight sends;
-    by__flight receives[BY__COMM_DEPTH];
-    by__flight relays[BY__COMM_DEPTH]; /* sends for sums of far ranks */
-    by__flight results;                /* receives of their results */
-    by__comm_letter *letters;          /* sends of by_comm_send to far ranks */
+    by__comm_flight sends;
+    by__comm_flight receives[BY__COMM_DEPTH];
+    by__comm_flight relays[BY__COMM_DEPTH]; /* sends for sums of far ranks */
+    by__comm_flight results;                /* receives of their results */
+    by__comm_letter *letters;               /* sends of by_comm_send to far ranks */
     size_t letter_count;
     size_t letter_capacity;
     void **outbox; /* [near_count * BY__COMM_RING] */
@@ -354,10 +354,10 @@ enum {
     BY__COMM_TAGS = 8192
 };
 #define BY__COMM_MAX_TAG (BY__COMM_TAGS - BY__COMM_TAG_MAIL - 1)
-by_status by__comm_post(by_comm *comm, by__flight *flight, bool receive, int rank, uint32_t tag,
-                        void *data, size_t bytes, by_error *error);
+by_status by__comm_post(by_comm *comm, by__comm_flight *flight, bool receive, int rank,
+                        uint32_t tag, void *data, size_t bytes, by_error *error);
 /* Waits until all messages have landed, and clears the flight. */
-by_status by__comm_land(by_comm *comm, by__flight *flight, by_error *error);
+by_status by__comm_land(by_comm *comm, by__comm_flight *flight, by_error *error);
 
 /* Gathers between hosts: sends `mine` to all far hosts, and receives the data of far ranks into
  * `all`, and into that of near ranks (their header's target), at `begin` of each rank. The caller
@@ -386,7 +386,7 @@ by__comm_box *by__comm_box_of(const by_comm *comm, int from, int to);
 /* ---- sums ---- */
 
 typedef struct by__comm_sum {
-    const by__holder_plan *plan;
+    const by__comm_holder_plan *plan;
     by_dtype dtype;
     size_t count; /* elements of all slices */
     const size_t *slices;
@@ -394,7 +394,7 @@ typedef struct by__comm_sum {
     const void *const *mine; /* buffers of this rank's holders, in ascending order */
     void *own;               /* destination of this rank's slice */
     void *all;               /* NULL, or destination of all slices; own is within it */
-    const int *kept;         /* see by__holder_sum */
+    const int *kept;         /* see by__comm_holder_sum */
     int kept_count;
     float *const *results;
     by__comm_kind kind;
@@ -404,11 +404,11 @@ typedef struct by__comm_sum {
 by_status by__comm_reduce(by_comm *comm, const by__comm_sum *sum, by_error *error);
 
 /* Offset of a rank's slice. */
-size_t by__slice_first(const by__comm_sum *sum, int rank);
+size_t by__comm_slice_first(const by__comm_sum *sum, int rank);
 
 /* The sum of the holders' buffers, in the order of the plan's merges. */
-typedef struct by__holder_sum {
-    const by__holder_plan *plan;
+typedef struct by__comm_holder_sum {
+    const by__comm_holder_plan *plan;
     /* Buffers of this rank's holders, and of holders of which every rank has a slice, in ascending
      * order of holders. */
     float *const *mine;
@@ -427,11 +427,11 @@ typedef struct by__holder_sum {
     int kept_count;
     float *const *results;
     const char *what;
-} by__holder_sum;
+} by__comm_holder_sum;
 
 /* Collective, with the same plan, count, slices, gather and kept on all ranks. Holders that are in
  * no merge and are not wanted are not read and may be NULL. */
-by_status by__comm_reduce_holders(by_comm *comm, const by__holder_sum *sum, by_error *error);
+by_status by__comm_reduce_holders(by_comm *comm, const by__comm_holder_sum *sum, by_error *error);
 /* The default slices: as equal as multiples of 16 elements allow. */
 void by__comm_even_slices(size_t *slices, size_t count, int ranks);
 

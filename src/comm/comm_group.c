@@ -109,7 +109,7 @@ static by_status fill_plan(by_comm *comm, by_error *error)
             comm->owners[r] = r;
         }
     }
-    comm->plan = (by__holder_plan){.holders = comm->size, .owners = comm->owners};
+    comm->plan = (by__comm_holder_plan){.holders = comm->size, .owners = comm->owners};
     by_status status =
         by__sum_tree_merges(&comm->merges, &comm->plan.merge_count, begin, comm->size, error);
     comm->plan.merges = comm->merges;
@@ -160,7 +160,7 @@ by_status by__comm_make(by_comm **out, by__comm_job *job, const int *worlds, int
     return BY_OK;
 }
 
-static void free_flight(by__flight *flight)
+static void free_flight(by__comm_flight *flight)
 {
     if (flight->left > 0) {
         flight->job->link->cancel(flight);

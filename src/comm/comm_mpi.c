@@ -97,21 +97,21 @@ static by_status region_create(by__comm_job *job, size_t bytes, void **out, by__
                                by_error *error)
 {
     const mpi_state *state = job->state;
-    return by__shared_create(bytes, state->token, out, ticket, error);
+    return by__comm_shared_create(bytes, state->token, out, ticket, error);
 }
 
 static by_status region_attach(by__comm_job *job, const by__comm_ticket *ticket, size_t bytes,
                                void **out, by_error *error)
 {
     BY_UNUSED(job);
-    return by__shared_attach(ticket, bytes, out, error);
+    return by__comm_shared_attach(ticket, bytes, out, error);
 }
 
 static by_status copy_rank(by__comm_job *job, int world, void *here, uint64_t address, size_t bytes,
                            bool to, by_error *error)
 {
     const mpi_state *state = job->state;
-    if (by__process_copy((pid_t)state->ranks[world].pid, here, address, bytes, to) != BY_OK) {
+    if (by__comm_process_copy((pid_t)state->ranks[world].pid, here, address, bytes, to) != BY_OK) {
         return by_error_set(error, BY_EPEER, "cannot %s memory of rank %d (%s, process %lld): %s",
                             to ? "write" : "read", world, job->ranks[world].host,
                             (long long)state->ranks[world].pid, strerror(errno));
@@ -133,7 +133,7 @@ static by_status write_rank(by__comm_job *job, int world, const void *data, uint
 
 /* ---- messages ---- */
 
-static by_status post(by__flight *flight, bool receive, int world, uint32_t tag, void *data,
+static by_status post(by__comm_flight *flight, bool receive, int world, uint32_t tag, void *data,
                       size_t bytes, by_error *error)
 {
     const mpi_state *state = flight->job->state;
@@ -148,7 +148,7 @@ static by_status post(by__flight *flight, bool receive, int world, uint32_t tag,
     return code == MPI_SUCCESS ? BY_OK : mpi_error(error, code, receive ? "receive" : "send");
 }
 
-static by_status test(by__flight *flight, by_error *error)
+static by_status test(by__comm_flight *flight, by_error *error)
 {
     enum { SOME = 64 };
     int landed[SOME];
@@ -169,7 +169,7 @@ static by_status test(by__flight *flight, by_error *error)
 }
 
 /* The job has failed: it does not matter any more whether a message arrives. */
-static void cancel(by__flight *flight)
+static void cancel(by__comm_flight *flight)
 {
     MPI_Request *requests = flight->requests;
     (void)pthread_mutex_lock(&mpi.lock);
@@ -332,7 +332,7 @@ static const by__comm_link mpi_link = {
     .name = "mpi",
     .region_create = region_create,
     .region_attach = region_attach,
-    .region_release = by__shared_release,
+    .region_release = by__comm_shared_release,
     .read = read_rank,
     .write = write_rank,
     .post = post,
@@ -420,8 +420,8 @@ static bool can_read_host(const by__comm_job *job)
         const introduction *its = &state->ranks[r];
         uint64_t token = 0;
         if (its->kernel == mine->kernel && r != job->rank &&
-            (by__process_copy((pid_t)its->pid, &token, its->token_address, sizeof token, false) !=
-                 BY_OK ||
+            (by__comm_process_copy((pid_t)its->pid, &token, its->token_address, sizeof token,
+                                   false) != BY_OK ||
              token != its->token)) {
             return false;
         }

@@ -68,7 +68,7 @@ static void narrow(uint16_t *out, const float *in, size_t n, by_dtype dtype)
     }
 }
 
-int by__host_of_holder(const by__comm_reduction *r, int holder)
+int by__comm_host_of_holder(const by__comm_reduction *r, int holder)
 {
     int owner = r->sum->plan->owners[holder];
     return owner == BY__EVERY_RANK ? -1 : r->comm->host_of[owner];
@@ -101,10 +101,10 @@ static const void *chunk_of(by__comm_reduction *r, int holder, size_t at, size_t
     return raw;
 }
 
-by_status by__merge_chunk(by__comm_reduction *r, size_t at, size_t n, bool all, void *out,
-                          by_error *error)
+by_status by__comm_merge_chunk(by__comm_reduction *r, size_t at, size_t n, bool all, void *out,
+                               by_error *error)
 {
-    const by__holder_plan *plan = r->sum->plan;
+    const by__comm_holder_plan *plan = r->sum->plan;
     int here = r->comm->host_of[r->comm->rank];
     memset(r->now, 0, (size_t)plan->holders * sizeof *r->now);
     for (size_t m = 0; m < plan->merge_count; m++) {
@@ -147,7 +147,7 @@ static by_status push_chunk(by__comm_reduction *r, size_t at, size_t n, by_error
 static by_status keep_chunk(by__comm_reduction *r, size_t at, size_t n, by_error *error)
 {
     const by__comm_sum *sum = r->sum;
-    BY_TRY(by__merge_chunk(r, at, n, true, NULL, error));
+    BY_TRY(by__comm_merge_chunk(r, at, n, true, NULL, error));
     for (int i = 0; i < sum->kept_count; i++) {
         if (chunk_of(r, sum->kept[i], at, n, error) == NULL) {
             return BY_EPEER;
@@ -166,7 +166,7 @@ static by_status sum_chunk(by__comm_reduction *r, size_t at, size_t n, by_error 
 {
     void *out = (unsigned char *)r->sum->own + at * r->size;
     bool half = is_half(r->sum->dtype);
-    BY_TRY(by__merge_chunk(r, at, n, true, half ? NULL : out, error));
+    BY_TRY(by__comm_merge_chunk(r, at, n, true, half ? NULL : out, error));
     const void *root = chunk_of(r, r->sum->plan->root, at, n, error);
     if (root == NULL) {
         return BY_EPEER;
@@ -179,7 +179,7 @@ static by_status sum_chunk(by__comm_reduction *r, size_t at, size_t n, by_error 
     return r->push ? push_chunk(r, at, n, error) : BY_OK;
 }
 
-by_status by__sum_range(by__comm_reduction *r, size_t begin, size_t end, by_error *error)
+by_status by__comm_sum_range(by__comm_reduction *r, size_t begin, size_t end, by_error *error)
 {
     for (size_t at = begin; at < end; at += r->chunk) {
         size_t n = end - at < r->chunk ? end - at : r->chunk;
@@ -197,10 +197,10 @@ by_status by__sum_range(by__comm_reduction *r, size_t begin, size_t end, by_erro
 /* Finds the merges that add holders of a single host, and the hosts of the results. */
 static void find_local_merges(by__comm_reduction *r)
 {
-    const by__holder_plan *plan = r->sum->plan;
+    const by__comm_holder_plan *plan = r->sum->plan;
     int *host = r->host;
     for (int h = 0; h < plan->holders; h++) {
-        host[h] = by__host_of_holder(r, h);
+        host[h] = by__comm_host_of_holder(r, h);
     }
     for (size_t m = 0; m < plan->merge_count; m++) {
         int left = plan->merges[m].left;
@@ -220,7 +220,7 @@ static void find_local_merges(by__comm_reduction *r)
 /* Finds the address of each holder's buffer, and allocates memory for the chunks. */
 static by_status prepare(by__comm_reduction *r, by_error *error)
 {
-    const by__holder_plan *plan = r->sum->plan;
+    const by__comm_holder_plan *plan = r->sum->plan;
     size_t holders = (size_t)plan->holders;
     size_t chunk = CACHE_BYTES / (holders * 8);
     chunk = chunk > CHUNK_MOST ? CHUNK_MOST : chunk < CHUNK_LEAST ? CHUNK_LEAST : chunk & ~15u;
@@ -277,7 +277,7 @@ static by_status prepare(by__comm_reduction *r, by_error *error)
 /* Reads what near ranks published: addresses of their holders, or the data. */
 static void find_holders(by__comm_reduction *r)
 {
-    const by__holder_plan *plan = r->sum->plan;
+    const by__comm_holder_plan *plan = r->sum->plan;
     for (int h = 0; h < plan->holders; h++) {
         int owner = plan->owners[h];
         if (r->in_records) {
@@ -297,7 +297,7 @@ static void find_holders(by__comm_reduction *r)
 
 static uint64_t check_of(const by_comm *comm, const by__comm_sum *sum)
 {
-    const by__holder_plan *plan = sum->plan;
+    const by__comm_holder_plan *plan = sum->plan;
     uint64_t parts[] = {
         by__hash64(sum->slices, (size_t)comm->size * sizeof *sum->slices),
         sum->first == NULL ? 0 : by__hash64(sum->first, (size_t)comm->size * sizeof *sum->first),
@@ -325,7 +325,7 @@ static by_status reduce_small(by__comm_reduction *r, by__comm_header *header, by
         r->base = 0;
         r->mine = sum->count;
     }
-    return by__sum_range(r, 0, r->mine, error);
+    return by__comm_sum_range(r, 0, r->mine, error);
 }
 
 static by_status reduce_large(by__comm_reduction *r, by__comm_header *header, by_error *error)
@@ -347,15 +347,15 @@ static by_status reduce_large(by__comm_reduction *r, by__comm_header *header, by
     find_holders(r);
     r->push = sum->all != NULL;
     if (comm->hosts == 1) {
-        BY_TRY(by__sum_range(r, 0, r->mine, error));
+        BY_TRY(by__comm_sum_range(r, 0, r->mine, error));
     } else {
-        BY_TRY(by__sum_with_far(r, error));
+        BY_TRY(by__comm_sum_with_far(r, error));
     }
     by__comm_step(comm);
     return by__comm_await_all(comm, error);
 }
 
-size_t by__slice_first(const by__comm_sum *sum, int rank)
+size_t by__comm_slice_first(const by__comm_sum *sum, int rank)
 {
     size_t first = 0;
     if (sum->first != NULL) {
@@ -371,7 +371,7 @@ by_status by__comm_reduce(by_comm *comm, const by__comm_sum *sum, by_error *erro
 {
     by__comm_reduction r = {.comm = comm, .sum = sum, .size = by_dtype_size(sum->dtype)};
     size_t bytes = sum->count * r.size;
-    r.offset = by__slice_first(sum, comm->rank);
+    r.offset = by__comm_slice_first(sum, comm->rank);
     r.base = r.offset;
     r.mine = sum->slices[comm->rank];
     by__comm_header header = {.kind = (int32_t)sum->kind,
@@ -396,7 +396,7 @@ void by__comm_even_slices(size_t *slices, size_t count, int ranks)
     }
 }
 
-by_status by__comm_reduce_holders(by_comm *comm, const by__holder_sum *sum, by_error *error)
+by_status by__comm_reduce_holders(by_comm *comm, const by__comm_holder_sum *sum, by_error *error)
 {
     by_error local;
     int own = 0;
@@ -420,6 +420,6 @@ by_status by__comm_reduce_holders(by_comm *comm, const by__holder_sum *sum, by_e
                         .results = sum->results,
                         .kind = BY__COMM_REDUCE_HOLDERS,
                         .what = sum->what};
-    all.own = sum->kept != NULL ? NULL : sum->out + by__slice_first(&all, comm->rank);
+    all.own = sum->kept != NULL ? NULL : sum->out + by__comm_slice_first(&all, comm->rank);
     return by__comm_reduce(comm, &all, error);
 }

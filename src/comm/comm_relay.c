@@ -79,7 +79,7 @@ static bool leaves(const by__comm_reduction *r, int holder)
 /* Returns true for a holder of a far host whose value is received. */
 static bool comes_from_far(const by__comm_reduction *r, int holder)
 {
-    int host = by__host_of_holder(r, holder);
+    int host = by__comm_host_of_holder(r, holder);
     return host >= 0 && host != r->comm->host_of[r->comm->rank] && leaves(r, holder);
 }
 
@@ -106,7 +106,7 @@ static by_status receive_segment(by__comm_reduction *r, size_t segment, by_error
     size_t n = segment_elements(r->mine, segment);
     for (int h = 0; h < r->sum->plan->holders && n > 0; h++) {
         if (comes_from_far(r, h)) {
-            int relay = relay_of(comm, by__host_of_holder(r, h), comm->rank);
+            int relay = relay_of(comm, by__comm_host_of_holder(r, h), comm->rank);
             BY_TRY(by__comm_post(comm, &comm->receives[segment % BY__COMM_DEPTH], true, relay,
                                  BY__COMM_TAG_DATA, stage_of(r, segment, h), n * wire_size(r, h),
                                  error));
@@ -120,15 +120,15 @@ static by_status receive_segment(by__comm_reduction *r, size_t segment, by_error
 static by_status make_segment(by__comm_reduction *r, size_t segment, size_t n, unsigned char *out,
                               by_error *error)
 {
-    const by__holder_plan *plan = r->sum->plan;
+    const by__comm_holder_plan *plan = r->sum->plan;
     for (size_t done = 0; done < n; done += r->chunk) {
         size_t at = segment * BY__SEGMENT + done;
         size_t m = n - done < r->chunk ? n - done : r->chunk;
-        BY_TRY(by__merge_chunk(r, at, m, false, NULL, error));
+        BY_TRY(by__comm_merge_chunk(r, at, m, false, NULL, error));
         for (int h = 0; h < plan->holders; h++) {
             size_t wire = wire_size(r, h);
             unsigned char *to = out + (size_t)h * BY__SEGMENT * sizeof(float) + done * wire;
-            if (by__host_of_holder(r, h) != r->comm->host_of[r->comm->rank] || !leaves(r, h)) {
+            if (by__comm_host_of_holder(r, h) != r->comm->host_of[r->comm->rank] || !leaves(r, h)) {
                 continue;
             }
             if (r->merged[h]) {
@@ -151,7 +151,7 @@ static by_status send_segment(by__comm_reduction *r, int to, size_t segment, uns
     BY_TRY(make_segment(r, segment, n, stage, error));
     for (int h = 0; h < r->sum->plan->holders; h++) {
         size_t wire = wire_size(r, h);
-        if (by__host_of_holder(r, h) != comm->host_of[comm->rank] || !leaves(r, h)) {
+        if (by__comm_host_of_holder(r, h) != comm->host_of[comm->rank] || !leaves(r, h)) {
             continue;
         }
         unsigned char *data = stage + (size_t)h * BY__SEGMENT * sizeof(float);
@@ -175,7 +175,7 @@ static by_status send_segments(by__comm_reduction *r, size_t segment, unsigned c
     size_t place = segment % BY__COMM_DEPTH;
     BY_TRY(by__comm_land(comm, &comm->relays[segment % BY__COMM_DEPTH], error));
     for (int to = 0; to < comm->size; to++) {
-        r->base = by__slice_first(r->sum, to);
+        r->base = by__comm_slice_first(r->sum, to);
         if (comm->host_of[to] == here || relay_of(comm, here, to) != comm->rank) {
             continue;
         }
@@ -210,7 +210,7 @@ static by_status receive_results(by__comm_reduction *r, size_t segment, by_error
     int here = comm->host_of[comm->rank];
     for (int from = 0; from < comm->size; from++) {
         size_t n = segment_elements(r->sum->slices[from], segment);
-        size_t begin = by__slice_first(r->sum, from) + segment * BY__SEGMENT;
+        size_t begin = by__comm_slice_first(r->sum, from) + segment * BY__SEGMENT;
         if (n > 0 && comm->host_of[from] != here && relay_of(comm, here, from) == comm->rank) {
             BY_TRY(by__comm_post(comm, &comm->results, true, from, BY__COMM_TAG_RESULT,
                                  (unsigned char *)r->sum->all + begin * r->size, n * r->size,
@@ -233,7 +233,7 @@ static by_status sum_segment(by__comm_reduction *r, size_t segment, by_error *er
     for (int h = 0; h < holders; h++) {
         r->staged[h] = comes_from_far(r, h) ? stage_of(r, segment, h) : NULL;
     }
-    BY_TRY(by__sum_range(r, segment * BY__SEGMENT, segment * BY__SEGMENT + n, error));
+    BY_TRY(by__comm_sum_range(r, segment * BY__SEGMENT, segment * BY__SEGMENT + n, error));
     memset(r->staged, 0, (size_t)holders * sizeof *r->staged);
     return r->sum->all == NULL ? BY_OK : send_result(r, segment, error);
 }
@@ -243,7 +243,7 @@ static by_status end_results(by__comm_reduction *r, by_error *error)
 {
     by_comm *comm = r->comm;
     for (int k = 0; k < comm->size; k++) {
-        comm->begin[k] = by__slice_first(r->sum, k) * r->size;
+        comm->begin[k] = by__comm_slice_first(r->sum, k) * r->size;
         comm->bytes[k] = r->sum->slices[k] * r->size;
     }
     BY_TRY(by__comm_land(comm, &comm->results, error));
@@ -285,7 +285,7 @@ static by_status take_stages(by__comm_reduction *r, size_t *most, unsigned char 
     return BY_OK;
 }
 
-by_status by__sum_with_far(by__comm_reduction *r, by_error *error)
+by_status by__comm_sum_with_far(by__comm_reduction *r, by_error *error)
 {
     by_comm *comm = r->comm;
     unsigned char *relayed = NULL;

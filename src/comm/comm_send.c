@@ -253,7 +253,7 @@ static by_status receive_far(by_comm *comm, void *data, size_t bytes, by_dtype d
 {
     heading head;
     uint32_t message = BY__COMM_TAG_MAIL + (uint32_t)tag;
-    by__flight *flight = &comm->receives[0];
+    by__comm_flight *flight = &comm->receives[0];
     BY_TRY(by__comm_post(comm, flight, true, from, message, &head, sizeof head, error));
     BY_TRY(by__comm_land(comm, flight, error));
     by__comm_meet(comm);

@@ -280,8 +280,8 @@ static size_t message_bytes(size_t bytes, uint32_t tag)
     return bytes <= SHORT && tag != BY__COMM_TAG_RECORD ? PIECE : MOST;
 }
 
-by_status by__comm_post(by_comm *comm, by__flight *flight, bool receive, int rank, uint32_t tag,
-                        void *data, size_t bytes, by_error *error)
+by_status by__comm_post(by_comm *comm, by__comm_flight *flight, bool receive, int rank,
+                        uint32_t tag, void *data, size_t bytes, by_error *error)
 {
     size_t most = message_bytes(bytes, tag);
     int world = comm->members[rank].world;
@@ -290,7 +290,7 @@ by_status by__comm_post(by_comm *comm, by__flight *flight, bool receive, int ran
         size_t n = bytes - at < most ? bytes - at : most;
         BY_TRY(by__reserve((void **)&flight->entries, &flight->capacity, flight->count + 1,
                            sizeof *flight->entries, error));
-        flight->entries[flight->count] = (by__flight_entry){world, receive, false};
+        flight->entries[flight->count] = (by__comm_flight_entry){world, receive, false};
         BY_TRY(comm->job->link->post(flight, receive, world, comm->id * BY__COMM_TAGS + tag,
                                      (unsigned char *)data + at, n, error));
         flight->count++;
@@ -303,7 +303,7 @@ by_status by__comm_post(by_comm *comm, by__flight *flight, bool receive, int ran
 }
 
 /* The rank at the other end of the first message in flight. */
-static int late_rank(const by_comm *comm, const by__flight *flight)
+static int late_rank(const by_comm *comm, const by__comm_flight *flight)
 {
     for (size_t i = 0; i < flight->count; i++) {
         for (int r = 0; !flight->entries[i].landed && r < comm->size; r++) {
@@ -315,7 +315,7 @@ static int late_rank(const by_comm *comm, const by__flight *flight)
     return comm->rank;
 }
 
-by_status by__comm_land(by_comm *comm, by__flight *flight, by_error *error)
+by_status by__comm_land(by_comm *comm, by__comm_flight *flight, by_error *error)
 {
     double began = 0.0;
     by_status status = BY_OK;

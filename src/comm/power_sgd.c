@@ -33,7 +33,7 @@ static void add_scaled(float *y, float s, const float *x, size_t count)
     }
 }
 
-void by__power_begin(float *q, size_t columns, size_t rank, uint64_t seed, uint32_t tensor)
+void by__comm_power_begin(float *q, size_t columns, size_t rank, uint64_t seed, uint32_t tensor)
 {
     uint32_t key[2];
     by__philox_key(key, seed, tensor);
@@ -48,8 +48,8 @@ void by__power_begin(float *q, size_t columns, size_t rank, uint64_t seed, uint3
     }
 }
 
-void by__power_left(const float *m, size_t rows, size_t columns, size_t rank, const float *q,
-                    float *p)
+void by__comm_power_left(const float *m, size_t rows, size_t columns, size_t rank, const float *q,
+                         float *p)
 {
     for (size_t i = 0; i < rows; i++) {
         for (size_t k = 0; k < rank; k++) {
@@ -58,7 +58,7 @@ void by__power_left(const float *m, size_t rows, size_t columns, size_t rank, co
     }
 }
 
-void by__power_orthonormalize(float *p, size_t rows, size_t rank)
+void by__comm_power_orthonormalize(float *p, size_t rows, size_t rank)
 {
     for (size_t k = 0; k < rank; k++) {
         float *column = p + k * rows;
@@ -77,8 +77,8 @@ void by__power_orthonormalize(float *p, size_t rows, size_t rank)
     }
 }
 
-void by__power_right(const float *m, size_t rows, size_t columns, size_t rank, const float *p,
-                     float *q)
+void by__comm_power_right(const float *m, size_t rows, size_t columns, size_t rank, const float *p,
+                          float *q)
 {
     memset(q, 0, rank * columns * sizeof *q);
     for (size_t i = 0; i < rows; i++) {
@@ -88,8 +88,8 @@ void by__power_right(const float *m, size_t rows, size_t columns, size_t rank, c
     }
 }
 
-void by__power_product(const float *p, const float *q, size_t rows, size_t columns, size_t rank,
-                       float *out)
+void by__comm_power_product(const float *p, const float *q, size_t rows, size_t columns,
+                            size_t rank, float *out)
 {
     memset(out, 0, rows * columns * sizeof *out);
     for (size_t i = 0; i < rows; i++) {

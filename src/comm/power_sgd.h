@@ -20,18 +20,18 @@
 
 /* The initial Q: normal values from Philox, a function of seed and tensor, so that it is the same
  * on every rank. */
-void by__power_begin(float *q, size_t columns, size_t rank, uint64_t seed, uint32_t tensor);
+void by__comm_power_begin(float *q, size_t columns, size_t rank, uint64_t seed, uint32_t tensor);
 /* p = M Q */
-void by__power_left(const float *m, size_t rows, size_t columns, size_t rank, const float *q,
-                    float *p);
+void by__comm_power_left(const float *m, size_t rows, size_t columns, size_t rank, const float *q,
+                         float *p);
 /* Makes the columns of p orthonormal, in order (modified Gram-Schmidt). A column that depends on
  * earlier ones becomes zero and has no effect. */
-void by__power_orthonormalize(float *p, size_t rows, size_t rank);
+void by__comm_power_orthonormalize(float *p, size_t rows, size_t rank);
 /* q = M^T P */
-void by__power_right(const float *m, size_t rows, size_t columns, size_t rank, const float *p,
-                     float *q);
+void by__comm_power_right(const float *m, size_t rows, size_t columns, size_t rank, const float *p,
+                          float *q);
 /* out = P Q^T */
-void by__power_product(const float *p, const float *q, size_t rows, size_t columns, size_t rank,
-                       float *out);
+void by__comm_power_product(const float *p, const float *q, size_t rows, size_t columns,
+                            size_t rank, float *out);
 
 #endif

@@ -14,13 +14,13 @@ typedef struct matrix {
     size_t right;
 } matrix;
 
-struct by__power_sum {
+struct by__comm_power_sum {
     by_comm *comm;
     size_t count;
     size_t rank;
     matrix *matrices;
     size_t matrix_count;
-    by__power_tensor *plain; /* tensors that are summed uncompressed */
+    by__comm_power_tensor *plain; /* tensors that are summed uncompressed */
     size_t plain_count;
     size_t plain_elements;
     size_t left_elements;
@@ -31,17 +31,18 @@ struct by__power_sum {
     float *right; /* Q of all matrices; kept between sums */
 };
 
-static bool pays(const by__power_tensor *tensor, size_t rank)
+static bool pays(const by__comm_power_tensor *tensor, size_t rank)
 {
     return tensor->columns > 0 &&
            (tensor->rows + tensor->columns) * rank < tensor->rows * tensor->columns;
 }
 
-size_t by__power_sum_bytes(const by__power_tensor *tensors, size_t tensor_count, size_t rank)
+size_t by__comm_power_sum_bytes(const by__comm_power_tensor *tensors, size_t tensor_count,
+                                size_t rank)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < tensor_count; i++) {
-        const by__power_tensor *t = &tensors[i];
+        const by__comm_power_tensor *t = &tensors[i];
         size_t plain = t->rows * (t->columns > 0 ? t->columns : 1);
         bytes += sizeof(matrix) + sizeof *t;
         bytes += (pays(t, rank) ? (t->rows + t->columns) * rank : plain) * sizeof(float);
@@ -49,10 +50,10 @@ size_t by__power_sum_bytes(const by__power_tensor *tensors, size_t tensor_count,
     return bytes;
 }
 
-static void add_tensor(by__power_sum *s, const by__power_tensor *tensor)
+static void add_tensor(by__comm_power_sum *s, const by__comm_power_tensor *tensor)
 {
     if (!pays(tensor, s->rank)) {
-        by__power_tensor *plain = &s->plain[s->plain_count++];
+        by__comm_power_tensor *plain = &s->plain[s->plain_count++];
         *plain = *tensor;
         plain->rows *= tensor->columns > 0 ? tensor->columns : 1;
         plain->columns = 0;
@@ -73,16 +74,16 @@ static by_status take(float **out, size_t count, by_error *error)
     return by__alloc((void **)out, count > 0 ? count : 1, sizeof **out, "PowerSGD", error);
 }
 
-static void draw_factors(by__power_sum *s)
+static void draw_factors(by__comm_power_sum *s)
 {
     for (size_t i = 0; i < s->matrix_count; i++) {
-        by__power_begin(s->right + s->matrices[i].right, s->matrices[i].columns, s->rank, s->seed,
-                        (uint32_t)i);
+        by__comm_power_begin(s->right + s->matrices[i].right, s->matrices[i].columns, s->rank,
+                             s->seed, (uint32_t)i);
     }
 }
 
-static by_status fill(by__power_sum *s, const by__power_tensor *tensors, size_t tensor_count,
-                      by_error *error)
+static by_status fill(by__comm_power_sum *s, const by__comm_power_tensor *tensors,
+                      size_t tensor_count, by_error *error)
 {
     size_t capacity = tensor_count > 0 ? tensor_count : 1;
     BY_TRY(by__alloc((void **)&s->matrices, capacity, sizeof *s->matrices, "PowerSGD", error));
@@ -96,11 +97,12 @@ static by_status fill(by__power_sum *s, const by__power_tensor *tensors, size_t 
     return BY_OK;
 }
 
-by_status by__power_sum_open(by__power_sum **out, by_comm *comm, const by__power_tensor *tensors,
-                             size_t tensor_count, float *residual, size_t count, size_t rank,
-                             uint64_t seed, by_error *error)
+by_status by__comm_power_sum_open(by__comm_power_sum **out, by_comm *comm,
+                                  const by__comm_power_tensor *tensors, size_t tensor_count,
+                                  float *residual, size_t count, size_t rank, uint64_t seed,
+                                  by_error *error)
 {
-    by__power_sum *s;
+    by__comm_power_sum *s;
     if (rank < 1 || rank > BY__POWER_MAX_RANK) {
         return by_error_set(error, BY_EARG, "PowerSGD: the rank is %zu; it must be 1 to %d", rank,
                             BY__POWER_MAX_RANK);
@@ -113,19 +115,19 @@ by_status by__power_sum_open(by__power_sum **out, by_comm *comm, const by__power
     s->residual = residual;
     by_status status = fill(s, tensors, tensor_count, error);
     if (status != BY_OK) {
-        by__power_sum_close(&s);
+        by__comm_power_sum_close(&s);
         return status;
     }
     *out = s;
     return BY_OK;
 }
 
-void by__power_sum_close(by__power_sum **sum)
+void by__comm_power_sum_close(by__comm_power_sum **sum)
 {
     if (sum == NULL || *sum == NULL) {
         return;
     }
-    by__power_sum *s = *sum;
+    by__comm_power_sum *s = *sum;
     free(s->matrices);
     free(s->plain);
     free(s->left);
@@ -136,7 +138,7 @@ void by__power_sum_close(by__power_sum **sum)
 
 /* Computes the left factors of data + residual, which is stored in the residual, and copies the
  * plain tensors after them. */
-static void make_left(by__power_sum *s, const float *data)
+static void make_left(by__comm_power_sum *s, const float *data)
 {
     float *plain = s->left + s->left_elements;
     for (size_t k = 0; k < s->matrix_count; k++) {
@@ -145,7 +147,8 @@ static void make_left(by__power_sum *s, const float *data)
         for (size_t i = 0; i < m->rows * m->columns; i++) {
             sum[i] += data[m->first + i];
         }
-        by__power_left(sum, m->rows, m->columns, s->rank, s->right + m->right, s->left + m->left);
+        by__comm_power_left(sum, m->rows, m->columns, s->rank, s->right + m->right,
+                            s->left + m->left);
     }
     for (size_t k = 0; k < s->plain_count; k++) {
         memcpy(plain, data + s->plain[k].first, s->plain[k].rows * sizeof *plain);
@@ -154,25 +157,25 @@ static void make_left(by__power_sum *s, const float *data)
 }
 
 /* Computes the right factors from the summed left ones. */
-static void make_right(by__power_sum *s)
+static void make_right(by__comm_power_sum *s)
 {
     for (size_t k = 0; k < s->matrix_count; k++) {
         const matrix *m = &s->matrices[k];
-        by__power_orthonormalize(s->left + m->left, m->rows, s->rank);
-        by__power_right(s->residual + m->first, m->rows, m->columns, s->rank, s->left + m->left,
-                        s->right + m->right);
+        by__comm_power_orthonormalize(s->left + m->left, m->rows, s->rank);
+        by__comm_power_right(s->residual + m->first, m->rows, m->columns, s->rank,
+                             s->left + m->left, s->right + m->right);
     }
 }
 
 /* Subtracts from the residual what this rank has contributed to the sum: P times its own Q. */
-static void take_away_own(by__power_sum *s, float *scratch)
+static void take_away_own(by__comm_power_sum *s, float *scratch)
 {
     for (size_t k = 0; k < s->matrix_count; k++) {
         const matrix *m = &s->matrices[k];
         float *own = scratch + m->first;
         float *residual = s->residual + m->first;
-        by__power_product(s->left + m->left, s->right + m->right, m->rows, m->columns, s->rank,
-                          own);
+        by__comm_power_product(s->left + m->left, s->right + m->right, m->rows, m->columns, s->rank,
+                               own);
         for (size_t i = 0; i < m->rows * m->columns; i++) {
             float lost = residual[i] - own[i];
             residual[i] = lost - lost == 0.0f ? lost : 0.0f;
@@ -180,13 +183,13 @@ static void take_away_own(by__power_sum *s, float *scratch)
     }
 }
 
-static void take_sums(by__power_sum *s, float *data)
+static void take_sums(by__comm_power_sum *s, float *data)
 {
     const float *plain = s->left + s->left_elements;
     for (size_t k = 0; k < s->matrix_count; k++) {
         const matrix *m = &s->matrices[k];
-        by__power_product(s->left + m->left, s->right + m->right, m->rows, m->columns, s->rank,
-                          data + m->first);
+        by__comm_power_product(s->left + m->left, s->right + m->right, m->rows, m->columns, s->rank,
+                               data + m->first);
     }
     for (size_t k = 0; k < s->plain_count; k++) {
         memcpy(data + s->plain[k].first, plain, s->plain[k].rows * sizeof *plain);
@@ -194,7 +197,8 @@ static void take_sums(by__power_sum *s, float *data)
     }
 }
 
-by_status by__power_sum_run(by__power_sum *s, float *data, const char *what, by_error *error)
+by_status by__comm_power_sum_run(by__comm_power_sum *s, float *data, const char *what,
+                                 by_error *error)
 {
     make_left(s, data);
     BY_TRY(by_comm_all_reduce(s->comm, s->left, s->left_elements + s->plain_elements, BY_F32, what,
@@ -206,7 +210,7 @@ by_status by__power_sum_run(by__power_sum *s, float *data, const char *what, by_
     return BY_OK;
 }
 
-by_status by__power_sum_settle(by__power_sum *s, by_error *error)
+by_status by__comm_power_sum_settle(by__comm_power_sum *s, by_error *error)
 {
     draw_factors(s);
     return by_comm_all_reduce(s->comm, s->residual, s->count, BY_F32, "residuals", error);

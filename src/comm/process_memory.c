@@ -27,8 +27,8 @@ static by_status map_region(int fd, size_t bytes, region **out, by_error *error)
     return BY_OK;
 }
 
-by_status by__shared_create(size_t bytes, uint64_t token, void **out, by__comm_ticket *ticket,
-                            by_error *error)
+by_status by__comm_shared_create(size_t bytes, uint64_t token, void **out, by__comm_ticket *ticket,
+                                 by_error *error)
 {
     region *made = NULL;
     int fd = memfd_create("banyan ranks", MFD_CLOEXEC);
@@ -54,8 +54,8 @@ by_status by__shared_create(size_t bytes, uint64_t token, void **out, by__comm_t
     return BY_OK;
 }
 
-by_status by__shared_attach(const by__comm_ticket *ticket, size_t bytes, void **out,
-                            by_error *error)
+by_status by__comm_shared_attach(const by__comm_ticket *ticket, size_t bytes, void **out,
+                                 by_error *error)
 {
     char path[64];
     region *its = NULL;
@@ -81,7 +81,7 @@ by_status by__shared_attach(const by__comm_ticket *ticket, size_t bytes, void **
     return BY_OK;
 }
 
-void by__shared_release(void *data, size_t bytes)
+void by__comm_shared_release(void *data, size_t bytes)
 {
     region *its = (region *)(void *)((unsigned char *)data - offsetof(region, data));
     if (its->pid == getpid()) {
@@ -90,7 +90,7 @@ void by__shared_release(void *data, size_t bytes)
     (void)munmap(its, sizeof *its + bytes);
 }
 
-by_status by__process_copy(pid_t pid, void *here, uint64_t address, size_t bytes, bool to)
+by_status by__comm_process_copy(pid_t pid, void *here, uint64_t address, size_t bytes, bool to)
 {
     while (bytes > 0) {
         struct iovec local = {here, bytes};

@@ -9,15 +9,15 @@
 
 /* Creates a zeroed region of `bytes`, in a memfd of this process; `token` distinguishes it from the
  * region of another process that reuses the pid. */
-by_status by__shared_create(size_t bytes, uint64_t token, void **out, by__comm_ticket *ticket,
-                            by_error *error);
+by_status by__comm_shared_create(size_t bytes, uint64_t token, void **out, by__comm_ticket *ticket,
+                                 by_error *error);
 /* Maps the region of a ticket, while its creator has it. BY_EPEER: it is a different one. */
-by_status by__shared_attach(const by__comm_ticket *ticket, size_t bytes, void **out,
-                            by_error *error);
-void by__shared_release(void *data, size_t bytes);
+by_status by__comm_shared_attach(const by__comm_ticket *ticket, size_t bytes, void **out,
+                                 by_error *error);
+void by__comm_shared_release(void *data, size_t bytes);
 
 /* Copies from the memory of a process or, if `to`, into it. BY_EPEER, with errno: the kernel
  * refused. */
-by_status by__process_copy(pid_t pid, void *here, uint64_t address, size_t bytes, bool to);
+by_status by__comm_process_copy(pid_t pid, void *here, uint64_t address, size_t bytes, bool to);
 
 #endif

@@ -38,14 +38,14 @@ typedef struct by__comm_reduction {
 
 /* Runs this host's merges, and with `all` those across hosts, on the chunk of n elements at `at` of
  * the slice. The values are in r->now. */
-by_status by__merge_chunk(by__comm_reduction *r, size_t at, size_t n, bool all, void *out,
-                          by_error *error);
+by_status by__comm_merge_chunk(by__comm_reduction *r, size_t at, size_t n, bool all, void *out,
+                               by_error *error);
 /* Host of a holder; -1: every rank has a slice of it. */
-int by__host_of_holder(const by__comm_reduction *r, int holder);
+int by__comm_host_of_holder(const by__comm_reduction *r, int holder);
 /* Sums elements [begin, end) of this rank's slice, stores them and sends them to near ranks. */
-by_status by__sum_range(by__comm_reduction *r, size_t begin, size_t end, by_error *error);
+by_status by__comm_sum_range(by__comm_reduction *r, size_t begin, size_t end, by_error *error);
 
 /* Sums this rank's slice with the values of far hosts, and does this host's part of their sums. */
-by_status by__sum_with_far(by__comm_reduction *r, by_error *error);
+by_status by__comm_sum_with_far(by__comm_reduction *r, by_error *error);
 
 #endif

@@ -24,7 +24,7 @@ static const by_compress_setting settings[] = {
     BY__SETTING_HEAD,
     {0}};
 
-void by__awq_factors(float *out, const double *hessian, int64_t k, double alpha)
+void by__compress_awq_factors(float *out, const double *hessian, int64_t k, double alpha)
 {
     double least = INFINITY;
     double most = 0.0;
@@ -69,8 +69,9 @@ static void weights_of_inputs(float *out, const double *hessian, const float *fa
 }
 
 /* Encodes an output from its weights times the factors. `scratch` has room for 2 k. */
-static void round_row(by__codes *codes, int64_t j, const float *weight, const float *factors,
-                      const float *importance, by__scale_rule rule, float *scratch)
+static void round_row(by__compress_codes *codes, int64_t j, const float *weight,
+                      const float *factors, const float *importance, by__compress_scale_rule rule,
+                      float *scratch)
 {
     const by__coded *c = &codes->coded;
     for (int64_t i = 0; i < c->k; i++) {
@@ -78,16 +79,17 @@ static void round_row(by__codes *codes, int64_t j, const float *weight, const fl
     }
     for (int64_t first = 0; first < c->k; first += c->group) {
         int64_t count = c->k - first < c->group ? c->k - first : c->group;
-        float scale =
-            by__codes_scale(codes, j, first, scratch + first, importance + first, count, rule);
+        float scale = by__compress_codes_scale(codes, j, first, scratch + first, importance + first,
+                                               count, rule);
         for (int64_t i = 0; i < count; i++) {
-            (void)by__codes_set(codes, j, first + i, scratch[first + i], scale);
+            (void)by__compress_codes_set(codes, j, first + i, scratch[first + i], scale);
         }
     }
 }
 
-by_status by__awq_round(by__codes *codes, const float *weight, const double *hessian,
-                        const float *factors, by__scale_rule rule, int threads, by_error *error)
+by_status by__compress_awq_round(by__compress_codes *codes, const float *weight,
+                                 const double *hessian, const float *factors,
+                                 by__compress_scale_rule rule, int threads, by_error *error)
 {
     const by__coded *c = &codes->coded;
     float *scratch;
@@ -103,24 +105,24 @@ by_status by__awq_round(by__codes *codes, const float *weight, const double *hes
     return BY_OK;
 }
 
-by_status by__awq_error(double *out, const float *weight, int64_t n, int64_t k, int64_t group,
-                        const double *hessian, const float *factors, by__scale_rule rule,
-                        int threads, by_error *error)
+by_status by__compress_awq_error(double *out, const float *weight, int64_t n, int64_t k,
+                                 int64_t group, const double *hessian, const float *factors,
+                                 by__compress_scale_rule rule, int threads, by_error *error)
 {
     int64_t rows = n < MEASURED ? n : MEASURED;
     float *chosen;
     double *errors = NULL;
-    by__codes codes = {0};
+    by__compress_codes codes = {0};
     BY_TRY(by__alloc((void **)&chosen, (size_t)(rows * k), sizeof *chosen, "a layer", error));
     for (int64_t r = 0; r < rows; r++) {
         memcpy(chosen + r * k, weight + r * n / rows * k, (size_t)k * sizeof *chosen);
     }
     by_status status = by__alloc((void **)&errors, (size_t)rows, sizeof *errors, "errors", error);
     if (status == BY_OK) {
-        status = by__codes_open(&codes, BY__CODE_INT4, rows, k, group, error);
+        status = by__compress_codes_open(&codes, BY__CODE_INT4, rows, k, group, error);
     }
     if (status == BY_OK) {
-        status = by__awq_round(&codes, chosen, hessian, factors, rule, threads, error);
+        status = by__compress_awq_round(&codes, chosen, hessian, factors, rule, threads, error);
     }
     if (status == BY_OK) {
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -136,29 +138,30 @@ by_status by__awq_error(double *out, const float *weight, int64_t n, int64_t k, 
             *out += errors[r] * (double)n / (double)rows;
         }
     }
-    by__codes_close(&codes);
+    by__compress_codes_close(&codes);
     free(errors);
     free(chosen);
     return status;
 }
 
 /* Finds the factors with the least error over all layers of the group. */
-static by_status search(float *best, const by__compression *c, const by__calibrated *what,
-                        by__scale_rule rule, by_error *error)
+static by_status search(float *best, const by__compress_compression *c,
+                        const by__compress_calibrated *what, by__compress_scale_rule rule,
+                        by_error *error)
 {
-    int steps = (int)by__setting_number(c, "steps");
+    int steps = (int)by__compress_setting_number(c, "steps");
     double least = INFINITY;
     float *factors;
     by_status status = BY_OK;
     BY_TRY(by__alloc((void **)&factors, (size_t)what->k, sizeof *factors, "factors", error));
     for (int step = 0; step < steps && status == BY_OK; step++) {
         double sum = 0.0;
-        by__awq_factors(factors, what->hessian, what->k, (double)step / steps);
+        by__compress_awq_factors(factors, what->hessian, what->k, (double)step / steps);
         for (size_t i = 0; i < what->count && status == BY_OK; i++) {
             double one = 0.0;
-            status = by__awq_error(&one, what->weights[i], what->linears[i]->n, what->k,
-                                   by__group_setting(c), what->hessian, factors, rule, c->threads,
-                                   error);
+            status = by__compress_awq_error(&one, what->weights[i], what->linears[i]->n, what->k,
+                                            by__compress_group_setting(c), what->hessian, factors,
+                                            rule, c->threads, error);
             sum += one;
         }
         if (sum < least) {
@@ -175,8 +178,8 @@ static by_status search(float *best, const by__compression *c, const by__calibra
 }
 
 /* Divides the weights of the norm by the factors. */
-static by_status divide_gains(by__compression *c, const by__calibrated *what, const float *factors,
-                              by_error *error)
+static by_status divide_gains(by__compress_compression *c, const by__compress_calibrated *what,
+                              const float *factors, by_error *error)
 {
     float *values;
     BY_TRY(by__alloc((void **)&values, (size_t)what->k, sizeof *values, "a norm", error));
@@ -194,35 +197,37 @@ static by_status divide_gains(by__compression *c, const by__calibrated *what, co
         }
         if (status == BY_OK) {
             by__compress_drop(c, what->gains[g]);
-            status = by__compress_put(c, what->gains[g], BY_F32, 1, &what->k, values, error);
+            status = by__compress_put_tensor(c, what->gains[g], BY_F32, 1, &what->k, values, error);
         }
     }
     free(values);
     return status;
 }
 
-static by_status round_layer(by__compression *c, by__calibrated *what, size_t i,
-                             const float *factors, by__scale_rule rule, by_error *error)
+static by_status round_layer(by__compress_compression *c, by__compress_calibrated *what, size_t i,
+                             const float *factors, by__compress_scale_rule rule, by_error *error)
 {
-    by__linear *l = what->linears[i];
-    by__codes codes;
-    BY_TRY(by__codes_open(&codes, BY__CODE_INT4, l->n, l->k, by__group_setting(c), error));
-    by_status status =
-        by__awq_round(&codes, what->weights[i], what->hessian, factors, rule, c->threads, error);
+    by__compress_linear *l = what->linears[i];
+    by__compress_codes codes;
+    BY_TRY(by__compress_codes_open(&codes, BY__CODE_INT4, l->n, l->k, by__compress_group_setting(c),
+                                   error));
+    by_status status = by__compress_awq_round(&codes, what->weights[i], what->hessian, factors,
+                                              rule, c->threads, error);
     if (status == BY_OK) {
-        by__codes_read(&codes, what->weights[i], c->threads);
+        by__compress_codes_read(&codes, what->weights[i], c->threads);
         for (int64_t at = 0; at < l->n * l->k && factors != NULL; at++) {
             what->weights[i][at] /= factors[at % l->k];
         }
-        status = by__codes_put(c, l, &codes, error);
+        status = by__compress_codes_put(c, l, &codes, error);
     }
-    by__codes_close(&codes);
+    by__compress_codes_close(&codes);
     return status;
 }
 
-static by_status round_group(by__compression *c, by__calibrated *what, void *user, by_error *error)
+static by_status round_group(by__compress_compression *c, by__compress_calibrated *what, void *user,
+                             by_error *error)
 {
-    by__scale_rule rule = by__scale_setting(c);
+    by__compress_scale_rule rule = by__compress_scale_setting(c);
     float *factors = NULL;
     by_status status = BY_OK;
     BY_UNUSED(user);
@@ -240,18 +245,18 @@ static by_status round_group(by__compression *c, by__calibrated *what, void *use
     return status;
 }
 
-static by_status run(by__compression *c, by_error *error)
+static by_status run(by__compress_compression *c, by_error *error)
 {
-    int64_t group = by__group_setting(c);
-    BY_TRY(by__calibrate(c, round_group, NULL, error));
-    BY_TRY(by__round_rest(c, BY__CODE_INT4, group, error));
-    return by__codes_finish(c, BY__CODE_INT4, group, false, error);
+    int64_t group = by__compress_group_setting(c);
+    BY_TRY(by__compress_calibrate(c, round_group, NULL, error));
+    BY_TRY(by__compress_round_rest(c, BY__CODE_INT4, group, error));
+    return by__compress_codes_finish(c, BY__CODE_INT4, group, false, error);
 }
 
-const by__compress_method by__method_awq = {
+const by__compress_method by__compress_method_awq = {
     .shown = {.name = "awq",
               .summary = "weights of 4 bits in groups, scaled by what they are multiplied with",
               .settings = settings,
               .calibrates = true},
     .run = run,
-    .store = by__store_int4};
+    .store = by__compress_store_int4};

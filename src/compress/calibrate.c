@@ -31,19 +31,19 @@ typedef struct crossing {
 } crossing;
 
 typedef struct walk {
-    by__compression *c;
+    by__compress_compression *c;
     by_graph *graph;
     int *part; /* of each node */
     int parts;
-    by__crossing *list;
+    by__pass_crossing *list;
     size_t list_count;
     crossing *crossings;
     size_t crossing_count;
     by_device *device;
-    by__calibration_tokens tokens;
-    by__calibrate_fn *fn;   /* NULL: weights stay unchanged */
-    by__block_fn *block_fn; /* may be NULL */
-    by_value stream[2];     /* in the whole graph: before and after the block */
+    by__compress_calibration_tokens tokens;
+    by__compress_calibrate_fn *fn;   /* NULL: weights stay unchanged */
+    by__compress_block_fn *block_fn; /* may be NULL */
+    by_value stream[2];              /* in the whole graph: before and after the block */
     void *user;
     size_t done, all; /* counts of layers */
 } walk;
@@ -78,14 +78,14 @@ static by_status assign_parts(walk *w, by_error *error)
 
 static by_status list_crossings(walk *w, by_error *error)
 {
-    BY_TRY(by__list_crossings(&w->list, &w->list_count, w->graph, w->part, error));
+    BY_TRY(by__pass_list_crossings(&w->list, &w->list_count, w->graph, w->part, error));
     BY_TRY(by__alloc((void **)&w->crossings, w->list_count, sizeof *w->crossings, "states", error));
     for (size_t i = 0; i < w->list_count; i++) {
-        const by__crossing *x = &w->list[i];
+        const by__pass_crossing *x = &w->list[i];
         bool first = i == 0 || w->list[i - 1].value != x->value;
         crossing *c = &w->crossings[w->crossing_count - !first];
         if (first) {
-            size_t bytes = by__value_bytes(&w->graph->values[x->value]);
+            size_t bytes = by__graph_value_bytes(&w->graph->values[x->value]);
             *c = (crossing){.value = x->value, .bytes = bytes, .stride = by__round_up(bytes, LINE)};
             w->crossing_count++;
         }
@@ -137,7 +137,7 @@ static crossing *find_crossing(const walk *w, const char *name)
 {
     char buffer[32];
     for (size_t i = 0; i < w->crossing_count; i++) {
-        if (strcmp(by__crossing_name(buffer, w->graph, w->crossings[i].value), name) == 0) {
+        if (strcmp(by__pass_crossing_name(buffer, w->graph, w->crossings[i].value), name) == 0) {
             return &w->crossings[i];
         }
     }
@@ -162,11 +162,12 @@ static by_status read_parameter(const walk *w, const by__graph_value *value, flo
                                 by_error *error)
 {
     by_tensor_view view;
-    char *name = by__file_name(w->c, value->name);
-    if (name == NULL && by__name_is_stacked(value->name)) {
+    char *name = by__compress_file_name(w->c, value->name);
+    if (name == NULL && by__checkpoint_name_is_stacked(value->name)) {
         by_tensor_slice whole = {0};
         memcpy(whole.shape, value->shape.dim, (size_t)value->shape.rank * sizeof *whole.shape);
-        return by__stacked_read(out, w->c->weights, value->name, &value->shape, &whole, error);
+        return by__checkpoint_stacked_read(out, w->c->weights, value->name, &value->shape, &whole,
+                                           error);
     }
     if (name == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s: no tensor '%s'", by_weights_path(w->c->weights),
@@ -177,7 +178,7 @@ static by_status read_parameter(const walk *w, const by__graph_value *value, flo
     if (status == BY_OK) {
         status = by_tensor_size(&view, &count, NULL, error);
     }
-    if (status == BY_OK && count * sizeof *out > by__value_bytes(value)) {
+    if (status == BY_OK && count * sizeof *out > by__graph_value_bytes(value)) {
         status = by_error_set(error, BY_EFORMAT, "%s: tensor '%s' is larger than the model's",
                               by_weights_path(w->c->weights), name);
     }
@@ -201,8 +202,8 @@ static by_status bind_own(const walk *w, stage *s, by_error *error)
         if (!own) {
             continue;
         }
-        BY_TRY(
-            by_device_alloc(&s->bound[v], w->device, by__value_bytes(value), value->name, error));
+        BY_TRY(by_device_alloc(&s->bound[v], w->device, by__graph_value_bytes(value), value->name,
+                               error));
         BY_TRY(by_program_bind(s->program, (by_value)v, s->bound[v], error));
         if (value->role == BY_ROLE_PARAMETER) {
             BY_TRY(read_parameter(w, value, (float *)s->bound[v].address, error));
@@ -271,11 +272,11 @@ typedef struct group {
     by_value x;
     int64_t part;     /* matrix of a stack, which multiplies the rows of its group; else -1 */
     by_value product; /* an output: H, of a stack those of all its matrices */
-    by__calibrated what;
+    by__compress_calibrated what;
     by_value weights[BY__GROUP_LAYERS];
 } group;
 
-static by__linear *linear_of(const walk *w, const char *name)
+static by__compress_linear *linear_of(const walk *w, const char *name)
 {
     for (size_t i = 0; i < w->c->linear_count; i++) {
         if (strcmp(w->c->linears[i].name, name) == 0 && !w->c->linears[i].head) {
@@ -300,7 +301,7 @@ static by_status find_gains(const walk *w, const stage *s, group *g, by_error *e
         const by__graph_value *value =
             node->in[i] == BY_NONE ? NULL : &s->graph->values[node->in[i]];
         if (by__mask_has(gains, i) && value != NULL && value->role == BY_ROLE_PARAMETER) {
-            char *name = by__file_name(w->c, value->name);
+            char *name = by__compress_file_name(w->c, value->name);
             if (name == NULL || g->what.gain_count == BY__GROUP_GAINS) {
                 free(name);
                 continue;
@@ -312,7 +313,7 @@ static by_status find_gains(const walk *w, const stage *s, group *g, by_error *e
 }
 
 static by_status add_layer(stage *s, group *groups, size_t *count, const by__graph_node *node,
-                           int64_t part, by__linear *linear, by_error *error)
+                           int64_t part, by__compress_linear *linear, by_error *error)
 {
     by_value product = BY_NONE;
     size_t at = 0;
@@ -349,15 +350,15 @@ static by_status add_layers(const walk *w, stage *s, group *groups, size_t *coun
                             const by__graph_node *node, by_error *error)
 {
     const by__graph_value weight = s->graph->values[node->in[1]]; /* adding nodes moves the array */
-    bool stacked = weight.role == BY_ROLE_PARAMETER && by__name_is_stacked(weight.name);
-    by__linear *linear =
+    bool stacked = weight.role == BY_ROLE_PARAMETER && by__checkpoint_name_is_stacked(weight.name);
+    by__compress_linear *linear =
         stacked || weight.role != BY_ROLE_PARAMETER ? NULL : linear_of(w, weight.name);
     if (linear != NULL) {
         return add_layer(s, groups, count, node, -1, linear, error);
     }
     for (int64_t part = 0; stacked && part < weight.shape.dim[0]; part++) {
         char name[512];
-        by__stacked_name(name, sizeof name, weight.name, part);
+        by__checkpoint_stacked_name(name, sizeof name, weight.name, part);
         linear = linear_of(w, name);
         if (linear != NULL) {
             BY_TRY(add_layer(s, groups, count, node, part, linear, error));
@@ -431,8 +432,8 @@ static by_status measure(walk *w, stage *s, group *groups, size_t count, by_erro
 }
 
 /* Copies a layer's weight [n, k] to matrix `part` of the stage's parameter, in its order. */
-static void put_weight(const stage *s, by_value parameter, int64_t part, const by__linear *l,
-                       const float *weight)
+static void put_weight(const stage *s, by_value parameter, int64_t part,
+                       const by__compress_linear *l, const float *weight)
 {
     float *to = (float *)s->bound[parameter].address + (part > 0 ? part * l->n * l->k : 0);
     for (int64_t j = 0; j < l->n; j++) {
@@ -445,10 +446,10 @@ static void put_weight(const stage *s, by_value parameter, int64_t part, const b
 static by_status change(const walk *w, stage *s, group *g, by_error *error)
 {
     for (size_t k = 0; k < g->what.count; k++) {
-        const by__linear *l = g->what.linears[k];
+        const by__compress_linear *l = g->what.linears[k];
         BY_TRY(by__alloc((void **)&g->what.weights[k], (size_t)(l->n * l->k), sizeof(float),
                          "a layer", error));
-        BY_TRY(by__linear_read(w->c, l, g->what.weights[k], error));
+        BY_TRY(by__compress_linear_read(w->c, l, g->what.weights[k], error));
     }
     BY_TRY(w->fn(w->c, &g->what, w->user, error));
     for (size_t k = 0; k < g->what.count; k++) {
@@ -469,7 +470,7 @@ static by_status change(const walk *w, stage *s, group *g, by_error *error)
 static const float *stream_of(const walk *w, const stage *s, by_value value, size_t batch)
 {
     char buffer[32];
-    const char *name = by__crossing_name(buffer, w->graph, value);
+    const char *name = by__pass_crossing_name(buffer, w->graph, value);
     const crossing *x = find_crossing(w, name);
     if (x != NULL) {
         return (const float *)(x->data + batch * x->stride);
@@ -531,7 +532,7 @@ static by_status run_part(walk *w, int part, by_error *error)
     group *groups = NULL;
     size_t count = 0;
     by_status status =
-        by__cut_part(&s.graph, w->graph, w->part, part, w->list, w->list_count, error);
+        by__pass_cut_part(&s.graph, w->graph, w->part, part, w->list, w->list_count, error);
     if (w->block_fn != NULL) {
         find_stream(w, part);
     }
@@ -602,27 +603,30 @@ static by_status run_walk(walk *w, by_error *error)
     return status;
 }
 
-by_status by__calibrate_on(by__compression *c, const by__calibration_tokens *tokens,
-                           by__calibrate_fn *fn, void *user, by_error *error)
+by_status by__compress_calibrate_on(by__compress_compression *c,
+                                    const by__compress_calibration_tokens *tokens,
+                                    by__compress_calibrate_fn *fn, void *user, by_error *error)
 {
     walk w = {.c = c, .tokens = *tokens, .fn = fn, .user = user};
     return run_walk(&w, error);
 }
 
-by_status by__calibrate(by__compression *c, by__calibrate_fn *fn, void *user, by_error *error)
+by_status by__compress_calibrate(by__compress_compression *c, by__compress_calibrate_fn *fn,
+                                 void *user, by_error *error)
 {
-    by__calibration_tokens tokens;
-    BY_TRY(by__calibration_read(&tokens, c, ROWS, error));
-    by_status status = by__calibrate_on(c, &tokens, fn, user, error);
-    by__calibration_free(&tokens);
+    by__compress_calibration_tokens tokens;
+    BY_TRY(by__compress_calibration_read(&tokens, c, ROWS, error));
+    by_status status = by__compress_calibrate_on(c, &tokens, fn, user, error);
+    by__compress_calibration_free(&tokens);
     return status;
 }
 
-by_status by__calibrate_blocks(by__compression *c, by__block_fn *fn, void *user, by_error *error)
+by_status by__compress_calibrate_blocks(by__compress_compression *c, by__compress_block_fn *fn,
+                                        void *user, by_error *error)
 {
     walk w = {.c = c, .block_fn = fn, .stream = {BY_NONE, BY_NONE}, .user = user};
-    BY_TRY(by__calibration_read(&w.tokens, c, ROWS, error));
+    BY_TRY(by__compress_calibration_read(&w.tokens, c, ROWS, error));
     by_status status = run_walk(&w, error);
-    by__calibration_free(&w.tokens);
+    by__compress_calibration_free(&w.tokens);
     return status;
 }

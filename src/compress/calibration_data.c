@@ -10,14 +10,15 @@
 #define DEFAULT_SAMPLES 128
 #define LINE            64
 
-void by__calibration_free(by__calibration_tokens *tokens)
+void by__compress_calibration_free(by__compress_calibration_tokens *tokens)
 {
     free(tokens->data);
-    *tokens = (by__calibration_tokens){0};
+    *tokens = (by__compress_calibration_tokens){0};
 }
 
 /* Chooses how many sequences a program takes, to come near to `rows` rows. */
-static by_status lay_out(by__calibration_tokens *t, int64_t samples, int64_t rows, by_error *error)
+static by_status lay_out(by__compress_calibration_tokens *t, int64_t samples, int64_t rows,
+                         by_error *error)
 {
     size_t bytes;
     t->batch = rows / t->time < 1 ? 1 : rows / t->time;
@@ -47,7 +48,8 @@ static uint64_t choose(uint64_t seed, int64_t i, int64_t samples, uint64_t all)
     return first + (next > first + 1 ? bits[0] % (next - first) : 0);
 }
 
-static by_status fill(by__calibration_tokens *t, by_loader *loader, uint64_t seed, by_error *error)
+static by_status fill(by__compress_calibration_tokens *t, by_loader *loader, uint64_t seed,
+                      by_error *error)
 {
     int64_t samples = t->batch * (int64_t)t->batches;
     uint64_t all = by_loader_epoch_samples(loader);
@@ -68,7 +70,7 @@ static by_status fill(by__calibration_tokens *t, by_loader *loader, uint64_t see
 }
 
 /* Notes for state.json which data was used. */
-static void note(by__compression *c, const by__calibration_tokens *t)
+static void note(by__compress_compression *c, const by__compress_calibration_tokens *t)
 {
     char hash[33];
     by__hash128_hex(hash, t->data, t->stride * t->batches);
@@ -78,10 +80,10 @@ static void note(by__compression *c, const by__calibration_tokens *t)
                     (unsigned long long)c->options->seed, hash);
 }
 
-by_status by__calibration_read(by__calibration_tokens *out, by__compression *c, int64_t rows,
-                               by_error *error)
+by_status by__compress_calibration_read(by__compress_calibration_tokens *out,
+                                        by__compress_compression *c, int64_t rows, by_error *error)
 {
-    by__calibration_tokens t = {0};
+    by__compress_calibration_tokens t = {0};
     by_task_data *data = NULL;
     by_loader *loader = NULL;
     by_config *config;
@@ -127,7 +129,7 @@ by_status by__calibration_read(by__calibration_tokens *out, by__compression *c, 
     by_task_close(&data);
     by_config_close(&config);
     if (status != BY_OK) {
-        by__calibration_free(&t);
+        by__compress_calibration_free(&t);
         return status;
     }
     note(c, &t);

@@ -12,21 +12,21 @@
 #define SEARCH_STEPS 20
 #define SEARCH_LEAST 0.6f
 
-int64_t by__group_setting(const by__compression *c)
+int64_t by__compress_group_setting(const by__compress_compression *c)
 {
-    return (int64_t)by__setting_number(c, "group");
+    return (int64_t)by__compress_setting_number(c, "group");
 }
 
-by__scale_rule by__scale_setting(const by__compression *c)
+by__compress_scale_rule by__compress_scale_setting(const by__compress_compression *c)
 {
-    return strcmp(by__setting_text(c, "scale"), "search") == 0 ? BY__SCALE_SEARCH
-                                                               : BY__SCALE_LARGEST;
+    return strcmp(by__compress_setting_text(c, "scale"), "search") == 0 ? BY__SCALE_SEARCH
+                                                                        : BY__SCALE_LARGEST;
 }
 
-by_status by__codes_open(by__codes *out, by__code_kind kind, int64_t n, int64_t k, int64_t group,
-                         by_error *error)
+by_status by__compress_codes_open(by__compress_codes *out, by__code_kind kind, int64_t n, int64_t k,
+                                  int64_t group, by_error *error)
 {
-    by__codes codes = {0};
+    by__compress_codes codes = {0};
     bool narrow = kind == BY__CODE_INT4;
     by__coded *c = &codes.coded;
     *c = (by__coded){.kind = kind, .n = n, .k = k, .scale_dtype = narrow ? BY_F16 : BY_F32};
@@ -46,11 +46,11 @@ by_status by__codes_open(by__codes *out, by__code_kind kind, int64_t n, int64_t 
     return BY_OK;
 }
 
-void by__codes_close(by__codes *codes)
+void by__compress_codes_close(by__compress_codes *codes)
 {
     free(codes->codes);
     free(codes->scales);
-    *codes = (by__codes){0};
+    *codes = (by__compress_codes){0};
 }
 
 static float limited(float x, float low, float high)
@@ -110,8 +110,8 @@ static float search(const by__coded *c, const float *values, const float *import
     return best;
 }
 
-float by__codes_scale(by__codes *codes, int64_t j, int64_t i, const float *values,
-                      const float *importance, int64_t count, by__scale_rule rule)
+float by__compress_codes_scale(by__compress_codes *codes, int64_t j, int64_t i, const float *values,
+                               const float *importance, int64_t count, by__compress_scale_rule rule)
 {
     const by__coded *c = &codes->coded;
     float extreme = 0.0f;
@@ -137,7 +137,8 @@ float by__codes_scale(by__codes *codes, int64_t j, int64_t i, const float *value
     return scale;
 }
 
-float by__codes_set(by__codes *codes, int64_t j, int64_t i, float value, float scale)
+float by__compress_codes_set(by__compress_codes *codes, int64_t j, int64_t i, float value,
+                             float scale)
 {
     const by__coded *c = &codes->coded;
     uint8_t *row = codes->codes + (size_t)j * by__coded_row_bytes(c->kind, c->k);
@@ -155,7 +156,8 @@ float by__codes_set(by__codes *codes, int64_t j, int64_t i, float value, float s
     return scale * code;
 }
 
-void by__codes_round(by__codes *codes, const float *weight, by__scale_rule rule, int threads)
+void by__compress_codes_round(by__compress_codes *codes, const float *weight,
+                              by__compress_scale_rule rule, int threads)
 {
     const by__coded *c = &codes->coded;
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -163,15 +165,15 @@ void by__codes_round(by__codes *codes, const float *weight, by__scale_rule rule,
         for (int64_t first = 0; first < c->k; first += c->group) {
             int64_t count = c->k - first < c->group ? c->k - first : c->group;
             const float *values = weight + j * c->k + first;
-            float scale = by__codes_scale(codes, j, first, values, NULL, count, rule);
+            float scale = by__compress_codes_scale(codes, j, first, values, NULL, count, rule);
             for (int64_t i = 0; i < count; i++) {
-                (void)by__codes_set(codes, j, first + i, values[i], scale);
+                (void)by__compress_codes_set(codes, j, first + i, values[i], scale);
             }
         }
     }
 }
 
-void by__codes_read(const by__codes *codes, float *out, int threads)
+void by__compress_codes_read(const by__compress_codes *codes, float *out, int threads)
 {
     const by__coded *c = &codes->coded;
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -182,21 +184,21 @@ void by__codes_read(const by__codes *codes, float *out, int threads)
 
 /* ---- in files ---- */
 
-static by_status put_named(by__compression *c, const char *layer, int length, const char *end,
-                           by_dtype dtype, const int64_t *shape, int rank, const void *data,
-                           by_error *error)
+static by_status put_named(by__compress_compression *c, const char *layer, int length,
+                           const char *end, by_dtype dtype, const int64_t *shape, int rank,
+                           const void *data, by_error *error)
 {
     by__text text = {0};
     char *name;
     by__text_format(&text, "%.*s%s", length, layer, end);
     BY_TRY(by__text_take(&text, &name, error));
-    by_status status = by__compress_put(c, name, dtype, rank, shape, data, error);
+    by_status status = by__compress_put_tensor(c, name, dtype, rank, shape, data, error);
     free(name);
     return status;
 }
 
-by_status by__codes_put(by__compression *c, by__linear *linear, const by__codes *codes,
-                        by_error *error)
+by_status by__compress_codes_put(by__compress_compression *c, by__compress_linear *linear,
+                                 const by__compress_codes *codes, by_error *error)
 {
     static const char end[] = ".weight";
     const by__coded *x = &codes->coded;
@@ -242,7 +244,7 @@ by_status by__codes_put(by__compression *c, by__linear *linear, const by__codes 
 }
 
 /* Converts matrices that no method has changed to bf16, in which they are used anyway. */
-static by_status narrow_matrices(by__compression *c, by_error *error)
+static by_status narrow_matrices(by__compress_compression *c, by_error *error)
 {
     for (size_t i = 0; i < by_weights_count(c->weights); i++) {
         const char *name = by_weights_name(c->weights, i);
@@ -266,7 +268,8 @@ static by_status narrow_matrices(by__compression *c, by_error *error)
         }
         if (status == BY_OK) {
             c->dropped[i] = true;
-            status = by__compress_put(c, name, BY_BF16, view.rank, view.shape, halves, error);
+            status =
+                by__compress_put_tensor(c, name, BY_BF16, view.rank, view.shape, halves, error);
         }
         free(values);
         BY_TRY(status);
@@ -275,7 +278,7 @@ static by_status narrow_matrices(by__compression *c, by_error *error)
 }
 
 /* Layers without codes, by the names that others have for them: without ".weight". */
-static json_t *list_ignored(const by__compression *c)
+static json_t *list_ignored(const by__compress_compression *c)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < c->linear_count; i++) {
@@ -292,8 +295,8 @@ static json_t *list_ignored(const by__compression *c)
     return list;
 }
 
-by_status by__codes_finish(by__compression *c, by__code_kind kind, int64_t group, bool rows,
-                           by_error *error)
+by_status by__compress_codes_finish(by__compress_compression *c, by__code_kind kind, int64_t group,
+                                    bool rows, by_error *error)
 {
     static const char *const formats[] = {"int-quantized", "pack-quantized", "float-quantized"};
     const char *type = kind == BY__CODE_F8 ? "float" : "int";

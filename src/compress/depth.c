@@ -37,15 +37,16 @@ static const char *find_number(size_t *digits, const char *name)
     return NULL;
 }
 
-int64_t by__layer_of_name(const char *name)
+int64_t by__compress_layer_of_name(const char *name)
 {
     size_t digits;
     const char *at = find_number(&digits, name);
     return at == NULL ? -1 : strtol(at, NULL, 10);
 }
 
-static by_status watch(by__compression *c, int block, const float *before, const float *behind,
-                       int64_t rows, int64_t width, void *user, by_error *error)
+static by_status watch(by__compress_compression *c, int block, const float *before,
+                       const float *behind, int64_t rows, int64_t width, void *user,
+                       by_error *error)
 {
     influence *sums = user;
     BY_UNUSED(c);
@@ -95,7 +96,8 @@ static void choose(bool *stays, const influence *sums, int64_t layers, int64_t c
 }
 
 /* Renames a layer's tensor to the layer's new number. */
-static by_status rename_tensor(by__compression *c, size_t i, int64_t number, by_error *error)
+static by_status rename_tensor(by__compress_compression *c, size_t i, int64_t number,
+                               by_error *error)
 {
     const char *name = by_weights_name(c->weights, i);
     size_t digits;
@@ -109,12 +111,12 @@ static by_status rename_tensor(by__compression *c, size_t i, int64_t number, by_
     return status;
 }
 
-static by_status take_out(by__compression *c, const bool *stays, by_error *error)
+static by_status take_out(by__compress_compression *c, const bool *stays, by_error *error)
 {
     int64_t layers = c->config->model.layers;
     by_config *to;
     for (size_t i = 0; i < by_weights_count(c->weights); i++) {
-        int64_t layer = by__layer_of_name(by_weights_name(c->weights, i));
+        int64_t layer = by__compress_layer_of_name(by_weights_name(c->weights, i));
         int64_t number = 0;
         if (layer < 0 || layer >= layers) {
             continue;
@@ -129,7 +131,7 @@ static by_status take_out(by__compression *c, const bool *stays, by_error *error
         }
     }
     BY_TRY(by_config_copy(&to, c->config, error));
-    by_status status = by__model_reduce(to, &(by__nn_reduction){.layers = stays}, error);
+    by_status status = by__nn_model_reduce(to, &(by__nn_reduction){.layers = stays}, error);
     if (status == BY_OK) {
         status = by__compress_resize(c, &to->model, error);
     }
@@ -137,10 +139,10 @@ static by_status take_out(by__compression *c, const bool *stays, by_error *error
     return status;
 }
 
-static by_status takes(by__compression *c, by_error *error)
+static by_status takes(by__compress_compression *c, by_error *error)
 {
     int64_t layers = c->config->model.layers;
-    int64_t count = (int64_t)by__setting_number(c, "layers");
+    int64_t count = (int64_t)by__compress_setting_number(c, "layers");
     return count < layers
                ? BY_OK
                : by_error_set(error, BY_EARG,
@@ -149,7 +151,7 @@ static by_status takes(by__compression *c, by_error *error)
                               (long long)count, (long long)layers, (long long)layers - 1);
 }
 
-static void note(by__compression *c, const bool *stays)
+static void note(by__compress_compression *c, const bool *stays)
 {
     by__text_add(&c->notes, "; taken out:");
     for (int64_t i = 0; i < c->config->model.layers; i++) {
@@ -160,10 +162,10 @@ static void note(by__compression *c, const bool *stays)
     }
 }
 
-static by_status run(by__compression *c, by_error *error)
+static by_status run(by__compress_compression *c, by_error *error)
 {
     size_t layers = (size_t)c->config->model.layers;
-    int64_t count = (int64_t)by__setting_number(c, "layers");
+    int64_t count = (int64_t)by__compress_setting_number(c, "layers");
     influence sums = {0};
     bool *stays = NULL;
     by_status status = by__alloc((void **)&sums.alike, layers, sizeof *sums.alike, "layers", error);
@@ -174,7 +176,7 @@ static by_status run(by__compression *c, by_error *error)
         status = by__alloc((void **)&stays, layers, sizeof *stays, "layers", error);
     }
     if (status == BY_OK) {
-        status = by__calibrate_blocks(c, watch, &sums, error);
+        status = by__compress_calibrate_blocks(c, watch, &sums, error);
     }
     if (status == BY_OK) {
         choose(stays, &sums, (int64_t)layers, count);
@@ -188,15 +190,16 @@ static by_status run(by__compression *c, by_error *error)
 }
 
 /* All layers have the same shapes, so a plan removes the last ones. */
-static void resize(const by__compression *c, by_tensor_view *tensor)
+static void resize(const by__compress_compression *c, by_tensor_view *tensor)
 {
-    int64_t left = c->config->model.layers - (int64_t)by__setting_number(c, "layers");
-    if (c->config->model.layers > 0 && by__layer_of_name(tensor->name) >= (left > 1 ? left : 1)) {
+    int64_t left = c->config->model.layers - (int64_t)by__compress_setting_number(c, "layers");
+    if (c->config->model.layers > 0 &&
+        by__compress_layer_of_name(tensor->name) >= (left > 1 ? left : 1)) {
         tensor->shape[0] = 0;
     }
 }
 
-const by__compress_method by__method_depth = {
+const by__compress_method by__compress_method_depth = {
     .shown = {.name = "depth",
               .summary = "layers of the least influence go",
               .settings = settings,

@@ -5,7 +5,7 @@
 #include "compress/compress.h"
 
 /* Returns the bytes of a layer's codes and scales in files. */
-static uint64_t bytes_of_codes(const by__linear *l, const by__stored_as *how)
+static uint64_t bytes_of_codes(const by__compress_linear *l, const by__compress_stored_as *how)
 {
     bool narrow = how->kind == BY__CODE_INT4;
     int64_t group = how->group > 0 && how->group < l->k ? how->group : l->k;
@@ -16,7 +16,7 @@ static uint64_t bytes_of_codes(const by__linear *l, const by__stored_as *how)
 
 /* Finds out the format in which inference computes with the result: bf16 with codes; else the
  * model's own, or for the directory of another one that of its weights. */
-static by_status read_compute(by_dtype *out, const by__compression *c, by_error *error)
+static by_status read_compute(by_dtype *out, const by__compress_compression *c, by_error *error)
 {
     *out = BY_BF16;
     if (c->method->store != NULL || by_weights_in_codes(c->weights) ||
@@ -24,13 +24,14 @@ static by_status read_compute(by_dtype *out, const by__compression *c, by_error 
         return BY_OK;
     }
     *out = BY_F32; /* of a directory whose weights are stored so */
-    return c->method == &by__method_none
+    return c->method == &by__compress_method_none
                ? by_precision_parse(out, c->config->precision.compute, error)
                : BY_OK;
 }
 
 /* Returns the bytes of a layer as packed for inference. */
-static uint64_t bytes_packed(const by__linear *l, const by__stored_as *how, by_dtype compute)
+static uint64_t bytes_packed(const by__compress_linear *l, const by__compress_stored_as *how,
+                             by_dtype compute)
 {
     by_packing packing = {.kind = BY_PACKING_PACKED, .dtype = compute, .n = l->n, .k = l->k};
     if (how->coded && how->kind == BY__CODE_INT8) {
@@ -45,7 +46,7 @@ static uint64_t bytes_packed(const by__linear *l, const by__stored_as *how, by_d
     return (uint64_t)by_shape_count(&shape);
 }
 
-static const by__linear *linear_of(const by__compression *c, const char *name)
+static const by__compress_linear *linear_of(const by__compress_compression *c, const char *name)
 {
     for (size_t i = 0; i < c->linear_count; i++) {
         if (strcmp(c->linears[i].weight, name) == 0) {
@@ -56,34 +57,35 @@ static const by__linear *linear_of(const by__compression *c, const char *name)
 }
 
 /* Returns how a layer is stored: as the method predicts, or as it is. */
-static by__stored_as stored_as(const by__compression *c, const by__linear *l)
+static by__compress_stored_as stored_as(const by__compress_compression *c,
+                                        const by__compress_linear *l)
 {
     if (c->method->store != NULL) {
         return c->method->store(c, l);
     }
     const by__coded *coded = by__weights_coded(c->weights, l->weight);
-    return coded == NULL
-               ? (by__stored_as){0}
-               : (by__stored_as){.coded = true, .kind = coded->kind, .group = coded->group};
+    return coded == NULL ? (by__compress_stored_as){0}
+                         : (by__compress_stored_as){
+                               .coded = true, .kind = coded->kind, .group = coded->group};
 }
 
-static by_status add_tensor(by_compress_forecast *out, const by__compression *c, size_t tensor,
-                            by_dtype compute, by_error *error)
+static by_status add_tensor(by_compress_forecast *out, const by__compress_compression *c,
+                            size_t tensor, by_dtype compute, by_error *error)
 {
     by_tensor_view view;
     size_t count;
     size_t bytes;
     const char *name = by_weights_name(c->weights, tensor);
-    const by__linear *found = linear_of(c, name);
-    by__stored_as how = {0};
+    const by__compress_linear *found = linear_of(c, name);
+    by__compress_stored_as how = {0};
     BY_TRY(by__weights_describe(c->weights, name, &view, error));
-    by__linear sized = found == NULL ? (by__linear){0} : *found;
+    by__compress_linear sized = found == NULL ? (by__compress_linear){0} : *found;
     if (c->method->resize != NULL) {
         c->method->resize(c, &view);
         sized.n = found == NULL ? 0 : view.shape[sized.in_out ? 1 : 0];
         sized.k = found == NULL ? 0 : view.shape[sized.in_out ? 0 : 1];
     }
-    const by__linear *l = found == NULL ? NULL : &sized;
+    const by__compress_linear *l = found == NULL ? NULL : &sized;
     BY_TRY(by_tensor_size(&view, &count, &bytes, error));
     if (l != NULL) {
         how = stored_as(c, l);
@@ -108,13 +110,13 @@ static by_status add_tensor(by_compress_forecast *out, const by__compression *c,
 by_status by_compress_forecast_make(by_compress_forecast *out, const by_pretrained *model,
                                     const by_compress_options *options, by_error *error)
 {
-    by__compression c = {0};
+    by__compress_compression c = {0};
     by_compress_forecast forecast = {0};
     by_error why = {0};
     by_dtype compute;
-    by_status status = by__job_look(&c, model, options, error);
-    if (status == BY_OK && by__method_takes(&c, &why) != BY_OK) {
-        by__job_close(&c);
+    by_status status = by__compress_job_look(&c, model, options, error);
+    if (status == BY_OK && by__compress_method_takes(&c, &why) != BY_OK) {
+        by__compress_job_close(&c);
         if (why.status != BY_EARG) {
             return by_error_set(error, why.status, "%s", why.message);
         }
@@ -128,7 +130,7 @@ by_status by_compress_forecast_make(by_compress_forecast *out, const by_pretrain
     for (size_t i = 0; status == BY_OK && i < by_weights_count(c.weights); i++) {
         status = add_tensor(&forecast, &c, i, compute, error);
     }
-    by__job_close(&c);
+    by__compress_job_close(&c);
     if (status == BY_OK) {
         *out = forecast;
     }

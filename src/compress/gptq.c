@@ -28,12 +28,12 @@ static const by_compress_setting settings[] = {
 
 /* A layer with its columns in the order of rounding. */
 typedef struct sweep {
-    by__codes *codes;
+    by__compress_codes *codes;
     const double *u; /* [k, k] */
     const int64_t *order;
     int64_t k;
     bool natural;
-    by__scale_rule rule;
+    by__compress_scale_rule rule;
 } sweep;
 
 typedef struct column {
@@ -59,7 +59,7 @@ static void begin_group(const sweep *s, const double *w, int64_t row, int64_t i)
     for (int64_t at = 0; at < count; at++) {
         values[at] = (float)w[i + at];
     }
-    (void)by__codes_scale(s->codes, row, i, values, NULL, count, s->rule);
+    (void)by__compress_codes_scale(s->codes, row, i, values, NULL, count, s->rule);
 }
 
 /* Rounds columns [begin, end) of one row; err [BLOCK] receives their errors, divided by the
@@ -74,7 +74,7 @@ static void round_block(const sweep *s, double *w, double *err, int64_t row, int
             begin_group(s, w, row, i);
         }
         float scale = by__coded_scale(&s->codes->coded, row, place);
-        double rounded = (double)by__codes_set(s->codes, row, place, (float)w[i], scale);
+        double rounded = (double)by__compress_codes_set(s->codes, row, place, (float)w[i], scale);
         double off = (w[i] - rounded) / u[i];
         for (int64_t j = i + 1; j < end; j++) {
             w[j] -= off * u[j];
@@ -108,20 +108,22 @@ static void round_rows(const sweep *s, double *w, int64_t first, int64_t count)
 }
 
 /* Chooses the scales of all groups beforehand, when groups are not rounded one after the other. */
-static void choose_scales(by__codes *codes, const float *weight, by__scale_rule rule, int threads)
+static void choose_scales(by__compress_codes *codes, const float *weight,
+                          by__compress_scale_rule rule, int threads)
 {
     const by__coded *c = &codes->coded;
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t j = 0; j < c->n; j++) {
         for (int64_t first = 0; first < c->k; first += c->group) {
             int64_t count = c->k - first < c->group ? c->k - first : c->group;
-            (void)by__codes_scale(codes, j, first, weight + j * c->k + first, NULL, count, rule);
+            (void)by__compress_codes_scale(codes, j, first, weight + j * c->k + first, NULL, count,
+                                           rule);
         }
     }
 }
 
-by_status by__gptq_order(int64_t *order, const double *hessian, int64_t k, bool natural,
-                         by_error *error)
+by_status by__compress_gptq_order(int64_t *order, const double *hessian, int64_t k, bool natural,
+                                  by_error *error)
 {
     column *columns;
     BY_TRY(by__alloc((void **)&columns, (size_t)k, sizeof *columns, "columns", error));
@@ -136,8 +138,8 @@ by_status by__gptq_order(int64_t *order, const double *hessian, int64_t k, bool 
     return BY_OK;
 }
 
-by_status by__gptq_factor(double **out, const double *hessian, const int64_t *order, int64_t k,
-                          double damping, int threads, by_error *error)
+by_status by__compress_gptq_factor(double **out, const double *hessian, const int64_t *order,
+                                   int64_t k, double damping, int threads, by_error *error)
 {
     double *h;
     BY_TRY(by__alloc((void **)&h, (size_t)(k * k), sizeof *h, "what a layer reads", error));
@@ -146,14 +148,14 @@ by_status by__gptq_factor(double **out, const double *hessian, const int64_t *or
             h[i * k + j] = hessian[order[i] * k + order[j]];
         }
     }
-    by_status status = by__inverse_factor(out, h, k, damping, threads, error);
+    by_status status = by__compress_inverse_factor(out, h, k, damping, threads, error);
     free(h);
     return status;
 }
 
-by_status by__gptq_round(by__codes *codes, const float *weight, const double *u,
-                         const int64_t *order, bool natural, by__scale_rule rule, int threads,
-                         by_error *error)
+by_status by__compress_gptq_round(by__compress_codes *codes, const float *weight, const double *u,
+                                  const int64_t *order, bool natural, by__compress_scale_rule rule,
+                                  int threads, by_error *error)
 {
     const by__coded *c = &codes->coded;
     const sweep s = {codes, u, order, c->k, natural, rule};
@@ -185,50 +187,53 @@ by_status by__gptq_round(by__codes *codes, const float *weight, const double *u,
 }
 
 /* Rounds the layers that read one value and therefore share its H. */
-static by_status round_group(by__compression *c, by__calibrated *what, void *user, by_error *error)
+static by_status round_group(by__compress_compression *c, by__compress_calibrated *what, void *user,
+                             by_error *error)
 {
-    bool natural = strcmp(by__setting_text(c, "order"), "natural") == 0;
-    by__scale_rule rule = by__scale_setting(c);
+    bool natural = strcmp(by__compress_setting_text(c, "order"), "natural") == 0;
+    by__compress_scale_rule rule = by__compress_scale_setting(c);
     double *u = NULL;
     int64_t *order;
     BY_UNUSED(user);
     BY_TRY(by__alloc((void **)&order, (size_t)what->k, sizeof *order, "columns", error));
-    by_status status = by__gptq_order(order, what->hessian, what->k, natural, error);
+    by_status status = by__compress_gptq_order(order, what->hessian, what->k, natural, error);
     if (status == BY_OK) {
-        status = by__gptq_factor(&u, what->hessian, order, what->k, by__setting_number(c, "damp"),
-                                 c->threads, error);
+        status =
+            by__compress_gptq_factor(&u, what->hessian, order, what->k,
+                                     by__compress_setting_number(c, "damp"), c->threads, error);
     }
     for (size_t i = 0; i < what->count && status == BY_OK; i++) {
-        by__linear *l = what->linears[i];
-        by__codes codes;
-        status = by__codes_open(&codes, BY__CODE_INT4, l->n, l->k, by__group_setting(c), error);
+        by__compress_linear *l = what->linears[i];
+        by__compress_codes codes;
+        status = by__compress_codes_open(&codes, BY__CODE_INT4, l->n, l->k,
+                                         by__compress_group_setting(c), error);
         if (status != BY_OK) {
             break;
         }
-        status =
-            by__gptq_round(&codes, what->weights[i], u, order, natural, rule, c->threads, error);
+        status = by__compress_gptq_round(&codes, what->weights[i], u, order, natural, rule,
+                                         c->threads, error);
         if (status == BY_OK) {
-            by__codes_read(&codes, what->weights[i], c->threads);
-            status = by__codes_put(c, l, &codes, error);
+            by__compress_codes_read(&codes, what->weights[i], c->threads);
+            status = by__compress_codes_put(c, l, &codes, error);
         }
-        by__codes_close(&codes);
+        by__compress_codes_close(&codes);
     }
     free(u);
     free(order);
     return status;
 }
 
-static by_status run(by__compression *c, by_error *error)
+static by_status run(by__compress_compression *c, by_error *error)
 {
-    BY_TRY(by__calibrate(c, round_group, NULL, error));
-    BY_TRY(by__round_rest(c, BY__CODE_INT4, by__group_setting(c), error));
-    return by__codes_finish(c, BY__CODE_INT4, by__group_setting(c), false, error);
+    BY_TRY(by__compress_calibrate(c, round_group, NULL, error));
+    BY_TRY(by__compress_round_rest(c, BY__CODE_INT4, by__compress_group_setting(c), error));
+    return by__compress_codes_finish(c, BY__CODE_INT4, by__compress_group_setting(c), false, error);
 }
 
-const by__compress_method by__method_gptq = {
+const by__compress_method by__compress_method_gptq = {
     .shown = {.name = "gptq",
               .summary = "weights of 4 bits in groups, each column making up for those before it",
               .settings = settings,
               .calibrates = true},
     .run = run,
-    .store = by__store_int4};
+    .store = by__compress_store_int4};

@@ -91,8 +91,8 @@ static void invert(double *u, const double *r, int64_t k, int threads)
     }
 }
 
-by_status by__inverse_factor(double **out, double *h, int64_t k, double damping, int threads,
-                             by_error *error)
+by_status by__compress_inverse_factor(double **out, double *h, int64_t k, double damping,
+                                      int threads, by_error *error)
 {
     double *u;
     double mean = 0.0;

@@ -9,30 +9,31 @@
 #include "compress/compress.h"
 #include "text/tokenizer/gguf_tokenizer.h"
 
-by_status by__job_look(by__compression *c, const by_pretrained *model,
-                       const by_compress_options *options, by_error *error)
+by_status by__compress_job_look(by__compress_compression *c, const by_pretrained *model,
+                                const by_compress_options *options, by_error *error)
 {
     size_t row = 0;
     c->options = options;
     c->model = model;
     c->weights = by_pretrained_weights(model);
-    while (options->method != NULL && by__method_at(row) != NULL &&
-           strcmp(by__method_at(row)->shown.name, options->method) != 0) {
+    while (options->method != NULL && by__compress_method_at(row) != NULL &&
+           strcmp(by__compress_method_at(row)->shown.name, options->method) != 0) {
         row++;
     }
-    c->method = options->method == NULL ? &by__method_none : by__method_at(row);
+    c->method = options->method == NULL ? &by__compress_method_none : by__compress_method_at(row);
     if (c->method == NULL) {
         by__text names = {0};
-        for (size_t i = 0; by__method_at(i) != NULL; i++) {
-            by__text_format(&names, "%s%s", i == 0 ? "" : ", ", by__method_at(i)->shown.name);
+        for (size_t i = 0; by__compress_method_at(i) != NULL; i++) {
+            by__text_format(&names, "%s%s", i == 0 ? "" : ", ",
+                            by__compress_method_at(i)->shown.name);
         }
         (void)by_error_set(error, BY_EARG, "unknown method '%s'; available are %s", options->method,
                            names.failed ? "" : names.data);
         by__text_free(&names);
         return BY_EARG;
     }
-    BY_TRY(by__settings_read(&c->values, &c->method->shown, options->settings,
-                             options->setting_count, error));
+    BY_TRY(by__compress_settings_read(&c->values, &c->method->shown, options->settings,
+                                      options->setting_count, error));
     BY_TRY(by_config_copy(&c->config, by_pretrained_config(model), error));
     c->config->model.from[0] = '\0';
     BY_TRY(by_config_resolve(c->config, error));
@@ -51,13 +52,13 @@ by_status by__job_look(by__compression *c, const by_pretrained *model,
     }
     /* It describes the codes of the original; the new directory gets its own, or none. */
     (void)json_object_del(c->json, "quantization_config");
-    BY_TRY(by__origin_read(&c->origin, c->weights, error));
-    BY_TRY(by__origin_put(c->json, &c->origin, error));
-    return by__linears_list(c, error);
+    BY_TRY(by__checkpoint_origin_read(&c->origin, c->weights, error));
+    BY_TRY(by__checkpoint_origin_put(c->json, &c->origin, error));
+    return by__compress_linears_list(c, error);
 }
 
 /* Sets the name of the new directory, and checks that it is free and has a parent. */
-static by_status name_directory(by__compression *c, const char *directory, by_error *error)
+static by_status name_directory(by__compress_compression *c, const char *directory, by_error *error)
 {
     size_t length = strlen(directory);
     while (length > 1 && directory[length - 1] == '/') {
@@ -83,7 +84,7 @@ static by_status name_directory(by__compression *c, const char *directory, by_er
     return status;
 }
 
-static by_status open_directory(by__compression *c, by_error *error)
+static by_status open_directory(by__compress_compression *c, by_error *error)
 {
     by__text text = {0};
     by__text_format(&text, "%s.tmp-%ld", c->directory, (long)getpid());
@@ -106,36 +107,38 @@ static by_status open_directory(by__compression *c, by_error *error)
 }
 
 /* What is in a GGUF file besides the weights: read before the work, for it may be refused. */
-static by_status open_vocabulary(by__compression *c, by_error *error)
+static by_status open_vocabulary(by__compress_compression *c, by_error *error)
 {
     bool there;
     const char *path = by_pretrained_directory(c->model);
-    if (!by__gguf_is_file(path)) {
+    if (!by__format_gguf_is_file(path)) {
         return BY_OK;
     }
-    BY_TRY(by__gguf_vocabulary_exists(&there, path, error));
+    BY_TRY(by__tokenizer_gguf_vocabulary_exists(&there, path, error));
     if (!there) {
         return BY_OK;
     }
-    BY_TRY(by__gguf_settings_open(&c->settings, path, error));
+    BY_TRY(by__tokenizer_gguf_settings_open(&c->settings, path, error));
     return by__tokenizer_open_gguf(&c->tokenizer, path, error);
 }
 
 /* Everything that may be refused before the work. */
-static by_status prepare(by__compression *c, const char *directory, const by_pretrained *model,
-                         const by_compress_options *options, by_error *error)
+static by_status prepare(by__compress_compression *c, const char *directory,
+                         const by_pretrained *model, const by_compress_options *options,
+                         by_error *error)
 {
     if (options->method == NULL) {
         return by_error_set(error, BY_EARG, "no method is named");
     }
-    BY_TRY(by__job_look(c, model, options, error));
-    BY_TRY(by__method_takes(c, error));
+    BY_TRY(by__compress_job_look(c, model, options, error));
+    BY_TRY(by__compress_method_takes(c, error));
     BY_TRY(name_directory(c, directory, error));
     return open_vocabulary(c, error);
 }
 
-by_status by__job_open(by__compression *c, const char *directory, const by_pretrained *model,
-                       const by_compress_options *options, by_error *error)
+by_status by__compress_job_open(by__compress_compression *c, const char *directory,
+                                const by_pretrained *model, const by_compress_options *options,
+                                by_error *error)
 {
     BY_TRY(prepare(c, directory, model, options, error));
     return open_directory(c, error);
@@ -144,13 +147,13 @@ by_status by__job_open(by__compression *c, const char *directory, const by_pretr
 by_status by_compress_check(const char *directory, const by_pretrained *model,
                             const by_compress_options *options, by_error *error)
 {
-    by__compression c = {0};
+    by__compress_compression c = {0};
     by_status status = prepare(&c, directory, model, options, error);
-    by__job_close(&c);
+    by__compress_job_close(&c);
     return status;
 }
 
-void by__job_close(by__compression *c)
+void by__compress_job_close(by__compress_compression *c)
 {
     if (c->spill != NULL) {
         (void)fclose(c->spill);
@@ -169,7 +172,7 @@ void by__job_close(by__compression *c)
         free(c->renamed[i]);
     }
     if (c->method != NULL) {
-        by__settings_free(&c->values, &c->method->shown);
+        by__compress_settings_free(&c->values, &c->method->shown);
     }
     free(c->linears);
     free(c->puts);
@@ -178,7 +181,7 @@ void by__job_close(by__compression *c)
     free(c->temporary);
     free(c->directory);
     by__text_free(&c->notes);
-    by__origin_free(&c->origin);
+    by__checkpoint_origin_free(&c->origin);
     json_decref(c->json);
     json_decref(c->settings);
     by_tokenizer_close(&c->tokenizer);
@@ -188,16 +191,16 @@ void by__job_close(by__compression *c)
 by_status by_compress(by_compressed *out, const char *directory, const by_pretrained *model,
                       const by_compress_options *options, by_error *error)
 {
-    by__compression c = {0};
+    by__compress_compression c = {0};
     by_compressed made = {0};
-    by_status status = by__job_open(&c, directory, model, options, error);
+    by_status status = by__compress_job_open(&c, directory, model, options, error);
     if (status == BY_OK) {
         status = c.method->run(&c, error);
     }
     if (status == BY_OK) {
         status = by__compress_finish(&c, &made, error);
     }
-    by__job_close(&c);
+    by__compress_job_close(&c);
     if (status == BY_OK && out != NULL) {
         *out = made;
     }

@@ -7,7 +7,7 @@
 #include "nn/nn.h"
 #include "ops/ops.h"
 
-char *by__file_name(const by__compression *c, const char *name)
+char *by__compress_file_name(const by__compress_compression *c, const char *name)
 {
     char other[512];
     const char *prefix = by_model_name_prefix(&c->config->model);
@@ -18,7 +18,7 @@ char *by__file_name(const by__compression *c, const char *name)
     return by_weights_has(c->weights, other) ? by__strdup(other) : NULL;
 }
 
-static by__linear *find(const by__compression *c, const char *name)
+static by__compress_linear *find(const by__compress_compression *c, const char *name)
 {
     for (size_t i = 0; i < c->linear_count; i++) {
         if (strcmp(c->linears[i].name, name) == 0) {
@@ -28,10 +28,10 @@ static by__linear *find(const by__compression *c, const char *name)
     return NULL;
 }
 
-static by_status add(by__compression *c, const char *name, const by__packed_reader *reader,
-                     bool head, by_error *error)
+static by_status add(by__compress_compression *c, const char *name,
+                     const by__op_packed_reader *reader, bool head, by_error *error)
 {
-    by__linear *l = find(c, name);
+    by__compress_linear *l = find(c, name);
     if (l != NULL) {
         l->head = l->head || head;
         return BY_OK;
@@ -39,8 +39,8 @@ static by_status add(by__compression *c, const char *name, const by__packed_read
     BY_TRY(by__reserve((void **)&c->linears, &c->linear_capacity, c->linear_count + 1,
                        sizeof *c->linears, error));
     l = &c->linears[c->linear_count];
-    *l = (by__linear){.stacked = reader->attrs.packing.stack > 0, .share = reader->share};
-    l->weight = by__file_name(c, name);
+    *l = (by__compress_linear){.stacked = reader->attrs.packing.stack > 0, .share = reader->share};
+    l->weight = by__compress_file_name(c, name);
     if (l->weight == NULL) { /* the files do not have the matrix by itself */
         return BY_OK;
     }
@@ -63,13 +63,13 @@ static by_status add(by__compression *c, const char *name, const by__packed_read
 }
 
 /* Adds the weight of a node, if the node is a product with a weight. */
-static by_status look_at(by__compression *c, const by_graph *graph, const by__graph_node *node,
-                         by_error *error)
+static by_status look_at(by__compress_compression *c, const by_graph *graph,
+                         const by__graph_node *node, by_error *error)
 {
     int operand;
-    by__packed_reader reader;
+    by__op_packed_reader reader;
     by_value logits = by_graph_find(graph, "logits");
-    BY_TRY(by__node_weight(&reader, &operand, graph, node, error));
+    BY_TRY(by__op_node_weight(&reader, &operand, graph, node, error));
     if (operand < 0) {
         return BY_OK;
     }
@@ -78,15 +78,16 @@ static by_status look_at(by__compression *c, const by_graph *graph, const by__gr
     if (reader.attrs.packing.stack == 0) {
         return add(c, name, &reader, head, error);
     }
-    for (int64_t i = 0; i < reader.attrs.packing.stack && by__name_is_stacked(name); i++) {
+    for (int64_t i = 0; i < reader.attrs.packing.stack && by__checkpoint_name_is_stacked(name);
+         i++) {
         char part[512];
-        by__stacked_name(part, sizeof part, name, i);
+        by__checkpoint_stacked_name(part, sizeof part, name, i);
         BY_TRY(add(c, part, &reader, head, error));
     }
     return BY_OK;
 }
 
-by_status by__compress_graph(by_graph **out, const by__compression *c, by_error *error)
+by_status by__compress_graph(by_graph **out, const by__compress_compression *c, by_error *error)
 {
     by_graph *graph;
     by_model model = BY_MODEL_NONE;
@@ -103,7 +104,7 @@ by_status by__compress_graph(by_graph **out, const by__compression *c, by_error 
     return BY_OK;
 }
 
-by_status by__linears_list(by__compression *c, by_error *error)
+by_status by__compress_linears_list(by__compress_compression *c, by_error *error)
 {
     by_graph *graph;
     by_status status = BY_OK;
@@ -117,8 +118,8 @@ by_status by__linears_list(by__compression *c, by_error *error)
 
 /* Refuses values that are not finite, because encoding or pruning would hide that the model is
  * damaged. */
-static by_status check_finite(const by__compression *c, const by__linear *l, const float *weight,
-                              by_error *error)
+static by_status check_finite(const by__compress_compression *c, const by__compress_linear *l,
+                              const float *weight, by_error *error)
 {
     for (int64_t i = 0; i < l->n * l->k; i++) {
         if (!isfinite(weight[i])) {
@@ -131,8 +132,8 @@ static by_status check_finite(const by__compression *c, const by__linear *l, con
     return BY_OK;
 }
 
-by_status by__linear_read(const by__compression *c, const by__linear *l, float *out,
-                          by_error *error)
+by_status by__compress_linear_read(const by__compress_compression *c, const by__compress_linear *l,
+                                   float *out, by_error *error)
 {
     by_tensor_view view;
     size_t count = (size_t)(l->n * l->k);

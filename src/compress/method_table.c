@@ -4,12 +4,13 @@
 
 /* In the order in which help and plans list them. */
 static const by__compress_method *const methods[] = {
-    &by__method_int8,      &by__method_w8a8,  &by__method_int4,      &by__method_awq,
-    &by__method_gptq,      &by__method_fp8,   &by__method_magnitude, &by__method_wanda,
-    &by__method_sparsegpt, &by__method_width, &by__method_depth,
+    &by__compress_method_int8,      &by__compress_method_w8a8,  &by__compress_method_int4,
+    &by__compress_method_awq,       &by__compress_method_gptq,  &by__compress_method_fp8,
+    &by__compress_method_magnitude, &by__compress_method_wanda, &by__compress_method_sparsegpt,
+    &by__compress_method_width,     &by__compress_method_depth,
 };
 
-const by__compress_method *by__method_at(size_t i)
+const by__compress_method *by__compress_method_at(size_t i)
 {
     return i < BY_ARRAY_LENGTH(methods) ? methods[i] : NULL;
 }
@@ -27,7 +28,7 @@ static bool is_quantized(const by_weights *weights)
 /* Refuses quantized weights, in codes or in the blocks of a GGUF file: encoding them again adds to
  * their errors and gains nothing over encoding the original, and the other methods would write
  * their values, which take several times the bytes. */
-static by_status refuse_codes(const by__compression *c, by_error *error)
+static by_status refuse_codes(const by__compress_compression *c, by_error *error)
 {
     const char *path = by_pretrained_directory(c->model);
     const char *precision = by_weights_in_codes(c->weights)
@@ -49,13 +50,13 @@ static by_status refuse_codes(const by__compression *c, by_error *error)
                         path, precision, path);
 }
 
-const by__compress_method by__method_none = {
+const by__compress_method by__compress_method_none = {
     .shown = {.name = "none", .summary = "the model as it is", .settings = NULL}};
 
-by_status by__method_takes(by__compression *c, by_error *error)
+by_status by__compress_method_takes(by__compress_compression *c, by_error *error)
 {
     const by_model_config *config = &c->config->model;
-    if (c->method == &by__method_none) {
+    if (c->method == &by__compress_method_none) {
         return BY_OK;
     }
     BY_TRY(refuse_codes(c, error));

@@ -11,8 +11,8 @@
 /* Tensors to write, sorted by name. */
 typedef struct content {
     by_tensor_view *views;
-    const by__tensor_entry **entries;
-    by__tensor_entry *own; /* tensors that were put */
+    const by__checkpoint_tensor_entry **entries;
+    by__checkpoint_tensor_entry *own; /* tensors that were put */
     size_t count;
     by__map spill;
 } content;
@@ -25,7 +25,7 @@ static void free_content(content *x)
     by__map_close(&x->spill);
 }
 
-static by_status map_spill(by__compression *c, content *x, by_error *error)
+static by_status map_spill(by__compress_compression *c, content *x, by_error *error)
 {
     char *path = by__path_join(c->temporary, "spill");
     int failed = fclose(c->spill);
@@ -40,7 +40,8 @@ static by_status map_spill(by__compression *c, content *x, by_error *error)
     return status;
 }
 
-static by_status collect(content *x, const by__compression *c, by_compressed *out, by_error *error)
+static by_status collect(content *x, const by__compress_compression *c, by_compressed *out,
+                         by_error *error)
 {
     size_t kept = by_weights_count(c->weights);
     size_t most = kept + c->put_count;
@@ -52,7 +53,7 @@ static by_status collect(content *x, const by__compression *c, by_compressed *ou
         by_tensor_view *view = &x->views[x->count];
         BY_TRY(by__weights_describe(c->weights, by_weights_name(c->weights, i), view, error));
         BY_TRY(by_tensor_size(view, NULL, &bytes, error));
-        const by__tensor_entry *entry = by__weights_entry(c->weights, i);
+        const by__checkpoint_tensor_entry *entry = by__weights_entry(c->weights, i);
         out->bytes_before += entry->code_bytes > 0 ? entry->code_bytes : bytes;
         if (!c->dropped[i]) {
             view->name = c->renamed[i] != NULL ? c->renamed[i] : view->name;
@@ -61,35 +62,37 @@ static by_status collect(content *x, const by__compression *c, by_compressed *ou
         }
     }
     for (size_t i = 0; i < c->put_count; i++) {
-        const by__put *put = &c->puts[i];
-        by__tensor_entry *entry = &x->own[i];
+        const by__compress_put *put = &c->puts[i];
+        by__checkpoint_tensor_entry *entry = &x->own[i];
         by_tensor_view *view = &x->views[x->count];
         *view = (by_tensor_view){.name = put->name, .dtype = put->dtype, .rank = put->rank};
         memcpy(view->shape, put->shape, sizeof view->shape);
-        *entry = (by__tensor_entry){.name = put->name,
-                                    .type = by__type_name(put->dtype),
-                                    .dtype = (int)put->dtype,
-                                    .rank = (size_t)put->rank,
-                                    .end = put->bytes,
-                                    .data = x->spill.data + put->offset};
+        *entry = (by__checkpoint_tensor_entry){.name = put->name,
+                                               .type = by__checkpoint_type_name(put->dtype),
+                                               .dtype = (int)put->dtype,
+                                               .rank = (size_t)put->rank,
+                                               .end = put->bytes,
+                                               .data = x->spill.data + put->offset};
         out->bytes_after += put->bytes;
         x->entries[x->count++] = entry;
     }
     return BY_OK;
 }
 
-static by_status write_config(const by__compression *c, by__file_list *written, by_error *error)
+static by_status write_config(const by__compress_compression *c, by__checkpoint_file_list *written,
+                              by_error *error)
 {
     char *text = by__json_dump(c->json, JSON_INDENT(2));
     by_status status = text == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")
-                                    : by__sink_put(c->temporary, "config.json", text, strlen(text),
-                                                   written, error);
+                                    : by__checkpoint_sink_put(c->temporary, "config.json", text,
+                                                              strlen(text), written, error);
     free(text);
     return status;
 }
 
 /* The tokenizer and what else is next to the weights, or in their GGUF file. */
-static by_status copy_files(const by__compression *c, by__file_list *written, by_error *error)
+static by_status copy_files(const by__compress_compression *c, by__checkpoint_file_list *written,
+                            by_error *error)
 {
     char **names;
     size_t count;
@@ -106,9 +109,9 @@ static by_status copy_files(const by__compression *c, by__file_list *written, by
         char *path = by__path_join(from, names[i]);
         if (path == NULL) {
             status = by_error_set(error, BY_EMEMORY, "out of memory: a path");
-        } else if (by__goes_along(names[i]) && strcmp(names[i], "config.json") != 0 &&
+        } else if (by__checkpoint_goes_along(names[i]) && strcmp(names[i], "config.json") != 0 &&
                    !by__path_is_dir(path)) {
-            status = by__sink_copy(c->temporary, names[i], path, written, error);
+            status = by__checkpoint_sink_copy(c->temporary, names[i], path, written, error);
         }
         free(path);
     }
@@ -118,7 +121,8 @@ static by_status copy_files(const by__compression *c, by__file_list *written, by
 
 /* Appends what is known of the run that trained the weights, under the keys of its checkpoints.
  * Returns the number of values. */
-static size_t add_origin(by_checkpoint_value *values, size_t count, const by__compression *c)
+static size_t add_origin(by_checkpoint_value *values, size_t count,
+                         const by__compress_compression *c)
 {
     const char *const known[][2] = {{"run", c->origin.run},
                                     {"config_hash", c->origin.config_hash},
@@ -132,7 +136,8 @@ static size_t add_origin(by_checkpoint_value *values, size_t count, const by__co
     return count;
 }
 
-static by_status write_state(by__compression *c, by__file_list *written, by_error *error)
+static by_status write_state(by__compress_compression *c, by__checkpoint_file_list *written,
+                             by_error *error)
 {
     char hash[33];
     char *text;
@@ -141,7 +146,7 @@ static by_status write_state(by__compression *c, by__file_list *written, by_erro
     by__text settings = {0};
     const by_compress_method *method = &c->method->shown;
     const char *directory = by_pretrained_directory(c->model);
-    by__pretrained_identify(hash, c->model);
+    by__infer_pretrained_identify(hash, c->model);
     for (size_t i = 0; method->settings != NULL && method->settings[i].name != NULL; i++) {
         by__text_format(&settings, "%s%s=%s", i == 0 ? "" : " ", method->settings[i].name,
                         c->values[i]);
@@ -159,38 +164,39 @@ static by_status write_state(by__compression *c, by__file_list *written, by_erro
          {.string = c->notes.data == NULL ? "" : c->notes.data}},
     };
     size_t count = add_origin(values, 5, c);
-    by_status status = by__state_print(0, values, count, &state, &length, error);
+    by_status status = by__checkpoint_state_print(0, values, count, &state, &length, error);
     if (status == BY_OK) {
-        status = by__sink_put(c->temporary, "state.json", state, length, written, error);
+        status = by__checkpoint_sink_put(c->temporary, "state.json", state, length, written, error);
     }
     free(state);
     free(text);
     return status;
 }
 
-static by_status write_manifest(const by__compression *c, const by__file_list *written,
-                                by_error *error)
+static by_status write_manifest(const by__compress_compression *c,
+                                const by__checkpoint_file_list *written, by_error *error)
 {
     char *text;
     size_t length;
-    const by__manifest manifest = {.files = *written};
-    BY_TRY(by__manifest_print(&manifest, &text, &length, error));
-    by_status status = by__sink_put(c->temporary, "manifest.json", text, length, NULL, error);
+    const by__checkpoint_manifest manifest = {.files = *written};
+    BY_TRY(by__checkpoint_manifest_print(&manifest, &text, &length, error));
+    by_status status =
+        by__checkpoint_sink_put(c->temporary, "manifest.json", text, length, NULL, error);
     free(text);
     return status;
 }
 
-by_status by__compress_finish(by__compression *c, by_compressed *out, by_error *error)
+by_status by__compress_finish(by__compress_compression *c, by_compressed *out, by_error *error)
 {
     content x = {0};
-    by__file_list written = {0};
+    by__checkpoint_file_list written = {0};
     by_status status = map_spill(c, &x, error);
     if (status == BY_OK) {
         status = collect(&x, c, out, error);
     }
     if (status == BY_OK) {
-        status = by__entries_write(c->temporary, "model", x.views, x.entries, x.count, 0, &written,
-                                   error);
+        status = by__checkpoint_entries_write(c->temporary, "model", x.views, x.entries, x.count, 0,
+                                              &written, error);
     }
     if (status == BY_OK) {
         status = write_config(c, &written, error);
@@ -208,10 +214,10 @@ by_status by__compress_finish(by__compression *c, by_compressed *out, by_error *
         status = by__sync_dir(c->temporary, error);
     }
     if (status == BY_OK) {
-        status = by__publish(c->temporary, c->directory, error);
+        status = by__checkpoint_publish(c->temporary, c->directory, error);
     }
     out->layers = c->changed;
-    by__file_list_free(&written);
+    by__checkpoint_file_list_free(&written);
     free_content(&x);
     return status;
 }

@@ -246,8 +246,8 @@ static by_status open_removal(removal *r, by_error *error)
     return by__alloc((void **)&r->solved, most * k, sizeof *r->solved, "a solution", error);
 }
 
-by_status by__remove_units(float *weight, bool *gone, int64_t n, int64_t k, int64_t size,
-                           int64_t count, const double *u, int threads, by_error *error)
+by_status by__compress_remove_units(float *weight, bool *gone, int64_t n, int64_t k, int64_t size,
+                                    int64_t count, const double *u, int threads, by_error *error)
 {
     removal r = {.n = n, .k = k, .size = size, .units = k / size, .threads = threads, .gone = gone};
     by_status status = open_removal(&r, error);

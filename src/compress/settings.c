@@ -82,8 +82,8 @@ static by_status set_value(char **values, const by_compress_method *method, cons
     return refuse_name(method, text, length, error);
 }
 
-by_status by__settings_read(char ***out, const by_compress_method *method,
-                            const char *const *settings, size_t count, by_error *error)
+by_status by__compress_settings_read(char ***out, const by_compress_method *method,
+                                     const char *const *settings, size_t count, by_error *error)
 {
     char **values;
     by_status status = BY_OK;
@@ -98,14 +98,14 @@ by_status by__settings_read(char ***out, const by_compress_method *method,
         status = set_value(values, method, settings[i], error);
     }
     if (status != BY_OK) {
-        by__settings_free(&values, method);
+        by__compress_settings_free(&values, method);
         return status;
     }
     *out = values;
     return BY_OK;
 }
 
-void by__settings_free(char ***values, const by_compress_method *method)
+void by__compress_settings_free(char ***values, const by_compress_method *method)
 {
     for (size_t i = 0; *values != NULL && i < count_settings(method); i++) {
         free((*values)[i]);
@@ -114,7 +114,7 @@ void by__settings_free(char ***values, const by_compress_method *method)
     *values = NULL;
 }
 
-const char *by__setting_text(const by__compression *c, const char *name)
+const char *by__compress_setting_text(const by__compress_compression *c, const char *name)
 {
     const by_compress_method *method = &c->method->shown;
     for (size_t i = 0; i < count_settings(method); i++) {
@@ -125,10 +125,10 @@ const char *by__setting_text(const by__compression *c, const char *name)
     return NULL;
 }
 
-double by__setting_number(const by__compression *c, const char *name)
+double by__compress_setting_number(const by__compress_compression *c, const char *name)
 {
     double value = 0.0;
-    const char *text = by__setting_text(c, name);
+    const char *text = by__compress_setting_text(c, name);
     (void)(text != NULL && by__parse_f64(text, &value)); /* checked when it was read */
     return value;
 }

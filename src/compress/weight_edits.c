@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "compress/compress.h"
 
-void by__compress_drop(by__compression *c, const char *name)
+void by__compress_drop(by__compress_compression *c, const char *name)
 {
     for (size_t i = 0; i < by_weights_count(c->weights); i++) {
         if (strcmp(by_weights_name(c->weights, i), name) == 0) {
@@ -17,8 +17,8 @@ void by__compress_drop(by__compression *c, const char *name)
     }
 }
 
-by_status by__compress_put(by__compression *c, const char *name, by_dtype dtype, int rank,
-                           const int64_t *shape, const void *data, by_error *error)
+by_status by__compress_put_tensor(by__compress_compression *c, const char *name, by_dtype dtype,
+                                  int rank, const int64_t *shape, const void *data, by_error *error)
 {
     by_tensor_view view = {.name = name, .dtype = dtype, .rank = rank};
     size_t bytes;
@@ -26,12 +26,12 @@ by_status by__compress_put(by__compression *c, const char *name, by_dtype dtype,
     BY_TRY(by_tensor_size(&view, NULL, &bytes, error));
     BY_TRY(
         by__reserve((void **)&c->puts, &c->put_capacity, c->put_count + 1, sizeof *c->puts, error));
-    by__put *put = &c->puts[c->put_count];
-    *put = (by__put){.name = by__strdup(name),
-                     .dtype = dtype,
-                     .rank = rank,
-                     .offset = c->spilled,
-                     .bytes = bytes};
+    by__compress_put *put = &c->puts[c->put_count];
+    *put = (by__compress_put){.name = by__strdup(name),
+                              .dtype = dtype,
+                              .rank = rank,
+                              .offset = c->spilled,
+                              .bytes = bytes};
     memcpy(put->shape, view.shape, sizeof put->shape);
     if (put->name == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: tensors");
@@ -44,26 +44,28 @@ by_status by__compress_put(by__compression *c, const char *name, by_dtype dtype,
     return BY_OK;
 }
 
-by_status by__compress_put_f32(by__compression *c, const by_tensor_view *tensor, const float *data,
-                               by_error *error)
+by_status by__compress_put_f32(by__compress_compression *c, const by_tensor_view *tensor,
+                               const float *data, by_error *error)
 {
     size_t count;
     uint16_t *narrow;
     const by_tensor_view *t = tensor;
     BY_TRY(by_tensor_size(t, &count, NULL, error));
     if (t->dtype != BY_BF16 && t->dtype != BY_F16) {
-        return by__compress_put(c, t->name, BY_F32, t->rank, t->shape, data, error);
+        return by__compress_put_tensor(c, t->name, BY_F32, t->rank, t->shape, data, error);
     }
     BY_TRY(by__alloc((void **)&narrow, count, sizeof *narrow, "a tensor", error));
     for (size_t i = 0; i < count; i++) {
         narrow[i] = t->dtype == BY_BF16 ? by__f32_to_bf16(data[i]) : by__f32_to_f16(data[i]);
     }
-    by_status status = by__compress_put(c, t->name, t->dtype, t->rank, t->shape, narrow, error);
+    by_status status =
+        by__compress_put_tensor(c, t->name, t->dtype, t->rank, t->shape, narrow, error);
     free(narrow);
     return status;
 }
 
-by_status by__compress_rename(by__compression *c, size_t tensor, const char *name, by_error *error)
+by_status by__compress_rename(by__compress_compression *c, size_t tensor, const char *name,
+                              by_error *error)
 {
     free(c->renamed[tensor]);
     c->renamed[tensor] = by__strdup(name);
@@ -81,7 +83,8 @@ static by_status read_sizes(json_t **out, const by_model_config *config, by_erro
 }
 
 /* Everything else in the model's own config.json, such as ids of special tokens, is kept. */
-by_status by__compress_resize(by__compression *c, const by_model_config *to, by_error *error)
+by_status by__compress_resize(by__compress_compression *c, const by_model_config *to,
+                              by_error *error)
 {
     json_t *was = NULL;
     json_t *now = NULL;
@@ -101,8 +104,8 @@ by_status by__compress_resize(by__compression *c, const by_model_config *to, by_
     return status;
 }
 
-by_status by__compress_report(const by__compression *c, const char *what, size_t done, size_t all,
-                              by_error *error)
+by_status by__compress_report(const by__compress_compression *c, const char *what, size_t done,
+                              size_t all, by_error *error)
 {
     const by_compress_progress progress = {what, done, all};
     if (c->options->progress != NULL) {

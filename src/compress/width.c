@@ -38,14 +38,14 @@ typedef struct narrowing {
 } narrowing;
 
 /* Computes how many of a layer's units remain. */
-static void count_units(const by__compression *c, int64_t all[UNITS], int64_t left[UNITS])
+static void count_units(const by__compress_compression *c, int64_t all[UNITS], int64_t left[UNITS])
 {
     const by_model_config *m = &c->config->model;
     all[HEADS] = m->kv_heads;
     all[CHANNELS] = m->mlp_width;
-    int64_t heads = (int64_t)(by__setting_number(c, "heads") * (double)all[HEADS] + 0.5);
+    int64_t heads = (int64_t)(by__compress_setting_number(c, "heads") * (double)all[HEADS] + 0.5);
     left[HEADS] = heads < all[HEADS] ? all[HEADS] - heads : 1;
-    double share = by__setting_number(c, "mlp");
+    double share = by__compress_setting_number(c, "mlp");
     int64_t wide = (int64_t)((1.0 - share) * (double)all[CHANNELS] + 0.5);
     wide = (int64_t)by__round_up((size_t)(wide < 1 ? 1 : wide), MULTIPLE);
     left[CHANNELS] = share == 0.0 || wide > all[CHANNELS] ? all[CHANNELS] : wide;
@@ -59,7 +59,7 @@ static bool has_units(const int64_t all[UNITS])
 
 /* If axis `which` of a parameter has units to remove, sets their kind and returns the elements of
  * one; otherwise returns 0. */
-static int64_t unit_axis(unit *kind, const by__compression *c, const char *axes, int which)
+static int64_t unit_axis(unit *kind, const by__compress_compression *c, const char *axes, int which)
 {
     const by_model_config *m = &c->config->model;
     const char *at = axes;
@@ -103,13 +103,13 @@ static int64_t cut(float *out, const float *in, const int64_t *shape, const axis
 }
 
 /* Replaces a parameter's tensor by the smaller one. values: the whole tensor, overwritten. */
-static by_status put_cut(by__compression *c, const narrowing *n, by_value parameter, float *values,
-                         by_error *error)
+static by_status put_cut(by__compress_compression *c, const narrowing *n, by_value parameter,
+                         float *values, by_error *error)
 {
     const by__graph_value *value = &n->graph->values[parameter];
     axis_mask masks[2] = {{0}};
     by_tensor_view view = {0};
-    char *name = by__file_name(c, value->name);
+    char *name = by__compress_file_name(c, value->name);
     by_status status = by__weights_describe(c->weights, name, &view, error);
     int64_t shape[2] = {view.shape[0], view.rank == 2 ? view.shape[1] : 1};
     for (int i = 0; i < view.rank && status == BY_OK; i++) {
@@ -130,7 +130,7 @@ static by_status put_cut(by__compression *c, const narrowing *n, by_value parame
     return status;
 }
 
-static bool is_cut(const by__compression *c, const narrowing *n, by_value parameter)
+static bool is_cut(const by__compress_compression *c, const narrowing *n, by_value parameter)
 {
     const by__graph_value *value = &n->graph->values[parameter];
     bool any = false;
@@ -142,8 +142,8 @@ static bool is_cut(const by__compression *c, const narrowing *n, by_value parame
 }
 
 /* Returns the elements of a unit of a layer's inputs and sets its kind; 0: no units to remove. */
-static int64_t unit_of_inputs(unit *kind, by_value *parameter, const by__compression *c,
-                              const narrowing *n, const by__linear *l)
+static int64_t unit_of_inputs(unit *kind, by_value *parameter, const by__compress_compression *c,
+                              const narrowing *n, const by__compress_linear *l)
 {
     if (l->stacked) { /* check_parameters refuses to remove these */
         return 0;
@@ -157,10 +157,11 @@ static int64_t unit_of_inputs(unit *kind, by_value *parameter, const by__compres
 
 /* Narrows the output matrices of attention and MLP by columns, also for the calibration of the
  * following blocks. */
-static by_status narrow_layer(by__compression *c, by__calibrated *what, void *user, by_error *error)
+static by_status narrow_layer(by__compress_compression *c, by__compress_calibrated *what,
+                              void *user, by_error *error)
 {
     narrowing *n = user;
-    const by__linear *l = what->linears[0];
+    const by__compress_linear *l = what->linears[0];
     unit kind;
     by_value parameter;
     double *u;
@@ -176,10 +177,11 @@ static by_status narrow_layer(by__compression *c, by__calibrated *what, void *us
                             l->name, what->linears[1]->name);
     }
     bool *gone = n->gone[kind] + what->block * n->all[kind];
-    BY_TRY(by__inverse_factor(&u, what->hessian, what->k, by__setting_number(c, "damp"), c->threads,
-                              error));
-    by_status status = by__remove_units(what->weights[0], gone, l->n, l->k, size,
-                                        n->all[kind] - n->left[kind], u, c->threads, error);
+    BY_TRY(by__compress_inverse_factor(&u, what->hessian, what->k,
+                                       by__compress_setting_number(c, "damp"), c->threads, error));
+    by_status status =
+        by__compress_remove_units(what->weights[0], gone, l->n, l->k, size,
+                                  n->all[kind] - n->left[kind], u, c->threads, error);
     free(u);
     BY_TRY(status);
     BY_TRY(by__alloc((void **)&values, (size_t)(l->n * l->k), sizeof *values, "a layer", error));
@@ -192,8 +194,8 @@ static by_status narrow_layer(by__compression *c, by__calibrated *what, void *us
     return status;
 }
 
-static by_status narrow_parameter(by__compression *c, const narrowing *n, by_value parameter,
-                                  const char *name, by_error *error)
+static by_status narrow_parameter(by__compress_compression *c, const narrowing *n,
+                                  by_value parameter, const char *name, by_error *error)
 {
     by_tensor_view view;
     float *values;
@@ -211,12 +213,12 @@ static by_status narrow_parameter(by__compression *c, const narrowing *n, by_val
 }
 
 /* Narrows the matrices that make the units: rows and biases. */
-static by_status narrow_rest(by__compression *c, const narrowing *n, by_error *error)
+static by_status narrow_rest(by__compress_compression *c, const narrowing *n, by_error *error)
 {
     by_status status = BY_OK;
     for (size_t v = 0; v < n->graph->value_count && status == BY_OK; v++) {
         if (!n->done[v] && is_cut(c, n, (by_value)v)) {
-            char *name = by__file_name(c, n->graph->values[v].name);
+            char *name = by__compress_file_name(c, n->graph->values[v].name);
             status = narrow_parameter(c, n, (by_value)v, name, error);
             free(name);
         }
@@ -228,14 +230,15 @@ static by_status narrow_rest(by__compression *c, const narrowing *n, by_error *e
 
 /* Checks that every parameter with units is a matrix or vector of one block that the files
  * contain. */
-static by_status check_parameters(const by__compression *c, const narrowing *n, by_error *error)
+static by_status check_parameters(const by__compress_compression *c, const narrowing *n,
+                                  by_error *error)
 {
     for (size_t v = 0; v < n->graph->value_count; v++) {
         const by__graph_value *value = &n->graph->values[v];
         if (!is_cut(c, n, (by_value)v)) {
             continue;
         }
-        char *name = by__file_name(c, value->name);
+        char *name = by__compress_file_name(c, value->name);
         bool fits = name != NULL && value->shape.rank <= 2 && n->block[v] >= 0;
         free(name);
         if (!fits) {
@@ -248,7 +251,7 @@ static by_status check_parameters(const by__compression *c, const narrowing *n, 
     return BY_OK;
 }
 
-static by_status open_narrowing(narrowing *n, const by__compression *c, by_error *error)
+static by_status open_narrowing(narrowing *n, const by__compress_compression *c, by_error *error)
 {
     BY_TRY(by__compress_graph(&n->graph, c, error));
     BY_TRY(by__alloc((void **)&n->block, n->graph->value_count, sizeof *n->block, "layers", error));
@@ -279,8 +282,8 @@ static by_status open_narrowing(narrowing *n, const by__compression *c, by_error
         return by_error_set(
             error, BY_EARG,
             "width: mlp=%s and heads=%s of %lld channels and %lld key heads prune nothing",
-            by__setting_text(c, "mlp"), by__setting_text(c, "heads"), (long long)n->all[CHANNELS],
-            (long long)n->all[HEADS]);
+            by__compress_setting_text(c, "mlp"), by__compress_setting_text(c, "heads"),
+            (long long)n->all[CHANNELS], (long long)n->all[HEADS]);
     }
     return check_parameters(c, n, error);
 }
@@ -295,7 +298,7 @@ static void close_narrowing(narrowing *n)
     by_graph_close(&n->graph);
 }
 
-static by_status resize_model(by__compression *c, const narrowing *n, by_error *error)
+static by_status resize_model(by__compress_compression *c, const narrowing *n, by_error *error)
 {
     by_config *to;
     const by_model_config *m = &c->config->model;
@@ -303,7 +306,7 @@ static by_status resize_model(by__compression *c, const narrowing *n, by_error *
                                    .kv_heads = n->left[HEADS],
                                    .mlp_width = n->left[CHANNELS]};
     BY_TRY(by_config_copy(&to, c->config, error));
-    by_status status = by__model_reduce(to, &left, error);
+    by_status status = by__nn_model_reduce(to, &left, error);
     if (status == BY_OK) {
         status = by__compress_resize(c, &to->model, error);
     }
@@ -311,7 +314,7 @@ static by_status resize_model(by__compression *c, const narrowing *n, by_error *
     return status;
 }
 
-static by_status run(by__compression *c, by_error *error)
+static by_status run(by__compress_compression *c, by_error *error)
 {
     narrowing n = {0};
     by_status status = open_narrowing(&n, c, error);
@@ -319,7 +322,7 @@ static by_status run(by__compression *c, by_error *error)
         status = resize_model(c, &n, error); /* first, because it may be refused */
     }
     if (status == BY_OK) {
-        status = by__calibrate(c, narrow_layer, &n, error);
+        status = by__compress_calibrate(c, narrow_layer, &n, error);
     }
     if (status == BY_OK) {
         status = narrow_rest(c, &n, error);
@@ -330,7 +333,7 @@ static by_status run(by__compression *c, by_error *error)
 
 /* Checks that the remaining sizes form a valid model. config.json is updated when the method
  * runs. */
-static by_status takes(by__compression *c, by_error *error)
+static by_status takes(by__compress_compression *c, by_error *error)
 {
     narrowing n = {0};
     by_status status = open_narrowing(&n, c, error);
@@ -341,7 +344,7 @@ static by_status takes(by__compression *c, by_error *error)
     return status;
 }
 
-static void resize(const by__compression *c, by_tensor_view *tensor)
+static void resize(const by__compress_compression *c, by_tensor_view *tensor)
 {
     int64_t all[UNITS];
     int64_t left[UNITS];
@@ -352,7 +355,8 @@ static void resize(const by__compression *c, by_tensor_view *tensor)
     }
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__graph_value *value = &graph->values[v];
-        char *name = value->role == BY_ROLE_PARAMETER ? by__file_name(c, value->name) : NULL;
+        char *name =
+            value->role == BY_ROLE_PARAMETER ? by__compress_file_name(c, value->name) : NULL;
         for (int i = 0; name != NULL && strcmp(name, tensor->name) == 0 && i < tensor->rank; i++) {
             unit kind;
             int64_t size = unit_axis(&kind, c, value->axes, i);
@@ -363,7 +367,7 @@ static void resize(const by__compression *c, by_tensor_view *tensor)
     by_graph_close(&graph);
 }
 
-const by__compress_method by__method_width = {
+const by__compress_method by__compress_method_width = {
     .shown = {.name = "width",
               .summary = "heads and channels go, and the others make up for them",
               .settings = settings,

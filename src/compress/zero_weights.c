@@ -56,8 +56,8 @@ static int by_score(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-by_status by__prune_share(bool *gone, const double *scores, int64_t count, double share,
-                          by_error *error)
+by_status by__compress_prune_share(bool *gone, const double *scores, int64_t count, double share,
+                                   by_error *error)
 {
     ranked *list;
     int64_t most = (int64_t)(share * (double)count + 0.5);
@@ -74,7 +74,7 @@ by_status by__prune_share(bool *gone, const double *scores, int64_t count, doubl
     return BY_OK;
 }
 
-void by__prune_pairs(bool *gone, const double *scores, int64_t count)
+void by__compress_prune_pairs(bool *gone, const double *scores, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         gone[i] = false;
@@ -93,7 +93,7 @@ void by__prune_pairs(bool *gone, const double *scores, int64_t count)
 /* Chooses by |w| norm: 2:4, or a share of every output; without norms (NULL), a share of the whole
  * weight. */
 static by_status choose(bool *gone, const float *weight, int64_t n, int64_t k, const double *norms,
-                        const by__prune_rule *rule, by_error *error)
+                        const by__compress_prune_rule *rule, by_error *error)
 {
     double *scores;
     int64_t count = n * k;
@@ -103,21 +103,22 @@ static by_status choose(bool *gone, const float *weight, int64_t n, int64_t k, c
     }
     by_status status = BY_OK;
     if (norms == NULL && !rule->pairs) {
-        status = by__prune_share(gone, scores, count, rule->sparsity, error);
+        status = by__compress_prune_share(gone, scores, count, rule->sparsity, error);
     }
     for (int64_t j = 0; j < n && status == BY_OK && (norms != NULL || rule->pairs); j++) {
         if (rule->pairs) {
-            by__prune_pairs(gone + j * k, scores + j * k, k);
+            by__compress_prune_pairs(gone + j * k, scores + j * k, k);
         } else {
-            status = by__prune_share(gone + j * k, scores + j * k, k, rule->sparsity, error);
+            status =
+                by__compress_prune_share(gone + j * k, scores + j * k, k, rule->sparsity, error);
         }
     }
     free(scores);
     return status;
 }
 
-by_status by__prune_weight(float *weight, int64_t n, int64_t k, const double *norms,
-                           const by__prune_rule *rule, by_error *error)
+by_status by__compress_prune_weight(float *weight, int64_t n, int64_t k, const double *norms,
+                                    const by__compress_prune_rule *rule, by_error *error)
 {
     bool *gone;
     BY_TRY(by__alloc((void **)&gone, (size_t)(n * k), sizeof *gone, "a layer", error));
@@ -143,7 +144,7 @@ static void sweep_row(double *w, bool *gone, double *errors, const double *u, in
                 double root = w[j + i] / u[(j + i) * k + j + i];
                 scores[i] = root * root;
             }
-            by__prune_pairs(gone + j - begin, scores, count);
+            by__compress_prune_pairs(gone + j - begin, scores, count);
         }
         double error = gone[j - begin] ? w[j] / u[j * k + j] : 0.0;
         errors[j - begin] = error;
@@ -175,11 +176,11 @@ static by_status choose_block(const sweep *s, const double *u, int64_t n, int64_
         double root = s->w[i / width * k + j] / u[j * k + j];
         s->scores[i] = root * root;
     }
-    return by__prune_share(s->gone, s->scores, n * width, sparsity, error);
+    return by__compress_prune_share(s->gone, s->scores, n * width, sparsity, error);
 }
 
 static by_status sweep_all(const sweep *s, const double *u, int64_t n, int64_t k,
-                           const by__prune_rule *rule, int threads, by_error *error)
+                           const by__compress_prune_rule *rule, int threads, by_error *error)
 {
     for (int64_t begin = 0; begin < k; begin += BLOCK) {
         int64_t width = k - begin < BLOCK ? k - begin : BLOCK;
@@ -195,8 +196,9 @@ static by_status sweep_all(const sweep *s, const double *u, int64_t n, int64_t k
     return BY_OK;
 }
 
-by_status by__sparsegpt_prune(float *weight, int64_t n, int64_t k, const double *u,
-                              const by__prune_rule *rule, int threads, by_error *error)
+by_status by__compress_sparsegpt_prune(float *weight, int64_t n, int64_t k, const double *u,
+                                       const by__compress_prune_rule *rule, int threads,
+                                       by_error *error)
 {
     sweep s = {0};
     size_t count = (size_t)(n * k);
@@ -231,8 +233,8 @@ by_status by__sparsegpt_prune(float *weight, int64_t n, int64_t k, const double 
 /* ---- layers ---- */
 
 /* Stores a weight [n, k] in place of the layer's, in the order and dtype of its tensor. */
-static by_status put_weight(by__compression *c, const by__linear *l, const float *weight,
-                            by_error *error)
+static by_status put_weight(by__compress_compression *c, const by__compress_linear *l,
+                            const float *weight, by_error *error)
 {
     by_tensor_view view;
     float *data;
@@ -249,29 +251,30 @@ static by_status put_weight(by__compression *c, const by__linear *l, const float
     return status;
 }
 
-static by__prune_rule rule_of(const by__compression *c)
+static by__compress_prune_rule rule_of(const by__compress_compression *c)
 {
-    return (by__prune_rule){.pairs = strcmp(by__setting_text(c, "pattern"), "2:4") == 0,
-                            .sparsity = by__setting_number(c, "sparsity")};
+    return (by__compress_prune_rule){
+        .pairs = strcmp(by__compress_setting_text(c, "pattern"), "2:4") == 0,
+        .sparsity = by__compress_setting_number(c, "sparsity")};
 }
 
 /* 2:4 sets half of the weights to 0, so another share contradicts it. */
-static by_status takes(by__compression *c, by_error *error)
+static by_status takes(by__compress_compression *c, by_error *error)
 {
-    const by__prune_rule rule = rule_of(c);
+    const by__compress_prune_rule rule = rule_of(c);
     return !rule.pairs || rule.sparsity == 0.5
                ? BY_OK
                : by_error_set(error, BY_EARG,
                               "%s: pattern=2:4 sets half of the weights to 0, not sparsity=%s: "
                               "leave one of the two out",
-                              c->method->shown.name, by__setting_text(c, "sparsity"));
+                              c->method->shown.name, by__compress_setting_text(c, "sparsity"));
 }
 
-static by_status run_magnitude(by__compression *c, by_error *error)
+static by_status run_magnitude(by__compress_compression *c, by_error *error)
 {
-    const by__prune_rule rule = rule_of(c);
+    const by__compress_prune_rule rule = rule_of(c);
     for (size_t i = 0; i < c->linear_count; i++) {
-        by__linear *l = &c->linears[i];
+        by__compress_linear *l = &c->linears[i];
         float *weight;
         BY_TRY(by__compress_report(c, l->name, i, c->linear_count, error));
         if (l->head) {
@@ -279,9 +282,9 @@ static by_status run_magnitude(by__compression *c, by_error *error)
         }
         BY_TRY(
             by__alloc((void **)&weight, (size_t)(l->n * l->k), sizeof *weight, "a layer", error));
-        by_status status = by__linear_read(c, l, weight, error);
+        by_status status = by__compress_linear_read(c, l, weight, error);
         if (status == BY_OK) {
-            status = by__prune_weight(weight, l->n, l->k, NULL, &rule, error);
+            status = by__compress_prune_weight(weight, l->n, l->k, NULL, &rule, error);
         }
         if (status == BY_OK) {
             status = put_weight(c, l, weight, error);
@@ -292,10 +295,10 @@ static by_status run_magnitude(by__compression *c, by_error *error)
     return BY_OK;
 }
 
-static by_status prune_by_wanda(by__compression *c, by__calibrated *what, void *user,
-                                by_error *error)
+static by_status prune_by_wanda(by__compress_compression *c, by__compress_calibrated *what,
+                                void *user, by_error *error)
 {
-    const by__prune_rule rule = rule_of(c);
+    const by__compress_prune_rule rule = rule_of(c);
     double *norms;
     BY_UNUSED(user);
     BY_TRY(by__alloc((void **)&norms, (size_t)what->k, sizeof *norms, "norms", error));
@@ -304,8 +307,8 @@ static by_status prune_by_wanda(by__compression *c, by__calibrated *what, void *
     }
     by_status status = BY_OK;
     for (size_t i = 0; i < what->count && status == BY_OK; i++) {
-        const by__linear *l = what->linears[i];
-        status = by__prune_weight(what->weights[i], l->n, l->k, norms, &rule, error);
+        const by__compress_linear *l = what->linears[i];
+        status = by__compress_prune_weight(what->weights[i], l->n, l->k, norms, &rule, error);
         if (status == BY_OK) {
             status = put_weight(c, l, what->weights[i], error);
         }
@@ -314,18 +317,19 @@ static by_status prune_by_wanda(by__compression *c, by__calibrated *what, void *
     return status;
 }
 
-static by_status prune_by_inverse(by__compression *c, by__calibrated *what, void *user,
-                                  by_error *error)
+static by_status prune_by_inverse(by__compress_compression *c, by__compress_calibrated *what,
+                                  void *user, by_error *error)
 {
-    const by__prune_rule rule = rule_of(c);
+    const by__compress_prune_rule rule = rule_of(c);
     double *u;
     BY_UNUSED(user);
-    BY_TRY(by__inverse_factor(&u, what->hessian, what->k, by__setting_number(c, "damp"), c->threads,
-                              error));
+    BY_TRY(by__compress_inverse_factor(&u, what->hessian, what->k,
+                                       by__compress_setting_number(c, "damp"), c->threads, error));
     by_status status = BY_OK;
     for (size_t i = 0; i < what->count && status == BY_OK; i++) {
-        const by__linear *l = what->linears[i];
-        status = by__sparsegpt_prune(what->weights[i], l->n, l->k, u, &rule, c->threads, error);
+        const by__compress_linear *l = what->linears[i];
+        status =
+            by__compress_sparsegpt_prune(what->weights[i], l->n, l->k, u, &rule, c->threads, error);
         if (status == BY_OK) {
             status = put_weight(c, l, what->weights[i], error);
         }
@@ -334,30 +338,30 @@ static by_status prune_by_inverse(by__compression *c, by__calibrated *what, void
     return status;
 }
 
-static by_status run_wanda(by__compression *c, by_error *error)
+static by_status run_wanda(by__compress_compression *c, by_error *error)
 {
-    return by__calibrate(c, prune_by_wanda, NULL, error);
+    return by__compress_calibrate(c, prune_by_wanda, NULL, error);
 }
 
-static by_status run_sparsegpt(by__compression *c, by_error *error)
+static by_status run_sparsegpt(by__compress_compression *c, by_error *error)
 {
-    return by__calibrate(c, prune_by_inverse, NULL, error);
+    return by__compress_calibrate(c, prune_by_inverse, NULL, error);
 }
 
-const by__compress_method by__method_magnitude = {
+const by__compress_method by__compress_method_magnitude = {
     .shown = {.name = "magnitude",
               .summary = "the smallest weights become 0",
               .settings = plain_settings},
     .run = run_magnitude,
     .takes = takes};
-const by__compress_method by__method_wanda = {
+const by__compress_method by__compress_method_wanda = {
     .shown = {.name = "wanda",
               .summary = "the smallest |w| ||x|| of each output become 0",
               .settings = plain_settings,
               .calibrates = true},
     .run = run_wanda,
     .takes = takes};
-const by__compress_method by__method_sparsegpt = {
+const by__compress_method by__compress_method_sparsegpt = {
     .shown = {.name = "sparsegpt",
               .summary = "weights become 0, and the others make up for them",
               .settings = sparsegpt_settings,

@@ -33,7 +33,7 @@ uint64_t by_config_samples(const by_config *config, int64_t step)
     return samples + (uint64_t)step * (uint64_t)config->train.batch;
 }
 
-int64_t by__batch_divisor(const by_config *config)
+int64_t by__config_batch_divisor(const by_config *config)
 {
     int64_t divisor = config->train.batch;
     for (size_t i = 0; i < config->train.batch_warmup.count; i++) {
@@ -47,7 +47,7 @@ int64_t by__batch_divisor(const by_config *config)
     return divisor;
 }
 
-by_status by__check_batch_warmup(const by_config *config, by_error *error)
+by_status by__config_check_batch_warmup(const by_config *config, by_error *error)
 {
     const by_train_config *train = &config->train;
     const char *where = by__config_where(config, "train.batch_warmup", "train.batch");

@@ -112,8 +112,8 @@ static by_status add_scalar(reader *r, by__config_node *node)
     if (strlen(text) != length) {
         return fail(r, "a value holds a NUL byte");
     }
-    return by__node_add(node, text, length, r->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE,
-                        r->error);
+    return by__config_node_add(node, text, length,
+                               r->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE, r->error);
 }
 
 /* Reads a mapping of words to scalars; its start is the current event. */
@@ -195,7 +195,7 @@ static by_status once(const reader *r, size_t *line, const char *section, const 
 }
 
 /* Reads the value of a known key and stores it unless a more derived file has set the key. */
-static by_status read_value(reader *r, by__config *config, by__entry *entry)
+static by_status read_value(reader *r, by__config *config, by__config_entry *entry)
 {
     char where[sizeof r->where];
     by__config_node node = {0};
@@ -207,7 +207,7 @@ static by_status read_value(reader *r, by__config *config, by__entry *entry)
     if (status == BY_OK) {
         status = by__config_assign(config, entry, &node, where, entry->origin == NULL, r->error);
     }
-    by__node_free(&node);
+    by__config_node_free(&node);
     return status;
 }
 
@@ -217,16 +217,16 @@ static by_status read_key(reader *r, by__config *config, const char *section, se
     if (r->event.type != YAML_SCALAR_EVENT) {
         return fail(r, "a key must be a word");
     }
-    by__entry *entry = by__entry_find(config, NULL, section, scalar_text(r));
+    by__config_entry *entry = by__config_entry_find(config, NULL, section, scalar_text(r));
     if (entry == NULL) {
-        return by__key_unknown(config, r->where, section, scalar_text(r), r->error);
+        return by__config_key_unknown(config, r->where, section, scalar_text(r), r->error);
     }
     BY_TRY(once(r, &seen->keys[entry - config->entries], section, entry->key.name));
     return read_value(r, config, entry);
 }
 
 /* Reads the keys of a section. The current event is the section's name. */
-static by_status read_section(reader *r, by__config *config, const by__section *section,
+static by_status read_section(reader *r, by__config *config, const by__config_section *section,
                               seen_lines *seen)
 {
     BY_TRY(once(r, &seen->sections[section - config->schema->sections->rows], "", section->name));
@@ -272,7 +272,7 @@ static by_status read_top(reader *r, by__config *config, seen_lines *seen, char 
         if (strcmp(scalar_text(r), "base") == 0) {
             return read_base(r, base, base_where, seen);
         }
-        const by__section *section = by__section_find(config->schema, scalar_text(r));
+        const by__config_section *section = by__config_section_find(config->schema, scalar_text(r));
         if (section != NULL) {
             return read_section(r, config, section, seen);
         }
@@ -354,7 +354,7 @@ by_status by__config_read_value(by__config_node *node, const char *text, const c
 {
     if (text[0] == '\0' || strchr("[\"'", text[0]) == NULL) {
         /* `data.train=` clears a text; no other type accepts an empty one. */
-        return by__node_add(node, text, strlen(text), text[0] == '\0', error);
+        return by__config_node_add(node, text, strlen(text), text[0] == '\0', error);
     }
     reader r;
     BY_TRY(open_reader(&r, where, false, text, strlen(text), error));

@@ -11,7 +11,7 @@
 /* Returns the field `own` of the section that a table belongs to. */
 static by_kind_values **values_of(const by__config *config, size_t table)
 {
-    const by__section *section = config->schema->sections->rows;
+    const by__config_section *section = config->schema->sections->rows;
     while (strcmp(section->name, config->schema->tables[table].section) != 0) {
         section++;
     }
@@ -22,7 +22,7 @@ static by_kind_values **values_of(const by__config *config, size_t table)
  * `kind`. */
 static by_status add_table(by__config *config, size_t table, by_error *error)
 {
-    const by__kind_table *t = &config->schema->tables[table];
+    const by__config_kind_table *t = &config->schema->tables[table];
     by_kind_values *values;
     by__text names = {0};
     size_t count = 0;
@@ -44,26 +44,26 @@ static by_status add_table(by__config *config, size_t table, by_error *error)
     return BY_OK;
 }
 
-static by_status add_entry(by__config *config, size_t *capacity, const by__key *key,
-                           const by__kind *kind, size_t table, by_error *error)
+static by_status add_entry(by__config *config, size_t *capacity, const by__config_key *key,
+                           const by__config_kind *kind, size_t table, by_error *error)
 {
     BY_TRY(by__reserve((void **)&config->entries, capacity, config->count + 1,
                        sizeof *config->entries, error));
     void *base = !key->place.own ? config
                  : kind == NULL  ? config->own
-                                 : by__kind_own(*values_of(config, table), kind);
+                                 : by__config_kind_own(*values_of(config, table), kind);
     assert(base != NULL);
-    config->entries[config->count++] = (by__entry){
+    config->entries[config->count++] = (by__config_entry){
         .key = *key, .kind = kind, .table = table, .at = (char *)base + key->place.offset};
     return BY_OK;
 }
 
 static by_status add_kind(by__config *config, size_t *capacity, const char *section, size_t table,
-                          const by__kind *kind, by_error *error)
+                          const by__config_kind *kind, by_error *error)
 {
     for (size_t l = 0; l < BY_ARRAY_LENGTH(kind->keys) && kind->keys[l] != NULL; l++) {
         for (size_t i = 0; i < kind->keys[l]->count; i++) {
-            const by__key *key = &kind->keys[l]->rows[i];
+            const by__config_key *key = &kind->keys[l]->rows[i];
             if (strcmp(key->section, section) == 0) {
                 BY_TRY(add_entry(config, capacity, key, kind, table, error));
             }
@@ -75,7 +75,7 @@ static by_status add_kind(by__config *config, size_t *capacity, const char *sect
 static by_status add_section(by__config *config, size_t *capacity, const char *section,
                              by_error *error)
 {
-    const by__schema *schema = config->schema;
+    const by__config_schema *schema = config->schema;
     for (size_t i = 0; i < schema->keys->count; i++) {
         if (strcmp(schema->keys->rows[i].section, section) == 0) {
             BY_TRY(add_entry(config, capacity, &schema->keys->rows[i], NULL, 0, error));
@@ -83,7 +83,7 @@ static by_status add_section(by__config *config, size_t *capacity, const char *s
     }
     for (size_t t = 0; t < schema->table_count; t++) {
         if (strcmp(schema->tables[t].section, section) == 0) {
-            by__entry_find(config, NULL, section, "kind")->key.choices = config->choices[t];
+            by__config_entry_find(config, NULL, section, "kind")->key.choices = config->choices[t];
         }
         for (size_t k = 0; schema->tables[t].row(k) != NULL; k++) {
             BY_TRY(add_kind(config, capacity, section, t, schema->tables[t].row(k), error));
@@ -96,12 +96,12 @@ static by_status set_defaults(by__config *config, by_error *error)
 {
     for (size_t i = 0; i < config->count; i++) {
         by__config_node node = {0};
-        by__entry *entry = &config->entries[i];
+        by__config_entry *entry = &config->entries[i];
         by_status status = by__config_read_value(&node, entry->key.fallback, "default", error);
         if (status == BY_OK) {
-            status = by__value_set(entry, &node, "default", error);
+            status = by__config_value_set(entry, &node, "default", error);
         }
-        by__node_free(&node);
+        by__config_node_free(&node);
         BY_TRY(status);
     }
     return BY_OK;
@@ -124,7 +124,7 @@ static by_status fill(by__config *config, by_error *error)
     return set_defaults(config, error);
 }
 
-by_status by__config_new(by__config **out, const by__schema *schema, by_error *error)
+by_status by__config_new(by__config **out, const by__config_schema *schema, by_error *error)
 {
     by__config *made;
     BY_TRY(by__alloc((void **)&made, 1, sizeof *made, "a config", error));
@@ -161,14 +161,14 @@ by_status by_config_copy(by_config **out, const by_config *config, by_error *err
     by_status status = BY_OK;
     BY_TRY(by__config_new(&made, whole->schema, error));
     for (size_t i = 0; i < whole->count && status == BY_OK; i++) {
-        const by__entry *from = &whole->entries[i];
-        by__entry *to = &made->entries[i];
-        bool active = by__entry_active(whole, from);
-        bool good = by__value_verify(from, from->origin == NULL ? "config" : from->origin,
-                                     active ? error : NULL) == BY_OK;
+        const by__config_entry *from = &whole->entries[i];
+        by__config_entry *to = &made->entries[i];
+        bool active = by__config_entry_active(whole, from);
+        bool good = by__config_value_verify(from, from->origin == NULL ? "config" : from->origin,
+                                            active ? error : NULL) == BY_OK;
         to->derived = from->derived;
         if (good) {
-            status = by__value_copy(&made->entries[i], from, error);
+            status = by__config_value_copy(&made->entries[i], from, error);
         } else if (active) {
             status = BY_ECONFIG;
         }
@@ -200,7 +200,7 @@ void by_config_close(by_config **config)
     }
     by__config *whole = (by__config *)*config;
     for (size_t i = 0; i < whole->count; i++) {
-        by__value_free(&whole->entries[i]);
+        by__config_value_free(&whole->entries[i]);
         free(whole->entries[i].origin);
         free(whole->entries[i].refusal);
     }
@@ -220,7 +220,7 @@ void by_config_close(by_config **config)
     *config = NULL;
 }
 
-void *by__kind_own(const by_kind_values *own, const by__kind *kind)
+void *by__config_kind_own(const by_kind_values *own, const by__config_kind *kind)
 {
     for (size_t i = 0; own != NULL && i < own->count; i++) {
         if (own->blocks[i].kind == kind) {
@@ -230,7 +230,7 @@ void *by__kind_own(const by_kind_values *own, const by__kind *kind)
     return NULL;
 }
 
-const by__kind *by__config_kind_named(const by_kind_values *own, const char *name)
+const by__config_kind *by__config_kind_named(const by_kind_values *own, const char *name)
 {
     for (size_t i = 0; own != NULL && i < own->count; i++) {
         if (strcmp(own->blocks[i].kind->name, name) == 0) {
@@ -242,10 +242,10 @@ const by__kind *by__config_kind_named(const by_kind_values *own, const char *nam
 
 /* ---- finding keys ---- */
 
-const by__kind *by__chosen_kind(const by__config *config, size_t table)
+const by__config_kind *by__config_chosen_kind(const by__config *config, size_t table)
 {
-    const by__kind_table *t = &config->schema->tables[table];
-    const by__entry *entry = by__entry_find(config, NULL, t->section, "kind");
+    const by__config_kind_table *t = &config->schema->tables[table];
+    const by__config_entry *entry = by__config_entry_find(config, NULL, t->section, "kind");
     const char *name = *(char *const *)entry->at;
     for (size_t i = 0; name != NULL && t->row(i) != NULL; i++) {
         if (strcmp(t->row(i)->name, name) == 0) {
@@ -255,22 +255,22 @@ const by__kind *by__chosen_kind(const by__config *config, size_t table)
     return NULL;
 }
 
-void *by__chosen_own(const by__config *config, size_t table)
+void *by__config_chosen_own(const by__config *config, size_t table)
 {
-    return by__kind_own(*values_of(config, table), by__chosen_kind(config, table));
+    return by__config_kind_own(*values_of(config, table), by__config_chosen_kind(config, table));
 }
 
-bool by__entry_active(const by__config *config, const by__entry *entry)
+bool by__config_entry_active(const by__config *config, const by__config_entry *entry)
 {
-    return entry->kind == NULL || by__chosen_kind(config, entry->table) == entry->kind;
+    return entry->kind == NULL || by__config_chosen_kind(config, entry->table) == entry->kind;
 }
 
-by__entry *by__entry_find(const by__config *config, const by__entry *after, const char *section,
-                          const char *name)
+by__config_entry *by__config_entry_find(const by__config *config, const by__config_entry *after,
+                                        const char *section, const char *name)
 {
     size_t first = after == NULL ? 0 : (size_t)(after - config->entries) + 1;
     for (size_t i = first; i < config->count; i++) {
-        const by__key *key = &config->entries[i].key;
+        const by__config_key *key = &config->entries[i].key;
         if (strcmp(key->name, name) == 0 && strcmp(key->section, section) == 0) {
             return &config->entries[i];
         }
@@ -278,12 +278,13 @@ by__entry *by__entry_find(const by__config *config, const by__entry *after, cons
     return NULL;
 }
 
-by__entry *by__entry_at(const by__config *config, const char *path)
+by__config_entry *by__config_entry_at(const by__config *config, const char *path)
 {
     char text[64];
     for (size_t i = 0; i < config->count; i++) {
-        by__entry *entry = &config->entries[i];
-        if (strcmp(by__key_path(text, &entry->key), path) == 0 && by__entry_active(config, entry)) {
+        by__config_entry *entry = &config->entries[i];
+        if (strcmp(by__config_key_path(text, &entry->key), path) == 0 &&
+            by__config_entry_active(config, entry)) {
             return entry;
         }
     }
@@ -295,9 +296,9 @@ static size_t names_in(const by__config *config, const char *section, const char
 {
     size_t count = 0;
     for (size_t i = 0; i < config->count; i++) {
-        const by__key *key = &config->entries[i].key;
+        const by__config_key *key = &config->entries[i].key;
         if (strcmp(key->section, section) == 0 &&
-            by__entry_find(config, NULL, section, key->name) == &config->entries[i]) {
+            by__config_entry_find(config, NULL, section, key->name) == &config->entries[i]) {
             names[count++] = key->name;
         }
     }
@@ -311,11 +312,12 @@ static size_t names_in(const by__config *config, const char *section, const char
 }
 
 /* Appends the kinds that have a key named like `entry`: "gpt2, llama". */
-static void add_owners(by__text *out, const by__config *config, const by__entry *entry)
+static void add_owners(by__text *out, const by__config *config, const by__config_entry *entry)
 {
-    const by__entry *e = by__entry_find(config, NULL, entry->key.section, entry->key.name);
+    const by__config_entry *e =
+        by__config_entry_find(config, NULL, entry->key.section, entry->key.name);
     for (bool first = true; e != NULL;
-         e = by__entry_find(config, e, entry->key.section, entry->key.name)) {
+         e = by__config_entry_find(config, e, entry->key.section, entry->key.name)) {
         if (e->kind != NULL && e->table == entry->table) {
             by__text_format(out, "%s%s", first ? "" : ", ", e->kind->name);
             first = false;
@@ -329,7 +331,8 @@ static bool suggest_near(by__text *out, const by__config *config, const char **n
 {
     char path[64];
     const char *near = by_nearest_name(name, names, names_in(config, section, names));
-    const by__entry *entry = near == NULL ? NULL : by__entry_find(config, NULL, section, near);
+    const by__config_entry *entry =
+        near == NULL ? NULL : by__config_entry_find(config, NULL, section, near);
     if (near == NULL) {
         for (size_t i = 0; i < config->count; i++) {
             names[i] = config->entries[i].key.name;
@@ -343,7 +346,7 @@ static bool suggest_near(by__text *out, const by__config *config, const char **n
         return false;
     }
     by__text_format(out, "did you mean \"%s\"",
-                    entry == NULL ? near : by__key_path(path, &entry->key));
+                    entry == NULL ? near : by__config_key_path(path, &entry->key));
     if (entry != NULL && entry->kind != NULL) {
         by__text_add(out, " (of ");
         add_owners(out, config, entry);
@@ -362,7 +365,8 @@ static bool suggest_kind(by__text *out, const by__config *config, const char *se
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
         means = means || strcmp(name, names[i]) == 0;
     }
-    means = means && section[0] != '\0' && by__entry_find(config, NULL, section, "kind") != NULL;
+    means =
+        means && section[0] != '\0' && by__config_entry_find(config, NULL, section, "kind") != NULL;
     if (means) {
         by__text_format(out, "did you mean \"%s.kind\"?", section);
     }
@@ -375,9 +379,10 @@ static by_status refuse_unknown(const by__config *config, const char **names, co
     by__text text = {0};
     by__text_format(&text, "%s: unknown key \"%.60s\"%s%s; ", where, name,
                     section[0] == '\0' ? "" : " in section ", section);
-    if (!suggest_kind(&text, config, section, name) && !by__key_suggest(&text, config, name) &&
+    if (!suggest_kind(&text, config, section, name) &&
+        !by__config_key_suggest(&text, config, name) &&
         !suggest_near(&text, config, names, section, name) &&
-        !by__key_suggest_near(&text, config, name)) {
+        !by__config_key_suggest_near(&text, config, name)) {
         size_t count = names_in(config, section, names);
         by__text_add(&text, "keys here are ");
         for (size_t i = 0; i < count; i++) {
@@ -390,8 +395,8 @@ static by_status refuse_unknown(const by__config *config, const char **names, co
     return status;
 }
 
-by_status by__key_unknown(const by__config *config, const char *where, const char *section,
-                          const char *name, by_error *error)
+by_status by__config_key_unknown(const by__config *config, const char *where, const char *section,
+                                 const char *name, by_error *error)
 {
     const char **names;
     BY_TRY(by__alloc((void **)&names, config->count + config->schema->sections->count + 1,
@@ -404,11 +409,11 @@ by_status by__key_unknown(const by__config *config, const char *where, const cha
 /* ---- values of keys that several kinds have ---- */
 
 /* Assigns to one of the keys that share a name: stores the value, or the reason for refusing it. */
-static by_status assign(by__entry *entry, const by__config_node *node, const char *where,
+static by_status assign(by__config_entry *entry, const by__config_node *node, const char *where,
                         size_t level, by_error *error)
 {
     by_error reason = {0};
-    by_status status = by__value_set(entry, node, where, &reason);
+    by_status status = by__config_value_set(entry, node, where, &reason);
     if (status != BY_OK && status != BY_ECONFIG) {
         return by_error_set(error, status, "%s", reason.message);
     }
@@ -428,20 +433,23 @@ static by_status assign(by__entry *entry, const by__config_node *node, const cha
     return BY_OK;
 }
 
-by_status by__config_assign(by__config *config, by__entry *first, const by__config_node *node,
-                            const char *where, bool store, by_error *error)
+by_status by__config_assign(by__config *config, by__config_entry *first,
+                            const by__config_node *node, const char *where, bool store,
+                            by_error *error)
 {
     by_error ignored;
     bool suits = false;
     const char *section = first->key.section;
     const char *name = first->key.name;
-    for (by__entry *e = first; e != NULL; e = by__entry_find(config, e, section, name)) {
-        suits = suits || by__value_check(&e->key, node, where, &ignored) == BY_OK;
+    for (by__config_entry *e = first; e != NULL;
+         e = by__config_entry_find(config, e, section, name)) {
+        suits = suits || by__config_value_check(&e->key, node, where, &ignored) == BY_OK;
     }
     if (!suits) {
-        return by__value_check(&first->key, node, where, error);
+        return by__config_value_check(&first->key, node, where, error);
     }
-    for (by__entry *e = first; e != NULL && store; e = by__entry_find(config, e, section, name)) {
+    for (by__config_entry *e = first; e != NULL && store;
+         e = by__config_entry_find(config, e, section, name)) {
         BY_TRY(assign(e, node, where, config->level, error));
     }
     return BY_OK;
@@ -450,26 +458,27 @@ by_status by__config_assign(by__config *config, by__entry *first, const by__conf
 /* ---- keys of other kinds ---- */
 
 /* Returns true if the key was given but none of the selected kinds has it. */
-static bool is_foreign(const by__config *config, const by__entry *entry)
+static bool is_foreign(const by__config *config, const by__config_entry *entry)
 {
     char path[64];
-    return entry->origin != NULL && !by__entry_active(config, entry) &&
-           by__entry_at(config, by__key_path(path, &entry->key)) == NULL;
+    return entry->origin != NULL && !by__config_entry_active(config, entry) &&
+           by__config_entry_at(config, by__config_key_path(path, &entry->key)) == NULL;
 }
 
 /* Reports "train.yaml:4: model.rope_theta belongs to llama; the kind here is gpt2" or, for a key
  * outside its owner's section, "data.images belongs to task image; the task here is text". */
-static by_status refuse_foreign(const by__config *config, const by__entry *entry, by_error *error)
+static by_status refuse_foreign(const by__config *config, const by__config_entry *entry,
+                                by_error *error)
 {
     char path[64];
     by__text owners = {0};
     const char *section = config->schema->tables[entry->table].section;
-    const by__kind *chosen = by__chosen_kind(config, entry->table);
+    const by__config_kind *chosen = by__config_chosen_kind(config, entry->table);
     bool near = strcmp(section, entry->key.section) == 0;
     add_owners(&owners, config, entry);
     by_status status =
         by_error_set(error, BY_ECONFIG, "%s: %s belongs to %s%s%s; the %s here is %s",
-                     entry->origin, by__key_path(path, &entry->key), near ? "" : section,
+                     entry->origin, by__config_key_path(path, &entry->key), near ? "" : section,
                      near ? "" : " ", owners.failed ? entry->kind->name : owners.data,
                      near ? "kind" : section, chosen == NULL ? "unknown" : chosen->name);
     by__text_free(&owners);
@@ -496,12 +505,12 @@ const char *by_config_notes(const by_config *config)
 
 bool by__config_deeper(const by__config *config, const char *key, const char *other)
 {
-    const by__entry *a = by__entry_at(config, key);
-    const by__entry *b = by__entry_at(config, other);
+    const by__config_entry *a = by__config_entry_at(config, key);
+    const by__config_entry *b = by__config_entry_at(config, other);
     return a != NULL && b != NULL && a->origin != NULL && b->origin != NULL && a->level > b->level;
 }
 
-static void forget(by__entry *entry)
+static void forget(by__config_entry *entry)
 {
     free(entry->origin);
     free(entry->refusal);
@@ -509,20 +518,20 @@ static void forget(by__entry *entry)
 }
 
 /* Drops what was given for the kind that the section had further back in the chain of files. */
-static bool drop_earlier(by__config *config, by__entry *entry)
+static bool drop_earlier(by__config *config, by__config_entry *entry)
 {
     char path[64];
     const char *section = config->schema->tables[entry->table].section;
-    const by__entry *kind = by__entry_find(config, NULL, section, "kind");
-    const by__kind *chosen = by__chosen_kind(config, entry->table);
+    const by__config_entry *kind = by__config_entry_find(config, NULL, section, "kind");
+    const by__config_kind *chosen = by__config_chosen_kind(config, entry->table);
     if (kind->origin == NULL || entry->level <= kind->level || chosen == NULL) {
         return false;
     }
     by__config_note(config, "%s: %s is not used: %s.kind %s has no such key", entry->origin,
-                    by__key_path(path, &entry->key), section, chosen->name);
+                    by__config_key_path(path, &entry->key), section, chosen->name);
     const char *name = entry->key.name;
-    for (by__entry *e = by__entry_find(config, NULL, entry->key.section, name); e != NULL;
-         e = by__entry_find(config, e, entry->key.section, name)) {
+    for (by__config_entry *e = by__config_entry_find(config, NULL, entry->key.section, name);
+         e != NULL; e = by__config_entry_find(config, e, entry->key.section, name)) {
         forget(e);
     }
     return true;
@@ -531,11 +540,11 @@ static bool drop_earlier(by__config *config, by__entry *entry)
 by_status by__config_check_kinds(by__config *config, by_error *error)
 {
     for (size_t i = 0; i < config->count; i++) {
-        by__entry *entry = &config->entries[i];
+        by__config_entry *entry = &config->entries[i];
         if (is_foreign(config, entry) && !drop_earlier(config, entry)) {
             return refuse_foreign(config, entry, error);
         }
-        if (entry->refusal != NULL && by__entry_active(config, entry)) {
+        if (entry->refusal != NULL && by__config_entry_active(config, entry)) {
             return by_error_set(error, BY_ECONFIG, "%s", entry->refusal);
         }
     }
@@ -545,7 +554,7 @@ by_status by__config_check_kinds(by__config *config, by_error *error)
 void by__config_drop_foreign(by__config *config)
 {
     for (size_t i = 0; i < config->count; i++) {
-        by__entry *entry = &config->entries[i];
+        by__config_entry *entry = &config->entries[i];
         if (is_foreign(config, entry)) {
             forget(entry);
         }

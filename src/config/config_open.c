@@ -19,7 +19,7 @@ typedef struct file_chain {
 /* ---- overrides ---- */
 
 /* Splits "section.key=value" and finds the key's entry. */
-static by_status find_assigned(by__entry **out, const char **value, const by__config *config,
+static by_status find_assigned(by__config_entry **out, const char **value, const by__config *config,
                                const char *where, const char *assignment, by_error *error)
 {
     char path[64];
@@ -38,27 +38,27 @@ static by_status find_assigned(by__entry **out, const char **value, const by__co
     const char *name = dot == NULL ? path : dot + 1;
     if (dot != NULL) {
         *dot = '\0';
-        if (by__section_find(config->schema, section) == NULL) {
+        if (by__config_section_find(config->schema, section) == NULL) {
             *dot = '.';
-            return by__key_unknown(config, where, "", path, error);
+            return by__config_key_unknown(config, where, "", path, error);
         }
     }
-    if (dot == NULL && by__section_find(config->schema, name) != NULL) {
+    if (dot == NULL && by__config_section_find(config->schema, name) != NULL) {
         return by_error_set(error, BY_ECONFIG, "%s: \"%s\" is a section; write it as %s.key=value",
                             where, name, name);
     }
     if (dot == NULL && strcmp(name, "base") == 0) {
         return by_error_set(error, BY_ECONFIG, "%s: base can be set in a file only", where);
     }
-    *out = by__entry_find(config, NULL, section, name);
+    *out = by__config_entry_find(config, NULL, section, name);
     *value = equals + 1;
-    return *out == NULL ? by__key_unknown(config, where, section, name, error) : BY_OK;
+    return *out == NULL ? by__config_key_unknown(config, where, section, name, error) : BY_OK;
 }
 
 by_status by_config_set(by_config *config, const char *assignment, by_error *error)
 {
     by__config *whole = (by__config *)config;
-    by__entry *entry = NULL;
+    by__config_entry *entry = NULL;
     const char *value = NULL;
     char *where;
     by__config_node node = {0};
@@ -74,7 +74,7 @@ by_status by_config_set(by_config *config, const char *assignment, by_error *err
     if (status == BY_OK) {
         status = by__config_assign(whole, entry, &node, where, true, error);
     }
-    by__node_free(&node);
+    by__config_node_free(&node);
     free(where);
     return status;
 }
@@ -186,7 +186,7 @@ static by_status read_chain(by__config *config, file_chain *chain, const char *t
     }
 }
 
-by_status by__config_parse(by_config **out, const by__schema *schema, const char *name,
+by_status by__config_parse(by_config **out, const by__config_schema *schema, const char *name,
                            const char *text, size_t length, const char *const *overrides,
                            size_t count, bool kept, by_error *error)
 {
@@ -220,7 +220,7 @@ by_status by__config_parse(by_config **out, const by__schema *schema, const char
     return BY_OK;
 }
 
-by_status by__config_open(by_config **out, const by__schema *schema, const char *path,
+by_status by__config_open(by_config **out, const by__config_schema *schema, const char *path,
                           const char *const *overrides, size_t count, bool kept, by_error *error)
 {
     char *text;

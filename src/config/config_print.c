@@ -80,9 +80,9 @@ static void add_string(by__text *out, const char *s)
     by__text_add(out, "\"");
 }
 
-void by__value_print(by__text *out, const by__entry *entry)
+void by__config_value_print(by__text *out, const by__config_entry *entry)
 {
-    const by__key *key = &entry->key;
+    const by__config_key *key = &entry->key;
     const void *at = entry->at;
     const by_string_list *list = at;
     const int64_t *whole = at;
@@ -103,7 +103,7 @@ void by__value_print(by__text *out, const by__entry *entry)
         }
         break;
     case BY__KEY_SIZE:
-        by__size_print(out, *whole);
+        by__config_size_print(out, *whole);
         break;
     case BY__KEY_SEED:
         by__text_format(out, "%llu", (unsigned long long)*(const uint64_t *)at);
@@ -132,7 +132,7 @@ void by__value_print(by__text *out, const by__entry *entry)
         by__text_add(out, "]");
         break;
     case BY__KEY_RECORDS:
-        by__records_print(out, entry);
+        by__config_records_print(out, entry);
         break;
     }
 }
@@ -140,10 +140,10 @@ void by__value_print(by__text *out, const by__entry *entry)
 /* ---- the whole config ---- */
 
 /* Returns true if the value prints exactly as its declared default. */
-static bool is_default(const by__entry *entry)
+static bool is_default(const by__config_entry *entry)
 {
     by__text text = {0};
-    by__value_print(&text, entry);
+    by__config_value_print(&text, entry);
     bool same = !text.failed && strcmp(text.data, entry->key.fallback) == 0;
     by__text_free(&text);
     return same;
@@ -153,9 +153,9 @@ static bool is_default(const by__entry *entry)
  * Nor does the way ranks share the work, with two exceptions: mesh axes that split products change
  * the order of sums, and so does zero 2 or 3 with sequence parallelism, which adds up its ranks'
  * parts micro-batch by micro-batch. Guards count only when they differ from their defaults. */
-static bool is_hashed(const by__config *config, const by__entry *entry)
+static bool is_hashed(const by__config *config, const by__config_entry *entry)
 {
-    const by__key *key = &entry->key;
+    const by__config_key *key = &entry->key;
     const by_parallel_config *p = &config->config.parallel;
     if (key->later && is_default(entry)) {
         return false;
@@ -193,13 +193,13 @@ static by_status print(char **out, const by__config *config, bool hashing, by_er
     by__text text = {0};
     const char *section = "";
     for (size_t i = 0; i < config->count; i++) {
-        const by__entry *entry = &config->entries[i];
-        const by__key *key = &entry->key;
+        const by__config_entry *entry = &config->entries[i];
+        const by__config_key *key = &entry->key;
         bool top = key->section[0] == '\0';
-        if ((hashing && !is_hashed(config, entry)) || !by__entry_active(config, entry)) {
+        if ((hashing && !is_hashed(config, entry)) || !by__config_entry_active(config, entry)) {
             continue;
         }
-        by_status status = by__value_verify(entry, "config", error);
+        by_status status = by__config_value_verify(entry, "config", error);
         if (status != BY_OK) {
             by__text_free(&text);
             return status;
@@ -209,7 +209,7 @@ static by_status print(char **out, const by__config *config, bool hashing, by_er
             by__text_format(&text, "%s:\n", section);
         }
         by__text_format(&text, "%s%s: ", top ? "" : "  ", key->name);
-        by__value_print(&text, entry);
+        by__config_value_print(&text, entry);
         by__text_add(&text, "\n");
     }
     return by__text_take(&text, out, error);
@@ -240,9 +240,9 @@ static void add_cell(by__text *out, const char *s)
 static const char table_head[] = "| key | default | accepts | meaning |\n|---|---|---|---|\n";
 
 /* Appends what a key accepts and means. */
-static void add_meaning(by__text *text, const by__key *key)
+static void add_meaning(by__text *text, const by__config_key *key)
 {
-    by__key_accepts(text, key);
+    by__config_key_accepts(text, key);
     by__text_add(text, " | ");
     add_cell(text, key->help);
     if (key->derived != NULL) {
@@ -252,15 +252,15 @@ static void add_meaning(by__text *text, const by__key *key)
     by__text_add(text, " |\n");
 }
 
-static void add_row(by__text *text, const by__entry *entry)
+static void add_row(by__text *text, const by__config_entry *entry)
 {
-    const by__key *key = &entry->key;
+    const by__config_key *key = &entry->key;
     by__text_format(text, "| `%s` | `", key->name);
-    by__value_print(text, entry);
+    by__config_value_print(text, entry);
     by__text_add(text, "` | ");
     add_meaning(text, key);
     for (size_t i = 0; key->fields != NULL && i < key->fields->count; i++) {
-        const by__key *field = &key->fields->rows[i];
+        const by__config_key *field = &key->fields->rows[i];
         by__text_format(text, "| `%s[].%s` | ", key->name, field->name);
         if (field->fallback != NULL) {
             by__text_format(text, "`%s`", field->fallback);
@@ -272,10 +272,10 @@ static void add_row(by__text *text, const by__entry *entry)
 
 /* Appends the rows of one kind's keys in a section (NULL: keys of every run). */
 static void add_rows(by__text *text, const by__config *defaults, const char *section,
-                     const by__kind *kind)
+                     const by__config_kind *kind)
 {
     for (size_t i = 0; i < defaults->count; i++) {
-        const by__entry *entry = &defaults->entries[i];
+        const by__config_entry *entry = &defaults->entries[i];
         if (entry->kind == kind && strcmp(entry->key.section, section) == 0) {
             add_row(text, entry);
         }
@@ -285,9 +285,9 @@ static void add_rows(by__text *text, const by__config *defaults, const char *sec
 /* Appends one table for each kind that has keys in a section. */
 static void add_kinds(by__text *text, const by__config *defaults, const char *section)
 {
-    const by__kind *kind = NULL;
+    const by__config_kind *kind = NULL;
     for (size_t i = 0; i < defaults->count; i++) {
-        const by__entry *entry = &defaults->entries[i];
+        const by__config_entry *entry = &defaults->entries[i];
         if (entry->kind == NULL || entry->kind == kind ||
             strcmp(entry->key.section, section) != 0) {
             continue;
@@ -300,7 +300,7 @@ static void add_kinds(by__text *text, const by__config *defaults, const char *se
     }
 }
 
-by_status by__config_reference(char **out, const by__schema *schema, const char *head,
+by_status by__config_reference(char **out, const by__config_schema *schema, const char *head,
                                by_error *error)
 {
     by__config *defaults;
@@ -308,7 +308,7 @@ by_status by__config_reference(char **out, const by__schema *schema, const char 
     BY_TRY(by__config_new(&defaults, schema, error));
     by__text_add(&text, head);
     for (size_t s = 0; s < schema->sections->count; s++) {
-        const by__section *section = &schema->sections->rows[s];
+        const by__config_section *section = &schema->sections->rows[s];
         bool top = section->name[0] == '\0';
         by__text_format(&text, "\n## %s\n\n%s\n\n%s", top ? "Top" : section->name, section->help,
                         table_head);

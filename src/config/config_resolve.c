@@ -8,8 +8,8 @@
 
 const char *by__config_where(const by_config *config, const char *first, const char *second)
 {
-    const by__entry *a = by__entry_at((const by__config *)config, first);
-    const by__entry *b = by__entry_at((const by__config *)config, second);
+    const by__config_entry *a = by__config_entry_at((const by__config *)config, first);
+    const by__config_entry *b = by__config_entry_at((const by__config *)config, second);
     return a != NULL && a->origin != NULL   ? a->origin
            : b != NULL && b->origin != NULL ? b->origin
                                             : "config";
@@ -17,13 +17,13 @@ const char *by__config_where(const by_config *config, const char *first, const c
 
 bool by__config_is_given(const by_config *config, const char *key)
 {
-    const by__entry *entry = by__entry_at((const by__config *)config, key);
+    const by__config_entry *entry = by__config_entry_at((const by__config *)config, key);
     return entry != NULL && entry->origin != NULL;
 }
 
 void by__config_derive(by_config *config, const char *key, int64_t value)
 {
-    by__entry *entry = by__entry_at((by__config *)config, key);
+    by__config_entry *entry = by__config_entry_at((by__config *)config, key);
     assert(entry != NULL && entry->key.type == BY__KEY_INT);
     *(int64_t *)entry->at = value;
     entry->derived = value;
@@ -31,7 +31,7 @@ void by__config_derive(by_config *config, const char *key, int64_t value)
 
 bool by__config_is_derived(const by_config *config, const char *key)
 {
-    const by__entry *entry = by__entry_at((const by__config *)config, key);
+    const by__config_entry *entry = by__config_entry_at((const by__config *)config, key);
     return entry != NULL && entry->derived != 0 && *(const int64_t *)entry->at == entry->derived;
 }
 
@@ -58,8 +58,8 @@ by_status by__config_divides(const by_config *config, const char *part, const ch
                              by_error *error)
 {
     char nearest[64];
-    const by__entry *p = by__entry_at((const by__config *)config, part);
-    const by__entry *w = by__entry_at((const by__config *)config, whole);
+    const by__config_entry *p = by__config_entry_at((const by__config *)config, part);
+    const by__config_entry *w = by__config_entry_at((const by__config *)config, whole);
     assert(p != NULL && w != NULL && p->key.type == BY__KEY_INT && w->key.type == BY__KEY_INT);
     int64_t a = *(const int64_t *)p->at;
     int64_t b = *(const int64_t *)w->at;
@@ -135,9 +135,9 @@ static by_status resolve_training(by_config *config, by_error *error)
     by_train_config *train = &config->train;
     by_optimizer_config *optimizer = &config->optimizer;
     bool again = by__config_is_derived(config, "train.micro_batch") &&
-                 by__batch_divisor(config) % train->micro_batch != 0;
+                 by__config_batch_divisor(config) % train->micro_batch != 0;
     if (train->micro_batch == -1 || again) {
-        by__config_derive(config, "train.micro_batch", by__batch_divisor(config));
+        by__config_derive(config, "train.micro_batch", by__config_batch_divisor(config));
     }
     BY_TRY(by__config_divides(config, "train.micro_batch", "train.batch", error));
     fit_schedule(config);
@@ -193,7 +193,7 @@ static by_status check_average(const by_config *config, by_error *error)
 static by_status resolve_compute(by_config *config, by_error *error)
 {
     by_precision_config *p = &config->precision;
-    const by__schema *schema = ((const by__config *)config)->schema;
+    const by__config_schema *schema = ((const by__config *)config)->schema;
     by_dtype fastest = BY_F32;
     if (strcmp(p->compute, "auto") != 0) {
         return BY_OK;
@@ -422,7 +422,7 @@ static by_status resolve_lora(by_config *config, by_error *error)
             "%s: lora.rank is 0, so there are no adapters: set it, for example to 8",
             by__config_where(config, "lora.targets", "lora.train_also"));
     }
-    /* Otherwise the adapters to start from provide it (by__adapters_take). */
+    /* Otherwise the adapters to start from provide it (by__task_adapters_take). */
     if (lora->rank > 0 && lora->alpha == -1.0 && lora->from[0] == '\0') {
         lora->alpha = (double)lora->rank;
     }
@@ -512,10 +512,10 @@ by_status by_config_resolve(by_config *config, by_error *error)
 {
     by__config *whole = (by__config *)config;
     for (size_t i = 0; i < whole->count; i++) {
-        const by__entry *entry = &whole->entries[i];
-        if (by__entry_active(whole, entry)) {
-            BY_TRY(
-                by__value_verify(entry, entry->origin == NULL ? "config" : entry->origin, error));
+        const by__config_entry *entry = &whole->entries[i];
+        if (by__config_entry_active(whole, entry)) {
+            BY_TRY(by__config_value_verify(entry, entry->origin == NULL ? "config" : entry->origin,
+                                           error));
         }
     }
     BY_TRY(by__config_check_kinds(whole, error));
@@ -525,7 +525,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(check_distill(config, error));
     BY_TRY(check_zeros(config, error));
     BY_TRY(check_qat(config, error));
-    BY_TRY(by__check_batch_warmup(config, error));
+    BY_TRY(by__config_check_batch_warmup(config, error));
     BY_TRY(check_average(config, error));
     BY_TRY(resolve_compute(config, error));
     BY_TRY(check_weights(config, error));
@@ -536,9 +536,9 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(check_guard(config, error));
     BY_TRY(check_memory(config, error));
     for (size_t t = 0; t < whole->schema->table_count; t++) {
-        const by__kind *kind = by__chosen_kind(whole, t);
+        const by__config_kind *kind = by__config_chosen_kind(whole, t);
         if (kind->resolve != NULL) {
-            BY_TRY(kind->resolve(config, by__chosen_own(whole, t), error));
+            BY_TRY(kind->resolve(config, by__config_chosen_own(whole, t), error));
         }
     }
     return BY_OK;

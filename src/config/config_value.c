@@ -16,8 +16,8 @@ typedef struct number {
     double real[2];
 } number;
 
-by_status by__node_add(by__config_node *node, const char *text, size_t length, bool quoted,
-                       by_error *error)
+by_status by__config_node_add(by__config_node *node, const char *text, size_t length, bool quoted,
+                              by_error *error)
 {
     BY_TRY(by__reserve((void **)&node->items, &node->capacity, node->count + 1, sizeof *node->items,
                        error));
@@ -25,11 +25,11 @@ by_status by__node_add(by__config_node *node, const char *text, size_t length, b
     if (copy == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a config value");
     }
-    node->items[node->count++] = (by__scalar){.text = copy, .quoted = quoted};
+    node->items[node->count++] = (by__config_scalar){.text = copy, .quoted = quoted};
     return BY_OK;
 }
 
-void by__node_free(by__config_node *node)
+void by__config_node_free(by__config_node *node)
 {
     for (size_t i = 0; i < node->count; i++) {
         free(node->items[i].text);
@@ -210,7 +210,7 @@ static const struct {
              {"MiB", (int64_t)1 << 20},
              {"KiB", (int64_t)1 << 10}};
 
-void by__size_print(by__text *out, int64_t bytes)
+void by__config_size_print(by__text *out, int64_t bytes)
 {
     for (size_t unit = 0; unit < BY_ARRAY_LENGTH(units); unit++) {
         if (bytes >= units[unit].bytes && bytes % units[unit].bytes == 0) {
@@ -224,7 +224,7 @@ void by__size_print(by__text *out, int64_t bytes)
 
 /* ---- ranges ---- */
 
-static bool above_and_below(const by__key *key, double value)
+static bool above_and_below(const by__config_key *key, double value)
 {
     bool low = (key->open & BY__ABOVE_MIN) != 0 ? value > key->min : value >= key->min;
     bool high = (key->open & BY__BELOW_MAX) != 0 ? value < key->max : value <= key->max;
@@ -233,7 +233,7 @@ static bool above_and_below(const by__key *key, double value)
 
 /* Compares as f32, in which kernels compute: an eps that rounds to 0 or a dropout that rounds to 1
  * is out of range. */
-static bool real_in_range(const by__key *key, double value)
+static bool real_in_range(const by__config_key *key, double value)
 {
     if (key->derived != NULL && value == -1.0) {
         return true;
@@ -242,12 +242,12 @@ static bool real_in_range(const by__key *key, double value)
 }
 
 /* A share below 1, or a whole number. */
-static bool share_in_range(const by__key *key, double value)
+static bool share_in_range(const by__config_key *key, double value)
 {
     return real_in_range(key, value) && (value < 1.0 || value == floor(value));
 }
 
-static bool int_in_range(const by__key *key, int64_t value)
+static bool int_in_range(const by__config_key *key, int64_t value)
 {
     if (key->derived != NULL && value == -1) {
         return true;
@@ -259,7 +259,7 @@ static bool int_in_range(const by__key *key, int64_t value)
     return value >= (int64_t)key->min && value <= (int64_t)key->max;
 }
 
-static bool text_is_accepted(const by__key *key, const char *text)
+static bool text_is_accepted(const by__config_key *key, const char *text)
 {
     if (key->choices == NULL) {
         return (double)strlen(text) >= key->min && by__utf8_valid(text, strlen(text));
@@ -319,7 +319,7 @@ static const char *known_choice(const char *const *names, size_t count, const ch
     return NULL;
 }
 
-static const char *nearest_choice(char buffer[512], const by__key *key, const char *text)
+static const char *nearest_choice(char buffer[512], const by__config_key *key, const char *text)
 {
     const char *names[64];
     size_t count = 0;
@@ -337,47 +337,50 @@ static const char *nearest_choice(char buffer[512], const by__key *key, const ch
 }
 
 /* Reports "train.yaml:4: model.layers: "four" is not a whole number from 1 to 10000". */
-static by_status refuse(const by__key *key, const char *shown, const char *where, by_error *error)
+static by_status refuse(const by__config_key *key, const char *shown, const char *where,
+                        by_error *error)
 {
     char path[64];
     char choices[512];
     by__text accepts = {0};
-    by__key_accepts(&accepts, key);
+    by__config_key_accepts(&accepts, key);
     const char *near = key->choices == NULL ? NULL : nearest_choice(choices, key, shown);
     double value;
     bool is_real = key->type == BY__KEY_REAL || key->type == BY__KEY_PAIR;
     bool rounds_out = is_real && parse_real(&value, shown) && above_and_below(key, value) &&
                       !above_and_below(key, (double)(float)value);
     by_status status = by_error_set(
-        error, BY_ECONFIG, "%s: %s: \"%.60s%s\" is not %s%s%s%s%s", where, by__key_path(path, key),
-        shown, strlen(shown) > 60 ? "..." : "", accepts.failed ? "accepted" : accepts.data,
-        rounds_out ? " when it is rounded to f32" : "", near == NULL ? "" : "; did you mean \"",
-        near == NULL ? "" : near, near == NULL ? "" : "\"?");
+        error, BY_ECONFIG, "%s: %s: \"%.60s%s\" is not %s%s%s%s%s", where,
+        by__config_key_path(path, key), shown, strlen(shown) > 60 ? "..." : "",
+        accepts.failed ? "accepted" : accepts.data, rounds_out ? " when it is rounded to f32" : "",
+        near == NULL ? "" : "; did you mean \"", near == NULL ? "" : near,
+        near == NULL ? "" : "\"?");
     by__text_free(&accepts);
     return status;
 }
 
-by_status by__value_refuse(const by__key *key, const char *what, const char *where, by_error *error)
+by_status by__config_value_refuse(const by__config_key *key, const char *what, const char *where,
+                                  by_error *error)
 {
     char path[64];
     by__text accepts = {0};
-    by__key_accepts(&accepts, key);
-    by_status status =
-        by_error_set(error, BY_ECONFIG, "%s: %s: %s; it takes %s", where, by__key_path(path, key),
-                     what, accepts.failed ? "another value" : accepts.data);
+    by__config_key_accepts(&accepts, key);
+    by_status status = by_error_set(error, BY_ECONFIG, "%s: %s: %s; it takes %s", where,
+                                    by__config_key_path(path, key), what,
+                                    accepts.failed ? "another value" : accepts.data);
     by__text_free(&accepts);
     return status;
 }
 
 /* ---- nodes to values ---- */
 
-static bool is_null(const by__scalar *item)
+static bool is_null(const by__config_scalar *item)
 {
     return !item->quoted && (item->text[0] == '\0' || strcmp(item->text, "~") == 0 ||
                              strcmp(item->text, "null") == 0);
 }
 
-static bool parse_switch(int64_t *out, const by__scalar *item, bool derivable)
+static bool parse_switch(int64_t *out, const by__config_scalar *item, bool derivable)
 {
     static const char *const words[] = {"false", "False", "FALSE", "true", "True", "TRUE"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(words); i++) {
@@ -391,7 +394,8 @@ static bool parse_switch(int64_t *out, const by__scalar *item, bool derivable)
 }
 
 /* Converts one scalar according to the key's row. Quoted text is never a number. */
-static bool convert(number *out, size_t index, const by__key *key, const by__scalar *item)
+static bool convert(number *out, size_t index, const by__config_key *key,
+                    const by__config_scalar *item)
 {
     bool negative = false;
     if (key->type == BY__KEY_TEXT || key->type == BY__KEY_TEXTS) {
@@ -428,30 +432,30 @@ static bool convert(number *out, size_t index, const by__key *key, const by__sca
     return false;
 }
 
-static by_status check(number *out, const by__key *key, const by__config_node *node,
+static by_status check(number *out, const by__config_key *key, const by__config_node *node,
                        const char *where, by_error *error)
 {
     size_t expected = key->type == BY__KEY_PAIR ? 2 : 1;
     if (key->type == BY__KEY_RECORDS) {
-        return by__records_check(key, node, where, error);
+        return by__config_records_check(key, node, where, error);
     }
     if (node->records > 0) {
-        return by__value_refuse(key, "a list of mappings", where, error);
+        return by__config_value_refuse(key, "a list of mappings", where, error);
     }
     if (key->type == BY__KEY_PAIR && !node->is_list) {
-        return by__value_refuse(key, "a single value", where, error);
+        return by__config_value_refuse(key, "a single value", where, error);
     }
     if (key->type != BY__KEY_TEXTS && key->type != BY__KEY_PAIR && node->is_list) {
-        return by__value_refuse(key, "a list", where, error);
+        return by__config_value_refuse(key, "a list", where, error);
     }
     if (key->type != BY__KEY_TEXTS && node->count != expected) {
         char text[40];
         (void)snprintf(text, sizeof text, "a list of %zu", node->count);
-        return by__value_refuse(key, text, where, error);
+        return by__config_value_refuse(key, text, where, error);
     }
     for (size_t i = 0; i < node->count; i++) {
         if (is_null(&node->items[i])) {
-            return by__value_refuse(key, "no value", where, error);
+            return by__config_value_refuse(key, "no value", where, error);
         }
         if (!convert(out, i, key, &node->items[i])) {
             return refuse(key, node->items[i].text, where, error);
@@ -460,8 +464,8 @@ static by_status check(number *out, const by__key *key, const by__config_node *n
     return BY_OK;
 }
 
-by_status by__value_check(const by__key *key, const by__config_node *node, const char *where,
-                          by_error *error)
+by_status by__config_value_check(const by__config_key *key, const by__config_node *node,
+                                 const char *where, by_error *error)
 {
     number ignored = {0};
     return check(&ignored, key, node, where, error);
@@ -497,10 +501,10 @@ static const char *list_item(const void *list, size_t i)
     return ((const by_string_list *)list)->items[i];
 }
 
-by_status by__value_set(by__entry *entry, const by__config_node *node, const char *where,
-                        by_error *error)
+by_status by__config_value_set(by__config_entry *entry, const by__config_node *node,
+                               const char *where, by_error *error)
 {
-    const by__key *key = &entry->key;
+    const by__config_key *key = &entry->key;
     void *at = entry->at;
     number value = {0};
     by_string_list list = {0};
@@ -528,21 +532,21 @@ by_status by__value_set(by__entry *entry, const by__config_node *node, const cha
         if (text == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a config value");
         }
-        by__value_free(entry);
+        by__config_value_free(entry);
         memcpy(at, &text, sizeof text);
         break;
     case BY__KEY_TEXTS:
         BY_TRY(copy_list(&list, node, node->count, node_item, error));
-        by__value_free(entry);
+        by__config_value_free(entry);
         memcpy(at, &list, sizeof list);
         break;
     case BY__KEY_RECORDS:
-        return by__records_set(entry, node, where, error);
+        return by__config_records_set(entry, node, where, error);
     }
     return BY_OK;
 }
 
-by_status by__value_copy(by__entry *to, const by__entry *from, by_error *error)
+by_status by__config_value_copy(by__config_entry *to, const by__config_entry *from, by_error *error)
 {
     const by_string_list *list = from->at;
     by_string_list copied = {0};
@@ -565,23 +569,23 @@ by_status by__value_copy(by__entry *to, const by__entry *from, by_error *error)
         if (text == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a config value");
         }
-        by__value_free(to);
+        by__config_value_free(to);
         memcpy(to->at, &text, sizeof text);
         break;
     case BY__KEY_TEXTS:
         BY_TRY(copy_list(&copied, list, list->count, list_item, error));
-        by__value_free(to);
+        by__config_value_free(to);
         memcpy(to->at, &copied, sizeof copied);
         break;
     case BY__KEY_RECORDS:
-        return by__records_copy(to, from, error);
+        return by__config_records_copy(to, from, error);
     }
     return BY_OK;
 }
 
-by_status by__value_verify(const by__entry *entry, const char *where, by_error *error)
+by_status by__config_value_verify(const by__config_entry *entry, const char *where, by_error *error)
 {
-    const by__key *key = &entry->key;
+    const by__config_key *key = &entry->key;
     const void *at = entry->at;
     const by_string_list *list = at;
     const double *reals = at;
@@ -614,7 +618,7 @@ by_status by__value_verify(const by__entry *entry, const char *where, by_error *
         }
         break;
     case BY__KEY_RECORDS:
-        return by__records_verify(entry, where, error);
+        return by__config_records_verify(entry, where, error);
     }
     if (good) {
         return BY_OK;
@@ -625,14 +629,14 @@ by_status by__value_verify(const by__entry *entry, const char *where, by_error *
     } else if (key->type == BY__KEY_TEXTS) {
         by__text_add(&shown, "list with a NULL or bytes that are not UTF-8");
     } else {
-        by__value_print(&shown, entry);
+        by__config_value_print(&shown, entry);
     }
     by_status status = refuse(key, shown.failed ? "?" : shown.data, where, error);
     by__text_free(&shown);
     return status;
 }
 
-void by__value_free(by__entry *entry)
+void by__config_value_free(by__config_entry *entry)
 {
     void *at = entry->at;
     if (entry->key.type == BY__KEY_TEXT) {
@@ -644,6 +648,6 @@ void by__value_free(by__entry *entry)
         by__names_free(list->items, list->count);
         *list = (by_string_list){0};
     } else if (entry->key.type == BY__KEY_RECORDS) {
-        by__records_free(entry);
+        by__config_records_free(entry);
     }
 }

@@ -290,9 +290,9 @@ static bool normalize(char out[64], const char *name)
 static bool has(const by__config *config, const char *path)
 {
     char text[64];
-    bool found = by__section_find(config->schema, path) != NULL;
+    bool found = by__config_section_find(config->schema, path) != NULL;
     for (size_t i = 0; i < config->count && !found; i++) {
-        found = strcmp(by__key_path(text, &config->entries[i].key), path) == 0;
+        found = strcmp(by__config_key_path(text, &config->entries[i].key), path) == 0;
     }
     return found;
 }
@@ -302,11 +302,11 @@ static void add_same(by__text *out, const by__config *config, const char *name, 
 {
     char path[64];
     for (size_t i = 0; i < config->count; i++) {
-        const by__entry *entry = &config->entries[i];
+        const by__config_entry *entry = &config->entries[i];
         bool same = strcmp(entry->key.name, name) == 0;
         char shown[70];
-        (void)snprintf(shown, sizeof shown, "\"%s\"", by__key_path(path, &entry->key));
-        if (same && active == by__entry_active(config, entry) &&
+        (void)snprintf(shown, sizeof shown, "\"%s\"", by__config_key_path(path, &entry->key));
+        if (same && active == by__config_entry_active(config, entry) &&
             (out->data == NULL || strstr(out->data, shown) == NULL)) {
             by__text_format(out, "%s%s", out->length == 0 ? "" : " or ", shown);
         }
@@ -330,7 +330,7 @@ static const alias *find_alias(const by__config *config, const char *name)
     return none;
 }
 
-bool by__key_suggest(by__text *out, const by__config *config, const char *name)
+bool by__config_key_suggest(by__text *out, const by__config *config, const char *name)
 {
     char plain[64];
     by__text same = {0};
@@ -362,7 +362,7 @@ bool by__key_suggest(by__text *out, const by__config *config, const char *name)
     return found;
 }
 
-bool by__key_suggest_near(by__text *out, const by__config *config, const char *name)
+bool by__config_key_suggest_near(by__text *out, const by__config *config, const char *name)
 {
     char nearest[64] = "";
     size_t least = SIZE_MAX;
@@ -380,10 +380,10 @@ bool by__key_suggest_near(by__text *out, const by__config *config, const char *n
             }
         }
     }
-    return nearest[0] != '\0' && by__key_suggest(out, config, nearest);
+    return nearest[0] != '\0' && by__config_key_suggest(out, config, nearest);
 }
 
-const char *by__key_alias(size_t index, const char **names)
+const char *by__config_key_alias(size_t index, const char **names)
 {
     if (index >= BY_ARRAY_LENGTH(aliases)) {
         return NULL;

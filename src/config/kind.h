@@ -1,6 +1,6 @@
 /* The part of config that owners of keys use. A model family, an optimizer or a task declares its
- * keys as rows of by__key in a by__kind and reads their values; schema.h describes how a config is
- * made from them.
+ * keys as rows of by__config_key in a by__config_kind and reads their values; schema.h describes
+ * how a config is made from them.
  *
  * A value is stored in a field of by_config (BY__FIELD) if other modules read it, otherwise in a
  * struct that only the owner's file knows (BY__OWN). A config holds one such struct for each kind,
@@ -12,7 +12,7 @@
 #include "banyan/config.h"
 #include "base/base.h"
 
-typedef enum by__key_type {
+typedef enum by__config_key_type {
     BY__KEY_INT,    /* int64_t */
     BY__KEY_SEED,   /* uint64_t, the whole range */
     BY__KEY_REAL,   /* double */
@@ -24,15 +24,15 @@ typedef enum by__key_type {
     BY__KEY_TEXT,   /* char * */
     BY__KEY_TEXTS,  /* by_string_list; a single scalar is read as a list of one */
     BY__KEY_RECORDS /* by_record_list; a list of mappings whose keys are `fields` */
-} by__key_type;
+} by__config_key_type;
 
 /* Where a value is stored. `holds` is the type of the C field: INT for a SWITCH or a SIZE, REAL for
  * a TIME or a SHARE. */
-typedef struct by__place {
+typedef struct by__config_place {
     bool own; /* in the kind's struct, not in by_config */
     size_t offset;
-    by__key_type holds;
-} by__place;
+    by__config_key_type holds;
+} by__config_place;
 
 #define BY__HOLDS(field)                                                                           \
     _Generic((field),                                                                              \
@@ -58,13 +58,13 @@ typedef struct by__place {
 #define BY__ABOVE_MIN 1u
 #define BY__BELOW_MAX 2u
 
-struct by__key_list;
+struct by__config_key_list;
 
-typedef struct by__key {
+typedef struct by__config_key {
     const char *section; /* "" for a top-level key */
     const char *name;
-    by__key_type type;
-    by__place place;
+    by__config_key_type type;
+    by__config_place place;
     const char *fallback; /* the default, as it would be written in the file */
     double min;           /* numbers: the range; text: the minimum length */
     double max;
@@ -75,17 +75,17 @@ typedef struct by__key {
     const char *help;
     /* Records: the keys of a record, whose BY__OWN places are in a struct of `size` bytes. A field
      * with a NULL fallback is required. */
-    const struct by__key_list *fields;
+    const struct by__config_key_list *fields;
     size_t size;
     /* The key was added later: it enters the config's hash only if it differs from its default, so
      * that hashes of older configs stay valid. */
     bool later;
-} by__key;
+} by__config_key;
 
-typedef struct by__key_list {
-    const by__key *rows;
+typedef struct by__config_key_list {
+    const by__config_key *rows;
     size_t count;
-} by__key_list;
+} by__config_key_list;
 #define BY__KEY_LIST(rows)                                                                         \
     {                                                                                              \
         rows, BY_ARRAY_LENGTH(rows)                                                                \
@@ -99,21 +99,21 @@ typedef struct by__key_list {
 #define BY__MANY 1e15
 
 /* The declaration of a model family, an optimizer or a task. */
-typedef struct by__kind {
+typedef struct by__config_kind {
     const char *name; /* the value of the section's key `kind` */
     const char *help; /* one line for docs/config.md */
     /* Lists of keys in any sections. Several kinds may share a list. Unused entries are NULL. */
-    const by__key_list *keys[5];
+    const by__config_key_list *keys[5];
     size_t size; /* of the struct that the BY__OWN places of these keys refer to; 0: none */
     /* Replaces values of -1 and checks constraints between keys; each value is already known to be
      * in its range. Called for the chosen kind with its struct `own`. May be NULL. */
     by_status (*resolve)(by_config *config, void *own, by_error *error);
-} by__kind;
+} by__config_kind;
 
 /* Returns the struct of a kind, or NULL if `own` is of a config that does not know the kind. */
-void *by__kind_own(const by_kind_values *own, const by__kind *kind);
+void *by__config_kind_own(const by_kind_values *own, const by__config_kind *kind);
 /* The kind of this name among those; NULL if there is none. */
-const by__kind *by__config_kind_named(const by_kind_values *own, const char *name);
+const by__config_kind *by__config_kind_named(const by_kind_values *own, const char *name);
 /* Returns where the first of two keys ("model.heads") was set, else where the second was, else
  * "config" (both have their defaults). Messages start with it. */
 const char *by__config_where(const by_config *config, const char *first, const char *second);
@@ -126,7 +126,7 @@ bool by__config_is_given(const by_config *config, const char *key);
 void by__config_derive(by_config *config, const char *key, int64_t value);
 bool by__config_is_derived(const by_config *config, const char *key);
 /* Returns the largest number that divides the batch of every step. */
-int64_t by__batch_divisor(const by_config *config);
+int64_t by__config_batch_divisor(const by_config *config);
 /* Refuses an integer that does not divide another and suggests the nearest divisors:
  * "train.yaml:14: micro_batch 12 does not divide batch 100; nearest: 10, 20". */
 by_status by__config_divides(const by_config *config, const char *part, const char *whole,

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const by__section sections[] = {
+static const by__config_section sections[] = {
     {"", "Keys at the top of the file.", 0},
     {"task", "What the model is trained to do.", offsetof(by_config, task.own)},
     {"model", "Family, size and initial weights of the model.", offsetof(by_config, model.own)},
@@ -46,10 +46,10 @@ static const by__section sections[] = {
      0},
     {"run", "Where a run stores its files.", 0},
 };
-const by__section_list by__run_sections = {sections, BY_ARRAY_LENGTH(sections)};
+const by__config_section_list by__config_run_sections = {sections, BY_ARRAY_LENGTH(sections)};
 
 /* clang-format off: one row a key */
-static const by__key group_fields[] = {
+static const by__config_key group_fields[] = {
     {"optimizer.groups", "match", BY__KEY_TEXT, BY__OWN(by_parameter_group, match), NULL, .min = 1,
      .help = "shell pattern for whole parameter names: `*`, `?`, `[a-z]`"},
     {"optimizer.groups", "lr_scale", BY__KEY_REAL, BY__OWN(by_parameter_group, lr_scale), "1", 0,
@@ -60,17 +60,17 @@ static const by__key group_fields[] = {
     {"optimizer.groups", "frozen", BY__KEY_SWITCH, BY__OWN(by_parameter_group, frozen), "false",
      .help = "do not train them: no gradient is computed and no state kept"},
 };
-static const by__key_list group_list = BY__KEY_LIST(group_fields);
+static const by__config_key_list group_list = BY__KEY_LIST(group_fields);
 
-static const by__key stage_fields[] = {
+static const by__config_key stage_fields[] = {
     {"train.batch_warmup", "batch", BY__KEY_INT, BY__OWN(by_batch_stage, batch), NULL, 1, BY__MI24,
      .help = "sequences per step; a multiple of micro_batch"},
     {"train.batch_warmup", "steps", BY__KEY_INT, BY__OWN(by_batch_stage, steps), NULL, 1, BY__MANY,
      .help = "steps with this batch"},
 };
-static const by__key_list stage_list = BY__KEY_LIST(stage_fields);
+static const by__config_key_list stage_list = BY__KEY_LIST(stage_fields);
 
-static const by__key common[] = {
+static const by__config_key common[] = {
     {"", "name", BY__KEY_TEXT, BY__FIELD(name), "run", .min = 1,
      .help = "name of the run and of its directory"},
     {"", "seed", BY__KEY_SEED, BY__FIELD(seed), "1337",
@@ -436,9 +436,9 @@ static const by__key common[] = {
      .help = "directory in which the run directory is created, under the name of the run"},
 };
 /* clang-format on */
-const by__key_list by__run_keys = BY__KEY_LIST(common);
+const by__config_key_list by__config_run_keys = BY__KEY_LIST(common);
 
-const by__section *by__section_find(const by__schema *schema, const char *name)
+const by__config_section *by__config_section_find(const by__config_schema *schema, const char *name)
 {
     for (size_t i = 1; i < schema->sections->count; i++) {
         if (strcmp(schema->sections->rows[i].name, name) == 0) {
@@ -448,7 +448,7 @@ const by__section *by__section_find(const by__schema *schema, const char *name)
     return NULL;
 }
 
-const char *by__key_path(char buffer[64], const by__key *key)
+const char *by__config_key_path(char buffer[64], const by__config_key *key)
 {
     (void)snprintf(buffer, 64, "%s%s%s", key->section, key->section[0] == '\0' ? "" : ".",
                    key->name);
@@ -456,7 +456,7 @@ const char *by__key_path(char buffer[64], const by__key *key)
 }
 
 /* Appends a range: "from 1 to 10", "above 0 and at most 1". */
-static void add_range(by__text *out, const by__key *key)
+static void add_range(by__text *out, const by__config_key *key)
 {
     bool above = (key->open & BY__ABOVE_MIN) != 0;
     bool below = (key->open & BY__BELOW_MAX) != 0;
@@ -468,7 +468,7 @@ static void add_range(by__text *out, const by__key *key)
     }
 }
 
-void by__key_accepts(by__text *out, const by__key *key)
+void by__config_key_accepts(by__text *out, const by__config_key *key)
 {
     if (key->derived != NULL) {
         by__text_format(out, "%s or ", key->word != NULL ? key->word : "-1");

@@ -1,19 +1,19 @@
 /* config: turns YAML text into a checked by_config, and back.
  *
- * What it is for: a key is declared once (by__key in kind.h: type, place, default, range, choices,
- * help), and the parser, the overrides, the printer, the hash and docs/config.md all use that row.
- * Keys that every run has are declared in schema.c. Keys of a model family, an optimizer or a task
- * are declared in the owner's file, in its by__kind, together with the meaning of -1 and the
- * constraints between keys. This module is below all owners and knows none of them: a higher module
- * (schema/config_schema.c) passes a by__schema with the tables of kinds, and an open config keeps a
- * pointer to it.
+ * What it is for: a key is declared once (by__config_key in kind.h: type, place, default, range,
+ * choices, help), and the parser, the overrides, the printer, the hash and docs/config.md all use
+ * that row. Keys that every run has are declared in schema.c. Keys of a model family, an optimizer
+ * or a task are declared in the owner's file, in its by__config_kind, together with the meaning of
+ * -1 and the constraints between keys. This module is below all owners and knows none of them: a
+ * higher module (schema/config_schema.c) passes a by__config_schema with the tables of kinds, and
+ * an open config keeps a pointer to it.
  *
- * Types: by__entry is a key in one config, with the place of its value and where it was set;
+ * Types: by__config_entry is a key in one config, with the place of its value and where it was set;
  * by__config_node is a value as written in the text (a scalar or a list of scalars, quoted or not);
  * by__config is a by_config with its private part.
  *
  * Who owns what: a by_config owns its strings and is always the first member of a by__config made
- * by by__config_new; by__value_set replaces a string and frees the old one.
+ * by by__config_new; by__config_value_set replaces a string and frees the old one.
  *
  * Never put here: the effect of a key on a model or a run, access to files other than configs, the
  * name of a kind.
@@ -24,77 +24,77 @@
 #include "config/kind.h"
 
 /* The kinds of a section. row(i) returns NULL past the last one. */
-typedef struct by__kind_table {
+typedef struct by__config_kind_table {
     const char *section;
-    const by__kind *(*row)(size_t index);
-} by__kind_table;
+    const by__config_kind *(*row)(size_t index);
+} by__config_kind_table;
 
-typedef struct by__section {
+typedef struct by__config_section {
     const char *name;
     const char *help;
     size_t own; /* offset of the section's by_kind_values * in by_config; 0: it has no kinds */
-} by__section;
+} by__config_section;
 
-typedef struct by__section_list {
-    const by__section *rows; /* the first one is the top level, "" */
+typedef struct by__config_section_list {
+    const by__config_section *rows; /* the first one is the top level, "" */
     size_t count;
-} by__section_list;
+} by__config_section_list;
 
-typedef struct by__schema {
-    const by__kind_table *tables;
+typedef struct by__config_schema {
+    const by__config_kind_table *tables;
     size_t table_count;
-    const by__section_list *sections;
-    const by__key_list *keys; /* of every config, section by section */
-    size_t size;              /* of the struct that the BY__OWN places of these keys refer to; 0:
+    const by__config_section_list *sections;
+    const by__config_key_list *keys; /* of every config, section by section */
+    size_t size; /* of the struct that the BY__OWN places of these keys refer to; 0:
                                  none */
     /* Finds the format that the machine multiplies fastest; NULL: f32 on any machine. */
     by_status (*fastest)(by_dtype *out, by_error *error);
-} by__schema;
+} by__config_schema;
 
 /* The sections and keys that every run has. */
-extern const by__section_list by__run_sections;
-extern const by__key_list by__run_keys;
+extern const by__config_section_list by__config_run_sections;
+extern const by__config_key_list by__config_run_keys;
 
 /* A key in one config. */
-typedef struct by__entry {
-    by__key key;          /* a copy; a key `kind` gets the names of its table as choices */
-    const by__kind *kind; /* NULL: every config of the schema has the key */
-    size_t table;         /* index of the schema's table that `kind` is in */
-    void *at;             /* the value */
-    char *origin;         /* "train.yaml:14" or an override; NULL while it is the default */
-    char *refusal;        /* why the value that was given suits only another kind; NULL: it suits */
-    size_t level;         /* of its origin: 0 an override, 1 the file, 2 its base, ... */
-    int64_t derived;      /* what was chosen for -1 (by__config_derive); 0: nothing was */
-} by__entry;
+typedef struct by__config_entry {
+    by__config_key key;          /* a copy; a key `kind` gets the names of its table as choices */
+    const by__config_kind *kind; /* NULL: every config of the schema has the key */
+    size_t table;                /* index of the schema's table that `kind` is in */
+    void *at;                    /* the value */
+    char *origin;                /* "train.yaml:14" or an override; NULL while it is the default */
+    char *refusal;   /* why the value that was given suits only another kind; NULL: it suits */
+    size_t level;    /* of its origin: 0 an override, 1 the file, 2 its base, ... */
+    int64_t derived; /* what was chosen for -1 (by__config_derive); 0: nothing was */
+} by__config_entry;
 
 typedef struct by__config {
     by_config config; /* first, so that a by_config * can be cast to a by__config * */
-    const by__schema *schema;
-    by__entry *entries; /* by section; within one the common keys, then those of each kind */
+    const by__config_schema *schema;
+    by__config_entry *entries; /* by section; within one the common keys, then those of each kind */
     size_t count;
     void *own;      /* the schema's struct; NULL: it has none */
     char **choices; /* for each table the names of its kinds, "gpt2|llama" */
-    size_t level;   /* of what is being read, as in by__entry */
+    size_t level;   /* of what is being read, as in by__config_entry */
     by__text notes; /* what by_config_notes returns */
 } by__config;
 
 struct by_kind_values {
     size_t count;
-    struct by__kind_block {
-        const by__kind *kind;
+    struct by__config_kind_block {
+        const by__config_kind *kind;
         void *values;
     } blocks[];
 };
 
-typedef struct by__scalar {
+typedef struct by__config_scalar {
     char *text;
     bool quoted;
     char *field;   /* key within a record; NULL for plain values */
     size_t record; /* index of the record in the list */
-} by__scalar;
+} by__config_scalar;
 
 typedef struct by__config_node {
-    by__scalar *items;
+    by__config_scalar *items;
     size_t count;
     size_t capacity;
     bool is_list;
@@ -103,47 +103,49 @@ typedef struct by__config_node {
 
 /* ---- for the module that knows the schema (config_open.c, config_print.c) ---- */
 
-by_status by__config_new(by__config **out, const by__schema *schema, by_error *error);
+by_status by__config_new(by__config **out, const by__config_schema *schema, by_error *error);
 /* Does the work of by_config_parse and by_config_open. `kept`: skip what by_config_open_run
  * skips. */
-by_status by__config_parse(by_config **out, const by__schema *schema, const char *name,
+by_status by__config_parse(by_config **out, const by__config_schema *schema, const char *name,
                            const char *text, size_t length, const char *const *overrides,
                            size_t count, bool kept, by_error *error);
-by_status by__config_open(by_config **out, const by__schema *schema, const char *path,
+by_status by__config_open(by_config **out, const by__config_schema *schema, const char *path,
                           const char *const *overrides, size_t count, bool kept, by_error *error);
 /* Writes the reference page of all keys, after the text `head`. */
-by_status by__config_reference(char **out, const by__schema *schema, const char *head,
+by_status by__config_reference(char **out, const by__config_schema *schema, const char *head,
                                by_error *error);
 
 /* ---- schema.c ---- */
 
 /* Returns the section of this name, or NULL. The top level has none. */
-const by__section *by__section_find(const by__schema *schema, const char *name);
+const by__config_section *by__config_section_find(const by__config_schema *schema,
+                                                  const char *name);
 /* Formats "train.steps", or "seed" for a top-level key. */
-const char *by__key_path(char buffer[64], const by__key *key);
+const char *by__config_key_path(char buffer[64], const by__config_key *key);
 /* Appends what a key accepts, for messages and the reference: "a whole number from 1 to 10000". */
-void by__key_accepts(by__text *out, const by__key *key);
+void by__config_key_accepts(by__text *out, const by__config_key *key);
 
 /* ---- config_kinds.c ---- */
 
 /* Returns the kind that a config selects from a table; NULL if a program wrote an unknown name. */
-const by__kind *by__chosen_kind(const by__config *config, size_t table);
+const by__config_kind *by__config_chosen_kind(const by__config *config, size_t table);
 /* Returns the struct of the selected kind, which must exist; NULL if the kind has no struct. */
-void *by__chosen_own(const by__config *config, size_t table);
+void *by__config_chosen_own(const by__config *config, size_t table);
 /* Returns true if the key belongs to the selected kinds. */
-bool by__entry_active(const by__config *config, const by__entry *entry);
+bool by__config_entry_active(const by__config *config, const by__config_entry *entry);
 /* Returns the next key of this name after `after` (NULL: the first), or NULL. */
-by__entry *by__entry_find(const by__config *config, const by__entry *after, const char *section,
-                          const char *name);
+by__config_entry *by__config_entry_find(const by__config *config, const by__config_entry *after,
+                                        const char *section, const char *name);
 /* Returns the key of this path that the selected kinds have, or NULL. */
-by__entry *by__entry_at(const by__config *config, const char *path);
+by__config_entry *by__config_entry_at(const by__config *config, const char *path);
 /* Reports an unknown key, with the nearest name or the list of names that exist. */
-by_status by__key_unknown(const by__config *config, const char *where, const char *section,
-                          const char *name, by_error *error);
+by_status by__config_key_unknown(const by__config *config, const char *where, const char *section,
+                                 const char *name, by_error *error);
 /* Assigns a value to all keys that share the name of `first` (several kinds may have one). Each
  * checks it; fails if it suits none. `store` false: only check. */
-by_status by__config_assign(by__config *config, by__entry *first, const by__config_node *node,
-                            const char *where, bool store, by_error *error);
+by_status by__config_assign(by__config *config, by__config_entry *first,
+                            const by__config_node *node, const char *where, bool store,
+                            by_error *error);
 /* Refuses a key that was given although the selected kinds lack it, and a value that suits only
  * another kind. What was given further back in the chain of files than the kind is dropped with a
  * note: it suited the kind there. */
@@ -161,52 +163,56 @@ void by__config_drop_foreign(by__config *config);
 /* Appends which key is meant by a name that is unknown where it was given: one of that name in
  * another section, or one that another program calls so. Returns false, and appends nothing, if no
  * key is known to be meant. */
-bool by__key_suggest(by__text *out, const by__config *config, const char *name);
+bool by__config_key_suggest(by__text *out, const by__config *config, const char *name);
 /* The same for the name that is nearest to one of these other names. */
-bool by__key_suggest_near(by__text *out, const by__config *config, const char *name);
+bool by__config_key_suggest_near(by__text *out, const by__config *config, const char *name);
 /* Returns the key of a row of the table of other programs' names ("": none), and its names,
  * separated by |; NULL past the last row. */
-const char *by__key_alias(size_t index, const char **names);
+const char *by__config_key_alias(size_t index, const char **names);
 
 /* ---- config_value.c ---- */
 
 /* Refuses something that cannot be a value of the key, such as "a list". */
-by_status by__value_refuse(const by__key *key, const char *what, const char *where,
-                           by_error *error);
+by_status by__config_value_refuse(const by__config_key *key, const char *what, const char *where,
+                                  by_error *error);
 /* Checks a node against the key's row and stores it. `where` starts messages: "train.yaml:14". */
-by_status by__value_set(by__entry *entry, const by__config_node *node, const char *where,
-                        by_error *error);
+by_status by__config_value_set(by__config_entry *entry, const by__config_node *node,
+                               const char *where, by_error *error);
 /* Checks a node without storing it. */
-by_status by__value_check(const by__key *key, const by__config_node *node, const char *where,
-                          by_error *error);
+by_status by__config_value_check(const by__config_key *key, const by__config_node *node,
+                                 const char *where, by_error *error);
 /* Checks the value that a config holds, since a program may have written the fields directly. */
-by_status by__value_verify(const by__entry *entry, const char *where, by_error *error);
+by_status by__config_value_verify(const by__config_entry *entry, const char *where,
+                                  by_error *error);
 /* Replaces a value by a copy of another entry's value; both belong to the same key. */
-by_status by__value_copy(by__entry *to, const by__entry *from, by_error *error);
+by_status by__config_value_copy(by__config_entry *to, const by__config_entry *from,
+                                by_error *error);
 /* Frees what the field owns. */
-void by__value_free(by__entry *entry);
+void by__config_value_free(by__config_entry *entry);
 /* Appends a copy of a scalar. */
-by_status by__node_add(by__config_node *node, const char *text, size_t length, bool quoted,
-                       by_error *error);
-void by__node_free(by__config_node *node);
+by_status by__config_node_add(by__config_node *node, const char *text, size_t length, bool quoted,
+                              by_error *error);
+void by__config_node_free(by__config_node *node);
 
 /* ---- config_records.c: the same for by_record_list ---- */
 
-by_status by__records_check(const by__key *key, const by__config_node *node, const char *where,
-                            by_error *error);
-by_status by__records_set(by__entry *entry, const by__config_node *node, const char *where,
-                          by_error *error);
-by_status by__records_copy(by__entry *to, const by__entry *from, by_error *error);
-by_status by__records_verify(const by__entry *entry, const char *where, by_error *error);
-void by__records_print(by__text *out, const by__entry *entry);
-void by__records_free(by__entry *entry);
+by_status by__config_records_check(const by__config_key *key, const by__config_node *node,
+                                   const char *where, by_error *error);
+by_status by__config_records_set(by__config_entry *entry, const by__config_node *node,
+                                 const char *where, by_error *error);
+by_status by__config_records_copy(by__config_entry *to, const by__config_entry *from,
+                                  by_error *error);
+by_status by__config_records_verify(const by__config_entry *entry, const char *where,
+                                    by_error *error);
+void by__config_records_print(by__text *out, const by__config_entry *entry);
+void by__config_records_free(by__config_entry *entry);
 
 /* ---- config_print.c ---- */
 
 /* Appends "6GiB", or plain bytes if no unit divides them. */
-void by__size_print(by__text *out, int64_t bytes);
+void by__config_size_print(by__text *out, int64_t bytes);
 /* Appends a verified value as YAML that reads back exactly. */
-void by__value_print(by__text *out, const by__entry *entry);
+void by__config_value_print(by__text *out, const by__config_entry *entry);
 
 /* ---- config_file.c ---- */
 
@@ -223,6 +229,6 @@ by_status by__config_read_value(by__config_node *node, const char *text, const c
 /* ---- batch warm-up (batch_warmup.c) ---- */
 
 #define BY__BATCH_STAGES 16
-by_status by__check_batch_warmup(const by_config *config, by_error *error);
+by_status by__config_check_batch_warmup(const by_config *config, by_error *error);
 
 #endif

@@ -17,7 +17,7 @@ static const backend backends[] = {{"cpu", by__cpu_open}};
 static const char *const queue_names[BY__QUEUE_COUNT] = {"compute", "copy-in", "copy-out",
                                                          "collective"};
 
-const char *by__queue_name(by__queue queue)
+const char *by__device_queue_name(by__device_queue queue)
 {
     return (unsigned)queue < BY__QUEUE_COUNT ? queue_names[queue] : "?";
 }
@@ -50,12 +50,12 @@ by_status by_device_describe(by_device_info *out, const by_device *device, by_er
     return BY_OK;
 }
 
-const by__context *by__device_context(const by_device *device)
+const by__device_context *by__device_context_of(const by_device *device)
 {
     return &device->context;
 }
 
-void by__device_set_collectives(by_device *device, by__collectives *collectives)
+void by__device_set_collectives(by_device *device, by__device_collectives *collectives)
 {
     device->context.collectives = collectives;
 }
@@ -134,19 +134,20 @@ static by_status check_memory(by_memory memory, const char *what, by_error *erro
     return BY_OK;
 }
 
-by_status by__copy_in(by__queue queue, by_memory to, const void *from, by_error *error)
+by_status by__device_copy_in(by__device_queue queue, by_memory to, const void *from,
+                             by_error *error)
 {
     BY_TRY(check_memory(to, "copy in", error));
     return to.device->ops->copy_in(queue, to, from, error);
 }
 
-by_status by__copy_out(by__queue queue, void *to, by_memory from, by_error *error)
+by_status by__device_copy_out(by__device_queue queue, void *to, by_memory from, by_error *error)
 {
     BY_TRY(check_memory(from, "copy out", error));
     return from.device->ops->copy_out(queue, to, from, error);
 }
 
-by_status by__copy(by__queue queue, by_memory to, by_memory from, by_error *error)
+by_status by__device_copy(by__device_queue queue, by_memory to, by_memory from, by_error *error)
 {
     BY_TRY(check_memory(to, "copy", error));
     BY_TRY(check_memory(from, "copy", error));
@@ -157,7 +158,7 @@ by_status by__copy(by__queue queue, by_memory to, by_memory from, by_error *erro
     return to.device->ops->copy(queue, to, from, error);
 }
 
-by_status by__fill(by__queue queue, by_memory memory, uint8_t byte, by_error *error)
+by_status by__device_fill(by__device_queue queue, by_memory memory, uint8_t byte, by_error *error)
 {
     BY_TRY(check_memory(memory, "fill", error));
     return memory.device->ops->fill(queue, memory, byte, error);
@@ -165,7 +166,7 @@ by_status by__fill(by__queue queue, by_memory memory, uint8_t byte, by_error *er
 
 /* ---- waiting: where errors of submitted work surface ---- */
 
-void by__device_on_error(by_device *device, by__error_fn *fn, void *user)
+void by__device_on_error(by_device *device, by__device_error_fn *fn, void *user)
 {
     device->on_error = fn;
     device->on_error_user = user;
@@ -181,7 +182,7 @@ by_status by__device_report(by_device *device, by_status status, const by_error 
     return status;
 }
 
-by_status by__queue_finish(by_device *device, by__queue queue, by_error *error)
+by_status by__device_queue_finish(by_device *device, by__device_queue queue, by_error *error)
 {
     by_status status = device->ops->finish(device, queue, error);
     return status == BY_OK ? BY_OK : by__device_report(device, status, error);
@@ -190,7 +191,7 @@ by_status by__queue_finish(by_device *device, by__queue queue, by_error *error)
 by_status by_device_finish(by_device *device, by_error *error)
 {
     for (int queue = 0; queue < BY__QUEUE_COUNT; queue++) {
-        BY_TRY(by__queue_finish(device, (by__queue)queue, error));
+        BY_TRY(by__device_queue_finish(device, (by__device_queue)queue, error));
     }
     return BY_OK;
 }
@@ -211,7 +212,8 @@ by_status by_device_read(void *to, by_memory from, by_error *error)
 
 /* ---- events ---- */
 
-by_status by__event_open(by__device_event **out, by_device *device, bool timed, by_error *error)
+by_status by__device_event_open(by__device_event **out, by_device *device, bool timed,
+                                by_error *error)
 {
     by__device_event *event;
     BY_TRY(device->ops->event_open(&event, device, timed, error));
@@ -220,7 +222,7 @@ by_status by__event_open(by__device_event **out, by_device *device, bool timed, 
     return BY_OK;
 }
 
-void by__event_close(by__device_event **event)
+void by__device_event_close(by__device_event **event)
 {
     if (event != NULL && *event != NULL) {
         (*event)->device->ops->event_close(*event);
@@ -228,45 +230,45 @@ void by__event_close(by__device_event **event)
     }
 }
 
-by_status by__event_record(by__device_event *event, by__queue queue, by_error *error)
+by_status by__device_event_record(by__device_event *event, by__device_queue queue, by_error *error)
 {
     return event->device->ops->event_record(event, queue, error);
 }
 
-by_status by__event_order(by__device_event *event, by__queue queue, by_error *error)
+by_status by__device_event_order(by__device_event *event, by__device_queue queue, by_error *error)
 {
     return event->device->ops->event_order(event, queue, error);
 }
 
-by_status by__event_wait(by__device_event *event, by_error *error)
+by_status by__device_event_wait(by__device_event *event, by_error *error)
 {
     by_status status = event->device->ops->event_wait(event, error);
     return status == BY_OK ? BY_OK : by__device_report(event->device, status, error);
 }
 
-by_status by__event_done(bool *done, by__device_event *event, by_error *error)
+by_status by__device_event_done(bool *done, by__device_event *event, by_error *error)
 {
     return event->device->ops->event_done(done, event, error);
 }
 
-by_status by__event_seconds(double *seconds, by__device_event *from, by__device_event *to,
-                            by_error *error)
+by_status by__device_event_seconds(double *seconds, by__device_event *from, by__device_event *to,
+                                   by_error *error)
 {
     return from->device->ops->event_seconds(seconds, from, to, error);
 }
 
 /* ---- programs ---- */
 
-by_status by__device_kernel(const by__kernel **out, by_device *device, const by__device_call *call,
-                            by_error *error)
+by_status by__device_find_kernel(const by__device_kernel **out, by_device *device,
+                                 const by__device_call *call, by_error *error)
 {
     return device->ops->kernel(out, device, call, error);
 }
 
-by_status by__recording_open(by__recording **out, by_device *device, const by__command_list *list,
-                             by_error *error)
+by_status by__device_recording_open(by__device_recording **out, by_device *device,
+                                    const by__device_command_list *list, by_error *error)
 {
-    by__recording *recording;
+    by__device_recording *recording;
     BY_TRY(device->ops->recording_open(&recording, device, list, error));
     recording->device = device;
     recording->list = list;
@@ -274,7 +276,7 @@ by_status by__recording_open(by__recording **out, by_device *device, const by__c
     return BY_OK;
 }
 
-void by__recording_close(by__recording **recording)
+void by__device_recording_close(by__device_recording **recording)
 {
     if (recording != NULL && *recording != NULL) {
         (*recording)->device->ops->recording_close(*recording);
@@ -282,14 +284,15 @@ void by__recording_close(by__recording **recording)
     }
 }
 
-by_status by__recording_submit(by__recording *recording, bool rebound, by__call_hook *hook,
-                               void *user, by_error *error)
+by_status by__device_recording_submit(by__device_recording *recording, bool rebound,
+                                      by__device_call_hook *hook, void *user, by_error *error)
 {
     return recording->device->ops->submit(recording, rebound, hook, user, error);
 }
 
-by_status by__call_failed(const by__command_list *list, size_t call, const by__context *context,
-                          by_status status, by_error *error)
+by_status by__device_call_failed(const by__device_command_list *list, size_t call,
+                                 const by__device_context *context, by_status status,
+                                 by_error *error)
 {
     const char *what = list->calls[call].what;
     if (what != NULL && context->collectives == NULL) {

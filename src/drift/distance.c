@@ -31,7 +31,7 @@ static double filler(const double *counts, size_t count, double sum)
     return least <= 1e-4 ? least / 1e6 : 1e-4;
 }
 
-double by__distance_psi(const double *reference, const double *current, size_t count)
+double by__drift_distance_psi(const double *reference, const double *current, size_t count)
 {
     double reference_sum = sum_of(reference, count);
     double current_sum = sum_of(current, count);
@@ -46,7 +46,8 @@ double by__distance_psi(const double *reference, const double *current, size_t c
     return psi;
 }
 
-double by__distance_jensen_shannon(const double *reference, const double *current, size_t count)
+double by__drift_distance_jensen_shannon(const double *reference, const double *current,
+                                         size_t count)
 {
     double reference_sum = sum_of(reference, count);
     double current_sum = sum_of(current, count);
@@ -77,8 +78,8 @@ static double chi_squared(const double *reference, const double *current, size_t
 static void compare_counts(by_drift_scores *out, const double *reference, const double *current,
                            size_t count)
 {
-    out->psi = by__distance_psi(reference, current, count);
-    out->jensen_shannon = by__distance_jensen_shannon(reference, current, count);
+    out->psi = by__drift_distance_psi(reference, current, count);
+    out->jensen_shannon = by__drift_distance_jensen_shannon(reference, current, count);
 }
 
 static void compare_chi_squared(by_drift_scores *out, const double *reference,
@@ -86,7 +87,7 @@ static void compare_chi_squared(by_drift_scores *out, const double *reference,
 {
     out->chi_squared = chi_squared(reference, current, count);
     out->chi_squared_p =
-        count > 1 ? by__chi_squared_tail(out->chi_squared, (double)count - 1.0) : 1.0;
+        count > 1 ? by__drift_chi_squared_tail(out->chi_squared, (double)count - 1.0) : 1.0;
 }
 
 by_status by_drift_categories(by_drift_scores *out, const double *reference, const double *current,
@@ -246,9 +247,10 @@ static by_status compare_numbers(by_drift_scores *out, const double *a, size_t m
     compare_cdfs(out, a, m, b, n);
     out->wasserstein /= fmax(deviation_of(a, m), 0.001);
     if (m <= MOST_EXACT && n <= MOST_EXACT) {
-        BY_TRY(by__kolmogorov_exact(&out->ks_p, out->ks, m, n, error));
+        BY_TRY(by__drift_kolmogorov_exact(&out->ks_p, out->ks, m, n, error));
     } else {
-        out->ks_p = by__kolmogorov_tail(out->ks, (double)m * (double)n / ((double)m + (double)n));
+        out->ks_p =
+            by__drift_kolmogorov_tail(out->ks, (double)m * (double)n / ((double)m + (double)n));
     }
     return count_distinct(a, m) > FEW ? compare_bins(out, a, m, b, n, error)
                                       : compare_values(out, a, m, b, n, error);

@@ -69,17 +69,18 @@ struct by_drift_reference {
 /* ---- tails of distributions (tail.c) ---- */
 
 /* P(X >= x) of the chi-squared distribution with `degrees` > 0 degrees of freedom. */
-double by__chi_squared_tail(double x, double degrees);
+double by__drift_chi_squared_tail(double x, double degrees);
 /* P(sup |F_m - F_n| >= d) for two samples of one continuous distribution: the limit for large
  * samples with Stephens' correction; en = m n / (m + n). */
-double by__kolmogorov_tail(double d, double en);
+double by__drift_kolmogorov_tail(double d, double en);
 /* The same probability, exact. */
-by_status by__kolmogorov_exact(double *out, double d, size_t m, size_t n, by_error *error);
+by_status by__drift_kolmogorov_exact(double *out, double d, size_t m, size_t n, by_error *error);
 
 /* ---- distances of counts (distance.c) ---- */
 
-double by__distance_psi(const double *reference, const double *current, size_t count);
-double by__distance_jensen_shannon(const double *reference, const double *current, size_t count);
+double by__drift_distance_psi(const double *reference, const double *current, size_t count);
+double by__drift_distance_jensen_shannon(const double *reference, const double *current,
+                                         size_t count);
 
 /* ---- features (reference.c) ---- */
 

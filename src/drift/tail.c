@@ -39,7 +39,7 @@ static double gamma_tail(double a, double x)
     return scale * h;
 }
 
-double by__chi_squared_tail(double x, double degrees)
+double by__drift_chi_squared_tail(double x, double degrees)
 {
     if (!(x > 0.0)) {
         return 1.0;
@@ -49,7 +49,7 @@ double by__chi_squared_tail(double x, double degrees)
 
 /* Kolmogorov's limit, by whichever form of its theta function converges in a few terms; the
  * argument is corrected as in M. A. Stephens, JASA 69 (1974). */
-double by__kolmogorov_tail(double d, double en)
+double by__drift_kolmogorov_tail(double d, double en)
 {
     double root = sqrt(en);
     double t = (root + 0.12 + 0.11 / root) * d;
@@ -73,7 +73,7 @@ double by__kolmogorov_tail(double d, double en)
  * are equally likely. u[j] is the share of paths to (i, j) that have touched |i / m - j / n| >= d:
  * the mean of its values at the two preceding points, weighted by the probability of the last step.
  * All terms are positive, so small shares keep their precision. */
-by_status by__kolmogorov_exact(double *out, double d, size_t m, size_t n, by_error *error)
+by_status by__drift_kolmogorov_exact(double *out, double d, size_t m, size_t n, by_error *error)
 {
     double *u;
     BY_TRY(by__alloc((void **)&u, n + 1, sizeof *u, "a distribution", error));

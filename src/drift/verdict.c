@@ -205,14 +205,14 @@ void by__drift_judge(by_drift_verdict *out, const by__drift_feature *feature,
     }
     double tests = 1.0;
     if (g->count > 1) {
-        out->psi = by__distance_psi(g->reference, g->current, g->count);
-        out->jensen_shannon = by__distance_jensen_shannon(g->reference, g->current, g->count);
-        out->p = by__chi_squared_tail(two_samples(g) / out->design, degrees);
+        out->psi = by__drift_distance_psi(g->reference, g->current, g->count);
+        out->jensen_shannon = by__drift_distance_jensen_shannon(g->reference, g->current, g->count);
+        out->p = by__drift_chi_squared_tail(two_samples(g) / out->design, degrees);
     }
     if (numbers && w->rows > 0.0) {
         tests = 2.0;
-        out->p =
-            fmin(out->p, by__kolmogorov_tail(out->ks, f->rows * w->rows / (f->rows + w->rows)));
+        out->p = fmin(out->p,
+                      by__drift_kolmogorov_tail(out->ks, f->rows * w->rows / (f->rows + w->rows)));
     }
     out->p = fmin(1.0, tests * out->p);
     double score = fmax(out->psi, numbers ? fmax(out->wasserstein, 0.0) : out->jensen_shannon);

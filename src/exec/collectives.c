@@ -7,7 +7,7 @@
 #include "exec/exec.h"
 
 /* Number of elements in each rank's slice. */
-static const size_t *slice_counts(by__mesh_collectives *c, const by__device_exchange *e)
+static const size_t *slice_counts(by__exec_mesh_collectives *c, const by__device_exchange *e)
 {
     for (int r = 0; r < e->ranks; r++) {
         int64_t first;
@@ -19,8 +19,8 @@ static const size_t *slice_counts(by__mesh_collectives *c, const by__device_exch
 }
 
 /* Sends all elements to the next rank and receives those of the previous one. */
-static by_status ring_shift(by__mesh_collectives *c, by_comm *comm, const by__device_exchange *e,
-                            by_error *error)
+static by_status ring_shift(by__exec_mesh_collectives *c, by_comm *comm,
+                            const by__device_exchange *e, by_error *error)
 {
     int rank = by_comm_rank(comm);
     size_t *send = c->counts;
@@ -33,13 +33,14 @@ static by_status ring_shift(by__mesh_collectives *c, by_comm *comm, const by__de
     return by_comm_all_to_all(comm, e->in, send, e->out, receive, e->dtype, e->what, error);
 }
 
-static by_status ask(by__call_fn *fn, void *user, const by__device_exchange *e, by_error *error)
+static by_status ask(by__exec_call_fn *fn, void *user, const by__device_exchange *e,
+                     by_error *error)
 {
     return fn == NULL ? by_error_set(error, BY_ESTATE, "%s: nothing was given to do it", e->what)
                       : fn(user, e->call, error);
 }
 
-static by_status exchange(by__mesh_collectives *c, by_comm *comm, const by__device_exchange *e,
+static by_status exchange(by__exec_mesh_collectives *c, by_comm *comm, const by__device_exchange *e,
                           by_error *error)
 {
     if (comm == NULL || by_comm_size(comm) != e->ranks) {
@@ -73,7 +74,7 @@ static by_status exchange(by__mesh_collectives *c, by_comm *comm, const by__devi
 
 static by_status run(void *user, const by__device_exchange *e, by_error *error)
 {
-    by__mesh_collectives *c = user;
+    by__exec_mesh_collectives *c = user;
     by_comm *comm = e->mesh < BY_ARRAY_LENGTH(c->comms) ? c->comms[e->mesh] : NULL;
     double before = comm == NULL ? 0.0 : by__comm_spent(comm); /* on all communicators of the job */
     by_status status = exchange(c, comm, e, error);
@@ -81,9 +82,10 @@ static by_status run(void *user, const by__device_exchange *e, by_error *error)
     return status;
 }
 
-by_status by__mesh_collectives_open(by__mesh_collectives **out, by_mesh *mesh, by_error *error)
+by_status by__exec_mesh_collectives_open(by__exec_mesh_collectives **out, by_mesh *mesh,
+                                         by_error *error)
 {
-    by__mesh_collectives *c;
+    by__exec_mesh_collectives *c;
     size_t ranks = 1;
     BY_TRY(by__alloc((void **)&c, 1, sizeof *c, "collectives", error));
     for (int axis = 0; axis < BY_MESH_AXES; axis++) {
@@ -96,12 +98,12 @@ by_status by__mesh_collectives_open(by__mesh_collectives **out, by_mesh *mesh, b
         return status;
     }
     c->mesh = mesh;
-    c->base = (by__collectives){.user = c, .run = run};
+    c->base = (by__device_collectives){.user = c, .run = run};
     *out = c;
     return BY_OK;
 }
 
-void by__mesh_collectives_close(by__mesh_collectives **collectives)
+void by__exec_mesh_collectives_close(by__exec_mesh_collectives **collectives)
 {
     if (collectives != NULL && *collectives != NULL) {
         free((*collectives)->counts);
@@ -110,7 +112,8 @@ void by__mesh_collectives_close(by__mesh_collectives **collectives)
     }
 }
 
-by_status by__mesh_collectives_use(by__mesh_collectives *c, const by_graph *graph, by_error *error)
+by_status by__exec_mesh_collectives_use(by__exec_mesh_collectives *c, const by_graph *graph,
+                                        by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
         uint32_t set = graph->nodes[n].attrs.mesh;

@@ -16,19 +16,19 @@ struct by_program {
     const by_graph *graph;
     by_device *device;
     char *name;
-    by__memory_plan plan;
+    by__pass_memory_plan plan;
     by__device_call *calls; /* one per node */
-    const by__kernel **kernels;
-    by__tensor *operands; /* inputs of all calls, concatenated */
+    const by__device_kernel **kernels;
+    by__device_tensor *operands; /* inputs of all calls, concatenated */
     size_t *live_bytes;
     char **what;      /* name of each collective, for errors and other ranks */
     size_t prepared;  /* number of calls whose state must be released */
     by_memory *bound; /* memory of each external value */
     index_check *checks;
     size_t check_count;
-    by__command *commands;
-    by__command_list list;
-    by__recording *recording;
+    by__device_command *commands;
+    by__device_command_list list;
+    by__device_recording *recording;
     by_memory arena;
     by_memory workspace;
     size_t workspace_bytes; /* for the calls of the compute queue */
@@ -44,9 +44,9 @@ double by_clock(void)
     return by__now();
 }
 
-static by__tensor describe(const by_graph *graph, by_value value)
+static by__device_tensor describe(const by_graph *graph, by_value value)
 {
-    by__tensor tensor = {.dtype = BY_F32, .shape = {.rank = -1}};
+    by__device_tensor tensor = {.dtype = BY_F32, .shape = {.rank = -1}};
     if (value != BY_NONE) {
         tensor.dtype = graph->values[value].dtype;
         tensor.shape = graph->values[value].shape;
@@ -82,7 +82,7 @@ static by_status name_collective(by_program *p, size_t n, by_error *error)
 }
 
 /* Chooses and prepares the kernel of node n. */
-static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by_error *error)
+static by_status prepare_call(by_program *p, size_t n, by__device_tensor *in, by_error *error)
 {
     const by__graph_node *node = &p->graph->nodes[n];
     const by__op_row *row = by__op_row_of(node->op);
@@ -106,9 +106,9 @@ static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by_error 
     if (row->communicates) {
         BY_TRY(name_collective(p, n, error));
     }
-    BY_TRY(by__device_kernel(&p->kernels[n], p->device, call, error));
+    BY_TRY(by__device_find_kernel(&p->kernels[n], p->device, call, error));
     if (p->kernels[n]->prepare != NULL) {
-        by_status status = p->kernels[n]->prepare(call, by__device_context(p->device), error);
+        by_status status = p->kernels[n]->prepare(call, by__device_context_of(p->device), error);
         if (status != BY_OK) {
             p->prepared = n;
             return by_error_prefix(error, status, "node %zu (%s)", n, by_op_name(node->op));
@@ -123,13 +123,13 @@ static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by_error 
 static by_status collect_checks(by_program *p, size_t n, by_error *error)
 {
     const by__graph_node *node = &p->graph->nodes[n];
-    const by__index_operand *index = by__op_row_of(node->op)->indices;
-    by__type *types;
+    const by__op_index_operand *index = by__op_row_of(node->op)->indices;
+    by__graph_type *types;
     if (index[0].limit == NULL) {
         return BY_OK;
     }
     BY_TRY(by__alloc((void **)&types, (size_t)node->input_count, sizeof *types, "types", error));
-    by__node_types(p->graph, node, types);
+    by__op_node_types(p->graph, node, types);
     by__op_signature s = {node->op, &node->attrs, types, node->input_count};
     for (int k = 0; k < BY__MAX_INDICES && index[k].limit != NULL; k++) {
         by_value value = index[k].input < node->input_count ? node->in[index[k].input] : BY_NONE;
@@ -143,7 +143,7 @@ static by_status collect_checks(by_program *p, size_t n, by_error *error)
 }
 
 /* Extends the interval [first, last] of the memory of a value to node n. */
-static void touch(const by__memory_plan *plan, by_value value, size_t n, size_t *first,
+static void touch(const by__pass_memory_plan *plan, by_value value, size_t n, size_t *first,
                   size_t *last)
 {
     by_value owner = value == BY_NONE ? BY_NONE : plan->owner[value];
@@ -179,9 +179,9 @@ static by_status measure_liveness(by_program *p, by_error *error)
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
         if (p->plan.offset[v] != SIZE_MAX && p->plan.owner[v] == (by_value)v &&
             first[v] != SIZE_MAX) {
-            p->live_bytes[first[v]] += by__value_bytes(&graph->values[v]);
+            p->live_bytes[first[v]] += by__graph_value_bytes(&graph->values[v]);
             if (last[v] + 1 < graph->node_count) {
-                p->live_bytes[last[v] + 1] -= by__value_bytes(&graph->values[v]);
+                p->live_bytes[last[v] + 1] -= by__graph_value_bytes(&graph->values[v]);
             }
         }
     }
@@ -200,17 +200,18 @@ typedef struct writer {
     bool computed; /* the compute queue has calls since its last event */
 } writer;
 
-static void put(writer *w, by__command_kind kind, by__queue queue, size_t index, size_t call)
+static void put(writer *w, by__device_command_kind kind, by__device_queue queue, size_t index,
+                size_t call)
 {
-    by__command_list *list = &w->p->list;
-    w->p->commands[list->command_count++] = (by__command){kind, queue, index, call};
+    by__device_command_list *list = &w->p->list;
+    w->p->commands[list->command_count++] = (by__device_command){kind, queue, index, call};
 }
 
 /* A collective runs after the preceding work of the compute queue, and concurrently with the
  * following. */
 static void put_collective(writer *w, size_t n)
 {
-    by__command_list *list = &w->p->list;
+    by__device_command_list *list = &w->p->list;
     if (w->computed) {
         put(w, BY__COMMAND_RECORD, BY__QUEUE_COMPUTE, list->event_count, SIZE_MAX);
         put(w, BY__COMMAND_ORDER, BY__QUEUE_COLLECTIVE, list->event_count++, SIZE_MAX);
@@ -228,7 +229,7 @@ static by_status record(by_program *p, by_error *error)
     const by_graph *graph = p->graph;
     size_t count = graph->node_count;
     writer w = {.p = p};
-    p->list = (by__command_list){
+    p->list = (by__device_command_list){
         .name = p->name, .calls = p->calls, .kernels = p->kernels, .call_count = count};
     BY_TRY(by__alloc((void **)&p->commands, 4 * count, sizeof *p->commands, "program", error));
     BY_TRY(by__alloc((void **)&w.done, count, sizeof *w.done, "program", error));
@@ -247,14 +248,14 @@ static by_status record(by_program *p, by_error *error)
     }
     free(w.done);
     p->list.commands = p->commands;
-    return by__recording_open(&p->recording, p->device, &p->list, error);
+    return by__device_recording_open(&p->recording, p->device, &p->list, error);
 }
 
 static by_status compile(by_program *p, by_error *error)
 {
     const by_graph *graph = p->graph;
     size_t operand_count = 0;
-    BY_TRY(by__memory_plan_make(&p->plan, graph, error));
+    BY_TRY(by__pass_memory_plan_make(&p->plan, graph, error));
     for (size_t n = 0; n < graph->node_count; n++) {
         operand_count += (size_t)operand_slots(&graph->nodes[n]);
     }
@@ -267,7 +268,7 @@ static by_status compile(by_program *p, by_error *error)
     BY_TRY(by__alloc((void **)&p->bound, graph->value_count, sizeof *p->bound, "program", error));
     BY_TRY(by__alloc((void **)&p->checks, graph->node_count * BY__MAX_INDICES, sizeof *p->checks,
                      "program", error));
-    by__tensor *in = p->operands;
+    by__device_tensor *in = p->operands;
     for (size_t n = 0; n < graph->node_count; n++) {
         BY_TRY(prepare_call(p, n, in, error));
         in += operand_slots(&graph->nodes[n]);
@@ -303,7 +304,7 @@ void by_program_close(by_program **program)
         return;
     }
     by_program *p = *program;
-    by__recording_close(&p->recording);
+    by__device_recording_close(&p->recording);
     for (size_t n = 0; n < p->prepared; n++) {
         if (p->kernels[n] != NULL && p->kernels[n]->release != NULL) {
             p->kernels[n]->release(&p->calls[n]);
@@ -311,7 +312,7 @@ void by_program_close(by_program **program)
         free(p->what[n]);
     }
     free(p->what);
-    by__memory_plan_free(&p->plan);
+    by__pass_memory_plan_free(&p->plan);
     free(p->calls);
     free(p->kernels);
     free(p->operands);
@@ -348,7 +349,7 @@ size_t by_program_live_bytes(const by_program *program)
 
 int by_program_threads(const by_program *program)
 {
-    return by__device_context(program->device)->threads;
+    return by__device_context_of(program->device)->threads;
 }
 
 void by_program_set_memory(by_program *program, by_memory arena, by_memory workspace)
@@ -392,7 +393,7 @@ by_status by_program_bind(by_program *program, by_value value, by_memory memory,
     const by__graph_value *v = &program->graph->values[value];
     if (memory.address != 0) {
         (void)snprintf(what, sizeof what, "the buffer of '%s'", v->name);
-        BY_TRY(check_memory(program, what, memory, by__value_bytes(v), error));
+        BY_TRY(check_memory(program, what, memory, by__graph_value_bytes(v), error));
     }
     program->stale = program->stale || program->bound[value].address != memory.address;
     program->bound[value] = memory;
@@ -421,7 +422,7 @@ static by_status locate(const by_program *p, by_value value, void **out, by_erro
 
 static by_status resolve(by_program *p, by_error *error)
 {
-    by__tensor *in = p->operands;
+    by__device_tensor *in = p->operands;
     const by_memory *areas[2] = {&p->arena, &p->workspace};
     const char *names[2] = {"the arena", "the workspace"};
     size_t needs[2] = {p->plan.bytes, by_program_workspace_bytes(p)};
@@ -505,7 +506,7 @@ static by_status submit(by_program *p, by_error *error)
         BY_TRY(resolve(p, error));
     }
     BY_TRY(check_host_indices(p, error));
-    BY_TRY(by__recording_submit(p->recording, rebound, p->hook, p->hook_user, error));
+    BY_TRY(by__device_recording_submit(p->recording, rebound, p->hook, p->hook_user, error));
     p->stale = false;
     return BY_OK;
 }
@@ -520,7 +521,7 @@ by_status by_program_submit(by_program *program, by_error *error)
 by_status by_program_run(by_program *program, by_error *error)
 {
     BY_TRY(by_program_submit(program, error));
-    return by__queue_finish(program->device, BY__QUEUE_COMPUTE, error);
+    return by__device_queue_finish(program->device, BY__QUEUE_COMPUTE, error);
 }
 
 void by_program_set_hook(by_program *program, by_program_hook *hook, void *user)
@@ -529,7 +530,7 @@ void by_program_set_hook(by_program *program, by_program_hook *hook, void *user)
     program->hook_user = user;
 }
 
-const by__device_call *by__program_call(const by_program *program, size_t node)
+const by__device_call *by__exec_program_call(const by_program *program, size_t node)
 {
     return &program->calls[node];
 }
@@ -563,16 +564,16 @@ by_status by_program_node_signature(const by_program *program, int node, char **
                                     by_error *error)
 {
     BY_TRY(check_node(program, node, error));
-    return by__node_signature(program->graph, (size_t)node, out, error);
+    return by__op_node_signature(program->graph, (size_t)node, out, error);
 }
 
 by_status by_program_node(const by_program *program, int node, by_node_info *out, by_error *error)
 {
     BY_TRY(check_node(program, node, error));
     const by__graph_node *n = &program->graph->nodes[node];
-    const by__kernel *kernel = program->kernels[node];
-    by__cost cost;
-    BY_TRY(by__node_cost(program->graph, (size_t)node, &cost, error));
+    const by__device_kernel *kernel = program->kernels[node];
+    by__op_cost cost;
+    BY_TRY(by__op_node_cost(program->graph, (size_t)node, &cost, error));
     *out = (by_node_info){.op = n->op,
                           .op_name = by_op_name(n->op),
                           .kernel = kernel == NULL ? by_op_name(n->op) : kernel->name,

@@ -10,8 +10,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-by_status by__set_add(by__program_set *set, const char *name, by_graph *graph, by_purpose purpose,
-                      const by_pass_options *options, by_error *error)
+by_status by__exec_set_add(by__exec_program_set *set, const char *name, by_graph *graph,
+                           by_purpose purpose, const by_pass_options *options, by_error *error)
 {
     by_status status =
         by__reserve((void **)&set->rows, &set->capacity, set->count + 1, sizeof *set->rows, error);
@@ -19,13 +19,13 @@ by_status by__set_add(by__program_set *set, const char *name, by_graph *graph, b
         by_graph_close(&graph);
         return status;
     }
-    by__program_row *row = &set->rows[set->count++];
-    *row = (by__program_row){.name = name, .graph = graph};
+    by__exec_program_row *row = &set->rows[set->count++];
+    *row = (by__exec_program_row){.name = name, .graph = graph};
     BY_TRY(by_passes_run(graph, purpose, options, NULL, error));
     return by_program_compile(&row->program, graph, set->device, name, error);
 }
 
-by__program_row *by__set_row(const by__program_set *set, const char *name)
+by__exec_program_row *by__exec_set_row(const by__exec_program_set *set, const char *name)
 {
     for (size_t i = 0; i < set->count; i++) {
         if (strcmp(set->rows[i].name, name) == 0) {
@@ -35,7 +35,7 @@ by__program_row *by__set_row(const by__program_set *set, const char *name)
     return NULL;
 }
 
-size_t by__set_arena_bytes(const by__program_set *set)
+size_t by__exec_set_arena_bytes(const by__exec_program_set *set)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < set->count; i++) {
@@ -44,7 +44,7 @@ size_t by__set_arena_bytes(const by__program_set *set)
     return bytes;
 }
 
-size_t by__set_workspace_bytes(const by__program_set *set)
+size_t by__exec_set_workspace_bytes(const by__exec_program_set *set)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < set->count; i++) {
@@ -53,13 +53,13 @@ size_t by__set_workspace_bytes(const by__program_set *set)
     return bytes;
 }
 
-by_status by__set_allocate(by__program_set *set, by_error *error)
+by_status by__exec_set_allocate(by__exec_program_set *set, by_error *error)
 {
-    size_t workspace = by__set_workspace_bytes(set);
+    size_t workspace = by__exec_set_workspace_bytes(set);
     by_device_free(&set->arena); /* from an earlier call that failed half-way */
     by_device_free(&set->workspace);
-    BY_TRY(by_device_alloc(&set->arena, set->device, by__set_arena_bytes(set), "the activations",
-                           error));
+    BY_TRY(by_device_alloc(&set->arena, set->device, by__exec_set_arena_bytes(set),
+                           "the activations", error));
     BY_TRY(by_device_alloc(&set->workspace, set->device, workspace, "the workspace", error));
     for (size_t i = 0; i < set->count; i++) {
         by_program_set_memory(set->rows[i].program, set->arena, set->workspace);
@@ -67,14 +67,15 @@ by_status by__set_allocate(by__program_set *set, by_error *error)
     return BY_OK;
 }
 
-by_status by__row_bind(by__program_row *row, const char *value, by_memory memory, by_error *error)
+by_status by__exec_row_bind(by__exec_program_row *row, const char *value, by_memory memory,
+                            by_error *error)
 {
     by_value found = row == NULL ? BY_NONE : by_graph_find(row->graph, value);
     return found == BY_NONE ? BY_OK : by_program_bind(row->program, found, memory, error);
 }
 
-by_status by__row_check(const by__program_row *row, const char *value, const void *data,
-                        by_error *error)
+by_status by__exec_row_check(const by__exec_program_row *row, const char *value, const void *data,
+                             by_error *error)
 {
     by_value found = by_graph_find(row->graph, value);
     return found == BY_NONE || row->graph->values[found].dtype != BY_I32
@@ -85,7 +86,7 @@ by_status by__row_check(const by__program_row *row, const char *value, const voi
 /* ---- entries of a store ---- */
 
 /* The entry of an external value: "grad.NAME" is the gradient of NAME. */
-static by__handle entry_of(const by__graph_value *value, const by__store *store)
+static by__store_handle entry_of(const by__graph_value *value, const by__store *store)
 {
     const char *name = value->name;
     if (value->role == BY_ROLE_GRADIENT) {
@@ -94,7 +95,7 @@ static by__handle entry_of(const by__graph_value *value, const by__store *store)
     return by__store_find(store, name);
 }
 
-by_status by__row_link(by__program_row *row, const by__store *store, by_error *error)
+by_status by__exec_row_link(by__exec_program_row *row, const by__store *store, by_error *error)
 {
     const by_graph *graph = row->graph;
     free(row->links);
@@ -110,7 +111,7 @@ by_status by__row_link(by__program_row *row, const by__store *store, by_error *e
         if (value->role == BY_ROLE_STATE && value->frozen) {
             continue;
         }
-        by__handle entry = entry_of(value, store);
+        by__store_handle entry = entry_of(value, store);
         if (entry == BY__NO_ENTRY) {
             return by_error_set(error, BY_ESTATE, "%s: the store has no tensor for '%s'", row->name,
                                 value->name);
@@ -130,8 +131,8 @@ by_status by__row_link(by__program_row *row, const by__store *store, by_error *e
     return BY_OK;
 }
 
-by_status by__row_bind_flat(by__program_row *row, const by__store *store, by_role role, int flat,
-                            int other, by_error *error)
+by_status by__exec_row_bind_flat(by__exec_program_row *row, const by__store *store, by_role role,
+                                 int flat, int other, by_error *error)
 {
     for (size_t i = 0; i < row->link_count; i++) {
         const by__exec_link *link = &row->links[i];
@@ -146,7 +147,7 @@ by_status by__row_bind_flat(by__program_row *row, const by__store *store, by_rol
     return BY_OK;
 }
 
-void by__set_close(by__program_set *set)
+void by__exec_set_close(by__exec_program_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
         by_program_close(&set->rows[i].program);
@@ -156,5 +157,5 @@ void by__set_close(by__program_set *set)
     by_device_free(&set->arena);
     by_device_free(&set->workspace);
     free(set->rows);
-    *set = (by__program_set){.device = set->device};
+    *set = (by__exec_program_set){.device = set->device};
 }

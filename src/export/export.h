@@ -40,7 +40,7 @@ typedef struct by__export {
     const by_export_source *source;
     const by_export_options *options;
     by_export_report report;
-    by__origin origin;       /* of the weights; the file records it */
+    by__checkpoint_origin origin; /* of the weights; the file records it */
     json_t *config;          /* config.json of the model, in the format of by_model_config_json */
     by_tokenizer *tokenizer; /* NULL: the model has none */
     json_t *settings;        /* tokenizer_config.json, or NULL */
@@ -57,9 +57,10 @@ by_status by__export_onnx(by__export *export, by_error *error);
 by_status by__export_gguf(by__export *export, by_error *error);
 
 /* tokenizer.json and tokenizer_config.json, of a model whose GGUF file holds both; `written` as
- * by__sink_put takes it. */
+ * by__checkpoint_sink_put takes it. */
 by_status by__export_put_tokenizer(const char *directory, const by_tokenizer *tokenizer,
-                                   const json_t *settings, by__file_list *written, by_error *error);
+                                   const json_t *settings, by__checkpoint_file_list *written,
+                                   by_error *error);
 /* The end-of-text id: what config.json names, else the tokenizer's; -1: none. And the id in front
  * of every text; -1: none. */
 int64_t by__export_eos(const by__export *export);

@@ -36,7 +36,7 @@ const char *by__export_find(const by_weights *weights, const char *prefix, const
 {
     char full[256];
     (void)snprintf(full, sizeof full, "%s%s", prefix, name);
-    const by__tensor_entry *entry = by__weights_find(weights, full);
+    const by__checkpoint_tensor_entry *entry = by__weights_find(weights, full);
     entry = entry != NULL ? entry : by__weights_find(weights, name);
     return entry == NULL ? NULL : entry->name;
 }
@@ -46,7 +46,7 @@ by_dtype by__export_dtype(const by_weights *weights)
     uint64_t bytes[3] = {0};
     static const by_dtype kinds[] = {BY_F32, BY_BF16, BY_F16};
     for (size_t i = 0; i < by_weights_count(weights); i++) {
-        const by__tensor_entry *entry = by__weights_entry(weights, i);
+        const by__checkpoint_tensor_entry *entry = by__weights_entry(weights, i);
         for (size_t k = 0; k < BY_ARRAY_LENGTH(kinds); k++) {
             bytes[k] += entry->dtype == (int)kinds[k] ? entry->end - entry->begin : 0;
         }

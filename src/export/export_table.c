@@ -129,11 +129,11 @@ static by_status read_tokenizer(by__export *e, by_error *error)
         return BY_OK;
     }
     bool there;
-    BY_TRY(by__model_has_tokenizer(&there, directory, error));
+    BY_TRY(by__tokenizer_model_has(&there, directory, error));
     BY_TRY(there ? by_tokenizer_open(&e->tokenizer, directory, error) : BY_OK);
     BY_TRY(by__path_is_dir(directory)
                ? read_json(&e->settings, directory, "tokenizer_config.json", error)
-               : by__gguf_settings_open(&e->settings, directory, error));
+               : by__tokenizer_gguf_settings_open(&e->settings, directory, error));
     return read_template(e, error);
 }
 
@@ -141,7 +141,7 @@ static by_status open_source(by__export *e, by_error *error)
 {
     char *text;
     json_error_t problem;
-    BY_TRY(by__origin_read(&e->origin, e->source->weights, error));
+    BY_TRY(by__checkpoint_origin_read(&e->origin, e->source->weights, error));
     BY_TRY(read_tokenizer(e, error));
     BY_TRY(by_model_config_json(&text, &e->source->config->model, by__export_eos(e), error));
     e->config = by__json_read(text, 0, &problem);
@@ -167,7 +167,7 @@ by_status by_export(by_export_report *report, const by_export_source *source,
     json_decref(export.config);
     json_decref(export.settings);
     by_tokenizer_close(&export.tokenizer);
-    by__origin_free(&export.origin);
+    by__checkpoint_origin_free(&export.origin);
     free(export.template);
     return status;
 }

@@ -6,7 +6,7 @@
 #include "export/gguf_types.h"
 
 /* How a tensor of a Hugging Face directory is reordered for GGUF. */
-typedef enum by__gguf_order {
+typedef enum by__export_gguf_order {
     BY__GGUF_PLAIN,
     /* Interleaves the two halves of each head's rows, because the rotary positions of llama.cpp
      * pair neighbours, while those of transformers pair row i with row i of the other half. */
@@ -15,52 +15,53 @@ typedef enum by__gguf_order {
     BY__GGUF_TRANSPOSED, /* GPT-2's Conv1D stores [in, out] */
     /* One tensor of all experts, [experts, out, in]; `other` has a '*' for the expert's number. */
     BY__GGUF_EXPERTS
-} by__gguf_order;
+} by__export_gguf_order;
 
 /* A layer in both formats, named without ".weight" and ".bias". */
-typedef struct by__gguf_layer {
+typedef struct by__export_gguf_layer {
     const char *gguf;  /* "attn_q"; inside a block it follows "blk.N." */
     const char *other; /* "self_attn.q_proj"; inside a block it follows `block` and N */
-    by__gguf_order order;
+    by__export_gguf_order order;
     bool in_f32; /* always f32, whatever the type of the matrices */
-} by__gguf_layer;
+} by__export_gguf_layer;
 
 /* Key of the number of experts, without "ARCHITECTURE.". */
 #define BY__GGUF_EXPERT_COUNT "expert_count"
 
-typedef enum by__gguf_key_kind { BY__GGUF_WHOLE, BY__GGUF_REAL } by__gguf_key_kind;
+typedef enum by__export_gguf_key_kind { BY__GGUF_WHOLE, BY__GGUF_REAL } by__export_gguf_key_kind;
 
 /* A number of config.json, and its GGUF key without "ARCHITECTURE.". */
-typedef struct by__gguf_key {
+typedef struct by__export_gguf_key {
     const char *gguf;
     const char *other;
-    by__gguf_key_kind kind;
+    by__export_gguf_key_kind kind;
     bool optional; /* files may omit it */
-} by__gguf_key;
+} by__export_gguf_key;
 
 /* An architecture of llama.cpp. */
-typedef struct by__gguf_architecture {
+typedef struct by__export_gguf_architecture {
     const char *name;
-    const char *model_types[3];   /* "model_type" of config.json; the first is used for files that
+    const char *model_types[3]; /* "model_type" of config.json; the first is used for files that
                                      are read */
-    const char *class_name;       /* "architectures" of config.json for them */
-    const char *prefix;           /* "model." */
-    const char *block;            /* "layers." */
-    const by__gguf_layer *layers; /* ends with a NULL name */
-    const by__gguf_layer *blocks;
-    const by__gguf_key *keys;
+    const char *class_name;     /* "architectures" of config.json for them */
+    const char *prefix;         /* "model." */
+    const char *block;          /* "layers." */
+    const by__export_gguf_layer *layers; /* ends with a NULL name */
+    const by__export_gguf_layer *blocks;
+    const by__export_gguf_key *keys;
     bool rotary;
     bool pairs;   /* its rotary positions pair neighbours */
     bool experts; /* a mixture of experts */
-} by__gguf_architecture;
+} by__export_gguf_architecture;
 
 /* Returns NULL if llama.cpp has no such architecture. */
-const by__gguf_architecture *by__gguf_architecture_of(const char *model_type);
+const by__export_gguf_architecture *by__export_gguf_architecture_of(const char *model_type);
 /* Mixtures are their own row of the same name, since llama.cpp's "llama" is both: a file is one if
  * it has experts. */
-const by__gguf_architecture *by__gguf_architecture_named(const char *name, bool experts);
+const by__export_gguf_architecture *by__export_gguf_architecture_named(const char *name,
+                                                                       bool experts);
 /* Returns the names of all architectures for messages. Freed with free(). */
-by_status by__gguf_architectures(char **out, by_error *error);
+by_status by__export_gguf_architectures(char **out, by_error *error);
 
 /* Maps row r of a head's GGUF rows to its row in the other order; a head has `width` rows. */
 static inline int64_t by__gguf_head_row(int64_t r, int64_t width)

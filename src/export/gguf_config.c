@@ -9,8 +9,8 @@
 #include "text/tokenizer/gguf_tokenizer.h"
 
 typedef struct reading {
-    const by__gguf_file *file;
-    const by__gguf_architecture *architecture;
+    const by__format_gguf_file *file;
+    const by__export_gguf_architecture *architecture;
     const char *name; /* of the file */
     json_t *root;
 } reading;
@@ -41,18 +41,18 @@ static by_status lacks(const reading *r, const char *key, by_error *error)
                         r->architecture->name, key);
 }
 
-static by_status read_key(const reading *r, const by__gguf_key *k, by_error *error)
+static by_status read_key(const reading *r, const by__export_gguf_key *k, by_error *error)
 {
     char key[128];
     uint64_t whole = 0;
     double real = 0.0;
     bool is_whole = k->kind == BY__GGUF_WHOLE;
     key_of(key, r, k->gguf);
-    if (by__gguf_find(r->file, key) == NULL && k->optional) {
+    if (by__format_gguf_find(r->file, key) == NULL && k->optional) {
         return BY_OK;
     }
-    bool good = is_whole ? by__gguf_whole(r->file, key, &whole) && whole <= INT32_MAX
-                         : by__gguf_real(r->file, key, &real) && isfinite(real);
+    bool good = is_whole ? by__format_gguf_whole(r->file, key, &whole) && whole <= INT32_MAX
+                         : by__format_gguf_real(r->file, key, &real) && isfinite(real);
     if (!good) {
         return lacks(r, k->gguf, error);
     }
@@ -71,7 +71,7 @@ static void set_real(json_t *object, const char *to, const reading *r, const cha
 {
     char name[128];
     double value;
-    if (by__gguf_real(r->file, key_of(name, r, key), &value) && isfinite(value)) {
+    if (by__format_gguf_real(r->file, key_of(name, r, key), &value) && isfinite(value)) {
         (void)json_object_set_new(object, to, json_real(short_real(value)));
     }
 }
@@ -82,7 +82,7 @@ static by_status read_frequencies(const reading *r, json_t *scaling, by_error *e
 {
     char key[128];
     uint64_t context = 8192;
-    const by__gguf_description *t =
+    const by__format_gguf_description *t =
         &r->file->tensors[by__name_table_find(&r->file->names, "rope_freqs.weight")];
     float *expected;
     if (t->type != 0 || t->rank != 1 || t->size[0] < 1 || t->size[0] > 65536) {
@@ -91,7 +91,8 @@ static by_status read_frequencies(const reading *r, json_t *scaling, by_error *e
     size_t count = (size_t)t->size[0];
     float last;
     memcpy(&last, t->data + (count - 1) * sizeof last, sizeof last);
-    (void)by__gguf_whole(r->file, key_of(key, r, "rope.scaling.original_context_length"), &context);
+    (void)by__format_gguf_whole(r->file, key_of(key, r, "rope.scaling.original_context_length"),
+                                &context);
     (void)json_object_set_new(scaling, "rope_type", json_string("llama3"));
     (void)json_object_set_new(scaling, "factor", json_real(short_real((double)last)));
     (void)json_object_set_new(scaling, "low_freq_factor", json_real(1.0));
@@ -100,7 +101,7 @@ static by_status read_frequencies(const reading *r, json_t *scaling, by_error *e
                               json_integer((json_int_t)context));
     (void)json_object_set(r->root, "rope_scaling", scaling);
     BY_TRY(by__alloc((void **)&expected, count, sizeof *expected, "frequencies", error));
-    by__gguf_frequency_factors(expected, 2 * (int64_t)count, r->root);
+    by__export_gguf_frequency_factors(expected, 2 * (int64_t)count, r->root);
     bool equal = true;
     for (size_t i = 0; i < count; i++) {
         float factor;
@@ -120,12 +121,12 @@ static by_status read_scaling(const reading *r, json_t *scaling, by_error *error
     char key[128];
     uint64_t context;
     key_of(key, r, "rope.scaling.type");
-    bool yarn = by__gguf_is(r->file, key, "yarn");
-    bool linear = by__gguf_is(r->file, key, "linear");
+    bool yarn = by__format_gguf_is(r->file, key, "yarn");
+    bool linear = by__format_gguf_is(r->file, key, "linear");
     if (has_tensor(r, "rope_freqs.weight")) {
         return read_frequencies(r, scaling, error);
     }
-    if (by__gguf_find(r->file, key) == NULL || by__gguf_is(r->file, key, "none")) {
+    if (by__format_gguf_find(r->file, key) == NULL || by__format_gguf_is(r->file, key, "none")) {
         return BY_OK;
     }
     if (!yarn && !linear) {
@@ -137,8 +138,8 @@ static by_status read_scaling(const reading *r, json_t *scaling, by_error *error
     if (yarn) {
         set_real(scaling, "beta_fast", r, "rope.scaling.yarn_beta_fast");
         set_real(scaling, "beta_slow", r, "rope.scaling.yarn_beta_slow");
-        if (by__gguf_whole(r->file, key_of(key, r, "rope.scaling.original_context_length"),
-                           &context)) {
+        if (by__format_gguf_whole(r->file, key_of(key, r, "rope.scaling.original_context_length"),
+                                  &context)) {
             (void)json_object_set_new(scaling, "original_max_position_embeddings",
                                       json_integer((json_int_t)(context & INT32_MAX)));
         }
@@ -187,7 +188,7 @@ static void read_origin(const reading *r)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
         const char *text;
         size_t length;
-        if (by__gguf_text(r->file, keys[i], &text, &length)) {
+        if (by__format_gguf_text(r->file, keys[i], &text, &length)) {
             (void)json_object_set_new(origin, strchr(keys[i], '.') + 1, json_stringn(text, length));
         }
     }
@@ -205,7 +206,7 @@ static by_status read_all(const reading *r, by_error *error)
         return by_error_set(error, BY_EFORMAT, "%s has no token_embd.weight of two dimensions",
                             r->name);
     }
-    for (const by__gguf_key *k = r->architecture->keys; k->gguf != NULL; k++) {
+    for (const by__export_gguf_key *k = r->architecture->keys; k->gguf != NULL; k++) {
         BY_TRY(read_key(r, k, error));
     }
     if (number(r->root, "num_attention_heads") == 0 && number(r->root, "n_head") == 0) {
@@ -214,10 +215,10 @@ static by_status read_all(const reading *r, by_error *error)
     (void)json_object_set_new(r->root, "vocab_size", json_integer(r->file->tensors[table].size[1]));
     (void)json_object_set_new(r->root, "tie_word_embeddings",
                               json_boolean(!has_tensor(r, "output.weight")));
-    if (by__gguf_whole(r->file, "tokenizer.ggml.bos_token_id", &id) && id <= INT32_MAX) {
+    if (by__format_gguf_whole(r->file, "tokenizer.ggml.bos_token_id", &id) && id <= INT32_MAX) {
         (void)json_object_set_new(r->root, "bos_token_id", json_integer((json_int_t)id));
     }
-    if (by__gguf_whole(r->file, "tokenizer.ggml.eos_token_id", &id) && id <= INT32_MAX) {
+    if (by__format_gguf_whole(r->file, "tokenizer.ggml.eos_token_id", &id) && id <= INT32_MAX) {
         (void)json_object_set_new(r->root, "eos_token_id", json_integer((json_int_t)id));
     }
     read_origin(r);
@@ -228,8 +229,9 @@ static by_status read_all(const reading *r, by_error *error)
     return BY_OK;
 }
 
-by_status by__gguf_read_config(char **out, const by__gguf_architecture *architecture,
-                               const char *name, const by__gguf_file *file, by_error *error)
+by_status by__export_gguf_read_config(char **out, const by__export_gguf_architecture *architecture,
+                                      const char *name, const by__format_gguf_file *file,
+                                      by_error *error)
 {
     reading r = {.file = file, .architecture = architecture, .name = name, .root = json_object()};
     (void)json_object_set_new(r.root, "architectures", json_pack("[s]", architecture->class_name));

@@ -11,7 +11,7 @@ static double number_of(const json_t *object, const char *key, double otherwise)
     return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
-void by__gguf_frequency_factors(float *out, int64_t width, const json_t *config)
+void by__export_gguf_frequency_factors(float *out, int64_t width, const json_t *config)
 {
     const json_t *scaling = json_object_get(config, "rope_scaling");
     double theta = number_of(config, "rope_theta", 1e4);
@@ -30,7 +30,7 @@ void by__gguf_frequency_factors(float *out, int64_t width, const json_t *config)
     }
 }
 
-static by_status refuse(const char *what, const by__gguf_architecture *architecture,
+static by_status refuse(const char *what, const by__export_gguf_architecture *architecture,
                         by_error *error)
 {
     return by_error_set(error, BY_EFORMAT, "llama.cpp's architecture %s has no %s",
@@ -59,19 +59,19 @@ static bool is_fourth(const json_t *layers)
     return true;
 }
 
-static void put_key(by__gguf_pairs *pairs, const by__gguf_architecture *a, const char *key,
-                    by__gguf_key_kind kind, double value)
+static void put_key(by__export_gguf_pairs *pairs, const by__export_gguf_architecture *a,
+                    const char *key, by__export_gguf_key_kind kind, double value)
 {
     char name[128];
     (void)snprintf(name, sizeof name, "%s.%s", a->name, key);
     if (kind == BY__GGUF_WHOLE) {
-        by__gguf_put_u32(pairs, name, (uint32_t)value);
+        by__export_gguf_put_u32(pairs, name, (uint32_t)value);
     } else {
-        by__gguf_put_f32(pairs, name, (float)value);
+        by__export_gguf_put_f32(pairs, name, (float)value);
     }
 }
 
-static by_status put_scaling(by__gguf_pairs *pairs, const by__gguf_architecture *a,
+static by_status put_scaling(by__export_gguf_pairs *pairs, const by__export_gguf_architecture *a,
                              const json_t *config, by_error *error)
 {
     const json_t *scaling = json_object_get(config, "rope_scaling");
@@ -94,7 +94,7 @@ static by_status put_scaling(by__gguf_pairs *pairs, const by__gguf_architecture 
         return refuse("attention_factor of yarn", a, error);
     }
     (void)snprintf(name, sizeof name, "%s.rope.scaling.type", a->name);
-    by__gguf_put_text(pairs, name, kind);
+    by__export_gguf_put_text(pairs, name, kind);
     put_key(pairs, a, "rope.scaling.factor", BY__GGUF_REAL, number_of(scaling, "factor", 1.0));
     if (yarn) {
         put_key(pairs, a, "rope.scaling.original_context_length", BY__GGUF_WHOLE, context);
@@ -106,8 +106,8 @@ static by_status put_scaling(by__gguf_pairs *pairs, const by__gguf_architecture 
     return BY_OK;
 }
 
-by_status by__gguf_put_model(by__gguf_pairs *pairs, const by__export *e,
-                             const by__gguf_architecture *a, by_error *error)
+by_status by__export_gguf_put_model(by__export_gguf_pairs *pairs, const by__export *e,
+                                    const by__export_gguf_architecture *a, by_error *error)
 {
     const by_model_config *model = &e->source->config->model;
     if (is_windowed(e->config)) {
@@ -117,7 +117,7 @@ by_status by__gguf_put_model(by__gguf_pairs *pairs, const by__export *e,
         !is_fourth(json_object_get(e->config, "no_rope_layers"))) {
         return refuse("rotary positions in layers other than three of four", a, error);
     }
-    for (const by__gguf_key *k = a->keys; k->gguf != NULL; k++) {
+    for (const by__export_gguf_key *k = a->keys; k->gguf != NULL; k++) {
         put_key(pairs, a, k->gguf, k->kind, number_of(e->config, k->other, 0.0));
     }
     put_key(pairs, a, "vocab_size", BY__GGUF_WHOLE, (double)model->vocab);

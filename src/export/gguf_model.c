@@ -10,10 +10,10 @@
 
 /* A tensor with the name, order and type of the family, not of the file. */
 typedef struct tensor {
-    by__computed computed;
+    by__checkpoint_computed computed;
     const uint8_t *data;
-    const by__gguf_type *type;
-    by__gguf_order order;
+    const by__export_gguf_type *type;
+    by__export_gguf_order order;
     int64_t head; /* width of a head, if rows are ordered by heads */
     int64_t rows; /* shape as a weight: [rows, columns] */
     int64_t columns;
@@ -21,15 +21,15 @@ typedef struct tensor {
     by_dtype dtype;
 } tensor;
 
-struct by__gguf_model {
+struct by__export_gguf_model {
     by__map map; /* {0}: the bytes are borrowed */
-    by__gguf_file file;
+    by__format_gguf_file file;
     char *path;
     char *config;
-    const by__gguf_architecture *architecture;
+    const by__export_gguf_architecture *architecture;
     int64_t experts; /* 0: no mixture */
     tensor *tensors;
-    by__tensor_entry *entries;
+    by__checkpoint_tensor_entry *entries;
     size_t count;
 };
 
@@ -51,10 +51,11 @@ static float element(const tensor *t, int64_t row, int64_t column)
                            (size_t)(at % elements));
 }
 
-static void read_elements(const by__computed *self, uint64_t first, size_t count, void *out)
+static void read_elements(const by__checkpoint_computed *self, uint64_t first, size_t count,
+                          void *out)
 {
     const tensor *t = (const tensor *)(const void *)self;
-    const by__gguf_type *to = by__gguf_type_named(by_dtype_name(t->dtype));
+    const by__export_gguf_type *to = by__export_gguf_type_named(by_dtype_name(t->dtype));
     int64_t row = (int64_t)first / t->columns;
     int64_t column = (int64_t)first % t->columns;
     uint8_t *bytes = out;
@@ -71,11 +72,11 @@ static void read_elements(const by__computed *self, uint64_t first, size_t count
 /* Finds the layer of a tensor, "blk.12.attn_q" of "blk.12.attn_q.weight", its block number (-1:
  * outside blocks), and the rest of its name. Returns NULL if the architecture has no such
  * tensor. */
-static const by__gguf_layer *find_layer(const by__gguf_architecture *a, const char *name,
-                                        int64_t *block, const char **part)
+static const by__export_gguf_layer *find_layer(const by__export_gguf_architecture *a,
+                                               const char *name, int64_t *block, const char **part)
 {
-    static const by__gguf_layer head = {"output", "lm_head", BY__GGUF_PLAIN, false};
-    const by__gguf_layer *layers = a->layers;
+    static const by__export_gguf_layer head = {"output", "lm_head", BY__GGUF_PLAIN, false};
+    const by__export_gguf_layer *layers = a->layers;
     const char *rest = name;
     *block = -1;
     if (strncmp(name, "blk.", 4) == 0) {
@@ -92,7 +93,7 @@ static const by__gguf_layer *find_layer(const by__gguf_architecture *a, const ch
         return NULL;
     }
     size_t length = (size_t)(*part - rest);
-    for (const by__gguf_layer *l = layers; l->gguf != NULL; l++) {
+    for (const by__export_gguf_layer *l = layers; l->gguf != NULL; l++) {
         if (strlen(l->gguf) == length && strncmp(rest, l->gguf, length) == 0) {
             return l;
         }
@@ -100,8 +101,9 @@ static const by__gguf_layer *find_layer(const by__gguf_architecture *a, const ch
     return *block < 0 && strncmp(rest, "output.", 7) == 0 ? &head : NULL;
 }
 
-static by_status name_entry(by__tensor_entry *entry, const by__gguf_architecture *a,
-                            const by__gguf_layer *layer, int64_t block, int64_t expert,
+static by_status name_entry(by__checkpoint_tensor_entry *entry,
+                            const by__export_gguf_architecture *a,
+                            const by__export_gguf_layer *layer, int64_t block, int64_t expert,
                             const char *part, by_error *error)
 {
     by__text text = {0};
@@ -119,26 +121,27 @@ static by_status name_entry(by__tensor_entry *entry, const by__gguf_architecture
     return by__text_take(&text, &entry->name, error);
 }
 
-static by_status bad(const by__gguf_model *m, const by__gguf_description *d, const char *what,
-                     by_error *error)
+static by_status bad(const by__export_gguf_model *m, const by__format_gguf_description *d,
+                     const char *what, by_error *error)
 {
     return by_error_set(error, BY_EFORMAT, "%s: tensor '%s' %s", m->path, d->name, what);
 }
 
 /* Returns the width of heads: from the metadata, or the rows divided by the number of heads. */
-static by_status head_width(int64_t *out, const by__gguf_model *m, const by__gguf_description *d,
-                            int64_t rows, bool of_keys, by_error *error)
+static by_status head_width(int64_t *out, const by__export_gguf_model *m,
+                            const by__format_gguf_description *d, int64_t rows, bool of_keys,
+                            by_error *error)
 {
     char key[128];
     uint64_t heads = 0;
     uint64_t width = 0;
     const char *name = m->architecture->name;
     (void)snprintf(key, sizeof key, "%s.attention.key_length", name);
-    if (!by__gguf_whole(&m->file, key, &width)) {
+    if (!by__format_gguf_whole(&m->file, key, &width)) {
         (void)snprintf(key, sizeof key, "%s.attention.head_count%s", name, of_keys ? "_kv" : "");
-        if (!by__gguf_whole(&m->file, key, &heads)) {
+        if (!by__format_gguf_whole(&m->file, key, &heads)) {
             (void)snprintf(key, sizeof key, "%s.attention.head_count", name);
-            (void)by__gguf_whole(&m->file, key, &heads);
+            (void)by__format_gguf_whole(&m->file, key, &heads);
         }
         width = heads == 0 || heads > INT32_MAX ? 0 : (uint64_t)rows / heads;
     }
@@ -149,7 +152,8 @@ static by_status head_width(int64_t *out, const by__gguf_model *m, const by__ggu
     return BY_OK;
 }
 
-static void set_shape(by__tensor_entry *entry, tensor *t, const by__gguf_description *d)
+static void set_shape(by__checkpoint_tensor_entry *entry, tensor *t,
+                      const by__format_gguf_description *d)
 {
     entry->rank = d->rank == 1 ? 1 : 2;
     t->inner = d->size[0];
@@ -165,7 +169,7 @@ static void set_shape(by__tensor_entry *entry, tensor *t, const by__gguf_descrip
     t->columns = entry->shape[1] = d->size[turned ? 1 : 0];
 }
 
-static by_dtype dtype_of(const by__gguf_type *type)
+static by_dtype dtype_of(const by__export_gguf_type *type)
 {
     return strcmp(type->name, "f16") == 0    ? BY_F16
            : strcmp(type->name, "bf16") == 0 ? BY_BF16
@@ -173,12 +177,12 @@ static by_dtype dtype_of(const by__gguf_type *type)
 }
 
 /* Adds a tensor of the file, or the matrix of one of its experts. */
-static by_status add_matrix(by__gguf_model *m, const by__gguf_description *d,
-                            const by__gguf_layer *layer, const by__gguf_type *type, int64_t expert,
-                            by__tensor_entry **added, by_error *error)
+static by_status add_matrix(by__export_gguf_model *m, const by__format_gguf_description *d,
+                            const by__export_gguf_layer *layer, const by__export_gguf_type *type,
+                            int64_t expert, by__checkpoint_tensor_entry **added, by_error *error)
 {
     tensor *t = &m->tensors[m->count];
-    by__tensor_entry *entry = &m->entries[m->count];
+    by__checkpoint_tensor_entry *entry = &m->entries[m->count];
     bool by_heads = layer->order == BY__GGUF_HEADS || layer->order == BY__GGUF_KV_HEADS;
     bool plain = layer->order == BY__GGUF_PLAIN || layer->order == BY__GGUF_EXPERTS ||
                  (by_heads && !m->architecture->pairs) || (d->rank == 1 && !by_heads);
@@ -193,7 +197,7 @@ static by_status add_matrix(by__gguf_model *m, const by__gguf_description *d,
         BY_TRY(head_width(&t->head, m, d, t->rows, t->order == BY__GGUF_KV_HEADS, error));
     }
     entry->dtype = (int)t->dtype;
-    entry->type = by__type_name(t->dtype);
+    entry->type = by__checkpoint_type_name(t->dtype);
     entry->file = m->path;
     entry->end = (uint64_t)(t->rows * t->columns) * by_dtype_size(t->dtype);
     if (type->is_quantized) {
@@ -208,11 +212,12 @@ static by_status add_matrix(by__gguf_model *m, const by__gguf_description *d,
     return BY_OK;
 }
 
-static by_status add_tensor(by__gguf_model *m, const by__gguf_description *d, by_error *error)
+static by_status add_tensor(by__export_gguf_model *m, const by__format_gguf_description *d,
+                            by_error *error)
 {
     int64_t block;
     const char *part;
-    const by__gguf_layer *layer = find_layer(m->architecture, d->name, &block, &part);
+    const by__export_gguf_layer *layer = find_layer(m->architecture, d->name, &block, &part);
     if (layer == NULL) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: tensor '%s' has no place in the family of architecture %s",
@@ -225,7 +230,7 @@ static by_status add_tensor(by__gguf_model *m, const by__gguf_description *d, by
                            : "is neither a vector nor a matrix",
                    error);
     }
-    const by__gguf_type *type = by__gguf_type_of(d->type);
+    const by__export_gguf_type *type = by__export_gguf_type_of(d->type);
     if (type == NULL) {
         return bad(m, d,
                    "is of a type that is not read; f32, f16, bf16, q8_0, q4_0, q5_0, q4_k and q6_k "
@@ -233,7 +238,7 @@ static by_status add_tensor(by__gguf_model *m, const by__gguf_description *d, by
                    error);
     }
     for (int64_t i = 0; i < (experts ? m->experts : 1); i++) {
-        by__tensor_entry *entry;
+        by__checkpoint_tensor_entry *entry;
         BY_TRY(add_matrix(m, d, layer, type, i, &entry, error));
         BY_TRY(name_entry(entry, m->architecture, layer, block, i, part, error));
         m->count++;
@@ -241,47 +246,49 @@ static by_status add_tensor(by__gguf_model *m, const by__gguf_description *d, by
     return BY_OK;
 }
 
-static by_status find_architecture(by__gguf_model *m, by_error *error)
+static by_status find_architecture(by__export_gguf_model *m, by_error *error)
 {
     const char *text;
     size_t length;
     char name[64] = "";
     char *names;
-    if (by__gguf_text(&m->file, "general.architecture", &text, &length) && length < sizeof name) {
+    if (by__format_gguf_text(&m->file, "general.architecture", &text, &length) &&
+        length < sizeof name) {
         memcpy(name, text, length);
         name[length] = '\0';
     }
     uint64_t experts = 0;
     char key[96];
     (void)snprintf(key, sizeof key, "%s.%s", name, BY__GGUF_EXPERT_COUNT);
-    (void)by__gguf_whole(&m->file, key, &experts);
+    (void)by__format_gguf_whole(&m->file, key, &experts);
     m->experts = experts > INT32_MAX ? INT32_MAX : (int64_t)experts;
-    m->architecture = by__gguf_architecture_named(name, experts > 0);
+    m->architecture = by__export_gguf_architecture_named(name, experts > 0);
     if (m->architecture != NULL) {
         return BY_OK;
     }
-    BY_TRY(by__gguf_architectures(&names, error));
+    BY_TRY(by__export_gguf_architectures(&names, error));
     (void)by_error_set(error, BY_EFORMAT, "%s: general.architecture is '%s'%s; read are %s",
                        m->path, name, experts > 0 ? " with experts" : "", names);
     free(names);
     return BY_EFORMAT;
 }
 
-static by_status read_model(by__gguf_model *m, const uint8_t *data, size_t size, by_error *error)
+static by_status read_model(by__export_gguf_model *m, const uint8_t *data, size_t size,
+                            by_error *error)
 {
-    BY_TRY(by__gguf_parse(&m->file, m->path, data, size, error));
+    BY_TRY(by__format_gguf_parse(&m->file, m->path, data, size, error));
     BY_TRY(find_architecture(m, error));
-    BY_TRY(by__gguf_read_config(&m->config, m->architecture, m->path, &m->file, error));
+    BY_TRY(by__export_gguf_read_config(&m->config, m->architecture, m->path, &m->file, error));
     size_t count = 0;
     for (size_t i = 0; i < m->file.tensor_count; i++) {
-        const by__gguf_description *d = &m->file.tensors[i];
+        const by__format_gguf_description *d = &m->file.tensors[i];
         /* A matrix has at least one byte, so that there are at most as many as the file's bytes. */
         count += d->rank == 3 && d->size[2] == m->experts ? (size_t)m->experts : 1;
     }
     BY_TRY(by__alloc((void **)&m->tensors, count, sizeof *m->tensors, "tensors", error));
     BY_TRY(by__alloc((void **)&m->entries, count, sizeof *m->entries, "tensors", error));
     for (size_t i = 0; i < m->file.tensor_count; i++) {
-        const by__gguf_description *d = &m->file.tensors[i];
+        const by__format_gguf_description *d = &m->file.tensors[i];
         if (strcmp(d->name, "rope_freqs.weight") != 0) {
             BY_TRY(add_tensor(m, d, error));
         }
@@ -289,27 +296,27 @@ static by_status read_model(by__gguf_model *m, const uint8_t *data, size_t size,
     return BY_OK;
 }
 
-by_status by__gguf_model_parse(by__gguf_model **out, const char *name, const uint8_t *data,
-                               size_t size, by_error *error)
+by_status by__export_gguf_model_parse(by__export_gguf_model **out, const char *name,
+                                      const uint8_t *data, size_t size, by_error *error)
 {
-    by__gguf_model *m;
+    by__export_gguf_model *m;
     BY_TRY(by__alloc((void **)&m, 1, sizeof *m, "a GGUF file", error));
     m->path = by__strdup(name);
     by_status status = m->path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
                                        : read_model(m, data, size, error);
     if (status != BY_OK) {
-        by__gguf_model_close(&m);
+        by__export_gguf_model_close(&m);
         return status;
     }
     *out = m;
     return BY_OK;
 }
 
-by_status by__gguf_model_open(by__gguf_model **out, const char *path, by_error *error)
+by_status by__export_gguf_model_open(by__export_gguf_model **out, const char *path, by_error *error)
 {
     by__map map;
     BY_TRY(by__map_open(&map, path, error));
-    by_status status = by__gguf_model_parse(out, path, map.data, map.size, error);
+    by_status status = by__export_gguf_model_parse(out, path, map.data, map.size, error);
     if (status != BY_OK) {
         by__map_close(&map);
         return status;
@@ -318,9 +325,9 @@ by_status by__gguf_model_open(by__gguf_model **out, const char *path, by_error *
     return BY_OK;
 }
 
-void by__gguf_model_close(by__gguf_model **model)
+void by__export_gguf_model_close(by__export_gguf_model **model)
 {
-    by__gguf_model *m = *model;
+    by__export_gguf_model *m = *model;
     if (m == NULL) {
         return;
     }
@@ -331,13 +338,14 @@ void by__gguf_model_close(by__gguf_model **model)
     free(m->tensors);
     free(m->config);
     free(m->path);
-    by__gguf_free(&m->file);
+    by__format_gguf_free(&m->file);
     by__map_close(&m->map);
     free(m);
     *model = NULL;
 }
 
-by_status by__gguf_model_weights(by_weights **out, const by__gguf_model *m, by_error *error)
+by_status by__export_gguf_model_weights(by_weights **out, const by__export_gguf_model *m,
+                                        by_error *error)
 {
     char *config = by__strdup(m->config);
     return config == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")

@@ -4,7 +4,7 @@
 
 #include "export/gguf.h"
 
-static const by__gguf_layer llama_layers[] = {
+static const by__export_gguf_layer llama_layers[] = {
     {"token_embd", "embed_tokens", BY__GGUF_PLAIN, false},
     {"output_norm", "norm", BY__GGUF_PLAIN, true},
     {0},
@@ -35,7 +35,7 @@ static const by__gguf_layer llama_layers[] = {
         "rope.freq_base", "rope_theta", BY__GGUF_REAL, true                                        \
     }
 
-static const by__gguf_layer llama_blocks[] = {
+static const by__export_gguf_layer llama_blocks[] = {
     LLAMA_BLOCK,
     {"ffn_gate", "mlp.gate_proj", BY__GGUF_PLAIN, false},
     {"ffn_up", "mlp.up_proj", BY__GGUF_PLAIN, false},
@@ -43,13 +43,13 @@ static const by__gguf_layer llama_blocks[] = {
     {0},
 };
 
-static const by__gguf_key llama_keys[] = {
+static const by__export_gguf_key llama_keys[] = {
     LLAMA_KEYS,
     {0},
 };
 
 /* llama.cpp computes the router and its choice in f32. */
-static const by__gguf_layer mixtral_blocks[] = {
+static const by__export_gguf_layer mixtral_blocks[] = {
     LLAMA_BLOCK,
     {"ffn_gate_inp", "block_sparse_moe.gate", BY__GGUF_PLAIN, true},
     {"ffn_gate_exps", "block_sparse_moe.experts.*.w1", BY__GGUF_EXPERTS, false},
@@ -58,21 +58,21 @@ static const by__gguf_layer mixtral_blocks[] = {
     {0},
 };
 
-static const by__gguf_key mixtral_keys[] = {
+static const by__export_gguf_key mixtral_keys[] = {
     LLAMA_KEYS,
     {BY__GGUF_EXPERT_COUNT, "num_local_experts", BY__GGUF_WHOLE, false},
     {"expert_used_count", "num_experts_per_tok", BY__GGUF_WHOLE, false},
     {0},
 };
 
-static const by__gguf_layer gpt2_layers[] = {
+static const by__export_gguf_layer gpt2_layers[] = {
     {"token_embd", "wte", BY__GGUF_PLAIN, false},
     {"position_embd", "wpe", BY__GGUF_PLAIN, true},
     {"output_norm", "ln_f", BY__GGUF_PLAIN, true},
     {0},
 };
 
-static const by__gguf_layer gpt2_blocks[] = {
+static const by__export_gguf_layer gpt2_blocks[] = {
     {"attn_norm", "ln_1", BY__GGUF_PLAIN, true},
     {"attn_qkv", "attn.c_attn", BY__GGUF_TRANSPOSED, false},
     {"attn_output", "attn.c_proj", BY__GGUF_TRANSPOSED, false},
@@ -82,7 +82,7 @@ static const by__gguf_layer gpt2_blocks[] = {
     {0},
 };
 
-static const by__gguf_key gpt2_keys[] = {
+static const by__export_gguf_key gpt2_keys[] = {
     {"context_length", "n_positions", BY__GGUF_WHOLE, false},
     {"embedding_length", "n_embd", BY__GGUF_WHOLE, false},
     {"block_count", "n_layer", BY__GGUF_WHOLE, false},
@@ -92,7 +92,7 @@ static const by__gguf_key gpt2_keys[] = {
     {0},
 };
 
-static const by__gguf_architecture architectures[] = {
+static const by__export_gguf_architecture architectures[] = {
     {"gpt2",
      {"gpt2"},
      "GPT2LMHeadModel",
@@ -161,7 +161,7 @@ static const by__gguf_architecture architectures[] = {
      false},
 };
 
-const by__gguf_architecture *by__gguf_architecture_of(const char *model_type)
+const by__export_gguf_architecture *by__export_gguf_architecture_of(const char *model_type)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(architectures); i++) {
         for (size_t k = 0; k < 3 && architectures[i].model_types[k] != NULL; k++) {
@@ -173,7 +173,8 @@ const by__gguf_architecture *by__gguf_architecture_of(const char *model_type)
     return NULL;
 }
 
-const by__gguf_architecture *by__gguf_architecture_named(const char *name, bool experts)
+const by__export_gguf_architecture *by__export_gguf_architecture_named(const char *name,
+                                                                       bool experts)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(architectures); i++) {
         if (strcmp(architectures[i].name, name) == 0 && architectures[i].experts == experts) {
@@ -183,7 +184,7 @@ const by__gguf_architecture *by__gguf_architecture_named(const char *name, bool 
     return NULL;
 }
 
-by_status by__gguf_architectures(char **out, by_error *error)
+by_status by__export_gguf_architectures(char **out, by_error *error)
 {
     by__text text = {0};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(architectures); i++) {

@@ -7,7 +7,8 @@
 
 /* Returns the text of a file's config.json, freed with free(); messages call the file `name`.
  * BY_EFORMAT names a missing key, or a feature that the family does not have. */
-by_status by__gguf_read_config(char **out, const by__gguf_architecture *architecture,
-                               const char *name, const by__gguf_file *file, by_error *error);
+by_status by__export_gguf_read_config(char **out, const by__export_gguf_architecture *architecture,
+                                      const char *name, const by__format_gguf_file *file,
+                                      by_error *error);
 
 #endif

@@ -39,38 +39,39 @@ static void add_number(summary *s, const char *key, uint64_t value)
     by__text_format(&s->text, s->json ? "%" PRIu64 : "%" PRIu64 "\n", value);
 }
 
-static void add_pair_text(summary *s, const char *name, const by__gguf_file *file, const char *key)
+static void add_pair_text(summary *s, const char *name, const by__format_gguf_file *file,
+                          const char *key)
 {
     const char *text;
     size_t length;
-    if (by__gguf_text(file, key, &text, &length)) {
+    if (by__format_gguf_text(file, key, &text, &length)) {
         add_text(s, name, text, length);
     }
 }
 
-static void add_pair_number(summary *s, const char *name, const by__gguf_file *file,
+static void add_pair_number(summary *s, const char *name, const by__format_gguf_file *file,
                             const char *key)
 {
     const char *text;
     size_t length;
     char full[192];
     uint64_t value;
-    if (by__gguf_text(file, "general.architecture", &text, &length) && length < 64) {
+    if (by__format_gguf_text(file, "general.architecture", &text, &length) && length < 64) {
         (void)snprintf(full, sizeof full, "%.*s.%s", (int)length, text, key);
-        if (by__gguf_whole(file, full, &value)) {
+        if (by__format_gguf_whole(file, full, &value)) {
             add_number(s, name, value);
         }
     }
 }
 
 /* Appends the number of tensors and the bytes of each type. */
-static void add_types(summary *s, const by__gguf_file *file)
+static void add_types(summary *s, const by__format_gguf_file *file)
 {
     uint64_t elements = 0;
     uint64_t bytes = 0;
     char key[32];
     for (size_t i = 0; i < file->tensor_count; i++) {
-        const by__gguf_description *t = &file->tensors[i];
+        const by__format_gguf_description *t = &file->tensors[i];
         elements += (uint64_t)(t->size[0] * t->size[1] * t->size[2] * t->size[3]);
         bytes += t->bytes;
     }
@@ -78,7 +79,7 @@ static void add_types(summary *s, const by__gguf_file *file)
     add_number(s, "tensors", file->tensor_count);
     add_number(s, "tensor_bytes", bytes);
     for (uint32_t type = 0; type < 64; type++) {
-        const by__gguf_type *known = by__gguf_type_of(type);
+        const by__export_gguf_type *known = by__export_gguf_type_of(type);
         uint64_t count = 0;
         for (size_t i = 0; i < file->tensor_count; i++) {
             count += file->tensors[i].type == type;
@@ -94,10 +95,10 @@ static void add_types(summary *s, const by__gguf_file *file)
     }
 }
 
-static void add_all(summary *s, const by__gguf_file *file)
+static void add_all(summary *s, const by__format_gguf_file *file)
 {
-    const by__gguf_pair *tokens =
-        by__gguf_array(file, "tokenizer.ggml.tokens", BY__GGUF_KIND_STRING);
+    const by__format_gguf_pair *tokens =
+        by__format_gguf_array(file, "tokenizer.ggml.tokens", BY__GGUF_KIND_STRING);
     add_pair_text(s, "architecture", file, "general.architecture");
     add_pair_text(s, "name", file, "general.name");
     add_pair_number(s, "layers", file, "block_count");
@@ -119,14 +120,14 @@ static void add_all(summary *s, const by__gguf_file *file)
 by_status by_gguf_summary(char **out, const char *path, bool json, by_error *error)
 {
     by__map map;
-    by__gguf_file file;
+    by__format_gguf_file file;
     summary s = {.json = json};
     BY_TRY(by__map_open(&map, path, error));
-    by_status status = by__gguf_parse(&file, path, map.data, map.size, error);
+    by_status status = by__format_gguf_parse(&file, path, map.data, map.size, error);
     if (status == BY_OK) {
         add_all(&s, &file);
         by__text_add(&s.text, json ? "}" : "");
-        by__gguf_free(&file);
+        by__format_gguf_free(&file);
         status = by__text_take(&s.text, out, error);
     }
     by__map_close(&map);
@@ -135,5 +136,5 @@ by_status by_gguf_summary(char **out, const char *path, bool json, by_error *err
 
 bool by_gguf_is_file(const char *path)
 {
-    return by__gguf_is_file(path);
+    return by__format_gguf_is_file(path);
 }

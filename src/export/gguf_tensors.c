@@ -5,45 +5,47 @@
 
 #include "export/gguf_write.h"
 
-void by__gguf_plan_free(by__gguf_plan *plan)
+void by__export_gguf_plan_free(by__export_gguf_plan *plan)
 {
     free(plan->tensors);
     free(plan->values);
-    *plan = (by__gguf_plan){0};
+    *plan = (by__export_gguf_plan){0};
 }
 
 /* Returns the type for a matrix with rows of this length: the wanted one, or a wider one whose
  * blocks fit. Embeddings and heads keep at least 8 bits, because they are a small part of the
  * weights and the most sensitive one. */
-static const by__gguf_type *type_for(by__gguf_plan *plan, const by__gguf_type *wanted,
-                                     const by__gguf_tensor *tensor, bool in_f32)
+static const by__export_gguf_type *type_for(by__export_gguf_plan *plan,
+                                            const by__export_gguf_type *wanted,
+                                            const by__export_gguf_tensor *tensor, bool in_f32)
 {
-    const by__gguf_type *type = wanted;
+    const by__export_gguf_type *type = wanted;
     if (in_f32 || tensor->rank < 2) {
-        return by__gguf_type_named("f32");
+        return by__export_gguf_type_named("f32");
     }
     bool is_table = strcmp(tensor->name, "token_embd.weight") == 0 ||
                     strcmp(tensor->name, "output.weight") == 0;
     if (is_table && wanted->is_quantized) {
-        type = by__gguf_type_named("q8_0");
+        type = by__export_gguf_type_named("q8_0");
     }
     if (tensor->columns % (int64_t)type->elements != 0) {
-        type = by__gguf_type_named("q8_0");
-        type = tensor->columns % (int64_t)type->elements == 0 ? type : by__gguf_type_named("f16");
+        type = by__export_gguf_type_named("q8_0");
+        type = tensor->columns % (int64_t)type->elements == 0 ? type
+                                                              : by__export_gguf_type_named("f16");
         plan->widened++;
     }
     return type;
 }
 
 /* Adds a tensor whose name, rank and sizes are set. */
-static by_status add(by__gguf_plan *plan, const by__gguf_tensor *tensor, const by__gguf_type *type,
-                     bool in_f32, by_error *error)
+static by_status add(by__export_gguf_plan *plan, const by__export_gguf_tensor *tensor,
+                     const by__export_gguf_type *type, bool in_f32, by_error *error)
 {
     size_t blocks;
     size_t bytes;
     BY_TRY(by__reserve((void **)&plan->tensors, &plan->capacity, plan->count + 1,
                        sizeof *plan->tensors, error));
-    by__gguf_tensor *t = &plan->tensors[plan->count];
+    by__export_gguf_tensor *t = &plan->tensors[plan->count];
     *t = *tensor;
     t->type = type_for(plan, type, t, in_f32);
     if (!by__size_mul((size_t)t->rows, (size_t)t->columns / t->type->elements, &blocks) ||
@@ -56,14 +58,14 @@ static by_status add(by__gguf_plan *plan, const by__gguf_tensor *tensor, const b
 }
 
 /* Adds the experts of a layer as one tensor. */
-static by_status add_experts(by__gguf_plan *plan, const by__export *e, const char *gguf,
-                             const char *other, const by__gguf_type *type, by_error *error)
+static by_status add_experts(by__export_gguf_plan *plan, const by__export *e, const char *gguf,
+                             const char *other, const by__export_gguf_type *type, by_error *error)
 {
     const by_weights *weights = e->source->weights;
     const char *star = strchr(other, '*');
     char name[256];
     by_tensor_view view;
-    by__gguf_tensor tensor = {.order = BY__GGUF_EXPERTS, .rank = 3};
+    by__export_gguf_tensor tensor = {.order = BY__GGUF_EXPERTS, .rank = 3};
     tensor.experts = json_integer_value(json_object_get(e->config, "num_local_experts"));
     (void)snprintf(name, sizeof name, "%.*s0%s.weight", (int)(star - other), other, star + 1);
     const char *first = by__export_find(weights, plan->architecture->prefix, name);
@@ -80,24 +82,25 @@ static by_status add_experts(by__gguf_plan *plan, const by__export *e, const cha
     }
     by_shape shape = BY_SHAPE(tensor.experts, view.shape[0], view.shape[1]);
     by_tensor_slice whole = {.shape = {tensor.experts, view.shape[0], view.shape[1]}};
-    BY_TRY(by__stacked_read(NULL, weights, tensor.parts, &shape, &whole, error));
+    BY_TRY(by__checkpoint_stacked_read(NULL, weights, tensor.parts, &shape, &whole, error));
     tensor.rows = tensor.experts * view.shape[0];
     tensor.columns = view.shape[1];
     return add(plan, &tensor, type, false, error);
 }
 
 /* Adds the weight and the bias of a layer, if the model has them. */
-static by_status add_layer(by__gguf_plan *plan, const by__export *e, const by__gguf_layer *layer,
-                           const char *gguf, const char *other, const by__gguf_type *type,
-                           by_error *error)
+static by_status add_layer(by__export_gguf_plan *plan, const by__export *e,
+                           const by__export_gguf_layer *layer, const char *gguf, const char *other,
+                           const by__export_gguf_type *type, by_error *error)
 {
     static const char *const parts[] = {"weight", "bias"};
-    const by__gguf_architecture *a = plan->architecture;
+    const by__export_gguf_architecture *a = plan->architecture;
     const by_model_config *model = &e->source->config->model;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(parts); i++) {
         char name[256];
         by_tensor_view view;
-        by__gguf_tensor tensor = {.order = layer->order, .head = model->head_dim, .experts = 1};
+        by__export_gguf_tensor tensor = {
+            .order = layer->order, .head = model->head_dim, .experts = 1};
         (void)snprintf(name, sizeof name, "%s.%s", other, parts[i]);
         const char *prefix = strcmp(other, "lm_head") == 0 ? "" : a->prefix;
         tensor.source = by__export_find(e->source->weights, prefix, name);
@@ -130,7 +133,7 @@ static by_status add_layer(by__gguf_plan *plan, const by__export *e, const by__g
 }
 
 /* Adds the factors of rope_type llama3, which llama.cpp reads as a tensor. */
-static by_status add_frequencies(by__gguf_plan *plan, const by__export *e, by_error *error)
+static by_status add_frequencies(by__export_gguf_plan *plan, const by__export *e, by_error *error)
 {
     const json_t *scaling = json_object_get(e->config, "rope_scaling");
     const char *kind = json_string_value(json_object_get(scaling, "rope_type"));
@@ -140,15 +143,15 @@ static by_status add_frequencies(by__gguf_plan *plan, const by__export *e, by_er
     }
     BY_TRY(by__alloc((void **)&plan->values, (size_t)width / 2, sizeof *plan->values,
                      "factors of frequencies", error));
-    by__gguf_frequency_factors(plan->values, width, e->config);
-    by__gguf_tensor tensor = {
+    by__export_gguf_frequency_factors(plan->values, width, e->config);
+    by__export_gguf_tensor tensor = {
         .name = "rope_freqs.weight", .values = plan->values, .rank = 1, .experts = 1, .rows = 1};
     tensor.columns = width / 2;
-    return add(plan, &tensor, by__gguf_type_named("f32"), true, error);
+    return add(plan, &tensor, by__export_gguf_type_named("f32"), true, error);
 }
 
 /* Returns true for the name of one of the experts. */
-static bool is_part(const by__gguf_tensor *t, const char *name)
+static bool is_part(const by__export_gguf_tensor *t, const char *name)
 {
     size_t before = strcspn(t->parts, "*");
     char *end;
@@ -160,10 +163,10 @@ static bool is_part(const by__gguf_tensor *t, const char *name)
     return part < t->experts && strcmp(end, t->parts + before + 1) == 0;
 }
 
-static bool is_in_plan(const by__gguf_plan *plan, const char *name)
+static bool is_in_plan(const by__export_gguf_plan *plan, const char *name)
 {
     for (size_t i = 0; i < plan->count; i++) {
-        const by__gguf_tensor *t = &plan->tensors[i];
+        const by__export_gguf_tensor *t = &plan->tensors[i];
         if ((t->source != NULL && strcmp(t->source, name) == 0) || is_part(t, name)) {
             return true;
         }
@@ -172,7 +175,7 @@ static bool is_in_plan(const by__gguf_plan *plan, const char *name)
 }
 
 /* Checks that no tensor is left out, since that would change the model. */
-static by_status check_all(const by__gguf_plan *plan, const by__export *e, bool tied,
+static by_status check_all(const by__export_gguf_plan *plan, const by__export *e, bool tied,
                            by_error *error)
 {
     const by_weights *weights = e->source->weights;
@@ -188,18 +191,18 @@ static by_status check_all(const by__gguf_plan *plan, const by__export *e, bool 
     return BY_OK;
 }
 
-by_status by__gguf_plan_make(by__gguf_plan *out, const by__export *e, const by__gguf_type *type,
-                             by_error *error)
+by_status by__export_gguf_plan_make(by__export_gguf_plan *out, const by__export *e,
+                                    const by__export_gguf_type *type, by_error *error)
 {
     const char *kind = json_string_value(json_object_get(e->config, "model_type"));
-    by__gguf_plan plan = {.architecture = by__gguf_architecture_of(kind)};
-    const by__gguf_layer head = {"output", "lm_head", BY__GGUF_PLAIN, false};
+    by__export_gguf_plan plan = {.architecture = by__export_gguf_architecture_of(kind)};
+    const by__export_gguf_layer head = {"output", "lm_head", BY__GGUF_PLAIN, false};
     bool tied = e->source->config->model.tied == 1;
     char gguf[80];
     char other[256];
     by_status status = BY_OK;
-    for (const by__gguf_layer *l = plan.architecture->layers; l->gguf != NULL && status == BY_OK;
-         l++) {
+    for (const by__export_gguf_layer *l = plan.architecture->layers;
+         l->gguf != NULL && status == BY_OK; l++) {
         status = add_layer(&plan, e, l, l->gguf, l->other, type, error);
     }
     if (!tied && status == BY_OK) {
@@ -209,7 +212,7 @@ by_status by__gguf_plan_make(by__gguf_plan *out, const by__export *e, const by__
         status = add_frequencies(&plan, e, error);
     }
     for (int64_t i = 0; i < e->source->config->model.layers; i++) {
-        for (const by__gguf_layer *l = plan.architecture->blocks;
+        for (const by__export_gguf_layer *l = plan.architecture->blocks;
              l->gguf != NULL && status == BY_OK; l++) {
             (void)snprintf(gguf, sizeof gguf, "blk.%" PRId64 ".%s", i, l->gguf);
             (void)snprintf(other, sizeof other, "%s%" PRId64 ".%s", plan.architecture->block, i,
@@ -223,7 +226,7 @@ by_status by__gguf_plan_make(by__gguf_plan *out, const by__export *e, const by__
         status = check_all(&plan, e, tied, error);
     }
     if (status != BY_OK) {
-        by__gguf_plan_free(&plan);
+        by__export_gguf_plan_free(&plan);
         return status;
     }
     *out = plan;
@@ -233,13 +236,13 @@ by_status by__gguf_plan_make(by__gguf_plan *out, const by__export *e, const by__
 /* ---- rows ---- */
 
 /* Reads rows of the source given as slices. */
-static by_status read_box(float *out, const by_weights *weights, const by__gguf_tensor *t,
+static by_status read_box(float *out, const by_weights *weights, const by__export_gguf_tensor *t,
                           const by_tensor_slice *slice, size_t count, by_error *error)
 {
     return by_weights_read_f32(weights, t->source, slice, out, count, error);
 }
 
-static by_status read_rows(float *out, const by_weights *weights, const by__gguf_tensor *t,
+static by_status read_rows(float *out, const by_weights *weights, const by__export_gguf_tensor *t,
                            int64_t first, int64_t count, by_error *error)
 {
     by_tensor_slice slice = {0};
@@ -255,7 +258,7 @@ static by_status read_rows(float *out, const by_weights *weights, const by__gguf
 
 /* Reorders the elements of a bias by heads, like a matrix of one column. */
 static by_status bias_by_heads(float *out, float *scratch, const by_weights *weights,
-                               const by__gguf_tensor *t, by_error *error)
+                               const by__export_gguf_tensor *t, by_error *error)
 {
     BY_TRY(read_rows(scratch, weights, t, 0, 1, error));
     for (int64_t i = 0; i < t->columns; i++) {
@@ -265,7 +268,7 @@ static by_status bias_by_heads(float *out, float *scratch, const by_weights *wei
 }
 
 static by_status read_columns(float *out, float *scratch, const by_weights *weights,
-                              const by__gguf_tensor *t, int64_t first, int64_t count,
+                              const by__export_gguf_tensor *t, int64_t first, int64_t count,
                               by_error *error)
 {
     by_tensor_slice slice = {.offset = {0, first}, .shape = {t->columns, count}};
@@ -279,8 +282,9 @@ static by_status read_columns(float *out, float *scratch, const by_weights *weig
 }
 
 /* Reads rows of one expert after another. */
-static by_status read_experts(float *out, const by_weights *weights, const by__gguf_tensor *t,
-                              int64_t first, int64_t count, by_error *error)
+static by_status read_experts(float *out, const by_weights *weights,
+                              const by__export_gguf_tensor *t, int64_t first, int64_t count,
+                              by_error *error)
 {
     int64_t rows = t->rows / t->experts;
     by_shape shape = BY_SHAPE(t->experts, rows, t->columns);
@@ -288,15 +292,16 @@ static by_status read_experts(float *out, const by_weights *weights, const by__g
         int64_t row = at % rows;
         int64_t n = first + count - at < rows - row ? first + count - at : rows - row;
         by_tensor_slice slice = {.offset = {at / rows, row}, .shape = {1, n, t->columns}};
-        BY_TRY(by__stacked_read(out, weights, t->parts, &shape, &slice, error));
+        BY_TRY(by__checkpoint_stacked_read(out, weights, t->parts, &shape, &slice, error));
         out += n * t->columns;
         at += n;
     }
     return BY_OK;
 }
 
-by_status by__gguf_rows(float *out, float *scratch, const by__gguf_tensor *t,
-                        const by_weights *weights, int64_t first, int64_t count, by_error *error)
+by_status by__export_gguf_rows(float *out, float *scratch, const by__export_gguf_tensor *t,
+                               const by_weights *weights, int64_t first, int64_t count,
+                               by_error *error)
 {
     if (t->order == BY__GGUF_EXPERTS) {
         return read_experts(out, weights, t, first, count, error);

@@ -322,7 +322,7 @@ static bool q4_k_encode(uint8_t *out, const float *in)
     return good;
 }
 
-static const by__gguf_type types[] = {
+static const by__export_gguf_type types[] = {
     {"f32", 0, 0, 1, 4, false, f32_encode, f32_decode},
     {"f16", 1, 1, 1, 2, false, f16_encode, f16_decode},
     {"bf16", 30, 32, 1, 2, false, bf16_encode, bf16_decode},
@@ -333,7 +333,7 @@ static const by__gguf_type types[] = {
     {"q6_k", 14, 18, 256, 210, true, NULL, q6_k_decode},
 };
 
-const by__gguf_type *by__gguf_type_named(const char *name)
+const by__export_gguf_type *by__export_gguf_type_named(const char *name)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(types); i++) {
         if (strcmp(types[i].name, name) == 0) {
@@ -343,7 +343,7 @@ const by__gguf_type *by__gguf_type_named(const char *name)
     return NULL;
 }
 
-const by__gguf_type *by__gguf_type_of(uint32_t id)
+const by__export_gguf_type *by__export_gguf_type_of(uint32_t id)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(types); i++) {
         if (types[i].id == id) {

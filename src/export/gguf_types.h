@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct by__gguf_type {
+typedef struct by__export_gguf_type {
     const char *name;   /* "q8_0"; the dtype's name in exports */
     uint32_t id;        /* stored in a tensor's description */
     uint32_t file_type; /* general.file_type of a file whose matrices have this type */
@@ -19,10 +19,10 @@ typedef struct by__gguf_type {
     bool (*encode)(uint8_t *out, const float *in);
     /* Returns element i of a block. */
     float (*decode)(const uint8_t *block, size_t i);
-} by__gguf_type;
+} by__export_gguf_type;
 
 /* Returns NULL if there is no such type. */
-const by__gguf_type *by__gguf_type_named(const char *name);
-const by__gguf_type *by__gguf_type_of(uint32_t id);
+const by__export_gguf_type *by__export_gguf_type_named(const char *name);
+const by__export_gguf_type *by__export_gguf_type_of(uint32_t id);
 
 #endif

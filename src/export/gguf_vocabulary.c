@@ -43,7 +43,7 @@ static void add_letters(by__text *out, const char *data, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         uint8_t utf8[4];
-        by__text_add_bytes(out, utf8, by__utf8_put(utf8, by__byte_letter((uint8_t)data[i])));
+        by__text_add_bytes(out, utf8, by__utf8_put(utf8, by__text_byte_letter((uint8_t)data[i])));
     }
 }
 
@@ -62,11 +62,11 @@ static void add_name(by__text *out, const by_tokenizer *t, uint32_t id)
 }
 
 /* Adds the names of tokens, and of the unused rows that follow them in the embedding. */
-static by_status put_tokens(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
+static by_status put_tokens(by__export_gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
                             by_error *error)
 {
     by__text name = {0};
-    by__gguf_begin_array(pairs, "tokenizer.ggml.tokens", BY__GGUF_STRING, count);
+    by__export_gguf_begin_array(pairs, "tokenizer.ggml.tokens", BY__GGUF_STRING, count);
     for (uint32_t id = 0; id < count; id++) {
         name.length = 0;
         if (id < t->vocab) {
@@ -78,13 +78,13 @@ static by_status put_tokens(by__gguf_pairs *pairs, const by_tokenizer *t, uint32
             by__text_free(&name);
             return by_error_set(error, BY_EMEMORY, "out of memory: tokens");
         }
-        by__gguf_add_text(pairs, name.data == NULL ? "" : name.data, name.length);
+        by__export_gguf_add_text(pairs, name.data == NULL ? "" : name.data, name.length);
     }
     by__text_free(&name);
     return BY_OK;
 }
 
-static by_status put_types(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
+static by_status put_types(by__export_gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
                            by_error *error)
 {
     int32_t *types;
@@ -105,7 +105,7 @@ static by_status put_types(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_
     if (t->unk < count && !t->byte_level) {
         types[t->unk] = UNKNOWN;
     }
-    by__gguf_begin_array(pairs, "tokenizer.ggml.token_type", BY__GGUF_I32, count);
+    by__export_gguf_begin_array(pairs, "tokenizer.ggml.token_type", BY__GGUF_I32, count);
     by__text_add_bytes(&pairs->bytes, types, count * sizeof *types);
     free(types);
     return BY_OK;
@@ -115,7 +115,7 @@ static by_status put_types(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_
 
 static by_status find_pre(const char **out, const by_tokenizer *t, by_error *error)
 {
-    const by__pipeline *p = &t->pipeline;
+    const by__tokenizer_pipeline *p = &t->pipeline;
     for (size_t i = 0; i < p->rewrite_count; i++) {
         if (p->rewrites[i].kind != BY__REWRITE_FORM) {
             return by_error_set(error, BY_EFORMAT,
@@ -123,7 +123,7 @@ static by_status find_pre(const char **out, const by_tokenizer *t, by_error *err
                                 "tokenizer.json does (normalizer, add_prefix_space)");
         }
     }
-    const by__splitter *s = p->splitters;
+    const by__tokenizer_splitter *s = p->splitters;
     if (p->splitter_count == 1 && (s->kind == BY__SPLIT_GPT2 || s->kind == BY__SPLIT_RULE)) {
         *out = s->kind == BY__SPLIT_GPT2 ? "gpt-2" : s->rule->name;
         return BY_OK;
@@ -142,10 +142,10 @@ static by_status find_pre(const char **out, const by_tokenizer *t, by_error *err
                         "pre_tokenizer does");
 }
 
-static by_status put_merges(by__gguf_pairs *pairs, const by_tokenizer *t, by_error *error)
+static by_status put_merges(by__export_gguf_pairs *pairs, const by_tokenizer *t, by_error *error)
 {
     by__text merge = {0};
-    by__gguf_begin_array(pairs, "tokenizer.ggml.merges", BY__GGUF_STRING, t->merge_count);
+    by__export_gguf_begin_array(pairs, "tokenizer.ggml.merges", BY__GGUF_STRING, t->merge_count);
     for (size_t i = 0; i < t->merge_count; i++) {
         merge.length = 0;
         add_name(&merge, t, t->merges[i].left);
@@ -155,19 +155,19 @@ static by_status put_merges(by__gguf_pairs *pairs, const by_tokenizer *t, by_err
             by__text_free(&merge);
             return by_error_set(error, BY_EMEMORY, "out of memory: merges");
         }
-        by__gguf_add_text(pairs, merge.data, merge.length);
+        by__export_gguf_add_text(pairs, merge.data, merge.length);
     }
     by__text_free(&merge);
     return BY_OK;
 }
 
-static by_status put_byte_level(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
+static by_status put_byte_level(by__export_gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
                                 by_error *error)
 {
     const char *pre;
     BY_TRY(find_pre(&pre, t, error));
-    by__gguf_put_text(pairs, "tokenizer.ggml.model", "gpt2");
-    by__gguf_put_text(pairs, "tokenizer.ggml.pre", pre);
+    by__export_gguf_put_text(pairs, "tokenizer.ggml.model", "gpt2");
+    by__export_gguf_put_text(pairs, "tokenizer.ggml.pre", pre);
     BY_TRY(put_tokens(pairs, t, count, error));
     BY_TRY(put_types(pairs, t, count, error));
     return put_merges(pairs, t, error);
@@ -177,7 +177,7 @@ static by_status put_byte_level(by__gguf_pairs *pairs, const by_tokenizer *t, ui
 
 /* SentencePiece merges the pair whose token has the highest score, so earlier merges get higher
  * scores, and tokens that no merge makes get lower ones than all merges. */
-static by_status put_scores(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
+static by_status put_scores(by__export_gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
                             by_error *error)
 {
     float *scores;
@@ -188,16 +188,16 @@ static by_status put_scores(by__gguf_pairs *pairs, const by_tokenizer *t, uint32
     for (size_t i = t->merge_count; i > 0; i--) {
         scores[t->merges[i - 1].id] = -(float)(i - 1);
     }
-    by__gguf_begin_array(pairs, "tokenizer.ggml.scores", BY__GGUF_F32, count);
+    by__export_gguf_begin_array(pairs, "tokenizer.ggml.scores", BY__GGUF_F32, count);
     by__text_add_bytes(&pairs->bytes, scores, count * sizeof *scores);
     free(scores);
     return BY_OK;
 }
 
-static bool puts_space_in_front(const by__pipeline *p)
+static bool puts_space_in_front(const by__tokenizer_pipeline *p)
 {
     for (size_t i = 0; i < p->rewrite_count; i++) {
-        by__rewrite_kind kind = p->rewrites[i].kind;
+        by__tokenizer_rewrite_kind kind = p->rewrites[i].kind;
         if (kind == BY__REWRITE_PREPEND || kind == BY__REWRITE_PREFIX ||
             kind == BY__REWRITE_PREFIX_FIRST) {
             return true;
@@ -206,35 +206,36 @@ static bool puts_space_in_front(const by__pipeline *p)
     return false;
 }
 
-static by_status put_pieces(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
+static by_status put_pieces(by__export_gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
                             by_error *error)
 {
-    by__gguf_put_text(pairs, "tokenizer.ggml.model", "llama");
-    by__gguf_put_text(pairs, "tokenizer.ggml.pre", "default");
+    by__export_gguf_put_text(pairs, "tokenizer.ggml.model", "llama");
+    by__export_gguf_put_text(pairs, "tokenizer.ggml.pre", "default");
     BY_TRY(put_tokens(pairs, t, count, error));
     BY_TRY(put_scores(pairs, t, count, error));
     BY_TRY(put_types(pairs, t, count, error));
-    by__gguf_put_bool(pairs, "tokenizer.ggml.add_space_prefix", puts_space_in_front(&t->pipeline));
+    by__export_gguf_put_bool(pairs, "tokenizer.ggml.add_space_prefix",
+                             puts_space_in_front(&t->pipeline));
     if (t->unk < count) {
-        by__gguf_put_u32(pairs, "tokenizer.ggml.unknown_token_id", t->unk);
+        by__export_gguf_put_u32(pairs, "tokenizer.ggml.unknown_token_id", t->unk);
     }
     return BY_OK;
 }
 
-static by_status put_characters(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
+static by_status put_characters(by__export_gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
                                 by_error *error)
 {
-    by__gguf_put_text(pairs, "tokenizer.ggml.model", "rwkv");
+    by__export_gguf_put_text(pairs, "tokenizer.ggml.model", "rwkv");
     BY_TRY(put_tokens(pairs, t, count, error));
     return put_types(pairs, t, count, error);
 }
 
 /* ---- special tokens ---- */
 
-static void put_id(by__gguf_pairs *pairs, const char *key, int64_t id, uint32_t count)
+static void put_id(by__export_gguf_pairs *pairs, const char *key, int64_t id, uint32_t count)
 {
     if (id >= 0 && id < (int64_t)count) {
-        by__gguf_put_u32(pairs, key, (uint32_t)id);
+        by__export_gguf_put_u32(pairs, key, (uint32_t)id);
     }
 }
 
@@ -248,12 +249,13 @@ static int64_t named(const by__export *e, const char *key)
                                  : -1;
 }
 
-by_status by__gguf_put_vocabulary(by__gguf_pairs *pairs, const by__export *e, by_error *error)
+by_status by__export_gguf_put_vocabulary(by__export_gguf_pairs *pairs, const by__export *e,
+                                         by_error *error)
 {
     const by_tokenizer *t = e->tokenizer;
     uint32_t count = (uint32_t)e->source->config->model.vocab;
     if (t == NULL) { /* the model only has token ids */
-        by__gguf_put_text(pairs, "tokenizer.ggml.model", "no_vocab");
+        by__export_gguf_put_text(pairs, "tokenizer.ggml.model", "no_vocab");
         return BY_OK;
     }
     if (t->vocab > count) {
@@ -268,10 +270,10 @@ by_status by__gguf_put_vocabulary(by__gguf_pairs *pairs, const by__export *e, by
     put_id(pairs, "tokenizer.ggml.bos_token_id", front >= 0 ? front : named(e, "bos_token"), count);
     put_id(pairs, "tokenizer.ggml.eos_token_id", by__export_eos(e), count);
     put_id(pairs, "tokenizer.ggml.padding_token_id", named(e, "pad_token"), count);
-    by__gguf_put_bool(pairs, "tokenizer.ggml.add_bos_token", front >= 0);
-    by__gguf_put_bool(pairs, "tokenizer.ggml.add_eos_token", t->pipeline.after_count > 0);
+    by__export_gguf_put_bool(pairs, "tokenizer.ggml.add_bos_token", front >= 0);
+    by__export_gguf_put_bool(pairs, "tokenizer.ggml.add_eos_token", t->pipeline.after_count > 0);
     if (e->template != NULL) {
-        by__gguf_put_text(pairs, "tokenizer.chat_template", e->template);
+        by__export_gguf_put_text(pairs, "tokenizer.chat_template", e->template);
     }
     return BY_OK;
 }

@@ -25,45 +25,46 @@ static void add_string(by__text *text, const char *s, size_t length)
     by__text_add_bytes(text, s, length);
 }
 
-static void begin_pair(by__gguf_pairs *pairs, const char *key, uint32_t type)
+static void begin_pair(by__export_gguf_pairs *pairs, const char *key, uint32_t type)
 {
     add_string(&pairs->bytes, key, strlen(key));
     add_little(&pairs->bytes, type, 4);
     pairs->count++;
 }
 
-void by__gguf_put_u32(by__gguf_pairs *pairs, const char *key, uint32_t value)
+void by__export_gguf_put_u32(by__export_gguf_pairs *pairs, const char *key, uint32_t value)
 {
     begin_pair(pairs, key, 4);
     add_little(&pairs->bytes, value, 4);
 }
 
-void by__gguf_put_f32(by__gguf_pairs *pairs, const char *key, float value)
+void by__export_gguf_put_f32(by__export_gguf_pairs *pairs, const char *key, float value)
 {
     begin_pair(pairs, key, BY__GGUF_F32);
     by__text_add_bytes(&pairs->bytes, &value, sizeof value);
 }
 
-void by__gguf_put_bool(by__gguf_pairs *pairs, const char *key, bool value)
+void by__export_gguf_put_bool(by__export_gguf_pairs *pairs, const char *key, bool value)
 {
     begin_pair(pairs, key, 7);
     add_little(&pairs->bytes, value ? 1 : 0, 1);
 }
 
-void by__gguf_put_text(by__gguf_pairs *pairs, const char *key, const char *text)
+void by__export_gguf_put_text(by__export_gguf_pairs *pairs, const char *key, const char *text)
 {
     begin_pair(pairs, key, BY__GGUF_STRING);
     add_string(&pairs->bytes, text, strlen(text));
 }
 
-void by__gguf_begin_array(by__gguf_pairs *pairs, const char *key, uint32_t type, uint64_t count)
+void by__export_gguf_begin_array(by__export_gguf_pairs *pairs, const char *key, uint32_t type,
+                                 uint64_t count)
 {
     begin_pair(pairs, key, 9);
     add_little(&pairs->bytes, type, 4);
     add_little(&pairs->bytes, count, 8);
 }
 
-void by__gguf_add_text(by__gguf_pairs *pairs, const char *text, size_t length)
+void by__export_gguf_add_text(by__export_gguf_pairs *pairs, const char *text, size_t length)
 {
     add_string(&pairs->bytes, text, length);
 }
@@ -77,8 +78,8 @@ static uint64_t padding(uint64_t at)
 
 /* Builds everything before the data and assigns tensors their offsets; *size is that of the whole
  * file. */
-static by_status make_header(by__text *out, uint64_t *size, by__gguf_plan *plan,
-                             const by__gguf_pairs *pairs, by_error *error)
+static by_status make_header(by__text *out, uint64_t *size, by__export_gguf_plan *plan,
+                             const by__export_gguf_pairs *pairs, by_error *error)
 {
     uint64_t offset = 0;
     by__text_add(out, "GGUF");
@@ -87,7 +88,7 @@ static by_status make_header(by__text *out, uint64_t *size, by__gguf_plan *plan,
     add_little(out, pairs->count, 8);
     by__text_add_bytes(out, pairs->bytes.data, pairs->bytes.length);
     for (size_t i = 0; i < plan->count; i++) {
-        by__gguf_tensor *t = &plan->tensors[i];
+        by__export_gguf_tensor *t = &plan->tensors[i];
         add_string(out, t->name, strlen(t->name));
         add_little(out, (uint64_t)t->rank, 4);
         add_little(out, (uint64_t)t->columns, 8);
@@ -117,13 +118,13 @@ typedef struct buffers {
     uint8_t *blocks;
 } buffers;
 
-static by_status write_rows(by__sink *sink, const by__gguf_tensor *t, buffers *b,
+static by_status write_rows(by__checkpoint_sink *sink, const by__export_gguf_tensor *t, buffers *b,
                             const by_weights *weights, int64_t first, int64_t count,
                             by_error *error)
 {
-    const by__gguf_type *type = t->type;
+    const by__export_gguf_type *type = t->type;
     size_t blocks = (size_t)(count * t->columns) / type->elements;
-    BY_TRY(by__gguf_rows(b->rows, b->scratch, t, weights, first, count, error));
+    BY_TRY(by__export_gguf_rows(b->rows, b->scratch, t, weights, first, count, error));
     for (size_t i = 0; i < blocks; i++) {
         if (!type->encode(b->blocks + i * type->bytes, b->rows + i * type->elements)) {
             return by_error_set(error, BY_EARG,
@@ -132,11 +133,11 @@ static by_status write_rows(by__sink *sink, const by__gguf_tensor *t, buffers *b
                                 t->name, type->name);
         }
     }
-    return by__sink_add(sink, b->blocks, blocks * type->bytes, error);
+    return by__checkpoint_sink_add(sink, b->blocks, blocks * type->bytes, error);
 }
 
-static by_status write_tensor(by__sink *sink, const by__gguf_tensor *t, buffers *b,
-                              const by_weights *weights, by_error *error)
+static by_status write_tensor(by__checkpoint_sink *sink, const by__export_gguf_tensor *t,
+                              buffers *b, const by_weights *weights, by_error *error)
 {
     static const uint8_t zeros[ALIGNMENT];
     int64_t most = t->columns == 0 ? 1 : CHUNK / t->columns;
@@ -145,11 +146,11 @@ static by_status write_tensor(by__sink *sink, const by__gguf_tensor *t, buffers 
         int64_t count = t->rows - first < most ? t->rows - first : most;
         BY_TRY(write_rows(sink, t, b, weights, first, count, error));
     }
-    return by__sink_add(sink, zeros, (size_t)padding(t->bytes), error);
+    return by__checkpoint_sink_add(sink, zeros, (size_t)padding(t->bytes), error);
 }
 
-static by_status write_tensors(by__sink *sink, const by__gguf_plan *plan, const by_weights *weights,
-                               by_error *error)
+static by_status write_tensors(by__checkpoint_sink *sink, const by__export_gguf_plan *plan,
+                               const by_weights *weights, by_error *error)
 {
     buffers b = {0};
     size_t most = (size_t)CHUNK;
@@ -173,11 +174,11 @@ static by_status write_tensors(by__sink *sink, const by__gguf_plan *plan, const 
     return status;
 }
 
-static by_status write_file(by__export *e, by__gguf_plan *plan, const by__gguf_pairs *pairs,
-                            by_error *error)
+static by_status write_file(by__export *e, by__export_gguf_plan *plan,
+                            const by__export_gguf_pairs *pairs, by_error *error)
 {
     by__text header = {0};
-    by__sink *sink = NULL;
+    by__checkpoint_sink *sink = NULL;
     char *directory = NULL;
     char *name = NULL;
     uint64_t size = 0;
@@ -186,21 +187,21 @@ static by_status write_file(by__export *e, by__gguf_plan *plan, const by__gguf_p
         status = by__export_place(&directory, &name, e->options->output, error);
     }
     if (status == BY_OK) {
-        status = by__sink_open(&sink, directory, name, size, error);
+        status = by__checkpoint_sink_open(&sink, directory, name, size, error);
     }
     if (status == BY_OK) {
-        status = by__sink_add(sink, header.data, header.length, error);
+        status = by__checkpoint_sink_add(sink, header.data, header.length, error);
     }
     if (status == BY_OK) {
         status = write_tensors(sink, plan, e->source->weights, error);
     }
     if (status == BY_OK) {
-        status = by__sink_commit(&sink, NULL, error);
+        status = by__checkpoint_sink_commit(&sink, NULL, error);
     }
     if (status == BY_OK) {
         status = by__sync_dir(directory, error);
     }
-    by__sink_discard(&sink);
+    by__checkpoint_sink_discard(&sink);
     by__text_free(&header);
     free(directory);
     free(name);
@@ -209,41 +210,43 @@ static by_status write_file(by__export *e, by__gguf_plan *plan, const by__gguf_p
 }
 
 /* Adds the origin and the kind of the file. */
-static void put_general(by__gguf_pairs *pairs, const by__export *e,
-                        const by__gguf_architecture *architecture, const by__gguf_type *type)
+static void put_general(by__export_gguf_pairs *pairs, const by__export *e,
+                        const by__export_gguf_architecture *architecture,
+                        const by__export_gguf_type *type)
 {
-    const by__origin *s = &e->origin;
-    by__gguf_put_text(pairs, "general.architecture", architecture->name);
-    by__gguf_put_text(pairs, "general.type", "model");
-    by__gguf_put_u32(pairs, "general.alignment", (uint32_t)ALIGNMENT);
-    by__gguf_put_u32(pairs, "general.file_type", type->file_type);
+    const by__checkpoint_origin *s = &e->origin;
+    by__export_gguf_put_text(pairs, "general.architecture", architecture->name);
+    by__export_gguf_put_text(pairs, "general.type", "model");
+    by__export_gguf_put_u32(pairs, "general.alignment", (uint32_t)ALIGNMENT);
+    by__export_gguf_put_u32(pairs, "general.file_type", type->file_type);
     if (type->is_quantized) {
-        by__gguf_put_u32(pairs, "general.quantization_version", 2);
+        by__export_gguf_put_u32(pairs, "general.quantization_version", 2);
     }
     if (s->run != NULL) {
-        by__gguf_put_text(pairs, "general.name", s->run);
-        by__gguf_put_text(pairs, "banyan.run", s->run);
+        by__export_gguf_put_text(pairs, "general.name", s->run);
+        by__export_gguf_put_text(pairs, "banyan.run", s->run);
     }
     if (s->config_hash != NULL) {
-        by__gguf_put_text(pairs, "banyan.config_hash", s->config_hash);
+        by__export_gguf_put_text(pairs, "banyan.config_hash", s->config_hash);
     }
     if (s->data_hash != NULL) {
-        by__gguf_put_text(pairs, "banyan.data_hash", s->data_hash);
+        by__export_gguf_put_text(pairs, "banyan.data_hash", s->data_hash);
     }
 }
 
 by_status by__export_gguf(by__export *e, by_error *error)
 {
     const char *kind = json_string_value(json_object_get(e->config, "model_type"));
-    const by__gguf_architecture *architecture = by__gguf_architecture_of(kind == NULL ? "" : kind);
+    const by__export_gguf_architecture *architecture =
+        by__export_gguf_architecture_of(kind == NULL ? "" : kind);
     const char *own = by_dtype_name(by__export_dtype(e->source->weights));
     const char *wanted = e->options->dtype != NULL ? e->options->dtype : own;
-    const by__gguf_type *type = by__gguf_type_named(wanted);
-    by__gguf_plan plan = {0};
-    by__gguf_pairs pairs = {0};
+    const by__export_gguf_type *type = by__export_gguf_type_named(wanted);
+    by__export_gguf_plan plan = {0};
+    by__export_gguf_pairs pairs = {0};
     char *names = NULL;
     if (architecture == NULL) {
-        BY_TRY(by__gguf_architectures(&names, error));
+        BY_TRY(by__export_gguf_architectures(&names, error));
         (void)by_error_set(error, BY_EFORMAT,
                            "model_type '%.60s' is not exported to GGUF; those of llama.cpp's "
                            "architectures %s are",
@@ -252,17 +255,17 @@ by_status by__export_gguf(by__export *e, by_error *error)
         return BY_EFORMAT;
     }
     put_general(&pairs, e, architecture, type);
-    by_status status = by__gguf_put_model(&pairs, e, architecture, error);
+    by_status status = by__export_gguf_put_model(&pairs, e, architecture, error);
     if (status == BY_OK) {
-        status = by__gguf_put_vocabulary(&pairs, e, error);
+        status = by__export_gguf_put_vocabulary(&pairs, e, error);
     }
     if (status == BY_OK) {
-        status = by__gguf_plan_make(&plan, e, type, error);
+        status = by__export_gguf_plan_make(&plan, e, type, error);
     }
     if (status == BY_OK) {
         status = write_file(e, &plan, &pairs, error);
     }
-    by__gguf_plan_free(&plan);
+    by__export_gguf_plan_free(&plan);
     by__text_free(&pairs.bytes);
     return status;
 }

@@ -18,21 +18,21 @@ static by_status check_shapes(const by_graph *graph, const by_config *config,
     by_device *device;
     by__store *store = NULL;
     int flat;
-    by__file_names names = by__model_file_names(&config->model);
-    const by__load_options options = {
+    by__nn_file_names names = by__nn_model_file_names(&config->model);
+    const by__checkpoint_load_options options = {
         .family = names.family, .base = names.base, .may_lack = is_head, .exact = true};
-    const by__flat_spec spec = {
+    const by__store_flat_spec spec = {
         .role = BY__COPY, .dtype = BY_DTYPE_COUNT, .groups = (1u << BY__GROUPS) - 1};
     BY_TRY(by_device_open(&device, "cpu", 1, error));
     by_status status = by__store_open(&store, device, error);
     if (status == BY_OK) {
-        status = by__declare_parameters(store, graph, error);
+        status = by__nn_declare_parameters(store, graph, error);
     }
     if (status == BY_OK) {
         status = by__store_add_flat(store, &spec, &flat, error);
     }
     if (status == BY_OK) {
-        status = by__store_check(store, flat, weights, &options, error);
+        status = by__checkpoint_store_check(store, flat, weights, &options, error);
     }
     by__store_close(&store);
     by_device_close(&device);

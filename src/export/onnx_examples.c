@@ -9,7 +9,7 @@
 
 /* ---- learned preprocessing ---- */
 
-static void read_labels(by__onnx_examples *x, const by_weights *weights)
+static void read_labels(by__export_onnx_examples *x, const by_weights *weights)
 {
     const char *text = by_weights_config(weights);
     json_t *root = text == NULL ? NULL : by__json_read(text, 0, NULL);
@@ -18,13 +18,14 @@ static void read_labels(by__onnx_examples *x, const by_weights *weights)
     json_decref(root);
 }
 
-static by_status read_learned(by__onnx_examples *x, const char *path, bool images, by_error *error)
+static by_status read_learned(by__export_onnx_examples *x, const char *path, bool images,
+                              by_error *error)
 {
     size_t length;
     x->key = images ? "banyan.preprocessor_config" : "banyan.encoding";
     BY_TRY(by__file_read(&x->text, &length, path, MAX_TEXT, error));
     if (images) {
-        return by__pixel_scales_parse(&x->scales, path, x->text, length, error);
+        return by__loader_pixel_scales_parse(&x->scales, path, x->text, length, error);
     }
     BY_TRY(by_encoding_parse(&x->encoding, path, x->text, length, error));
     return by_encoding_target(x->encoding) != NULL
@@ -32,11 +33,12 @@ static by_status read_learned(by__onnx_examples *x, const char *path, bool image
                : by_error_set(error, BY_EFORMAT, "%s: there is no target", path);
 }
 
-by_status by__onnx_examples_open(by__onnx_examples *x, const by__export *e, by_error *error)
+by_status by__export_onnx_examples_open(by__export_onnx_examples *x, const by__export *e,
+                                        by_error *error)
 {
     const char *reads = by_model_reads(&e->source->config->model);
     bool images = strcmp(reads, "images") == 0;
-    *x = (by__onnx_examples){0};
+    *x = (by__export_onnx_examples){0};
     if (strcmp(reads, "tokens") == 0) {
         return BY_OK;
     }
@@ -54,9 +56,9 @@ by_status by__onnx_examples_open(by__onnx_examples *x, const by__export *e, by_e
     return BY_OK;
 }
 
-void by__onnx_examples_close(by__onnx_examples *x)
+void by__export_onnx_examples_close(by__export_onnx_examples *x)
 {
-    by__pixel_scales_free(&x->scales);
+    by__loader_pixel_scales_free(&x->scales);
     by_encoding_close(&x->encoding);
     free(x->text);
     free(x->labels);
@@ -64,18 +66,18 @@ void by__onnx_examples_close(by__onnx_examples *x)
 
 /* ---- inputs ---- */
 
-static int cast(by__onnx *o, int value, int type)
+static int cast(by__op_onnx *o, int value, int type)
 {
-    int y = by__onnx_node1(o, "Cast", value);
+    int y = by__op_onnx_node1(o, "Cast", value);
     o->set_int(o, "to", type);
     return y;
 }
 
 /* Adds (pixel / 255 - mean) / deviation, and the extent of the batch, which rows may need. */
-static by_status read_images(const by__onnx_examples *x, by__onnx_writer *w, int64_t channels,
-                             int *out, by_error *error)
+static by_status read_images(const by__export_onnx_examples *x, by__export_onnx_writer *w,
+                             int64_t channels, int *out, by_error *error)
 {
-    by__onnx *o = &w->rows;
+    by__op_onnx *o = &w->rows;
     const by_shape shape = BY_SHAPE(1, channels, 1, 1);
     if (x->scales.channels != (size_t)channels) {
         return by_error_set(error, BY_EFORMAT,
@@ -83,19 +85,19 @@ static by_status read_images(const by__onnx_examples *x, by__onnx_writer *w, int
                             "reads %lld",
                             x->scales.channels, (long long)channels);
     }
-    int y = by__onnx_node2(o, "Div", cast(o, 0, BY__ONNX_FLOAT), by__onnx_float(o, 255.0f));
-    y = by__onnx_node2(o, "Sub", y, o->floats(o, x->scales.mean, &shape));
-    *out = by__onnx_node2(o, "Div", y, o->floats(o, x->scales.deviation, &shape));
-    o->batch = by__onnx_reshape(o, by__onnx_extent(o, 0, 0), (const int64_t[]){1}, 1);
+    int y = by__op_onnx_node2(o, "Div", cast(o, 0, BY__ONNX_FLOAT), by__op_onnx_float(o, 255.0f));
+    y = by__op_onnx_node2(o, "Sub", y, o->floats(o, x->scales.mean, &shape));
+    *out = by__op_onnx_node2(o, "Div", y, o->floats(o, x->scales.deviation, &shape));
+    o->batch = by__op_onnx_reshape(o, by__op_onnx_extent(o, 0, 0), (const int64_t[]){1}, 1);
     return BY_OK;
 }
 
 /* Adds (number - mean) / deviation in f64, as in training; 0 for NaN, which marks a missing
  * cell. */
-static by_status read_numbers(const by__onnx_examples *x, by__onnx_writer *w, int64_t columns,
-                              int *out, by_error *error)
+static by_status read_numbers(const by__export_onnx_examples *x, by__export_onnx_writer *w,
+                              int64_t columns, int *out, by_error *error)
 {
-    by__onnx *o = &w->rows;
+    by__op_onnx *o = &w->rows;
     size_t n = (size_t)columns;
     double *scales;
     if (by_encoding_numbers(x->encoding) != n) {
@@ -107,59 +109,62 @@ static by_status read_numbers(const by__onnx_examples *x, by__onnx_writer *w, in
     for (size_t i = 0; i < n; i++) {
         by_encoding_number_scale(x->encoding, i, &scales[i], &scales[n + i]);
     }
-    int mean = by__onnx_writer_doubles(w, scales, &BY_SHAPE(1, columns));
-    int deviation = by__onnx_writer_doubles(w, scales + n, &BY_SHAPE(1, columns));
+    int mean = by__export_onnx_writer_doubles(w, scales, &BY_SHAPE(1, columns));
+    int deviation = by__export_onnx_writer_doubles(w, scales + n, &BY_SHAPE(1, columns));
     free(scales);
-    int y = by__onnx_node2(o, "Div", by__onnx_node2(o, "Sub", 0, mean), deviation);
+    int y = by__op_onnx_node2(o, "Div", by__op_onnx_node2(o, "Sub", 0, mean), deviation);
     y = cast(o, y, BY__ONNX_FLOAT);
-    int missing = by__onnx_node1(o, "IsNaN", y);
-    *out = by__onnx_node3(o, "Where", missing, by__onnx_float(o, 0.0f), y);
+    int missing = by__op_onnx_node1(o, "IsNaN", y);
+    *out = by__op_onnx_node3(o, "Where", missing, by__op_onnx_float(o, 0.0f), y);
     return BY_OK;
 }
 
-by_status by__onnx_examples_input(const by__onnx_examples *x, by__onnx_writer *w,
-                                  const by__graph_value *v, const char **name, by_error *error)
+by_status by__export_onnx_examples_input(const by__export_onnx_examples *x,
+                                         by__export_onnx_writer *w, const by__graph_value *v,
+                                         const char **name, by_error *error)
 {
-    by__onnx_axis axes[BY_MAX_RANK] = {{0, "batch"}};
+    by__export_onnx_axis axes[BY_MAX_RANK] = {{0, "batch"}};
     bool images = x->encoding == NULL;
     bool numbers = v->dtype == BY_F32;
     const char *in = v->name;
     int value = 0;
     for (int i = 1; i < v->shape.rank; i++) {
-        axes[i] = (by__onnx_axis){v->shape.dim[i], NULL};
+        axes[i] = (by__export_onnx_axis){v->shape.dim[i], NULL};
     }
-    by__onnx_writer_port(w, 11, v->name,
-                         images    ? BY__ONNX_UINT8
-                         : numbers ? BY__ONNX_DOUBLE
-                                   : BY__ONNX_INT64,
-                         axes, v->shape.rank);
-    by__onnx_writer_node(w, &in, 1, NULL);
+    by__export_onnx_writer_port(w, 11, v->name,
+                                images    ? BY__ONNX_UINT8
+                                : numbers ? BY__ONNX_DOUBLE
+                                          : BY__ONNX_INT64,
+                                axes, v->shape.rank);
+    by__export_onnx_writer_node(w, &in, 1, NULL);
     by_status status = images    ? read_images(x, w, v->shape.dim[1], &value, error)
                        : numbers ? read_numbers(x, w, v->shape.dim[1], &value, error)
                                  : BY_OK;
-    by__onnx_writer_end(w);
-    *name = value == 0 ? v->name : by__onnx_writer_name(w, value);
+    by__export_onnx_writer_end(w);
+    *name = value == 0 ? v->name : by__export_onnx_writer_name(w, value);
     return status;
 }
 
 /* ---- outputs ---- */
 
-void by__onnx_examples_output(const by__onnx_examples *x, by__onnx_writer *w, const char *name,
-                              const by__graph_value *result)
+void by__export_onnx_examples_output(const by__export_onnx_examples *x, by__export_onnx_writer *w,
+                                     const char *name, const by__graph_value *result)
 {
-    const by__onnx_axis axes[2] = {{0, "batch"}, {result->shape.dim[1], NULL}};
-    by__onnx *o = &w->rows;
+    const by__export_onnx_axis axes[2] = {{0, "batch"}, {result->shape.dim[1], NULL}};
+    by__op_onnx *o = &w->rows;
     double mean;
     double deviation;
     if (x->encoding == NULL || by_encoding_classes(x->encoding) > 0) {
-        by__onnx_writer_output(w, name, "logits", BY__ONNX_FLOAT, axes, 2);
+        by__export_onnx_writer_output(w, name, "logits", BY__ONNX_FLOAT, axes, 2);
         return;
     }
     by_encoding_target_scale(x->encoding, &mean, &deviation);
-    by__onnx_writer_node(w, &name, 1, NULL);
+    by__export_onnx_writer_node(w, &name, 1, NULL);
     int y = cast(o, 0, BY__ONNX_DOUBLE);
-    y = by__onnx_node2(o, "Mul", y, by__onnx_writer_doubles(w, &deviation, &(by_shape){0}));
-    y = by__onnx_node2(o, "Add", y, by__onnx_writer_doubles(w, &mean, &(by_shape){0}));
-    by__onnx_writer_end(w);
-    by__onnx_writer_output(w, by__onnx_writer_name(w, y), "values", BY__ONNX_DOUBLE, axes, 2);
+    y = by__op_onnx_node2(o, "Mul", y,
+                          by__export_onnx_writer_doubles(w, &deviation, &(by_shape){0}));
+    y = by__op_onnx_node2(o, "Add", y, by__export_onnx_writer_doubles(w, &mean, &(by_shape){0}));
+    by__export_onnx_writer_end(w);
+    by__export_onnx_writer_output(w, by__export_onnx_writer_name(w, y), "values", BY__ONNX_DOUBLE,
+                                  axes, 2);
 }

@@ -9,24 +9,28 @@
 #include "export/export.h"
 #include "export/onnx_writer.h"
 
-typedef struct by__onnx_examples {
-    char *text;              /* text of the file */
-    const char *key;         /* metadata key that the text is stored under */
-    by__pixel_scales scales; /* of images */
-    by_encoding *encoding;   /* of tables, else NULL */
-    char *labels;            /* names of classes, "id2label" of config.json; NULL: none */
-} by__onnx_examples;
+typedef struct by__export_onnx_examples {
+    char *text;                     /* text of the file */
+    const char *key;                /* metadata key that the text is stored under */
+    by__loader_pixel_scales scales; /* of images */
+    by_encoding *encoding;          /* of tables, else NULL */
+    char *labels;                   /* names of classes, "id2label" of config.json; NULL: none */
+} by__export_onnx_examples;
 
-/* Reads the files next to the weights; zeros for a model of tokens. by__onnx_examples_close must be
- * called even if this fails. */
-by_status by__onnx_examples_open(by__onnx_examples *x, const by__export *export, by_error *error);
-void by__onnx_examples_close(by__onnx_examples *x);
+/* Reads the files next to the weights; zeros for a model of tokens. by__export_onnx_examples_close
+ * must be called even if this fails. */
+by_status by__export_onnx_examples_open(by__export_onnx_examples *x, const by__export *export,
+                                        by_error *error);
+void by__export_onnx_examples_close(by__export_onnx_examples *x);
 /* Adds the input and the nodes that convert it to what the model reads. *name, the result's name,
  * is owned by the input or the writer. */
-by_status by__onnx_examples_input(const by__onnx_examples *x, by__onnx_writer *writer,
-                                  const by__graph_value *input, const char **name, by_error *error);
+by_status by__export_onnx_examples_input(const by__export_onnx_examples *x,
+                                         by__export_onnx_writer *writer,
+                                         const by__graph_value *input, const char **name,
+                                         by_error *error);
 /* Adds the output: the model's result with this name and type. */
-void by__onnx_examples_output(const by__onnx_examples *x, by__onnx_writer *writer, const char *name,
-                              const by__graph_value *result);
+void by__export_onnx_examples_output(const by__export_onnx_examples *x,
+                                     by__export_onnx_writer *writer, const char *name,
+                                     const by__graph_value *result);
 
 #endif

@@ -27,8 +27,8 @@ typedef struct state {
     by__export *export;
     by_graph *graph;
     by_model model;
-    by__onnx_examples examples; /* of images and tables */
-    by__onnx_writer writer;
+    by__export_onnx_examples examples; /* of images and tables */
+    by__export_onnx_writer writer;
     char **names;    /* [value_count]: ONNX names of values, owned */
     char *data_name; /* name of the second file */
     uint64_t bytes;  /* size of the second file */
@@ -70,7 +70,7 @@ static void cache_name(char out[64], const char *name, const char *prefix)
 }
 
 typedef struct cache_axes {
-    by__onnx_axis axes[4];
+    by__export_onnx_axis axes[4];
 } cache_axes;
 
 static cache_axes axes_of_cache(const by__graph_value *v, const char *positions)
@@ -83,20 +83,20 @@ static cache_axes axes_of_cache(const by__graph_value *v, const char *positions)
 static by_status add_places(state *s, const char *past, by_error *error)
 {
     const char *in[2] = {past, "input_ids"};
-    by__onnx *o = &s->writer.rows;
-    by__onnx_writer_node(&s->writer, in, 2, NULL);
-    int start = by__onnx_extent(o, 0, 2);
-    BY_TRY(set_name(
-        s, s->model.start,
-        by__onnx_writer_name(&s->writer, by__onnx_reshape(o, start, (const int64_t[]){1}, 1)),
-        error));
+    by__op_onnx *o = &s->writer.rows;
+    by__export_onnx_writer_node(&s->writer, in, 2, NULL);
+    int start = by__op_onnx_extent(o, 0, 2);
+    BY_TRY(set_name(s, s->model.start,
+                    by__export_onnx_writer_name(
+                        &s->writer, by__op_onnx_reshape(o, start, (const int64_t[]){1}, 1)),
+                    error));
     if (s->model.positions == BY_NONE) {
         return BY_OK;
     }
-    int end = by__onnx_node2(o, "Add", start, by__onnx_extent(o, 1, 1));
-    int places = by__onnx_node3(o, "Range", start, end, by__onnx_int(o, 1));
-    places = by__onnx_reshape(o, places, (const int64_t[]){1, -1}, 2);
-    return set_name(s, s->model.positions, by__onnx_writer_name(&s->writer, places), error);
+    int end = by__op_onnx_node2(o, "Add", start, by__op_onnx_extent(o, 1, 1));
+    int places = by__op_onnx_node3(o, "Range", start, end, by__op_onnx_int(o, 1));
+    places = by__op_onnx_reshape(o, places, (const int64_t[]){1, -1}, 2);
+    return set_name(s, s->model.positions, by__export_onnx_writer_name(&s->writer, places), error);
 }
 
 static by_status add_example_inputs(state *s, by_error *error)
@@ -106,7 +106,7 @@ static by_status add_example_inputs(state *s, by_error *error)
     for (size_t i = 0; i < s->graph->value_count; i++) {
         const by__graph_value *v = &s->graph->values[i];
         if (v->role == BY_ROLE_INPUT) {
-            BY_TRY(by__onnx_examples_input(&s->examples, &s->writer, v, &name, error));
+            BY_TRY(by__export_onnx_examples_input(&s->examples, &s->writer, v, &name, error));
             BY_TRY(set_name(s, (by_value)i, name, error));
         }
     }
@@ -115,17 +115,17 @@ static by_status add_example_inputs(state *s, by_error *error)
 
 static by_status add_token_inputs(state *s, by_error *error)
 {
-    const by__onnx_axis axes[2] = {{0, "batch"}, {0, "sequence"}};
+    const by__export_onnx_axis axes[2] = {{0, "batch"}, {0, "sequence"}};
     char past[64] = "";
     char first[64] = "";
-    by__onnx_writer_port(&s->writer, 11, "input_ids", BY__ONNX_INT64, axes, 2);
+    by__export_onnx_writer_port(&s->writer, 11, "input_ids", BY__ONNX_INT64, axes, 2);
     BY_TRY(set_name(s, s->model.tokens, "input_ids", error));
     for (size_t i = 0; i < s->graph->value_count; i++) {
         const by__graph_value *v = &s->graph->values[i];
         if (v->role == BY_ROLE_STATE) {
             cache_name(past, v->name, "past_key_values");
             const cache_axes shape = axes_of_cache(v, "past");
-            by__onnx_writer_port(&s->writer, 11, past, BY__ONNX_FLOAT, shape.axes, 4);
+            by__export_onnx_writer_port(&s->writer, 11, past, BY__ONNX_FLOAT, shape.axes, 4);
             BY_TRY(set_name(s, (by_value)i, past, error));
             if (first[0] == '\0') {
                 (void)snprintf(first, sizeof first, "%s", past);
@@ -144,8 +144,9 @@ static const char *weight_name(const state *s, const by__graph_value *v)
     return by__export_find(source->weights, prefix == NULL ? "" : prefix, v->name);
 }
 
-static by_status write_weight(by__sink *sink, const by_weights *weights, const by__graph_value *v,
-                              const char *name, float *buffer, by_error *error)
+static by_status write_weight(by__checkpoint_sink *sink, const by_weights *weights,
+                              const by__graph_value *v, const char *name, float *buffer,
+                              by_error *error)
 {
     size_t total = (size_t)by_shape_count(&v->shape);
     by_tensor_view view;
@@ -160,13 +161,13 @@ static by_status write_weight(by__sink *sink, const by_weights *weights, const b
         size_t n = total - first < CHUNK ? total - first : CHUNK;
         by_tensor_slice slice = {.flat = true, .offset = {(int64_t)first}, .shape = {(int64_t)n}};
         BY_TRY(by_weights_read_f32(weights, name, &slice, buffer, n, error));
-        BY_TRY(by__sink_add(sink, buffer, n * sizeof *buffer, error));
+        BY_TRY(by__checkpoint_sink_add(sink, buffer, n * sizeof *buffer, error));
     }
     return BY_OK;
 }
 
 /* Lists the weights in the graph or, if there is a sink, writes them. */
-static by_status each_weight(state *s, by__sink *sink, float *buffer, by_error *error)
+static by_status each_weight(state *s, by__checkpoint_sink *sink, float *buffer, by_error *error)
 {
     static const uint8_t zeros[ALIGNMENT];
     uint64_t offset = 0;
@@ -183,12 +184,13 @@ static by_status each_weight(state *s, by__sink *sink, float *buffer, by_error *
                                 by_weights_path(s->export->source->weights), v->name);
         }
         if (sink == NULL) {
-            by__onnx_writer_weight(&s->writer, v->name, &v->shape, s->data_name, offset, bytes);
+            by__export_onnx_writer_weight(&s->writer, v->name, &v->shape, s->data_name, offset,
+                                          bytes);
             BY_TRY(set_name(s, (by_value)i, v->name, error));
             s->export->report.tensors++;
         } else {
             BY_TRY(write_weight(sink, s->export->source->weights, v, name, buffer, error));
-            BY_TRY(by__sink_add(sink, zeros, (size_t)space, error));
+            BY_TRY(by__checkpoint_sink_add(sink, zeros, (size_t)space, error));
         }
         offset += bytes + space;
     }
@@ -219,28 +221,28 @@ static by_status add_node(state *s, const by__graph_node *node, by_error *error)
     const by__op_row *row = by__op_row_of(node->op);
     const char *in[MAX_INPUTS];
     char *updates[MAX_INPUTS] = {0};
-    by__type types[MAX_INPUTS];
-    by__type out[BY_MAX_OUTPUTS];
+    by__graph_type types[MAX_INPUTS];
+    by__graph_type out[BY_MAX_OUTPUTS];
     for (int i = 0; i < node->input_count; i++) {
         bool absent = node->in[i] == BY_NONE;
         in[i] = absent || s->names[node->in[i]] == NULL ? "" : s->names[node->in[i]];
         types[i].shape.rank = -1;
         if (!absent) {
             const by__graph_value *v = &s->graph->values[node->in[i]];
-            types[i] = (by__type){v->dtype, v->shape};
+            types[i] = (by__graph_type){v->dtype, v->shape};
         }
     }
     for (int i = 0; i < node->output_count; i++) {
         out[i].shape.rank = -1;
         if (node->out[i] != BY_NONE) {
             const by__graph_value *v = &s->graph->values[node->out[i]];
-            out[i] = (by__type){v->dtype, v->shape};
+            out[i] = (by__graph_type){v->dtype, v->shape};
         }
     }
     const by__op_signature signature = {node->op, &node->attrs, types, node->input_count};
-    by__onnx_writer_node(&s->writer, in, node->input_count, updates);
+    by__export_onnx_writer_node(&s->writer, in, node->input_count, updates);
     by_status status = row->onnx(&signature, out, &s->writer.rows, error);
-    by__onnx_writer_end(&s->writer);
+    by__export_onnx_writer_end(&s->writer);
     for (int i = 0; i < node->output_count && status == BY_OK; i++) {
         if (s->writer.results[i] != NULL) {
             status = set_name(s, node->out[i], s->writer.results[i], error);
@@ -262,19 +264,20 @@ static void add_outputs(state *s)
     const by__graph_value *values = s->graph->values;
     char name[64];
     if (s->examples.text != NULL) {
-        by__onnx_examples_output(&s->examples, &s->writer, s->names[s->model.output],
-                                 &values[s->model.output]);
+        by__export_onnx_examples_output(&s->examples, &s->writer, s->names[s->model.output],
+                                        &values[s->model.output]);
         return;
     }
-    const by__onnx_axis axes[3] = {
+    const by__export_onnx_axis axes[3] = {
         {0, "batch"}, {0, "sequence"}, {values[s->model.logits].shape.dim[2], NULL}};
-    by__onnx_writer_output(&s->writer, s->names[s->model.logits], "logits", BY__ONNX_FLOAT, axes,
-                           3);
+    by__export_onnx_writer_output(&s->writer, s->names[s->model.logits], "logits", BY__ONNX_FLOAT,
+                                  axes, 3);
     for (size_t i = 0; i < s->graph->value_count; i++) {
         if (values[i].role == BY_ROLE_STATE) {
             cache_name(name, values[i].name, "present");
             const cache_axes shape = axes_of_cache(&values[i], "total");
-            by__onnx_writer_output(&s->writer, s->names[i], name, BY__ONNX_FLOAT, shape.axes, 4);
+            by__export_onnx_writer_output(&s->writer, s->names[i], name, BY__ONNX_FLOAT, shape.axes,
+                                          4);
         }
     }
 }
@@ -285,7 +288,7 @@ static void add_outputs(state *s)
  * 2), metadata_props 14 (key 1, value 2). */
 static void make_model(by__text *out, state *s)
 {
-    const by__origin *origin = &s->export->origin;
+    const by__checkpoint_origin *origin = &s->export->origin;
     const char *const pairs[][2] = {{"banyan.run", origin->run},
                                     {"banyan.config_hash", origin->config_hash},
                                     {"banyan.data_hash", origin->data_hash},
@@ -311,17 +314,17 @@ static void make_model(by__text *out, state *s)
 
 static by_status write_data(state *s, const char *directory, by_error *error)
 {
-    by__sink *sink = NULL;
+    by__checkpoint_sink *sink = NULL;
     float *buffer;
     BY_TRY(by__alloc((void **)&buffer, CHUNK, sizeof *buffer, "a part of a tensor", error));
-    by_status status = by__sink_open(&sink, directory, s->data_name, s->bytes, error);
+    by_status status = by__checkpoint_sink_open(&sink, directory, s->data_name, s->bytes, error);
     if (status == BY_OK) {
         status = each_weight(s, sink, buffer, error);
     }
     if (status == BY_OK) {
-        status = by__sink_commit(&sink, NULL, error);
+        status = by__checkpoint_sink_commit(&sink, NULL, error);
     }
-    by__sink_discard(&sink);
+    by__checkpoint_sink_discard(&sink);
     free(buffer);
     return status;
 }
@@ -343,7 +346,7 @@ static by_status write_files(state *s, const char *directory, const char *name, 
         status = write_data(s, directory, error);
     }
     if (status == BY_OK) {
-        status = by__sink_put(directory, name, model.data, model.length, NULL, error);
+        status = by__checkpoint_sink_put(directory, name, model.data, model.length, NULL, error);
     }
     if (status == BY_OK) {
         status = by__sync_dir(directory, error);
@@ -361,11 +364,11 @@ by_status by__export_onnx(by__export *e, by_error *error)
     by__text data = {0};
     BY_TRY(by__export_refuse_existing(e, "_data", error));
     BY_TRY(by__export_place(&directory, &name, e->options->output, error));
-    by__onnx_writer_begin(&s.writer);
+    by__export_onnx_writer_begin(&s.writer);
     by__text_format(&data, "%s_data", name);
     by_status status = by__text_take(&data, &s.data_name, error);
     if (status == BY_OK) {
-        status = by__onnx_examples_open(&s.examples, e, error);
+        status = by__export_onnx_examples_open(&s.examples, e, error);
     }
     if (status == BY_OK) {
         status = build_graph(&s, error);
@@ -378,8 +381,8 @@ by_status by__export_onnx(by__export *e, by_error *error)
     }
     free(s.names);
     by_graph_close(&s.graph);
-    by__onnx_writer_free(&s.writer);
-    by__onnx_examples_close(&s.examples);
+    by__export_onnx_writer_free(&s.writer);
+    by__export_onnx_examples_close(&s.examples);
     free(s.data_name);
     free(directory);
     free(name);

@@ -8,14 +8,14 @@
 /* First number of values that nodes make; smaller numbers are the node's inputs. */
 #define FIRST_VALUE 65536
 
-static int fail(by__onnx_writer *w)
+static int fail(by__export_onnx_writer *w)
 {
     w->status = BY_EMEMORY;
     return 0;
 }
 
 /* Adds a value and returns its number. */
-static int add_value(by__onnx_writer *w, const char *prefix, uint64_t number)
+static int add_value(by__export_onnx_writer *w, const char *prefix, uint64_t number)
 {
     char name[40];
     (void)snprintf(name, sizeof name, "%s%" PRIu64, prefix, number);
@@ -27,7 +27,7 @@ static int add_value(by__onnx_writer *w, const char *prefix, uint64_t number)
     return FIRST_VALUE + (int)w->count++;
 }
 
-const char *by__onnx_writer_name(const by__onnx_writer *w, int value)
+const char *by__export_onnx_writer_name(const by__export_onnx_writer *w, int value)
 {
     size_t i = (size_t)(value - FIRST_VALUE);
     if (value < 0) {
@@ -38,40 +38,40 @@ const char *by__onnx_writer_name(const by__onnx_writer *w, int value)
 }
 
 /* Completes the last node. */
-static void flush(by__onnx_writer *w)
+static void flush(by__export_onnx_writer *w)
 {
     if (w->node.length > 0) {
         by__proto_message(&w->graph, 1, &w->node);
     }
 }
 
-static int add_node(by__onnx *onnx, const char *type, const int *in, int input_count,
+static int add_node(by__op_onnx *onnx, const char *type, const int *in, int input_count,
                     int output_count)
 {
-    by__onnx_writer *w = onnx->user;
+    by__export_onnx_writer *w = onnx->user;
     int first = 0;
     flush(w);
     for (int i = 0; i < input_count; i++) {
-        by__proto_string(&w->node, 1, by__onnx_writer_name(w, in[i]));
+        by__proto_string(&w->node, 1, by__export_onnx_writer_name(w, in[i]));
     }
     for (int i = 0; i < output_count; i++) {
         int value = add_value(w, "v", w->values++);
         first = i == 0 ? value : first;
-        by__proto_string(&w->node, 2, by__onnx_writer_name(w, value));
+        by__proto_string(&w->node, 2, by__export_onnx_writer_name(w, value));
     }
     by__proto_string(&w->node, 4, type);
     return first;
 }
 
 /* AttributeProto: name 1, f 2, i 3, ints 8, type 20 (1 float, 2 int, 7 ints). */
-static void add_attribute(by__onnx_writer *w, by__text *attribute, int type)
+static void add_attribute(by__export_onnx_writer *w, by__text *attribute, int type)
 {
     by__proto_int(attribute, 20, type);
     by__proto_message(&w->node, 5, attribute);
     by__text_free(attribute);
 }
 
-static void set_int(by__onnx *onnx, const char *name, int64_t value)
+static void set_int(by__op_onnx *onnx, const char *name, int64_t value)
 {
     by__text attribute = {0};
     by__proto_string(&attribute, 1, name);
@@ -79,7 +79,7 @@ static void set_int(by__onnx *onnx, const char *name, int64_t value)
     add_attribute(onnx->user, &attribute, 2);
 }
 
-static void set_float(by__onnx *onnx, const char *name, float value)
+static void set_float(by__op_onnx *onnx, const char *name, float value)
 {
     by__text attribute = {0};
     by__proto_string(&attribute, 1, name);
@@ -87,7 +87,7 @@ static void set_float(by__onnx *onnx, const char *name, float value)
     add_attribute(onnx->user, &attribute, 1);
 }
 
-static void set_ints(by__onnx *onnx, const char *name, const int64_t *values, int count)
+static void set_ints(by__op_onnx *onnx, const char *name, const int64_t *values, int count)
 {
     by__text attribute = {0};
     by__proto_string(&attribute, 1, name);
@@ -98,7 +98,7 @@ static void set_ints(by__onnx *onnx, const char *name, const int64_t *values, in
 }
 
 /* TensorProto: dims 1, data_type 2, name 8, raw_data 9; initializers are field 5 of the graph. */
-static int add_constant(by__onnx_writer *w, int type, const void *data, size_t bytes,
+static int add_constant(by__export_onnx_writer *w, int type, const void *data, size_t bytes,
                         const by_shape *shape)
 {
     by__text tensor = {0};
@@ -107,65 +107,66 @@ static int add_constant(by__onnx_writer *w, int type, const void *data, size_t b
         by__proto_int(&tensor, 1, shape->dim[i]);
     }
     by__proto_int(&tensor, 2, type);
-    by__proto_string(&tensor, 8, by__onnx_writer_name(w, value));
+    by__proto_string(&tensor, 8, by__export_onnx_writer_name(w, value));
     by__proto_bytes(&tensor, 9, data, bytes);
     by__proto_message(&w->graph, 5, &tensor);
     by__text_free(&tensor);
     return value;
 }
 
-static int add_floats(by__onnx *onnx, const float *values, const by_shape *shape)
+static int add_floats(by__op_onnx *onnx, const float *values, const by_shape *shape)
 {
     return add_constant(onnx->user, BY__ONNX_FLOAT, values,
                         (size_t)by_shape_count(shape) * sizeof *values, shape);
 }
 
-static int add_ints(by__onnx *onnx, const int64_t *values, const by_shape *shape)
+static int add_ints(by__op_onnx *onnx, const int64_t *values, const by_shape *shape)
 {
     return add_constant(onnx->user, BY__ONNX_INT64, values,
                         (size_t)by_shape_count(shape) * sizeof *values, shape);
 }
 
-int by__onnx_writer_doubles(by__onnx_writer *w, const double *values, const by_shape *shape)
+int by__export_onnx_writer_doubles(by__export_onnx_writer *w, const double *values,
+                                   const by_shape *shape)
 {
     return add_constant(w, BY__ONNX_DOUBLE, values, (size_t)by_shape_count(shape) * sizeof *values,
                         shape);
 }
 
-static void set_result(by__onnx *onnx, int output, int value)
+static void set_result(by__op_onnx *onnx, int output, int value)
 {
-    by__onnx_writer *w = onnx->user;
+    by__export_onnx_writer *w = onnx->user;
     free(w->results[output]);
-    w->results[output] = by__strdup(by__onnx_writer_name(w, value));
+    w->results[output] = by__strdup(by__export_onnx_writer_name(w, value));
     if (w->results[output] == NULL) {
         (void)fail(w);
     }
 }
 
-static void set_update(by__onnx *onnx, int input, int value)
+static void set_update(by__op_onnx *onnx, int input, int value)
 {
-    by__onnx_writer *w = onnx->user;
+    by__export_onnx_writer *w = onnx->user;
     free(w->updates[input]);
-    w->updates[input] = by__strdup(by__onnx_writer_name(w, value));
+    w->updates[input] = by__strdup(by__export_onnx_writer_name(w, value));
     if (w->updates[input] == NULL) {
         (void)fail(w);
     }
 }
 
-void by__onnx_writer_begin(by__onnx_writer *w)
+void by__export_onnx_writer_begin(by__export_onnx_writer *w)
 {
-    *w = (by__onnx_writer){.rows = {.user = w,
-                                    .node = add_node,
-                                    .set_int = set_int,
-                                    .set_float = set_float,
-                                    .set_ints = set_ints,
-                                    .floats = add_floats,
-                                    .ints = add_ints,
-                                    .result = set_result,
-                                    .update = set_update}};
+    *w = (by__export_onnx_writer){.rows = {.user = w,
+                                           .node = add_node,
+                                           .set_int = set_int,
+                                           .set_float = set_float,
+                                           .set_ints = set_ints,
+                                           .floats = add_floats,
+                                           .ints = add_ints,
+                                           .result = set_result,
+                                           .update = set_update}};
 }
 
-void by__onnx_writer_free(by__onnx_writer *w)
+void by__export_onnx_writer_free(by__export_onnx_writer *w)
 {
     for (size_t i = 0; i < w->count; i++) {
         free(w->names[i]);
@@ -178,7 +179,8 @@ void by__onnx_writer_free(by__onnx_writer *w)
     by__text_free(&w->node);
 }
 
-void by__onnx_writer_node(by__onnx_writer *w, const char **in, int count, char **updates)
+void by__export_onnx_writer_node(by__export_onnx_writer *w, const char **in, int count,
+                                 char **updates)
 {
     w->in = in;
     w->in_count = count;
@@ -189,7 +191,7 @@ void by__onnx_writer_node(by__onnx_writer *w, const char **in, int count, char *
     }
 }
 
-void by__onnx_writer_end(by__onnx_writer *w)
+void by__export_onnx_writer_end(by__export_onnx_writer *w)
 {
     flush(w);
     w->status = w->graph.failed || w->node.failed ? BY_EMEMORY : w->status;
@@ -197,8 +199,8 @@ void by__onnx_writer_end(by__onnx_writer *w)
 
 /* ValueInfoProto: name 1, type 2 (TypeProto: tensor_type 1: elem_type 1, shape 2: dim 1: dim_value
  * 1 or dim_param 2). */
-void by__onnx_writer_port(by__onnx_writer *w, uint32_t field, const char *name, int type,
-                          const by__onnx_axis *axes, int rank)
+void by__export_onnx_writer_port(by__export_onnx_writer *w, uint32_t field, const char *name,
+                                 int type, const by__export_onnx_axis *axes, int rank)
 {
     by__text port = {0};
     by__text kind = {0};
@@ -226,8 +228,8 @@ void by__onnx_writer_port(by__onnx_writer *w, uint32_t field, const char *name, 
     by__text_free(&axis);
 }
 
-void by__onnx_writer_output(by__onnx_writer *w, const char *value, const char *name, int type,
-                            const by__onnx_axis *axes, int rank)
+void by__export_onnx_writer_output(by__export_onnx_writer *w, const char *value, const char *name,
+                                   int type, const by__export_onnx_axis *axes, int rank)
 {
     by__text node = {0};
     by__proto_string(&node, 1, value);
@@ -235,7 +237,7 @@ void by__onnx_writer_output(by__onnx_writer *w, const char *value, const char *n
     by__proto_string(&node, 4, "Identity");
     by__proto_message(&w->graph, 1, &node);
     by__text_free(&node);
-    by__onnx_writer_port(w, 12, name, type, axes, rank);
+    by__export_onnx_writer_port(w, 12, name, type, axes, rank);
 }
 
 /* StringStringEntryProto: key 1, value 2. */
@@ -249,8 +251,9 @@ static void add_entry(by__text *out, uint32_t field, const char *key, const char
 }
 
 /* external_data 13, data_location 14 (1: external). */
-void by__onnx_writer_weight(by__onnx_writer *w, const char *name, const by_shape *shape,
-                            const char *file, uint64_t offset, uint64_t bytes)
+void by__export_onnx_writer_weight(by__export_onnx_writer *w, const char *name,
+                                   const by_shape *shape, const char *file, uint64_t offset,
+                                   uint64_t bytes)
 {
     by__text tensor = {0};
     char number[24];

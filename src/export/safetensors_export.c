@@ -16,8 +16,8 @@
 
 /* A tensor converted to another dtype as it is read. */
 typedef struct converted {
-    by__computed computed;
-    const by__tensor_entry *from;
+    by__checkpoint_computed computed;
+    const by__checkpoint_tensor_entry *from;
     by_tensor_view view; /* of from */
     by_dtype dtype;
     atomic_bool lost; /* a finite value became infinite; set while reading */
@@ -35,7 +35,7 @@ static float element(const void *data, by_dtype dtype, size_t i)
     return dtype == BY_BF16 ? by__bf16_to_f32(half) : by__f16_to_f32(half);
 }
 
-static void convert(const by__computed *self, uint64_t first, size_t count, void *out)
+static void convert(const by__checkpoint_computed *self, uint64_t first, size_t count, void *out)
 {
     converted *c = (converted *)(uintptr_t)self;
     float in[CHUNK];
@@ -43,7 +43,7 @@ static void convert(const by__computed *self, uint64_t first, size_t count, void
     while (count > 0) {
         size_t n = count < CHUNK ? count : CHUNK;
         by_tensor_slice slice = {.flat = true, .offset = {(int64_t)first}, .shape = {(int64_t)n}};
-        by__entry_read(c->from, &c->view, &slice, n, in);
+        by__checkpoint_entry_read(c->from, &c->view, &slice, n, in);
         for (size_t i = 0; i < n; i++) {
             float value = element(in, c->view.dtype, i);
             uint16_t half = c->dtype == BY_BF16 ? by__f32_to_bf16(value) : by__f32_to_f16(value);
@@ -70,15 +70,16 @@ static bool is_float(int dtype)
 
 /* Opens weights of the wanted dtype on top of the given ones. *made and *entries must live as long
  * as they do, and be freed with free(). */
-static by_status convert_all(by_weights **out, converted **made, by__tensor_entry **entries,
-                             const by_weights *weights, by_dtype dtype, by_error *error)
+static by_status convert_all(by_weights **out, converted **made,
+                             by__checkpoint_tensor_entry **entries, const by_weights *weights,
+                             by_dtype dtype, by_error *error)
 {
     size_t count = by_weights_count(weights);
     BY_TRY(by__alloc((void **)made, count, sizeof **made, "tensor list", error));
     BY_TRY(by__alloc((void **)entries, count, sizeof **entries, "tensor list", error));
     for (size_t i = 0; i < count; i++) {
-        const by__tensor_entry *from = by__weights_entry(weights, i);
-        by__tensor_entry *entry = &(*entries)[i];
+        const by__checkpoint_tensor_entry *from = by__weights_entry(weights, i);
+        by__checkpoint_tensor_entry *entry = &(*entries)[i];
         *entry = *from;
         if (!is_float(from->dtype) || from->dtype == (int)dtype) {
             continue;
@@ -90,13 +91,13 @@ static by_status convert_all(by_weights **out, converted **made, by__tensor_entr
         c->dtype = dtype;
         BY_TRY(by__weights_describe(weights, from->name, &c->view, error));
         BY_TRY(by_tensor_size(&c->view, &elements, NULL, error));
-        *entry = (by__tensor_entry){.name = from->name,
-                                    .type = by__type_name(dtype),
-                                    .dtype = (int)dtype,
-                                    .rank = from->rank,
-                                    .end = elements * by_dtype_size(dtype),
-                                    .file = from->file,
-                                    .computed = &c->computed};
+        *entry = (by__checkpoint_tensor_entry){.name = from->name,
+                                               .type = by__checkpoint_type_name(dtype),
+                                               .dtype = (int)dtype,
+                                               .rank = from->rank,
+                                               .end = elements * by_dtype_size(dtype),
+                                               .file = from->file,
+                                               .computed = &c->computed};
         memcpy(entry->shape, from->shape, sizeof entry->shape);
     }
     return by__weights_of(out, by_weights_path(weights), NULL, *entries, count, error);
@@ -134,31 +135,33 @@ static by_status write_config(const by__export *e, const char *directory, by_dty
     }
     const char *key = json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
     (void)json_object_set_new(root, key, json_string(name));
-    by_status status = by__origin_put(root, &e->origin, error);
+    by_status status = by__checkpoint_origin_put(root, &e->origin, error);
     char *text = status == BY_OK ? by__json_dump(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     if (status == BY_OK) {
-        status = text == NULL
-                     ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")
-                     : by__sink_put(directory, "config.json", text, strlen(text), NULL, error);
+        status = text == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")
+                              : by__checkpoint_sink_put(directory, "config.json", text,
+                                                        strlen(text), NULL, error);
     }
     free(text);
     return status;
 }
 
 by_status by__export_put_tokenizer(const char *directory, const by_tokenizer *tokenizer,
-                                   const json_t *settings, by__file_list *written, by_error *error)
+                                   const json_t *settings, by__checkpoint_file_list *written,
+                                   by_error *error)
 {
     char *text;
     size_t length;
     BY_TRY(by_tokenizer_to_json(tokenizer, &text, &length, error));
-    by_status status = by__sink_put(directory, "tokenizer.json", text, length, written, error);
+    by_status status =
+        by__checkpoint_sink_put(directory, "tokenizer.json", text, length, written, error);
     free(text);
     BY_TRY(status);
     text = by__json_dump(settings, JSON_INDENT(2));
     status = text == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: tokenizer_config.json")
-                          : by__sink_put(directory, "tokenizer_config.json", text, strlen(text),
-                                         written, error);
+                          : by__checkpoint_sink_put(directory, "tokenizer_config.json", text,
+                                                    strlen(text), written, error);
     free(text);
     return status;
 }
@@ -168,7 +171,7 @@ static by_status write_rest(const by__export *e, const char *directory, by_dtype
                             by_error *error)
 {
     if (by__path_is_dir(e->source->directory)) {
-        BY_TRY(by__copy_along(directory, e->source->directory, error));
+        BY_TRY(by__checkpoint_copy_along(directory, e->source->directory, error));
     } else if (e->tokenizer != NULL) {
         BY_TRY(by__export_put_tokenizer(directory, e->tokenizer, e->settings, NULL, error));
     }
@@ -183,7 +186,7 @@ static by_status write_directory(by__export *e, const by_weights *weights, const
         return by_error_set(error, BY_EIO, "cannot create directory %s: %s", temporary,
                             strerror(errno));
     }
-    by_status status = by__weights_copy(temporary, weights, 0, error);
+    by_status status = by__checkpoint_weights_copy(temporary, weights, 0, error);
     if (status == BY_OK) {
         status = check_values(made, by_weights_count(weights), error);
     }
@@ -194,13 +197,13 @@ static by_status write_directory(by__export *e, const by_weights *weights, const
         status = by__sync_dir(temporary, error);
     }
     if (status == BY_OK) {
-        status = by__publish(temporary, directory, error);
+        status = by__checkpoint_publish(temporary, directory, error);
     }
     if (status != BY_OK) {
         (void)by__remove_tree(temporary, NULL);
     }
     for (size_t i = 0; i < by_weights_count(weights); i++) {
-        const by__tensor_entry *entry = by__weights_entry(weights, i);
+        const by__checkpoint_tensor_entry *entry = by__weights_entry(weights, i);
         e->report.bytes += entry->end - entry->begin;
     }
     e->report.tensors = by_weights_count(weights);
@@ -213,7 +216,7 @@ by_status by__export_safetensors(by__export *e, by_error *error)
     by_dtype dtype = by__export_dtype(e->source->weights);
     by_weights *weights = NULL;
     converted *made = NULL;
-    by__tensor_entry *entries = NULL;
+    by__checkpoint_tensor_entry *entries = NULL;
     char *temporary = NULL;
     by__text text = {0};
     size_t length = strlen(e->options->output);

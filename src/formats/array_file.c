@@ -22,18 +22,18 @@ static const struct {
     [BY__ELEMENT_F32] = {4, BY_F32, true, true},   [BY__ELEMENT_F64] = {8, BY_F32, true, true},
 };
 
-size_t by__element_size(by__element element)
+size_t by__format_element_size(by__format_element element)
 {
     return elements[element].size;
 }
 
-by_dtype by__element_dtype(by__element element)
+by_dtype by__format_element_dtype(by__format_element element)
 {
     return elements[element].dtype;
 }
 
-by_status by__array_view_check(const by__array_view *view, const char *name, size_t offset,
-                               size_t size, by_error *error)
+by_status by__format_array_view_check(const by__format_array_view *view, const char *name,
+                                      size_t offset, size_t size, by_error *error)
 {
     size_t bytes = elements[view->element].size;
     char shape[128];
@@ -53,7 +53,7 @@ by_status by__array_view_check(const by__array_view *view, const char *name, siz
 
 /* ---- elements ---- */
 
-static uint64_t load_bits(const by__array_view *view, size_t i)
+static uint64_t load_bits(const by__format_array_view *view, size_t i)
 {
     size_t size = elements[view->element].size;
     const uint8_t *p = view->data + i * size;
@@ -64,7 +64,7 @@ static uint64_t load_bits(const by__array_view *view, size_t i)
     return bits;
 }
 
-static double load_float(const by__array_view *view, size_t i)
+static double load_float(const by__format_array_view *view, size_t i)
 {
     uint64_t bits = load_bits(view, i);
     double wide;
@@ -80,7 +80,7 @@ static double load_float(const by__array_view *view, size_t i)
 
 /* Loads an integer element; unsigned 64-bit values above INT64_MAX become INT64_MAX, which no
  * target type can hold. */
-static int64_t load_integer(const by__array_view *view, size_t i)
+static int64_t load_integer(const by__format_array_view *view, size_t i)
 {
     uint64_t bits = load_bits(view, i);
     unsigned unused = 64 - 8 * (unsigned)elements[view->element].size;
@@ -98,7 +98,7 @@ static by_status bad_element(const char *name, size_t i, double value, by_dtype 
                         value, by_dtype_name(dtype));
 }
 
-static by_status convert_integers(void *out, by_dtype dtype, const by__array_view *view,
+static by_status convert_integers(void *out, by_dtype dtype, const by__format_array_view *view,
                                   size_t count, const char *name, by_error *error)
 {
     int64_t least = dtype == BY_U8 ? 0 : INT32_MIN;
@@ -127,8 +127,8 @@ static by_status convert_integers(void *out, by_dtype dtype, const by__array_vie
     return BY_OK;
 }
 
-by_status by__array_convert(void *out, by_dtype dtype, const by__array_view *view, const char *name,
-                            by_error *error)
+by_status by__format_array_convert(void *out, by_dtype dtype, const by__format_array_view *view,
+                                   const char *name, by_error *error)
 {
     size_t count = (size_t)by_shape_count(&view->shape);
     if (dtype == BY_U8 && view->element == BY__ELEMENT_U8) {
@@ -151,31 +151,31 @@ by_status by__array_convert(void *out, by_dtype dtype, const by__array_view *vie
 
 /* ---- files ---- */
 
-by_status by__array_file_read(uint8_t **out, size_t *size, const char *path, size_t max,
-                              by_error *error)
+by_status by__format_array_file_read(uint8_t **out, size_t *size, const char *path, size_t max,
+                                     by_error *error)
 {
     char *content;
     size_t length;
     BY_TRY(by__file_read(&content, &length, path, max, error));
-    if (!by__gzip_is((const uint8_t *)content, length)) {
+    if (!by__format_gzip_is((const uint8_t *)content, length)) {
         *out = (uint8_t *)content;
         *size = length;
         return BY_OK;
     }
     by_status status =
-        by__gzip_inflate(out, size, path, (const uint8_t *)content, length, max, error);
+        by__format_gzip_inflate(out, size, path, (const uint8_t *)content, length, max, error);
     free(content);
     return status;
 }
 
-by_status by__array_file_parse(by__array_view *out, const char *name, const uint8_t *data,
-                               size_t size, by_error *error)
+by_status by__format_array_file_parse(by__format_array_view *out, const char *name,
+                                      const uint8_t *data, size_t size, by_error *error)
 {
     if (size >= 6 && memcmp(data, "\x93NUMPY", 6) == 0) {
-        return by__npy_parse_array(out, name, data, size, error);
+        return by__format_npy_parse_array(out, name, data, size, error);
     }
-    if (by__idx_is(data, size)) {
-        return by__idx_parse(out, name, data, size, error);
+    if (by__format_idx_is(data, size)) {
+        return by__format_idx_parse(out, name, data, size, error);
     }
     return by_error_set(error, BY_EFORMAT,
                         "%s: neither an npy file (which begins with \\x93NUMPY) nor IDX (two zero "

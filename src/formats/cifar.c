@@ -7,7 +7,8 @@ static size_t label_bytes(int classes)
     return classes == 100 ? 2 : 1;
 }
 
-by_status by__cifar_count(size_t *out, const char *name, size_t size, int classes, by_error *error)
+by_status by__format_cifar_count(size_t *out, const char *name, size_t size, int classes,
+                                 by_error *error)
 {
     size_t record = label_bytes(classes) + BY__CIFAR_IMAGE;
     if (size == 0 || size % record != 0) {
@@ -19,8 +20,8 @@ by_status by__cifar_count(size_t *out, const char *name, size_t size, int classe
     return BY_OK;
 }
 
-by_status by__cifar_read(uint8_t *images, int32_t *labels, const char *name, const uint8_t *data,
-                         size_t count, int classes, by_error *error)
+by_status by__format_cifar_read(uint8_t *images, int32_t *labels, const char *name,
+                                const uint8_t *data, size_t count, int classes, by_error *error)
 {
     size_t skip = label_bytes(classes);
     for (size_t i = 0; i < count; i++) {

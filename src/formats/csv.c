@@ -3,28 +3,30 @@
 #include <inttypes.h>
 #include <string.h>
 
-static by_status bad_cell(const by__csv *csv, uint64_t line, const char *problem, by_error *error)
+static by_status bad_cell(const by__format_csv *csv, uint64_t line, const char *problem,
+                          by_error *error)
 {
     return by_error_set(error, BY_EFORMAT, "%s:%" PRIu64 ": column %zu: %s", csv->name, line,
                         csv->column + 1, problem);
 }
 
-void by__csv_begin(by__csv *csv, const char *name, const char *data, size_t size, char separator)
+void by__format_csv_begin(by__format_csv *csv, const char *name, const char *data, size_t size,
+                          char separator)
 {
-    *csv =
-        (by__csv){.name = name, .at = data, .end = data + size, .separator = separator, .line = 1};
+    *csv = (by__format_csv){
+        .name = name, .at = data, .end = data + size, .separator = separator, .line = 1};
     if (size >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0) {
         csv->at += 3;
     }
 }
 
-static bool at_line_end(const by__csv *csv)
+static bool at_line_end(const by__format_csv *csv)
 {
     return csv->at < csv->end && (*csv->at == '\n' || *csv->at == '\r');
 }
 
 /* Passes the line end at which the reader is: LF, CRLF or CR. */
-static void pass_line_end(by__csv *csv)
+static void pass_line_end(by__format_csv *csv)
 {
     bool pair = *csv->at == '\r' && csv->at + 1 < csv->end && csv->at[1] == '\n';
     csv->at += pair ? 2 : 1;
@@ -32,7 +34,7 @@ static void pass_line_end(by__csv *csv)
 }
 
 /* Reads a quoted cell after its opening quote; leaves `at` after the closing one. */
-static by_status take_quoted(by__csv *csv, by__csv_cell *cell, by_error *error)
+static by_status take_quoted(by__format_csv *csv, by__format_csv_cell *cell, by_error *error)
 {
     cell->text = csv->at;
     while (csv->at < csv->end) {
@@ -55,7 +57,7 @@ static by_status take_quoted(by__csv *csv, by__csv_cell *cell, by_error *error)
     return bad_cell(csv, cell->line, "the quote that opens this cell is never closed", error);
 }
 
-static by_status take_plain(by__csv *csv, by__csv_cell *cell, by_error *error)
+static by_status take_plain(by__format_csv *csv, by__format_csv_cell *cell, by_error *error)
 {
     cell->text = csv->at;
     for (; csv->at < csv->end; csv->at++) {
@@ -78,7 +80,7 @@ static by_status take_plain(by__csv *csv, by__csv_cell *cell, by_error *error)
 }
 
 /* Consumes what follows a cell: a separator, a line end or the end of the data. */
-static by_status end_cell(by__csv *csv, by__csv_cell *cell, by_error *error)
+static by_status end_cell(by__format_csv *csv, by__format_csv_cell *cell, by_error *error)
 {
     if (csv->at < csv->end && *csv->at == csv->separator) {
         csv->at++;
@@ -96,23 +98,24 @@ static by_status end_cell(by__csv *csv, by__csv_cell *cell, by_error *error)
     return BY_OK;
 }
 
-void by__csv_skip_lines(by__csv *csv)
+void by__format_csv_skip_lines(by__format_csv *csv)
 {
     while (at_line_end(csv)) {
         pass_line_end(csv);
     }
 }
 
-by_status by__csv_next(by__csv *csv, by__csv_cell *out, bool *found, by_error *error)
+by_status by__format_csv_next(by__format_csv *csv, by__format_csv_cell *out, bool *found,
+                              by_error *error)
 {
     if (csv->column == 0) {
-        by__csv_skip_lines(csv);
+        by__format_csv_skip_lines(csv);
         if (csv->at == csv->end) {
             *found = false;
             return BY_OK;
         }
     }
-    by__csv_cell cell = {.line = csv->line, .column = csv->column};
+    by__format_csv_cell cell = {.line = csv->line, .column = csv->column};
     if (csv->at < csv->end && *csv->at == '"') {
         csv->at++;
         BY_TRY(take_quoted(csv, &cell, error));
@@ -125,7 +128,7 @@ by_status by__csv_next(by__csv *csv, by__csv_cell *out, bool *found, by_error *e
     return BY_OK;
 }
 
-void by__csv_unescape(by__text *text, const by__csv_cell *cell)
+void by__format_csv_unescape(by__text *text, const by__format_csv_cell *cell)
 {
     const char *from = cell->text;
     const char *end = cell->text + cell->length;
@@ -145,7 +148,7 @@ void by__csv_unescape(by__text *text, const by__csv_cell *cell)
 /* Passes the quote that closes a cell, from behind the one that opens it. Returns false if there is
  * none, or only one that opens another cell: it is behind a separator or a line end, and no end of
  * a cell is behind it. */
-static bool close_quote(by__csv *csv)
+static bool close_quote(by__format_csv *csv)
 {
     while (csv->at < csv->end) {
         if (at_line_end(csv)) {
@@ -167,11 +170,11 @@ static bool close_quote(by__csv *csv)
     return false;
 }
 
-void by__csv_leave_row(by__csv *csv)
+void by__format_csv_leave_row(by__format_csv *csv)
 {
     csv->column = 0;
     for (;;) {
-        by__csv cell = *csv;
+        by__format_csv cell = *csv;
         while (cell.at < cell.end && *cell.at == ' ' && *cell.at != cell.separator) {
             cell.at++;
         }
@@ -202,18 +205,18 @@ void by__csv_leave_row(by__csv *csv)
 #define SAMPLE_BYTES ((size_t)1 << 20)
 
 /* Cells of the next row; 0: there is none, SIZE_MAX: it is damaged, and left out. */
-static size_t count_cells(by__csv *csv)
+static size_t count_cells(by__format_csv *csv)
 {
     by_error ignored;
-    by__csv_cell cell = {0};
+    by__format_csv_cell cell = {0};
     size_t count = 0;
-    by__csv_skip_lines(csv);
-    const by__csv begin = *csv;
+    by__format_csv_skip_lines(csv);
+    const by__format_csv begin = *csv;
     do {
         bool found = false;
-        if (by__csv_next(csv, &cell, &found, &ignored) != BY_OK) {
+        if (by__format_csv_next(csv, &cell, &found, &ignored) != BY_OK) {
             *csv = begin;
-            by__csv_leave_row(csv);
+            by__format_csv_leave_row(csv);
             return SIZE_MAX;
         }
         if (!found) {
@@ -227,8 +230,8 @@ static size_t count_cells(by__csv *csv)
 /* The share of the first rows that have as many cells as the header; 0 if that has one. */
 static double fit_of(const char *data, size_t size, bool cut, char separator)
 {
-    by__csv csv;
-    by__csv_begin(&csv, "", data, size, separator);
+    by__format_csv csv;
+    by__format_csv_begin(&csv, "", data, size, separator);
     size_t header = count_cells(&csv);
     size_t rows = 0;
     size_t same = 0;
@@ -246,7 +249,7 @@ static double fit_of(const char *data, size_t size, bool cut, char separator)
     return rows == 0 ? 1.0 : (double)same / (double)rows;
 }
 
-char by__csv_separator(const char *data, size_t size)
+char by__format_csv_separator(const char *data, size_t size)
 {
     static const char separators[] = {',', ';', '\t', '|'};
     char best = ',';

@@ -87,7 +87,7 @@ static by_status skip_text(cursor *c, const char *key)
 }
 
 /* Skips `count` values. */
-static by_status skip_values(cursor *c, const by__gguf_pair *pair)
+static by_status skip_values(cursor *c, const by__format_gguf_pair *pair)
 {
     size_t each = kind_bytes((uint64_t)pair->kind);
     if (pair->kind == BY__GGUF_KIND_STRING) {
@@ -109,7 +109,7 @@ static by_status skip_values(cursor *c, const by__gguf_pair *pair)
     return BY_OK;
 }
 
-static by_status read_pair(cursor *c, by__gguf_pair *pair)
+static by_status read_pair(cursor *c, by__format_gguf_pair *pair)
 {
     uint64_t kind;
     BY_TRY(read_name(c, &pair->key, MAX_KEY, "a key"));
@@ -126,12 +126,12 @@ static by_status read_pair(cursor *c, by__gguf_pair *pair)
                             ", which GGUF does not have%s",
                             c->name, pair->key, kind, pair->is_array ? " in an array" : "");
     }
-    pair->kind = (by__gguf_kind)kind;
+    pair->kind = (by__format_gguf_kind)kind;
     pair->data = c->data + c->at;
     return skip_values(c, pair);
 }
 
-static by_status read_pairs(by__gguf_file *out, cursor *c, uint64_t count)
+static by_status read_pairs(by__format_gguf_file *out, cursor *c, uint64_t count)
 {
     if (count > (c->size - c->at) / 13) { /* least size of a pair */
         return by_error_set(c->error, BY_EFORMAT,
@@ -140,7 +140,7 @@ static by_status read_pairs(by__gguf_file *out, cursor *c, uint64_t count)
     }
     BY_TRY(by__alloc((void **)&out->pairs, (size_t)count, sizeof *out->pairs, "pairs", c->error));
     for (size_t i = 0; i < count; i++) {
-        by__gguf_pair *pair = &out->pairs[out->pair_count++];
+        by__format_gguf_pair *pair = &out->pairs[out->pair_count++];
         BY_TRY(read_pair(c, pair));
         if (by__name_table_find(&out->keys, pair->key) >= 0) {
             return by_error_set(c->error, BY_EFORMAT, "%s: '%.100s' is there twice", c->name,
@@ -165,12 +165,12 @@ static const struct {
     {0, 0},    {0, 0},    {256, 54}, {256, 66},  {0, 0},     {0, 0},     {0, 0},     {32, 17},
 };
 
-static by_status bad_tensor(const cursor *c, const by__gguf_description *t, const char *what)
+static by_status bad_tensor(const cursor *c, const by__format_gguf_description *t, const char *what)
 {
     return by_error_set(c->error, BY_EFORMAT, "%s: tensor '%s': %s", c->name, t->name, what);
 }
 
-static by_status read_shape(cursor *c, by__gguf_description *t)
+static by_status read_shape(cursor *c, by__format_gguf_description *t)
 {
     uint64_t rank;
     size_t elements = 1;
@@ -195,7 +195,7 @@ static by_status read_shape(cursor *c, by__gguf_description *t)
     return BY_OK;
 }
 
-static by_status read_type(cursor *c, by__gguf_description *t)
+static by_status read_type(cursor *c, by__format_gguf_description *t)
 {
     uint64_t type;
     size_t bytes = 1;
@@ -225,7 +225,7 @@ static by_status read_type(cursor *c, by__gguf_description *t)
 }
 
 /* Tensors follow each other in the order of their descriptions, each aligned. */
-static by_status read_tensor(cursor *c, by__gguf_description *t, uint64_t *offset,
+static by_status read_tensor(cursor *c, by__format_gguf_description *t, uint64_t *offset,
                              uint64_t alignment)
 {
     uint64_t said;
@@ -247,7 +247,8 @@ static by_status read_tensor(cursor *c, by__gguf_description *t, uint64_t *offse
     return BY_OK;
 }
 
-static by_status read_tensors(by__gguf_file *out, cursor *c, uint64_t count, uint64_t alignment)
+static by_status read_tensors(by__format_gguf_file *out, cursor *c, uint64_t count,
+                              uint64_t alignment)
 {
     uint64_t offset = 0;
     if (count > (c->size - c->at) / 25) { /* least size of a description */
@@ -258,7 +259,7 @@ static by_status read_tensors(by__gguf_file *out, cursor *c, uint64_t count, uin
     BY_TRY(by__alloc((void **)&out->tensors, (size_t)count, sizeof *out->tensors, "tensors",
                      c->error));
     for (size_t i = 0; i < count; i++) {
-        by__gguf_description *t = &out->tensors[out->tensor_count++];
+        by__format_gguf_description *t = &out->tensors[out->tensor_count++];
         BY_TRY(read_tensor(c, t, &offset, alignment));
         if (by__name_table_find(&out->names, t->name) >= 0) {
             return bad_tensor(c, t, "it is there twice");
@@ -269,12 +270,12 @@ static by_status read_tensors(by__gguf_file *out, cursor *c, uint64_t count, uin
 }
 
 /* Sets the address of each tensor's data, which begin at the next multiple of the alignment. */
-static by_status place_data(by__gguf_file *out, const cursor *c, uint64_t alignment)
+static by_status place_data(by__format_gguf_file *out, const cursor *c, uint64_t alignment)
 {
     uint64_t start = c->at + (alignment - c->at % alignment) % alignment;
     uint64_t offset = 0;
     for (size_t i = 0; i < out->tensor_count; i++) {
-        by__gguf_description *t = &out->tensors[i];
+        by__format_gguf_description *t = &out->tensors[i];
         if (start > c->size || offset > c->size - start || t->bytes > c->size - start - offset) {
             return by_error_set(c->error, BY_EFORMAT,
                                 "%s: tensor '%s' of %" PRIu64
@@ -288,9 +289,9 @@ static by_status place_data(by__gguf_file *out, const cursor *c, uint64_t alignm
     return BY_OK;
 }
 
-static by_status read_alignment(const by__gguf_file *file, const cursor *c, uint64_t *out)
+static by_status read_alignment(const by__format_gguf_file *file, const cursor *c, uint64_t *out)
 {
-    const by__gguf_pair *pair = by__gguf_find(file, "general.alignment");
+    const by__format_gguf_pair *pair = by__format_gguf_find(file, "general.alignment");
     *out = 32;
     if (pair == NULL) {
         return BY_OK;
@@ -306,7 +307,7 @@ static by_status read_alignment(const by__gguf_file *file, const cursor *c, uint
     return BY_OK;
 }
 
-static by_status read_file(by__gguf_file *out, cursor *c)
+static by_status read_file(by__format_gguf_file *out, cursor *c)
 {
     uint64_t version;
     uint64_t tensors;
@@ -336,21 +337,21 @@ static by_status read_file(by__gguf_file *out, cursor *c)
     return place_data(out, c, alignment);
 }
 
-by_status by__gguf_parse(by__gguf_file *out, const char *name, const uint8_t *data, size_t size,
-                         by_error *error)
+by_status by__format_gguf_parse(by__format_gguf_file *out, const char *name, const uint8_t *data,
+                                size_t size, by_error *error)
 {
-    by__gguf_file file = {0};
+    by__format_gguf_file file = {0};
     cursor c = {.name = name, .data = data, .size = size, .error = error};
     by_status status = read_file(&file, &c);
     if (status != BY_OK) {
-        by__gguf_free(&file);
+        by__format_gguf_free(&file);
         return status;
     }
     *out = file;
     return BY_OK;
 }
 
-void by__gguf_free(by__gguf_file *file)
+void by__format_gguf_free(by__format_gguf_file *file)
 {
     for (size_t i = 0; i < file->pair_count; i++) {
         free(file->pairs[i].key);
@@ -362,10 +363,10 @@ void by__gguf_free(by__gguf_file *file)
     free(file->tensors);
     by__name_table_free(&file->keys);
     by__name_table_free(&file->names);
-    *file = (by__gguf_file){0};
+    *file = (by__format_gguf_file){0};
 }
 
-bool by__gguf_is_file(const char *path)
+bool by__format_gguf_is_file(const char *path)
 {
     char magic[4];
     struct stat info;
@@ -381,15 +382,15 @@ bool by__gguf_is_file(const char *path)
 
 /* ---- values ---- */
 
-const by__gguf_pair *by__gguf_find(const by__gguf_file *file, const char *key)
+const by__format_gguf_pair *by__format_gguf_find(const by__format_gguf_file *file, const char *key)
 {
     int32_t i = by__name_table_find(&file->keys, key);
     return i < 0 ? NULL : &file->pairs[i];
 }
 
-bool by__gguf_whole(const by__gguf_file *file, const char *key, uint64_t *out)
+bool by__format_gguf_whole(const by__format_gguf_file *file, const char *key, uint64_t *out)
 {
-    const by__gguf_pair *pair = by__gguf_find(file, key);
+    const by__format_gguf_pair *pair = by__format_gguf_find(file, key);
     if (pair == NULL || pair->is_array) {
         return false;
     }
@@ -413,9 +414,9 @@ bool by__gguf_whole(const by__gguf_file *file, const char *key, uint64_t *out)
     }
 }
 
-bool by__gguf_real(const by__gguf_file *file, const char *key, double *out)
+bool by__format_gguf_real(const by__format_gguf_file *file, const char *key, double *out)
 {
-    const by__gguf_pair *pair = by__gguf_find(file, key);
+    const by__format_gguf_pair *pair = by__format_gguf_find(file, key);
     if (pair == NULL || pair->is_array) {
         return false;
     }
@@ -423,13 +424,13 @@ bool by__gguf_real(const by__gguf_file *file, const char *key, double *out)
         memcpy(out, pair->data, sizeof *out);
         return true;
     }
-    *out = pair->kind == BY__GGUF_KIND_F32 ? (double)by__gguf_f32_at(pair, 0) : 0.0;
+    *out = pair->kind == BY__GGUF_KIND_F32 ? (double)by__format_gguf_f32_at(pair, 0) : 0.0;
     return pair->kind == BY__GGUF_KIND_F32;
 }
 
-bool by__gguf_bool(const by__gguf_file *file, const char *key, bool *out)
+bool by__format_gguf_bool(const by__format_gguf_file *file, const char *key, bool *out)
 {
-    const by__gguf_pair *pair = by__gguf_find(file, key);
+    const by__format_gguf_pair *pair = by__format_gguf_find(file, key);
     if (pair == NULL || pair->is_array || pair->kind != BY__GGUF_KIND_BOOL) {
         return false;
     }
@@ -437,44 +438,46 @@ bool by__gguf_bool(const by__gguf_file *file, const char *key, bool *out)
     return true;
 }
 
-bool by__gguf_text(const by__gguf_file *file, const char *key, const char **out, size_t *length)
+bool by__format_gguf_text(const by__format_gguf_file *file, const char *key, const char **out,
+                          size_t *length)
 {
-    const by__gguf_pair *pair = by__gguf_find(file, key);
+    const by__format_gguf_pair *pair = by__format_gguf_find(file, key);
     if (pair == NULL || pair->is_array || pair->kind != BY__GGUF_KIND_STRING) {
         return false;
     }
     const uint8_t *at = pair->data;
-    *out = by__gguf_next_text(&at, length);
+    *out = by__format_gguf_next_text(&at, length);
     return true;
 }
 
-bool by__gguf_is(const by__gguf_file *file, const char *key, const char *text)
+bool by__format_gguf_is(const by__format_gguf_file *file, const char *key, const char *text)
 {
     const char *value;
     size_t length;
-    return by__gguf_text(file, key, &value, &length) && length == strlen(text) &&
+    return by__format_gguf_text(file, key, &value, &length) && length == strlen(text) &&
            memcmp(value, text, length) == 0;
 }
 
-const by__gguf_pair *by__gguf_array(const by__gguf_file *file, const char *key, by__gguf_kind kind)
+const by__format_gguf_pair *by__format_gguf_array(const by__format_gguf_file *file, const char *key,
+                                                  by__format_gguf_kind kind)
 {
-    const by__gguf_pair *pair = by__gguf_find(file, key);
+    const by__format_gguf_pair *pair = by__format_gguf_find(file, key);
     return pair != NULL && pair->is_array && pair->kind == kind ? pair : NULL;
 }
 
-int32_t by__gguf_i32_at(const by__gguf_pair *array, uint64_t i)
+int32_t by__format_gguf_i32_at(const by__format_gguf_pair *array, uint64_t i)
 {
     return (int32_t)(uint32_t)little(array->data + 4 * i, 4);
 }
 
-float by__gguf_f32_at(const by__gguf_pair *array, uint64_t i)
+float by__format_gguf_f32_at(const by__format_gguf_pair *array, uint64_t i)
 {
     float value;
     memcpy(&value, array->data + 4 * i, sizeof value);
     return value;
 }
 
-const char *by__gguf_next_text(const uint8_t **at, size_t *length)
+const char *by__format_gguf_next_text(const uint8_t **at, size_t *length)
 {
     const char *text = (const char *)*at + 8;
     *length = (size_t)little(*at, 8);

@@ -8,7 +8,7 @@
 #define WINDOW_GZIP (16 + MAX_WBITS)  /* gzip's header and checksum */
 #define PIECE_LIMIT ((size_t)1 << 30) /* zlib counts in unsigned int */
 
-bool by__gzip_is(const uint8_t *data, size_t size)
+bool by__format_gzip_is(const uint8_t *data, size_t size)
 {
     return size >= 3 && data[0] == 0x1f && data[1] == 0x8b && data[2] == 8;
 }
@@ -66,8 +66,8 @@ static by_status step(inflation *n, const char *name, bool *ended, by_error *err
     return BY_OK;
 }
 
-by_status by__gzip_inflate(uint8_t **out, size_t *out_size, const char *name, const uint8_t *data,
-                           size_t size, size_t max, by_error *error)
+by_status by__format_gzip_inflate(uint8_t **out, size_t *out_size, const char *name,
+                                  const uint8_t *data, size_t size, size_t max, by_error *error)
 {
     inflation n = {.next = data, .left = size, .max = max};
     if (inflateInit2(&n.stream, WINDOW_GZIP) != Z_OK) {

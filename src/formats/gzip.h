@@ -5,10 +5,10 @@
 #include "base/base.h"
 
 /* Returns true if the data begin with gzip's magic bytes. */
-bool by__gzip_is(const uint8_t *data, size_t size);
+bool by__format_gzip_is(const uint8_t *data, size_t size);
 /* Decompresses all members, concatenated. Freed with free(). BY_EFORMAT: damaged (zlib checks the
  * CRC), truncated, or more than `max` bytes. */
-by_status by__gzip_inflate(uint8_t **out, size_t *out_size, const char *name, const uint8_t *data,
-                           size_t size, size_t max, by_error *error);
+by_status by__format_gzip_inflate(uint8_t **out, size_t *out_size, const char *name,
+                                  const uint8_t *data, size_t size, size_t max, by_error *error);
 
 #endif

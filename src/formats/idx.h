@@ -6,9 +6,9 @@
 #include "formats/array_file.h"
 
 /* Returns true if the data begin as IDX does. */
-bool by__idx_is(const uint8_t *data, size_t size);
+bool by__format_idx_is(const uint8_t *data, size_t size);
 /* BY_EFORMAT names the file, the value found and the value expected. */
-by_status by__idx_parse(by__array_view *out, const char *name, const uint8_t *data, size_t size,
-                        by_error *error);
+by_status by__format_idx_parse(by__format_array_view *out, const char *name, const uint8_t *data,
+                               size_t size, by_error *error);
 
 #endif

@@ -5,10 +5,11 @@
 
 /* ---- pixels ---- */
 
-by_status by__image_begin(by__image_decoding *d, int64_t height, int64_t width, by_error *error)
+by_status by__format_image_begin(by__format_image_decoding *d, int64_t height, int64_t width,
+                                 by_error *error)
 {
     if (d->fit->height > 0) {
-        BY_TRY(by__image_fit_takes(d->fit, height, width, error));
+        BY_TRY(by__format_image_fit_takes(d->fit, height, width, error));
     }
     if (height < 1 || width < 1 || height > BY__IMAGE_PIXELS / width) {
         return by_error_set(error, BY_EARG, "an image of %lld x %lld pixels; up to %lld are read",
@@ -20,14 +21,15 @@ by_status by__image_begin(by__image_decoding *d, int64_t height, int64_t width, 
                      error);
 }
 
-void by__image_put_grey(const by__image_decoding *d, const uint8_t *row, int64_t y)
+void by__format_image_put_grey(const by__format_image_decoding *d, const uint8_t *row, int64_t y)
 {
     for (int64_t c = 0; c < d->channels; c++) {
         memcpy(d->pixels + (c * d->height + y) * d->width, row, (size_t)d->width);
     }
 }
 
-void by__image_put_rgb(const by__image_decoding *d, const uint8_t *row, size_t step, int64_t y)
+void by__format_image_put_rgb(const by__format_image_decoding *d, const uint8_t *row, size_t step,
+                              int64_t y)
 {
     for (int64_t c = 0; c < d->channels; c++) {
         uint8_t *out = d->pixels + (c * d->height + y) * d->width;
@@ -55,7 +57,7 @@ static bool is_png(const uint8_t *data, size_t size)
     return size >= sizeof png && memcmp(data, png, sizeof png) == 0;
 }
 
-bool by__image_is_file(const uint8_t *data, size_t size)
+bool by__format_image_is_file(const uint8_t *data, size_t size)
 {
     return is_jpeg(data, size) || is_png(data, size);
 }
@@ -97,7 +99,7 @@ static bool jpeg_size(int64_t *height, int64_t *width, const uint8_t *data, size
     return false;
 }
 
-bool by__image_size(int64_t *height, int64_t *width, const uint8_t *data, size_t size)
+bool by__format_image_size(int64_t *height, int64_t *width, const uint8_t *data, size_t size)
 {
     if (is_png(data, size) && size >= 24 && memcmp(data + 12, "IHDR", 4) == 0) {
         *width = number_at(data + 16, 4);
@@ -108,7 +110,7 @@ bool by__image_size(int64_t *height, int64_t *width, const uint8_t *data, size_t
 }
 
 /* Fits the decoded image to the model's input. */
-static by_status fit_decoded(by__image_decoding *d, by_error *error)
+static by_status fit_decoded(by__format_image_decoding *d, by_error *error)
 {
     uint8_t *fitted;
     if (d->fit->resize == BY_RESIZE_NONE) {
@@ -117,7 +119,7 @@ static by_status fit_decoded(by__image_decoding *d, by_error *error)
     BY_TRY(by__alloc((void **)&fitted, (size_t)(d->fit->height * d->fit->width),
                      (size_t)d->channels, "an image", error));
     by_status status =
-        by__image_fit(fitted, d->fit, d->channels, d->pixels, d->height, d->width, error);
+        by__format_image_fit(fitted, d->fit, d->channels, d->pixels, d->height, d->width, error);
     free(d->pixels);
     d->pixels = fitted;
     d->height = d->fit->height;
@@ -149,18 +151,18 @@ static by_status refuse_format(const uint8_t *data, size_t size, by_error *error
     return by_error_set(error, BY_EFORMAT, "the image is neither a JPEG nor a PNG");
 }
 
-by_status by__image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
-                           const by_image_fit *fit, const uint8_t *data, size_t size,
-                           by_error *error)
+by_status by__format_image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
+                                  const by_image_fit *fit, const uint8_t *data, size_t size,
+                                  by_error *error)
 {
-    by__image_decoding d = {.channels = channels, .fit = fit};
+    by__format_image_decoding d = {.channels = channels, .fit = fit};
     if (channels != 1 && channels != 3) {
         return by_error_set(error, BY_EARG,
                             "the model reads %lld channels; a JPEG or PNG gives it 1 or 3",
                             (long long)channels);
     }
-    by_status status = is_jpeg(data, size)  ? by__image_decode_jpeg(&d, data, size, error)
-                       : is_png(data, size) ? by__image_decode_png(&d, data, size, error)
+    by_status status = is_jpeg(data, size)  ? by__format_image_decode_jpeg(&d, data, size, error)
+                       : is_png(data, size) ? by__format_image_decode_png(&d, data, size, error)
                                             : refuse_format(data, size, error);
     if (status == BY_OK) {
         status = fit_decoded(&d, error);

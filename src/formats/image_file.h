@@ -8,13 +8,13 @@
 #define BY__IMAGE_PIXELS ((int64_t)1 << 24)
 
 /* Returns true if the data begin as a JPEG or PNG does. */
-bool by__image_is_file(const uint8_t *data, size_t size);
+bool by__format_image_is_file(const uint8_t *data, size_t size);
 /* Most pixels of the images of one request: what a worker decodes in about three seconds, if they
  * are interlaced. */
 #define BY__IMAGES_PIXELS (4 * BY__IMAGE_PIXELS)
 
 /* Finds the size of an image in its head. Returns false if it is not there. */
-bool by__image_size(int64_t *height, int64_t *width, const uint8_t *data, size_t size);
+bool by__format_image_size(int64_t *height, int64_t *width, const uint8_t *data, size_t size);
 /* Decodes an image into u8 [channels, fit->height, fit->width] with 1 or 3 channels, grey or RGB:
  * the values of Pillow's convert("L") and convert("RGB"), which torchvision's loader uses. So alpha
  * is left out, not composited; gamma and profiles of colours, and the orientation in EXIF, are
@@ -23,8 +23,8 @@ bool by__image_size(int64_t *height, int64_t *width, const uint8_t *data, size_t
  * height and width are those of `fit`, or, if these are 0, the image's own. BY_EFORMAT: the data
  * are neither JPEG nor PNG, or are damaged; BY_EARG: a size that `fit` does not accept, or more
  * than BY__IMAGE_PIXELS. */
-by_status by__image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
-                           const by_image_fit *fit, const uint8_t *data, size_t size,
-                           by_error *error);
+by_status by__format_image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
+                                  const by_image_fit *fit, const uint8_t *data, size_t size,
+                                  by_error *error);
 
 #endif

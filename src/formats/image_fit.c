@@ -19,7 +19,7 @@ static int64_t side_of(const json_t *o, const char *key)
     return value > 0 && value <= BY__IMAGE_SIDE ? (int64_t)value : 0;
 }
 
-void by__image_fit_parse(by_image_fit *out, const char *text, size_t length)
+void by__format_image_fit_parse(by_image_fit *out, const char *text, size_t length)
 {
     json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, NULL);
     const json_t *size = json_object_get(root, "size");
@@ -231,8 +231,8 @@ static by_status resize(uint8_t *out, const by_image_fit *fit, int64_t channels,
     return status;
 }
 
-by_status by__image_fit_takes(const by_image_fit *fit, int64_t height, int64_t width,
-                              by_error *error)
+by_status by__format_image_fit_takes(const by_image_fit *fit, int64_t height, int64_t width,
+                                     by_error *error)
 {
     bool resizes = fit->resize != BY_RESIZE_NONE;
     if (resizes ? height <= BY__IMAGE_SIDE && width <= BY__IMAGE_SIDE
@@ -251,10 +251,11 @@ by_status by__image_fit_takes(const by_image_fit *fit, int64_t height, int64_t w
                               (long long)fit->height);
 }
 
-by_status by__image_fit(uint8_t *out, const by_image_fit *fit, int64_t channels,
-                        const uint8_t *pixels, int64_t height, int64_t width, by_error *error)
+by_status by__format_image_fit(uint8_t *out, const by_image_fit *fit, int64_t channels,
+                               const uint8_t *pixels, int64_t height, int64_t width,
+                               by_error *error)
 {
-    BY_TRY(by__image_fit_takes(fit, height, width, error));
+    BY_TRY(by__format_image_fit_takes(fit, height, width, error));
     if (fit->resize != BY_RESIZE_NONE) {
         return resize(out, fit, channels, pixels, height, width, error);
     }

@@ -67,20 +67,20 @@ static void mix_inks(uint8_t *row, int64_t width)
     }
 }
 
-static void put_row(const by__image_decoding *d, const jpeg *j, int64_t y)
+static void put_row(const by__format_image_decoding *d, const jpeg *j, int64_t y)
 {
     if (j->info.output_components == 1) {
-        by__image_put_grey(d, j->row, y);
+        by__format_image_put_grey(d, j->row, y);
     } else if (j->info.output_components == INK) {
         mix_inks(j->row, d->width);
-        by__image_put_rgb(d, j->row, INK, y);
+        by__format_image_put_rgb(d, j->row, INK, y);
     } else {
-        by__image_put_rgb(d, j->row, 3, y);
+        by__format_image_put_rgb(d, j->row, 3, y);
     }
 }
 
 /* The only function that longjmp returns to: state changed after setjmp is in *j. */
-static by_status run(jpeg *j, by__image_decoding *d, const uint8_t *data, size_t size,
+static by_status run(jpeg *j, by__format_image_decoding *d, const uint8_t *data, size_t size,
                      by_error *error)
 {
     if (setjmp(j->back) != 0) {
@@ -95,7 +95,7 @@ static by_status run(jpeg *j, by__image_decoding *d, const uint8_t *data, size_t
         return by_error_set(error, BY_EFORMAT, "a JPEG of %d components: 1, 3 and 4 are read",
                             parts);
     }
-    BY_TRY(by__image_begin(d, j->info.image_height, j->info.image_width, error));
+    BY_TRY(by__format_image_begin(d, j->info.image_height, j->info.image_width, error));
     BY_TRY(by__alloc((void **)&j->row, (size_t)d->width, INK, "a row of an image", error));
     j->info.out_color_space = parts == 1 ? JCS_GRAYSCALE : parts == 3 ? JCS_RGB : JCS_CMYK;
     (void)jpeg_start_decompress(&j->info);
@@ -108,8 +108,8 @@ static by_status run(jpeg *j, by__image_decoding *d, const uint8_t *data, size_t
     return BY_OK;
 }
 
-by_status by__image_decode_jpeg(by__image_decoding *d, const uint8_t *data, size_t size,
-                                by_error *error)
+by_status by__format_image_decode_jpeg(by__format_image_decoding *d, const uint8_t *data,
+                                       size_t size, by_error *error)
 {
     jpeg *j;
     BY_TRY(by__alloc((void **)&j, 1, sizeof *j, "an image", error));

@@ -6,24 +6,26 @@
 #include "formats/image_file.h"
 
 /* An image being decoded. */
-typedef struct by__image_decoding {
+typedef struct by__format_image_decoding {
     int64_t channels; /* 1 or 3 */
     const by_image_fit *fit;
     uint8_t *pixels; /* [channels, height, width] */
     int64_t height;
     int64_t width;
-} by__image_decoding;
+} by__format_image_decoding;
 
 /* Allocates the image, if one of this size may be decoded. */
-by_status by__image_begin(by__image_decoding *d, int64_t height, int64_t width, by_error *error);
+by_status by__format_image_begin(by__format_image_decoding *d, int64_t height, int64_t width,
+                                 by_error *error);
 /* Puts a row of grey values, or of `step` bytes a pixel of which the first three are RGB. */
-void by__image_put_grey(const by__image_decoding *d, const uint8_t *row, int64_t y);
-void by__image_put_rgb(const by__image_decoding *d, const uint8_t *row, size_t step, int64_t y);
+void by__format_image_put_grey(const by__format_image_decoding *d, const uint8_t *row, int64_t y);
+void by__format_image_put_rgb(const by__format_image_decoding *d, const uint8_t *row, size_t step,
+                              int64_t y);
 
 /* image_jpeg.c and image_png.c. BY_EFORMAT: the data are damaged. */
-by_status by__image_decode_jpeg(by__image_decoding *d, const uint8_t *data, size_t size,
-                                by_error *error);
-by_status by__image_decode_png(by__image_decoding *d, const uint8_t *data, size_t size,
-                               by_error *error);
+by_status by__format_image_decode_jpeg(by__format_image_decoding *d, const uint8_t *data,
+                                       size_t size, by_error *error);
+by_status by__format_image_decode_png(by__format_image_decoding *d, const uint8_t *data,
+                                      size_t size, by_error *error);
 
 #endif

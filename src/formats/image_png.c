@@ -97,26 +97,26 @@ static void set_up(png *p)
 }
 
 /* Puts a row as libpng gives it, which is changed. */
-static void put_row(const by__image_decoding *d, const png *p, uint8_t *row, int64_t y)
+static void put_row(const by__format_image_decoding *d, const png *p, uint8_t *row, int64_t y)
 {
     if (p->kind == PNG_COLOR_TYPE_PALETTE) {
         uint8_t *out = row + d->width; /* behind the indexes */
         for (int64_t x = 0; x < d->width; x++) {
             memcpy(out + 3 * x, p->colours[row[x]], 3);
         }
-        by__image_put_rgb(d, out, 3, y);
+        by__format_image_put_rgb(d, out, 3, y);
     } else if (p->kind == PNG_COLOR_TYPE_RGB || p->kind == PNG_COLOR_TYPE_RGB_ALPHA) {
-        by__image_put_rgb(d, row, 3, y);
+        by__format_image_put_rgb(d, row, 3, y);
     } else {
         for (int64_t x = 0; x < d->width && p->depth == 16 && p->kind == PNG_COLOR_TYPE_GRAY; x++) {
             row[x] = row[2 * x] != 0 ? 255 : row[2 * x + 1]; /* Pillow does not scale */
         }
-        by__image_put_grey(d, row, y);
+        by__format_image_put_grey(d, row, y);
     }
 }
 
 /* The only function that longjmp returns to: state changed after setjmp is in *p. */
-static by_status run(png *p, by__image_decoding *d, by_error *error)
+static by_status run(png *p, by__format_image_decoding *d, by_error *error)
 {
     if (setjmp(p->back) != 0) {
         return by_error_set(error, BY_EFORMAT, "the PNG is damaged: %s", p->reason);
@@ -126,8 +126,8 @@ static by_status run(png *p, by__image_decoding *d, by_error *error)
     png_read_info(p->reader, p->info);
     p->kind = png_get_color_type(p->reader, p->info);
     p->depth = png_get_bit_depth(p->reader, p->info);
-    BY_TRY(by__image_begin(d, png_get_image_height(p->reader, p->info),
-                           png_get_image_width(p->reader, p->info), error));
+    BY_TRY(by__format_image_begin(d, png_get_image_height(p->reader, p->info),
+                                  png_get_image_width(p->reader, p->info), error));
     set_up(p);
     int64_t kept = p->passes > 1 ? d->height : 1;
     /* Room for the colours of a row of indexes at the end. */
@@ -149,8 +149,8 @@ static by_status run(png *p, by__image_decoding *d, by_error *error)
     return BY_OK;
 }
 
-by_status by__image_decode_png(by__image_decoding *d, const uint8_t *data, size_t size,
-                               by_error *error)
+by_status by__format_image_decode_png(by__format_image_decoding *d, const uint8_t *data,
+                                      size_t size, by_error *error)
 {
     png *p = NULL;
     uint8_t *plain = NULL;

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 
-void by__json_lines_close(by__json_lines *reader)
+void by__format_json_lines_close(by__format_json_lines *reader)
 {
     json_decref(reader->held);
     reader->held = NULL;
@@ -55,7 +55,7 @@ static by_status missing(const char *field, const char *line, size_t n, by_error
     return BY_EFORMAT;
 }
 
-static by_status parse(by__json_lines *r, const char *line, size_t n, by_text *text,
+static by_status parse(by__format_json_lines *r, const char *line, size_t n, by_text *text,
                        by_error *error)
 {
     json_error_t problem;
@@ -77,9 +77,10 @@ static by_status parse(by__json_lines *r, const char *line, size_t n, by_text *t
     return BY_OK;
 }
 
-by_status by__json_lines_next(by__json_lines *r, by_text *text, bool *found, by_error *error)
+by_status by__format_json_lines_next(by__format_json_lines *r, by_text *text, bool *found,
+                                     by_error *error)
 {
-    by__json_lines_close(r);
+    by__format_json_lines_close(r);
     while (r->at < r->length) {
         const char *line = r->data + r->at;
         const char *end = memchr(line, '\n', r->length - r->at);

@@ -7,19 +7,20 @@
 
 /* Reads the lines of data[0, length) one after another. Initialized to zero except data, length and
  * field. */
-typedef struct by__json_lines {
+typedef struct by__format_json_lines {
     const char *data;
     size_t length;
     const char *field;
     size_t at;    /* offset of the next line */
     size_t lines; /* number of lines read, including blank ones */
     void *held;   /* owner of the last text */
-} by__json_lines;
+} by__format_json_lines;
 
 /* Reads the next text (valid until the next call or the close); *found is false after the last.
  * Blank lines are skipped. BY_EFORMAT: a line is not a JSON object, or the field is missing or not
  * a string; the message lacks file and line: reader->lines is the number of the line, from 1. */
-by_status by__json_lines_next(by__json_lines *reader, by_text *text, bool *found, by_error *error);
-void by__json_lines_close(by__json_lines *reader);
+by_status by__format_json_lines_next(by__format_json_lines *reader, by_text *text, bool *found,
+                                     by_error *error);
+void by__format_json_lines_close(by__format_json_lines *reader);
 
 #endif

@@ -16,7 +16,7 @@
 #define NPY_MAX_PREFIX   (NPY_MAX_HEADER + 12u) /* the header and the bytes before it */
 #define NPY_BUFFER_BYTES ((size_t)1 << 20)
 
-struct by__npy_writer {
+struct by__format_npy_writer {
     int fd;
     unsigned width;
     uint64_t count;
@@ -215,14 +215,14 @@ static unsigned width_of(const char *descr)
 
 /* Checks the first `size` bytes, which contain the header, of a file of `file_size` with one axis
  * of tokens. */
-static by_status parse(by__npy_info *out, const char *name, const uint8_t *data, size_t size,
+static by_status parse(by__format_npy_info *out, const char *name, const uint8_t *data, size_t size,
                        uint64_t file_size, by_error *error)
 {
     npy_header header;
     BY_TRY(read_header(&header, name, data, size, error));
-    by__npy_info info = {.width = width_of(header.descr),
-                         .count = (uint64_t)header.shape.dim[0],
-                         .offset = header.offset};
+    by__format_npy_info info = {.width = width_of(header.descr),
+                                .count = (uint64_t)header.shape.dim[0],
+                                .offset = header.offset};
     if (info.width == 0) {
         return bad_header(name, &header, "descr is not '<u2', '<u4' or '<u8'", error);
     }
@@ -244,32 +244,32 @@ static by_status parse(by__npy_info *out, const char *name, const uint8_t *data,
     return BY_OK;
 }
 
-by_status by__npy_parse(by__npy_info *out, const char *name, const uint8_t *data, size_t size,
-                        by_error *error)
+by_status by__format_npy_parse(by__format_npy_info *out, const char *name, const uint8_t *data,
+                               size_t size, by_error *error)
 {
     return parse(out, name, data, size, size, error);
 }
 
-by_status by__npy_parse_array(by__array_view *out, const char *name, const uint8_t *data,
-                              size_t size, by_error *error)
+by_status by__format_npy_parse_array(by__format_array_view *out, const char *name,
+                                     const uint8_t *data, size_t size, by_error *error)
 {
     static const struct {
         const char *descr; /* after the byte order */
-        by__element element;
+        by__format_element element;
     } types[] = {{"u1", BY__ELEMENT_U8},  {"b1", BY__ELEMENT_U8},  {"i1", BY__ELEMENT_I8},
                  {"u2", BY__ELEMENT_U16}, {"i2", BY__ELEMENT_I16}, {"u4", BY__ELEMENT_U32},
                  {"i4", BY__ELEMENT_I32}, {"u8", BY__ELEMENT_U64}, {"i8", BY__ELEMENT_I64},
                  {"f4", BY__ELEMENT_F32}, {"f8", BY__ELEMENT_F64}};
     npy_header header;
     BY_TRY(read_header(&header, name, data, size, error));
-    by__array_view view = {.shape = header.shape, .data = data + header.offset};
+    by__format_array_view view = {.shape = header.shape, .data = data + header.offset};
     char order = header.descr[0];
     size_t i = 0;
     while (i < BY_ARRAY_LENGTH(types) &&
            (order == '\0' || strcmp(header.descr + 1, types[i].descr) != 0)) {
         i++;
     }
-    bool is_byte = i < BY_ARRAY_LENGTH(types) && by__element_size(types[i].element) == 1;
+    bool is_byte = i < BY_ARRAY_LENGTH(types) && by__format_element_size(types[i].element) == 1;
     if (i == BY_ARRAY_LENGTH(types) ||
         !(order == '<' || order == '>' || (is_byte && order == '|'))) {
         return by_error_set(error, BY_EFORMAT,
@@ -279,12 +279,12 @@ by_status by__npy_parse_array(by__array_view *out, const char *name, const uint8
     }
     view.element = types[i].element;
     view.big_endian = order == '>';
-    BY_TRY(by__array_view_check(&view, name, header.offset, size - header.offset, error));
+    BY_TRY(by__format_array_view_check(&view, name, header.offset, size - header.offset, error));
     *out = view;
     return BY_OK;
 }
 
-by_status by__npy_open(int *fd, by__npy_info *out, const char *path, by_error *error)
+by_status by__format_npy_open(int *fd, by__format_npy_info *out, const char *path, by_error *error)
 {
     int file;
     size_t whole;
@@ -309,7 +309,7 @@ by_status by__npy_open(int *fd, by__npy_info *out, const char *path, by_error *e
 
 /* ---- writing ---- */
 
-static by_status write_all(const by__npy_writer *writer, const uint8_t *data, size_t length,
+static by_status write_all(const by__format_npy_writer *writer, const uint8_t *data, size_t length,
                            by_error *error)
 {
     while (length > 0) {
@@ -327,7 +327,7 @@ static by_status write_all(const by__npy_writer *writer, const uint8_t *data, si
 }
 
 /* Hashes and writes the buffer. */
-static by_status flush(by__npy_writer *writer, by_error *error)
+static by_status flush(by__format_npy_writer *writer, by_error *error)
 {
     by__hasher_add(writer->hasher, writer->buffer, writer->used);
     size_t used = writer->used;
@@ -335,10 +335,10 @@ static by_status flush(by__npy_writer *writer, by_error *error)
     return write_all(writer, writer->buffer, used, error);
 }
 
-by_status by__npy_writer_open(by__npy_writer **out, const char *path, unsigned width,
-                              by_error *error)
+by_status by__format_npy_writer_open(by__format_npy_writer **out, const char *path, unsigned width,
+                                     by_error *error)
 {
-    by__npy_writer *writer;
+    by__format_npy_writer *writer;
     BY_TRY(by__alloc((void **)&writer, 1, sizeof *writer, "npy writer", error));
     writer->fd = -1;
     writer->width = width;
@@ -357,7 +357,7 @@ by_status by__npy_writer_open(by__npy_writer **out, const char *path, unsigned w
         }
     }
     if (status != BY_OK) {
-        by__npy_writer_close(&writer);
+        by__format_npy_writer_close(&writer);
         return status;
     }
     *out = writer;
@@ -366,7 +366,8 @@ by_status by__npy_writer_open(by__npy_writer **out, const char *path, unsigned w
 
 /* Number of elements that fit in the buffer, at least one and at most `count`; flushes a full
  * buffer. */
-static by_status make_room(by__npy_writer *writer, size_t count, size_t *room, by_error *error)
+static by_status make_room(by__format_npy_writer *writer, size_t count, size_t *room,
+                           by_error *error)
 {
     if (writer->used + writer->width > NPY_BUFFER_BYTES) {
         BY_TRY(flush(writer, error));
@@ -377,7 +378,7 @@ static by_status make_room(by__npy_writer *writer, size_t count, size_t *room, b
 }
 
 /* Appends little-endian bytes of `value` to the buffer, which must have room. */
-static void put(by__npy_writer *writer, uint64_t value)
+static void put(by__format_npy_writer *writer, uint64_t value)
 {
     for (unsigned i = 0; i < writer->width; i++) {
         writer->buffer[writer->used++] = (uint8_t)(value >> (8 * i));
@@ -385,7 +386,7 @@ static void put(by__npy_writer *writer, uint64_t value)
 }
 
 /* The same for many 2-byte values: the tokens of nearly all vocabularies. */
-static void put_u16(by__npy_writer *writer, const uint32_t *values, size_t count)
+static void put_u16(by__format_npy_writer *writer, const uint32_t *values, size_t count)
 {
     uint8_t *out = writer->buffer + writer->used;
     for (size_t i = 0; i < count; i++) {
@@ -395,8 +396,8 @@ static void put_u16(by__npy_writer *writer, const uint32_t *values, size_t count
     writer->used += 2 * count;
 }
 
-by_status by__npy_writer_add_u32(by__npy_writer *writer, const uint32_t *values, size_t count,
-                                 by_error *error)
+by_status by__format_npy_writer_add_u32(by__format_npy_writer *writer, const uint32_t *values,
+                                        size_t count, by_error *error)
 {
     while (count > 0) {
         size_t room;
@@ -415,8 +416,8 @@ by_status by__npy_writer_add_u32(by__npy_writer *writer, const uint32_t *values,
     return BY_OK;
 }
 
-by_status by__npy_writer_add_u64(by__npy_writer *writer, const uint64_t *values, size_t count,
-                                 by_error *error)
+by_status by__format_npy_writer_add_u64(by__format_npy_writer *writer, const uint64_t *values,
+                                        size_t count, by_error *error)
 {
     while (count > 0) {
         size_t room;
@@ -431,7 +432,8 @@ by_status by__npy_writer_add_u64(by__npy_writer *writer, const uint64_t *values,
     return BY_OK;
 }
 
-by_status by__npy_writer_finish(by__npy_writer *writer, char hash[33], by_error *error)
+by_status by__format_npy_writer_finish(by__format_npy_writer *writer, char hash[33],
+                                       by_error *error)
 {
     char header[NPY_HEADER_BYTES + 1];
     BY_TRY(flush(writer, error));
@@ -455,9 +457,9 @@ by_status by__npy_writer_finish(by__npy_writer *writer, char hash[33], by_error 
     return BY_OK;
 }
 
-void by__npy_writer_close(by__npy_writer **writer)
+void by__format_npy_writer_close(by__format_npy_writer **writer)
 {
-    by__npy_writer *w = *writer;
+    by__format_npy_writer *w = *writer;
     if (w == NULL) {
         return;
     }

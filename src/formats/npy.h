@@ -10,37 +10,38 @@
 #include "base/base.h"
 #include "formats/array_file.h"
 
-typedef struct by__npy_info {
+typedef struct by__format_npy_info {
     unsigned width; /* bytes of an element: 2, 4 or 8 */
     uint64_t count; /* number of elements */
     size_t offset;  /* of the first element in the file; a multiple of `width` */
-} by__npy_info;
+} by__format_npy_info;
 
 /* Checks a whole file in memory. BY_EFORMAT names the file, the value found and the value
  * expected. */
-by_status by__npy_parse(by__npy_info *out, const char *name, const uint8_t *data, size_t size,
-                        by_error *error);
+by_status by__format_npy_parse(by__format_npy_info *out, const char *name, const uint8_t *data,
+                               size_t size, by_error *error);
 
 /* The same for integers and floating-point numbers of any shape and byte order. */
-by_status by__npy_parse_array(by__array_view *out, const char *name, const uint8_t *data,
-                              size_t size, by_error *error);
+by_status by__format_npy_parse_array(by__format_array_view *out, const char *name,
+                                     const uint8_t *data, size_t size, by_error *error);
 
 /* Opens a file for reading and checks its header against its size. The caller closes *fd. */
-by_status by__npy_open(int *fd, by__npy_info *out, const char *path, by_error *error);
+by_status by__format_npy_open(int *fd, by__format_npy_info *out, const char *path, by_error *error);
 
 /* Writes a file sequentially: the element count is put into the header at the end. */
-typedef struct by__npy_writer by__npy_writer;
+typedef struct by__format_npy_writer by__format_npy_writer;
 
-by_status by__npy_writer_open(by__npy_writer **out, const char *path, unsigned width,
-                              by_error *error);
+by_status by__format_npy_writer_open(by__format_npy_writer **out, const char *path, unsigned width,
+                                     by_error *error);
 /* Appends values, each of which must fit in the width. */
-by_status by__npy_writer_add_u32(by__npy_writer *writer, const uint32_t *values, size_t count,
-                                 by_error *error);
-by_status by__npy_writer_add_u64(by__npy_writer *writer, const uint64_t *values, size_t count,
-                                 by_error *error);
+by_status by__format_npy_writer_add_u32(by__format_npy_writer *writer, const uint32_t *values,
+                                        size_t count, by_error *error);
+by_status by__format_npy_writer_add_u64(by__format_npy_writer *writer, const uint64_t *values,
+                                        size_t count, by_error *error);
 /* Writes the header and syncs the file; `hash` is set to the XXH3-128 of the elements' bytes. The
  * writer must still be closed. */
-by_status by__npy_writer_finish(by__npy_writer *writer, char hash[33], by_error *error);
-void by__npy_writer_close(by__npy_writer **writer);
+by_status by__format_npy_writer_finish(by__format_npy_writer *writer, char hash[33],
+                                       by_error *error);
+void by__format_npy_writer_close(by__format_npy_writer **writer);
 
 #endif

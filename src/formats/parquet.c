@@ -41,20 +41,20 @@ typedef struct element {
 
 /* State of the traversal of the schema. */
 typedef struct walk {
-    by__parquet *file;
+    by__format_parquet *file;
     const element *elements;
     size_t count;
     size_t next;
     by_error *error;
 } walk;
 
-bool by__parquet_is(const uint8_t *data, size_t size)
+bool by__format_parquet_is(const uint8_t *data, size_t size)
 {
     return size >= MAGIC_BYTES &&
            (memcmp(data, "PAR1", MAGIC_BYTES) == 0 || memcmp(data, "PARE", MAGIC_BYTES) == 0);
 }
 
-static by_status damaged(const by__parquet *p, const char *what, by_error *error)
+static by_status damaged(const by__format_parquet *p, const char *what, by_error *error)
 {
     return by_error_set(error, BY_EFORMAT, "%s: damaged Parquet file: %s", p->name, what);
 }
@@ -62,31 +62,31 @@ static by_status damaged(const by__parquet *p, const char *what, by_error *error
 /* ---- the schema ---- */
 
 /* Reads the unit of a time: a struct with one field, whose number tells it. */
-static by_time_unit read_unit(by__thrift *t)
+static by_time_unit read_unit(by__format_thrift *t)
 {
     static const by_time_unit units[] = {BY_UNIT_NONE, BY_UNIT_MILLISECOND, BY_UNIT_MICROSECOND,
                                          BY_UNIT_NANOSECOND};
-    by__thrift_field field = {0};
+    by__format_thrift_field field = {0};
     by_time_unit unit = BY_UNIT_NONE;
-    while (by__thrift_next(t, &field)) {
+    while (by__format_thrift_next(t, &field)) {
         unit = field.id > 0 && field.id < (int)BY_ARRAY_LENGTH(units) ? units[field.id] : unit;
-        by__thrift_skip(t, field.type);
+        by__format_thrift_skip(t, field.type);
     }
     return unit;
 }
 
 /* Reads the parameters of a logical type, whose fields 1 and 2 are: scale and precision, bits and
  * sign, or zone and unit. */
-static void read_parameters(by__thrift *t, int type, element *out)
+static void read_parameters(by__format_thrift *t, int type, element *out)
 {
-    by__thrift_field field = {0};
+    by__format_thrift_field field = {0};
     bool is_time = type == LOGICAL_TIME || type == LOGICAL_TIMESTAMP;
-    while (by__thrift_next(t, &field)) {
+    while (by__format_thrift_next(t, &field)) {
         if (is_time && field.id == 2 && field.type == BY__THRIFT_STRUCT) {
             out->time.unit = read_unit(t);
             continue;
         }
-        int64_t value = by__thrift_integer(t, field.type);
+        int64_t value = by__format_thrift_integer(t, field.type);
         if (is_time && field.id == 1) {
             out->time.origin = value != 0 ? BY_ORIGIN_UTC : BY_ORIGIN_LOCAL;
         } else if (type == LOGICAL_INTEGER && field.id == 2) {
@@ -98,12 +98,12 @@ static void read_parameters(by__thrift *t, int type, element *out)
 }
 
 /* Reads a logical type: a struct with one field, whose number tells which. */
-static void read_logical(by__thrift *t, element *out)
+static void read_logical(by__format_thrift *t, element *out)
 {
-    by__thrift_field field = {0};
-    while (by__thrift_next(t, &field)) {
+    by__format_thrift_field field = {0};
+    while (by__format_thrift_next(t, &field)) {
         if (field.type != BY__THRIFT_STRUCT) {
-            by__thrift_skip(t, field.type);
+            by__format_thrift_skip(t, field.type);
             continue;
         }
         int type = field.id;
@@ -136,32 +136,32 @@ static by_time converted_time(const element *e)
     }
 }
 
-static void read_element(by__thrift *t, element *out)
+static void read_element(by__format_thrift *t, element *out)
 {
-    by__thrift_field field = {0};
+    by__format_thrift_field field = {0};
     *out = (element){.name = "", .type = -1, .converted = -1};
-    while (by__thrift_next(t, &field)) {
+    while (by__format_thrift_next(t, &field)) {
         switch (field.id) {
         case 1:
-            out->type = (int)by__thrift_integer(t, field.type);
+            out->type = (int)by__format_thrift_integer(t, field.type);
             break;
         case 2:
-            out->width = (int)by__thrift_integer(t, field.type);
+            out->width = (int)by__format_thrift_integer(t, field.type);
             break;
         case 3:
-            out->repetition = (int)by__thrift_integer(t, field.type);
+            out->repetition = (int)by__format_thrift_integer(t, field.type);
             break;
         case 4:
-            out->name = by__thrift_binary(t, field.type, &out->length);
+            out->name = by__format_thrift_binary(t, field.type, &out->length);
             break;
         case 5:
-            out->children = by__thrift_integer(t, field.type);
+            out->children = by__format_thrift_integer(t, field.type);
             break;
         case 6:
-            out->converted = (int)by__thrift_integer(t, field.type);
+            out->converted = (int)by__format_thrift_integer(t, field.type);
             break;
         case 7:
-            out->scale = (int)by__thrift_integer(t, field.type);
+            out->scale = (int)by__format_thrift_integer(t, field.type);
             break;
         case 10:
             if (field.type == BY__THRIFT_STRUCT) {
@@ -170,14 +170,14 @@ static void read_element(by__thrift *t, element *out)
             }
             /* fallthrough */
         default:
-            by__thrift_skip(t, field.type);
+            by__format_thrift_skip(t, field.type);
         }
     }
     out->time = out->time.unit == BY_UNIT_NONE ? converted_time(out) : out->time;
 }
 
 /* Determines the kind of a column's values. */
-static void choose_kind(by__parquet_column *c, const element *e, bool repeated)
+static void choose_kind(by__format_parquet_column *c, const element *e, bool repeated)
 {
     c->physical = e->type;
     c->width = e->width;
@@ -209,14 +209,15 @@ static void choose_kind(by__parquet_column *c, const element *e, bool repeated)
 static by_status add_column(walk *w, const element *e, const by__text *path, unsigned levels,
                             size_t list_length)
 {
-    by__parquet *p = w->file;
+    by__format_parquet *p = w->file;
     if (p->column_count == MAX_COLUMNS) {
         return damaged(p, "more than 65,536 columns", w->error);
     }
     BY_TRY(by__reserve((void **)&p->columns, &p->column_capacity, p->column_count + 1,
                        sizeof *p->columns, w->error));
-    by__parquet_column *c = &p->columns[p->column_count];
-    *c = (by__parquet_column){.name = by__strndup(path->data, path->length), .levels = levels};
+    by__format_parquet_column *c = &p->columns[p->column_count];
+    *c = (by__format_parquet_column){.name = by__strndup(path->data, path->length),
+                                     .levels = levels};
     if (c->name == NULL) {
         return by_error_set(w->error, BY_EMEMORY, "out of memory: name");
     }
@@ -262,11 +263,12 @@ static by_status walk_element(walk *w, by__text *path, unsigned levels, size_t l
     return status;
 }
 
-static by_status read_schema(by__parquet *p, by__thrift *t, by__thrift_type type, by_error *error)
+static by_status read_schema(by__format_parquet *p, by__format_thrift *t,
+                             by__format_thrift_type type, by_error *error)
 {
     element *elements;
     by__text path = {0};
-    size_t count = by__thrift_list(t, type, BY__THRIFT_STRUCT);
+    size_t count = by__format_thrift_list(t, type, BY__THRIFT_STRUCT);
     BY_TRY(by__alloc((void **)&elements, count + 1, sizeof *elements, "schema", error));
     for (size_t i = 0; i < count && !t->failed; i++) {
         read_element(t, &elements[i]);
@@ -285,40 +287,41 @@ static by_status read_schema(by__parquet *p, by__thrift *t, by__thrift_type type
 
 /* ---- row groups ---- */
 
-static void read_chunk_metadata(by__thrift *t, by__parquet_chunk *out)
+static void read_chunk_metadata(by__format_thrift *t, by__format_parquet_chunk *out)
 {
-    by__thrift_field field = {0};
+    by__format_thrift_field field = {0};
     int64_t data = 0;
     int64_t dictionary = 0;
-    while (by__thrift_next(t, &field)) {
+    while (by__format_thrift_next(t, &field)) {
         switch (field.id) {
         case 4:
-            out->codec = (int)by__thrift_integer(t, field.type);
+            out->codec = (int)by__format_thrift_integer(t, field.type);
             break;
         case 5:
-            out->values = (uint64_t)by__thrift_integer(t, field.type);
+            out->values = (uint64_t)by__format_thrift_integer(t, field.type);
             break;
         case 7:
-            out->size = (uint64_t)by__thrift_integer(t, field.type);
+            out->size = (uint64_t)by__format_thrift_integer(t, field.type);
             break;
         case 9:
-            data = by__thrift_integer(t, field.type);
+            data = by__format_thrift_integer(t, field.type);
             break;
         case 11:
-            dictionary = by__thrift_integer(t, field.type);
+            dictionary = by__format_thrift_integer(t, field.type);
             break;
         default:
-            by__thrift_skip(t, field.type);
+            by__format_thrift_skip(t, field.type);
         }
     }
     out->begin = (uint64_t)(dictionary > 0 && dictionary < data ? dictionary : data);
 }
 
-static void read_chunk(by__thrift *t, by__parquet_chunk *out, by__parquet_column *column)
+static void read_chunk(by__format_thrift *t, by__format_parquet_chunk *out,
+                       by__format_parquet_column *column)
 {
-    by__thrift_field field = {0};
-    *out = (by__parquet_chunk){0};
-    while (by__thrift_next(t, &field)) {
+    by__format_thrift_field field = {0};
+    *out = (by__format_parquet_chunk){0};
+    while (by__format_thrift_next(t, &field)) {
         if (field.id == 8 || field.id == 9) { /* how it is encrypted, its encrypted metadata */
             column->kind = BY__PARQUET_OTHER;
             column->problem = "it is encrypted";
@@ -327,21 +330,22 @@ static void read_chunk(by__thrift *t, by__parquet_chunk *out, by__parquet_column
         if (field.id == 3 && field.type == BY__THRIFT_STRUCT) {
             read_chunk_metadata(t, out);
         } else {
-            by__thrift_skip(t, field.type);
+            by__format_thrift_skip(t, field.type);
         }
     }
 }
 
 /* Reads a row group, whose chunks are in the order of the columns. */
-static by_status read_group(by__parquet *p, by__thrift *t, uint64_t *rows, by_error *error)
+static by_status read_group(by__format_parquet *p, by__format_thrift *t, uint64_t *rows,
+                            by_error *error)
 {
-    by__thrift_field field = {0};
-    by__parquet_chunk *chunks = p->chunks + p->groups * p->column_count;
+    by__format_thrift_field field = {0};
+    by__format_parquet_chunk *chunks = p->chunks + p->groups * p->column_count;
     size_t count = 0;
     *rows = 0;
-    while (by__thrift_next(t, &field)) {
+    while (by__format_thrift_next(t, &field)) {
         if (field.id == 1) {
-            count = by__thrift_list(t, field.type, BY__THRIFT_STRUCT);
+            count = by__format_thrift_list(t, field.type, BY__THRIFT_STRUCT);
             for (size_t i = 0; i < count && count == p->column_count; i++) {
                 read_chunk(t, &chunks[i], &p->columns[i]);
             }
@@ -349,15 +353,16 @@ static by_status read_group(by__parquet *p, by__thrift *t, uint64_t *rows, by_er
                 return damaged(p, "a row group does not have every column", error);
             }
         } else if (field.id == 3) {
-            *rows = (uint64_t)by__thrift_integer(t, field.type);
+            *rows = (uint64_t)by__format_thrift_integer(t, field.type);
         } else {
-            by__thrift_skip(t, field.type);
+            by__format_thrift_skip(t, field.type);
         }
     }
     for (size_t i = 0; i < count; i++) {
-        by__parquet_chunk *c = &chunks[i];
+        by__format_parquet_chunk *c = &chunks[i];
         if ((*rows == 0 && c->values == 0) || p->columns[i].kind == BY__PARQUET_OTHER) {
-            *c = (by__parquet_chunk){0}; /* of a file without rows, which may lack offsets, or not
+            *c = (by__format_parquet_chunk){
+                0}; /* of a file without rows, which may lack offsets, or not
                                             to be read */
             continue;
         }
@@ -371,10 +376,10 @@ static by_status read_group(by__parquet *p, by__thrift *t, uint64_t *rows, by_er
     return count == 0 ? damaged(p, "a row group has no columns", error) : BY_OK;
 }
 
-static by_status read_groups(by__parquet *p, by__thrift *t, by__thrift_type type, uint64_t most,
-                             by_error *error)
+static by_status read_groups(by__format_parquet *p, by__format_thrift *t,
+                             by__format_thrift_type type, uint64_t most, by_error *error)
 {
-    size_t count = by__thrift_list(t, type, BY__THRIFT_STRUCT);
+    size_t count = by__format_thrift_list(t, type, BY__THRIFT_STRUCT);
     size_t chunks;
     if (p->column_count == 0 || p->chunks != NULL) {
         return damaged(p, "its row groups have no columns", error);
@@ -395,10 +400,10 @@ static by_status read_groups(by__parquet *p, by__thrift *t, by__thrift_type type
     return BY_OK;
 }
 
-static by_status read_metadata(by__parquet *p, uint64_t most, by_error *error)
+static by_status read_metadata(by__format_parquet *p, uint64_t most, by_error *error)
 {
     const size_t tail = MAGIC_BYTES + 4;
-    by__thrift_field field = {0};
+    by__format_thrift_field field = {0};
     if (p->size >= MAGIC_BYTES && memcmp(p->data, "PARE", MAGIC_BYTES) == 0) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: an encrypted Parquet file: write it anew without encryption",
@@ -414,38 +419,38 @@ static by_status read_metadata(by__parquet *p, uint64_t most, by_error *error)
     if (length > p->size - MAGIC_BYTES - tail) {
         return damaged(p, "its metadata is longer than the file", error);
     }
-    by__thrift t = {.at = n - length, .end = n};
-    while (by__thrift_next(&t, &field)) {
+    by__format_thrift t = {.at = n - length, .end = n};
+    while (by__format_thrift_next(&t, &field)) {
         if (field.id == 2) {
             BY_TRY(read_schema(p, &t, field.type, error));
         } else if (field.id == 4) {
             BY_TRY(read_groups(p, &t, field.type, most, error));
         } else {
-            by__thrift_skip(&t, field.type);
+            by__format_thrift_skip(&t, field.type);
         }
     }
     return t.failed || p->chunks == NULL ? damaged(p, "its metadata cannot be read", error) : BY_OK;
 }
 
-by_status by__parquet_open(by__parquet *out, const char *name, const uint8_t *data, size_t size,
-                           uint64_t most, by_error *error)
+by_status by__format_parquet_open(by__format_parquet *out, const char *name, const uint8_t *data,
+                                  size_t size, uint64_t most, by_error *error)
 {
-    *out = (by__parquet){.name = name, .data = data, .size = size};
+    *out = (by__format_parquet){.name = name, .data = data, .size = size};
     return read_metadata(out, most, error);
 }
 
-uint64_t by__parquet_most(size_t size)
+uint64_t by__format_parquet_most(size_t size)
 {
     const uint64_t all = (uint64_t)1 << 40;
     return size > all / 65536 ? all : (uint64_t)size * 65536;
 }
 
-void by__parquet_close(by__parquet *p)
+void by__format_parquet_close(by__format_parquet *p)
 {
     for (size_t i = 0; i < p->column_count; i++) {
         free(p->columns[i].name);
     }
     free(p->columns);
     free(p->chunks);
-    *p = (by__parquet){0};
+    *p = (by__format_parquet){0};
 }

@@ -13,16 +13,16 @@
 #include "banyan/formats.h"
 #include "base/base.h"
 
-typedef enum by__parquet_kind {
+typedef enum by__format_parquet_kind {
     BY__PARQUET_INTEGER, /* also booleans, dates and times: days, or units since 1970 */
     BY__PARQUET_REAL,
     BY__PARQUET_TEXT,
     BY__PARQUET_OTHER /* not supported */
-} by__parquet_kind;
+} by__format_parquet_kind;
 
-typedef struct by__parquet_column {
+typedef struct by__format_parquet_column {
     char *name; /* of a field of a struct: "struct.field" */
-    by__parquet_kind kind;
+    by__format_parquet_kind kind;
     const char *problem; /* why the kind is OTHER */
     size_t list_length;  /* of a list or map: bytes of `name` that name it; 0: neither */
     by_time time;        /* what integers count, if that is time */
@@ -33,74 +33,75 @@ typedef struct by__parquet_column {
     bool is_unsigned;
     bool is_truth;   /* integers 1 and 0 */
     unsigned levels; /* definition level of a value that is not null */
-} by__parquet_column;
+} by__format_parquet_column;
 
 /* A column chunk. */
-typedef struct by__parquet_chunk {
+typedef struct by__format_parquet_chunk {
     uint64_t begin; /* byte offset in the file */
     uint64_t size;
     uint64_t values;
     int codec;
-} by__parquet_chunk;
+} by__format_parquet_chunk;
 
-typedef struct by__parquet {
+typedef struct by__format_parquet {
     const char *name; /* borrowed, like the file's data */
     const uint8_t *data;
     size_t size;
     uint64_t rows;
-    by__parquet_column *columns;
+    by__format_parquet_column *columns;
     size_t column_count;
     size_t column_capacity;
-    by__parquet_chunk *chunks; /* [groups][column_count] */
+    by__format_parquet_chunk *chunks; /* [groups][column_count] */
     size_t groups;
-} by__parquet;
+} by__format_parquet;
 
-typedef struct by__parquet_value {
+typedef struct by__format_parquet_value {
     union {
         int64_t integer;
         double real;
         uint64_t offset; /* of a string, in `bytes` */
     } as;
     int64_t length; /* of a string; -1: null */
-} by__parquet_value;
+} by__format_parquet_value;
 
-typedef struct by__parquet_values {
-    by__parquet_value *items;
+typedef struct by__format_parquet_values {
+    by__format_parquet_value *items;
     size_t count;
     size_t capacity;
     char *bytes;
     size_t byte_count;
     size_t byte_capacity;
-} by__parquet_values;
+} by__format_parquet_values;
 
 /* Whether data begins as a Parquet file does, encrypted ones included. */
-bool by__parquet_is(const uint8_t *data, size_t size);
+bool by__format_parquet_is(const uint8_t *data, size_t size);
 /* Reads the metadata of a file in memory. BY_EFORMAT: it is damaged, or has more than `most` rows;
  * must be closed in any case. */
-by_status by__parquet_open(by__parquet *out, const char *name, const uint8_t *data, size_t size,
-                           uint64_t most, by_error *error);
-void by__parquet_close(by__parquet *file);
+by_status by__format_parquet_open(by__format_parquet *out, const char *name, const uint8_t *data,
+                                  size_t size, uint64_t most, by_error *error);
+void by__format_parquet_close(by__format_parquet *file);
 /* Most rows accepted for a file of this size: files of any writer have fewer, even with runs of
  * nulls. */
-uint64_t by__parquet_most(size_t size);
+uint64_t by__format_parquet_most(size_t size);
 /* Reads all values of a column. BY_EFORMAT names the column. */
-by_status by__parquet_read(const by__parquet *file, size_t column, by__parquet_values *out,
-                           by_error *error);
+by_status by__format_parquet_read(const by__format_parquet *file, size_t column,
+                                  by__format_parquet_values *out, by_error *error);
 /* The same for one row group; appends to `out`. */
-by_status by__parquet_read_group(const by__parquet *file, size_t column, size_t group,
-                                 by__parquet_values *out, by_error *error);
-void by__parquet_values_free(by__parquet_values *values);
+by_status by__format_parquet_read_group(const by__format_parquet *file, size_t column, size_t group,
+                                        by__format_parquet_values *out, by_error *error);
+void by__format_parquet_values_free(by__format_parquet_values *values);
 
 /* ---- parquet_codec.c ---- */
 
 /* Decompresses a page of exactly `out_size` bytes. */
-by_status by__parquet_decompress(int codec, uint8_t *out, size_t out_size, const uint8_t *data,
-                                 size_t size, const char *name, by_error *error);
+by_status by__format_parquet_decompress(int codec, uint8_t *out, size_t out_size,
+                                        const uint8_t *data, size_t size, const char *name,
+                                        by_error *error);
 
 /* ---- parquet_values.c: encodings ---- */
 
 /* Decoder of the RLE/bit-packing hybrid, for numbers of `width` bits (at most 32). */
-typedef struct by__parquet_hybrid {
+typedef struct by__format_parquet_hybrid {
     const uint8_t *at;
     const uint8_t *end;
     unsigned width;
@@ -109,18 +110,20 @@ typedef struct by__parquet_hybrid {
     uint32_t value;
     const uint8_t *packed;
     uint64_t bit;
-} by__parquet_hybrid;
+} by__format_parquet_hybrid;
 
 /* Reads the next number. Returns false if there is none. */
-bool by__parquet_hybrid_next(by__parquet_hybrid *hybrid, uint32_t *out);
+bool by__format_parquet_hybrid_next(by__format_parquet_hybrid *hybrid, uint32_t *out);
 /* Appends `count` PLAIN values from [data, data + size). */
-by_status by__parquet_plain(const by__parquet *file, const by__parquet_column *column,
-                            const uint8_t *data, size_t size, size_t count, by__parquet_values *out,
-                            by_error *error);
+by_status by__format_parquet_plain(const by__format_parquet *file,
+                                   const by__format_parquet_column *column, const uint8_t *data,
+                                   size_t size, size_t count, by__format_parquet_values *out,
+                                   by_error *error);
 /* Refuses a column of kind OTHER, naming what it is. */
-by_status by__parquet_refuse(const by__parquet *file, const by__parquet_column *column,
-                             by_error *error);
-by_status by__parquet_damaged(const by__parquet *file, const by__parquet_column *column,
-                              const char *what, by_error *error);
+by_status by__format_parquet_refuse(const by__format_parquet *file,
+                                    const by__format_parquet_column *column, by_error *error);
+by_status by__format_parquet_damaged(const by__format_parquet *file,
+                                     const by__format_parquet_column *column, const char *what,
+                                     by_error *error);
 
 #endif

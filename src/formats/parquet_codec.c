@@ -31,8 +31,9 @@ static bool inflate_gzip(uint8_t *out, size_t out_size, const uint8_t *data, siz
     return done;
 }
 
-by_status by__parquet_decompress(int codec, uint8_t *out, size_t out_size, const uint8_t *data,
-                                 size_t size, const char *name, by_error *error)
+by_status by__format_parquet_decompress(int codec, uint8_t *out, size_t out_size,
+                                        const uint8_t *data, size_t size, const char *name,
+                                        by_error *error)
 {
     bool done = false;
     switch (codec) {

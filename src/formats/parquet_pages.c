@@ -29,65 +29,65 @@ typedef struct page {
 
 /* State of reading a chunk. */
 typedef struct reading {
-    const by__parquet *file;
-    const by__parquet_column *column;
-    const by__parquet_chunk *chunk;
-    by__thrift at;
+    const by__format_parquet *file;
+    const by__format_parquet_column *column;
+    const by__format_parquet_chunk *chunk;
+    by__format_thrift at;
     size_t words_count; /* number of values in the dictionary */
     bool has_dictionary;
-    by__parquet_values *out;
-    by__parquet_value *words;
+    by__format_parquet_values *out;
+    by__format_parquet_value *words;
     uint8_t *buffer; /* of a page */
     by_error *error;
 } reading;
 
 static by_status bad(const reading *r, const char *what)
 {
-    return by__parquet_damaged(r->file, r->column, what, r->error);
+    return by__format_parquet_damaged(r->file, r->column, what, r->error);
 }
 
 /* ---- headers ---- */
 
-static void read_data_header(by__thrift *t, page *p, bool is_v2)
+static void read_data_header(by__format_thrift *t, page *p, bool is_v2)
 {
-    by__thrift_field field = {0};
-    while (by__thrift_next(t, &field)) {
+    by__format_thrift_field field = {0};
+    while (by__format_thrift_next(t, &field)) {
         if (field.id == 1) {
-            p->values = by__thrift_integer(t, field.type);
+            p->values = by__format_thrift_integer(t, field.type);
         } else if (field.id == (is_v2 ? 4 : 2)) {
-            p->encoding = (int)by__thrift_integer(t, field.type);
+            p->encoding = (int)by__format_thrift_integer(t, field.type);
         } else if (is_v2 && field.id == 5) {
-            p->level_bytes[1] = by__thrift_integer(t, field.type);
+            p->level_bytes[1] = by__format_thrift_integer(t, field.type);
         } else if (is_v2 && field.id == 6) {
-            p->level_bytes[0] = by__thrift_integer(t, field.type);
+            p->level_bytes[0] = by__format_thrift_integer(t, field.type);
         } else if (is_v2 && field.id == 7) {
-            p->is_packed = by__thrift_integer(t, field.type) != 0;
+            p->is_packed = by__format_thrift_integer(t, field.type) != 0;
         } else {
-            by__thrift_skip(t, field.type);
+            by__format_thrift_skip(t, field.type);
         }
     }
 }
 
 static by_status read_header(reading *r, page *out)
 {
-    by__thrift *t = &r->at;
-    by__thrift_field field = {0};
+    by__format_thrift *t = &r->at;
+    by__format_thrift_field field = {0};
     page p = {.type = -1, .is_packed = true};
-    while (by__thrift_next(t, &field)) {
+    while (by__format_thrift_next(t, &field)) {
         bool is_header = field.type == BY__THRIFT_STRUCT;
         if (field.id == 1) {
-            p.type = (int)by__thrift_integer(t, field.type);
+            p.type = (int)by__format_thrift_integer(t, field.type);
         } else if (field.id == 2) {
-            p.size = by__thrift_integer(t, field.type);
+            p.size = by__format_thrift_integer(t, field.type);
         } else if (field.id == 3) {
-            p.packed = by__thrift_integer(t, field.type);
+            p.packed = by__format_thrift_integer(t, field.type);
         } else if (field.id == 4) {
-            p.crc = (uint32_t)by__thrift_integer(t, field.type);
+            p.crc = (uint32_t)by__format_thrift_integer(t, field.type);
             p.has_crc = true;
         } else if (is_header && (field.id == 5 || field.id == 7 || field.id == 8)) {
             read_data_header(t, &p, field.id == 8);
         } else {
-            by__thrift_skip(t, field.type);
+            by__format_thrift_skip(t, field.type);
         }
     }
     if (t->failed || p.size < 0 || p.size > MOST_PAGE || p.packed < 0 ||
@@ -128,21 +128,23 @@ static by_status unpack(reading *r, const page *p, int64_t plain, const uint8_t 
     }
     r->buffer = grown;
     *data = grown;
-    return by__parquet_decompress(r->chunk->codec, grown, *size, from, in, r->file->name, r->error);
+    return by__format_parquet_decompress(r->chunk->codec, grown, *size, from, in, r->file->name,
+                                         r->error);
 }
 
 static by_status read_dictionary(reading *r, const page *p)
 {
     const uint8_t *data = NULL;
     size_t size = 0;
-    by__parquet_values *out = r->out;
+    by__format_parquet_values *out = r->out;
     size_t before = out->count;
     if (r->has_dictionary || r->column->physical == BOOLEAN ||
         (p->encoding != PLAIN && p->encoding != PLAIN_DICTIONARY)) {
         return bad(r, "its dictionary");
     }
     BY_TRY(unpack(r, p, 0, &data, &size));
-    BY_TRY(by__parquet_plain(r->file, r->column, data, size, (size_t)p->values, out, r->error));
+    BY_TRY(
+        by__format_parquet_plain(r->file, r->column, data, size, (size_t)p->values, out, r->error));
     r->words_count = out->count - before;
     BY_TRY(by__alloc((void **)&r->words, r->words_count + 1, sizeof *r->words, "dictionary",
                      r->error));
@@ -158,11 +160,11 @@ static by_status read_dictionary(reading *r, const page *p)
 static by_status read_values(reading *r, const page *p, const uint8_t *data, size_t size,
                              size_t count)
 {
-    by__parquet_values *out = r->out;
-    by__parquet_hybrid h = {.at = data, .end = data + size};
+    by__format_parquet_values *out = r->out;
+    by__format_parquet_hybrid h = {.at = data, .end = data + size};
     bool words = p->encoding == PLAIN_DICTIONARY || p->encoding == RLE_DICTIONARY;
     if (p->encoding == PLAIN) {
-        return by__parquet_plain(r->file, r->column, data, size, count, out, r->error);
+        return by__format_parquet_plain(r->file, r->column, data, size, count, out, r->error);
     }
     if (!words && !(p->encoding == RLE && r->column->physical == BOOLEAN)) {
         return by_error_set(r->error, BY_EFORMAT,
@@ -180,8 +182,8 @@ static by_status read_values(reading *r, const page *p, const uint8_t *data, siz
     h.at += words ? 1 : 4;
     for (size_t i = 0; i < count; i++) {
         uint32_t word;
-        by__parquet_value value = {0};
-        if (!by__parquet_hybrid_next(&h, &word) || (words && word >= r->words_count)) {
+        by__format_parquet_value value = {0};
+        if (!by__format_parquet_hybrid_next(&h, &word) || (words && word >= r->words_count)) {
             return bad(r, "a page is too short for its values, or a word is not in the dictionary");
         }
         value.as.integer = word;
@@ -193,11 +195,11 @@ static by_status read_values(reading *r, const page *p, const uint8_t *data, siz
 }
 
 /* Reads the definition levels of a page, and inserts nulls among its values, which follow them. */
-static by_status read_page_values(reading *r, const page *p, by__parquet_hybrid levels,
+static by_status read_page_values(reading *r, const page *p, by__format_parquet_hybrid levels,
                                   const uint8_t *data, size_t size)
 {
-    by__parquet_values *out = r->out;
-    by__parquet_hybrid again = levels;
+    by__format_parquet_values *out = r->out;
+    by__format_parquet_hybrid again = levels;
     size_t first = out->count;
     size_t count = (size_t)p->values;
     size_t present = 0;
@@ -206,7 +208,7 @@ static by_status read_page_values(reading *r, const page *p, by__parquet_hybrid 
         return read_values(r, p, data, size, count);
     }
     for (size_t i = 0; i < count; i++) {
-        if (!by__parquet_hybrid_next(&levels, &level) || level > r->column->levels) {
+        if (!by__format_parquet_hybrid_next(&levels, &level) || level > r->column->levels) {
             return bad(r, "the levels of a page");
         }
         present += level == r->column->levels;
@@ -221,9 +223,10 @@ static by_status read_page_values(reading *r, const page *p, by__parquet_hybrid 
     }
     size_t from = first + (count - present);
     for (size_t i = 0; i < count; i++) {
-        (void)by__parquet_hybrid_next(&again, &level);
-        out->items[first + i] =
-            level == r->column->levels ? out->items[from++] : (by__parquet_value){.length = -1};
+        (void)by__format_parquet_hybrid_next(&again, &level);
+        out->items[first + i] = level == r->column->levels
+                                    ? out->items[from++]
+                                    : (by__format_parquet_value){.length = -1};
     }
     out->count = first + count;
     return BY_OK;
@@ -242,7 +245,7 @@ static by_status read_data(reading *r, const page *p)
 {
     const uint8_t *data = NULL;
     size_t size = 0;
-    by__parquet_hybrid levels = {.width = bits_of(r->column->levels)};
+    by__format_parquet_hybrid levels = {.width = bits_of(r->column->levels)};
     if (p->type == PAGE_DATA_V2) {
         int64_t plain = p->level_bytes[1];
         if (p->level_bytes[0] != 0) {
@@ -290,20 +293,21 @@ static by_status read_chunk(reading *r)
     return BY_OK;
 }
 
-by_status by__parquet_refuse(const by__parquet *file, const by__parquet_column *c, by_error *error)
+by_status by__format_parquet_refuse(const by__format_parquet *file,
+                                    const by__format_parquet_column *c, by_error *error)
 {
     int length = (int)(c->list_length > 0 && c->list_length < 60 ? c->list_length : 60);
     return by_error_set(error, BY_EFORMAT, "%s: column '%.*s' cannot be read: %s", file->name,
                         length, c->name, c->problem);
 }
 
-by_status by__parquet_read_group(const by__parquet *file, size_t column, size_t group,
-                                 by__parquet_values *out, by_error *error)
+by_status by__format_parquet_read_group(const by__format_parquet *file, size_t column, size_t group,
+                                        by__format_parquet_values *out, by_error *error)
 {
-    const by__parquet_column *c = &file->columns[column];
-    const by__parquet_chunk *chunk = &file->chunks[group * file->column_count + column];
+    const by__format_parquet_column *c = &file->columns[column];
+    const by__format_parquet_chunk *chunk = &file->chunks[group * file->column_count + column];
     if (c->kind == BY__PARQUET_OTHER) {
-        return by__parquet_refuse(file, c, error);
+        return by__format_parquet_refuse(file, c, error);
     }
     reading r = {
         .file = file,
@@ -318,25 +322,25 @@ by_status by__parquet_read_group(const by__parquet *file, size_t column, size_t 
     return status;
 }
 
-by_status by__parquet_read(const by__parquet *file, size_t column, by__parquet_values *out,
-                           by_error *error)
+by_status by__format_parquet_read(const by__format_parquet *file, size_t column,
+                                  by__format_parquet_values *out, by_error *error)
 {
-    by__parquet_values values = {0};
+    by__format_parquet_values values = {0};
     by_status status = BY_OK;
     for (size_t g = 0; g < file->groups && status == BY_OK; g++) {
-        status = by__parquet_read_group(file, column, g, &values, error);
+        status = by__format_parquet_read_group(file, column, g, &values, error);
     }
     if (status != BY_OK) {
-        by__parquet_values_free(&values);
+        by__format_parquet_values_free(&values);
         return status;
     }
     *out = values;
     return BY_OK;
 }
 
-void by__parquet_values_free(by__parquet_values *values)
+void by__format_parquet_values_free(by__format_parquet_values *values)
 {
     free(values->items);
     free(values->bytes);
-    *values = (by__parquet_values){0};
+    *values = (by__format_parquet_values){0};
 }

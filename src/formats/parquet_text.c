@@ -30,8 +30,8 @@ static by_status flush(int fd, by__text *lines, by_error *error)
     return BY_OK;
 }
 
-static void add_line(by__text *lines, const char *field, const by__parquet_values *values,
-                     const by__parquet_value *value)
+static void add_line(by__text *lines, const char *field, const by__format_parquet_values *values,
+                     const by__format_parquet_value *value)
 {
     const char *text = value->length < 0 ? NULL : values->bytes + value->as.offset;
     if (text == NULL) {
@@ -49,21 +49,21 @@ static void add_line(by__text *lines, const char *field, const by__parquet_value
     by__text_add(lines, "}\n");
 }
 
-static by_status write_column(int fd, const by__parquet *file, size_t column, const char *field,
-                              by_error *error)
+static by_status write_column(int fd, const by__format_parquet *file, size_t column,
+                              const char *field, by_error *error)
 {
     by__text lines = {0};
     by_status status = BY_OK;
     for (size_t g = 0; g < file->groups && status == BY_OK; g++) {
-        by__parquet_values values = {0};
-        status = by__parquet_read_group(file, column, g, &values, error);
+        by__format_parquet_values values = {0};
+        status = by__format_parquet_read_group(file, column, g, &values, error);
         for (size_t i = 0; i < values.count && status == BY_OK; i++) {
             add_line(&lines, field, &values, &values.items[i]);
             if (lines.length >= FLUSH) {
                 status = flush(fd, &lines, error);
             }
         }
-        by__parquet_values_free(&values);
+        by__format_parquet_values_free(&values);
     }
     if (status == BY_OK) {
         status = flush(fd, &lines, error);
@@ -72,13 +72,13 @@ static by_status write_column(int fd, const by__parquet *file, size_t column, co
     return status;
 }
 
-static by_status find_column(size_t *out, const by__parquet *file, const char *field,
+static by_status find_column(size_t *out, const by__format_parquet *file, const char *field,
                              by_error *error)
 {
     const char *names[256];
     size_t count = 0;
     for (size_t i = 0; i < file->column_count; i++) {
-        const by__parquet_column *c = &file->columns[i];
+        const by__format_parquet_column *c = &file->columns[i];
         bool is_list = c->list_length > 0 && c->list_length == strlen(field) &&
                        memcmp(c->name, field, c->list_length) == 0;
         if (strcmp(c->name, field) != 0 && !is_list) {
@@ -86,7 +86,7 @@ static by_status find_column(size_t *out, const by__parquet *file, const char *f
                 names[count++] = c->name;
             }
         } else if (c->kind == BY__PARQUET_OTHER) {
-            return by__parquet_refuse(file, c, error);
+            return by__format_parquet_refuse(file, c, error);
         } else if (c->kind != BY__PARQUET_TEXT) {
             return by_error_set(error, BY_EFORMAT, "%s: column '%.60s' holds no text", file->name,
                                 field);
@@ -103,15 +103,17 @@ static by_status find_column(size_t *out, const by__parquet *file, const char *f
                         near == NULL ? "" : near, near == NULL ? "" : "'?");
 }
 
-by_status by__parquet_text_lines(int *fd, const char *path, const char *field, by_error *error)
+by_status by__format_parquet_text_lines(int *fd, const char *path, const char *field,
+                                        by_error *error)
 {
-    by__parquet file;
+    by__format_parquet file;
     uint8_t *data;
     size_t size;
     size_t column = 0;
     int made = -1;
-    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
-    by_status status = by__parquet_open(&file, path, data, size, by__parquet_most(size), error);
+    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    by_status status =
+        by__format_parquet_open(&file, path, data, size, by__format_parquet_most(size), error);
     if (status == BY_OK) {
         status = find_column(&column, &file, field, error);
     }
@@ -121,7 +123,7 @@ by_status by__parquet_text_lines(int *fd, const char *path, const char *field, b
     if (status == BY_OK) {
         status = write_column(made, &file, column, field, error);
     }
-    by__parquet_close(&file);
+    by__format_parquet_close(&file);
     free(data);
     if (status != BY_OK) {
         if (made >= 0) {

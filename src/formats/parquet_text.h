@@ -9,6 +9,7 @@
  * which is gone when *fd is closed. A null, or a value that is not UTF-8, becomes a line {}, in
  * which a reader of JSON lines finds no text. BY_EFORMAT: the file is damaged, has no such column,
  * or it is not a text column; BY_EIO. */
-by_status by__parquet_text_lines(int *fd, const char *path, const char *field, by_error *error);
+by_status by__format_parquet_text_lines(int *fd, const char *path, const char *field,
+                                        by_error *error);
 
 #endif

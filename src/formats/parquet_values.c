@@ -13,7 +13,7 @@ enum { BOOLEAN = 0, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED };
 /* ---- runs and bits ---- */
 
 /* Reads the header of the next run. */
-static bool begin_run(by__parquet_hybrid *h)
+static bool begin_run(by__format_parquet_hybrid *h)
 {
     uint64_t head = 0;
     unsigned shift = 0;
@@ -40,7 +40,7 @@ static bool begin_run(by__parquet_hybrid *h)
     return h->is_packed || h->width == 32 || h->value >> h->width == 0;
 }
 
-bool by__parquet_hybrid_next(by__parquet_hybrid *h, uint32_t *out)
+bool by__format_parquet_hybrid_next(by__format_parquet_hybrid *h, uint32_t *out)
 {
     if (h->left == 0 && !begin_run(h)) {
         return false;
@@ -63,8 +63,9 @@ bool by__parquet_hybrid_next(by__parquet_hybrid *h, uint32_t *out)
 
 /* ---- values ---- */
 
-by_status by__parquet_damaged(const by__parquet *p, const by__parquet_column *c, const char *what,
-                              by_error *error)
+by_status by__format_parquet_damaged(const by__format_parquet *p,
+                                     const by__format_parquet_column *c, const char *what,
+                                     by_error *error)
 {
     return by_error_set(error, BY_EFORMAT, "%s: damaged Parquet file: column '%.60s': %s", p->name,
                         c->name, what);
@@ -90,13 +91,13 @@ static double load_decimal(const uint8_t *p, size_t bytes)
 }
 
 /* Reads a number of `width` bytes. Returns false if it does not fit. */
-static bool take_number(const by__parquet_column *c, const uint8_t *p, size_t width,
-                        by__parquet_value *out)
+static bool take_number(const by__format_parquet_column *c, const uint8_t *p, size_t width,
+                        by__format_parquet_value *out)
 {
     uint64_t bits = load(p, width < 8 ? width : 8);
     float narrow;
     double wide;
-    *out = (by__parquet_value){0};
+    *out = (by__format_parquet_value){0};
     if (c->physical == FLOAT) {
         uint32_t low = (uint32_t)bits;
         memcpy(&narrow, &low, sizeof narrow);
@@ -127,8 +128,8 @@ static bool take_number(const by__parquet_column *c, const uint8_t *p, size_t wi
     return true;
 }
 
-static by_status take_text(by__parquet_values *out, const uint8_t *p, size_t length,
-                           by__parquet_value *value, by_error *error)
+static by_status take_text(by__format_parquet_values *out, const uint8_t *p, size_t length,
+                           by__format_parquet_value *value, by_error *error)
 {
     size_t end;
     if (!by__size_add(out->byte_count, length, &end)) {
@@ -138,21 +139,22 @@ static by_status take_text(by__parquet_values *out, const uint8_t *p, size_t len
     if (length > 0) {
         memcpy(out->bytes + out->byte_count, p, length);
     }
-    *value = (by__parquet_value){.as.offset = out->byte_count, .length = (int64_t)length};
+    *value = (by__format_parquet_value){.as.offset = out->byte_count, .length = (int64_t)length};
     out->byte_count = end;
     return BY_OK;
 }
 
-by_status by__parquet_plain(const by__parquet *p, const by__parquet_column *c, const uint8_t *data,
-                            size_t size, size_t count, by__parquet_values *out, by_error *error)
+by_status by__format_parquet_plain(const by__format_parquet *p, const by__format_parquet_column *c,
+                                   const uint8_t *data, size_t size, size_t count,
+                                   by__format_parquet_values *out, by_error *error)
 {
     static const size_t widths[] = {0, 4, 8, 12, 4, 8, 0, 0};
     size_t at = 0;
     if (c->physical == BOOLEAN && (count + 7) / 8 > size) {
-        return by__parquet_damaged(p, c, "a page is too short for its values", error);
+        return by__format_parquet_damaged(p, c, "a page is too short for its values", error);
     }
     for (size_t i = 0; i < count; i++) {
-        by__parquet_value value = {0};
+        by__format_parquet_value value = {0};
         size_t width = c->physical == FIXED ? (size_t)c->width : widths[c->physical];
         if (c->physical == BOOLEAN) {
             value.as.integer = data[i / 8] >> (i % 8) & 1;
@@ -164,7 +166,8 @@ by_status by__parquet_plain(const by__parquet *p, const by__parquet_column *c, c
                 width = SIZE_MAX;
             }
             if (width > size - at) {
-                return by__parquet_damaged(p, c, "a page is too short for its values", error);
+                return by__format_parquet_damaged(p, c, "a page is too short for its values",
+                                                  error);
             }
             if (c->kind == BY__PARQUET_TEXT) {
                 BY_TRY(take_text(out, data + at, width, &value, error));

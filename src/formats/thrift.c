@@ -3,7 +3,7 @@
 /* Limit of nesting in skipped values: structs in lists in structs ... */
 #define MAX_DEPTH 16
 
-static uint8_t take_byte(by__thrift *t)
+static uint8_t take_byte(by__format_thrift *t)
 {
     if (t->failed || t->at == t->end) {
         t->failed = true;
@@ -12,7 +12,7 @@ static uint8_t take_byte(by__thrift *t)
     return *t->at++;
 }
 
-static uint64_t take_varint(by__thrift *t)
+static uint64_t take_varint(by__format_thrift *t)
 {
     uint64_t value = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
@@ -26,13 +26,13 @@ static uint64_t take_varint(by__thrift *t)
     return 0;
 }
 
-static int64_t take_zigzag(by__thrift *t)
+static int64_t take_zigzag(by__format_thrift *t)
 {
     uint64_t value = take_varint(t);
     return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
 }
 
-static void take_bytes(by__thrift *t, uint64_t count)
+static void take_bytes(by__format_thrift *t, uint64_t count)
 {
     if (t->failed || count > (uint64_t)(t->end - t->at)) {
         t->failed = true;
@@ -41,7 +41,7 @@ static void take_bytes(by__thrift *t, uint64_t count)
     t->at += count;
 }
 
-bool by__thrift_next(by__thrift *t, by__thrift_field *field)
+bool by__format_thrift_next(by__format_thrift *t, by__format_thrift_field *field)
 {
     uint8_t head = take_byte(t);
     if (t->failed || (head & 0x0f) == BY__THRIFT_STOP) {
@@ -53,11 +53,11 @@ bool by__thrift_next(by__thrift *t, by__thrift_field *field)
         return false;
     }
     field->id = (int)id;
-    field->type = (by__thrift_type)(head & 0x0f);
+    field->type = (by__format_thrift_type)(head & 0x0f);
     return true;
 }
 
-int64_t by__thrift_integer(by__thrift *t, by__thrift_type type)
+int64_t by__format_thrift_integer(by__format_thrift *t, by__format_thrift_type type)
 {
     switch (type) {
     case BY__THRIFT_TRUE:
@@ -71,16 +71,17 @@ int64_t by__thrift_integer(by__thrift *t, by__thrift_type type)
     case BY__THRIFT_I64:
         return take_zigzag(t);
     default:
-        by__thrift_skip(t, type);
+        by__format_thrift_skip(t, type);
         return 0;
     }
 }
 
-const char *by__thrift_binary(by__thrift *t, by__thrift_type type, size_t *length)
+const char *by__format_thrift_binary(by__format_thrift *t, by__format_thrift_type type,
+                                     size_t *length)
 {
     *length = 0;
     if (type != BY__THRIFT_BINARY) {
-        by__thrift_skip(t, type);
+        by__format_thrift_skip(t, type);
         return "";
     }
     uint64_t count = take_varint(t);
@@ -94,11 +95,11 @@ const char *by__thrift_binary(by__thrift *t, by__thrift_type type, size_t *lengt
 }
 
 /* Reads the header of a list or set. */
-static uint64_t list_head(by__thrift *t, by__thrift_type *element)
+static uint64_t list_head(by__format_thrift *t, by__format_thrift_type *element)
 {
     uint8_t head = take_byte(t);
     uint64_t count = head >> 4 == 15 ? take_varint(t) : head >> 4;
-    *element = (by__thrift_type)(head & 0x0f);
+    *element = (by__format_thrift_type)(head & 0x0f);
     if (t->failed || count > (uint64_t)(t->end - t->at) || (head & 0x0f) > BY__THRIFT_STRUCT ||
         (head & 0x0f) == BY__THRIFT_STOP) {
         t->failed = t->failed || count > 0;
@@ -108,10 +109,10 @@ static uint64_t list_head(by__thrift *t, by__thrift_type *element)
 }
 
 /* Booleans in a list take a byte each; in a struct they are in the field's header. */
-static void skip_value(by__thrift *t, by__thrift_type type, bool in_list, int depth)
+static void skip_value(by__format_thrift *t, by__format_thrift_type type, bool in_list, int depth)
 {
-    by__thrift_field field = {0};
-    by__thrift_type element;
+    by__format_thrift_field field = {0};
+    by__format_thrift_type element;
     if (depth > MAX_DEPTH) {
         t->failed = true;
     }
@@ -144,7 +145,7 @@ static void skip_value(by__thrift *t, by__thrift_type type, bool in_list, int de
         }
         return;
     case BY__THRIFT_STRUCT:
-        while (by__thrift_next(t, &field)) {
+        while (by__format_thrift_next(t, &field)) {
             skip_value(t, field.type, false, depth + 1);
         }
         return;
@@ -154,11 +155,12 @@ static void skip_value(by__thrift *t, by__thrift_type type, bool in_list, int de
     }
 }
 
-size_t by__thrift_list(by__thrift *t, by__thrift_type type, by__thrift_type element)
+size_t by__format_thrift_list(by__format_thrift *t, by__format_thrift_type type,
+                              by__format_thrift_type element)
 {
-    by__thrift_type found;
+    by__format_thrift_type found;
     if (type != BY__THRIFT_LIST) {
-        by__thrift_skip(t, type);
+        by__format_thrift_skip(t, type);
         return 0;
     }
     uint64_t count = list_head(t, &found);
@@ -171,7 +173,7 @@ size_t by__thrift_list(by__thrift *t, by__thrift_type type, by__thrift_type elem
     return 0;
 }
 
-void by__thrift_skip(by__thrift *t, by__thrift_type type)
+void by__format_thrift_skip(by__format_thrift *t, by__format_thrift_type type)
 {
     skip_value(t, type, false, 0);
 }

@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 
-typedef enum by__thrift_type {
+typedef enum by__format_thrift_type {
     BY__THRIFT_STOP = 0,
     BY__THRIFT_TRUE = 1,
     BY__THRIFT_FALSE = 2,
@@ -24,29 +24,31 @@ typedef enum by__thrift_type {
     BY__THRIFT_SET = 10,
     BY__THRIFT_MAP = 11,
     BY__THRIFT_STRUCT = 12
-} by__thrift_type;
+} by__format_thrift_type;
 
-typedef struct by__thrift {
+typedef struct by__format_thrift {
     const uint8_t *at;
     const uint8_t *end;
     bool failed;
-} by__thrift;
+} by__format_thrift;
 
 /* A field of a struct; {0} before the first. */
-typedef struct by__thrift_field {
+typedef struct by__format_thrift_field {
     int id;
-    by__thrift_type type;
-} by__thrift_field;
+    by__format_thrift_type type;
+} by__format_thrift_field;
 
 /* Reads the next field; false at the end of the struct. Its value must be read or skipped. */
-bool by__thrift_next(by__thrift *t, by__thrift_field *field);
+bool by__format_thrift_next(by__format_thrift *t, by__format_thrift_field *field);
 /* An integer of any width: the field's value; a value of another type is skipped. */
-int64_t by__thrift_integer(by__thrift *t, by__thrift_type type);
+int64_t by__format_thrift_integer(by__format_thrift *t, by__format_thrift_type type);
 /* A string or bytes, in the memory being read. */
-const char *by__thrift_binary(by__thrift *t, by__thrift_type type, size_t *length);
+const char *by__format_thrift_binary(by__format_thrift *t, by__format_thrift_type type,
+                                     size_t *length);
 /* Number of elements of a list with elements of type `element`; a list of another type is skipped
  * and gives 0. An element takes at least one byte, so a count is never more than the bytes left. */
-size_t by__thrift_list(by__thrift *t, by__thrift_type type, by__thrift_type element);
-void by__thrift_skip(by__thrift *t, by__thrift_type type);
+size_t by__format_thrift_list(by__format_thrift *t, by__format_thrift_type type,
+                              by__format_thrift_type element);
+void by__format_thrift_skip(by__format_thrift *t, by__format_thrift_type type);
 
 #endif

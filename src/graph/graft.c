@@ -7,7 +7,7 @@
 static by_value graft_value(by_graph *graph, const by__graph_value *value, const char *prefix)
 {
     char name[512];
-    by__type type = {value->dtype, value->shape};
+    by__graph_type type = {value->dtype, value->shape};
     if (value->role == BY_ROLE_INPUT) {
         by_value found = by_graph_find(graph, value->name);
         if (found == BY_NONE) {
@@ -33,7 +33,7 @@ static by_status graft_node(by_graph *graph, const by_graph *source, const by__g
                             by_value *map, by_error *error)
 {
     by_value *in;
-    by__type out[BY_MAX_OUTPUTS];
+    by__graph_type out[BY_MAX_OUTPUTS];
     if (node->attrs.map != NULL) {
         return by_error_set(error, BY_ESTATE, "graft: node %d is a map, which is made by passes",
                             (int)(node - source->nodes));
@@ -43,10 +43,10 @@ static by_status graft_node(by_graph *graph, const by_graph *source, const by__g
         in[i] = node->in[i] == BY_NONE ? BY_NONE : map[node->in[i]];
     }
     for (int i = 0; i < node->output_count; i++) {
-        out[i] = (by__type){BY_F32, {.rank = -1}};
+        out[i] = (by__graph_type){BY_F32, {.rank = -1}};
         if (node->out[i] != BY_NONE) {
             const by__graph_value *value = &source->values[node->out[i]];
-            out[i] = (by__type){value->dtype, value->shape};
+            out[i] = (by__graph_type){value->dtype, value->shape};
         }
     }
     int made = by__graph_append(graph, node->op, &node->attrs, in, node->input_count, out,

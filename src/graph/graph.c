@@ -59,20 +59,20 @@ by_status by__graph_own(by_graph *graph, void **out, size_t bytes)
     return BY_OK;
 }
 
-int64_t by__value_elements(const by__graph_value *value)
+int64_t by__graph_value_elements(const by__graph_value *value)
 {
     return value->packing.kind != BY_PACKING_NONE
                ? by__packed_matrices(&value->packing) * value->packing.n * value->packing.k
                : by_shape_count(value->part_count > 0 ? &value->whole : &value->shape);
 }
 
-size_t by__value_bytes(const by__graph_value *value)
+size_t by__graph_value_bytes(const by__graph_value *value)
 {
     return (size_t)by_shape_count(&value->shape) * by_dtype_size(value->dtype);
 }
 
 /* Returns true if extents are positive and the size in bytes does not overflow, even rounded up. */
-static bool type_is_valid(const by__type *type)
+static bool type_is_valid(const by__graph_type *type)
 {
     size_t bytes = by_dtype_size(type->dtype);
     if (type->shape.rank < 0 || type->shape.rank > BY_MAX_RANK || bytes == 0) {
@@ -87,7 +87,7 @@ static bool type_is_valid(const by__type *type)
 }
 
 by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, const char *axes,
-                             by__type type)
+                             by__graph_type type)
 {
     char text[128];
     by__graph_value value = {.dtype = type.dtype,
@@ -151,14 +151,14 @@ void by__graph_set_axes(by_graph *graph, by_value value, const char *axes)
 
 by_value by_graph_input(by_graph *graph, const char *name, by_dtype dtype, by_shape shape)
 {
-    return by__graph_add_value(graph, BY_ROLE_INPUT, name, NULL, (by__type){dtype, shape});
+    return by__graph_add_value(graph, BY_ROLE_INPUT, name, NULL, (by__graph_type){dtype, shape});
 }
 
 by_value by_graph_parameter(by_graph *graph, const char *name, const char *axes, by_shape shape,
                             by_init init)
 {
     by_value value =
-        by__graph_add_value(graph, BY_ROLE_PARAMETER, name, axes, (by__type){BY_F32, shape});
+        by__graph_add_value(graph, BY_ROLE_PARAMETER, name, axes, (by__graph_type){BY_F32, shape});
     if (value != BY_NONE) {
         graph->values[value].init = init;
     }
@@ -167,7 +167,7 @@ by_value by_graph_parameter(by_graph *graph, const char *name, const char *axes,
 
 by_value by_graph_state(by_graph *graph, const char *name, by_dtype dtype, by_shape shape)
 {
-    return by__graph_add_value(graph, BY_ROLE_STATE, name, NULL, (by__type){dtype, shape});
+    return by__graph_add_value(graph, BY_ROLE_STATE, name, NULL, (by__graph_type){dtype, shape});
 }
 
 void by_graph_freeze(by_graph *graph, by_value parameter)
@@ -223,7 +223,7 @@ void by_graph_set_block(by_graph *graph, int block)
 }
 
 int by__graph_append(by_graph *graph, by_op op, const by_attrs *attrs, const by_value *in,
-                     int input_count, const by__type *types, int output_count)
+                     int input_count, const by__graph_type *types, int output_count)
 {
     by__graph_node node = {.op = op,
                            .attrs = *attrs,

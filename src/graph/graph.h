@@ -23,18 +23,18 @@
 #include "base/base.h"
 #include "base/name_table.h"
 
-typedef enum by__phase { BY__FORWARD = 0, BY__BACKWARD, BY__UPDATE } by__phase;
+typedef enum by__graph_phase { BY__FORWARD = 0, BY__BACKWARD, BY__UPDATE } by__graph_phase;
 
 /* A value may hold only one rank's part of the value that the graph was built with. Along `axis`,
  * which consists of `sections` equal sections one after the other, it holds slice `rank` of `ranks`
  * of each section. */
-typedef struct by__value_part {
+typedef struct by__graph_value_part {
     int axis;
     int64_t sections;
     int ranks;
     int rank;
     uint32_t mesh; /* mask of the mesh axes along which these ranks are neighbours */
-} by__value_part;
+} by__graph_value_part;
 
 #define BY__MAX_PARTS 2 /* split along at most this many mesh axes */
 
@@ -52,7 +52,7 @@ typedef struct by__graph_value {
     by_packing packing; /* set by by_pass_pack, which changes dtype and shape to those of the
                            panels */
     bool out_in;        /* packed: in files it is [n, k], else [k, n] */
-    by__value_part part[BY__MAX_PARTS];
+    by__graph_value_part part[BY__MAX_PARTS];
     int part_count;
     by_shape whole; /* the unsplit shape, when there are parts */
     int block;
@@ -65,7 +65,7 @@ typedef struct by__graph_node {
     int output_count;
     by_value *in;                 /* owned; BY_NONE for an absent optional input */
     by_value out[BY_MAX_OUTPUTS]; /* BY_NONE for an absent optional output */
-    by__phase phase;
+    by__graph_phase phase;
     int block;
     bool dead; /* marked by a pass, dropped by by__graph_compact */
 } by__graph_node;
@@ -83,16 +83,16 @@ struct by_graph {
     void **owned; /* memory that attributes point to */
     size_t owned_count;
     size_t owned_capacity;
-    int block;       /* assigned to nodes that are added from now on */
-    by__phase phase; /* likewise */
-    by_error error;  /* first error while building */
+    int block;             /* assigned to nodes that are added from now on */
+    by__graph_phase phase; /* likewise */
+    by_error error;        /* first error while building */
 };
 
 /* The type of one output, as an op's shape rule infers it. */
-typedef struct by__type {
+typedef struct by__graph_type {
     by_dtype dtype;
     by_shape shape;
-} by__type;
+} by__graph_type;
 
 /* by_graph_open, which the ops module defines, for a table of rows. */
 by_status by__graph_open(by_graph **out, const struct by__op_row *const *rows, by_error *error);
@@ -127,13 +127,13 @@ void by__graph_fail(by_graph *graph, by_status status, const char *format, ...) 
 by_status by__graph_own(by_graph *graph, void **out, size_t bytes);
 /* Appends a value. `name` and `axes` are copied and may be NULL. Returns BY_NONE after an error. */
 by_value by__graph_add_value(by_graph *graph, by_role role, const char *name, const char *axes,
-                             by__type type);
+                             by__graph_type type);
 /* Sets the axis names of an external value (copied). */
 void by__graph_set_axes(by_graph *graph, by_value value, const char *axes);
 /* Appends a node with new outputs of the given types (rank -1: the output is absent). Returns the
  * node's index, or -1 after an error. */
 int by__graph_append(by_graph *graph, by_op op, const by_attrs *attrs, const by_value *in,
-                     int input_count, const by__type *types, int output_count);
+                     int input_count, const by__graph_type *types, int output_count);
 /* Counts how often live nodes read each value. *uses has value_count entries, freed with free(). */
 by_status by__graph_uses(const by_graph *graph, int **uses, by_error *error);
 /* Lists the nodes that read each value, ascending: reader[first[v]] .. reader[first[v + 1] - 1].
@@ -152,8 +152,8 @@ static inline bool by__role_is_external(by_role role)
     return role != BY_ROLE_ACTIVATION;
 }
 /* Returns the elements of a parameter as stored in files, where it is neither split nor packed. */
-int64_t by__value_elements(const by__graph_value *value);
+int64_t by__graph_value_elements(const by__graph_value *value);
 /* Returns the bytes of a value; the size was checked for overflow when the value was added. */
-size_t by__value_bytes(const by__graph_value *value);
+size_t by__graph_value_bytes(const by__graph_value *value);
 
 #endif

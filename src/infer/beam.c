@@ -28,9 +28,9 @@ typedef struct continuation {
 } continuation;
 
 struct by_beam {
-    by__forward forward;
-    by__step_programs steps;
-    by__page_pool pool;
+    by__infer_forward forward;
+    by__infer_step_programs steps;
+    by__infer_page_pool pool;
     int32_t width;
     int64_t context;
     int64_t vocab;
@@ -67,10 +67,11 @@ static int64_t most_candidates(const by_beam *b)
 static by_status compile(by_beam *b, const by_config *config, const by_weights *weights,
                          const by_beam_options *o, by_error *error)
 {
-    by__forward_options options;
+    by__infer_forward_options options;
     int64_t sizes[BY__STEP_SIZES];
     int count = 0;
-    BY_TRY(by__forward_options_read(&options, config, weights, o->precision, o->threads, error));
+    BY_TRY(
+        by__infer_forward_options_read(&options, config, weights, o->precision, o->threads, error));
     options.device = o->device;
     for (int64_t size = 1; size < ROWS && count + 1 < BY__STEP_SIZES; size *= 2) {
         sizes[count++] = size;
@@ -81,15 +82,15 @@ static by_status compile(by_beam *b, const by_config *config, const by_weights *
         return by_error_set(error, BY_EARG, "%d beams of %lld tokens", (int)b->width,
                             (long long)b->context);
     }
-    BY_TRY(by__forward_open(&b->forward, &options, error));
-    BY_TRY(by__steps_compile(&b->steps, &b->forward, sizes, count, b->width, b->width, table,
-                             table * b->width, error));
+    BY_TRY(by__infer_forward_open(&b->forward, &options, error));
+    BY_TRY(by__infer_steps_compile(&b->steps, &b->forward, sizes, count, b->width, b->width, table,
+                                   table * b->width, error));
     if (b->vocab > b->steps.vocab) {
         return by_error_set(error, BY_EARG, "the vocabulary has %lld tokens; the model knows %lld",
                             (long long)b->vocab, (long long)b->steps.vocab);
     }
     b->vocab = b->vocab == 0 ? b->steps.vocab : b->vocab;
-    return by__forward_plan(&b->forward, weights, error);
+    return by__infer_forward_plan(&b->forward, weights, error);
 }
 
 static by_status take_beams(by_beam *b, beam **out, int32_t *tokens, int32_t *pages,
@@ -110,9 +111,9 @@ static by_status take_memory(by_beam *b, const by_weights *weights, by_error *er
     size_t table = (size_t)b->steps.table;
     size_t most = (size_t)most_candidates(b);
     size_t scratch = by_sample_scratch_bytes(b->vocab);
-    BY_TRY(by__forward_start(&b->forward, weights, error));
-    BY_TRY(by__steps_allocate(&b->steps, error));
-    BY_TRY(by__pool_open(&b->pool, b->steps.pages, error));
+    BY_TRY(by__infer_forward_start(&b->forward, weights, error));
+    BY_TRY(by__infer_steps_allocate(&b->steps, error));
+    BY_TRY(by__infer_pool_open(&b->pool, b->steps.pages, error));
     BY_TRY(by__alloc((void **)&b->tokens, 3 * width * each, sizeof(int32_t), "beams", error));
     BY_TRY(by__alloc((void **)&b->pages, 3 * width * table, sizeof(int32_t), "beams", error));
     BY_TRY(take_beams(b, &b->running, b->tokens, b->pages, error));
@@ -125,14 +126,14 @@ static by_status take_memory(by_beam *b, const by_weights *weights, by_error *er
     BY_TRY(by__alloc((void **)&b->values, most, sizeof *b->values, "beams", error));
     BY_TRY(by__alloc((void **)&b->hypotheses, width, sizeof *b->hypotheses, "beams", error));
     BY_TRY(by__alloc_aligned(&b->scratch, scratch, "beams", error));
-    b->bytes = by__store_bytes(b->forward.store, BY__COPY) +
-               by__store_bytes(b->forward.store, BY__CACHE) +
-               by__set_arena_bytes(&b->forward.programs) +
-               by__set_workspace_bytes(&b->forward.programs) + by__steps_bytes(&b->steps) +
-               by__pool_bytes(b->steps.pages) + 3 * width * (each + table) * sizeof(int32_t) +
-               width * (3 * sizeof(beam) + sizeof *b->hypotheses) +
-               width * most * sizeof *b->continuations +
-               most * (sizeof *b->ids + sizeof *b->values) + scratch;
+    b->bytes =
+        by__store_bytes(b->forward.store, BY__COPY) + by__store_bytes(b->forward.store, BY__CACHE) +
+        by__exec_set_arena_bytes(&b->forward.programs) +
+        by__exec_set_workspace_bytes(&b->forward.programs) + by__infer_steps_bytes(&b->steps) +
+        by__infer_pool_bytes(b->steps.pages) + 3 * width * (each + table) * sizeof(int32_t) +
+        width * (3 * sizeof(beam) + sizeof *b->hypotheses) +
+        width * most * sizeof *b->continuations + most * (sizeof *b->ids + sizeof *b->values) +
+        scratch;
     return BY_OK;
 }
 
@@ -173,9 +174,9 @@ void by_beam_close(by_beam **beam_search)
     if (b->forward.device != NULL) {
         (void)by_device_finish(b->forward.device, NULL);
     }
-    by__steps_close(&b->steps);
-    by__forward_close(&b->forward);
-    by__pool_close(&b->pool);
+    by__infer_steps_close(&b->steps);
+    by__infer_forward_close(&b->forward);
+    by__infer_pool_close(&b->pool);
     free(b->running);
     free(b->next);
     free(b->finished);
@@ -201,7 +202,7 @@ static void release_pages(by_beam *b)
 {
     for (int32_t i = 0; i < b->running_count; i++) {
         for (int64_t p = 0; p < b->page_count; p++) {
-            by__pool_release(&b->pool, b->running[i].pages[p]);
+            by__infer_pool_release(&b->pool, b->running[i].pages[p]);
         }
     }
     b->page_count = 0;
@@ -217,13 +218,13 @@ static by_status make_room(by_beam *b, int64_t from, int64_t end, by_error *erro
     for (int32_t i = 0; i < b->running_count; i++) {
         int32_t *pages = b->running[i].pages;
         if (at < b->page_count && b->pool.pages[pages[at]].uses > 1) {
-            by__page_copy copy = {.to = by__pool_take(&b->pool), .from = pages[at]};
-            BY_TRY(by__steps_copy_page(&b->steps, copy, error));
-            by__pool_release(&b->pool, pages[at]);
+            by__infer_page_copy copy = {.to = by__infer_pool_take(&b->pool), .from = pages[at]};
+            BY_TRY(by__infer_steps_copy_page(&b->steps, copy, error));
+            by__infer_pool_release(&b->pool, pages[at]);
             pages[at] = copy.to;
         }
         for (int64_t p = b->page_count; p < count; p++) {
-            pages[p] = by__pool_take(&b->pool);
+            pages[p] = by__infer_pool_take(&b->pool);
         }
         memcpy(b->steps.page_table + i * b->steps.table, pages,
                (size_t)(count > b->page_count ? count : b->page_count) * sizeof *pages);
@@ -254,8 +255,8 @@ static by_status take_prompt(by_beam *b, const by_beam_request *r, by_error *err
             set_row(b, i, r->prompt[from + i], from + i, 0);
         }
         b->steps.wanted_rows[0] = (int32_t)(rows - 1);
-        BY_TRY(by__steps_run(&b->steps, by__steps_choose(&b->steps, rows, wanted), rows, wanted,
-                             error));
+        BY_TRY(by__infer_steps_run(&b->steps, by__infer_steps_choose(&b->steps, rows, wanted), rows,
+                                   wanted, error));
     }
     return BY_OK;
 }
@@ -270,7 +271,8 @@ static by_status take_tokens(by_beam *b, int64_t position, by_error *error)
         set_row(b, i, one->tokens[one->count - 1], position, i);
         b->steps.wanted_rows[i] = i;
     }
-    return by__steps_run(&b->steps, by__steps_choose(&b->steps, rows, rows), rows, rows, error);
+    return by__infer_steps_run(&b->steps, by__infer_steps_choose(&b->steps, rows, rows), rows, rows,
+                               error);
 }
 
 /* ---- the search ---- */
@@ -364,7 +366,7 @@ static void advance(by_beam *b)
             extend(to, &b->running[c->beam], c);
             memcpy(to->pages, b->running[c->beam].pages, (size_t)pages * sizeof *to->pages);
             for (int64_t p = 0; p < pages; p++) {
-                by__pool_share(&b->pool, to->pages[p]);
+                by__infer_pool_share(&b->pool, to->pages[p]);
             }
         }
     }

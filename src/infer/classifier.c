@@ -7,7 +7,7 @@
 
 struct by_classifier {
     by_embed *embed;
-    by__labels labels;
+    by__infer_labels labels;
     int64_t batch;
     float *score;         /* [labels, width] */
     float *values;        /* [batch, labels] */
@@ -42,7 +42,7 @@ static by_status read_score(float **out, int64_t *count, const by_weights *weigh
     return by_tensor_read_f32(&score, *out, elements, error);
 }
 
-static by_status read_labels(by__labels *out, int64_t count, const by_weights *weights,
+static by_status read_labels(by__infer_labels *out, int64_t count, const by_weights *weights,
                              by_error *error)
 {
     const char *json = by_weights_config(weights);
@@ -50,8 +50,9 @@ static by_status read_labels(by__labels *out, int64_t count, const by_weights *w
     if (name == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a path");
     }
-    by_status status = json == NULL ? by_error_set(error, BY_EFORMAT, "%s is missing", name)
-                                    : by__labels_read(out, count, name, json, strlen(json), error);
+    by_status status = json == NULL
+                           ? by_error_set(error, BY_EFORMAT, "%s is missing", name)
+                           : by__infer_labels_read(out, count, name, json, strlen(json), error);
     free(name);
     return status;
 }
@@ -96,7 +97,7 @@ void by_classifier_close(by_classifier **classifier)
     }
     by_classifier *c = *classifier;
     by_embed_close(&c->embed);
-    by__labels_close(&c->labels);
+    by__infer_labels_close(&c->labels);
     free(c->score);
     free(c->values);
     free(c->texts);

@@ -32,8 +32,8 @@ typedef struct draft_model {
     const by_config *config;
     const by_weights *weights;
     by_draft_model_options options;
-    by__forward forward;
-    by__step_programs steps;
+    by__infer_forward forward;
+    by__infer_step_programs steps;
     place *places;
     int64_t context;
     int64_t vocab; /* of the draft model */
@@ -52,13 +52,13 @@ static void release(draft_model *m)
     if (m->forward.device != NULL) {
         (void)by_device_finish(m->forward.device, NULL);
     }
-    by__steps_close(&m->steps);
-    by__forward_close(&m->forward);
+    by__infer_steps_close(&m->steps);
+    by__infer_forward_close(&m->forward);
     free(m->places);
     free(m->ends);
     free(m->scratch);
-    m->steps = (by__step_programs){0};
-    m->forward = (by__forward){0};
+    m->steps = (by__infer_step_programs){0};
+    m->forward = (by__infer_forward){0};
     m->places = NULL;
     m->ends = NULL;
     m->scratch = NULL;
@@ -66,7 +66,7 @@ static void release(draft_model *m)
 
 static by_status compile(draft_model *m, int64_t sequences, by_error *error)
 {
-    by__forward_options options;
+    by__infer_forward_options options;
     int64_t sizes[BY__STEP_SIZES];
     int count = 0;
     int64_t rows = sequences > ROWS ? sequences : ROWS;
@@ -79,13 +79,13 @@ static by_status compile(draft_model *m, int64_t sequences, by_error *error)
         sizes[count++] = size;
     }
     sizes[count++] = rows;
-    BY_TRY(by__forward_options_read(&options, m->config, m->weights, m->options.precision,
-                                    m->options.threads, error));
+    BY_TRY(by__infer_forward_options_read(&options, m->config, m->weights, m->options.precision,
+                                          m->options.threads, error));
     options.device = m->options.device;
-    BY_TRY(by__forward_open(&m->forward, &options, error));
-    BY_TRY(by__steps_compile(&m->steps, &m->forward, sizes, count, sequences, sequences, table,
-                             table * sequences, error));
-    return by__forward_plan(&m->forward, m->weights, error);
+    BY_TRY(by__infer_forward_open(&m->forward, &options, error));
+    BY_TRY(by__infer_steps_compile(&m->steps, &m->forward, sizes, count, sequences, sequences,
+                                   table, table * sequences, error));
+    return by__infer_forward_plan(&m->forward, m->weights, error);
 }
 
 static by_status take_memory(draft_model *m, int64_t sequences, by_error *error)
@@ -93,8 +93,8 @@ static by_status take_memory(draft_model *m, int64_t sequences, by_error *error)
     BY_TRY(by__alloc((void **)&m->places, (size_t)sequences, sizeof *m->places, "drafts", error));
     BY_TRY(by__alloc((void **)&m->ends, (size_t)sequences, sizeof *m->ends, "drafts", error));
     BY_TRY(by__alloc_aligned(&m->scratch, by_sample_scratch_bytes(m->vocab), "drafts", error));
-    BY_TRY(by__forward_start(&m->forward, m->weights, error));
-    BY_TRY(by__steps_allocate(&m->steps, error));
+    BY_TRY(by__infer_forward_start(&m->forward, m->weights, error));
+    BY_TRY(by__infer_steps_allocate(&m->steps, error));
     for (int64_t i = 0; i < sequences * m->steps.table; i++) {
         m->steps.page_table[i] = (int32_t)i;
     }
@@ -119,9 +119,9 @@ static by_status start(void *user, int64_t sequences, int64_t context, int64_t v
     m->chance = CHANCE;
     *bytes =
         by__store_bytes(m->forward.store, BY__COPY) + by__store_bytes(m->forward.store, BY__CACHE) +
-        by__set_arena_bytes(&m->forward.programs) + by__set_workspace_bytes(&m->forward.programs) +
-        by__steps_bytes(&m->steps) + (uint64_t)sequences * (sizeof(place) + sizeof(size_t)) +
-        by_sample_scratch_bytes(vocab);
+        by__exec_set_arena_bytes(&m->forward.programs) +
+        by__exec_set_workspace_bytes(&m->forward.programs) + by__infer_steps_bytes(&m->steps) +
+        (uint64_t)sequences * (sizeof(place) + sizeof(size_t)) + by_sample_scratch_bytes(vocab);
     return take_memory(m, sequences, error);
 }
 
@@ -181,8 +181,8 @@ static void add_row(draft_model *m, int64_t *rows, int32_t token, int64_t positi
 static by_status run(draft_model *m, by_draft_text *texts, int64_t rows, int64_t ends,
                      by_error *error)
 {
-    by__step_program *program = by__steps_choose(&m->steps, rows, ends);
-    BY_TRY(by__steps_run(&m->steps, program, rows, ends, error));
+    by__infer_step_program *program = by__infer_steps_choose(&m->steps, rows, ends);
+    BY_TRY(by__infer_steps_run(&m->steps, program, rows, ends, error));
     for (int64_t i = 0; i < ends; i++) {
         by_draft_text *text = &texts[m->ends[i]];
         place *p = &m->places[text->place];

@@ -16,8 +16,8 @@
 #define RUN_TOKENS 8192
 
 struct by_embed {
-    by__forward forward;
-    by__program_row *rows[SIZES];
+    by__infer_forward forward;
+    by__exec_program_row *rows[SIZES];
     int64_t sizes[SIZES];
     int64_t batches[SIZES]; /* texts that a program takes */
     int count;
@@ -47,7 +47,7 @@ static by_status build_hidden(void *user, by_model *out, by_graph *graph,
     by_model_config headless = *config;
     bare.mode = BY_MODEL_LOSS;
     headless.tied = 1;
-    BY_TRY(by__model_check_context(config, request->time, error));
+    BY_TRY(by__nn_model_check_context(config, request->time, error));
     BY_TRY(by_model_build(out, graph, &headless, &bare, error));
     by_graph_output(graph, by_cast(graph, out->hidden, BY_F32), "states");
     return by_graph_check(graph, error);
@@ -69,7 +69,7 @@ static by_status add_programs(by_embed *e, int64_t context, by_error *error)
         by_model_request request = {.mode = BY_MODEL_LOGITS};
         request.time = size < context && e->count + 1 < SIZES ? size : context;
         request.batch = texts_of_run(e->batch, request.time);
-        BY_TRY(by__forward_add(&e->forward, names[e->count], &request, &model, error));
+        BY_TRY(by__infer_forward_add(&e->forward, names[e->count], &request, &model, error));
         int64_t tokens = request.batch * request.time;
         e->tokens_most = tokens > e->tokens_most ? tokens : e->tokens_most;
         e->batches[e->count] = request.batch;
@@ -79,7 +79,7 @@ static by_status add_programs(by_embed *e, int64_t context, by_error *error)
         }
     }
     for (int i = 0; i < e->count; i++) {
-        e->rows[i] = by__set_row(&e->forward.programs, names[i]);
+        e->rows[i] = by__exec_set_row(&e->forward.programs, names[i]);
     }
     return BY_OK;
 }
@@ -90,8 +90,8 @@ static by_status bind(by_embed *e, by_error *error)
         int64_t rows = e->batches[i] * e->sizes[i];
         size_t ids = (size_t)rows * sizeof(int32_t);
         size_t states = (size_t)(rows * e->width) * sizeof(float);
-        BY_TRY(by__row_bind(e->rows[i], "tokens", by_memory_at(e->tokens, 0, ids), error));
-        BY_TRY(by__row_bind(e->rows[i], "states", by_memory_at(e->hidden, 0, states), error));
+        BY_TRY(by__exec_row_bind(e->rows[i], "tokens", by_memory_at(e->tokens, 0, ids), error));
+        BY_TRY(by__exec_row_bind(e->rows[i], "states", by_memory_at(e->hidden, 0, states), error));
     }
     return BY_OK;
 }
@@ -131,7 +131,7 @@ static by_status start(by_embed *e, const by_weights *weights, by_error *error)
     size_t ids = id_bytes(e);
     size_t states = state_bytes(e);
     size_t vectors = (size_t)(e->batch * e->width) * sizeof(float);
-    BY_TRY(by__forward_start(&e->forward, weights, error));
+    BY_TRY(by__infer_forward_start(&e->forward, weights, error));
     by_device *device = e->forward.device;
     by_device_unpin(&e->host);
     by_device_free(&e->tokens);
@@ -155,22 +155,22 @@ static by_status set_up(by_embed *e, const by_weights *weights, int64_t context,
     bool borrows = e->forward.lender != NULL;
     BY_TRY(add_programs(e, context, error));
     if (!borrows) {
-        BY_TRY(by__forward_plan(&e->forward, weights, error));
+        BY_TRY(by__infer_forward_plan(&e->forward, weights, error));
     }
-    e->bytes = by__set_arena_bytes(&e->forward.programs) +
-               by__set_workspace_bytes(&e->forward.programs) + 2 * (id_bytes(e) + state_bytes(e)) +
-               (size_t)(e->batch * e->width) * sizeof(float);
+    e->bytes = by__exec_set_arena_bytes(&e->forward.programs) +
+               by__exec_set_workspace_bytes(&e->forward.programs) +
+               2 * (id_bytes(e) + state_bytes(e)) + (size_t)(e->batch * e->width) * sizeof(float);
     BY_TRY(check_memory(e, error));
     return borrows ? BY_OK : start(e, weights, error);
 }
 
 /* Opens an embedding on the weights of `lender` or, if that is NULL, on `weights`. */
-static by_status open_embed(by_embed **out, const by_config *config, const by__forward *lender,
-                            const by_weights *weights, const by_embed_options *options,
-                            by_error *error)
+static by_status open_embed(by_embed **out, const by_config *config,
+                            const by__infer_forward *lender, const by_weights *weights,
+                            const by_embed_options *options, by_error *error)
 {
     by_embed *e;
-    by__forward_options how;
+    by__infer_forward_options how;
     by_embed_options o = {0};
     o = options == NULL ? o : *options;
     int64_t context = o.context == 0 ? config->model.context : o.context;
@@ -183,7 +183,7 @@ static by_status open_embed(by_embed **out, const by_config *config, const by__f
                             "context %lld is not from 1 to %d, or batch %lld not from 0 to %d",
                             (long long)context, BY__MI24, (long long)o.batch, MOST_BATCH);
     }
-    BY_TRY(by__forward_options_read(&how, config, weights, o.precision, o.threads, error));
+    BY_TRY(by__infer_forward_options_read(&how, config, weights, o.precision, o.threads, error));
     how.builder = build_hidden;
     how.besides = BY__SCORE;
     how.on_use = true;
@@ -192,9 +192,10 @@ static by_status open_embed(by_embed **out, const by_config *config, const by__f
     e->batch = o.batch == 0 ? 1 : o.batch;
     e->normalize = o.normalize;
     e->width = config->model.width;
-    by_status status = lender == NULL ? by__forward_open(&e->forward, &how, error)
-                                      : by__forward_borrow(&e->forward, lender, &config->model,
-                                                           build_hidden, error);
+    by_status status =
+        lender == NULL
+            ? by__infer_forward_open(&e->forward, &how, error)
+            : by__infer_forward_borrow(&e->forward, lender, &config->model, build_hidden, error);
     if (status == BY_OK) {
         status = set_up(e, weights, context, error);
     }
@@ -232,7 +233,7 @@ void by_embed_close(by_embed **embed)
     by_device_unpin(&e->host);
     by_device_free(&e->tokens);
     by_device_free(&e->hidden);
-    by__forward_close(&e->forward);
+    by__infer_forward_close(&e->forward);
     free(e);
     *embed = NULL;
 }
@@ -317,13 +318,14 @@ static by_status run_program(by_embed *e, int i, const by_embed_text *texts, siz
     for (size_t t = 0; t < count; t++) {
         memcpy(e->ids + t * size, texts[t].tokens, texts[t].count * sizeof *e->ids);
     }
-    BY_TRY(by__row_check(e->rows[i], "tokens", e->ids, error));
+    BY_TRY(by__exec_row_check(e->rows[i], "tokens", e->ids, error));
     size_t ids = rows * sizeof(int32_t);
     size_t states = count * size * (size_t)e->width * sizeof(float);
-    BY_TRY(by__copy_in(BY__QUEUE_COMPUTE, by_memory_at(e->tokens, 0, ids), e->ids, error));
+    BY_TRY(by__device_copy_in(BY__QUEUE_COMPUTE, by_memory_at(e->tokens, 0, ids), e->ids, error));
     BY_TRY(by_program_submit(e->rows[i]->program, error));
-    BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, e->states, by_memory_at(e->hidden, 0, states), error));
-    BY_TRY(by__queue_finish(e->forward.device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_copy_out(BY__QUEUE_COMPUTE, e->states, by_memory_at(e->hidden, 0, states),
+                               error));
+    BY_TRY(by__device_queue_finish(e->forward.device, BY__QUEUE_COMPUTE, error));
     for (size_t t = 0; t < count; t++) {
         BY_TRY(pool(e, e->states + t * size * (size_t)e->width, (int64_t)texts[t].count,
                     vectors + t * (size_t)e->width, error));

@@ -70,7 +70,7 @@ static by_status complete(by_engine *e, const by_config *config, by_error *error
 static by_status look_at_model(by_engine *e, size_t *page_bytes, uint64_t *weight_bytes,
                                by_error *error)
 {
-    const by__forward_options *o = &e->forward.options;
+    const by__infer_forward_options *o = &e->forward.options;
     by_model model;
     by_model_request request = {.mode = BY_MODEL_STEP,
                                 .codes = o->codes,
@@ -97,16 +97,17 @@ static by_status look_at_model(by_engine *e, size_t *page_bytes, uint64_t *weigh
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
         const by__graph_value *value = &graph->values[v];
         if (value->role == BY_ROLE_STATE) {
-            *page_bytes += by__value_bytes(value);
+            *page_bytes += by__graph_value_bytes(value);
         } else if (value->role == BY_ROLE_PARAMETER) {
-            *weight_bytes += by__value_bytes(value);
+            *weight_bytes += by__graph_value_bytes(value);
         }
     }
     by_graph_close(&graph);
     return status;
 }
 
-int64_t by__pool_default(int64_t table, int64_t sessions, size_t page_bytes, uint64_t free_bytes)
+int64_t by__infer_pool_default(int64_t table, int64_t sessions, size_t page_bytes,
+                               uint64_t free_bytes)
 {
     uint64_t fit = page_bytes == 0 ? UINT64_MAX : free_bytes / 2 / page_bytes;
     int64_t most = table * sessions;
@@ -135,7 +136,7 @@ static by_status count_pages(by_engine *e, size_t page_bytes, uint64_t weight_by
         host.available -= weight_bytes < host.available ? weight_bytes : host.available;
     }
     if (!e->sized_pool) {
-        o->pages = by__pool_default(table, o->sessions, page_bytes, host.available);
+        o->pages = by__infer_pool_default(table, o->sessions, page_bytes, host.available);
     }
     if (o->pages > INT32_MAX / BY_PAGE_TOKENS) {
         return by_error_set(error, BY_EARG,
@@ -160,13 +161,13 @@ static size_t record_bytes(const by_engine *e)
 {
     size_t slots = (size_t)e->slot_count;
     const size_t event = sizeof(by_event) + BY_TOP_TOKENS * sizeof(by_top_token);
-    return slots * (sizeof(by__sequence) + event + sizeof(int32_t)) +
+    return slots * (sizeof(by__infer_sequence) + event + sizeof(int32_t)) +
            slots * (size_t)(e->context + 1) * sizeof(int32_t) +
-           (size_t)e->options.sessions * (sizeof(int32_t) + sizeof(by__page_copy) +
-                                          sizeof(by_draft_text) + sizeof(by__drafting)) +
+           (size_t)e->options.sessions * (sizeof(int32_t) + sizeof(by__infer_page_copy) +
+                                          sizeof(by_draft_text) + sizeof(by__infer_drafting)) +
            (size_t)e->steps.wanted *
-               (event + sizeof(by__wanted) + sizeof(by__infer_choice) + sizeof(int32_t)) +
-           (size_t)e->steps.table * sizeof(int32_t) + by__pool_bytes(e->options.pages) +
+               (event + sizeof(by__infer_wanted) + sizeof(by__infer_choice) + sizeof(int32_t)) +
+           (size_t)e->steps.table * sizeof(int32_t) + by__infer_pool_bytes(e->options.pages) +
            (size_t)e->forward.options.threads *
                by__round_up(by_sample_scratch_bytes(e->vocab), BY_CACHE_LINE) +
            (size_t)e->vocab * sizeof(float);
@@ -207,7 +208,7 @@ static by_status take_records(by_engine *e, by_error *error)
         e->free_rows[i] = (int32_t)(sessions - 1 - i);
     }
     e->free_row_count = (int64_t)sessions;
-    return by__pool_open(&e->pool, e->options.pages, error);
+    return by__infer_pool_open(&e->pool, e->options.pages, error);
 }
 
 /* Checks that there is enough memory. The source of drafts has already allocated its own. */
@@ -252,43 +253,44 @@ static by_status set_up(by_engine *e, const by_config *config, const by_weights 
                         by_error *error)
 {
     int64_t sizes[BY__STEP_SIZES];
-    by__forward_options options;
+    by__infer_forward_options options;
     size_t page_bytes;
     uint64_t weight_bytes;
     const by_engine_options *o = &e->options;
     BY_TRY(check_options(o, error));
     BY_TRY(complete(e, config, error));
-    BY_TRY(by__forward_options_read(&options, config, weights, o->precision, o->threads, error));
+    BY_TRY(
+        by__infer_forward_options_read(&options, config, weights, o->precision, o->threads, error));
     options.codes = o->kv != NULL;
     options.builder = o->builder;
     options.user = o->user;
     options.device = o->device;
-    BY_TRY(by__forward_open(&e->forward, &options, error));
+    BY_TRY(by__infer_forward_open(&e->forward, &options, error));
     BY_TRY(look_at_model(e, &page_bytes, &weight_bytes, error));
     BY_TRY(count_pages(e, page_bytes, weight_bytes, error));
     int64_t table = (e->context + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS;
-    BY_TRY(by__steps_compile(&e->steps, &e->forward, sizes, choose_sizes(sizes, o->rows),
-                             o->sessions, wanted_rows(o), table, o->pages, error));
+    BY_TRY(by__infer_steps_compile(&e->steps, &e->forward, sizes, choose_sizes(sizes, o->rows),
+                                   o->sessions, wanted_rows(o), table, o->pages, error));
     if (e->vocab > e->steps.vocab) {
         return by_error_set(error, BY_EARG, "the vocabulary has %lld tokens; the model knows %lld",
                             (long long)e->vocab, (long long)e->steps.vocab);
     }
     e->vocab = e->vocab == 0 ? e->steps.vocab : e->vocab;
-    BY_TRY(by__forward_plan(&e->forward, weights, error));
+    BY_TRY(by__infer_forward_plan(&e->forward, weights, error));
     by_engine_memory_report *m = &e->memory;
     m->weights = by__store_bytes(e->forward.store, BY__COPY);
     m->pool = by__store_bytes(e->forward.store, BY__CACHE);
-    m->activations = by__set_arena_bytes(&e->forward.programs);
-    m->workspace = by__set_workspace_bytes(&e->forward.programs);
-    m->data = by__steps_bytes(&e->steps) + record_bytes(e);
+    m->activations = by__exec_set_arena_bytes(&e->forward.programs);
+    m->workspace = by__exec_set_workspace_bytes(&e->forward.programs);
+    m->data = by__infer_steps_bytes(&e->steps) + record_bytes(e);
     if (o->draft != NULL) {
         BY_TRY(
             o->draft->start(o->draft->user, o->sessions, e->context, e->vocab, &m->drafts, error));
     }
     m->total = m->weights + m->pool + m->activations + m->workspace + m->data + m->drafts;
     BY_TRY(check_memory(e, error));
-    BY_TRY(by__forward_start(&e->forward, weights, error));
-    BY_TRY(by__steps_allocate(&e->steps, error));
+    BY_TRY(by__infer_forward_start(&e->forward, weights, error));
+    BY_TRY(by__infer_steps_allocate(&e->steps, error));
     return take_records(e, error);
 }
 
@@ -318,9 +320,9 @@ void by_engine_close(by_engine **engine)
     if (e->forward.device != NULL) {
         (void)by_device_finish(e->forward.device, NULL);
     }
-    by__steps_close(&e->steps);
-    by__forward_close(&e->forward);
-    by__pool_close(&e->pool);
+    by__infer_steps_close(&e->steps);
+    by__infer_forward_close(&e->forward);
+    by__infer_pool_close(&e->pool);
     free(e->slots);
     free(e->tokens);
     free(e->order);

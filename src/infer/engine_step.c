@@ -23,14 +23,14 @@ static void end_late(by_engine *e)
 {
     double now = 0.0;
     for (int64_t i = e->live; i-- > 0;) {
-        by__sequence *s = &e->slots[e->order[i]];
+        by__infer_sequence *s = &e->slots[e->order[i]];
         if (s->deadline == 0.0) {
             continue;
         }
         now = now == 0.0 ? by__now() : now;
         if (now >= s->deadline) {
-            by__tell(e, s, NULL, BY_FINISH_DEADLINE);
-            by__end(e, i);
+            by__infer_tell(e, s, NULL, BY_FINISH_DEADLINE);
+            by__infer_end(e, i);
         }
     }
 }
@@ -57,7 +57,7 @@ static void allow_work(by_engine *e)
 }
 
 /* Prepares a sequence for the token after its last. Returns whether that is done. */
-static bool prepare(by_engine *e, const by__sequence *s)
+static bool prepare(by_engine *e, const by__infer_sequence *s)
 {
     for (;;) {
         bool may = e->prepare_left > 0 || by__now() < e->prepare_until;
@@ -80,7 +80,7 @@ static void hold_unprepared(by_engine *e)
     allow_work(e);
     for (int64_t i = 0; i < e->live; i++) {
         int64_t at = (i + (int64_t)(e->prepare_turn % (uint64_t)e->live)) % e->live;
-        by__sequence *s = &e->slots[e->order[at]];
+        by__infer_sequence *s = &e->slots[e->order[at]];
         s->held = s->prepare != NULL && s->state != BY__PARKED && !prepare(e, s);
     }
 }
@@ -88,7 +88,7 @@ static void hold_unprepared(by_engine *e)
 /* Writes the rows of the plan to the inputs and returns their number. */
 static int64_t fill_rows(by_engine *e)
 {
-    by__step_programs *p = &e->steps;
+    by__infer_step_programs *p = &e->steps;
     by_engine_statistics *st = &e->statistics;
     int64_t rows = 0;
     double keys = 0.0;
@@ -97,7 +97,7 @@ static int64_t fill_rows(by_engine *e)
     e->wanted_count = 0;
     for (int64_t i = 0; i < e->live; i++) {
         int32_t slot = e->order[i];
-        by__sequence *s = &e->slots[slot];
+        by__infer_sequence *s = &e->slots[slot];
         sequences += s->rows > 0;
         for (int64_t k = 0; k < s->rows; k++, rows++) {
             int64_t position = s->cached + k;
@@ -109,7 +109,7 @@ static int64_t fill_rows(by_engine *e)
             window_keys += fmin((double)(position + 1), p->window);
             if (position + 1 >= s->count) {
                 p->wanted_rows[e->wanted_count] = (int32_t)rows;
-                e->wanted[e->wanted_count++] = (by__wanted){slot, position + 1};
+                e->wanted[e->wanted_count++] = (by__infer_wanted){slot, position + 1};
             }
         }
     }
@@ -120,7 +120,7 @@ static int64_t fill_rows(by_engine *e)
     return rows;
 }
 
-static bool is_stop(const by__sequence *s, int32_t token)
+static bool is_stop(const by__infer_sequence *s, int32_t token)
 {
     for (size_t i = 0; i < s->stop_count; i++) {
         if (s->stop[i] == token) {
@@ -144,14 +144,14 @@ static bool has_choice(const float *logits, int64_t vocab)
 }
 
 /* Chooses the token after the first `count` from logits, which are not changed. */
-static by_status choose(by_engine *e, const by__sequence *s, int64_t count, const float *logits,
-                        void *scratch, by__infer_choice *out)
+static by_status choose(by_engine *e, const by__infer_sequence *s, int64_t count,
+                        const float *logits, void *scratch, by__infer_choice *out)
 {
     const float *used = logits;
     by_error *error = &out->error;
     if (s->process == NULL && s->top == 0) {
-        return by__sample_with_probability(&out->token, &out->log_probability, &s->sampling, logits,
-                                           e->vocab, (uint64_t)count, scratch, error);
+        return by__infer_sample_with_probability(&out->token, &out->log_probability, &s->sampling,
+                                                 logits, e->vocab, (uint64_t)count, scratch, error);
     }
     if (s->process != NULL) {
         memcpy(e->processed, logits, (size_t)e->vocab * sizeof *logits);
@@ -184,7 +184,7 @@ static const float *logits_of(const by_engine *e, int64_t wanted)
 
 static void choose_wanted(by_engine *e, int64_t i, void *scratch)
 {
-    const by__sequence *s = &e->slots[e->wanted[i].slot];
+    const by__infer_sequence *s = &e->slots[e->wanted[i].slot];
     e->choices[i].status =
         choose(e, s, e->wanted[i].count, logits_of(e, i), scratch, &e->choices[i]);
 }
@@ -207,13 +207,13 @@ static void choose_all(by_engine *e)
 }
 
 /* Appends the chosen token to the sequence. The caller ends the sequence if it is finished. */
-static by_finish take_choice(by_engine *e, by__sequence *s, const by__infer_choice *choice)
+static by_finish take_choice(by_engine *e, by__infer_sequence *s, const by__infer_choice *choice)
 {
     int32_t token = choice->token;
     if (choice->status != BY_OK) {
         by_finish end = choice->status == BY_ESTOPPED ? BY_FINISH_STOP : BY_FINISH_FAILED;
         s->failure = choice->error;
-        by__tell(e, s, NULL, end);
+        by__infer_tell(e, s, NULL, end);
         return end;
     }
     s->tokens[s->count++] = token;
@@ -221,7 +221,7 @@ static by_finish take_choice(by_engine *e, by__sequence *s, const by__infer_choi
     by_finish finish = is_stop(s, token)      ? BY_FINISH_STOP
                        : s->count == s->limit ? BY_FINISH_LENGTH
                                               : BY_FINISH_NONE;
-    by__tell(e, s, choice, finish);
+    by__infer_tell(e, s, choice, finish);
     return finish;
 }
 
@@ -231,24 +231,24 @@ static void end_slot(by_engine *e, int32_t slot)
     while (e->order[at] != slot) {
         at++;
     }
-    by__end(e, at);
+    by__infer_end(e, at);
 }
 
 /* Wakes the sequences parked until a prompt was computed. Those that get a row of the page table
  * continue at once, with the prompt's logits. */
-static void wake(by_engine *e, const by__sequence *first, const float *logits)
+static void wake(by_engine *e, const by__infer_sequence *first, const float *logits)
 {
     for (int64_t i = 0; i < e->live; i++) {
-        by__sequence *s = &e->slots[e->order[i]];
+        by__infer_sequence *s = &e->slots[e->order[i]];
         if (s->session != first->session || s->state != BY__PARKED) {
             continue;
         }
-        by__fork(e, s, first);
+        by__infer_fork(e, s, first);
         if (s->state == BY__RUNNING) {
             by__infer_choice choice = {0};
             choice.status = choose(e, s, s->count, logits, e->scratch, &choice);
             if (take_choice(e, s, &choice) != BY_FINISH_NONE) {
-                by__end(e, i--);
+                by__infer_end(e, i--);
             }
         }
     }
@@ -256,7 +256,7 @@ static void wake(by_engine *e, const by__sequence *first, const float *logits)
 
 /* Extends the sequence by the tokens chosen from its logits, starting at wanted row `i`: as long as
  * a chosen token equals the draft, the next row's logits are valid too. */
-static by_finish take_tokens(by_engine *e, by__sequence *s, int64_t i)
+static by_finish take_tokens(by_engine *e, by__infer_sequence *s, int64_t i)
 {
     int64_t last = i + s->drafts;
     e->statistics.drafted += (uint64_t)s->drafts;
@@ -273,25 +273,25 @@ static by_finish take_tokens(by_engine *e, by__sequence *s, int64_t i)
         }
         s->cached++; /* the draft's keys and values are those of the token */
         s->computed = s->cached > s->computed ? s->cached : s->computed;
-        by__register(e, s);
+        by__infer_register(e, s);
     }
 }
 
 static void take_results(by_engine *e)
 {
     for (int64_t i = 0; i < e->live; i++) {
-        by__sequence *s = &e->slots[e->order[i]];
+        by__infer_sequence *s = &e->slots[e->order[i]];
         if (s->rows > 0) {
             s->cached += s->rows - s->drafts;
             s->computed = s->cached > s->computed ? s->cached : s->computed;
-            by__register(e, s);
+            by__infer_register(e, s);
         }
     }
     allow_work(e);
     choose_all(e);
     int64_t rows = 0; /* rows of one sequence */
     for (int64_t i = 0; i < e->wanted_count; i += rows) {
-        by__sequence *s = &e->slots[e->wanted[i].slot];
+        by__infer_sequence *s = &e->slots[e->wanted[i].slot];
         bool first = s->index == 0 && s->count == s->prompt && s->n > 1;
         rows = 1 + s->drafts;
         by_finish finish = take_tokens(e, s, i);
@@ -306,14 +306,14 @@ static void take_results(by_engine *e)
 
 static by_status run(by_engine *e, int64_t rows, by_error *error)
 {
-    by__step_program *program = by__steps_choose(&e->steps, rows, e->wanted_count);
+    by__infer_step_program *program = by__infer_steps_choose(&e->steps, rows, e->wanted_count);
     for (int64_t i = 0; i < e->copy_count; i++) {
-        BY_TRY(by__steps_copy_page(&e->steps, e->copies[i], error));
+        BY_TRY(by__infer_steps_copy_page(&e->steps, e->copies[i], error));
     }
     e->statistics.steps++;
     e->statistics.rows += (uint64_t)rows;
     e->statistics.padding += (uint64_t)(program->rows - rows);
-    return by__steps_run(&e->steps, program, rows, e->wanted_count, error);
+    return by__infer_steps_run(&e->steps, program, rows, e->wanted_count, error);
 }
 
 by_status by_engine_step(by_engine *engine, const by_event **events, size_t *count, by_error *error)
@@ -326,9 +326,9 @@ by_status by_engine_step(by_engine *engine, const by_event **events, size_t *cou
     free_cancelled(e);
     end_late(e);
     hold_unprepared(e);
-    int64_t rows = by__plan(e);
+    int64_t rows = by__infer_plan(e);
     if (rows > 0) {
-        BY_TRY(by__speculate(e, &rows, error));
+        BY_TRY(by__infer_speculate(e, &rows, error));
         double began = by__now();
         BY_TRY(run(e, fill_rows(e), error));
         e->model_seconds = by__now() - began;

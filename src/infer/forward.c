@@ -15,7 +15,7 @@ static const struct {
              {"fp8", BY_PACKING_FP8, 0},
              {"int4", BY_PACKING_INT4, 32}};
 
-static by_status read_precision(by__forward_options *out, const char *name, by_error *error)
+static by_status read_precision(by__infer_forward_options *out, const char *name, by_error *error)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(codes); i++) {
         if (strcmp(name, codes[i].name) == 0) {
@@ -31,7 +31,7 @@ static by_status read_precision(by__forward_options *out, const char *name, by_e
 
 by_status by_infer_precision(by_dtype *compute, const char *name, by_error *error)
 {
-    by__forward_options options = {0};
+    by__infer_forward_options options = {0};
     if (read_precision(&options, name, NULL) != BY_OK) {
         return by_error_set(
             error, BY_EARG,
@@ -65,12 +65,12 @@ const char *by_infer_precision_of(const by_config *config, const by_weights *wei
 
 /* What the packing of a parameter depends on. */
 typedef struct packing_choice {
-    const by__forward_options *options;
+    const by__infer_forward_options *options;
     const char *head; /* the parameter that makes the logits; NULL: none */
 } packing_choice;
 
 /* Returns the codes of a matrix in a file; NULL: it has none. */
-static const by__coded *codes_of(const by__forward_options *o, const char *name)
+static const by__coded *codes_of(const by__infer_forward_options *o, const char *name)
 {
     char other[512];
     const char *prefix = by_model_name_prefix(o->config);
@@ -83,27 +83,27 @@ static const by__coded *codes_of(const by__forward_options *o, const char *name)
 }
 
 /* Returns the codes of a stack's first matrix, if those of all matrices are of the same format. */
-static const by__coded *codes_of_stack(const by__forward_options *o, const char *name)
+static const by__coded *codes_of_stack(const by__infer_forward_options *o, const char *name)
 {
     char part[512];
-    by__stacked_name(part, sizeof part, name, 0);
+    by__checkpoint_stacked_name(part, sizeof part, name, 0);
     const by__coded *first = codes_of(o, part);
     for (int64_t i = 0; first != NULL && by_weights_has(o->weights, part); i++) {
         const by__coded *coded = codes_of(o, part);
         if (coded == NULL || coded->kind != first->kind || coded->group != first->group) {
             return NULL;
         }
-        by__stacked_name(part, sizeof part, name, i + 1);
+        by__checkpoint_stacked_name(part, sizeof part, name, i + 1);
     }
     return first;
 }
 
 /* Packs weights that a file stores in codes in the same codes. */
-static void choose_coded(const by__forward_options *o, const char *name, by_packing_kind *kind,
-                         int64_t *group)
+static void choose_coded(const by__infer_forward_options *o, const char *name,
+                         by_packing_kind *kind, int64_t *group)
 {
     const by__coded *coded =
-        by__name_is_stacked(name) ? codes_of_stack(o, name) : codes_of(o, name);
+        by__checkpoint_name_is_stacked(name) ? codes_of_stack(o, name) : codes_of(o, name);
     if (coded != NULL && coded->kind == BY__CODE_INT8) {
         *kind = by__weights_rows_as_integers(o->weights) ? BY_PACKING_W8A8 : BY_PACKING_INT8;
     } else if (coded != NULL && coded->kind == BY__CODE_INT4) {
@@ -130,11 +130,11 @@ static void choose_packing(const void *user, const char *name, by_packing_kind *
     }
 }
 
-by_status by__forward_options_read(by__forward_options *out, const by_config *config,
-                                   const by_weights *weights, const char *precision, int threads,
-                                   by_error *error)
+by_status by__infer_forward_options_read(by__infer_forward_options *out, const by_config *config,
+                                         const by_weights *weights, const char *precision,
+                                         int threads, by_error *error)
 {
-    by__forward_options options = {
+    by__infer_forward_options options = {
         .config = &config->model, .seed = config->seed, .weights = weights};
     bool in_codes = precision == NULL && weights != NULL && by_weights_in_codes(weights);
     BY_TRY(read_precision(&options,
@@ -158,12 +158,13 @@ by_status by_infer_check_context(const by_model_config *config, int64_t context,
                             "context %lld: the model has only %lld learned positions",
                             (long long)context, (long long)config->context);
     }
-    return by__model_check_context(config, context, error);
+    return by__nn_model_check_context(config, context, error);
 }
 
-by_status by__forward_open(by__forward *out, const by__forward_options *options, by_error *error)
+by_status by__infer_forward_open(by__infer_forward *out, const by__infer_forward_options *options,
+                                 by_error *error)
 {
-    by__forward forward = {.options = *options, .device = options->device};
+    by__infer_forward forward = {.options = *options, .device = options->device};
     by_status status = BY_OK;
     if (forward.device == NULL) {
         status = by_device_open(&forward.device, "cpu", options->threads, error);
@@ -180,11 +181,11 @@ by_status by__forward_open(by__forward *out, const by__forward_options *options,
     return status;
 }
 
-by_status by__forward_borrow(by__forward *out, const by__forward *lender,
-                             const by_model_config *config, by_model_builder *builder,
-                             by_error *error)
+by_status by__infer_forward_borrow(by__infer_forward *out, const by__infer_forward *lender,
+                                   const by_model_config *config, by_model_builder *builder,
+                                   by_error *error)
 {
-    by__forward_options options = lender->options;
+    by__infer_forward_options options = lender->options;
     if (!lender->device->host_memory) {
         return by_error_set(error, BY_EARG, "the weights are not in memory of the host");
     }
@@ -192,7 +193,7 @@ by_status by__forward_borrow(by__forward *out, const by__forward *lender,
     options.builder = builder;
     options.device = NULL;
     options.weights = NULL;
-    *out = (by__forward){.options = options, .lender = lender, .store = lender->store};
+    *out = (by__infer_forward){.options = options, .lender = lender, .store = lender->store};
     BY_TRY(by_device_open(&out->device, "cpu", options.threads, error));
     out->owns_device = true;
     by__device_allocate_on_use(out->device);
@@ -200,31 +201,31 @@ by_status by__forward_borrow(by__forward *out, const by__forward *lender,
     return BY_OK;
 }
 
-void by__forward_close(by__forward *forward)
+void by__infer_forward_close(by__infer_forward *forward)
 {
     if (forward->device != NULL) {
         (void)by_device_finish(forward->device, NULL);
     }
-    by__set_close(&forward->programs);
+    by__exec_set_close(&forward->programs);
     if (forward->lender == NULL) {
         by__store_close(&forward->store);
     }
     if (forward->owns_device) {
         by_device_close(&forward->device);
     }
-    *forward = (by__forward){0};
+    *forward = (by__infer_forward){0};
 }
 
-by_status by__forward_add(by__forward *forward, const char *name, const by_model_request *request,
-                          by_model *model, by_error *error)
+by_status by__infer_forward_add(by__infer_forward *forward, const char *name,
+                                const by_model_request *request, by_model *model, by_error *error)
 {
-    const by__forward_options *o = &forward->options;
+    const by__infer_forward_options *o = &forward->options;
     by_pass_options passes = {.compute = o->compute, .loss = BY_NONE, .pack = o->pack};
     by_graph *graph;
     packing_choice choice = {.options = o};
     passes.pack.choose = choose_packing;
     passes.pack.user = &choice;
-    const by__forward *like = forward->lender != NULL ? forward->lender : forward;
+    const by__infer_forward *like = forward->lender != NULL ? forward->lender : forward;
     if (like->programs.count > 0) {
         passes.pack.like = like->programs.rows[0].graph;
     }
@@ -238,7 +239,7 @@ by_status by__forward_add(by__forward *forward, const char *name, const by_model
         return status;
     }
     choice.head = model->head == BY_NONE ? NULL : graph->values[model->head].name;
-    return by__set_add(&forward->programs, name, graph, BY_PURPOSE_INFER, &passes, error);
+    return by__exec_set_add(&forward->programs, name, graph, BY_PURPOSE_INFER, &passes, error);
 }
 
 /* Adds the key/value caches of a graph as entries of a separate group. */
@@ -246,51 +247,52 @@ static by_status declare_caches(by__store *store, const by_graph *graph, by_erro
 {
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__graph_value *value = &graph->values[v];
-        by__handle handle;
+        by__store_handle handle;
         if (value->role == BY_ROLE_STATE) {
-            by__stored_tensor entry = {.name = value->name,
-                                       .shape = value->shape,
-                                       .format = value->dtype,
-                                       .group = BY__GROUP_CACHES};
+            by__store_stored_tensor entry = {.name = value->name,
+                                             .shape = value->shape,
+                                             .format = value->dtype,
+                                             .group = BY__GROUP_CACHES};
             BY_TRY(by__store_add(store, &entry, &handle, error));
         }
     }
     return BY_OK;
 }
 
-by_status by__forward_plan(by__forward *forward, const by_weights *weights, by_error *error)
+by_status by__infer_forward_plan(by__infer_forward *forward, const by_weights *weights,
+                                 by_error *error)
 {
     const by_graph *graph = forward->programs.rows[0].graph;
-    const by__forward_options *o = &forward->options;
-    by__file_names names = by__model_file_names(o->config);
-    by__load_options load = {.family = names.family,
-                             .base = names.base,
-                             .tied = o->builder == NULL ? names.tied : NULL,
-                             .whole = true,
-                             .besides = forward->options.besides};
-    by__flat_spec spec = {
+    const by__infer_forward_options *o = &forward->options;
+    by__nn_file_names names = by__nn_model_file_names(o->config);
+    by__checkpoint_load_options load = {.family = names.family,
+                                        .base = names.base,
+                                        .tied = o->builder == NULL ? names.tied : NULL,
+                                        .whole = true,
+                                        .besides = forward->options.besides};
+    by__store_flat_spec spec = {
         .role = BY__COPY, .dtype = BY_DTYPE_COUNT, .groups = (1u << BY__GROUPS) - 1};
-    BY_TRY(by__declare_parameters(forward->store, graph, error));
+    BY_TRY(by__nn_declare_parameters(forward->store, graph, error));
     BY_TRY(declare_caches(forward->store, graph, error));
     BY_TRY(by__store_add_flat(forward->store, &spec, &forward->weights, error));
     spec.role = BY__CACHE;
     spec.groups = 1u << BY__GROUP_CACHES;
     BY_TRY(by__store_add_flat(forward->store, &spec, &forward->caches, error));
-    return weights == NULL
-               ? BY_OK
-               : by__store_check(forward->store, forward->weights, weights, &load, error);
+    return weights == NULL ? BY_OK
+                           : by__checkpoint_store_check(forward->store, forward->weights, weights,
+                                                        &load, error);
 }
 
 /* Checks that there is enough memory beforehand: pages are allocated on first access, and a process
  * that exceeds the available memory is killed. */
-static by_status check_memory(const by__forward *forward, by_error *error)
+static by_status check_memory(const by__infer_forward *forward, by_error *error)
 {
     by__host_memory host;
     char text[5][32];
     uint64_t weights = by__store_bytes(forward->store, BY__COPY);
     uint64_t caches = by__store_bytes(forward->store, BY__CACHE);
-    uint64_t rest =
-        by__set_arena_bytes(&forward->programs) + by__set_workspace_bytes(&forward->programs);
+    uint64_t rest = by__exec_set_arena_bytes(&forward->programs) +
+                    by__exec_set_workspace_bytes(&forward->programs);
     uint64_t need = weights + caches + rest;
     by__memory_available(&host);
     if (!forward->device->host_memory || need <= host.available) {
@@ -305,12 +307,12 @@ static by_status check_memory(const by__forward *forward, by_error *error)
 }
 
 /* Starts with the parameters of the lender. */
-static by_status start_borrowed(by__forward *forward, by_error *error)
+static by_status start_borrowed(by__infer_forward *forward, by_error *error)
 {
-    BY_TRY(by__set_allocate(&forward->programs, error));
+    BY_TRY(by__exec_set_allocate(&forward->programs, error));
     for (size_t i = 0; i < forward->programs.count; i++) {
-        by__program_row *row = &forward->programs.rows[i];
-        BY_TRY(by__row_link(row, forward->store, error));
+        by__exec_program_row *row = &forward->programs.rows[i];
+        BY_TRY(by__exec_row_link(row, forward->store, error));
         for (size_t k = 0; k < row->link_count; k++) {
             by_memory m =
                 by__store_buffer(forward->store, forward->lender->weights, row->links[k].entry);
@@ -321,28 +323,30 @@ static by_status start_borrowed(by__forward *forward, by_error *error)
     return BY_OK;
 }
 
-by_status by__forward_start(by__forward *forward, const by_weights *weights, by_error *error)
+by_status by__infer_forward_start(by__infer_forward *forward, const by_weights *weights,
+                                  by_error *error)
 {
-    const by__forward_options *o = &forward->options;
+    const by__infer_forward_options *o = &forward->options;
     if (forward->lender != NULL) {
         return start_borrowed(forward, error);
     }
-    by__file_names names = by__model_file_names(o->config);
-    by__load_options load = {.family = names.family, .base = names.base, .threads = o->threads};
+    by__nn_file_names names = by__nn_model_file_names(o->config);
+    by__checkpoint_load_options load = {
+        .family = names.family, .base = names.base, .threads = o->threads};
     BY_TRY(check_memory(forward, error));
     BY_TRY(by__store_allocate(forward->store, NULL, error));
-    BY_TRY(by__set_allocate(&forward->programs, error));
+    BY_TRY(by__exec_set_allocate(&forward->programs, error));
     for (size_t i = 0; i < forward->programs.count; i++) {
-        by__program_row *row = &forward->programs.rows[i];
-        BY_TRY(by__row_link(row, forward->store, error));
-        BY_TRY(by__row_bind_flat(row, forward->store, BY_ROLE_PARAMETER, forward->weights,
-                                 forward->weights, error));
-        BY_TRY(by__row_bind_flat(row, forward->store, BY_ROLE_STATE, forward->caches,
-                                 forward->caches, error));
+        by__exec_program_row *row = &forward->programs.rows[i];
+        BY_TRY(by__exec_row_link(row, forward->store, error));
+        BY_TRY(by__exec_row_bind_flat(row, forward->store, BY_ROLE_PARAMETER, forward->weights,
+                                      forward->weights, error));
+        BY_TRY(by__exec_row_bind_flat(row, forward->store, BY_ROLE_STATE, forward->caches,
+                                      forward->caches, error));
     }
     return weights == NULL
-               ? by__initialize_parameters(forward->store, forward->weights,
-                                           forward->programs.rows[0].graph, o->seed, o->threads,
-                                           error)
-               : by__store_load(forward->store, forward->weights, weights, &load, error);
+               ? by__nn_initialize_parameters(forward->store, forward->weights,
+                                              forward->programs.rows[0].graph, o->seed, o->threads,
+                                              error)
+               : by__checkpoint_store_load(forward->store, forward->weights, weights, &load, error);
 }

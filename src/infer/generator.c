@@ -17,9 +17,9 @@ static const char *const prefill_names[] = {"prefill 16",  "prefill 32",  "prefi
 #define STAGES 2
 
 struct by_generator {
-    by__forward forward;
-    by__program_row *decode;
-    by__program_row *prefill[PREFILLS];
+    by__infer_forward forward;
+    by__exec_program_row *decode;
+    by__exec_program_row *prefill[PREFILLS];
     int prefills; /* number of prefill programs: those that fit into the caches */
     /* The inputs share one buffer: start, tokens, positions. */
     by_memory inputs;
@@ -78,9 +78,9 @@ static by_status share_read(double *share, const by_graph *graph, const by__grap
     const by__op_row *row = by__op_row_of(node->op);
     *share = by__mask_has(row->gathers, i) ? 0.0 : 1.0;
     if (row->met != NULL) {
-        by__type *in;
+        by__graph_type *in;
         BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "count", error));
-        by__node_types(graph, node, in);
+        by__op_node_types(graph, node, in);
         by__op_signature s = {node->op, &node->attrs, in, node->input_count};
         *share = row->met(&s, i);
         free(in);
@@ -92,7 +92,7 @@ static by_status share_read(double *share, const by_graph *graph, const by__grap
 static double useful_bytes(const by__graph_value *value)
 {
     const by_packing *packing = &value->packing;
-    double bytes = (double)by__value_bytes(value);
+    double bytes = (double)by__graph_value_bytes(value);
     return packing->kind == BY_PACKING_NONE
                ? bytes
                : bytes * (double)packing->n /
@@ -134,8 +134,8 @@ static by_status measure_work(by_generator *g, by_error *error)
     BY_TRY(by_model_count(g->prefill[0]->graph, &all, &g->body_products, error));
     BY_TRY(count_read(&g->weight_bytes, graph, error));
     for (size_t n = 0; n < graph->node_count; n++) {
-        by__attention_cost cost;
-        BY_TRY(by__node_attention(graph, n, &cost, error));
+        by__op_attention_cost cost;
+        BY_TRY(by__op_node_attention(graph, n, &cost, error));
         if (cost.cached_window > 0.0) {
             g->window_flops += cost.cached_flops;
             g->window_bytes += cost.cached_bytes;
@@ -149,13 +149,13 @@ static by_status measure_work(by_generator *g, by_error *error)
 }
 
 /* Builds and compiles all programs. */
-static by_status compile(by_generator *g, const by__forward_options *options, by_error *error)
+static by_status compile(by_generator *g, const by__infer_forward_options *options, by_error *error)
 {
     by_model model;
     g->slots = (g->context / prefill_sizes[0] + 2) * prefill_sizes[0];
     by_model_request request = {.mode = BY_MODEL_DECODE, .batch = 1, .time = 1, .cache = g->slots};
-    BY_TRY(by__forward_open(&g->forward, options, error));
-    BY_TRY(by__forward_add(&g->forward, "decode", &request, &model, error));
+    BY_TRY(by__infer_forward_open(&g->forward, options, error));
+    BY_TRY(by__infer_forward_add(&g->forward, "decode", &request, &model, error));
     if (model.positions != BY_NONE) {
         g->table = options->config->context;
         if (g->context > g->table) {
@@ -168,11 +168,12 @@ static by_status compile(by_generator *g, const by__forward_options *options, by
     for (; g->prefills < PREFILLS && prefill_sizes[g->prefills] <= g->slots; g->prefills++) {
         by_model unused;
         request.time = prefill_sizes[g->prefills];
-        BY_TRY(by__forward_add(&g->forward, prefill_names[g->prefills], &request, &unused, error));
+        BY_TRY(by__infer_forward_add(&g->forward, prefill_names[g->prefills], &request, &unused,
+                                     error));
     }
-    g->decode = by__set_row(&g->forward.programs, "decode");
+    g->decode = by__exec_set_row(&g->forward.programs, "decode");
     for (int i = 0; i < g->prefills; i++) {
-        g->prefill[i] = by__set_row(&g->forward.programs, prefill_names[i]);
+        g->prefill[i] = by__exec_set_row(&g->forward.programs, prefill_names[i]);
     }
     int64_t vocab = by_shape_count(&g->decode->graph->values[model.logits].shape);
     if (g->vocab > vocab) {
@@ -204,36 +205,36 @@ static size_t place_host(by_generator *g, char *block)
     return offset;
 }
 
-static by_status bind(by_generator *g, by__program_row *row, int64_t time, by_error *error)
+static by_status bind(by_generator *g, by__exec_program_row *row, int64_t time, by_error *error)
 {
     size_t bytes = (size_t)time * sizeof(int32_t);
     by_memory start = by_memory_at(g->inputs, 0, sizeof(int32_t));
-    BY_TRY(by__row_bind(row, "start", start, error));
-    BY_TRY(by__row_bind(row, "tokens", by_memory_at(g->inputs, TOKENS_OFFSET, bytes), error));
-    BY_TRY(by__row_bind(row, "positions",
-                        by_memory_at(g->inputs, TOKENS_OFFSET + ids_bytes(g), bytes), error));
-    return by__row_bind(row, "logits", g->device_logits, error);
+    BY_TRY(by__exec_row_bind(row, "start", start, error));
+    BY_TRY(by__exec_row_bind(row, "tokens", by_memory_at(g->inputs, TOKENS_OFFSET, bytes), error));
+    BY_TRY(by__exec_row_bind(row, "positions",
+                             by_memory_at(g->inputs, TOKENS_OFFSET + ids_bytes(g), bytes), error));
+    return by__exec_row_bind(row, "logits", g->device_logits, error);
 }
 
 static by_status allocate(by_generator *g, const by_weights *weights, by_error *error)
 {
     by_device *device = g->forward.device;
     size_t host = place_host(g, NULL);
-    BY_TRY(by__forward_plan(&g->forward, weights, error));
+    BY_TRY(by__infer_forward_plan(&g->forward, weights, error));
     by_generator_memory_report *m = &g->memory;
     m->weights = by__store_bytes(g->forward.store, BY__COPY);
     m->caches = by__store_bytes(g->forward.store, BY__CACHE);
-    m->activations = by__set_arena_bytes(&g->forward.programs);
-    m->workspace = by__set_workspace_bytes(&g->forward.programs);
+    m->activations = by__exec_set_arena_bytes(&g->forward.programs);
+    m->workspace = by__exec_set_workspace_bytes(&g->forward.programs);
     m->data = input_bytes(g) + g->logits_bytes + host;
     m->total = m->weights + m->caches + m->activations + m->workspace + m->data;
-    BY_TRY(by__forward_start(&g->forward, weights, error));
+    BY_TRY(by__infer_forward_start(&g->forward, weights, error));
     BY_TRY(by_device_alloc(&g->inputs, device, input_bytes(g), "the inputs", error));
     BY_TRY(by_device_alloc(&g->device_logits, device, g->logits_bytes, "the logits", error));
     BY_TRY(by_device_pin(&g->host, device, host, "tokens and logits", error));
     (void)place_host(g, g->host.data);
     for (int i = 0; i < STAGES; i++) {
-        BY_TRY(by__event_open(&g->copied[i], device, false, error));
+        BY_TRY(by__device_event_open(&g->copied[i], device, false, error));
     }
     BY_TRY(bind(g, g->decode, 1, error));
     for (int i = 0; i < g->prefills; i++) {
@@ -245,12 +246,13 @@ static by_status allocate(by_generator *g, const by_weights *weights, by_error *
 static by_status set_up(by_generator *g, const by_config *config, const by_weights *weights,
                         const by_generator_options *o, by_error *error)
 {
-    by__forward_options options;
+    by__infer_forward_options options;
     if (o->context < 0 || o->context > INT32_MAX / 2 || o->vocab < 0) {
         return by_error_set(error, BY_EARG, "context %lld or vocab %lld is out of range",
                             (long long)o->context, (long long)o->vocab);
     }
-    BY_TRY(by__forward_options_read(&options, config, weights, o->precision, o->threads, error));
+    BY_TRY(
+        by__infer_forward_options_read(&options, config, weights, o->precision, o->threads, error));
     options.builder = o->builder;
     options.user = o->user;
     options.device = o->device;
@@ -259,7 +261,7 @@ static by_status set_up(by_generator *g, const by_config *config, const by_weigh
     g->vocab = o->vocab;
     g->slide = o->slide;
     if (o->builder == NULL) {
-        BY_TRY(by__model_check_context(&config->model, g->context, error));
+        BY_TRY(by__nn_model_check_context(&config->model, g->context, error));
     }
     BY_TRY(compile(g, &options, error));
     return allocate(g, weights, error);
@@ -290,12 +292,12 @@ void by_generator_close(by_generator **generator)
         (void)by_device_finish(g->forward.device, NULL);
     }
     for (int i = 0; i < STAGES; i++) {
-        by__event_close(&g->copied[i]);
+        by__device_event_close(&g->copied[i]);
     }
     by_device_unpin(&g->host);
     by_device_free(&g->inputs);
     by_device_free(&g->device_logits);
-    by__forward_close(&g->forward);
+    by__infer_forward_close(&g->forward);
     free(g);
     *generator = NULL;
 }
@@ -324,14 +326,15 @@ by_status by_generator_keep(by_generator *g, size_t count, by_error *error)
 }
 
 /* Submits window[cached .. cached + count) to a program for `time` >= count tokens. */
-static by_status submit(by_generator *g, by__program_row *row, int64_t time, int64_t count,
+static by_status submit(by_generator *g, by__exec_program_row *row, int64_t time, int64_t count,
                         by_error *error)
 {
     unsigned stage = g->fed++ % STAGES;
     char *block = g->staging + stage * input_bytes(g);
     int32_t *tokens = (int32_t *)(void *)(block + TOKENS_OFFSET);
     int32_t *positions = (int32_t *)(void *)(block + TOKENS_OFFSET + ids_bytes(g));
-    BY_TRY(by__event_wait(g->copied[stage], error)); /* until the last copy from this block is
+    BY_TRY(
+        by__device_event_wait(g->copied[stage], error)); /* until the last copy from this block is
                                                         done */
     memcpy(tokens, g->window + g->cached, (size_t)count * sizeof *tokens);
     memset(tokens + count, 0, (size_t)(time - count) * sizeof *tokens);
@@ -339,9 +342,9 @@ static by_status submit(by_generator *g, by__program_row *row, int64_t time, int
         positions[t] = (int32_t)smallest(g->cached + t, g->table - 1);
     }
     *(int32_t *)(void *)block = (int32_t)g->cached;
-    BY_TRY(by__row_check(row, "tokens", tokens, error));
-    BY_TRY(by__copy_in(BY__QUEUE_COMPUTE, g->inputs, block, error));
-    BY_TRY(by__event_record(g->copied[stage], BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__exec_row_check(row, "tokens", tokens, error));
+    BY_TRY(by__device_copy_in(BY__QUEUE_COMPUTE, g->inputs, block, error));
+    BY_TRY(by__device_event_record(g->copied[stage], BY__QUEUE_COMPUTE, error));
     BY_TRY(by_program_submit(row->program, error));
     g->cached += count;
     return BY_OK;
@@ -372,8 +375,8 @@ static by_status advance(by_generator *g, int64_t end, by_error *error)
         BY_TRY(submit(g, g->prefill[i], prefill_sizes[i], smallest(rest, prefill_sizes[i]), error));
     }
     BY_TRY(submit(g, g->decode, 1, 1, error));
-    BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, g->logits, g->device_logits, error));
-    BY_TRY(by__queue_finish(g->forward.device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_copy_out(BY__QUEUE_COMPUTE, g->logits, g->device_logits, error));
+    BY_TRY(by__device_queue_finish(g->forward.device, BY__QUEUE_COMPUTE, error));
     g->ready = true;
     return BY_OK;
 }

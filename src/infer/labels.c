@@ -27,7 +27,7 @@ static by_status read_problem(by_problem *out, int64_t count, const char *name, 
                         text == NULL ? "(not a string)" : text, names[0], names[1], names[2]);
 }
 
-static by_status take_name(by__labels *l, int64_t i, const char *text, by_error *error)
+static by_status take_name(by__infer_labels *l, int64_t i, const char *text, by_error *error)
 {
     char made[32];
     (void)snprintf(made, sizeof made, "LABEL_%lld", (long long)i);
@@ -36,7 +36,8 @@ static by_status take_name(by__labels *l, int64_t i, const char *text, by_error 
 }
 
 /* Reads "id2label": {"0": "NEGATIVE", "1": "POSITIVE"}. */
-static by_status read_names(by__labels *l, const char *name, const json_t *names, by_error *error)
+static by_status read_names(by__infer_labels *l, const char *name, const json_t *names,
+                            by_error *error)
 {
     if (json_is_object(names) && (int64_t)json_object_size(names) != l->count) {
         return by_error_set(error, BY_EFORMAT,
@@ -58,7 +59,7 @@ static by_status read_names(by__labels *l, const char *name, const json_t *names
 }
 
 /* Names must be distinct, because they are keys of the output. */
-static by_status check_names(const by__labels *l, const char *name, by_error *error)
+static by_status check_names(const by__infer_labels *l, const char *name, by_error *error)
 {
     json_t *seen = json_object();
     by_status status = BY_OK;
@@ -74,11 +75,12 @@ static by_status check_names(const by__labels *l, const char *name, by_error *er
     return status;
 }
 
-static by_status read_root(by__labels *l, const char *name, const json_t *root, by_error *error)
+static by_status read_root(by__infer_labels *l, const char *name, const json_t *root,
+                           by_error *error)
 {
     const json_t *pad = json_object_get(root, "pad_token_id");
     int64_t said;
-    BY_TRY(by__json_integer(&said, name, root, "num_labels", l->count, error));
+    BY_TRY(by__nn_json_integer(&said, name, root, "num_labels", l->count, error));
     if (said != l->count) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: \"num_labels\" is %lld, and " BY__SCORE " has %lld rows", name,
@@ -90,11 +92,11 @@ static by_status read_root(by__labels *l, const char *name, const json_t *root, 
     return check_names(l, name, error);
 }
 
-by_status by__labels_read(by__labels *out, int64_t count, const char *name, const char *json,
-                          size_t length, by_error *error)
+by_status by__infer_labels_read(by__infer_labels *out, int64_t count, const char *name,
+                                const char *json, size_t length, by_error *error)
 {
     json_error_t where;
-    *out = (by__labels){0};
+    *out = (by__infer_labels){0};
     BY_TRY(by__alloc((void **)&out->names, (size_t)count, sizeof *out->names, "labels", error));
     out->count = count;
     json_t *root = by_json_load(json, length, JSON_REJECT_DUPLICATES, &where);
@@ -105,11 +107,11 @@ by_status by__labels_read(by__labels *out, int64_t count, const char *name, cons
     return status;
 }
 
-void by__labels_close(by__labels *labels)
+void by__infer_labels_close(by__infer_labels *labels)
 {
     for (int64_t i = 0; i < labels->count; i++) {
         free(labels->names[i]);
     }
     free(labels->names);
-    *labels = (by__labels){0};
+    *labels = (by__infer_labels){0};
 }

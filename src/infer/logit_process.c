@@ -64,7 +64,7 @@ static by_status set_up(by_logit_process *p, const by_logit_process_options *o, 
                                 (int)p->stops[i], (long long)p->vocab);
         }
     }
-    return by__logit_rules_check(&p->rules, p->vocab, error);
+    return by__infer_logit_rules_check(&p->rules, p->vocab, error);
 }
 
 by_status by_logit_process_open(by_logit_process **out, const by_logit_process_options *options,

@@ -3,7 +3,7 @@
 
 #include "infer/infer.h"
 
-by_status by__logit_rules_check(const by_logit_rules *r, int64_t vocab, by_error *error)
+by_status by__infer_logit_rules_check(const by_logit_rules *r, int64_t vocab, by_error *error)
 {
     if (!(r->repetition >= 0.0) || isinf(r->repetition)) {
         return by_error_set(error, BY_EARG,
@@ -60,7 +60,7 @@ by_status by_logits_adjust(float *logits, int64_t vocab, const by_logit_rules *r
                            const int32_t *prompt, size_t prompt_count, const int32_t *output,
                            size_t output_count, int32_t *counts, by_error *error)
 {
-    BY_TRY(by__logit_rules_check(rules, vocab, error));
+    BY_TRY(by__infer_logit_rules_check(rules, vocab, error));
     BY_TRY(check_tokens(prompt, prompt_count, vocab, error));
     BY_TRY(check_tokens(output, output_count, vocab, error));
     if (rules->repetition != 0.0 && rules->repetition != 1.0) {

@@ -4,8 +4,8 @@
 #include "infer/infer.h"
 
 struct by_logits {
-    by__forward forward;
-    by__program_row *row;
+    by__infer_forward forward;
+    by__exec_program_row *row;
     by_memory tokens;
     by_memory logits;
     by_pinned host;     /* tokens, then logits */
@@ -13,27 +13,27 @@ struct by_logits {
     size_t token_bytes; /* bytes of the tokens, rounded up to cache lines */
 };
 
-static by_status set_up(by_logits *l, const by__forward_options *options, const by_weights *weights,
-                        int64_t batch, int64_t time, by_error *error)
+static by_status set_up(by_logits *l, const by__infer_forward_options *options,
+                        const by_weights *weights, int64_t batch, int64_t time, by_error *error)
 {
     by_model model;
     by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = batch, .time = time};
-    BY_TRY(by__forward_open(&l->forward, options, error));
-    BY_TRY(by__forward_add(&l->forward, "logits", &request, &model, error));
-    BY_TRY(by__forward_plan(&l->forward, weights, error));
-    BY_TRY(by__forward_start(&l->forward, weights, error));
-    l->row = by__set_row(&l->forward.programs, "logits");
+    BY_TRY(by__infer_forward_open(&l->forward, options, error));
+    BY_TRY(by__infer_forward_add(&l->forward, "logits", &request, &model, error));
+    BY_TRY(by__infer_forward_plan(&l->forward, weights, error));
+    BY_TRY(by__infer_forward_start(&l->forward, weights, error));
+    l->row = by__exec_set_row(&l->forward.programs, "logits");
     /* Overflow was checked when the graph was built. */
     l->count = (size_t)(batch * time);
     l->token_bytes = by__round_up(l->count * sizeof(int32_t), BY_CACHE_LINE);
-    size_t logits_bytes = by__value_bytes(&l->row->graph->values[model.logits]);
+    size_t logits_bytes = by__graph_value_bytes(&l->row->graph->values[model.logits]);
     by_device *device = l->forward.device;
     BY_TRY(by_device_alloc(&l->tokens, device, l->token_bytes, "the tokens", error));
     BY_TRY(by_device_alloc(&l->logits, device, logits_bytes, "the logits", error));
     BY_TRY(
         by_device_pin(&l->host, device, l->token_bytes + logits_bytes, "tokens and logits", error));
-    BY_TRY(by__row_bind(l->row, "tokens", l->tokens, error));
-    return by__row_bind(l->row, "logits", l->logits, error);
+    BY_TRY(by__exec_row_bind(l->row, "tokens", l->tokens, error));
+    return by__exec_row_bind(l->row, "logits", l->logits, error);
 }
 
 by_status by_logits_open(by_logits **out, const by_config *config, const by_weights *weights,
@@ -41,8 +41,8 @@ by_status by_logits_open(by_logits **out, const by_config *config, const by_weig
                          by_error *error)
 {
     by_logits *l;
-    by__forward_options options;
-    BY_TRY(by__forward_options_read(&options, config, weights, precision, threads, error));
+    by__infer_forward_options options;
+    BY_TRY(by__infer_forward_options_read(&options, config, weights, precision, threads, error));
     BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "logits", error));
     by_status status = set_up(l, &options, weights, batch, time, error);
     if (status != BY_OK) {
@@ -62,7 +62,7 @@ void by_logits_close(by_logits **logits)
     by_device_unpin(&l->host);
     by_device_free(&l->tokens);
     by_device_free(&l->logits);
-    by__forward_close(&l->forward);
+    by__infer_forward_close(&l->forward);
     free(l);
     *logits = NULL;
 }
@@ -72,11 +72,11 @@ by_status by_logits_run(by_logits *logits, const int32_t *tokens, const float **
 {
     float *host = (float *)(void *)((char *)logits->host.data + logits->token_bytes);
     memcpy(logits->host.data, tokens, logits->count * sizeof *tokens);
-    BY_TRY(by__row_check(logits->row, "tokens", logits->host.data, error));
-    BY_TRY(by__copy_in(BY__QUEUE_COMPUTE, logits->tokens, logits->host.data, error));
+    BY_TRY(by__exec_row_check(logits->row, "tokens", logits->host.data, error));
+    BY_TRY(by__device_copy_in(BY__QUEUE_COMPUTE, logits->tokens, logits->host.data, error));
     BY_TRY(by_program_submit(logits->row->program, error));
-    BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, host, logits->logits, error));
-    BY_TRY(by__queue_finish(logits->forward.device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_copy_out(BY__QUEUE_COMPUTE, host, logits->logits, error));
+    BY_TRY(by__device_queue_finish(logits->forward.device, BY__QUEUE_COMPUTE, error));
     *out = host;
     return BY_OK;
 }

@@ -13,14 +13,14 @@ static int64_t lists_for(int64_t pages)
     return lists;
 }
 
-size_t by__pool_bytes(int64_t pages)
+size_t by__infer_pool_bytes(int64_t pages)
 {
-    return (size_t)pages * sizeof(by__page) + (size_t)lists_for(pages) * sizeof(int32_t);
+    return (size_t)pages * sizeof(by__infer_page) + (size_t)lists_for(pages) * sizeof(int32_t);
 }
 
-static void link_free(by__page_pool *pool, int32_t page)
+static void link_free(by__infer_page_pool *pool, int32_t page)
 {
-    by__page *p = &pool->pages[page];
+    by__infer_page *p = &pool->pages[page];
     p->older = BY__NO_PAGE;
     p->newer = pool->free;
     if (pool->free != BY__NO_PAGE) {
@@ -30,9 +30,9 @@ static void link_free(by__page_pool *pool, int32_t page)
     pool->free_count++;
 }
 
-static void unlink_free(by__page_pool *pool, int32_t page)
+static void unlink_free(by__infer_page_pool *pool, int32_t page)
 {
-    const by__page *p = &pool->pages[page];
+    const by__infer_page *p = &pool->pages[page];
     *(p->older == BY__NO_PAGE ? &pool->free : &pool->pages[p->older].newer) = p->newer;
     if (p->newer != BY__NO_PAGE) {
         pool->pages[p->newer].older = p->older;
@@ -40,13 +40,13 @@ static void unlink_free(by__page_pool *pool, int32_t page)
     pool->free_count--;
 }
 
-by_status by__pool_open(by__page_pool *out, int64_t pages, by_error *error)
+by_status by__infer_pool_open(by__infer_page_pool *out, int64_t pages, by_error *error)
 {
-    by__page_pool pool = {.count = pages,
-                          .table_size = lists_for(pages),
-                          .free = BY__NO_PAGE,
-                          .oldest = BY__NO_PAGE,
-                          .newest = BY__NO_PAGE};
+    by__infer_page_pool pool = {.count = pages,
+                                .table_size = lists_for(pages),
+                                .free = BY__NO_PAGE,
+                                .oldest = BY__NO_PAGE,
+                                .newest = BY__NO_PAGE};
     BY_TRY(by__alloc((void **)&pool.pages, (size_t)pages, sizeof *pool.pages, "pages", error));
     by_status status = by__alloc((void **)&pool.table, (size_t)pool.table_size, sizeof *pool.table,
                                  "pages", error);
@@ -64,25 +64,25 @@ by_status by__pool_open(by__page_pool *out, int64_t pages, by_error *error)
     return BY_OK;
 }
 
-void by__pool_close(by__page_pool *pool)
+void by__infer_pool_close(by__infer_page_pool *pool)
 {
     free(pool->pages);
     free(pool->table);
-    *pool = (by__page_pool){0};
+    *pool = (by__infer_page_pool){0};
 }
 
 /* Removes a page from the list of unused cached pages. */
-static void unlink_kept(by__page_pool *pool, int32_t page)
+static void unlink_kept(by__infer_page_pool *pool, int32_t page)
 {
-    by__page *p = &pool->pages[page];
+    by__infer_page *p = &pool->pages[page];
     *(p->older == BY__NO_PAGE ? &pool->oldest : &pool->pages[p->older].newer) = p->newer;
     *(p->newer == BY__NO_PAGE ? &pool->newest : &pool->pages[p->newer].older) = p->older;
     pool->kept_count--;
 }
 
-static void keep(by__page_pool *pool, int32_t page)
+static void keep(by__infer_page_pool *pool, int32_t page)
 {
-    by__page *p = &pool->pages[page];
+    by__infer_page *p = &pool->pages[page];
     p->older = pool->newest;
     p->newer = BY__NO_PAGE;
     *(pool->newest == BY__NO_PAGE ? &pool->oldest : &pool->pages[pool->newest].newer) = page;
@@ -90,7 +90,7 @@ static void keep(by__page_pool *pool, int32_t page)
     pool->kept_count++;
 }
 
-int32_t by__pool_take(by__page_pool *pool)
+int32_t by__infer_pool_take(by__infer_page_pool *pool)
 {
     int32_t page = pool->free;
     if (page != BY__NO_PAGE) {
@@ -98,7 +98,7 @@ int32_t by__pool_take(by__page_pool *pool)
     } else if (pool->oldest != BY__NO_PAGE) {
         page = pool->oldest;
         unlink_kept(pool, page);
-        by__prefix_remove(pool, page);
+        by__infer_prefix_remove(pool, page);
         pool->evictions++;
     } else {
         return BY__NO_PAGE;
@@ -107,24 +107,24 @@ int32_t by__pool_take(by__page_pool *pool)
     return page;
 }
 
-int32_t by__pool_take_at(by__page_pool *pool, int64_t page)
+int32_t by__infer_pool_take_at(by__infer_page_pool *pool, int64_t page)
 {
     if (page < 0 || page >= pool->count || pool->pages[page].uses > 0 || pool->pages[page].cached) {
-        return by__pool_take(pool);
+        return by__infer_pool_take(pool);
     }
     unlink_free(pool, (int32_t)page);
     pool->pages[page].uses = 1;
     return (int32_t)page;
 }
 
-int64_t by__pool_stretch(by__page_pool *pool, int64_t pages)
+int64_t by__infer_pool_stretch(by__infer_page_pool *pool, int64_t pages)
 {
     int64_t begin = pool->stretch + pages <= pool->count ? pool->stretch : 0;
     pool->stretch = begin + pages;
     return begin;
 }
 
-void by__pool_share(by__page_pool *pool, int32_t page)
+void by__infer_pool_share(by__infer_page_pool *pool, int32_t page)
 {
     if (pool->pages[page].uses++ == 0) {
         assert(pool->pages[page].cached);
@@ -132,9 +132,9 @@ void by__pool_share(by__page_pool *pool, int32_t page)
     }
 }
 
-void by__pool_release(by__page_pool *pool, int32_t page)
+void by__infer_pool_release(by__infer_page_pool *pool, int32_t page)
 {
-    by__page *p = &pool->pages[page];
+    by__infer_page *p = &pool->pages[page];
     assert(p->uses > 0);
     if (--p->uses > 0) {
         return;
@@ -146,7 +146,7 @@ void by__pool_release(by__page_pool *pool, int32_t page)
     link_free(pool, page);
 }
 
-int64_t by__pool_available(const by__page_pool *pool)
+int64_t by__infer_pool_available(const by__infer_page_pool *pool)
 {
     return pool->free_count + pool->kept_count;
 }

@@ -20,71 +20,71 @@
 #define BY__NO_PAGE ((int32_t)-1)
 
 /* What a cached page follows: a page, by its serial number, or the beginning, by a salt. */
-typedef struct by__prefix {
+typedef struct by__infer_prefix {
     uint64_t number;
     bool is_salt;
-} by__prefix;
+} by__infer_prefix;
 
-typedef struct by__page {
+typedef struct by__infer_page {
     int32_t uses;    /* number of sequences that use it */
     bool cached;     /* the prefix cache holds it */
     uint64_t serial; /* identity while it is cached */
-    by__prefix behind;
+    by__infer_prefix behind;
     int32_t tokens[BY_PAGE_TOKENS];
     int32_t next;  /* in its hash bucket */
     int32_t older; /* neighbours in the list of unused cached pages, or of free ones */
     int32_t newer;
-} by__page;
+} by__infer_page;
 
-typedef struct by__page_pool {
-    by__page *pages;
+typedef struct by__infer_page_pool {
+    by__infer_page *pages;
     int64_t count;
     int32_t *table; /* hash buckets: heads of the lists */
     int64_t table_size;
     int32_t free;    /* first free page */
-    int64_t stretch; /* where by__pool_stretch continues */
+    int64_t stretch; /* where by__infer_pool_stretch continues */
     int32_t oldest;
     int32_t newest;
     int64_t free_count;
     int64_t kept_count; /* number of unused cached pages */
     uint64_t serials;
     uint64_t evictions;
-} by__page_pool;
+} by__infer_page_pool;
 
 /* Returns the bytes of the records of this many pages. */
-size_t by__pool_bytes(int64_t pages);
-by_status by__pool_open(by__page_pool *out, int64_t pages, by_error *error);
-void by__pool_close(by__page_pool *pool);
+size_t by__infer_pool_bytes(int64_t pages);
+by_status by__infer_pool_open(by__infer_page_pool *out, int64_t pages, by_error *error);
+void by__infer_pool_close(by__infer_page_pool *pool);
 
 /* Takes a page for one sequence: a free one, else the least recently used cached one. Returns
  * BY__NO_PAGE if all are in use. */
-int32_t by__pool_take(by__page_pool *pool);
+int32_t by__infer_pool_take(by__infer_page_pool *pool);
 /* The same, but takes `page` if it is free (any number is accepted). A sequence with consecutive
  * pages is read faster. */
-int32_t by__pool_take_at(by__page_pool *pool, int64_t page);
+int32_t by__infer_pool_take_at(by__infer_page_pool *pool, int64_t page);
 /* Returns where a sequence of up to `pages` pages should begin to stay clear of those that began
  * before it: after them, wrapping around to page 0 at the end. */
-int64_t by__pool_stretch(by__page_pool *pool, int64_t pages);
+int64_t by__infer_pool_stretch(by__infer_page_pool *pool, int64_t pages);
 /* Adds a user of the page. */
-void by__pool_share(by__page_pool *pool, int32_t page);
+void by__infer_pool_share(by__infer_page_pool *pool, int32_t page);
 /* Removes a user of the page. A page without users becomes free or, if the prefix cache holds it,
  * its most recently used entry. */
-void by__pool_release(by__page_pool *pool, int32_t page);
-/* Returns how many pages by__pool_take can provide. */
-int64_t by__pool_available(const by__page_pool *pool);
+void by__infer_pool_release(by__infer_page_pool *pool, int32_t page);
+/* Returns how many pages by__infer_pool_take can provide. */
+int64_t by__infer_pool_available(const by__infer_page_pool *pool);
 
 /* ---- the prefix cache (prefix_cache.c) ---- */
 
 /* Returns the page that holds these tokens after the prefix `behind`, or BY__NO_PAGE. */
-int32_t by__prefix_find(const by__page_pool *pool, by__prefix behind,
-                        const int32_t tokens[BY_PAGE_TOKENS]);
+int32_t by__infer_prefix_find(const by__infer_page_pool *pool, by__infer_prefix behind,
+                              const int32_t tokens[BY_PAGE_TOKENS]);
 /* Adds a page in use that holds these tokens after the prefix `behind`. Returns the page that
  * represents them from then on: this one, or another that held them already. */
-int32_t by__prefix_insert(by__page_pool *pool, int32_t page, by__prefix behind,
-                          const int32_t tokens[BY_PAGE_TOKENS]);
+int32_t by__infer_prefix_insert(by__infer_page_pool *pool, int32_t page, by__infer_prefix behind,
+                                const int32_t tokens[BY_PAGE_TOKENS]);
 /* Removes the page from the cache. */
-void by__prefix_remove(by__page_pool *pool, int32_t page);
+void by__infer_prefix_remove(by__infer_page_pool *pool, int32_t page);
 /* Returns the prefix for tokens that follow a cached page. */
-by__prefix by__prefix_of(const by__page_pool *pool, int32_t page);
+by__infer_prefix by__infer_prefix_of(const by__infer_page_pool *pool, int32_t page);
 
 #endif

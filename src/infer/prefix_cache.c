@@ -3,7 +3,8 @@
 
 #include "infer/page_pool.h"
 
-static int64_t list_of(const by__page_pool *pool, by__prefix behind, const int32_t *tokens)
+static int64_t list_of(const by__infer_page_pool *pool, by__infer_prefix behind,
+                       const int32_t *tokens)
 {
     struct {
         uint64_t number;
@@ -14,12 +15,12 @@ static int64_t list_of(const by__page_pool *pool, by__prefix behind, const int32
     return (int64_t)(by__hash64(&key, sizeof key) & (uint64_t)(pool->table_size - 1));
 }
 
-int32_t by__prefix_find(const by__page_pool *pool, by__prefix behind,
-                        const int32_t tokens[BY_PAGE_TOKENS])
+int32_t by__infer_prefix_find(const by__infer_page_pool *pool, by__infer_prefix behind,
+                              const int32_t tokens[BY_PAGE_TOKENS])
 {
     int32_t page = pool->table[list_of(pool, behind, tokens)];
     for (; page != BY__NO_PAGE; page = pool->pages[page].next) {
-        const by__page *p = &pool->pages[page];
+        const by__infer_page *p = &pool->pages[page];
         if (p->behind.number == behind.number && p->behind.is_salt == behind.is_salt &&
             memcmp(p->tokens, tokens, sizeof p->tokens) == 0) {
             break;
@@ -28,14 +29,14 @@ int32_t by__prefix_find(const by__page_pool *pool, by__prefix behind,
     return page;
 }
 
-int32_t by__prefix_insert(by__page_pool *pool, int32_t page, by__prefix behind,
-                          const int32_t tokens[BY_PAGE_TOKENS])
+int32_t by__infer_prefix_insert(by__infer_page_pool *pool, int32_t page, by__infer_prefix behind,
+                                const int32_t tokens[BY_PAGE_TOKENS])
 {
-    int32_t found = by__prefix_find(pool, behind, tokens);
+    int32_t found = by__infer_prefix_find(pool, behind, tokens);
     if (found != BY__NO_PAGE) {
         return found;
     }
-    by__page *p = &pool->pages[page];
+    by__infer_page *p = &pool->pages[page];
     int32_t *list = &pool->table[list_of(pool, behind, tokens)];
     assert(p->uses > 0 && !p->cached);
     p->cached = true;
@@ -47,9 +48,9 @@ int32_t by__prefix_insert(by__page_pool *pool, int32_t page, by__prefix behind,
     return page;
 }
 
-void by__prefix_remove(by__page_pool *pool, int32_t page)
+void by__infer_prefix_remove(by__infer_page_pool *pool, int32_t page)
 {
-    by__page *p = &pool->pages[page];
+    by__infer_page *p = &pool->pages[page];
     int32_t *link = &pool->table[list_of(pool, p->behind, p->tokens)];
     while (*link != page) {
         link = &pool->pages[*link].next;
@@ -58,7 +59,7 @@ void by__prefix_remove(by__page_pool *pool, int32_t page)
     p->cached = false;
 }
 
-by__prefix by__prefix_of(const by__page_pool *pool, int32_t page)
+by__infer_prefix by__infer_prefix_of(const by__infer_page_pool *pool, int32_t page)
 {
-    return (by__prefix){.number = pool->pages[page].serial};
+    return (by__infer_prefix){.number = pool->pages[page].serial};
 }

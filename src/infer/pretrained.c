@@ -10,9 +10,9 @@
 struct by_pretrained {
     by_config *config;
     by_weights *weights;
-    by__gguf_model *gguf; /* the GGUF file of the weights, if there is one */
-    char *directory;      /* the directory of the weights, or the GGUF file */
-    char *skipped;        /* NULL: none */
+    by__export_gguf_model *gguf; /* the GGUF file of the weights, if there is one */
+    char *directory;             /* the directory of the weights, or the GGUF file */
+    char *skipped;               /* NULL: none */
     bool is_run;
     bool has_adapter; /* added to the weights */
 };
@@ -166,8 +166,8 @@ static by_status take_own_adapter(by_pretrained *p, by_error *error)
 static by_status open_gguf(by_pretrained *p, const char *path, bool best, by_error *error)
 {
     BY_TRY(take_directory(p, path, best, error));
-    BY_TRY(by__gguf_model_open(&p->gguf, path, error));
-    return by__gguf_model_weights(&p->weights, p->gguf, error);
+    BY_TRY(by__export_gguf_model_open(&p->gguf, path, error));
+    return by__export_gguf_model_weights(&p->weights, p->gguf, error);
 }
 
 static by_status open_directory(by_pretrained *p, const char *path, bool best, by_error *error)
@@ -206,8 +206,8 @@ by_status by_pretrained_open(by_pretrained **out, const char *path, bool best, b
 {
     by_pretrained *p;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "pretrained model", error));
-    by_status status = by__gguf_is_file(path) ? open_gguf(p, path, best, error)
-                                              : open_directory(p, path, best, error);
+    by_status status = by__format_gguf_is_file(path) ? open_gguf(p, path, best, error)
+                                                     : open_directory(p, path, best, error);
     return complete(out, p, status, error);
 }
 
@@ -273,7 +273,7 @@ void by_pretrained_close(by_pretrained **pretrained)
     by_pretrained *p = *pretrained;
     by_config_close(&p->config);
     by_weights_close(&p->weights);
-    by__gguf_model_close(&p->gguf);
+    by__export_gguf_model_close(&p->gguf);
     free(p->directory);
     free(p->skipped);
     free(p);
@@ -313,7 +313,7 @@ const char *by_pretrained_skipped(const by_pretrained *pretrained)
     return pretrained->skipped == NULL ? "" : pretrained->skipped;
 }
 
-void by__pretrained_identify(char out[33], const by_pretrained *pretrained)
+void by__infer_pretrained_identify(char out[33], const by_pretrained *pretrained)
 {
     static const char *const names[] = {"manifest.json", "model.safetensors.index.json",
                                         "model.safetensors"};

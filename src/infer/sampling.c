@@ -393,10 +393,10 @@ static double log_total(const float *logits, int64_t vocab, int64_t best, void *
            log(weigh((float *)(c + vocab), logits, vocab, logits[best], 1.0));
 }
 
-by_status by__sample_with_probability(int32_t *token, double *probability,
-                                      const by_sampling *sampling, const float *logits,
-                                      int64_t vocab, uint64_t position, void *scratch,
-                                      by_error *error)
+by_status by__infer_sample_with_probability(int32_t *token, double *probability,
+                                            const by_sampling *sampling, const float *logits,
+                                            int64_t vocab, uint64_t position, void *scratch,
+                                            by_error *error)
 {
     int64_t best = 0;
     BY_TRY(begin_choice(&best, sampling, logits, vocab, error));

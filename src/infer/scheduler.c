@@ -13,24 +13,24 @@ static int64_t pages_for(int64_t tokens)
     return (tokens + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS;
 }
 
-static int32_t *pages_of(by_engine *e, const by__sequence *s)
+static int32_t *pages_of(by_engine *e, const by__infer_sequence *s)
 {
     return e->steps.page_table + s->row * e->steps.table;
 }
 
 /* Returns how many tokens must be computed before the next one can be chosen. */
-static int64_t pending(const by__sequence *s)
+static int64_t pending(const by__infer_sequence *s)
 {
     return s->count - s->cached;
 }
 
-void by__release(by_engine *e, by__sequence *s)
+void by__infer_release(by_engine *e, by__infer_sequence *s)
 {
     if (s->state == BY__RUNNING) {
         /* From the last page on, so that the prefix cache evicts the ends of texts before their
          * beginnings. */
         for (int32_t i = s->pages; i-- > 0;) {
-            by__pool_release(&e->pool, pages_of(e, s)[i]);
+            by__infer_pool_release(&e->pool, pages_of(e, s)[i]);
         }
         e->free_rows[e->free_row_count++] = s->row;
     }
@@ -48,9 +48,9 @@ void by__release(by_engine *e, by__sequence *s)
 static bool preempt_behind(by_engine *e, int64_t at)
 {
     for (int64_t i = e->live; i-- > at + 1;) {
-        by__sequence *s = &e->slots[e->order[i]];
+        by__infer_sequence *s = &e->slots[e->order[i]];
         if (s->state == BY__RUNNING) {
-            by__release(e, s);
+            by__infer_release(e, s);
             e->statistics.preemptions++;
             return true;
         }
@@ -59,21 +59,21 @@ static bool preempt_behind(by_engine *e, int64_t at)
 }
 
 /* Takes the sequence's next page, preferably the one that follows its last page. */
-static int32_t next_page(by_engine *e, const by__sequence *s)
+static int32_t next_page(by_engine *e, const by__infer_sequence *s)
 {
     int64_t wanted = s->pages > 0 ? pages_of(e, s)[s->pages - 1] + 1
-                                  : by__pool_stretch(&e->pool, pages_for(s->limit));
-    return by__pool_take_at(&e->pool, wanted);
+                                  : by__infer_pool_stretch(&e->pool, pages_for(s->limit));
+    return by__infer_pool_take_at(&e->pool, wanted);
 }
 
 /* Takes a page for the sequence at index `at`, preempting sequences after it if necessary. more: it
  * is an additional page; otherwise it replaces another. */
 static int32_t take_page(by_engine *e, int64_t at, bool more)
 {
-    const by__sequence *s = &e->slots[e->order[at]];
-    int32_t page = more ? next_page(e, s) : by__pool_take(&e->pool);
+    const by__infer_sequence *s = &e->slots[e->order[at]];
+    int32_t page = more ? next_page(e, s) : by__infer_pool_take(&e->pool);
     while (page == BY__NO_PAGE && preempt_behind(e, at)) {
-        page = by__pool_take(&e->pool);
+        page = by__infer_pool_take(&e->pool);
     }
     return page;
 }
@@ -82,7 +82,7 @@ static int32_t take_page(by_engine *e, int64_t at, bool more)
  * next page to be written is shared, it is replaced by a copy. */
 static int64_t make_room(by_engine *e, int64_t at, int64_t end)
 {
-    by__sequence *s = &e->slots[e->order[at]];
+    by__infer_sequence *s = &e->slots[e->order[at]];
     int32_t *pages = pages_of(e, s);
     int64_t next = s->cached / BY_PAGE_TOKENS;
     if (next < s->pages && e->pool.pages[pages[next]].uses > 1) {
@@ -90,9 +90,9 @@ static int64_t make_room(by_engine *e, int64_t at, int64_t end)
         if (own == BY__NO_PAGE) {
             return s->cached;
         }
-        e->copies[e->copy_count++] = (by__page_copy){own, pages[next]};
+        e->copies[e->copy_count++] = (by__infer_page_copy){own, pages[next]};
         e->statistics.copied_pages++;
-        by__pool_release(&e->pool, pages[next]);
+        by__infer_pool_release(&e->pool, pages[next]);
         pages[next] = own;
     }
     while (s->pages < pages_for(end)) {
@@ -105,7 +105,7 @@ static int64_t make_room(by_engine *e, int64_t at, int64_t end)
     return smaller(end, (int64_t)s->pages * BY_PAGE_TOKENS);
 }
 
-int64_t by__grow(by_engine *e, by__sequence *s, int64_t end)
+int64_t by__infer_grow(by_engine *e, by__infer_sequence *s, int64_t end)
 {
     while (s->pages < pages_for(end)) {
         int32_t page = next_page(e, s);
@@ -120,20 +120,20 @@ int64_t by__grow(by_engine *e, by__sequence *s, int64_t end)
 /* Finds the pages of the sequence's beginning in the prefix cache and lists them in e->found,
  * without using them yet. *unused receives how many of them no sequence uses. The last token is
  * always computed, because its logits are needed. */
-static int64_t find_prefix(by_engine *e, const by__sequence *s, int64_t *unused)
+static int64_t find_prefix(by_engine *e, const by__infer_sequence *s, int64_t *unused)
 {
-    by__prefix behind = {s->salt, true};
+    by__infer_prefix behind = {s->salt, true};
     int64_t most = e->options.no_prefix_cache ? 0 : (s->count - 1) / BY_PAGE_TOKENS;
     int64_t count = 0;
     *unused = 0;
     for (; count < most; count++) {
-        int32_t page = by__prefix_find(&e->pool, behind, s->tokens + count * BY_PAGE_TOKENS);
+        int32_t page = by__infer_prefix_find(&e->pool, behind, s->tokens + count * BY_PAGE_TOKENS);
         if (page == BY__NO_PAGE) {
             break;
         }
         e->found[count] = page;
         *unused += e->pool.pages[page].uses == 0;
-        behind = by__prefix_of(&e->pool, page);
+        behind = by__infer_prefix_of(&e->pool, page);
     }
     return count;
 }
@@ -144,13 +144,13 @@ static int64_t find_prefix(by_engine *e, const by__sequence *s, int64_t *unused)
  * more, so that they are not soon short of pages. */
 static bool admit(by_engine *e, int64_t at)
 {
-    by__sequence *s = &e->slots[e->order[at]];
+    by__infer_sequence *s = &e->slots[e->order[at]];
     int64_t behind = 0; /* running sequences of a lower rank */
     int64_t unused;
     int64_t found = find_prefix(e, s, &unused);
-    int64_t room = by__pool_available(&e->pool) - unused;
+    int64_t room = by__infer_pool_available(&e->pool) - unused;
     for (int64_t i = 0; i < e->live; i++) {
-        const by__sequence *other = &e->slots[e->order[i]];
+        const by__infer_sequence *other = &e->slots[e->order[i]];
         if (other->state == BY__RUNNING) {
             behind += i > at;
             int64_t soon = smaller(other->limit, other->count + BY_PAGE_TOKENS);
@@ -165,11 +165,11 @@ static bool admit(by_engine *e, int64_t at)
     }
     s->state = BY__RUNNING;
     s->row = e->free_rows[--e->free_row_count];
-    s->prefix = (by__prefix){s->salt, true};
+    s->prefix = (by__infer_prefix){s->salt, true};
     for (int64_t i = 0; i < found; i++) {
         pages_of(e, s)[i] = e->found[i];
-        by__pool_share(&e->pool, e->found[i]);
-        s->prefix = by__prefix_of(&e->pool, e->found[i]);
+        by__infer_pool_share(&e->pool, e->found[i]);
+        s->prefix = by__infer_prefix_of(&e->pool, e->found[i]);
     }
     s->pages = s->registered = (int32_t)found;
     s->cached = found * BY_PAGE_TOKENS;
@@ -181,7 +181,7 @@ static bool admit(by_engine *e, int64_t at)
 /* Of the rows for prompts, 1 / FIRST_SHARE is reserved for the one that has waited longest. */
 #define FIRST_SHARE 4
 
-static bool reads_prompt(const by__sequence *s)
+static bool reads_prompt(const by__infer_sequence *s)
 {
     return s->state == BY__RUNNING && pending(s) > 1 && !s->held;
 }
@@ -198,14 +198,14 @@ static int64_t share_prompts(by_engine *e, int64_t begin, int64_t end, int64_t l
         first++;
     }
     if (first < end) {
-        by__sequence *s = &e->slots[e->order[first]];
+        by__infer_sequence *s = &e->slots[e->order[first]];
         s->rows = smaller(pending(s), (left + FIRST_SHARE - 1) / FIRST_SHARE);
         left -= s->rows;
     }
     while (left > 0) {
-        by__sequence *next = NULL;
+        by__infer_sequence *next = NULL;
         for (int64_t i = first; i < end; i++) {
-            by__sequence *s = &e->slots[e->order[i]];
+            by__infer_sequence *s = &e->slots[e->order[i]];
             bool unfinished = reads_prompt(s) && s->rows < pending(s);
             next = unfinished && (next == NULL || pending(s) < pending(next)) ? s : next;
         }
@@ -225,7 +225,7 @@ static void share_rows(by_engine *e)
 {
     int64_t left = e->steps.rows;
     for (int64_t i = 0; i < e->live; i++) {
-        by__sequence *s = &e->slots[e->order[i]];
+        by__infer_sequence *s = &e->slots[e->order[i]];
         s->rows = s->state == BY__RUNNING && pending(s) == 1 && !s->held;
         left -= s->rows;
     }
@@ -239,13 +239,13 @@ static void share_rows(by_engine *e)
     }
 }
 
-int64_t by__plan(by_engine *e)
+int64_t by__infer_plan(by_engine *e)
 {
     int64_t rows = 0;
     bool full = false; /* sequences after one that must wait do not overtake it */
     e->copy_count = 0;
     for (int64_t i = 0; i < e->live; i++) {
-        by__sequence *s = &e->slots[e->order[i]];
+        by__infer_sequence *s = &e->slots[e->order[i]];
         s->rows = 0;
         s->drafts = 0;
         if (s->state == BY__WAITING) {
@@ -254,7 +254,7 @@ int64_t by__plan(by_engine *e)
     }
     share_rows(e);
     for (int64_t i = 0; i < e->live; i++) {
-        by__sequence *s = &e->slots[e->order[i]];
+        by__infer_sequence *s = &e->slots[e->order[i]];
         if (s->rows > 0) { /* it was not preempted for a sequence before it */
             s->rows = make_room(e, i, s->cached + s->rows) - s->cached;
             rows += s->rows;
@@ -263,7 +263,7 @@ int64_t by__plan(by_engine *e)
     return rows;
 }
 
-void by__fork(by_engine *e, by__sequence *s, const by__sequence *first)
+void by__infer_fork(by_engine *e, by__infer_sequence *s, const by__infer_sequence *first)
 {
     s->state = BY__WAITING;
     if (e->free_row_count == 0) {
@@ -278,16 +278,16 @@ void by__fork(by_engine *e, by__sequence *s, const by__sequence *first)
     s->computed = first->cached;
     memcpy(pages_of(e, s), pages_of(e, first), (size_t)s->pages * sizeof(int32_t));
     for (int32_t i = 0; i < s->pages; i++) {
-        by__pool_share(&e->pool, pages_of(e, s)[i]);
+        by__infer_pool_share(&e->pool, pages_of(e, s)[i]);
     }
 }
 
-void by__register(by_engine *e, by__sequence *s)
+void by__infer_register(by_engine *e, by__infer_sequence *s)
 {
     for (; !e->options.no_prefix_cache && s->registered < s->cached / BY_PAGE_TOKENS;
          s->registered++) {
-        int32_t page = by__prefix_insert(&e->pool, pages_of(e, s)[s->registered], s->prefix,
-                                         s->tokens + (int64_t)s->registered * BY_PAGE_TOKENS);
-        s->prefix = by__prefix_of(&e->pool, page);
+        int32_t page = by__infer_prefix_insert(&e->pool, pages_of(e, s)[s->registered], s->prefix,
+                                               s->tokens + (int64_t)s->registered * BY_PAGE_TOKENS);
+        s->prefix = by__infer_prefix_of(&e->pool, page);
     }
 }

@@ -33,16 +33,16 @@
 #include "infer/infer.h"
 #include "infer/page_pool.h"
 
-typedef enum by__sequence_state {
+typedef enum by__infer_sequence_state {
     BY__SLOT_FREE = 0,
     BY__CANCELLED, /* holds no resources; free after its event was reported */
     BY__PARKED,
     BY__WAITING,
     BY__RUNNING
-} by__sequence_state;
+} by__infer_sequence_state;
 
-typedef struct by__sequence {
-    by__sequence_state state;
+typedef struct by__infer_sequence {
+    by__infer_sequence_state state;
     uint64_t session;
     uint64_t id;   /* unique among all sequences */
     int32_t index; /* among the n sequences of a request */
@@ -64,22 +64,22 @@ typedef struct by__sequence {
     int64_t limit;    /* upper bound of count */
     int64_t computed; /* tokens that were in pages at some time: those below are being recomputed */
     int64_t cached;
-    int32_t row;        /* row of the page table */
-    int32_t pages;      /* number of pages */
-    int32_t registered; /* number of pages already reported to the prefix cache */
-    by__prefix prefix;  /* the prefix of what follows these */
-    int64_t rows;       /* its rows in the planned step */
-    int32_t drafts;     /* how many of the rows are drafts: tokens after `count` that may turn out
+    int32_t row;             /* row of the page table */
+    int32_t pages;           /* number of pages */
+    int32_t registered;      /* number of pages already reported to the prefix cache */
+    by__infer_prefix prefix; /* the prefix of what follows these */
+    int64_t rows;            /* its rows in the planned step */
+    int32_t drafts;   /* how many of the rows are drafts: tokens after `count` that may turn out
                            right */
-    bool drafting;      /* it had drafts in the last step */
-    by_error failure;   /* why it ended, if with BY_FINISH_FAILED */
-} by__sequence;
+    bool drafting;    /* it had drafts in the last step */
+    by_error failure; /* why it ended, if with BY_FINISH_FAILED */
+} by__infer_sequence;
 
 /* A row of a step whose logits are needed: those after the first `count` tokens of a slot. */
-typedef struct by__wanted {
+typedef struct by__infer_wanted {
     int32_t slot;
     int64_t count;
-} by__wanted;
+} by__infer_wanted;
 
 /* The token chosen from logits, or why there is none. */
 typedef struct by__infer_choice {
@@ -91,16 +91,16 @@ typedef struct by__infer_choice {
 } by__infer_choice;
 
 /* A sequence that may have drafts in a step. */
-typedef struct by__drafting {
+typedef struct by__infer_drafting {
     int32_t slot;
     int32_t picked; /* number of drafts chosen */
-} by__drafting;
+} by__infer_drafting;
 
 /* A page to copy before the step, because a sequence writes into a page that it shares. */
-typedef struct by__page_copy {
+typedef struct by__infer_page_copy {
     int32_t to;
     int32_t from;
-} by__page_copy;
+} by__infer_page_copy;
 
 /* ---- programs by the number of rows (step_programs.c) ---- */
 
@@ -108,17 +108,17 @@ typedef struct by__page_copy {
 #define BY__STEP_PROGRAMS 72
 
 /* The program for up to `rows` rows, up to `wanted` of them with logits. */
-typedef struct by__step_program {
+typedef struct by__infer_step_program {
     int64_t rows;
     int64_t wanted;
     char name[40];
-    by__program_row *program;
+    by__exec_program_row *program;
     double seconds; /* expected time of a run; 0: none was measured */
-} by__step_program;
+} by__infer_step_program;
 
-typedef struct by__step_programs {
-    by__forward *forward;
-    by__step_program list[BY__STEP_PROGRAMS];
+typedef struct by__infer_step_programs {
+    by__infer_forward *forward;
+    by__infer_step_program list[BY__STEP_PROGRAMS];
     int count;
     int64_t sessions; /* rows and columns of the page table */
     int64_t table;
@@ -147,51 +147,55 @@ typedef struct by__step_programs {
     double key_flops, key_bytes;
     double window_flops, window_bytes;
     double window; /* the largest window */
-} by__step_programs;
+} by__infer_step_programs;
 
 /* Compiles the programs. `sizes` are the numbers of rows, ascending; the last one is the maximum.
  * `wanted` is the maximum number of rows with logits, and at least `sessions`. */
-by_status by__steps_compile(by__step_programs *out, by__forward *forward, const int64_t *sizes,
-                            int count, int64_t sessions, int64_t wanted, int64_t table,
-                            int64_t pages, by_error *error);
+by_status by__infer_steps_compile(by__infer_step_programs *out, by__infer_forward *forward,
+                                  const int64_t *sizes, int count, int64_t sessions, int64_t wanted,
+                                  int64_t table, int64_t pages, by_error *error);
 /* Returns the bytes of inputs and outputs. */
-size_t by__steps_bytes(const by__step_programs *steps);
-/* Allocates inputs and outputs; called after by__forward_start. */
-by_status by__steps_allocate(by__step_programs *steps, by_error *error);
-void by__steps_close(by__step_programs *steps);
+size_t by__infer_steps_bytes(const by__infer_step_programs *steps);
+/* Allocates inputs and outputs; called after by__infer_forward_start. */
+by_status by__infer_steps_allocate(by__infer_step_programs *steps, by_error *error);
+void by__infer_steps_close(by__infer_step_programs *steps);
 /* Returns the smallest program with room for this many rows and wanted rows. */
-by__step_program *by__steps_choose(by__step_programs *steps, int64_t rows, int64_t wanted);
+by__infer_step_program *by__infer_steps_choose(by__infer_step_programs *steps, int64_t rows,
+                                               int64_t wanted);
 /* Runs a program on the inputs, of which `rows` and `wanted` are filled in; the rest is marked
  * unused. The logits are available when it returns. Measures the time. */
-by_status by__steps_run(by__step_programs *steps, by__step_program *program, int64_t rows,
-                        int64_t wanted, by_error *error);
+by_status by__infer_steps_run(by__infer_step_programs *steps, by__infer_step_program *program,
+                              int64_t rows, int64_t wanted, by_error *error);
 /* Returns the expected seconds of a run from measured times; if there are none for this program, a
  * value in proportion to the other programs. */
-double by__steps_seconds(const by__step_programs *steps, const by__step_program *program);
+double by__infer_steps_seconds(const by__infer_step_programs *steps,
+                               const by__infer_step_program *program);
 /* Maintain an estimate of a time that decisions depend on. A disturbed measurement raises the
  * estimate only a little, and the estimate decays with each step, so that a program that was once
  * disturbed is tried again. */
-void by__learn_seconds(double *known, double seconds);
-void by__forget_seconds(double *known);
+void by__infer_learn_seconds(double *known, double seconds);
+void by__infer_forget_seconds(double *known);
 /* Copies a page's keys and values in every layer, before the next run. */
-by_status by__steps_copy_page(by__step_programs *steps, by__page_copy copy, by_error *error);
+by_status by__infer_steps_copy_page(by__infer_step_programs *steps, by__infer_page_copy copy,
+                                    by_error *error);
 
 /* ---- the engine ---- */
 
 /* Returns the number of pages of a pool whose size is not given: enough for `sessions` sequences of
  * `table` pages, but at most half of `free_bytes`, since a pool is touched when it is allocated and
  * other processes may need memory too; at least one sequence. */
-int64_t by__pool_default(int64_t table, int64_t sessions, size_t page_bytes, uint64_t free_bytes);
+int64_t by__infer_pool_default(int64_t table, int64_t sessions, size_t page_bytes,
+                               uint64_t free_bytes);
 
 struct by_engine {
     by_engine_options options; /* with defaults filled in for zeros */
     bool sized_pool;           /* the caller gave the size of the pool */
-    by__forward forward;
-    by__step_programs steps;
-    by__page_pool pool;
+    by__infer_forward forward;
+    by__infer_step_programs steps;
+    by__infer_page_pool pool;
     int64_t context;
     int64_t vocab;
-    by__sequence *slots;
+    by__infer_sequence *slots;
     int64_t slot_count;
     int32_t *tokens; /* of all slots, context + 1 for each */
     int32_t *order;  /* slots in use, by rank */
@@ -201,12 +205,12 @@ struct by_engine {
     int64_t free_row_count;
     uint64_t sessions; /* numbers given so far to requests and to sequences */
     uint64_t ids;
-    by__page_copy *copies;
+    by__infer_page_copy *copies;
     int64_t copy_count;
-    by__wanted *wanted;
-    by__infer_choice *choices; /* for the wanted rows */
-    by_draft_text *texts;      /* [sessions]: texts that may have drafts */
-    by__drafting *drafting;    /* their drafts */
+    by__infer_wanted *wanted;
+    by__infer_choice *choices;    /* for the wanted rows */
+    by_draft_text *texts;         /* [sessions]: texts that may have drafts */
+    by__infer_drafting *drafting; /* their drafts */
     int32_t *picks;         /* [wanted rows]: index of the text of each draft, the likeliest draft
                                first */
     double draft_seconds;   /* time in which the source drafts one token for each of its texts */
@@ -231,26 +235,26 @@ struct by_engine {
 };
 
 /* Appends an event; choice NULL: it has no token. */
-void by__tell(by_engine *e, const by__sequence *s, const by__infer_choice *choice,
-              by_finish finish);
+void by__infer_tell(by_engine *e, const by__infer_sequence *s, const by__infer_choice *choice,
+                    by_finish finish);
 /* Releases the pages and the row of the page table. */
-void by__release(by_engine *e, by__sequence *s);
+void by__infer_release(by_engine *e, by__infer_sequence *s);
 /* Ends the sequence at index `at` of the order. */
-void by__end(by_engine *e, int64_t at);
+void by__infer_end(by_engine *e, int64_t at);
 /* Lets a parked sequence continue from the pages of `first`, whose prompt is computed. If there is
  * no free row of the page table, it waits for one. */
-void by__fork(by_engine *e, by__sequence *s, const by__sequence *first);
+void by__infer_fork(by_engine *e, by__infer_sequence *s, const by__infer_sequence *first);
 /* Decides what the next step computes: s->rows of each sequence, pages for them, page copies.
  * Returns the number of rows. */
-int64_t by__plan(by_engine *e);
+int64_t by__infer_plan(by_engine *e);
 /* Takes unused pages for the tokens of a running sequence below `end`, without preempting others.
  * Returns the number of tokens that there is room for. */
-int64_t by__grow(by_engine *e, by__sequence *s, int64_t end);
+int64_t by__infer_grow(by_engine *e, by__infer_sequence *s, int64_t end);
 /* Adds drafts to the plan of a step, and their number to its `rows` (speculate.c). */
-by_status by__speculate(by_engine *e, int64_t *rows, by_error *error);
+by_status by__infer_speculate(by_engine *e, int64_t *rows, by_error *error);
 /* Passes a sequence that ends to the source of drafts, so that it learns from the last drafts. */
-void by__speculate_end(by_engine *e, const by__sequence *s);
+void by__infer_speculate_end(by_engine *e, const by__infer_sequence *s);
 /* Reports a sequence's full pages to the prefix cache. */
-void by__register(by_engine *e, by__sequence *s);
+void by__infer_register(by_engine *e, by__infer_sequence *s);
 
 #endif

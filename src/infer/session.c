@@ -8,7 +8,8 @@ const char *by_finish_name(by_finish finish)
     return (unsigned)finish < BY_ARRAY_LENGTH(names) ? names[finish] : "";
 }
 
-void by__tell(by_engine *e, const by__sequence *s, const by__infer_choice *choice, by_finish finish)
+void by__infer_tell(by_engine *e, const by__infer_sequence *s, const by__infer_choice *choice,
+                    by_finish finish)
 {
     if (e->events_told) {
         e->event_count = 0;
@@ -31,11 +32,11 @@ void by__tell(by_engine *e, const by__sequence *s, const by__infer_choice *choic
     }
 }
 
-void by__end(by_engine *e, int64_t at)
+void by__infer_end(by_engine *e, int64_t at)
 {
-    by__sequence *s = &e->slots[e->order[at]];
-    by__speculate_end(e, s);
-    by__release(e, s);
+    by__infer_sequence *s = &e->slots[e->order[at]];
+    by__infer_speculate_end(e, s);
+    by__infer_release(e, s);
     s->state = BY__SLOT_FREE;
     e->live--;
     memmove(e->order + at, e->order + at + 1, (size_t)(e->live - at) * sizeof *e->order);
@@ -109,28 +110,28 @@ static void enqueue(by_engine *e, int32_t slot)
     e->live++;
 }
 
-static void fill(by_engine *e, by__sequence *s, const by_request *r, int32_t index)
+static void fill(by_engine *e, by__infer_sequence *s, const by_request *r, int32_t index)
 {
     int32_t *tokens = s->tokens;
-    *s = (by__sequence){.state = index == 0 ? BY__WAITING : BY__PARKED,
-                        .session = e->sessions,
-                        .id = ++e->ids,
-                        .index = index,
-                        .n = r->n == 0 ? 1 : r->n,
-                        .top = r->top < e->vocab ? r->top : (int32_t)e->vocab,
-                        .priority = r->priority,
-                        .salt = r->salt,
-                        .deadline = r->deadline > 0.0 ? by__now() + r->deadline : 0.0,
-                        .sampling = r->sampling,
-                        .stop_count = r->stop_count,
-                        .process = r->process,
-                        .prepare = r->process == NULL ? NULL : r->prepare,
-                        .user = r->user,
-                        .tokens = tokens,
-                        .prompt = (int64_t)r->prompt_count,
-                        .count = (int64_t)r->prompt_count,
-                        .limit = limit_of(e, r),
-                        .row = -1};
+    *s = (by__infer_sequence){.state = index == 0 ? BY__WAITING : BY__PARKED,
+                              .session = e->sessions,
+                              .id = ++e->ids,
+                              .index = index,
+                              .n = r->n == 0 ? 1 : r->n,
+                              .top = r->top < e->vocab ? r->top : (int32_t)e->vocab,
+                              .priority = r->priority,
+                              .salt = r->salt,
+                              .deadline = r->deadline > 0.0 ? by__now() + r->deadline : 0.0,
+                              .sampling = r->sampling,
+                              .stop_count = r->stop_count,
+                              .process = r->process,
+                              .prepare = r->process == NULL ? NULL : r->prepare,
+                              .user = r->user,
+                              .tokens = tokens,
+                              .prompt = (int64_t)r->prompt_count,
+                              .count = (int64_t)r->prompt_count,
+                              .limit = limit_of(e, r),
+                              .row = -1};
     s->sampling.seed += (uint64_t)index;
     memcpy(tokens, r->prompt, r->prompt_count * sizeof *tokens);
     if (r->stop_count > 0) {
@@ -167,11 +168,11 @@ by_status by_engine_cancel(by_engine *engine, uint64_t session, by_error *error)
 {
     bool found = false;
     for (int64_t i = engine->live; i-- > 0;) {
-        by__sequence *s = &engine->slots[engine->order[i]];
+        by__infer_sequence *s = &engine->slots[engine->order[i]];
         if (s->session == session) {
             found = true;
-            by__tell(engine, s, NULL, BY_FINISH_CANCELLED);
-            by__end(engine, i);
+            by__infer_tell(engine, s, NULL, BY_FINISH_CANCELLED);
+            by__infer_end(engine, i);
             s->state = BY__CANCELLED;
             engine->cancelled++;
         }

@@ -32,7 +32,7 @@ static int64_t smaller(int64_t a, int64_t b)
 }
 
 /* Describes a sequence to the source. */
-static by_draft_text text_of(const by_engine *e, const by__sequence *s)
+static by_draft_text text_of(const by_engine *e, const by__infer_sequence *s)
 {
     return (by_draft_text){.place = s->row,
                            .id = s->id,
@@ -52,7 +52,7 @@ static void look(by_engine *e, plan *p)
     const by_draft_source *source = e->options.draft;
     bool may_begin = e->draft_credit >= 0.0 || e->options.draft_always;
     for (int64_t i = 0; i < e->live; i++) {
-        by__sequence *s = &e->slots[e->order[i]];
+        by__infer_sequence *s = &e->slots[e->order[i]];
         bool goes_on = s->drafting;
         s->drafting = false;
         bool wanted = s->rows > 0 && s->cached + s->rows == s->count;
@@ -64,7 +64,7 @@ static void look(by_engine *e, plan *p)
         by_draft_text text = text_of(e, s);
         source->look(source->user, &text);
         if (text.most > 0 && (goes_on || may_begin)) {
-            e->drafting[p->texts] = (by__drafting){.slot = e->order[i]};
+            e->drafting[p->texts] = (by__infer_drafting){.slot = e->order[i]};
             e->texts[p->texts++] = text;
         }
     }
@@ -93,7 +93,7 @@ static int32_t likeliest(const by_engine *e, const plan *p, double *chance)
 static int64_t pick(by_engine *e, const plan *p)
 {
     int64_t most = smaller(e->steps.rows - p->rows, e->steps.wanted - p->wanted);
-    const by__step_program *alone = by__steps_choose(&e->steps, p->rows, p->wanted);
+    const by__infer_step_program *alone = by__infer_steps_choose(&e->steps, p->rows, p->wanted);
     double tokens = (double)p->wanted;
     double best = tokens / p->alone;
     int64_t chosen = 0;
@@ -101,8 +101,8 @@ static int64_t pick(by_engine *e, const plan *p)
     for (int64_t count = 1; count <= most; count++) {
         double chance;
         int32_t text = likeliest(e, p, &chance);
-        const by__step_program *program =
-            by__steps_choose(&e->steps, p->rows + count, p->wanted + count);
+        const by__infer_step_program *program =
+            by__infer_steps_choose(&e->steps, p->rows + count, p->wanted + count);
         if (text < 0 || (p->prompts && program != alone && !e->options.draft_always)) {
             break; /* drafts must not make steps with prompts slower */
         }
@@ -110,7 +110,8 @@ static int64_t pick(by_engine *e, const plan *p)
         e->picks[count - 1] = text;
         longest = taken > longest ? taken : longest;
         tokens += chance;
-        double rate = tokens / (by__steps_seconds(&e->steps, program) + longest * e->draft_seconds);
+        double rate =
+            tokens / (by__infer_steps_seconds(&e->steps, program) + longest * e->draft_seconds);
         if (rate > best || e->options.draft_always) {
             best = rate;
             chosen = count;
@@ -132,10 +133,10 @@ static int32_t grant(by_engine *e, plan *p, int64_t picks)
         e->drafting[e->picks[i]].picked++;
     }
     for (size_t t = 0; t < p->texts; t++) {
-        by__drafting d = e->drafting[t];
-        by__sequence *s = &e->slots[d.slot];
+        by__infer_drafting d = e->drafting[t];
+        by__infer_sequence *s = &e->slots[d.slot];
         if (d.picked > 0) {
-            d.picked = (int32_t)(by__grow(e, s, s->count + d.picked) - s->count);
+            d.picked = (int32_t)(by__infer_grow(e, s, s->count + d.picked) - s->count);
         }
         if (d.picked > 0) {
             s->drafting = true;
@@ -153,16 +154,16 @@ static int32_t grant(by_engine *e, plan *p, int64_t picks)
 static void settle(by_engine *e, plan *p)
 {
     uint64_t right = e->statistics.accepted - e->draft_settled;
-    const by__step_program *alone = by__steps_choose(&e->steps, p->rows, p->wanted);
-    const by__step_program *spared = by__steps_choose(&e->steps, p->wanted, p->wanted);
-    p->alone = by__steps_seconds(&e->steps, alone);
+    const by__infer_step_program *alone = by__infer_steps_choose(&e->steps, p->rows, p->wanted);
+    const by__infer_step_program *spared = by__infer_steps_choose(&e->steps, p->wanted, p->wanted);
+    p->alone = by__infer_steps_seconds(&e->steps, alone);
     e->draft_settled = e->statistics.accepted;
     e->draft_credit += (double)right * e->draft_worth + SHARE * p->alone;
     e->draft_credit = fmax(-MOST_LOSS * p->alone, fmin(e->draft_credit, MOST_GAIN * p->alone));
-    e->draft_worth = by__steps_seconds(&e->steps, spared) / fmax(1.0, (double)p->wanted);
+    e->draft_worth = by__infer_steps_seconds(&e->steps, spared) / fmax(1.0, (double)p->wanted);
 }
 
-by_status by__speculate(by_engine *e, int64_t *rows, by_error *error)
+by_status by__infer_speculate(by_engine *e, int64_t *rows, by_error *error)
 {
     const by_draft_source *source = e->options.draft;
     plan p = {.rows = *rows};
@@ -171,7 +172,7 @@ by_status by__speculate(by_engine *e, int64_t *rows, by_error *error)
     }
     look(e, &p);
     settle(e, &p);
-    by__forget_seconds(&e->draft_seconds);
+    by__infer_forget_seconds(&e->draft_seconds);
     int32_t longest = grant(e, &p, pick(e, &p));
     if (longest == 0) {
         return BY_OK;
@@ -179,20 +180,20 @@ by_status by__speculate(by_engine *e, int64_t *rows, by_error *error)
     double began = by__now();
     BY_TRY(source->propose(source->user, e->texts, p.texts, error));
     double seconds = by__now() - began;
-    by__learn_seconds(&e->draft_seconds, seconds / longest);
+    by__infer_learn_seconds(&e->draft_seconds, seconds / longest);
     for (size_t t = 0; t < p.texts; t++) {
-        by__sequence *s = &e->slots[e->drafting[t].slot];
+        by__infer_sequence *s = &e->slots[e->drafting[t].slot];
         s->drafts = e->texts[t].most;
         s->rows += s->drafts;
         *rows += s->drafts;
         p.wanted += s->drafts;
     }
-    const by__step_program *program = by__steps_choose(&e->steps, *rows, p.wanted);
-    e->draft_credit -= seconds + by__steps_seconds(&e->steps, program) - p.alone;
+    const by__infer_step_program *program = by__infer_steps_choose(&e->steps, *rows, p.wanted);
+    e->draft_credit -= seconds + by__infer_steps_seconds(&e->steps, program) - p.alone;
     return BY_OK;
 }
 
-void by__speculate_end(by_engine *e, const by__sequence *s)
+void by__infer_speculate_end(by_engine *e, const by__infer_sequence *s)
 {
     const by_draft_source *source = e->options.draft;
     if (source != NULL && s->state == BY__RUNNING && s->count > s->prompt) {

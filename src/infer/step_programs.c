@@ -22,10 +22,11 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static by_status add_program(by__step_programs *s, int64_t rows, int64_t wanted, by_error *error)
+static by_status add_program(by__infer_step_programs *s, int64_t rows, int64_t wanted,
+                             by_error *error)
 {
     by_model model;
-    by__step_program *p = &s->list[s->count++];
+    by__infer_step_program *p = &s->list[s->count++];
     by_model_request request = {.mode = BY_MODEL_STEP,
                                 .codes = s->forward->options.codes,
                                 .batch = 1,
@@ -37,13 +38,13 @@ static by_status add_program(by__step_programs *s, int64_t rows, int64_t wanted,
     p->rows = rows;
     p->wanted = wanted;
     (void)snprintf(p->name, sizeof p->name, "step %lld, %lld", (long long)rows, (long long)wanted);
-    return by__forward_add(s->forward, p->name, &request, &model, error);
+    return by__infer_forward_add(s->forward, p->name, &request, &model, error);
 }
 
 /* Derives the FLOPs and bytes of a row and a key from the largest program. */
-static by_status measure(by__step_programs *s, by_error *error)
+static by_status measure(by__infer_step_programs *s, by_error *error)
 {
-    const by__step_program *p = &s->list[s->count - 1];
+    const by__infer_step_program *p = &s->list[s->count - 1];
     const by_graph *graph = p->program->graph;
     const by__graph_value *logits = &graph->values[by_graph_find(graph, "logits")];
     int64_t all;
@@ -51,8 +52,8 @@ static by_status measure(by__step_programs *s, by_error *error)
     BY_TRY(by_model_count(graph, &all, &products, error));
     double width = 0.0; /* of the hidden state */
     for (size_t n = 0; n < graph->node_count; n++) {
-        by__attention_cost cost;
-        BY_TRY(by__node_attention(graph, n, &cost, error));
+        by__op_attention_cost cost;
+        BY_TRY(by__op_node_attention(graph, n, &cost, error));
         bool limited = cost.cached_window > 0.0;
         *(limited ? &s->window_flops : &s->key_flops) += cost.cached_flops / (double)p->rows;
         *(limited ? &s->window_bytes : &s->key_bytes) += cost.cached_bytes / (double)p->rows;
@@ -61,26 +62,26 @@ static by_status measure(by__step_programs *s, by_error *error)
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__graph_value *value = &graph->values[v];
         if (value->role == BY_ROLE_PARAMETER) {
-            s->weight_bytes += (double)by__value_bytes(value);
+            s->weight_bytes += (double)by__graph_value_bytes(value);
         }
     }
     if (logits->producer >= 0) {
         const by__graph_node *node = &graph->nodes[logits->producer];
-        width = (double)by__last_dim(&graph->values[node->in[0]].shape);
+        width = (double)by__op_last_dim(&graph->values[node->in[0]].shape);
     }
-    s->vocab = by__last_dim(&logits->shape);
+    s->vocab = by__op_last_dim(&logits->shape);
     s->wanted_flops = 2.0 * width * (double)s->vocab;
     s->row_flops = 2.0 * (double)products - s->wanted_flops;
     return BY_OK;
 }
 
-by_status by__steps_compile(by__step_programs *out, by__forward *forward, const int64_t *sizes,
-                            int count, int64_t sessions, int64_t wanted, int64_t table,
-                            int64_t pages, by_error *error)
+by_status by__infer_steps_compile(by__infer_step_programs *out, by__infer_forward *forward,
+                                  const int64_t *sizes, int count, int64_t sessions, int64_t wanted,
+                                  int64_t table, int64_t pages, by_error *error)
 {
     const int64_t variants[] = {smaller(FEW, sessions), sessions, wanted};
-    by__step_programs *s = out;
-    *s = (by__step_programs){
+    by__infer_step_programs *s = out;
+    *s = (by__infer_step_programs){
         .forward = forward, .sessions = sessions, .table = table, .pages = pages};
     for (int i = 0; i < count; i++) {
         int64_t last = 0;
@@ -93,7 +94,7 @@ by_status by__steps_compile(by__step_programs *out, by__forward *forward, const 
         }
     }
     for (int i = 0; i < s->count; i++) {
-        s->list[i].program = by__set_row(&forward->programs, s->list[i].name);
+        s->list[i].program = by__exec_set_row(&forward->programs, s->list[i].name);
     }
     s->rows = sizes[count - 1];
     s->wanted = smaller(s->rows, wanted);
@@ -108,7 +109,7 @@ static size_t carve(size_t *used, int64_t count)
     return at;
 }
 
-static void place_inputs(by__step_programs *s)
+static void place_inputs(by__infer_step_programs *s)
 {
     size_t used = 0;
     s->tokens_at = carve(&used, s->rows);
@@ -119,19 +120,19 @@ static void place_inputs(by__step_programs *s)
     s->input_bytes = used;
 }
 
-static size_t logits_bytes(const by__step_programs *s)
+static size_t logits_bytes(const by__infer_step_programs *s)
 {
     return (size_t)(s->wanted * s->vocab) * sizeof(float);
 }
 
-size_t by__steps_bytes(const by__step_programs *steps)
+size_t by__infer_steps_bytes(const by__infer_step_programs *steps)
 {
-    by__step_programs placed = *steps;
+    by__infer_step_programs placed = *steps;
     place_inputs(&placed);
     return 2 * (placed.input_bytes + logits_bytes(steps));
 }
 
-static by_status bind(by__step_programs *s, const by__step_program *p, by_error *error)
+static by_status bind(by__infer_step_programs *s, const by__infer_step_program *p, by_error *error)
 {
     const struct {
         const char *name;
@@ -145,14 +146,14 @@ static by_status bind(by__step_programs *s, const by__step_program *p, by_error 
     for (size_t i = 0; i < BY_ARRAY_LENGTH(inputs); i++) {
         by_memory memory =
             by_memory_at(s->inputs, inputs[i].at, (size_t)inputs[i].count * sizeof(int32_t));
-        BY_TRY(by__row_bind(p->program, inputs[i].name, memory, error));
+        BY_TRY(by__exec_row_bind(p->program, inputs[i].name, memory, error));
     }
-    return by__row_bind(p->program, "logits", s->logits_memory, error);
+    return by__exec_row_bind(p->program, "logits", s->logits_memory, error);
 }
 
-by_status by__steps_allocate(by__step_programs *steps, by_error *error)
+by_status by__infer_steps_allocate(by__infer_step_programs *steps, by_error *error)
 {
-    by__step_programs *s = steps;
+    by__infer_step_programs *s = steps;
     by_device *device = s->forward->device;
     place_inputs(s);
     BY_TRY(by_device_alloc(&s->inputs, device, s->input_bytes, "the inputs", error));
@@ -172,14 +173,15 @@ by_status by__steps_allocate(by__step_programs *steps, by_error *error)
     return BY_OK;
 }
 
-void by__steps_close(by__step_programs *steps)
+void by__infer_steps_close(by__infer_step_programs *steps)
 {
     by_device_unpin(&steps->host);
     by_device_free(&steps->inputs);
     by_device_free(&steps->logits_memory);
 }
 
-by__step_program *by__steps_choose(by__step_programs *steps, int64_t rows, int64_t wanted)
+by__infer_step_program *by__infer_steps_choose(by__infer_step_programs *steps, int64_t rows,
+                                               int64_t wanted)
 {
     int i = 0;
     while (i + 1 < steps->count && (steps->list[i].rows < rows || steps->list[i].wanted < wanted)) {
@@ -188,7 +190,7 @@ by__step_program *by__steps_choose(by__step_programs *steps, int64_t rows, int64
     return &steps->list[i];
 }
 
-void by__learn_seconds(double *known, double seconds)
+void by__infer_learn_seconds(double *known, double seconds)
 {
     if (*known == 0.0 || seconds < *known) {
         *known = seconds;
@@ -197,26 +199,27 @@ void by__learn_seconds(double *known, double seconds)
     }
 }
 
-void by__forget_seconds(double *known)
+void by__infer_forget_seconds(double *known)
 {
     *known *= FADING;
 }
 
-static void take_time(by__step_programs *s, by__step_program *program, double seconds)
+static void take_time(by__infer_step_programs *s, by__infer_step_program *program, double seconds)
 {
     for (int i = 0; i < s->count; i++) {
-        by__forget_seconds(&s->list[i].seconds);
+        by__infer_forget_seconds(&s->list[i].seconds);
     }
-    by__learn_seconds(&program->seconds, seconds);
+    by__infer_learn_seconds(&program->seconds, seconds);
 }
 
-double by__steps_seconds(const by__step_programs *steps, const by__step_program *program)
+double by__infer_steps_seconds(const by__infer_step_programs *steps,
+                               const by__infer_step_program *program)
 {
-    const by__step_program *known = NULL;
+    const by__infer_step_program *known = NULL;
     if (program->seconds > 0.0) {
         return program->seconds;
     }
-    for (const by__step_program *p = steps->list; p < program; p++) {
+    for (const by__infer_step_program *p = steps->list; p < program; p++) {
         known = p->seconds > 0.0 ? p : known;
     }
     return known == NULL
@@ -225,10 +228,10 @@ double by__steps_seconds(const by__step_programs *steps, const by__step_program 
                      (1.0 + ROW_COST * (double)(program->rows - known->rows) / (double)known->rows);
 }
 
-by_status by__steps_run(by__step_programs *steps, by__step_program *program, int64_t rows,
-                        int64_t wanted, by_error *error)
+by_status by__infer_steps_run(by__infer_step_programs *steps, by__infer_step_program *program,
+                              int64_t rows, int64_t wanted, by_error *error)
 {
-    by__step_programs *s = steps;
+    by__infer_step_programs *s = steps;
     double began = by__now();
     for (int64_t i = rows; i < program->rows; i++) {
         s->tokens[i] = 0;
@@ -239,30 +242,31 @@ by_status by__steps_run(by__step_programs *steps, by__step_program *program, int
         s->wanted_rows[i] = -1;
     }
     size_t bytes = (size_t)(wanted * s->vocab) * sizeof(float);
-    BY_TRY(by__copy_in(BY__QUEUE_COMPUTE, s->inputs, s->host.data, error));
+    BY_TRY(by__device_copy_in(BY__QUEUE_COMPUTE, s->inputs, s->host.data, error));
     BY_TRY(by_program_submit(program->program->program, error));
     if (wanted > 0) {
-        BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, s->logits, by_memory_at(s->logits_memory, 0, bytes),
-                            error));
+        BY_TRY(by__device_copy_out(BY__QUEUE_COMPUTE, s->logits,
+                                   by_memory_at(s->logits_memory, 0, bytes), error));
     }
-    BY_TRY(by__queue_finish(s->forward->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(s->forward->device, BY__QUEUE_COMPUTE, error));
     take_time(s, program, by__now() - began);
     return BY_OK;
 }
 
-by_status by__steps_copy_page(by__step_programs *steps, by__page_copy copy, by_error *error)
+by_status by__infer_steps_copy_page(by__infer_step_programs *steps, by__infer_page_copy copy,
+                                    by_error *error)
 {
     by__store *store = steps->forward->store;
     for (size_t i = 0; i < by__store_count(store); i++) {
-        by_memory pool = by__store_buffer(store, steps->forward->caches, (by__handle)i);
+        by_memory pool = by__store_buffer(store, steps->forward->caches, (by__store_handle)i);
         if (pool.bytes == 0) {
             continue; /* a weight */
         }
-        by_shape shape = by__store_entry(store, (by__handle)i)->shape;
+        by_shape shape = by__store_entry(store, (by__store_handle)i)->shape;
         size_t page = (size_t)(by_shape_count(&shape) / shape.dim[0]) *
-                      by_dtype_size(by__store_entry(store, (by__handle)i)->format);
-        BY_TRY(by__copy(BY__QUEUE_COMPUTE, by_memory_at(pool, (size_t)copy.to * page, page),
-                        by_memory_at(pool, (size_t)copy.from * page, page), error));
+                      by_dtype_size(by__store_entry(store, (by__store_handle)i)->format);
+        BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, by_memory_at(pool, (size_t)copy.to * page, page),
+                               by_memory_at(pool, (size_t)copy.from * page, page), error));
     }
     return BY_OK;
 }

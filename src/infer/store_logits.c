@@ -120,7 +120,7 @@ static by_status run_windows(const job *j, by_logit_writer *writer, size_t count
             return by_error_set(error, BY_ESTATE, "the teacher's logits are not numbers");
         }
     }
-    return by__logit_writer_add(writer, j->ids, j->logarithms, rows, error);
+    return by__data_logit_writer_add(writer, j->ids, j->logarithms, rows, error);
 }
 
 static by_status run_all(const job *j, const by_dataset *data, by_logit_writer *writer,
@@ -135,7 +135,7 @@ static by_status run_all(const job *j, const by_dataset *data, by_logit_writer *
         BY_TRY(read_windows(j, data, first, count, error));
         BY_TRY(run_windows(j, writer, count, error));
     }
-    return by__logit_writer_finish(writer, error);
+    return by__data_logit_writer_finish(writer, error);
 }
 
 /* ---- the job ---- */
@@ -158,7 +158,7 @@ static by_status check_tokenizer(const by_pretrained *model, const by_dataset *d
     bool same;
     char own[9];
     const char *directory = by_pretrained_directory(model);
-    BY_TRY(by__model_has_same_tokenizer(&same, own, directory, by_dataset_tokenizer_hash(data),
+    BY_TRY(by__tokenizer_model_has_same(&same, own, directory, by_dataset_tokenizer_hash(data),
                                         error));
     return same ? BY_OK
                 : by_error_set(error, BY_ECONFIG,
@@ -196,7 +196,7 @@ static by_status open_job(job *j, const by_pretrained *model, const by_dataset *
                             by_dataset_vocab(data), j->vocab, j->context);
     }
     BY_TRY(check_tokenizer(model, data, o->data, error));
-    BY_TRY(by__model_check_context(m, (int64_t)j->context, error));
+    BY_TRY(by__nn_model_check_context(m, (int64_t)j->context, error));
     size_t window = j->context * j->vocab * sizeof(float);
     j->batch = RUN_BYTES / window < 1 ? 1 : RUN_BYTES / window;
     uint64_t windows = (by_dataset_tokens(data) - 1) / j->context;
@@ -212,7 +212,7 @@ by_status by_store_logits(const char *directory, const by_pretrained *model,
     job j = {0};
     by_dataset *data;
     by_logit_writer *writer = NULL;
-    by__logit_manifest what = {.temperature = options->temperature};
+    by__data_logit_manifest what = {.temperature = options->temperature};
     BY_TRY(by_dataset_open(&data, options->data, &(by_dataset_options){0}, error));
     by_status status = open_job(&j, model, data, options, error);
     if (status == BY_OK) {
@@ -220,13 +220,13 @@ by_status by_store_logits(const char *directory, const by_pretrained *model,
         what.vocab = j.vocab;
         what.top = j.top;
         by_dataset_hash(data, what.data);
-        by__pretrained_identify(what.teacher, model);
-        status = by__logit_writer_open(&writer, directory, &what, error);
+        by__infer_pretrained_identify(what.teacher, model);
+        status = by__data_logit_writer_open(&writer, directory, &what, error);
     }
     if (status == BY_OK) {
         status = run_all(&j, data, writer, options, error);
     }
-    by__logit_writer_close(&writer);
+    by__data_logit_writer_close(&writer);
     by_logits_close(&j.logits);
     by_dataset_close(&data);
     free(j.tokens);

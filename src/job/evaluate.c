@@ -30,12 +30,12 @@ typedef struct evaluating {
     by_trainer *trainer;
     by_task_data *data;
     by_loader *loader;
-    by__outcomes *outcomes; /* NULL: not wanted */
+    by__job_outcomes *outcomes; /* NULL: not wanted */
     bool (*stop)(void *user);
     void *user;
-    portion *portions; /* of all ranks, for one round */
-    size_t *counts;    /* 32-bit words of each rank's portion */
-    by__outcome *said; /* [ranks, micro-batch] of the round; NULL without outcomes */
+    portion *portions;     /* of all ranks, for one round */
+    size_t *counts;        /* 32-bit words of each rank's portion */
+    by__job_outcome *said; /* [ranks, micro-batch] of the round; NULL without outcomes */
     size_t *said_counts;
     size_t ranks;
     size_t rank;
@@ -55,8 +55,8 @@ static by_status measure_one(const evaluating *e, portion *out, const by_batch *
     }
     return e->outcomes == NULL
                ? BY_OK
-               : by__outcomes_predict(e->outcomes, e->said + e->rank * e->outcomes->micro_batch,
-                                      e->data, batch, out->loss, values, width, error);
+               : by__job_outcomes_predict(e->outcomes, e->said + e->rank * e->outcomes->micro_batch,
+                                          e->data, batch, out->loss, values, width, error);
 }
 
 /* *together: whether this rank runs the program in this round. If programs gather parameters, all
@@ -67,10 +67,10 @@ static by_status join(const evaluating *e, bool *together, by_error *error)
     bool has = mine->stopped == 0 && mine->ended == 0;
     bool stopped = false;
     *together = has;
-    if (!by__ranks_evaluate_together(e->trainer)) {
+    if (!by__job_ranks_evaluate_together(e->trainer)) {
         return BY_OK;
     }
-    BY_TRY(by__ranks_gather(e->trainer, mine, e->portions, e->counts, error));
+    BY_TRY(by__trainer_ranks_gather(e->trainer, mine, e->portions, e->counts, error));
     for (size_t r = 0; r < e->ranks; r++) {
         const portion *p = &e->portions[r];
         has = has || (p->stopped == 0 && p->ended == 0);
@@ -87,7 +87,7 @@ static by_status measure_round(const evaluating *e, by_error *error)
     by_batch batch = {0};
     bool together;
     bool stopped = e->stop != NULL && e->stop(e->user);
-    BY_TRY(by__ranks_agree(e->trainer, &stopped, error));
+    BY_TRY(by__trainer_ranks_agree(e->trainer, &stopped, error));
     *mine = (portion){.stopped = stopped};
     if (mine->stopped == 0) {
         BY_TRY(by_loader_next(e->loader, &batch, error));
@@ -97,13 +97,13 @@ static by_status measure_round(const evaluating *e, by_error *error)
     if (together) {
         BY_TRY(mine->stopped == 0 && mine->ended == 0
                    ? measure_one(e, mine, &batch, error)
-                   : by__ranks_evaluate_nothing(e->trainer, error));
+                   : by__job_ranks_evaluate_nothing(e->trainer, error));
     }
-    BY_TRY(by__ranks_gather(e->trainer, mine, e->portions, e->counts, error));
+    BY_TRY(by__trainer_ranks_gather(e->trainer, mine, e->portions, e->counts, error));
     return e->outcomes == NULL
                ? BY_OK
-               : by__ranks_gather(e->trainer, e->said + e->rank * e->outcomes->micro_batch, e->said,
-                                  e->said_counts, error);
+               : by__trainer_ranks_gather(e->trainer, e->said + e->rank * e->outcomes->micro_batch,
+                                          e->said, e->said_counts, error);
 }
 
 /* The part of the data that contains a sample of the pass. */
@@ -137,7 +137,8 @@ static by_status measure_all(const evaluating *e, int64_t batches, portion *tota
             }
             portion *part = &parts[part_of(e, p->sample)];
             if (e->outcomes != NULL) {
-                by__outcomes_add(e->outcomes, e->said + r * e->outcomes->micro_batch, p->sample);
+                by__job_outcomes_add(e->outcomes, e->said + r * e->outcomes->micro_batch,
+                                     p->sample);
             }
             part->loss += p->loss;
             part->targets += p->targets;
@@ -154,7 +155,7 @@ static by_status measure_all(const evaluating *e, int64_t batches, portion *tota
 static by_status open_evaluating(evaluating *e, by_error *error)
 {
     BY_TRY(by_loader_seek(e->loader, 0, error));
-    e->ranks = by__ranks_replicas(e->trainer, &e->rank);
+    e->ranks = by__trainer_ranks_replicas(e->trainer, &e->rank);
     BY_TRY(by__alloc((void **)&e->portions, e->ranks, sizeof *e->portions, "evaluation", error));
     BY_TRY(by__alloc((void **)&e->counts, e->ranks, sizeof *e->counts, "evaluation", error));
     for (size_t r = 0; r < e->ranks; r++) {
@@ -170,15 +171,15 @@ static by_status open_outcomes(evaluating *e, by_error *error)
     BY_TRY(
         by__alloc((void **)&e->said_counts, e->ranks, sizeof *e->said_counts, "evaluation", error));
     for (size_t r = 0; r < e->ranks; r++) {
-        e->said_counts[r] = micro_batch * sizeof(by__outcome) / sizeof(int32_t);
+        e->said_counts[r] = micro_batch * sizeof(by__job_outcome) / sizeof(int32_t);
     }
     return by__alloc((void **)&e->said, e->ranks * micro_batch, sizeof *e->said, "evaluation",
                      error);
 }
 
-by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_task_data *data,
-                              by_loader *loader, int64_t batches, by__outcomes *outcomes,
-                              bool (*stop)(void *user), void *user, by_error *error)
+by_status by__job_evaluate_loader(by_evaluation *out, by_trainer *trainer, by_task_data *data,
+                                  by_loader *loader, int64_t batches, by__job_outcomes *outcomes,
+                                  bool (*stop)(void *user), void *user, by_error *error)
 {
     const by_task *task = by_trainer_task(trainer);
     portion total = {0};
@@ -259,8 +260,8 @@ by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weig
     pass p = {0};
     by_status status = open_pass(&p, config, weights, data, error);
     if (status == BY_OK) {
-        status =
-            by__evaluate_loader(out, p.trainer, data, p.loader, batches, NULL, stop, user, error);
+        status = by__job_evaluate_loader(out, p.trainer, data, p.loader, batches, NULL, stop, user,
+                                         error);
     }
     close_pass(&p);
     return status;
@@ -298,14 +299,14 @@ by_status by_predict(const by_config *config, const by_weights *weights, by_task
     return status;
 }
 
-bool by__ranks_evaluate_together(const by_trainer *trainer)
+bool by__job_ranks_evaluate_together(const by_trainer *trainer)
 {
-    return by__is_gathered(trainer);
+    return by__trainer_is_gathered(trainer);
 }
 
 /* Runs on the previous inputs. */
-by_status by__ranks_evaluate_nothing(by_trainer *trainer, by_error *error)
+by_status by__job_ranks_evaluate_nothing(by_trainer *trainer, by_error *error)
 {
-    return trainer->pipe != NULL ? by__pipe_evaluate(trainer, NULL, error)
+    return trainer->pipe != NULL ? by__pipeline_evaluate(trainer, NULL, error)
                                  : by_program_run(trainer->loss->program, error);
 }

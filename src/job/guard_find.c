@@ -9,27 +9,27 @@
 
 typedef struct finder {
     const by_trainer *t;
-    by__finding first;
+    by__trainer_finding first;
 } finder;
 
 /* Index of the first element that is not finite; -1: none. */
-static int64_t find_bad(const by__tensor *x)
+static int64_t find_bad(const by__device_tensor *x)
 {
     int64_t count = x->shape.rank < 0 || x->data == NULL ? 0 : by_shape_count(&x->shape);
-    if (by__all_finite(x->dtype, x->data, (size_t)count)) {
+    if (by__trainer_all_finite(x->dtype, x->data, (size_t)count)) {
         return -1;
     }
     int64_t i = 0;
-    while (
-        by__all_finite(x->dtype, (const char *)x->data + (size_t)i * by_dtype_size(x->dtype), 1)) {
+    while (by__trainer_all_finite(x->dtype,
+                                  (const char *)x->data + (size_t)i * by_dtype_size(x->dtype), 1)) {
         i++;
     }
     return i;
 }
 
 /* If an operand from outside the graph is not finite, it is the origin. */
-static bool blame_operand(by__finding *f, const by__program_row *row, const by__graph_node *n,
-                          const by__device_call *call)
+static bool blame_operand(by__trainer_finding *f, const by__exec_program_row *row,
+                          const by__graph_node *n, const by__device_call *call)
 {
     for (int i = 0; i < n->input_count; i++) {
         const by__graph_value *value = n->in[i] == BY_NONE ? NULL : &row->graph->values[n->in[i]];
@@ -51,12 +51,15 @@ static bool blame_operand(by__finding *f, const by__program_row *row, const by__
     return false;
 }
 
-static void look(void *user, const by__program_row *row, size_t node, const by__device_call *call)
+static void look(void *user, const by__exec_program_row *row, size_t node,
+                 const by__device_call *call)
 {
     finder *s = user;
     const by__graph_node *n = &row->graph->nodes[node];
-    by__finding f = {
-        .leaf = s->t->leaf, .part = by__finding_part(s->t, row), .node = (int64_t)node, .row = -1};
+    by__trainer_finding f = {.leaf = s->t->leaf,
+                             .part = by__trainer_finding_part(s->t, row),
+                             .node = (int64_t)node,
+                             .row = -1};
     bool earlier = f.leaf < s->first.leaf || (f.leaf == s->first.leaf && f.part < s->first.part);
     bool bad = false;
     if (f.part < 0) {
@@ -67,33 +70,33 @@ static void look(void *user, const by__program_row *row, size_t node, const by__
     }
     if (bad) {
         if (!blame_operand(&f, row, n, call)) {
-            by__node_watch_describe(row, node, f.what, sizeof f.what);
+            by__trainer_node_watch_describe(row, node, f.what, sizeof f.what);
         }
         s->first = f;
     }
 }
 
-bool by__guard_can_find(const by_trainer *t)
+bool by__job_guard_can_find(const by_trainer *t)
 {
     /* A compressed exchange would modify its residual when a step is computed again. */
     return t->device->host_memory &&
            ((!t->sync.is_local && !t->sync.is_coded) || t->layout.ranks == 1);
 }
 
-by_status by__guard_find(by_trainer *t, const by_batch *batch, int64_t step, by__found *out,
-                         by_error *error)
+by_status by__job_guard_find(by_trainer *t, const by_batch *batch, int64_t step,
+                             by__trainer_found *out, by_error *error)
 {
     finder s = {.t = t, .first = {.leaf = INT64_MAX}};
     double loss;
     int64_t updates = t->updates;
-    BY_TRY(by__node_watch_set(t, BY__WATCH_FIND, look, &s, error));
+    BY_TRY(by__trainer_node_watch_set(t, BY__WATCH_FIND, look, &s, error));
     t->updates = step - 1; /* the random numbers are those of the step */
     by_status status = by_trainer_gradients(t, batch, &loss, error);
     t->updates = updates;
-    BY_TRY(by__node_watch_set(t, BY__WATCH_FIND, NULL, NULL, error));
+    BY_TRY(by__trainer_node_watch_set(t, BY__WATCH_FIND, NULL, NULL, error));
     BY_TRY(status);
-    *out = (by__found){0};
-    BY_TRY(by__finding_share(t, &s.first, &out->rank, error));
+    *out = (by__trainer_found){0};
+    BY_TRY(by__trainer_finding_share(t, &s.first, &out->rank, error));
     out->found = s.first.leaf != INT64_MAX;
     out->leaf = s.first.leaf;
     out->row = s.first.row;

@@ -6,8 +6,8 @@
  * run directory), job_fits.c (memory check of the plan) and, for several ranks, job_ranks.c,
  * job_cores.c, job_times.c and ranks_alike.c.
  *
- * Types: by__job, everything that one call of by_train keeps; by__outcomes, predictions of the last
- * evaluation. The job owns all of its members unless their comment says otherwise.
+ * Types: by__job, everything that one call of by_train keeps; by__job_outcomes, predictions of the
+ * last evaluation. The job owns all of its members unless their comment says otherwise.
  *
  * Never put here: the computation of a step (trainer.h), formats of checkpoints, printing. */
 #ifndef BY_JOB_JOB_H
@@ -23,32 +23,32 @@
 #include "trainer/state/train.h"
 
 /* A point in time, and how long this rank had waited for others until then. */
-typedef struct by__moment {
+typedef struct by__job_moment {
     double clock;
     double stood;
-} by__moment;
+} by__job_moment;
 
 typedef struct by__job_times by__job_times;
 typedef struct by__job_layers by__job_layers;
 typedef struct by__job_activations by__job_activations;
 typedef struct by__job_sample by__job_sample;
-typedef struct by__saving by__saving;
+typedef struct by__job_saving by__job_saving;
 
 /* The prediction for an example: a class or a number, and the probability of the class. */
-typedef struct by__outcome {
+typedef struct by__job_outcome {
     double value;      /* NaN: no prediction */
     double confidence; /* NaN: there is none */
-} by__outcome;
+} by__job_outcome;
 
 /* Predictions of the last evaluation, in the order of samples. */
-typedef struct by__outcomes {
+typedef struct by__job_outcomes {
     bool are_classes;
     uint64_t stride; /* one of this many samples is kept */
     size_t micro_batch;
-    by__outcome *items;
+    by__job_outcome *items;
     size_t count;
     size_t capacity;
-} by__outcomes;
+} by__job_outcomes;
 
 typedef struct by__job {
     const by_train_options *options;
@@ -58,11 +58,11 @@ typedef struct by__job {
     by_task_data *data;
     by_trainer *trainer;
     by_loader *loader;
-    by_loader *valid_loader; /* NULL if nothing is held out */
-    by__tracker *tracker;    /* on rank 0 only, like the next two; else NULL */
-    char *config_text;       /* the resolved config */
-    char *environment;       /* description of the machine as JSON */
-    char *run;               /* path of the run directory */
+    by_loader *valid_loader;    /* NULL if nothing is held out */
+    by__track_tracker *tracker; /* on rank 0 only, like the next two; else NULL */
+    char *config_text;          /* the resolved config */
+    char *environment;          /* description of the machine as JSON */
+    char *run;                  /* path of the run directory */
     int lock;          /* lock of the run directory, held for the job's whole life; -1: none */
     int directory;     /* the run directory itself; -1: not this rank */
     char *checkpoints; /* RUN/checkpoints */
@@ -80,13 +80,13 @@ typedef struct by__job {
     int64_t saved_step; /* step of the newest checkpoint that was begun; -1: none */
     int64_t good_step;  /* step of the newest checkpoint not caused by a stop; -1: none */
     int64_t rollbacks;  /* number of rollbacks to that one */
-    by__saving *saving;
+    by__job_saving *saving;
     double best_loss;   /* NaN: none yet */
     double best_metric; /* of the task's first metric, if that decides; NaN: none yet */
     uint64_t best_step;
-    double valid_loss;      /* of the last evaluation, */
-    int64_t valid_step;     /* which was after this step; -1: there was none */
-    by__outcomes *outcomes; /* its predictions; NULL: the task does not predict examples */
+    double valid_loss;          /* of the last evaluation, */
+    int64_t valid_step;         /* which was after this step; -1: there was none */
+    by__job_outcomes *outcomes; /* its predictions; NULL: the task does not predict examples */
     /* Sums over the steps since the last logged one, in seconds, see by_step_result. */
     double disk;
     double exchange;
@@ -103,13 +103,13 @@ typedef struct by__job {
     by__job_layers *layers;           /* NULL: tensors are not recorded */
     by__job_activations *activations; /* NULL: activations are not recorded */
     by__job_sample *texts;            /* NULL: this rank samples no texts */
-    by__system_past system;           /* system counters when they were last read, */
+    by__track_system_past system;     /* system counters when they were last read, */
     int64_t system_step;              /* after this step, */
     double data_seconds;              /* and how long steps have waited for data since */
-    by__moment step_began;            /* {0}: no step has begun */
+    by__job_moment step_began;        /* {0}: no step has begun */
     /* This rank's own time since then, except what is added at the end of the step, and
      * evaluations, which all ranks do together. */
-    by__own_time own;
+    by__job_own_time own;
     double evaluating;
     double peaks;    /* of rank 0: ratio of the cores of all ranks to its own */
     double log_time; /* end of the last logged step */
@@ -178,7 +178,7 @@ void by__job_damage_restore(by__job *job, const by_checkpoint *checkpoint);
 /* Returns true if this rank prints and writes: rank 0. */
 bool by__job_leads(const by__job *job);
 /* The recipe of the model's graphs. */
-by__recipe by__job_recipe(const by__job *job);
+by__trainer_recipe by__job_recipe(const by__job *job);
 /* Collective: sets *text to that of rank 0, on other ranks in newly allocated memory. */
 by_status by__job_share_text(const by__job *job, char **text, const char *what, by_error *error);
 /* Collective: BY_ESTATE on a rank whose text (shorter than 64 bytes) differs from that of rank
@@ -189,15 +189,15 @@ by_status by__job_open_data(by__job *job, by_error *error);
 
 /* ---- job_cores.c ---- */
 
-typedef struct by__rank_cores {
+typedef struct by__job_rank_cores {
     int32_t host;    /* the first rank on the host */
     int32_t threads; /* number of compute threads */
     by__cores cores;
-} by__rank_cores;
+} by__job_rank_cores;
 
 /* Ratio of the cores that all ranks use to those of rank 0: per host, at most its available cores.
  * Ranks with unknown cores count as many as they have threads. */
-double by__cores_of_ranks(const by__rank_cores *ranks, int count);
+double by__job_cores_of_ranks(const by__job_rank_cores *ranks, int count);
 /* Collective: sets job->peaks. */
 by_status by__job_cores(by__job *job, by_error *error);
 
@@ -206,9 +206,9 @@ by_status by__job_cores(by__job *job, by_error *error);
 /* Determines which ranks have the same work and are compared by rank 0. */
 by_status by__job_times_open(by__job *job, by_error *error);
 void by__job_times_close(by__job_times **times);
-by__moment by__job_moment(const by__job *job);
+by__job_moment by__job_moment_now(const by__job *job);
 /* Seconds since then in which this rank did not wait for others. */
-double by__job_own_since(const by__job *job, const by__moment *since);
+double by__job_own_since(const by__job *job, const by__job_moment *since);
 /* Collective, once per step: agrees on whether to stop, and exchanges the time of each rank since
  * the last call; reports slow ranks. */
 by_status by__job_agree(by__job *job, bool stop, by_error *error);
@@ -244,8 +244,8 @@ by_status by__job_sample_log(by__job *job, int64_t step, by_error *error);
 by_status by__job_alike(const by__job *job, by_error *error);
 /* The same for its training data, once they are open. */
 by_status by__job_same_data(const by__job *job, by_error *error);
-by_status by__ranks_compute_alike(by_comm *comm, const char *version, const char *hash,
-                                  const char *level, by_error *error);
+by_status by__job_ranks_compute_alike(by_comm *comm, const char *version, const char *hash,
+                                      const char *level, by_error *error);
 
 /* ---- saving.c: checkpoints ---- */
 
@@ -266,18 +266,19 @@ by_status by__job_saving_wait(by__job *job, by_error *error);
 
 /* ---- save.c, restore.c and run_dir.c ---- */
 
-/* A rank's slices of the parameters, then of the states of the optimizer. by__held_read reads their
- * values, with the list as `user`. */
-typedef struct by__held by__held;
-by_status by__held_open(by__held **out, const by_trainer *trainer, by_error *error);
-void by__held_close(by__held **held);
-by_status by__held_plan(by__save_plan *out, const by__held *held, const by__job *job,
-                        by_error *error);
-by__read_held by__held_read;
+/* A rank's slices of the parameters, then of the states of the optimizer. by__job_held_read reads
+ * their values, with the list as `user`. */
+typedef struct by__job_held by__job_held;
+by_status by__job_held_open(by__job_held **out, const by_trainer *trainer, by_error *error);
+void by__job_held_close(by__job_held **held);
+by_status by__job_held_plan(by__checkpoint_save_plan *out, const by__job_held *held,
+                            const by__job *job, by_error *error);
+by__checkpoint_read_held by__job_held_read;
 /* Completes a request with the files and values of every run and of its task, and calls take(job,
  * request). */
-by_status by__job_describe(by__job *job, by__save_request *request,
-                           by_status (*take)(by__job *job, const by__save_request *request,
+by_status by__job_describe(by__job *job, by__checkpoint_save_request *request,
+                           by_status (*take)(by__job *job,
+                                             const by__checkpoint_save_request *request,
                                              by_error *error),
                            by_error *error);
 /* Collective: loads weights, optimizer states and guards from the checkpoint of this step. */
@@ -287,20 +288,20 @@ by_status by__job_return(by__job *job, int64_t step, by_error *error);
 by_status by__job_restore(bool *restored, by__job *job, by_error *error);
 
 /* BY_ECONFIG: the settings of sinks are invalid. */
-by_status by__run_dir_check(const by_config *config, by_error *error);
+by_status by__job_run_dir_check(const by_config *config, by_error *error);
 /* Finds the run to resume, or creates RUNS/NAME (or NAME-2, ...), and locks it. Writes nothing
  * else. */
-by_status by__run_dir_find(by__job *job, by_error *error);
-by_status by__run_dir_make(by__job *job, by_error *error);
+by_status by__job_run_dir_find(by__job *job, by_error *error);
+by_status by__job_run_dir_make(by__job *job, by_error *error);
 /* Sets the paths of a run directory that another rank has found or created. */
-by_status by__run_dir_name(by__job *job, by_error *error);
+by_status by__job_run_dir_name(by__job *job, by_error *error);
 /* BY_EIO: the run directory was moved, removed or replaced since it was locked. On rank 0 only. */
-by_status by__run_dir_is_there(const by__job *job, by_error *error);
+by_status by__job_run_dir_is_there(const by__job *job, by_error *error);
 /* Writes config.yaml (config_history.h), environment.json and run.json, and opens the tracker
  * (events after first_step are dropped). */
-by_status by__run_dir_start(by__job *job, by_error *error);
+by_status by__job_run_dir_start(by__job *job, by_error *error);
 /* Writes run.json and the registry's row. A failure does not end the run, and is reported once. */
-void by__run_dir_update(by__job *job, const char *status);
+void by__job_run_dir_update(by__job *job, const char *status);
 
 /* ---- job_fits.c and evaluate.c ---- */
 
@@ -310,51 +311,52 @@ by_status by__job_fits(const by__job *job, by_error *error);
 
 /* Evaluates one pass of a loader over the held-out data. `outcomes` (or NULL) receives
  * predictions. */
-by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_task_data *data,
-                              by_loader *loader, int64_t batches, by__outcomes *outcomes,
-                              bool (*stop)(void *user), void *user, by_error *error);
+by_status by__job_evaluate_loader(by_evaluation *out, by_trainer *trainer, by_task_data *data,
+                                  by_loader *loader, int64_t batches, by__job_outcomes *outcomes,
+                                  bool (*stop)(void *user), void *user, by_error *error);
 
 /* ---- job_outcomes.c: predictions for held-out data ---- */
 
 /* For tasks that predict single examples; else *out is NULL. Keeps up to 65,536 predictions, spread
  * over the evaluation. */
-by_status by__outcomes_open(by__outcomes **out, const by_config *config, const by_task_data *data,
-                            by_error *error);
-void by__outcomes_close(by__outcomes **outcomes);
+by_status by__job_outcomes_open(by__job_outcomes **out, const by_config *config,
+                                const by_task_data *data, by_error *error);
+void by__job_outcomes_close(by__job_outcomes **outcomes);
 /* Fills slots[micro_batch] with the predictions for a micro-batch; NaN: none. */
-by_status by__outcomes_predict(by__outcomes *outcomes, by__outcome *slots, by_task_data *data,
-                               const by_batch *batch, double loss, const float *values,
-                               size_t width, by_error *error);
+by_status by__job_outcomes_predict(by__job_outcomes *outcomes, by__job_outcome *slots,
+                                   by_task_data *data, const by_batch *batch, double loss,
+                                   const float *values, size_t width, by_error *error);
 /* Keeps predictions that begin at sample `first`. */
-void by__outcomes_add(by__outcomes *outcomes, const by__outcome *slots, uint64_t first);
+void by__job_outcomes_add(by__job_outcomes *outcomes, const by__job_outcome *slots, uint64_t first);
 /* Adds them (NULL: none), and bits per byte at the loss of the held-out text, to the drift
  * reference among the kept files. *out is that file's new text, which `kept` then points to, freed
  * with free(); NULL: nothing was added. `examples` is the number in the training data. */
-by_status by__outcomes_describe(char **out, const by__outcomes *outcomes, by_task_kept *kept,
-                                uint64_t examples, double loss, by_error *error);
+by_status by__job_outcomes_describe(char **out, const by__job_outcomes *outcomes,
+                                    by_task_kept *kept, uint64_t examples, double loss,
+                                    by_error *error);
 
 /* ---- evaluate.c ---- */
 
 /* Returns true if the program of the loss is collective, so that all ranks must run it; */
-bool by__ranks_evaluate_together(const by_trainer *trainer);
+bool by__job_ranks_evaluate_together(const by_trainer *trainer);
 /* a rank without a micro-batch calls this instead. */
-by_status by__ranks_evaluate_nothing(by_trainer *trainer, by_error *error);
+by_status by__job_ranks_evaluate_nothing(by_trainer *trainer, by_error *error);
 
 /* ---- guard_find.c ---- */
 
-/* Returns true if by__guard_find can work: it needs device memory that is the host's, and all ranks
- * in the same step. */
-bool by__guard_can_find(const by_trainer *trainer);
+/* Returns true if by__job_guard_find can work: it needs device memory that is the host's, and all
+ * ranks in the same step. */
+bool by__job_guard_can_find(const by_trainer *trainer);
 /* Collective: computes the gradients of step `step` again on its batch, and finds the first node,
  * in the order of micro-batches and of the graph, whose result is not finite; if an operand from
  * outside the graph (a parameter, the batch) is not finite, that operand. */
-by_status by__guard_find(by_trainer *trainer, const by_batch *batch, int64_t step, by__found *out,
-                         by_error *error);
+by_status by__job_guard_find(by_trainer *trainer, const by_batch *batch, int64_t step,
+                             by__trainer_found *out, by_error *error);
 
 /* ---- replicas.c ---- */
 
 /* Collective: BY_ECORRUPT on all ranks unless the replicas of the axes data and shard hold the same
  * weights, bit for bit; names the rank that differs, its host and the first tensor (replicas.c). */
-by_status by__trainer_compare_replicas(by_trainer *trainer, by_error *error);
+by_status by__job_trainer_compare_replicas(by_trainer *trainer, by_error *error);
 
 #endif

@@ -25,9 +25,9 @@ by_status by__job_activations_open(by__job *job, by_error *error)
     BY_TRY(
         by__alloc((void **)&job->activations, 1, sizeof *job->activations, "activations", error));
     by__job_activations *a = job->activations;
-    size_t count = by__activations_count(t);
+    size_t count = by__trainer_activations_count(t);
     for (size_t i = 0; i < count; i++) {
-        const char *name = by__activations_name(t, i);
+        const char *name = by__trainer_activations_name(t, i);
         by__text_add_bytes(&own, name, strlen(name) + 1);
     }
     by_status status =
@@ -81,7 +81,7 @@ static void log_statistics(by__job *job, int64_t step, const double *totals)
 by_status by__job_activations_log(by__job *job, int64_t step, by_error *error)
 {
     by__job_activations *a = job->activations;
-    const double *mine = by__activations_numbers(job->trainer);
+    const double *mine = by__trainer_activations_numbers(job->trainer);
     if (a == NULL || mine == NULL || a->names.count == 0) {
         return BY_OK;
     }

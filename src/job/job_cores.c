@@ -6,13 +6,13 @@
 #include "job/job.h"
 
 /* Number of cores that a rank can use at the same time. */
-static int used_by(const by__rank_cores *rank)
+static int used_by(const by__job_rank_cores *rank)
 {
     int cores = by__cores_count(&rank->cores);
     return cores > 0 && cores < rank->threads ? cores : rank->threads;
 }
 
-double by__cores_of_ranks(const by__rank_cores *ranks, int count)
+double by__job_cores_of_ranks(const by__job_rank_cores *ranks, int count)
 {
     double sum = 0.0;
     for (int r = 0; r < count; r++) {
@@ -39,8 +39,8 @@ double by__cores_of_ranks(const by__rank_cores *ranks, int count)
 
 by_status by__job_cores(by__job *job, by_error *error)
 {
-    by__rank_cores mine = {.threads = by__thread_count((int)job->config->train.threads)};
-    by__rank_cores *all;
+    by__job_rank_cores mine = {.threads = by__thread_count((int)job->config->train.threads)};
+    by__job_rank_cores *all;
     size_t *counts = NULL;
     job->peaks = 1.0;
     if (job->comm == NULL) {
@@ -61,7 +61,7 @@ by_status by__job_cores(by__job *job, by_error *error)
         status = by_comm_all_gather(job->comm, &mine, all, counts, BY_U8, "cores", error);
     }
     if (status == BY_OK) {
-        job->peaks = by__cores_of_ranks(all, (int)size);
+        job->peaks = by__job_cores_of_ranks(all, (int)size);
     }
     free(counts);
     free(all);

@@ -18,17 +18,17 @@ static uint64_t behind_step(const by__job *job, int64_t step)
 static by_status locate(by__job *job, int64_t step, char *text, size_t size, by_error *error)
 {
     by_batch batch;
-    by__found found;
+    by__trainer_found found;
     uint64_t behind = behind_step(job, step);
     uint64_t first = behind - (uint64_t)by_config_batch(job->config, step - 1);
     uint64_t micro_batch = (uint64_t)job->config->train.micro_batch;
     text[0] = '\0';
-    if (!by__guard_can_find(job->trainer)) {
+    if (!by__job_guard_can_find(job->trainer)) {
         return BY_OK;
     }
     BY_TRY(by_loader_seek(job->loader, first, error));
     BY_TRY(by_loader_next(job->loader, &batch, error));
-    BY_TRY(by__guard_find(job->trainer, &batch, step, &found, error));
+    BY_TRY(by__job_guard_find(job->trainer, &batch, step, &found, error));
     if (!found.found) {
         (void)snprintf(text, size,
                        "; computed again every value was finite: the sum of squares overflowed, or "
@@ -83,7 +83,7 @@ static void tell(by__job *job, const char *name, const by_step_result *result, c
     }
     by__track_integer(job->tracker, "first_sample", (int64_t)(behind - batch));
     by__track_integer(job->tracker, "samples", (int64_t)batch);
-    by__track_integer(job->tracker, "skipped", by__trainer_guard(job->trainer)->skipped);
+    by__track_integer(job->tracker, "skipped", by__trainer_guard_of(job->trainer)->skipped);
     if (where[0] != '\0') {
         by__track_text(job->tracker, "where", where + 2);
     }
@@ -107,7 +107,7 @@ static by_status roll_back(by__job *job, const by_step_result *result, by_error 
     /* A later checkpoint, saved because the run was stopped, must not be the newest one at a
      * resume. */
     BY_TRY(by__job_leads(job)
-               ? by__root_drop_behind(job->checkpoints, (uint64_t)job->good_step, error)
+               ? by__checkpoint_root_drop_behind(job->checkpoints, (uint64_t)job->good_step, error)
                : BY_OK);
     job->rollbacks++;
     job->done_step = job->good_step;
@@ -146,7 +146,7 @@ by_status by__job_guard(by__job *job, const by_step_result *result, bool *back, 
     }
     if (result->skipped == BY_SKIP_OVERFLOW) {
         (void)snprintf(where, sizeof where, "; the scale of the loss becomes %g",
-                       by__trainer_guard(job->trainer)->loss_scale.scale);
+                       by__trainer_guard_of(job->trainer)->loss_scale.scale);
     }
     if (result->skipped == BY_SKIP_NONFINITE) {
         BY_TRY(locate(job, result->step, where, sizeof where, error));
@@ -165,7 +165,7 @@ by_status by__job_diverged(by__job *job, int64_t step, by_error *verdict)
 {
     char where[400] = "";
     job->is_torn = true; /* there is nothing worth saving, on any rank */
-    if (by__trainer_guard(job->trainer)->veto == BY_SKIP_NONFINITE) {
+    if (by__trainer_guard_of(job->trainer)->veto == BY_SKIP_NONFINITE) {
         by_error ignored = {0};
         (void)locate(job, step, where, sizeof where, &ignored);
     }

@@ -17,7 +17,7 @@ static double seconds_left(const by__job *job, int64_t step, double examples_per
 {
     const by_config *c = job->config;
     uint64_t samples = by_config_samples(c, c->train.steps) - by_config_samples(c, step);
-    return (double)samples * (double)by__per_sample(by_trainer_task(job->trainer), c) /
+    return (double)samples * (double)by__trainer_per_sample(by_trainer_task(job->trainer), c) /
            examples_per_s;
 }
 
@@ -37,7 +37,7 @@ static void log_step(by__job *job, const by_step_result *result)
     event.step_seconds = seconds / (double)steps;
     event.examples_per_s = (double)job->examples / seconds;
     event.seconds_left = seconds_left(job, step, event.examples_per_s);
-    event.resident_bytes = by__resident_bytes();
+    event.resident_bytes = by__trainer_resident_bytes();
     if (job->options->peak_gflops > 0.0) {
         event.mfu = event.examples_per_s * by_trainer_size(job->trainer)->flops_per_example /
                     (1e9 * job->options->peak_gflops * job->peaks);
@@ -51,12 +51,12 @@ static void log_step(by__job *job, const by_step_result *result)
     if (!by__job_leads(job)) {
         return;
     }
-    by__tracker *tracker = job->tracker;
+    by__track_tracker *tracker = job->tracker;
     by__track_begin(tracker, BY__EVENT_STEP, "train", (uint64_t)step);
     by__track_number(tracker, "loss", result->loss);
     by__track_number(tracker, "lr", result->lr);
     by__track_number(tracker, "norm", result->norm);
-    if (by__scales_loss_dynamically(job->config)) {
+    if (by__trainer_scales_loss_dynamically(job->config)) {
         by__track_number(tracker, "loss_scale", result->loss_scale);
     }
     (void)snprintf(rate, sizeof rate, "%s_per_s", by_trainer_task(job->trainer)->examples);
@@ -82,7 +82,7 @@ static void restart_clock(by__job *job, double began)
 by_status by__job_checkpoint(by__job *job, bool best, by_error *error)
 {
     double began = by_clock();
-    by__moment moment = by__job_moment(job);
+    by__job_moment moment = by__job_moment_now(job);
     by__job_progress(job, "save");
     if (!job->is_ending) {
         job->good_step = by_trainer_updates(job->trainer);
@@ -116,7 +116,7 @@ static void log_evaluation(by__job *job, const by_evaluation *e, bool best)
     if (!by__job_leads(job)) {
         return;
     }
-    by__tracker *tracker = job->tracker;
+    by__track_tracker *tracker = job->tracker;
     by__track_begin(tracker, BY__EVENT_EVALUATION, "eval",
                     (uint64_t)by_trainer_updates(job->trainer));
     by__track_number(tracker, "valid_loss", e->loss);
@@ -150,9 +150,9 @@ static by_status evaluate_weights(by__job *job, by_evaluation *out, by_error *er
         job->is_torn = true;
         BY_TRY(by__trainer_swap_average(job->trainer, false, error));
     }
-    by_status status = by__evaluate_loader(out, job->trainer, job->data, job->valid_loader,
-                                           job->config->train.eval_batches, job->outcomes,
-                                           stop_evaluation, job, error);
+    by_status status = by__job_evaluate_loader(out, job->trainer, job->data, job->valid_loader,
+                                               job->config->train.eval_batches, job->outcomes,
+                                               stop_evaluation, job, error);
     /* A request to stop reaches all ranks; after another failure the other ranks do not take part
      * in the swap. */
     if (average && (status == BY_OK || status == BY_ESTOPPED || job->comm == NULL)) {
@@ -167,7 +167,7 @@ static by_status evaluate(by__job *job, by_error *error)
 {
     double began = by_clock();
     by_evaluation result;
-    by__moment moment = by__job_moment(job);
+    by__job_moment moment = by__job_moment_now(job);
     int64_t step = by_trainer_updates(job->trainer);
     if (job->valid_loader == NULL) {
         return BY_OK;
@@ -232,7 +232,7 @@ static bool comparison_is_due(const by__job *job, int64_t step)
 static by_status run_comparison(by__job *job, const by_step_result *result, by_error *error)
 {
     BY_UNUSED(result);
-    return by__trainer_compare_replicas(job->trainer, error);
+    return by__job_trainer_compare_replicas(job->trainer, error);
 }
 
 static bool evaluation_is_due(const by__job *job, int64_t step)
@@ -285,12 +285,12 @@ static bool system_is_due(const by__job *job, int64_t step)
 /* Statistics of rank 0's machine; unavailable ones are omitted. */
 static by_status run_system(by__job *job, const by_step_result *result, by_error *error)
 {
-    by__system_load load;
+    by__track_system_load load;
     BY_UNUSED(error);
     if (!by__job_leads(job)) {
         return BY_OK;
     }
-    by__system_look(&load, &job->system, job->run, "");
+    by__track_system_look(&load, &job->system, job->run, "");
     const struct {
         const char *key;
         double value;
@@ -324,7 +324,7 @@ static bool sample_is_due(const by__job *job, int64_t step)
 static by_status run_sample(by__job *job, const by_step_result *result, by_error *error)
 {
     double began = by_clock();
-    by__moment moment = by__job_moment(job);
+    by__job_moment moment = by__job_moment_now(job);
     by__job_progress(job, "sample");
     BY_TRY(by__job_sample_log(job, result->step, error));
     restart_clock(job, began);
@@ -381,8 +381,8 @@ by_status by__job_hooks_begin(by__job *job, by_error *error)
     job->log_step = job->done_step;
     job->system_step = job->done_step;
     if (job->config->track.system_every > 0 && by__job_leads(job)) {
-        by__system_load before; /* start of the interval for rates */
-        by__system_look(&before, &job->system, job->run, "");
+        by__track_system_load before; /* start of the interval for rates */
+        by__track_system_look(&before, &job->system, job->run, "");
     }
     if (!job->eval_pending) {
         return BY_OK;

@@ -10,7 +10,7 @@
 #include "trainer/probes/layer_norms.h"
 
 struct by__job_layers {
-    by__handle *own; /* entries of which this rank has pieces */
+    by__store_handle *own; /* entries of which this rank has pieces */
     size_t own_count;
     by__job_names tensors;
     double *mine;
@@ -26,9 +26,9 @@ static by_status list_own(by__job_layers *l, const by__job *job, by__text *names
 {
     BY_TRY(by__alloc((void **)&l->own, entries_of(job), sizeof *l->own, "norms", error));
     for (size_t i = 0; i < entries_of(job); i++) {
-        if (by__layers_has(job->trainer, (by__handle)i)) {
-            const char *name = by__store_entry(job->trainer->store, (by__handle)i)->name;
-            l->own[l->own_count++] = (by__handle)i;
+        if (by__trainer_layers_has(job->trainer, (by__store_handle)i)) {
+            const char *name = by__store_entry(job->trainer->store, (by__store_handle)i)->name;
+            l->own[l->own_count++] = (by__store_handle)i;
             by__text_add_bytes(names, name, strlen(name) + 1);
         }
     }
@@ -89,7 +89,7 @@ static void log_norms(by__job *job, int64_t step, const double *sums)
 by_status by__job_norms(by__job *job, int64_t step, by_error *error)
 {
     by__job_layers *l = job->layers;
-    const double *sums = by__layers_sums(job->trainer);
+    const double *sums = by__trainer_layers_sums(job->trainer);
     if (sums == NULL) {
         return BY_OK;
     }
@@ -135,10 +135,10 @@ static void log_histogram(by__job *job, int64_t step, const char *what, const ch
             continue;
         }
         if (i > 0 && c->count[i - 1] == 0.0 && h.buckets > 0) { /* all buckets before are empty */
-            limit[h.buckets] = by__bucket_limit(i - 1);
+            limit[h.buckets] = by__trainer_bucket_limit(i - 1);
             count[h.buckets++] = 0.0;
         }
-        limit[h.buckets] = by__bucket_limit(i);
+        limit[h.buckets] = by__trainer_bucket_limit(i);
         count[h.buckets++] = c->count[i];
     }
     if (h.buckets == 0) {
@@ -150,10 +150,11 @@ static void log_histogram(by__job *job, int64_t step, const char *what, const ch
     by__track_end(job->tracker);
 }
 
-static by__handle own_entry(const by__job *job, const char *name)
+static by__store_handle own_entry(const by__job *job, const char *name)
 {
-    by__handle found = by__store_find(job->trainer->store, name);
-    return found != BY__NO_ENTRY && by__layers_has(job->trainer, found) ? found : BY__NO_ENTRY;
+    by__store_handle found = by__store_find(job->trainer->store, name);
+    return found != BY__NO_ENTRY && by__trainer_layers_has(job->trainer, found) ? found
+                                                                                : BY__NO_ENTRY;
 }
 
 /* Combines one tensor over all ranks. `all` has room for the counts of each rank. */
@@ -161,11 +162,11 @@ static by_status add_histogram(by__job *job, int64_t step, size_t tensor, bool g
                                counted *mine, counted *all, by_error *error)
 {
     by__job_names *tensors = &job->layers->tensors;
-    by__handle entry = own_entry(job, tensors->names[tensor]);
+    by__store_handle entry = own_entry(job, tensors->names[tensor]);
     *mine = (counted){.facts = {0.0, 0.0, INFINITY, -INFINITY}};
     BY_TRY(entry == BY__NO_ENTRY ? BY_OK
-                                 : by__layers_histogram(job->trainer, entry, gradient, mine->count,
-                                                        mine->facts, error));
+                                 : by__trainer_layers_histogram(job->trainer, entry, gradient,
+                                                                mine->count, mine->facts, error));
     BY_TRY(by__job_gather(tensors, job, mine, all, sizeof *mine, "histograms", error));
     if (!by__job_leads(job)) {
         return BY_OK;

@@ -9,13 +9,13 @@
 
 #define MOST ((uint64_t)1 << 16) /* limit on kept predictions */
 
-by_status by__outcomes_open(by__outcomes **out, const by_config *config, const by_task_data *data,
-                            by_error *error)
+by_status by__job_outcomes_open(by__job_outcomes **out, const by_config *config,
+                                const by_task_data *data, by_error *error)
 {
     const by_task *task = data->task;
     uint64_t micro_batch = (uint64_t)config->train.micro_batch;
     uint64_t all = data->valid_examples;
-    by__outcomes *o;
+    by__job_outcomes *o;
     *out = NULL;
     if (task->take == NULL || task->predict == NULL || all == 0) {
         return BY_OK; /* the task does not predict single examples */
@@ -32,14 +32,14 @@ by_status by__outcomes_open(by__outcomes **out, const by_config *config, const b
     by_status status =
         by__alloc((void **)&o->items, o->capacity, sizeof *o->items, "predictions", error);
     if (status != BY_OK) {
-        by__outcomes_close(&o);
+        by__job_outcomes_close(&o);
         return status;
     }
     *out = o;
     return BY_OK;
 }
 
-void by__outcomes_close(by__outcomes **outcomes)
+void by__job_outcomes_close(by__job_outcomes **outcomes)
 {
     if (*outcomes != NULL) {
         free((*outcomes)->items);
@@ -51,15 +51,15 @@ void by__outcomes_close(by__outcomes **outcomes)
 /* ---- collection ---- */
 
 typedef struct taking {
-    by__outcomes *outcomes;
-    by__outcome *slots;
+    by__job_outcomes *outcomes;
+    by__job_outcome *slots;
     uint64_t first;
 } taking;
 
 static void take(void *user, const by_field *fields, size_t count)
 {
     const taking *t = user;
-    by__outcome said = {(double)NAN, (double)NAN};
+    by__job_outcome said = {(double)NAN, (double)NAN};
     size_t slot = t->outcomes->micro_batch;
     for (size_t i = 0; i < count; i++) {
         const by_field *f = &fields[i];
@@ -79,18 +79,18 @@ static void take(void *user, const by_field *fields, size_t count)
     }
 }
 
-by_status by__outcomes_predict(by__outcomes *o, by__outcome *slots, by_task_data *data,
-                               const by_batch *batch, double loss, const float *values,
-                               size_t width, by_error *error)
+by_status by__job_outcomes_predict(by__job_outcomes *o, by__job_outcome *slots, by_task_data *data,
+                                   const by_batch *batch, double loss, const float *values,
+                                   size_t width, by_error *error)
 {
     taking t = {.outcomes = o, .slots = slots, .first = batch->first_sample};
     for (size_t i = 0; i < o->micro_batch; i++) {
-        slots[i] = (by__outcome){(double)NAN, (double)NAN};
+        slots[i] = (by__job_outcome){(double)NAN, (double)NAN};
     }
     return data->task->predict(data, batch, loss, values, width, take, &t, error);
 }
 
-void by__outcomes_add(by__outcomes *o, const by__outcome *slots, uint64_t first)
+void by__job_outcomes_add(by__job_outcomes *o, const by__job_outcome *slots, uint64_t first)
 {
     for (size_t i = 0; i < o->micro_batch; i++) {
         if ((first + i) % o->stride == 0 && isfinite(slots[i].value) && o->count < o->capacity) {
@@ -117,7 +117,7 @@ static by_status assign_last(by_drift_reference *r, by_drift_role role, by_error
     return by_drift_reference_assign(r, by_drift_reference_features(r) - 1, role, error);
 }
 
-static by_status add_numbers(by_drift_reference *r, const by__outcomes *o, by_drift_role role,
+static by_status add_numbers(by_drift_reference *r, const by__job_outcomes *o, by_drift_role role,
                              by_error *error)
 {
     char name[64];
@@ -147,8 +147,8 @@ static void merge_labels(uint64_t *counts, const char *const *labels, size_t cla
     }
 }
 
-static by_status add_classes(by_drift_reference *r, const by__outcomes *o, const by_task_kept *kept,
-                             by_error *error)
+static by_status add_classes(by_drift_reference *r, const by__job_outcomes *o,
+                             const by_task_kept *kept, by_error *error)
 {
     char name[64];
     size_t classes = 0;
@@ -184,8 +184,8 @@ static by_status add_classes(by_drift_reference *r, const by__outcomes *o, const
     return status == BY_OK ? assign_last(r, BY_DRIFT_OUTCOME, error) : status;
 }
 
-static by_status describe(by_drift_reference *r, const by__outcomes *o, const by_task_kept *kept,
-                          double loss, by_error *error)
+static by_status describe(by_drift_reference *r, const by__job_outcomes *o,
+                          const by_task_kept *kept, double loss, by_error *error)
 {
     double bytes = by__drift_value_of(r, "bytes_per_token");
     if (isfinite(bytes) && isfinite(loss)) {
@@ -199,8 +199,9 @@ static by_status describe(by_drift_reference *r, const by__outcomes *o, const by
     return add_numbers(r, o, BY_DRIFT_CONFIDENCE, error);
 }
 
-by_status by__outcomes_describe(char **out, const by__outcomes *outcomes, by_task_kept *kept,
-                                uint64_t examples, double loss, by_error *error)
+by_status by__job_outcomes_describe(char **out, const by__job_outcomes *outcomes,
+                                    by_task_kept *kept, uint64_t examples, double loss,
+                                    by_error *error)
 {
     by_drift_reference *r = NULL;
     size_t i = 0;

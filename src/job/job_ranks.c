@@ -112,8 +112,9 @@ static by_status find_resumed(char **out, const by__job *job, by_error *error)
         !by__path_exists(job->checkpoints)) {
         return BY_OK;
     }
-    BY_TRY(by__root_steps(&steps, &count, job->checkpoints, error));
-    by_status status = count == 0 ? BY_OK : by__step_path(out, job->checkpoints, steps[0], error);
+    BY_TRY(by__checkpoint_root_steps(&steps, &count, job->checkpoints, error));
+    by_status status =
+        count == 0 ? BY_OK : by__checkpoint_step_path(out, job->checkpoints, steps[0], error);
     free(steps);
     return status;
 }

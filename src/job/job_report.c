@@ -51,10 +51,10 @@ bool by__job_stopped(const by__job *job)
     return job->options->stop != NULL && job->options->stop(job->options->user);
 }
 
-by__recipe by__job_recipe(const by__job *job)
+by__trainer_recipe by__job_recipe(const by__job *job)
 {
     const by_trainer_options *own = job->options->trainer;
-    return (by__recipe){.builder = own == NULL ? NULL : own->builder,
-                        .user = own == NULL ? NULL : own->user,
-                        .task = job->data->task};
+    return (by__trainer_recipe){.builder = own == NULL ? NULL : own->builder,
+                                .user = own == NULL ? NULL : own->user,
+                                .task = job->data->task};
 }

@@ -27,7 +27,7 @@ static by_status read_prompt(by__job_sample *s, by__job *job, by_error *error)
     by_error problem = {0};
     const char *prompt = job->config->track.sample_prompt;
     int32_t *ids = NULL;
-    size_t positions = (size_t)by__sampler_positions(job->trainer);
+    size_t positions = (size_t)by__trainer_sampler_positions(job->trainer);
     if (job->data->task->encode(job->data, prompt, &ids, &s->count, &s->vocab, &problem) != BY_OK) {
         return refuse(job, problem.message, error);
     }
@@ -54,7 +54,7 @@ static by_status read_prompt(by__job_sample *s, by__job *job, by_error *error)
 
 by_status by__job_sample_open(by__job *job, by_error *error)
 {
-    if (by__sampler_positions(job->trainer) == 0) {
+    if (by__trainer_sampler_positions(job->trainer) == 0) {
         return BY_OK;
     }
     if (job->data->task->encode == NULL) {
@@ -82,7 +82,8 @@ by_status by__job_sample_log(by__job *job, int64_t step, by_error *error)
     if (s == NULL) {
         return BY_OK;
     }
-    BY_TRY(by__sampler_run(job->trainer, s->ids, s->count, s->more, s->vocab, &made, error));
+    BY_TRY(
+        by__trainer_sampler_run(job->trainer, s->ids, s->count, s->more, s->vocab, &made, error));
     BY_TRY(job->data->task->decode(job->data, s->ids, s->count + made, &text, &length, error));
     by__text valid = {0};
     by__text_add_valid(&valid, text, length);

@@ -8,19 +8,19 @@
 typedef struct told {
     int32_t stop;
     int32_t lost; /* a checkpoint has failed */
-    by__own_time own;
+    by__job_own_time own;
 } told;
 
 struct by__job_times {
     told *told; /* of all ranks, and for each: */
     size_t *counts;
-    by__own_time *own;
-    by__straggler *named;
-    by__stragglers *stragglers; /* on rank 0 */
+    by__job_own_time *own;
+    by__job_straggler *named;
+    by__job_stragglers *stragglers; /* on rank 0 */
 };
 
 /* Returns true if a rank has one micro-batch more than others, for `all` in total. */
-static bool has_more(const by__layout *l, int64_t all)
+static bool has_more(const by__trainer_layout *l, int64_t all)
 {
     int64_t first;
     int64_t count;
@@ -34,8 +34,8 @@ static by_status find_work(int *work, const by__job *job, int ranks, by_error *e
 {
     const by_train_config *train = &job->config->train;
     for (int r = 0; r < ranks; r++) {
-        by__layout l;
-        BY_TRY(by__layout_resolve(&l, job->config, ranks, r, error));
+        by__trainer_layout l;
+        BY_TRY(by__trainer_layout_resolve(&l, job->config, ranks, r, error));
         work[r] = l.place[BY_MESH_PIPELINE];
         for (size_t i = 0; i <= train->batch_warmup.count; i++) {
             int64_t batch = i == train->batch_warmup.count
@@ -54,7 +54,7 @@ static by_status open_stragglers(by__job_times *t, const by__job *job, by_error 
     BY_TRY(by__alloc((void **)&work, (size_t)ranks, sizeof *work, "ranks", error));
     by_status status = find_work(work, job, ranks, error);
     if (status == BY_OK) {
-        status = by__stragglers_open(&t->stragglers, work, ranks, error);
+        status = by__job_stragglers_open(&t->stragglers, work, ranks, error);
     }
     free(work);
     return status;
@@ -85,7 +85,7 @@ by_status by__job_times_open(by__job *job, by_error *error)
 void by__job_times_close(by__job_times **times)
 {
     if (*times != NULL) {
-        by__stragglers_close(&(*times)->stragglers);
+        by__job_stragglers_close(&(*times)->stragglers);
         free((*times)->told);
         free((*times)->counts);
         free((*times)->own);
@@ -95,18 +95,18 @@ void by__job_times_close(by__job_times **times)
     }
 }
 
-by__moment by__job_moment(const by__job *job)
+by__job_moment by__job_moment_now(const by__job *job)
 {
-    return (by__moment){by__now(), by__trainer_stood(job->trainer)};
+    return (by__job_moment){by__now(), by__trainer_stood(job->trainer)};
 }
 
-double by__job_own_since(const by__job *job, const by__moment *since)
+double by__job_own_since(const by__job *job, const by__job_moment *since)
 {
-    by__moment now = by__job_moment(job);
+    by__job_moment now = by__job_moment_now(job);
     return now.clock - since->clock - (now.stood - since->stood);
 }
 
-static void name_straggler(by__job *job, const by__straggler *s)
+static void name_straggler(by__job *job, const by__job_straggler *s)
 {
     const char *host = by_comm_host(job->comm, s->rank);
     by__track_begin(job->tracker, BY__EVENT_ALERT, "straggler", (uint64_t)job->done_step);
@@ -153,13 +153,14 @@ by_status by__job_agree(by__job *job, bool stop, by_error *error)
         t->own[r] = t->told[r].own;
     }
     BY_TRY(lost ? by__job_saving_wait(job, error) : BY_OK);
-    int named =
-        is_whole && t->stragglers != NULL ? by__stragglers_add(t->stragglers, t->own, t->named) : 0;
+    int named = is_whole && t->stragglers != NULL
+                    ? by__job_stragglers_add(t->stragglers, t->own, t->named)
+                    : 0;
     for (int i = 0; i < named; i++) {
         name_straggler(job, &t->named[i]);
     }
-    job->own = (by__own_time){{0.0f}};
+    job->own = (by__job_own_time){{0.0f}};
     job->evaluating = 0.0;
-    job->step_began = by__job_moment(job);
+    job->step_began = by__job_moment_now(job);
     return BY_OK;
 }

@@ -67,7 +67,7 @@ static by_status open_loaders(by__job *job, by_error *error)
         return BY_OK;
     }
     BY_TRY(by_trainer_loader(&job->valid_loader, job->trainer, job->data, false, error));
-    return by__outcomes_open(&job->outcomes, job->config, job->data, error);
+    return by__job_outcomes_open(&job->outcomes, job->config, job->data, error);
 }
 
 static by_status start_weights(by__job *job, by_error *error)
@@ -90,8 +90,9 @@ static by_status start_weights(by__job *job, by_error *error)
     BY_TRY(by_weights_open(&weights, from, error));
     by_status status = by_trainer_load_weights(job->trainer, weights, error);
     by_weights_close(&weights);
-    const by__recipe recipe = by__job_recipe(job);
-    return status == BY_OK ? by__adapters_load(job->trainer, job->config, &recipe, error) : status;
+    const by__trainer_recipe recipe = by__job_recipe(job);
+    return status == BY_OK ? by__trainer_adapters_load(job->trainer, job->config, &recipe, error)
+                           : status;
 }
 
 /* Checks that all ranks are at the same step with the same config. */
@@ -107,7 +108,7 @@ static by_status compare_ranks(const by__job *job, by_error *error)
 static by_status share_run(by__job *job, by_error *error)
 {
     BY_TRY(by__job_share_text(job, &job->run, "the run directory", error));
-    return by__job_leads(job) ? BY_OK : by__run_dir_name(job, error);
+    return by__job_leads(job) ? BY_OK : by__job_run_dir_name(job, error);
 }
 
 static void track_start(by__job *job)
@@ -130,19 +131,19 @@ by_status by__job_prepare(by__job *job, by_error *error)
 {
     const by_trainer_options *own = job->options->trainer;
     by_comm *comm = own == NULL ? NULL : own->comm;
-    by__layout layout;
+    by__trainer_layout layout;
     /* On all ranks, before they wait for each other. */
-    BY_TRY(by__run_dir_check(job->options->config, error));
+    BY_TRY(by__job_run_dir_check(job->options->config, error));
     int ranks = comm == NULL ? 1 : by_comm_size(comm);
     BY_TRY(by_config_copy(&job->config, job->options->config, error));
     BY_TRY(by_config_fit_ranks(job->config, ranks, error));
-    BY_TRY(by__layout_resolve(&layout, job->config, ranks, comm == NULL ? 0 : by_comm_rank(comm),
-                              error));
+    BY_TRY(by__trainer_layout_resolve(&layout, job->config, ranks,
+                                      comm == NULL ? 0 : by_comm_rank(comm), error));
     job->comm = layout.ranks > 1 ? comm : NULL;
     bool leads = by__job_leads(job);
     BY_TRY(by__job_alike(job, error));
     if (job->options->resume != NULL) {
-        BY_TRY(leads ? by__run_dir_find(job, error) : BY_OK);
+        BY_TRY(leads ? by__job_run_dir_find(job, error) : BY_OK);
         BY_TRY(share_run(job, error));
     }
     const by_lora_config *lora = &job->config->lora;
@@ -176,7 +177,7 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(by__job_prepare(job, error));
     bool leads = by__job_leads(job);
     if (job->options->resume == NULL) {
-        BY_TRY(leads ? by__run_dir_make(job, error) : BY_OK);
+        BY_TRY(leads ? by__job_run_dir_make(job, error) : BY_OK);
         BY_TRY(share_run(job, error));
     }
     BY_TRY(by__job_saving_open(job, error));
@@ -189,7 +190,7 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(by__job_sample_open(job, error));
     job->done_step = by_trainer_updates(job->trainer);
     if (leads) {
-        BY_TRY(by__run_dir_start(job, error));
+        BY_TRY(by__job_run_dir_start(job, error));
         track_start(job);
     }
     return BY_OK;
@@ -198,18 +199,18 @@ static by_status open_job(by__job *job, by_error *error)
 void by__job_release(by__job *job)
 {
     by__job_saving_close(job);
-    by__tracker_close(&job->tracker);
+    by__track_tracker_close(&job->tracker);
     by__job_times_close(&job->times);
     by__job_layers_close(&job->layers);
     by__job_activations_close(&job->activations);
     by__job_sample_close(&job->texts);
     by_loader_close(&job->loader);
     by_loader_close(&job->valid_loader);
-    by__outcomes_close(&job->outcomes);
+    by__job_outcomes_close(&job->outcomes);
     by_task_close(&job->data);
     by_trainer_close(&job->trainer);
     by_config_close(&job->config);
-    by__run_unlock(&job->lock);
+    by__track_run_unlock(&job->lock);
     if (job->directory >= 0) {
         (void)close(job->directory);
     }
@@ -258,7 +259,7 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
 static by_status submit_step(by__job *job, by_error *error)
 {
     by_batch batch;
-    by__moment began = by__job_moment(job);
+    by__job_moment began = by__job_moment_now(job);
     BY_TRY(by_trainer_begin_step(job->trainer, job->loader, error));
     by_status status = by_loader_next(job->loader, &batch, error);
     double waited = by__job_own_since(job, &began);
@@ -299,7 +300,7 @@ static by_status agree_to_stop(by__job *job, by_error *error)
 /* Products of fp16 use f32 kernels, on every processor. */
 static void warn_of_slowness(const by__job *job)
 {
-    if (by__compute_dtype(job->config) == BY_F16 && by__job_leads(job)) {
+    if (by__trainer_compute_dtype(job->config) == BY_F16 && by__job_leads(job)) {
         by__job_note(job, "precision.compute fp16 is slow on this device, whose matrix products "
                           "convert it to f32; bf16 needs the same memory and is faster");
     }
@@ -343,8 +344,8 @@ static by_status run_steps(by__job *job, by_error *error)
         if (!hold) {
             BY_TRY(submit_step(job, error));
         }
-        bool wait =
-            hold || steps_ahead(job) == BY_STEPS_AHEAD || by__scales_loss_dynamically(job->config);
+        bool wait = hold || steps_ahead(job) == BY_STEPS_AHEAD ||
+                    by__trainer_scales_loss_dynamically(job->config);
         BY_TRY(collect_step(job, wait, error));
     }
     return BY_OK;
@@ -370,7 +371,7 @@ static by_status finish(by__job *job, by_status status, by_error *error)
         saved = saved == BY_OK ? by__job_saving_wait(job, &saving) : saved;
         if (saved != BY_OK && status == BY_ESTOPPED) {
             if (by__job_leads(job)) {
-                by__run_dir_update(job, "failed");
+                by__job_run_dir_update(job, "failed");
             }
             return by_error_set(error, saving.status, "stopped, but the state was not saved: %s",
                                 saving.message);
@@ -379,7 +380,7 @@ static by_status finish(by__job *job, by_status status, by_error *error)
     if (!by__job_leads(job)) {
         return status;
     }
-    by__run_dir_update(job, word);
+    by__job_run_dir_update(job, word);
     by__job_damage_end(job);
     by_error late = {0};
     by__track_begin(job->tracker, BY__EVENT_END, "run", (uint64_t)job->done_step);
@@ -388,7 +389,7 @@ static by_status finish(by__job *job, by_status status, by_error *error)
         by__track_integer(job->tracker, "damaged_samples", (int64_t)job->damaged_samples);
     }
     by__track_end(job->tracker);
-    if (by__tracker_flush(job->tracker, &late) != BY_OK) {
+    if (by__track_tracker_flush(job->tracker, &late) != BY_OK) {
         if (status == BY_OK) {
             return by_error_set(error, late.status, "everything is saved, but not all events: %s",
                                 late.message);

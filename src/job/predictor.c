@@ -88,8 +88,8 @@ static size_t count_columns(const by_task_data *data)
     return count;
 }
 
-by_status by__table_of_cells(by_table **out, const by_task_data *data, const char *const *cells,
-                             size_t rows, by_error *error)
+by_status by__job_table_of_cells(by_table **out, const by_task_data *data, const char *const *cells,
+                                 size_t rows, by_error *error)
 {
     by_column_type *types = NULL;
     size_t columns = count_columns(data);
@@ -98,7 +98,7 @@ by_status by__table_of_cells(by_table **out, const by_task_data *data, const cha
     for (size_t i = 0; i < columns; i++) {
         (void)data->task->column(data, i, &types[i]);
     }
-    by_status status = by__row_table(out, types, columns, learned, cells, rows, error);
+    by_status status = by__table_row(out, types, columns, learned, cells, rows, error);
     free(types);
     return status;
 }
@@ -106,7 +106,7 @@ by_status by__table_of_cells(by_table **out, const by_task_data *data, const cha
 by_status by_predictor_table(by_table **out, const by_predictor *p, const char *const *cells,
                              size_t rows, by_error *error)
 {
-    return by__table_of_cells(out, p->data, cells, rows, error);
+    return by__job_table_of_cells(out, p->data, cells, rows, error);
 }
 
 /* ---- opening ---- */

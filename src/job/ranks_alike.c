@@ -12,8 +12,8 @@ typedef struct build {
     char level[32];
 } build;
 
-by_status by__ranks_compute_alike(by_comm *comm, const char *version, const char *hash,
-                                  const char *level, by_error *error)
+by_status by__job_ranks_compute_alike(by_comm *comm, const char *version, const char *hash,
+                                      const char *level, by_error *error)
 {
     static const char what[] = "the builds of the ranks";
     build first = {{0}, {0}, {0}};
@@ -112,6 +112,6 @@ by_status by__job_alike(const by__job *job, by_error *error)
     by_device_close(&opened);
     BY_TRY(status);
     (void)by_build_hash(hash, NULL); /* unknown if /proc is missing */
-    BY_TRY(by__ranks_compute_alike(job->comm, BY_VERSION, hash, info.level, error));
+    BY_TRY(by__job_ranks_compute_alike(job->comm, BY_VERSION, hash, info.level, error));
     return same_config(job, error);
 }

@@ -20,8 +20,9 @@ typedef struct replica {
 } replica;
 
 /* Hashes the f32 values of a piece on disk, in parts. */
-static by_status add_from_disk(const by_trainer *t, int flat, by__handle handle,
-                               const by__held_piece *piece, by__hasher *hasher, by_error *error)
+static by_status add_from_disk(const by_trainer *t, int flat, by__store_handle handle,
+                               const by__store_held_piece *piece, by__hasher *hasher,
+                               by_error *error)
 {
     const int64_t most = 1 << 18;
     float *values;
@@ -50,10 +51,10 @@ static by_status add_memory(by_memory memory, by__hasher *hasher, by_error *erro
 }
 
 /* Hashes this rank's part of an entry's buffer, possibly empty. */
-static by_status add_buffer(const by_trainer *t, int flat, by__handle handle, by__hasher *hasher,
-                            by_error *error)
+static by_status add_buffer(const by_trainer *t, int flat, by__store_handle handle,
+                            by__hasher *hasher, by_error *error)
 {
-    by__held_piece piece;
+    by__store_held_piece piece;
     const void *host = by__store_host(t->store, flat, handle);
     if (host != NULL) {
         by__hasher_add(hasher, host, by__store_buffer(t->store, flat, handle).bytes);
@@ -78,12 +79,12 @@ static by_status hash_weights(const by_trainer *t, bool divided, hash *hashes, b
         char hex[digits + 1];
         by__hasher *hasher;
         BY_TRY(by__hasher_open(&hasher, error));
-        if (by__shard_divides(t, t->copies, (by__handle)i) == divided) {
-            status = add_buffer(t, t->copies, (by__handle)i, hasher, error);
+        if (by__trainer_shard_divides(t, t->copies, (by__store_handle)i) == divided) {
+            status = add_buffer(t, t->copies, (by__store_handle)i, hasher, error);
         }
         if (status == BY_OK && t->copies != t->masters &&
-            by__shard_divides(t, t->masters, (by__handle)i) == divided) {
-            status = add_buffer(t, t->masters, (by__handle)i, hasher, error);
+            by__trainer_shard_divides(t, t->masters, (by__store_handle)i) == divided) {
+            status = add_buffer(t, t->masters, (by__store_handle)i, hasher, error);
         }
         by__hasher_hex(hasher, hex);
         by__hasher_close(&hasher);
@@ -129,7 +130,8 @@ static by_status report(const by_trainer *t, by_comm *comm, const replica *all, 
             differing++;
         }
     }
-    const char *name = first == count ? "" : by__store_entry(t->store, (by__handle)first)->name;
+    const char *name =
+        first == count ? "" : by__store_entry(t->store, (by__store_handle)first)->name;
     /* If two groups have the same size, either may be wrong. */
     bool decided = alike(all, replicas, good) > alike(all, replicas, bad);
     return by_error_set(
@@ -173,7 +175,7 @@ static by_status compare(const by_trainer *t, by_comm *comm, bool divided, hash 
     return report(t, comm, all, hashes, error);
 }
 
-by_status by__trainer_compare_replicas(by_trainer *t, by_error *error)
+by_status by__job_trainer_compare_replicas(by_trainer *t, by_error *error)
 {
     by_comm *comm;
     hash *hashes = NULL;
@@ -183,7 +185,7 @@ by_status by__trainer_compare_replicas(by_trainer *t, by_error *error)
         return BY_OK;
     }
     BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD, error));
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     size_t replicas = (size_t)by_comm_size(comm);
     if (t->shard.copies != NULL && (size_t)by_comm_size(t->shard.copies) > replicas) {
         replicas = (size_t)by_comm_size(t->shard.copies); /* ranks of `sequence` are copies too */

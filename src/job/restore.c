@@ -12,7 +12,7 @@
 /* Refuses a teacher other than the checkpoint's. */
 static by_status check_teacher(const by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
-    const char *now = by__teacher_hash(job->trainer);
+    const char *now = by__trainer_teacher_hash(job->trainer);
     const char *then;
     if (now[0] == '\0' ||
         by_checkpoint_value_string(checkpoint, "teacher_hash", &then, NULL) != BY_OK ||
@@ -57,13 +57,13 @@ static int64_t count_of(const by_checkpoint *checkpoint, const char *key)
 }
 
 /* A checkpoint without these values is from a run without a dynamic loss scale. */
-static by_status restore_loss_scale(by__guard *guard, const by__job *job,
+static by_status restore_loss_scale(by__trainer_guard *guard, const by__job *job,
                                     const by_checkpoint *checkpoint, by_error *error)
 {
     const by_precision_config *p = &job->config->precision;
     double scale;
     uint64_t steps;
-    if (!by__scales_loss_dynamically(job->config) ||
+    if (!by__trainer_scales_loss_dynamically(job->config) ||
         by_checkpoint_value_f64(checkpoint, "loss_scale", &scale, NULL) != BY_OK) {
         return BY_OK;
     }
@@ -76,7 +76,7 @@ static by_status restore_loss_scale(by__guard *guard, const by__job *job,
                             by_checkpoint_path(checkpoint), scale, (unsigned long long)steps,
                             p->min_loss_scale, p->max_loss_scale);
     }
-    guard->loss_scale = (by__loss_scale){.scale = scale, .steps = (int64_t)steps};
+    guard->loss_scale = (by__trainer_loss_scale){.scale = scale, .steps = (int64_t)steps};
     return BY_OK;
 }
 
@@ -85,9 +85,9 @@ static by_status restore_guard(by__job *job, const by_checkpoint *checkpoint, by
 {
     const char *losses;
     int64_t step = (int64_t)by_checkpoint_step(checkpoint);
-    by__guard guard = {.skipped = count_of(checkpoint, "skipped"),
-                       .in_row = count_of(checkpoint, "skipped_in_row"),
-                       .loss_scale = by__loss_scale_first(job->config)};
+    by__trainer_guard guard = {.skipped = count_of(checkpoint, "skipped"),
+                               .in_row = count_of(checkpoint, "skipped_in_row"),
+                               .loss_scale = by__trainer_loss_scale_first(job->config)};
     if (guard.skipped > step || guard.in_row > guard.skipped) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: %lld of %lld steps were skipped, the last %lld in a row",
@@ -96,7 +96,7 @@ static by_status restore_guard(by__job *job, const by_checkpoint *checkpoint, by
     }
     BY_TRY(restore_loss_scale(&guard, job, checkpoint, error));
     if (by_checkpoint_value_string(checkpoint, "losses", &losses, NULL) == BY_OK) {
-        by_status status = by__window_parse(&guard, losses, error);
+        by_status status = by__trainer_window_parse(&guard, losses, error);
         if (status != BY_OK) {
             return by_error_prefix(error, status, "%s", by_checkpoint_path(checkpoint));
         }
@@ -230,7 +230,7 @@ static by_status find_newest(bool *found, uint64_t *newest, const by__job *job, 
     if (!by__path_exists(job->checkpoints)) {
         return BY_OK;
     }
-    BY_TRY(by__root_steps(&steps, &count, job->checkpoints, error));
+    BY_TRY(by__checkpoint_root_steps(&steps, &count, job->checkpoints, error));
     *found = count > 0;
     *newest = count > 0 ? steps[0] : 0;
     free(steps);
@@ -259,7 +259,7 @@ static by_status find_checkpoint(char **path, by__job *job, by_error *error)
         return by_error_set(error, status, "%s%s", reason.message,
                             status == BY_ESTATE ? "; start again at step 0 with --from-start" : "");
     }
-    if (skipped[0] != '\0' && by__step_of_name(strrchr(*path, '/') + 1, &step)) {
+    if (skipped[0] != '\0' && by__checkpoint_step_of_name(strrchr(*path, '/') + 1, &step)) {
         by__job_note(job,
                      "not a valid checkpoint: %sresuming from step %llu; the %llu steps after it "
                      "are trained again",
@@ -295,7 +295,7 @@ by_status by__job_return(by__job *job, int64_t step, by_error *error)
     by_checkpoint *checkpoint;
     char *path;
     BY_TRY(by__job_saving_wait(job, error));
-    BY_TRY(by__step_path(&path, job->checkpoints, (uint64_t)step, error));
+    BY_TRY(by__checkpoint_step_path(&path, job->checkpoints, (uint64_t)step, error));
     by_status status = by_checkpoint_open(&checkpoint, path, true, error);
     free(path);
     BY_TRY(status);

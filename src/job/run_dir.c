@@ -62,25 +62,25 @@ static void note(void *user, const char *text)
 }
 
 /* The tracker options of a config. */
-static by__tracker_options tracker_options(const by_config *config)
+static by__track_tracker_options tracker_options(const by_config *config)
 {
     const by_track_config *c = &config->track;
-    return (by__tracker_options){.sinks = (const char *const *)c->sinks.items,
-                                 .sink_count = c->sinks.count,
-                                 .project = c->project,
-                                 .mlflow = c->mlflow,
-                                 .prometheus = c->prometheus};
+    return (by__track_tracker_options){.sinks = (const char *const *)c->sinks.items,
+                                       .sink_count = c->sinks.count,
+                                       .project = c->project,
+                                       .mlflow = c->mlflow,
+                                       .prometheus = c->prometheus};
 }
 
-by_status by__run_dir_check(const by_config *config, by_error *error)
+by_status by__job_run_dir_check(const by_config *config, by_error *error)
 {
-    const by__tracker_options options = tracker_options(config);
-    return by__tracker_check(&options, error);
+    const by__track_tracker_options options = tracker_options(config);
+    return by__track_tracker_check(&options, error);
 }
 
 static by_status open_tracker(by__job *job, by_error *error)
 {
-    by__tracker_options options = tracker_options(job->config);
+    by__track_tracker_options options = tracker_options(job->config);
     options.run = job->run;
     options.is_resumed = job->options->resume != NULL;
     options.step = (uint64_t)job->first_step;
@@ -88,24 +88,24 @@ static by_status open_tracker(by__job *job, by_error *error)
     options.show = job->options->event == NULL ? NULL : show;
     options.note = note;
     options.user = job;
-    return by__tracker_open(&job->tracker, &options, error);
+    return by__track_tracker_open(&job->tracker, &options, error);
 }
 
-by_status by__run_dir_name(by__job *job, by_error *error)
+by_status by__job_run_dir_name(by__job *job, by_error *error)
 {
     return by__path_make(&job->checkpoints, job->run, "checkpoints", error);
 }
 
 static by_status take(by__job *job, by_error *error)
 {
-    BY_TRY(by__run_dir_name(job, error));
-    BY_TRY(by__run_lock(&job->lock, job->run, error));
+    BY_TRY(by__job_run_dir_name(job, error));
+    BY_TRY(by__track_run_lock(&job->lock, job->run, error));
     /* Held open, so that no other directory gets its number. */
     job->directory = open(job->run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return job->directory < 0 ? by__io_error(error, "open", job->run) : BY_OK;
 }
 
-by_status by__run_dir_is_there(const by__job *job, by_error *error)
+by_status by__job_run_dir_is_there(const by__job *job, by_error *error)
 {
     struct stat ours;
     struct stat named;
@@ -123,13 +123,13 @@ by_status by__run_dir_is_there(const by__job *job, by_error *error)
                         job->run, found ? ", and another is in its place" : "");
 }
 
-by_status by__run_dir_find(by__job *job, by_error *error)
+by_status by__job_run_dir_find(by__job *job, by_error *error)
 {
     BY_TRY(by_run_find(&job->run, job->options->resume, error));
     return take(job, error);
 }
 
-by_status by__run_dir_make(by__job *job, by_error *error)
+by_status by__job_run_dir_make(by__job *job, by_error *error)
 {
     BY_TRY(make_directory(&job->run, job->config->run.dir, job->config->name, error));
     return take(job, error);
@@ -162,7 +162,7 @@ static by_status index_run(const by__job *job, const by_run_record *record, by_e
     by_status status = by_registry_open(&registry, runs, error);
     free(runs);
     if (status == BY_OK) {
-        status = by__registry_put(registry, record, error);
+        status = by__track_registry_put(registry, record, error);
         by_registry_close(&registry);
     }
     return status;
@@ -173,7 +173,7 @@ static by_status write_record(const by__job *job, by_run_record *record, by_erro
     char now[24];
     by__utc_now(now);
     record->updated = now;
-    by_status status = by__run_write(job->run, record, error);
+    by_status status = by__track_run_write(job->run, record, error);
     record->updated = NULL;
     return status;
 }
@@ -222,8 +222,8 @@ static by_status describe_environment(by__job *job, by_error *error)
     (void)snprintf(ranks, sizeof ranks, "%d", job->comm == NULL ? 1 : by_comm_size(job->comm));
     (void)snprintf(hosts, sizeof hosts, "%d", count_hosts(job->comm));
     (void)snprintf(threads, sizeof threads, "%d", job->trainer->threads);
-    const by__layout *layout = &job->trainer->layout;
-    by__layout_describe(layout, layout->size, mesh, sizeof mesh);
+    const by__trainer_layout *layout = &job->trainer->layout;
+    by__trainer_layout_describe(layout, layout->size, mesh, sizeof mesh);
     BY_TRY(task->keep == NULL ? BY_OK : task->keep(job->data, job->config, &kept, error));
     for (size_t i = 0; i < kept.value_count; i++) {
         if (kept.values[i].kind == BY_VALUE_STRING) { /* hashes of the training data */
@@ -245,8 +245,8 @@ static void add_change(void *user, const char *key, const char *before, const ch
 static by_status find_changes(by__text *out, const by__job *job, by_error *error)
 {
     char *before;
-    BY_TRY(by__config_before(&before, job->run, (uint64_t)job->first_step, error));
-    by_status status = by__config_compare(before, job->config_text, add_change, out, error);
+    BY_TRY(by__schema_config_before(&before, job->run, (uint64_t)job->first_step, error));
+    by_status status = by__schema_config_compare(before, job->config_text, add_change, out, error);
     free(before);
     if (status == BY_OK && out->failed) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: configs of a run");
@@ -261,8 +261,8 @@ static by_status keep_config(by__job *job, by__text *changes, by_error *error)
         BY_TRY(find_changes(changes, job, error));
     }
     bool keeps = job->first_step == 0 || changes->length > 0;
-    return by__config_keep(job->run, (uint64_t)job->first_step, keeps ? job->config_text : NULL,
-                           error);
+    return by__schema_config_keep(job->run, (uint64_t)job->first_step,
+                                  keeps ? job->config_text : NULL, error);
 }
 
 static void tell_changes(by__job *job, const by__text *changes)
@@ -275,7 +275,7 @@ static void tell_changes(by__job *job, const by__text *changes)
     }
 }
 
-by_status by__run_dir_start(by__job *job, by_error *error)
+by_status by__job_run_dir_start(by__job *job, by_error *error)
 {
     by__text changes = {0};
     by__utc_now(job->started);
@@ -299,12 +299,12 @@ by_status by__run_dir_start(by__job *job, by_error *error)
     return BY_OK;
 }
 
-void by__run_dir_update(by__job *job, const char *status)
+void by__job_run_dir_update(by__job *job, const char *status)
 {
     by_error error = {0};
     by_run_record record = describe_progress(job, status);
     bool is_running = strcmp(status, "running") == 0;
-    if (by__run_dir_is_there(job, NULL) != BY_OK) {
+    if (by__job_run_dir_is_there(job, NULL) != BY_OK) {
         return; /* the next save says so; another run may be in its place */
     }
     bool failing = write_record(job, &record, &error) != BY_OK;

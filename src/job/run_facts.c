@@ -166,15 +166,16 @@ static by_status read_version(list *l, char **text, const char *run, uint64_t st
     config_reader reader = {l, step};
     char *path;
     char *next;
-    BY_TRY(by__config_file(&path, run, step, error));
+    BY_TRY(by__schema_config_file(&path, run, step, error));
     if (step == 0 && !by__path_exists(path)) {
         free(path);
         return BY_OK;
     }
-    by_status status = by__config_print_file(&next, path, error);
+    by_status status = by__schema_config_print_file(&next, path, error);
     free(path);
     BY_TRY(status);
-    status = by__config_compare(*text == NULL ? "" : *text, next, take_value, &reader, error);
+    status =
+        by__schema_config_compare(*text == NULL ? "" : *text, next, take_value, &reader, error);
     free(*text);
     *text = next;
     return status;
@@ -185,7 +186,7 @@ static by_status read_config(list *l, const char *run, by_error *error)
     uint64_t *steps;
     size_t count;
     char *text = NULL;
-    BY_TRY(by__config_steps(&steps, &count, run, error));
+    BY_TRY(by__schema_config_steps(&steps, &count, run, error));
     by_status status = read_version(l, &text, run, 0, error);
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         status = read_version(l, &text, run, steps[i], error);

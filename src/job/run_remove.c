@@ -98,7 +98,7 @@ static by_status check_others(const place *p, by_error *error)
 }
 
 /* Takes all checkpoints, so that nobody begins to read one. *leases is freed by the caller. */
-static by_status take_checkpoints(by__lease ***leases, size_t *taken, const place *p,
+static by_status take_checkpoints(by__checkpoint_lease ***leases, size_t *taken, const place *p,
                                   by_error *error)
 {
     char **names = NULL;
@@ -112,8 +112,8 @@ static by_status take_checkpoints(by__lease ***leases, size_t *taken, const plac
     }
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         char *path = by__path_join(root, names[i]);
-        if (path != NULL && by__step_of_name(names[i], &step) &&
-            !by__lease_alone(&(*leases)[(*taken)++], path)) {
+        if (path != NULL && by__checkpoint_step_of_name(names[i], &step) &&
+            !by__checkpoint_lease_alone(&(*leases)[(*taken)++], path)) {
             (*taken)--;
             status = by_error_set(error, BY_ESTATE,
                                   "%s is in use: a server or another process reads it", path);
@@ -160,7 +160,8 @@ static void forget(const place *p)
     char *path = by__path_join(p->runs, "registry.sqlite");
     if (path != NULL && by__path_exists(path) &&
         by_registry_open(&registry, p->runs, NULL) == BY_OK) {
-        (void)by__registry_drop(registry, p->name, NULL); /* an index, which can be made anew */
+        (void)by__track_registry_drop(registry, p->name,
+                                      NULL); /* an index, which can be made anew */
         by_registry_close(&registry);
     }
     free(path);
@@ -170,13 +171,13 @@ by_status by_run_remove(const char *run, by_error *error)
 {
     place p;
     int lock = -1;
-    by__lease **leases = NULL;
+    by__checkpoint_lease **leases = NULL;
     size_t taken = 0;
     BY_TRY(find_place(&p, run, error));
     by_status status =
-        by__run_is_held(p.run)
+        by__track_run_is_held(p.run)
             ? by_error_set(error, BY_ESTATE, "%s is being trained; stop that first", p.run)
-            : by__run_lock(&lock, p.run, error);
+            : by__track_run_lock(&lock, p.run, error);
     if (status == BY_OK) {
         status = check_others(&p, error);
     }
@@ -190,10 +191,10 @@ by_status by_run_remove(const char *run, by_error *error)
         forget(&p);
     }
     for (size_t i = 0; i < taken; i++) {
-        by__lease_close(&leases[i]);
+        by__checkpoint_lease_close(&leases[i]);
     }
     free(leases);
-    by__run_unlock(&lock);
+    by__track_run_unlock(&lock);
     free_place(&p);
     return status;
 }

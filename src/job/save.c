@@ -19,9 +19,9 @@ typedef struct source {
     size_t first; /* and the first element in it */
 } source;
 
-struct by__held {
+struct by__job_held {
     const by_trainer *trainer;
-    by__held_slice *slices;
+    by__checkpoint_held_slice *slices;
     size_t slice_capacity;
     source *sources;
     size_t source_capacity;
@@ -29,14 +29,15 @@ struct by__held {
 };
 
 /* `prefix`: "m." for a state. */
-static by_status add_slice(by__held *h, const by__held_slice *slice, const source *from,
-                           const char *prefix, const char *name, by_error *error)
+static by_status add_slice(by__job_held *h, const by__checkpoint_held_slice *slice,
+                           const source *from, const char *prefix, const char *name,
+                           by_error *error)
 {
     BY_TRY(by__reserve((void **)&h->slices, &h->slice_capacity, h->count + 1, sizeof *h->slices,
                        error));
     BY_TRY(by__reserve((void **)&h->sources, &h->source_capacity, h->count + 1, sizeof *h->sources,
                        error));
-    by__held_slice *out = &h->slices[h->count];
+    by__checkpoint_held_slice *out = &h->slices[h->count];
     *out = *slice;
     int length = snprintf(out->name, sizeof out->name, "%s%s", prefix, name);
     if (length < 0 || (size_t)length >= sizeof out->name) {
@@ -70,23 +71,23 @@ static bool slice_of_part(by_tensor_slice *out, const by_tensor_slice *slice,
 }
 
 /* Adds a parameter, or its average, that files hold in parts. */
-static by_status add_stacked(by__held *h, const by__held_slice *whole, source from,
+static by_status add_stacked(by__job_held *h, const by__checkpoint_held_slice *whole, source from,
                              const char *prefix, const char *name, by_error *error)
 {
     for (int64_t i = 0; i < whole->shape[0]; i++) {
         by_tensor_view view = {.name = name, .dtype = whole->dtype, .rank = whole->rank};
-        by__held_slice part = *whole;
+        by__checkpoint_held_slice part = *whole;
         char part_name[512];
         size_t elements;
         memcpy(view.shape, whole->shape, sizeof view.shape);
-        (void)by__stacked_part(&view, part_name, sizeof part_name, i);
+        (void)by__checkpoint_stacked_part(&view, part_name, sizeof part_name, i);
         if (!slice_of_part(&part.slice, &whole->slice, &view, i)) {
             continue;
         }
         part.rank = view.rank;
         memset(part.shape, 0, sizeof part.shape);
         memcpy(part.shape, view.shape, (size_t)view.rank * sizeof part.shape[0]);
-        BY_TRY(by__slice_check(&view, &part.slice, &elements, error));
+        BY_TRY(by__checkpoint_slice_check(&view, &part.slice, &elements, error));
         BY_TRY(add_slice(h, &part, &from, prefix, part_name, error));
         from.first += elements;
     }
@@ -94,7 +95,7 @@ static by_status add_stacked(by__held *h, const by__held_slice *whole, source fr
 }
 
 /* Adds this rank's slices of a parameter (state -1) or of a state of it. */
-static by_status add_held(by__held *h, size_t parameter, int state, by_error *error)
+static by_status add_held(by__job_held *h, size_t parameter, int state, by_error *error)
 {
     char prefix[64] = "";
     const char *name = by_trainer_parameter(h->trainer, parameter).name;
@@ -105,9 +106,9 @@ static by_status add_held(by__held *h, size_t parameter, int state, by_error *er
                                : by_trainer_state(h->trainer, parameter, state).dtype;
     for (size_t i = 0; i < by__trainer_slices(h->trainer, parameter, state); i++) {
         by__trainer_held has;
-        by__held_slice s = {.dtype = dtype, .optimizer = state >= 0};
+        by__checkpoint_held_slice s = {.dtype = dtype, .optimizer = state >= 0};
         const source from = {.parameter = parameter, .state = state, .slice = i};
-        by__trainer_slice(&has, h->trainer, parameter, state, i);
+        by__trainer_hold_slice(&has, h->trainer, parameter, state, i);
         s.is_copy = has.is_copy;
         s.slice = has.slice;
         s.rank = has.whole.rank;
@@ -115,14 +116,14 @@ static by_status add_held(by__held *h, size_t parameter, int state, by_error *er
         /* The average is stored like the weights, which it can replace. */
         bool as_weights =
             state < 0 || strcmp(by_trainer_state_name(h->trainer, state), BY_AVERAGE_STATE) == 0;
-        BY_TRY(as_weights && by__name_is_stacked(name)
+        BY_TRY(as_weights && by__checkpoint_name_is_stacked(name)
                    ? add_stacked(h, &s, from, prefix, name, error)
                    : add_slice(h, &s, &from, prefix, name, error));
     }
     return BY_OK;
 }
 
-static by_status list_held(by__held *h, by_error *error)
+static by_status list_held(by__job_held *h, by_error *error)
 {
     size_t parameters = by_trainer_parameter_count(h->trainer);
     for (size_t i = 0; i < parameters; i++) {
@@ -137,14 +138,14 @@ static by_status list_held(by__held *h, by_error *error)
 }
 
 /* Refuses values that are not finite: the checkpoint would be the newest valid one, but useless. */
-static by_status check_finite(const by__held *h, size_t i, const void *values, by_error *error)
+static by_status check_finite(const by__job_held *h, size_t i, const void *values, by_error *error)
 {
-    const by__held_slice *s = &h->slices[i];
+    const by__checkpoint_held_slice *s = &h->slices[i];
     int64_t count = s->slice.flat ? s->slice.shape[0] : 1;
     for (int k = 0; k < s->rank && !s->slice.flat; k++) {
         count *= s->slice.shape[k];
     }
-    return by__all_finite(s->dtype, values, (size_t)count)
+    return by__trainer_all_finite(s->dtype, values, (size_t)count)
                ? BY_OK
                : by_error_set(error, BY_EDIVERGED,
                               "'%s' is not finite after step %lld: no checkpoint is written; "
@@ -152,9 +153,9 @@ static by_status check_finite(const by__held *h, size_t i, const void *values, b
                               s->name, (long long)by_trainer_updates(h->trainer));
 }
 
-by_status by__held_read(void *user, size_t i, const void **data, void **owned, by_error *error)
+by_status by__job_held_read(void *user, size_t i, const void **data, void **owned, by_error *error)
 {
-    const by__held *h = user;
+    const by__job_held *h = user;
     const source *from = &h->sources[i];
     BY_TRY(by__trainer_read_slice(h->trainer, from->parameter, from->state, from->slice, data,
                                   owned, error));
@@ -169,21 +170,21 @@ by_status by__held_read(void *user, size_t i, const void **data, void **owned, b
     return status;
 }
 
-by_status by__held_open(by__held **out, const by_trainer *trainer, by_error *error)
+by_status by__job_held_open(by__job_held **out, const by_trainer *trainer, by_error *error)
 {
-    by__held *h;
+    by__job_held *h;
     BY_TRY(by__alloc((void **)&h, 1, sizeof *h, "a checkpoint", error));
     h->trainer = trainer;
     by_status status = list_held(h, error);
     if (status != BY_OK) {
-        by__held_close(&h);
+        by__job_held_close(&h);
         return status;
     }
     *out = h;
     return BY_OK;
 }
 
-void by__held_close(by__held **held)
+void by__job_held_close(by__job_held **held)
 {
     if (*held != NULL) {
         free((*held)->sources);
@@ -193,23 +194,24 @@ void by__held_close(by__held **held)
     }
 }
 
-by_status by__held_plan(by__save_plan *out, const by__held *h, const by__job *job, by_error *error)
+by_status by__job_held_plan(by__checkpoint_save_plan *out, const by__job_held *h,
+                            const by__job *job, by_error *error)
 {
-    return by__save_plan_make(out, job->comm, h->slices, h->count, job->config->parallel.writers,
-                              error);
+    return by__checkpoint_save_plan_make(out, job->comm, h->slices, h->count,
+                                         job->config->parallel.writers, error);
 }
 
 /* ---- values and files saved with the tensors ---- */
 
 /* How by__job_describe passes on a request. */
-typedef by_status taker(by__job *job, const by__save_request *request, by_error *error);
+typedef by_status taker(by__job *job, const by__checkpoint_save_request *request, by_error *error);
 
 #define GUARD_VALUES 7
 
 /* Adds values of the guards, if there are any to keep. Returns their number. */
 static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by__text *losses)
 {
-    const by__guard *guard = by__trainer_guard(job->trainer);
+    const by__trainer_guard *guard = by__trainer_guard_of(job->trainer);
     const struct {
         const char *key;
         int64_t value;
@@ -220,7 +222,8 @@ static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by
         {"rollbacks", job->rollbacks, job->rollbacks > 0},
         {"rollback_step", job->good_step < 0 ? 0 : job->good_step,
          job->is_ending && strcmp(job->config->guard.spike, "rollback") == 0},
-        {"loss_scale_steps", guard->loss_scale.steps, by__scales_loss_dynamically(job->config)},
+        {"loss_scale_steps", guard->loss_scale.steps,
+         by__trainer_scales_loss_dynamically(job->config)},
     };
     size_t count = 0;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(counts); i++) {
@@ -229,11 +232,11 @@ static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by
                 .key = counts[i].key, .kind = BY_VALUE_U64, .as.u64 = (uint64_t)counts[i].value};
         }
     }
-    if (by__scales_loss_dynamically(job->config)) {
+    if (by__trainer_scales_loss_dynamically(job->config)) {
         values[count++] = (by_checkpoint_value){
             .key = "loss_scale", .kind = BY_VALUE_F64, .as.f64 = guard->loss_scale.scale};
     }
-    if (guard->count > 0 && by__window_print(losses, guard) == BY_OK) {
+    if (guard->count > 0 && by__trainer_window_print(losses, guard) == BY_OK) {
         values[count++] = (by_checkpoint_value){
             .key = "losses", .kind = BY_VALUE_STRING, .as.string = losses->data};
     }
@@ -241,8 +244,9 @@ static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by
 }
 
 /* Adds what every run keeps, before what its task keeps. */
-static by_status describe(by__job *job, by__save_request *request, const by_task_kept *kept,
-                          const char *json, const char *adapter, taker *take, by_error *error)
+static by_status describe(by__job *job, by__checkpoint_save_request *request,
+                          const by_task_kept *kept, const char *json, const char *adapter,
+                          taker *take, by_error *error)
 {
     by__text losses = {0};
     by_checkpoint_value values[12 + GUARD_VALUES + BY_TASK_FILES] = {
@@ -275,10 +279,11 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
         values[value_count++] = (by_checkpoint_value){
             .key = "valid_loss", .kind = BY_VALUE_F64, .as.f64 = job->valid_loss};
     }
-    if (by__teacher_hash(job->trainer)[0] != '\0') {
-        values[value_count++] = (by_checkpoint_value){.key = "teacher_hash",
-                                                      .kind = BY_VALUE_STRING,
-                                                      .as.string = by__teacher_hash(job->trainer)};
+    if (by__trainer_teacher_hash(job->trainer)[0] != '\0') {
+        values[value_count++] =
+            (by_checkpoint_value){.key = "teacher_hash",
+                                  .kind = BY_VALUE_STRING,
+                                  .as.string = by__trainer_teacher_hash(job->trainer)};
     }
     for (size_t i = 0; i < kept->value_count; i++) {
         values[value_count++] = kept->values[i];
@@ -294,7 +299,7 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
         files[request->file_count++] = (by_checkpoint_file){
             .name = BY_ADAPTER_CONFIG, .data = adapter, .size = strlen(adapter)};
         files[request->file_count++] = (by_checkpoint_file){
-            .name = BY_ADAPTER_WEIGHTS, .trained_under = by__adapters_prefix(job->config)};
+            .name = BY_ADAPTER_WEIGHTS, .trained_under = by__trainer_adapters_prefix(job->config)};
     }
     by_status status = losses.failed ? by_error_set(error, BY_EMEMORY, "out of memory: losses")
                                      : take(job, request, error);
@@ -302,7 +307,8 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
     return status;
 }
 
-by_status by__job_describe(by__job *job, by__save_request *request, taker *take, by_error *error)
+by_status by__job_describe(by__job *job, by__checkpoint_save_request *request, taker *take,
+                           by_error *error)
 {
     const by_task *task = job->data->task;
     by_task_kept kept = {.eos = -1};
@@ -316,8 +322,8 @@ by_status by__job_describe(by__job *job, by__save_request *request, taker *take,
         BY_TRY(task->keep(job->data, job->config, &kept, error));
     }
     if (job->valid_step == by_trainer_updates(job->trainer)) {
-        BY_TRY(by__outcomes_describe(&reference, job->outcomes, &kept, job->data->train_examples,
-                                     job->valid_loss, error));
+        BY_TRY(by__job_outcomes_describe(&reference, job->outcomes, &kept,
+                                         job->data->train_examples, job->valid_loss, error));
     }
     by_status status = by_model_config_json(&json, &job->config->model, kept.eos, error);
     if (status == BY_OK && kept.origin_config != NULL) {
@@ -327,8 +333,8 @@ by_status by__job_describe(by__job *job, by__save_request *request, taker *take,
         status = by_model_config_label(&json, kept.labels, kept.label_count, error);
     }
     if (status == BY_OK && job->config->lora.rank > 0) {
-        by__recipe recipe = by__job_recipe(job);
-        status = by__adapters_describe(&adapter, job->config, &recipe, error);
+        by__trainer_recipe recipe = by__job_recipe(job);
+        status = by__trainer_adapters_describe(&adapter, job->config, &recipe, error);
     }
     if (status == BY_OK) {
         status = describe(job, request, &kept, json, adapter, take, error);

@@ -7,10 +7,10 @@
 #include "trainer/exchange/exchange.h"
 #include "trainer/step/trainer_step.h"
 
-struct by__saving {
-    by__held *held;
-    by__save_plan plan; /* the same for all checkpoints of a job */
-    by__saver *saver;   /* NULL: saves are synchronous */
+struct by__job_saving {
+    by__job_held *held;
+    by__checkpoint_save_plan plan; /* the same for all checkpoints of a job */
+    by__checkpoint_saver *saver;   /* NULL: saves are synchronous */
 };
 
 static by_status open_saver(by__job *job, by_error *error)
@@ -21,21 +21,21 @@ static by_status open_saver(by__job *job, by_error *error)
         BY_TRY(by_comm_split(&comm, job->comm, 0, by_comm_rank(job->comm), error));
         by__comm_set_beside(comm); /* it is used from the saver's thread */
     }
-    return by__saver_open(&job->saving->saver, &comm, staging, error);
+    return by__checkpoint_saver_open(&job->saving->saver, &comm, staging, error);
 }
 
 static void let_go(void *user)
 {
-    by__saver_let_go(user);
+    by__checkpoint_saver_let_go(user);
 }
 
 by_status by__job_saving_open(by__job *job, by_error *error)
 {
-    by__saving *s;
+    by__job_saving *s;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "checkpoints", error));
     job->saving = s;
-    BY_TRY(by__held_open(&s->held, job->trainer, error));
-    BY_TRY(by__held_plan(&s->plan, s->held, job, error));
+    BY_TRY(by__job_held_open(&s->held, job->trainer, error));
+    BY_TRY(by__job_held_plan(&s->plan, s->held, job, error));
     if (job->config->checkpoint.async != 0) {
         /* Otherwise ranks with a saver would wait for one without. */
         BY_TRY(by__checkpoint_follow(job->comm, open_saver(job, error), error));
@@ -46,14 +46,14 @@ by_status by__job_saving_open(by__job *job, by_error *error)
 
 void by__job_saving_close(by__job *job)
 {
-    by__saving *s = job->saving;
+    by__job_saving *s = job->saving;
     if (s != NULL) {
-        by__saver_close(&s->saver);
+        by__checkpoint_saver_close(&s->saver);
         if (job->trainer != NULL) {
             by__trainer_before_change(job->trainer, NULL, NULL);
         }
-        by__save_plan_free(&s->plan);
-        by__held_close(&s->held);
+        by__checkpoint_save_plan_free(&s->plan);
+        by__job_held_close(&s->held);
         free(s);
         job->saving = NULL;
     }
@@ -62,14 +62,14 @@ void by__job_saving_close(by__job *job)
 static bool is_pending(const by__job *job)
 {
     return job->saving != NULL && job->saving->saver != NULL &&
-           by__saver_is_pending(job->saving->saver);
+           by__checkpoint_saver_is_pending(job->saving->saver);
 }
 
 /* Reports a checkpoint that is on disk. */
-static void tell(by__job *job, const by__save_end *end)
+static void tell(by__job *job, const by__checkpoint_save_end *end)
 {
     if (by__job_leads(job)) {
-        by__run_dir_update(job, "running");
+        by__job_run_dir_update(job, "running");
         by_train_event event = {.kind = BY_TRAIN_SAVED,
                                 .path = job->checkpoints,
                                 .step = (int64_t)end->step,
@@ -86,16 +86,16 @@ static void tell(by__job *job, const by__save_end *end)
 
 by_status by__job_saving_wait(by__job *job, by_error *error)
 {
-    by__save_end end;
+    by__checkpoint_save_end end;
     if (!is_pending(job)) {
         return BY_OK;
     }
-    by_status status = by__saver_wait(job->saving->saver, &end, error);
+    by_status status = by__checkpoint_saver_wait(job->saving->saver, &end, error);
     if (status != BY_OK) {
         job->saved_step = -1;
         /* Of a directory that was moved while it was written, what is wrong is that. */
         by_error moved = {0};
-        if (by__job_leads(job) && by__run_dir_is_there(job, &moved) != BY_OK) {
+        if (by__job_leads(job) && by__job_run_dir_is_there(job, &moved) != BY_OK) {
             *error = moved;
         }
         return status;
@@ -106,28 +106,28 @@ by_status by__job_saving_wait(by__job *job, by_error *error)
 
 bool by__job_saving_failed(const by__job *job)
 {
-    return is_pending(job) && by__saver_has_failed(job->saving->saver);
+    return is_pending(job) && by__checkpoint_saver_has_failed(job->saving->saver);
 }
 
 by_status by__job_saving_look(by__job *job, by_error *error)
 {
-    if (!is_pending(job) || !by__saver_is_done(job->saving->saver)) {
+    if (!is_pending(job) || !by__checkpoint_saver_is_done(job->saving->saver)) {
         return BY_OK;
     }
     bool alone = job->comm == NULL || by__trainer_is_late(job->trainer);
     return alone || !by__job_saving_failed(job) ? by__job_saving_wait(job, error) : BY_OK;
 }
 
-static by_status take(by__job *job, const by__save_request *request, by_error *error)
+static by_status take(by__job *job, const by__checkpoint_save_request *request, by_error *error)
 {
     double began = by__now();
-    by__saving *s = job->saving;
+    by__job_saving *s = job->saving;
     if (s->saver != NULL) {
-        return by__saver_begin(s->saver, request, error);
+        return by__checkpoint_saver_begin(s->saver, request, error);
     }
-    BY_TRY(by__save_together(job->comm, request, error));
+    BY_TRY(by__checkpoint_save_together(job->comm, request, error));
     double seconds = by__now() - began;
-    const by__save_end end = {request->step, seconds, seconds};
+    const by__checkpoint_save_end end = {request->step, seconds, seconds};
     tell(job, &end);
     return BY_OK;
 }
@@ -135,13 +135,13 @@ static by_status take(by__job *job, const by__save_request *request, by_error *e
 by_status by__job_save(by__job *job, bool best, by_error *error)
 {
     int64_t step = by_trainer_updates(job->trainer);
-    by__saving *s = job->saving;
+    by__job_saving *s = job->saving;
     const by_checkpoint_config *c = &job->config->checkpoint;
-    by__save_request request = {
+    by__checkpoint_save_request request = {
         .root = job->checkpoints,
         .step = (uint64_t)step,
         .plan = &s->plan,
-        .read = by__held_read,
+        .read = by__job_held_read,
         .user = s->held,
         .beside = by__trainer_saves_beside(job->trainer),
         .is_best = best,
@@ -163,7 +163,7 @@ by_status by__job_save(by__job *job, bool best, by_error *error)
     }
     /* A directory made anew would have no config, and another run's lose its checkpoints. */
     BY_TRY(by__checkpoint_follow(
-        job->comm, by__job_leads(job) ? by__run_dir_is_there(job, error) : BY_OK, error));
+        job->comm, by__job_leads(job) ? by__job_run_dir_is_there(job, error) : BY_OK, error));
     BY_TRY(by_trainer_settle(job->trainer, error));
     BY_TRY(by__job_describe(job, &request, take, error));
     job->saved_step = step;

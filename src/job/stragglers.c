@@ -20,7 +20,7 @@ typedef struct streak {
     double lost[BY__OWN_PARTS]; /* relative to the median of each kind */
 } streak;
 
-struct by__stragglers {
+struct by__job_stragglers {
     int ranks;
     place *order; /* sorted so that ranks with the same work are adjacent */
     streak *streaks;
@@ -34,9 +34,10 @@ static int compare_places(const void *a, const void *b)
     return x->work != y->work ? (x->work < y->work ? -1 : 1) : x->rank - y->rank;
 }
 
-by_status by__stragglers_open(by__stragglers **out, const int *work, int ranks, by_error *error)
+by_status by__job_stragglers_open(by__job_stragglers **out, const int *work, int ranks,
+                                  by_error *error)
 {
-    by__stragglers *s;
+    by__job_stragglers *s;
     size_t count = (size_t)ranks;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "times of ranks", error));
     s->ranks = ranks;
@@ -48,7 +49,7 @@ by_status by__stragglers_open(by__stragglers **out, const int *work, int ranks, 
         status = by__alloc((void **)&s->values, count, sizeof *s->values, "ranks", error);
     }
     if (status != BY_OK) {
-        by__stragglers_close(&s);
+        by__job_stragglers_close(&s);
         return status;
     }
     for (int r = 0; r < ranks; r++) {
@@ -59,7 +60,7 @@ by_status by__stragglers_open(by__stragglers **out, const int *work, int ranks, 
     return BY_OK;
 }
 
-void by__stragglers_close(by__stragglers **stragglers)
+void by__job_stragglers_close(by__job_stragglers **stragglers)
 {
     if (stragglers != NULL && *stragglers != NULL) {
         free((*stragglers)->order);
@@ -70,7 +71,7 @@ void by__stragglers_close(by__stragglers **stragglers)
     }
 }
 
-static double total(const by__own_time *time)
+static double total(const by__job_own_time *time)
 {
     double sum = 0.0;
     for (int p = 0; p < BY__OWN_PARTS; p++) {
@@ -82,18 +83,18 @@ static double total(const by__own_time *time)
 /* The median over `n` ranks with the same work, of a kind of time or (BY__OWN_PARTS) of the total.
  * For an even number it is the lower of the two in the middle, so that of two ranks it is the
  * faster one. */
-static double median(by__stragglers *s, const by__own_time *times, const place *alike, int n,
-                     int part)
+static double median(by__job_stragglers *s, const by__job_own_time *times, const place *alike,
+                     int n, int part)
 {
     for (int i = 0; i < n; i++) {
-        const by__own_time *time = &times[alike[i].rank];
+        const by__job_own_time *time = &times[alike[i].rank];
         s->values[i] = part == BY__OWN_PARTS ? total(time) : (double)time->part[part];
     }
     qsort(s->values, (size_t)n, sizeof *s->values, by__compare_doubles);
     return s->values[(n - 1) / 2];
 }
 
-static by__straggler describe(const streak *k, int rank)
+static by__job_straggler describe(const streak *k, int rank)
 {
     static const char *const parts[] = {[BY__OWN_COMPUTE] = "computing",
                                         [BY__OWN_DATA] = "reading data",
@@ -102,16 +103,16 @@ static by__straggler describe(const streak *k, int rank)
     for (int p = 1; p < BY__OWN_PARTS; p++) {
         most = k->lost[p] > k->lost[most] ? p : most;
     }
-    return (by__straggler){.rank = rank,
-                           .steps = k->steps,
-                           .seconds = k->seconds / (double)k->steps,
-                           .median = k->median / (double)k->steps,
-                           .part = parts[most]};
+    return (by__job_straggler){.rank = rank,
+                               .steps = k->steps,
+                               .seconds = k->seconds / (double)k->steps,
+                               .median = k->median / (double)k->steps,
+                               .part = parts[most]};
 }
 
 /* Adds a step of `n` ranks with the same work. */
-static int add_alike(by__stragglers *s, const by__own_time *times, const place *alike, int n,
-                     by__straggler *named)
+static int add_alike(by__job_stragglers *s, const by__job_own_time *times, const place *alike,
+                     int n, by__job_straggler *named)
 {
     double middle[BY__OWN_PARTS + 1];
     int count = 0;
@@ -140,7 +141,8 @@ static int add_alike(by__stragglers *s, const by__own_time *times, const place *
     return count;
 }
 
-int by__stragglers_add(by__stragglers *s, const by__own_time *times, by__straggler *named)
+int by__job_stragglers_add(by__job_stragglers *s, const by__job_own_time *times,
+                           by__job_straggler *named)
 {
     int count = 0;
     for (int first = 0, end; first < s->ranks; first = end) {

@@ -95,7 +95,7 @@ static bool is_over(void *user)
 static double whole_rounds(const by__job *job)
 {
     size_t rank;
-    double replicas = (double)by__ranks_replicas(job->trainer, &rank);
+    double replicas = (double)by__trainer_ranks_replicas(job->trainer, &rank);
     double micro_batch = (double)job->config->train.micro_batch;
     double all = ceil((double)by_loader_epoch_samples(job->valid_loader) / micro_batch);
     double asked = (double)job->config->train.eval_batches;
@@ -115,9 +115,9 @@ static by_status measure_evaluation(by__job *job, double *evaluation, double sec
     if (job->valid_loader == NULL) {
         return BY_OK;
     }
-    by_status status =
-        by__evaluate_loader(&result, job->trainer, job->data, job->valid_loader,
-                            job->config->train.eval_batches, job->outcomes, is_over, &r, &stopped);
+    by_status status = by__job_evaluate_loader(&result, job->trainer, job->data, job->valid_loader,
+                                               job->config->train.eval_batches, job->outcomes,
+                                               is_over, &r, &stopped);
     *evaluation = by__now() - began;
     if (status == BY_ESTOPPED) {
         *evaluation *= fmax(1.0, whole_rounds(job) / fmax(1.0, (double)(r.begun - 1)));

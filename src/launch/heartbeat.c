@@ -21,12 +21,12 @@
 
 struct by_heartbeat {
     by_heartbeat_options options;
-    by__contact contact;
+    by__launch_contact contact;
     int fd;
     pthread_t thread;
     pthread_mutex_t sending; /* one message at a time */
     pthread_mutex_t lock;    /* protects the following members */
-    by__message beat;
+    by__launch_message beat;
     void (*last)(void *user, uint64_t *number, char *text, size_t size);
     void *last_user;
     atomic_bool closing;
@@ -55,10 +55,10 @@ static bool send_all(int fd, const char *data, size_t length, int ms)
     return true;
 }
 
-static bool send_message(by_heartbeat *h, const by__message *message)
+static bool send_message(by_heartbeat *h, const by__launch_message *message)
 {
     char line[BY__MESSAGE_LINE];
-    size_t length = by__message_format(line, message);
+    size_t length = by__launch_message_format(line, message);
     (void)pthread_mutex_lock(&h->sending);
     bool sent = send_all(h->fd, line, length, h->contact.silence_ms);
     (void)pthread_mutex_unlock(&h->sending);
@@ -80,7 +80,7 @@ static bool connect_within(int fd, const struct sockaddr_in *address, int ms)
 }
 
 /* Sends hello to an address; only the supervisor answers with the expected line. */
-static bool try_address(by_heartbeat *h, const char *text, const by__message *hello)
+static bool try_address(by_heartbeat *h, const char *text, const by__launch_message *hello)
 {
     char answer[8];
     struct sockaddr_in address = {.sin_family = AF_INET,
@@ -99,10 +99,10 @@ static bool try_address(by_heartbeat *h, const char *text, const by__message *he
 
 static by_status reach(by_heartbeat *h, by_error *error)
 {
-    by__message hello = {.kind = BY__MESSAGE_HELLO,
-                         .rank = h->options.rank,
-                         .ranks = h->options.ranks,
-                         .pid = (long)getpid()};
+    by__launch_message hello = {.kind = BY__MESSAGE_HELLO,
+                                .rank = h->options.rank,
+                                .ranks = h->options.ranks,
+                                .pid = (long)getpid()};
     memcpy(hello.token, h->contact.token, sizeof hello.token);
     (void)gethostname(hello.host, sizeof hello.host - 1);
     for (int i = 0; i < h->contact.address_count; i++) {
@@ -138,7 +138,7 @@ static bool send_beat(by_heartbeat *h)
 {
     (void)pthread_mutex_lock(&h->lock);
     read_last(h);
-    by__message beat = h->beat;
+    by__launch_message beat = h->beat;
     (void)pthread_mutex_unlock(&h->lock);
     return send_message(h, &beat);
 }
@@ -248,14 +248,14 @@ by_status by_heartbeat_open(by_heartbeat **out, const by_heartbeat_options *opti
     BY_TRY(by__alloc((void **)&h, 1, sizeof *h, "a heartbeat", error));
     h->options = *options;
     h->fd = -1;
-    h->beat = (by__message){.kind = BY__MESSAGE_BEAT, .phase = "start"};
+    h->beat = (by__launch_message){.kind = BY__MESSAGE_BEAT, .phase = "start"};
     (void)pthread_mutex_init(&h->lock, NULL);
     (void)pthread_mutex_init(&h->sending, NULL);
     by_status status = BY_OK;
     if (pipe(h->wake) != 0) {
         h->wake[0] = -1;
         status = by_error_set(error, BY_EIO, "cannot make a pipe: %s", strerror(errno));
-    } else if (!by__contact_parse(&h->contact, text)) {
+    } else if (!by__launch_contact_parse(&h->contact, text)) {
         status = by_error_set(error, BY_ECONFIG, "the environment variable %s is damaged",
                               BY__SUPERVISOR);
     }
@@ -300,7 +300,7 @@ void by_heartbeat_close(by_heartbeat **heartbeat, int code, const char *message)
     if (h == NULL) {
         return;
     }
-    by__message end = {.kind = BY__MESSAGE_END, .code = code};
+    by__launch_message end = {.kind = BY__MESSAGE_END, .code = code};
     (void)snprintf(end.text, sizeof end.text, "%s", message == NULL ? "" : message);
     atomic_store(&h->closing, true);
     wake(h);
@@ -345,7 +345,7 @@ void by_heartbeat_watch(by_heartbeat *h,
 void by_heartbeat_run(by_heartbeat *h, const char *run)
 {
     if (h != NULL) {
-        by__message message = {.kind = BY__MESSAGE_RUN};
+        by__launch_message message = {.kind = BY__MESSAGE_RUN};
         (void)snprintf(message.path, sizeof message.path, "%s", run);
         (void)send_message(h, &message);
     }
@@ -354,7 +354,7 @@ void by_heartbeat_run(by_heartbeat *h, const char *run)
 void by_heartbeat_saved(by_heartbeat *h, int64_t step)
 {
     if (h != NULL) {
-        const by__message message = {.kind = BY__MESSAGE_SAVED, .step = step};
+        const by__launch_message message = {.kind = BY__MESSAGE_SAVED, .step = step};
         (void)send_message(h, &message);
     }
 }

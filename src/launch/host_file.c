@@ -111,8 +111,8 @@ static by_status add(by_host_list *list, size_t *capacity, const by_host *host, 
     return BY_OK;
 }
 
-by_status by__hosts_parse(by_host_list *out, const char *path, const char *text, size_t length,
-                          by_error *error)
+by_status by__launch_hosts_parse(by_host_list *out, const char *path, const char *text,
+                                 size_t length, by_error *error)
 {
     by_host_list list = {0};
     size_t capacity = 0;
@@ -149,7 +149,7 @@ by_status by_hosts_read(by_host_list *out, const char *path, by_error *error)
         /* An invalid name: a retry would not help. */
         return by_error_prefix(error, BY_ECONFIG, "host file");
     }
-    by_status status = by__hosts_parse(out, path, text, length, error);
+    by_status status = by__launch_hosts_parse(out, path, text, length, error);
     free(text);
     return status;
 }

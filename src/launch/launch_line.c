@@ -108,7 +108,7 @@ void by_launch_look(by_launch_facts *out, const by_host_list *hosts, const char 
     if (network != NULL) {
         (void)snprintf(out->network, sizeof out->network, "%s", network);
     } else {
-        by__common_network(out->network, hosts);
+        by__launch_common_network(out->network, hosts);
     }
 }
 

@@ -20,7 +20,7 @@ static const char *plain(char *out, size_t size, const char *text)
     return out;
 }
 
-size_t by__message_format(char out[BY__MESSAGE_LINE], const by__message *m)
+size_t by__launch_message_format(char out[BY__MESSAGE_LINE], const by__launch_message *m)
 {
     char text[PATH_MAX];
     char phase[32];
@@ -90,7 +90,7 @@ static bool read_step(int64_t *out, const char *text)
     return read;
 }
 
-static bool parse_hello(by__message *m, char **field)
+static bool parse_hello(by__launch_message *m, char **field)
 {
     uint64_t pid;
     bool read = copy(m->token, sizeof m->token, field[1]) &&
@@ -100,7 +100,7 @@ static bool parse_hello(by__message *m, char **field)
     return read && m->rank < m->ranks;
 }
 
-static bool parse_beat(by__message *m, char **field)
+static bool parse_beat(by__launch_message *m, char **field)
 {
     int stopping;
     bool read = read_number(&m->count, field[1], UINT64_MAX) && read_step(&m->step, field[2]) &&
@@ -111,12 +111,12 @@ static bool parse_beat(by__message *m, char **field)
     return read;
 }
 
-static bool parse_fields(by__message *m, char **field, int count)
+static bool parse_fields(by__launch_message *m, char **field, int count)
 {
     static const int wanted[] = {6, 7, 2, 2, 3};
     for (size_t kind = 0; kind < BY_ARRAY_LENGTH(words); kind++) {
         if (strcmp(field[0], words[kind]) == 0) {
-            m->kind = (by__message_kind)kind;
+            m->kind = (by__launch_message_kind)kind;
             if (count != wanted[kind]) {
                 return false;
             }
@@ -137,7 +137,7 @@ static bool parse_fields(by__message *m, char **field, int count)
     return false;
 }
 
-bool by__message_parse(by__message *out, const char *line, size_t length)
+bool by__launch_message_parse(by__launch_message *out, const char *line, size_t length)
 {
     char text[BY__MESSAGE_LINE];
     char *field[MOST_FIELDS];
@@ -159,7 +159,7 @@ bool by__message_parse(by__message *out, const char *line, size_t length)
     return parse_fields(out, field, count);
 }
 
-size_t by__contact_format(char *out, size_t size, const by__contact *c)
+size_t by__launch_contact_format(char *out, size_t size, const by__launch_contact *c)
 {
     int n = snprintf(out, size, "%s;%d;%d;%d;", c->token, c->port, c->silence_ms, c->grace_ms);
     for (int i = 0; i < c->address_count && n > 0 && (size_t)n < size; i++) {
@@ -180,7 +180,7 @@ static char *cut(char **at, char separator)
     return begin;
 }
 
-bool by__contact_parse(by__contact *out, const char *text)
+bool by__launch_contact_parse(by__launch_contact *out, const char *text)
 {
     char copied[1024];
     char *at = copied;

@@ -23,7 +23,7 @@ static bool is_usable(const struct ifaddrs *i)
            (i->ifa_flags & IFF_UP) != 0;
 }
 
-int by__own_addresses(char out[BY__ADDRESSES][48], bool loopback)
+int by__launch_own_addresses(char out[BY__ADDRESSES][48], bool loopback)
 {
     struct ifaddrs *all;
     int count = 0;
@@ -57,7 +57,7 @@ static bool resolve(uint32_t *out, const char *name)
     return true;
 }
 
-bool by__host_is_here(const char *name)
+bool by__launch_host_is_here(const char *name)
 {
     char own[256] = "";
     uint32_t address;
@@ -83,7 +83,7 @@ static bool holds_all(const struct ifaddrs *i, const by_host_list *hosts)
     uint32_t network = address_of(i->ifa_addr) & mask;
     for (size_t k = 0; k < hosts->count; k++) {
         uint32_t address;
-        if (!by__host_is_here(hosts->items[k].name) &&
+        if (!by__launch_host_is_here(hosts->items[k].name) &&
             (!resolve(&address, hosts->items[k].name) || (address & mask) != network)) {
             return false;
         }
@@ -91,7 +91,7 @@ static bool holds_all(const struct ifaddrs *i, const by_host_list *hosts)
     return true;
 }
 
-void by__common_network(char out[64], const by_host_list *hosts)
+void by__launch_common_network(char out[64], const by_host_list *hosts)
 {
     struct ifaddrs *all;
     out[0] = '\0';

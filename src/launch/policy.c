@@ -2,7 +2,7 @@
  * without a job. */
 #include "launch/supervisor.h"
 
-static double back_off(const by__policy *policy, int restarts)
+static double back_off(const by__launch_policy *policy, int restarts)
 {
     double delay = policy->back_off;
     for (int i = 1; i < restarts && delay < BY__MOST_BACK_OFF; i++) {
@@ -11,9 +11,10 @@ static double back_off(const by__policy *policy, int restarts)
     return delay < BY__MOST_BACK_OFF ? delay : BY__MOST_BACK_OFF;
 }
 
-by__decision by__policy_decide(by__history *h, const by__policy *policy, int code, int64_t saved)
+by__launch_decision by__launch_policy_decide(by__launch_history *h, const by__launch_policy *policy,
+                                             int code, int64_t saved)
 {
-    by__decision d = {0};
+    by__launch_decision d = {0};
     if (!by_exit_retry(code)) {
         (void)snprintf(d.why, sizeof d.why, "%s", code == BY_EXIT_CONFIG ? "not tried again" : "");
         return d;

@@ -77,7 +77,8 @@ static int spawn(pid_t *out, char *const *words, char *const *environment)
     return problem;
 }
 
-by_status by__process_start(pid_t *out, char *const *words, char *const *extra, by_error *error)
+by_status by__launch_process_start(pid_t *out, char *const *words, char *const *extra,
+                                   by_error *error)
 {
     char **environment;
     /* Makes orphans of the job children of this process, which can then end them. */
@@ -93,7 +94,7 @@ by_status by__process_start(pid_t *out, char *const *words, char *const *extra, 
                                   : "");
 }
 
-void by__process_reap(const pid_t *pids, int *codes, size_t count)
+void by__launch_process_reap(const pid_t *pids, int *codes, size_t count)
 {
     int status;
     for (pid_t one; (one = waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -181,12 +182,12 @@ static size_t kill_descendants(void)
     return marked;
 }
 
-bool by__process_end_all(double seconds)
+bool by__launch_process_end_all(double seconds)
 {
     double end = by__now() + seconds;
     for (;;) {
         size_t left = kill_descendants();
-        by__process_reap(NULL, NULL, 0);
+        by__launch_process_reap(NULL, NULL, 0);
         if (left == 0) {
             return true;
         }

@@ -32,8 +32,8 @@ typedef struct supervisor {
     by_supervisor_options o; /* with defaults filled in */
     by_launch_facts facts;
     by__launch_watch watch;
-    by__policy policy;
-    by__history history;
+    by__launch_policy policy;
+    by__launch_history history;
     host *hosts;
     int ranks; /* in this start */
     pid_t pid;
@@ -94,7 +94,7 @@ static by_status start_probe(pid_t *pid, const char *name, by_error *error)
     words[count++] = host_name;
     words[count++] = (char[]){"true"};
     words[count] = NULL;
-    return by__process_start(pid, words, none, error);
+    return by__launch_process_start(pid, words, none, error);
 }
 
 /* Finds which hosts answer; this host does by definition. */
@@ -112,14 +112,14 @@ static void probe(supervisor *s)
     }
     for (size_t i = 0; i < count; i++) {
         const char *name = s->hosts[i].given->name;
-        bool here = by__host_is_here(name);
+        bool here = by__launch_host_is_here(name);
         codes[i] = here ? 0 : -1;
         if (!here && (s->hosts[i].out || start_probe(&pids[i], name, NULL) != BY_OK)) {
             codes[i] = 1;
         }
     }
     while (waiting && by__now() < end && stop_wanted(s) == 0) {
-        by__process_reap(pids, codes, count);
+        by__launch_process_reap(pids, codes, count);
         waiting = false;
         for (size_t i = 0; i < count; i++) {
             waiting = waiting || codes[i] < 0;
@@ -128,7 +128,7 @@ static void probe(supervisor *s)
             pause_for(0.02);
         }
     }
-    (void)by__process_end_all(KILL_SECONDS);
+    (void)by__launch_process_end_all(KILL_SECONDS);
     for (size_t i = 0; i < count; i++) {
         s->hosts[i].reached = codes[i] == 0;
         if (!s->hosts[i].reached && !s->hosts[i].out) {
@@ -257,15 +257,15 @@ static by_status start(supervisor *s, by_error *error)
     by_launch_line line = {0};
     int n = snprintf(contact, sizeof contact, "%s=", BY__SUPERVISOR);
     char *extra[] = {threads, contact, NULL};
-    BY_TRY(by__watch_arm(&s->watch, s->ranks, error));
-    (void)by__contact_format(contact + n, sizeof contact - (size_t)n, &s->watch.contact);
+    BY_TRY(by__launch_watch_arm(&s->watch, s->ranks, error));
+    (void)by__launch_contact_format(contact + n, sizeof contact - (size_t)n, &s->watch.contact);
     BY_TRY(make_line(&line, s, error));
     (void)snprintf(threads, sizeof threads, "OMP_NUM_THREADS=%d", line.threads);
     by_status status = by_launch_line_print(&text, &line, error);
     if (status == BY_OK) {
         say(s, "%s", text);
         s->child_code = -1;
-        status = by__process_start(&s->pid, line.words, extra, error);
+        status = by__launch_process_start(&s->pid, line.words, extra, error);
     }
     free(text);
     by_launch_line_free(&line);
@@ -284,8 +284,8 @@ static bool is_leaving(const supervisor *s)
 
 static int unfinished(const supervisor *s)
 {
-    return by__watch_number(&s->watch, BY__RANK_RUNNING) +
-           by__watch_number(&s->watch, BY__RANK_ABSENT);
+    return by__launch_watch_number(&s->watch, BY__RANK_RUNNING) +
+           by__launch_watch_number(&s->watch, BY__RANK_ABSENT);
 }
 
 static double sooner(double a, double b)
@@ -304,14 +304,14 @@ static double look(supervisor *s, double deadline)
     }
     if (!w->stopping && (request == 1 || is_leaving(s))) {
         say(s, "stop requested: all ranks save and exit within %.0f s", s->o.grace);
-        by__watch_stop(w);
+        by__launch_watch_stop(w);
         deadline = sooner(deadline, now + s->o.grace);
     }
-    by__watch_check(w, now, s->o.timeout, s->o.silence);
+    by__launch_watch_check(w, now, s->o.timeout, s->o.silence);
     if (w->fault.code == BY_EXIT_HANG) {
         return now;
     }
-    if (w->fault.code != 0 || by__watch_peer(w) >= 0) {
+    if (w->fault.code != 0 || by__launch_watch_peer(w) >= 0) {
         deadline = sooner(deadline, now + (w->fault.code == BY__CRASH ? CRASH_SETTLE : SETTLE));
     }
     return unfinished(s) == 0 ? sooner(deadline, now + ENDED_SETTLE) : deadline;
@@ -326,10 +326,10 @@ static void end_job(supervisor *s)
         (void)kill(s->pid, SIGTERM);
     }
     while (s->child_code < 0 && by__now() < end) {
-        by__watch_hear(&s->watch, TICK);
-        by__process_reap(&s->pid, &s->child_code, 1);
+        by__launch_watch_hear(&s->watch, TICK);
+        by__launch_process_reap(&s->pid, &s->child_code, 1);
     }
-    if (!by__process_end_all(KILL_SECONDS)) {
+    if (!by__launch_process_end_all(KILL_SECONDS)) {
         say(s, "a process of the job does not exit; it is waiting for a device or a file system");
     }
 }
@@ -339,17 +339,18 @@ static void watch_job(supervisor *s)
 {
     double deadline = HUGE_VAL;
     while (s->child_code < 0 && by__now() < deadline) {
-        by__watch_hear(&s->watch, TICK);
-        by__process_reap(&s->pid, &s->child_code, 1);
+        by__launch_watch_hear(&s->watch, TICK);
+        by__launch_process_reap(&s->pid, &s->child_code, 1);
         deadline = look(s, deadline);
     }
     /* The last messages of the ranks may still be in transit. */
     for (int i = 0;
-         i < 10 && s->child_code >= 0 && by__watch_number(&s->watch, BY__RANK_RUNNING) > 0; i++) {
-        by__watch_hear(&s->watch, TICK);
+         i < 10 && s->child_code >= 0 && by__launch_watch_number(&s->watch, BY__RANK_RUNNING) > 0;
+         i++) {
+        by__launch_watch_hear(&s->watch, TICK);
     }
     if (s->child_code < 0) {
-        by__watch_give_up(&s->watch);
+        by__launch_watch_give_up(&s->watch);
     }
     end_job(s);
 }
@@ -360,7 +361,7 @@ static bool all_ended_well(const by__launch_watch *w, bool *saved)
 {
     *saved = false;
     for (int i = 0; i < w->count; i++) {
-        const by__rank *r = &w->ranks[i];
+        const by__launch_rank *r = &w->ranks[i];
         if (r->state != BY__RANK_ENDED || (r->code != BY_EXIT_DONE && r->code != BY_EXIT_SAVED)) {
             return false;
         }
@@ -372,15 +373,15 @@ static bool all_ended_well(const by__launch_watch *w, bool *saved)
 /* The exit code for a start that no rank explained. */
 static int judge_child(supervisor *s)
 {
-    by__fault *f = &s->watch.fault;
-    int peer = by__watch_peer(&s->watch);
+    by__launch_fault *f = &s->watch.fault;
+    int peer = by__launch_watch_peer(&s->watch);
     if (peer >= 0) {
         (void)snprintf(f->text, sizeof f->text, "rank %d (host %s) says: %s", peer,
                        s->watch.ranks[peer].host, s->watch.ranks[peer].text);
         return BY_EXIT_PEER;
     }
     int code = s->child_code < 0 ? BY_EXIT_FAILED : s->child_code;
-    int came = s->watch.count - by__watch_number(&s->watch, BY__RANK_ABSENT);
+    int came = s->watch.count - by__launch_watch_number(&s->watch, BY__RANK_ABSENT);
     (void)snprintf(f->text, sizeof f->text, "%s ended with %d when %d of %d ranks had started",
                    s->ranks == 1 && s->o.launch.hosts.count == 0 ? "the program" : "mpirun", code,
                    came, s->watch.count);
@@ -506,15 +507,15 @@ static by_status open_supervisor(supervisor *s, const by_supervisor_options *opt
     o->timeout = o->timeout > 0.0 ? o->timeout : 600.0;
     o->silence = o->silence > 0.0 ? o->silence : 60.0;
     o->back_off = o->back_off > 0.0 ? o->back_off : 1.0;
-    s->policy = (by__policy){o->max_restarts, o->host_faults, o->back_off};
+    s->policy = (by__launch_policy){o->max_restarts, o->host_faults, o->back_off};
     by_launch_look(&s->facts, &o->launch.hosts, o->network);
     BY_TRY(
         by__alloc((void **)&s->hosts, o->launch.hosts.count + 1, sizeof *s->hosts, "hosts", error));
     for (size_t i = 0; i < o->launch.hosts.count; i++) {
         s->hosts[i].given = &o->launch.hosts.items[i];
-        here = here && by__host_is_here(s->hosts[i].given->name);
+        here = here && by__launch_host_is_here(s->hosts[i].given->name);
     }
-    return by__watch_open(&s->watch, here, o->silence, o->grace, error);
+    return by__launch_watch_open(&s->watch, here, o->silence, o->grace, error);
 }
 
 /* After a start that ended with *code: returns true if another one follows. */
@@ -526,7 +527,7 @@ static bool decide(supervisor *s, int *code)
         say(s, "continuing on the remaining hosts");
         return true;
     }
-    by__decision d = by__policy_decide(&s->history, &s->policy, *code, w->saved);
+    by__launch_decision d = by__launch_policy_decide(&s->history, &s->policy, *code, w->saved);
     if (d.why[0] != '\0') {
         say(s, "%s", d.why);
     }
@@ -561,7 +562,7 @@ by_status by_supervise(const by_supervisor_options *options, int *code, by_error
             again = *code != BY_EXIT_DONE && decide(&s, code);
         }
     }
-    by__watch_close(&s.watch);
+    by__launch_watch_close(&s.watch);
     free(s.hosts);
     return status;
 }

@@ -21,7 +21,7 @@
 /* Seconds without a beat after which it is more than late. */
 #define LATE_BEATS 2.0
 
-struct by__connection {
+struct by__launch_connection {
     int fd;
     int rank; /* -1: no hello yet */
     double since;
@@ -42,8 +42,8 @@ static void make_token(char out[BY__TOKEN])
     }
 }
 
-by_status by__watch_open(by__launch_watch *w, bool loopback, double silence, double grace,
-                         by_error *error)
+by_status by__launch_watch_open(by__launch_watch *w, bool loopback, double silence, double grace,
+                                by_error *error)
 {
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY)};
@@ -52,7 +52,7 @@ by_status by__watch_open(by__launch_watch *w, bool loopback, double silence, dou
     make_token(w->contact.token);
     w->contact.silence_ms = (int)(1e3 * silence);
     w->contact.grace_ms = (int)(1e3 * grace);
-    w->contact.address_count = by__own_addresses(w->contact.addresses, loopback);
+    w->contact.address_count = by__launch_own_addresses(w->contact.addresses, loopback);
     w->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (w->contact.address_count == 0 || w->listener < 0 ||
         bind(w->listener, (struct sockaddr *)&address, sizeof address) != 0 ||
@@ -61,7 +61,7 @@ by_status by__watch_open(by__launch_watch *w, bool loopback, double silence, dou
         by_status status = by_error_set(
             error, BY_EIO, "the supervisor cannot listen for its ranks: %s",
             w->contact.address_count == 0 ? "this host has no IPv4 address" : strerror(errno));
-        by__watch_close(w);
+        by__launch_watch_close(w);
         return status;
     }
     w->contact.port = ntohs(address.sin_port);
@@ -81,7 +81,7 @@ static void drop_all(by__launch_watch *w)
     }
 }
 
-void by__watch_close(by__launch_watch *w)
+void by__launch_watch_close(by__launch_watch *w)
 {
     drop_all(w);
     if (w->listener >= 0) {
@@ -94,7 +94,7 @@ void by__watch_close(by__launch_watch *w)
     w->connections = NULL;
 }
 
-by_status by__watch_arm(by__launch_watch *w, int ranks, by_error *error)
+by_status by__launch_watch_arm(by__launch_watch *w, int ranks, by_error *error)
 {
     drop_all(w);
     free(w->ranks);
@@ -105,7 +105,7 @@ by_status by__watch_arm(by__launch_watch *w, int ranks, by_error *error)
     BY_TRY(by__alloc((void **)&w->connections, (size_t)ranks + STRANGERS, sizeof *w->connections,
                      "connections of ranks", error));
     w->count = ranks;
-    w->fault = (by__fault){.rank = -1};
+    w->fault = (by__launch_fault){.rank = -1};
     w->saved = -1;
     w->stopping = false;
     w->began = by__now();
@@ -117,7 +117,7 @@ by_status by__watch_arm(by__launch_watch *w, int ranks, by_error *error)
 /* ---- faults ---- */
 
 /* Formats "step 12, gradients; last collective: all-reduce ...". */
-static const char *describe(char *out, size_t size, const by__rank *r)
+static const char *describe(char *out, size_t size, const by__launch_rank *r)
 {
     int n = snprintf(out, size, "step %" PRId64 ", %s", r->step, r->phase);
     if (n > 0 && (size_t)n < size && r->text[0] != '\0') {
@@ -130,11 +130,11 @@ static const char *describe(char *out, size_t size, const by__rank *r)
 static void set_fault(by__launch_watch *w, int code, int rank, const char *what)
 {
     char state[640];
-    by__fault *f = &w->fault;
+    by__launch_fault *f = &w->fault;
     if (f->code != 0) {
         return;
     }
-    const by__rank *r = &w->ranks[rank];
+    const by__launch_rank *r = &w->ranks[rank];
     f->code = code;
     f->rank = rank;
     (void)snprintf(f->host, sizeof f->host, "%s", r->host);
@@ -154,7 +154,7 @@ static void lose(by__launch_watch *w, int rank)
     }
     w->ranks[rank].state = BY__RANK_LOST;
     for (int i = 0; i < w->count; i++) {
-        const by__rank *r = &w->ranks[i];
+        const by__launch_rank *r = &w->ranks[i];
         if (r->state == BY__RANK_RUNNING && now - r->heard > longest) {
             silent = i;
             longest = now - r->heard;
@@ -169,9 +169,9 @@ static void lose(by__launch_watch *w, int rank)
     }
 }
 
-static void end_rank(by__launch_watch *w, int rank, const by__message *m)
+static void end_rank(by__launch_watch *w, int rank, const by__launch_message *m)
 {
-    by__rank *r = &w->ranks[rank];
+    by__launch_rank *r = &w->ranks[rank];
     r->state = BY__RANK_ENDED;
     r->code = m->code;
     /* A rank that fails because of another one reports that; the other one is the fault. */
@@ -190,22 +190,22 @@ static void end_rank(by__launch_watch *w, int rank, const by__message *m)
 /* ---- receiving ---- */
 
 /* Returns false if the sender is not a rank of this start. */
-static bool greet(by__launch_watch *w, by__connection *c, const by__message *m)
+static bool greet(by__launch_watch *w, by__launch_connection *c, const by__launch_message *m)
 {
     if (m->kind != BY__MESSAGE_HELLO || strcmp(m->token, w->contact.token) != 0 ||
         m->ranks != w->count || w->ranks[m->rank].state != BY__RANK_ABSENT) {
         return false;
     }
-    by__rank *r = &w->ranks[m->rank];
+    by__launch_rank *r = &w->ranks[m->rank];
     c->rank = m->rank;
-    *r = (by__rank){.state = BY__RANK_RUNNING, .pid = m->pid};
+    *r = (by__launch_rank){.state = BY__RANK_RUNNING, .pid = m->pid};
     memcpy(r->host, m->host, sizeof r->host);
     (void)snprintf(r->phase, sizeof r->phase, "start");
     r->advanced = by__now();
     return true;
 }
 
-static void take_beat(by__rank *r, const by__message *m)
+static void take_beat(by__launch_rank *r, const by__launch_message *m)
 {
     if (m->count != r->count) {
         r->advanced = by__now();
@@ -218,13 +218,13 @@ static void take_beat(by__rank *r, const by__message *m)
     memcpy(r->text, m->text, sizeof r->text);
 }
 
-static bool take(by__launch_watch *w, by__connection *c, const char *line, size_t length)
+static bool take(by__launch_watch *w, by__launch_connection *c, const char *line, size_t length)
 {
-    by__message m;
-    if (!by__message_parse(&m, line, length) || (c->rank < 0 && !greet(w, c, &m))) {
+    by__launch_message m;
+    if (!by__launch_message_parse(&m, line, length) || (c->rank < 0 && !greet(w, c, &m))) {
         return false;
     }
-    by__rank *r = &w->ranks[c->rank];
+    by__launch_rank *r = &w->ranks[c->rank];
     r->heard = by__now();
     switch (m.kind) {
     case BY__MESSAGE_HELLO:
@@ -248,7 +248,7 @@ static bool take(by__launch_watch *w, by__connection *c, const char *line, size_
 }
 
 /* Returns false if the connection must be closed. */
-static bool read_from(by__launch_watch *w, by__connection *c)
+static bool read_from(by__launch_watch *w, by__launch_connection *c)
 {
     ssize_t n = recv(c->fd, c->buffer + c->used, sizeof c->buffer - c->used, MSG_DONTWAIT);
     if (n <= 0) {
@@ -273,7 +273,7 @@ static void accept_all(by__launch_watch *w)
             (void)close(fd);
             continue;
         }
-        by__connection *c = &w->connections[w->connection_count++];
+        by__launch_connection *c = &w->connections[w->connection_count++];
         c->fd = fd;
         c->rank = -1;
         c->used = 0;
@@ -281,7 +281,7 @@ static void accept_all(by__launch_watch *w)
     }
 }
 
-void by__watch_hear(by__launch_watch *w, double seconds)
+void by__launch_watch_hear(by__launch_watch *w, double seconds)
 {
     struct pollfd *wait;
     size_t count = w->connection_count;
@@ -295,7 +295,7 @@ void by__watch_hear(by__launch_watch *w, double seconds)
     if (poll(wait, count + 1, (int)(1e3 * seconds)) > 0) {
         /* backwards, because the last one takes a dropped one's place */
         for (size_t i = count; i-- > 0;) {
-            by__connection *c = &w->connections[i];
+            by__launch_connection *c = &w->connections[i];
             if (wait[i].revents != 0 && !read_from(w, c)) {
                 if (c->rank >= 0) {
                     lose(w, c->rank);
@@ -315,7 +315,7 @@ void by__watch_hear(by__launch_watch *w, double seconds)
     free(wait);
 }
 
-void by__watch_stop(by__launch_watch *w)
+void by__launch_watch_stop(by__launch_watch *w)
 {
     w->stopping = true;
     for (size_t i = 0; i < w->connection_count; i++) {
@@ -325,7 +325,7 @@ void by__watch_stop(by__launch_watch *w)
     }
 }
 
-int by__watch_number(const by__launch_watch *w, by__rank_state state)
+int by__launch_watch_number(const by__launch_watch *w, by__launch_rank_state state)
 {
     int number = 0;
     for (int i = 0; i < w->count; i++) {
@@ -334,7 +334,7 @@ int by__watch_number(const by__launch_watch *w, by__rank_state state)
     return number;
 }
 
-int by__watch_peer(const by__launch_watch *w)
+int by__launch_watch_peer(const by__launch_watch *w)
 {
     for (int i = 0; i < w->count; i++) {
         if (w->ranks[i].state == BY__RANK_ENDED && w->ranks[i].code == BY_EXIT_PEER) {
@@ -352,7 +352,7 @@ static int find_stuck(const by__launch_watch *w, double now, double timeout)
 {
     int found = -1;
     for (int i = 0; i < w->count; i++) {
-        const by__rank *r = &w->ranks[i];
+        const by__launch_rank *r = &w->ranks[i];
         if (r->state == BY__RANK_RUNNING && now - r->advanced <= timeout) {
             return -1; /* another rank still makes progress, so no rank is stuck yet */
         }
@@ -365,11 +365,11 @@ static int find_stuck(const by__launch_watch *w, double now, double timeout)
     return found;
 }
 
-void by__watch_check(by__launch_watch *w, double now, double timeout, double silence)
+void by__launch_watch_check(by__launch_watch *w, double now, double timeout, double silence)
 {
     char what[128];
     for (int i = 0; i < w->count && w->fault.code == 0; i++) {
-        const by__rank *r = &w->ranks[i];
+        const by__launch_rank *r = &w->ranks[i];
         if (r->state == BY__RANK_RUNNING && now - r->heard > silence) {
             (void)snprintf(what, sizeof what, "was not heard of for %.0f s", now - r->heard);
             set_fault(w, BY_EXIT_HANG, i, what);
@@ -386,7 +386,7 @@ void by__watch_check(by__launch_watch *w, double now, double timeout, double sil
     }
 }
 
-void by__watch_give_up(by__launch_watch *w)
+void by__launch_watch_give_up(by__launch_watch *w)
 {
     int stuck = w->fault.code == 0 ? find_stuck(w, HUGE_VAL, 0.0) : -1;
     if (stuck >= 0) {

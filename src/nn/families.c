@@ -15,12 +15,12 @@
     ROW(vit)                                                                                       \
     ROW(mlp)
 
-#define DECLARE(name) extern const by__family by__family_##name;
-#define ADDRESS(name) &by__family_##name,
+#define DECLARE(name) extern const by__nn_family by__nn_family_##name;
+#define ADDRESS(name) &by__nn_family_##name,
 FAMILIES(DECLARE)
-static const by__family *const families[] = {FAMILIES(ADDRESS)};
+static const by__nn_family *const families[] = {FAMILIES(ADDRESS)};
 
-const by__kind *by__family_kind(size_t index)
+const by__config_kind *by__nn_family_kind(size_t index)
 {
     return index < BY_ARRAY_LENGTH(families) ? &families[index]->kind : NULL;
 }
@@ -37,16 +37,17 @@ static const char *all_names(char buffer[256])
     return buffer;
 }
 
-static by_status find_family(const by__family **out, const by_model_config *config, by_error *error)
+static by_status find_family(const by__nn_family **out, const by_model_config *config,
+                             by_error *error)
 {
     char all[256];
     const char *names[BY_ARRAY_LENGTH(families)];
     const char *kind = config->kind;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(families); i++) {
-        const by__kind *row = &families[i]->kind;
+        const by__config_kind *row = &families[i]->kind;
         names[i] = row->name;
         if (strcmp(kind, names[i]) == 0) {
-            if (row->size > 0 && by__kind_own(config->own, row) == NULL) {
+            if (row->size > 0 && by__config_kind_own(config->own, row) == NULL) {
                 return by_error_set(error, BY_EARG,
                                     "model.kind %s: the config of a model is part of one that "
                                     "by_config_open, by_config_parse or by_config_default made",
@@ -62,18 +63,19 @@ static by_status find_family(const by__family **out, const by_model_config *conf
         nearest == NULL ? "one of " : "nearest: ", nearest == NULL ? all_names(all) : nearest);
 }
 
-static const by__published *published_as(const by__family *family, const by_model_config *config)
+static const by__nn_published *published_as(const by__nn_family *family,
+                                            const by_model_config *config)
 {
     return family->publish == NULL ? family->published : family->publish(config);
 }
 
-static bool reads_tokens(const by__family *family)
+static bool reads_tokens(const by__nn_family *family)
 {
     return strcmp(family->reads, "tokens") == 0;
 }
 
 /* Adds the inputs common to models of tokens, and that of dropout. */
-static void add_inputs(by__build *b, const by__family *family)
+static void add_inputs(by__nn_build *b, const by__nn_family *family)
 {
     const by_model_request *request = b->request;
     if (reads_tokens(family)) {
@@ -90,7 +92,7 @@ static void add_inputs(by__build *b, const by__family *family)
     if (request->mode == BY_MODEL_TRAIN && b->config->dropout > 0.0) {
         b->model.rng = by_graph_input(b->graph, "rng", BY_I32, BY_SHAPE(4));
     }
-    if (by__is_cached(b)) {
+    if (by__nn_is_cached(b)) {
         b->model.start = by_graph_input(b->graph, "start", BY_I32, BY_SHAPE(1));
     }
     if (request->mode == BY_MODEL_STEP) {
@@ -105,7 +107,7 @@ static void add_inputs(by__build *b, const by__family *family)
 }
 
 /* Adds the product of the head, for all positions or the requested rows. */
-static void add_logits(by__build *b)
+static void add_logits(by__nn_build *b)
 {
     const by_model_request *request = b->request;
     by_value hidden = b->model.hidden;
@@ -114,13 +116,14 @@ static void add_logits(by__build *b)
         hidden = by_embedding(b->graph, b->model.wanted, by_reshape(b->graph, hidden, rows));
     }
     b->model.logits =
-        by__matmul_full(b->graph, hidden, b->model.head, BY_NONE, BY_NONE, false, true, BY_F32);
+        by__op_matmul_full(b->graph, hidden, b->model.head, BY_NONE, BY_NONE, false, true, BY_F32);
     by_graph_output(b->graph, b->model.logits, "logits");
 }
 
-by_status by__model_check_context(const by_model_config *config, int64_t context, by_error *error)
+by_status by__nn_model_check_context(const by_model_config *config, int64_t context,
+                                     by_error *error)
 {
-    const by__family *family = NULL;
+    const by__nn_family *family = NULL;
     BY_TRY(find_family(&family, config, error));
     const char *why = family->bounded == NULL ? NULL : family->bounded(config);
     return why == NULL || context <= config->context
@@ -132,13 +135,13 @@ by_status by__model_check_context(const by_model_config *config, int64_t context
 by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *config,
                          const by_model_request *request, by_error *error)
 {
-    const by__family *family = NULL;
-    by__build b = {.graph = graph,
-                   .config = config,
-                   .request = request,
-                   .model = BY_MODEL_NONE,
-                   .router_load = BY_NONE,
-                   .router_mass = BY_NONE};
+    const by__nn_family *family = NULL;
+    by__nn_build b = {.graph = graph,
+                      .config = config,
+                      .request = request,
+                      .model = BY_MODEL_NONE,
+                      .router_load = BY_NONE,
+                      .router_mass = BY_NONE};
     bool for_loss = request->mode == BY_MODEL_TRAIN || request->mode == BY_MODEL_LOSS;
     BY_TRY(find_family(&family, config, error));
     if (!for_loss && !reads_tokens(family)) {
@@ -148,7 +151,7 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
                             config->kind, family->reads);
     }
     if (reads_tokens(family) && (for_loss || request->mode == BY_MODEL_LOGITS)) {
-        BY_TRY(by__model_check_context(config, request->time, error));
+        BY_TRY(by__nn_model_check_context(config, request->time, error));
     }
     add_inputs(&b, family);
     family->body(&b);
@@ -166,12 +169,12 @@ static by_status share_in_products(double *share, const by_graph *graph, by_erro
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__graph_node *node = &graph->nodes[n];
         const by__op_row *row = by__op_row_of(node->op);
-        by__type *in;
+        by__graph_type *in;
         if (row->factors == 0) {
             continue;
         }
         BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "count", error));
-        by__node_types(graph, node, in);
+        by__op_node_types(graph, node, in);
         for (int i = 0; i < node->input_count; i++) {
             const by__graph_value *value =
                 node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
@@ -198,16 +201,16 @@ static by_status share_in_products(double *share, const by_graph *graph, by_erro
     return BY_OK;
 }
 
-by_status by__model_count(by__parameter_count *out, const by_graph *graph, by_error *error)
+by_status by__nn_model_count(by__nn_parameter_count *out, const by_graph *graph, by_error *error)
 {
     double *share;
-    by__parameter_count n = {0};
+    by__nn_parameter_count n = {0};
     BY_TRY(by__alloc((void **)&share, graph->value_count, sizeof *share, "count", error));
     by_status status = share_in_products(share, graph, error);
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
         const by__graph_value *value = &graph->values[v];
         if (value->role == BY_ROLE_PARAMETER) {
-            int64_t count = by__value_elements(value);
+            int64_t count = by__graph_value_elements(value);
             n.all += count;
             n.in_products +=
                 value->shape.rank < 2 ? count : (int64_t)((double)count * share[v] + 0.5);
@@ -223,8 +226,8 @@ by_status by__model_count(by__parameter_count *out, const by_graph *graph, by_er
 by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in_products,
                          by_error *error)
 {
-    by__parameter_count count;
-    BY_TRY(by__model_count(&count, graph, error));
+    by__nn_parameter_count count;
+    BY_TRY(by__nn_model_count(&count, graph, error));
     *parameters = count.all;
     *in_products = count.in_products;
     return BY_OK;
@@ -232,42 +235,42 @@ by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in
 
 bool by_model_is_rotary(const by_model_config *config)
 {
-    const by__family *family = NULL;
+    const by__nn_family *family = NULL;
     return find_family(&family, config, NULL) == BY_OK && family->rotary;
 }
 
 const char *by_model_reads(const by_model_config *config)
 {
-    const by__family *family = NULL;
+    const by__nn_family *family = NULL;
     return find_family(&family, config, NULL) == BY_OK ? family->reads : "";
 }
 
 const char *by_model_name_prefix(const by_model_config *config)
 {
-    const by__family *family = NULL;
+    const by__nn_family *family = NULL;
     return find_family(&family, config, NULL) == BY_OK ? family->prefix : NULL;
 }
 
-by__file_names by__model_file_names(const by_model_config *config)
+by__nn_file_names by__nn_model_file_names(const by_model_config *config)
 {
-    const by__family *family = NULL;
+    const by__nn_family *family = NULL;
     if (find_family(&family, config, NULL) != BY_OK) {
-        return (by__file_names){0};
+        return (by__nn_file_names){0};
     }
-    return (by__file_names){.family = family->prefix,
-                            .base = family->base,
-                            .tied = config->tied == 1 ? family->embedding : NULL};
+    return (by__nn_file_names){.family = family->prefix,
+                               .base = family->base,
+                               .tied = config->tied == 1 ? family->embedding : NULL};
 }
 
 const char *by_model_adapted(const by_model_config *config)
 {
-    const by__family *family = NULL;
+    const by__nn_family *family = NULL;
     return find_family(&family, config, NULL) == BY_OK ? family->adapted : NULL;
 }
 
-by_status by__model_reduce(by_config *config, const by__nn_reduction *to, by_error *error)
+by_status by__nn_model_reduce(by_config *config, const by__nn_reduction *to, by_error *error)
 {
-    const by__family *family = NULL;
+    const by__nn_family *family = NULL;
     by_model_config *c = &config->model;
     BY_TRY(find_family(&family, c, error));
     BY_TRY(by_config_resolve(config, error)); /* for derived values, such as the width of heads */
@@ -294,10 +297,10 @@ by_status by__model_reduce(by_config *config, const by__nn_reduction *to, by_err
 by_status by_model_config_json(char **out, const by_model_config *config, int64_t eos,
                                by_error *error)
 {
-    const by__family *family = NULL;
+    const by__nn_family *family = NULL;
     BY_TRY(find_family(&family, config, error));
     json_t *root = json_object();
-    const by__published *published = published_as(family, config);
+    const by__nn_published *published = published_as(family, config);
     (void)json_object_set_new(root, "architectures", json_pack("[s]", published->architecture));
     (void)json_object_set_new(root, "model_type", json_string(published->model_type));
     (void)json_object_set_new(root, "initializer_range", json_real(config->init_std));
@@ -367,9 +370,9 @@ by_status by_model_config_label(char **json, const char *const *labels, size_t c
     return BY_OK;
 }
 
-static const by__published *find_published(const by__family *family, const char *type)
+static const by__nn_published *find_published(const by__nn_family *family, const char *type)
 {
-    const by__published *row = family->published;
+    const by__nn_published *row = family->published;
     while (row->model_type != NULL && strcmp(row->model_type, type) != 0) {
         row++;
     }
@@ -380,7 +383,7 @@ static by_status refuse_type(const char *name, const char *type, by_error *error
 {
     by__text all = {0};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(families); i++) {
-        for (const by__published *row = families[i]->published; row->model_type != NULL; row++) {
+        for (const by__nn_published *row = families[i]->published; row->model_type != NULL; row++) {
             by__text_format(&all, "%s%s", all.length == 0 ? "" : ", ", row->model_type);
         }
     }
@@ -397,8 +400,8 @@ static by_status read_root(by_model_config *config, const char *name, const json
                            by_error *error)
 {
     const char *type = json_string_value(json_object_get(root, "model_type"));
-    const by__published *published = NULL;
-    const by__family *family = NULL;
+    const by__nn_published *published = NULL;
+    const by__nn_family *family = NULL;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(families) && type != NULL && published == NULL; i++) {
         family = families[i];
         published = find_published(family, type);
@@ -406,10 +409,10 @@ static by_status read_root(by_model_config *config, const char *name, const json
     if (published == NULL) {
         return refuse_type(name, type, error);
     }
-    BY_TRY(by__set_string(&config->kind, family->kind.name, error));
+    BY_TRY(by__nn_set_string(&config->kind, family->kind.name, error));
     BY_TRY(find_family(&family, config, error));
     if (reads_tokens(family)) {
-        BY_TRY(by__json_integer(&config->vocab, name, root, "vocab_size", BY__REQUIRED, error));
+        BY_TRY(by__nn_json_integer(&config->vocab, name, root, "vocab_size", BY__REQUIRED, error));
         BY_TRY(by__base_token_ids_check(name, root, config->vocab, error));
         /* transformers omits the key if it has the family's default. */
         bool tied = json_object_get(root, "tie_word_embeddings") == NULL && published->tied;

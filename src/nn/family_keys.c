@@ -3,7 +3,7 @@
 
 #include "nn/nn.h"
 
-static const by__key transformer[] = {
+static const by__config_key transformer[] = {
     {"model", "heads", BY__KEY_INT, BY__FIELD(model.heads), "4", 1, 65536,
      .help = "attention heads (query heads); divides width"},
     {"model", "norm_eps", BY__KEY_REAL, BY__FIELD(model.norm_eps), "1e-5", 0, 1, BY__ABOVE_MIN,
@@ -12,9 +12,9 @@ static const by__key transformer[] = {
      .derived = "the square root of 2 / (5 x width)",
      .help = "standard deviation of the initial weights"},
 };
-const by__key_list by__transformer_keys = BY__KEY_LIST(transformer);
+const by__config_key_list by__nn_transformer_keys = BY__KEY_LIST(transformer);
 
-static const by__key token[] = {
+static const by__config_key token[] = {
     {"model", "context", BY__KEY_INT, BY__FIELD(model.context), "64", 1, BY__MI24,
      .help = "context length: tokens per sequence"},
     {"model", "vocab", BY__KEY_INT, BY__FIELD(model.vocab), "-1", 1, BY__MI30,
@@ -22,15 +22,15 @@ static const by__key token[] = {
     {"model", "pad_vocab_to", BY__KEY_INT, BY__FIELD(model.pad_vocab_to), "1", 1, 65536,
      .help = "pad the embedding to a multiple of this; 1: no padding"},
 };
-const by__key_list by__token_keys = BY__KEY_LIST(token);
+const by__config_key_list by__nn_token_keys = BY__KEY_LIST(token);
 
-static const by__key output[] = {
+static const by__config_key output[] = {
     {"model", "outputs", BY__KEY_INT, BY__FIELD(model.outputs), "-1", 1, BY__MI24,
      .derived = "what the data has", .help = "classes, or predicted numbers"},
 };
-const by__key_list by__output_keys = BY__KEY_LIST(output);
+const by__config_key_list by__nn_output_keys = BY__KEY_LIST(output);
 
-static const by__key image[] = {
+static const by__config_key image[] = {
     {"model", "channels", BY__KEY_INT, BY__FIELD(model.channels), "-1", 1, 4096,
      .derived = "what the data has", .help = "channels of an image"},
     {"model", "image_height", BY__KEY_INT, BY__FIELD(model.image_height), "-1", 1, 65536,
@@ -38,15 +38,15 @@ static const by__key image[] = {
     {"model", "image_width", BY__KEY_INT, BY__FIELD(model.image_width), "-1", 1, 65536,
      .derived = "what the data has", .help = "width of an image in pixels"},
 };
-const by__key_list by__image_keys = BY__KEY_LIST(image);
+const by__config_key_list by__nn_image_keys = BY__KEY_LIST(image);
 
-static const by__key table[] = {
+static const by__config_key table[] = {
     {"model", "numbers", BY__KEY_INT, BY__FIELD(model.numbers), "-1", 0, BY__MI20,
      .derived = "what the data has", .help = "numeric columns of a table"},
     {"model", "categories", BY__KEY_TEXTS, BY__FIELD(model.categories), "[]",
      .help = "number of categories of each categorical column; empty: what the data has"},
 };
-const by__key_list by__table_keys = BY__KEY_LIST(table);
+const by__config_key_list by__nn_table_keys = BY__KEY_LIST(table);
 
 /* Limits: the tokens of a micro-batch are rows of every activation, those of a step a batch of the
  * loader. */
@@ -88,7 +88,7 @@ static by_status check_chunks(const by_config *config, by_error *error)
         (long long)(below + 2 * ranks));
 }
 
-by_status by__token_resolve(const by_config *config, by_error *error)
+by_status by__nn_token_resolve(const by_config *config, by_error *error)
 {
     BY_TRY(check_chunks(config, error));
     if (config->parallel.sequence_parallel != 0) {
@@ -98,7 +98,7 @@ by_status by__token_resolve(const by_config *config, by_error *error)
     return countable(config, "batch", config->train.batch, BATCH_TOKENS, error);
 }
 
-by_status by__transformer_resolve(by_config *config, int64_t head_dim, by_error *error)
+by_status by__nn_transformer_resolve(by_config *config, int64_t head_dim, by_error *error)
 {
     by_model_config *model = &config->model;
     if (model->init_std == -1.0) {

@@ -20,8 +20,8 @@ static void fill_uniform(float *data, int64_t first, int64_t count, float bound,
     }
 }
 
-by_status by__parameter_init_part(float *data, const by_graph *graph, by_value parameter,
-                                  uint64_t seed, int64_t first, int64_t count, by_error *error)
+by_status by__nn_parameter_init_part(float *data, const by_graph *graph, by_value parameter,
+                                     uint64_t seed, int64_t first, int64_t count, by_error *error)
 {
     const by__graph_value *value = &graph->values[parameter];
     bool is_random = value->init.kind == BY_INIT_NORMAL || value->init.kind == BY_INIT_UNIFORM;
@@ -38,7 +38,7 @@ by_status by__parameter_init_part(float *data, const by_graph *graph, by_value p
         fill_uniform(data, first, count, value->init.std, key);
         return BY_OK;
     }
-    return by__fill_normal(data, first, count, value->init.std, key, error);
+    return by__cpu_fill_normal_tensor(data, first, count, value->init.std, key, error);
 }
 
 by_status by_parameter_init(float *data, const by_graph *graph, by_value parameter, uint64_t seed,
@@ -47,6 +47,6 @@ by_status by_parameter_init(float *data, const by_graph *graph, by_value paramet
     if (!by__graph_has(graph, parameter) || graph->values[parameter].role != BY_ROLE_PARAMETER) {
         return by_error_set(error, BY_EARG, "value %d is not a parameter", (int)parameter);
     }
-    int64_t count = by__value_elements(&graph->values[parameter]);
-    return by__parameter_init_part(data, graph, parameter, seed, 0, count, error);
+    int64_t count = by__graph_value_elements(&graph->values[parameter]);
+    return by__nn_parameter_init_part(data, graph, parameter, seed, 0, count, error);
 }

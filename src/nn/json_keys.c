@@ -5,8 +5,8 @@
 #include "base/json.h"
 #include "nn/nn.h"
 
-by_status by__json_integer(int64_t *out, const char *name, const json_t *in, const char *key,
-                           int64_t fallback, by_error *error)
+by_status by__nn_json_integer(int64_t *out, const char *name, const json_t *in, const char *key,
+                              int64_t fallback, by_error *error)
 {
     const json_t *value = json_object_get(in, key);
     if (value == NULL || json_is_null(value)) {
@@ -25,8 +25,8 @@ by_status by__json_integer(int64_t *out, const char *name, const json_t *in, con
     return BY_OK;
 }
 
-by_status by__json_number(double *out, const char *name, const json_t *in, const char *key,
-                          double fallback, by_error *error)
+by_status by__nn_json_number(double *out, const char *name, const json_t *in, const char *key,
+                             double fallback, by_error *error)
 {
     const json_t *value = json_object_get(in, key);
     if (value != NULL && !json_is_null(value) &&
@@ -48,8 +48,8 @@ by_status by__nn_json_switch(int64_t *out, const char *name, const json_t *in, c
     return BY_OK;
 }
 
-by_status by__json_expect(const char *name, const json_t *in, const char *key, const char *wanted,
-                          by_error *error)
+by_status by__nn_json_expect(const char *name, const json_t *in, const char *key,
+                             const char *wanted, by_error *error)
 {
     const json_t *value = json_object_get(in, key);
     const char *text = json_string_value(value);
@@ -60,8 +60,8 @@ by_status by__json_expect(const char *name, const json_t *in, const char *key, c
     return BY_OK;
 }
 
-by_status by__json_expect_bool(const char *name, const json_t *in, const char *key, bool wanted,
-                               by_error *error)
+by_status by__nn_json_expect_bool(const char *name, const json_t *in, const char *key, bool wanted,
+                                  by_error *error)
 {
     const json_t *value = json_object_get(in, key);
     if (value != NULL && !json_is_null(value) &&
@@ -72,7 +72,7 @@ by_status by__json_expect_bool(const char *name, const json_t *in, const char *k
     return BY_OK;
 }
 
-by_status by__set_string(char **field, const char *value, by_error *error)
+by_status by__nn_set_string(char **field, const char *value, by_error *error)
 {
     char *copy = by__strdup(value);
     if (copy == NULL) {

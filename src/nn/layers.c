@@ -4,14 +4,14 @@
 
 #include "nn/nn.h"
 
-by_value by__input(by__build *b, const char *name, by_dtype dtype, by_shape shape)
+by_value by__nn_input(by__nn_build *b, const char *name, by_dtype dtype, by_shape shape)
 {
     by_value found = by_graph_find(b->graph, name);
     return found == BY_NONE ? by_graph_input(b->graph, name, dtype, shape) : found;
 }
 
-by_value by__weight(by__build *b, const char *axes, by_shape shape, by_init init,
-                    const char *format, ...)
+by_value by__nn_weight(by__nn_build *b, const char *axes, by_shape shape, by_init init,
+                       const char *format, ...)
 {
     char name[160];
     va_list args;
@@ -21,18 +21,18 @@ by_value by__weight(by__build *b, const char *axes, by_shape shape, by_init init
     return by_graph_parameter(b->graph, name, axes, shape, init);
 }
 
-by_init by__init_normal(const by__build *b)
+by_init by__nn_init_normal(const by__nn_build *b)
 {
     return (by_init){BY_INIT_NORMAL, (float)b->config->init_std};
 }
 
-by_init by__init_residual(const by__build *b)
+by_init by__nn_init_residual(const by__nn_build *b)
 {
     return (by_init){BY_INIT_NORMAL,
                      (float)(b->config->init_std / sqrt(2.0 * (double)b->config->layers))};
 }
 
-by_value by__drop(by__build *b, by_value x)
+by_value by__nn_drop(by__nn_build *b, by_value x)
 {
     float p = (float)b->config->dropout;
     if (b->request->mode != BY_MODEL_TRAIN || p == 0.0f) {
@@ -41,13 +41,13 @@ by_value by__drop(by__build *b, by_value x)
     return by_dropout(b->graph, x, b->model.rng, p, b->streams++);
 }
 
-bool by__is_cached(const by__build *b)
+bool by__nn_is_cached(const by__nn_build *b)
 {
     return b->request->mode == BY_MODEL_PREFILL || b->request->mode == BY_MODEL_DECODE;
 }
 
 /* Attention through pages, which all sequences share. */
-static by_value attend_pages(by__build *b, int layer, by_value q, by_value k, by_value v,
+static by_value attend_pages(by__nn_build *b, int layer, by_value q, by_value k, by_value v,
                              int64_t window)
 {
     const by_model_config *c = b->config;
@@ -65,13 +65,14 @@ static by_value attend_pages(by__build *b, int layer, by_value q, by_value k, by
                               window);
 }
 
-by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v, int64_t window)
+by_value by__nn_attend(by__nn_build *b, int layer, by_value q, by_value k, by_value v,
+                       int64_t window)
 {
     const by_model_config *c = b->config;
     if (b->request->mode == BY_MODEL_STEP) {
         return attend_pages(b, layer, q, k, v, window);
     }
-    if (!by__is_cached(b)) {
+    if (!by__nn_is_cached(b)) {
         by_attention_mask mask = BY_ATTENTION_CAUSAL;
         /* A window that no token exceeds is dropped, because it would hide that nothing is
          * limited. */

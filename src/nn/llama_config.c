@@ -2,7 +2,7 @@
 
 #include "nn/nn.h"
 
-void by__llama_write_config(json_t *out, const by_model_config *c, const by__llama_keys *keys)
+void by__nn_llama_write_config(json_t *out, const by_model_config *c, const by__nn_llama_keys *keys)
 {
     (void)json_object_set_new(out, "hidden_size", json_integer(c->width));
     (void)json_object_set_new(out, "num_hidden_layers", json_integer(c->layers));
@@ -13,23 +13,23 @@ void by__llama_write_config(json_t *out, const by_model_config *c, const by__lla
     (void)json_object_set_new(out, "max_position_embeddings", json_integer(c->context));
     (void)json_object_set_new(out, "hidden_act", json_string("silu"));
     (void)json_object_set_new(out, "rms_norm_eps", json_real(c->norm_eps));
-    by__rope_write_config(out, &keys->rope, c);
+    by__nn_rope_write_config(out, &keys->rope, c);
 }
 
-by_status by__llama_read_config(by_model_config *c, by__llama_keys *keys,
-                                const by__llama_defaults *defaults, const char *name,
-                                const json_t *in, by_error *error)
+by_status by__nn_llama_read_config(by_model_config *c, by__nn_llama_keys *keys,
+                                   const by__nn_llama_defaults *defaults, const char *name,
+                                   const json_t *in, by_error *error)
 {
-    BY_TRY(by__json_integer(&c->width, name, in, "hidden_size", BY__REQUIRED, error));
-    BY_TRY(by__json_integer(&c->layers, name, in, "num_hidden_layers", BY__REQUIRED, error));
-    BY_TRY(by__json_integer(&c->heads, name, in, "num_attention_heads", BY__REQUIRED, error));
-    BY_TRY(by__json_integer(&c->kv_heads, name, in, "num_key_value_heads", c->heads, error));
-    BY_TRY(by__json_integer(&c->mlp_width, name, in, "intermediate_size", BY__REQUIRED, error));
-    BY_TRY(by__json_integer(&c->context, name, in, "max_position_embeddings", 2048, error));
-    BY_TRY(by__json_number(&c->norm_eps, name, in, "rms_norm_eps", defaults->norm_eps, error));
-    BY_TRY(by__json_expect(name, in, "hidden_act", "silu", error));
+    BY_TRY(by__nn_json_integer(&c->width, name, in, "hidden_size", BY__REQUIRED, error));
+    BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_hidden_layers", BY__REQUIRED, error));
+    BY_TRY(by__nn_json_integer(&c->heads, name, in, "num_attention_heads", BY__REQUIRED, error));
+    BY_TRY(by__nn_json_integer(&c->kv_heads, name, in, "num_key_value_heads", c->heads, error));
+    BY_TRY(by__nn_json_integer(&c->mlp_width, name, in, "intermediate_size", BY__REQUIRED, error));
+    BY_TRY(by__nn_json_integer(&c->context, name, in, "max_position_embeddings", 2048, error));
+    BY_TRY(by__nn_json_number(&c->norm_eps, name, in, "rms_norm_eps", defaults->norm_eps, error));
+    BY_TRY(by__nn_json_expect(name, in, "hidden_act", "silu", error));
     int64_t width = defaults->head_dim > 0 ? defaults->head_dim : c->width / c->heads;
-    BY_TRY(by__json_integer(&width, name, in, "head_dim", width, error));
+    BY_TRY(by__nn_json_integer(&width, name, in, "head_dim", width, error));
     if (width < 2 || width > 65536 || width % 2 != 0) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: heads are %lld wide; rotary positions need an even width of at "
@@ -38,5 +38,5 @@ by_status by__llama_read_config(by_model_config *c, by__llama_keys *keys,
     }
     keys->head_dim = width == c->width / c->heads && c->width % c->heads == 0 ? -1 : width;
     c->head_dim = width;
-    return by__rope_read_config(&keys->rope, c, defaults->rope_theta, name, in, error);
+    return by__nn_rope_read_config(&keys->rope, c, defaults->rope_theta, name, in, error);
 }

@@ -6,25 +6,26 @@
 
 #include "nn/nn.h"
 
-static const by__key key_rows[] = {
+static const by__config_key key_rows[] = {
     {"model", "kv_heads", BY__KEY_INT, BY__FIELD(model.kv_heads), "-1", 1, 65536,
      .derived = "equal to heads",
      .help = "key and value heads (grouped-query attention); divides heads"},
-    {"model", "head_dim", BY__KEY_INT, BY__OWN(by__llama_keys, head_dim), "-1", 2, 65536,
+    {"model", "head_dim", BY__KEY_INT, BY__OWN(by__nn_llama_keys, head_dim), "-1", 2, 65536,
      .derived = "width / heads", .later = true, .help = "width of a head; must be even"},
     {"model", "mlp_width", BY__KEY_INT, BY__FIELD(model.mlp_width), "-1", 1, BY__MI24,
      .derived = "8/3 x width rounded up to a multiple of 64", .help = "hidden width of the MLP"},
     {"model", "tied", BY__KEY_SWITCH, BY__FIELD(model.tied), "-1", .derived = "false",
      .help = "tie the output head to the token embedding"},
-    {"model", "window", BY__KEY_INT, BY__OWN(by__llama_keys, window), "0", 0, BY__MI24,
+    {"model", "window", BY__KEY_INT, BY__OWN(by__nn_llama_keys, window), "0", 0, BY__MI24,
      .later = true,
      .help = "sliding-window attention: tokens that a token attends to, including itself; 0: all "
              "previous tokens"},
 };
-const by__key_list by__llama_key_list = BY__KEY_LIST(key_rows);
+const by__config_key_list by__nn_llama_key_list = BY__KEY_LIST(key_rows);
 
 /* Ranks that share a sequence pass keys around in a ring, which does not support windows. */
-static by_status check_window(const by_config *config, const by__llama_keys *keys, by_error *error)
+static by_status check_window(const by_config *config, const by__nn_llama_keys *keys,
+                              by_error *error)
 {
     if (keys->window == 0 || keys->window >= config->model.context ||
         config->parallel.sequence <= 1) {
@@ -38,15 +39,15 @@ static by_status check_window(const by_config *config, const by__llama_keys *key
         (long long)config->parallel.sequence);
 }
 
-by_status by__llama_resolve(by_config *config, const by__llama_keys *keys, by_error *error)
+by_status by__nn_llama_resolve(by_config *config, const by__nn_llama_keys *keys, by_error *error)
 {
     by_model_config *c = &config->model;
     c->kv_heads = c->kv_heads == -1 ? c->heads : c->kv_heads;
     c->tied = c->tied == -1 ? 0 : c->tied;
     /* Two thirds of GPT-2's factor four, because SwiGLU has three matrices instead of two. */
     c->mlp_width = c->mlp_width == -1 ? ((8 * c->width + 2) / 3 + 63) / 64 * 64 : c->mlp_width;
-    BY_TRY(by__token_resolve(config, error));
-    BY_TRY(by__transformer_resolve(config, keys->head_dim, error));
+    BY_TRY(by__nn_token_resolve(config, error));
+    BY_TRY(by__nn_transformer_resolve(config, keys->head_dim, error));
     BY_TRY(by__config_divides(config, "model.kv_heads", "model.heads", error));
     BY_TRY(by__config_divides(config, "parallel.tensor", "model.kv_heads", error));
     if (keys->head_dim > 0 && keys->head_dim % 2 != 0) {
@@ -62,11 +63,11 @@ by_status by__llama_resolve(by_config *config, const by__llama_keys *keys, by_er
                             (long long)c->heads, (long long)c->head_dim, (long long)c->width);
     }
     BY_TRY(check_window(config, keys, error));
-    return by__rope_resolve(config, &keys->rope, error);
+    return by__nn_rope_resolve(config, &keys->rope, error);
 }
 
-by_status by__layers_check(const by_config *config, const char *key, const by_string_list *list,
-                           by_error *error)
+by_status by__nn_layers_check(const by_config *config, const char *key, const by_string_list *list,
+                              by_error *error)
 {
     for (size_t i = 0; i < list->count; i++) {
         char *end;
@@ -81,7 +82,7 @@ by_status by__layers_check(const by_config *config, const char *key, const by_st
     return BY_OK;
 }
 
-bool by__list_has(const by_string_list *list, int64_t number)
+bool by__nn_list_has(const by_string_list *list, int64_t number)
 {
     for (size_t i = 0; i < list->count; i++) {
         if (strtoll(list->items[i], NULL, 10) == number) {
@@ -91,7 +92,7 @@ bool by__list_has(const by_string_list *list, int64_t number)
     return false;
 }
 
-by_status by__list_fill(by_string_list *list, const bool *has, size_t count, by_error *error)
+by_status by__nn_list_fill(by_string_list *list, const bool *has, size_t count, by_error *error)
 {
     char **items;
     BY_TRY(by__alloc((void **)&items, count, sizeof *items, "a list of layers", error));
@@ -104,7 +105,7 @@ by_status by__list_fill(by_string_list *list, const bool *has, size_t count, by_
         char text[24];
         (void)snprintf(text, sizeof text, "%zu", i);
         if (has[i]) {
-            BY_TRY(by__set_string(&items[list->count++], text, error));
+            BY_TRY(by__nn_set_string(&items[list->count++], text, error));
         }
     }
     return BY_OK;
@@ -126,13 +127,13 @@ static by_status reduce_list(by_string_list *list, const by_model_config *c, con
             has[number] = true;
         }
     }
-    by_status status = by__list_fill(list, has, (size_t)c->layers, error);
+    by_status status = by__nn_list_fill(list, has, (size_t)c->layers, error);
     free(has);
     return status;
 }
 
-by_status by__llama_reduce(by_model_config *c, by__llama_keys *keys, const by__nn_reduction *to,
-                           by_error *error)
+by_status by__nn_llama_reduce(by_model_config *c, by__nn_llama_keys *keys,
+                              const by__nn_reduction *to, by_error *error)
 {
     bool divided = c->width % c->heads == 0 && c->width / c->heads == c->head_dim;
     keys->head_dim = divided ? -1 : c->head_dim;
@@ -147,34 +148,34 @@ by_status by__llama_reduce(by_model_config *c, by__llama_keys *keys, const by__n
 }
 
 /* RMS norm over `width` neighbouring values. */
-static by_value norm_of(by__build *b, by_value x, int64_t width, const char *axis,
+static by_value norm_of(by__nn_build *b, by_value x, int64_t width, const char *axis,
                         const char *prefix)
 {
-    by_value w =
-        by__weight(b, axis, BY_SHAPE(width), (by_init){.kind = BY_INIT_ONE}, "%s.weight", prefix);
+    by_value w = by__nn_weight(b, axis, BY_SHAPE(width), (by_init){.kind = BY_INIT_ONE},
+                               "%s.weight", prefix);
     return by_rms_norm(b->graph, x, w, (float)b->config->norm_eps);
 }
 
-static by_value norm(by__build *b, by_value x, const char *prefix)
+static by_value norm(by__nn_build *b, by_value x, const char *prefix)
 {
     return norm_of(b, x, b->config->width, "embed", prefix);
 }
 
-by_value by__llama_linear(by__build *b, by_value x, int64_t in, int64_t out, const char *axes,
-                          by_init init, bool bias, int layer, const char *name)
+by_value by__nn_llama_linear(by__nn_build *b, by_value x, int64_t in, int64_t out, const char *axes,
+                             by_init init, bool bias, int layer, const char *name)
 {
     char axis[32];
     by_value w =
-        by__weight(b, axes, BY_SHAPE(out, in), init, "model.layers.%d.%s.weight", layer, name);
+        by__nn_weight(b, axes, BY_SHAPE(out, in), init, "model.layers.%d.%s.weight", layer, name);
     (void)snprintf(axis, sizeof axis, "%.*s", (int)strcspn(axes, " "), axes);
-    by_value v = bias ? by__weight(b, axis, BY_SHAPE(out), (by_init){0}, "model.layers.%d.%s.bias",
-                                   layer, name)
+    by_value v = bias ? by__nn_weight(b, axis, BY_SHAPE(out), (by_init){0},
+                                      "model.layers.%d.%s.bias", layer, name)
                       : BY_NONE;
     return by_linear(b->graph, x, w, v, true);
 }
 
 /* Norm of each head, as for queries and keys of Qwen3. x [batch, time, heads x head_dim]. */
-static by_value norm_heads(by__build *b, by_value x, int64_t heads, int layer, const char *name)
+static by_value norm_heads(by__nn_build *b, by_value x, int64_t heads, int layer, const char *name)
 {
     char prefix[64];
     const by_model_request *r = b->request;
@@ -185,59 +186,59 @@ static by_value norm_heads(by__build *b, by_value x, int64_t heads, int layer, c
     return by_reshape(b->graph, x, BY_SHAPE(r->batch, r->time, heads * width));
 }
 
-static by_value attention(by__build *b, by_value x, int layer, const by__llama_keys *keys)
+static by_value attention(by__nn_build *b, by_value x, int layer, const by__nn_llama_keys *keys)
 {
     const by_model_config *c = b->config;
     int64_t q_width = c->heads * c->head_dim;
     int64_t kv_width = c->kv_heads * c->head_dim;
-    by_rotation rotation = by__rope_rotation(&keys->rope, c);
-    by_init init = by__init_normal(b);
-    by_value q = by__llama_linear(b, x, c->width, q_width, "heads embed", init, keys->qkv_bias,
-                                  layer, "self_attn.q_proj");
-    by_value k = by__llama_linear(b, x, c->width, kv_width, "kv_heads embed", init, keys->qkv_bias,
-                                  layer, "self_attn.k_proj");
-    by_value v = by__llama_linear(b, x, c->width, kv_width, "kv_heads embed", init, keys->qkv_bias,
-                                  layer, "self_attn.v_proj");
+    by_rotation rotation = by__nn_rope_rotation(&keys->rope, c);
+    by_init init = by__nn_init_normal(b);
+    by_value q = by__nn_llama_linear(b, x, c->width, q_width, "heads embed", init, keys->qkv_bias,
+                                     layer, "self_attn.q_proj");
+    by_value k = by__nn_llama_linear(b, x, c->width, kv_width, "kv_heads embed", init,
+                                     keys->qkv_bias, layer, "self_attn.k_proj");
+    by_value v = by__nn_llama_linear(b, x, c->width, kv_width, "kv_heads embed", init,
+                                     keys->qkv_bias, layer, "self_attn.v_proj");
     if (keys->qk_norm) {
         q = norm_heads(b, q, c->heads, layer, "q_norm");
         k = norm_heads(b, k, c->kv_heads, layer, "k_norm");
     }
-    if (!by__list_has(&keys->nope_layers, layer)) {
+    if (!by__nn_list_has(&keys->nope_layers, layer)) {
         q = by_rope(b->graph, q, b->model.start, c->heads, &rotation);
         k = by_rope(b->graph, k, b->model.start, c->kv_heads, &rotation);
     }
-    bool limited = keys->window_layers.count == 0 || by__list_has(&keys->window_layers, layer);
-    by_value y = by__attend(b, layer, q, k, v, limited ? keys->window : 0);
-    return by__llama_linear(b, y, q_width, c->width, "embed heads", by__init_residual(b),
-                            keys->output_bias, layer, "self_attn.o_proj");
+    bool limited = keys->window_layers.count == 0 || by__nn_list_has(&keys->window_layers, layer);
+    by_value y = by__nn_attend(b, layer, q, k, v, limited ? keys->window : 0);
+    return by__nn_llama_linear(b, y, q_width, c->width, "embed heads", by__nn_init_residual(b),
+                               keys->output_bias, layer, "self_attn.o_proj");
 }
 
-static by_value block(by__build *b, by_value x, int layer, const by__llama_keys *keys,
-                      by__block_half *mlp)
+static by_value block(by__nn_build *b, by_value x, int layer, const by__nn_llama_keys *keys,
+                      by__nn_block_half *mlp)
 {
     char name[64];
     by_graph_set_block(b->graph, layer);
     (void)snprintf(name, sizeof name, "model.layers.%d.input_layernorm", layer);
     by_value y = attention(b, norm(b, x, name), layer, keys);
-    x = by_add(b->graph, x, by__drop(b, y));
+    x = by_add(b->graph, x, by__nn_drop(b, y));
     (void)snprintf(name, sizeof name, "model.layers.%d.post_attention_layernorm", layer);
     y = mlp(b, norm(b, x, name), layer);
-    x = by_add(b->graph, x, by__drop(b, y));
+    x = by_add(b->graph, x, by__nn_drop(b, y));
     by_graph_set_block(b->graph, -1);
     return x;
 }
 
-void by__llama_body(by__build *b, const by__llama_keys *keys, by__block_half *mlp)
+void by__nn_llama_body(by__nn_build *b, const by__nn_llama_keys *keys, by__nn_block_half *mlp)
 {
     const by_model_config *c = b->config;
-    by_value table = by__weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width), by__init_normal(b),
-                                "model.embed_tokens.weight");
-    by_value x = by__drop(b, by_embedding(b->graph, b->model.tokens, table));
+    by_value table = by__nn_weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width),
+                                   by__nn_init_normal(b), "model.embed_tokens.weight");
+    by_value x = by__nn_drop(b, by_embedding(b->graph, b->model.tokens, table));
     for (int layer = 0; layer < c->layers; layer++) {
         x = block(b, x, layer, keys, mlp);
     }
     b->model.head = c->tied ? table
-                            : by__weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width),
-                                         by__init_normal(b), "lm_head.weight");
+                            : by__nn_weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width),
+                                            by__nn_init_normal(b), "lm_head.weight");
     b->model.hidden = norm(b, x, "model.norm");
 }

@@ -3,12 +3,13 @@
  *
  * A family builds a forward graph from its config section for one of the modes of by_model_request,
  * names parameters as the Hugging Face checkpoint does, annotates their axes, and translates its
- * config to and from config.json. The same layers serve training and cached decoding: a by__build
- * carries the mode, so that a block is written once.
+ * config to and from config.json. The same layers serve training and cached decoding: a
+ * by__nn_build carries the mode, so that a block is written once.
  *
- * Types: by__family, a family's row in the table; by__build, the model under construction;
- * by__llama_keys and by__rope_keys, config keys that several families share. A by__build is used
- * while the graph is built and owns nothing: values belong to the graph, keys to the config.
+ * Types: by__nn_family, a family's row in the table; by__nn_build, the model under construction;
+ * by__nn_llama_keys and by__nn_rope_keys, config keys that several families share. A by__nn_build
+ * is used while the graph is built and owns nothing: values belong to the graph, keys to the
+ * config.
  *
  * Adding a family: its file, which also declares its keys (config/kind.h), a row in families.c,
  * golden files for the parity test.
@@ -35,7 +36,7 @@ typedef struct by__nn_reduction {
 } by__nn_reduction;
 
 /* State of the model that is being built. */
-typedef struct by__build {
+typedef struct by__nn_build {
     by_graph *graph;
     const by_model_config *config;
     const by_model_request *request;
@@ -45,26 +46,26 @@ typedef struct by__build {
      * expert, and the probabilities that they gave it. BY_NONE: none yet. */
     by_value router_load;
     by_value router_mass;
-} by__build;
+} by__nn_build;
 
 /* A Hugging Face model type that a family can be stored as. */
-typedef struct by__published {
+typedef struct by__nn_published {
     const char *model_type;   /* config.json "model_type"; NULL ends a list */
     const char *architecture; /* config.json "architectures"[0] */
     bool tied;                /* the head is tied if config.json lacks the key */
-} by__published;
+} by__nn_published;
 
-typedef struct by__family {
-    by__kind kind; /* name and keys */
+typedef struct by__nn_family {
+    by__config_kind kind; /* name and keys */
     /* prefix of parameter names in checkpoints that contain a head, may be NULL */
     const char *prefix;
     /* prefix of parameter names that checkpoints of the model without its head lack, may be NULL */
     const char *base;
     const char *embedding; /* name of the parameter that may also be the head, may be NULL */
     const char *reads;     /* what an example is: "tokens", "images" or "table" */
-    /* Reads the inputs (by__input; for tokens, b->model.tokens) and sets hidden and head, or
+    /* Reads the inputs (by__nn_input; for tokens, b->model.tokens) and sets hidden and head, or
      * output, of b->model. */
-    void (*body)(by__build *b);
+    void (*body)(by__nn_build *b);
     void (*write_config)(json_t *out, const by_model_config *config);
     by_status (*read_config)(by_model_config *config, const char *name, const json_t *in,
                              by_error *error);
@@ -75,79 +76,81 @@ typedef struct by__family {
     /* Returns why a context longer than the config's is impossible; NULL: it is possible. May be
      * NULL itself. */
     const char *(*bounded)(const by_model_config *config);
-    const by__published *published;
+    const by__nn_published *published;
     /* Returns which of the published types a config is; NULL: the first. */
-    const by__published *(*publish)(const by_model_config *config);
+    const by__nn_published *(*publish)(const by_model_config *config);
     /* Layers that get adapters if lora.targets is not set, as in PEFT's defaults for the family,
      * separated by spaces; NULL: no defaults. */
     const char *adapted;
-} by__family;
+} by__nn_family;
 
 /* Refuses a context longer than the config's if the family gives a reason. */
-by_status by__model_check_context(const by_model_config *config, int64_t context, by_error *error);
+by_status by__nn_model_check_context(const by_model_config *config, int64_t context,
+                                     by_error *error);
 /* How files may name the parameters of a model; NULLs for an unknown kind. Static storage. */
-typedef struct by__file_names {
+typedef struct by__nn_file_names {
     const char *family; /* as by_model_name_prefix */
-    const char *base;   /* as by__family.base */
+    const char *base;   /* as by__nn_family.base */
     const char *tied;   /* the embedding if it is also the head; NULL: the head is another one */
-} by__file_names;
-by__file_names by__model_file_names(const by_model_config *config);
+} by__nn_file_names;
+by__nn_file_names by__nn_model_file_names(const by_model_config *config);
 /* Changes a config to that of a pruned model, and resolves it. BY_EARG: the family's config.json
  * cannot express fewer heads of the same width. */
-by_status by__model_reduce(by_config *config, const by__nn_reduction *to, by_error *error);
-/* The kinds of the section `model`: the table of families, for by__kind_table. */
-const by__kind *by__family_kind(size_t index);
+by_status by__nn_model_reduce(by_config *config, const by__nn_reduction *to, by_error *error);
+/* The kinds of the section `model`: the table of families, for by__config_kind_table. */
+const by__config_kind *by__nn_family_kind(size_t index);
 
 /* ---- keys that families share (family_keys.c) ---- */
 
 /* heads, norm_eps and init_std, for every transformer. */
-extern const by__key_list by__transformer_keys;
+extern const by__config_key_list by__nn_transformer_keys;
 /* context, vocab and pad_vocab_to, for every model of tokens. */
-extern const by__key_list by__token_keys;
+extern const by__config_key_list by__nn_token_keys;
 /* outputs, for every other model. */
-extern const by__key_list by__output_keys;
+extern const by__config_key_list by__nn_output_keys;
 /* channels, image_height and image_width, for every model of images. */
-extern const by__key_list by__image_keys;
+extern const by__config_key_list by__nn_image_keys;
 /* numbers and categories, for every model of tables. */
-extern const by__key_list by__table_keys;
+extern const by__config_key_list by__nn_table_keys;
 /* Checks that the number of tokens in a batch does not overflow. */
-by_status by__token_resolve(const by_config *config, by_error *error);
+by_status by__nn_token_resolve(const by_config *config, by_error *error);
 /* Derives init_std and head_dim; head_dim -1: width / heads, which must be an integer. */
-by_status by__transformer_resolve(by_config *config, int64_t head_dim, by_error *error);
+by_status by__nn_transformer_resolve(by_config *config, int64_t head_dim, by_error *error);
 
 /* Parameters of a graph, as by_model_count counts them; `trained`: those that are not frozen. */
-typedef struct by__parameter_count {
+typedef struct by__nn_parameter_count {
     int64_t all;
     int64_t in_products;
     int64_t trained;
-} by__parameter_count;
-by_status by__model_count(by__parameter_count *out, const by_graph *graph, by_error *error);
+} by__nn_parameter_count;
+by_status by__nn_model_count(by__nn_parameter_count *out, const by_graph *graph, by_error *error);
 
 /* ---- layers (layers.c) ---- */
 
 /* The input with that name; the first call adds it to the graph. */
-by_value by__input(by__build *b, const char *name, by_dtype dtype, by_shape shape);
+by_value by__nn_input(by__nn_build *b, const char *name, by_dtype dtype, by_shape shape);
 /* Adds a parameter whose name is made from format and arguments, e.g. ("h.%d.ln_1.weight", 3). */
-by_value by__weight(by__build *b, const char *axes, by_shape shape, by_init init,
-                    const char *format, ...) BY_PRINTF(5, 6);
-by_init by__init_normal(const by__build *b);
+by_value by__nn_weight(by__nn_build *b, const char *axes, by_shape shape, by_init init,
+                       const char *format, ...) BY_PRINTF(5, 6);
+by_init by__nn_init_normal(const by__nn_build *b);
 /* Initialization of the projections that end in the residual stream, as in GPT-2: std / sqrt(2
  * layers). */
-by_init by__init_residual(const by__build *b);
+by_init by__nn_init_residual(const by__nn_build *b);
 /* Dropout with the config's probability when training, else x. */
-by_value by__drop(by__build *b, by_value x);
+by_value by__nn_drop(by__nn_build *b, by_value x);
 /* Attention of layer `layer` in the mode of the build: plain, through that layer's caches, or
  * through pages. k and v BY_NONE: q is packed. A token attends to the last `window` tokens,
  * including itself; 0: to all before it. If documents are kept apart (b->model.starts), only to
  * those of its own document. */
-by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v, int64_t window);
+by_value by__nn_attend(by__nn_build *b, int layer, by_value q, by_value k, by_value v,
+                       int64_t window);
 /* True if the mode uses key/value caches. */
-bool by__is_cached(const by__build *b);
+bool by__nn_is_cached(const by__nn_build *b);
 
 /* ---- Llama's layers, shared by the families that descend from it (llama_layers.c) ---- */
 
 /* Rotary positions (rope_scaling.c). */
-typedef struct by__rope_keys {
+typedef struct by__nn_rope_keys {
     double theta;
     char *scaling; /* "none", "linear", "dynamic", "yarn" or "llama3" */
     double factor;
@@ -157,12 +160,12 @@ typedef struct by__rope_keys {
     double beta_fast;
     double beta_slow;
     double attention_factor; /* -1: derived from factor */
-} by__rope_keys;
+} by__nn_rope_keys;
 
 /* Values of the shared Llama keys; the first member of a family's own struct. Keys that a family
  * does not declare are 0. */
-typedef struct by__llama_keys {
-    by__rope_keys rope;
+typedef struct by__nn_llama_keys {
+    by__nn_rope_keys rope;
     int64_t head_dim;
     int64_t window; /* 0: none */
     /* For llama only: */
@@ -173,56 +176,60 @@ typedef struct by__llama_keys {
     int64_t qk_norm;
     by_string_list nope_layers; /* layers without rotary positions */
     char *hf_type;              /* "auto" or a model_type */
-} by__llama_keys;
+} by__nn_llama_keys;
 /* rope_theta, rope_scaling and the keys of the scalings. */
-extern const by__key_list by__rope_key_list;
+extern const by__config_key_list by__nn_rope_key_list;
 /* kv_heads, head_dim, mlp_width, tied and window. */
-extern const by__key_list by__llama_key_list;
+extern const by__config_key_list by__nn_llama_key_list;
 
 /* Checks the consistency of the rope_scaling keys. */
-by_status by__rope_resolve(const by_config *config, const by__rope_keys *keys, by_error *error);
-/* Implements by__family's `bounded` for these keys. */
-const char *by__rope_bounded(const by__rope_keys *keys);
+by_status by__nn_rope_resolve(const by_config *config, const by__nn_rope_keys *keys,
+                              by_error *error);
+/* Implements by__nn_family's `bounded` for these keys. */
+const char *by__nn_rope_bounded(const by__nn_rope_keys *keys);
 /* The rotation of a resolved config. */
-by_rotation by__rope_rotation(const by__rope_keys *keys, const by_model_config *config);
+by_rotation by__nn_rope_rotation(const by__nn_rope_keys *keys, const by_model_config *config);
 /* Write and read rope_theta and rope_scaling of config.json, and rope_parameters as in transformers
  * 5. theta: default for a file without it. context and head_dim of `config` are known. */
-void by__rope_write_config(json_t *out, const by__rope_keys *keys, const by_model_config *config);
-by_status by__rope_read_config(by__rope_keys *keys, const by_model_config *config, double theta,
-                               const char *name, const json_t *root, by_error *error);
+void by__nn_rope_write_config(json_t *out, const by__nn_rope_keys *keys,
+                              const by_model_config *config);
+by_status by__nn_rope_read_config(by__nn_rope_keys *keys, const by_model_config *config,
+                                  double theta, const char *name, const json_t *root,
+                                  by_error *error);
 
 /* Derives the sizes given as -1 and checks those of attention. */
-by_status by__llama_resolve(by_config *config, const by__llama_keys *keys, by_error *error);
+by_status by__nn_llama_resolve(by_config *config, const by__nn_llama_keys *keys, by_error *error);
 /* Builds the part of a block after its second norm. */
-typedef by_value by__block_half(by__build *b, by_value x, int layer);
+typedef by_value by__nn_block_half(by__nn_build *b, by_value x, int layer);
 /* Builds the whole model: embedding, blocks, norm and head. */
-void by__llama_body(by__build *b, const by__llama_keys *keys, by__block_half *mlp);
+void by__nn_llama_body(by__nn_build *b, const by__nn_llama_keys *keys, by__nn_block_half *mlp);
 /* Multiplies x by the parameter "model.layers.LAYER.NAME.weight" [out, in], and adds "....bias" if
  * `bias`. axes: of the weight. */
-by_value by__llama_linear(by__build *b, by_value x, int64_t in, int64_t out, const char *axes,
-                          by_init init, bool bias, int layer, const char *name);
-/* Implements by__family's `reduce` for these keys. */
-by_status by__llama_reduce(by_model_config *config, by__llama_keys *keys,
-                           const by__nn_reduction *to, by_error *error);
+by_value by__nn_llama_linear(by__nn_build *b, by_value x, int64_t in, int64_t out, const char *axes,
+                             by_init init, bool bias, int layer, const char *name);
+/* Implements by__nn_family's `reduce` for these keys. */
+by_status by__nn_llama_reduce(by_model_config *config, by__nn_llama_keys *keys,
+                              const by__nn_reduction *to, by_error *error);
 /* Refuses an entry of a list that is not the number of a layer. key: "model.nope_layers". */
-by_status by__layers_check(const by_config *config, const char *key, const by_string_list *list,
-                           by_error *error);
-/* by__list_has returns true if a list of numbers contains a number; by__list_fill makes the list of
- * the numbers i < count with has[i]. */
-bool by__list_has(const by_string_list *list, int64_t number);
-by_status by__list_fill(by_string_list *list, const bool *has, size_t count, by_error *error);
+by_status by__nn_layers_check(const by_config *config, const char *key, const by_string_list *list,
+                              by_error *error);
+/* by__nn_list_has returns true if a list of numbers contains a number; by__nn_list_fill makes the
+ * list of the numbers i < count with has[i]. */
+bool by__nn_list_has(const by_string_list *list, int64_t number);
+by_status by__nn_list_fill(by_string_list *list, const bool *has, size_t count, by_error *error);
 
 /* Values for keys that are missing in config.json, by model_type (llama_config.c). */
-typedef struct by__llama_defaults {
+typedef struct by__nn_llama_defaults {
     double rope_theta;
     double norm_eps;
     int64_t head_dim; /* 0: width / heads */
-} by__llama_defaults;
+} by__nn_llama_defaults;
 /* The keys of config.json that all of these families have. */
-void by__llama_write_config(json_t *out, const by_model_config *config, const by__llama_keys *keys);
-by_status by__llama_read_config(by_model_config *config, by__llama_keys *keys,
-                                const by__llama_defaults *defaults, const char *name,
-                                const json_t *in, by_error *error);
+void by__nn_llama_write_config(json_t *out, const by_model_config *config,
+                               const by__nn_llama_keys *keys);
+by_status by__nn_llama_read_config(by_model_config *config, by__nn_llama_keys *keys,
+                                   const by__nn_llama_defaults *defaults, const char *name,
+                                   const json_t *in, by_error *error);
 
 /* ---- parameters as entries of a tensor store (parameters.c) ---- */
 
@@ -249,32 +256,32 @@ static inline uint32_t by__group_mesh(int group)
 }
 
 /* Declares an entry for each parameter of a graph whose passes are done, in the graph's order. */
-by_status by__declare_parameters(by__store *store, const by_graph *graph, by_error *error);
+by_status by__nn_declare_parameters(by__store *store, const by_graph *graph, by_error *error);
 /* Elements [first, first + count) of a parameter's initial value (by_parameter_init); first must be
  * a multiple of BY__NORMAL_BLOCK. */
-by_status by__parameter_init_part(float *data, const by_graph *graph, by_value parameter,
-                                  uint64_t seed, int64_t first, int64_t count, by_error *error);
+by_status by__nn_parameter_init_part(float *data, const by_graph *graph, by_value parameter,
+                                     uint64_t seed, int64_t first, int64_t count, by_error *error);
 /* Writes the initial values of all parameters (by_parameter_init) into a flat buffer. */
-by_status by__initialize_parameters(by__store *store, int flat, const by_graph *graph,
-                                    uint64_t seed, int threads, by_error *error);
+by_status by__nn_initialize_parameters(by__store *store, int flat, const by_graph *graph,
+                                       uint64_t seed, int threads, by_error *error);
 
 /* ---- config.json readers (json_keys.c) ---- */
-by_status by__json_integer(int64_t *out, const char *name, const json_t *in, const char *key,
-                           int64_t fallback, by_error *error);
-by_status by__json_number(double *out, const char *name, const json_t *in, const char *key,
-                          double fallback, by_error *error);
+by_status by__nn_json_integer(int64_t *out, const char *name, const json_t *in, const char *key,
+                              int64_t fallback, by_error *error);
+by_status by__nn_json_number(double *out, const char *name, const json_t *in, const char *key,
+                             double fallback, by_error *error);
 /* Reads a boolean as 1 or 0; `fallback` if the key is missing or null. */
 by_status by__nn_json_switch(int64_t *out, const char *name, const json_t *in, const char *key,
                              bool fallback, by_error *error);
 /* Refuses a string key that is present and not equal to `wanted`. */
-by_status by__json_expect(const char *name, const json_t *in, const char *key, const char *wanted,
-                          by_error *error);
+by_status by__nn_json_expect(const char *name, const json_t *in, const char *key,
+                             const char *wanted, by_error *error);
 /* Refuses a boolean key that is present and not equal to `wanted`. */
-by_status by__json_expect_bool(const char *name, const json_t *in, const char *key, bool wanted,
-                               by_error *error);
+by_status by__nn_json_expect_bool(const char *name, const json_t *in, const char *key, bool wanted,
+                                  by_error *error);
 /* Replaces a string of the config by a copy of `value`. */
-by_status by__set_string(char **field, const char *value, by_error *error);
-/* As the fallback of by__json_integer: the key is required. */
+by_status by__nn_set_string(char **field, const char *value, by_error *error);
+/* As the fallback of by__nn_json_integer: the key is required. */
 #define BY__REQUIRED INT64_MIN
 
 #endif

@@ -29,36 +29,36 @@ static int group_of(const by__graph_value *value)
 }
 
 /* Sets the part of the whole tensor that the graph has. */
-static void set_part(by__stored_tensor *entry, const by__graph_value *value)
+static void set_part(by__store_stored_tensor *entry, const by__graph_value *value)
 {
     entry->shape = value->whole;
     entry->local = value->shape;
     for (int i = 0; i < value->part_count; i++) {
-        const by__value_part *part = &value->part[i];
+        const by__graph_value_part *part = &value->part[i];
         int64_t section = value->whole.dim[part->axis] / part->sections;
-        entry->first[part->axis] = by__cut(section, part->ranks, part->rank);
+        entry->first[part->axis] = by__op_cut(section, part->ranks, part->rank);
         entry->sections[part->axis] = part->sections;
     }
 }
 
-by_status by__declare_parameters(by__store *store, const by_graph *graph, by_error *error)
+by_status by__nn_declare_parameters(by__store *store, const by_graph *graph, by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__graph_value *value = &graph->values[v];
         if (value->role != BY_ROLE_PARAMETER) {
             continue;
         }
-        by__handle handle;
-        by__stored_tensor entry = {.name = value->name,
-                                   .axes = value->axes,
-                                   .shape = value->shape,
-                                   .format = value->dtype,
-                                   .group = group_of(value),
-                                   .trainable = !value->frozen,
-                                   .transposed = value->transposed,
-                                   .packing = value->packing,
-                                   .out_in = value->out_in,
-                                   .grows = !value->transposed && is_over_vocabulary(value)};
+        by__store_handle handle;
+        by__store_stored_tensor entry = {.name = value->name,
+                                         .axes = value->axes,
+                                         .shape = value->shape,
+                                         .format = value->dtype,
+                                         .group = group_of(value),
+                                         .trainable = !value->frozen,
+                                         .transposed = value->transposed,
+                                         .packing = value->packing,
+                                         .out_in = value->out_in,
+                                         .grows = !value->transposed && is_over_vocabulary(value)};
         if (value->transposed) {
             entry.shape = BY_SHAPE(value->shape.dim[1], value->shape.dim[0]);
         }
@@ -75,11 +75,11 @@ by_status by__declare_parameters(by__store *store, const by_graph *graph, by_err
 
 /* Initializes the part of an entry that the graph has; the whole tensor is drawn, so that values do
  * not depend on the number of ranks. */
-static by_status initialize_part(by__store *store, int flat, by__handle handle,
+static by_status initialize_part(by__store *store, int flat, by__store_handle handle,
                                  const by_graph *graph, by_value value, uint64_t seed, int threads,
                                  by_error *error)
 {
-    const by__stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_stored_tensor *entry = by__store_entry(store, handle);
     int64_t count = by_shape_count(&entry->local);
     float *whole;
     float *part = NULL;
@@ -103,7 +103,7 @@ static by_status initialize_part(by__store *store, int flat, by__handle handle,
 #define DRAWN (64 * BY__NORMAL_BLOCK)
 
 /* Initializes a whole tensor, of which this process may hold only a part, or hold it on disk. */
-static by_status initialize_in_parts(by__store *store, int flat, by__handle handle,
+static by_status initialize_in_parts(by__store *store, int flat, by__store_handle handle,
                                      const by_graph *graph, by_value value, uint64_t seed,
                                      int threads, by_error *error)
 {
@@ -114,7 +114,7 @@ static by_status initialize_in_parts(by__store *store, int flat, by__handle hand
     BY_TRY(by__alloc_aligned((void **)&drawn, most * sizeof *drawn, "initial weights", error));
     for (int64_t first = 0; first < count && status == BY_OK; first += DRAWN) {
         int64_t part = count - first < DRAWN ? count - first : DRAWN;
-        status = by__parameter_init_part(drawn, graph, value, seed, first, part, error);
+        status = by__nn_parameter_init_part(drawn, graph, value, seed, first, part, error);
         if (status == BY_OK) {
             status = by__store_write_part(store, flat, handle, first, drawn, BY_F32, part, threads,
                                           error);
@@ -126,11 +126,11 @@ static by_status initialize_in_parts(by__store *store, int flat, by__handle hand
 
 /* Initial values must not depend on the layout: a transposed parameter is drawn in the order of the
  * matrix in files, whose columns are the rows of the value. */
-static by_status initialize_one(by__store *store, int flat, by__handle handle,
+static by_status initialize_one(by__store *store, int flat, by__store_handle handle,
                                 const by_graph *graph, by_value value, uint64_t seed, int threads,
                                 by_error *error)
 {
-    const by__stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_stored_tensor *entry = by__store_entry(store, handle);
     int64_t count = by_shape_count(&entry->local);
     float *host = by__store_host(store, flat, handle);
     float *drawn;
@@ -154,12 +154,12 @@ static by_status initialize_one(by__store *store, int flat, by__handle handle,
     return status;
 }
 
-by_status by__initialize_parameters(by__store *store, int flat, const by_graph *graph,
-                                    uint64_t seed, int threads, by_error *error)
+by_status by__nn_initialize_parameters(by__store *store, int flat, const by_graph *graph,
+                                       uint64_t seed, int threads, by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
         if (graph->values[v].role == BY_ROLE_PARAMETER) {
-            by__handle handle = by__store_find(store, graph->values[v].name);
+            by__store_handle handle = by__store_find(store, graph->values[v].name);
             BY_TRY(initialize_one(store, flat, handle, graph, (by_value)v, seed, threads, error));
         }
     }

@@ -5,8 +5,8 @@
 
 #include "nn/nn.h"
 
-#define OWN(field) BY__OWN(by__llama_keys, rope.field)
-static const by__key key_rows[] = {
+#define OWN(field) BY__OWN(by__nn_llama_keys, rope.field)
+static const by__config_key key_rows[] = {
     {"model", "rope_theta", BY__KEY_REAL, OWN(theta), "10000", 1, 1e12,
      .help = "base of the rotary frequencies"},
     {"model", "rope_scaling", BY__KEY_TEXT, OWN(scaling), "none",
@@ -40,14 +40,15 @@ static const by__key key_rows[] = {
      BY__ABOVE_MIN, .derived = "0.1 ln(rope_factor) + 1", .later = true,
      .help = "`rope_scaling` yarn: factor on the cosines and sines"},
 };
-const by__key_list by__rope_key_list = BY__KEY_LIST(key_rows);
+const by__config_key_list by__nn_rope_key_list = BY__KEY_LIST(key_rows);
 
-static bool is_scaled_by(const by__rope_keys *keys, const char *scaling)
+static bool is_scaled_by(const by__nn_rope_keys *keys, const char *scaling)
 {
     return strcmp(keys->scaling, scaling) == 0;
 }
 
-by_status by__rope_resolve(const by_config *config, const by__rope_keys *keys, by_error *error)
+by_status by__nn_rope_resolve(const by_config *config, const by__nn_rope_keys *keys,
+                              by_error *error)
 {
     if (is_scaled_by(keys, "llama3") && keys->low_freq_factor >= keys->high_freq_factor) {
         return by_error_set(
@@ -64,7 +65,7 @@ by_status by__rope_resolve(const by_config *config, const by__rope_keys *keys, b
     return BY_OK;
 }
 
-const char *by__rope_bounded(const by__rope_keys *keys)
+const char *by__nn_rope_bounded(const by__nn_rope_keys *keys)
 {
     return is_scaled_by(keys, "dynamic")
                ? "dynamic rope scaling changes the angles of all keys with the length of the text; "
@@ -81,7 +82,7 @@ static double pair_of_turns(double turns, double context, double theta, double w
 /* Sets YaRN's range: below its first pair frequencies are unchanged, from its last pair on they are
  * divided. If the context is so long or short that the range lies beyond the head's pairs, all or
  * none are unchanged. */
-static void set_yarn(by_rotation *r, const by__rope_keys *keys, double context, int64_t width)
+static void set_yarn(by_rotation *r, const by__nn_rope_keys *keys, double context, int64_t width)
 {
     double last = (double)width - 1.0;
     double low = floor(pair_of_turns(keys->beta_fast, context, keys->theta, (double)width));
@@ -104,13 +105,13 @@ static void set_yarn(by_rotation *r, const by__rope_keys *keys, double context, 
 /* The base for which the slowest frequency, that of pair d / 2 - 1, is divided by the factor
  * (NTK-aware scaling, as in transformers' `dynamic` for one length). A head of one pair has only
  * the fastest frequency. */
-static double ntk_theta(const by__rope_keys *keys, int64_t width)
+static double ntk_theta(const by__nn_rope_keys *keys, int64_t width)
 {
     double d = (double)width;
     return width > 2 ? keys->theta * pow(keys->factor, d / (d - 2.0)) : keys->theta;
 }
 
-by_rotation by__rope_rotation(const by__rope_keys *keys, const by_model_config *c)
+by_rotation by__nn_rope_rotation(const by__nn_rope_keys *keys, const by_model_config *c)
 {
     by_rotation r = {.theta = (float)keys->theta};
     bool given = keys->original_context > 0;
@@ -137,7 +138,7 @@ by_rotation by__rope_rotation(const by__rope_keys *keys, const by_model_config *
 
 /* ---- config.json ---- */
 
-void by__rope_write_config(json_t *out, const by__rope_keys *keys, const by_model_config *c)
+void by__nn_rope_write_config(json_t *out, const by__nn_rope_keys *keys, const by_model_config *c)
 {
     bool yarn = is_scaled_by(keys, "yarn");
     bool llama3 = is_scaled_by(keys, "llama3");
@@ -179,30 +180,32 @@ static double mscale_of(double factor, double mscale)
 
 /* YaRN's factor of cosines and sines is given itself, or follows from two other keys, one of which
  * is DeepSeek's; -1 if it follows from `factor` alone. */
-static by_status read_yarn(by__rope_keys *keys, const char *name, const json_t *in, by_error *error)
+static by_status read_yarn(by__nn_rope_keys *keys, const char *name, const json_t *in,
+                           by_error *error)
 {
     double mscale;
     double all;
-    BY_TRY(by__json_number(&keys->beta_fast, name, in, "beta_fast", 32.0, error));
-    BY_TRY(by__json_number(&keys->beta_slow, name, in, "beta_slow", 1.0, error));
-    BY_TRY(by__json_number(&mscale, name, in, "mscale", -1.0, error));
-    BY_TRY(by__json_number(&all, name, in, "mscale_all_dim", -1.0, error));
-    BY_TRY(by__json_number(&keys->attention_factor, name, in, "attention_factor", -1.0, error));
+    BY_TRY(by__nn_json_number(&keys->beta_fast, name, in, "beta_fast", 32.0, error));
+    BY_TRY(by__nn_json_number(&keys->beta_slow, name, in, "beta_slow", 1.0, error));
+    BY_TRY(by__nn_json_number(&mscale, name, in, "mscale", -1.0, error));
+    BY_TRY(by__nn_json_number(&all, name, in, "mscale_all_dim", -1.0, error));
+    BY_TRY(by__nn_json_number(&keys->attention_factor, name, in, "attention_factor", -1.0, error));
     if (keys->attention_factor < 0.0 && mscale > 0.0 && all > 0.0) {
         keys->attention_factor = mscale_of(keys->factor, mscale) / mscale_of(keys->factor, all);
     }
-    return by__json_expect_bool(name, in, "truncate", true, error);
+    return by__nn_json_expect_bool(name, in, "truncate", true, error);
 }
 
-static by_status read_llama3(by__rope_keys *keys, const char *name, const json_t *in,
+static by_status read_llama3(by__nn_rope_keys *keys, const char *name, const json_t *in,
                              by_error *error)
 {
-    BY_TRY(by__json_number(&keys->low_freq_factor, name, in, "low_freq_factor", 1.0, error));
-    return by__json_number(&keys->high_freq_factor, name, in, "high_freq_factor", 4.0, error);
+    BY_TRY(by__nn_json_number(&keys->low_freq_factor, name, in, "low_freq_factor", 1.0, error));
+    return by__nn_json_number(&keys->high_freq_factor, name, in, "high_freq_factor", 4.0, error);
 }
 
 /* Translates the type of scaling in an object to a choice of rope_scaling. */
-static by_status read_type(by__rope_keys *keys, const char *name, const json_t *in, by_error *error)
+static by_status read_type(by__nn_rope_keys *keys, const char *name, const json_t *in,
+                           by_error *error)
 {
     static const char *const known[] = {"default", "linear", "dynamic", "yarn", "llama3"};
     const json_t *type = json_object_get(in, "rope_type");
@@ -212,7 +215,7 @@ static by_status read_type(by__rope_keys *keys, const char *name, const json_t *
     const char *text = type == NULL ? "default" : json_string_value(type);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(known) && text != NULL; i++) {
         if (strcmp(text, known[i]) == 0) {
-            return by__set_string(&keys->scaling, i == 0 ? "none" : text, error);
+            return by__nn_set_string(&keys->scaling, i == 0 ? "none" : text, error);
         }
     }
     return by_error_set(error, BY_EFORMAT,
@@ -221,7 +224,7 @@ static by_status read_type(by__rope_keys *keys, const char *name, const json_t *
                         name, text == NULL ? "(not a string)" : text);
 }
 
-static by_status read_scaling(by__rope_keys *keys, const by_model_config *c, const char *name,
+static by_status read_scaling(by__nn_rope_keys *keys, const by_model_config *c, const char *name,
                               const json_t *root, const json_t *in, by_error *error)
 {
     keys->factor = 1.0;
@@ -233,14 +236,14 @@ static by_status read_scaling(by__rope_keys *keys, const by_model_config *c, con
     }
     bool by_context = is_scaled_by(keys, "yarn") || is_scaled_by(keys, "llama3");
     int64_t original;
-    BY_TRY(by__json_integer(&original, name, in, "original_max_position_embeddings", c->context,
-                            error));
-    BY_TRY(by__json_integer(&original, name, root, "original_max_position_embeddings", original,
-                            error));
+    BY_TRY(by__nn_json_integer(&original, name, in, "original_max_position_embeddings", c->context,
+                               error));
+    BY_TRY(by__nn_json_integer(&original, name, root, "original_max_position_embeddings", original,
+                               error));
     keys->original_context = by_context ? original : -1;
     bool implied = is_scaled_by(keys, "yarn") && c->context > original;
-    BY_TRY(by__json_number(&keys->factor, name, in, "factor",
-                           implied ? (double)c->context / (double)original : -1.0, error));
+    BY_TRY(by__nn_json_number(&keys->factor, name, in, "factor",
+                              implied ? (double)c->context / (double)original : -1.0, error));
     if (!(keys->factor >= 1.0 && keys->factor <= 1e6)) {
         return by_error_set(error, BY_EFORMAT, "%s: \"factor\" of \"%s\" is not a number from 1 on",
                             name, keys->scaling);
@@ -250,16 +253,16 @@ static by_status read_scaling(by__rope_keys *keys, const by_model_config *c, con
                                           : BY_OK;
 }
 
-by_status by__rope_read_config(by__rope_keys *keys, const by_model_config *c, double theta,
-                               const char *name, const json_t *root, by_error *error)
+by_status by__nn_rope_read_config(by__nn_rope_keys *keys, const by_model_config *c, double theta,
+                                  const char *name, const json_t *root, by_error *error)
 {
     const json_t *in = json_object_get(root, "rope_scaling");
     double outer;
     if (!json_is_object(in)) {
         in = json_object_get(root, "rope_parameters");
     }
-    BY_TRY(by__json_number(&outer, name, root, "rope_theta", theta, error));
-    BY_TRY(by__json_number(&keys->theta, name, in, "rope_theta", outer, error));
+    BY_TRY(by__nn_json_number(&outer, name, root, "rope_theta", theta, error));
+    BY_TRY(by__nn_json_number(&keys->theta, name, in, "rope_theta", outer, error));
     for (void *i = json_object_iter((json_t *)(uintptr_t)in); i != NULL;
          i = json_object_iter_next((json_t *)(uintptr_t)in, i)) {
         if (json_is_object(json_object_iter_value(i))) {

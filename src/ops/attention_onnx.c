@@ -11,59 +11,60 @@ typedef struct heads {
 } heads;
 
 /* Reshapes x [B, T, n width] to [B, n, T, width]. */
-static int by_heads(by__onnx *onnx, int x, int64_t n, int64_t width)
+static int by_heads(by__op_onnx *onnx, int x, int64_t n, int64_t width)
 {
-    int y = by__onnx_reshape(onnx, x, (const int64_t[]){0, 0, n, width}, 4);
-    return by__onnx_transpose(onnx, y, (const int64_t[]){0, 2, 1, 3}, 4);
+    int y = by__op_onnx_reshape(onnx, x, (const int64_t[]){0, 0, n, width}, 4);
+    return by__op_onnx_transpose(onnx, y, (const int64_t[]){0, 2, 1, 3}, 4);
 }
 
 /* Positions [n] from `first` (a scalar) up to `end`. */
-static int range(by__onnx *onnx, int first, int end)
+static int range(by__op_onnx *onnx, int first, int end)
 {
-    return by__onnx_node3(onnx, "Range", first, end, by__onnx_int(onnx, 1));
+    return by__op_onnx_node3(onnx, "Range", first, end, by__op_onnx_int(onnx, 1));
 }
 
 /* Replaces scores of masked keys by the lowest number. The last key belongs to the last query. */
-static int mask(by__onnx *onnx, int scores, int queries, int keys, int64_t window)
+static int mask(by__op_onnx *onnx, int scores, int queries, int keys, int64_t window)
 {
-    int zero = by__onnx_int(onnx, 0);
-    int count = by__onnx_extent(onnx, queries, 2);
-    int end = by__onnx_extent(onnx, keys, 2);
-    int first = by__onnx_node2(onnx, "Sub", end, count);
-    int q = by__onnx_reshape(onnx, range(onnx, first, end), (const int64_t[]){-1, 1}, 2);
+    int zero = by__op_onnx_int(onnx, 0);
+    int count = by__op_onnx_extent(onnx, queries, 2);
+    int end = by__op_onnx_extent(onnx, keys, 2);
+    int first = by__op_onnx_node2(onnx, "Sub", end, count);
+    int q = by__op_onnx_reshape(onnx, range(onnx, first, end), (const int64_t[]){-1, 1}, 2);
     int k = range(onnx, zero, end);
-    int read = by__onnx_node2(onnx, "LessOrEqual", k, q);
+    int read = by__op_onnx_node2(onnx, "LessOrEqual", k, q);
     if (window > 0) {
-        int from = by__onnx_node2(onnx, "Sub", q, by__onnx_int(onnx, window));
-        int near = by__onnx_node2(onnx, "Greater", k, from);
-        read = by__onnx_node2(onnx, "And", read, near);
+        int from = by__op_onnx_node2(onnx, "Sub", q, by__op_onnx_int(onnx, window));
+        int near = by__op_onnx_node2(onnx, "Greater", k, from);
+        read = by__op_onnx_node2(onnx, "And", read, near);
     }
-    return by__onnx_node3(onnx, "Where", read, scores, by__onnx_float(onnx, -3e38f));
+    return by__op_onnx_node3(onnx, "Where", read, scores, by__op_onnx_float(onnx, -3e38f));
 }
 
 /* Maps queries [B, H, T, D] and keys, values [B, K, S, D] to [B, T, H D]. */
-static int attend(by__onnx *onnx, int queries, int keys, int values, const heads *h, bool causal,
+static int attend(by__op_onnx *onnx, int queries, int keys, int values, const heads *h, bool causal,
                   int64_t window)
 {
     int64_t group = h->queries / h->keys;
-    int q = by__onnx_reshape(onnx, queries, (const int64_t[]){0, h->keys, group, -1, h->width}, 5);
-    int axis = by__onnx_list(onnx, (const int64_t[]){2}, 1);
-    int k = by__onnx_transpose(onnx, keys, (const int64_t[]){0, 1, 3, 2}, 4);
-    k = by__onnx_node2(onnx, "Unsqueeze", k, axis);
-    int v = by__onnx_node2(onnx, "Unsqueeze", values, axis);
-    q = by__onnx_node2(onnx, "Mul", q, by__onnx_float(onnx, 1.0f / sqrtf((float)h->width)));
-    int scores = by__onnx_node2(onnx, "MatMul", q, k);
+    int q =
+        by__op_onnx_reshape(onnx, queries, (const int64_t[]){0, h->keys, group, -1, h->width}, 5);
+    int axis = by__op_onnx_list(onnx, (const int64_t[]){2}, 1);
+    int k = by__op_onnx_transpose(onnx, keys, (const int64_t[]){0, 1, 3, 2}, 4);
+    k = by__op_onnx_node2(onnx, "Unsqueeze", k, axis);
+    int v = by__op_onnx_node2(onnx, "Unsqueeze", values, axis);
+    q = by__op_onnx_node2(onnx, "Mul", q, by__op_onnx_float(onnx, 1.0f / sqrtf((float)h->width)));
+    int scores = by__op_onnx_node2(onnx, "MatMul", q, k);
     scores = causal ? mask(onnx, scores, queries, keys, window) : scores;
-    int shares = by__onnx_node1(onnx, "Softmax", scores);
+    int shares = by__op_onnx_node1(onnx, "Softmax", scores);
     onnx->set_int(onnx, "axis", -1);
-    int y = by__onnx_node2(onnx, "MatMul", shares, v);
-    y = by__onnx_reshape(onnx, y, (const int64_t[]){0, h->queries, -1, h->width}, 4);
-    y = by__onnx_transpose(onnx, y, (const int64_t[]){0, 2, 1, 3}, 4);
-    return by__onnx_reshape(onnx, y, (const int64_t[]){0, 0, h->queries * h->width}, 3);
+    int y = by__op_onnx_node2(onnx, "MatMul", shares, v);
+    y = by__op_onnx_reshape(onnx, y, (const int64_t[]){0, h->queries, -1, h->width}, 4);
+    y = by__op_onnx_transpose(onnx, y, (const int64_t[]){0, 2, 1, 3}, 4);
+    return by__op_onnx_reshape(onnx, y, (const int64_t[]){0, 0, h->queries * h->width}, 3);
 }
 
 /* Splits the operands by heads: they are packed in the first, or three. */
-static heads read_operands(const by__op_signature *s, by__onnx *onnx, int *q, int *k, int *v)
+static heads read_operands(const by__op_signature *s, by__op_onnx *onnx, int *q, int *k, int *v)
 {
     heads h = {.queries = s->attrs->heads, .keys = s->attrs->kv_heads};
     bool packed = s->input_count < 3 || by__absent(&s->in[1]);
@@ -74,7 +75,7 @@ static heads read_operands(const by__op_signature *s, by__onnx *onnx, int *q, in
     *v = 2;
     if (packed) {
         const int64_t sizes[3] = {h.queries * h.width, h.keys * h.width, h.keys * h.width};
-        *q = by__onnx_split(onnx, 0, 2, sizes, 3);
+        *q = by__op_onnx_split(onnx, 0, 2, sizes, 3);
         *k = *q + 1;
         *v = *q + 2;
     }
@@ -84,8 +85,8 @@ static heads read_operands(const by__op_signature *s, by__onnx *onnx, int *q, in
     return h;
 }
 
-by_status by__onnx_attention(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                             by_error *error)
+by_status by__op_onnx_attention(const by__op_signature *s, const by__graph_type *out,
+                                by__op_onnx *onnx, by_error *error)
 {
     int q;
     int k;
@@ -101,8 +102,8 @@ by_status by__onnx_attention(const by__op_signature *s, const by__type *out, by_
     return BY_OK;
 }
 
-by_status by__onnx_cached_attention(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                                    by_error *error)
+by_status by__op_onnx_cached_attention(const by__op_signature *s, const by__graph_type *out,
+                                       by__op_onnx *onnx, by_error *error)
 {
     int q;
     int k;
@@ -110,9 +111,9 @@ by_status by__onnx_cached_attention(const by__op_signature *s, const by__type *o
     BY_UNUSED(out);
     BY_UNUSED(error);
     heads h = read_operands(s, onnx, &q, &k, &v);
-    k = by__onnx_node2(onnx, "Concat", 3, k);
+    k = by__op_onnx_node2(onnx, "Concat", 3, k);
     onnx->set_int(onnx, "axis", 2);
-    v = by__onnx_node2(onnx, "Concat", 4, v);
+    v = by__op_onnx_node2(onnx, "Concat", 4, v);
     onnx->set_int(onnx, "axis", 2);
     onnx->update(onnx, 3, k);
     onnx->update(onnx, 4, v);

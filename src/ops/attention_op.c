@@ -18,11 +18,11 @@ typedef struct extents {
  * a fourth is the lengths, a fifth the first keys. Returns false if they do not fit. */
 static bool read_extents(const by__op_signature *s, int count, extents *out)
 {
-    const by__type *q = &s->in[0];
+    const by__graph_type *q = &s->in[0];
     int64_t h = s->attrs->heads;
     int64_t k = s->attrs->kv_heads;
     if (h < 1 || k < 1 || h % k != 0 || q->shape.rank != 3 || h > q->shape.dim[2] ||
-        !by__is_act(q->dtype)) {
+        !by__op_is_act(q->dtype)) {
         return false;
     }
     if (count >= 3 && by__absent(&s->in[1]) != by__absent(&s->in[2])) {
@@ -38,8 +38,8 @@ static bool read_extents(const by__op_signature *s, int count, extents *out)
     }
     out->width = q->shape.dim[2] / parts;
     for (int i = 1; i < 3 && !out->packed; i++) {
-        by__type wanted = {q->dtype, BY_SHAPE(out->batch, out->time, k * out->width)};
-        if (!by__type_equal(&s->in[i], &wanted)) {
+        by__graph_type wanted = {q->dtype, BY_SHAPE(out->batch, out->time, k * out->width)};
+        if (!by__op_type_equal(&s->in[i], &wanted)) {
             return false;
         }
     }
@@ -47,8 +47,8 @@ static bool read_extents(const by__op_signature *s, int count, extents *out)
         (s->in[3].dtype != BY_I32 || by_shape_count(&s->in[3].shape) != out->batch)) {
         return false;
     }
-    by__type starts = {BY_I32, BY_SHAPE(out->batch, out->time)};
-    return count < 5 || by__absent(&s->in[4]) || by__type_equal(&s->in[4], &starts);
+    by__graph_type starts = {BY_I32, BY_SHAPE(out->batch, out->time)};
+    return count < 5 || by__absent(&s->in[4]) || by__op_type_equal(&s->in[4], &starts);
 }
 
 static const char not_heads[] =
@@ -72,15 +72,15 @@ static by_status check_limit(const by__op_signature *s, int count, by_error *err
                : BY_OK;
 }
 
-static by_status infer_attention(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_attention(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     extents e;
     if (s->input_count == 2 || !read_extents(s, s->input_count, &e)) {
         return by__op_refuse(s, error, not_heads);
     }
     BY_TRY(check_limit(s, s->input_count, error));
-    out[0] = (by__type){e.dtype, BY_SHAPE(e.batch, e.time, s->attrs->heads * e.width)};
-    out[1] = (by__type){BY_F32, BY_SHAPE(e.batch, s->attrs->heads, e.time)};
+    out[0] = (by__graph_type){e.dtype, BY_SHAPE(e.batch, e.time, s->attrs->heads * e.width)};
+    out[1] = (by__graph_type){BY_F32, BY_SHAPE(e.batch, s->attrs->heads, e.time)};
     return BY_OK;
 }
 
@@ -104,12 +104,12 @@ static void gradient_attention(by_graph *graph, const by__graph_node *node, cons
 
 /* Splits samples or heads: q by query heads, k and v by key heads, so that each group of query
  * heads stays with its key head. Packed heads of equal number are three sections of one axis. */
-static bool split_heads(const by__op_signature *s, int operands, by__sharding *sh, by__split *y,
-                        by__split *lse)
+static bool split_heads(const by__op_signature *s, int operands, by__op_sharding *sh,
+                        by__op_split *y, by__op_split *lse)
 {
     extents e = {0};
     (void)read_extents(s, operands, &e);
-    by__split q = sh->in[0];
+    by__op_split q = sh->in[0];
     bool heads = q.axis == 2;
     int64_t sections = heads && e.packed ? 3 : 1;
     if ((q.axis != 0 && !heads) || q.parts != sections ||
@@ -118,11 +118,11 @@ static bool split_heads(const by__op_signature *s, int operands, by__sharding *s
         return false;
     }
     for (int i = 1; i < operands; i++) {
-        by__split want = by__absent(&s->in[i]) || (i >= 3 && heads) ? by__whole()
-                         : i >= 3                                   ? (by__split){0, 1}
-                                                                    : q;
+        by__op_split want = by__absent(&s->in[i]) || (i >= 3 && heads) ? by__op_whole()
+                            : i >= 3                                   ? (by__op_split){0, 1}
+                                                                       : q;
         bool by_sample = i != 3 || heads || by__absent(&s->in[i]) || s->in[i].shape.rank == 1;
-        if (!by__split_equal(sh->in[i], want) || !by_sample) {
+        if (!by__op_split_equal(sh->in[i], want) || !by_sample) {
             return false;
         }
     }
@@ -130,37 +130,41 @@ static bool split_heads(const by__op_signature *s, int operands, by__sharding *s
         sh->attrs.heads = s->attrs->heads / sh->ranks;
         sh->attrs.kv_heads = s->attrs->kv_heads / sh->ranks;
     }
-    *y = (by__split){q.axis, 1};
-    *lse = (by__split){heads ? 1 : 0, 1};
+    *y = (by__op_split){q.axis, 1};
+    *lse = (by__op_split){heads ? 1 : 0, 1};
     return true;
 }
 
-static bool shard_attention(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_attention(const by__op_signature *s, const by__graph_type *out,
+                            by__op_sharding *sh)
 {
     BY_UNUSED(out);
-    return sh->in[0].axis == 1 ? by__shard_attention_time(s, sh)
+    return sh->in[0].axis == 1 ? by__op_shard_attention_time(s, sh)
                                : split_heads(s, s->input_count, sh, &sh->out[0], &sh->out[1]);
 }
 
-static bool shard_attention_grad(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_attention_grad(const by__op_signature *s, const by__graph_type *out,
+                                 by__op_sharding *sh)
 {
-    by__split y;
-    by__split lse;
+    by__op_split y;
+    by__op_split lse;
     int operands = s->input_count - 3;
     if (sh->in[0].axis == 1) {
-        return by__shard_attention_grad_time(s, out, sh);
+        return by__op_shard_attention_grad_time(s, out, sh);
     }
-    if (!split_heads(s, operands, sh, &y, &lse) || !by__split_equal(sh->in[operands], y) ||
-        !by__split_equal(sh->in[operands + 1], lse) || !by__split_equal(sh->in[operands + 2], y)) {
+    if (!split_heads(s, operands, sh, &y, &lse) || !by__op_split_equal(sh->in[operands], y) ||
+        !by__op_split_equal(sh->in[operands + 1], lse) ||
+        !by__op_split_equal(sh->in[operands + 2], y)) {
         return false;
     }
     for (int i = 0; i < 3; i++) {
-        sh->out[i] = by__absent(&out[i]) ? by__whole() : sh->in[0];
+        sh->out[i] = by__absent(&out[i]) ? by__op_whole() : sh->in[0];
     }
     return true;
 }
 
-static by_status infer_attention_grad(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_attention_grad(const by__op_signature *s, by__graph_type *out,
+                                      by_error *error)
 {
     extents e;
     int operands = s->input_count - 3;
@@ -168,10 +172,11 @@ static by_status infer_attention_grad(const by__op_signature *s, by__type *out, 
         return by__op_refuse(s, error, not_heads);
     }
     BY_TRY(check_limit(s, operands, error));
-    by__type y = {e.dtype, BY_SHAPE(e.batch, e.time, s->attrs->heads * e.width)};
-    by__type lse = {BY_F32, BY_SHAPE(e.batch, s->attrs->heads, e.time)};
-    if (!by__type_equal(&s->in[operands], &y) || !by__type_equal(&s->in[operands + 1], &lse) ||
-        !by__type_equal(&s->in[operands + 2], &y)) {
+    by__graph_type y = {e.dtype, BY_SHAPE(e.batch, e.time, s->attrs->heads * e.width)};
+    by__graph_type lse = {BY_F32, BY_SHAPE(e.batch, s->attrs->heads, e.time)};
+    if (!by__op_type_equal(&s->in[operands], &y) ||
+        !by__op_type_equal(&s->in[operands + 1], &lse) ||
+        !by__op_type_equal(&s->in[operands + 2], &y)) {
         return by__op_refuse(
             s, error,
             "y and dy must be [batch, time, heads x width], lse f32 [batch, heads, "
@@ -183,25 +188,25 @@ static by_status infer_attention_grad(const by__op_signature *s, by__type *out, 
     return BY_OK;
 }
 
-static by_status infer_cached(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_cached(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     extents e;
     if (!read_extents(s, 3, &e)) {
         return by__op_refuse(s, error, not_heads);
     }
     BY_TRY(check_limit(s, 3, error));
-    const by__type *cache = &s->in[3];
-    by__type wanted = {e.dtype,
-                       BY_SHAPE(e.batch, s->attrs->kv_heads,
-                                cache->shape.rank == 4 ? cache->shape.dim[2] : 0, e.width)};
-    if (!by__type_equal(cache, &wanted) || !by__type_equal(&s->in[4], &wanted) ||
+    const by__graph_type *cache = &s->in[3];
+    by__graph_type wanted = {e.dtype,
+                             BY_SHAPE(e.batch, s->attrs->kv_heads,
+                                      cache->shape.rank == 4 ? cache->shape.dim[2] : 0, e.width)};
+    if (!by__op_type_equal(cache, &wanted) || !by__op_type_equal(&s->in[4], &wanted) ||
         wanted.shape.dim[2] < e.time || s->in[5].dtype != BY_I32 ||
         by_shape_count(&s->in[5].shape) != 1) {
         return by__op_refuse(s, error,
                              "caches must be [batch, kv_heads, positions >= time, width], position "
                              "one i32");
     }
-    out[0] = (by__type){e.dtype, BY_SHAPE(e.batch, e.time, s->attrs->heads * e.width)};
+    out[0] = (by__graph_type){e.dtype, BY_SHAPE(e.batch, e.time, s->attrs->heads * e.width)};
     return BY_OK;
 }
 
@@ -215,19 +220,20 @@ static double seen_share(const by__op_signature *s, double time)
 }
 
 /* Two products [T, D] x [D, T] for each head. */
-static double forward_flops(const by__op_signature *s, const by__type *y)
+static double forward_flops(const by__op_signature *s, const by__graph_type *y)
 {
     double time = (double)y->shape.dim[1];
     return 4.0 * (double)by_shape_count(&y->shape) * time * seen_share(s, time);
 }
 
-static void cost_attention(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_attention(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     cost->flops = forward_flops(s, &out[0]);
 }
 
 /* Five products instead of two: the scores again, dv, dp, dq and dk. */
-static void cost_attention_grad(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_attention_grad(const by__op_signature *s, const by__graph_type *out,
+                                by__op_cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 2.5 * forward_flops(s, &s->in[s->input_count - 1]);
@@ -235,7 +241,7 @@ static void cost_attention_grad(const by__op_signature *s, const by__type *out, 
 
 /* Assumes full caches: every key and value that a query reads is read once, and each new row is
  * written. */
-static void cost_cached(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_cached(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     double row = 4.0 * (double)by_shape_count(&out[0].shape);
     double cache = (double)by_shape_count(&s->in[3].shape) * (double)by_dtype_size(s->in[3].dtype);
@@ -248,17 +254,17 @@ static void cost_cached(const by__op_signature *s, const by__type *out, by__cost
 }
 
 /* Scores and the weighted sum of values, each with 2 FLOPs for a multiplication and an addition. */
-static void attention_of_sequence(const by__op_signature *s, const by__type *out,
-                                  by__attention_cost *cost)
+static void attention_of_sequence(const by__op_signature *s, const by__graph_type *out,
+                                  by__op_attention_cost *cost)
 {
     cost->token_flops = 4.0 * (double)out[0].shape.dim[1] * (double)out[0].shape.dim[2];
     cost->seen = seen_share(s, (double)out[0].shape.dim[1]);
 }
 
-static void attention_of_cache(const by__op_signature *s, const by__type *out,
-                               by__attention_cost *cost)
+static void attention_of_cache(const by__op_signature *s, const by__graph_type *out,
+                               by__op_attention_cost *cost)
 {
-    const by__type *cache = &s->in[3];
+    const by__graph_type *cache = &s->in[3];
     double bytes = (double)by_shape_count(&cache->shape) * (double)by_dtype_size(cache->dtype);
     cost->cached_flops = 4.0 * (double)by_shape_count(&out[0].shape);
     cost->cached_bytes = 2.0 * bytes / (double)cache->shape.dim[2];
@@ -282,7 +288,7 @@ const by__op_row by__op_attention = {.min_inputs = 1,
                                      .optional = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4,
                                      .attrs = MASKED_HEADS,
                                      .infer = infer_attention,
-                                     .onnx = by__onnx_attention,
+                                     .onnx = by__op_onnx_attention,
                                      .gradient = gradient_attention,
                                      .cost = cost_attention,
                                      .shard = shard_attention,
@@ -302,7 +308,7 @@ const by__op_row by__op_cached_attention = {.min_inputs = 6,
                                             .optional = 1u << 1 | 1u << 2,
                                             .attrs = HEADS,
                                             .infer = infer_cached,
-                                            .onnx = by__onnx_cached_attention,
+                                            .onnx = by__op_onnx_cached_attention,
                                             .cost = cost_cached,
                                             .attention = attention_of_cache,
                                             .mutates = 1u << 3 | 1u << 4,

@@ -25,7 +25,7 @@ typedef struct meeting {
 
 typedef struct ring {
     by_graph *graph;
-    const by__sharding *sh;
+    const by__op_sharding *sh;
     bool packed;
     by_value q[PARTS];
     by_value kv;    /* keys and values side by side: the present block */
@@ -62,7 +62,7 @@ static by_value in_dtype(const ring *s, by_value x)
     return s->dtype == BY_F32 ? x : by_cast(s->graph, x, s->dtype);
 }
 
-static ring open_ring(by_graph *graph, const by__sharding *sh, const by_value *in, bool packed)
+static ring open_ring(by_graph *graph, const by__op_sharding *sh, const by_value *in, bool packed)
 {
     ring s = {.graph = graph, .sh = sh, .packed = packed};
     if (is_bad(graph)) {
@@ -135,7 +135,7 @@ static void merge(const ring *s, result *all, result one)
     *all = (result){outs[0], outs[1]};
 }
 
-static void build_forward(by_graph *graph, const by__sharding *sh, const by_value *in,
+static void build_forward(by_graph *graph, const by__op_sharding *sh, const by_value *in,
                           int input_count, by_value outs[BY_MAX_OUTPUTS])
 {
     ring s = open_ring(graph, sh, in, input_count == 1);
@@ -210,7 +210,7 @@ static void add_step(const ring *s, gradients *g, int step)
     g->dkv = by_add(graph, g->dkv, all);
 }
 
-static void build_backward(by_graph *graph, const by__sharding *sh, const by_value *in,
+static void build_backward(by_graph *graph, const by__op_sharding *sh, const by_value *in,
                            int input_count, by_value outs[BY_MAX_OUTPUTS])
 {
     int operands = input_count - 3;
@@ -241,53 +241,54 @@ static void build_backward(by_graph *graph, const by__sharding *sh, const by_val
 
 /* Returns true if every operand is split by time, zig-zag if the mask is causal; lengths, first
  * keys and windows refer to whole sequences. */
-static bool is_by_time(const by__op_signature *s, const by__sharding *sh, int operands)
+static bool is_by_time(const by__op_signature *s, const by__op_sharding *sh, int operands)
 {
-    static const by__split time = {1, 1};
+    static const by__op_split time = {1, 1};
     bool fits = sh->zigzag && !s->attrs->bidirectional && s->attrs->window == 0 &&
                 s->in[0].shape.dim[1] % (2 * sh->ranks) == 0 && operands != 2;
     for (int i = 0; i < operands; i++) {
         bool absent = by__absent(&s->in[i]);
         fits = fits && (i >= 3 ? absent : operands == 1 || !absent) &&
-               (absent || by__split_equal(sh->in[i], time));
+               (absent || by__op_split_equal(sh->in[i], time));
     }
     return fits;
 }
 
-bool by__shard_attention_time(const by__op_signature *s, by__sharding *sh)
+bool by__op_shard_attention_time(const by__op_signature *s, by__op_sharding *sh)
 {
-    sh->out[0] = (by__split){1, 1};
-    sh->out[1] = (by__split){2, 1};
+    sh->out[0] = (by__op_split){1, 1};
+    sh->out[1] = (by__op_split){2, 1};
     sh->build = build_forward;
     return is_by_time(s, sh, s->input_count);
 }
 
-bool by__shard_attention_grad_time(const by__op_signature *s, const by__type *out, by__sharding *sh)
+bool by__op_shard_attention_grad_time(const by__op_signature *s, const by__graph_type *out,
+                                      by__op_sharding *sh)
 {
     int operands = s->input_count - 3;
-    by__split time = {1, 1};
+    by__op_split time = {1, 1};
     for (int i = 0; i < 3; i++) {
-        sh->out[i] = by__absent(&out[i]) ? by__whole() : time;
+        sh->out[i] = by__absent(&out[i]) ? by__op_whole() : time;
     }
     sh->build = build_backward;
-    return is_by_time(s, sh, operands) && by__split_equal(sh->in[operands], time) &&
-           by__split_equal(sh->in[operands + 1], (by__split){2, 1}) &&
-           by__split_equal(sh->in[operands + 2], time);
+    return is_by_time(s, sh, operands) && by__op_split_equal(sh->in[operands], time) &&
+           by__op_split_equal(sh->in[operands + 1], (by__op_split){2, 1}) &&
+           by__op_split_equal(sh->in[operands + 2], time);
 }
 
 /* ---- combining results ---- */
 
-static by_status infer_merge(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_merge(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *y = &s->in[0];
+    const by__graph_type *y = &s->in[0];
     int64_t heads = s->attrs->heads;
     bool ok = y->dtype == BY_F32 && y->shape.rank == 3 && heads > 0 && y->shape.dim[2] % heads == 0;
     for (int i = 0; i < s->input_count && ok; i++) {
-        by__type want = *y;
+        by__graph_type want = *y;
         if (i % 2 == 1) {
             want.shape = BY_SHAPE(y->shape.dim[0], heads, y->shape.dim[1]);
         }
-        ok = by__type_equal(&s->in[i], &want);
+        ok = by__op_type_equal(&s->in[i], &want);
     }
     if (!ok) {
         return by__op_refuse(s, error,
@@ -300,12 +301,12 @@ static by_status infer_merge(const by__op_signature *s, by__type *out, by_error 
 }
 
 /* Splits by heads. */
-static bool shard_merge(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_merge(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    static const by__split heads[2] = {{2, 1}, {1, 1}};
+    static const by__op_split heads[2] = {{2, 1}, {1, 1}};
     BY_UNUSED(out);
     for (int i = 0; i < s->input_count; i++) {
-        if (!by__split_equal(sh->in[i], heads[i % 2])) {
+        if (!by__op_split_equal(sh->in[i], heads[i % 2])) {
             return false;
         }
     }
@@ -315,7 +316,7 @@ static bool shard_merge(const by__op_signature *s, const by__type *out, by__shar
     return s->attrs->heads % sh->ranks == 0;
 }
 
-static void cost_merge(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_merge(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     cost->flops = (double)s->input_count * (double)by_shape_count(&out[0].shape);
 }

@@ -13,24 +13,24 @@ static const size_t field_sizes[] = {
     [BY__ATTR_PACKING] = sizeof(by_packing),
 };
 
-by_attrs by__attrs_of(const by__op_row *row, const by_attrs *from)
+by_attrs by__op_attrs_of(const by__op_row *row, const by_attrs *from)
 {
     by_attrs attrs = {0};
-    for (const by__attr *a = row->attrs; a != NULL && a->label != NULL; a++) {
+    for (const by__op_attr *a = row->attrs; a != NULL && a->label != NULL; a++) {
         memcpy(by__attr_field(&attrs, a), by__attr_value(from, a), field_sizes[a->type]);
     }
     return attrs;
 }
 
-by_status by__attrs_check(const by__op_row *row, const by__op_signature *s, by_error *error)
+by_status by__op_attrs_check(const by__op_row *row, const by__op_signature *s, by_error *error)
 {
-    for (const by__attr *a = row->attrs; a != NULL && a->label != NULL; a++) {
+    for (const by__op_attr *a = row->attrs; a != NULL && a->label != NULL; a++) {
         const void *value = by__attr_value(s->attrs, a);
         if (a->type == BY__ATTR_FLOAT && !isfinite(*(const float *)value)) {
             return by__op_refuse(s, error, "an attribute is not a finite number");
         }
         if (a->type == BY__ATTR_MAP) {
-            const char *wrong = by__map_wrong(*(const by_map_program *const *)value);
+            const char *wrong = by__op_map_wrong(*(const by_map_program *const *)value);
             BY_TRY(wrong == NULL ? BY_OK : by__op_refuse(s, error, wrong));
         }
         if (a->type == BY__ATTR_DTYPE && by_dtype_size(*(const by_dtype *)value) == 0) {
@@ -43,14 +43,14 @@ by_status by__attrs_check(const by__op_row *row, const by__op_signature *s, by_e
     return BY_OK;
 }
 
-static bool is_zero(const by__attr *a, const void *value)
+static bool is_zero(const by__op_attr *a, const void *value)
 {
     static const char zeros[sizeof(by_attrs)];
     return memcmp(value, zeros, field_sizes[a->type]) == 0;
 }
 
 /* Prints the axes of a set or of an order. */
-static void print_axes(by__text *text, const by__attr *a, const void *value)
+static void print_axes(by__text *text, const by__op_attr *a, const void *value)
 {
     const int *order = value;
     int highest = 0;
@@ -69,7 +69,7 @@ static void print_axes(by__text *text, const by__attr *a, const void *value)
     }
 }
 
-static void print_attr(by__text *text, const by__attr *a, const void *value)
+static void print_attr(by__text *text, const by__op_attr *a, const void *value)
 {
     if (a->type == BY__ATTR_FLAG) {
         if (*(const bool *)value) {
@@ -114,17 +114,17 @@ static void print_attr(by__text *text, const by__attr *a, const void *value)
         break;
     }
     case BY__ATTR_MAP:
-        by__map_print(text, *(const by_map_program *const *)value);
+        by__op_map_print(text, *(const by_map_program *const *)value);
         break;
     default:
         by__text_add(text, by_function_name(*(const by_function *)value));
     }
 }
 
-void by__attrs_print(by__text *text, const by__op_row *row, const by_attrs *attrs, bool work)
+void by__op_attrs_print(by__text *text, const by__op_row *row, const by_attrs *attrs, bool work)
 {
     unsigned hidden = BY__ATTR_IN_TYPE | (work ? BY__ATTR_NO_WORK : 0u);
-    for (const by__attr *a = row->attrs; a != NULL && a->label != NULL; a++) {
+    for (const by__op_attr *a = row->attrs; a != NULL && a->label != NULL; a++) {
         const void *value = by__attr_value(attrs, a);
         bool spared = (a->traits & BY__ATTR_SPARE) != 0 && is_zero(a, value);
         if ((a->traits & hidden) == 0 && !spared) {

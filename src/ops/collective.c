@@ -31,10 +31,10 @@ static bool is_part(int64_t part, int64_t extent, int64_t ranks)
 
 static bool may_add(by_dtype dtype)
 {
-    return by__is_act(dtype) || dtype == BY_F16 || dtype == BY_I32;
+    return by__op_is_act(dtype) || dtype == BY_F16 || dtype == BY_I32;
 }
 
-static by_status infer_all_reduce(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_all_reduce(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(check_group(s, error));
     if (!may_add(s->in[0].dtype)) {
@@ -44,7 +44,7 @@ static by_status infer_all_reduce(const by__op_signature *s, by__type *out, by_e
     return BY_OK;
 }
 
-static by_status infer_all_gather(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_all_gather(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(check_group(s, error));
     BY_TRY(check_axis(s, s->attrs->axis, error));
@@ -55,7 +55,8 @@ static by_status infer_all_gather(const by__op_signature *s, by__type *out, by_e
                : by__op_refuse(s, error, "the operand is no rank's part of the axis");
 }
 
-static by_status infer_reduce_scatter(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_reduce_scatter(const by__op_signature *s, by__graph_type *out,
+                                      by_error *error)
 {
     BY_TRY(infer_all_reduce(s, out, error));
     BY_TRY(check_axis(s, s->attrs->axis, error));
@@ -65,7 +66,7 @@ static by_status infer_reduce_scatter(const by__op_signature *s, by__type *out, 
                : by__op_refuse(s, error, "the result is no rank's part of the axis");
 }
 
-static by_status infer_all_to_all(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_all_to_all(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(check_group(s, error));
     BY_TRY(check_axis(s, s->attrs->axis, error));
@@ -82,14 +83,15 @@ static by_status infer_all_to_all(const by__op_signature *s, by__type *out, by_e
     return BY_OK;
 }
 
-static by_status infer_ring_shift(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_ring_shift(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(check_group(s, error));
     out[0] = s->in[0];
     return BY_OK;
 }
 
-static by_status infer_reduce_gradients(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_reduce_gradients(const by__op_signature *s, by__graph_type *out,
+                                        by_error *error)
 {
     BY_TRY(check_group(s, error));
     for (int i = 0; i < s->input_count; i++) {
@@ -97,21 +99,22 @@ static by_status infer_reduce_gradients(const by__op_signature *s, by__type *out
             return by__op_refuse(s, error, "gradients must be f32");
         }
     }
-    out[0] = (by__type){BY_F32, BY_SHAPE(1)};
+    out[0] = (by__graph_type){BY_F32, BY_SHAPE(1)};
     return BY_OK;
 }
 
-static by_status infer_gather_parameter(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_gather_parameter(const by__op_signature *s, by__graph_type *out,
+                                        by_error *error)
 {
     BY_TRY(check_group(s, error));
-    if (!by__is_act(s->attrs->dtype) || s->attrs->shape.rank < 1 || s->attrs->bucket < 0) {
+    if (!by__op_is_act(s->attrs->dtype) || s->attrs->shape.rank < 1 || s->attrs->bucket < 0) {
         return by__op_refuse(s, error, "a parameter is f32, bf16 or f16 and has at least one axis");
     }
-    out[0] = (by__type){s->attrs->dtype, s->attrs->shape};
+    out[0] = (by__graph_type){s->attrs->dtype, s->attrs->shape};
     return BY_OK;
 }
 
-static by_status infer_like(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_like(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_UNUSED(error);
     out[0] = s->in[0];
@@ -138,7 +141,7 @@ static void gradient_replicate(by_graph *graph, const by__graph_node *node, cons
 
 static by_value adjoint(by_graph *graph, by_op op, by_attrs attrs, by_value x)
 {
-    return by__wait(graph, by__start_collective(graph, op, &attrs, x));
+    return by__op_build_wait(graph, by__op_start_collective(graph, op, &attrs, x));
 }
 
 /* Every rank has used a copy of this rank's entries, so their gradients are summed. */
@@ -184,60 +187,63 @@ static double other_share(const by__op_signature *s)
     return (double)(s->attrs->ranks - 1) / (double)s->attrs->ranks;
 }
 
-static void cost_all_reduce(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_all_reduce(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     cost->flops = other_share(s) * (double)by_shape_count(&out[0].shape);
-    cost->bytes_sent = 2.0 * other_share(s) * by__type_bytes(&out[0]);
+    cost->bytes_sent = 2.0 * other_share(s) * by__op_type_bytes(&out[0]);
 }
 
-static void cost_all_gather(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_all_gather(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 0.0;
-    cost->bytes_sent = (double)(s->attrs->ranks - 1) * by__type_bytes(&s->in[0]);
+    cost->bytes_sent = (double)(s->attrs->ranks - 1) * by__op_type_bytes(&s->in[0]);
 }
 
-static void cost_reduce_scatter(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_reduce_scatter(const by__op_signature *s, const by__graph_type *out,
+                                by__op_cost *cost)
 {
     cost->flops = (double)(s->attrs->ranks - 1) * (double)by_shape_count(&out[0].shape);
-    cost->bytes_sent = other_share(s) * by__type_bytes(&s->in[0]);
+    cost->bytes_sent = other_share(s) * by__op_type_bytes(&s->in[0]);
 }
 
-static void cost_all_to_all(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_all_to_all(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 0.0;
-    cost->bytes_sent = other_share(s) * by__type_bytes(&s->in[0]);
+    cost->bytes_sent = other_share(s) * by__op_type_bytes(&s->in[0]);
 }
 
-static void cost_ring_shift(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_ring_shift(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     cost->flops = 0.0;
-    cost->bytes_sent = s->attrs->ranks > 1 ? by__type_bytes(&out[0]) : 0.0;
+    cost->bytes_sent = s->attrs->ranks > 1 ? by__op_type_bytes(&out[0]) : 0.0;
 }
 
-static void cost_reduce_gradients(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_reduce_gradients(const by__op_signature *s, const by__graph_type *out,
+                                  by__op_cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 0.0;
     for (int i = 0; i < s->input_count; i++) {
         cost->flops += other_share(s) * (double)by_shape_count(&s->in[i].shape);
-        cost->bytes_sent += 2.0 * other_share(s) * by__type_bytes(&s->in[i]);
+        cost->bytes_sent += 2.0 * other_share(s) * by__op_type_bytes(&s->in[i]);
     }
 }
 
 /* A rank sends its part to every other rank. */
-static void cost_gather_parameter(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_gather_parameter(const by__op_signature *s, const by__graph_type *out,
+                                  by__op_cost *cost)
 {
     cost->flops = 0.0;
-    cost->bytes_sent = other_share(s) * by__type_bytes(&out[0]);
+    cost->bytes_sent = other_share(s) * by__op_type_bytes(&out[0]);
 }
 
-static void cost_nothing(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_nothing(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(s);
     BY_UNUSED(out);
-    *cost = (by__cost){0};
+    *cost = (by__op_cost){0};
 }
 
 /* ---- rows ---- */
@@ -250,7 +256,8 @@ static uint32_t updated_gradients(const by_attrs *attrs)
 /* ---- splits, over ranks of another mesh axis ---- */
 
 /* Each rank exchanges its slices or addends, unless they are along the axes that are exchanged. */
-static bool shard_exchange(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_exchange(const by__op_signature *s, const by__graph_type *out,
+                           by__op_sharding *sh)
 {
     bool any = s->op == BY_OP_ALL_REDUCE || s->op == BY_OP_RING_SHIFT;
     int axis = sh->in[0].axis;
@@ -260,7 +267,7 @@ static bool shard_exchange(const by__op_signature *s, const by__type *out, by__s
            (s->op != BY_OP_ALL_TO_ALL || axis != s->attrs->to);
 }
 
-static bool shard_wait(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_wait(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     BY_UNUSED(s);
     BY_UNUSED(out);
@@ -335,12 +342,12 @@ const by__op_row by__op_replicate = {.attrs = BY__ATTRS(GROUP),
 
 /* ---- builders ---- */
 
-by_value by__start_collective(by_graph *graph, by_op op, const by_attrs *attrs, by_value x)
+by_value by__op_start_collective(by_graph *graph, by_op op, const by_attrs *attrs, by_value x)
 {
     return by__op_add_node(graph, op, attrs, &x, 1, NULL);
 }
 
-by_value by__wait(by_graph *graph, by_value started)
+by_value by__op_build_wait(by_graph *graph, by_value started)
 {
     by_value *in;
     if (graph->error.status != BY_OK) {
@@ -370,22 +377,23 @@ by_value by__wait(by_graph *graph, by_value started)
     return result;
 }
 
-by_value by__reduce_gradients(by_graph *graph, const by_value *gradients, int count, int64_t bucket,
-                              uint32_t mesh, int64_t ranks, bool in_place)
+by_value by__op_build_reduce_gradients(by_graph *graph, const by_value *gradients, int count,
+                                       int64_t bucket, uint32_t mesh, int64_t ranks, bool in_place)
 {
     by_attrs attrs = {.mesh = mesh, .ranks = ranks, .bucket = bucket, .in_place = in_place};
     return by__op_add_node(graph, BY_OP_REDUCE_GRADIENTS, &attrs, gradients, count, NULL);
 }
 
-by_value by__gather_parameter(by_graph *graph, by_value parameter, int64_t number, uint32_t mesh,
-                              int64_t ranks)
+by_value by__op_build_gather_parameter(by_graph *graph, by_value parameter, int64_t number,
+                                       uint32_t mesh, int64_t ranks)
 {
     by_attrs attrs = {.mesh = mesh,
                       .ranks = ranks,
                       .bucket = number,
                       .dtype = graph->values[parameter].dtype,
                       .shape = graph->values[parameter].shape};
-    return by__wait(graph, by__op_add_node(graph, BY_OP_GATHER_PARAMETER, &attrs, NULL, 0, NULL));
+    return by__op_build_wait(graph,
+                             by__op_add_node(graph, BY_OP_GATHER_PARAMETER, &attrs, NULL, 0, NULL));
 }
 
 /* Returns the extent of an axis of x, or 0 if there is no such axis, which the shape rule
@@ -419,7 +427,7 @@ by_value by_all_gather(by_graph *graph, by_value x, int axis, int64_t extent, ui
                        int64_t ranks)
 {
     by_attrs attrs = {
-        .mesh = mesh, .ranks = ranks, .axis = by__axis_of(graph, x, axis), .rows = extent};
+        .mesh = mesh, .ranks = ranks, .axis = by__op_axis_of(graph, x, axis), .rows = extent};
     return exchange(graph, BY_OP_ALL_GATHER, attrs, x);
 }
 
@@ -427,7 +435,7 @@ by_value by_reduce_scatter(by_graph *graph, by_value x, int axis, uint32_t mesh,
                            int64_t rank)
 {
     int64_t first;
-    by_attrs attrs = {.mesh = mesh, .ranks = ranks, .axis = by__axis_of(graph, x, axis)};
+    by_attrs attrs = {.mesh = mesh, .ranks = ranks, .axis = by__op_axis_of(graph, x, axis)};
     if (ranks == 1) {
         return x;
     }
@@ -442,8 +450,8 @@ by_value by_all_to_all(by_graph *graph, by_value x, int axis, int to, uint32_t m
 {
     by_attrs attrs = {.mesh = mesh,
                       .ranks = ranks,
-                      .axis = by__axis_of(graph, x, axis),
-                      .to = by__axis_of(graph, x, to)};
+                      .axis = by__op_axis_of(graph, x, axis),
+                      .to = by__op_axis_of(graph, x, to)};
     return exchange(graph, BY_OP_ALL_TO_ALL, attrs, x);
 }
 

@@ -9,14 +9,14 @@
 
 static by_status check_operands(const by__op_signature *s, by_error *error)
 {
-    const by__type *x = &s->in[0];
-    const by__type *w = &s->in[1];
-    const by__type *targets = &s->in[2];
-    if (!by__is_act(x->dtype) || x->dtype != w->dtype || x->shape.rank < 1 || w->shape.rank != 2 ||
-        w->shape.dim[1] != by__last_dim(&x->shape)) {
+    const by__graph_type *x = &s->in[0];
+    const by__graph_type *w = &s->in[1];
+    const by__graph_type *targets = &s->in[2];
+    if (!by__op_is_act(x->dtype) || x->dtype != w->dtype || x->shape.rank < 1 ||
+        w->shape.rank != 2 || w->shape.dim[1] != by__op_last_dim(&x->shape)) {
         return by__op_refuse(s, error, "x must be [..., width] and the weight [vocabulary, width]");
     }
-    if (targets->dtype != BY_I32 || by_shape_count(&targets->shape) != by__rows(&x->shape)) {
+    if (targets->dtype != BY_I32 || by_shape_count(&targets->shape) != by__op_rows(&x->shape)) {
         return by__op_refuse(s, error, "there must be one i32 target for each row of x");
     }
     if (s->attrs->rows != 0 && (s->attrs->begin < 0 || s->attrs->begin > s->attrs->rows ||
@@ -26,66 +26,66 @@ static by_status check_operands(const by__op_signature *s, by_error *error)
     return BY_OK;
 }
 
-static by__type logits_of(const by__op_signature *s)
+static by__graph_type logits_of(const by__op_signature *s)
 {
-    return (by__type){BY_F32, BY_SHAPE(by__rows(&s->in[0].shape), s->in[1].shape.dim[0])};
+    return (by__graph_type){BY_F32, BY_SHAPE(by__op_rows(&s->in[0].shape), s->in[1].shape.dim[0])};
 }
 
-static by_status infer_forward(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_forward(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
-    out[0] = (by__type){BY_F32, BY_SHAPE(1)};
-    out[1] = (by__type){BY_F32, BY_SHAPE(by__rows(&s->in[0].shape))};
+    out[0] = (by__graph_type){BY_F32, BY_SHAPE(1)};
+    out[1] = (by__graph_type){BY_F32, BY_SHAPE(by__op_rows(&s->in[0].shape))};
     return BY_OK;
 }
 
-static by_status infer_part(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_part(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
-    out[0] = (by__type){BY_F32, BY_SHAPE(2, by__rows(&s->in[0].shape))};
+    out[0] = (by__graph_type){BY_F32, BY_SHAPE(2, by__op_rows(&s->in[0].shape))};
     if (s->attrs->keep) {
         out[1] = logits_of(s);
     }
     return BY_OK;
 }
 
-static by_status infer_combine(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_combine(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *parts = &s->in[0];
+    const by__graph_type *parts = &s->in[0];
     if (parts->dtype != BY_F32 || parts->shape.rank != 2 || parts->shape.dim[0] % 2 != 0 ||
         s->in[1].dtype != BY_I32 || by_shape_count(&s->in[1].shape) != parts->shape.dim[1] ||
         s->attrs->rows < 1) {
         return by__op_refuse(s, error, "parts must be f32 [2 slices, rows], one target for a row");
     }
-    out[0] = (by__type){BY_F32, BY_SHAPE(1)};
-    out[1] = (by__type){BY_F32, BY_SHAPE(parts->shape.dim[1])};
+    out[0] = (by__graph_type){BY_F32, BY_SHAPE(1)};
+    out[1] = (by__graph_type){BY_F32, BY_SHAPE(parts->shape.dim[1])};
     return BY_OK;
 }
 
-static by_status infer_backward(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_backward(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
-    if (!by__is_scalar(&s->in[4])) {
+    if (!by__op_is_scalar(&s->in[4])) {
         return by__op_refuse(s, error, "the gradient of the loss must be one f32");
     }
-    by__type logits = logits_of(s);
-    if (s->input_count > 5 && !by__type_equal(&s->in[5], &logits)) {
+    by__graph_type logits = logits_of(s);
+    if (s->input_count > 5 && !by__op_type_equal(&s->in[5], &logits)) {
         return by__op_refuse(s, error, "logits must be f32 [rows, vocabulary]");
     }
     out[0] = s->in[0];
-    out[1] = (by__type){BY_F32, s->in[1].shape};
+    out[1] = (by__graph_type){BY_F32, s->in[1].shape};
     return BY_OK;
 }
 
-static by_status infer_train(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_train(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
-    if (!by__is_scalar(&s->in[3])) {
+    if (!by__op_is_scalar(&s->in[3])) {
         return by__op_refuse(s, error, "the gradient of the loss must be one f32");
     }
-    out[0] = (by__type){BY_F32, BY_SHAPE(1)};
+    out[0] = (by__graph_type){BY_F32, BY_SHAPE(1)};
     out[1] = s->in[0];
-    out[2] = (by__type){BY_F32, s->in[1].shape};
+    out[2] = (by__graph_type){BY_F32, s->in[1].shape};
     return BY_OK;
 }
 
@@ -102,7 +102,7 @@ static void gradient_forward(by_graph *graph, const by__graph_node *node, const 
 
 /* One product x w^T forward. The gradient repeats it, unless the logits are given, and adds dlogits
  * w and dlogits^T x. */
-static void cost_head(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_head(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     double product = 2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[0];
     BY_UNUSED(out);
@@ -124,26 +124,26 @@ static int64_t combined_vocabulary(const by__op_signature *s)
 /* ---- splits ---- */
 
 /* Returns true if the rows of x, and everything with one entry a row, are split. */
-static bool split_rows(const by__op_signature *s, const by__sharding *sh)
+static bool split_rows(const by__op_signature *s, const by__op_sharding *sh)
 {
-    by__split targets;
+    by__op_split targets;
     return sh->in[1].axis == BY__WHOLE &&
-           by__split_of_rows(&s->in[0].shape, sh->in[0], &s->in[2].shape, sh->ranks, &targets) &&
-           by__split_equal(sh->in[2], targets);
+           by__op_split_of_rows(&s->in[0].shape, sh->in[0], &s->in[2].shape, sh->ranks, &targets) &&
+           by__op_split_equal(sh->in[2], targets);
 }
 
 /* Returns true if only the weight is split, by vocabulary. */
-static bool split_words(const by__op_signature *s, by__sharding *sh)
+static bool split_words(const by__op_signature *s, by__op_sharding *sh)
 {
     sh->attrs.rows = s->in[1].shape.dim[0];
-    sh->attrs.begin = by__cut(sh->attrs.rows, sh->ranks, sh->rank);
+    sh->attrs.begin = by__op_cut(sh->attrs.rows, sh->ranks, sh->rank);
     return sh->in[1].axis == 0 && sh->in[1].parts == 1 &&
-           by__shard_all_whole_but(sh, s->input_count, 1u << 1);
+           by__op_shard_all_whole_but(sh, s->input_count, 1u << 1);
 }
 
 /* All-gathers two numbers for each row, from which every rank computes the loss of all rows.
  * *logits (may be NULL) receives the rank's logits if attrs.keep is set. */
-static void build_loss(by_graph *graph, const by__sharding *sh, const by_attrs *attrs,
+static void build_loss(by_graph *graph, const by__op_sharding *sh, const by_attrs *attrs,
                        const by_value *in, by_value *logits, by_value outs[BY_MAX_OUTPUTS])
 {
     by_value part[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
@@ -156,34 +156,36 @@ static void build_loss(by_graph *graph, const by__sharding *sh, const by_attrs *
     }
 }
 
-static void build_forward(by_graph *graph, const by__sharding *sh, const by_value *in,
+static void build_forward(by_graph *graph, const by__op_sharding *sh, const by_value *in,
                           int input_count, by_value outs[BY_MAX_OUTPUTS])
 {
     BY_UNUSED(input_count);
     build_loss(graph, sh, &sh->attrs, in, NULL, outs);
 }
 
-static bool shard_forward(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_forward(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     if (split_rows(s, sh)) {
-        sh->out[0] = by__partial();
-        return by__split_of_rows(&s->in[0].shape, sh->in[0], &out[1].shape, sh->ranks, &sh->out[1]);
+        sh->out[0] = by__op_partial();
+        return by__op_split_of_rows(&s->in[0].shape, sh->in[0], &out[1].shape, sh->ranks,
+                                    &sh->out[1]);
     }
     sh->build = build_forward;
     return split_words(s, sh);
 }
 
-static bool shard_backward(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_backward(const by__op_signature *s, const by__graph_type *out,
+                           by__op_sharding *sh)
 {
-    by__split lse;
+    by__op_split lse;
     BY_UNUSED(out);
     if (split_rows(s, sh)) {
         sh->out[0] = sh->in[0];
-        sh->out[1] = by__partial();
-        return by__split_of_rows(&s->in[0].shape, sh->in[0], &s->in[3].shape, sh->ranks, &lse) &&
-               by__split_equal(sh->in[3], lse) && sh->in[4].axis == BY__WHOLE;
+        sh->out[1] = by__op_partial();
+        return by__op_split_of_rows(&s->in[0].shape, sh->in[0], &s->in[3].shape, sh->ranks, &lse) &&
+               by__op_split_equal(sh->in[3], lse) && sh->in[4].axis == BY__WHOLE;
     }
-    sh->out[0] = by__partial();
+    sh->out[0] = by__op_partial();
     sh->out[1] = sh->in[1];
     return split_words(s, sh);
 }
@@ -197,13 +199,13 @@ static bool keeps_logits(const by_graph *graph, const by_value *in)
     if (graph->error.status != BY_OK) {
         return false;
     }
-    int64_t rows = by__rows(&graph->values[in[0]].shape);
+    int64_t rows = by__op_rows(&graph->values[in[0]].shape);
     int64_t row_bytes = graph->values[in[1]].shape.dim[0] * (int64_t)sizeof(float);
     return rows <= MOST_KEPT / row_bytes;
 }
 
 /* With a slice of the vocabulary, the gradient needs each row's sum over all ranks first. */
-static void build_train(by_graph *graph, const by__sharding *sh, const by_value *in,
+static void build_train(by_graph *graph, const by__op_sharding *sh, const by_value *in,
                         int input_count, by_value outs[BY_MAX_OUTPUTS])
 {
     by_value losses[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
@@ -221,22 +223,22 @@ static void build_train(by_graph *graph, const by__sharding *sh, const by_value 
     outs[2] = gradients[1];
 }
 
-static bool shard_train(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_train(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     BY_UNUSED(out);
     if (split_rows(s, sh)) {
-        sh->out[0] = by__partial();
+        sh->out[0] = by__op_partial();
         sh->out[1] = sh->in[0];
-        sh->out[2] = by__partial();
+        sh->out[2] = by__op_partial();
         return sh->in[3].axis == BY__WHOLE;
     }
-    sh->out[1] = by__partial();
+    sh->out[1] = by__op_partial();
     sh->out[2] = sh->in[1];
     sh->build = build_train;
     return split_words(s, sh);
 }
 
-void by__fuse_loss(by_graph *graph, size_t n, by__graph_node *forward, by_op train)
+void by__op_fuse_loss(by_graph *graph, size_t n, by__graph_node *forward, by_op train)
 {
     by__graph_node *gradient = &graph->nodes[n];
     gradient->op = train;
@@ -267,7 +269,7 @@ static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_er
     free(gradient->in);
     gradient->in = in;
     gradient->input_count = 4;
-    by__fuse_loss(graph, n, forward, BY_OP_LINEAR_CROSS_ENTROPY_TRAIN);
+    by__op_fuse_loss(graph, n, forward, BY_OP_LINEAR_CROSS_ENTROPY_TRAIN);
     return BY_OK;
 }
 

@@ -16,13 +16,14 @@ static bool has(const by__op_signature *s, int input)
 
 static by_status check_teacher(const by__op_signature *s, by_error *error)
 {
-    int64_t rows = by__rows(&s->in[X].shape);
+    int64_t rows = by__op_rows(&s->in[X].shape);
     if (has(s, HIDDEN)) {
-        const by__type *x = &s->in[HIDDEN];
-        const by__type *w = &s->in[HEAD];
+        const by__graph_type *x = &s->in[HIDDEN];
+        const by__graph_type *w = &s->in[HEAD];
         return !has(s, HEAD) || has(s, IDS) || has(s, LOGARITHMS) || x->dtype != s->in[X].dtype ||
                        w->dtype != x->dtype || x->shape.rank < 1 || w->shape.rank != 2 ||
-                       by__rows(&x->shape) != rows || w->shape.dim[1] != by__last_dim(&x->shape) ||
+                       by__op_rows(&x->shape) != rows ||
+                       w->shape.dim[1] != by__op_last_dim(&x->shape) ||
                        w->shape.dim[0] != s->in[W].shape.dim[0]
                    ? by__op_refuse(s, error,
                                    "the teacher must have a hidden state [..., width'] with the "
@@ -37,8 +38,8 @@ static by_status check_teacher(const by__op_signature *s, by_error *error)
     return has(s, HEAD) || !has(s, IDS) || !has(s, LOGARITHMS) || s->in[IDS].dtype != BY_I32 ||
                    s->in[LOGARITHMS].dtype != BY_F32 || last < 0 ||
                    !by_shape_equal(&wanted, &s->in[LOGARITHMS].shape) ||
-                   by__rows(&s->in[IDS].shape) != rows ||
-                   by__last_dim(&s->in[IDS].shape) > s->in[W].shape.dim[0]
+                   by__op_rows(&s->in[IDS].shape) != rows ||
+                   by__op_last_dim(&s->in[IDS].shape) > s->in[W].shape.dim[0]
                ? by__op_refuse(s, error,
                                "the teacher must be i32 ids [..., k] with the student's rows and "
                                "f32 logarithms [..., k + 1], or a hidden state and a head")
@@ -47,14 +48,14 @@ static by_status check_teacher(const by__op_signature *s, by_error *error)
 
 static by_status check_operands(const by__op_signature *s, by_error *error)
 {
-    const by__type *x = &s->in[X];
-    const by__type *w = &s->in[W];
-    const by__type *targets = &s->in[TARGETS];
-    if (!by__is_act(x->dtype) || x->dtype != w->dtype || x->shape.rank < 1 || w->shape.rank != 2 ||
-        w->shape.dim[1] != by__last_dim(&x->shape)) {
+    const by__graph_type *x = &s->in[X];
+    const by__graph_type *w = &s->in[W];
+    const by__graph_type *targets = &s->in[TARGETS];
+    if (!by__op_is_act(x->dtype) || x->dtype != w->dtype || x->shape.rank < 1 ||
+        w->shape.rank != 2 || w->shape.dim[1] != by__op_last_dim(&x->shape)) {
         return by__op_refuse(s, error, "x must be [..., width] and the weight [vocabulary, width]");
     }
-    if (targets->dtype != BY_I32 || by_shape_count(&targets->shape) != by__rows(&x->shape)) {
+    if (targets->dtype != BY_I32 || by_shape_count(&targets->shape) != by__op_rows(&x->shape)) {
         return by__op_refuse(s, error, "there must be one i32 target for each row of x");
     }
     if (!(s->attrs->theta > 0.0f) || !(s->attrs->p >= 0.0f) || !(s->attrs->p <= 1.0f)) {
@@ -63,29 +64,29 @@ static by_status check_operands(const by__op_signature *s, by_error *error)
     return check_teacher(s, error);
 }
 
-static by_status infer_forward(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_forward(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
-    out[0] = (by__type){BY_F32, BY_SHAPE(1)};
+    out[0] = (by__graph_type){BY_F32, BY_SHAPE(1)};
     return BY_OK;
 }
 
-static by_status infer_gradients(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_gradients(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *dloss = &s->in[DLOSS];
+    const by__graph_type *dloss = &s->in[DLOSS];
     BY_TRY(check_operands(s, error));
     if (dloss->dtype != BY_F32 || by_shape_count(&dloss->shape) != 1) {
         return by__op_refuse(s, error, "the gradient of the loss must be one f32");
     }
     out[0] = s->in[X];
-    out[1] = (by__type){BY_F32, s->in[W].shape};
+    out[1] = (by__graph_type){BY_F32, s->in[W].shape};
     return BY_OK;
 }
 
-static by_status infer_train(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_train(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(infer_gradients(s, out + 1, error));
-    out[0] = (by__type){BY_F32, BY_SHAPE(1)};
+    out[0] = (by__graph_type){BY_F32, BY_SHAPE(1)};
     return BY_OK;
 }
 
@@ -102,7 +103,7 @@ static void gradient_forward(by_graph *graph, const by__graph_node *node, const 
 }
 
 /* One product forward, three with the gradients, plus one for the teacher. */
-static void cost_head(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_head(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     double vocabulary = (double)s->in[W].shape.dim[0];
     double student = 2.0 * (double)by_shape_count(&s->in[X].shape) * vocabulary;
@@ -118,32 +119,32 @@ static int64_t vocabulary_of(const by__op_signature *s)
 }
 
 /* Returns true if rows, and everything with entries for rows, are split, and weights are whole. */
-static bool split_rows(const by__op_signature *s, by__sharding *sh)
+static bool split_rows(const by__op_signature *s, by__op_sharding *sh)
 {
     for (int i = W; i < s->input_count; i++) {
-        by__split want = by__whole();
+        by__op_split want = by__op_whole();
         bool by_rows = i == TARGETS || i == HIDDEN || i == IDS || i == LOGARITHMS;
         bool fits = !has(s, i) || !by_rows ||
-                    (i == TARGETS ? by__split_of_rows(&s->in[X].shape, sh->in[X], &s->in[i].shape,
-                                                      sh->ranks, &want)
+                    (i == TARGETS ? by__op_split_of_rows(&s->in[X].shape, sh->in[X],
+                                                         &s->in[i].shape, sh->ranks, &want)
                                   : (want = sh->in[X], s->in[i].shape.rank == s->in[X].shape.rank));
-        if (!fits || !by__split_equal(sh->in[i], want)) {
+        if (!fits || !by__op_split_equal(sh->in[i], want)) {
             return false;
         }
     }
     return sh->in[X].axis >= 0 && sh->in[X].axis < s->in[X].shape.rank - 1;
 }
 
-static bool shard(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     int first = s->op == BY_OP_LINEAR_DISTILL_GRAD ? 0 : 1;
     BY_UNUSED(out);
     if (first > 0) {
-        sh->out[0] = by__partial();
+        sh->out[0] = by__op_partial();
     }
     if (s->op != BY_OP_LINEAR_DISTILL) {
         sh->out[first] = sh->in[X];
-        sh->out[first + 1] = by__partial();
+        sh->out[first + 1] = by__op_partial();
     }
     return split_rows(s, sh);
 }
@@ -163,7 +164,7 @@ static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_er
         if (uses[forward->out[0]] != 0) {
             return BY_OK; /* read by a node that may come before the gradient */
         }
-        by__fuse_loss(graph, n, forward, BY_OP_LINEAR_DISTILL_TRAIN);
+        by__op_fuse_loss(graph, n, forward, BY_OP_LINEAR_DISTILL_TRAIN);
         return BY_OK;
     }
     return BY_OK;

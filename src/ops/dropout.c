@@ -3,9 +3,9 @@
  * the same mask whatever micro-batch or rank it is in. */
 #include "ops/ops.h"
 
-static by_status infer_dropout(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_dropout(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    if (!by__is_act(s->in[0].dtype) || s->in[0].shape.rank < 2 || s->in[1].dtype != BY_I32 ||
+    if (!by__op_is_act(s->in[0].dtype) || s->in[0].shape.rank < 2 || s->in[1].dtype != BY_I32 ||
         by_shape_count(&s->in[1].shape) != 4) {
         return by__op_refuse(s, error, "x must be [batch, ...] f32, bf16 or f16 and rng i32 [4]");
     }
@@ -29,14 +29,14 @@ static void gradient_dropout(by_graph *graph, const by__graph_node *node, const 
 
 /* A rank has some of the samples, whose numbers start at its slice; or it has a slice of all
  * samples along their first axis, one piece of each, and its mask starts where the slice does. */
-static bool shard_dropout(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_dropout(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     const by_shape *x = &s->in[0].shape;
-    by__split split = sh->in[0];
+    by__op_split split = sh->in[0];
     int64_t inner = 1;
     if (split.axis == 0 && split.parts == 1 && !sh->zigzag && sh->in[1].axis == BY__WHOLE) {
         sh->out[0] = split;
-        sh->attrs.rows += by__cut(x->dim[0], sh->ranks, sh->rank);
+        sh->attrs.rows += by__op_cut(x->dim[0], sh->ranks, sh->rank);
         return true;
     }
     if (split.axis != 1 || split.parts != 1 || sh->in[1].axis != BY__WHOLE) {
@@ -47,7 +47,7 @@ static bool shard_dropout(const by__op_signature *s, const by__type *out, by__sh
     }
     sh->out[0] = split;
     BY_UNUSED(out);
-    return by__shard_places(s, sh, 1, inner);
+    return by__op_shard_places(s, sh, 1, inner);
 }
 
 const by__op_row by__op_dropout = {

@@ -1,9 +1,9 @@
 /* Element-wise operations: arithmetic, activation functions, gated units, casts. */
 #include "ops/ops.h"
 
-static by_status infer_binary(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_binary(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    if (!by__is_act(s->in[0].dtype) || !by__is_act(s->in[1].dtype) ||
+    if (!by__op_is_act(s->in[0].dtype) || !by__op_is_act(s->in[1].dtype) ||
         (s->in[0].dtype != s->in[1].dtype && s->in[1].dtype != BY_F32)) {
         return by__op_refuse(s, error, "operands must be f32, bf16 or f16 of one dtype");
     }
@@ -19,35 +19,35 @@ static by_status infer_binary(const by__op_signature *s, by__type *out, by_error
         }
         shape.dim[rank - i] = x > y ? x : y;
     }
-    out[0] = (by__type){s->in[0].dtype, shape};
+    out[0] = (by__graph_type){s->in[0].dtype, shape};
     return BY_OK;
 }
 
 static void gradient_add(by_graph *graph, const by__graph_node *node, const by_value *dout,
                          by_value *din)
 {
-    din[0] = by__reduce_to(graph, dout[0], node->in[0]);
-    din[1] = by__reduce_to(graph, dout[0], node->in[1]);
+    din[0] = by__op_reduce_to(graph, dout[0], node->in[0]);
+    din[1] = by__op_reduce_to(graph, dout[0], node->in[1]);
 }
 
 static void gradient_sub(by_graph *graph, const by__graph_node *node, const by_value *dout,
                          by_value *din)
 {
-    din[0] = by__reduce_to(graph, dout[0], node->in[0]);
-    din[1] = by_unary(graph, by__reduce_to(graph, dout[0], node->in[1]), BY_FN_NEGATE);
+    din[0] = by__op_reduce_to(graph, dout[0], node->in[0]);
+    din[1] = by_unary(graph, by__op_reduce_to(graph, dout[0], node->in[1]), BY_FN_NEGATE);
 }
 
 static void gradient_mul(by_graph *graph, const by__graph_node *node, const by_value *dout,
                          by_value *din)
 {
-    din[0] = by__reduce_to(graph, by_mul(graph, dout[0], node->in[1]), node->in[0]);
-    din[1] = by__reduce_to(graph, by_mul(graph, dout[0], node->in[0]), node->in[1]);
+    din[0] = by__op_reduce_to(graph, by_mul(graph, dout[0], node->in[1]), node->in[0]);
+    din[1] = by__op_reduce_to(graph, by_mul(graph, dout[0], node->in[0]), node->in[1]);
 }
 
-static by_status infer_scale(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_scale(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *factor = &s->in[1];
-    if (!by__is_act(s->in[0].dtype) || factor->dtype != BY_F32 ||
+    const by__graph_type *factor = &s->in[1];
+    if (!by__op_is_act(s->in[0].dtype) || factor->dtype != BY_F32 ||
         by_shape_count(&factor->shape) != 1) {
         return by__op_refuse(s, error, "the factor must be one f32");
     }
@@ -63,17 +63,17 @@ static void gradient_scale(by_graph *graph, const by__graph_node *node, const by
 }
 
 /* The factor may have rank 0, and is then replicated. */
-static bool shard_scale(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_scale(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    return sh->in[1].axis == BY__WHOLE && by__shard_factors(s, out, sh);
+    return sh->in[1].axis == BY__WHOLE && by__op_shard_factors(s, out, sh);
 }
 
-static by_status infer_cast(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_cast(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     if (!by_dtype_is_float(s->in[0].dtype) || !by_dtype_is_float(s->attrs->dtype)) {
         return by__op_refuse(s, error, "only f32, bf16 and f16 can be cast");
     }
-    out[0] = (by__type){s->attrs->dtype, s->in[0].shape};
+    out[0] = (by__graph_type){s->attrs->dtype, s->in[0].shape};
     return BY_OK;
 }
 
@@ -85,12 +85,12 @@ static void gradient_cast(by_graph *graph, const by__graph_node *node, const by_
     din[0] = dout[0]; /* in the wider dtype until the pass narrows it */
 }
 
-static by_status infer_unary(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_unary(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    if (!by__is_act(s->in[0].dtype)) {
+    if (!by__op_is_act(s->in[0].dtype)) {
         return by__op_refuse(s, error, "the operand must be f32, bf16 or f16");
     }
-    if (s->input_count == 2 && !by__type_equal(&s->in[0], &s->in[1])) {
+    if (s->input_count == 2 && !by__op_type_equal(&s->in[0], &s->in[1])) {
         return by__op_refuse(s, error, "x and dy must agree");
     }
     out[0] = s->in[0];
@@ -109,16 +109,16 @@ static void gradient_unary(by_graph *graph, const by__graph_node *node, const by
 }
 
 /* Counts elementary operations of the tanh form; these ops are memory-bound anyway. */
-static void cost_unary(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_unary(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(s);
     cost->flops = 12.0 * (double)by_shape_count(&out[0].shape);
 }
 
-static by_status infer_swiglu(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_swiglu(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     for (int i = 0; i < s->input_count; i++) {
-        if (!by__is_act(s->in[i].dtype) || !by__type_equal(&s->in[0], &s->in[i])) {
+        if (!by__op_is_act(s->in[i].dtype) || !by__op_type_equal(&s->in[0], &s->in[i])) {
             return by__op_refuse(s, error,
                                  "operands must be f32, bf16 or f16 and agree in shape and dtype");
         }
@@ -170,50 +170,50 @@ static int step_unary(by_map *map, const by__graph_node *node, const int *operan
     return by_map_function(map, node->attrs.function, operand[0]);
 }
 
-static by_status onnx_binary(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                             by_error *error)
+static by_status onnx_binary(const by__op_signature *s, const by__graph_type *out,
+                             by__op_onnx *onnx, by_error *error)
 {
     const char *type = s->op == BY_OP_ADD ? "Add" : s->op == BY_OP_SUB ? "Sub" : "Mul";
     BY_UNUSED(out);
     BY_UNUSED(error);
-    onnx->result(onnx, 0, by__onnx_node2(onnx, type, 0, 1));
+    onnx->result(onnx, 0, by__op_onnx_node2(onnx, type, 0, 1));
     return BY_OK;
 }
 
-static by_status onnx_cast(const by__op_signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_cast(const by__op_signature *s, const by__graph_type *out, by__op_onnx *onnx,
                            by_error *error)
 {
     BY_UNUSED(s);
     BY_UNUSED(out);
     BY_UNUSED(error);
-    onnx->result(onnx, 0, by__onnx_node1(onnx, "Identity", 0)); /* everything is f32 in ONNX */
+    onnx->result(onnx, 0, by__op_onnx_node1(onnx, "Identity", 0)); /* everything is f32 in ONNX */
     return BY_OK;
 }
 
 /* 0.5 x (1 + inner) */
-static int onnx_half_gelu(by__onnx *onnx, int inner)
+static int onnx_half_gelu(by__op_onnx *onnx, int inner)
 {
-    int half = by__onnx_node2(onnx, "Mul", 0, by__onnx_float(onnx, 0.5f));
-    int sum = by__onnx_node2(onnx, "Add", inner, by__onnx_float(onnx, 1.0f));
-    return by__onnx_node2(onnx, "Mul", half, sum);
+    int half = by__op_onnx_node2(onnx, "Mul", 0, by__op_onnx_float(onnx, 0.5f));
+    int sum = by__op_onnx_node2(onnx, "Add", inner, by__op_onnx_float(onnx, 1.0f));
+    return by__op_onnx_node2(onnx, "Mul", half, sum);
 }
 
-static int onnx_gelu(by__onnx *onnx)
+static int onnx_gelu(by__op_onnx *onnx)
 {
-    int cube = by__onnx_node2(onnx, "Mul", by__onnx_node2(onnx, "Mul", 0, 0), 0);
-    int inner = by__onnx_node2(onnx, "Mul", cube, by__onnx_float(onnx, 0.044715f));
-    inner = by__onnx_node2(onnx, "Add", inner, 0);
-    inner = by__onnx_node2(onnx, "Mul", inner, by__onnx_float(onnx, 0.7978845608f));
-    return onnx_half_gelu(onnx, by__onnx_node1(onnx, "Tanh", inner));
+    int cube = by__op_onnx_node2(onnx, "Mul", by__op_onnx_node2(onnx, "Mul", 0, 0), 0);
+    int inner = by__op_onnx_node2(onnx, "Mul", cube, by__op_onnx_float(onnx, 0.044715f));
+    inner = by__op_onnx_node2(onnx, "Add", inner, 0);
+    inner = by__op_onnx_node2(onnx, "Mul", inner, by__op_onnx_float(onnx, 0.7978845608f));
+    return onnx_half_gelu(onnx, by__op_onnx_node1(onnx, "Tanh", inner));
 }
 
-static int onnx_gelu_erf(by__onnx *onnx)
+static int onnx_gelu_erf(by__op_onnx *onnx)
 {
-    int inner = by__onnx_node2(onnx, "Mul", 0, by__onnx_float(onnx, 0.7071067812f));
-    return onnx_half_gelu(onnx, by__onnx_node1(onnx, "Erf", inner));
+    int inner = by__op_onnx_node2(onnx, "Mul", 0, by__op_onnx_float(onnx, 0.7071067812f));
+    return onnx_half_gelu(onnx, by__op_onnx_node1(onnx, "Erf", inner));
 }
 
-static by_status onnx_unary(const by__op_signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_unary(const by__op_signature *s, const by__graph_type *out, by__op_onnx *onnx,
                             by_error *error)
 {
     static const char *const names[BY_FN_COUNT] = {[BY_FN_RELU] = "Relu",
@@ -226,20 +226,20 @@ static by_status onnx_unary(const by__op_signature *s, const by__type *out, by__
     int y = function == BY_FN_GELU       ? onnx_gelu(onnx)
             : function == BY_FN_GELU_ERF ? onnx_gelu_erf(onnx)
             : function == BY_FN_SILU
-                ? by__onnx_node2(onnx, "Mul", 0, by__onnx_node1(onnx, "Sigmoid", 0))
-                : by__onnx_node1(onnx, names[function], 0);
+                ? by__op_onnx_node2(onnx, "Mul", 0, by__op_onnx_node1(onnx, "Sigmoid", 0))
+                : by__op_onnx_node1(onnx, names[function], 0);
     onnx->result(onnx, 0, y);
     return BY_OK;
 }
 
-static by_status onnx_swiglu(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                             by_error *error)
+static by_status onnx_swiglu(const by__op_signature *s, const by__graph_type *out,
+                             by__op_onnx *onnx, by_error *error)
 {
     BY_UNUSED(s);
     BY_UNUSED(out);
     BY_UNUSED(error);
-    int silu = by__onnx_node2(onnx, "Mul", 0, by__onnx_node1(onnx, "Sigmoid", 0));
-    onnx->result(onnx, 0, by__onnx_node2(onnx, "Mul", silu, 1));
+    int silu = by__op_onnx_node2(onnx, "Mul", 0, by__op_onnx_node1(onnx, "Sigmoid", 0));
+    onnx->result(onnx, 0, by__op_onnx_node2(onnx, "Mul", silu, 1));
     return BY_OK;
 }
 
@@ -249,9 +249,10 @@ static by_status onnx_swiglu(const by__op_signature *s, const by__type *out, by_
         .onnx = onnx_binary, .gradient = gradient_of, .overlay = {1u << 0 | 1u << 1},              \
         .shard = shard_of, .fuse = fuse_of, .step = step_of                                        \
     }
-const by__op_row by__op_add = BINARY(gradient_add, by__shard_addends, by__fuse_addition, step_add);
-const by__op_row by__op_sub = BINARY(gradient_sub, by__shard_addends, NULL, step_sub);
-const by__op_row by__op_mul = BINARY(gradient_mul, by__shard_factors, NULL, step_mul);
+const by__op_row by__op_add =
+    BINARY(gradient_add, by__op_shard_addends, by__op_fuse_addition, step_add);
+const by__op_row by__op_sub = BINARY(gradient_sub, by__op_shard_addends, NULL, step_sub);
+const by__op_row by__op_mul = BINARY(gradient_mul, by__op_shard_factors, NULL, step_mul);
 const by__op_row by__op_scale = {.min_inputs = 2,
                                  .max_inputs = 2,
                                  .outputs = 1,
@@ -268,7 +269,7 @@ const by__op_row by__op_cast = {.min_inputs = 1,
                                     BY__ATTRS(BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE)),
                                 .infer = infer_cast,
                                 .onnx = onnx_cast,
-                                .shard = by__shard_elements,
+                                .shard = by__op_shard_elements,
                                 .gradient = gradient_cast,
                                 .step = step_cast};
 const by__op_row by__op_unary = {.min_inputs = 1,
@@ -278,7 +279,7 @@ const by__op_row by__op_unary = {.min_inputs = 1,
                                  .onnx = onnx_unary,
                                  .infer = infer_unary,
                                  .gradient = gradient_unary,
-                                 .shard = by__shard_elements,
+                                 .shard = by__op_shard_elements,
                                  .cost = cost_unary,
                                  .overlay = {1u << 0},
                                  .cheap = true,
@@ -288,7 +289,7 @@ const by__op_row by__op_unary_grad = {.min_inputs = 2,
                                       .outputs = 1,
                                       .attrs = BY__ATTRS(BY__ATTR_AS("", function, FUNCTION, 0)),
                                       .infer = infer_unary,
-                                      .shard = by__shard_elements,
+                                      .shard = by__op_shard_elements,
                                       .cost = cost_unary,
                                       .overlay = {1u << 0 | 1u << 1}};
 const by__op_row by__op_swiglu = {.min_inputs = 2,
@@ -297,7 +298,7 @@ const by__op_row by__op_swiglu = {.min_inputs = 2,
                                   .infer = infer_swiglu,
                                   .onnx = onnx_swiglu,
                                   .gradient = gradient_swiglu,
-                                  .shard = by__shard_elements,
+                                  .shard = by__op_shard_elements,
                                   .cost = cost_unary,
                                   .overlay = {1u << 0 | 1u << 1},
                                   .cheap = true};
@@ -305,7 +306,7 @@ const by__op_row by__op_swiglu_grad = {.min_inputs = 3,
                                        .max_inputs = 3,
                                        .outputs = 2,
                                        .infer = infer_swiglu,
-                                       .shard = by__shard_elements,
+                                       .shard = by__op_shard_elements,
                                        .cost = cost_unary,
                                        .overlay = {1u << 0, 1u << 1}};
 

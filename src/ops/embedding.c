@@ -1,7 +1,7 @@
 /* Table look-ups and positions: token embeddings, learned positions, rotary positions. */
 #include "ops/ops.h"
 
-static by_status infer_offset_ids(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_offset_ids(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     if (s->in[0].dtype != BY_I32 || s->attrs->begin < 0 || s->attrs->rows < 1) {
         return by__op_refuse(s, error, "ids must be i32, of a table of one row or more");
@@ -21,16 +21,16 @@ static by_value offset_ids(by_graph *graph, by_value ids, int64_t begin, int64_t
     return by__op_add_node(graph, BY_OP_OFFSET_IDS, &attrs, &ids, 1, NULL);
 }
 
-static by_status infer_embedding(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_embedding(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *ids = &s->in[0];
-    const by__type *table = &s->in[1];
-    if (ids->dtype != BY_I32 || !by__is_act(table->dtype) || table->shape.rank != 2 ||
+    const by__graph_type *ids = &s->in[0];
+    const by__graph_type *table = &s->in[1];
+    if (ids->dtype != BY_I32 || !by__op_is_act(table->dtype) || table->shape.rank != 2 ||
         ids->shape.rank >= BY_MAX_RANK) {
         return by__op_refuse(s, error,
                              "ids must be i32 and the table [rows, width] f32, bf16 or f16");
     }
-    out[0] = (by__type){table->dtype, ids->shape};
+    out[0] = (by__graph_type){table->dtype, ids->shape};
     out[0].shape.dim[out[0].shape.rank++] = table->shape.dim[1];
     return BY_OK;
 }
@@ -45,13 +45,13 @@ static void gradient_embedding(by_graph *graph, const by__graph_node *node, cons
 }
 
 /* Packs a table that is also the weight of the head. */
-static bool pack_embedding(const by__op_signature *s, int input, by__packed_reader *out)
+static bool pack_embedding(const by__op_signature *s, int input, by__op_packed_reader *out)
 {
-    const by__type *table = &s->in[1];
+    const by__graph_type *table = &s->in[1];
     if (input != 1) {
         return false;
     }
-    *out = (by__packed_reader){.op = BY_OP_PACKED_EMBEDDING, .out_in = true};
+    *out = (by__op_packed_reader){.op = BY_OP_PACKED_EMBEDDING, .out_in = true};
     out->attrs.dtype = table->dtype;
     out->attrs.packing =
         (by_packing){.dtype = table->dtype, .n = table->shape.dim[0], .k = table->shape.dim[1]};
@@ -59,86 +59,89 @@ static bool pack_embedding(const by__op_signature *s, int input, by__packed_read
 }
 
 /* Sets the rows of the whole table, which the nodes built by the shard entries need. */
-static void build_embedding(by_graph *graph, const by__sharding *sh, const by_value *in,
+static void build_embedding(by_graph *graph, const by__op_sharding *sh, const by_value *in,
                             int input_count, by_value outs[BY_MAX_OUTPUTS])
 {
-    int64_t begin = by__cut(sh->attrs.rows, sh->ranks, sh->rank);
+    int64_t begin = by__op_cut(sh->attrs.rows, sh->ranks, sh->rank);
     by_value local[2] = {offset_ids(graph, in[0], begin, sh->attrs.rows), in[1]};
     (void)by__op_add_node(graph, BY_OP_EMBEDDING, &(by_attrs){0}, local, input_count, outs);
 }
 
 /* With a slice of the table's rows, ids of other slices give zeros, so the result is an addend. */
-static bool shard_embedding(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_embedding(const by__op_signature *s, const by__graph_type *out,
+                            by__op_sharding *sh)
 {
-    by__split ids = sh->in[0];
-    by__split table = sh->in[1];
+    by__op_split ids = sh->in[0];
+    by__op_split table = sh->in[1];
     if (table.axis == BY__WHOLE) {
         sh->out[0] = ids;
         return ids.axis >= 0;
     }
     if (table.axis == 1) {
-        sh->out[0] = (by__split){out[0].shape.rank - 1, table.parts};
+        sh->out[0] = (by__op_split){out[0].shape.rank - 1, table.parts};
         return ids.axis == BY__WHOLE;
     }
-    sh->out[0] = by__partial();
+    sh->out[0] = by__op_partial();
     sh->attrs.rows = s->in[1].shape.dim[0];
     sh->build = build_embedding;
     return table.axis == 0 && table.parts == 1 && ids.axis == BY__WHOLE;
 }
 
-static void build_embedding_grad(by_graph *graph, const by__sharding *sh, const by_value *in,
+static void build_embedding_grad(by_graph *graph, const by__op_sharding *sh, const by_value *in,
                                  int input_count, by_value outs[BY_MAX_OUTPUTS])
 {
-    int64_t begin = by__cut(sh->attrs.rows, sh->ranks, sh->rank);
-    by_attrs attrs = {.rows = by__cut(sh->attrs.rows, sh->ranks, sh->rank + 1) - begin};
+    int64_t begin = by__op_cut(sh->attrs.rows, sh->ranks, sh->rank);
+    by_attrs attrs = {.rows = by__op_cut(sh->attrs.rows, sh->ranks, sh->rank + 1) - begin};
     by_value local[3] = {offset_ids(graph, in[0], begin, sh->attrs.rows), in[1],
                          input_count > 2 ? in[2] : BY_NONE};
     (void)by__op_add_node(graph, BY_OP_EMBEDDING_GRAD, &attrs, local, input_count, outs);
 }
 
 /* Each rank of a table split by rows sums the gradients of its own rows. */
-static bool shard_embedding_grad(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_embedding_grad(const by__op_signature *s, const by__graph_type *out,
+                                 by__op_sharding *sh)
 {
-    by__split base = s->input_count > 2 ? sh->in[2] : by__whole();
+    by__op_split base = s->input_count > 2 ? sh->in[2] : by__op_whole();
     bool based = s->input_count > 2 && !by__absent(&s->in[2]);
-    by__split dy = sh->in[1];
-    by__split ids;
+    by__op_split dy = sh->in[1];
+    by__op_split ids;
     int last = s->in[1].shape.rank - 1;
     BY_UNUSED(out);
     if (sh->in[0].axis == BY__WHOLE && dy.axis == BY__WHOLE) {
         sh->out[0] = sh->want;
         sh->build = build_embedding_grad;
         return sh->want.axis == 0 && sh->want.parts == 1 &&
-               (!based || by__split_equal(base, sh->want));
+               (!based || by__op_split_equal(base, sh->want));
     }
     if (dy.axis == last) {
-        sh->out[0] = (by__split){1, dy.parts};
-        return sh->in[0].axis == BY__WHOLE && (!based || by__split_equal(base, sh->out[0]));
+        sh->out[0] = (by__op_split){1, dy.parts};
+        return sh->in[0].axis == BY__WHOLE && (!based || by__op_split_equal(base, sh->out[0]));
     }
-    sh->out[0] = by__partial();
-    return by__split_of_rows(&s->in[1].shape, dy, &s->in[0].shape, sh->ranks, &ids) &&
-           by__split_equal(ids, sh->in[0]) && (!based || base.axis == BY__PARTIAL);
+    sh->out[0] = by__op_partial();
+    return by__op_split_of_rows(&s->in[1].shape, dy, &s->in[0].shape, sh->ranks, &ids) &&
+           by__op_split_equal(ids, sh->in[0]) && (!based || base.axis == BY__PARTIAL);
 }
 
-static by_status infer_embedding_grad(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_embedding_grad(const by__op_signature *s, by__graph_type *out,
+                                      by_error *error)
 {
-    const by__type *dy = &s->in[1];
-    by__type table = {BY_F32, BY_SHAPE(s->attrs->rows, by__last_dim(&dy->shape))};
-    if (s->in[0].dtype != BY_I32 || !by__is_act(dy->dtype) ||
-        by_shape_count(&s->in[0].shape) != by__rows(&dy->shape)) {
+    const by__graph_type *dy = &s->in[1];
+    by__graph_type table = {BY_F32, BY_SHAPE(s->attrs->rows, by__op_last_dim(&dy->shape))};
+    if (s->in[0].dtype != BY_I32 || !by__op_is_act(dy->dtype) ||
+        by_shape_count(&s->in[0].shape) != by__op_rows(&dy->shape)) {
         return by__op_refuse(s, error, "dy must have one row for each id");
     }
-    if (s->input_count > 2 && !by__absent(&s->in[2]) && !by__type_equal(&s->in[2], &table)) {
+    if (s->input_count > 2 && !by__absent(&s->in[2]) && !by__op_type_equal(&s->in[2], &table)) {
         return by__op_refuse(s, error, "the base must be the table's f32 gradient");
     }
     out[0] = table;
     return BY_OK;
 }
 
-void by__cost_embedding(const by__op_signature *s, const by__type *out, by__cost *cost)
+void by__op_cost_embedding(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     cost->flops = 0.0;
-    cost->bytes_read = by__type_bytes(&out[0]) + 4.0 * (double)by_shape_count(&s->in[0].shape);
+    cost->bytes_read = by__op_type_bytes(&out[0]) + 4.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
 /* Returns true if the positions of `count` entries are below `rows`. */
@@ -148,11 +151,11 @@ static bool are_places(const by_attrs *a, int64_t count, int64_t rows)
            a->gap <= rows - a->begin && count <= rows - a->begin - a->gap;
 }
 
-static by_status infer_position(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_position(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *x = &s->in[0];
-    const by__type *table = &s->in[1];
-    if (!by__is_act(x->dtype) || x->shape.rank != 3 || table->shape.rank != 2 ||
+    const by__graph_type *x = &s->in[0];
+    const by__graph_type *table = &s->in[1];
+    if (!by__op_is_act(x->dtype) || x->shape.rank != 3 || table->shape.rank != 2 ||
         table->dtype != x->dtype || table->shape.dim[1] != x->shape.dim[2]) {
         return by__op_refuse(s, error,
                              "x must be [batch, time, width] and the table [positions, width]");
@@ -175,44 +178,47 @@ static void gradient_position(by_graph *graph, const by__graph_node *node, const
     din[1] = by__op_add_node(graph, BY_OP_POSITION_GRAD, &attrs, dout, 1, NULL);
 }
 
-static by_status infer_position_grad(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_position_grad(const by__op_signature *s, by__graph_type *out,
+                                     by_error *error)
 {
-    const by__type *dy = &s->in[0];
-    if (!by__is_act(dy->dtype) || dy->shape.rank != 3 ||
+    const by__graph_type *dy = &s->in[0];
+    if (!by__op_is_act(dy->dtype) || dy->shape.rank != 3 ||
         !are_places(s->attrs, dy->shape.dim[1], s->attrs->rows)) {
         return by__op_refuse(s, error, "dy must be [batch, time, width] within the table");
     }
-    out[0] = (by__type){BY_F32, BY_SHAPE(s->attrs->rows, dy->shape.dim[2])};
+    out[0] = (by__graph_type){BY_F32, BY_SHAPE(s->attrs->rows, dy->shape.dim[2])};
     return BY_OK;
 }
 
 /* A rank's positions are those of its slice of the sequence. */
-static bool set_places(const by__op_signature *s, by__sharding *sh)
+static bool set_places(const by__op_signature *s, by__op_sharding *sh)
 {
-    return sh->in[0].axis != 1 || by__shard_places(s, sh, 1, 1);
+    return sh->in[0].axis != 1 || by__op_shard_places(s, sh, 1, 1);
 }
 
-static bool shard_position(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_position(const by__op_signature *s, const by__graph_type *out,
+                           by__op_sharding *sh)
 {
-    by__split x = sh->in[0];
-    by__split table = x.axis == 2 ? (by__split){1, x.parts} : by__whole();
+    by__op_split x = sh->in[0];
+    by__op_split table = x.axis == 2 ? (by__op_split){1, x.parts} : by__op_whole();
     BY_UNUSED(out);
     sh->out[0] = x;
-    return x.axis >= 0 && (x.axis != 1 || x.parts == 1) && by__split_equal(sh->in[1], table) &&
+    return x.axis >= 0 && (x.axis != 1 || x.parts == 1) && by__op_split_equal(sh->in[1], table) &&
            set_places(s, sh);
 }
 
-static bool shard_position_grad(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_position_grad(const by__op_signature *s, const by__graph_type *out,
+                                by__op_sharding *sh)
 {
-    by__split dy = sh->in[0];
+    by__op_split dy = sh->in[0];
     BY_UNUSED(out);
-    sh->out[0] = dy.axis == 2 ? (by__split){1, dy.parts} : by__partial();
+    sh->out[0] = dy.axis == 2 ? (by__op_split){1, dy.parts} : by__op_partial();
     return dy.axis >= 0 && (dy.axis != 1 || dy.parts == 1) && set_places(s, sh);
 }
 
-static bool shard_rope(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_rope(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__split x = sh->in[0];
+    by__op_split x = sh->in[0];
     bool by_row =
         s->input_count > 1 && !by__absent(&s->in[1]) && by_shape_count(&s->in[1].shape) > 1;
     BY_UNUSED(out);
@@ -222,14 +228,14 @@ static bool shard_rope(const by__op_signature *s, const by__type *out, by__shard
     }
     return x.axis >= (by_row ? 2 : 0) && x.parts == 1 &&
            (x.axis != 2 || s->attrs->heads % sh->ranks == 0) &&
-           by__shard_all_whole_but(sh, s->input_count, 1u << 0) && set_places(s, sh);
+           by__op_shard_all_whole_but(sh, s->input_count, 1u << 0) && set_places(s, sh);
 }
 
-static by_status infer_rope(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_rope(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *x = &s->in[0];
+    const by__graph_type *x = &s->in[0];
     int64_t heads = s->attrs->heads;
-    if (!by__is_act(x->dtype) || x->shape.rank != 3 || heads < 1 || heads > x->shape.dim[2] ||
+    if (!by__op_is_act(x->dtype) || x->shape.rank != 3 || heads < 1 || heads > x->shape.dim[2] ||
         x->shape.dim[2] % (2 * heads) != 0) {
         return by__op_refuse(s, error, "x must be [batch, time, heads x even width]");
     }
@@ -263,7 +269,7 @@ static void gradient_rope(by_graph *graph, const by__graph_node *node, const by_
     din[0] = by__op_add_node(graph, BY_OP_ROPE, &attrs, in, 2, NULL);
 }
 
-static void cost_rope(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_rope(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(s);
     cost->flops = 3.0 * (double)by_shape_count(&out[0].shape);
@@ -286,35 +292,35 @@ const by__op_row by__op_offset_ids = {
     .attrs = BY__ATTRS(BEGIN, BY__ATTR_AS("rows", rows, INT, 0)),
     .infer = infer_offset_ids,
     .indices = {{.input = 0, .may_be_negative = true, .limit = ids_of_table}}};
-static by_status onnx_embedding(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                                by_error *error)
+static by_status onnx_embedding(const by__op_signature *s, const by__graph_type *out,
+                                by__op_onnx *onnx, by_error *error)
 {
     BY_UNUSED(s);
     BY_UNUSED(out);
     BY_UNUSED(error);
-    onnx->result(onnx, 0, by__onnx_node2(onnx, "Gather", 1, 0));
+    onnx->result(onnx, 0, by__op_onnx_node2(onnx, "Gather", 1, 0));
     return BY_OK;
 }
 
 /* Rows begin .. begin + T of the table, where T is the length of x. */
-static by_status onnx_position(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                               by_error *error)
+static by_status onnx_position(const by__op_signature *s, const by__graph_type *out,
+                               by__op_onnx *onnx, by_error *error)
 {
     const by_attrs *a = s->attrs;
     BY_UNUSED(out);
     if (a->turn != 0 || a->gap != 0) {
         return by__op_refuse(s, error, "positions with a gap have no form in ONNX");
     }
-    int first = by__onnx_int(onnx, a->begin);
-    int end = by__onnx_node2(onnx, "Add", by__onnx_extent(onnx, 0, 1), first);
-    int rows = by__onnx_node3(onnx, "Range", first, end, by__onnx_int(onnx, 1));
-    int added = by__onnx_node2(onnx, "Gather", 1, rows);
-    onnx->result(onnx, 0, by__onnx_node2(onnx, "Add", 0, added));
+    int first = by__op_onnx_int(onnx, a->begin);
+    int end = by__op_onnx_node2(onnx, "Add", by__op_onnx_extent(onnx, 0, 1), first);
+    int rows = by__op_onnx_node3(onnx, "Range", first, end, by__op_onnx_int(onnx, 1));
+    int added = by__op_onnx_node2(onnx, "Gather", 1, rows);
+    onnx->result(onnx, 0, by__op_onnx_node2(onnx, "Add", 0, added));
     return BY_OK;
 }
 
 /* On the two halves of each head: y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin. */
-static by_status onnx_rope(const by__op_signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_rope(const by__op_signature *s, const by__graph_type *out, by__op_onnx *onnx,
                            by_error *error)
 {
     const by_attrs *a = s->attrs;
@@ -327,34 +333,35 @@ static by_status onnx_rope(const by__op_signature *s, const by__type *out, by__o
     for (int64_t i = 0; i < width / 2; i++) {
         frequencies[i] = by_rotation_frequency(&rotation, i, width);
     }
-    int count = by__onnx_extent(onnx, 0, 1);
-    int places = by__onnx_node3(onnx, "Range", by__onnx_int(onnx, 0), count, by__onnx_int(onnx, 1));
-    places = by__onnx_node2(onnx, "Add", places, by__onnx_int(onnx, a->begin));
+    int count = by__op_onnx_extent(onnx, 0, 1);
+    int places =
+        by__op_onnx_node3(onnx, "Range", by__op_onnx_int(onnx, 0), count, by__op_onnx_int(onnx, 1));
+    places = by__op_onnx_node2(onnx, "Add", places, by__op_onnx_int(onnx, a->begin));
     if (s->input_count > 1 && !by__absent(&s->in[1])) {
-        places = by__onnx_node2(onnx, "Add", places, 1);
+        places = by__op_onnx_node2(onnx, "Add", places, 1);
     }
-    places = by__onnx_node1(onnx, "Cast", places);
+    places = by__op_onnx_node1(onnx, "Cast", places);
     onnx->set_int(onnx, "to", 1);
-    places = by__onnx_reshape(onnx, places, (const int64_t[]){-1, 1, 1}, 3);
-    int angle = by__onnx_node2(onnx, "Mul", places,
-                               onnx->floats(onnx, frequencies, &BY_SHAPE(1, 1, width / 2)));
-    int cosine = by__onnx_node1(onnx, "Cos", angle);
-    int sine = by__onnx_node1(onnx, "Sin", angle);
+    places = by__op_onnx_reshape(onnx, places, (const int64_t[]){-1, 1, 1}, 3);
+    int angle = by__op_onnx_node2(onnx, "Mul", places,
+                                  onnx->floats(onnx, frequencies, &BY_SHAPE(1, 1, width / 2)));
+    int cosine = by__op_onnx_node1(onnx, "Cos", angle);
+    int sine = by__op_onnx_node1(onnx, "Sin", angle);
     if (rotation.amplitude != 0.0f && rotation.amplitude != 1.0f) {
-        int amplitude = by__onnx_float(onnx, rotation.amplitude);
-        cosine = by__onnx_node2(onnx, "Mul", cosine, amplitude);
-        sine = by__onnx_node2(onnx, "Mul", sine, amplitude);
+        int amplitude = by__op_onnx_float(onnx, rotation.amplitude);
+        cosine = by__op_onnx_node2(onnx, "Mul", cosine, amplitude);
+        sine = by__op_onnx_node2(onnx, "Mul", sine, amplitude);
     }
-    int x = by__onnx_reshape(onnx, 0, (const int64_t[]){0, 0, a->heads, width}, 4);
-    int x1 = by__onnx_split(onnx, x, 3, (const int64_t[]){width / 2, width / 2}, 2);
+    int x = by__op_onnx_reshape(onnx, 0, (const int64_t[]){0, 0, a->heads, width}, 4);
+    int x1 = by__op_onnx_split(onnx, x, 3, (const int64_t[]){width / 2, width / 2}, 2);
     int x2 = x1 + 1;
-    int y1 = by__onnx_node2(onnx, "Sub", by__onnx_node2(onnx, "Mul", x1, cosine),
-                            by__onnx_node2(onnx, "Mul", x2, sine));
-    int y2 = by__onnx_node2(onnx, "Add", by__onnx_node2(onnx, "Mul", x2, cosine),
-                            by__onnx_node2(onnx, "Mul", x1, sine));
-    int y = by__onnx_node2(onnx, "Concat", y1, y2);
+    int y1 = by__op_onnx_node2(onnx, "Sub", by__op_onnx_node2(onnx, "Mul", x1, cosine),
+                               by__op_onnx_node2(onnx, "Mul", x2, sine));
+    int y2 = by__op_onnx_node2(onnx, "Add", by__op_onnx_node2(onnx, "Mul", x2, cosine),
+                               by__op_onnx_node2(onnx, "Mul", x1, sine));
+    int y = by__op_onnx_node2(onnx, "Concat", y1, y2);
     onnx->set_int(onnx, "axis", 3);
-    y = by__onnx_reshape(onnx, y, (const int64_t[]){0, 0, a->heads * width}, 3);
+    y = by__op_onnx_reshape(onnx, y, (const int64_t[]){0, 0, a->heads * width}, 3);
     onnx->result(onnx, 0, y);
     return BY_OK;
 }
@@ -365,7 +372,7 @@ const by__op_row by__op_embedding = {.min_inputs = 2,
                                      .infer = infer_embedding,
                                      .onnx = onnx_embedding,
                                      .gradient = gradient_embedding,
-                                     .cost = by__cost_embedding,
+                                     .cost = by__op_cost_embedding,
                                      .gathers = 1u << 1,
                                      .pack = pack_embedding,
                                      .shard = shard_embedding,

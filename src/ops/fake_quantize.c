@@ -5,13 +5,13 @@
 #include "base/packing/packing.h"
 #include "ops/ops.h"
 
-static by_status infer(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *x = &s->in[0];
+    const by__graph_type *x = &s->in[0];
     const by_packing *p = &s->attrs->packing;
     bool out_in = s->attrs->trans_b;
     by_shape shape = by__unpacked_shape(p, out_in);
-    if (x->dtype != BY_F32 || !by__is_act(s->attrs->dtype)) {
+    if (x->dtype != BY_F32 || !by__op_is_act(s->attrs->dtype)) {
         return by__op_refuse(s, error, "the weight must be f32");
     }
     if (p->stack > 0 && !out_in) {
@@ -21,7 +21,7 @@ static by_status infer(const by__op_signature *s, by__type *out, by_error *error
         !by_shape_equal(&x->shape, &shape) || (p->kind == BY_PACKING_INT4 && p->group < 1)) {
         return by__op_refuse(s, error, "the packing must be int8 or int4 and have its sizes");
     }
-    out[0] = (by__type){s->attrs->dtype, x->shape};
+    out[0] = (by__graph_type){s->attrs->dtype, x->shape};
     return BY_OK;
 }
 
@@ -33,7 +33,7 @@ static void gradient(by_graph *graph, const by__graph_node *node, const by_value
     din[0] = dout[0];
 }
 
-static void cost(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 6.0 * (double)by_shape_count(&s->in[0].shape);
@@ -41,9 +41,9 @@ static void cost(const by__op_signature *s, const by__type *out, by__cost *cost)
 
 /* Matrices of a stack and outputs can be split because each output has its own scale; inputs of 4
  * bits can if ranks have whole groups. */
-static bool shard(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__split split = sh->in[0];
+    by__op_split split = sh->in[0];
     by_packing *p = &sh->attrs.packing;
     int first = p->stack > 0 ? 1 : 0; /* axis of a matrix */
     BY_UNUSED(out);

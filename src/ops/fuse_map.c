@@ -39,11 +39,11 @@ static bool is_step(const by_graph *graph, const by__graph_node *node, const by_
     const by__graph_value *out = &graph->values[node->out[0]];
     bool is_cast = node->op == BY_OP_CAST;
     bool fits = by_shape_equal(&out->shape, shape) &&
-                (out->dtype == BY_F32 || (is_cast && by__is_act(out->dtype)));
+                (out->dtype == BY_F32 || (is_cast && by__op_is_act(out->dtype)));
     for (int i = 0; i < node->input_count && fits; i++) {
         const by__graph_value *in = &graph->values[node->in[i]];
         fits =
-            (in->dtype == BY_F32 || (is_cast && by__is_act(in->dtype))) &&
+            (in->dtype == BY_F32 || (is_cast && by__op_is_act(in->dtype))) &&
             (by_shape_equal(&in->shape, shape) || (i > 0 && is_scalar(graph, node->in[i], shape)));
     }
     return fits;
@@ -93,7 +93,7 @@ static by_status replace(fusion *f, by__graph_node *root, by_error *error)
 {
     by_value *in;
     by_attrs attrs;
-    BY_TRY(by__map_take(&f->map, &attrs, error));
+    BY_TRY(by__op_map_take(&f->map, &attrs, error));
     size_t inputs = (size_t)f->map.program.inputs;
     BY_TRY(by__alloc((void **)&in, inputs, sizeof *in, "operands", error));
     memcpy(in, f->map.in, inputs * sizeof *in);
@@ -108,7 +108,7 @@ static by_status replace(fusion *f, by__graph_node *root, by_error *error)
     return BY_OK;
 }
 
-by_status by__fuse_map(by_graph *graph, size_t n, const int *uses, by_error *error)
+by_status by__op_fuse_map(by_graph *graph, size_t n, const int *uses, by_error *error)
 {
     by__graph_node *root = &graph->nodes[n];
     if (root->output_count != 1) {

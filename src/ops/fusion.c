@@ -48,7 +48,7 @@ static by_status absorb(by_graph *graph, by__graph_node *sum, by__graph_node *no
     return BY_OK;
 }
 
-by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error)
+by_status by__op_fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error)
 {
     by__graph_node *sum = &graph->nodes[n];
     const by__graph_value *a = &graph->values[sum->in[0]];

@@ -11,14 +11,14 @@
 
 static by_status check_ids(const by__op_signature *s, by_error *error)
 {
-    const by__type *ids = &s->in[0];
+    const by__graph_type *ids = &s->in[0];
     if (ids->dtype != BY_I32 || ids->shape.rank < 1 || s->attrs->rows < 1) {
         return by__op_refuse(s, error, "ids must be i32 [...] of one group or more");
     }
     return BY_OK;
 }
 
-static by_status infer_group(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_group(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(check_ids(s, error));
     int64_t groups = s->attrs->rows;
@@ -33,8 +33,9 @@ static by_status infer_group(const by__op_signature *s, by__type *out, by_error 
         return by__op_refuse(s, error, "blocks must be equal and have a capacity");
     }
     out[0] = s->in[0];
-    out[1] = (by__type){BY_I32, BY_SHAPE(capacity > 0 ? groups * blocks * capacity : entries)};
-    out[2] = (by__type){BY_I32, BY_SHAPE(groups * blocks, 2)};
+    out[1] =
+        (by__graph_type){BY_I32, BY_SHAPE(capacity > 0 ? groups * blocks * capacity : entries)};
+    out[2] = (by__graph_type){BY_I32, BY_SHAPE(groups * blocks, 2)};
     return BY_OK;
 }
 
@@ -42,20 +43,20 @@ static by_status infer_group(const by__op_signature *s, by__type *out, by_error 
  * since the ids of a row are different. */
 static void divide_group(const by__op_signature *s, int ranks, by_attrs *attrs)
 {
-    int64_t most = attrs->capacity > 0 ? attrs->capacity : by__rows(&s->in[0].shape);
+    int64_t most = attrs->capacity > 0 ? attrs->capacity : by__op_rows(&s->in[0].shape);
     attrs->capacity = (most + ranks - 1) / ranks;
     attrs->blocks = ranks;
 }
 
 /* Returns true for slices of the first axis, which are blocks of entries. */
-static bool is_by_example(by__split split)
+static bool is_by_example(by__op_split split)
 {
     return split.axis == 0 && split.parts == 1;
 }
 
-static bool shard_group(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_group(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__split within = {0, s->attrs->rows};
+    by__op_split within = {0, s->attrs->rows};
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
     sh->out[1] = within;
@@ -64,35 +65,36 @@ static bool shard_group(const by__op_signature *s, const by__type *out, by__shar
     return is_by_example(sh->in[0]) && s->attrs->blocks == sh->ranks && s->attrs->rows > 1;
 }
 
-static bool shard_count_ids(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_count_ids(const by__op_signature *s, const by__graph_type *out,
+                            by__op_sharding *sh)
 {
     BY_UNUSED(s);
     BY_UNUSED(out);
-    sh->out[0] = by__partial();
+    sh->out[0] = by__op_partial();
     return sh->in[0].axis >= 0;
 }
 
-static by_status infer_count_ids(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_count_ids(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(check_ids(s, error));
-    out[0] = (by__type){BY_F32, BY_SHAPE(s->attrs->rows)};
+    out[0] = (by__graph_type){BY_F32, BY_SHAPE(s->attrs->rows)};
     return BY_OK;
 }
 
 /* Types of SCATTER_ROWS and GATHER_ROWS: x, slot, member, weight?. */
-static by_status infer_rows(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_rows(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *x = &s->in[0];
-    const by__type *slot = &s->in[1];
-    const by__type *member = &s->in[2];
+    const by__graph_type *x = &s->in[0];
+    const by__graph_type *slot = &s->in[1];
+    const by__graph_type *member = &s->in[2];
     bool scatter = s->op == BY_OP_SCATTER_ROWS;
-    if (!by__is_act(x->dtype) || x->shape.rank < 2 || slot->dtype != BY_I32 ||
+    if (!by__op_is_act(x->dtype) || x->shape.rank < 2 || slot->dtype != BY_I32 ||
         slot->shape.rank < 1 || member->dtype != BY_I32 || member->shape.rank != 1) {
         return by__op_refuse(s, error,
                              "x must be [..., columns], slots [..., choices] and members "
                              "[rows], both i32");
     }
-    if (by__rows(&x->shape) != (scatter ? by__rows(&slot->shape) : member->shape.dim[0])) {
+    if (by__op_rows(&x->shape) != (scatter ? by__op_rows(&slot->shape) : member->shape.dim[0])) {
         return by__op_refuse(s, error,
                              scatter ? "there must be one row of slots for each of x"
                                      : "there must be one member for each row of x");
@@ -101,7 +103,7 @@ static by_status infer_rows(const by__op_signature *s, by__type *out, by_error *
         (s->in[3].dtype != BY_F32 || !by_shape_equal(&s->in[3].shape, &slot->shape))) {
         return by__op_refuse(s, error, "weights must be f32 and like the slots");
     }
-    int64_t columns = by__last_dim(&x->shape);
+    int64_t columns = by__op_last_dim(&x->shape);
     out[0].dtype = x->dtype;
     if (scatter) {
         out[0].shape = BY_SHAPE(member->shape.dim[0], columns);
@@ -137,54 +139,56 @@ static void gradient_rows(by_graph *graph, const by__graph_node *node, const by_
     }
 }
 
-static by_status infer_row_dots(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_row_dots(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *a = &s->in[0];
-    const by__type *b = &s->in[1];
-    const by__type *slot = &s->in[2];
-    if (!by__is_act(a->dtype) || a->dtype != b->dtype || a->shape.rank < 2 || b->shape.rank != 2 ||
-        by__last_dim(&a->shape) != by__last_dim(&b->shape) || slot->dtype != BY_I32 ||
-        slot->shape.rank < 1 || by__rows(&slot->shape) != by__rows(&a->shape)) {
+    const by__graph_type *a = &s->in[0];
+    const by__graph_type *b = &s->in[1];
+    const by__graph_type *slot = &s->in[2];
+    if (!by__op_is_act(a->dtype) || a->dtype != b->dtype || a->shape.rank < 2 ||
+        b->shape.rank != 2 || by__op_last_dim(&a->shape) != by__op_last_dim(&b->shape) ||
+        slot->dtype != BY_I32 || slot->shape.rank < 1 ||
+        by__op_rows(&slot->shape) != by__op_rows(&a->shape)) {
         return by__op_refuse(s, error,
                              "a [..., columns] and b [rows, columns] must be of one dtype, with a "
                              "row of i32 slots for each of a");
     }
-    out[0] = (by__type){BY_F32, slot->shape};
+    out[0] = (by__graph_type){BY_F32, slot->shape};
     return BY_OK;
 }
 
 /* Returns true if operands by example (x or y, slots, weights) and by group (the other one,
  * members) are split that way. */
-static bool is_divided(const by__sharding *sh, const by__op_signature *s, by__split examples,
-                       by__split groups)
+static bool is_divided(const by__op_sharding *sh, const by__op_signature *s, by__op_split examples,
+                       by__op_split groups)
 {
     return is_by_example(examples) && is_by_example(sh->in[1]) && groups.axis == 0 &&
-           groups.parts > 1 && by__split_equal(sh->in[2], groups) &&
+           groups.parts > 1 && by__op_split_equal(sh->in[2], groups) &&
            (s->input_count <= 3 || by__absent(&s->in[3]) || is_by_example(sh->in[3]));
 }
 
 /* Columns and addends of rows are moved like whole rows; otherwise each rank moves its own rows. */
-static bool shard_rows(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_rows(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__split x = sh->in[0];
+    by__op_split x = sh->in[0];
     bool scatter = s->op == BY_OP_SCATTER_ROWS;
     if (x.axis == BY__PARTIAL || x.axis == s->in[0].shape.rank - 1) {
-        sh->out[0] = x.axis < 0 ? x : (by__split){out[0].shape.rank - 1, x.parts};
-        return by__shard_all_whole_but(sh, s->input_count, 1u << 0);
+        sh->out[0] = x.axis < 0 ? x : (by__op_split){out[0].shape.rank - 1, x.parts};
+        return by__op_shard_all_whole_but(sh, s->input_count, 1u << 0);
     }
-    by__split groups = scatter ? sh->in[2] : x;
-    by__split examples = scatter ? x : (by__split){0, 1};
+    by__op_split groups = scatter ? sh->in[2] : x;
+    by__op_split examples = scatter ? x : (by__op_split){0, 1};
     sh->out[0] = scatter ? groups : examples;
     return is_divided(sh, s, examples, groups);
 }
 
-static bool shard_row_dots(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_row_dots(const by__op_signature *s, const by__graph_type *out,
+                           by__op_sharding *sh)
 {
-    by__split a = sh->in[0];
-    by__split b = sh->in[1];
+    by__op_split a = sh->in[0];
+    by__op_split b = sh->in[1];
     BY_UNUSED(out);
     if (a.axis == s->in[0].shape.rank - 1) {
-        sh->out[0] = by__partial();
+        sh->out[0] = by__op_partial();
         return b.axis == 1 && b.parts == a.parts && sh->in[2].axis == BY__WHOLE;
     }
     sh->out[0] = sh->in[2];
@@ -192,17 +196,18 @@ static bool shard_row_dots(const by__op_signature *s, const by__type *out, by__s
 }
 
 /* Only the rows that are moved are read and written. */
-static void cost_gather_rows(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_gather_rows(const by__op_signature *s, const by__graph_type *out,
+                             by__op_cost *cost)
 {
-    double moved = (double)by_shape_count(&s->in[1].shape) * (double)by__last_dim(&out[0].shape);
+    double moved = (double)by_shape_count(&s->in[1].shape) * (double)by__op_last_dim(&out[0].shape);
     cost->flops = 2.0 * moved;
     cost->bytes_read = moved * (double)by_dtype_size(s->in[0].dtype);
 }
 
-static void cost_row_dots(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_row_dots(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     cost->flops =
-        2.0 * (double)by_shape_count(&out[0].shape) * (double)by__last_dim(&s->in[0].shape);
+        2.0 * (double)by_shape_count(&out[0].shape) * (double)by__op_last_dim(&s->in[0].shape);
 }
 
 #define GROUPS BY__ATTR_AS("groups", rows, INT, BY__ATTR_IN_TYPE)

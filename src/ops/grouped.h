@@ -12,9 +12,9 @@
 #define BY__GROUPED_CHOSEN   BY__ATTR_AS("chosen", chosen, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)
 
 /* Refuses operand 2 unless it has ranges for so many matrices, and invalid attributes. */
-by_status by__group_ranges_check(const by__op_signature *s, int64_t matrices, by_error *error);
+by_status by__op_group_ranges_check(const by__op_signature *s, int64_t matrices, by_error *error);
 /* The share of the matrices that one example uses: those of the groups chosen for it, on whatever
  * rank they are. */
-double by__group_share(const by__op_signature *s, int64_t matrices);
+double by__op_group_share(const by__op_signature *s, int64_t matrices);
 
 #endif

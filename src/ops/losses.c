@@ -5,13 +5,14 @@
 #include "ops/ops.h"
 
 /* CROSS_ENTROPY has logits and targets; its gradient also lse and dloss. */
-static by_status infer_cross_entropy(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_cross_entropy(const by__op_signature *s, by__graph_type *out,
+                                     by_error *error)
 {
-    const by__type *logits = &s->in[0];
-    if (!by__is_act(logits->dtype) || logits->shape.rank < 1) {
+    const by__graph_type *logits = &s->in[0];
+    if (!by__op_is_act(logits->dtype) || logits->shape.rank < 1) {
         return by__op_refuse(s, error, "logits must be [..., classes], f32, bf16 or f16");
     }
-    int64_t rows = by__rows(&logits->shape);
+    int64_t rows = by__op_rows(&logits->shape);
     if (s->in[1].dtype != BY_I32 || by_shape_count(&s->in[1].shape) != rows) {
         return by__op_refuse(s, error, "there must be one i32 target for each row of logits");
     }
@@ -19,12 +20,12 @@ static by_status infer_cross_entropy(const by__op_signature *s, by__type *out, b
         return by__op_refuse(s, error, "label smoothing must be in [0, 1)");
     }
     if (s->op == BY_OP_CROSS_ENTROPY) {
-        out[0] = (by__type){BY_F32, BY_SHAPE(1)};
-        out[1] = (by__type){BY_F32, BY_SHAPE(rows)};
+        out[0] = (by__graph_type){BY_F32, BY_SHAPE(1)};
+        out[1] = (by__graph_type){BY_F32, BY_SHAPE(rows)};
         return BY_OK;
     }
     if (s->in[2].dtype != BY_F32 || by_shape_count(&s->in[2].shape) != rows ||
-        !by__is_scalar(&s->in[3])) {
+        !by__op_is_scalar(&s->in[3])) {
         return by__op_refuse(s, error, "lse must be f32 [rows] and dloss one f32");
     }
     out[0] = *logits;
@@ -39,35 +40,36 @@ static void gradient_cross_entropy(by_graph *graph, const by__graph_node *node,
     din[1] = BY_NONE;
 }
 
-static void cost_cross_entropy(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_cross_entropy(const by__op_signature *s, const by__graph_type *out,
+                               by__op_cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 12.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
 /* SQUARED_ERROR and SMOOTH_L1 have x, t, weights?; their gradients also dloss. */
-static by_status infer_difference(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_difference(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     bool backward = s->op == BY_OP_SQUARED_ERROR_GRAD || s->op == BY_OP_SMOOTH_L1_GRAD;
-    const by__type *x = &s->in[0];
-    by__type targets = {BY_F32, x->shape};
-    if (!by__is_act(x->dtype) || x->shape.rank < 1 || !by__type_equal(&s->in[1], &targets)) {
+    const by__graph_type *x = &s->in[0];
+    by__graph_type targets = {BY_F32, x->shape};
+    if (!by__op_is_act(x->dtype) || x->shape.rank < 1 || !by__op_type_equal(&s->in[1], &targets)) {
         return by__op_refuse(s, error,
                              "predictions must be f32, bf16 or f16, targets f32 of the same shape");
     }
     if (s->input_count > 2 && !by__absent(&s->in[2]) &&
         ((s->in[2].dtype != BY_F32 && s->in[2].dtype != BY_I32) ||
-         by_shape_count(&s->in[2].shape) != by__rows(&x->shape))) {
+         by_shape_count(&s->in[2].shape) != by__op_rows(&x->shape))) {
         return by__op_refuse(s, error, "there must be one f32 weight or i32 target for each row");
     }
-    if (backward && !by__is_scalar(&s->in[3])) {
+    if (backward && !by__op_is_scalar(&s->in[3])) {
         return by__op_refuse(s, error, "the gradient of the loss must be one f32");
     }
     bool smooth = s->op == BY_OP_SMOOTH_L1 || s->op == BY_OP_SMOOTH_L1_GRAD;
     if (smooth && !(s->attrs->beta >= 0.0f && s->attrs->beta < INFINITY)) {
         return by__op_refuse(s, error, "beta must not be negative");
     }
-    out[0] = backward ? *x : (by__type){BY_F32, BY_SHAPE(1)};
+    out[0] = backward ? *x : (by__graph_type){BY_F32, BY_SHAPE(1)};
     return BY_OK;
 }
 
@@ -80,56 +82,58 @@ static void gradient_difference(by_graph *graph, const by__graph_node *node, con
     din[0] = by__op_add_node(graph, op, &node->attrs, in, 4, NULL);
 }
 
-static void cost_difference(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_difference(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 3.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
 /* Splits rows, and everything with one entry a row; the loss is a sum over them. */
-static bool split_rows(const by__op_signature *s, int count, uint32_t like_x, by__sharding *sh)
+static bool split_rows(const by__op_signature *s, int count, uint32_t like_x, by__op_sharding *sh)
 {
     for (int i = 1; i < count; i++) {
-        by__split want = sh->in[0];
+        by__op_split want = sh->in[0];
         bool rows = !by__mask_has(like_x, i);
         if (by__absent(&s->in[i])) {
             continue;
         }
-        if ((rows &&
-             !by__split_of_rows(&s->in[0].shape, sh->in[0], &s->in[i].shape, sh->ranks, &want)) ||
-            !by__split_equal(sh->in[i], want)) {
+        if ((rows && !by__op_split_of_rows(&s->in[0].shape, sh->in[0], &s->in[i].shape, sh->ranks,
+                                           &want)) ||
+            !by__op_split_equal(sh->in[i], want)) {
             return false;
         }
     }
     return sh->in[0].axis >= 0 && sh->in[0].axis < s->in[0].shape.rank - 1;
 }
 
-static bool shard_cross_entropy(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_cross_entropy(const by__op_signature *s, const by__graph_type *out,
+                                by__op_sharding *sh)
 {
-    sh->out[0] = by__partial();
+    sh->out[0] = by__op_partial();
     return split_rows(s, 2, 0, sh) &&
-           by__split_of_rows(&s->in[0].shape, sh->in[0], &out[1].shape, sh->ranks, &sh->out[1]);
+           by__op_split_of_rows(&s->in[0].shape, sh->in[0], &out[1].shape, sh->ranks, &sh->out[1]);
 }
 
-static bool shard_cross_entropy_grad(const by__op_signature *s, const by__type *out,
-                                     by__sharding *sh)
+static bool shard_cross_entropy_grad(const by__op_signature *s, const by__graph_type *out,
+                                     by__op_sharding *sh)
 {
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
     return split_rows(s, 3, 0, sh) && sh->in[3].axis == BY__WHOLE;
 }
 
-static bool shard_difference(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_difference(const by__op_signature *s, const by__graph_type *out,
+                             by__op_sharding *sh)
 {
     bool backward = by_shape_equal(&out[0].shape, &s->in[0].shape);
-    sh->out[0] = backward ? sh->in[0] : by__partial();
+    sh->out[0] = backward ? sh->in[0] : by__op_partial();
     return split_rows(s, s->input_count < 3 ? s->input_count : 3, 1u << 1, sh) &&
            (!backward || sh->in[3].axis == BY__WHOLE);
 }
 
 static int64_t classes(const by__op_signature *s)
 {
-    return by__last_dim(&s->in[0].shape);
+    return by__op_last_dim(&s->in[0].shape);
 }
 
 #define SMOOTHING BY__ATTRS(BY__ATTR_AS("smoothing", smoothing, FLOAT, BY__ATTR_SPARE))

@@ -65,7 +65,8 @@ static const char *wrong_target(const by_map_program *map)
 {
     uint32_t updated = 0;
     for (int i = 0; i < map->results; i++) {
-        if (!is_value(map, map->result[i].value, map->steps) || !by__is_act(map->result[i].dtype)) {
+        if (!is_value(map, map->result[i].value, map->steps) ||
+            !by__op_is_act(map->result[i].dtype)) {
             return "a result must be a value, in f32, bf16 or f16";
         }
     }
@@ -90,7 +91,7 @@ static const char *wrong_target(const by_map_program *map)
     return NULL;
 }
 
-const char *by__map_wrong(const by_map_program *map)
+const char *by__op_map_wrong(const by_map_program *map)
 {
     if (map == NULL) {
         return "there is no program";
@@ -144,7 +145,7 @@ static void print_step(by__text *text, const by_map_program *map, int k)
     }
 }
 
-void by__map_print(by__text *text, const by_map_program *map)
+void by__op_map_print(by__text *text, const by_map_program *map)
 {
     const char *separator = "";
     by__text_add(text, "{");
@@ -190,22 +191,22 @@ static int greatest_index(const by_map_program *map, int input)
     return greatest;
 }
 
-static by_status infer_map(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_map(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     const by_map_program *map = s->attrs->map;
-    const by__type *tensor = NULL;
+    const by__graph_type *tensor = NULL;
     if (s->input_count != map->inputs) {
         return by__op_refuse(s, error, "the program has another number of inputs");
     }
     for (int i = 0; i < map->inputs; i++) {
-        const by__type *in = &s->in[i];
+        const by__graph_type *in = &s->in[i];
         if (by__mask_has(map->scalars, i)) {
             if (in->dtype != BY_F32 || greatest_index(map, i) >= by_shape_count(&in->shape)) {
                 return by__op_refuse(s, error, "scalars must be f32 and within their operand");
             }
             continue;
         }
-        if (!by__is_act(in->dtype) ||
+        if (!by__op_is_act(in->dtype) ||
             (tensor != NULL && !by_shape_equal(&tensor->shape, &in->shape))) {
             return by__op_refuse(s, error, "tensors must be f32, bf16 or f16 of one shape");
         }
@@ -215,12 +216,12 @@ static by_status infer_map(const by__op_signature *s, by__type *out, by_error *e
         return by__op_refuse(s, error, "there is no operand but scalars");
     }
     for (int i = 0; i < map->results; i++) {
-        out[i] = (by__type){map->result[i].dtype, tensor->shape};
+        out[i] = (by__graph_type){map->result[i].dtype, tensor->shape};
     }
     return BY_OK;
 }
 
-static void cost_map(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_map(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     const by_map_program *map = s->attrs->map;
     BY_UNUSED(out);
@@ -235,9 +236,9 @@ static void cost_map(const by__op_signature *s, const by__type *out, by__cost *c
     cost->flops = flops * (double)count;
 }
 
-static bool shard_map(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_map(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__split split = by__whole();
+    by__op_split split = by__op_whole();
     for (int i = 0; i < s->input_count; i++) {
         if (by__mask_has(s->attrs->map->scalars, i)) {
             if (sh->in[i].axis != BY__WHOLE) {
@@ -246,7 +247,7 @@ static bool shard_map(const by__op_signature *s, const by__type *out, by__shardi
             continue;
         }
         split = split.axis == BY__WHOLE ? sh->in[i] : split;
-        if (split.axis < 0 || !by__split_equal(sh->in[i], split)) {
+        if (split.axis < 0 || !by__op_split_equal(sh->in[i], split)) {
             return false;
         }
     }
@@ -400,7 +401,7 @@ static const by_map_program *keep_program(by_map *map)
     return program;
 }
 
-by_status by__map_take(by_map *map, by_attrs *out, by_error *error)
+by_status by__op_map_take(by_map *map, by_attrs *out, by_error *error)
 {
     *out = (by_attrs){.map = keep_program(map)};
     return by_graph_check(map->graph, error);

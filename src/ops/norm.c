@@ -1,32 +1,32 @@
 /* Layer norm (Ba, Kiros, Hinton 2016) and RMS norm (Zhang, Sennrich 2019) over the last axis. */
 #include "ops/ops.h"
 
-static by__type vector_of(int64_t n)
+static by__graph_type vector_of(int64_t n)
 {
-    return (by__type){BY_F32, BY_SHAPE(n)};
+    return (by__graph_type){BY_F32, BY_SHAPE(n)};
 }
 
-static bool is_f32_vector(const by__type *type, int64_t n)
+static bool is_f32_vector(const by__graph_type *type, int64_t n)
 {
     return type->dtype == BY_F32 && type->shape.rank == 1 && type->shape.dim[0] == n;
 }
 
 /* Types of both forward ops: x, then one or two weight vectors; y, then one or two row
  * statistics. */
-static by_status infer_forward(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_forward(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *x = &s->in[0];
-    if (!by__is_act(x->dtype) || x->shape.rank < 1) {
+    const by__graph_type *x = &s->in[0];
+    if (!by__op_is_act(x->dtype) || x->shape.rank < 1) {
         return by__op_refuse(s, error,
                              "the operand must be an f32, bf16 or f16 tensor of rank 1 or more");
     }
     for (int i = 1; i < s->input_count; i++) {
-        if (!is_f32_vector(&s->in[i], by__last_dim(&x->shape))) {
+        if (!is_f32_vector(&s->in[i], by__op_last_dim(&x->shape))) {
             return by__op_refuse(s, error, "weights must be f32 vectors as long as the last axis");
         }
     }
     out[0] = *x;
-    out[1] = vector_of(by__rows(&x->shape));
+    out[1] = vector_of(by__op_rows(&x->shape));
     if (s->op == BY_OP_LAYER_NORM) {
         out[2] = out[1];
     }
@@ -34,18 +34,18 @@ static by_status infer_forward(const by__op_signature *s, by__type *out, by_erro
 }
 
 /* Types of both gradients: x, w, statistics, dy, and optionally a tensor that is added to dx. */
-static by_status infer_gradient(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_gradient(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     int statistics = s->op == BY_OP_LAYER_NORM_GRAD ? 2 : 1;
-    const by__type *x = &s->in[0];
-    int64_t width = by__last_dim(&x->shape);
-    bool ok = by__is_act(x->dtype) && is_f32_vector(&s->in[1], width) &&
-              by__type_equal(x, &s->in[2 + statistics]);
+    const by__graph_type *x = &s->in[0];
+    int64_t width = by__op_last_dim(&x->shape);
+    bool ok = by__op_is_act(x->dtype) && is_f32_vector(&s->in[1], width) &&
+              by__op_type_equal(x, &s->in[2 + statistics]);
     for (int i = 0; i < statistics; i++) {
-        ok = ok && is_f32_vector(&s->in[2 + i], by__rows(&x->shape));
+        ok = ok && is_f32_vector(&s->in[2 + i], by__op_rows(&x->shape));
     }
     if (s->input_count > 3 + statistics && !by__absent(&s->in[3 + statistics])) {
-        ok = ok && by__type_equal(x, &s->in[3 + statistics]);
+        ok = ok && by__op_type_equal(x, &s->in[3 + statistics]);
     }
     if (!ok) {
         return by__op_refuse(s, error,
@@ -76,48 +76,50 @@ static void gradient_rms_norm(by_graph *graph, const by__graph_node *node, const
     din[1] = outs[1];
 }
 
-static void cost_norm(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_norm(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 8.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
 /* Splits y like x, and the statistics, one number a row, likewise. */
-static bool shard_forward(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_forward(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     sh->out[0] = sh->in[0];
     for (int i = 1; i < BY_MAX_OUTPUTS && !by__absent(&out[i]); i++) {
-        if (!by__split_of_rows(&s->in[0].shape, sh->in[0], &out[i].shape, sh->ranks, &sh->out[i])) {
+        if (!by__op_split_of_rows(&s->in[0].shape, sh->in[0], &out[i].shape, sh->ranks,
+                                  &sh->out[i])) {
             return false;
         }
     }
-    return by__shard_all_whole_but(sh, s->input_count, 1u << 0);
+    return by__op_shard_all_whole_but(sh, s->input_count, 1u << 0);
 }
 
 /* The weights' gradients are sums over rows, so they are addends. */
-static bool shard_gradient(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_gradient(const by__op_signature *s, const by__graph_type *out,
+                           by__op_sharding *sh)
 {
     int statistics = s->op == BY_OP_LAYER_NORM_GRAD ? 2 : 1;
-    by__split rows;
+    by__op_split rows;
     if (sh->in[1].axis != BY__WHOLE ||
-        !by__split_of_rows(&s->in[0].shape, sh->in[0], &s->in[2].shape, sh->ranks, &rows)) {
+        !by__op_split_of_rows(&s->in[0].shape, sh->in[0], &s->in[2].shape, sh->ranks, &rows)) {
         return false;
     }
     for (int i = 2; i < s->input_count; i++) {
-        by__split want = i < 2 + statistics ? rows : sh->in[0];
-        if (!by__absent(&s->in[i]) && !by__split_equal(sh->in[i], want)) {
+        by__op_split want = i < 2 + statistics ? rows : sh->in[0];
+        if (!by__absent(&s->in[i]) && !by__op_split_equal(sh->in[i], want)) {
             return false;
         }
     }
     sh->out[0] = sh->in[0];
     for (int i = 1; i < BY_MAX_OUTPUTS && !by__absent(&out[i]); i++) {
-        sh->out[i] = by__partial();
+        sh->out[i] = by__op_partial();
     }
     return true;
 }
 
-static by_status onnx_layer_norm(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                                 by_error *error)
+static by_status onnx_layer_norm(const by__op_signature *s, const by__graph_type *out,
+                                 by__op_onnx *onnx, by_error *error)
 {
     const int in[3] = {0, 1, 2};
     BY_UNUSED(out);
@@ -129,17 +131,17 @@ static by_status onnx_layer_norm(const by__op_signature *s, const by__type *out,
     return BY_OK;
 }
 
-static by_status onnx_rms_norm(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                               by_error *error)
+static by_status onnx_rms_norm(const by__op_signature *s, const by__graph_type *out,
+                               by__op_onnx *onnx, by_error *error)
 {
     BY_UNUSED(out);
     BY_UNUSED(error);
-    int squares = by__onnx_node2(onnx, "Mul", 0, 0);
-    int mean =
-        by__onnx_node2(onnx, "ReduceMean", squares, by__onnx_list(onnx, (const int64_t[]){-1}, 1));
-    int sum = by__onnx_node2(onnx, "Add", mean, by__onnx_float(onnx, s->attrs->eps));
-    int y = by__onnx_node2(onnx, "Div", 0, by__onnx_node1(onnx, "Sqrt", sum));
-    onnx->result(onnx, 0, by__onnx_node2(onnx, "Mul", y, 1));
+    int squares = by__op_onnx_node2(onnx, "Mul", 0, 0);
+    int mean = by__op_onnx_node2(onnx, "ReduceMean", squares,
+                                 by__op_onnx_list(onnx, (const int64_t[]){-1}, 1));
+    int sum = by__op_onnx_node2(onnx, "Add", mean, by__op_onnx_float(onnx, s->attrs->eps));
+    int y = by__op_onnx_node2(onnx, "Div", 0, by__op_onnx_node1(onnx, "Sqrt", sum));
+    onnx->result(onnx, 0, by__op_onnx_node2(onnx, "Mul", y, 1));
     return BY_OK;
 }
 

@@ -5,8 +5,8 @@
  * properties of its operands. No module but this one and the device module names an op; a test
  * checks that.
  *
- * Types: by__op_signature is a node as a shape rule sees it, by__cost its work, by__split how a
- * tensor is spread over ranks, by__sharding how a node runs on them.
+ * Types: by__op_signature is a node as a shape rule sees it, by__op_cost its work, by__op_split how
+ * a tensor is spread over ranks, by__op_sharding how a node runs on them.
  *
  * Gradients add nodes with the same functions that models use. The pass that calls them adds the
  * casts (gradients of parameters are f32, those of activations have the activation's dtype) and
@@ -39,59 +39,60 @@ static inline const by__op_row *by__op_row_in(const by_graph *graph, by_op op)
 }
 /* Infers the types of all outputs of a node with these operands. row: NULL for an unknown op. */
 by_status by__op_row_infer(const by__op_row *row, const by__op_signature *s,
-                           by__type out[BY_MAX_OUTPUTS], by_error *error);
+                           by__graph_type out[BY_MAX_OUTPUTS], by_error *error);
 /* The same for the row of s->op. */
-by_status by__op_infer(const by__op_signature *s, by__type out[BY_MAX_OUTPUTS], by_error *error);
+by_status by__op_infer(const by__op_signature *s, by__graph_type out[BY_MAX_OUTPUTS],
+                       by_error *error);
 /* Checks operands, infers output types and appends a node. Returns output 0 and, if outs is not
  * NULL, stores all outputs there. Returns BY_NONE after an error, which the graph keeps. */
 by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const by_value *in,
                          int input_count, by_value outs[BY_MAX_OUTPUTS]);
 /* Stores the types of a node's inputs in `in` (room for node->input_count). */
-void by__node_types(const by_graph *graph, const by__graph_node *node, by__type *in);
+void by__op_node_types(const by_graph *graph, const by__graph_node *node, by__graph_type *in);
 /* Describes the node that reads operand i of a node, a parameter, in packed form; *can is false if
  * there is none for it. */
-by_status by__node_pack(by__packed_reader *out, bool *can, const by_graph *graph,
-                        const by__graph_node *node, int i, by_error *error);
+by_status by__op_node_pack(by__op_packed_reader *out, bool *can, const by_graph *graph,
+                           const by__graph_node *node, int i, by_error *error);
 /* Finds the operand that is the weight of a product, a parameter, and describes the node that would
  * read it in packed form. *operand is -1 if there is none. (packed_op.c) */
-by_status by__node_weight(by__packed_reader *out, int *operand, const by_graph *graph,
-                          const by__graph_node *node, by_error *error);
+by_status by__op_node_weight(by__op_packed_reader *out, int *operand, const by_graph *graph,
+                             const by__graph_node *node, by_error *error);
 /* Computes the cost of node n of a graph. */
-by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error *error);
+by_status by__op_node_cost(const by_graph *graph, size_t n, by__op_cost *out, by_error *error);
 /* Computes the work of node n's attention; zeros if it is not attention. */
-by_status by__node_attention(const by_graph *graph, size_t n, by__attention_cost *out,
-                             by_error *error);
+by_status by__op_node_attention(const by_graph *graph, size_t n, by__op_attention_cost *out,
+                                by_error *error);
 /* Formats a node's operation, attributes and types without names: "add(f32 [4, 8], f32 [8]) : f32
  * [4, 8]". Freed with free(). */
-by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_error *error);
+by_status by__op_node_signature(const by_graph *graph, size_t node, char **out, by_error *error);
 /* Returns true if a node has effects besides its outputs: it must not be dropped or duplicated. */
-bool by__node_has_effects(const by__graph_node *node);
+bool by__op_node_has_effects(const by__graph_node *node);
 /* Returns the mask of inputs that a node with these attributes updates in place. */
 uint32_t by__op_mutates(by_op op, const by_attrs *attrs);
 /* Refuses a signature: "matmul: inner sizes differ: a [4, 8], b [9, 3]". */
 by_status by__op_refuse(const by__op_signature *s, by_error *error, const char *why);
 
 /* ---- parts of rows in separate files ---- */
-by_status by__onnx_attention(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                             by_error *error);
-by_status by__onnx_cached_attention(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                                    by_error *error);
+by_status by__op_onnx_attention(const by__op_signature *s, const by__graph_type *out,
+                                by__op_onnx *onnx, by_error *error);
+by_status by__op_onnx_cached_attention(const by__op_signature *s, const by__graph_type *out,
+                                       by__op_onnx *onnx, by_error *error);
 /* The cost of a gather: it reads as many bytes as it looks up, not the whole table. */
-void by__cost_embedding(const by__op_signature *s, const by__type *out, by__cost *cost);
+void by__op_cost_embedding(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost);
 
 /* ---- for shape rules ---- */
-int64_t by__last_dim(const by_shape *shape);
+int64_t by__op_last_dim(const by_shape *shape);
 /* Returns the product of all extents but the last. */
-int64_t by__rows(const by_shape *shape);
-bool by__is_act(by_dtype dtype);
+int64_t by__op_rows(const by_shape *shape);
+bool by__op_is_act(by_dtype dtype);
 /* Returns true for one f32. */
-bool by__is_scalar(const by__type *type);
-bool by__type_equal(const by__type *a, const by__type *b);
+bool by__op_is_scalar(const by__graph_type *type);
+bool by__op_type_equal(const by__graph_type *a, const by__graph_type *b);
 /* Returns the bytes of a tensor; 0 for an absent one. */
-double by__type_bytes(const by__type *type);
+double by__op_type_bytes(const by__graph_type *type);
 /* Returns true if `from` broadcasts to `to`: aligned at the last axis, each extent equal or 1. */
-bool by__broadcasts(const by_shape *from, const by_shape *to);
-static inline bool by__absent(const by__type *type)
+bool by__op_broadcasts(const by_shape *from, const by_shape *to);
+static inline bool by__absent(const by__graph_type *type)
 {
     return type->shape.rank < 0;
 }
@@ -100,102 +101,106 @@ static inline bool by__absent(const by__type *type)
 
 /* Returns where the slice of rank `rank` begins among `extent` entries (for rank == ranks, the
  * end). When the slices cannot be equal, the first ones are one entry longer. */
-int64_t by__cut(int64_t extent, int ranks, int rank);
-by__split by__whole(void);
-by__split by__partial(void);
-bool by__split_equal(by__split a, by__split b);
+int64_t by__op_cut(int64_t extent, int ranks, int rank);
+by__op_split by__op_whole(void);
+by__op_split by__op_partial(void);
+bool by__op_split_equal(by__op_split a, by__op_split b);
 /* Returns the shape of one rank's tensor. */
-by_shape by__split_shape(const by_shape *shape, by__split split, int ranks, int rank);
+by_shape by__op_split_shape(const by_shape *shape, by__op_split split, int ranks, int rank);
 /* Returns true if the tensor is split and every rank's part has the same size. */
-bool by__split_even(const by_shape *shape, by__split split, int ranks);
+bool by__op_split_even(const by_shape *shape, by__op_split split, int ranks);
 /* Finds the split of the same elements in another shape. Returns false if no axis of that shape has
  * these slices. */
-bool by__split_moved(const by_shape *from, by__split split, const by_shape *to, int ranks,
-                     by__split *out);
+bool by__op_split_moved(const by_shape *from, by__op_split split, const by_shape *to, int ranks,
+                        by__op_split *out);
 /* Finds the split of a tensor of shape `to` that has one number for each row of the split tensor.
  * Returns false if that is not split by rows. */
-bool by__split_of_rows(const by_shape *shape, by__split split, const by_shape *to, int ranks,
-                       by__split *out);
+bool by__op_split_of_rows(const by_shape *shape, by__op_split split, const by_shape *to, int ranks,
+                          by__op_split *out);
 /* Sets the attributes of a node whose entries count along axis `axis` of input 0, which is split,
  * to the positions of this rank's entries; an entry of the axis counts as `inner`. Returns false if
  * they form too many runs. */
-bool by__shard_places(const by__op_signature *s, by__sharding *sh, int axis, int64_t inner);
+bool by__op_shard_places(const by__op_signature *s, by__op_sharding *sh, int axis, int64_t inner);
 /* Returns true if all inputs outside the set `split` are whole. */
-bool by__shard_all_whole_but(const by__sharding *sh, int count, uint32_t split);
+bool by__op_shard_all_whole_but(const by__op_sharding *sh, int count, uint32_t split);
 /* `shard` entries of element-wise ops with broadcasting; of those that are linear in all inputs
  * together; and of those that are linear in each. */
-bool by__shard_elements(const by__op_signature *s, const by__type *out, by__sharding *sh);
-bool by__shard_addends(const by__op_signature *s, const by__type *out, by__sharding *sh);
-bool by__shard_factors(const by__op_signature *s, const by__type *out, by__sharding *sh);
+bool by__op_shard_elements(const by__op_signature *s, const by__graph_type *out,
+                           by__op_sharding *sh);
+bool by__op_shard_addends(const by__op_signature *s, const by__graph_type *out,
+                          by__op_sharding *sh);
+bool by__op_shard_factors(const by__op_signature *s, const by__graph_type *out,
+                          by__op_sharding *sh);
 
 /* `shard` entries of attention and its gradient with operands split by time (attention_ranks.c). */
-bool by__shard_attention_time(const by__op_signature *s, by__sharding *sh);
-bool by__shard_attention_grad_time(const by__op_signature *s, const by__type *out,
-                                   by__sharding *sh);
+bool by__op_shard_attention_time(const by__op_signature *s, by__op_sharding *sh);
+bool by__op_shard_attention_grad_time(const by__op_signature *s, const by__graph_type *out,
+                                      by__op_sharding *sh);
 
 /* `fuse` entry of an addition: merges it into the node that makes one of its operands, if that node
  * can add an operand to its result. */
-by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error);
+by_status by__op_fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error);
 
 /* Replaces node n, the gradient (dx, dw) of the loss that `forward` computes, by the op `train`,
  * which computes loss, dx and dw, and marks forward dead. The caller sets the operands. */
-void by__fuse_loss(by_graph *graph, size_t n, by__graph_node *forward, by_op train);
+void by__op_fuse_loss(by_graph *graph, size_t n, by__graph_node *forward, by_op train);
 
 /* Merges node n and the nodes that feed only it into a map, if they are at least two element-wise
  * nodes. Must be called from the last node to the first, so that a tree is found by its root. */
-by_status by__fuse_map(by_graph *graph, size_t n, const int *uses, by_error *error);
+by_status by__op_fuse_map(by_graph *graph, size_t n, const int *uses, by_error *error);
 
 /* Finishes a map whose node the caller adds, with these attributes and the operands map->in. */
-by_status by__map_take(by_map *map, by_attrs *out, by_error *error);
+by_status by__op_map_take(by_map *map, by_attrs *out, by_error *error);
 /* Returns NULL, or a message that says what is wrong with a program. */
-const char *by__map_wrong(const by_map_program *map);
+const char *by__op_map_wrong(const by_map_program *map);
 /* Prints a program: "{0 = in1[0]; 1 = mul in0 0; in0 = 1}". */
-void by__map_print(by__text *text, const by_map_program *map);
+void by__op_map_print(by__text *text, const by_map_program *map);
 
 /* ---- internal builders, used by gradients, passes and optimizers ---- */
 /* Sums over the first `lead` axes. */
-by_value by__sum_rows(by_graph *graph, by_value x, int lead);
+by_value by__op_build_sum_rows(by_graph *graph, by_value x, int lead);
 /* Adds a matmul with every option; bias and add may be BY_NONE. */
-by_value by__matmul_full(by_graph *graph, by_value a, by_value b, by_value bias, by_value add,
-                         bool trans_a, bool trans_b, by_dtype dtype);
-by_value by__sum_squares(by_graph *graph, by_value x);
+by_value by__op_matmul_full(by_graph *graph, by_value a, by_value b, by_value bias, by_value add,
+                            bool trans_a, bool trans_b, by_dtype dtype);
+by_value by__op_build_sum_squares(by_graph *graph, by_value x);
 /* Adds a node of measurements of x; y is BY_NONE, or what the distance is measured from. */
-by_value by__measure(by_graph *graph, by_value x, by_value y);
+by_value by__op_build_measure(by_graph *graph, by_value x, by_value y);
 /* Encode x as 8-bit codes with scales (*scale), and decode it, rounded, to the format `dtype`. */
-by_value by__encode8(by_graph *graph, by_value x, by_value *scale);
-by_value by__decode8(by_graph *graph, by_value codes, by_value scale, by_dtype dtype);
+by_value by__op_build_encode8(by_graph *graph, by_value x, by_value *scale);
+by_value by__op_build_decode8(by_graph *graph, by_value codes, by_value scale, by_dtype dtype);
 /* Resolves an axis of x; negative ones count from the end. */
-int by__axis_of(const by_graph *graph, by_value x, int axis);
+int by__op_axis_of(const by_graph *graph, by_value x, int axis);
 /* Adds the node that waits for a collective: it makes the result readable and its operands
  * reusable. */
-by_value by__wait(by_graph *graph, by_value started);
+by_value by__op_build_wait(by_graph *graph, by_value started);
 /* Starts a collective with these attributes over one tensor; its result is usable after
- * by__wait. */
-by_value by__start_collective(by_graph *graph, by_op op, const by_attrs *attrs, by_value x);
-/* Hands over a bucket of complete gradients and returns what by__wait waits for. in_place: they are
- * external values that the exchange may overwrite, so nothing else may read them. */
-by_value by__reduce_gradients(by_graph *graph, const by_value *gradients, int count, int64_t bucket,
-                              uint32_t mesh, int64_t ranks, bool in_place);
+ * by__op_build_wait. */
+by_value by__op_start_collective(by_graph *graph, by_op op, const by_attrs *attrs, by_value x);
+/* Hands over a bucket of complete gradients and returns what by__op_build_wait waits for. in_place:
+ * they are external values that the exchange may overwrite, so nothing else may read them. */
+by_value by__op_build_reduce_gradients(by_graph *graph, const by_value *gradients, int count,
+                                       int64_t bucket, uint32_t mesh, int64_t ranks, bool in_place);
 /* Gathers a parameter of which each rank has a part. */
-by_value by__gather_parameter(by_graph *graph, by_value parameter, int64_t number, uint32_t mesh,
-                              int64_t ranks);
+by_value by__op_build_gather_parameter(by_graph *graph, by_value parameter, int64_t number,
+                                       uint32_t mesh, int64_t ranks);
 /* Sums over the set of axes `axes` (bit i: axis i), which stay with extent 1 if `keep`; in f32 if
  * `wide`. */
-by_value by__sum_axes(by_graph *graph, by_value x, uint32_t axes, bool keep, bool wide);
+by_value by__op_sum_axes(by_graph *graph, by_value x, uint32_t axes, bool keep, bool wide);
 /* Reduces the gradient of a broadcast operand: sums it over the broadcast axes to the operand's
  * shape. */
-by_value by__reduce_to(by_graph *graph, by_value gradient, by_value operand);
+by_value by__op_reduce_to(by_graph *graph, by_value gradient, by_value operand);
 /* Returns the dtype in which gradients of a value are summed: f32 for parameters, else its own. */
-by_dtype by__gradient_dtype(const by_graph *graph, by_value value);
+by_dtype by__op_gradient_dtype(const by_graph *graph, by_value value);
 /* Computes norm and clip factor. in: failed, losses and loss factor (each may be BY_NONE), then the
  * sums of squares. */
-void by__clip_scale(by_graph *graph, const by_value *in, int count, float clip, by_value *norm,
-                    by_value *scale);
+void by__op_build_clip_scale(by_graph *graph, const by_value *in, int count, float clip,
+                             by_value *norm, by_value *scale);
 /* Returns the copy in the format `copy`, or BY_NONE if `copy` is BY_F32, since there is none
  * then. */
-by_value by__adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value v, by_value hyper,
-                   by_value scale, const by_attrs *attrs, by_dtype copy);
+by_value by__op_build_adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value v,
+                            by_value hyper, by_value scale, const by_attrs *attrs, by_dtype copy);
 /* Adds an ADAMW8 node with its operands in order. */
-by_value by__adamw8(by_graph *graph, const by_value in[8], const by_attrs *attrs, by_dtype copy);
+by_value by__op_build_adamw8(by_graph *graph, const by_value in[8], const by_attrs *attrs,
+                             by_dtype copy);
 
 #endif

@@ -16,68 +16,73 @@ static by_status check_weight(const by__op_signature *s, by_error *error)
     if ((packing->stack > 0) != (s->op == BY_OP_PACKED_GROUPED_MATMUL)) {
         return by__op_refuse(s, error, "a stack of matrices is multiplied group by group");
     }
-    by__type weight = {BY_U8, by__packed_shape(packing)};
-    return by__type_equal(&s->in[1], &weight)
+    by__graph_type weight = {BY_U8, by__packed_shape(packing)};
+    return by__op_type_equal(&s->in[1], &weight)
                ? BY_OK
                : by__op_refuse(s, error, "the weight does not have the size of its packing");
 }
 
-static by_status infer_packed_matmul(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_packed_matmul(const by__op_signature *s, by__graph_type *out,
+                                     by_error *error)
 {
     const by_packing *packing = &s->attrs->packing;
-    const by__type *a = &s->in[0];
-    by__type y = {.dtype = s->attrs->dtype, .shape = a->shape};
+    const by__graph_type *a = &s->in[0];
+    by__graph_type y = {.dtype = s->attrs->dtype, .shape = a->shape};
     BY_TRY(check_weight(s, error));
-    if (a->dtype != packing->dtype || !by__is_act(y.dtype) || a->shape.rank < 1 ||
-        by__last_dim(&a->shape) != packing->k) {
+    if (a->dtype != packing->dtype || !by__op_is_act(y.dtype) || a->shape.rank < 1 ||
+        by__op_last_dim(&a->shape) != packing->k) {
         return by__op_refuse(s, error, "the operand must be [..., inputs] of the weight's dtype");
     }
     y.shape.dim[y.shape.rank - 1] = packing->n;
     if (s->input_count > 2 && !by__absent(&s->in[2])) {
-        const by__type *bias = &s->in[2];
-        if (bias->shape.rank != 1 || bias->shape.dim[0] != packing->n || !by__is_act(bias->dtype)) {
+        const by__graph_type *bias = &s->in[2];
+        if (bias->shape.rank != 1 || bias->shape.dim[0] != packing->n ||
+            !by__op_is_act(bias->dtype)) {
             return by__op_refuse(s, error, "the bias must be [columns of the product]");
         }
     }
-    if (s->input_count > 3 && !by__absent(&s->in[3]) && !by__type_equal(&s->in[3], &y)) {
+    if (s->input_count > 3 && !by__absent(&s->in[3]) && !by__op_type_equal(&s->in[3], &y)) {
         return by__op_refuse(s, error, "the added tensor must have the product's shape and dtype");
     }
     out[0] = y;
     return BY_OK;
 }
 
-static void cost_packed_matmul(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_packed_matmul(const by__op_signature *s, const by__graph_type *out,
+                               by__op_cost *cost)
 {
     cost->flops = 2.0 * (double)by_shape_count(&out[0].shape) * (double)s->attrs->packing.k;
 }
 
-static by_status infer_packed_grouped(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_packed_grouped(const by__op_signature *s, by__graph_type *out,
+                                      by_error *error)
 {
     const by_packing *packing = &s->attrs->packing;
-    const by__type *a = &s->in[0];
+    const by__graph_type *a = &s->in[0];
     BY_TRY(check_weight(s, error));
-    if (a->dtype != packing->dtype || !by__is_act(s->attrs->dtype) || a->shape.rank != 2 ||
+    if (a->dtype != packing->dtype || !by__op_is_act(s->attrs->dtype) || a->shape.rank != 2 ||
         a->shape.dim[1] != packing->k) {
         return by__op_refuse(s, error, "the operand must be [rows, inputs] of the weight's dtype");
     }
-    BY_TRY(by__group_ranges_check(s, packing->stack, error));
-    out[0] = (by__type){s->attrs->dtype, BY_SHAPE(a->shape.dim[0], packing->n)};
+    BY_TRY(by__op_group_ranges_check(s, packing->stack, error));
+    out[0] = (by__graph_type){s->attrs->dtype, BY_SHAPE(a->shape.dim[0], packing->n)};
     return BY_OK;
 }
 
 static double met(const by__op_signature *s, int input)
 {
-    return input == 1 ? by__group_share(s, s->attrs->packing.stack) : 1.0;
+    return input == 1 ? by__op_group_share(s, s->attrs->packing.stack) : 1.0;
 }
 
-static by_status infer_packed_embedding(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_packed_embedding(const by__op_signature *s, by__graph_type *out,
+                                        by_error *error)
 {
-    const by__type *ids = &s->in[0];
+    const by__graph_type *ids = &s->in[0];
     BY_TRY(check_weight(s, error));
-    if (ids->dtype != BY_I32 || ids->shape.rank >= BY_MAX_RANK || !by__is_act(s->attrs->dtype)) {
+    if (ids->dtype != BY_I32 || ids->shape.rank >= BY_MAX_RANK || !by__op_is_act(s->attrs->dtype)) {
         return by__op_refuse(s, error, "ids must be i32");
     }
-    out[0] = (by__type){s->attrs->dtype, ids->shape};
+    out[0] = (by__graph_type){s->attrs->dtype, ids->shape};
     out[0].shape.dim[out[0].shape.rank++] = s->attrs->packing.k;
     return BY_OK;
 }
@@ -87,7 +92,7 @@ static int64_t outputs_of(const by__op_signature *s)
     return s->attrs->packing.n;
 }
 
-static const by__attr packed_attrs[] = {
+static const by__op_attr packed_attrs[] = {
     BY__ATTR_AS("", packing, PACKING, 0),
     BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE),
     {NULL, 0, BY__ATTR_FLAG, 0},
@@ -117,6 +122,6 @@ const by__op_row by__op_packed_embedding = {.min_inputs = 2,
                                             .outputs = 1,
                                             .attrs = packed_attrs,
                                             .infer = infer_packed_embedding,
-                                            .cost = by__cost_embedding,
+                                            .cost = by__op_cost_embedding,
                                             .gathers = 1u << 1,
                                             .indices = {{.input = 0, .limit = outputs_of}}};

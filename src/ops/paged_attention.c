@@ -8,27 +8,27 @@ enum { Q, K, V, K_POOL, V_POOL, POSITIONS, SESSIONS, TABLE, OPERANDS };
 
 static int64_t head_width(const by__op_signature *s)
 {
-    const by__type *q = &s->in[Q];
+    const by__graph_type *q = &s->in[Q];
     int64_t h = s->attrs->heads;
     int64_t k = s->attrs->kv_heads;
     bool packed = by__absent(&s->in[K]);
     if (h < 1 || k < 1 || h % k != 0 || q->shape.rank != 3 || q->shape.dim[0] != 1 ||
-        h > q->shape.dim[2] || !by__is_act(q->dtype) || packed != by__absent(&s->in[V])) {
+        h > q->shape.dim[2] || !by__op_is_act(q->dtype) || packed != by__absent(&s->in[V])) {
         return 0;
     }
     int64_t parts = packed ? h + 2 * k : h;
     return q->shape.dim[2] % parts == 0 ? q->shape.dim[2] / parts : 0;
 }
 
-static bool is_ids(const by__type *type, int64_t count)
+static bool is_ids(const by__graph_type *type, int64_t count)
 {
     return type->dtype == BY_I32 && by_shape_count(&type->shape) == count;
 }
 
-static by_status infer_paged(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_paged(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *q = &s->in[Q];
-    const by__type *pool = &s->in[K_POOL];
+    const by__graph_type *q = &s->in[Q];
+    const by__graph_type *pool = &s->in[K_POOL];
     int64_t width = head_width(s);
     if (width == 0) {
         return by__op_refuse(s, error,
@@ -36,16 +36,17 @@ static by_status infer_paged(const by__op_signature *s, by__type *out, by_error 
                              "width] or all packed in one tensor, and kv_heads must divide heads");
     }
     int64_t rows = q->shape.dim[1];
-    by__type key = {q->dtype, BY_SHAPE(1, rows, s->attrs->kv_heads * width)};
+    by__graph_type key = {q->dtype, BY_SHAPE(1, rows, s->attrs->kv_heads * width)};
     bool codes = pool->dtype == BY_U8;
-    by__type pages = {codes ? BY_U8 : q->dtype,
-                      BY_SHAPE(pool->shape.rank == 4 ? pool->shape.dim[0] : 0, s->attrs->kv_heads,
-                               BY_PAGE_TOKENS, width + (codes ? BY_PAGE_SCALE : 0))};
+    by__graph_type pages = {codes ? BY_U8 : q->dtype,
+                            BY_SHAPE(pool->shape.rank == 4 ? pool->shape.dim[0] : 0,
+                                     s->attrs->kv_heads, BY_PAGE_TOKENS,
+                                     width + (codes ? BY_PAGE_SCALE : 0))};
     if (!by__absent(&s->in[K]) &&
-        (!by__type_equal(&s->in[K], &key) || !by__type_equal(&s->in[V], &key))) {
+        (!by__op_type_equal(&s->in[K], &key) || !by__op_type_equal(&s->in[V], &key))) {
         return by__op_refuse(s, error, "k and v must be [1, rows, kv_heads x width]");
     }
-    if (!by__type_equal(pool, &pages) || !by__type_equal(&s->in[V_POOL], &pages)) {
+    if (!by__op_type_equal(pool, &pages) || !by__op_type_equal(&s->in[V_POOL], &pages)) {
         return by__op_refuse(s, error,
                              "pools must be [pages, kv_heads, 16, width] of q's type, or of u8 "
                              "and [pages, kv_heads, 16, width + 4]");
@@ -60,7 +61,7 @@ static by_status infer_paged(const by__op_signature *s, by__type *out, by_error 
     if (s->attrs->window < 0) {
         return by__op_refuse(s, error, "the window is negative; 0: all keys");
     }
-    out[0] = (by__type){q->dtype, BY_SHAPE(1, rows, s->attrs->heads * width)};
+    out[0] = (by__graph_type){q->dtype, BY_SHAPE(1, rows, s->attrs->heads * width)};
     return BY_OK;
 }
 
@@ -90,12 +91,12 @@ static double longest(const by__op_signature *s)
 /* Returns the bytes of one key, over all heads. */
 static double key_bytes(const by__op_signature *s)
 {
-    const by__type *pool = &s->in[K_POOL];
+    const by__graph_type *pool = &s->in[K_POOL];
     return (double)(s->attrs->kv_heads * pool->shape.dim[3]) * (double)by_dtype_size(pool->dtype);
 }
 
 /* Assumes rows of full sessions, each of which reads its own keys and values. */
-static void cost_paged(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_paged(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     double rows = (double)out[0].shape.dim[1];
     double token = key_bytes(s);
@@ -106,8 +107,8 @@ static void cost_paged(const by__op_signature *s, const by__type *out, by__cost 
     cost->bytes_written += 2.0 * (rows * token - pool);
 }
 
-static void attention_of_pages(const by__op_signature *s, const by__type *out,
-                               by__attention_cost *cost)
+static void attention_of_pages(const by__op_signature *s, const by__graph_type *out,
+                               by__op_attention_cost *cost)
 {
     double rows = (double)out[0].shape.dim[1];
     cost->cached_flops = 4.0 * (double)by_shape_count(&out[0].shape);

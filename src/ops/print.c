@@ -25,7 +25,7 @@ static void print_type(by__text *text, const by_graph *graph, by_value value)
     }
 }
 
-by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_error *error)
+by_status by__op_node_signature(const by_graph *graph, size_t node, char **out, by_error *error)
 {
     const by__graph_node *n = &graph->nodes[node];
     by__text text = {0};
@@ -35,7 +35,7 @@ by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_
         print_type(&text, graph, n->in[i]);
     }
     by__text_add(&text, ")");
-    by__attrs_print(&text, by__op_row_of(n->op), &n->attrs, true);
+    by__op_attrs_print(&text, by__op_row_of(n->op), &n->attrs, true);
     for (int i = 0; i < n->output_count; i++) {
         if (n->out[i] != BY_NONE) {
             by__text_add(&text, i == 0 ? " : " : ", ");
@@ -60,7 +60,7 @@ static void print_node(by__text *text, const by_graph *graph, const by__graph_no
         print_value(text, graph, node->in[i]);
     }
     by__text_add(text, ")");
-    by__attrs_print(text, by__op_row_of(node->op), &node->attrs, false);
+    by__op_attrs_print(text, by__op_row_of(node->op), &node->attrs, false);
     const char *separator = " : ";
     for (int i = 0; i < node->output_count; i++) {
         if (node->out[i] == BY_NONE) {

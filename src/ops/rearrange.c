@@ -3,12 +3,12 @@
 
 #define MAX_PARTS 8 /* of a concatenation */
 
-static by_status infer_fill(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_fill(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    if (!by__is_act(s->attrs->dtype) || s->attrs->shape.rank < 1) {
+    if (!by__op_is_act(s->attrs->dtype) || s->attrs->shape.rank < 1) {
         return by__op_refuse(s, error, "a constant is f32, bf16 or f16 and has at least one axis");
     }
-    out[0] = (by__type){s->attrs->dtype, s->attrs->shape};
+    out[0] = (by__graph_type){s->attrs->dtype, s->attrs->shape};
     return BY_OK;
 }
 
@@ -40,14 +40,14 @@ static int64_t checked_count(const by_shape *shape)
     return count > INT64_MAX ? -1 : (int64_t)count;
 }
 
-static by_status infer_reshape(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_reshape(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     char shape[128];
     if (checked_count(&s->attrs->shape) != by_shape_count(&s->in[0].shape)) {
         by_status status = by__op_refuse(s, error, "the new shape has another number of elements");
         return by_error_prefix(error, status, "to %s", by_shape_print(&s->attrs->shape, shape));
     }
-    out[0] = (by__type){s->in[0].dtype, s->attrs->shape};
+    out[0] = (by__graph_type){s->in[0].dtype, s->attrs->shape};
     return BY_OK;
 }
 
@@ -57,7 +57,7 @@ static void gradient_reshape(by_graph *graph, const by__graph_node *node, const 
     din[0] = by_reshape(graph, dout[0], graph->values[node->in[0]].shape);
 }
 
-static by_status infer_permute(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_permute(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     const by_shape *x = &s->in[0].shape;
     uint32_t seen = 0;
@@ -88,17 +88,17 @@ static bool has_axis(const by__op_signature *s)
     return s->attrs->axis >= 0 && s->attrs->axis < s->in[0].shape.rank;
 }
 
-static by_status infer_concat(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_concat(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     int64_t axis = s->attrs->axis;
     out[0] = s->in[0];
     for (int i = 0; i < s->input_count; i++) {
-        by__type like = s->in[i];
+        by__graph_type like = s->in[i];
         if (!has_axis(s) || like.shape.rank != s->in[0].shape.rank) {
             return by__op_refuse(s, error, "the operands must have one rank and the axis");
         }
         like.shape.dim[axis] = s->in[0].shape.dim[axis];
-        if (!by__type_equal(&like, &s->in[0])) {
+        if (!by__op_type_equal(&like, &s->in[0])) {
             return by__op_refuse(s, error,
                                  "the operands may differ in the extent of the axis alone");
         }
@@ -118,7 +118,7 @@ static void gradient_concat(by_graph *graph, const by__graph_node *node, const b
     }
 }
 
-static by_status infer_slice(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_slice(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     const by_attrs *a = s->attrs;
     if (!has_axis(s) || a->begin < 0 || a->rows < 1 || a->begin > s->in[0].shape.dim[a->axis] ||
@@ -137,7 +137,7 @@ static void gradient_slice(by_graph *graph, const by__graph_node *node, const by
     din[0] = by_pad(graph, dout[0], (int)node->attrs.axis, node->attrs.begin, extent);
 }
 
-static by_status infer_pad(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_pad(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     const by_attrs *a = s->attrs;
     if (!has_axis(s) || a->begin < 0 || a->rows < a->begin ||
@@ -156,48 +156,48 @@ static void gradient_pad(by_graph *graph, const by__graph_node *node, const by_v
     din[0] = by_slice(graph, dout[0], (int)node->attrs.axis, node->attrs.begin, extent);
 }
 
-static by_status infer_expand(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_expand(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    if (!is_shape(&s->attrs->shape) || !by__broadcasts(&s->in[0].shape, &s->attrs->shape)) {
+    if (!is_shape(&s->attrs->shape) || !by__op_broadcasts(&s->in[0].shape, &s->attrs->shape)) {
         return by__op_refuse(s, error, "the operand cannot be broadcast to the shape");
     }
-    out[0] = (by__type){s->in[0].dtype, s->attrs->shape};
+    out[0] = (by__graph_type){s->in[0].dtype, s->attrs->shape};
     return BY_OK;
 }
 
 static void gradient_expand(by_graph *graph, const by__graph_node *node, const by_value *dout,
                             by_value *din)
 {
-    din[0] = by__reduce_to(graph, dout[0], node->in[0]);
+    din[0] = by__op_reduce_to(graph, dout[0], node->in[0]);
 }
 
 /* ---- splits ---- */
 
 /* Each rank makes only the piece of the constant that it reads. */
-static bool shard_fill(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_fill(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     BY_UNUSED(s);
     sh->out[0] = sh->want;
-    sh->attrs.shape = by__split_shape(&out[0].shape, sh->want, sh->ranks, sh->rank);
+    sh->attrs.shape = by__op_split_shape(&out[0].shape, sh->want, sh->ranks, sh->rank);
     return sh->want.axis >= 0;
 }
 
-static bool shard_reshape(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_reshape(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     if (sh->in[0].axis == BY__PARTIAL) {
-        sh->out[0] = by__partial();
+        sh->out[0] = by__op_partial();
         return true;
     }
     if (sh->in[0].axis < 0 ||
-        !by__split_moved(&s->in[0].shape, sh->in[0], &out[0].shape,
-                         sh->zigzag ? 2 * sh->ranks : sh->ranks, &sh->out[0])) {
+        !by__op_split_moved(&s->in[0].shape, sh->in[0], &out[0].shape,
+                            sh->zigzag ? 2 * sh->ranks : sh->ranks, &sh->out[0])) {
         return false;
     }
-    sh->attrs.shape = by__split_shape(&out[0].shape, sh->out[0], sh->ranks, sh->rank);
+    sh->attrs.shape = by__op_split_shape(&out[0].shape, sh->out[0], sh->ranks, sh->rank);
     return true;
 }
 
-static bool shard_permute(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_permute(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     sh->out[0] = sh->in[0];
     for (int i = 0; i < out[0].shape.rank && sh->in[0].axis >= 0; i++) {
@@ -209,17 +209,17 @@ static bool shard_permute(const by__op_signature *s, const by__type *out, by__sh
 }
 
 /* Along the split axis, the operands are sections of equal size. */
-static bool shard_concat(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_concat(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     int axis = (int)s->attrs->axis;
-    by__split sum = sh->in[0];
+    by__op_split sum = sh->in[0];
     int64_t section = sum.axis < 0 ? 0 : s->in[0].shape.dim[sum.axis] / sum.parts;
     BY_UNUSED(out);
     for (int i = 1; i < s->input_count; i++) {
-        by__split x = sh->in[i];
+        by__op_split x = sh->in[i];
         bool along =
             x.axis == axis && sum.axis == axis && s->in[i].shape.dim[axis] / x.parts == section;
-        if (!along && (x.axis == axis || !by__split_equal(x, sh->in[0]))) {
+        if (!along && (x.axis == axis || !by__op_split_equal(x, sh->in[0]))) {
             return false;
         }
         sum.parts += along ? x.parts : 0;
@@ -229,9 +229,9 @@ static bool shard_concat(const by__op_signature *s, const by__type *out, by__sha
 }
 
 /* Slices along another axis than the split one, or whole sections of that axis. */
-static bool shard_slice(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_slice(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__split x = sh->in[0];
+    by__op_split x = sh->in[0];
     BY_UNUSED(out);
     sh->out[0] = x;
     if (x.axis != s->attrs->axis) {
@@ -239,30 +239,30 @@ static bool shard_slice(const by__op_signature *s, const by__type *out, by__shar
     }
     int64_t section = s->in[0].shape.dim[x.axis] / x.parts;
     int64_t mine =
-        by__cut(section, sh->ranks, sh->rank + 1) - by__cut(section, sh->ranks, sh->rank);
+        by__op_cut(section, sh->ranks, sh->rank + 1) - by__op_cut(section, sh->ranks, sh->rank);
     sh->out[0].parts = s->attrs->rows / section;
     sh->attrs.begin = s->attrs->begin / section * mine;
     sh->attrs.rows = sh->out[0].parts * mine;
     return s->attrs->begin % section == 0 && s->attrs->rows % section == 0;
 }
 
-static bool shard_pad(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_pad(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
     return sh->in[0].axis != s->attrs->axis;
 }
 
-static bool shard_expand(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_expand(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    if (sh->in[0].axis < 0 || !by__shard_elements(s, out, sh)) {
+    if (sh->in[0].axis < 0 || !by__op_shard_elements(s, out, sh)) {
         return false;
     }
-    sh->attrs.shape = by__split_shape(&out[0].shape, sh->out[0], sh->ranks, sh->rank);
+    sh->attrs.shape = by__op_split_shape(&out[0].shape, sh->out[0], sh->ranks, sh->rank);
     return true;
 }
 
-static void cost_move(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_move(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(s);
     BY_UNUSED(out);
@@ -270,7 +270,7 @@ static void cost_move(const by__op_signature *s, const by__type *out, by__cost *
 }
 
 /* Only the selected elements are read. */
-static void cost_slice(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_slice(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(s);
     cost->flops = 0.0;
@@ -287,8 +287,8 @@ const by__op_row by__op_fill = {.attrs =
                                 .shard = shard_fill,
                                 .cost = cost_move};
 /* Leading axes that stay the same are copied from x, so that they may have any extent. */
-static by_status onnx_reshape(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                              by_error *error)
+static by_status onnx_reshape(const by__op_signature *s, const by__graph_type *out,
+                              by__op_onnx *onnx, by_error *error)
 {
     int64_t shape[BY_MAX_RANK];
     const by_shape *from = &s->in[0].shape;
@@ -298,24 +298,24 @@ static by_status onnx_reshape(const by__op_signature *s, const by__type *out, by
         same = same && i < from->rank && from->dim[i] == out->shape.dim[i];
         shape[i] = same ? 0 : out->shape.dim[i];
     }
-    onnx->result(onnx, 0, by__onnx_reshape(onnx, 0, shape, out->shape.rank));
+    onnx->result(onnx, 0, by__op_onnx_reshape(onnx, 0, shape, out->shape.rank));
     return BY_OK;
 }
 
-static by_status onnx_permute(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                              by_error *error)
+static by_status onnx_permute(const by__op_signature *s, const by__graph_type *out,
+                              by__op_onnx *onnx, by_error *error)
 {
     int64_t order[BY_MAX_RANK];
     BY_UNUSED(error);
     for (int i = 0; i < out->shape.rank; i++) {
         order[i] = s->attrs->order[i];
     }
-    onnx->result(onnx, 0, by__onnx_transpose(onnx, 0, order, out->shape.rank));
+    onnx->result(onnx, 0, by__op_onnx_transpose(onnx, 0, order, out->shape.rank));
     return BY_OK;
 }
 
-static by_status onnx_concat(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                             by_error *error)
+static by_status onnx_concat(const by__op_signature *s, const by__graph_type *out,
+                             by__op_onnx *onnx, by_error *error)
 {
     const int in[MAX_PARTS] = {0, 1, 2, 3, 4, 5, 6, 7};
     BY_UNUSED(out);
@@ -325,13 +325,13 @@ static by_status onnx_concat(const by__op_signature *s, const by__type *out, by_
     return BY_OK;
 }
 
-static by_status onnx_slice(const by__op_signature *s, const by__type *out, by__onnx *onnx,
+static by_status onnx_slice(const by__op_signature *s, const by__graph_type *out, by__op_onnx *onnx,
                             by_error *error)
 {
     const by_attrs *a = s->attrs;
-    const int in[4] = {0, by__onnx_list(onnx, &a->begin, 1),
-                       by__onnx_list(onnx, (const int64_t[]){a->begin + a->rows}, 1),
-                       by__onnx_list(onnx, &a->axis, 1)};
+    const int in[4] = {0, by__op_onnx_list(onnx, &a->begin, 1),
+                       by__op_onnx_list(onnx, (const int64_t[]){a->begin + a->rows}, 1),
+                       by__op_onnx_list(onnx, &a->axis, 1)};
     BY_UNUSED(out);
     BY_UNUSED(error);
     onnx->result(onnx, 0, onnx->node(onnx, "Slice", in, 4, 1));
@@ -339,20 +339,20 @@ static by_status onnx_slice(const by__op_signature *s, const by__type *out, by__
 }
 
 /* An example repeated along axis 0 is repeated for the actual batch, whatever its extent. */
-static by_status onnx_expand(const by__op_signature *s, const by__type *out, by__onnx *onnx,
-                             by_error *error)
+static by_status onnx_expand(const by__op_signature *s, const by__graph_type *out,
+                             by__op_onnx *onnx, by_error *error)
 {
     const by_shape *from = &s->in[0].shape;
     const by_shape *to = &out->shape;
     bool batched = to->rank > 1 && to->dim[0] == onnx->batch_extent &&
                    (from->rank < to->rank || from->dim[0] == 1);
     BY_UNUSED(error);
-    int shape = by__onnx_list(onnx, to->dim + batched, to->rank - batched);
+    int shape = by__op_onnx_list(onnx, to->dim + batched, to->rank - batched);
     if (batched) {
-        shape = by__onnx_node2(onnx, "Concat", onnx->batch, shape);
+        shape = by__op_onnx_node2(onnx, "Concat", onnx->batch, shape);
         onnx->set_int(onnx, "axis", 0);
     }
-    onnx->result(onnx, 0, by__onnx_node2(onnx, "Expand", 0, shape));
+    onnx->result(onnx, 0, by__op_onnx_node2(onnx, "Expand", 0, shape));
     return BY_OK;
 }
 
@@ -464,7 +464,7 @@ by_value by_permute(by_graph *graph, by_value x, const int *order)
     return by__op_add_node(graph, BY_OP_PERMUTE, &attrs, &x, 1, NULL);
 }
 
-int by__axis_of(const by_graph *graph, by_value x, int axis)
+int by__op_axis_of(const by_graph *graph, by_value x, int axis)
 {
     bool known = graph->error.status == BY_OK && by__graph_has(graph, x);
     return known && axis < 0 ? axis + graph->values[x].shape.rank : axis;
@@ -473,8 +473,8 @@ int by__axis_of(const by_graph *graph, by_value x, int axis)
 by_value by_transpose(by_graph *graph, by_value x, int a, int b)
 {
     int order[BY_MAX_RANK] = {0, 1, 2, 3, 4, 5};
-    int from = by__axis_of(graph, x, a);
-    int to = by__axis_of(graph, x, b);
+    int from = by__op_axis_of(graph, x, a);
+    int to = by__op_axis_of(graph, x, b);
     if (from < 0 || from >= BY_MAX_RANK || to < 0 || to >= BY_MAX_RANK) {
         by__graph_fail(graph, BY_EARG, "transpose: there are no axes %d and %d", a, b);
         return BY_NONE;
@@ -486,19 +486,19 @@ by_value by_transpose(by_graph *graph, by_value x, int a, int b)
 
 by_value by_concat(by_graph *graph, const by_value *parts, int count, int axis)
 {
-    by_attrs attrs = {.axis = by__axis_of(graph, count > 0 ? parts[0] : BY_NONE, axis)};
+    by_attrs attrs = {.axis = by__op_axis_of(graph, count > 0 ? parts[0] : BY_NONE, axis)};
     return by__op_add_node(graph, BY_OP_CONCAT, &attrs, parts, count, NULL);
 }
 
 by_value by_slice(by_graph *graph, by_value x, int axis, int64_t begin, int64_t extent)
 {
-    by_attrs attrs = {.axis = by__axis_of(graph, x, axis), .begin = begin, .rows = extent};
+    by_attrs attrs = {.axis = by__op_axis_of(graph, x, axis), .begin = begin, .rows = extent};
     return by__op_add_node(graph, BY_OP_SLICE, &attrs, &x, 1, NULL);
 }
 
 by_value by_pad(by_graph *graph, by_value x, int axis, int64_t begin, int64_t extent)
 {
-    by_attrs attrs = {.axis = by__axis_of(graph, x, axis), .begin = begin, .rows = extent};
+    by_attrs attrs = {.axis = by__op_axis_of(graph, x, axis), .begin = begin, .rows = extent};
     return by__op_add_node(graph, BY_OP_PAD, &attrs, &x, 1, NULL);
 }
 

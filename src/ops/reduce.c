@@ -1,7 +1,7 @@
 /* Sums and means over any set of axes, and the broadcasting that their gradients need. */
 #include "ops/ops.h"
 
-bool by__broadcasts(const by_shape *from, const by_shape *to)
+bool by__op_broadcasts(const by_shape *from, const by_shape *to)
 {
     if (from->rank > to->rank) {
         return false;
@@ -15,16 +15,16 @@ bool by__broadcasts(const by_shape *from, const by_shape *to)
     return true;
 }
 
-static by_status infer_sum(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_sum(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *x = &s->in[0];
-    if (!by__is_act(x->dtype)) {
+    const by__graph_type *x = &s->in[0];
+    if (!by__op_is_act(x->dtype)) {
         return by__op_refuse(s, error, "the operand must be f32, bf16 or f16");
     }
     if (s->attrs->axes >> x->shape.rank != 0) {
         return by__op_refuse(s, error, "there is no such axis");
     }
-    out[0] = (by__type){s->attrs->wide ? BY_F32 : x->dtype, {.rank = 0}};
+    out[0] = (by__graph_type){s->attrs->wide ? BY_F32 : x->dtype, {.rank = 0}};
     for (int i = 0; i < x->shape.rank; i++) {
         bool summed = (s->attrs->axes >> i & 1u) != 0;
         if (!summed || s->attrs->keep) {
@@ -54,29 +54,29 @@ static void gradient_sum(by_graph *graph, const by__graph_node *node, const by_v
     din[0] = by_expand(graph, by_reshape(graph, dy, kept), x);
 }
 
-static void cost_sum(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_sum(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = (double)by_shape_count(&s->in[0].shape);
 }
 
 /* A sum over the split axis is an addend; a mean over it cannot be split. */
-static bool shard_sum(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_sum(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__split x = sh->in[0];
+    by__op_split x = sh->in[0];
     int axis = 0;
     BY_UNUSED(out);
     if (x.axis < 0) {
         return false;
     }
     if ((s->attrs->axes >> x.axis & 1u) != 0) {
-        sh->out[0] = by__partial();
+        sh->out[0] = by__op_partial();
         return !s->attrs->mean;
     }
     for (int i = 0; i < x.axis; i++) {
         axis += s->attrs->keep || (s->attrs->axes >> i & 1u) == 0;
     }
-    sh->out[0] = (by__split){axis, x.parts};
+    sh->out[0] = (by__op_split){axis, x.parts};
     return true;
 }
 
@@ -92,13 +92,13 @@ const by__op_row by__op_sum = {
     .shard = shard_sum,
     .cost = cost_sum};
 
-by_value by__sum_axes(by_graph *graph, by_value x, uint32_t axes, bool keep, bool wide)
+by_value by__op_sum_axes(by_graph *graph, by_value x, uint32_t axes, bool keep, bool wide)
 {
     by_attrs attrs = {.axes = axes, .keep = keep, .wide = wide};
     return by__op_add_node(graph, BY_OP_SUM, &attrs, &x, 1, NULL);
 }
 
-by_value by__reduce_to(by_graph *graph, by_value gradient, by_value operand)
+by_value by__op_reduce_to(by_graph *graph, by_value gradient, by_value operand)
 {
     if (graph->error.status != BY_OK) {
         return BY_NONE;
@@ -114,14 +114,14 @@ by_value by__reduce_to(by_graph *graph, by_value gradient, by_value operand)
         suffix = suffix && to.dim[i] == from.dim[lead + i];
     }
     if (suffix) {
-        return by__sum_rows(graph, gradient, lead);
+        return by__op_build_sum_rows(graph, gradient, lead);
     }
     uint32_t axes = 0;
     for (int i = 0; i < from.rank; i++) {
         int at = i - lead;
         axes |= at < 0 || to.dim[at] != from.dim[i] ? 1u << i : 0u;
     }
-    by_value sum = by__sum_axes(graph, gradient, axes, true, true);
+    by_value sum = by__op_sum_axes(graph, gradient, axes, true, true);
     return lead == 0 ? sum : by_reshape(graph, sum, to);
 }
 

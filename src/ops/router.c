@@ -1,32 +1,32 @@
 /* The router of a mixture of experts: to which experts a token goes, and with which weights. */
 #include "ops/ops.h"
 
-static bool is_f32(const by__type *type)
+static bool is_f32(const by__graph_type *type)
 {
     return type->dtype == BY_F32;
 }
 
 static by_status check_logits(const by__op_signature *s, by_error *error)
 {
-    const by__type *logits = &s->in[0];
+    const by__graph_type *logits = &s->in[0];
     if (!is_f32(logits) || logits->shape.rank < 1) {
         return by__op_refuse(s, error, "logits must be f32 [..., experts]");
     }
     return BY_OK;
 }
 
-static by_status infer_router(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_router(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(check_logits(s, error));
     by_shape shape = s->in[0].shape;
-    int64_t experts = by__last_dim(&shape);
+    int64_t experts = by__op_last_dim(&shape);
     if (s->attrs->chosen < 1 || s->attrs->chosen > experts) {
         return by__op_refuse(s, error, "the experts chosen must be 1 to all of them");
     }
     shape.dim[shape.rank - 1] = s->attrs->chosen;
-    out[0] = (by__type){BY_F32, shape};
-    out[1] = (by__type){BY_I32, shape};
-    out[2] = (by__type){BY_F32, BY_SHAPE(experts)};
+    out[0] = (by__graph_type){BY_F32, shape};
+    out[1] = (by__graph_type){BY_I32, shape};
+    out[2] = (by__graph_type){BY_F32, BY_SHAPE(experts)};
     return BY_OK;
 }
 
@@ -37,14 +37,14 @@ static void gradient_router(by_graph *graph, const by__graph_node *node, const b
     din[0] = by__op_add_node(graph, BY_OP_ROUTER_GRAD, &(by_attrs){0}, in, 4, NULL);
 }
 
-static by_status infer_router_grad(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_router_grad(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    const by__type *logits = &s->in[0];
-    const by__type *index = &s->in[1];
-    const by__type *dweight = &s->in[2];
-    const by__type *dmass = &s->in[3];
+    const by__graph_type *logits = &s->in[0];
+    const by__graph_type *index = &s->in[1];
+    const by__graph_type *dweight = &s->in[2];
+    const by__graph_type *dmass = &s->in[3];
     BY_TRY(check_logits(s, error));
-    if (index->dtype != BY_I32 || by__rows(&index->shape) != by__rows(&logits->shape)) {
+    if (index->dtype != BY_I32 || by__op_rows(&index->shape) != by__op_rows(&logits->shape)) {
         return by__op_refuse(s, error, "there must be one row of i32 choices for each of logits");
     }
     if (!by__absent(dweight) &&
@@ -52,7 +52,7 @@ static by_status infer_router_grad(const by__op_signature *s, by__type *out, by_
         return by__op_refuse(s, error, "the weights' gradient must be f32 and like the choices");
     }
     if (!by__absent(dmass) &&
-        (!is_f32(dmass) || by_shape_count(&dmass->shape) != by__last_dim(&logits->shape))) {
+        (!is_f32(dmass) || by_shape_count(&dmass->shape) != by__op_last_dim(&logits->shape))) {
         return by__op_refuse(s, error, "the mass's gradient must be f32 [experts]");
     }
     out[0] = *logits;
@@ -60,30 +60,31 @@ static by_status infer_router_grad(const by__op_signature *s, by__type *out, by_
 }
 
 /* Rows of logits must stay whole. */
-static bool is_by_rows(const by__op_signature *s, by__split logits)
+static bool is_by_rows(const by__op_signature *s, by__op_split logits)
 {
     return logits.axis >= 0 && logits.axis < s->in[0].shape.rank - 1;
 }
 
-static bool shard_router(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_router(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
     sh->out[1] = sh->in[0];
-    sh->out[2] = by__partial();
+    sh->out[2] = by__op_partial();
     return is_by_rows(s, sh->in[0]);
 }
 
-static bool shard_router_grad(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_router_grad(const by__op_signature *s, const by__graph_type *out,
+                              by__op_sharding *sh)
 {
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
-    return is_by_rows(s, sh->in[0]) && by__split_equal(sh->in[1], sh->in[0]) &&
-           (by__absent(&s->in[2]) || by__split_equal(sh->in[2], sh->in[0])) &&
+    return is_by_rows(s, sh->in[0]) && by__op_split_equal(sh->in[1], sh->in[0]) &&
+           (by__absent(&s->in[2]) || by__op_split_equal(sh->in[2], sh->in[0])) &&
            sh->in[3].axis == BY__WHOLE;
 }
 
-static void cost_router(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_router(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 12.0 * (double)by_shape_count(&s->in[0].shape);

@@ -23,7 +23,7 @@
 typedef struct by__op_signature {
     by_op op;
     const by_attrs *attrs;
-    const by__type *in;
+    const by__graph_type *in;
     int input_count;
 } by__op_signature;
 
@@ -36,7 +36,7 @@ static inline bool by__mask_has(uint32_t mask, int i)
 
 /* ---- attributes ---- */
 
-typedef enum by__attr_type {
+typedef enum by__op_attr_type {
     BY__ATTR_FLAG,  /* bool; its label is printed when it is set */
     BY__ATTR_INT,   /* int64_t */
     BY__ATTR_WORD,  /* uint32_t */
@@ -48,7 +48,7 @@ typedef enum by__attr_type {
     BY__ATTR_AXES,  /* uint32_t, bit i for axis i */
     BY__ATTR_PACKING,
     BY__ATTR_MAP /* const by_map_program *, owned by the node's graph */
-} by__attr_type;
+} by__op_attr_type;
 
 /* Not printed, because the types of the results show it. */
 #define BY__ATTR_IN_TYPE 1u
@@ -60,13 +60,13 @@ typedef enum by__attr_type {
 #define BY__ATTR_COMPUTE 4u
 
 /* Describes one field of by_attrs that an op reads. */
-typedef struct by__attr {
+typedef struct by__op_attr {
     const char *label; /* printed before the value; "": only the value is printed. NULL ends a
                           list. */
     size_t offset;
-    by__attr_type type;
+    by__op_attr_type type;
     unsigned traits;
-} by__attr;
+} by__op_attr;
 
 /* Defines a row's list: BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(theta, FLOAT)). */
 #define BY__ATTR_AS(label, field, type, traits)                                                    \
@@ -74,36 +74,36 @@ typedef struct by__attr {
         label, offsetof(by_attrs, field), BY__ATTR_##type, traits                                  \
     }
 #define BY__ATTR(field, type) BY__ATTR_AS(#field, field, type, 0)
-#define BY__ATTRS(...)        ((const by__attr[]){__VA_ARGS__, {NULL, 0, BY__ATTR_FLAG, 0}})
+#define BY__ATTRS(...)        ((const by__op_attr[]){__VA_ARGS__, {NULL, 0, BY__ATTR_FLAG, 0}})
 
 /* ---- work ---- */
 
 /* The work of running a node once. Bytes count each operand once, as with a perfect cache. */
-typedef struct by__cost {
+typedef struct by__op_cost {
     double flops;
     double bytes_read;
     double bytes_written;
     double bytes_sent; /* to other ranks, by each rank */
-} by__cost;
+} by__op_cost;
 
 /* The work of attention, which grows with the sequence. It is counted apart from that of
  * weights. */
-typedef struct by__attention_cost {
+typedef struct by__op_attention_cost {
     double token_flops;   /* forward, for one token that attends to the whole sequence */
     double seen;          /* share of that left by the mask: 1/2 when causal */
     double cached_flops;  /* of one run, for each position of a key/value cache */
     double cached_bytes;  /* read by one run, for each position likewise */
     double cached_window; /* largest number of cache positions that are read; 0: all */
-} by__attention_cost;
+} by__op_attention_cost;
 
 /* ---- index operands ---- */
 
 /* An i32 operand whose entries must be in [0, limit), or only below it if they may be negative. */
-typedef struct by__index_operand {
+typedef struct by__op_index_operand {
     int input;
     bool may_be_negative;
     int64_t (*limit)(const by__op_signature *s); /* NULL ends a list */
-} by__index_operand;
+} by__op_index_operand;
 
 /* ---- ranks ---- */
 
@@ -113,31 +113,31 @@ typedef struct by__index_operand {
  * slices in the order of ranks; a rank's tensor is the concatenation of its slices. Usually there
  * is one section. Packed q|k|v has three. When a [B, T, C] tensor that is split along T is
  * flattened to a matrix [B T, C], its rows have B sections. */
-typedef struct by__split {
+typedef struct by__op_split {
     int axis; /* or BY__WHOLE, BY__PARTIAL */
     int64_t parts;
-} by__split;
+} by__op_split;
 
 #define BY__WHOLE   (-1) /* every rank has the whole tensor */
 #define BY__PARTIAL (-2) /* each rank has an addend; the tensor is their sum over the mesh axis */
 
 /* How a node runs on the ranks of a mesh axis. */
-typedef struct by__sharding by__sharding;
-struct by__sharding {
+typedef struct by__op_sharding by__op_sharding;
+struct by__op_sharding {
     int ranks;
-    int rank;            /* the rank that the node is for */
-    unsigned mesh;       /* the mesh axis, for collectives that `build` adds */
-    const by__split *in; /* of each input, given; BY__WHOLE for an absent one */
-    by__split want;      /* the split that readers of output 0 prefer */
+    int rank;               /* the rank that the node is for */
+    unsigned mesh;          /* the mesh axis, for collectives that `build` adds */
+    const by__op_split *in; /* of each input, given; BY__WHOLE for an absent one */
+    by__op_split want;      /* the split that readers of output 0 prefer */
     /* Sections are cut into 2 ranks chunks, and rank r has chunks r and 2 ranks - 1 - r of each,
      * one after the other, instead of one slice. */
     bool zigzag;
-    by__split out[BY_MAX_OUTPUTS];
+    by__op_split out[BY_MAX_OUTPUTS];
     uint32_t once;  /* inputs passed on rank 0 alone, so that they are added only once */
     by_attrs attrs; /* on entry the node's, on return the local node's */
     /* Adds the nodes that replace this one on the local inputs `in`. NULL: a node of the same op
      * with `attrs` replaces it. */
-    void (*build)(by_graph *graph, const by__sharding *sharding, const by_value *in,
+    void (*build)(by_graph *graph, const by__op_sharding *sharding, const by_value *in,
                   int input_count, by_value outs[BY_MAX_OUTPUTS]);
 };
 
@@ -146,8 +146,8 @@ struct by__sharding {
 /* Receives the ONNX nodes (opset 18) that represent one node of a graph. Values are numbers: 0 ..
  * input_count - 1 are the node's inputs, and the functions return the numbers of new ones. Errors
  * are kept until the node is complete, so that rows need no checks. */
-typedef struct by__onnx by__onnx;
-struct by__onnx {
+typedef struct by__op_onnx by__op_onnx;
+struct by__op_onnx {
     void *user;
     /* The batch, axis 0 of examples, may have any extent in ONNX. `batch_extent` is its extent in
      * the shapes that rows see, `batch` the ONNX value [1] of its actual extent. 0: the extent is
@@ -155,47 +155,48 @@ struct by__onnx {
     int64_t batch_extent;
     int batch;
     /* Appends a node. Returns its first result; the other results have the numbers after it. */
-    int (*node)(by__onnx *onnx, const char *type, const int *in, int input_count, int output_count);
+    int (*node)(by__op_onnx *onnx, const char *type, const int *in, int input_count,
+                int output_count);
     /* Set attributes of the node appended last. */
-    void (*set_int)(by__onnx *onnx, const char *name, int64_t value);
-    void (*set_float)(by__onnx *onnx, const char *name, float value);
-    void (*set_ints)(by__onnx *onnx, const char *name, const int64_t *values, int count);
+    void (*set_int)(by__op_onnx *onnx, const char *name, int64_t value);
+    void (*set_float)(by__op_onnx *onnx, const char *name, float value);
+    void (*set_ints)(by__op_onnx *onnx, const char *name, const int64_t *values, int count);
     /* Append constants; the function implies the dtype (f32 or i64), `shape` gives the shape. */
-    int (*floats)(by__onnx *onnx, const float *values, const by_shape *shape);
-    int (*ints)(by__onnx *onnx, const int64_t *values, const by_shape *shape);
+    int (*floats)(by__op_onnx *onnx, const float *values, const by_shape *shape);
+    int (*ints)(by__op_onnx *onnx, const int64_t *values, const by_shape *shape);
     /* Defines which value is output `output` of the node. */
-    void (*result)(by__onnx *onnx, int output, int value);
+    void (*result)(by__op_onnx *onnx, int output, int value);
     /* Defines the new value of operand `input`, which the node updates in place. */
-    void (*update)(by__onnx *onnx, int input, int value);
+    void (*update)(by__op_onnx *onnx, int input, int value);
 };
 
 /* An optional ONNX input that is absent. */
 #define BY__ONNX_NONE (-1)
 
 /* Helpers for rows (onnx_nodes.c): nodes with one result, constants. */
-int by__onnx_node1(by__onnx *onnx, const char *type, int a);
-int by__onnx_node2(by__onnx *onnx, const char *type, int a, int b);
-int by__onnx_node3(by__onnx *onnx, const char *type, int a, int b, int c);
+int by__op_onnx_node1(by__op_onnx *onnx, const char *type, int a);
+int by__op_onnx_node2(by__op_onnx *onnx, const char *type, int a, int b);
+int by__op_onnx_node3(by__op_onnx *onnx, const char *type, int a, int b, int c);
 /* A list of `count` whole numbers as i64 [count]; a single number as an f32 or i64 scalar. */
-int by__onnx_list(by__onnx *onnx, const int64_t *values, int count);
-int by__onnx_float(by__onnx *onnx, float value);
-int by__onnx_int(by__onnx *onnx, int64_t value);
-int by__onnx_reshape(by__onnx *onnx, int x, const int64_t *shape, int rank);
-int by__onnx_transpose(by__onnx *onnx, int x, const int64_t *order, int rank);
+int by__op_onnx_list(by__op_onnx *onnx, const int64_t *values, int count);
+int by__op_onnx_float(by__op_onnx *onnx, float value);
+int by__op_onnx_int(by__op_onnx *onnx, int64_t value);
+int by__op_onnx_reshape(by__op_onnx *onnx, int x, const int64_t *shape, int rank);
+int by__op_onnx_transpose(by__op_onnx *onnx, int x, const int64_t *order, int rank);
 /* The extent of axis `axis` of x, an i64 scalar. */
-int by__onnx_extent(by__onnx *onnx, int x, int64_t axis);
+int by__op_onnx_extent(by__op_onnx *onnx, int x, int64_t axis);
 /* Cuts x along an axis into pieces of these sizes. Returns the first; the others follow it. */
-int by__onnx_split(by__onnx *onnx, int x, int64_t axis, const int64_t *sizes, int count);
+int by__op_onnx_split(by__op_onnx *onnx, int x, int64_t axis, const int64_t *sizes, int count);
 
 /* ---- packed weights ---- */
 
 /* The node that reads a weight in packed form. */
-typedef struct by__packed_reader {
+typedef struct by__op_packed_reader {
     by_op op;
     by_attrs attrs; /* with attrs.packing complete except for the kind */
     bool out_in;    /* the unpacked weight is [n, k], else [k, n] */
-    double share;   /* of the weight that one example uses; set by by__node_pack */
-} by__packed_reader;
+    double share;   /* of the weight that one example uses; set by by__op_node_pack */
+} by__op_packed_reader;
 
 /* ---- the row ---- */
 
@@ -204,12 +205,12 @@ typedef struct by__op_row {
     int max_inputs; /* -1: any number */
     int outputs;
     uint32_t optional; /* inputs that may be absent */
-    const by__attr
+    const by__op_attr
         *attrs; /* fields of by_attrs that the op reads, ended by a NULL label; or NULL */
 
     /* Infers the types of the outputs from the types of the inputs. Its errors name the op and the
      * shapes that do not fit. */
-    by_status (*infer)(const by__op_signature *s, by__type *out, by_error *error);
+    by_status (*infer)(const by__op_signature *s, by__graph_type *out, by_error *error);
 
     /* Adds the nodes of the gradient; NULL: not differentiable. `node` is a copy that stays valid
      * while nodes are added. `dout` are the gradients of the outputs (BY_NONE where none flows).
@@ -220,9 +221,10 @@ typedef struct by__op_row {
     uint32_t differentiable;
 
     /* Sets FLOPs. Bytes are already filled in and may be changed. NULL: one FLOP an element. */
-    void (*cost)(const by__op_signature *s, const by__type *out, by__cost *cost);
+    void (*cost)(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost);
     /* Sets the work of attention; NULL: the op is not attention. */
-    void (*attention)(const by__op_signature *s, const by__type *out, by__attention_cost *cost);
+    void (*attention)(const by__op_signature *s, const by__graph_type *out,
+                      by__op_attention_cost *cost);
     uint32_t factors; /* inputs of a matrix product; a weight's work is counted here */
     bool is_product;  /* out 0 = op(in 0) op(in 1) + in 2 + in 3, by trans_a and trans_b alone */
     uint32_t gathers; /* inputs of which only some rows are read */
@@ -254,7 +256,7 @@ typedef struct by__op_row {
 
     bool cheap;         /* costs at most a pass over memory: may be recomputed to save memory */
     uint32_t keeps_f32; /* inputs that by_pass_precision leaves in f32 */
-    by__index_operand indices[BY__MAX_INDICES];
+    by__op_index_operand indices[BY__MAX_INDICES];
 
     /* Fusion. `fuse` may replace node n by one that also does the work of producers of its
      * operands, which it marks dead. `uses` counts the readers of each value. */
@@ -269,11 +271,11 @@ typedef struct by__op_row {
     /* The input that is a weight [k, n] of a product, and the attribute that marks it as stored [n,
      * k]. NULL: no input is such a weight. */
     int weight;
-    const by__attr *transposed;
+    const by__op_attr *transposed;
 
     /* Describes the node that reads operand `input`, a constant parameter, in packed form and the
      * other operands unchanged. Returns false if there is none for it. NULL: there never is. */
-    bool (*pack)(const by__op_signature *s, int input, by__packed_reader *out);
+    bool (*pack)(const by__op_signature *s, int input, by__op_packed_reader *out);
     /* Adds the Gram matrix of operand 0, rows x that are multiplied by operand 1 (trans_a is not
      * set): the sum of x x^T, f32 [k, k]; for a stack of matrices that of the rows of each, [stack,
      * k, k]. NULL: not a product. */
@@ -284,12 +286,12 @@ typedef struct by__op_row {
      * are whole, and at least one input's split, or `want`, is not. Returns false if the node
      * cannot run on these pieces, so that some inputs must be gathered first. NULL: it never
      * can. */
-    bool (*shard)(const by__op_signature *s, const by__type *out, by__sharding *sharding);
+    bool (*shard)(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sharding);
     /* Called before examples are divided among the ranks of a mesh axis: sets attributes that keep
      * the results of different ranks' examples apart. NULL: they are apart anyway. */
     void (*divide)(const by__op_signature *s, int ranks, by_attrs *attrs);
     /* Writes the node as ONNX. NULL: it cannot be expressed in ONNX. */
-    by_status (*onnx)(const by__op_signature *s, const by__type *out, by__onnx *onnx,
+    by_status (*onnx)(const by__op_signature *s, const by__graph_type *out, by__op_onnx *onnx,
                       by_error *error);
 } by__op_row;
 
@@ -304,19 +306,19 @@ static inline uint32_t by__op_row_mutates(const by__op_row *row, const by_attrs 
 /* ---- attributes of a node, by the list of its row ---- */
 
 /* Copies the fields that the op reads; the others become zero. */
-by_attrs by__attrs_of(const by__op_row *row, const by_attrs *from);
+by_attrs by__op_attrs_of(const by__op_row *row, const by_attrs *from);
 /* Returns the address of an attribute's field. */
-static inline void *by__attr_field(by_attrs *attrs, const by__attr *attr)
+static inline void *by__attr_field(by_attrs *attrs, const by__op_attr *attr)
 {
     return (char *)attrs + attr->offset;
 }
-static inline const void *by__attr_value(const by_attrs *attrs, const by__attr *attr)
+static inline const void *by__attr_value(const by_attrs *attrs, const by__op_attr *attr)
 {
     return (const char *)attrs + attr->offset;
 }
 /* Refuses invalid attribute values: an unknown dtype or function, or a float that is not finite. */
-by_status by__attrs_check(const by__op_row *row, const by__op_signature *s, by_error *error);
+by_status by__op_attrs_check(const by__op_row *row, const by__op_signature *s, by_error *error);
 /* Prints " heads 4 theta 10000". `work`: without attributes that do not affect the work. */
-void by__attrs_print(by__text *text, const by__op_row *row, const by_attrs *attrs, bool work);
+void by__op_attrs_print(by__text *text, const by__op_row *row, const by_attrs *attrs, bool work);
 
 #endif

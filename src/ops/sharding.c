@@ -1,35 +1,35 @@
 /* Splits of tensors over ranks, and `shard` entries that several families share. */
 #include "ops/ops.h"
 
-int64_t by__cut(int64_t extent, int ranks, int rank)
+int64_t by__op_cut(int64_t extent, int ranks, int rank)
 {
     int64_t longer = extent % ranks;
     return extent / ranks * rank + (rank < longer ? rank : longer);
 }
 
-by__split by__whole(void)
+by__op_split by__op_whole(void)
 {
-    return (by__split){BY__WHOLE, 1};
+    return (by__op_split){BY__WHOLE, 1};
 }
 
-by__split by__partial(void)
+by__op_split by__op_partial(void)
 {
-    return (by__split){BY__PARTIAL, 1};
+    return (by__op_split){BY__PARTIAL, 1};
 }
 
-bool by__split_equal(by__split a, by__split b)
+bool by__op_split_equal(by__op_split a, by__op_split b)
 {
     return a.axis == b.axis && (a.axis < 0 || a.parts == b.parts);
 }
 
 /* Returns the extent of the split axis on one rank. */
-static int64_t split_extent(const by_shape *shape, by__split split, int ranks, int rank)
+static int64_t split_extent(const by_shape *shape, by__op_split split, int ranks, int rank)
 {
     int64_t section = shape->dim[split.axis] / split.parts;
-    return split.parts * (by__cut(section, ranks, rank + 1) - by__cut(section, ranks, rank));
+    return split.parts * (by__op_cut(section, ranks, rank + 1) - by__op_cut(section, ranks, rank));
 }
 
-by_shape by__split_shape(const by_shape *shape, by__split split, int ranks, int rank)
+by_shape by__op_split_shape(const by_shape *shape, by__op_split split, int ranks, int rank)
 {
     by_shape local = *shape;
     if (split.axis >= 0) {
@@ -38,7 +38,7 @@ by_shape by__split_shape(const by_shape *shape, by__split split, int ranks, int 
     return local;
 }
 
-bool by__split_even(const by_shape *shape, by__split split, int ranks)
+bool by__op_split_even(const by_shape *shape, by__op_split split, int ranks)
 {
     return shape->dim[split.axis] % (split.parts * ranks) == 0;
 }
@@ -55,18 +55,18 @@ static int64_t outer(const by_shape *shape, int axis)
 
 /* Returns the number of sections of the tensor's elements, in row-major order, of which each rank
  * has a slice. */
-static int64_t sections_of(const by_shape *shape, by__split split)
+static int64_t sections_of(const by_shape *shape, by__op_split split)
 {
     return outer(shape, split.axis) * split.parts;
 }
 
-bool by__split_moved(const by_shape *from, by__split split, const by_shape *to, int ranks,
-                     by__split *out)
+bool by__op_split_moved(const by_shape *from, by__op_split split, const by_shape *to, int ranks,
+                        by__op_split *out)
 {
     int64_t sections = sections_of(from, split);
     int64_t section = by_shape_count(from) / sections;
     int64_t before = 1;
-    if (!by__split_even(from, split, ranks)) {
+    if (!by__op_split_even(from, split, ranks)) {
         return false;
     }
     for (int axis = 0; axis < to->rank; axis++) {
@@ -74,7 +74,7 @@ bool by__split_moved(const by_shape *from, by__split split, const by_shape *to, 
         int64_t inner = by_shape_count(to) / before / to->dim[axis];
         if (rest > 0 && to->dim[axis] % (rest * ranks) == 0 &&
             to->dim[axis] / rest * inner == section) {
-            *out = (by__split){axis, rest};
+            *out = (by__op_split){axis, rest};
             return true;
         }
         before *= to->dim[axis];
@@ -82,13 +82,13 @@ bool by__split_moved(const by_shape *from, by__split split, const by_shape *to, 
     return false;
 }
 
-bool by__split_of_rows(const by_shape *shape, by__split split, const by_shape *to, int ranks,
-                       by__split *out)
+bool by__op_split_of_rows(const by_shape *shape, by__op_split split, const by_shape *to, int ranks,
+                          by__op_split *out)
 {
     by_shape lead = *shape;
     lead.rank--;
     return split.axis >= 0 && split.axis < lead.rank &&
-           by__split_moved(&lead, split, to, ranks, out);
+           by__op_split_moved(&lead, split, to, ranks, out);
 }
 
 /* Returns which axis of `whole` corresponds to axis `axis` of an operand that is broadcast to
@@ -99,8 +99,8 @@ static int place_in(const by_shape *whole, const by_shape *operand, int axis)
 }
 
 /* Finds the split of the result that matches the first split operand. */
-static bool first_split(const by__op_signature *s, const by_shape *whole, const by__sharding *sh,
-                        by__split *out)
+static bool first_split(const by__op_signature *s, const by_shape *whole, const by__op_sharding *sh,
+                        by__op_split *out)
 {
     for (int i = 0; i < s->input_count; i++) {
         const by_shape *shape = &s->in[i].shape;
@@ -108,15 +108,16 @@ static bool first_split(const by__op_signature *s, const by_shape *whole, const 
         if (axis < 0) {
             continue;
         }
-        *out = (by__split){place_in(whole, shape, axis), sh->in[i].parts};
+        *out = (by__op_split){place_in(whole, shape, axis), sh->in[i].parts};
         return shape->dim[axis] == whole->dim[out->axis];
     }
     return false;
 }
 
-bool by__shard_elements(const by__op_signature *s, const by__type *out, by__sharding *sh)
+bool by__op_shard_elements(const by__op_signature *s, const by__graph_type *out,
+                           by__op_sharding *sh)
 {
-    by__split split;
+    by__op_split split;
     const by_shape *whole = by__absent(&out[0]) ? &s->in[0].shape : &out[0].shape;
     if (!first_split(s, whole, sh, &split)) {
         return false;
@@ -125,31 +126,31 @@ bool by__shard_elements(const by__op_signature *s, const by__type *out, by__shar
         const by_shape *shape = &s->in[i].shape;
         int axis = split.axis - whole->rank + shape->rank; /* axis of the operand */
         bool repeats = by__absent(&s->in[i]) || axis < 0 || shape->dim[axis] == 1;
-        by__split want = repeats ? by__whole() : (by__split){axis, split.parts};
-        if (!by__split_equal(sh->in[i], want)) {
+        by__op_split want = repeats ? by__op_whole() : (by__op_split){axis, split.parts};
+        if (!by__op_split_equal(sh->in[i], want)) {
             return false;
         }
     }
     for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
-        sh->out[i] = by__absent(&out[i]) ? by__whole() : split;
+        sh->out[i] = by__absent(&out[i]) ? by__op_whole() : split;
     }
     return true;
 }
 
-bool by__shard_addends(const by__op_signature *s, const by__type *out, by__sharding *sh)
+bool by__op_shard_addends(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     int partial = 0;
     for (int i = 0; i < s->input_count; i++) {
         partial += sh->in[i].axis == BY__PARTIAL;
     }
     if (partial == 0) {
-        return by__shard_elements(s, out, sh);
+        return by__op_shard_elements(s, out, sh);
     }
-    sh->out[0] = by__partial();
+    sh->out[0] = by__op_partial();
     return partial == s->input_count;
 }
 
-bool by__shard_factors(const by__op_signature *s, const by__type *out, by__sharding *sh)
+bool by__op_shard_factors(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     int partial = 0;
     int whole = 0;
@@ -158,16 +159,16 @@ bool by__shard_factors(const by__op_signature *s, const by__type *out, by__shard
         whole += sh->in[i].axis == BY__WHOLE;
     }
     if (partial == 0) {
-        return by__shard_elements(s, out, sh);
+        return by__op_shard_elements(s, out, sh);
     }
-    sh->out[0] = by__partial();
+    sh->out[0] = by__op_partial();
     return partial == 1 && whole == s->input_count - 1;
 }
 
-bool by__shard_places(const by__op_signature *s, by__sharding *sh, int axis, int64_t inner)
+bool by__op_shard_places(const by__op_signature *s, by__op_sharding *sh, int axis, int64_t inner)
 {
     int64_t extent = s->in[0].shape.dim[axis];
-    int64_t begin = by__cut(extent, sh->ranks, sh->rank);
+    int64_t begin = by__op_cut(extent, sh->ranks, sh->rank);
     if (sh->zigzag) {
         int64_t chunk = extent / (2 * sh->ranks);
         sh->attrs.begin += sh->rank * chunk * inner;
@@ -182,7 +183,7 @@ bool by__shard_places(const by__op_signature *s, by__sharding *sh, int axis, int
     return true;
 }
 
-bool by__shard_all_whole_but(const by__sharding *sh, int count, uint32_t split)
+bool by__op_shard_all_whole_but(const by__op_sharding *sh, int count, uint32_t split)
 {
     for (int i = 0; i < count; i++) {
         if (!by__mask_has(split, i) && sh->in[i].axis != BY__WHOLE) {

@@ -1,12 +1,12 @@
 /* Softmax and its logarithm over the last axis. */
 #include "ops/ops.h"
 
-static by_status infer_softmax(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_softmax(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    if (!by__is_act(s->in[0].dtype) || s->in[0].shape.rank < 1) {
+    if (!by__op_is_act(s->in[0].dtype) || s->in[0].shape.rank < 1) {
         return by__op_refuse(s, error, "the operand must be f32, bf16 or f16 and have an axis");
     }
-    if (s->input_count == 2 && !by__type_equal(&s->in[0], &s->in[1])) {
+    if (s->input_count == 2 && !by__op_type_equal(&s->in[0], &s->in[1])) {
         return by__op_refuse(s, error, "y and dy must agree");
     }
     out[0] = s->in[0];
@@ -20,16 +20,16 @@ static void gradient_softmax(by_graph *graph, const by__graph_node *node, const 
     din[0] = by__op_add_node(graph, BY_OP_SOFTMAX_GRAD, &node->attrs, in, 2, NULL);
 }
 
-static void cost_softmax(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_softmax(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(s);
     cost->flops = 12.0 * (double)by_shape_count(&out[0].shape);
 }
 
-static bool shard_softmax(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_softmax(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     int last = s->in[0].shape.rank - 1;
-    return sh->in[0].axis != last && by__shard_elements(s, out, sh);
+    return sh->in[0].axis != last && by__op_shard_elements(s, out, sh);
 }
 
 #define LOGARITHM BY__ATTRS(BY__ATTR_AS("log", logarithm, FLAG, 0))

@@ -2,32 +2,32 @@
 
 #include "ops/ops.h"
 
-int64_t by__last_dim(const by_shape *shape)
+int64_t by__op_last_dim(const by_shape *shape)
 {
     return shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
 }
 
-int64_t by__rows(const by_shape *shape)
+int64_t by__op_rows(const by_shape *shape)
 {
-    return by_shape_count(shape) / by__last_dim(shape);
+    return by_shape_count(shape) / by__op_last_dim(shape);
 }
 
-bool by__is_act(by_dtype dtype)
+bool by__op_is_act(by_dtype dtype)
 {
     return by_dtype_is_float(dtype);
 }
 
-bool by__is_scalar(const by__type *type)
+bool by__op_is_scalar(const by__graph_type *type)
 {
     return type->dtype == BY_F32 && by_shape_count(&type->shape) == 1;
 }
 
-bool by__type_equal(const by__type *a, const by__type *b)
+bool by__op_type_equal(const by__graph_type *a, const by__graph_type *b)
 {
     return a->dtype == b->dtype && by_shape_equal(&a->shape, &b->shape);
 }
 
-double by__type_bytes(const by__type *type)
+double by__op_type_bytes(const by__graph_type *type)
 {
     return by__absent(type)
                ? 0.0
@@ -56,7 +56,7 @@ by_status by__op_refuse(const by__op_signature *s, by_error *error, const char *
 }
 
 by_status by__op_row_infer(const by__op_row *row, const by__op_signature *s,
-                           by__type out[BY_MAX_OUTPUTS], by_error *error)
+                           by__graph_type out[BY_MAX_OUTPUTS], by_error *error)
 {
     if (row == NULL) {
         return by_error_set(error, BY_EARG, "no operation has number %d", (int)s->op);
@@ -73,11 +73,11 @@ by_status by__op_row_infer(const by__op_row *row, const by__op_signature *s,
     for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
         out[i].shape.rank = -1;
     }
-    BY_TRY(by__attrs_check(row, s, error));
+    BY_TRY(by__op_attrs_check(row, s, error));
     return row->infer(s, out, error);
 }
 
-void by__node_types(const by_graph *graph, const by__graph_node *node, by__type *in)
+void by__op_node_types(const by_graph *graph, const by__graph_node *node, by__graph_type *in)
 {
     for (int i = 0; i < node->input_count; i++) {
         in[i].dtype = BY_F32;
@@ -92,8 +92,8 @@ void by__node_types(const by_graph *graph, const by__graph_node *node, by__type 
 by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const by_value *in,
                          int input_count, by_value outs[BY_MAX_OUTPUTS])
 {
-    by__type *types = NULL;
-    by__type out[BY_MAX_OUTPUTS];
+    by__graph_type *types = NULL;
+    by__graph_type out[BY_MAX_OUTPUTS];
     by__graph_node probe = {.in = (by_value *)(uintptr_t)in, .input_count = input_count};
     by_value result = BY_NONE;
     if (graph->error.status != BY_OK) {
@@ -110,9 +110,9 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
         BY_OK) {
         return BY_NONE;
     }
-    by__node_types(graph, &probe, types);
+    by__op_node_types(graph, &probe, types);
     const by__op_row *row = by__op_row_in(graph, op);
-    by_attrs own = row == NULL ? *attrs : by__attrs_of(row, attrs);
+    by_attrs own = row == NULL ? *attrs : by__op_attrs_of(row, attrs);
     by__op_signature s = {op, &own, types, input_count};
     if (by__op_row_infer(row, &s, out, &graph->error) == BY_OK && row != NULL) {
         int node = by__graph_append(graph, op, &own, in, input_count, out, row->outputs);
@@ -147,7 +147,7 @@ static bool is_of_parameters(const by_graph *graph, by_value value, int steps)
     return all;
 }
 
-by_dtype by__gradient_dtype(const by_graph *graph, by_value value)
+by_dtype by__op_gradient_dtype(const by_graph *graph, by_value value)
 {
     return is_of_parameters(graph, value, MOST_MOVES) ? BY_F32 : graph->values[value].dtype;
 }

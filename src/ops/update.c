@@ -1,28 +1,29 @@
 /* The optimizer step as operations: gradient norm, clipping, AdamW. */
 #include "ops/ops.h"
 
-static by__type scalar(void)
+static by__graph_type scalar(void)
 {
-    return (by__type){BY_F32, BY_SHAPE(1)};
+    return (by__graph_type){BY_F32, BY_SHAPE(1)};
 }
 
-static by_status infer_sum_squares(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_sum_squares(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     if (s->in[0].dtype != BY_F32) {
         return by__op_refuse(s, error, "the operand must be f32");
     }
-    out[0] = (by__type){
+    out[0] = (by__graph_type){
         BY_F32, BY_SHAPE((by_shape_count(&s->in[0].shape) + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK)};
     return BY_OK;
 }
 
-static void cost_sum_squares(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_sum_squares(const by__op_signature *s, const by__graph_type *out,
+                             by__op_cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 2.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-static by_status infer_clip_scale(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_clip_scale(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     for (int i = 0; i < s->input_count; i++) {
         if (!by__absent(&s->in[i]) && s->in[i].dtype != BY_F32) {
@@ -41,21 +42,22 @@ static by_status infer_clip_scale(const by__op_signature *s, by__type *out, by_e
 }
 
 /* Types of the operands hyper and scale, starting at `first`, and of the copy. */
-static by_status infer_rates(const by__op_signature *s, int first, by__type *out, by_error *error)
+static by_status infer_rates(const by__op_signature *s, int first, by__graph_type *out,
+                             by_error *error)
 {
-    const by__type *hyper = &s->in[first];
-    const by__type *scale = &s->in[first + 1];
+    const by__graph_type *hyper = &s->in[first];
+    const by__graph_type *scale = &s->in[first + 1];
     if (hyper->dtype != BY_F32 || by_shape_count(&hyper->shape) < 3 || scale->dtype != BY_F32 ||
         by_shape_count(&scale->shape) != 1) {
         return by__op_refuse(s, error, "hyper must be f32 [3] or more and scale one f32");
     }
     if (s->attrs->dtype == BY_BF16 || s->attrs->dtype == BY_F16) {
-        out[0] = (by__type){s->attrs->dtype, s->in[0].shape};
+        out[0] = (by__graph_type){s->attrs->dtype, s->in[0].shape};
     }
     return BY_OK;
 }
 
-static by_status infer_adamw(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_adamw(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     for (int i = 0; i < 4; i++) {
         if (s->in[i].dtype != BY_F32 || !by_shape_equal(&s->in[0].shape, &s->in[i].shape)) {
@@ -65,7 +67,7 @@ static by_status infer_adamw(const by__op_signature *s, by__type *out, by_error 
     return infer_rates(s, 4, out, error);
 }
 
-static by_status infer_adamw8(const by__op_signature *s, by__type *out, by_error *error)
+static by_status infer_adamw8(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     const by_shape blocks =
         BY_SHAPE((by_shape_count(&s->in[0].shape) + BY_CODE_BLOCK - 1) / BY_CODE_BLOCK);
@@ -83,27 +85,27 @@ static by_status infer_adamw8(const by__op_signature *s, by__type *out, by_error
     return infer_rates(s, 6, out, error);
 }
 
-static void cost_adamw8(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_adamw8(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 80.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-static void cost_adamw(const by__op_signature *s, const by__type *out, by__cost *cost)
+static void cost_adamw(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 14.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-static bool shard_adamw(const by__op_signature *s, const by__type *out, by__sharding *sh)
+static bool shard_adamw(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     BY_UNUSED(s);
     for (int i = 0; i < 4; i++) {
-        if (sh->in[i].axis < 0 || !by__split_equal(sh->in[i], sh->in[0])) {
+        if (sh->in[i].axis < 0 || !by__op_split_equal(sh->in[i], sh->in[0])) {
             return false;
         }
     }
-    sh->out[0] = by__absent(&out[0]) ? by__whole() : sh->in[0];
+    sh->out[0] = by__absent(&out[0]) ? by__op_whole() : sh->in[0];
     return sh->in[4].axis == BY__WHOLE && sh->in[5].axis == BY__WHOLE;
 }
 
@@ -150,13 +152,13 @@ const by__op_row by__op_adamw8 = {
     .mutates = 1u << 0 | 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5,
     .keeps_f32 = ALL};
 
-by_value by__sum_squares(by_graph *graph, by_value x)
+by_value by__op_build_sum_squares(by_graph *graph, by_value x)
 {
     return by__op_add_node(graph, BY_OP_SUM_SQUARES, &(by_attrs){0}, &x, 1, NULL);
 }
 
-void by__clip_scale(by_graph *graph, const by_value *in, int count, float clip, by_value *norm,
-                    by_value *scale)
+void by__op_build_clip_scale(by_graph *graph, const by_value *in, int count, float clip,
+                             by_value *norm, by_value *scale)
 {
     by_attrs attrs = {.clip = clip};
     by_value outs[BY_MAX_OUTPUTS];
@@ -164,8 +166,8 @@ void by__clip_scale(by_graph *graph, const by_value *in, int count, float clip, 
     *scale = *norm == BY_NONE ? BY_NONE : outs[1];
 }
 
-by_value by__adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value v, by_value hyper,
-                   by_value scale, const by_attrs *attrs, by_dtype copy)
+by_value by__op_build_adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value v,
+                            by_value hyper, by_value scale, const by_attrs *attrs, by_dtype copy)
 {
     by_attrs full = *attrs;
     by_value in[6] = {p, g, m, v, hyper, scale};
@@ -173,7 +175,8 @@ by_value by__adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value
     return by__op_add_node(graph, BY_OP_ADAMW, &full, in, 6, NULL);
 }
 
-by_value by__adamw8(by_graph *graph, const by_value in[8], const by_attrs *attrs, by_dtype copy)
+by_value by__op_build_adamw8(by_graph *graph, const by_value in[8], const by_attrs *attrs,
+                             by_dtype copy)
 {
     by_attrs full = *attrs;
     full.dtype = copy;

@@ -32,10 +32,10 @@ static by_status check_operand(const by_graph *graph, size_t n, int i, const boo
 static by_status check_outputs(const by_graph *graph, size_t n, bool *defined, by_error *error)
 {
     const by__graph_node *node = &graph->nodes[n];
-    by__type out[BY_MAX_OUTPUTS];
-    by__type *in;
+    by__graph_type out[BY_MAX_OUTPUTS];
+    by__graph_type *in;
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
-    by__node_types(graph, node, in);
+    by__op_node_types(graph, node, in);
     by__op_signature s = {node->op, &node->attrs, in, node->input_count};
     by_status status = by__op_infer(&s, out, error);
     free(in);
@@ -51,8 +51,8 @@ static by_status check_outputs(const by_graph *graph, size_t n, bool *defined, b
                                 by_op_name(node->op), (int)value);
         }
         const by__graph_value *v = &graph->values[value];
-        by__type have = {v->dtype, v->shape};
-        if (by__absent(&out[i]) || !by__type_equal(&have, &out[i]) || defined[value] ||
+        by__graph_type have = {v->dtype, v->shape};
+        if (by__absent(&out[i]) || !by__op_type_equal(&have, &out[i]) || defined[value] ||
             v->producer != (int)n) {
             return by_error_set(
                 error, BY_ESTATE,

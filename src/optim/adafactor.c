@@ -20,7 +20,7 @@ typedef struct adafactor_keys {
     int64_t scale_parameter;
 } adafactor_keys;
 
-static const by__key keys[] = {
+static const by__config_key keys[] = {
     {"optimizer", "beta1", BY__KEY_REAL, BY__OWN(adafactor_keys, beta1), "0", 0, 1, BY__BELOW_MAX,
      .help = "decay rate of the first moment; 0: no first moment"},
     {"optimizer", "beta2_decay", BY__KEY_REAL, BY__OWN(adafactor_keys, beta2_decay), "-0.8", -1, 0,
@@ -36,7 +36,7 @@ static const by__key keys[] = {
     {"optimizer", "scale_parameter", BY__KEY_SWITCH, BY__OWN(adafactor_keys, scale_parameter),
      "true", .help = "scale updates by the root mean square of the parameter"},
 };
-static const by__key_list key_list = BY__KEY_LIST(keys);
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
 /* Removes the last axis. */
 static bool row_shape(const by_shape *parameter, const char *axes, by_shape *state)
@@ -87,21 +87,21 @@ static int kept(const void *own)
 }
 
 /* Updates a moving average with squares (of the state's shape); returns it. */
-static int average(by__update_map *m, by_value state, int squares, const adafactor_keys *k)
+static int average(by__optim_update_map *m, by_value state, int squares, const adafactor_keys *k)
 {
     int old = by_map_input(&m->map, state);
     int added = by__map_add(m, squares, by_map_constant(&m->map, (float)k->eps[0]));
-    int next = by__map_add(m, by__map_mul(m, old, by__update_hyper(m, BETA2)),
-                           by__map_mul(m, added, by__update_hyper(m, REST2)));
-    return by__update_set(m, old, next);
+    int next = by__map_add(m, by__map_mul(m, old, by__optim_update_hyper(m, BETA2)),
+                           by__map_mul(m, added, by__optim_update_hyper(m, REST2)));
+    return by__optim_update_set(m, old, next);
 }
 
 /* Updates R or C. results: 1 / sqrt of it, and R itself. */
-static void add_factor(by_graph *graph, const by__update *u, int which, by_value mean,
+static void add_factor(by_graph *graph, const by__optim_update *u, int which, by_value mean,
                        const adafactor_keys *k, by_value results[BY_MAX_OUTPUTS])
 {
-    by__update_map m;
-    by__update_begin(&m, graph, u);
+    by__optim_update_map m;
+    by__optim_update_begin(&m, graph, u);
     int next = average(&m, u->state[which], by_map_input(&m.map, mean), k);
     int root = by__map_one(&m, BY_MAP_RSQRT, next);
     if (which == ROWS) { /* U is computed from the gradient after clipping */
@@ -124,19 +124,19 @@ static by_value root_of(by_graph *graph, by_value x)
     return results[0];
 }
 
-static by_value squared_gradient(by_graph *graph, const by__update *u)
+static by_value squared_gradient(by_graph *graph, const by__optim_update *u)
 {
-    by__update_map m;
+    by__optim_update_map m;
     by_value results[BY_MAX_OUTPUTS];
-    by__update_begin(&m, graph, u);
-    by_map_result(&m.map, by__map_one(&m, BY_MAP_SQUARE, by__update_gradient(&m)), BY_F32);
+    by__optim_update_begin(&m, graph, u);
+    by_map_result(&m.map, by__map_one(&m, BY_MAP_SQUARE, by__optim_update_gradient(&m)), BY_F32);
     by_map_end(&m.map, results);
     return results[0];
 }
 
 /* Mean of x over the axis that is its `axis`-th from the end, and the tensor's `of`-th. If ranks
  * have parts of that axis, each has a part of the sum. */
-static by_value mean_over(by_graph *graph, const by__update *u, by_value x, int axis, int of,
+static by_value mean_over(by_graph *graph, const by__optim_update *u, by_value x, int axis, int of,
                           bool keep)
 {
     const by_update_unit *unit = u->unit;
@@ -151,7 +151,8 @@ static by_value mean_over(by_graph *graph, const by__update *u, by_value x, int 
 }
 
 /* U of a matrix, or of a stack of them: g sqrt(mean(R)) / sqrt(R) / sqrt(C). */
-static by_value matrix_direction(by_graph *graph, const by__update *u, const adafactor_keys *k)
+static by_value matrix_direction(by_graph *graph, const by__optim_update *u,
+                                 const adafactor_keys *k)
 {
     by_value rows[BY_MAX_OUTPUTS];
     by_value columns[BY_MAX_OUTPUTS];
@@ -169,12 +170,13 @@ static by_value matrix_direction(by_graph *graph, const by__update *u, const ada
 }
 
 /* U of a vector: g / sqrt(V). */
-static by_value vector_direction(by_graph *graph, const by__update *u, const adafactor_keys *k)
+static by_value vector_direction(by_graph *graph, const by__optim_update *u,
+                                 const adafactor_keys *k)
 {
-    by__update_map m;
+    by__optim_update_map m;
     by_value results[BY_MAX_OUTPUTS];
-    by__update_begin(&m, graph, u);
-    int gradient = by__update_gradient(&m);
+    by__optim_update_begin(&m, graph, u);
+    int gradient = by__optim_update_gradient(&m);
     int next = average(&m, u->state[SECOND], by__map_one(&m, BY_MAP_SQUARE, gradient), k);
     int direction = by__map_mul(&m, gradient, by__map_one(&m, BY_MAP_RSQRT, next));
     by_map_result(&m.map, direction, BY_F32);
@@ -183,41 +185,41 @@ static by_value vector_direction(by_graph *graph, const by__update *u, const ada
 }
 
 /* Root mean square of `count` elements from the sum of their squares. */
-static int root_mean(by__update_map *m, by_value squares, int64_t count)
+static int root_mean(by__optim_update_map *m, by_value squares, int64_t count)
 {
     int mean =
         by__map_div(m, by_map_scalar(&m->map, squares, 0), by_map_constant(&m->map, (float)count));
     return by__map_one(m, BY_MAP_SQRT, mean);
 }
 
-static int maximum(by__update_map *m, int a, double least)
+static int maximum(by__optim_update_map *m, int a, double least)
 {
     return by_map_step(&m->map, BY_MAP_MAX, a, by_map_constant(&m->map, (float)least), 0);
 }
 
-static by_value update(by_graph *graph, const by__update *u, const void *own)
+static by_value update(by_graph *graph, const by__optim_update *u, const void *own)
 {
     const adafactor_keys *k = own;
-    int64_t count = by__update_count(u);
+    int64_t count = by__optim_update_count(u);
     by_value direction =
         u->unit->shape.rank < 2 ? vector_direction(graph, u, k) : matrix_direction(graph, u, k);
-    by_value steps = by__update_squares(graph, u, direction);
+    by_value steps = by__optim_update_squares(graph, u, direction);
     by_value weights =
-        k->scale_parameter == 1 ? by__update_squares(graph, u, u->parameter) : BY_NONE;
-    by__update_map m;
-    by__update_begin(&m, graph, u);
+        k->scale_parameter == 1 ? by__optim_update_squares(graph, u, u->parameter) : BY_NONE;
+    by__optim_update_map m;
+    by__optim_update_begin(&m, graph, u);
     int threshold = by_map_constant(&m.map, (float)k->clip_threshold);
     int excess = maximum(&m, by__map_div(&m, root_mean(&m, steps, count), threshold), 1.0);
-    int rate = by__map_div(&m, by__update_rate(&m, RATE), excess);
+    int rate = by__map_div(&m, by__optim_update_rate(&m, RATE), excess);
     if (k->scale_parameter == 1) {
         rate = by__map_mul(&m, rate, maximum(&m, root_mean(&m, weights, count), k->eps[1]));
     }
     int step = by__map_mul(&m, by_map_input(&m.map, direction), rate);
     if (k->beta1 > 0.0) {
         int first = by_map_input(&m.map, u->state[FIRST]);
-        step = by__update_set(&m, first, by__map_average(&m, k->beta1, first, step));
+        step = by__optim_update_set(&m, first, by__optim_map_average(&m, k->beta1, first, step));
     }
-    return by__update_end(&m, step);
+    return by__optim_update_end(&m, step);
 }
 
 static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
@@ -231,7 +233,7 @@ static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t s
     hyper[RATE] = k->relative_step == 1 && relative < (double)hyper[0] ? (float)relative : hyper[0];
 }
 
-const by__optimizer by__optimizer_adafactor = {
+const by__optim_optimizer by__optim_optimizer_adafactor = {
     .kind = {.name = "adafactor",
              .help = "Adafactor (Shazeer & Stern 2018): factored second moments of matrices, with "
                      "decoupled weight decay. The paper uses optimizer.lr 0.01 and schedule "

@@ -13,13 +13,13 @@ typedef struct adamw8bit_keys {
     double eps;
 } adamw8bit_keys;
 
-static const by__key keys[] = {
+static const by__config_key keys[] = {
     {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(adamw8bit_keys, betas), "[0.9, 0.99]", 0, 1,
      BY__BELOW_MAX, .help = "decay rates of the first and second moment"},
     {"optimizer", "eps", BY__KEY_REAL, BY__OWN(adamw8bit_keys, eps), "1e-8", 0, 1, BY__ABOVE_MIN,
      .help = "epsilon: added to the root of the second moment"},
 };
-static const by__key_list key_list = BY__KEY_LIST(keys);
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
 static bool small_shape(const by_shape *parameter, const char *axes, by_shape *state)
 {
@@ -53,7 +53,7 @@ static const by_optimizer_state states[] = {
     [SECOND_SCALE] = {.name = "v_scale", .shape = scale_shape},
 };
 
-static by_value update(by_graph *graph, const by__update *u, const void *own)
+static by_value update(by_graph *graph, const by__optim_update *u, const void *own)
 {
     const adamw8bit_keys *k = own;
     by_attrs attrs = {.beta1 = (float)k->betas[0],
@@ -62,8 +62,8 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
                       .decay = u->decay,
                       .lr_scale = u->lr_scale == 1.0f ? 0.0f : u->lr_scale};
     if (u->state[FIRST] != BY_NONE) {
-        return by__adamw(graph, u->parameter, u->gradient, u->state[FIRST], u->state[SECOND],
-                         u->hyper, u->scale, &attrs, u->unit->copy);
+        return by__op_build_adamw(graph, u->parameter, u->gradient, u->state[FIRST],
+                                  u->state[SECOND], u->hyper, u->scale, &attrs, u->unit->copy);
     }
     const by_value in[8] = {u->parameter,
                             u->gradient,
@@ -73,12 +73,12 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
                             u->state[SECOND_SCALE],
                             u->hyper,
                             u->scale};
-    return by__adamw8(graph, in, &attrs, u->unit->copy);
+    return by__op_build_adamw8(graph, in, &attrs, u->unit->copy);
 }
 
 static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
 {
-    by__adam_corrections(hyper, ((const adamw8bit_keys *)own)->betas, step);
+    by__optim_adam_corrections(hyper, ((const adamw8bit_keys *)own)->betas, step);
 }
 
 static by_status resolve(by_config *config, void *own, by_error *error)
@@ -90,10 +90,10 @@ static by_status resolve(by_config *config, void *own, by_error *error)
                             "parallel.expert and sync.every to 1, or use adamw",
                             by__config_where(config, "optimizer.kind", "parallel.tensor"));
     }
-    return by__optimizer_wants_f32(config, error);
+    return by__optim_optimizer_wants_f32(config, error);
 }
 
-const by__optimizer by__optimizer_adamw8bit = {
+const by__optim_optimizer by__optim_optimizer_adamw8bit = {
     .kind = {.name = "adamw8bit",
              .help = "AdamW with 8-bit moments in blocks of 256 (Dettmers et al. 2022): 2 bytes of "
                      "state per parameter instead of 8. Tensors of less than 4,096 elements have "

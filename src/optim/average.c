@@ -5,7 +5,7 @@
  * torch.optim.swa_utils.AveragedModel). */
 #include "optim/optim.h"
 
-float by__average_weight(const by_optimizer_config *config, int64_t step)
+float by__optim_average_weight(const by_optimizer_config *config, int64_t step)
 {
     double decay = config->ema;
     double bound = (1.0 + (double)step) / (10.0 + (double)step);
@@ -21,7 +21,7 @@ static by_value add_named(by_graph *graph, by_role role, const char *prefix,
 {
     char name[300];
     (void)snprintf(name, sizeof name, "%s%s", prefix, unit->name);
-    return by__graph_add_value(graph, role, name, NULL, (by__type){dtype, unit->shape});
+    return by__graph_add_value(graph, role, name, NULL, (by__graph_type){dtype, unit->shape});
 }
 
 static void average_unit(by_graph *graph, const by_update_unit *unit, by_value hyper,

@@ -30,7 +30,7 @@ static const by_parameter_group *find_group(const by_optimizer_config *config, c
     return NULL;
 }
 
-bool by__groups_have_rates(const by_optimizer_config *config)
+bool by__optim_groups_have_rates(const by_optimizer_config *config)
 {
     bool rates = config->layer_decay != 1.0;
     for (size_t i = 0; i < config->groups.count && !rates; i++) {
@@ -145,7 +145,8 @@ static void mark_inputs(by_graph *graph)
     }
 }
 
-by_status by__groups_apply(by_graph *graph, const by_optimizer_config *config, by_error *error)
+by_status by__optim_groups_apply(by_graph *graph, const by_optimizer_config *config,
+                                 by_error *error)
 {
     mark_inputs(graph);
     BY_TRY(check_patterns(graph, config, error));
@@ -176,8 +177,8 @@ static int64_t parts_behind(const by_graph *graph, by_value parameter)
     return blocks + 1 - part;
 }
 
-void by__groups_set_rates(by_update_unit *unit, const by_graph *graph,
-                          const by_optimizer_config *config, const char *name)
+void by__optim_groups_set_rates(by_update_unit *unit, const by_graph *graph,
+                                const by_optimizer_config *config, const char *name)
 {
     by_value parameter = by_graph_find(graph, name);
     const by_parameter_group *group = find_group(config, name);

@@ -12,13 +12,13 @@ typedef struct lamb_keys {
     double eps;
 } lamb_keys;
 
-static const by__key keys[] = {
+static const by__config_key keys[] = {
     {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(lamb_keys, betas), "[0.9, 0.999]", 0, 1,
      BY__BELOW_MAX, .help = "decay rates of the first and second moment"},
     {"optimizer", "eps", BY__KEY_REAL, BY__OWN(lamb_keys, eps), "1e-6", 0, 1, BY__ABOVE_MIN,
      .help = "epsilon: added to the root of the second moment"},
 };
-static const by__key_list key_list = BY__KEY_LIST(keys);
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
 static const by_optimizer_state states[] = {{.name = "m"}, {.name = "v"}};
 
@@ -26,19 +26,21 @@ static const by_optimizer_state states[] = {{.name = "m"}, {.name = "v"}};
 enum { FIRST_CORRECTION = 1, SECOND_CORRECTION };
 
 /* Updates the moments and computes r. */
-static by_value add_direction(by_graph *graph, const by__update *u, const lamb_keys *k)
+static by_value add_direction(by_graph *graph, const by__optim_update *u, const lamb_keys *k)
 {
-    by__update_map m;
+    by__optim_update_map m;
     by_value results[BY_MAX_OUTPUTS];
-    by__update_begin(&m, graph, u);
-    int gradient = by__update_gradient(&m);
+    by__optim_update_begin(&m, graph, u);
+    int gradient = by__optim_update_gradient(&m);
     int first = by_map_input(&m.map, u->state[0]);
     int second = by_map_input(&m.map, u->state[1]);
     int square = by__map_one(&m, BY_MAP_SQUARE, gradient);
-    first = by__update_set(&m, first, by__map_average(&m, k->betas[0], first, gradient));
-    second = by__update_set(&m, second, by__map_average(&m, k->betas[1], second, square));
-    first = by__map_div(&m, first, by__update_hyper(&m, FIRST_CORRECTION));
-    second = by__map_div(&m, second, by__update_hyper(&m, SECOND_CORRECTION));
+    first =
+        by__optim_update_set(&m, first, by__optim_map_average(&m, k->betas[0], first, gradient));
+    second =
+        by__optim_update_set(&m, second, by__optim_map_average(&m, k->betas[1], second, square));
+    first = by__map_div(&m, first, by__optim_update_hyper(&m, FIRST_CORRECTION));
+    second = by__map_div(&m, second, by__optim_update_hyper(&m, SECOND_CORRECTION));
     int root = by__map_add(&m, by__map_one(&m, BY_MAP_SQRT, second),
                            by_map_constant(&m.map, (float)k->eps));
     int direction = by__map_div(&m, first, root);
@@ -52,15 +54,15 @@ static by_value add_direction(by_graph *graph, const by__update *u, const lamb_k
     return results[0];
 }
 
-static by_value update(by_graph *graph, const by__update *u, const void *own)
+static by_value update(by_graph *graph, const by__optim_update *u, const void *own)
 {
-    by__update without_decay = *u; /* the direction includes it */
-    by__update_map m;
+    by__optim_update without_decay = *u; /* the direction includes it */
+    by__optim_update_map m;
     by_value direction = add_direction(graph, u, own);
-    by_value weights = by__update_squares(graph, u, u->parameter);
-    by_value steps = by__update_squares(graph, u, direction);
+    by_value weights = by__optim_update_squares(graph, u, u->parameter);
+    by_value steps = by__optim_update_squares(graph, u, direction);
     without_decay.decay = 0.0f;
-    by__update_begin(&m, graph, &without_decay);
+    by__optim_update_begin(&m, graph, &without_decay);
     int zero = by_map_constant(&m.map, 0.0f);
     int weight = by__map_one(&m, BY_MAP_SQRT, by_map_scalar(&m.map, weights, 0));
     int step = by__map_one(&m, BY_MAP_SQRT, by_map_scalar(&m.map, steps, 0));
@@ -68,16 +70,16 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
                            by_map_step(&m.map, BY_MAP_LESS, zero, step, 0));
     int ratio = by_map_step(&m.map, BY_MAP_SELECT, both, by__map_div(&m, weight, step),
                             by_map_constant(&m.map, 1.0f));
-    int rate = by__map_mul(&m, by__update_rate(&m, 0), ratio);
-    return by__update_end(&m, by__map_mul(&m, by_map_input(&m.map, direction), rate));
+    int rate = by__map_mul(&m, by__optim_update_rate(&m, 0), ratio);
+    return by__optim_update_end(&m, by__map_mul(&m, by_map_input(&m.map, direction), rate));
 }
 
 static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
 {
-    by__adam_corrections(hyper, ((const lamb_keys *)own)->betas, step);
+    by__optim_adam_corrections(hyper, ((const lamb_keys *)own)->betas, step);
 }
 
-const by__optimizer by__optimizer_lamb = {
+const by__optim_optimizer by__optim_optimizer_lamb = {
     .kind = {.name = "lamb",
              .help =
                  "LAMB (You et al. 2020): Adam with decoupled weight decay, and updates scaled to "

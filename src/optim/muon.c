@@ -20,7 +20,7 @@ typedef struct muon_keys {
     double eps;
 } muon_keys;
 
-static const by__key keys[] = {
+static const by__config_key keys[] = {
     {"optimizer", "momentum", BY__KEY_REAL, BY__OWN(muon_keys, momentum), "0.95", 0, 1,
      BY__BELOW_MAX, .help = "decay rate of the momentum"},
     {"optimizer", "nesterov", BY__KEY_SWITCH, BY__OWN(muon_keys, nesterov), "true",
@@ -35,7 +35,7 @@ static const by__key keys[] = {
     {"optimizer", "eps", BY__KEY_REAL, BY__OWN(muon_keys, eps), "1e-8", 0, 1, BY__ABOVE_MIN,
      .help = "epsilon: added to the root of their second moment"},
 };
-static const by__key_list key_list = BY__KEY_LIST(keys);
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
 /* Returns true for a matrix between activations, which is neither an embedding table nor the
  * head. */
@@ -66,27 +66,30 @@ static const by_optimizer_state states[] = {
 };
 
 /* Updates the momentum and computes d. */
-static by_value add_direction(by_graph *graph, const by__update *u, const muon_keys *k)
+static by_value add_direction(by_graph *graph, const by__optim_update *u, const muon_keys *k)
 {
-    by__update_map m;
+    by__optim_update_map m;
     by_value results[BY_MAX_OUTPUTS];
-    by__update_begin(&m, graph, u);
-    int gradient = by__update_gradient(&m);
+    by__optim_update_begin(&m, graph, u);
+    int gradient = by__optim_update_gradient(&m);
     int state = by_map_input(&m.map, u->state[MOMENTUM]);
-    int next = by__update_set(&m, state, by__map_average(&m, k->momentum, state, gradient));
-    int direction = k->nesterov == 1 ? by__map_average(&m, k->momentum, next, gradient) : next;
+    int next =
+        by__optim_update_set(&m, state, by__optim_map_average(&m, k->momentum, state, gradient));
+    int direction =
+        k->nesterov == 1 ? by__optim_map_average(&m, k->momentum, next, gradient) : next;
     by_map_result(&m.map, direction, BY_F32);
     by_map_end(&m.map, results);
     return results[0];
 }
 
 /* d / max(|d|, 1e-7) */
-static by_value normalize(by_graph *graph, const by__update *u, by_value direction, by_dtype dtype)
+static by_value normalize(by_graph *graph, const by__optim_update *u, by_value direction,
+                          by_dtype dtype)
 {
-    by__update_map m;
+    by__optim_update_map m;
     by_value results[BY_MAX_OUTPUTS];
-    by_value squares = by__update_squares(graph, u, direction);
-    by__update_begin(&m, graph, u);
+    by_value squares = by__optim_update_squares(graph, u, direction);
+    by__optim_update_begin(&m, graph, u);
     int norm = by__map_one(&m, BY_MAP_SQRT, by_map_scalar(&m.map, squares, 0));
     norm = by_map_step(&m.map, BY_MAP_MAX, norm, by_map_constant(&m.map, 1e-7f), 0);
     by_map_result(&m.map, by__map_div(&m, by_map_input(&m.map, direction), norm), dtype);
@@ -121,7 +124,7 @@ static by_value orthogonalize(by_graph *graph, by_value x, bool tall, by_dtype d
     return x;
 }
 
-static by_value update_hidden(by_graph *graph, const by__update *u, const muon_keys *k)
+static by_value update_hidden(by_graph *graph, const by__optim_update *u, const muon_keys *k)
 {
     double rows = (double)u->unit->shape.dim[0];
     double columns = (double)u->unit->shape.dim[1];
@@ -132,13 +135,13 @@ static by_value update_hidden(by_graph *graph, const by__update *u, const muon_k
     double inputs = u->unit->inputs_first ? rows : columns;
     double scale = strcmp(k->scale, "rms") == 0 ? 0.2 * sqrt(fmax(rows, columns))
                                                 : sqrt(fmax(1.0, outputs / inputs));
-    by__update_map m;
-    by__update_begin(&m, graph, u);
-    int rate = by__map_mul(&m, by__update_rate(&m, 0), by_map_constant(&m.map, (float)scale));
-    return by__update_end(&m, by__map_mul(&m, by_map_input(&m.map, x), rate));
+    by__optim_update_map m;
+    by__optim_update_begin(&m, graph, u);
+    int rate = by__map_mul(&m, by__optim_update_rate(&m, 0), by_map_constant(&m.map, (float)scale));
+    return by__optim_update_end(&m, by__map_mul(&m, by_map_input(&m.map, x), rate));
 }
 
-static by_value update(by_graph *graph, const by__update *u, const void *own)
+static by_value update(by_graph *graph, const by__optim_update *u, const void *own)
 {
     const muon_keys *k = own;
     if (u->state[MOMENTUM] != BY_NONE) {
@@ -149,13 +152,13 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
                       .eps = (float)k->eps,
                       .decay = u->decay,
                       .lr_scale = u->lr_scale == 1.0f ? 0.0f : u->lr_scale};
-    return by__adamw(graph, u->parameter, u->gradient, u->state[FIRST], u->state[SECOND], u->hyper,
-                     u->scale, &attrs, u->unit->copy);
+    return by__op_build_adamw(graph, u->parameter, u->gradient, u->state[FIRST], u->state[SECOND],
+                              u->hyper, u->scale, &attrs, u->unit->copy);
 }
 
 static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
 {
-    by__adam_corrections(hyper, ((const muon_keys *)own)->betas, step);
+    by__optim_adam_corrections(hyper, ((const muon_keys *)own)->betas, step);
 }
 
 static by_status resolve(by_config *config, void *own, by_error *error)
@@ -167,10 +170,10 @@ static by_status resolve(by_config *config, void *own, by_error *error)
                             "parallel.expert to 1, or use adamw",
                             by__config_where(config, "optimizer.kind", "parallel.tensor"));
     }
-    return by__optimizer_wants_f32(config, error);
+    return by__optim_optimizer_wants_f32(config, error);
 }
 
-const by__optimizer by__optimizer_muon = {
+const by__optim_optimizer by__optim_optimizer_muon = {
     .kind = {.name = "muon",
              .help =
                  "Muon (Jordan 2024): orthogonalized updates for the matrices of hidden layers, "

@@ -15,22 +15,22 @@
     ROW(lamb)                                                                                      \
     ROW(adafactor)
 
-#define DECLARE(name) extern const by__optimizer by__optimizer_##name;
-#define ADDRESS(name) &by__optimizer_##name,
+#define DECLARE(name) extern const by__optim_optimizer by__optim_optimizer_##name;
+#define ADDRESS(name) &by__optim_optimizer_##name,
 OPTIMIZERS(DECLARE)
-static const by__optimizer *const optimizers[] = {OPTIMIZERS(ADDRESS)};
+static const by__optim_optimizer *const optimizers[] = {OPTIMIZERS(ADDRESS)};
 
-const by__kind *by__optimizer_kind(size_t index)
+const by__config_kind *by__optim_optimizer_kind(size_t index)
 {
     return index < BY_ARRAY_LENGTH(optimizers) ? &optimizers[index]->kind : NULL;
 }
 
-static const by__optimizer *find(const by_optimizer_config *config)
+static const by__optim_optimizer *find(const by_optimizer_config *config)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(optimizers); i++) {
-        const by__kind *kind = &optimizers[i]->kind;
+        const by__config_kind *kind = &optimizers[i]->kind;
         if (strcmp(config->kind, kind->name) == 0 &&
-            (kind->size == 0 || by__kind_own(config->own, kind) != NULL)) {
+            (kind->size == 0 || by__config_kind_own(config->own, kind) != NULL)) {
             return optimizers[i];
         }
     }
@@ -38,21 +38,22 @@ static const by__optimizer *find(const by_optimizer_config *config)
 }
 
 /* Number of states that an optimizer keeps with the keys of a config. */
-static int count_states(const by__optimizer *optimizer, const by_optimizer_config *config)
+static int count_states(const by__optim_optimizer *optimizer, const by_optimizer_config *config)
 {
-    return optimizer->kept == NULL ? optimizer->state_count
-                                   : optimizer->kept(by__kind_own(config->own, &optimizer->kind));
+    return optimizer->kept == NULL
+               ? optimizer->state_count
+               : optimizer->kept(by__config_kind_own(config->own, &optimizer->kind));
 }
 
 int by_optimizer_state_count(const by_optimizer_config *config)
 {
-    const by__optimizer *optimizer = find(config);
+    const by__optim_optimizer *optimizer = find(config);
     return optimizer == NULL ? 0 : count_states(optimizer, config) + (config->ema != 0.0);
 }
 
 by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int i)
 {
-    const by__optimizer *optimizer = find(config);
+    const by__optim_optimizer *optimizer = find(config);
     return i == count_states(optimizer, config)
                ? (by_optimizer_state){.name = BY_AVERAGE_STATE, .wide = true}
                : optimizer->states[i];
@@ -60,8 +61,8 @@ by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int 
 
 bool by_optimizer_needs_tensors(const by_optimizer_config *config)
 {
-    const by__optimizer *optimizer = find(config);
-    return optimizer != NULL && (optimizer->needs_tensors || by__groups_have_rates(config));
+    const by__optim_optimizer *optimizer = find(config);
+    return optimizer != NULL && (optimizer->needs_tensors || by__optim_groups_have_rates(config));
 }
 
 /* Adds the value "PREFIX.UNIT", or "UNIT" without a prefix. */
@@ -70,16 +71,17 @@ static by_value named(by_graph *graph, by_role role, const char *prefix, const b
 {
     char name[300];
     (void)snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", unit->name);
-    return by__graph_add_value(graph, role, name, NULL, (by__type){dtype, *shape});
+    return by__graph_add_value(graph, role, name, NULL, (by__graph_type){dtype, *shape});
 }
 
 /* Sums of squares of a unit's gradient, one per block. */
 static by_value squares_of(by_graph *graph, const by_update_unit *unit)
 {
-    return by__sum_squares(graph, named(graph, BY_ROLE_INPUT, "grad", unit, BY_F32, &unit->shape));
+    return by__op_build_sum_squares(
+        graph, named(graph, BY_ROLE_INPUT, "grad", unit, BY_F32, &unit->shape));
 }
 
-by_value by__unit_squares(by_graph *graph, const by_update_unit *unit, by_value blocks)
+by_value by__optim_unit_squares(by_graph *graph, const by_update_unit *unit, by_value blocks)
 {
     static const int axis = 0;
     if (unit->ranks <= 1) {
@@ -89,14 +91,14 @@ by_value by__unit_squares(by_graph *graph, const by_update_unit *unit, by_value 
     return by_all_reduce(graph, mine, unit->mesh, unit->ranks);
 }
 
-void by__adam_corrections(float hyper[BY_HYPER_COUNT], const double betas[2], int64_t step)
+void by__optim_adam_corrections(float hyper[BY_HYPER_COUNT], const double betas[2], int64_t step)
 {
     for (int i = 0; i < 2; i++) {
         hyper[i + 1] = (float)(1.0 - pow(betas[i], (double)step + 1.0));
     }
 }
 
-by_status by__optimizer_wants_f32(const by_config *config, by_error *error)
+by_status by__optim_optimizer_wants_f32(const by_config *config, by_error *error)
 {
     return strcmp(config->precision.weights, "f32") == 0
                ? BY_OK
@@ -118,9 +120,9 @@ by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *co
     in[1] = losses > 0 ? by_graph_input(graph, "losses", BY_F32, BY_SHAPE(losses)) : BY_NONE;
     in[2] = scaled ? by_graph_input(graph, "loss_factor", BY_F32, BY_SHAPE(1)) : BY_NONE;
     for (size_t i = 0; i < count; i++) {
-        in[i + 3] = by__unit_squares(graph, &units[i], squares_of(graph, &units[i]));
+        in[i + 3] = by__optim_unit_squares(graph, &units[i], squares_of(graph, &units[i]));
     }
-    by__clip_scale(graph, in, (int)count + 3, (float)config->clip, &norm, &scale);
+    by__op_build_clip_scale(graph, in, (int)count + 3, (float)config->clip, &norm, &scale);
     by_graph_output(graph, norm, "norm");
     by_graph_output(graph, scale, "scale");
     free(in);
@@ -129,7 +131,7 @@ by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *co
 
 /* The gradient of a sparse matrix whose zeros are kept: 0 where the weight is 0. If weight, moment
  * and gradient are 0, so are the next ones, with every element-wise update. */
-static by_value without_zeros(by_graph *graph, const by__update *u)
+static by_value without_zeros(by_graph *graph, const by__optim_update *u)
 {
     by_map map;
     by_value results[BY_MAX_OUTPUTS];
@@ -142,11 +144,11 @@ static by_value without_zeros(by_graph *graph, const by__update *u)
     return results[0];
 }
 
-static void update_unit(by_graph *graph, const by__optimizer *optimizer,
-                        const by_optimizer_config *config, by__update *u)
+static void update_unit(by_graph *graph, const by__optim_optimizer *optimizer,
+                        const by_optimizer_config *config, by__optim_update *u)
 {
     const by_update_unit *unit = u->unit;
-    const void *own = by__kind_own(config->own, &optimizer->kind);
+    const void *own = by__config_kind_own(config->own, &optimizer->kind);
     u->parameter = named(graph, BY_ROLE_PARAMETER, "", unit, unit->format, &unit->shape);
     u->gradient = named(graph, BY_ROLE_INPUT, "grad", unit, BY_F32, &unit->shape);
     u->decay = unit->own_decay ? unit->weight_decay
@@ -179,15 +181,15 @@ static void update_unit(by_graph *graph, const by__optimizer *optimizer,
 by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *config,
                                     const by_update_unit *units, size_t count, by_error *error)
 {
-    const by__optimizer *optimizer = find(config);
+    const by__optim_optimizer *optimizer = find(config);
     if (optimizer == NULL) {
         return by_error_set(error, BY_EARG,
                             "optimizer.kind '%s': wanted is the optimizer section of a config that "
                             "by_config_open, by_config_parse or by_config_default made",
                             config->kind);
     }
-    by__update u = {.hyper = by_graph_input(graph, "hyper", BY_F32, BY_SHAPE(BY_HYPER_COUNT)),
-                    .scale = by_graph_input(graph, "scale", BY_F32, BY_SHAPE(1))};
+    by__optim_update u = {.hyper = by_graph_input(graph, "hyper", BY_F32, BY_SHAPE(BY_HYPER_COUNT)),
+                          .scale = by_graph_input(graph, "scale", BY_F32, BY_SHAPE(1))};
     graph->phase = BY__UPDATE;
     for (size_t i = 0; i < count; i++) {
         u.unit = &units[i];
@@ -199,12 +201,12 @@ by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *
 void by_optimizer_hyper(float hyper[BY_HYPER_COUNT], const by_optimizer_config *config,
                         int64_t step, double lr)
 {
-    const by__optimizer *optimizer = find(config);
+    const by__optim_optimizer *optimizer = find(config);
     memset(hyper, 0, BY_HYPER_COUNT * sizeof *hyper);
     hyper[0] = (float)lr;
     hyper[BY_HYPER_UPDATE] = (float)(step % (1 << 24));
-    hyper[BY_HYPER_AVERAGE] = by__average_weight(config, step);
+    hyper[BY_HYPER_AVERAGE] = by__optim_average_weight(config, step);
     if (optimizer != NULL && optimizer->hyper != NULL) {
-        optimizer->hyper(hyper, by__kind_own(config->own, &optimizer->kind), step);
+        optimizer->hyper(hyper, by__config_kind_own(config->own, &optimizer->kind), step);
     }
 }

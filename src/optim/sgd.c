@@ -9,13 +9,13 @@ typedef struct sgd_keys {
     int64_t nesterov;
 } sgd_keys;
 
-static const by__key keys[] = {
+static const by__config_key keys[] = {
     {"optimizer", "momentum", BY__KEY_REAL, BY__OWN(sgd_keys, momentum), "0.9", 0, 1, BY__BELOW_MAX,
      .help = "momentum; 0: none"},
     {"optimizer", "nesterov", BY__KEY_SWITCH, BY__OWN(sgd_keys, nesterov), "false",
      .help = "Nesterov momentum"},
 };
-static const by__key_list key_list = BY__KEY_LIST(keys);
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
 static const by_optimizer_state states[] = {{.name = "momentum"}};
 
@@ -35,25 +35,25 @@ static int kept(const void *own)
     return ((const sgd_keys *)own)->momentum > 0.0 ? 1 : 0;
 }
 
-static by_value update(by_graph *graph, const by__update *u, const void *own)
+static by_value update(by_graph *graph, const by__optim_update *u, const void *own)
 {
     const sgd_keys *k = own;
-    by__update_map m;
-    by__update_begin(&m, graph, u);
-    int gradient = by__update_gradient(&m);
+    by__optim_update_map m;
+    by__optim_update_begin(&m, graph, u);
+    int gradient = by__optim_update_gradient(&m);
     int direction = gradient;
     if (k->momentum > 0.0) {
         int momentum = by_map_constant(&m.map, (float)k->momentum);
         int state = by_map_input(&m.map, u->state[0]);
         int next = by__map_add(&m, by__map_mul(&m, state, momentum), gradient);
-        (void)by__update_set(&m, state, next);
+        (void)by__optim_update_set(&m, state, next);
         direction =
             k->nesterov == 1 ? by__map_add(&m, by__map_mul(&m, next, momentum), gradient) : next;
     }
-    return by__update_end(&m, by__map_mul(&m, direction, by__update_rate(&m, 0)));
+    return by__optim_update_end(&m, by__map_mul(&m, direction, by__optim_update_rate(&m, 0)));
 }
 
-const by__optimizer by__optimizer_sgd = {
+const by__optim_optimizer by__optim_optimizer_sgd = {
     .kind = {.name = "sgd",
              .help = "Stochastic gradient descent, with momentum (Sutskever et al. 2013) and "
                      "decoupled weight decay.",

@@ -2,7 +2,7 @@
 
 #include "passes/stages.h"
 
-const char *by__crossing_name(char buffer[32], const by_graph *graph, by_value value)
+const char *by__pass_crossing_name(char buffer[32], const by_graph *graph, by_value value)
 {
     if (graph->values[value].name != NULL) {
         return graph->values[value].name;
@@ -52,7 +52,7 @@ static void close_marks(marks *m)
 }
 
 typedef struct crossing_list {
-    by__crossing *items;
+    by__pass_crossing *items;
     size_t count;
     size_t capacity;
 } crossing_list;
@@ -73,7 +73,7 @@ static by_status list_part(crossing_list *list, const by_graph *graph, const int
         status = by__reserve((void **)&list->items, &list->capacity, list->count + 1,
                              sizeof *list->items, error);
         if (status == BY_OK) {
-            list->items[list->count++] = (by__crossing){(by_value)v, part[producer], wanted};
+            list->items[list->count++] = (by__pass_crossing){(by_value)v, part[producer], wanted};
         }
     }
     close_marks(&m);
@@ -82,16 +82,16 @@ static by_status list_part(crossing_list *list, const by_graph *graph, const int
 
 static int by_value_then_part(const void *a, const void *b)
 {
-    const by__crossing *x = a;
-    const by__crossing *y = b;
+    const by__pass_crossing *x = a;
+    const by__pass_crossing *y = b;
     if (x->value != y->value) {
         return x->value < y->value ? -1 : 1;
     }
     return x->to < y->to ? -1 : x->to > y->to;
 }
 
-by_status by__list_crossings(by__crossing **out, size_t *count, const by_graph *graph,
-                             const int *part, by_error *error)
+by_status by__pass_list_crossings(by__pass_crossing **out, size_t *count, const by_graph *graph,
+                                  const int *part, by_error *error)
 {
     crossing_list list = {0};
     int parts = 0;
@@ -131,8 +131,8 @@ static by_value outer_value(cut *c, by_value value)
     bool crosses = v->producer >= 0;
     by_value made =
         by__graph_add_value(c->graph, crosses ? BY_ROLE_INPUT : v->role,
-                            crosses ? by__crossing_name(name, c->source, value) : v->name, v->axes,
-                            (by__type){v->dtype, v->shape});
+                            crosses ? by__pass_crossing_name(name, c->source, value) : v->name,
+                            v->axes, (by__graph_type){v->dtype, v->shape});
     if (made != BY_NONE && !crosses) {
         c->graph->values[made].init = v->init;
         c->graph->values[made].frozen = v->frozen;
@@ -172,8 +172,8 @@ static by_status copy_node(cut *c, const by__graph_node *node, by_error *error)
 }
 
 /* Names results and sets their roles: those of the source graph, and those that cross. */
-static by_status name_results(cut *c, int wanted, const int *part, const by__crossing *crossings,
-                              size_t count, by_error *error)
+static by_status name_results(cut *c, int wanted, const int *part,
+                              const by__pass_crossing *crossings, size_t count, by_error *error)
 {
     const by_graph *source = c->source;
     for (size_t v = 0; v < source->value_count; v++) {
@@ -191,13 +191,13 @@ static by_status name_results(cut *c, int wanted, const int *part, const by__cro
         if (crossings[i].from == wanted && first &&
             !by__role_is_external(source->values[value].role)) {
             char name[32];
-            by_graph_output(c->graph, c->copy[value], by__crossing_name(name, source, value));
+            by_graph_output(c->graph, c->copy[value], by__pass_crossing_name(name, source, value));
         }
     }
     return by_graph_check(c->graph, error);
 }
 
-static by_status build(cut *c, int wanted, const int *part, const by__crossing *crossings,
+static by_status build(cut *c, int wanted, const int *part, const by__pass_crossing *crossings,
                        size_t count, by_error *error)
 {
     marks m;
@@ -213,12 +213,12 @@ static by_status build(cut *c, int wanted, const int *part, const by__crossing *
     BY_TRY(status);
     BY_TRY(name_results(c, wanted, part, crossings, count, error));
     /* Drops views that only other parts read. */
-    BY_TRY(by__graph_prune(c->graph, error));
+    BY_TRY(by__pass_graph_prune(c->graph, error));
     return by_graph_verify(c->graph, error);
 }
 
-by_status by__cut_part(by_graph **out, const by_graph *graph, const int *part, int wanted,
-                       const by__crossing *crossings, size_t count, by_error *error)
+by_status by__pass_cut_part(by_graph **out, const by_graph *graph, const int *part, int wanted,
+                            const by__pass_crossing *crossings, size_t count, by_error *error)
 {
     cut c = {.source = graph};
     BY_TRY(by__alloc((void **)&c.copy, graph->value_count + 1, sizeof *c.copy, "cut", error));

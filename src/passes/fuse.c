@@ -6,7 +6,7 @@ by_status by_pass_fuse(by_graph *graph, by_error *error)
 {
     int *uses;
     BY_TRY(by_graph_check(graph, error));
-    BY_TRY(by__graph_prune(graph, error));
+    BY_TRY(by__pass_graph_prune(graph, error));
     BY_TRY(by__graph_uses(graph, &uses, error));
     by_status status = BY_OK;
     for (size_t n = 0; n < graph->node_count && status == BY_OK; n++) {
@@ -16,7 +16,7 @@ by_status by_pass_fuse(by_graph *graph, by_error *error)
         }
     }
     for (size_t n = graph->node_count; n > 0 && status == BY_OK; n--) {
-        status = by__fuse_map(graph, n - 1, uses, error);
+        status = by__op_fuse_map(graph, n - 1, uses, error);
     }
     free(uses);
     BY_TRY(status);

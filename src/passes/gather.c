@@ -79,8 +79,8 @@ static by_status gather_for(gather *g, by_value parameter, size_t first, by_erro
     BY_TRY(number_of(g, parameter, &number, error));
     graph->phase = graph->nodes[first].phase;
     by_graph_set_block(graph, graph->nodes[first].block);
-    by_value whole =
-        by__gather_parameter(graph, parameter, number, g->options->mesh, g->options->ranks);
+    by_value whole = by__op_build_gather_parameter(graph, parameter, number, g->options->mesh,
+                                                   g->options->ranks);
     BY_TRY(by_graph_check(graph, error));
     for (size_t n = first; n < g->old_nodes; n++) {
         by__graph_node *node = &graph->nodes[n];
@@ -116,7 +116,7 @@ by_status by_pass_gather(by_graph *graph, const by_gather_options *options, by_e
         return by_error_set(error, BY_EARG, "gather: %d ranks over no axis of the mesh",
                             options->ranks);
     }
-    by__phase phase = graph->phase;
+    by__graph_phase phase = graph->phase;
     gather g = {.graph = graph, .options = options, .old_nodes = graph->node_count};
     by_status status = run(&g, error);
     graph->phase = phase;

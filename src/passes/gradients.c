@@ -8,7 +8,7 @@ typedef struct backward {
     bool *needed;       /* values that depend on a trained parameter */
 } backward;
 
-void by__gradients_needed(const by_graph *graph, bool frozen_too, bool *needed)
+void by__pass_gradients_needed(const by_graph *graph, bool frozen_too, bool *needed)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__graph_value *value = &graph->values[v];
@@ -41,7 +41,7 @@ static by_status accumulate(backward *b, by_op op, by_value value, by_value cont
     }
     BY_TRY(by_graph_check(graph, error));
     by_shape shape = graph->values[value].shape;
-    by_dtype dtype = by__gradient_dtype(graph, value);
+    by_dtype dtype = by__op_gradient_dtype(graph, value);
     if (contribution == BY_NONE) {
         return by_error_set(error, BY_EARG, "gradients: %s has no gradient for its operand %s",
                             by_op_name(op), by_shape_print(&shape, want));
@@ -146,7 +146,7 @@ static by_status differentiate(backward *b, by_value loss, by_value seed, size_t
             BY_TRY(publish(b, (by_value)v, error));
         }
     }
-    return by__graph_prune(graph, error);
+    return by__pass_graph_prune(graph, error);
 }
 
 by_status by_pass_gradients(by_graph *graph, by_value loss, by_value seed, by_error *error)
@@ -170,7 +170,7 @@ by_status by_pass_gradients(by_graph *graph, by_value loss, by_value seed, by_er
         for (size_t v = 0; v < values; v++) {
             b.gradient[v] = BY_NONE;
         }
-        by__gradients_needed(graph, false, b.needed);
+        by__pass_gradients_needed(graph, false, b.needed);
         status = differentiate(&b, loss, seed, values, error);
     }
     free(b.gradient);

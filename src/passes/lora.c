@@ -119,8 +119,9 @@ static by_status adapt(by_graph *graph, size_t n, const layer *l, const by_lora_
         h = by_scale(graph, h, by_fill(graph, BY_F32, BY_SHAPE(1), options->scale));
     }
     by_value added = by_linear(graph, h, b, BY_NONE, true);
-    by_value made = by__graph_add_value(graph, BY_ROLE_ACTIVATION, NULL, NULL,
-                                        (by__type){graph->values[y].dtype, graph->values[y].shape});
+    by_value made =
+        by__graph_add_value(graph, BY_ROLE_ACTIVATION, NULL, NULL,
+                            (by__graph_type){graph->values[y].dtype, graph->values[y].shape});
     by_value sum = by_add(graph, made, added);
     BY_TRY(by_graph_check(graph, error));
     int last = graph->values[sum].producer;

@@ -14,7 +14,7 @@ typedef struct planner {
     by_value *base; /* the value that this one is a view of, or itself */
     size_t *viewed; /* last node that reads a view of it */
     size_t *slot;   /* index of a root's interval */
-    by__interval *intervals;
+    by__pass_interval *intervals;
     size_t count;
     size_t in_place;
 } planner;
@@ -166,20 +166,20 @@ static void collect(planner *p)
         }
         if (p->slot[root] == SIZE_MAX) {
             p->slot[root] = p->count;
-            p->intervals[p->count++] = (by__interval){
+            p->intervals[p->count++] = (by__pass_interval){
                 .root = root,
                 .first = p->first[v],
                 .last = p->last[v],
-                .bytes = by__round_up(by__value_bytes(&graph->values[root]), BY_CACHE_LINE)};
+                .bytes = by__round_up(by__graph_value_bytes(&graph->values[root]), BY_CACHE_LINE)};
         }
-        by__interval *it = &p->intervals[p->slot[root]];
+        by__pass_interval *it = &p->intervals[p->slot[root]];
         it->first = p->first[v] < it->first ? p->first[v] : it->first;
         it->last = p->last[v] > it->last ? p->last[v] : it->last;
     }
 }
 
 /* Finds the most bytes alive at once, and the first node at which they are alive. */
-static by_status find_lower_bound(const planner *p, by__memory_plan *plan, by_error *error)
+static by_status find_lower_bound(const planner *p, by__pass_memory_plan *plan, by_error *error)
 {
     size_t alive = 0;
     size_t *change; /* bytes born at each node less those that died before it, modulo 2^64 */
@@ -200,9 +200,9 @@ static by_status find_lower_bound(const planner *p, by__memory_plan *plan, by_er
     return BY_OK;
 }
 
-static by_status assign(planner *p, by__memory_plan *plan, by_error *error)
+static by_status assign(planner *p, by__pass_memory_plan *plan, by_error *error)
 {
-    BY_TRY(by__place_intervals(&plan->bytes, p->intervals, p->count, error));
+    BY_TRY(by__pass_place_intervals(&plan->bytes, p->intervals, p->count, error));
     for (size_t k = 0; k < p->count; k++) {
         plan->offset[p->intervals[k].root] = p->intervals[k].offset;
     }
@@ -228,7 +228,7 @@ static void planner_close(planner *p)
 }
 
 /* Finds the intervals of a graph, and the least memory for them. */
-static by_status planner_open(planner *p, const by_graph *graph, by__memory_plan *plan,
+static by_status planner_open(planner *p, const by_graph *graph, by__pass_memory_plan *plan,
                               by_error *error)
 {
     *p = (planner){.graph = graph};
@@ -250,10 +250,11 @@ static by_status planner_open(planner *p, const by_graph *graph, by__memory_plan
     return find_lower_bound(p, plan, error);
 }
 
-by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_error *error)
+by_status by__pass_memory_plan_make(by__pass_memory_plan *out, const by_graph *graph,
+                                    by_error *error)
 {
     planner p = {0};
-    by__memory_plan plan = {0};
+    by__pass_memory_plan plan = {0};
     size_t values = graph->value_count;
     BY_TRY(by_graph_verify(graph, error));
     by_status status = planner_open(&p, graph, &plan, error);
@@ -272,7 +273,7 @@ by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_e
     }
     planner_close(&p);
     if (status != BY_OK) {
-        by__memory_plan_free(&plan);
+        by__pass_memory_plan_free(&plan);
         return status;
     }
     *out = plan;
@@ -283,7 +284,7 @@ by_status by__passes_arena_fits(bool *fits, size_t *bytes, const by_graph *graph
                                 by_error *error)
 {
     planner p = {0};
-    by__memory_plan plan = {0};
+    by__pass_memory_plan plan = {0};
     by_status status = planner_open(&p, graph, &plan, error);
     plan.bytes = plan.lower_bound;
     if (status == BY_OK && (bytes != NULL || plan.lower_bound <= limit)) {
@@ -300,9 +301,9 @@ by_status by__passes_arena_fits(bool *fits, size_t *bytes, const by_graph *graph
     return status;
 }
 
-void by__memory_plan_free(by__memory_plan *plan)
+void by__pass_memory_plan_free(by__pass_memory_plan *plan)
 {
     free(plan->offset);
     free(plan->owner);
-    *plan = (by__memory_plan){0};
+    *plan = (by__pass_memory_plan){0};
 }

@@ -33,9 +33,9 @@ static bool is_candidate(const narrow *p, by_value value)
     const by__graph_value *v = value == BY_NONE ? NULL : &graph->values[value];
     const by__graph_node *node = v == NULL || v->producer < 0 ? NULL : &graph->nodes[v->producer];
     return node != NULL && node->phase == BY__FORWARD && v->role == BY_ROLE_ACTIVATION &&
-           node->out[0] == value && v->shape.rank >= 2 && by__is_act(v->dtype) &&
+           node->out[0] == value && v->shape.rank >= 2 && by__op_is_act(v->dtype) &&
            by_dtype_size(v->dtype) > by_dtype_size(p->dtype) &&
-           by__last_dim(&v->shape) >= LEAST_COLUMNS && !by__op_row_of(node->op)->communicates;
+           by__op_last_dim(&v->shape) >= LEAST_COLUMNS && !by__op_row_of(node->op)->communicates;
 }
 
 static void choose(narrow *p)
@@ -73,7 +73,7 @@ static by_status keep_results(narrow *p, size_t n, by_error *error)
     }
     p->graph->phase = BY__FORWARD;
     by_graph_set_block(p->graph, p->graph->nodes[n].block);
-    p->kept[made] = p->dtype == BY_U8 ? by__encode8(p->graph, made, &p->scale[made])
+    p->kept[made] = p->dtype == BY_U8 ? by__op_build_encode8(p->graph, made, &p->scale[made])
                                       : by_cast(p->graph, made, p->dtype);
     return put(p, n + 1, error);
 }
@@ -91,7 +91,7 @@ static by_status widen_operands(narrow *p, size_t n, by_error *error)
             by_graph_set_block(p->graph, p->graph->nodes[n].block);
             by_dtype dtype = p->graph->values[in].dtype;
             p->wide[in] = p->dtype == BY_U8
-                              ? by__decode8(p->graph, p->kept[in], p->scale[in], dtype)
+                              ? by__op_build_decode8(p->graph, p->kept[in], p->scale[in], dtype)
                               : by_cast(p->graph, p->kept[in], dtype);
             BY_TRY(put(p, n, error));
             p->block[p->in_block++] = (size_t)in;
@@ -117,7 +117,7 @@ static by_status run(narrow *p, by_error *error)
         }
         BY_TRY(widen_operands(p, n, error));
     }
-    return by__graph_place(p->graph, p->place, p->old_nodes, error);
+    return by__pass_graph_place(p->graph, p->place, p->old_nodes, error);
 }
 
 /* Upper bound of new nodes: one cast a value, and one an operand of the backward pass. */
@@ -145,7 +145,7 @@ by_status by_pass_narrow(by_graph *graph, by_dtype dtype, by_error *error)
                 .dtype = dtype,
                 .old_nodes = graph->node_count,
                 .old_values = graph->value_count};
-    by__phase phase = graph->phase;
+    by__graph_phase phase = graph->phase;
     size_t values = p.old_values + 1;
     struct {
         void **array;

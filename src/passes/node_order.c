@@ -47,7 +47,7 @@ static size_t result_bytes(const liveness *l, size_t n, bool unread)
     size_t bytes = 0;
     for (int i = 0; i < node->output_count; i++) {
         if (counts(l->graph, node->out[i]) && (!unread || l->readers[node->out[i]] == 0)) {
-            bytes += by__value_bytes(&l->graph->values[node->out[i]]);
+            bytes += by__graph_value_bytes(&l->graph->values[node->out[i]]);
         }
     }
     return bytes;
@@ -93,12 +93,12 @@ static int finish_read(liveness *l, by_value value)
 {
     int left = --l->readers[value];
     if (left == 0 && counts(l->graph, value)) {
-        l->alive -= by__value_bytes(&l->graph->values[value]);
+        l->alive -= by__graph_value_bytes(&l->graph->values[value]);
     }
     return left;
 }
 
-by_status by__peak_bytes(size_t *out, const by_graph *graph, by_error *error)
+by_status by__pass_peak_bytes(size_t *out, const by_graph *graph, by_error *error)
 {
     liveness l;
     size_t peak = 0;
@@ -188,7 +188,7 @@ static by_status has_one_reader(scheduler *s, by_value value, by_error *error)
     if (!counts(s->l.graph, value)) {
         return BY_OK;
     }
-    s->growth[node] -= (int64_t)by__value_bytes(&s->l.graph->values[value]);
+    s->growth[node] -= (int64_t)by__graph_value_bytes(&s->l.graph->values[value]);
     return s->waits[node] == 0 ? push(s, node, error) : BY_OK;
 }
 
@@ -245,7 +245,7 @@ static by_status begin(scheduler *s, by_error *error)
             if (first_read(s->l.seen, graph, n, i)) {
                 s->last[value] ^= n;
                 if (s->l.readers[value] == 1 && counts(graph, value)) {
-                    s->growth[n] -= (int64_t)by__value_bytes(&graph->values[value]);
+                    s->growth[n] -= (int64_t)by__graph_value_bytes(&graph->values[value]);
                 }
             }
         }
@@ -324,7 +324,7 @@ by_status by_pass_order(by_graph *graph, by_error *error)
     if (graph->node_count == 0) {
         return BY_OK;
     }
-    BY_TRY(by__peak_bytes(&present, graph, error));
+    BY_TRY(by__pass_peak_bytes(&present, graph, error));
     BY_TRY(by__alloc((void **)&order, graph->node_count, sizeof *order, "order", error));
     by_status status = schedule(graph, order, &greedy, error);
     if (status == BY_OK && greedy < present) {

@@ -16,8 +16,9 @@ typedef struct observer {
 static bool can_be_measured(const by_graph *graph, by_value value)
 {
     const by__graph_value *v = value == BY_NONE ? NULL : &graph->values[value];
-    return v != NULL && v->producer >= 0 && v->role == BY_ROLE_ACTIVATION && by__is_act(v->dtype) &&
-           v->shape.rank >= 2 && graph->nodes[v->producer].phase == BY__FORWARD;
+    return v != NULL && v->producer >= 0 && v->role == BY_ROLE_ACTIVATION &&
+           by__op_is_act(v->dtype) && v->shape.rank >= 2 &&
+           graph->nodes[v->producer].phase == BY__FORWARD;
 }
 
 /* Prefers larger values, and the later one of equal size. */
@@ -59,7 +60,7 @@ static by_status measure(observer *o, by_value value, const char *name, by_error
     size_t producer = (size_t)graph->values[value].producer;
     size_t at = o->count++;
     by_graph_set_block(graph, graph->nodes[producer].block);
-    by_graph_output(graph, by__measure(graph, value, BY_NONE), name);
+    by_graph_output(graph, by__op_build_measure(graph, value, BY_NONE), name);
     BY_TRY(by_graph_check(graph, error));
     by__graph_node added = graph->nodes[graph->node_count - 1];
     for (; at > 0 && o->place[at - 1] > producer + 1; at--) {
@@ -90,12 +91,12 @@ static by_status measure_all(observer *o, const by_observe_options *options, by_
                    ? measure(o, more[i].value, more[i].name, error)
                    : BY_OK);
     }
-    return by__graph_place(o->graph, o->place, o->old_nodes, error);
+    return by__pass_graph_place(o->graph, o->place, o->old_nodes, error);
 }
 
 by_status by_pass_observe(by_graph *graph, const by_observe_options *options, by_error *error)
 {
-    by__phase phase = graph->phase;
+    by__graph_phase phase = graph->phase;
     observer o = {.graph = graph, .old_nodes = graph->node_count};
     BY_TRY(by_graph_check(graph, error));
     for (size_t n = 0; n < graph->node_count; n++) {

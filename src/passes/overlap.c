@@ -72,7 +72,7 @@ static size_t following(const overlap *o, size_t n, bool communicates)
 static size_t gathered(const overlap *o, size_t n)
 {
     const by__graph_node *node = &o->graph->nodes[n];
-    size_t made = by__value_bytes(&o->graph->values[node->out[0]]);
+    size_t made = by__graph_value_bytes(&o->graph->values[node->out[0]]);
     size_t read = 0;
     for (int i = 0; i < node->input_count; i++) {
         const by__graph_value *value =
@@ -80,7 +80,7 @@ static size_t gathered(const overlap *o, size_t n)
         if (value != NULL && value->producer >= 0) {
             return 0;
         }
-        read += value == NULL ? 0 : by__value_bytes(value);
+        read += value == NULL ? 0 : by__graph_value_bytes(value);
     }
     return made > read ? made : 0;
 }
@@ -122,7 +122,7 @@ static by_status find_groups(overlap *o, by_error *error)
 
 static size_t group_bytes(const overlap *o, by_value group)
 {
-    return by__value_bytes(&o->graph->values[group]);
+    return by__graph_value_bytes(&o->graph->values[group]);
 }
 
 /* Returns the bytes that a node adds while it runs. */
@@ -397,7 +397,7 @@ static size_t largest_result(const by_graph *graph)
     size_t most = 0;
     for (size_t n = 0; n < graph->node_count; n++) {
         if (by__op_row_of(graph->nodes[n].op)->communicates) {
-            size_t bytes = by__value_bytes(&graph->values[graph->nodes[n].out[0]]);
+            size_t bytes = by__graph_value_bytes(&graph->values[graph->nodes[n].out[0]]);
             most = bytes > most ? bytes : most;
         }
     }

@@ -13,9 +13,9 @@ typedef struct wish {
 
 /* Finds the node that would read operand i of node n, a parameter, packed as `how` says. */
 static by_status ask(const by_graph *graph, size_t n, int i, const by_packing *how, bool *can,
-                     by__packed_reader *out, by_error *error)
+                     by__op_packed_reader *out, by_error *error)
 {
-    BY_TRY(by__node_pack(out, can, graph, &graph->nodes[n], i, error));
+    BY_TRY(by__op_node_pack(out, can, graph, &graph->nodes[n], i, error));
     out->attrs.packing.kind = how->kind;
     out->attrs.packing.group = how->group;
     return BY_OK;
@@ -32,7 +32,7 @@ static by_status collect(wish *wishes, const by_graph *graph, const by_packing_o
             if (value == NULL || value->role != BY_ROLE_PARAMETER) {
                 continue;
             }
-            by__packed_reader reader;
+            by__op_packed_reader reader;
             bool can;
             wish *w = &wishes[node->in[i]];
             by_packing how = {.kind = options->kind, .group = options->group};
@@ -62,7 +62,7 @@ static by_status compare(wish *wishes, const by_graph *graph, by_error *error)
             if (w == NULL || w->refused || w->packing.kind == BY_PACKING_NONE) {
                 continue;
             }
-            by__packed_reader reader;
+            by__op_packed_reader reader;
             bool can;
             BY_TRY(ask(graph, n, i, &w->packing, &can, &reader, error));
             w->refused = !can || reader.out_in != w->out_in ||
@@ -86,7 +86,7 @@ static by_status change_readers(by_graph *graph, const wish *wishes, by_error *e
             if (w == NULL || !is_packed(w)) {
                 continue;
             }
-            by__packed_reader reader;
+            by__op_packed_reader reader;
             bool can;
             BY_TRY(ask(graph, n, i, &w->packing, &can, &reader, error));
             node->op = reader.op;

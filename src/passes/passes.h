@@ -5,8 +5,8 @@
  * nodes dead, change operands and append nodes. It ends with by__graph_sort or by__graph_compact,
  * so that the nodes are in an order in which they can run and every value knows its producer.
  *
- * Types: by__pass is a row of the table. by__memory_plan is the result of the memory pass, which
- * does not change the graph: the offset of every activation in one arena.
+ * Types: by__pass is a row of the table. by__pass_memory_plan is the result of the memory pass,
+ * which does not change the graph: the offset of every activation in one arena.
  *
  * Who owns what: the graph owns all nodes that a pass adds; a memory plan belongs to the caller,
  * and the exec module binds it to buffers.
@@ -36,7 +36,7 @@ extern const by__pass by__pass_gather, by__pass_narrow, by__pass_observe, by__pa
 
 /* Sets needed[value_count] for floating-point values that depend on a parameter that is not frozen
  * (frozen_too: on any parameter), and so have gradients. */
-void by__gradients_needed(const by_graph *graph, bool frozen_too, bool *needed);
+void by__pass_gradients_needed(const by_graph *graph, bool frozen_too, bool *needed);
 
 /* Applies the passes of the table for `purpose` that come after `pass`. For trials: the graph is
  * not verified. */
@@ -44,18 +44,19 @@ by_status by__passes_run_behind(by_graph *graph, by_purpose purpose, const by_pa
                                 const by__pass *pass, by_error *error);
 
 /* Sums the seconds that the nodes from `first` on take at these speeds, by estimate. */
-by_status by__graph_seconds(double *sum, const by_graph *graph, size_t first,
-                            const by_speeds *speeds, by_error *error);
+by_status by__pass_graph_seconds(double *sum, const by_graph *graph, size_t first,
+                                 const by_speeds *speeds, by_error *error);
 
 /* Drops nodes that no output, gradient or in-place update depends on. */
-by_status by__graph_prune(by_graph *graph, by_error *error);
+by_status by__pass_graph_prune(by_graph *graph, by_error *error);
 /* Moves the nodes after the first `old_nodes`, which were appended there, to their places: the i-th
  * of them goes before node place[i]. `place` is ascending; old_nodes means that it stays at the
  * end. */
-by_status by__graph_place(by_graph *graph, const size_t *place, size_t old_nodes, by_error *error);
+by_status by__pass_graph_place(by_graph *graph, const size_t *place, size_t old_nodes,
+                               by_error *error);
 
 /* Where the activations of a graph are while its nodes run in order. */
-typedef struct by__memory_plan {
+typedef struct by__pass_memory_plan {
     size_t *offset; /* a value's byte offset in the arena; SIZE_MAX: it is not there */
     /* The value whose memory a value uses: itself, or one that it shares. An activation that
      * becomes an output in place uses the output's bound buffer. */
@@ -64,17 +65,18 @@ typedef struct by__memory_plan {
     size_t lower_bound; /* most bytes alive at once: no plan of this order is smaller */
     size_t peak_node;   /* a node at which they are alive */
     size_t in_place;    /* outputs that reuse the memory of an operand */
-} by__memory_plan;
+} by__pass_memory_plan;
 
 /* Plans memory: liveness, in-place reuse, then offsets over lifetime intervals by the better of two
- * offline strategies (largest first, earliest first). Freed with by__memory_plan_free. */
-by_status by__memory_plan_make(by__memory_plan *out, const by_graph *graph, by_error *error);
-void by__memory_plan_free(by__memory_plan *plan);
+ * offline strategies (largest first, earliest first). Freed with by__pass_memory_plan_free. */
+by_status by__pass_memory_plan_make(by__pass_memory_plan *out, const by_graph *graph,
+                                    by_error *error);
+void by__pass_memory_plan_free(by__pass_memory_plan *plan);
 /* Sets *fits to whether the plan's arena has at most `limit` bytes, and *bytes to its size. Without
  * `bytes` (NULL) only as much is planned as the answer needs. The graph is not verified. */
 by_status by__passes_arena_fits(bool *fits, size_t *bytes, const by_graph *graph, size_t limit,
                                 by_error *error);
 /* Computes the most bytes of activations alive at once when the nodes run in the given order. */
-by_status by__peak_bytes(size_t *out, const by_graph *graph, by_error *error);
+by_status by__pass_peak_bytes(size_t *out, const by_graph *graph, by_error *error);
 
 #endif

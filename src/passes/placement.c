@@ -71,8 +71,8 @@ static by_status add(range_set *set, range added, by_error *error)
 }
 
 /* Records an interval below tree node k, which covers the `span` times from `begin` on. */
-static by_status record(timeline *t, size_t k, size_t begin, size_t span, const by__interval *it,
-                        by_error *error)
+static by_status record(timeline *t, size_t k, size_t begin, size_t span,
+                        const by__pass_interval *it, by_error *error)
 {
     range bytes = {it->offset, it->offset + it->bytes};
     if (it->last < begin || it->first >= begin + span) {
@@ -99,8 +99,8 @@ static by_status gather_set(timeline *t, const range_set *set, by_error *error)
 }
 
 /* Gathers the addresses of intervals that live at the same time as `it`, below tree node k. */
-static by_status gather(timeline *t, size_t k, size_t begin, size_t span, const by__interval *it,
-                        by_error *error)
+static by_status gather(timeline *t, size_t k, size_t begin, size_t span,
+                        const by__pass_interval *it, by_error *error)
 {
     if (it->last < begin || it->first >= begin + span || t->within[k].count == 0) {
         return BY_OK;
@@ -184,14 +184,14 @@ static void free_sets(range_set *sets, size_t count)
 }
 
 /* Places the intervals in the array's order. */
-static by_status place_all(size_t *total, timeline *t, by__interval *intervals, size_t count,
+static by_status place_all(size_t *total, timeline *t, by__pass_interval *intervals, size_t count,
                            by_error *error)
 {
     *total = 0;
     empty_sets(t->whole, 2 * t->times);
     empty_sets(t->within, 2 * t->times);
     for (size_t i = 0; i < count; i++) {
-        by__interval *it = &intervals[i];
+        by__pass_interval *it = &intervals[i];
         t->found.count = 0;
         t->runs = 0;
         BY_TRY(gather(t, 1, 0, t->times, it, error));
@@ -205,8 +205,8 @@ static by_status place_all(size_t *total, timeline *t, by__interval *intervals, 
 
 static int by_size(const void *a, const void *b)
 {
-    const by__interval *x = a;
-    const by__interval *y = b;
+    const by__pass_interval *x = a;
+    const by__pass_interval *y = b;
     if (x->bytes != y->bytes) {
         return x->bytes > y->bytes ? -1 : 1;
     }
@@ -215,8 +215,8 @@ static int by_size(const void *a, const void *b)
 
 static int by_start(const void *a, const void *b)
 {
-    const by__interval *x = a;
-    const by__interval *y = b;
+    const by__pass_interval *x = a;
+    const by__pass_interval *y = b;
     if (x->first != y->first) {
         return x->first < y->first ? -1 : 1;
     }
@@ -224,7 +224,7 @@ static int by_start(const void *a, const void *b)
 }
 
 /* enough: a total that need not be improved. */
-static by_status place_best(size_t *total, timeline *t, by__interval *intervals, size_t count,
+static by_status place_best(size_t *total, timeline *t, by__pass_interval *intervals, size_t count,
                             size_t enough, by_error *error)
 {
     size_t early;
@@ -245,7 +245,7 @@ static by_status place_best(size_t *total, timeline *t, by__interval *intervals,
     return BY_OK;
 }
 
-static by_status place(size_t *total, by__interval *intervals, size_t count, size_t enough,
+static by_status place(size_t *total, by__pass_interval *intervals, size_t count, size_t enough,
                        by_error *error)
 {
     timeline t = {.times = 1};
@@ -275,12 +275,13 @@ static by_status place(size_t *total, by__interval *intervals, size_t count, siz
     return status;
 }
 
-by_status by__place_intervals(size_t *total, by__interval *intervals, size_t count, by_error *error)
+by_status by__pass_place_intervals(size_t *total, by__pass_interval *intervals, size_t count,
+                                   by_error *error)
 {
     return place(total, intervals, count, 0, error);
 }
 
-by_status by__passes_measure_intervals(size_t *total, by__interval *intervals, size_t count,
+by_status by__passes_measure_intervals(size_t *total, by__pass_interval *intervals, size_t count,
                                        size_t enough, by_error *error)
 {
     return place(total, intervals, count, enough > 0 ? enough : 1, error);

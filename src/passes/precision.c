@@ -52,7 +52,7 @@ static by_status keep_output(precision *p, size_t n, int i, by_dtype narrow, by_
 {
     by_graph *graph = p->graph;
     by_value output = graph->nodes[n].out[i];
-    by__type type = {narrow, graph->values[output].shape};
+    by__graph_type type = {narrow, graph->values[output].shape};
     by_value inner = by__graph_add_value(graph, BY_ROLE_ACTIVATION, NULL, NULL, type);
     by_value wide = by_cast(graph, inner, graph->values[output].dtype);
     BY_TRY(by_graph_check(graph, error));
@@ -73,18 +73,18 @@ static by_status infer_again(precision *p, size_t n, by_error *error)
 {
     by_graph *graph = p->graph;
     by__graph_node *node = &graph->nodes[n];
-    by__type *in = NULL;
-    by__type out[BY_MAX_OUTPUTS];
+    by__graph_type *in = NULL;
+    by__graph_type out[BY_MAX_OUTPUTS];
     bool is_output = node->output_count > 0 && node->out[0] != BY_NONE &&
                      graph->values[node->out[0]].role == BY_ROLE_OUTPUT;
-    const by__attr *a = by__op_row_of(node->op)->attrs;
+    const by__op_attr *a = by__op_row_of(node->op)->attrs;
     for (; a != NULL && a->label != NULL && !is_output; a++) {
         if ((a->traits & BY__ATTR_COMPUTE) != 0) {
             *(by_dtype *)by__attr_field(&node->attrs, a) = p->compute;
         }
     }
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
-    by__node_types(graph, node, in);
+    by__op_node_types(graph, node, in);
     by__op_signature s = {node->op, &node->attrs, in, node->input_count};
     by_status status = by__op_infer(&s, out, error);
     free(in);

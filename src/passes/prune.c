@@ -2,14 +2,14 @@
 
 #include "passes/passes.h"
 
-by_status by__graph_prune(by_graph *graph, by_error *error)
+by_status by__pass_graph_prune(by_graph *graph, by_error *error)
 {
     bool *used;
     BY_TRY(by__alloc((void **)&used, graph->value_count, sizeof *used, "prune", error));
     /* Readers come after producers, so a single backward walk sees every reader first. */
     for (size_t n = graph->node_count; n-- > 0;) {
         by__graph_node *node = &graph->nodes[n];
-        bool keep = by__node_has_effects(node);
+        bool keep = by__op_node_has_effects(node);
         for (int i = 0; i < node->output_count; i++) {
             by_value value = node->out[i];
             keep = keep || (value != BY_NONE &&

@@ -4,7 +4,7 @@
 #include "passes/passes.h"
 
 /* Returns the fake-quantised version of a weight, made once. */
-static by_value quantised(by_graph *graph, by_value weight, const by__packed_reader *reader,
+static by_value quantised(by_graph *graph, by_value weight, const by__op_packed_reader *reader,
                           const by_fake_quantize_options *options, by_value *made)
 {
     by_packing packing = reader->attrs.packing;
@@ -22,9 +22,9 @@ static by_status change_node(by_graph *graph, size_t n, const by_fake_quantize_o
                              by_value *made, by_error *error)
 {
     int operand;
-    by__packed_reader reader;
+    by__op_packed_reader reader;
     const by__graph_node *node = &graph->nodes[n];
-    BY_TRY(by__node_weight(&reader, &operand, graph, node, error));
+    BY_TRY(by__op_node_weight(&reader, &operand, graph, node, error));
     if (operand >= 0 && node->block >= 0 && !graph->values[node->in[operand]].frozen) {
         by_graph_set_block(graph, node->block);
         by_value y = quantised(graph, node->in[operand], &reader, options, made);

@@ -37,7 +37,7 @@ static bool is_absorber(const by_graph *graph, by_value value)
     return by__op_row_of(node->op)->addend > 0 && node->out[0] == value;
 }
 
-static void note_read(by__forward_values *f, const by_graph *graph, const by__graph_node *node,
+static void note_read(by__pass_forward_values *f, const by_graph *graph, const by__graph_node *node,
                       by_value value, const int *uses)
 {
     bool other = node->block != block_of(graph, value);
@@ -52,9 +52,10 @@ static void note_read(by__forward_values *f, const by_graph *graph, const by__gr
     }
 }
 
-by_status by__forward_values_open(by__forward_values *out, const by_graph *graph, by_error *error)
+by_status by__pass_forward_values_open(by__pass_forward_values *out, const by_graph *graph,
+                                       by_error *error)
 {
-    by__forward_values f = {0};
+    by__pass_forward_values f = {0};
     int *uses = NULL;
     bool **arrays[] = {&f.may, &f.read, &f.crosses, &f.foreign, &f.pinned};
     by_status status = by__graph_uses(graph, &uses, error);
@@ -72,27 +73,27 @@ by_status by__forward_values_open(by__forward_values *out, const by_graph *graph
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
         if (is_forward(graph, (by_value)v)) {
             const by__graph_node *node = &graph->nodes[graph->values[v].producer];
-            f.may[v] = node->block >= 0 && !by__node_has_effects(node) && !f.pinned[v];
+            f.may[v] = node->block >= 0 && !by__op_node_has_effects(node) && !f.pinned[v];
             f.crosses[v] = f.crosses[v] || node->block < 0;
         }
     }
     free(uses);
     if (status != BY_OK) {
-        by__forward_values_close(&f);
+        by__pass_forward_values_close(&f);
         return status;
     }
     *out = f;
     return BY_OK;
 }
 
-void by__forward_values_close(by__forward_values *values)
+void by__pass_forward_values_close(by__pass_forward_values *values)
 {
     free(values->may);
     free(values->read);
     free(values->crosses);
     free(values->foreign);
     free(values->pinned);
-    *values = (by__forward_values){0};
+    *values = (by__pass_forward_values){0};
 }
 
 /* ---- copies ---- */
@@ -105,7 +106,7 @@ typedef struct list {
 
 typedef struct recompute {
     by_graph *graph;
-    const by__forward_values *values;
+    const by__pass_forward_values *values;
     const bool *dropped;
     by_value *again; /* of each value: its current copy */
     size_t *met;     /* of each node: 1 + the last backward node that it was visited for */
@@ -126,9 +127,9 @@ static by_status push(list *l, size_t item, by_error *error)
  * reader. */
 static bool is_made_again(const recompute *r, by_value value)
 {
-    const by__forward_values *f = r->values;
+    const by__pass_forward_values *f = r->values;
     return is_forward(r->graph, value) && !f->pinned[value] &&
-           !by__node_has_effects(&r->graph->nodes[r->graph->values[value].producer]) &&
+           !by__op_node_has_effects(&r->graph->nodes[r->graph->values[value].producer]) &&
            (f->read[value] ? f->may[value] && r->dropped[value] : true);
 }
 
@@ -231,7 +232,8 @@ static by_status make_all(recompute *r, by_error *error)
     return BY_OK;
 }
 
-by_status by__graph_place(by_graph *graph, const size_t *place, size_t old_nodes, by_error *error)
+by_status by__pass_graph_place(by_graph *graph, const size_t *place, size_t old_nodes,
+                               by_error *error)
 {
     by__graph_node *ordered;
     size_t kept = 0;
@@ -254,12 +256,12 @@ by_status by__graph_place(by_graph *graph, const size_t *place, size_t old_nodes
     return BY_OK;
 }
 
-by_status by__recompute_dropped(by_graph *graph, const by__forward_values *values,
-                                const bool *dropped, by_error *error)
+by_status by__pass_recompute_dropped(by_graph *graph, const by__pass_forward_values *values,
+                                     const bool *dropped, by_error *error)
 {
     /* Copies refer only to values that exist now, so the maps need no room for new ones. */
     size_t count = graph->value_count;
-    by__phase phase = graph->phase;
+    by__graph_phase phase = graph->phase;
     recompute r = {
         .graph = graph, .values = values, .dropped = dropped, .old_nodes = graph->node_count};
     by_status status = by__alloc((void **)&r.again, count + 1, sizeof *r.again, "recompute", error);
@@ -276,7 +278,7 @@ by_status by__recompute_dropped(by_graph *graph, const by__forward_values *value
         by_graph_set_block(graph, -1);
     }
     if (status == BY_OK) {
-        status = by__graph_place(graph, r.places.items, r.old_nodes, error);
+        status = by__pass_graph_place(graph, r.places.items, r.old_nodes, error);
     }
     free(r.again);
     free(r.met);

@@ -37,7 +37,7 @@ typedef struct entry {
 
 typedef struct chooser {
     const by_graph *graph;
-    const by__forward_values *values;
+    const by__pass_forward_values *values;
     const by_pass_options *options;
     double *seconds; /* of each node */
     size_t *of_node; /* 1 + the node's candidate; 0: none */
@@ -69,7 +69,7 @@ typedef struct chooser {
 
 /* Estimates the seconds that a node takes at these speeds: the longer of computing and of moving
  * its bytes. */
-static double node_seconds(const by__cost *cost, const by__op_row *row, by_dtype dtype,
+static double node_seconds(const by__op_cost *cost, const by__op_row *row, by_dtype dtype,
                            const by_speeds *speeds)
 {
     double given = dtype == BY_BF16 ? speeds->bf16_flops : speeds->f32_flops;
@@ -85,21 +85,21 @@ static double node_seconds(const by__cost *cost, const by__op_row *row, by_dtype
 static by_dtype dtype_of(const by_graph *graph, const by__graph_node *node)
 {
     for (int i = 0; i < node->input_count; i++) {
-        if (node->in[i] != BY_NONE && by__is_act(graph->values[node->in[i]].dtype)) {
+        if (node->in[i] != BY_NONE && by__op_is_act(graph->values[node->in[i]].dtype)) {
             return graph->values[node->in[i]].dtype;
         }
     }
     return BY_F32;
 }
 
-by_status by__graph_seconds(double *sum, const by_graph *graph, size_t first,
-                            const by_speeds *speeds, by_error *error)
+by_status by__pass_graph_seconds(double *sum, const by_graph *graph, size_t first,
+                                 const by_speeds *speeds, by_error *error)
 {
     *sum = 0.0;
     for (size_t n = first; n < graph->node_count; n++) {
-        by__cost cost;
+        by__op_cost cost;
         const by__graph_node *node = &graph->nodes[n];
-        BY_TRY(by__node_cost(graph, n, &cost, error));
+        BY_TRY(by__op_node_cost(graph, n, &cost, error));
         *sum += node_seconds(&cost, by__op_row_of(node->op), dtype_of(graph, node), speeds);
     }
     return BY_OK;
@@ -108,9 +108,9 @@ by_status by__graph_seconds(double *sum, const by_graph *graph, size_t first,
 static by_status measure_nodes(chooser *c, by_error *error)
 {
     for (size_t n = 0; n < c->graph->node_count; n++) {
-        by__cost cost;
+        by__op_cost cost;
         const by__graph_node *node = &c->graph->nodes[n];
-        BY_TRY(by__node_cost(c->graph, n, &cost, error));
+        BY_TRY(by__op_node_cost(c->graph, n, &cost, error));
         c->seconds[n] = node_seconds(&cost, by__op_row_of(node->op), dtype_of(c->graph, node),
                                      &c->options->recompute.speeds);
     }
@@ -151,8 +151,8 @@ static size_t push_operands(chooser *c, const by__graph_node *node, size_t *dept
             continue;
         }
         c->met[producer] = c->search;
-        if (by__node_has_effects(&c->graph->nodes[producer]) || c->values->pinned[in]) {
-            kept += by__value_bytes(&c->graph->values[in]);
+        if (by__op_node_has_effects(&c->graph->nodes[producer]) || c->values->pinned[in]) {
+            kept += by__graph_value_bytes(&c->graph->values[in]);
         } else {
             c->stack[(*depth)++] = producer;
         }
@@ -170,7 +170,7 @@ static void follow(chooser *c, candidate *k, bool take)
     bool handed_on = false;
     for (int i = 0; i < own->output_count; i++) {
         if (is_droppable(c, own->out[i])) {
-            freed += by__value_bytes(&c->graph->values[own->out[i]]);
+            freed += by__graph_value_bytes(&c->graph->values[own->out[i]]);
             handed_on = handed_on || c->values->crosses[own->out[i]];
         }
     }
@@ -225,7 +225,7 @@ static by_status list_candidates(chooser *c, by_error *error)
 {
     size_t largest = 0;
     for (size_t v = 0; v < c->graph->value_count; v++) {
-        size_t bytes = by__value_bytes(&c->graph->values[v]);
+        size_t bytes = by__graph_value_bytes(&c->graph->values[v]);
         largest = is_droppable(c, (by_value)v) && bytes > largest ? bytes : largest;
     }
     for (size_t n = 0; n < c->graph->node_count; n++) {
@@ -233,7 +233,7 @@ static by_status list_candidates(chooser *c, by_error *error)
         size_t bytes = 0;
         for (int i = 0; i < node->output_count; i++) {
             bytes += is_droppable(c, node->out[i])
-                         ? by__value_bytes(&c->graph->values[node->out[i]])
+                         ? by__graph_value_bytes(&c->graph->values[node->out[i]])
                          : 0;
         }
         if (bytes > largest / LEAST_SHARE) {
@@ -309,9 +309,9 @@ static by_status try_dropped(chooser *c, size_t *bytes, by_error *error)
     double before_it = 0.0;
     size_t limit = c->options->recompute.arena_bytes;
     BY_TRY(by__graph_clone(&graph, c->graph, error));
-    by_status status = by__recompute_dropped(graph, c->values, c->dropped, error);
+    by_status status = by__pass_recompute_dropped(graph, c->values, c->dropped, error);
     if (status == BY_OK) {
-        status = by__graph_seconds(&all, graph, 0, &c->options->recompute.speeds, error);
+        status = by__pass_graph_seconds(&all, graph, 0, &c->options->recompute.speeds, error);
     }
     for (size_t n = 0; n < c->graph->node_count; n++) {
         before_it += c->seconds[n];
@@ -411,8 +411,8 @@ static by_status compare_blocks(chooser *c, size_t bytes, by_error *error)
     size_t count = c->options->recompute.within_blocks ? 1 : BY_ARRAY_LENGTH(kinds);
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         size_t tried = 0;
-        status = by__choose_blocks(c->dropped, c->graph, c->values, kinds[i].kind, kinds[i].every,
-                                   error);
+        status = by__pass_choose_blocks(c->dropped, c->graph, c->values, kinds[i].kind,
+                                        kinds[i].every, error);
         if (status == BY_OK) {
             status = try_dropped(c, fits ? NULL : &tried, error);
         }
@@ -452,8 +452,9 @@ static by_status choose(chooser *c, by_error *error)
     return compare_blocks(c, bytes, error);
 }
 
-by_status by__choose_budget(bool *dropped, const by_graph *graph, const by__forward_values *values,
-                            const by_pass_options *options, by_error *error)
+by_status by__pass_choose_budget(bool *dropped, const by_graph *graph,
+                                 const by__pass_forward_values *values,
+                                 const by_pass_options *options, by_error *error)
 {
     size_t nodes = graph->node_count + 1;
     chooser c = {.graph = graph,

@@ -111,8 +111,9 @@ static by_status mark_blocks(blocks *b, by_recompute_kind kind, int64_t every, b
     return BY_OK;
 }
 
-by_status by__choose_blocks(bool *dropped, const by_graph *graph, const by__forward_values *values,
-                            by_recompute_kind kind, int64_t every, by_error *error)
+by_status by__pass_choose_blocks(bool *dropped, const by_graph *graph,
+                                 const by__pass_forward_values *values, by_recompute_kind kind,
+                                 int64_t every, by_error *error)
 {
     blocks b = {0};
     by_status status = find_blocks(&b, graph, error);
@@ -137,21 +138,21 @@ by_status by__choose_blocks(bool *dropped, const by_graph *graph, const by__forw
 static by_status choose_and_drop(by_graph *graph, const by_recompute_options *options,
                                  const by_pass_options *passes, by_error *error)
 {
-    by__forward_values values;
+    by__pass_forward_values values;
     bool *dropped;
-    BY_TRY(by__forward_values_open(&values, graph, error));
+    BY_TRY(by__pass_forward_values_open(&values, graph, error));
     by_status status =
         by__alloc((void **)&dropped, graph->value_count + 1, sizeof *dropped, "recompute", error);
     if (status == BY_OK) {
-        status = passes != NULL ? by__choose_budget(dropped, graph, &values, passes, error)
-                                : by__choose_blocks(dropped, graph, &values, options->kind,
-                                                    options->every, error);
+        status = passes != NULL ? by__pass_choose_budget(dropped, graph, &values, passes, error)
+                                : by__pass_choose_blocks(dropped, graph, &values, options->kind,
+                                                         options->every, error);
         if (status == BY_OK) {
-            status = by__recompute_dropped(graph, &values, dropped, error);
+            status = by__pass_recompute_dropped(graph, &values, dropped, error);
         }
         free(dropped);
     }
-    by__forward_values_close(&values);
+    by__pass_forward_values_close(&values);
     return status;
 }
 

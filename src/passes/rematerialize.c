@@ -14,7 +14,7 @@ typedef struct remat {
 
 static bool is_cheap(const by__graph_node *node)
 {
-    return by__op_row_of(node->op)->cheap && !by__node_has_effects(node);
+    return by__op_row_of(node->op)->cheap && !by__op_node_has_effects(node);
 }
 
 /* Returns true if a value is cheap to recompute from operands that the backward pass keeps
@@ -24,7 +24,7 @@ static bool is_worth_it(const remat *r, by_value value)
     const by__graph_value *v = &r->graph->values[value];
     const by__graph_node *node = v->producer < 0 ? NULL : &r->graph->nodes[v->producer];
     return node != NULL && node->phase == BY__FORWARD && is_cheap(node) && node->out[0] == value &&
-           v->role == BY_ROLE_ACTIVATION && by__value_bytes(v) >= r->least;
+           v->role == BY_ROLE_ACTIVATION && by__graph_value_bytes(v) >= r->least;
 }
 
 /* Returns true if the backward pass reads all of the node's operands for other reasons. */
@@ -113,7 +113,7 @@ by_status by_pass_rematerialize(by_graph *graph, size_t least_bytes, by_error *e
         by_graph_set_block(graph, -1);
     }
     if (status == BY_OK) {
-        status = by__graph_place(graph, r.place, r.old_nodes, error);
+        status = by__pass_graph_place(graph, r.place, r.old_nodes, error);
     }
     free(r.again);
     free(r.place);

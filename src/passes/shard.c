@@ -38,12 +38,12 @@ static const rule *rule_of(by_shard_kind kind, const char *name, size_t length)
 
 /* ---- parameters ---- */
 
-static by_status check_split(const by__sharder *s, const by__graph_value *value, const rule *found,
-                             by__split split, by_error *error)
+static by_status check_split(const by__pass_sharder *s, const by__graph_value *value,
+                             const rule *found, by__op_split split, by_error *error)
 {
     int64_t extent = value->shape.dim[split.axis];
     bool fits = extent % split.parts == 0 && extent / split.parts >= s->axis->ranks &&
-                (!found->even || by__split_even(&value->shape, split, s->axis->ranks));
+                (!found->even || by__op_split_even(&value->shape, split, s->axis->ranks));
     if (!fits) {
         return by_error_set(error, BY_EARG,
                             "shard: the axis '%s' of parameter '%s' has %lld entries, which cannot "
@@ -54,7 +54,7 @@ static by_status check_split(const by__sharder *s, const by__graph_value *value,
 }
 
 /* Splits a parameter along its first axis that a rule names. */
-static by_status split_parameter(by__sharder *s, by_value v, by_error *error)
+static by_status split_parameter(by__pass_sharder *s, by_value v, by_error *error)
 {
     by__graph_value *value = &s->graph->values[v];
     const char *name = value->axes == NULL ? "" : value->axes;
@@ -66,18 +66,18 @@ static by_status split_parameter(by__sharder *s, by_value v, by_error *error)
         if (found == NULL) {
             continue;
         }
-        by__split split = {axis, found->sections};
+        by__op_split split = {axis, found->sections};
         BY_TRY(check_split(s, value, found, split, error));
         if (value->part_count == BY__MAX_PARTS) {
             return by_error_set(error, BY_EARG, "shard: parameter '%s' is split too often",
                                 value->name);
         }
         value->whole = value->part_count == 0 ? value->shape : value->whole;
-        value->part[value->part_count++] =
-            (by__value_part){axis, found->sections, s->axis->ranks, s->axis->rank, s->axis->mesh};
+        value->part[value->part_count++] = (by__graph_value_part){
+            axis, found->sections, s->axis->ranks, s->axis->rank, s->axis->mesh};
         s->split[v] = split;
         s->groups = s->kind == BY_SHARD_EXPERT ? value->shape.dim[axis] : 0;
-        value->shape = by__split_shape(&value->shape, split, s->axis->ranks, s->axis->rank);
+        value->shape = by__op_split_shape(&value->shape, split, s->axis->ranks, s->axis->rank);
         return BY_OK;
     }
     return BY_OK;
@@ -85,19 +85,19 @@ static by_status split_parameter(by__sharder *s, by_value v, by_error *error)
 
 /* Returns the split that a value bound by the caller must have: gradients like their parameters, or
  * addends; everything else is whole. */
-static by__split bound_split(const by__sharder *s, by_value v)
+static by__op_split bound_split(const by__pass_sharder *s, by_value v)
 {
     const by__graph_value *value = &s->graph->values[v];
     if (value->role == BY_ROLE_GRADIENT && strncmp(value->name, "grad.", 5) == 0) {
         by_value parameter = by_graph_find(s->graph, value->name + 5);
-        by__split split = parameter == BY_NONE ? by__whole() : s->split[parameter];
-        return s->axis->addends && split.axis == BY__WHOLE ? by__partial() : split;
+        by__op_split split = parameter == BY_NONE ? by__op_whole() : s->split[parameter];
+        return s->axis->addends && split.axis == BY__WHOLE ? by__op_partial() : split;
     }
-    return value->role == BY_ROLE_PARAMETER ? s->split[v] : by__whole();
+    return value->role == BY_ROLE_PARAMETER ? s->split[v] : by__op_whole();
 }
 
 /* Propagates preferred splits from results back to the operands of the same shape. */
-static void find_wishes(by__sharder *s)
+static void find_wishes(by__pass_sharder *s)
 {
     by_graph *graph = s->graph;
     for (size_t v = 0; v < s->value_count; v++) {
@@ -134,8 +134,8 @@ static void take_over(by_graph *graph, by_value made, by_value value)
 }
 
 /* Replaces node n by the nodes that the op builds. */
-static by_status build_nodes(by__sharder *s, size_t n, const by__sharding *sh, const by_value *in,
-                             by_error *error)
+static by_status build_nodes(by__pass_sharder *s, size_t n, const by__op_sharding *sh,
+                             const by_value *in, by_error *error)
 {
     by_graph *graph = s->graph;
     by_value outs[BY_MAX_OUTPUTS] = {BY_NONE, BY_NONE, BY_NONE};
@@ -153,16 +153,17 @@ static by_status build_nodes(by__sharder *s, size_t n, const by__sharding *sh, c
 }
 
 /* Infers the shapes of the node's outputs from the local operands. */
-static by_status infer_outputs(by__sharder *s, size_t n, const by__sharding *sh, by_error *error)
+static by_status infer_outputs(by__pass_sharder *s, size_t n, const by__op_sharding *sh,
+                               by_error *error)
 {
     by_graph *graph = s->graph;
     by__graph_node *node = &graph->nodes[n];
-    by__type *in = NULL;
-    by__type out[BY_MAX_OUTPUTS];
+    by__graph_type *in = NULL;
+    by__graph_type out[BY_MAX_OUTPUTS];
     char have[128];
     char want[128];
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
-    by__node_types(graph, node, in);
+    by__op_node_types(graph, node, in);
     by__op_signature signature = {node->op, &node->attrs, in, node->input_count};
     by_status status = by__op_infer(&signature, out, error);
     free(in);
@@ -171,8 +172,8 @@ static by_status infer_outputs(by__sharder *s, size_t n, const by__sharding *sh,
         if (node->out[i] == BY_NONE) {
             continue;
         }
-        by_shape local = by__split_shape(&s->whole[node->out[i]].shape, sh->out[i], s->axis->ranks,
-                                         s->axis->rank);
+        by_shape local = by__op_split_shape(&s->whole[node->out[i]].shape, sh->out[i],
+                                            s->axis->ranks, s->axis->rank);
         if (!by_shape_equal(&local, &out[i].shape)) {
             return by_error_set(error, BY_ESTATE, "shard: %s makes %s where its split says %s",
                                 by_op_name(node->op), by_shape_print(&out[i].shape, have),
@@ -184,17 +185,17 @@ static by_status infer_outputs(by__sharder *s, size_t n, const by__sharding *sh,
 }
 
 /* Converts a value that the caller reads to the split that the caller expects. */
-static by_status keep_bound(by__sharder *s, size_t n, int i, by_error *error)
+static by_status keep_bound(by__pass_sharder *s, size_t n, int i, by_error *error)
 {
     by_graph *graph = s->graph;
     by_value bound = graph->nodes[n].out[i];
-    by__split split = s->split[bound];
-    by__split wanted = bound_split(s, bound);
-    if (!by__role_is_external(graph->values[bound].role) || by__split_equal(split, wanted)) {
+    by__op_split split = s->split[bound];
+    by__op_split wanted = bound_split(s, bound);
+    if (!by__role_is_external(graph->values[bound].role) || by__op_split_equal(split, wanted)) {
         return BY_OK;
     }
     int producer = graph->values[bound].producer;
-    by__type type = {graph->values[bound].dtype, graph->values[bound].shape};
+    by__graph_type type = {graph->values[bound].dtype, graph->values[bound].shape};
     by_value inner = by__graph_add_value(graph, BY_ROLE_ACTIVATION, NULL, NULL, type);
     BY_TRY(by_graph_check(graph, error));
     by__graph_node *node = &graph->nodes[producer];
@@ -202,7 +203,7 @@ static by_status keep_bound(by__sharder *s, size_t n, int i, by_error *error)
         node->out[k] = node->out[k] == bound ? inner : node->out[k];
     }
     graph->values[inner].producer = producer;
-    by_value made = by__shard_convert(s, inner, &s->whole[bound].shape, split, wanted);
+    by_value made = by__pass_shard_convert(s, inner, &s->whole[bound].shape, split, wanted);
     BY_TRY(by_graph_check(graph, error));
     take_over(graph, made, bound);
     s->split[bound] = wanted;
@@ -221,10 +222,11 @@ static void keep_operands(const by_graph *graph, by_value *in, int count)
     }
 }
 
-static by_status rewrite(by__sharder *s, size_t n, const by__shard_choice *c, by_error *error)
+static by_status rewrite(by__pass_sharder *s, size_t n, const by__pass_shard_choice *c,
+                         by_error *error)
 {
     by_graph *graph = s->graph;
-    const by__sharding *sh = &c->sharding;
+    const by__op_sharding *sh = &c->sharding;
     int count = graph->nodes[n].input_count;
     by_value *in;
     by_value outputs[BY_MAX_OUTPUTS];
@@ -238,7 +240,7 @@ static by_status rewrite(by__sharder *s, size_t n, const by__shard_choice *c, by
     for (int i = 0; i < count && status == BY_OK; i++) {
         by_value v = graph->nodes[n].in[i];
         bool dropped = sh->rank != 0 && by__mask_has(sh->once, i);
-        in[i] = v == BY_NONE || dropped ? BY_NONE : by__shard_form(s, v, c->best[i]);
+        in[i] = v == BY_NONE || dropped ? BY_NONE : by__pass_shard_form(s, v, c->best[i]);
         if (v != BY_NONE && by__mask_has(mutates, i) && in[i] != v) {
             status = by_error_set(error, BY_EARG, "shard: %s updates '%s', which it needs whole",
                                   by_op_name(graph->nodes[n].op), graph->values[v].name);
@@ -272,20 +274,20 @@ static by_status rewrite(by__sharder *s, size_t n, const by__shard_choice *c, by
     return status;
 }
 
-static by_status shard_node(by__sharder *s, size_t n, by_error *error)
+static by_status shard_node(by__pass_sharder *s, size_t n, by_error *error)
 {
-    by__shard_choice c;
+    by__pass_shard_choice c;
     by__graph_node node = s->graph->nodes[n]; /* a copy, because adding nodes may move the array */
-    by_status status = by__shard_choice_open(&c, s, &node, error);
+    by_status status = by__pass_shard_choice_open(&c, s, &node, error);
     if (status == BY_OK) {
-        by__shard_choose(&c, s, &node);
+        by__pass_shard_choose(&c, s, &node);
         status = rewrite(s, n, &c, error);
     }
-    by__shard_choice_close(&c);
+    by__pass_shard_choice_close(&c);
     return status;
 }
 
-static by_status open_sharder(by__sharder *s, by_error *error)
+static by_status open_sharder(by__pass_sharder *s, by_error *error)
 {
     size_t count = s->value_count;
     BY_TRY(by__alloc((void **)&s->whole, count, sizeof *s->whole, "shard", error));
@@ -298,8 +300,8 @@ static by_status open_sharder(by__sharder *s, by_error *error)
     }
     for (size_t v = 0; v < count; v++) {
         const by__graph_value *value = &s->graph->values[v];
-        s->whole[v] = (by__type){value->dtype, value->shape};
-        s->split[v] = by__whole();
+        s->whole[v] = (by__graph_type){value->dtype, value->shape};
+        s->split[v] = by__op_whole();
         s->now[v] = (by_value)v;
         for (int phase = 0; phase < BY__SHARD_PHASES; phase++) {
             s->gathered[phase][v] = BY_NONE;
@@ -309,14 +311,14 @@ static by_status open_sharder(by__sharder *s, by_error *error)
 }
 
 /* Infers the types of a node's results again, with attributes that keep ranks' examples apart. */
-static by_status divide_node(by__sharder *s, size_t n, by_error *error)
+static by_status divide_node(by__pass_sharder *s, size_t n, by_error *error)
 {
     by__graph_node *node = &s->graph->nodes[n];
     const by__op_row *row = by__op_row_of(node->op);
-    by__type *in;
-    by__type out[BY_MAX_OUTPUTS];
+    by__graph_type *in;
+    by__graph_type out[BY_MAX_OUTPUTS];
     BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "types", error));
-    by__node_types(s->graph, node, in);
+    by__op_node_types(s->graph, node, in);
     by__op_signature signature = {node->op, &node->attrs, in, node->input_count};
     if (row->divide != NULL) {
         row->divide(&signature, s->axis->ranks, &node->attrs);
@@ -331,11 +333,12 @@ static by_status divide_node(by__sharder *s, size_t n, by_error *error)
     return status;
 }
 
-static by_status divide_examples(by__sharder *s, by_error *error)
+static by_status divide_examples(by__pass_sharder *s, by_error *error)
 {
     for (size_t v = 0; v < s->value_count; v++) {
         const by__graph_value *value = &s->graph->values[v];
-        if (by__shard_has_examples(s, (by_value)v) && value->shape.dim[0] % s->axis->ranks != 0) {
+        if (by__pass_shard_has_examples(s, (by_value)v) &&
+            value->shape.dim[0] % s->axis->ranks != 0) {
             return by_error_set(error, BY_EARG,
                                 "shard: %d ranks cannot divide the %lld examples of '%s'",
                                 s->axis->ranks, (long long)value->shape.dim[0], value->name);
@@ -348,11 +351,11 @@ static by_status divide_examples(by__sharder *s, by_error *error)
 }
 
 /* Checks that there is a sequence to split. */
-static by_status check_time(const by__sharder *s, by_error *error)
+static by_status check_time(const by__pass_sharder *s, by_error *error)
 {
-    by__split split;
+    by__op_split split;
     for (size_t v = 0; v < s->value_count; v++) {
-        if (by__shard_has_time(s, (by_value)v, &split)) {
+        if (by__pass_shard_has_time(s, (by_value)v, &split)) {
             return BY_OK;
         }
     }
@@ -370,7 +373,7 @@ static by_status check_time(const by__sharder *s, by_error *error)
 static by_status fuse_whole(by_graph *graph, by_error *error)
 {
     int *uses;
-    BY_TRY(by__graph_prune(graph, error));
+    BY_TRY(by__pass_graph_prune(graph, error));
     BY_TRY(by__graph_uses(graph, &uses, error));
     by_status status = BY_OK;
     for (size_t n = 0; n < graph->node_count && status == BY_OK; n++) {
@@ -385,7 +388,7 @@ static by_status fuse_whole(by_graph *graph, by_error *error)
     return by__graph_sort(graph, error);
 }
 
-static by_status shard_graph(by__sharder *s, by_error *error)
+static by_status shard_graph(by__pass_sharder *s, by_error *error)
 {
     if (s->kind == BY_SHARD_EXPERT) {
         BY_TRY(divide_examples(s, error));
@@ -417,13 +420,13 @@ by_status by_pass_shard(by_graph *graph, by_shard_kind kind, const by_shard_axis
         return by_error_set(error, BY_EARG, "shard: there is no rank %d of %d", axis->rank,
                             axis->ranks);
     }
-    by__phase phase = graph->phase;
+    by__graph_phase phase = graph->phase;
     BY_TRY(fuse_whole(graph, error));
-    by__sharder s = {.graph = graph,
-                     .kind = kind,
-                     .axis = axis,
-                     .value_count = graph->value_count,
-                     .node_count = graph->node_count};
+    by__pass_sharder s = {.graph = graph,
+                          .kind = kind,
+                          .axis = axis,
+                          .value_count = graph->value_count,
+                          .node_count = graph->node_count};
     by_status status = shard_graph(&s, error);
     graph->phase = phase;
     free(s.whole);

@@ -7,38 +7,38 @@
 
 /* Returns true for activations [batch, time, width], which are split by time if no op prefers
  * another split. */
-static bool may_scatter(const by__sharder *s, const by__type *type)
+static bool may_scatter(const by__pass_sharder *s, const by__graph_type *type)
 {
-    return s->axis->sequence && type->shape.rank == 3 && by__is_act(type->dtype) &&
+    return s->axis->sequence && type->shape.rank == 3 && by__op_is_act(type->dtype) &&
            type->shape.dim[1] % s->axis->ranks == 0;
 }
 
 /* Returns true if every rank may continue with its own chunks of a replicated activation [batch,
  * time, width], such as the output of a mixture of experts. */
-static bool may_cut(const by__sharder *s, by_value v)
+static bool may_cut(const by__pass_sharder *s, by_value v)
 {
-    const by__type *type = &s->whole[v];
+    const by__graph_type *type = &s->whole[v];
     return s->kind == BY_SHARD_SEQUENCE && !by__role_is_external(s->graph->values[v].role) &&
-           type->shape.rank == 3 && by__is_act(type->dtype) &&
-           by__split_even(&type->shape, (by__split){1, 1}, 2 * s->axis->ranks);
+           type->shape.rank == 3 && by__op_is_act(type->dtype) &&
+           by__op_split_even(&type->shape, (by__op_split){1, 1}, 2 * s->axis->ranks);
 }
 
-bool by__shard_has_examples(const by__sharder *s, by_value v)
+bool by__pass_shard_has_examples(const by__pass_sharder *s, by_value v)
 {
     const by__graph_value *value = &s->graph->values[v];
     return s->kind == BY_SHARD_EXPERT && value->role == BY_ROLE_INPUT && value->shape.rank >= 2;
 }
 
-bool by__shard_has_time(const by__sharder *s, by_value v, by__split *split)
+bool by__pass_shard_has_time(const by__pass_sharder *s, by_value v, by__op_split *split)
 {
     const by__graph_value *value = &s->graph->values[v];
     const char *name = value->axes == NULL ? "" : value->axes;
     for (int axis = 0; axis < value->shape.rank && s->kind == BY_SHARD_SEQUENCE; axis++) {
         size_t length = strcspn(name, " ");
-        *split = (by__split){axis, 1};
+        *split = (by__op_split){axis, 1};
         if (value->role == BY_ROLE_INPUT && length == strlen(BY__TIME_AXIS) &&
             memcmp(name, BY__TIME_AXIS, length) == 0 &&
-            by__split_even(&value->shape, *split, 2 * s->axis->ranks)) {
+            by__op_split_even(&value->shape, *split, 2 * s->axis->ranks)) {
             return true;
         }
         name += length;
@@ -47,42 +47,43 @@ bool by__shard_has_time(const by__sharder *s, by_value v, by__split *split)
     return false;
 }
 
-static int list_options(const by__sharder *s, by_value v, by__shard_option out[BY__SHARD_OPTIONS])
+static int list_options(const by__pass_sharder *s, by_value v,
+                        by__pass_shard_option out[BY__SHARD_OPTIONS])
 {
     int count = 0;
-    by__split time;
-    by__split split = v == BY_NONE ? by__whole() : s->split[v];
-    if (v != BY_NONE && by__shard_has_examples(s, v)) {
-        out[count++] = (by__shard_option){{0, 1}, 0.0}; /* a rank takes its own slice */
-    } else if (v != BY_NONE && by__shard_has_time(s, v, &time)) {
-        out[count++] = (by__shard_option){time, 0.0};
+    by__op_split time;
+    by__op_split split = v == BY_NONE ? by__op_whole() : s->split[v];
+    if (v != BY_NONE && by__pass_shard_has_examples(s, v)) {
+        out[count++] = (by__pass_shard_option){{0, 1}, 0.0}; /* a rank takes its own slice */
+    } else if (v != BY_NONE && by__pass_shard_has_time(s, v, &time)) {
+        out[count++] = (by__pass_shard_option){time, 0.0};
     }
-    out[count++] = (by__shard_option){split, 0.0};
+    out[count++] = (by__pass_shard_option){split, 0.0};
     if (split.axis == BY__WHOLE) {
         if (v != BY_NONE && may_cut(s, v)) {
-            out[count++] = (by__shard_option){{1, 1}, 0.0};
+            out[count++] = (by__pass_shard_option){{1, 1}, 0.0};
         }
         return count;
     }
-    double bytes = by__type_bytes(&s->whole[v]);
+    double bytes = by__op_type_bytes(&s->whole[v]);
     bool stored = by__role_is_external(s->graph->values[v].role);
     if (split.axis == BY__PARTIAL && may_scatter(s, &s->whole[v])) {
-        out[count++] = (by__shard_option){{1, 1}, bytes};
+        out[count++] = (by__pass_shard_option){{1, 1}, bytes};
     }
-    by__split other = {0, split.parts == 1 ? s->groups : 1};
-    if (by__shard_exchanges(s, &s->whole[v].shape, split, other)) {
-        out[count++] = (by__shard_option){other, bytes / s->axis->ranks};
+    by__op_split other = {0, split.parts == 1 ? s->groups : 1};
+    if (by__pass_shard_exchanges(s, &s->whole[v].shape, split, other)) {
+        out[count++] = (by__pass_shard_option){other, bytes / s->axis->ranks};
     }
     double times = split.axis == BY__PARTIAL ? 2.0 : stored ? 1e3 : 1.0;
-    out[count++] = (by__shard_option){by__whole(), times * bytes};
+    out[count++] = (by__pass_shard_option){by__op_whole(), times * bytes};
     return count;
 }
 
-by_status by__shard_choice_open(by__shard_choice *c, const by__sharder *s,
-                                const by__graph_node *node, by_error *error)
+by_status by__pass_shard_choice_open(by__pass_shard_choice *c, const by__pass_sharder *s,
+                                     const by__graph_node *node, by_error *error)
 {
     size_t count = (size_t)node->input_count;
-    *c = (by__shard_choice){.cost = -1.0};
+    *c = (by__pass_shard_choice){.cost = -1.0};
     BY_TRY(by__alloc((void **)&c->in, count, sizeof *c->in, "shard", error));
     BY_TRY(by__alloc((void **)&c->options, count, sizeof *c->options, "shard", error));
     BY_TRY(by__alloc((void **)&c->option_count, count, sizeof *c->option_count, "shard", error));
@@ -90,14 +91,14 @@ by_status by__shard_choice_open(by__shard_choice *c, const by__sharder *s,
     BY_TRY(by__alloc((void **)&c->split, count, sizeof *c->split, "shard", error));
     BY_TRY(by__alloc((void **)&c->best, count, sizeof *c->best, "shard", error));
     for (int i = 0; i < node->input_count; i++) {
-        c->in[i] = (by__type){BY_F32, {.rank = -1}};
+        c->in[i] = (by__graph_type){BY_F32, {.rank = -1}};
         if (node->in[i] != BY_NONE) {
             c->in[i] = s->whole[node->in[i]];
         }
         c->option_count[i] = list_options(s, node->in[i], c->options[i]);
     }
     for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
-        c->out[i] = (by__type){BY_F32, {.rank = -1}};
+        c->out[i] = (by__graph_type){BY_F32, {.rank = -1}};
         if (i < node->output_count && node->out[i] != BY_NONE) {
             c->out[i] = s->whole[node->out[i]];
         }
@@ -105,7 +106,7 @@ by_status by__shard_choice_open(by__shard_choice *c, const by__sharder *s,
     return BY_OK;
 }
 
-void by__shard_choice_close(by__shard_choice *c)
+void by__pass_shard_choice_close(by__pass_shard_choice *c)
 {
     free(c->in);
     free(c->options);
@@ -116,32 +117,33 @@ void by__shard_choice_close(by__shard_choice *c)
 }
 
 /* Tries the chosen options of the operands; keeps them if they are the cheapest so far. */
-static void try_taken(by__shard_choice *c, const by__sharder *s, const by__graph_node *node)
+static void try_taken(by__pass_shard_choice *c, const by__pass_sharder *s,
+                      const by__graph_node *node)
 {
     const by__op_row *row = by__op_row_of(node->op);
     by_value first = node->output_count > 0 ? node->out[0] : BY_NONE;
     double cost = 0.0;
     bool any = false;
-    by__sharding sh = {.ranks = s->axis->ranks,
-                       .rank = s->axis->rank,
-                       .mesh = s->axis->mesh,
-                       .zigzag = s->kind == BY_SHARD_SEQUENCE,
-                       .in = c->split,
-                       .want = first == BY_NONE ? by__whole() : s->want[first],
-                       .attrs = node->attrs};
+    by__op_sharding sh = {.ranks = s->axis->ranks,
+                          .rank = s->axis->rank,
+                          .mesh = s->axis->mesh,
+                          .zigzag = s->kind == BY_SHARD_SEQUENCE,
+                          .in = c->split,
+                          .want = first == BY_NONE ? by__op_whole() : s->want[first],
+                          .attrs = node->attrs};
     for (int i = 0; i < node->input_count; i++) {
         c->split[i] = c->options[i][c->taken[i]].split;
         cost += c->options[i][c->taken[i]].cost;
         any = any || c->split[i].axis != BY__WHOLE;
     }
     for (int i = 0; i < BY_MAX_OUTPUTS; i++) {
-        sh.out[i] = by__whole();
+        sh.out[i] = by__op_whole();
     }
     if (c->cost >= 0.0 && cost >= c->cost) {
         return;
     }
     by__op_signature signature = {node->op, &node->attrs, c->in, node->input_count};
-    by__sharding plain = sh;
+    by__op_sharding plain = sh;
     bool asks = (any || sh.want.axis >= 0) && row->shard != NULL;
     if (!asks || !row->shard(&signature, c->out, &sh)) {
         if (any) {
@@ -154,7 +156,8 @@ static void try_taken(by__shard_choice *c, const by__sharder *s, const by__graph
     memcpy(c->best, c->split, (size_t)node->input_count * sizeof *c->best);
 }
 
-void by__shard_choose(by__shard_choice *c, const by__sharder *s, const by__graph_node *node)
+void by__pass_shard_choose(by__pass_shard_choice *c, const by__pass_sharder *s,
+                           const by__graph_node *node)
 {
     for (bool more = true; more;) {
         int i = 0;

@@ -5,7 +5,8 @@
 
 /* Reorders a gathered tensor, which concatenates the ranks' slices, into sections: [outer, ranks,
  * parts, inner] <-> [outer, parts, ranks, inner]. */
-static by_value in_sections(by__sharder *s, by_value value, const by_shape *whole, by__split split)
+static by_value in_sections(by__pass_sharder *s, by_value value, const by_shape *whole,
+                            by__op_split split)
 {
     static const int order[BY_MAX_RANK] = {0, 2, 1, 3};
     by_graph *graph = s->graph;
@@ -36,7 +37,8 @@ static by_value join(by_graph *graph, by_value *values, int count, int axis)
 
 /* The same for zig-zag splits, in which each rank has two chunks of a section: [outer, ranks,
  * parts, 2, inner] -> [outer, parts, 2 ranks, inner]. */
-static by_value in_chunks(by__sharder *s, by_value value, const by_shape *whole, by__split split)
+static by_value in_chunks(by__pass_sharder *s, by_value value, const by_shape *whole,
+                          by__op_split split)
 {
     by_graph *graph = s->graph;
     int ranks = s->axis->ranks;
@@ -64,9 +66,10 @@ static by_value in_chunks(by__sharder *s, by_value value, const by_shape *whole,
     return all;
 }
 
-static by_value gather(by__sharder *s, by_value value, const by_shape *whole, by__split split)
+static by_value gather(by__pass_sharder *s, by_value value, const by_shape *whole,
+                       by__op_split split)
 {
-    if (split.parts > 1 && !by__split_even(whole, split, s->axis->ranks)) {
+    if (split.parts > 1 && !by__op_split_even(whole, split, s->axis->ranks)) {
         by__graph_fail(s->graph, BY_EARG,
                        "shard: an axis of %lld entries in %lld sections cannot be put together "
                        "from %d ranks",
@@ -82,7 +85,7 @@ static by_value gather(by__sharder *s, by_value value, const by_shape *whole, by
 }
 
 /* Takes this rank's two chunks of an axis with one section and concatenates them. */
-static by_value take_chunks(by__sharder *s, by_value value, const by_shape *whole, int axis)
+static by_value take_chunks(by__pass_sharder *s, by_value value, const by_shape *whole, int axis)
 {
     int rank = s->axis->rank;
     int last = 2 * s->axis->ranks - 1;
@@ -93,12 +96,13 @@ static by_value take_chunks(by__sharder *s, by_value value, const by_shape *whol
 }
 
 /* Takes this rank's slice of each section and concatenates them. */
-static by_value take_slices(by__sharder *s, by_value value, const by_shape *whole, by__split split)
+static by_value take_slices(by__pass_sharder *s, by_value value, const by_shape *whole,
+                            by__op_split split)
 {
     by_value slices[8];
     int64_t section = whole->dim[split.axis] / split.parts;
-    int64_t begin = by__cut(section, s->axis->ranks, s->axis->rank);
-    int64_t extent = by__cut(section, s->axis->ranks, s->axis->rank + 1) - begin;
+    int64_t begin = by__op_cut(section, s->axis->ranks, s->axis->rank);
+    int64_t extent = by__op_cut(section, s->axis->ranks, s->axis->rank + 1) - begin;
     if (split.parts > (int64_t)BY_ARRAY_LENGTH(slices)) {
         by__graph_fail(s->graph, BY_EARG, "shard: %lld sections are too many to be cut",
                        (long long)split.parts);
@@ -110,7 +114,8 @@ static by_value take_slices(by__sharder *s, by_value value, const by_shape *whol
     return split.parts == 1 ? slices[0] : by_concat(s->graph, slices, (int)split.parts, split.axis);
 }
 
-bool by__shard_exchanges(const by__sharder *s, const by_shape *whole, by__split from, by__split to)
+bool by__pass_shard_exchanges(const by__pass_sharder *s, const by_shape *whole, by__op_split from,
+                              by__op_split to)
 {
     return s->groups > 1 && whole->rank == 2 && from.axis == 0 && to.axis == 0 &&
            whole->dim[0] % (s->groups * s->axis->ranks) == 0 &&
@@ -120,7 +125,7 @@ bool by__shard_exchanges(const by__sharder *s, const by_shape *whole, by__split 
 
 /* Converts between [groups, rows, C] of a rank's own examples and [groups of a rank, ranks, rows,
  * C] of all examples. */
-static by_value exchange(by__sharder *s, by_value value, const by_shape *whole, bool to_groups)
+static by_value exchange(by__pass_sharder *s, by_value value, const by_shape *whole, bool to_groups)
 {
     by_graph *graph = s->graph;
     int ranks = s->axis->ranks;
@@ -135,19 +140,19 @@ static by_value exchange(by__sharder *s, by_value value, const by_shape *whole, 
 
 /* Makes addends of a replicated value: the value itself on the first rank and zero on the
  * others. */
-static by_value as_addend(by__sharder *s, by_value value)
+static by_value as_addend(by__pass_sharder *s, by_value value)
 {
     float factor = s->axis->rank == 0 ? 1.0f : 0.0f;
     return by_scale(s->graph, value, by_fill(s->graph, BY_F32, BY_SHAPE(1), factor));
 }
 
-by_value by__shard_convert(by__sharder *s, by_value value, const by_shape *whole, by__split from,
-                           by__split to)
+by_value by__pass_shard_convert(by__pass_sharder *s, by_value value, const by_shape *whole,
+                                by__op_split from, by__op_split to)
 {
-    if (by__split_equal(from, to)) {
+    if (by__op_split_equal(from, to)) {
         return value;
     }
-    if (by__shard_exchanges(s, whole, from, to)) {
+    if (by__pass_shard_exchanges(s, whole, from, to)) {
         return exchange(s, value, whole, to.parts == 1);
     }
     bool zigzag = s->kind == BY_SHARD_SEQUENCE;
@@ -166,24 +171,24 @@ by_value by__shard_convert(by__sharder *s, by_value value, const by_shape *whole
                                   : take_slices(s, value, whole, to);
 }
 
-by_value by__shard_form(by__sharder *s, by_value v, by__split to)
+by_value by__pass_shard_form(by__pass_sharder *s, by_value v, by__op_split to)
 {
-    by__split from = s->split[v];
-    if (by__split_equal(from, to)) {
+    by__op_split from = s->split[v];
+    if (by__op_split_equal(from, to)) {
         return s->now[v];
     }
     if (from.axis == BY__PARTIAL) { /* from now on the value is the completed sum */
-        s->now[v] = by__shard_convert(s, s->now[v], &s->whole[v].shape, from, to);
+        s->now[v] = by__pass_shard_convert(s, s->now[v], &s->whole[v].shape, from, to);
         s->split[v] = to;
         return s->now[v];
     }
     /* Outside of blocks the backward pass follows at once, and exchanged rows take no more
      * memory. */
-    bool kept = s->graph->block < 0 || by__shard_exchanges(s, &s->whole[v].shape, from, to);
-    by__phase phase = kept ? BY__FORWARD : s->graph->phase;
+    bool kept = s->graph->block < 0 || by__pass_shard_exchanges(s, &s->whole[v].shape, from, to);
+    by__graph_phase phase = kept ? BY__FORWARD : s->graph->phase;
     by_value *gathered = &s->gathered[phase][v];
     if (*gathered == BY_NONE) {
-        *gathered = by__shard_convert(s, s->now[v], &s->whole[v].shape, from, to);
+        *gathered = by__pass_shard_convert(s, s->now[v], &s->whole[v].shape, from, to);
     }
     return *gathered;
 }

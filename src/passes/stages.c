@@ -23,7 +23,7 @@ static const by__graph_node *producer_of(const by_graph *graph, by_value value, 
 
 /* Returns the lowest or highest unit of a node's producers in one phase, of backward ones only
  * those that depend on the seed; -1: none. */
-static int producers_unit(const units *u, const by__graph_node *node, by__phase phase)
+static int producers_unit(const units *u, const by__graph_node *node, by__graph_phase phase)
 {
     int found = -1;
     for (int i = 0; i < node->input_count; i++) {
@@ -40,7 +40,7 @@ static int producers_unit(const units *u, const by__graph_node *node, by__phase 
 }
 
 /* Notes in the producers of a node of `phase` which unit reads them. */
-static void tell_producers(units *u, const by__graph_node *node, int unit, by__phase phase)
+static void tell_producers(units *u, const by__graph_node *node, int unit, by__graph_phase phase)
 {
     for (int i = 0; i < node->input_count; i++) {
         size_t p;
@@ -173,8 +173,8 @@ static by_status find_units(units *u, by_value seed, by_error *error)
 static by_status cost_of_units(double *cost, const units *u, by_error *error)
 {
     for (size_t n = 0; n < u->graph->node_count; n++) {
-        by__cost node;
-        BY_TRY(by__node_cost(u->graph, n, &node, error));
+        by__op_cost node;
+        BY_TRY(by__op_node_cost(u->graph, n, &node, error));
         cost[u->of[n]] += node.flops + FLOPS_OF_BYTE * (node.bytes_read + node.bytes_written);
     }
     return BY_OK;
@@ -250,9 +250,9 @@ static by_status set_parts(int *part, const units *u, const int *stage, bool apa
     BY_TRY(by__alloc((void **)&needed, graph->node_count, sizeof *needed, "stages", error));
     mark_needed(needed, u);
     for (size_t n = 0; n < graph->node_count; n++) {
-        by__part_kind kind = graph->nodes[n].phase == BY__FORWARD ? BY__PART_FORWARD
-                             : apart && !needed[n]                ? BY__PART_WEIGHT
-                                                                  : BY__PART_BACKWARD;
+        by__pass_part_kind kind = graph->nodes[n].phase == BY__FORWARD ? BY__PART_FORWARD
+                                  : apart && !needed[n]                ? BY__PART_WEIGHT
+                                                                       : BY__PART_BACKWARD;
         part[n] = by__part_of(stage[u->of[n]], kind);
     }
     free(needed);
@@ -299,7 +299,7 @@ static void close_units(units *u)
     free(u->gradient);
 }
 
-static by_status map_units(by__stage_map *map, const units *u, int stages, by_error *error)
+static by_status map_units(by__pass_stage_map *map, const units *u, int stages, by_error *error)
 {
     double *cost;
     if (stages > u->count) {
@@ -309,7 +309,7 @@ static by_status map_units(by__stage_map *map, const units *u, int stages, by_er
                             "ranks, fewer chunks or more layers",
                             stages, u->count - 2, u->count);
     }
-    *map = (by__stage_map){.units = u->count, .stages = stages};
+    *map = (by__pass_stage_map){.units = u->count, .stages = stages};
     BY_TRY(by__alloc((void **)&cost, (size_t)u->count, sizeof *cost, "stages", error));
     by_status status =
         by__alloc((void **)&map->stage, (size_t)u->count, sizeof *map->stage, "stages", error);
@@ -321,13 +321,13 @@ static by_status map_units(by__stage_map *map, const units *u, int stages, by_er
     }
     free(cost);
     if (status != BY_OK) {
-        by__stage_map_free(map);
+        by__pass_stage_map_free(map);
     }
     return status;
 }
 
-by_status by__map_stages(by__stage_map *out, const by_graph *graph, by_value seed, int stages,
-                         by_error *error)
+by_status by__pass_map_stages(by__pass_stage_map *out, const by_graph *graph, by_value seed,
+                              int stages, by_error *error)
 {
     units u = {.graph = graph};
     by_status status = find_units(&u, seed, error);
@@ -338,14 +338,14 @@ by_status by__map_stages(by__stage_map *out, const by_graph *graph, by_value see
     return status;
 }
 
-void by__stage_map_free(by__stage_map *map)
+void by__pass_stage_map_free(by__pass_stage_map *map)
 {
     free(map->stage);
-    *map = (by__stage_map){0};
+    *map = (by__pass_stage_map){0};
 }
 
-by_status by__assign_parts(int *part, const by_graph *graph, by_value seed,
-                           const by__stage_map *map, bool apart, by_error *error)
+by_status by__pass_assign_parts(int *part, const by_graph *graph, by_value seed,
+                                const by__pass_stage_map *map, bool apart, by_error *error)
 {
     units u = {.graph = graph};
     by_status status = find_units(&u, seed, error);
@@ -361,7 +361,7 @@ by_status by__assign_parts(int *part, const by_graph *graph, by_value seed,
     return status == BY_OK ? check_parts(part, graph, map->stages, error) : status;
 }
 
-int by__stage_of_parameter(const by_graph *graph, const int *part, by_value parameter)
+int by__pass_stage_of_parameter(const by_graph *graph, const int *part, by_value parameter)
 {
     int stage = -1;
     const char *name = graph->values[parameter].name;

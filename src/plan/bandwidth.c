@@ -21,8 +21,8 @@
 #define PAGE    4096
 
 struct by_memory_probe {
-    by__pages pages; /* zeros; the first half is copied to the second */
-    size_t share;    /* bytes for each thread, a multiple of 2 * STREAMS * PAGE */
+    by__cpu_pages pages; /* zeros; the first half is copied to the second */
+    size_t share;        /* bytes for each thread, a multiple of 2 * STREAMS * PAGE */
     int threads;
 };
 
@@ -44,7 +44,8 @@ by_status by_memory_probe_open(by_memory_probe **out, size_t bytes, int threads,
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the measurement", error));
     p->share = share;
     p->threads = threads;
-    by_status status = by__pages_open(&p->pages, share * (size_t)threads, "the measurement", error);
+    by_status status =
+        by__cpu_pages_open(&p->pages, share * (size_t)threads, "the measurement", error);
     if (status != BY_OK) {
         free(p);
         return status;
@@ -61,7 +62,7 @@ by_status by_memory_probe_open(by_memory_probe **out, size_t bytes, int threads,
 void by_memory_probe_close(by_memory_probe **probe)
 {
     if (*probe != NULL) {
-        by__pages_close(&(*probe)->pages);
+        by__cpu_pages_close(&(*probe)->pages);
         free(*probe);
         *probe = NULL;
     }
@@ -107,15 +108,16 @@ by_status by_memory_probe_read(by_memory_probe *probe, double *gbps, by_error *e
     return BY_OK;
 }
 
-by_status by__measure_memory(double *read_gbps, double *copy_gbps, int threads, by_error *error)
+by_status by__plan_measure_memory(double *read_gbps, double *copy_gbps, int threads,
+                                  by_error *error)
 {
     by_memory_probe *probe;
     double read_seconds;
     double copy_seconds;
     BY_TRY(by_memory_probe_open(&probe, 0, threads, error));
-    by_status status = by__best_seconds(&read_seconds, BUDGET, read_memory, probe, error);
+    by_status status = by__plan_best_seconds(&read_seconds, BUDGET, read_memory, probe, error);
     if (status == BY_OK) {
-        status = by__best_seconds(&copy_seconds, BUDGET, copy_memory, probe, error);
+        status = by__plan_best_seconds(&copy_seconds, BUDGET, copy_memory, probe, error);
     }
     if (status == BY_OK) {
         double gigabytes = 1e-9 * (double)probe->pages.bytes;
@@ -184,10 +186,10 @@ static by_status read_file(by_machine *machine, int file, char *block, size_t si
 by_status by_machine_measure_disk(by_machine *machine, const char *directory, by_error *error)
 {
     by_machine measured = *machine;
-    by__pages pages;
+    by__cpu_pages pages;
     size_t size = 0;
     int file = -1;
-    BY_TRY(by__pages_open(&pages, DISK_BLOCK, "the measurement", error));
+    BY_TRY(by__cpu_pages_open(&pages, DISK_BLOCK, "the measurement", error));
     by_status status = by__open_nameless(&file, directory, ".banyan-disk", error);
     if (status == BY_OK) {
         /* Neither zeros nor repeated within a block, for disks that compress. */
@@ -202,7 +204,7 @@ by_status by_machine_measure_disk(by_machine *machine, const char *directory, by
         }
         (void)close(file);
     }
-    by__pages_close(&pages);
+    by__cpu_pages_close(&pages);
     if (status == BY_OK) {
         *machine = measured;
     }

@@ -88,7 +88,7 @@ static by_status run_all(void *user, by_error *error)
     return BY_OK;
 }
 
-double by__measure_byte_products(const char *level, int threads)
+double by__plan_measure_byte_products(const char *level, int threads)
 {
     timing t = {.threads = threads};
     double seconds;
@@ -99,14 +99,14 @@ double by__measure_byte_products(const char *level, int threads)
     } else {
         return 0.0;
     }
-    return by__best_seconds(&seconds, 0.1, run_all, &t, NULL) == BY_OK
+    return by__plan_best_seconds(&seconds, 0.1, run_all, &t, NULL) == BY_OK
                ? 1e-9 * t.operations / seconds
                : 0.0;
 }
 
 #else
 
-double by__measure_byte_products(const char *level, int threads)
+double by__plan_measure_byte_products(const char *level, int threads)
 {
     BY_UNUSED(level);
     BY_UNUSED(threads);

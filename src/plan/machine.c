@@ -20,14 +20,14 @@ by_status by_machine_describe(by_machine *out, int threads, by_error *error)
         return status;
     }
     (void)snprintf(machine.isa, sizeof machine.isa, "%s", info.level);
-    by__machine_identify(&machine, "/proc/cpuinfo");
+    by__plan_machine_identify(&machine, "/proc/cpuinfo");
     *out = machine;
     return BY_OK;
 }
 
 const char *const *by_machine_levels(size_t *count)
 {
-    return by__host_levels(count);
+    return by__cpu_host_levels(count);
 }
 
 by_status by_machine_libraries(char **out, by_error *error)
@@ -35,7 +35,7 @@ by_status by_machine_libraries(char **out, by_error *error)
     by__text text = {0};
     char version[32];
     by__text_format(&text, "banyan %s", BY_VERSION);
-    if (by__onednn_version(version)[0] != '\0') {
+    if (by__plan_onednn_version(version)[0] != '\0') {
         by__text_format(&text, ", oneDNN %s", version);
     }
     by__text_format(&text, ", OpenMP %d, glibc %s, jansson %s", _OPENMP, gnu_get_libc_version(),
@@ -52,20 +52,21 @@ static by_status measure_figure(by_machine *m, unsigned figure, by_error *error)
 {
     switch (figure) {
     case BY_MACHINE_F32:
-        BY_TRY(by__measure_products(&m->own_f32_gflops, BY_F32, m->threads, error));
-        m->f32_gflops = larger(m->own_f32_gflops, by__measure_onednn(BY_F32, m->isa, m->threads));
+        BY_TRY(by__plan_measure_products(&m->own_f32_gflops, BY_F32, m->threads, error));
+        m->f32_gflops =
+            larger(m->own_f32_gflops, by__plan_measure_onednn(BY_F32, m->isa, m->threads));
         return BY_OK;
     case BY_MACHINE_BF16:
-        BY_TRY(by__measure_products(&m->own_bf16_gflops, BY_BF16, m->threads, error));
+        BY_TRY(by__plan_measure_products(&m->own_bf16_gflops, BY_BF16, m->threads, error));
         m->bf16_gflops =
-            larger(m->own_bf16_gflops, by__measure_onednn(BY_BF16, m->isa, m->threads));
+            larger(m->own_bf16_gflops, by__plan_measure_onednn(BY_BF16, m->isa, m->threads));
         return BY_OK;
     case BY_MACHINE_INT8:
-        m->int8_gops = larger(by__measure_byte_products(m->isa, m->threads),
-                              by__measure_onednn(BY_U8, m->isa, m->threads));
+        m->int8_gops = larger(by__plan_measure_byte_products(m->isa, m->threads),
+                              by__plan_measure_onednn(BY_U8, m->isa, m->threads));
         return BY_OK;
     default:
-        return by__measure_memory(&m->read_gbps, &m->copy_gbps, m->threads, error);
+        return by__plan_measure_memory(&m->read_gbps, &m->copy_gbps, m->threads, error);
     }
 }
 
@@ -128,7 +129,7 @@ by_status by_machine_load(by_machine *out, int threads, unsigned figures, by_err
     char *path = NULL;
     BY_TRY(by_machine_describe(&machine, threads, error));
     if (by_machine_cache_path(&path, NULL) == BY_OK) {
-        by__machine_recall(&machine, path);
+        by__plan_machine_recall(&machine, path);
     }
     by_status status = BY_OK;
     unsigned wanted = unknown(&machine, figures);
@@ -137,10 +138,10 @@ by_status by_machine_load(by_machine *out, int threads, unsigned figures, by_err
         by_machine known = machine;
         machine.retries += low != 0 ? 1 : 0;
         status = by_machine_measure(&machine, wanted | low, error);
-        by__machine_raise(&machine, &known);
+        by__plan_machine_raise(&machine, &known);
         if (status == BY_OK && path != NULL) {
             /* A failure to write the cache only means that the next process measures again. */
-            (void)by__machine_remember(&machine, path, NULL);
+            (void)by__plan_machine_remember(&machine, path, NULL);
         }
     }
     free(path);

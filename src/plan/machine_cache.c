@@ -75,7 +75,7 @@ static bool is_machine(const json_t *entry, const by_machine *machine)
            json_integer_value(json_object_get(entry, "threads")) == machine->threads;
 }
 
-void by__machine_recall(by_machine *machine, const char *path)
+void by__plan_machine_recall(by_machine *machine, const char *path)
 {
     json_t *machines = read_machines(path);
     for (size_t i = 0; i < json_array_size(machines); i++) {
@@ -99,7 +99,7 @@ void by__machine_recall(by_machine *machine, const char *path)
     json_decref(machines);
 }
 
-void by__machine_raise(by_machine *machine, const by_machine *other)
+void by__plan_machine_raise(by_machine *machine, const by_machine *other)
 {
     for (size_t f = 0; f < BY_ARRAY_LENGTH(figures); f++) {
         double value;
@@ -159,7 +159,7 @@ static char *make_text(const by_machine *machine, const char *path)
     return text;
 }
 
-by_status by__machine_remember(const by_machine *machine, const char *path, by_error *error)
+by_status by__plan_machine_remember(const by_machine *machine, const char *path, by_error *error)
 {
     char *directory = by__strndup(path, (size_t)(strrchr(path, '/') - path));
     char *text = make_text(machine, path);
@@ -178,7 +178,7 @@ by_status by_machine_store(const by_machine *machine, by_error *error)
 {
     char *path;
     BY_TRY(by_machine_cache_path(&path, error));
-    by_status status = by__machine_remember(machine, path, error);
+    by_status status = by__plan_machine_remember(machine, path, error);
     free(path);
     return status;
 }

@@ -56,7 +56,7 @@ static const struct {
              {"CPU variant", "variant"},  {"CPU part", "part"},
              {"CPU revision", "revision"}};
 
-void by__machine_identify(by_machine *out, const char *path)
+void by__plan_machine_identify(by_machine *out, const char *path)
 {
     char line[16384]; /* the line of flags has thousands of characters */
     by__text key = {0};

@@ -153,7 +153,7 @@ static bool describe(const library *dnnl, task *t, const dnnl_dims_t dims[3],
 
 #endif
 
-static bool prepare(task *t, const by__product *p, by_dtype dtype, void *const data[3])
+static bool prepare(task *t, const by__plan_product *p, by_dtype dtype, void *const data[3])
 {
     const dnnl_dims_t dims[3] = {{p->m, p->k}, {p->k, p->n}, {p->m, p->n}};
     const bool transposed[3] = {p->trans_a, p->trans_b, false};
@@ -201,19 +201,19 @@ static by_status run_task(void *user, by_error *error)
 }
 
 /* Returns the operations a second of one product, or 0 if it cannot be run. */
-static double rate(const library *dnnl, const by__product *p, by_dtype dtype)
+static double rate(const library *dnnl, const by__plan_product *p, by_dtype dtype)
 {
     const dnnl_data_type_t *types = types_of(dtype);
     int64_t counts[3] = {p->m * p->k, p->k * p->n, p->m * p->n};
     void *data[3];
     size_t bytes = 0;
     double seconds = 0.0;
-    by__pages pages;
+    by__cpu_pages pages;
     task t = {.dnnl = dnnl};
     for (int i = 0; i < 3; i++) {
         bytes += by__round_up((size_t)counts[i] * type_size(types[i]), BY_CACHE_LINE);
     }
-    if (by__pages_open(&pages, bytes, "the measurement", NULL) != BY_OK) {
+    if (by__cpu_pages_open(&pages, bytes, "the measurement", NULL) != BY_OK) {
         return 0.0;
     }
     char *next = pages.data;
@@ -224,15 +224,15 @@ static double rate(const library *dnnl, const by__product *p, by_dtype dtype)
         next += by__round_up(size, BY_CACHE_LINE);
     }
     if (!prepare(&t, p, dtype, data) ||
-        by__best_seconds(&seconds, BUDGET, run_task, &t, NULL) != BY_OK) {
+        by__plan_best_seconds(&seconds, BUDGET, run_task, &t, NULL) != BY_OK) {
         seconds = 0.0;
     }
     finish(&t);
-    by__pages_close(&pages);
+    by__cpu_pages_close(&pages);
     return seconds > 0.0 ? by__product_flops(p) / seconds : 0.0;
 }
 
-double by__measure_onednn(by_dtype dtype, const char *level, int threads)
+double by__plan_measure_onednn(by_dtype dtype, const char *level, int threads)
 {
     library dnnl;
     double best = 0.0;
@@ -247,12 +247,12 @@ double by__measure_onednn(by_dtype dtype, const char *level, int threads)
                                                                    : dnnl_cpu_isa_sse41);
     }
     omp_set_num_threads(threads);
-    for (size_t i = 0; i < by__product_count; i++) {
+    for (size_t i = 0; i < by__plan_product_count; i++) {
         /* Without fast code for this machine the library may take minutes for the large ones. */
-        if (by__product_too_long(&by__products[i], best)) {
+        if (by__product_too_long(&by__plan_products[i], best)) {
             continue;
         }
-        double one = rate(&dnnl, &by__products[i], dtype);
+        double one = rate(&dnnl, &by__plan_products[i], dtype);
         best = one > best ? one : best;
     }
     omp_set_num_threads(restore);
@@ -260,7 +260,7 @@ double by__measure_onednn(by_dtype dtype, const char *level, int threads)
     return 1e-9 * best;
 }
 
-const char *by__onednn_version(char buffer[32])
+const char *by__plan_onednn_version(char buffer[32])
 {
     library dnnl;
     buffer[0] = '\0';
@@ -274,7 +274,7 @@ const char *by__onednn_version(char buffer[32])
 
 #else
 
-double by__measure_onednn(by_dtype dtype, const char *level, int threads)
+double by__plan_measure_onednn(by_dtype dtype, const char *level, int threads)
 {
     BY_UNUSED(dtype);
     BY_UNUSED(level);
@@ -282,7 +282,7 @@ double by__measure_onednn(by_dtype dtype, const char *level, int threads)
     return 0.0;
 }
 
-const char *by__onednn_version(char buffer[32])
+const char *by__plan_onednn_version(char buffer[32])
 {
     buffer[0] = '\0';
     return buffer;

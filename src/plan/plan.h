@@ -1,6 +1,6 @@
 /* plan: measures what a machine can do and where the time of a run goes.
  *
- * Types: by_machine holds a machine's figures, by__product the shape of a measured product,
+ * Types: by_machine holds a machine's figures, by__plan_product the shape of a measured product,
  * by_profile what was recorded of programs and ranks (recorder.h).
  *
  * Files: machine.c assembles a by_machine; products.c, bandwidth.c and onednn.c measure its
@@ -29,60 +29,61 @@
 #include "exec/exec.h"
 
 /* One product, y [m, n] = op(a) op(b), with inner size k. */
-typedef struct by__product {
+typedef struct by__plan_product {
     int64_t m;
     int64_t n;
     int64_t k;
     bool trans_a;
     bool trans_b;
-} by__product;
+} by__plan_product;
 
 /* The products that peaks are measured with, in ascending size. The first one is small enough for
  * the slowest machine. */
-extern const by__product by__products[];
-extern const size_t by__product_count;
+extern const by__plan_product by__plan_products[];
+extern const size_t by__plan_product_count;
 
-static inline double by__product_flops(const by__product *product)
+static inline double by__product_flops(const by__plan_product *product)
 {
     return 2.0 * (double)product->m * (double)product->n * (double)product->k;
 }
 
 /* Returns true if one run of a product would take over half a second at the best rate so far
  * (operations a second; 0 before the first). Such products are skipped. */
-static inline bool by__product_too_long(const by__product *product, double best)
+static inline bool by__product_too_long(const by__plan_product *product, double best)
 {
     return best > 0.0 && by__product_flops(product) > 0.5 * best;
 }
 
 /* Measures the fastest of several runs of `run`: at least two, and as many as fit into `budget`
  * seconds. */
-by_status by__best_seconds(double *best, double budget,
-                           by_status (*run)(void *user, by_error *error), void *user,
-                           by_error *error);
+by_status by__plan_best_seconds(double *best, double budget,
+                                by_status (*run)(void *user, by_error *error), void *user,
+                                by_error *error);
 
-/* Measures the best rate of our own kernels over by__products, in 1e9 operations a second. dtype is
- * f32 or bf16. */
-by_status by__measure_products(double *gflops, by_dtype dtype, int threads, by_error *error);
+/* Measures the best rate of our own kernels over by__plan_products, in 1e9 operations a second.
+ * dtype is f32 or bf16. */
+by_status by__plan_measure_products(double *gflops, by_dtype dtype, int threads, by_error *error);
 /* The same for oneDNN, where BY_U8 means u8 x s8 to i32. Returns 0, which is not an error, if the
  * library is not installed, was not available when banyan was built, or has no such product at
  * instruction-set level `level`. */
-double by__measure_onednn(by_dtype dtype, const char *level, int threads);
+double by__plan_measure_onednn(by_dtype dtype, const char *level, int threads);
 /* Measures the rate of summing products of bytes in registers at instruction-set level `level`, in
  * 1e9 operations a second; 0 if it is unknown for this level. */
-double by__measure_byte_products(const char *level, int threads);
+double by__plan_measure_byte_products(const char *level, int threads);
 /* Returns `buffer` with a version, "2.6.3", or "" if there is no oneDNN. */
-const char *by__onednn_version(char buffer[32]);
+const char *by__plan_onednn_version(char buffer[32]);
 
-by_status by__measure_memory(double *read_gbps, double *copy_gbps, int threads, by_error *error);
+by_status by__plan_measure_memory(double *read_gbps, double *copy_gbps, int threads,
+                                  by_error *error);
 
 /* Sets cpu and key from a file in the format of /proc/cpuinfo. */
-void by__machine_identify(by_machine *out, const char *path);
+void by__plan_machine_identify(by_machine *out, const char *path);
 /* Sets the figures that the cache file at `path` has for a described machine. Does nothing if it
  * has none or is damaged. */
-void by__machine_recall(by_machine *machine, const char *path);
+void by__plan_machine_recall(by_machine *machine, const char *path);
 /* Raises each figure of `machine` to that of `other` if the latter is larger. */
-void by__machine_raise(by_machine *machine, const by_machine *other);
+void by__plan_machine_raise(by_machine *machine, const by_machine *other);
 /* Stores the machine in the cache file at `path`. */
-by_status by__machine_remember(const by_machine *machine, const char *path, by_error *error);
+by_status by__plan_machine_remember(const by_machine *machine, const char *path, by_error *error);
 
 #endif

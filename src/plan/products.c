@@ -1,18 +1,18 @@
 #include "plan/plan.h"
 
-const by__product by__products[] = {
+const by__plan_product by__plan_products[] = {
     {256, 256, 256, false, false},    {1024, 1024, 1024, false, false},
     {2048, 2048, 2048, false, false}, {2048, 3072, 768, false, true},
     {2048, 768, 3072, false, false},
 };
-const size_t by__product_count = BY_ARRAY_LENGTH(by__products);
+const size_t by__plan_product_count = BY_ARRAY_LENGTH(by__plan_products);
 
 #define BUDGET   0.1
 #define MAX_RUNS 40
 
-by_status by__best_seconds(double *best, double budget,
-                           by_status (*run)(void *user, by_error *error), void *user,
-                           by_error *error)
+by_status by__plan_best_seconds(double *best, double budget,
+                                by_status (*run)(void *user, by_error *error), void *user,
+                                by_error *error)
 {
     double began = by__now();
     double fastest = 0.0;
@@ -50,18 +50,18 @@ static void fill_ones(void *data, by_dtype dtype, int64_t count)
     }
 }
 
-static by_status time_bound(double *seconds, const by__product *p, by_program *program,
+static by_status time_bound(double *seconds, const by__plan_product *p, by_program *program,
                             const by_value values[3], by_dtype dtype, by_error *error)
 {
-    by__pages pages;
+    by__cpu_pages pages;
     int64_t counts[3] = {p->m * p->k, p->k * p->n, p->m * p->n};
     size_t offsets[4] = {0};
     for (int i = 0; i < 3; i++) {
         offsets[i + 1] =
             offsets[i] + by__round_up((size_t)counts[i] * by_dtype_size(dtype), BY_CACHE_LINE);
     }
-    BY_TRY(by__pages_open(&pages, offsets[3] + by_program_workspace_bytes(program),
-                          "the measurement", error));
+    BY_TRY(by__cpu_pages_open(&pages, offsets[3] + by_program_workspace_bytes(program),
+                              "the measurement", error));
     char *base = pages.data;
     by_status status = BY_OK;
     for (int i = 0; i < 3 && status == BY_OK; i++) {
@@ -74,13 +74,13 @@ static by_status time_bound(double *seconds, const by__product *p, by_program *p
         by_program_set_memory(
             program, (by_memory){0},
             by_host_memory(base + offsets[3], by_program_workspace_bytes(program)));
-        status = by__best_seconds(seconds, BUDGET, run_program, program, error);
+        status = by__plan_best_seconds(seconds, BUDGET, run_program, program, error);
     }
-    by__pages_close(&pages);
+    by__cpu_pages_close(&pages);
     return status;
 }
 
-static by_status time_product(double *seconds, const by__product *p, by_dtype dtype,
+static by_status time_product(double *seconds, const by__plan_product *p, by_dtype dtype,
                               by_device *device, by_error *error)
 {
     by_graph *graph = NULL;
@@ -100,19 +100,19 @@ static by_status time_product(double *seconds, const by__product *p, by_dtype dt
     return status;
 }
 
-by_status by__measure_products(double *gflops, by_dtype dtype, int threads, by_error *error)
+by_status by__plan_measure_products(double *gflops, by_dtype dtype, int threads, by_error *error)
 {
     double best = 0.0; /* operations a second */
     by_device *device;
     BY_TRY(by_device_open(&device, "cpu", threads, error));
     by_status status = BY_OK;
-    for (size_t i = 0; i < by__product_count && status == BY_OK; i++) {
+    for (size_t i = 0; i < by__plan_product_count && status == BY_OK; i++) {
         double seconds;
-        double flops = by__product_flops(&by__products[i]);
-        if (by__product_too_long(&by__products[i], best)) {
+        double flops = by__product_flops(&by__plan_products[i]);
+        if (by__product_too_long(&by__plan_products[i], best)) {
             continue;
         }
-        status = time_product(&seconds, &by__products[i], dtype, device, error);
+        status = time_product(&seconds, &by__plan_products[i], dtype, device, error);
         best = status == BY_OK && flops / seconds > best ? flops / seconds : best;
     }
     by_device_close(&device);

@@ -59,10 +59,10 @@ static void begin_event(trace *t, int track, const char *name, const char *categ
     add_time(&t->text, "dur", nanoseconds(t, end) - from);
 }
 
-static by_status add_node(trace *t, int track, const by__node_run *event, const by_node_info *info,
-                          by_error *error)
+static by_status add_node(trace *t, int track, const by__plan_node_run *event,
+                          const by_node_info *info, by_error *error)
 {
-    const by__watched *watched = t->profile->watched[event->program];
+    const by__plan_watched *watched = t->profile->watched[event->program];
     char *signature;
     double seconds = event->end - event->begin;
     bool update = watched->work == BY_PROFILE_WORK_UPDATE;
@@ -88,10 +88,10 @@ static by_status add_node(trace *t, int track, const by__node_run *event, const 
     return BY_OK;
 }
 
-static void add_span(trace *t, const by__node_run *event)
+static void add_span(trace *t, const by__plan_node_run *event)
 {
     begin_event(t, COMPUTE, t->profile->span_names[event->node], "span", event->begin, event->end);
-    if (t->steps != NULL && by__is_span(t->profile, event, "step")) {
+    if (t->steps != NULL && by__plan_is_span(t->profile, event, "step")) {
         const by_profile_step *s = &t->steps[t->step++];
         by__text_format(&t->text,
                         ",\"args\":{\"compute_ms\":%.6g,\"hidden_ms\":%.6g,\"exposed_ms\":%.6g,"
@@ -103,24 +103,24 @@ static void add_span(trace *t, const by__node_run *event)
 }
 
 /* Writes spans, programs and what ran on the compute queue. */
-static by_status add_computed(trace *t, by__program_run *runs, by_error *error)
+static by_status add_computed(trace *t, by__plan_program_run *runs, by_error *error)
 {
     const by_profile *p = t->profile;
     for (size_t e = 0; e < p->count; e++) {
-        const by__node_run *event = &p->events[e];
+        const by__plan_node_run *event = &p->events[e];
         by_node_info info;
         if (event->program < 0) {
             add_span(t, event);
             continue;
         }
-        const by__watched *watched = p->watched[event->program];
+        const by__plan_watched *watched = p->watched[event->program];
         BY_TRY(by_program_node(watched->program, event->node, &info, error));
         BY_TRY(info.collective ? BY_OK : add_node(t, COMPUTE, event, &info, error));
-        by__program_run *r = &runs[event->program];
-        if (by__program_run_add(r, watched, event)) {
+        by__plan_program_run *r = &runs[event->program];
+        if (by__plan_program_run_add(r, watched, event)) {
             begin_event(t, COMPUTE, watched->name, "program", r->begin, r->end);
             by__text_add(&t->text, "}");
-            *r = (by__program_run){0};
+            *r = (by__plan_program_run){0};
         }
     }
     return BY_OK;
@@ -132,8 +132,8 @@ static by_status add_computed(trace *t, by__program_run *runs, by_error *error)
 typedef struct slice {
     double begin;
     double end;
-    const by__node_run *node;
-    const by__exchanged *call;
+    const by__plan_node_run *node;
+    const by__plan_exchanged *call;
 } slice;
 
 /* Sorts enclosing slices before the ones that they contain. */
@@ -157,7 +157,7 @@ static by_status list_exchanges(slice **out, size_t *count, const by_profile *p,
     by_status status =
         by__alloc((void **)&list, p->count + p->exchange_count + 1, sizeof *list, "a trace", error);
     for (size_t e = 0; e < p->count && status == BY_OK; e++) {
-        const by__node_run *event = &p->events[e];
+        const by__plan_node_run *event = &p->events[e];
         by_node_info info;
         if (event->program >= 0) {
             status =
@@ -172,7 +172,7 @@ static by_status list_exchanges(slice **out, size_t *count, const by_profile *p,
         return status;
     }
     for (size_t i = 0; i < p->exchange_count; i++) {
-        const by__exchanged *x = &p->exchanges[i];
+        const by__plan_exchanged *x = &p->exchanges[i];
         list[n++] = (slice){x->begin, x->end, NULL, x};
     }
     qsort(list, n, sizeof *list, outer_first);
@@ -204,7 +204,7 @@ static int find_track(open_slices *open, long long begin, long long end)
     return MOST_TRACKS - 1;
 }
 
-static void add_call(trace *t, int track, const by__exchanged *call)
+static void add_call(trace *t, int track, const by__plan_exchanged *call)
 {
     char name[96];
     (void)snprintf(name, sizeof name, "%s%s%s", call->kind, call->what[0] == '\0' ? "" : ": ",
@@ -250,7 +250,7 @@ static by_status add_exchanges(trace *t, by_error *error)
 
 static by_status add_all(trace *t, const char *process, by_error *error)
 {
-    by__program_run *runs;
+    by__plan_program_run *runs;
     name_track(t, 0, process);
     name_track(t, COMPUTE, "compute");
     BY_TRY(
@@ -260,8 +260,9 @@ static by_status add_all(trace *t, const char *process, by_error *error)
     return status == BY_OK ? add_exchanges(t, error) : status;
 }
 
-by_status by__trace_rank(char **out, size_t *length, const by_profile *profile,
-                         const by_profile_ranks *ranks, int rank, double origin, by_error *error)
+by_status by__plan_trace_rank(char **out, size_t *length, const by_profile *profile,
+                              const by_profile_ranks *ranks, int rank, double origin,
+                              by_error *error)
 {
     char name[240];
     char memory[2][32];
@@ -282,7 +283,7 @@ by_status by__trace_rank(char **out, size_t *length, const by_profile *profile,
                     "\"args\":{\"labels\":\"%s planned, %s measured\"}}",
                     t.process, by_format_bytes(memory[0], r->planned),
                     by_format_bytes(memory[1], r->resident));
-    by_status status = by__profile_check(profile, error);
+    by_status status = by__plan_profile_check(profile, error);
     if (status == BY_OK) {
         status = add_all(&t, name, error);
     }
@@ -294,7 +295,7 @@ by_status by__trace_rank(char **out, size_t *length, const by_profile *profile,
     return by__text_take(&t.text, out, error);
 }
 
-by_status by__trace_write(const char *path, const by__text *events, by_error *error)
+by_status by__plan_trace_write(const char *path, const by__text *events, by_error *error)
 {
     by__text file = {0};
     char *out;
@@ -315,14 +316,14 @@ by_status by__trace_write(const char *path, const by__text *events, by_error *er
 by_status by_profile_trace(const by_profile *profile, const char *path, by_error *error)
 {
     trace t = {.profile = profile, .process = 1};
-    BY_TRY(by__profile_check(profile, error));
+    BY_TRY(by__plan_profile_check(profile, error));
     for (size_t e = 0; e < profile->count; e++) {
         double begin = profile->events[e].begin;
         t.origin = e == 0 || begin < t.origin ? begin : t.origin;
     }
     by_status status = add_all(&t, "banyan", error);
     if (status == BY_OK) {
-        status = by__trace_write(path, &t.text, error);
+        status = by__plan_trace_write(path, &t.text, error);
     }
     by__text_free(&t.text);
     return status;

@@ -41,7 +41,7 @@ void by_profile_close(by_profile **profile)
     *profile = NULL;
 }
 
-by_status by__profile_add(by_profile *p, const by__node_run *event, by_error *error)
+by_status by__plan_profile_add(by_profile *p, const by__plan_node_run *event, by_error *error)
 {
     BY_TRY(by__reserve((void **)&p->events, &p->capacity, p->count + 1, sizeof *p->events, error));
     p->events[p->count++] = *event;
@@ -57,9 +57,9 @@ static void lose(by_profile *p)
 
 static void on_node(void *user, int node, double begin, double end)
 {
-    const by__watched *watched = user;
-    const by__node_run event = {watched->index, node, begin, end};
-    if (by__profile_add(watched->profile, &event, NULL) != BY_OK) {
+    const by__plan_watched *watched = user;
+    const by__plan_node_run event = {watched->index, node, begin, end};
+    if (by__plan_profile_add(watched->profile, &event, NULL) != BY_OK) {
         lose(watched->profile);
     }
 }
@@ -67,11 +67,12 @@ static void on_node(void *user, int node, double begin, double end)
 by_status by_profile_watch(by_profile *profile, by_program *program, const char *name,
                            by_profile_work work, by_error *error)
 {
-    by__watched *watched;
+    by__plan_watched *watched;
     BY_TRY(by__reserve((void **)&profile->watched, &profile->watched_capacity,
-                       profile->watched_count + 1, sizeof(by__watched *), error));
+                       profile->watched_count + 1, sizeof(by__plan_watched *), error));
     BY_TRY(by__alloc((void **)&watched, 1, sizeof *watched, "profile", error));
-    *watched = (by__watched){profile, program, (int)profile->watched_count, by__strdup(name), work};
+    *watched =
+        (by__plan_watched){profile, program, (int)profile->watched_count, by__strdup(name), work};
     if (watched->name == NULL) {
         free(watched);
         return by_error_set(error, BY_EMEMORY, "out of memory: profile");
@@ -81,14 +82,14 @@ by_status by_profile_watch(by_profile *profile, by_program *program, const char 
     return BY_OK;
 }
 
-void by__profile_exchanged(void *profile, const by_comm_call *call)
+void by__plan_profile_exchanged(void *profile, const by_comm_call *call)
 {
     by_profile *p = profile;
-    by__exchanged x = {.kind = call->kind,
-                       .bytes = call->bytes,
-                       .begin = call->begin,
-                       .met = call->met,
-                       .end = call->end};
+    by__plan_exchanged x = {.kind = call->kind,
+                            .bytes = call->bytes,
+                            .begin = call->begin,
+                            .met = call->met,
+                            .end = call->end};
     (void)snprintf(x.what, sizeof x.what, "%s", call->what);
     (void)pthread_mutex_lock(&p->mutex);
     if (by__reserve((void **)&p->exchanges, &p->exchange_capacity, p->exchange_count + 1,
@@ -103,7 +104,7 @@ void by__profile_exchanged(void *profile, const by_comm_call *call)
 void by_profile_watch_comm(by_profile *profile, by_comm *comm)
 {
     profile->comm = comm;
-    by_comm_watch(comm, by__profile_exchanged, profile);
+    by_comm_watch(comm, by__plan_profile_exchanged, profile);
 }
 
 static by_status find_span_name(by_profile *p, const char *name, int *out, by_error *error)
@@ -128,12 +129,12 @@ static by_status find_span_name(by_profile *p, const char *name, int *out, by_er
 by_status by_profile_span(by_profile *profile, const char *name, double begin, double end,
                           by_error *error)
 {
-    by__node_run event = {-1, 0, begin, end};
+    by__plan_node_run event = {-1, 0, begin, end};
     BY_TRY(find_span_name(profile, name, &event.node, error));
-    return by__profile_add(profile, &event, error);
+    return by__plan_profile_add(profile, &event, error);
 }
 
-bool by__is_span(const by_profile *profile, const by__node_run *event, const char *name)
+bool by__plan_is_span(const by_profile *profile, const by__plan_node_run *event, const char *name)
 {
     return event->program < 0 && strcmp(profile->span_names[event->node], name) == 0;
 }
@@ -147,15 +148,15 @@ void by_profile_clear(by_profile *profile)
     (void)pthread_mutex_unlock(&profile->mutex);
 }
 
-bool by__program_run_add(by__program_run *run, const by__watched *watched,
-                         const by__node_run *event)
+bool by__plan_program_run_add(by__plan_program_run *run, const by__plan_watched *watched,
+                              const by__plan_node_run *event)
 {
     run->begin = run->nodes == 0 || event->begin < run->begin ? event->begin : run->begin;
     run->end = run->nodes == 0 || event->end > run->end ? event->end : run->end;
     return ++run->nodes == by_program_node_count(watched->program);
 }
 
-by_status by__profile_check(const by_profile *profile, by_error *error)
+by_status by__plan_profile_check(const by_profile *profile, by_error *error)
 {
     return profile->lost ? by_error_set(error, BY_EMEMORY,
                                         "out of memory: the profile lost events after %zu; fewer "
@@ -184,7 +185,7 @@ static void free_table(table *t)
     free(t->row_of);
 }
 
-static by_status name_node(char **out, const by__watched *watched, int node,
+static by_status name_node(char **out, const by__plan_watched *watched, int node,
                            const by_node_info *info, by_profile_key key, by_error *error)
 {
     by__text text = {0};
@@ -204,8 +205,8 @@ static by_status name_node(char **out, const by__watched *watched, int node,
 }
 
 /* Finds the row of a node, adding one if no row has its name. */
-static by_status find_row(table *t, const by__watched *watched, int node, const by_node_info *info,
-                          by_profile_key key, int *out, by_error *error)
+static by_status find_row(table *t, const by__plan_watched *watched, int node,
+                          const by_node_info *info, by_profile_key key, int *out, by_error *error)
 {
     char *name;
     BY_TRY(name_node(&name, watched, node, info, key, error));
@@ -228,10 +229,10 @@ static by_status find_row(table *t, const by__watched *watched, int node, const 
     return BY_OK;
 }
 
-static by_status add_run(table *t, const by_profile *p, const by__node_run *event,
+static by_status add_run(table *t, const by_profile *p, const by__plan_node_run *event,
                          by_profile_key key, const by_machine *machine, by_error *error)
 {
-    const by__watched *watched = p->watched[event->program];
+    const by__plan_watched *watched = p->watched[event->program];
     int *row = &t->row_of[event->program][event->node];
     double seconds = event->end - event->begin;
     by_node_info info;
@@ -269,7 +270,7 @@ static by_status find_medians(const table *t, const by_profile *p, by_error *err
     for (size_t r = 0; r < t->count; r++) {
         size_t n = 0;
         for (size_t e = 0; e < p->count; e++) {
-            const by__node_run *event = &p->events[e];
+            const by__plan_node_run *event = &p->events[e];
             if (event->program >= 0 && t->row_of[event->program][event->node] == (int)r) {
                 seconds[n++] = event->end - event->begin;
             }
@@ -306,7 +307,7 @@ by_status by_profile_rows(by_profile_row **rows, size_t *count, const by_profile
                           by_profile_key key, const by_machine *machine, by_error *error)
 {
     table t = {0};
-    BY_TRY(by__profile_check(profile, error));
+    BY_TRY(by__plan_profile_check(profile, error));
     by_status status = make_table(&t, profile, key, machine, error);
     if (status == BY_OK) {
         if (key != BY_PROFILE_BY_LAYER && t.count > 0) {

@@ -53,8 +53,8 @@ static by_status answer(double *ahead, by_comm *comm, double (*now)(void *user),
     return by_comm_receive(comm, ahead, sizeof *ahead, BY_U8, 0, 0, "a clock", error);
 }
 
-by_status by__clock_ahead(double *out, by_comm *comm, double (*now)(void *user), void *user,
-                          bool all, by_error *error)
+by_status by__plan_clock_ahead(double *out, by_comm *comm, double (*now)(void *user), void *user,
+                               bool all, by_error *error)
 {
     int rank = by_comm_rank(comm);
     double ahead = 0.0;
@@ -110,15 +110,16 @@ static void sum_mean(by_profile_rank *rank, const by_profile_step *steps, size_t
 }
 
 /* Finds bubbles: times in which a rank runs no pass while its pipeline is in its passes. */
-static void find_bubbles(by_profile_ranks *r, const summary *all, const by__pipe_window *windows)
+static void find_bubbles(by_profile_ranks *r, const summary *all,
+                         const by__plan_pipe_window *windows)
 {
     for (int rank = 0; rank < r->count; rank++) {
         for (size_t s = 0; s < r->step_count && all[rank].pipeline >= 0; s++) {
-            const by__pipe_window *own = &windows[(size_t)rank * r->step_count + s];
+            const by__plan_pipe_window *own = &windows[(size_t)rank * r->step_count + s];
             double begin = own->begin;
             double end = own->end;
             for (int k = 0; k < r->count; k++) {
-                const by__pipe_window *other = &windows[(size_t)k * r->step_count + s];
+                const by__plan_pipe_window *other = &windows[(size_t)k * r->step_count + s];
                 if (all[k].pipeline == all[rank].pipeline) {
                     begin = other->begin < begin ? other->begin : begin;
                     end = other->end > end ? other->end : end;
@@ -130,9 +131,9 @@ static void find_bubbles(by_profile_ranks *r, const summary *all, const by__pipe
 }
 
 static by_status gather_times(by_profile_ranks *r, const by_profile *p, const summary *all,
-                              by__rank_times *times, by_error *error)
+                              by__plan_rank_times *times, by_error *error)
 {
-    by__pipe_window *windows;
+    by__plan_pipe_window *windows;
     size_t count = r->step_count;
     BY_TRY(by__alloc((void **)&r->steps, (size_t)r->count * count + 1, sizeof *r->steps, "profile",
                      error));
@@ -159,7 +160,7 @@ static by_status gather_times(by_profile_ranks *r, const by_profile *p, const su
 }
 
 static by_status gather_all(by_profile_ranks *r, const by_profile *p, const summary *mine,
-                            by__rank_times *times, by_error *error)
+                            by__plan_rank_times *times, by_error *error)
 {
     summary *all;
     BY_TRY(by__alloc((void **)&r->ranks, (size_t)r->count, sizeof *r->ranks, "profile", error));
@@ -183,7 +184,7 @@ static by_status gather_all(by_profile_ranks *r, const by_profile *p, const summ
 by_status by_profile_gather(by_profile_ranks **out, by_profile *profile,
                             const by_profile_place *place, by_error *error)
 {
-    by__rank_times times = {0};
+    by__plan_rank_times times = {0};
     by_profile_ranks *r = NULL;
     summary mine = {.pipeline = place->pipeline,
                     .rank = {.planned = place->planned, .resident = place->resident}};
@@ -191,13 +192,13 @@ by_status by_profile_gather(by_profile_ranks **out, by_profile *profile,
         return by_error_set(error, BY_ESTATE, "a profile of ranks watches no communicator");
     }
     by_comm_watch(profile->comm, NULL, NULL);
-    BY_TRY(by__rank_times_make(&times, profile, error));
+    BY_TRY(by__plan_rank_times_make(&times, profile, error));
     int rank = by_comm_rank(profile->comm);
     mine.steps = (int32_t)times.count;
     (void)snprintf(mine.rank.host, sizeof mine.rank.host, "%s", by_comm_host(profile->comm, rank));
     (void)snprintf(mine.rank.place, sizeof mine.rank.place, "%s", place->place);
     by_status status =
-        by__clock_ahead(&mine.rank.clock, profile->comm, clock_now, NULL, false, error);
+        by__plan_clock_ahead(&mine.rank.clock, profile->comm, clock_now, NULL, false, error);
     if (status == BY_OK) {
         status = by__alloc((void **)&r, 1, sizeof *r, "profile", error);
     }
@@ -206,7 +207,7 @@ by_status by_profile_gather(by_profile_ranks **out, by_profile *profile,
         r->step_count = times.count;
         status = gather_all(r, profile, &mine, &times, error);
     }
-    by__rank_times_free(&times);
+    by__plan_rank_times_free(&times);
     if (status != BY_OK) {
         by_profile_ranks_close(&r);
         return status;
@@ -292,13 +293,13 @@ by_status by_profile_trace_ranks(const by_profile *profile, const by_profile_ran
     double origin;
     int rank = by_comm_rank(comm);
     BY_TRY(find_origin(&origin, profile, ranks->ranks[rank].clock, error));
-    BY_TRY(by__trace_rank(&mine, &length, profile, ranks, rank, origin, error));
+    BY_TRY(by__plan_trace_rank(&mine, &length, profile, ranks, rank, origin, error));
     by_status status = BY_OK;
     if (rank == 0) {
         by__text all = {0};
         by__text_add_bytes(&all, mine, length);
         status = collect_text(&all, comm, error);
-        status = status == BY_OK ? by__trace_write(path, &all, error) : status;
+        status = status == BY_OK ? by__plan_trace_write(path, &all, error) : status;
         by__text_free(&all);
     } else {
         uint64_t bytes = length;

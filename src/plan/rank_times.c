@@ -126,7 +126,7 @@ static void free_lists(lists *l)
     free(l->passes);
 }
 
-static by_status add_pass(lists *l, const by__program_run *run, by_profile_work work,
+static by_status add_pass(lists *l, const by__plan_program_run *run, by_profile_work work,
                           by_error *error)
 {
     BY_TRY(by__reserve((void **)&l->passes, &l->pass_capacity, l->pass_count + 1, sizeof *l->passes,
@@ -135,30 +135,30 @@ static by_status add_pass(lists *l, const by__program_run *run, by_profile_work 
     return BY_OK;
 }
 
-static by_status list_event(lists *l, const by_profile *p, const by__node_run *event,
-                            by__program_run *runs, by_error *error)
+static by_status list_event(lists *l, const by_profile *p, const by__plan_node_run *event,
+                            by__plan_program_run *runs, by_error *error)
 {
     by_node_info info;
     if (event->program < 0) {
-        return by__is_span(p, event, "step") ? add(&l->steps, event->begin, event->end, error)
-                                             : BY_OK;
+        return by__plan_is_span(p, event, "step") ? add(&l->steps, event->begin, event->end, error)
+                                                  : BY_OK;
     }
-    const by__watched *watched = p->watched[event->program];
-    by__program_run *run = &runs[event->program];
+    const by__plan_watched *watched = p->watched[event->program];
+    by__plan_program_run *run = &runs[event->program];
     BY_TRY(by_program_node(watched->program, event->node, &info, error));
     if (!info.collective && !info.waits) {
         BY_TRY(add(&l->nodes, event->begin, event->end, error));
     }
-    if (by__program_run_add(run, watched, event)) {
+    if (by__plan_program_run_add(run, watched, event)) {
         BY_TRY(add_pass(l, run, watched->work, error));
-        *run = (by__program_run){0};
+        *run = (by__plan_program_run){0};
     }
     return BY_OK;
 }
 
 static by_status list_all(lists *l, const by_profile *p, by_error *error)
 {
-    by__program_run *runs;
+    by__plan_program_run *runs;
     BY_TRY(by__alloc((void **)&runs, p->watched_count + 1, sizeof *runs, "profile", error));
     by_status status = BY_OK;
     for (size_t e = 0; e < p->count && status == BY_OK; e++) {
@@ -166,7 +166,7 @@ static by_status list_all(lists *l, const by_profile *p, by_error *error)
     }
     free(runs);
     for (size_t i = 0; i < p->exchange_count && status == BY_OK; i++) {
-        const by__exchanged *x = &p->exchanges[i];
+        const by__plan_exchanged *x = &p->exchanges[i];
         status = add(&l->exchanges, x->begin, x->end, error);
         if (status == BY_OK) {
             status = add(&l->waits, x->begin, x->met, error);
@@ -199,10 +199,10 @@ static bool is_pass(const pass *p)
 
 /* Sums up the passes of a step, from *next on, which it moves past the step; adds to the seconds of
  * each kind. */
-static by__pipe_window sum_passes(const lists *l, const interval *step, size_t *next,
-                                  double *passes)
+static by__plan_pipe_window sum_passes(const lists *l, const interval *step, size_t *next,
+                                       double *passes)
 {
-    by__pipe_window w = {0};
+    by__plan_pipe_window w = {0};
     size_t first = l->pass_count;
     size_t last = 0;
     for (size_t i = *next; i < l->pass_count && l->passes[i].time.begin < step->end; i++) {
@@ -225,11 +225,12 @@ static by__pipe_window sum_passes(const lists *l, const interval *step, size_t *
     return w;
 }
 
-by_status by__rank_times_make(by__rank_times *out, const by_profile *profile, by_error *error)
+by_status by__plan_rank_times_make(by__plan_rank_times *out, const by_profile *profile,
+                                   by_error *error)
 {
     lists l = {0};
-    by__rank_times t = {0};
-    BY_TRY(by__profile_check(profile, error));
+    by__plan_rank_times t = {0};
+    BY_TRY(by__plan_profile_check(profile, error));
     by_status status = list_all(&l, profile, error);
     t.count = l.steps.count;
     if (status == BY_OK) {
@@ -246,16 +247,16 @@ by_status by__rank_times_make(by__rank_times *out, const by_profile *profile, by
     }
     free_lists(&l);
     if (status != BY_OK) {
-        by__rank_times_free(&t);
+        by__plan_rank_times_free(&t);
         return status;
     }
     *out = t;
     return BY_OK;
 }
 
-void by__rank_times_free(by__rank_times *times)
+void by__plan_rank_times_free(by__plan_rank_times *times)
 {
     free(times->steps);
     free(times->windows);
-    *times = (by__rank_times){0};
+    *times = (by__plan_rank_times){0};
 }

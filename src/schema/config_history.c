@@ -34,7 +34,7 @@ static int compare_steps(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-by_status by__config_steps(uint64_t **out, size_t *count, const char *run, by_error *error)
+by_status by__schema_config_steps(uint64_t **out, size_t *count, const char *run, by_error *error)
 {
     char **names;
     size_t name_count;
@@ -54,23 +54,23 @@ by_status by__config_steps(uint64_t **out, size_t *count, const char *run, by_er
     return BY_OK;
 }
 
-by_status by__config_file(char **out, const char *run, uint64_t step, by_error *error)
+by_status by__schema_config_file(char **out, const char *run, uint64_t step, by_error *error)
 {
     char name[FILE_NAME];
     file_name(name, step);
     return by__path_make(out, run, name, error);
 }
 
-by_status by__config_keep(const char *run, uint64_t step, const char *text, by_error *error)
+by_status by__schema_config_keep(const char *run, uint64_t step, const char *text, by_error *error)
 {
     uint64_t *steps;
     size_t count;
     char *path = NULL;
-    BY_TRY(by__config_steps(&steps, &count, run, error));
+    BY_TRY(by__schema_config_steps(&steps, &count, run, error));
     by_status status = BY_OK;
     /* First: the last of the files is the one that applies. */
     for (size_t i = count; i-- > 0 && steps[i] > step && status == BY_OK;) {
-        status = by__config_file(&path, run, steps[i], error);
+        status = by__schema_config_file(&path, run, steps[i], error);
         if (status == BY_OK && unlink(path) != 0) {
             status = by__io_error(error, "remove", path);
         }
@@ -79,7 +79,7 @@ by_status by__config_keep(const char *run, uint64_t step, const char *text, by_e
     }
     free(steps);
     if (status == BY_OK && text != NULL) {
-        status = by__config_file(&path, run, step, error);
+        status = by__schema_config_file(&path, run, step, error);
     }
     if (status == BY_OK && text != NULL) {
         status = by__file_write(path, text, strlen(text), error);
@@ -88,19 +88,19 @@ by_status by__config_keep(const char *run, uint64_t step, const char *text, by_e
     return status;
 }
 
-by_status by__config_before(char **out, const char *run, uint64_t step, by_error *error)
+by_status by__schema_config_before(char **out, const char *run, uint64_t step, by_error *error)
 {
     uint64_t *steps;
     size_t count;
     char *path;
-    BY_TRY(by__config_steps(&steps, &count, run, error));
+    BY_TRY(by__schema_config_steps(&steps, &count, run, error));
     while (count > 0 && steps[count - 1] > step) {
         count--;
     }
-    by_status status = by__config_file(&path, run, count == 0 ? 0 : steps[count - 1], error);
+    by_status status = by__schema_config_file(&path, run, count == 0 ? 0 : steps[count - 1], error);
     free(steps);
     BY_TRY(status);
-    status = by__config_print_file(out, path, error);
+    status = by__schema_config_print_file(out, path, error);
     free(path);
     return status;
 }
@@ -161,8 +161,8 @@ static const item *find(const items *l, const char *key)
     return NULL;
 }
 
-static by_status tell(by__config_change *change, void *user, const char *key, const item *before,
-                      const item *after, by_error *error)
+static by_status tell(by__schema_config_change *change, void *user, const char *key,
+                      const item *before, const item *after, by_error *error)
 {
     if (before != NULL && after != NULL && before->length == after->length &&
         memcmp(before->value, after->value, after->length) == 0) {
@@ -179,8 +179,8 @@ static by_status tell(by__config_change *change, void *user, const char *key, co
     return copied ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: configs of a run");
 }
 
-by_status by__config_compare(const char *before, const char *after, by__config_change *change,
-                             void *user, by_error *error)
+by_status by__schema_config_compare(const char *before, const char *after,
+                                    by__schema_config_change *change, void *user, by_error *error)
 {
     items first = {0};
     items second = {0};

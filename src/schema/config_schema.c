@@ -10,16 +10,16 @@
 #include "schema/config_history.h"
 #include "tasks/tasks.h"
 
-static const by__kind_table tables[] = {
+static const by__config_kind_table tables[] = {
     {"task", by__task_kind},
-    {"model", by__family_kind},
-    {"optimizer", by__optimizer_kind},
+    {"model", by__nn_family_kind},
+    {"optimizer", by__optim_optimizer_kind},
 };
-static const by__schema schema = {.tables = tables,
-                                  .table_count = BY_ARRAY_LENGTH(tables),
-                                  .sections = &by__run_sections,
-                                  .keys = &by__run_keys,
-                                  .fastest = by__host_fastest};
+static const by__config_schema schema = {.tables = tables,
+                                         .table_count = BY_ARRAY_LENGTH(tables),
+                                         .sections = &by__config_run_sections,
+                                         .keys = &by__config_run_keys,
+                                         .fastest = by__cpu_host_fastest};
 
 static const char reference_head[] =
     "# Configuration\n\n"
@@ -64,9 +64,9 @@ by_status by_config_open_run(by_config **out, const char *run, const char *const
     size_t step_count = 0;
     char *path = NULL;
     /* What cannot be listed may be read all the same. */
-    (void)by__config_steps(&steps, &step_count, run, NULL);
+    (void)by__schema_config_steps(&steps, &step_count, run, NULL);
     by_status status =
-        by__config_file(&path, run, step_count == 0 ? 0 : steps[step_count - 1], error);
+        by__schema_config_file(&path, run, step_count == 0 ? 0 : steps[step_count - 1], error);
     free(steps);
     if (status == BY_OK) {
         status = by__config_open(out, &schema, path, overrides, count, true, error);
@@ -82,7 +82,7 @@ bool by_config_suggest(char out[256], const char *name)
     if (by__config_new(&made, &schema, NULL) != BY_OK) {
         return false;
     }
-    bool found = by__key_suggest(&text, made, name) && !text.failed;
+    bool found = by__config_key_suggest(&text, made, name) && !text.failed;
     (void)snprintf(out, 256, "%s", found ? text.data : "");
     by__text_free(&text);
     by_config *config = &made->config;
@@ -90,7 +90,7 @@ bool by_config_suggest(char out[256], const char *name)
     return found;
 }
 
-by_status by__config_print_file(char **out, const char *path, by_error *error)
+by_status by__schema_config_print_file(char **out, const char *path, by_error *error)
 {
     by_config *config;
     BY_TRY(by__config_open(&config, &schema, path, NULL, 0, true, error));

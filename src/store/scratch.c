@@ -15,22 +15,22 @@
 #define THREADS     4
 #define PIECE_BYTES ((size_t)1 << 20)
 
-struct by__scratch {
+struct by__store_scratch {
     int fd;
     char *path; /* name that the file had, without its random suffix */
     uint64_t bytes;
     pthread_mutex_t mutex;
-    pthread_cond_t work; /* wakes the threads */
-    pthread_cond_t done; /* wakes waiting callers */
-    by__transfer *first; /* queue of transfers with bytes not assigned to a thread */
-    by__transfer *last;
+    pthread_cond_t work;       /* wakes the threads */
+    pthread_cond_t done;       /* wakes waiting callers */
+    by__store_transfer *first; /* queue of transfers with bytes not assigned to a thread */
+    by__store_transfer *last;
     size_t under_way; /* transfers that are not done */
     bool reserves;    /* a thread must reserve the file's space */
     bool closes;
     int failed; /* errno of the first error; 0: none */
-    by__transfer_kind failed_kind;
+    by__store_transfer_kind failed_kind;
     uint64_t version;
-    char *bounce; /* PIECE_BYTES; for by__scratch_read and by__scratch_write */
+    char *bounce; /* PIECE_BYTES; for by__store_scratch_read and by__store_scratch_write */
     pthread_t threads[THREADS];
     int thread_count;
 };
@@ -38,8 +38,8 @@ struct by__scratch {
 /* ---- on the threads ---- */
 
 /* Moves one piece. Returns 0 or an errno. */
-static int move(const by__scratch *s, by__transfer_kind kind, uint64_t offset, char *data,
-                size_t bytes)
+static int move(const by__store_scratch *s, by__store_transfer_kind kind, uint64_t offset,
+                char *data, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
         /* Read before the call, because another thread may switch off direct I/O during it. */
@@ -67,9 +67,9 @@ static int move(const by__scratch *s, by__transfer_kind kind, uint64_t offset, c
 }
 
 /* Processes the next piece of the queue; called with the mutex held. */
-static void serve_piece(by__scratch *s)
+static void serve_piece(by__store_scratch *s)
 {
-    by__transfer *t = s->first;
+    by__store_transfer *t = s->first;
     size_t begin = t->given;
     size_t bytes = t->bytes - begin < PIECE_BYTES ? t->bytes - begin : PIECE_BYTES;
     int failed = s->failed;
@@ -94,7 +94,7 @@ static void serve_piece(by__scratch *s)
     }
 }
 
-static void reserve(by__scratch *s)
+static void reserve(by__store_scratch *s)
 {
     (void)pthread_mutex_unlock(&s->mutex);
     int failed = posix_fallocate(s->fd, 0, (off_t)s->bytes);
@@ -109,7 +109,7 @@ static void reserve(by__scratch *s)
 
 static void *serve(void *argument)
 {
-    by__scratch *s = argument;
+    by__store_scratch *s = argument;
     (void)pthread_mutex_lock(&s->mutex);
     while (!s->closes || s->first != NULL) {
         if (s->reserves) {
@@ -127,7 +127,7 @@ static void *serve(void *argument)
 
 /* ---- the file ---- */
 
-static by_status make_file(by__scratch *s, const char *directory, by_error *error)
+static by_status make_file(by__store_scratch *s, const char *directory, by_error *error)
 {
     by__text path = {0};
     BY_TRY(by__make_dirs(directory, error));
@@ -136,7 +136,7 @@ static by_status make_file(by__scratch *s, const char *directory, by_error *erro
     return by__open_nameless(&s->fd, directory, s->path + strlen(directory) + 1, error);
 }
 
-static by_status start_threads(by__scratch *s, by_error *error)
+static by_status start_threads(by__store_scratch *s, by_error *error)
 {
     for (; s->thread_count < THREADS; s->thread_count++) {
         BY_TRY(by__base_thread_create(&s->threads[s->thread_count], serve, s,
@@ -145,7 +145,7 @@ static by_status start_threads(by__scratch *s, by_error *error)
     return BY_OK;
 }
 
-static by_status reserve_space(by__scratch *s, const char *directory, by_error *error)
+static by_status reserve_space(by__store_scratch *s, const char *directory, by_error *error)
 {
     char wanted[32];
     char has[32];
@@ -170,7 +170,7 @@ static by_status reserve_space(by__scratch *s, const char *directory, by_error *
         failed == EFBIG ? " (the limit of file sizes, ulimit -f, or that of the file system)" : "");
 }
 
-static by_status open_scratch(by__scratch *s, const char *directory, by_error *error)
+static by_status open_scratch(by__store_scratch *s, const char *directory, by_error *error)
 {
     void *bounce;
     BY_TRY(make_file(s, directory, error));
@@ -183,10 +183,10 @@ static by_status open_scratch(by__scratch *s, const char *directory, by_error *e
     return reserve_space(s, directory, error);
 }
 
-by_status by__scratch_open(by__scratch **out, const char *directory, uint64_t bytes,
-                           by_error *error)
+by_status by__store_scratch_open(by__store_scratch **out, const char *directory, uint64_t bytes,
+                                 by_error *error)
 {
-    by__scratch *s;
+    by__store_scratch *s;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "scratch file", error));
     s->fd = -1;
     s->bytes = bytes;
@@ -195,19 +195,19 @@ by_status by__scratch_open(by__scratch **out, const char *directory, uint64_t by
     (void)pthread_cond_init(&s->done, NULL);
     by_status status = open_scratch(s, directory, error);
     if (status != BY_OK) {
-        by__scratch_close(&s);
+        by__store_scratch_close(&s);
         return status;
     }
     *out = s;
     return BY_OK;
 }
 
-void by__scratch_close(by__scratch **scratch)
+void by__store_scratch_close(by__store_scratch **scratch)
 {
     if (scratch == NULL || *scratch == NULL) {
         return;
     }
-    by__scratch *s = *scratch;
+    by__store_scratch *s = *scratch;
     (void)pthread_mutex_lock(&s->mutex);
     s->closes = true;
     (void)pthread_cond_broadcast(&s->work);
@@ -230,7 +230,7 @@ void by__scratch_close(by__scratch **scratch)
 /* ---- transfers ---- */
 
 /* Called with the mutex held. */
-static by_status check(const by__scratch *s, by_error *error)
+static by_status check(const by__store_scratch *s, by_error *error)
 {
     if (s->failed == 0) {
         return BY_OK;
@@ -240,7 +240,8 @@ static by_status check(const by__scratch *s, by_error *error)
         s->failed_kind == BY__TRANSFER_READ ? "read" : "write", s->path, strerror(s->failed));
 }
 
-by_status by__scratch_start(by__scratch *s, by__transfer *transfer, by_error *error)
+by_status by__store_scratch_start(by__store_scratch *s, by__store_transfer *transfer,
+                                  by_error *error)
 {
     transfer->given = 0;
     transfer->left = 0;
@@ -262,7 +263,8 @@ by_status by__scratch_start(by__scratch *s, by__transfer *transfer, by_error *er
     return status;
 }
 
-by_status by__scratch_wait(by__scratch *s, by__transfer *transfer, by_error *error)
+by_status by__store_scratch_wait(by__store_scratch *s, by__store_transfer *transfer,
+                                 by_error *error)
 {
     (void)pthread_mutex_lock(&s->mutex);
     while (transfer->left > 0) {
@@ -273,7 +275,7 @@ by_status by__scratch_wait(by__scratch *s, by__transfer *transfer, by_error *err
     return status;
 }
 
-bool by__scratch_is_done(by__scratch *s, const by__transfer *transfer)
+bool by__store_scratch_is_done(by__store_scratch *s, const by__store_transfer *transfer)
 {
     (void)pthread_mutex_lock(&s->mutex);
     bool done = transfer->left == 0;
@@ -283,7 +285,7 @@ bool by__scratch_is_done(by__scratch *s, const by__transfer *transfer)
 
 /* ---- unaligned ranges ---- */
 
-static by_status finish(by__scratch *s, by_error *error)
+static by_status finish(by__store_scratch *s, by_error *error)
 {
     (void)pthread_mutex_lock(&s->mutex);
     while (s->under_way > 0) {
@@ -295,12 +297,12 @@ static by_status finish(by__scratch *s, by_error *error)
 }
 
 /* Moves an aligned range from or to the bounce buffer. */
-static by_status bounce(by__scratch *s, by__transfer_kind kind, uint64_t offset, size_t bytes,
-                        by_error *error)
+static by_status bounce(by__store_scratch *s, by__store_transfer_kind kind, uint64_t offset,
+                        size_t bytes, by_error *error)
 {
-    by__transfer t = {.kind = kind, .offset = offset, .data = s->bounce, .bytes = bytes};
-    BY_TRY(by__scratch_start(s, &t, error));
-    return by__scratch_wait(s, &t, error);
+    by__store_transfer t = {.kind = kind, .offset = offset, .data = s->bounce, .bytes = bytes};
+    BY_TRY(by__store_scratch_start(s, &t, error));
+    return by__store_scratch_wait(s, &t, error);
 }
 
 /* The part of [offset, offset + bytes) within the aligned piece that contains its beginning. */
@@ -319,8 +321,8 @@ static part part_at(uint64_t offset, size_t bytes)
     return (part){begin, by__round_up(end, BY__SCRATCH_ALIGNMENT), skip, end - skip};
 }
 
-by_status by__scratch_read(by__scratch *s, uint64_t offset, void *out, size_t bytes,
-                           by_error *error)
+by_status by__store_scratch_read(by__store_scratch *s, uint64_t offset, void *out, size_t bytes,
+                                 by_error *error)
 {
     BY_TRY(finish(s, error));
     for (size_t done = 0; done < bytes;) {
@@ -332,8 +334,8 @@ by_status by__scratch_read(by__scratch *s, uint64_t offset, void *out, size_t by
     return BY_OK;
 }
 
-by_status by__scratch_write(by__scratch *s, uint64_t offset, const void *data, size_t bytes,
-                            by_error *error)
+by_status by__store_scratch_write(by__store_scratch *s, uint64_t offset, const void *data,
+                                  size_t bytes, by_error *error)
 {
     s->version++;
     BY_TRY(finish(s, error));
@@ -353,12 +355,12 @@ by_status by__scratch_write(by__scratch *s, uint64_t offset, const void *data, s
     return BY_OK;
 }
 
-uint64_t by__scratch_version(const by__scratch *s)
+uint64_t by__store_scratch_version(const by__store_scratch *s)
 {
     return s->version;
 }
 
-size_t by__scratch_memory(void)
+size_t by__store_scratch_memory(void)
 {
     return PIECE_BYTES;
 }

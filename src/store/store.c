@@ -19,7 +19,7 @@ typedef struct held_run {
 
 typedef struct flat {
     char *name;
-    by__flat_spec spec;
+    by__store_flat_spec spec;
     by_shape *shape;                         /* of each entry's buffer; rank -1: no buffer */
     size_t *offset;                          /* of each buffer in the flat buffer, in bytes */
     size_t group_offset[BY__MAX_GROUPS + 1]; /* offset of each group; the last one is the end */
@@ -35,7 +35,7 @@ typedef struct flat {
 struct by__store {
     by_device *device;
     bool host_memory;
-    by__stored_tensor *entries;
+    by__store_stored_tensor *entries;
     size_t count;
     size_t capacity;
     by__name_table names;
@@ -43,7 +43,7 @@ struct by__store {
     size_t flat_count;
     size_t flat_capacity;
     by_memory blocks[BY__BUFFER_ROLES];
-    by__scratch *scratch; /* NULL: everything is in memory */
+    by__store_scratch *scratch; /* NULL: everything is in memory */
     bool allocated;
 };
 
@@ -79,7 +79,7 @@ void by__store_close(by__store **store)
     for (int role = 0; role < BY__BUFFER_ROLES; role++) {
         by_device_free(&s->blocks[role]);
     }
-    by__scratch_close(&s->scratch);
+    by__store_scratch_close(&s->scratch);
     for (size_t i = 0; i < s->flat_count; i++) {
         free_flat(&s->flats[i]);
     }
@@ -96,15 +96,15 @@ void by__store_close(by__store **store)
 
 /* ---- declaring ---- */
 
-by_status by__store_add(by__store *store, const by__stored_tensor *entry, by__handle *out,
-                        by_error *error)
+by_status by__store_add(by__store *store, const by__store_stored_tensor *entry,
+                        by__store_handle *out, by_error *error)
 {
     if (by__store_find(store, entry->name) != BY__NO_ENTRY) {
         return by_error_set(error, BY_EARG, "there are two tensors named '%s'", entry->name);
     }
     BY_TRY(by__reserve((void **)&store->entries, &store->capacity, store->count + 1,
                        sizeof *store->entries, error));
-    by__stored_tensor copy = *entry;
+    by__store_stored_tensor copy = *entry;
     if (copy.local.rank != copy.shape.rank) {
         copy.local = copy.shape;
     }
@@ -123,7 +123,7 @@ by_status by__store_add(by__store *store, const by__stored_tensor *entry, by__ha
     }
     copy.name = name;
     copy.axes = axes;
-    *out = (by__handle)store->count;
+    *out = (by__store_handle)store->count;
     store->entries[store->count++] = copy;
     return BY_OK;
 }
@@ -136,7 +136,7 @@ static by_dtype dtype_of(const flat *f, int group)
 /* Lays out one entry's buffer at *end. */
 static by_status place(const by__store *store, flat *f, size_t i, size_t *end, by_error *error)
 {
-    const by__stored_tensor *entry = &store->entries[i];
+    const by__store_stored_tensor *entry = &store->entries[i];
     by_shape shape = entry->local;
     size_t elements;
     size_t bytes;
@@ -179,10 +179,10 @@ static by_status lay_out(const by__store *store, flat *f, by_error *error)
 
 /* ---- runs ---- */
 
-int64_t by__store_begin(const by__store *store, by__handle handle)
+int64_t by__store_begin(const by__store *store, by__store_handle handle)
 {
     int64_t begin = 0;
-    for (by__handle i = 0; i < handle; i++) {
+    for (by__store_handle i = 0; i < handle; i++) {
         if (store->entries[i].group == store->entries[handle].group) {
             begin += (int64_t)by__round_up((size_t)by_shape_count(&store->entries[i].local),
                                            BY__ENTRY_ALIGNMENT);
@@ -218,7 +218,7 @@ static int64_t group_begin(const by__store *store, int group)
     return begin;
 }
 
-static bool is_within(const by__flat_spec *spec, int64_t first, int64_t count)
+static bool is_within(const by__store_flat_spec *spec, int64_t first, int64_t count)
 {
     for (size_t k = 0; k < spec->held_count; k++) {
         const by__store_run *run = &spec->held[k];
@@ -234,9 +234,10 @@ static by_status hold_entries(const by__store *store, flat *f, by_error *error)
 {
     size_t capacity = 0;
     for (size_t i = 0; i < f->count; i++) {
-        const by__stored_tensor *entry = &store->entries[i];
+        const by__store_stored_tensor *entry = &store->entries[i];
         size_t size = by_dtype_size(dtype_of(f, entry->group));
-        int64_t first = group_begin(store, entry->group) + by__store_begin(store, (by__handle)i);
+        int64_t first =
+            group_begin(store, entry->group) + by__store_begin(store, (by__store_handle)i);
         if (f->shape[i].rank >= 0 && is_within(&f->spec, first, by_shape_count(&entry->local))) {
             size_t count = by__round_up((size_t)by_shape_count(&f->shape[i]), BY__ENTRY_ALIGNMENT);
             BY_TRY(add_run(f, &capacity, entry->group, f->offset[i], count * size, error));
@@ -279,7 +280,8 @@ static by_status hold(const by__store *store, flat *f, by_error *error)
                            : by__alloc((void **)&f->runs, 1, sizeof *f->runs, "runs", error);
 }
 
-by_status by__store_add_flat(by__store *store, const by__flat_spec *spec, int *out, by_error *error)
+by_status by__store_add_flat(by__store *store, const by__store_flat_spec *spec, int *out,
+                             by_error *error)
 {
     flat f = {.spec = *spec, .count = store->count};
     if (store->allocated) {
@@ -321,17 +323,17 @@ size_t by__store_count(const by__store *store)
     return store->count;
 }
 
-const by__stored_tensor *by__store_entry(const by__store *store, by__handle handle)
+const by__store_stored_tensor *by__store_entry(const by__store *store, by__store_handle handle)
 {
     return &store->entries[handle];
 }
 
-by__handle by__store_find(const by__store *store, const char *name)
+by__store_handle by__store_find(const by__store *store, const char *name)
 {
     return by__name_table_find(&store->names, name);
 }
 
-size_t by__store_bytes(const by__store *store, by__buffer_role role)
+size_t by__store_bytes(const by__store *store, by__store_buffer_role role)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < store->flat_count; i++) {
@@ -355,16 +357,16 @@ const char *by__store_flat_name(const by__store *store, int index)
     return store->flats[index].name;
 }
 
-by_shape by__store_shape(const by__store *store, int index, by__handle handle)
+by_shape by__store_shape(const by__store *store, int index, by__store_handle handle)
 {
     const flat *f = &store->flats[index];
     return (size_t)handle < f->count ? f->shape[handle] : (by_shape){.rank = -1};
 }
 
-by__stored_tensor by__store_held(const by__store *store, int index, by__handle handle)
+by__store_stored_tensor by__store_held(const by__store *store, int index, by__store_handle handle)
 {
-    const by__stored_tensor *entry = &store->entries[handle];
-    by__stored_tensor held = *entry;
+    const by__store_stored_tensor *entry = &store->entries[handle];
+    by__store_stored_tensor held = *entry;
     by_shape numbers = {.rank = entry->shape.rank};
     by_shape left = {0};
     if (store->flats[index].spec.shape == NULL) {
@@ -386,10 +388,10 @@ by__stored_tensor by__store_held(const by__store *store, int index, by__handle h
     return held;
 }
 
-by_dtype by__store_dtype(const by__store *store, int index, by__handle handle)
+by_dtype by__store_dtype(const by__store *store, int index, by__store_handle handle)
 {
     const flat *f = &store->flats[index];
-    const by__stored_tensor *entry = &store->entries[handle];
+    const by__store_stored_tensor *entry = &store->entries[handle];
     return f->spec.dtype == BY_DTYPE_COUNT ? entry->format : dtype_of(f, entry->group);
 }
 
@@ -408,17 +410,17 @@ by_status by__store_allocate(by__store *store, const char *directory, by_error *
     }
     for (int role = 0; role < BY__BUFFER_ROLES; role++) {
         BY_TRY(by_device_alloc(&store->blocks[role], store->device,
-                               by__store_bytes(store, (by__buffer_role)role), role_names[role],
-                               error));
+                               by__store_bytes(store, (by__store_buffer_role)role),
+                               role_names[role], error));
     }
     if (on_disk > 0) {
-        BY_TRY(by__scratch_open(&store->scratch, directory, on_disk, error));
+        BY_TRY(by__store_scratch_open(&store->scratch, directory, on_disk, error));
     }
     store->allocated = true;
     return BY_OK;
 }
 
-by__scratch *by__store_scratch(const by__store *store)
+by__store_scratch *by__store_scratch_of(const by__store *store)
 {
     return store->scratch;
 }
@@ -428,19 +430,20 @@ bool by__store_is_allocated(const by__store *store)
     return store->allocated;
 }
 
-by_status by__store_clear(by__store *store, by__buffer_role role, by_error *error)
+by_status by__store_clear(by__store *store, by__store_buffer_role role, by_error *error)
 {
     by_memory block = store->blocks[role];
     for (size_t i = 0; i < store->flat_count; i++) {
         const flat *f = &store->flats[i];
         if (f->spec.role == role && f->disk_bytes > 0) {
-            BY_TRY(by__scratch_write(store->scratch, f->disk_offset, NULL, f->disk_bytes, error));
+            BY_TRY(by__store_scratch_write(store->scratch, f->disk_offset, NULL, f->disk_bytes,
+                                           error));
         }
     }
     if (block.bytes == 0) {
         return BY_OK;
     }
-    BY_TRY(by__fill(BY__QUEUE_COMPUTE, block, 0, error));
+    BY_TRY(by__device_fill(BY__QUEUE_COMPUTE, block, 0, error));
     return by_device_finish(store->device, error);
 }
 
@@ -475,7 +478,7 @@ static by_memory held_bytes(const by__store *store, const flat *f, size_t offset
                : by_memory_at(block, f->block_offset + place_in(run, offset), bytes);
 }
 
-by_memory by__store_buffer(const by__store *store, int index, by__handle handle)
+by_memory by__store_buffer(const by__store *store, int index, by__store_handle handle)
 {
     const flat *f = &store->flats[index];
     by_shape shape = by__store_shape(store, index, handle);
@@ -501,11 +504,11 @@ by_memory by__store_group(const by__store *store, int index, int group)
                       f->group_offset[group + 1] - f->group_offset[group]);
 }
 
-bool by__store_piece(const by__store *store, int index, by__handle handle, size_t k,
-                     by__held_piece *out)
+bool by__store_piece(const by__store *store, int index, by__store_handle handle, size_t k,
+                     by__store_held_piece *out)
 {
     const flat *f = &store->flats[index];
-    *out = (by__held_piece){0};
+    *out = (by__store_held_piece){0};
     if (f->runs == NULL) {
         out->memory = by__store_buffer(store, index, handle);
         out->count =
@@ -551,7 +554,7 @@ bool by__store_disk_range(const by__store *store, int index, int group, int64_t 
     return true;
 }
 
-bool by__store_on_disk(const by__store *store, int index, by__handle handle)
+bool by__store_on_disk(const by__store *store, int index, by__store_handle handle)
 {
     const flat *f = &store->flats[index];
     return (size_t)handle < f->count && f->shape[handle].rank >= 0 &&
@@ -567,7 +570,7 @@ by_memory by__store_range(const by__store *store, int index, int group, int64_t 
                       (size_t)count * size);
 }
 
-void *by__store_host(const by__store *store, int index, by__handle handle)
+void *by__store_host(const by__store *store, int index, by__store_handle handle)
 {
     by_memory buffer = by__store_buffer(store, index, handle);
     return store->host_memory ? (void *)buffer.address : NULL;

@@ -1,8 +1,8 @@
 /* store: named tensors and their memory, for training and for inference.
  *
  * An entry describes a named tensor: its global shape, logical axes, the part of it that this
- * process holds, the format that programs compute with, and its group. A by__handle identifies an
- * entry; code that runs often keeps handles instead of looking up names.
+ * process holds, the format that programs compute with, and its group. A by__store_handle
+ * identifies an entry; code that runs often keeps handles instead of looking up names.
  *
  * A flat buffer holds, for one role, the buffers of the entries of some groups one after another:
  * the masters, the copies that programs compute with, a set of gradients, one state of the
@@ -43,10 +43,10 @@
 typedef struct by__store by__store;
 
 /* An entry of a store: its index in the order of declaration. */
-typedef int32_t by__handle;
-#define BY__NO_ENTRY ((by__handle)-1)
+typedef int32_t by__store_handle;
+#define BY__NO_ENTRY ((by__store_handle)-1)
 
-typedef struct by__stored_tensor {
+typedef struct by__store_stored_tensor {
     const char *name;
     const char *axes;           /* logical axis names, space separated, outermost first; or "" */
     by_shape shape;             /* of the whole tensor, as in checkpoints */
@@ -64,20 +64,20 @@ typedef struct by__stored_tensor {
     by_packing packing;
     bool out_in;
     bool grows; /* files may hold fewer rows: further rows keep their values */
-} by__stored_tensor;
+} by__store_stored_tensor;
 
-typedef enum by__buffer_role {
+typedef enum by__store_buffer_role {
     BY__MASTER = 0, /* the value that is trained and saved */
     BY__COPY,       /* the value that programs compute with, if it is not the master */
     BY__GRADIENT,   /* one flat buffer per gradient set */
     BY__STATE,      /* one flat buffer per state of the optimizer */
     BY__CACHE,      /* keys and values of past tokens */
     BY__BUFFER_ROLES
-} by__buffer_role;
+} by__store_buffer_role;
 
 /* Derives the shape of an entry's buffer from the entry's shape and axis names. Returns false if
  * the entry has no buffer in this flat buffer. */
-typedef bool by__shape_rule(const by_shape *entry, const char *axes, by_shape *buffer);
+typedef bool by__store_shape_rule(const by_shape *entry, const char *axes, by_shape *buffer);
 
 /* A range of the elements of a flat buffer. */
 typedef struct by__store_run {
@@ -85,13 +85,13 @@ typedef struct by__store_run {
     int64_t count;
 } by__store_run;
 
-typedef struct by__flat_spec {
-    by__buffer_role role;
-    const char *name;      /* of a state: "m"; copied; NULL or "": none */
-    by_dtype dtype;        /* BY_DTYPE_COUNT: each entry's format */
-    unsigned wide;         /* bit g: the entries of group g are f32 whatever dtype says */
-    unsigned groups;       /* bit g: the entries of group g are included */
-    by__shape_rule *shape; /* NULL: the entry's local shape */
+typedef struct by__store_flat_spec {
+    by__store_buffer_role role;
+    const char *name;            /* of a state: "m"; copied; NULL or "": none */
+    by_dtype dtype;              /* BY_DTYPE_COUNT: each entry's format */
+    unsigned wide;               /* bit g: the entries of group g are f32 whatever dtype says */
+    unsigned groups;             /* bit g: the entries of group g are included */
+    by__store_shape_rule *shape; /* NULL: the entry's local shape */
     /* The ranges that this process holds, in elements of the flat buffer of all groups without a
      * shape rule; with one, the entries that lie within a range. Memory is allocated for these
      * alone. NULL: everything. */
@@ -100,75 +100,77 @@ typedef struct by__flat_spec {
     /* bit g: the held ranges of group g are in the store's scratch file, each at a multiple of
      * BY__SCRATCH_ALIGNMENT; requires `held`. */
     unsigned on_disk;
-} by__flat_spec;
+} by__store_flat_spec;
 
 by_status by__store_open(by__store **out, by_device *device, by_error *error);
 void by__store_close(by__store **store);
 
 /* Declares an entry; strings are copied. local of rank 0 for an entry of another rank: the whole
  * tensor is held. BY_EARG: the name is taken. */
-by_status by__store_add(by__store *store, const by__stored_tensor *entry, by__handle *out,
-                        by_error *error);
+by_status by__store_add(by__store *store, const by__store_stored_tensor *entry,
+                        by__store_handle *out, by_error *error);
 /* Declares a flat buffer over the entries declared so far. *out: its index. */
-by_status by__store_add_flat(by__store *store, const by__flat_spec *spec, int *out,
+by_status by__store_add_flat(by__store *store, const by__store_flat_spec *spec, int *out,
                              by_error *error);
 
 /* ---- parts of tensors (store_parts.c) ---- */
 
 /* Returns true if a buffer has its values in another order than files: they must be written all at
  * once and cannot be read back. */
-static inline bool by__store_rearranges(const by__stored_tensor *entry)
+static inline bool by__store_rearranges(const by__store_stored_tensor *entry)
 {
     return entry->transposed || entry->packing.kind != BY_PACKING_NONE;
 }
 /* What a flat buffer holds of an entry, described as an entry; with a shape rule, which keeps some
  * of the entry's axes, with these axes. Only for entries that have a buffer there. */
-by__stored_tensor by__store_held(const by__store *store, int flat, by__handle handle);
+by__store_stored_tensor by__store_held(const by__store *store, int flat, by__store_handle handle);
 /* Returns true if an entry holds less than the whole tensor. */
-bool by__store_is_part(const by__stored_tensor *entry);
+bool by__store_is_part(const by__store_stored_tensor *entry);
 /* A part as boxes of the whole tensor, of equal extents. */
 typedef struct by__store_box {
     int64_t offset[BY_MAX_RANK];
     by_shape shape;
 } by__store_box;
-int64_t by__store_box_count(const by__stored_tensor *entry);
-by__store_box by__store_box_at(const by__stored_tensor *entry, int64_t k);
+int64_t by__store_box_count(const by__store_stored_tensor *entry);
+by__store_box by__store_box_at(const by__store_stored_tensor *entry, int64_t k);
 /* Copies box k, dense at `box`, into the part at `part` or (to_part false) from it; elements have
  * `size` bytes. */
-void by__store_box_copy(const by__stored_tensor *entry, int64_t k, void *box, void *part,
+void by__store_box_copy(const by__store_stored_tensor *entry, int64_t k, void *box, void *part,
                         size_t size, bool to_part);
 /* The intersection of box k with elements [first, first + count) of the part, as a range of the
  * box's own elements, taken as dense: [*begin, *begin + *elements). */
-void by__store_box_range(const by__stored_tensor *entry, int64_t k, int64_t first, int64_t count,
-                         int64_t *begin, int64_t *elements);
+void by__store_box_range(const by__store_stored_tensor *entry, int64_t k, int64_t first,
+                         int64_t count, int64_t *begin, int64_t *elements);
 /* Copies elements [begin, begin + elements) of box k, of `size` bytes each, out of the part, whose
  * elements from `first` on are at `values`. */
-void by__store_box_read(const by__stored_tensor *entry, int64_t k, int64_t begin, int64_t elements,
-                        void *out, const void *values, int64_t first, size_t size);
+void by__store_box_read(const by__store_stored_tensor *entry, int64_t k, int64_t begin,
+                        int64_t elements, void *out, const void *values, int64_t first,
+                        size_t size);
 /* Copies the part, dense at `part`, from the whole tensor at `whole`. */
-void by__store_cut(const by__stored_tensor *entry, const void *whole, void *part, size_t size);
+void by__store_cut(const by__store_stored_tensor *entry, const void *whole, void *part,
+                   size_t size);
 
 size_t by__store_count(const by__store *store);
-const by__stored_tensor *by__store_entry(const by__store *store, by__handle handle);
+const by__store_stored_tensor *by__store_entry(const by__store *store, by__store_handle handle);
 /* The entry with that name, or BY__NO_ENTRY. Takes constant time. */
-by__handle by__store_find(const by__store *store, const char *name);
+by__store_handle by__store_find(const by__store *store, const char *name);
 
 /* Planned bytes of a role in memory, and of all roles in the scratch file. */
-size_t by__store_bytes(const by__store *store, by__buffer_role role);
+size_t by__store_bytes(const by__store *store, by__store_buffer_role role);
 size_t by__store_disk_bytes(const by__store *store);
 /* Allocates the memory, zeroed: one region per role; and if anything is on disk, a scratch file in
  * `directory`. BY_ESTATE: already allocated. */
 by_status by__store_allocate(by__store *store, const char *directory, by_error *error);
 bool by__store_is_allocated(const by__store *store);
 /* Zeroes all buffers of a role. */
-by_status by__store_clear(by__store *store, by__buffer_role role, by_error *error);
+by_status by__store_clear(by__store *store, by__store_buffer_role role, by_error *error);
 
 const char *by__store_flat_name(const by__store *store, int flat);
 /* Buffer of an entry; {0} if it has none there, or is not held whole. */
-by_memory by__store_buffer(const by__store *store, int flat, by__handle handle);
+by_memory by__store_buffer(const by__store *store, int flat, by__store_handle handle);
 /* Shape (rank -1: no buffer) and format of that buffer. */
-by_shape by__store_shape(const by__store *store, int flat, by__handle handle);
-by_dtype by__store_dtype(const by__store *store, int flat, by__handle handle);
+by_shape by__store_shape(const by__store *store, int flat, by__store_handle handle);
+by_dtype by__store_dtype(const by__store *store, int flat, by__store_handle handle);
 /* Format of a group. Here and below the entries of a group must have one format. */
 by_dtype by__store_group_dtype(const by__store *store, int flat, int group);
 /* Number of elements of a group, including padding between entries, and its memory. */
@@ -178,56 +180,56 @@ by_memory by__store_group(const by__store *store, int flat, int group);
 by_memory by__store_range(const by__store *store, int flat, int group, int64_t first,
                           int64_t count);
 /* A held piece of an entry's buffer. */
-typedef struct by__held_piece {
+typedef struct by__store_held_piece {
     int64_t first; /* first element, in the buffer */
     int64_t count; /* 0: the held range contains none of its elements */
     by_memory memory;
     bool on_disk;    /* it is in the scratch file, and memory is {0} */
     uint64_t offset; /* its offset in the scratch file */
-} by__held_piece;
+} by__store_held_piece;
 
 /* The held pieces of an entry's buffer, one for each held range. Returns false if there is no k-th
  * range. */
-bool by__store_piece(const by__store *store, int flat, by__handle handle, size_t k,
-                     by__held_piece *out);
+bool by__store_piece(const by__store *store, int flat, by__store_handle handle, size_t k,
+                     by__store_held_piece *out);
 /* Offset in the scratch file of elements [first, first + count) of a group. Returns false if they
  * are not there in one range. */
 bool by__store_disk_range(const by__store *store, int flat, int group, int64_t first, int64_t count,
                           uint64_t *offset);
 /* Returns true if any part of an entry's buffer is in the scratch file. */
-bool by__store_on_disk(const by__store *store, int flat, by__handle handle);
+bool by__store_on_disk(const by__store *store, int flat, by__store_handle handle);
 /* Offset of an entry in its group, in elements of flat buffers without a shape rule. */
-int64_t by__store_begin(const by__store *store, by__handle handle);
+int64_t by__store_begin(const by__store *store, by__store_handle handle);
 
 /* Writes `count` values of format `dtype` (f32, bf16, f16, or u8 into u8; at any address) to the
  * first elements of an entry's buffer, converted to its format, and transposed or packed if the
  * entry is. For a tensor that grows these are its first rows. Runs on `threads` threads. Of an
  * entry that is not held whole only the held part is written; BY_EARG if it is also transposed or
  * packed. */
-by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
+by_status by__store_write(by__store *store, int flat, by__store_handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error);
 /* The same for a packed entry from codes that can be stored unchanged (by__packing_takes): one for
  * each of its matrices. */
-by_status by__store_write_coded(by__store *store, int flat, by__handle handle,
+by_status by__store_write_coded(by__store *store, int flat, by__store_handle handle,
                                 const by__coded *const *coded, int threads, by_error *error);
 /* The same for elements [first, first + count) of an entry that is neither transposed nor
  * packed. */
-by_status by__store_write_part(by__store *store, int flat, by__handle handle, int64_t first,
+by_status by__store_write_part(by__store *store, int flat, by__store_handle handle, int64_t first,
                                const void *values, by_dtype dtype, int64_t count, int threads,
                                by_error *error);
 /* Reads a whole buffer that is neither transposed nor packed: u8 unchanged, any other format as
  * f32. */
-by_status by__store_read(const by__store *store, int flat, by__handle handle, void *out,
+by_status by__store_read(const by__store *store, int flat, by__store_handle handle, void *out,
                          by_error *error);
 /* The same for elements [first, first + count). */
-by_status by__store_read_part(const by__store *store, int flat, by__handle handle, int64_t first,
-                              int64_t count, void *out, by_error *error);
+by_status by__store_read_part(const by__store *store, int flat, by__store_handle handle,
+                              int64_t first, int64_t count, void *out, by_error *error);
 /* out[i] = values[i] of format `dtype`; the values may be the last bytes of out's own memory. */
 void by__store_widen(float *out, const void *values, by_dtype dtype, size_t count);
 /* Address of a buffer if device memory is host memory and no write to it is in flight, else
  * NULL. */
-void *by__store_host(const by__store *store, int flat, by__handle handle);
+void *by__store_host(const by__store *store, int flat, by__store_handle handle);
 /* NULL before allocation, and if nothing is on disk. */
-by__scratch *by__store_scratch(const by__store *store);
+by__store_scratch *by__store_scratch_of(const by__store *store);
 
 #endif

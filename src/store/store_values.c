@@ -67,7 +67,7 @@ static void convert_transposed(void *out, by_dtype to, const void *values, by_dt
 }
 
 static void convert(void *out, by_dtype to, const void *values, by_dtype from,
-                    const by__stored_tensor *entry, size_t count, int threads)
+                    const by__store_stored_tensor *entry, size_t count, int threads)
 {
     if (to == BY_U8) {
         memcpy(out, values, count);
@@ -102,8 +102,8 @@ typedef struct given {
 } given;
 
 /* Writes the values that lie within a piece of an entry; `staged` has room for PART elements. */
-static by_status write_piece(by__store *store, by_dtype to, const by__held_piece *piece,
-                             const by__stored_tensor *entry, const given *g, char *staged,
+static by_status write_piece(by__store *store, by_dtype to, const by__store_held_piece *piece,
+                             const by__store_stored_tensor *entry, const given *g, char *staged,
                              int threads, by_error *error)
 {
     size_t size = by_dtype_size(to);
@@ -115,20 +115,21 @@ static by_status write_piece(by__store *store, by_dtype to, const by__held_piece
         size_t begin = (size_t)(at - piece->first) * size;
         const char *from = g->values + (size_t)(at - g->first) * by_dtype_size(g->dtype);
         convert(staged, to, from, g->dtype, entry, part, threads);
-        BY_TRY(piece->on_disk ? by__scratch_write(by__store_scratch(store), piece->offset + begin,
-                                                  staged, part * size, error)
-                              : by_device_write(by_memory_at(piece->memory, begin, part * size),
-                                                staged, error));
+        BY_TRY(
+            piece->on_disk
+                ? by__store_scratch_write(by__store_scratch_of(store), piece->offset + begin,
+                                          staged, part * size, error)
+                : by_device_write(by_memory_at(piece->memory, begin, part * size), staged, error));
     }
     return BY_OK;
 }
 
 /* Writes the held part of an entry that is not transposed. */
-static by_status write_held(by__store *store, int flat, by__handle handle, const given *g,
+static by_status write_held(by__store *store, int flat, by__store_handle handle, const given *g,
                             int threads, by_error *error)
 {
     void *staged;
-    by__held_piece piece;
+    by__store_held_piece piece;
     by_status status = BY_OK;
     by_dtype to = by__store_dtype(store, flat, handle);
     size_t most = (size_t)(g->count < PART ? g->count : PART);
@@ -142,24 +143,24 @@ static by_status write_held(by__store *store, int flat, by__handle handle, const
 }
 
 /* Elements per row of a packed entry, as in files. */
-static int64_t packed_row(const by__stored_tensor *entry)
+static int64_t packed_row(const by__store_stored_tensor *entry)
 {
     return entry->out_in ? entry->packing.k : entry->packing.n;
 }
 
 /* Number of elements of an entry's buffer. */
-static int64_t elements_of(const by__store *store, int flat, by__handle handle)
+static int64_t elements_of(const by__store *store, int flat, by__store_handle handle)
 {
-    const by__stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_stored_tensor *entry = by__store_entry(store, handle);
     by_shape shape = by__store_shape(store, flat, handle);
     bool packed = entry->packing.kind != BY_PACKING_NONE;
     return shape.rank < 0 ? 0 : packed ? by_shape_count(&entry->shape) : by_shape_count(&shape);
 }
 
-static by_status check_write(const by__store *store, int flat, by__handle handle, by_dtype dtype,
-                             int64_t first, int64_t count, by_error *error)
+static by_status check_write(const by__store *store, int flat, by__store_handle handle,
+                             by_dtype dtype, int64_t first, int64_t count, by_error *error)
 {
-    const by__stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_stored_tensor *entry = by__store_entry(store, handle);
     by_shape shape = by__store_shape(store, flat, handle);
     by_dtype to = by__store_dtype(store, flat, handle);
     bool packed = entry->packing.kind != BY_PACKING_NONE;
@@ -177,7 +178,7 @@ static by_status check_write(const by__store *store, int flat, by__handle handle
     return BY_OK;
 }
 
-by_status by__store_write_part(by__store *store, int flat, by__handle handle, int64_t first,
+by_status by__store_write_part(by__store *store, int flat, by__store_handle handle, int64_t first,
                                const void *values, by_dtype dtype, int64_t count, int threads,
                                by_error *error)
 {
@@ -191,7 +192,7 @@ by_status by__store_write_part(by__store *store, int flat, by__handle handle, in
 
 /* Transposes or packs all of an entry into `out`. */
 static by_status rearrange(void *out, by_dtype to, const void *values, by_dtype dtype,
-                           const by__stored_tensor *entry, int64_t count, int threads,
+                           const by__store_stored_tensor *entry, int64_t count, int threads,
                            by_error *error)
 {
     if (entry->packing.kind != BY_PACKING_NONE) {
@@ -203,10 +204,10 @@ static by_status rearrange(void *out, by_dtype to, const void *values, by_dtype 
     return BY_OK;
 }
 
-by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
+by_status by__store_write(by__store *store, int flat, by__store_handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error)
 {
-    const by__stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_stored_tensor *entry = by__store_entry(store, handle);
     by_dtype to = by__store_dtype(store, flat, handle);
     by_memory buffer = by__store_buffer(store, flat, handle);
     void *host = by__store_host(store, flat, handle);
@@ -227,10 +228,10 @@ by_status by__store_write(by__store *store, int flat, by__handle handle, const v
     return status;
 }
 
-by_status by__store_write_coded(by__store *store, int flat, by__handle handle,
+by_status by__store_write_coded(by__store *store, int flat, by__store_handle handle,
                                 const by__coded *const *coded, int threads, by_error *error)
 {
-    const by__stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_stored_tensor *entry = by__store_entry(store, handle);
     by_memory buffer = by__store_buffer(store, flat, handle);
     void *host = by__store_host(store, flat, handle);
     void *staged = NULL;
@@ -249,11 +250,11 @@ by_status by__store_write_coded(by__store *store, int flat, by__handle handle,
     return status;
 }
 
-by_status by__store_read_part(const by__store *store, int flat, by__handle handle, int64_t first,
-                              int64_t count, void *out, by_error *error)
+by_status by__store_read_part(const by__store *store, int flat, by__store_handle handle,
+                              int64_t first, int64_t count, void *out, by_error *error)
 {
-    const by__stored_tensor *entry = by__store_entry(store, handle);
-    by__held_piece piece;
+    const by__store_stored_tensor *entry = by__store_entry(store, handle);
+    by__store_held_piece piece;
     int64_t done = 0;
     by_dtype dtype = by__store_dtype(store, flat, handle);
     size_t size = by_dtype_size(dtype);
@@ -271,8 +272,8 @@ by_status by__store_read_part(const by__store *store, int flat, by__handle handl
         size_t bytes = (size_t)(high - low) * size;
         char *to = (char *)out + (size_t)(low - first) * wide;
         char *raw = to + (size_t)(high - low) * wide - bytes;
-        BY_TRY(piece.on_disk ? by__scratch_read(by__store_scratch(store), piece.offset + at, raw,
-                                                bytes, error)
+        BY_TRY(piece.on_disk ? by__store_scratch_read(by__store_scratch_of(store),
+                                                      piece.offset + at, raw, bytes, error)
                              : by_device_read(raw, by_memory_at(piece.memory, at, bytes), error));
         if (is_float) {
             by__store_widen((float *)(void *)to, raw, dtype, (size_t)(high - low));
@@ -284,7 +285,7 @@ by_status by__store_read_part(const by__store *store, int flat, by__handle handl
                : by_error_set(error, BY_EARG, "'%s': there are no values to read", entry->name);
 }
 
-by_status by__store_read(const by__store *store, int flat, by__handle handle, void *out,
+by_status by__store_read(const by__store *store, int flat, by__store_handle handle, void *out,
                          by_error *error)
 {
     by_shape shape = by__store_shape(store, flat, handle);

@@ -107,7 +107,7 @@ static by_status name_checkpoint(by_config *config, by_error *error)
 {
     char *path;
     by__text setting = {0};
-    BY_TRY(by__run_checkpoint(&path, config->model.from, error));
+    BY_TRY(by__checkpoint_run(&path, config->model.from, error));
     if (path == NULL) {
         return BY_OK;
     }
@@ -137,6 +137,6 @@ by_status by_config_take_model(by_config *config, by_error *error)
             config->model.context = context;
         }
     }
-    BY_TRY(by__adapters_take(config, error));
+    BY_TRY(by__task_adapters_take(config, error));
     return by_config_resolve(config, error);
 }

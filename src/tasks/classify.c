@@ -5,24 +5,24 @@
 #include "tasks/examples.h"
 
 typedef struct classify_keys {
-    by__examples_keys set;
+    by__task_examples_keys set;
     double smoothing;
 } classify_keys;
 
-static const by__key keys[] = {
+static const by__config_key keys[] = {
     {"task", "smoothing", BY__KEY_REAL, BY__OWN(classify_keys, smoothing), "0", 0, 1, BY__BELOW_MAX,
      .help = "label smoothing in training (Szegedy et al. 2016)"},
 };
-static const by__key_list key_list = BY__KEY_LIST(keys);
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
 extern const by__task_row by__task_classify;
 
 static by_status loss(const by_config *config, const by_model_request *request, by_graph *graph,
                       by_model *model, by_error *error)
 {
-    const classify_keys *own = by__kind_own(config->task.own, &by__task_classify.kind);
+    const classify_keys *own = by__config_kind_own(config->task.own, &by__task_classify.kind);
     bool training = request->mode == BY_MODEL_TRAIN;
-    BY_TRY(by__examples_needs_output(config, model, error));
+    BY_TRY(by__task_examples_needs_output(config, model, error));
     by_value labels = by_graph_input(graph, "labels", BY_I32, BY_SHAPE(request->batch));
     model->loss = by_cross_entropy(graph, model->output, labels,
                                    training && own != NULL ? (float)own->smoothing : 0.0f);
@@ -74,8 +74,8 @@ static void metric(const by_task_data *data, const double *sums, by_evaluation *
 
 /* ---- predictions ---- */
 
-static void predict_one(const by__examples *d, uint64_t index, const float *logits, size_t classes,
-                        by_predicted *say, void *user)
+static void predict_one(const by__task_examples *d, uint64_t index, const float *logits,
+                        size_t classes, by_predicted *say, void *user)
 {
     size_t best = 0;
     double sum = 0.0;
@@ -87,7 +87,7 @@ static void predict_one(const by__examples *d, uint64_t index, const float *logi
         sum += exp((double)logits[c] - (double)logits[best]);
     }
     (void)snprintf(label, sizeof label, "%zu", best);
-    const char *file = by__examples_file(d, index);
+    const char *file = by__task_examples_file(d, index);
     const by_field fields[] = {
         {.name = "index", .number = (double)index, .is_whole = true},
         {.name = "class", .number = (double)best, .is_whole = true},
@@ -105,8 +105,8 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
     BY_UNUSED(error);
     for (size_t i = 0; weight != NULL && i < batch->batch; i++) {
         if (((const float *)weight->data)[i] > 0.0f) {
-            predict_one((const by__examples *)data, batch->first_sample + i, values + i * width,
-                        width, say, user);
+            predict_one((const by__task_examples *)data, batch->first_sample + i,
+                        values + i * width, width, say, user);
         }
     }
     return BY_OK;
@@ -121,7 +121,8 @@ static const char *loss_label(const by_config *config)
 const by__task_row by__task_classify = {
     .kind = {.name = "classify",
              .help = "Classification of images or table rows.",
-             .keys = {&key_list, &by__image_data_keys, &by__table_data_keys, &by__split_keys},
+             .keys = {&key_list, &by__task_image_data_keys, &by__task_table_data_keys,
+                      &by__task_split_keys},
              .size = sizeof(classify_keys)},
     .task = {.name = "classify",
              .examples = "samples",
@@ -129,19 +130,19 @@ const by__task_row by__task_classify = {
              .metric_count = BY_ARRAY_LENGTH(metrics),
              .best_by_metric = true,
              .loss_label = loss_label,
-             .open = by__examples_open,
-             .close = by__examples_close,
-             .knows = by__examples_knows,
-             .assume = by__examples_assume,
-             .complete = by__examples_complete,
-             .source = by__examples_source,
+             .open = by__task_examples_open,
+             .close = by__task_examples_close,
+             .knows = by__task_examples_knows,
+             .assume = by__task_examples_assume,
+             .complete = by__task_examples_complete,
+             .source = by__task_examples_source,
              .loss = loss,
              .measure = measure,
              .metric = metric,
-             .keep = by__examples_keep,
-             .check = by__examples_check,
+             .keep = by__task_examples_keep,
+             .check = by__task_examples_check,
              .predict = predict,
-             .take = by__examples_take,
-             .column = by__examples_column,
-             .encoding = by__examples_encoding},
+             .take = by__task_examples_take,
+             .column = by__task_examples_column,
+             .encoding = by__task_examples_encoding},
     .classes = true};

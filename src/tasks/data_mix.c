@@ -21,7 +21,7 @@ static bool parse_weight(const char *text, size_t length, double *out)
 }
 
 /* Parses DIR=WEIGHT; the last `=` counts, because a path may contain others. */
-static by_status parse_part(by__data_mix *mix, const by_config *config, size_t index,
+static by_status parse_part(by__task_data_mix *mix, const by_config *config, size_t index,
                             by_error *error)
 {
     const char *entry = config->data.mix.items[index];
@@ -52,7 +52,7 @@ static by_status refuse_stage(const by_config *config, const char *entry, size_t
 }
 
 /* Parses STEP=WEIGHT:WEIGHT... */
-static by_status parse_stage(by__data_mix *mix, const by_config *config, size_t index,
+static by_status parse_stage(by__task_data_mix *mix, const by_config *config, size_t index,
                              by_error *error)
 {
     const char *entry = config->data.curriculum.items[index];
@@ -88,7 +88,7 @@ static by_status parse_stage(by__data_mix *mix, const by_config *config, size_t 
 }
 
 /* Weights that add up to 0 would leave a stage without data. */
-static by_status check_sums(const by__data_mix *mix, const by_config *config, by_error *error)
+static by_status check_sums(const by__task_data_mix *mix, const by_config *config, by_error *error)
 {
     for (size_t s = 0; s < mix->stage_count; s++) {
         double sum = 0.0;
@@ -108,7 +108,7 @@ static by_status check_sums(const by__data_mix *mix, const by_config *config, by
     return BY_OK;
 }
 
-static by_status describe(by__data_mix *mix, const by_config *config, by_error *error)
+static by_status describe(by__task_data_mix *mix, const by_config *config, by_error *error)
 {
     by__text text = {0};
     by__text_add(&text, config->data.mix_order);
@@ -122,7 +122,7 @@ static by_status describe(by__data_mix *mix, const by_config *config, by_error *
     return by__text_take(&text, &mix->text, error);
 }
 
-static by_status parse(by__data_mix *mix, const by_config *config, by_error *error)
+static by_status parse(by__task_data_mix *mix, const by_config *config, by_error *error)
 {
     size_t stages = 1 + config->data.curriculum.count;
     size_t count = config->data.mix.count;
@@ -147,10 +147,10 @@ static by_status parse(by__data_mix *mix, const by_config *config, by_error *err
     return describe(mix, config, error);
 }
 
-by_status by__data_mix_parse(by__data_mix *out, const by_config *config, by_error *error)
+by_status by__task_data_mix_parse(by__task_data_mix *out, const by_config *config, by_error *error)
 {
     const by_data_config *data = &config->data;
-    by__data_mix mix = {0};
+    by__task_data_mix mix = {0};
     *out = mix;
     if (data->mix.count == 0) {
         return data->curriculum.count == 0
@@ -170,14 +170,14 @@ by_status by__data_mix_parse(by__data_mix *out, const by_config *config, by_erro
     }
     by_status status = parse(&mix, config, error);
     if (status != BY_OK) {
-        by__data_mix_free(&mix);
+        by__task_data_mix_free(&mix);
         return status;
     }
     *out = mix;
     return BY_OK;
 }
 
-void by__data_mix_free(by__data_mix *mix)
+void by__task_data_mix_free(by__task_data_mix *mix)
 {
     for (size_t i = 0; i < mix->count; i++) {
         free(mix->directories[i]);
@@ -186,21 +186,21 @@ void by__data_mix_free(by__data_mix *mix)
     free(mix->weights);
     free(mix->stages);
     free(mix->text);
-    *mix = (by__data_mix){0};
+    *mix = (by__task_data_mix){0};
 }
 
-by_status by__data_mix_resolve(by_config *config, void *own, by_error *error)
+by_status by__task_data_mix_resolve(by_config *config, void *own, by_error *error)
 {
-    by__data_mix mix;
+    by__task_data_mix mix;
     BY_UNUSED(own);
-    if (by__keeps_documents(config) && config->parallel.sequence > 1) {
+    if (by__task_keeps_documents(config) && config->parallel.sequence > 1) {
         return by_error_set(error, BY_ECONFIG,
                             "%s: parallel.sequence %lld does not support data.documents=mask; use "
                             "parallel.tensor or parallel.shard instead",
                             by__config_where(config, "data.documents", "parallel.sequence"),
                             (long long)config->parallel.sequence);
     }
-    BY_TRY(by__data_mix_parse(&mix, config, error));
-    by__data_mix_free(&mix);
+    BY_TRY(by__task_data_mix_parse(&mix, config, error));
+    by__task_data_mix_free(&mix);
     return BY_OK;
 }

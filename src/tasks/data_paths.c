@@ -11,7 +11,7 @@
 
 static bool relay_progress(void *user, const by_pack_progress *progress)
 {
-    const by_train_options *options = ((const by__relay *)user)->options;
+    const by_train_options *options = ((const by__task_relay *)user)->options;
     if (options->event != NULL) {
         by_train_event event = {.kind = BY_TRAIN_PREPARING, .phase = progress->phase};
         event.fraction = progress->total_bytes > 0
@@ -24,14 +24,14 @@ static bool relay_progress(void *user, const by_pack_progress *progress)
 
 static void relay_note(void *user, const char *text)
 {
-    const by_train_options *options = ((const by__relay *)user)->options;
+    const by_train_options *options = ((const by__task_relay *)user)->options;
     if (options->event != NULL) {
         by_train_event event = {.kind = BY_TRAIN_NOTE, .text = text};
         options->event(options->user, &event);
     }
 }
 
-void by__relay_packing(by_pack_options *options, by__relay *relay)
+void by__task_relay_packing(by_pack_options *options, by__task_relay *relay)
 {
     if (relay->options != NULL) {
         options->progress = relay_progress;
@@ -43,7 +43,7 @@ void by__relay_packing(by_pack_options *options, by__relay *relay)
 static by_status pack_text(char **directory, const by_config *config, const char *tokenizer,
                            const by_train_options *progress, by_error *error)
 {
-    by__relay to = {progress};
+    by__task_relay to = {progress};
     by_pack_options options = {.inputs = (const char *const *)config->data.text.items,
                                .input_count = config->data.text.count,
                                .tokenizer_kind = tokenizer,
@@ -56,7 +56,7 @@ static by_status pack_text(char **directory, const by_config *config, const char
                                .skip_corrupt = strcmp(config->data.corrupt, "skip") == 0,
                                .corrupt_budget = config->data.corrupt_budget,
                                .valid_fraction = config->data.valid_fraction};
-    by__relay_packing(&options, &to);
+    by__task_relay_packing(&options, &to);
     return by_pack_cached(directory, &options, config->data.cache, error);
 }
 
@@ -100,7 +100,7 @@ static by_status find_saved_tokenizer(char **out, const char *run, by_error *err
     for (size_t i = count; i > 0 && status == BY_OK && *out == NULL; i--) {
         uint64_t step;
         char *directory;
-        if (by__step_of_name(names[i - 1], &step)) {
+        if (by__checkpoint_step_of_name(names[i - 1], &step)) {
             status = join(&directory, root, names[i - 1], error);
             if (status == BY_OK) {
                 status = find_tokenizer(out, directory, error);
@@ -126,7 +126,7 @@ static by_status find_model_tokenizer(char **out, const char *model, by_error *e
         BY_TRY(find_saved_tokenizer(out, model, error));
     }
     if (*out == NULL && by__path_exists(model)) {
-        BY_TRY(by__model_has_tokenizer(&there, model, error));
+        BY_TRY(by__tokenizer_model_has(&there, model, error));
     }
     return there ? copy(out, model, error) : BY_OK;
 }
@@ -170,7 +170,7 @@ static by_status find_origin_in(char **out, const char *directory, by_error *err
     return BY_OK;
 }
 
-static by_status find_origin(by__data_paths *paths, const by_config *config, const char *run,
+static by_status find_origin(by__task_data_paths *paths, const by_config *config, const char *run,
                              by_error *error)
 {
     const by_data_config *data = &config->data;
@@ -189,7 +189,7 @@ static void note_unknown(const by_config *config, const char *tokenizer,
                          const by_train_options *progress)
 {
     char text[512];
-    by__relay to = {progress};
+    by__task_relay to = {progress};
     if (progress == NULL || config->model.from[0] == '\0' ||
         strcmp(tokenizer, config->data.tokenizer) != 0 ||
         (strcmp(tokenizer, "bpe") != 0 && strcmp(tokenizer, "char") != 0)) {
@@ -203,7 +203,7 @@ static void note_unknown(const by_config *config, const char *tokenizer,
     relay_note(&to, text);
 }
 
-static by_status find_text(by__data_paths *paths, const by_config *config,
+static by_status find_text(by__task_data_paths *paths, const by_config *config,
                            const by_train_options *progress, by_error *error)
 {
     char *directory;
@@ -240,7 +240,7 @@ static bool is_name(const char *text, size_t length)
 }
 
 /* Parses NAME=DIR, entry `index` of data.valid_sets; earlier names are known. */
-static by_status find_valid_set(by__data_paths *paths, const by_config *config, size_t index,
+static by_status find_valid_set(by__task_data_paths *paths, const by_config *config, size_t index,
                                 by_error *error)
 {
     const char *entry = config->data.valid_sets.items[index];
@@ -266,7 +266,7 @@ static by_status find_valid_set(by__data_paths *paths, const by_config *config, 
 }
 
 /* Finds the held-out data, unless they are a part of data.text. */
-static by_status find_valid(by__data_paths *paths, const by_config *config, by_error *error)
+static by_status find_valid(by__task_data_paths *paths, const by_config *config, by_error *error)
 {
     size_t count = config->data.valid_sets.count;
     bool single = config->data.valid[0] != '\0' && config->data.text.count == 0;
@@ -300,10 +300,10 @@ static by_status find_valid(by__data_paths *paths, const by_config *config, by_e
 }
 
 /* Finds the packed directories that the config names. */
-static by_status find_packed(by__data_paths *paths, const by_config *config, by_error *error)
+static by_status find_packed(by__task_data_paths *paths, const by_config *config, by_error *error)
 {
-    by__data_mix mix;
-    BY_TRY(by__data_mix_parse(&mix, config, error));
+    by__task_data_mix mix;
+    BY_TRY(by__task_data_mix_parse(&mix, config, error));
     size_t count = mix.count == 0 ? 1 : mix.count;
     by_status status =
         by__alloc((void **)&paths->train, count, sizeof *paths->train, "paths", error);
@@ -312,7 +312,7 @@ static by_status find_packed(by__data_paths *paths, const by_config *config, by_
             copy(&paths->train[i], mix.count == 0 ? config->data.train : mix.directories[i], error);
         paths->train_count += status == BY_OK;
     }
-    by__data_mix_free(&mix);
+    by__task_data_mix_free(&mix);
     return status;
 }
 
@@ -328,20 +328,20 @@ static bool skips_damage(const by_config *config)
     return strcmp(config->data.corrupt, "skip") == 0;
 }
 
-by_status by__verify_data(const char *directory, const by_config *config,
-                          const by_train_options *progress, by_error *error)
+by_status by__task_verify_data(const char *directory, const by_config *config,
+                               const by_train_options *progress, by_error *error)
 {
-    by__relay to = {progress};
+    by__task_relay to = {progress};
     by_data_verify_options options = {.skip = skips_damage(config),
                                       .progress = progress == NULL ? NULL : relay_verifying,
                                       .user = &to};
     return by_data_verify(directory, &options, error);
 }
 
-by_status by__open_packed(by_dataset **out, const char *directory, const by_config *config,
-                          const by_train_options *progress, by_error *error)
+by_status by__task_open_packed(by_dataset **out, const char *directory, const by_config *config,
+                               const by_train_options *progress, by_error *error)
 {
-    by__relay to = {progress};
+    by__task_relay to = {progress};
     by_dataset_options options = {.skip = skips_damage(config),
                                   .progress = progress == NULL ? NULL : relay_verifying,
                                   .user = &to};
@@ -350,10 +350,10 @@ by_status by__open_packed(by_dataset **out, const char *directory, const by_conf
 
 static by_status read_tokenizer_hash(char out[33], const char *directory, by_error *error)
 {
-    by__token_manifest manifest;
-    BY_TRY(by__token_manifest_read(&manifest, directory, error));
+    by__data_token_manifest manifest;
+    BY_TRY(by__data_token_manifest_read(&manifest, directory, error));
     memcpy(out, manifest.tokenizer_hash, 33);
-    by__token_manifest_free(&manifest);
+    by__data_token_manifest_free(&manifest);
     return BY_OK;
 }
 
@@ -364,7 +364,7 @@ static by_status require_same(const char *data, const char *model, const char *w
     char hash[33];
     char own[9];
     BY_TRY(read_tokenizer_hash(hash, data, error));
-    BY_TRY(by__model_has_same_tokenizer(&same, own, model, hash, error));
+    BY_TRY(by__tokenizer_model_has_same(&same, own, model, hash, error));
     return same ? BY_OK
                 : by_error_set(error, BY_ECONFIG,
                                "%s was packed with another tokenizer (%.8s) than that of the "
@@ -372,14 +372,14 @@ static by_status require_same(const char *data, const char *model, const char *w
                                data, hash, model, own, way, model);
 }
 
-by_status by__same_tokenizer(const char *data, const char *model, by_error *error)
+by_status by__task_same_tokenizer(const char *data, const char *model, by_error *error)
 {
     return require_same(data, model, "pack it with --tokenizer ", error);
 }
 
 /* Checks that `path`, the value of `key`, has the same tokenizer as the training data. */
-static by_status check_tokenizer(const by__data_paths *paths, const char *path, const char *key,
-                                 by_error *error)
+static by_status check_tokenizer(const by__task_data_paths *paths, const char *path,
+                                 const char *key, by_error *error)
 {
     char train[33];
     char other[33];
@@ -395,7 +395,7 @@ static by_status check_tokenizer(const by__data_paths *paths, const char *path, 
 }
 
 /* Refuses data of another tokenizer than that of the weights to start from. */
-static by_status check_origin(const by__data_paths *paths, const char *from, by_error *error)
+static by_status check_origin(const by__task_data_paths *paths, const char *from, by_error *error)
 {
     char *path = NULL;
     bool of_text = paths->chosen != NULL;
@@ -414,7 +414,7 @@ static by_status check_origin(const by__data_paths *paths, const char *from, by_
 }
 
 /* Checks that all training data, valid and the weights to start from have the same tokenizer. */
-static by_status check_tokenizers(const by__data_paths *paths, const by_config *config,
+static by_status check_tokenizers(const by__task_data_paths *paths, const by_config *config,
                                   bool is_resumed, by_error *error)
 {
     for (size_t i = 1; i < paths->train_count; i++) {
@@ -427,10 +427,10 @@ static by_status check_tokenizers(const by__data_paths *paths, const by_config *
     return is_resumed ? BY_OK : check_origin(paths, config->model.from, error);
 }
 
-by_status by__data_prepare(by__data_paths *out, const by_config *config,
-                           const by_train_options *progress, by_error *error)
+by_status by__task_data_prepare(by__task_data_paths *out, const by_config *config,
+                                const by_train_options *progress, by_error *error)
 {
-    by__data_paths paths = {0};
+    by__task_data_paths paths = {0};
     by_status status;
     if (config->data.train[0] != '\0' || config->data.mix.count > 0) {
         status = find_packed(&paths, config, error);
@@ -452,24 +452,24 @@ by_status by__data_prepare(by__data_paths *out, const by_config *config,
         status = find_origin(&paths, config, progress == NULL ? NULL : progress->resume, error);
     }
     for (size_t i = 0; i < paths.train_count && status == BY_OK; i++) {
-        status = by__verify_data(paths.train[i], config, progress, error);
+        status = by__task_verify_data(paths.train[i], config, progress, error);
     }
     for (size_t i = 0; i < paths.valid_count && status == BY_OK; i++) {
-        status = by__verify_data(paths.valid[i], config, progress, error);
+        status = by__task_verify_data(paths.valid[i], config, progress, error);
     }
     if (status == BY_OK) {
         status =
             check_tokenizers(&paths, config, progress != NULL && progress->resume != NULL, error);
     }
     if (status != BY_OK) {
-        by__data_paths_free(&paths);
+        by__task_data_paths_free(&paths);
         return status;
     }
     *out = paths;
     return BY_OK;
 }
 
-void by__data_paths_free(by__data_paths *paths)
+void by__task_data_paths_free(by__task_data_paths *paths)
 {
     for (size_t i = 0; i < paths->train_count; i++) {
         free(paths->train[i]);
@@ -484,5 +484,5 @@ void by__data_paths_free(by__data_paths *paths)
     free(paths->chosen);
     free(paths->tokenizer);
     free(paths->origin);
-    *paths = (by__data_paths){0};
+    *paths = (by__task_data_paths){0};
 }

@@ -11,7 +11,7 @@ typedef struct window {
     bool is_last;
 } window;
 
-struct by__documents {
+struct by__task_documents {
     const by_dataset *dataset;
     window *windows;
     size_t count;
@@ -24,20 +24,21 @@ struct by__documents {
 typedef struct window_source {
     by_source base;
     by_array arrays[3];
-    const by__documents *documents;
+    const by__task_documents *documents;
     size_t context;
 } window_source;
 
-by_status by__documents_open(by__documents **out, const by_dataset *dataset, by_error *error)
+by_status by__task_documents_open(by__task_documents **out, const by_dataset *dataset,
+                                  by_error *error)
 {
-    by__documents *d;
+    by__task_documents *d;
     BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "documents", error));
     d->dataset = dataset;
     *out = d;
     return BY_OK;
 }
 
-void by__documents_close(by__documents **documents)
+void by__task_documents_close(by__task_documents **documents)
 {
     if (documents != NULL && *documents != NULL) {
         free((*documents)->windows);
@@ -46,7 +47,7 @@ void by__documents_close(by__documents **documents)
     }
 }
 
-static by_status cut(by__documents *d, size_t context, by_error *error)
+static by_status cut(by__task_documents *d, size_t context, by_error *error)
 {
     uint64_t total = by_dataset_tokens(d->dataset);
     for (uint64_t position = 0; position < total;) {
@@ -97,8 +98,8 @@ static void close_source(by_source *source)
     free(source);
 }
 
-by_status by__documents_source(by_source **out, by__documents *d, size_t context, bool starts,
-                               by_error *error)
+by_status by__task_documents_source(by_source **out, by__task_documents *d, size_t context,
+                                    bool starts, by_error *error)
 {
     window_source *s;
     d->count = 0;
@@ -119,7 +120,8 @@ by_status by__documents_source(by_source **out, by__documents *d, size_t context
     return BY_OK;
 }
 
-bool by__documents_add(by__documents *d, uint64_t index, double loss, by__document_loss *out)
+bool by__task_documents_add(by__task_documents *d, uint64_t index, double loss,
+                            by__task_document_loss *out)
 {
     const window *w = &d->windows[index];
     d->loss += loss;
@@ -127,9 +129,9 @@ bool by__documents_add(by__documents *d, uint64_t index, double loss, by__docume
     if (!w->is_last) {
         return false;
     }
-    *out = (by__document_loss){.document = w->document,
-                               .targets = d->seen,
-                               .loss = d->seen > 0 ? d->loss / (double)d->seen : (double)NAN};
+    *out = (by__task_document_loss){.document = w->document,
+                                    .targets = d->seen,
+                                    .loss = d->seen > 0 ? d->loss / (double)d->seen : (double)NAN};
     d->loss = 0.0;
     d->seen = 0;
     return true;

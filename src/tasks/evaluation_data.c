@@ -82,19 +82,19 @@ static by_status spool(const char *path, const char *file, const by_train_option
 static by_status pack(const char *text, const char *output, const char *tokenizer,
                       const by_config *config, const by_train_options *progress, by_error *error)
 {
-    by__relay relay = {progress};
+    by__task_relay relay = {progress};
     by_pack_options options = {.inputs = &text,
                                .input_count = 1,
                                .output = output,
                                .tokenizer_kind = tokenizer,
                                .field = config->data.field};
-    by__relay_packing(&options, &relay);
+    by__task_relay_packing(&options, &relay);
     return by_pack(&options, NULL, error);
 }
 
-static by_status pack_text(by__evaluation_data *data, const char *path, const char *model_directory,
-                           const by_config *config, const by_train_options *progress,
-                           by_error *error)
+static by_status pack_text(by__task_evaluation_data *data, const char *path,
+                           const char *model_directory, const by_config *config,
+                           const by_train_options *progress, by_error *error)
 {
     struct stat info;
     bool is_stream = strcmp(path, "-") == 0 ||
@@ -128,11 +128,11 @@ static by_status pack_text(by__evaluation_data *data, const char *path, const ch
     return status;
 }
 
-by_status by__evaluation_data_open(by__evaluation_data *out, const char *path,
-                                   const char *model_directory, const by_config *config,
-                                   const by_train_options *progress, by_error *error)
+by_status by__task_evaluation_data_open(by__task_evaluation_data *out, const char *path,
+                                        const char *model_directory, const by_config *config,
+                                        const by_train_options *progress, by_error *error)
 {
-    by__evaluation_data data = {0};
+    by__task_evaluation_data data = {0};
     by_status status;
     char *manifest = by__path_join(path, "manifest.json");
     if (manifest == NULL) {
@@ -141,28 +141,28 @@ by_status by__evaluation_data_open(by__evaluation_data *out, const char *path,
     if (by__path_exists(manifest)) {
         data.directory = by__strdup(path);
         status = data.directory == NULL ? no_memory(error)
-                                        : by__verify_data(path, config, progress, error);
+                                        : by__task_verify_data(path, config, progress, error);
         if (status == BY_OK) {
-            status = by__same_tokenizer(path, model_directory, error);
+            status = by__task_same_tokenizer(path, model_directory, error);
         }
     } else {
         status = pack_text(&data, path, model_directory, config, progress, error);
     }
     free(manifest);
     if (status != BY_OK) {
-        by__evaluation_data_close(&data);
+        by__task_evaluation_data_close(&data);
         return status;
     }
     *out = data;
     return BY_OK;
 }
 
-void by__evaluation_data_close(by__evaluation_data *data)
+void by__task_evaluation_data_close(by__task_evaluation_data *data)
 {
     if (data->temporary != NULL) {
         (void)by__remove_tree(data->temporary, NULL);
     }
     free(data->temporary);
     free(data->directory);
-    *data = (by__evaluation_data){0};
+    *data = (by__task_evaluation_data){0};
 }

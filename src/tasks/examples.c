@@ -12,71 +12,71 @@
 #include "tasks/references.h"
 
 /* clang-format off: one row a key */
-static const by__key image_keys[] = {
-    {"data", "images", BY__KEY_TEXTS, BY__OWN(by__examples_keys, images), "[]",
+static const by__config_key image_keys[] = {
+    {"data", "images", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, images), "[]",
      .help =
          "image files: IDX, npy u8 [N, H, W], [N, C, H, W] or [N, H, W, C], CIFAR binary, all "
          "optionally gzipped; single JPEG or PNG files; or folders that have one folder of them "
          "for each class, whose name is the class"},
-    {"data", "labels", BY__KEY_TEXTS, BY__OWN(by__examples_keys, labels), "[]",
+    {"data", "labels", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, labels), "[]",
      .help = "label files, one per image file (CIFAR files contain their labels)"},
-    {"data", "valid_images", BY__KEY_TEXTS, BY__OWN(by__examples_keys, valid_images), "[]",
+    {"data", "valid_images", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, valid_images), "[]",
      .help = "image files to evaluate on, instead of valid_fraction"},
-    {"data", "valid_labels", BY__KEY_TEXTS, BY__OWN(by__examples_keys, valid_labels), "[]",
+    {"data", "valid_labels", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, valid_labels), "[]",
      .help = "label files of valid_images"},
-    {"data", "label_names", BY__KEY_TEXTS, BY__OWN(by__examples_keys, label_names), "[]",
+    {"data", "label_names", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, label_names), "[]",
      .help = "names of the classes, in order from 0; of folders: the names of theirs, in order"},
-    {"data", "format", BY__KEY_TEXT, BY__OWN(by__examples_keys, format), "auto",
+    {"data", "format", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, format), "auto",
      .choices = "auto|cifar10|cifar100",
      .help = "file format; auto: IDX or npy, recognized by their first bytes"},
-    {"data", "shift", BY__KEY_INT, BY__OWN(by__examples_keys, shift), "0", 0, 65535,
+    {"data", "shift", BY__KEY_INT, BY__OWN(by__task_examples_keys, shift), "0", 0, 65535,
      .help = "augmentation: shift training images by up to this many pixels along each axis, at "
              "random"},
-    {"data", "flip", BY__KEY_SWITCH, BY__OWN(by__examples_keys, flip), "false",
+    {"data", "flip", BY__KEY_SWITCH, BY__OWN(by__task_examples_keys, flip), "false",
      .help = "augmentation: mirror half of the training images left to right, at random"},
-    {"data", "resize", BY__KEY_TEXT, BY__OWN(by__examples_keys, resize), "none",
+    {"data", "resize", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, resize), "none",
      .choices = "none|crop|stretch",
      .help = "resize images to model.image_height x model.image_width, here and wherever the model "
              "is used: crop scales the shorter side to the larger of the two and takes the center; "
              "stretch scales each side separately"},
-    {"data", "resample", BY__KEY_TEXT, BY__OWN(by__examples_keys, resample), "bilinear",
+    {"data", "resample", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, resample), "bilinear",
      .choices = "bilinear|bicubic", .help = "resampling filter, antialiased as Pillow's"},
 };
-const by__key_list by__image_data_keys = BY__KEY_LIST(image_keys);
+const by__config_key_list by__task_image_data_keys = BY__KEY_LIST(image_keys);
 
-static const by__key table_keys[] = {
-    {"data", "table", BY__KEY_TEXT, BY__OWN(by__examples_keys, table), "\"\"",
+static const by__config_key table_keys[] = {
+    {"data", "table", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, table), "\"\"",
      .help =
          "CSV file (optionally gzipped) whose first row has the column names, a Parquet file, "
          "JSON lines of rows (.jsonl, .ndjson), or a directory of Parquet files or of JSON lines"},
-    {"data", "valid_table", BY__KEY_TEXT, BY__OWN(by__examples_keys, valid_table), "\"\"",
+    {"data", "valid_table", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, valid_table), "\"\"",
      .help = "table to evaluate on, instead of valid_fraction"},
-    {"data", "target", BY__KEY_TEXT, BY__OWN(by__examples_keys, target), "\"\"",
+    {"data", "target", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, target), "\"\"",
      .help = "column to predict"},
-    {"data", "ignore", BY__KEY_TEXTS, BY__OWN(by__examples_keys, ignore), "[]",
+    {"data", "ignore", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, ignore), "[]",
      .help = "columns that are not used as features"},
-    {"data", "category_columns", BY__KEY_TEXTS, BY__OWN(by__examples_keys, category_columns), "[]",
-     .help = "numeric columns to treat as categories"},
-    {"data", "number_columns", BY__KEY_TEXTS, BY__OWN(by__examples_keys, number_columns), "[]",
+    {"data", "category_columns", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, category_columns),
+     "[]", .help = "numeric columns to treat as categories"},
+    {"data", "number_columns", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, number_columns), "[]",
      .help = "columns to treat as numbers whatever share of their cells is: any other text is an "
              "error, or with corrupt: skip a damaged row"},
-    {"data", "delimiter", BY__KEY_TEXT, BY__OWN(by__examples_keys, delimiter), "auto",
+    {"data", "delimiter", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, delimiter), "auto",
      .choices = "auto|comma|semicolon|tab|pipe",
      .help = "separator of the cells of CSV files; auto: found in their first rows"},
-    {"data", "decimal", BY__KEY_TEXT, BY__OWN(by__examples_keys, decimal), "auto",
+    {"data", "decimal", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, decimal), "auto",
      .choices = "auto|point|comma",
      .help = "mark in front of the fraction of a number in CSV files; auto: a comma where the "
              "separator is another one and the numbers show it"},
 };
-const by__key_list by__table_data_keys = BY__KEY_LIST(table_keys);
+const by__config_key_list by__task_table_data_keys = BY__KEY_LIST(table_keys);
 
-static const by__key split_keys[] = {
-    {"data", "split", BY__KEY_TEXT, BY__OWN(by__examples_keys, split), "last",
+static const by__config_key split_keys[] = {
+    {"data", "split", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, split), "last",
      .choices = "last|random",
      .help = "examples that valid_fraction holds out: the last ones, or random ones drawn with the "
              "seed"},
 };
-const by__key_list by__split_keys = BY__KEY_LIST(split_keys);
+const by__config_key_list by__task_split_keys = BY__KEY_LIST(split_keys);
 /* clang-format on */
 
 /* The row of a config's task, whose first member the kind is; NULL: the config was not opened with
@@ -86,14 +86,15 @@ static const by__task_row *row_of(const by_config *config)
     return (const void *)by__config_kind_named(config->task.own, config->task.kind);
 }
 
-static bool has_images(const by__examples_keys *keys)
+static bool has_images(const by__task_examples_keys *keys)
 {
     return keys->images.count > 0;
 }
 
-unsigned by__examples_knows(const by_config *config)
+unsigned by__task_examples_knows(const by_config *config)
 {
-    const by__examples_keys *keys = by__kind_own(config->task.own, &row_of(config)->kind);
+    const by__task_examples_keys *keys =
+        by__config_kind_own(config->task.own, &row_of(config)->kind);
     const by_model_config *m = &config->model;
     bool is_image = strcmp(by_model_reads(m), "images") == 0;
     bool sized = is_image ? m->channels > 0 && m->image_height > 0 && m->image_width > 0
@@ -111,7 +112,7 @@ static void assume_size(int64_t *size, int64_t value)
     *size = *size < 0 ? value : *size;
 }
 
-void by__examples_assume(by_config *config)
+void by__task_examples_assume(by_config *config)
 {
     by_model_config *m = &config->model;
     assume_size(&m->outputs, row_of(config)->classes ? 10 : 1);
@@ -135,12 +136,12 @@ static uint64_t bytes_of(const by_array_set *set)
 }
 
 /* Adds the skipped examples of a file of which `kept` were read. */
-static by_status add_damage(by__examples *d, const by_damage *damage, size_t count, uint64_t kept,
-                            by_error *error)
+static by_status add_damage(by__task_examples *d, const by_damage *damage, size_t count,
+                            uint64_t kept, by_error *error)
 {
     uint64_t before = d->damage.total;
     for (size_t i = 0; i < count; i++) {
-        BY_TRY(by__damage_add(&d->damage, &damage[i], error));
+        BY_TRY(by__loader_damage_add(&d->damage, &damage[i], error));
     }
     d->base.damage = d->damage.items;
     d->base.damage_count = d->damage.count;
@@ -149,7 +150,7 @@ static by_status add_damage(by__examples *d, const by_damage *damage, size_t cou
     return BY_OK;
 }
 
-static by_status open_images(by_array_set **out, by__examples *d, const by_string_list *images,
+static by_status open_images(by_array_set **out, by__task_examples *d, const by_string_list *images,
                              const by_string_list *labels, bool classes, by_error *error)
 {
     size_t count;
@@ -161,21 +162,21 @@ static by_status open_images(by_array_set **out, by__examples *d, const by_strin
                                   .skip = d->skip,
                                   .fit = d->fit.height > 0 ? &d->fit : NULL,
                                   .channels = d->channels};
-    if (by__examples_are_folders(images) && labels->count > 0) {
+    if (by__task_examples_are_folders(images) && labels->count > 0) {
         return by_error_set(error, BY_ECONFIG,
                             "%s is a folder, whose folders are the classes: leave data.labels out",
                             images->items[0]);
     }
-    BY_TRY(by__examples_are_folders(images)
-               ? by__examples_open_folders(out, d, images, classes, error)
+    BY_TRY(by__task_examples_are_folders(images)
+               ? by__task_examples_open_folders(out, d, images, classes, error)
                : by_image_set_open(out, &files, error));
     const by_damage *damage = by_array_set_damage(*out, &count);
     return add_damage(d, damage, count, by_array_set_examples(*out), error);
 }
 
 /* Opens files and folders to predict. */
-static by_status open_image_paths(by_array_set **out, by__examples *d, const by_task_request *r,
-                                  by_error *error)
+static by_status open_image_paths(by_array_set **out, by__task_examples *d,
+                                  const by_task_request *r, by_error *error)
 {
     char **paths;
     BY_TRY(by__alloc((void **)&paths, r->more_count + 1, sizeof *paths, "paths", error));
@@ -184,7 +185,7 @@ static by_status open_image_paths(by_array_set **out, by__examples *d, const by_
         paths[i + 1] = (char *)(uintptr_t)r->more[i];
     }
     const by_string_list all = {paths, r->more_count + 1};
-    by_status status = by__examples_open_folders(out, d, &all, false, error);
+    by_status status = by__task_examples_open_folders(out, d, &all, false, error);
     free(paths);
     BY_TRY(status);
     size_t count;
@@ -193,7 +194,7 @@ static by_status open_image_paths(by_array_set **out, by__examples *d, const by_
 }
 
 /* Opens "IMAGES" or "IMAGES,LABELS". */
-static by_status open_image_path(by_array_set **out, by__examples *d, const char *path,
+static by_status open_image_path(by_array_set **out, by__task_examples *d, const char *path,
                                  by_error *error)
 {
     char *images = by__strdup(path);
@@ -213,7 +214,7 @@ static by_status open_image_path(by_array_set **out, by__examples *d, const char
 }
 
 /* Lists the columns whose kinds the config declares. The list has room for one more. */
-static by_status list_types(by_column_type **out, size_t *count, const by__examples_keys *keys,
+static by_status list_types(by_column_type **out, size_t *count, const by__task_examples_keys *keys,
                             by_error *error)
 {
     const by_string_list *lists[] = {&keys->category_columns, &keys->number_columns};
@@ -229,7 +230,7 @@ static by_status list_types(by_column_type **out, size_t *count, const by__examp
     return BY_OK;
 }
 
-static char separator_of(const by__examples_keys *keys)
+static char separator_of(const by__task_examples_keys *keys)
 {
     return strcmp(keys->delimiter, "comma") == 0       ? ','
            : strcmp(keys->delimiter, "semicolon") == 0 ? ';'
@@ -241,12 +242,12 @@ static char separator_of(const by__examples_keys *keys)
 /* Opens a table: as it was learned or, before anything is, with the kinds that the config
  * declares, since weights may come without the config of their run. `own`: a file of the config,
  * whose separator that names; others may have another one. */
-static by_status open_table(by_table **out, by__examples *d, const char *path,
+static by_status open_table(by_table **out, by__task_examples *d, const char *path,
                             const by_column_type *target, bool own, by_error *error)
 {
     by_column_type *types;
     size_t count;
-    const by__examples_keys *k = d->keys;
+    const by__task_examples_keys *k = d->keys;
     BY_TRY(list_types(&types, &count, k, error));
     count = d->encoding == NULL ? count : 0;
     if (target != NULL) {
@@ -279,7 +280,7 @@ static by_status open_table(by_table **out, by__examples *d, const char *path,
 
 /* ---- opening ---- */
 
-static by_status split(by__examples *d, const by_config *config, uint64_t examples,
+static by_status split(by__task_examples *d, const by_config *config, uint64_t examples,
                        bool valid_apart, by_error *error)
 {
     const by_split how = {
@@ -290,9 +291,9 @@ static by_status split(by__examples *d, const by_config *config, uint64_t exampl
 }
 
 /* Takes the size of images from the keys, unless a checkpoint sets it. */
-static by_status take_fit(by__examples *d, const by_model_config *m, by_error *error)
+static by_status take_fit(by__task_examples *d, const by_model_config *m, by_error *error)
 {
-    const by__examples_keys *k = d->keys;
+    const by__task_examples_keys *k = d->keys;
     if (d->learned != NULL || strcmp(k->resize, "none") == 0) {
         return BY_OK;
     }
@@ -312,15 +313,15 @@ static by_status take_fit(by__examples *d, const by_model_config *m, by_error *e
     return BY_OK;
 }
 
-static by_status open_config_images(by__examples *d, const by_task_request *r, by_error *error)
+static by_status open_config_images(by__task_examples *d, const by_task_request *r, by_error *error)
 {
-    const by__examples_keys *k = d->keys;
+    const by__task_examples_keys *k = d->keys;
     bool apart = k->valid_images.count > 0;
     BY_TRY(take_fit(d, &r->config->model, error));
     BY_TRY(open_images(&d->train, d, &k->images, &k->labels, true, error));
     BY_TRY(split(d, r->config, by_array_set_examples(d->train), apart, error));
     if (d->folder.class_count > 0) {
-        BY_TRY(by__examples_describe_folders(d, error));
+        BY_TRY(by__task_examples_describe_folders(d, error));
     }
     if (apart) {
         BY_TRY(open_images(&d->valid, d, &k->valid_images, &k->valid_labels, true, error));
@@ -329,7 +330,7 @@ static by_status open_config_images(by__examples *d, const by_task_request *r, b
     return BY_OK;
 }
 
-static by_status apply_table(by_array_set **out, by__examples *d, const char *path,
+static by_status apply_table(by_array_set **out, by__task_examples *d, const char *path,
                              const by_column_type *target, bool own, by_error *error)
 {
     by_table *table;
@@ -341,11 +342,11 @@ static by_status apply_table(by_array_set **out, by__examples *d, const char *pa
 
 /* Learns the encoding. That of the checkpoint which is resumed is kept if it is the same but for
  * how it spells values, as those of earlier versions are. */
-static by_status learn_table(by__examples *d, const by_table *table,
+static by_status learn_table(by__task_examples *d, const by_table *table,
                              const by_encoding_options *options, by_error *error)
 {
     BY_TRY(by_encoding_learn(&d->encoding, table, &d->train_part, options, error));
-    if (d->before != NULL && by__encoding_same(d->encoding, d->before)) {
+    if (d->before != NULL && by__table_encoding_same(d->encoding, d->before)) {
         by_encoding_close(&d->encoding);
         d->encoding = d->before;
         d->before = NULL;
@@ -364,7 +365,7 @@ static void remark(const by_task_request *r, const char *text)
 }
 
 /* Tells what the columns are, and which cells decided that. */
-static by_status describe_table(by__examples *d, const by_table *table,
+static by_status describe_table(by__task_examples *d, const by_table *table,
                                 const by_encoding_options *options, const by_task_request *r,
                                 by_error *error)
 {
@@ -377,11 +378,11 @@ static by_status describe_table(by__examples *d, const by_table *table,
     return BY_OK;
 }
 
-static by_status open_config_table(by__examples *d, const by_task_request *r,
+static by_status open_config_table(by__task_examples *d, const by_task_request *r,
                                    const by_column_type *target, by_error *error)
 {
     by_table *table;
-    const by__examples_keys *k = d->keys;
+    const by__task_examples_keys *k = d->keys;
     bool apart = k->valid_table[0] != '\0';
     const by_encoding_options options = {.target = k->target,
                                          .ignore = (const char *const *)k->ignore.items,
@@ -393,7 +394,7 @@ static by_status open_config_table(by__examples *d, const by_task_request *r,
             "and data.target=COLUMN");
     }
     if (r->resumed != NULL && d->encoding == NULL) {
-        d->before = by__examples_read_encoding(r->resumed);
+        d->before = by__task_examples_read_encoding(r->resumed);
     }
     BY_TRY(open_table(&table, d, k->table, target, true, error));
     by_status status = split(d, r->config, by_table_rows(table), apart, error);
@@ -404,9 +405,9 @@ static by_status open_config_table(by__examples *d, const by_task_request *r,
         status = describe_table(d, table, &options, r, error);
     }
     if (status == BY_OK && r->purpose == BY_TASK_TRAIN) {
-        status =
-            by__reference_of_table(&d->reference, table, &d->train_part,
-                                   (const char *const *)k->ignore.items, k->ignore.count, error);
+        status = by__task_reference_of_table(&d->reference, table, &d->train_part,
+                                             (const char *const *)k->ignore.items, k->ignore.count,
+                                             error);
     }
     if (status == BY_OK) {
         status = by_encoding_apply(d->encoding, table, true, &d->train, error);
@@ -422,8 +423,8 @@ static by_status open_config_table(by__examples *d, const by_task_request *r,
 }
 
 /* Opens the data named by the request, to evaluate or predict. */
-static by_status open_path(by__examples *d, const by_task_request *r, const by_column_type *target,
-                           bool classes, by_error *error)
+static by_status open_path(by__task_examples *d, const by_task_request *r,
+                           const by_column_type *target, bool classes, by_error *error)
 {
     bool with_targets = r->purpose != BY_TASK_PREDICT;
     const char *name = classes ? "labels" : "targets";
@@ -436,10 +437,11 @@ static by_status open_path(by__examples *d, const by_task_request *r, const by_c
     }
     d->valid_part = by_part_whole(by_array_set_examples(d->valid));
     d->is_predicted = !with_targets;
-    return with_targets ? BY_OK : by__examples_replace_targets(&d->valid, name, error);
+    return with_targets ? BY_OK : by__task_examples_replace_targets(&d->valid, name, error);
 }
 
-static by_status open_set(by__examples *d, const by_task_request *r, bool classes, by_error *error)
+static by_status open_set(by__task_examples *d, const by_task_request *r, bool classes,
+                          by_error *error)
 {
     by_column_type target = {d->keys->target, classes ? BY_COLUMN_CATEGORY : BY_COLUMN_NUMBER};
     bool images = has_images(d->keys);
@@ -450,7 +452,7 @@ static by_status open_set(by__examples *d, const by_task_request *r, bool classe
                             r->path);
     }
     if (r->learned != NULL) {
-        BY_TRY(by__examples_read_learned(d, r->learned, images, error));
+        BY_TRY(by__task_examples_read_learned(d, r->learned, images, error));
         images = d->encoding == NULL;
     }
     if (d->encoding != NULL && target.name[0] == '\0' && by_encoding_target(d->encoding) != NULL) {
@@ -458,7 +460,7 @@ static by_status open_set(by__examples *d, const by_task_request *r, bool classe
     }
     if (r->purpose == BY_TASK_PREDICT && r->path == NULL) {
         return r->learned != NULL
-                   ? by__examples_name_labels(d, error)
+                   ? by__task_examples_name_labels(d, error)
                    : by_error_set(error, BY_EARG, "examples in memory need what was learned");
     }
     if (r->path != NULL) {
@@ -469,30 +471,31 @@ static by_status open_set(by__examples *d, const by_task_request *r, bool classe
         BY_TRY(open_config_table(d, r, &target, error));
     }
     if (d->learned == NULL) {
-        BY_TRY(by__examples_learn(d, error));
+        BY_TRY(by__task_examples_learn(d, error));
     }
     const char *array = classes ? "labels" : "targets";
     const by_array_set *set = d->train != NULL ? d->train : d->valid;
     return by_array_set_find(set, array) != NULL
-               ? by__examples_name_labels(d, error)
+               ? by__task_examples_name_labels(d, error)
                : by_error_set(
                      error, BY_ECONFIG, "%s: there are no labels: %s", by_array_set_name(set),
                      r->path == NULL ? "set data.labels=FILE" : "name both files, IMAGES,LABELS");
 }
 
-static by_status describe_held_out(by__examples *d, const by_task_request *r, by_error *error)
+static by_status describe_held_out(by__task_examples *d, const by_task_request *r, by_error *error)
 {
     char *doubts;
-    d->base.held_out = by__train_held_out_how(d);
-    BY_TRY(by__train_held_out_doubts(d, &doubts, error));
+    d->base.held_out = by__task_train_held_out_how(d);
+    BY_TRY(by__task_train_held_out_doubts(d, &doubts, error));
     remark(r, doubts);
     free(doubts);
     return BY_OK;
 }
 
-by_status by__examples_open(by_task_data **out, const by_task_request *request, by_error *error)
+by_status by__task_examples_open(by_task_data **out, const by_task_request *request,
+                                 by_error *error)
 {
-    by__examples *d;
+    by__task_examples *d;
     const by__task_row *row = row_of(request->config);
     if (row == NULL) {
         return by_error_set(error, BY_EARG, "task.kind %s: the config was not opened as one",
@@ -500,7 +503,7 @@ by_status by__examples_open(by_task_data **out, const by_task_request *request, 
     }
     BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "the data", error));
     d->base.task = &row->task;
-    d->keys = by__kind_own(request->config->task.own, &row->kind);
+    d->keys = by__config_kind_own(request->config->task.own, &row->kind);
     d->channels = request->config->model.channels > 0 ? request->config->model.channels : 0;
     /* Predictions are matched to rows by number, and to pictures by the names of their files. */
     d->skip_files = strcmp(request->config->data.corrupt, "skip") == 0;
@@ -510,7 +513,7 @@ by_status by__examples_open(by_task_data **out, const by_task_request *request, 
         status = describe_held_out(d, request, error);
     }
     if (status != BY_OK) {
-        by__examples_close(&d->base);
+        by__task_examples_close(&d->base);
         return status;
     }
     d->base.train_examples = request->purpose == BY_TASK_TRAIN ? d->train_part.count : 0;
@@ -520,16 +523,16 @@ by_status by__examples_open(by_task_data **out, const by_task_request *request, 
     return BY_OK;
 }
 
-void by__examples_close(by_task_data *data)
+void by__task_examples_close(by_task_data *data)
 {
-    by__examples *d = (by__examples *)data;
+    by__task_examples *d = (by__task_examples *)data;
     by_array_set_close(&d->train);
     by_array_set_close(&d->valid);
     by_encoding_close(&d->before);
     by_encoding_close(&d->encoding);
-    by__damage_free(&d->damage);
+    by__loader_damage_free(&d->damage);
     by__image_folder_free(&d->folder);
-    by__pixel_scales_free(&d->scales);
+    by__loader_pixel_scales_free(&d->scales);
     free(d->summary);
     free(d->learned);
     free(d->reference);
@@ -552,7 +555,7 @@ static by_status take_size(int64_t *size, int64_t have, const char *key, const c
     return BY_OK;
 }
 
-static by_status take_categories(by_model_config *m, const by__examples *d, const char *set,
+static by_status take_categories(by_model_config *m, const by__task_examples *d, const char *set,
                                  by_error *error)
 {
     size_t count = by_encoding_categories(d->encoding);
@@ -587,7 +590,7 @@ static by_status take_categories(by_model_config *m, const by__examples *d, cons
     return BY_OK;
 }
 
-int64_t by__examples_classes(const by__examples *d)
+int64_t by__task_examples_classes(const by__task_examples *d)
 {
     int64_t classes = (int64_t)d->label_count;
     const by_array_set *sets[2] = {d->train, d->valid};
@@ -601,10 +604,10 @@ int64_t by__examples_classes(const by__examples *d)
     return classes;
 }
 
-by_status by__examples_complete(by_task_data *data, by_config *config, by_error *error)
+by_status by__task_examples_complete(by_task_data *data, by_config *config, by_error *error)
 {
-    by__examples *d = (by__examples *)data;
-    int64_t outputs = by__task_row_of(data->task)->classes ? by__examples_classes(d) : 1;
+    by__task_examples *d = (by__task_examples *)data;
+    int64_t outputs = by__task_row_of(data->task)->classes ? by__task_examples_classes(d) : 1;
     by_model_config *m = &config->model;
     const by_array_set *set = d->train != NULL ? d->train : d->valid;
     const char *name = by_array_set_name(set);
@@ -632,7 +635,7 @@ by_status by__examples_complete(by_task_data *data, by_config *config, by_error 
         }
         BY_TRY(take_categories(m, d, name, error));
     }
-    BY_TRY(by__examples_keep_classes(d, config, error));
+    BY_TRY(by__task_examples_keep_classes(d, config, error));
     if (m->outputs < 1) {
         m->outputs = outputs;
     }
@@ -648,7 +651,8 @@ by_status by__examples_complete(by_task_data *data, by_config *config, by_error 
     return by_config_resolve(config, error);
 }
 
-by_status by__examples_needs_output(const by_config *config, const by_model *model, by_error *error)
+by_status by__task_examples_needs_output(const by_config *config, const by_model *model,
+                                         by_error *error)
 {
     return model->output != BY_NONE
                ? BY_OK
@@ -661,25 +665,25 @@ by_status by__examples_needs_output(const by_config *config, const by_model *mod
 
 /* ---- sources and checkpoints ---- */
 
-by_status by__examples_source(by_source **out, by_task_data *data, const by_config *config,
-                              bool training, by_error *error)
+by_status by__task_examples_source(by_source **out, by_task_data *data, const by_config *config,
+                                   bool training, by_error *error)
 {
-    by__examples *d = (by__examples *)data;
+    by__task_examples *d = (by__task_examples *)data;
     const by_array_set *set = training || d->valid == NULL ? d->train : d->valid;
     BY_UNUSED(config);
-    return by__examples_source_of(out, d, set, training ? &d->train_part : &d->valid_part, training,
-                                  error);
+    return by__task_examples_source_of(out, d, set, training ? &d->train_part : &d->valid_part,
+                                       training, error);
 }
 
-by_status by__examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,
-                            by_error *error)
+by_status by__task_examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,
+                                 by_error *error)
 {
-    by__examples *d = (by__examples *)data;
+    by__task_examples *d = (by__task_examples *)data;
     size_t files = 1;
     BY_UNUSED(config);
     BY_UNUSED(error);
     *out = (by_task_kept){
-        .files = {{.name = by__examples_learned_name(d),
+        .files = {{.name = by__task_examples_learned_name(d),
                    .data = d->learned,
                    .size = strlen(d->learned)}},
         .file_count = 1,
@@ -699,10 +703,10 @@ by_status by__examples_keep(by_task_data *data, const by_config *config, by_task
     return BY_OK;
 }
 
-by_status by__examples_check(const by_task_data *data, const by_checkpoint *checkpoint,
-                             by_error *error)
+by_status by__task_examples_check(const by_task_data *data, const by_checkpoint *checkpoint,
+                                  by_error *error)
 {
-    const by__examples *d = (const by__examples *)data;
+    const by__task_examples *d = (const by__task_examples *)data;
     const char *content;
     const char *learned;
     BY_TRY(by_checkpoint_value_string(checkpoint, "train_hash", &content, error));

@@ -16,7 +16,7 @@
 #include "tasks/tasks.h"
 
 /* Values of the keys below: the first member of the struct of a kind that has them. */
-typedef struct by__examples_keys {
+typedef struct by__task_examples_keys {
     by_string_list images;
     by_string_list labels;
     by_string_list valid_images;
@@ -36,78 +36,83 @@ typedef struct by__examples_keys {
     char *delimiter;
     char *decimal;
     char *split;
-} by__examples_keys;
+} by__task_examples_keys;
 
-extern const by__key_list by__image_data_keys;
-extern const by__key_list by__table_data_keys;
-extern const by__key_list by__split_keys;
+extern const by__config_key_list by__task_image_data_keys;
+extern const by__config_key_list by__task_table_data_keys;
+extern const by__config_key_list by__task_split_keys;
 
-typedef struct by__examples {
+typedef struct by__task_examples {
     by_task_data base;
-    const by__examples_keys *keys; /* of the config that was opened, which must outlive it */
-    by_array_set *train;           /* all examples, or only those to train on */
+    const by__task_examples_keys *keys; /* of the config that was opened, which must outlive it */
+    by_array_set *train;                /* all examples, or only those to train on */
     /* held-out examples if they are a separate set; NULL: they are part of train */
     by_array_set *valid;
     by_part train_part;
     by_part valid_part;
-    by_encoding *before;     /* of the checkpoint that is resumed; NULL: none */
-    by_encoding *encoding;   /* of tables; NULL: images */
-    by__pixel_scales scales; /* of images */
-    by_image_fit fit;        /* learned from their size, or set by the config */
-    int64_t channels;        /* of a JPEG or PNG; 0: not fixed by the model */
-    char *summary;           /* of a table; NULL: none */
-    char *learned;           /* what was learned, as JSON */
+    by_encoding *before;            /* of the checkpoint that is resumed; NULL: none */
+    by_encoding *encoding;          /* of tables; NULL: images */
+    by__loader_pixel_scales scales; /* of images */
+    by_image_fit fit;               /* learned from their size, or set by the config */
+    int64_t channels;               /* of a JPEG or PNG; 0: not fixed by the model */
+    char *summary;                  /* of a table; NULL: none */
+    char *learned;                  /* what was learned, as JSON */
     char learned_hash[33];
     char *reference;     /* of a table: the text of BY_DRIFT_FILE; NULL: none */
     const char **labels; /* class names; NULL: none */
     size_t label_count;
-    by__image_folder folder; /* of images that were read from folders, or file by file */
-    bool skip;               /* damaged examples are skipped, */
-    bool skip_files;         /* and pictures that are files of their own */
-    by__damage damage;       /* and listed here */
-    bool is_predicted;       /* targets are placeholders, and do not count */
-} by__examples;
+    by__image_folder folder;  /* of images that were read from folders, or file by file */
+    bool skip;                /* damaged examples are skipped, */
+    bool skip_files;          /* and pictures that are files of their own */
+    by__loader_damage damage; /* and listed here */
+    bool is_predicted;        /* targets are placeholders, and do not count */
+} by__task_examples;
 
 /* Opens folders and files of images (examples_folders.c). Of the config's folders, each has one of
  * each class; of others only if `classes`. d->folder then has the files of the set that was opened
  * last, and the classes of the first one. */
-bool by__examples_are_folders(const by_string_list *images);
-by_status by__examples_open_folders(by_array_set **out, by__examples *d,
-                                    const by_string_list *images, bool classes, by_error *error);
+bool by__task_examples_are_folders(const by_string_list *images);
+by_status by__task_examples_open_folders(by_array_set **out, by__task_examples *d,
+                                         const by_string_list *images, bool classes,
+                                         by_error *error);
 /* Sets the summary to what is in the folders of the training data. */
-by_status by__examples_describe_folders(by__examples *d, by_error *error);
+by_status by__task_examples_describe_folders(by__task_examples *d, by_error *error);
 /* Puts the classes of folders into the config, as data.label_names. */
-by_status by__examples_keep_classes(const by__examples *d, by_config *config, by_error *error);
+by_status by__task_examples_keep_classes(const by__task_examples *d, by_config *config,
+                                         by_error *error);
 /* The file that an example to predict is; NULL: it is in an array of many. */
-const char *by__examples_file(const by__examples *d, uint64_t index);
+const char *by__task_examples_file(const by__task_examples *d, uint64_t index);
 /* The functions of by_task that all tasks on examples have. */
-by_status by__examples_open(by_task_data **out, const by_task_request *request, by_error *error);
-void by__examples_close(by_task_data *data);
-unsigned by__examples_knows(const by_config *config);
+by_status by__task_examples_open(by_task_data **out, const by_task_request *request,
+                                 by_error *error);
+void by__task_examples_close(by_task_data *data);
+unsigned by__task_examples_knows(const by_config *config);
 /* Sets sizes for timing without data: images of 1 x 28 x 28, or rows of 8 numbers, whichever the
  * model reads; 10 classes. */
-void by__examples_assume(by_config *config);
+void by__task_examples_assume(by_config *config);
 /* Completes the sizes of an example and, unless given, of the model's output. */
-by_status by__examples_complete(by_task_data *data, by_config *config, by_error *error);
-by_status by__examples_source(by_source **out, by_task_data *data, const by_config *config,
-                              bool training, by_error *error);
-by_status by__examples_take(const by_task_data *data, const by_task_examples *examples,
-                            by_array_set **set, by_source **source, by_error *error);
-bool by__examples_column(const by_task_data *data, size_t i, by_column_type *out);
-const by_encoding *by__examples_encoding(const by_task_data *data);
-by_status by__examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,
-                            by_error *error);
-by_status by__examples_check(const by_task_data *data, const by_checkpoint *checkpoint,
-                             by_error *error);
-/* by__examples_source for a part of a set. */
-by_status by__examples_source_of(by_source **out, const by__examples *data, const by_array_set *set,
-                                 const by_part *part, bool training, by_error *error);
+by_status by__task_examples_complete(by_task_data *data, by_config *config, by_error *error);
+by_status by__task_examples_source(by_source **out, by_task_data *data, const by_config *config,
+                                   bool training, by_error *error);
+by_status by__task_examples_take(const by_task_data *data, const by_task_examples *examples,
+                                 by_array_set **set, by_source **source, by_error *error);
+bool by__task_examples_column(const by_task_data *data, size_t i, by_column_type *out);
+const by_encoding *by__task_examples_encoding(const by_task_data *data);
+by_status by__task_examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,
+                                 by_error *error);
+by_status by__task_examples_check(const by_task_data *data, const by_checkpoint *checkpoint,
+                                  by_error *error);
+/* by__task_examples_source for a part of a set. */
+by_status by__task_examples_source_of(by_source **out, const by__task_examples *data,
+                                      const by_array_set *set, const by_part *part, bool training,
+                                      by_error *error);
 /* Gives the arrays of a set to be predicted placeholder targets ("labels" or "targets"). */
-by_status by__examples_replace_targets(by_array_set **set, const char *target, by_error *error);
+by_status by__task_examples_replace_targets(by_array_set **set, const char *target,
+                                            by_error *error);
 /* Number of classes of the open labels: the largest plus one. 0: there are no labels. */
-int64_t by__examples_classes(const by__examples *data);
+int64_t by__task_examples_classes(const by__task_examples *data);
 /* BY_ECONFIG unless the model ends in an output. */
-by_status by__examples_needs_output(const by_config *config, const by_model *model,
-                                    by_error *error);
+by_status by__task_examples_needs_output(const by_config *config, const by_model *model,
+                                         by_error *error);
 
 #endif

@@ -5,12 +5,12 @@
 
 #include "tasks/examples.h"
 
-bool by__examples_are_folders(const by_string_list *images)
+bool by__task_examples_are_folders(const by_string_list *images)
 {
     return images->count > 0 && by__path_is_dir(images->items[0]);
 }
 
-const char *by__examples_file(const by__examples *d, uint64_t index)
+const char *by__task_examples_file(const by__task_examples *d, uint64_t index)
 {
     return d->is_predicted && index < d->folder.count ? d->folder.files[index].path : NULL;
 }
@@ -18,7 +18,7 @@ const char *by__examples_file(const by__examples *d, uint64_t index)
 static by_status add_file(by__image_folder *f, const char *path, by_error *error)
 {
     BY_TRY(by__reserve((void **)&f->files, &f->capacity, f->count + 1, sizeof *f->files, error));
-    f->files[f->count] = (by__picture_file){.path = by__strdup(path), .label = -1};
+    f->files[f->count] = (by__image_picture_file){.path = by__strdup(path), .label = -1};
     if (f->files[f->count].path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a path");
     }
@@ -51,7 +51,7 @@ static by_status list_images(by__image_folder *f, const by_string_list *images, 
 }
 
 /* The classes: those of the first set, or of the config. */
-static by_status fix_classes(by__image_folder *f, const by__examples *d, by_error *error)
+static by_status fix_classes(by__image_folder *f, const by__task_examples *d, by_error *error)
 {
     const by_string_list *names = &d->keys->label_names;
     if (d->folder.class_count > 0) {
@@ -60,8 +60,8 @@ static by_status fix_classes(by__image_folder *f, const by__examples *d, by_erro
     return names->count > 0 ? by__image_folder_fix(f, names->items, names->count, error) : BY_OK;
 }
 
-static by_status open_files(by_array_set **out, const by__examples *d, const by__image_folder *f,
-                            bool classes, by_error *error)
+static by_status open_files(by_array_set **out, const by__task_examples *d,
+                            const by__image_folder *f, bool classes, by_error *error)
 {
     const char **paths;
     int32_t *labels = NULL;
@@ -105,8 +105,9 @@ static void take_out_damaged(by__image_folder *f, const by_array_set *set)
     f->count = kept;
 }
 
-by_status by__examples_open_folders(by_array_set **out, by__examples *d,
-                                    const by_string_list *images, bool classes, by_error *error)
+by_status by__task_examples_open_folders(by_array_set **out, by__task_examples *d,
+                                         const by_string_list *images, bool classes,
+                                         by_error *error)
 {
     by__image_folder f = {0};
     by_status status = classes ? fix_classes(&f, d, error) : BY_OK;
@@ -126,7 +127,7 @@ by_status by__examples_open_folders(by_array_set **out, by__examples *d,
     return BY_OK;
 }
 
-by_status by__examples_describe_folders(by__examples *d, by_error *error)
+by_status by__task_examples_describe_folders(by__task_examples *d, by_error *error)
 {
     enum { SHOWN = 12 };
     const by__image_folder *f = &d->folder;
@@ -150,9 +151,11 @@ by_status by__examples_describe_folders(by__examples *d, by_error *error)
     return BY_OK;
 }
 
-by_status by__examples_keep_classes(const by__examples *d, by_config *config, by_error *error)
+by_status by__task_examples_keep_classes(const by__task_examples *d, by_config *config,
+                                         by_error *error)
 {
-    by__examples_keys *keys = by__kind_own(config->task.own, &by__task_row_of(d->base.task)->kind);
+    by__task_examples_keys *keys =
+        by__config_kind_own(config->task.own, &by__task_row_of(d->base.task)->kind);
     by_string_list *names = &keys->label_names;
     if (d->folder.class_count == 0 || names->count > 0) {
         return BY_OK;

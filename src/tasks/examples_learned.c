@@ -10,19 +10,19 @@
 #define TABLE_FILE    "encoding.json"
 #define LEARNED_LIMIT ((size_t)64 << 20)
 
-const char *by__examples_learned_name(const by__examples *d)
+const char *by__task_examples_learned_name(const by__task_examples *d)
 {
     return d->encoding == NULL ? IMAGES_FILE : TABLE_FILE;
 }
 
 /* Mean and standard deviation of pixel / 255 in each channel, from exact sums. */
-static by_status measure_images(by__examples *d, by_error *error)
+static by_status measure_images(by__task_examples *d, by_error *error)
 {
     const by_array *images = by_array_set_find(d->train, "images");
     size_t channels = (size_t)images->shape.dim[1];
     size_t plane = (size_t)(images->shape.dim[2] * images->shape.dim[3]);
     double count = (double)d->train_part.count * (double)plane;
-    BY_TRY(by__pixel_scales_allocate(&d->scales, channels, error));
+    BY_TRY(by__loader_pixel_scales_allocate(&d->scales, channels, error));
     for (size_t c = 0; c < channels; c++) {
         uint64_t sum = 0;
         uint64_t squares = 0;
@@ -67,7 +67,7 @@ static void add_fit(by__text *text, const by_image_fit *fit)
     by__text_add(text, crops ? "  \"do_center_crop\": true,\n" : "");
 }
 
-static by_status print_images(by__examples *d, by_error *error)
+static by_status print_images(by__task_examples *d, by_error *error)
 {
     by__text text = {0};
     const by_shape *shape = &by_array_set_find(d->train, "images")->shape;
@@ -89,7 +89,7 @@ static by_status print_images(by__examples *d, by_error *error)
     return by__text_take(&text, &d->learned, error);
 }
 
-by_status by__examples_learn(by__examples *d, by_error *error)
+by_status by__task_examples_learn(by__task_examples *d, by_error *error)
 {
     if (d->encoding != NULL) {
         BY_TRY(by_encoding_print(d->encoding, &d->learned, error));
@@ -103,20 +103,20 @@ by_status by__examples_learn(by__examples *d, by_error *error)
 
 /* ---- reading ---- */
 
-static by_status read_file(by__examples *d, const char *path, bool images, by_error *error)
+static by_status read_file(by__task_examples *d, const char *path, bool images, by_error *error)
 {
     size_t length;
     BY_TRY(by__file_read(&d->learned, &length, path, LEARNED_LIMIT, error));
     by__hash128_hex(d->learned_hash, d->learned, length);
     if (images) {
-        by__image_fit_parse(&d->fit, d->learned, length);
+        by__format_image_fit_parse(&d->fit, d->learned, length);
     }
-    return images ? by__pixel_scales_parse(&d->scales, path, d->learned, length, error)
+    return images ? by__loader_pixel_scales_parse(&d->scales, path, d->learned, length, error)
                   : by_encoding_parse(&d->encoding, path, d->learned, length, error);
 }
 
-by_status by__examples_read_learned(by__examples *d, const char *directory, bool images,
-                                    by_error *error)
+by_status by__task_examples_read_learned(by__task_examples *d, const char *directory, bool images,
+                                         by_error *error)
 {
     char *paths[2] = {by__path_join(directory, TABLE_FILE), by__path_join(directory, IMAGES_FILE)};
     by_status status = BY_OK;
@@ -131,7 +131,7 @@ by_status by__examples_read_learned(by__examples *d, const char *directory, bool
     return status;
 }
 
-by_encoding *by__examples_read_encoding(const char *directory)
+by_encoding *by__task_examples_read_encoding(const char *directory)
 {
     by_encoding *encoding = NULL;
     char *text = NULL;
@@ -145,7 +145,7 @@ by_encoding *by__examples_read_encoding(const char *directory)
     return encoding;
 }
 
-by_status by__examples_name_labels(by__examples *d, by_error *error)
+by_status by__task_examples_name_labels(by__task_examples *d, by_error *error)
 {
     const by_string_list found = {d->folder.classes, d->folder.class_count};
     const by_string_list *names = found.count > 0 ? &found : &d->keys->label_names;

@@ -5,7 +5,7 @@
 #include "formats/image_file.h"
 #include "tasks/examples.h"
 
-by_status by__examples_replace_targets(by_array_set **set, const char *target, by_error *error)
+by_status by__task_examples_replace_targets(by_array_set **set, const char *target, by_error *error)
 {
     size_t count;
     const by_array *have = by_array_set_arrays(*set, &count);
@@ -35,8 +35,9 @@ by_status by__examples_replace_targets(by_array_set **set, const char *target, b
     return status;
 }
 
-by_status by__examples_source_of(by_source **out, const by__examples *d, const by_array_set *set,
-                                 const by_part *part, bool training, by_error *error)
+by_status by__task_examples_source_of(by_source **out, const by__task_examples *d,
+                                      const by_array_set *set, const by_part *part, bool training,
+                                      by_error *error)
 {
     const by_array_source_options options = {
         .shuffle = training,
@@ -49,15 +50,15 @@ by_status by__examples_source_of(by_source **out, const by__examples *d, const b
 }
 
 /* The conversion of images to a model of this size, the same as in training. */
-static by_image_fit fit_of(const by__examples *d, int64_t height, int64_t width)
+static by_image_fit fit_of(const by__task_examples *d, int64_t height, int64_t width)
 {
     by_image_fit fit = {.height = height, .width = width};
     return d->fit.height == height && d->fit.width == width ? d->fit : fit;
 }
 
 /* Decodes JPEG and PNG like the files of a config: the same function resizes them. */
-static by_status decode(by_array_set **out, const by__examples *d, const by_task_examples *examples,
-                        by_error *error)
+static by_status decode(by_array_set **out, const by__task_examples *d,
+                        const by_task_examples *examples, by_error *error)
 {
     const int64_t *size = examples->size;
     const by_image_fit fit = fit_of(d, size[1], size[2]);
@@ -72,8 +73,8 @@ static by_status decode(by_array_set **out, const by__examples *d, const by_task
         uint8_t *pixels;
         int64_t height;
         int64_t width;
-        status = by__image_decode(&pixels, &height, &width, size[0], &fit, examples->files[i].data,
-                                  examples->files[i].size, error);
+        status = by__format_image_decode(&pixels, &height, &width, size[0], &fit,
+                                         examples->files[i].data, examples->files[i].size, error);
         if (status == BY_OK) {
             memcpy(all + i * bytes, pixels, bytes);
             free(pixels);
@@ -87,7 +88,7 @@ static by_status decode(by_array_set **out, const by__examples *d, const by_task
     return status;
 }
 
-static by_status make_set(by_array_set **out, const by__examples *d,
+static by_status make_set(by_array_set **out, const by__task_examples *d,
                           const by_task_examples *examples, by_error *error)
 {
     if (d->encoding != NULL) {
@@ -106,17 +107,18 @@ static by_status make_set(by_array_set **out, const by__examples *d,
     return by_array_set_open(out, "the images", &images, 1, error);
 }
 
-by_status by__examples_take(const by_task_data *data, const by_task_examples *examples,
-                            by_array_set **set, by_source **source, by_error *error)
+by_status by__task_examples_take(const by_task_data *data, const by_task_examples *examples,
+                                 by_array_set **set, by_source **source, by_error *error)
 {
-    const by__examples *d = (const by__examples *)data;
+    const by__task_examples *d = (const by__task_examples *)data;
     bool classes = by__task_row_of(data->task)->classes;
     by_array_set *made = NULL;
     BY_TRY(make_set(&made, d, examples, error));
-    by_status status = by__examples_replace_targets(&made, classes ? "labels" : "targets", error);
+    by_status status =
+        by__task_examples_replace_targets(&made, classes ? "labels" : "targets", error);
     if (status == BY_OK) {
         const by_part whole = by_part_whole(by_array_set_examples(made));
-        status = by__examples_source_of(source, d, made, &whole, false, error);
+        status = by__task_examples_source_of(source, d, made, &whole, false, error);
     }
     if (status != BY_OK) {
         by_array_set_close(&made);
@@ -126,14 +128,14 @@ by_status by__examples_take(const by_task_data *data, const by_task_examples *ex
     return BY_OK;
 }
 
-bool by__examples_column(const by_task_data *data, size_t i, by_column_type *out)
+bool by__task_examples_column(const by_task_data *data, size_t i, by_column_type *out)
 {
-    const by__examples *d = (const by__examples *)data;
+    const by__task_examples *d = (const by__task_examples *)data;
     out->name = d->encoding == NULL ? NULL : by_encoding_feature(d->encoding, i, &out->kind);
     return out->name != NULL;
 }
 
-const by_encoding *by__examples_encoding(const by_task_data *data)
+const by_encoding *by__task_examples_encoding(const by_task_data *data)
 {
-    return ((const by__examples *)data)->encoding;
+    return ((const by__task_examples *)data)->encoding;
 }

@@ -13,12 +13,12 @@
 #define REMEDY                                                                                     \
     "if the file is sorted by something else than time, hold out random ones: data.split=random"
 
-static bool takes_last(const by__examples *d)
+static bool takes_last(const by__task_examples *d)
 {
     return d->valid == NULL && d->folder.class_count == 0 && !d->valid_part.random;
 }
 
-const char *by__train_held_out_how(const by__examples *d)
+const char *by__task_train_held_out_how(const by__task_examples *d)
 {
     return d->valid_part.count == 0    ? NULL
            : d->valid != NULL          ? "those of the data to evaluate on"
@@ -46,7 +46,7 @@ static moments measure(const float *targets, const by_part *part)
 
 /* How far the means are apart, in standard deviations of the training part; 0 if chance explains
  * it. */
-static double compare_numbers(const by__examples *d, const float *targets)
+static double compare_numbers(const by__task_examples *d, const float *targets)
 {
     moments all = measure(targets, &d->train_part);
     moments out = measure(targets, &d->valid_part);
@@ -58,11 +58,11 @@ static double compare_numbers(const by__examples *d, const float *targets)
 }
 
 /* The sum of the differences of the classes' shares, 0 to 2; 0 if chance explains it. */
-static by_status compare_classes(double *out, const by__examples *d, const int32_t *labels,
+static by_status compare_classes(double *out, const by__task_examples *d, const int32_t *labels,
                                  by_error *error)
 {
     const by_part *parts[2] = {&d->train_part, &d->valid_part};
-    int64_t classes = by__examples_classes(d);
+    int64_t classes = by__task_examples_classes(d);
     double *shares;
     double difference = 0.0;
     BY_TRY(by__alloc((void **)&shares, (size_t)(2 * classes), sizeof *shares, "classes", error));
@@ -84,7 +84,7 @@ static by_status compare_classes(double *out, const by__examples *d, const int32
     return BY_OK;
 }
 
-by_status by__train_held_out_doubts(const by__examples *d, char **out, by_error *error)
+by_status by__task_train_held_out_doubts(const by__task_examples *d, char **out, by_error *error)
 {
     by__text text = {0};
     double difference = 0.0;

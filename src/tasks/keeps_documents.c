@@ -3,7 +3,7 @@
 
 #include "tasks/tasks.h"
 
-bool by__keeps_documents(const by_config *config)
+bool by__task_keeps_documents(const by_config *config)
 {
     const char *documents = config->data.documents; /* NULL for tasks without the key */
     return documents != NULL && strcmp(documents, "mask") == 0;

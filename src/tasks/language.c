@@ -17,7 +17,7 @@
 #include "tasks/teacher.h"
 
 /* clang-format off: one row a key */
-static const by__key keys[] = {
+static const by__config_key keys[] = {
     {"data", "text", BY__KEY_TEXTS, BY__FIELD(data.text), "[]",
      .help = "text files, JSON lines, Parquet files or directories of them; packed on first use "
              "and cached by content"},
@@ -67,27 +67,27 @@ static const by__key keys[] = {
      .help = "directory for packed text"},
 };
 /* clang-format on */
-static const by__key_list key_list = BY__KEY_LIST(keys);
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
 typedef struct language_data {
     by_task_data base;
-    by__data_paths paths;      /* of the data named by the config */
-    by__evaluation_data other; /* data to evaluate or predict instead */
-    by_dataset **train;        /* [paths.train_count] */
-    by__data_mix mix;          /* how they are mixed; unused for one data set */
-    by_logit_store *logits;    /* of the data set; NULL: none */
-    by_dataset **valid;        /* [valid_count] */
-    size_t valid_count;        /* 0: nothing is held out */
-    char (*keys)[64];          /* names of the losses of data.valid_sets */
-    by__documents *documents;  /* for prediction */
+    by__task_data_paths paths;      /* of the data named by the config */
+    by__task_evaluation_data other; /* data to evaluate or predict instead */
+    by_dataset **train;             /* [paths.train_count] */
+    by__task_data_mix mix;          /* how they are mixed; unused for one data set */
+    by_logit_store *logits;         /* of the data set; NULL: none */
+    by_dataset **valid;             /* [valid_count] */
+    size_t valid_count;             /* 0: nothing is held out */
+    char (*keys)[64];               /* names of the losses of data.valid_sets */
+    by__task_documents *documents;  /* for prediction */
     int64_t eos;
     char *eos_token; /* NULL: none */
-    by__origin_files origin;
+    by__task_origin_files origin;
     char *tokenizer_config;
-    char *reference;   /* the text of BY_DRIFT_FILE */
-    bool best_fit;     /* data.packing is best-fit */
-    by__damage damage; /* of all data sets */
-    char content[33];  /* hash of the training data */
+    char *reference;          /* the text of BY_DRIFT_FILE */
+    bool best_fit;            /* data.packing is best-fit */
+    by__loader_damage damage; /* of all data sets */
+    char content[33];         /* hash of the training data */
 } language_data;
 
 /* ---- opening ---- */
@@ -97,10 +97,10 @@ static by_status open_packed(language_data *d, by_dataset **out, const char *pat
                              const by_task_request *r, by_error *error)
 {
     size_t count;
-    BY_TRY(by__open_packed(out, path, r->config, r->progress, error));
+    BY_TRY(by__task_open_packed(out, path, r->config, r->progress, error));
     const by_damage *items = by_dataset_damage(*out, &count);
     for (size_t i = 0; i < count; i++) {
-        BY_TRY(by__damage_add(&d->damage, &items[i], error));
+        BY_TRY(by__loader_damage_add(&d->damage, &items[i], error));
     }
     d->base.damage = d->damage.items;
     d->base.damage_count = d->damage.count;
@@ -132,18 +132,19 @@ static by_status open_valid(language_data *d, char *const *paths, size_t count,
 static by_status open_training(language_data *d, const by_task_request *r, by_error *error)
 {
     d->best_fit = strcmp(r->config->data.packing, "best_fit") == 0;
-    BY_TRY(by__data_prepare(&d->paths, r->config, r->progress, error));
-    BY_TRY(by__data_mix_parse(&d->mix, r->config, error));
+    BY_TRY(by__task_data_prepare(&d->paths, r->config, r->progress, error));
+    BY_TRY(by__task_data_mix_parse(&d->mix, r->config, error));
     BY_TRY(
         by__alloc((void **)&d->train, d->paths.train_count, sizeof *d->train, "the data", error));
     for (size_t i = 0; i < d->paths.train_count; i++) {
         BY_TRY(open_packed(d, &d->train[i], d->paths.train[i], r, error));
         d->base.train_examples += by_dataset_tokens(d->train[i]);
     }
-    BY_TRY(by__teacher_check_tokenizer(r->config, by_dataset_tokenizer_hash(d->train[0]), error));
+    BY_TRY(
+        by__task_teacher_check_tokenizer(r->config, by_dataset_tokenizer_hash(d->train[0]), error));
     BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r, error));
-    BY_TRY(by__open_logits(&d->logits, r->config, d->paths.train_count, error));
-    return by__find_eos(&d->eos, &d->eos_token, d->paths.tokenizer, error);
+    BY_TRY(by__task_open_logits(&d->logits, r->config, d->paths.train_count, error));
+    return by__task_find_eos(&d->eos, &d->eos_token, d->paths.tokenizer, error);
 }
 
 /* Predictions are matched to documents by number: none may be skipped. */
@@ -165,13 +166,14 @@ static by_status open_other(language_data *d, const by_task_request *r, by_error
     const char *path = r->path;
     const char *learned = r->learned == NULL ? "." : r->learned;
     if (path == NULL) {
-        BY_TRY(by__data_prepare(&d->paths, r->config, r->progress, error));
+        BY_TRY(by__task_data_prepare(&d->paths, r->config, r->progress, error));
         for (size_t i = 0; i < d->paths.valid_count; i++) {
-            BY_TRY(by__same_tokenizer(d->paths.valid[i], learned, error));
+            BY_TRY(by__task_same_tokenizer(d->paths.valid[i], learned, error));
         }
         BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r, error));
     } else {
-        BY_TRY(by__evaluation_data_open(&d->other, path, learned, r->config, r->progress, error));
+        BY_TRY(
+            by__task_evaluation_data_open(&d->other, path, learned, r->config, r->progress, error));
         BY_TRY(open_valid(d, &d->other.directory, 1, r, error));
     }
     if (d->valid_count == 0) {
@@ -183,13 +185,13 @@ static by_status open_other(language_data *d, const by_task_request *r, by_error
         return BY_OK;
     }
     BY_TRY(refuse_damage(d, error));
-    return by__documents_open(&d->documents, d->valid[0], error);
+    return by__task_documents_open(&d->documents, d->valid[0], error);
 }
 
 static void close_data(by_task_data *base)
 {
     language_data *d = (language_data *)base;
-    by__documents_close(&d->documents);
+    by__task_documents_close(&d->documents);
     for (size_t i = 0; d->train != NULL && i < d->paths.train_count; i++) {
         by_dataset_close(&d->train[i]);
     }
@@ -200,12 +202,12 @@ static void close_data(by_task_data *base)
     }
     free(d->valid);
     free(d->keys);
-    by__data_mix_free(&d->mix);
-    by__data_paths_free(&d->paths);
-    by__evaluation_data_close(&d->other);
-    by__damage_free(&d->damage);
+    by__task_data_mix_free(&d->mix);
+    by__task_data_paths_free(&d->paths);
+    by__task_evaluation_data_close(&d->other);
+    by__loader_damage_free(&d->damage);
     free(d->eos_token);
-    by__origin_files_free(&d->origin);
+    by__task_origin_files_free(&d->origin);
     free(d->tokenizer_config);
     free(d->reference);
     free(d);
@@ -230,7 +232,7 @@ static by_token_options token_options(const by_config *config, bool training)
 {
     return (by_token_options){.context = (size_t)config->model.context,
                               .shuffle = training,
-                              .documents = by__keeps_documents(config),
+                              .documents = by__task_keeps_documents(config),
                               .packing = strcmp(config->data.packing, "best_fit") == 0
                                              ? BY_TOKENS_BEST_FIT
                                              : BY_TOKENS_STREAM};
@@ -376,10 +378,10 @@ static by_status source(by_source **out, by_task_data *base, const by_config *co
 {
     language_data *d = (language_data *)base;
     const by_token_options options = token_options(config, training);
-    return d->documents != NULL
-               ? by__documents_source(out, d->documents, options.context, options.documents, error)
-           : training ? open_mixed(out, d, config, error)
-                      : open_held_out(out, d, config, error);
+    return d->documents != NULL ? by__task_documents_source(out, d->documents, options.context,
+                                                            options.documents, error)
+           : training           ? open_mixed(out, d, config, error)
+                                : open_held_out(out, d, config, error);
 }
 
 /* ---- without data ---- */
@@ -420,10 +422,10 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     by_value targets =
         by_graph_input(graph, "targets", BY_I32, BY_SHAPE(request->batch, request->time));
     by__graph_set_axes(graph, targets, "batch time");
-    if (request->mode == BY_MODEL_TRAIN && by__has_teacher(config)) {
-        BY_TRY(by__teacher_loss(config, request, graph, model, targets, error));
+    if (request->mode == BY_MODEL_TRAIN && by__task_has_teacher(config)) {
+        BY_TRY(by__task_teacher_loss(config, request, graph, model, targets, error));
     } else if (request->mode == BY_MODEL_TRAIN && config->distill.logits[0] != '\0') {
-        BY_TRY(by__stored_loss(config, request, graph, model, targets, error));
+        BY_TRY(by__task_stored_loss(config, request, graph, model, targets, error));
     } else {
         model->loss = by_linear_cross_entropy(graph, model->hidden, model->head, targets);
     }
@@ -495,17 +497,17 @@ static by_status keep(by_task_data *base, const by_config *config, by_task_kept 
 {
     language_data *d = (language_data *)base;
     if (d->tokenizer_config == NULL) {
-        BY_TRY(by__reference_of_text(&d->reference, d->train,
-                                     d->mix.stage_count == 0 ? NULL : d->mix.stages[0].weights,
-                                     d->paths.train_count, error));
+        BY_TRY(by__task_reference_of_text(&d->reference, d->train,
+                                          d->mix.stage_count == 0 ? NULL : d->mix.stages[0].weights,
+                                          d->paths.train_count, error));
         BY_TRY(hash_content(d->content, d, error));
-        by__origin_files_free(&d->origin);
+        by__task_origin_files_free(&d->origin);
         if (d->paths.origin != NULL) {
-            BY_TRY(
-                by__origin_files_read(&d->origin, d->paths.origin, config->model.context, error));
+            BY_TRY(by__task_origin_files_read(&d->origin, d->paths.origin, config->model.context,
+                                              error));
         }
-        BY_TRY(
-            by__tokenizer_config(&d->tokenizer_config, d->eos_token, config->model.context, error));
+        BY_TRY(by__task_tokenizer_config(&d->tokenizer_config, d->eos_token, config->model.context,
+                                         error));
     }
     const char *settings =
         d->origin.tokenizer_config != NULL ? d->origin.tokenizer_config : d->tokenizer_config;
@@ -522,7 +524,7 @@ static by_status keep(by_task_data *base, const by_config *config, by_task_kept 
                   {.name = BY_DRIFT_FILE, .data = d->reference, .size = strlen(d->reference)}},
         .file_count = 3,
         .eos = d->eos};
-    by__origin_files_keep(&d->origin, out);
+    by__task_origin_files_keep(&d->origin, out);
     return BY_OK;
 }
 
@@ -566,11 +568,11 @@ static by_status predict(by_task_data *base, const by_batch *batch, double sum, 
                          size_t width, by_predicted *say, void *user, by_error *error)
 {
     language_data *d = (language_data *)base;
-    by__document_loss result;
+    by__task_document_loss result;
     BY_UNUSED(values);
     BY_UNUSED(width);
     BY_UNUSED(error);
-    if (by__documents_add(d->documents, batch->first_sample, sum, &result)) {
+    if (by__task_documents_add(d->documents, batch->first_sample, sum, &result)) {
         const by_field fields[] = {
             {.name = "index", .number = (double)result.document, .is_whole = true},
             {.name = "loss", .number = result.loss},
@@ -584,15 +586,15 @@ static by_status predict(by_task_data *base, const by_batch *batch, double sum, 
 static by_status encode(by_task_data *base, const char *text, int32_t **ids, size_t *count,
                         int64_t *vocab, by_error *error)
 {
-    return by__text_to_ids(((language_data *)base)->paths.tokenizer, text, ids, count, vocab,
-                           error);
+    return by__task_text_to_ids(((language_data *)base)->paths.tokenizer, text, ids, count, vocab,
+                                error);
 }
 
 static by_status decode(by_task_data *base, const int32_t *ids, size_t count, char **text,
                         size_t *length, by_error *error)
 {
-    return by__text_of_ids(((language_data *)base)->paths.tokenizer, ids, count, text, length,
-                           error);
+    return by__task_text_of_ids(((language_data *)base)->paths.tokenizer, ids, count, text, length,
+                                error);
 }
 
 static const char *loss_label(const by_config *config)
@@ -605,7 +607,7 @@ const by__task_row by__task_language = {
     .kind = {.name = "language",
              .help = "Prediction of the next token of text.",
              .keys = {&key_list},
-             .resolve = by__data_mix_resolve},
+             .resolve = by__task_data_mix_resolve},
     .task = {.name = "language",
              .examples = "tokens",
              .metrics = metrics,

@@ -11,7 +11,7 @@
  * that of model.from if data.tokenizer is not set, and that of its checkpoints for an existing run
  * (progress->resume). BY_ECONFIG if training data, valid and model.from have different
  * tokenizers. */
-typedef struct by__data_paths {
+typedef struct by__task_data_paths {
     char **train; /* [train_count]; more than one: data.mix */
     size_t train_count;
     char **valid; /* [valid_count]; more than one, or one with a name: data.valid_sets */
@@ -22,13 +22,13 @@ typedef struct by__data_paths {
     /* Directory of the model that the tokenizer comes from: the newest checkpoint of an existing
      * run, otherwise model.from or data.tokenizer; NULL: there is none. */
     char *origin;
-} by__data_paths;
-by_status by__data_prepare(by__data_paths *out, const by_config *config,
-                           const by_train_options *progress, by_error *error);
-void by__data_paths_free(by__data_paths *paths);
+} by__task_data_paths;
+by_status by__task_data_prepare(by__task_data_paths *out, const by_config *config,
+                                const by_train_options *progress, by_error *error);
+void by__task_data_paths_free(by__task_data_paths *paths);
 
 /* The parsed keys data.mix, data.mix_order and data.curriculum (data_mix.c). */
-typedef struct by__data_mix {
+typedef struct by__task_data_mix {
     char **directories; /* [count] */
     size_t count;       /* 0: no mix */
     by_mix_stage *stages;
@@ -36,50 +36,50 @@ typedef struct by__data_mix {
     double *weights; /* memory for the stages' weights */
     bool shuffle;
     char *text; /* text for the checkpoint's manifest; NULL without a mix */
-} by__data_mix;
+} by__task_data_mix;
 /* BY_ECONFIG names the entry that is not DIR=WEIGHT or STEP=WEIGHT:WEIGHT... */
-by_status by__data_mix_parse(by__data_mix *out, const by_config *config, by_error *error);
-void by__data_mix_free(by__data_mix *mix);
-/* Implements by__kind.resolve of tasks with a mix: checks the keys. */
-by_status by__data_mix_resolve(by_config *config, void *own, by_error *error);
+by_status by__task_data_mix_parse(by__task_data_mix *out, const by_config *config, by_error *error);
+void by__task_data_mix_free(by__task_data_mix *mix);
+/* Implements by__config_kind.resolve of tasks with a mix: checks the keys. */
+by_status by__task_data_mix_resolve(by_config *config, void *own, by_error *error);
 
 /* Tokens to evaluate a model on. */
-typedef struct by__evaluation_data {
+typedef struct by__task_evaluation_data {
     char *directory; /* a packed directory */
     char *temporary; /* deleted when closed; NULL: none */
-} by__evaluation_data;
+} by__task_evaluation_data;
 
 /* Opens `path`: a packed directory, which must have been made by the tokenizer in `model_directory`
  * (if there is one); or a text file, JSON lines (.jsonl, .ndjson; the text is in data.field), a
  * directory of these, or "-" for text on standard input, which is packed with that tokenizer into a
  * temporary directory below TMPDIR. `progress` may be NULL. BY_ECONFIG: another tokenizer;
- * BY_EFORMAT: damaged data. Released with by__evaluation_data_close. */
-by_status by__evaluation_data_open(by__evaluation_data *out, const char *path,
-                                   const char *model_directory, const by_config *config,
-                                   const by_train_options *progress, by_error *error);
-void by__evaluation_data_close(by__evaluation_data *data);
+ * BY_EFORMAT: damaged data. Released with by__task_evaluation_data_close. */
+by_status by__task_evaluation_data_open(by__task_evaluation_data *out, const char *path,
+                                        const char *model_directory, const by_config *config,
+                                        const by_train_options *progress, by_error *error);
+void by__task_evaluation_data_close(by__task_evaluation_data *data);
 
 /* BY_ECONFIG if packed data were made by a tokenizer other than that of a model, a directory or a
  * GGUF file (data_paths.c). A model without one fits any data. */
-by_status by__same_tokenizer(const char *data, const char *model, by_error *error);
+by_status by__task_same_tokenizer(const char *data, const char *model, by_error *error);
 /* Verifies a packed directory at its first use, reporting to `progress` (may be NULL). */
-by_status by__verify_data(const char *directory, const by_config *config,
-                          const by_train_options *progress, by_error *error);
+by_status by__task_verify_data(const char *directory, const by_config *config,
+                               const by_train_options *progress, by_error *error);
 /* Opens it as data.corrupt says. If the result of the verification could not be stored, damage is
  * searched for again, which is also reported to `progress`. */
-by_status by__open_packed(by_dataset **out, const char *directory, const by_config *config,
-                          const by_train_options *progress, by_error *error);
+by_status by__task_open_packed(by_dataset **out, const char *directory, const by_config *config,
+                               const by_train_options *progress, by_error *error);
 
 /* Opens the stored logits of distill.logits; NULL if there are none. BY_ECONFIG: they do not match
  * how the data are read. (stored_logits.c) */
-by_status by__open_logits(by_logit_store **out, const by_config *config, size_t train_count,
-                          by_error *error);
+by_status by__task_open_logits(by_logit_store **out, const by_config *config, size_t train_count,
+                               by_error *error);
 
 /* Sets progress and note of packing so that `relay` (which must live as long as the options)
  * forwards them as training events. */
-typedef struct by__relay {
+typedef struct by__task_relay {
     const by_train_options *options; /* may be NULL */
-} by__relay;
-void by__relay_packing(by_pack_options *options, by__relay *relay);
+} by__task_relay;
+void by__task_relay_packing(by_pack_options *options, by__task_relay *relay);
 
 #endif

@@ -5,7 +5,7 @@
 #include "banyan/adapter.h"
 #include "tasks/tasks.h"
 
-bool by__is_adapter(const char *name)
+bool by__task_is_adapter(const char *name)
 {
     return strstr(name, ".lora_A.") != NULL || strstr(name, ".lora_B.") != NULL;
 }
@@ -75,7 +75,7 @@ static by_status take_lists(by_config *config, const by_adapter *adapter, by_err
     }
     by_status status = take_list(config, &config->lora.targets, "targets", names, layers, error);
     for (size_t i = 0; i < count; i++) {
-        if (!by__is_adapter(by_weights_name(weights, i))) {
+        if (!by__task_is_adapter(by_weights_name(weights, i))) {
             names[also++] = by_weights_name(weights, i);
         }
     }
@@ -104,7 +104,7 @@ static by_status take_numbers(by_config *config, const by_adapter_info *info, by
     return BY_OK;
 }
 
-by_status by__adapters_take(by_config *config, by_error *error)
+by_status by__task_adapters_take(by_config *config, by_error *error)
 {
     by_adapter *adapter;
     if (config->lora.from[0] == '\0') {

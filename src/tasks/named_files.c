@@ -36,7 +36,8 @@ static const struct {
     {"distill.logits", PATH, false},
 };
 
-static by_status check_path(const by__entry *entry, shape form, const char *value, by_error *error)
+static by_status check_path(const by__config_entry *entry, shape form, const char *value,
+                            by_error *error)
 {
     char key[64];
     char path[4096];
@@ -55,13 +56,14 @@ static by_status check_path(const by__entry *entry, shape form, const char *valu
     }
     return by_error_set(error, BY_ECONFIG, "%s: %s: there is no file or directory %s",
                         entry->origin == NULL ? "config" : entry->origin,
-                        by__key_path(key, &entry->key), path);
+                        by__config_key_path(key, &entry->key), path);
 }
 
-by_status by__named_files_exist(const by_config *config, bool resumed, by_error *error)
+by_status by__task_named_files_exist(const by_config *config, bool resumed, by_error *error)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
-        const by__entry *entry = by__entry_at((const by__config *)config, keys[i].key);
+        const by__config_entry *entry =
+            by__config_entry_at((const by__config *)config, keys[i].key);
         if (entry == NULL || entry->origin == NULL || (resumed && keys[i].first)) {
             continue;
         }

@@ -89,8 +89,8 @@ static by_status set_max_length(char **out, const char *text, int64_t context, b
     return by__text_take(&edited, out, error);
 }
 
-by_status by__origin_files_read(by__origin_files *out, const char *directory, int64_t context,
-                                by_error *error)
+by_status by__task_origin_files_read(by__task_origin_files *out, const char *directory,
+                                     int64_t context, by_error *error)
 {
     static const char *const others[] = {"chat_template.jinja", "generation_config.json",
                                          "special_tokens_map.json"};
@@ -119,7 +119,7 @@ by_status by__origin_files_read(by__origin_files *out, const char *directory, in
     return BY_OK;
 }
 
-void by__origin_files_keep(const by__origin_files *files, by_task_kept *kept)
+void by__task_origin_files_keep(const by__task_origin_files *files, by_task_kept *kept)
 {
     for (size_t i = 0; i < files->count; i++) {
         kept->files[kept->file_count++] = (by_checkpoint_file){.name = files->others[i].name,
@@ -129,12 +129,12 @@ void by__origin_files_keep(const by__origin_files *files, by_task_kept *kept)
     kept->origin_config = files->config;
 }
 
-void by__origin_files_free(by__origin_files *files)
+void by__task_origin_files_free(by__task_origin_files *files)
 {
     for (size_t i = 0; i < files->count; i++) {
         free(files->others[i].text);
     }
     free(files->config);
     free(files->tokenizer_config);
-    *files = (by__origin_files){0};
+    *files = (by__task_origin_files){0};
 }

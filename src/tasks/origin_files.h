@@ -7,7 +7,7 @@
 #include "banyan/task.h"
 #include "base/base.h"
 
-typedef struct by__origin_files {
+typedef struct by__task_origin_files {
     char *config;           /* config.json, for by_model_config_keep_ids; NULL: there is none */
     char *tokenizer_config; /* with "model_max_length" of the run; NULL: there is none */
     struct {
@@ -16,14 +16,14 @@ typedef struct by__origin_files {
         size_t length;
     } others[3]; /* copied unchanged */
     size_t count;
-} by__origin_files;
+} by__task_origin_files;
 
 /* Reads the files of a directory that exist. `context` is that of the run. BY_EFORMAT names the
- * file that is no JSON object. Freed with by__origin_files_free even if this fails. */
-by_status by__origin_files_read(by__origin_files *out, const char *directory, int64_t context,
-                                by_error *error);
+ * file that is no JSON object. Freed with by__task_origin_files_free even if this fails. */
+by_status by__task_origin_files_read(by__task_origin_files *out, const char *directory,
+                                     int64_t context, by_error *error);
 /* Adds the files to those of a checkpoint, which borrows them. */
-void by__origin_files_keep(const by__origin_files *files, by_task_kept *kept);
-void by__origin_files_free(by__origin_files *files);
+void by__task_origin_files_keep(const by__task_origin_files *files, by_task_kept *kept);
+void by__task_origin_files_free(by__task_origin_files *files);
 
 #endif

@@ -49,7 +49,7 @@ static by_status take_lengths(double *lengths, size_t *count, const by_dataset *
     uint64_t wanted = all < DOCUMENTS ? all : DOCUMENTS;
     for (uint64_t i = 0; i < wanted; i++) {
         uint64_t ends[2];
-        BY_TRY(by__dataset_offsets(set, (size_t)(i * (all / wanted)), 2, ends, error));
+        BY_TRY(by__data_dataset_offsets(set, (size_t)(i * (all / wanted)), 2, ends, error));
         lengths[(*count)++] = (double)(ends[1] - ends[0]);
     }
     return BY_OK;
@@ -121,8 +121,8 @@ static by_status print(char **out, by_drift_reference *r, by_status status, by_e
     return status;
 }
 
-by_status by__reference_of_text(char **out, by_dataset *const *sets, const double *weights,
-                                size_t count, by_error *error)
+by_status by__task_reference_of_text(char **out, by_dataset *const *sets, const double *weights,
+                                     size_t count, by_error *error)
 {
     by_drift_reference *r;
     uint64_t documents = 0;
@@ -191,8 +191,9 @@ static by_status describe_table(by_drift_reference *r, const by_table *table, co
     return BY_OK;
 }
 
-by_status by__reference_of_table(char **out, const by_table *table, const by_part *part,
-                                 const char *const *ignore, size_t ignore_count, by_error *error)
+by_status by__task_reference_of_table(char **out, const by_table *table, const by_part *part,
+                                      const char *const *ignore, size_t ignore_count,
+                                      by_error *error)
 {
     by_drift_reference *r;
     BY_TRY(by_drift_reference_open(&r, part->count, error));

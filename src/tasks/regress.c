@@ -6,28 +6,28 @@
 #include "tasks/examples.h"
 
 typedef struct regress_keys {
-    by__examples_keys set;
+    by__task_examples_keys set;
     char *loss;
     double beta;
 } regress_keys;
 
-static const by__key keys[] = {
+static const by__config_key keys[] = {
     {"task", "loss", BY__KEY_TEXT, BY__OWN(regress_keys, loss), "squared",
      .choices = "squared|smooth_l1",
      .help = "squared error or smooth L1 (Huber 1964) of the standardized target"},
     {"task", "beta", BY__KEY_REAL, BY__OWN(regress_keys, beta), "1", 0, 1e9, BY__ABOVE_MIN,
      .help = "error at which smooth_l1 changes from quadratic to linear"},
 };
-static const by__key_list key_list = BY__KEY_LIST(keys);
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
 extern const by__task_row by__task_regress;
 
 static by_status loss(const by_config *config, const by_model_request *request, by_graph *graph,
                       by_model *model, by_error *error)
 {
-    const regress_keys *own = by__kind_own(config->task.own, &by__task_regress.kind);
+    const regress_keys *own = by__config_kind_own(config->task.own, &by__task_regress.kind);
     int64_t batch = request->batch;
-    BY_TRY(by__examples_needs_output(config, model, error));
+    BY_TRY(by__task_examples_needs_output(config, model, error));
     if (config->model.outputs > 1) {
         return by_error_set(error, BY_ECONFIG,
                             "model.outputs is %lld: task.kind regress predicts one number",
@@ -45,7 +45,7 @@ static by_status loss(const by_config *config, const by_model_request *request, 
 
 static const char *loss_label(const by_config *config)
 {
-    const regress_keys *own = by__kind_own(config->task.own, &by__task_regress.kind);
+    const regress_keys *own = by__config_kind_own(config->task.own, &by__task_regress.kind);
     return own != NULL && strcmp(own->loss, "smooth_l1") == 0
                ? "smooth L1 error (standardized target)"
                : "squared error (standardized target)";
@@ -83,7 +83,7 @@ static void metric(const by_task_data *data, const double *sums, by_evaluation *
     double unit;
     double count = sums[SUM_COUNT];
     double spread = sums[SUM_TARGET_SQUARE] - sums[SUM_TARGET] * sums[SUM_TARGET] / count;
-    by_encoding_target_scale(((const by__examples *)data)->encoding, &mean, &unit);
+    by_encoding_target_scale(((const by__task_examples *)data)->encoding, &mean, &unit);
     out->metrics[0] = unit * sqrt(sums[SUM_SQUARE] / count);
     out->metrics[1] = unit * sums[SUM_ABSOLUTE] / count;
     if (spread > 0.0) {
@@ -101,7 +101,7 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
     double unit;
     BY_UNUSED(sum);
     BY_UNUSED(error);
-    by_encoding_target_scale(((const by__examples *)data)->encoding, &mean, &unit);
+    by_encoding_target_scale(((const by__task_examples *)data)->encoding, &mean, &unit);
     for (size_t i = 0; weight != NULL && i < batch->batch; i++) {
         if (((const float *)weight->data)[i] > 0.0f) {
             const by_field fields[] = {
@@ -116,7 +116,7 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
 const by__task_row by__task_regress = {
     .kind = {.name = "regress",
              .help = "Regression: a number for each table row.",
-             .keys = {&key_list, &by__table_data_keys, &by__split_keys},
+             .keys = {&key_list, &by__task_table_data_keys, &by__task_split_keys},
              .size = sizeof(regress_keys)},
     .task = {.name = "regress",
              .examples = "rows",
@@ -124,19 +124,19 @@ const by__task_row by__task_regress = {
              .metric_count = BY_ARRAY_LENGTH(metrics),
              .best_by_metric = true,
              .loss_label = loss_label,
-             .open = by__examples_open,
-             .close = by__examples_close,
-             .knows = by__examples_knows,
-             .assume = by__examples_assume,
-             .complete = by__examples_complete,
-             .source = by__examples_source,
+             .open = by__task_examples_open,
+             .close = by__task_examples_close,
+             .knows = by__task_examples_knows,
+             .assume = by__task_examples_assume,
+             .complete = by__task_examples_complete,
+             .source = by__task_examples_source,
              .loss = loss,
              .measure = measure,
              .metric = metric,
-             .keep = by__examples_keep,
-             .check = by__examples_check,
+             .keep = by__task_examples_keep,
+             .check = by__task_examples_check,
              .predict = predict,
-             .take = by__examples_take,
-             .column = by__examples_column,
-             .encoding = by__examples_encoding},
+             .take = by__task_examples_take,
+             .column = by__task_examples_column,
+             .encoding = by__task_examples_encoding},
 };

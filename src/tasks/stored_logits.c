@@ -4,11 +4,11 @@
 #include "tasks/language.h"
 #include "tasks/tasks.h"
 
-by_status by__open_logits(by_logit_store **out, const by_config *config, size_t train_count,
-                          by_error *error)
+by_status by__task_open_logits(by_logit_store **out, const by_config *config, size_t train_count,
+                               by_error *error)
 {
     bool best_fit = strcmp(config->data.packing, "best_fit") == 0;
-    bool parts = by__keeps_documents(config);
+    bool parts = by__task_keeps_documents(config);
     *out = NULL;
     if (config->distill.logits[0] == '\0') {
         return BY_OK;

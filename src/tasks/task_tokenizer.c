@@ -5,8 +5,8 @@
 
 #include "banyan/tokenizer.h"
 
-by_status by__text_to_ids(const char *path, const char *text, int32_t **ids, size_t *count,
-                          int64_t *vocab, by_error *error)
+by_status by__task_text_to_ids(const char *path, const char *text, int32_t **ids, size_t *count,
+                               int64_t *vocab, by_error *error)
 {
     by_token_buffer tokens = {0};
     by_tokenizer *tokenizer;
@@ -28,8 +28,8 @@ by_status by__text_to_ids(const char *path, const char *text, int32_t **ids, siz
     return status;
 }
 
-by_status by__text_of_ids(const char *path, const int32_t *ids, size_t count, char **text,
-                          size_t *length, by_error *error)
+by_status by__task_text_of_ids(const char *path, const int32_t *ids, size_t count, char **text,
+                               size_t *length, by_error *error)
 {
     uint32_t *tokens;
     by_tokenizer *tokenizer;
@@ -46,7 +46,7 @@ by_status by__text_of_ids(const char *path, const int32_t *ids, size_t count, ch
     return status;
 }
 
-by_status by__find_eos(int64_t *id, char **token, const char *path, by_error *error)
+by_status by__task_find_eos(int64_t *id, char **token, const char *path, by_error *error)
 {
     by_tokenizer *tokenizer;
     const char *bytes;
@@ -65,7 +65,7 @@ by_status by__find_eos(int64_t *id, char **token, const char *path, by_error *er
     return status;
 }
 
-by_status by__tokenizer_config(char **out, const char *eos, int64_t context, by_error *error)
+by_status by__task_tokenizer_config(char **out, const char *eos, int64_t context, by_error *error)
 {
     by__text text = {0};
     by__text_add(&text, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");

@@ -19,7 +19,7 @@
 TASKS(DECLARE)
 static const by__task_row *const tasks[] = {TASKS(ADDRESS)};
 
-const by__kind *by__task_kind(size_t index)
+const by__config_kind *by__task_kind(size_t index)
 {
     return index < BY_ARRAY_LENGTH(tasks) ? &tasks[index]->kind : NULL;
 }
@@ -141,7 +141,7 @@ by_status by_task_open(by_task_data **out, const by_task *task, const by_task_re
     by_task_data *data;
     if (request->purpose == BY_TASK_TRAIN) {
         bool resumed = request->progress != NULL && request->progress->resume != NULL;
-        BY_TRY(by__named_files_exist(request->config, resumed, error));
+        BY_TRY(by__task_named_files_exist(request->config, resumed, error));
     }
     BY_TRY(task->open(&data, request, error));
     by_status status = data->damage_count == 0 ? BY_OK : judge_damage(data, request, error);

@@ -19,7 +19,7 @@
 #include "config/kind.h"
 
 typedef struct by__task_row {
-    by__kind kind; /* name and keys */
+    by__config_kind kind; /* name and keys */
     by_task task;
     bool classes; /* of examples.h: the target is a class, not a number */
 } by__task_row;
@@ -32,24 +32,24 @@ static inline const by__task_row *by__task_row_of(const by_task *task)
 
 extern const by__task_row by__task_language;
 
-/* The kinds of the section `task`, for by__kind_table. */
-const by__kind *by__task_kind(size_t index);
+/* The kinds of the section `task`, for by__config_kind_table. */
+const by__config_kind *by__task_kind(size_t index);
 
 /* BY_ECONFIG if a file or directory that a config names for training does not exist. resumed: what
  * only the first start of a run reads may be gone. */
-by_status by__named_files_exist(const by_config *config, bool resumed, by_error *error);
+by_status by__task_named_files_exist(const by_config *config, bool resumed, by_error *error);
 
 /* ---- keeps_documents.c ---- */
 
 /* Returns true if data.documents is mask: samples have starts, and attention stays within
  * documents. */
-bool by__keeps_documents(const by_config *config);
+bool by__task_keeps_documents(const by_config *config);
 
 /* ---- lora_section.c ---- */
 
 /* Returns true if a parameter of this name belongs to an adapter. */
-bool by__is_adapter(const char *name);
+bool by__task_is_adapter(const char *name);
 /* Sets the section from the adapters to start from (lora.from); a different setting is an error. */
-by_status by__adapters_take(by_config *config, by_error *error);
+by_status by__task_adapters_take(by_config *config, by_error *error);
 
 #endif

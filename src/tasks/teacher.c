@@ -11,7 +11,7 @@
 #include "nn/nn.h"
 #include "text/tokenizer/vocabulary.h"
 
-bool by__has_teacher(const by_config *config)
+bool by__task_has_teacher(const by_config *config)
 {
     return config->distill.teacher[0] != '\0';
 }
@@ -50,7 +50,7 @@ static by_status add_own_adapter(by_weights *weights, const char *directory, by_
     return by_weights_adapt(weights, &adapter, false, error);
 }
 
-by_status by__teacher_open_weights(by_weights **out, const by_config *config, by_error *error)
+by_status by__task_teacher_open_weights(by_weights **out, const by_config *config, by_error *error)
 {
     char *directory = NULL;
     by_weights *weights = NULL;
@@ -68,11 +68,11 @@ by_status by__teacher_open_weights(by_weights **out, const by_config *config, by
     return BY_OK;
 }
 
-by_status by__teacher_config(by_config **out, const by_config *config, by_error *error)
+by_status by__task_teacher_config(by_config **out, const by_config *config, by_error *error)
 {
     by_config *theirs = NULL;
     by_weights *weights;
-    BY_TRY(by__teacher_open_weights(&weights, config, error));
+    BY_TRY(by__task_teacher_open_weights(&weights, config, error));
     const char *json = by_weights_config(weights);
     by_status status = by__config_like(&theirs, config, error);
     if (status == BY_OK) {
@@ -103,17 +103,18 @@ by_status by__teacher_config(by_config **out, const by_config *config, by_error 
     return BY_OK;
 }
 
-by_status by__teacher_check_tokenizer(const by_config *config, const char *hash, by_error *error)
+by_status by__task_teacher_check_tokenizer(const by_config *config, const char *hash,
+                                           by_error *error)
 {
     bool same = true;
     char own[9];
     char *directory = NULL;
-    if (!by__has_teacher(config)) {
+    if (!by__task_has_teacher(config)) {
         return BY_OK;
     }
     by_status status = find_directory(&directory, config, error);
     if (status == BY_OK) {
-        status = by__model_has_same_tokenizer(&same, own, directory, hash, error);
+        status = by__tokenizer_model_has_same(&same, own, directory, hash, error);
     }
     if (status != BY_OK) {
         status = by_error_prefix(error, status, "distill.teacher");
@@ -166,7 +167,7 @@ static by_status graft(by_teacher *out, const by_config *config, const by_model_
     by_graph *source = NULL;
     by_model model;
     by_value *map = NULL;
-    BY_TRY(by__teacher_config(&theirs, config, error));
+    BY_TRY(by__task_teacher_config(&theirs, config, error));
     by_status status = build_teacher(&source, &model, theirs, request, error);
     by_config_close(&theirs);
     BY_TRY(status);
@@ -191,8 +192,8 @@ static by_value hidden_loss(by_graph *graph, by_value student, by_value teacher,
     if (graph->error.status != BY_OK) {
         return BY_NONE;
     }
-    int64_t in = by__last_dim(&graph->values[student].shape);
-    int64_t out = by__last_dim(&graph->values[teacher].shape);
+    int64_t in = by__op_last_dim(&graph->values[student].shape);
+    int64_t out = by__op_last_dim(&graph->values[teacher].shape);
     by_value projection = by_graph_parameter(graph, BY__DISTILL "projection.weight", "",
                                              BY_SHAPE(out, in), (by_init){BY_INIT_NORMAL, 0.02f});
     by_value projected = by_linear(graph, student, projection, BY_NONE, true);
@@ -201,8 +202,8 @@ static by_value hidden_loss(by_graph *graph, by_value student, by_value teacher,
     return by_scale(graph, sum, by_fill(graph, BY_F32, BY_SHAPE(1), (float)(weight / (double)out)));
 }
 
-by_status by__teacher_loss(const by_config *config, const by_model_request *request,
-                           by_graph *graph, by_model *model, by_value targets, by_error *error)
+by_status by__task_teacher_loss(const by_config *config, const by_model_request *request,
+                                by_graph *graph, by_model *model, by_value targets, by_error *error)
 {
     const by_distill_config *d = &config->distill;
     by_teacher teacher;
@@ -216,18 +217,18 @@ by_status by__teacher_loss(const by_config *config, const by_model_request *requ
     return by_graph_check(graph, error);
 }
 
-by_status by__stored_loss(const by_config *config, const by_model_request *request, by_graph *graph,
-                          by_model *model, by_value targets, by_error *error)
+by_status by__task_stored_loss(const by_config *config, const by_model_request *request,
+                               by_graph *graph, by_model *model, by_value targets, by_error *error)
 {
     const by_distill_config *d = &config->distill;
     by_teacher teacher = {BY_NONE, BY_NONE, BY_NONE, BY_NONE};
-    by__logit_manifest manifest;
-    by_status status = by__logit_manifest_read(&manifest, d->logits, error);
+    by__data_logit_manifest manifest;
+    by_status status = by__data_logit_manifest_read(&manifest, d->logits, error);
     if (status != BY_OK) {
         return by_error_prefix(error, status, "distill.logits");
     }
     int64_t top = (int64_t)manifest.top;
-    by__logit_manifest_free(&manifest);
+    by__data_logit_manifest_free(&manifest);
     if (top > config->model.vocab) {
         return by_error_set(error, BY_ECONFIG,
                             "distill.logits=%s has %lld tokens of each position, and model.vocab "

@@ -22,18 +22,20 @@
 #define BY__DISTILL "distill."
 
 /* Returns true if the graph of gradients contains a teacher. */
-bool by__has_teacher(const by_config *config);
+bool by__task_has_teacher(const by_config *config);
 /* BY_ECONFIG if the teacher has a tokenizer and its hash is not that of the training data. */
-by_status by__teacher_check_tokenizer(const by_config *config, const char *hash, by_error *error);
+by_status by__task_teacher_check_tokenizer(const by_config *config, const char *hash,
+                                           by_error *error);
 /* Sets model->loss of a student of tokens according to the section distill, relative to the
  * teacher, whose graph is added. BY_ECONFIG: the models do not fit. */
-by_status by__teacher_loss(const by_config *config, const by_model_request *request,
-                           by_graph *graph, by_model *model, by_value targets, by_error *error);
+by_status by__task_teacher_loss(const by_config *config, const by_model_request *request,
+                                by_graph *graph, by_model *model, by_value targets,
+                                by_error *error);
 /* The same relative to the stored logits: inputs as in by_logit_arrays. */
-by_status by__stored_loss(const by_config *config, const by_model_request *request, by_graph *graph,
-                          by_model *model, by_value targets, by_error *error);
+by_status by__task_stored_loss(const by_config *config, const by_model_request *request,
+                               by_graph *graph, by_model *model, by_value targets, by_error *error);
 /* Opens the teacher's weights, with its adapter; and reads the config of its model only. */
-by_status by__teacher_open_weights(by_weights **out, const by_config *config, by_error *error);
-by_status by__teacher_config(by_config **out, const by_config *config, by_error *error);
+by_status by__task_teacher_open_weights(by_weights **out, const by_config *config, by_error *error);
+by_status by__task_teacher_config(by_config **out, const by_config *config, by_error *error);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-by_status by__address_parse(by__address *out, const char *text, by_error *error)
+by_status by__track_address_parse(by__track_address *out, const char *text, by_error *error)
 {
     char host[64];
     const char *colon = strrchr(text, ':');

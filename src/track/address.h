@@ -6,12 +6,12 @@
 
 #include "base/base.h"
 
-typedef struct by__address {
+typedef struct by__track_address {
     struct sockaddr_storage bytes;
     socklen_t length;
-} by__address;
+} by__track_address;
 
 /* Parses an address without any network look-up. BY_ECONFIG if it is invalid. */
-by_status by__address_parse(by__address *out, const char *text, by_error *error);
+by_status by__track_address_parse(by__track_address *out, const char *text, by_error *error);
 
 #endif

@@ -9,9 +9,9 @@
 
 #define KEEP_BYTES ((size_t)16 << 20)
 
-by_status by__append_open(by__append_file *out, const char *path, by_error *error)
+by_status by__track_append_open(by__track_append_file *out, const char *path, by_error *error)
 {
-    *out = (by__append_file){.fd = -1, .path = by__strdup(path)};
+    *out = (by__track_append_file){.fd = -1, .path = by__strdup(path)};
     if (out->path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
@@ -25,18 +25,19 @@ by_status by__append_open(by__append_file *out, const char *path, by_error *erro
                : by_error_set(error, BY_EIO, "cannot write %s: it is not a regular file", path);
 }
 
-void by__append_close(by__append_file *file)
+void by__track_append_close(by__track_append_file *file)
 {
     if (file->fd >= 0) {
         (void)close(file->fd);
     }
     by__text_free(&file->kept);
     free(file->path);
-    *file = (by__append_file){.fd = -1};
+    *file = (by__track_append_file){.fd = -1};
 }
 
 /* Writes the whole text or, on an error, nothing. */
-static by_status write_whole(const by__append_file *file, const by__text *text, by_error *error)
+static by_status write_whole(const by__track_append_file *file, const by__text *text,
+                             by_error *error)
 {
     struct stat info;
     if (fstat(file->fd, &info) != 0) {
@@ -61,7 +62,7 @@ static by_status write_whole(const by__append_file *file, const by__text *text, 
 }
 
 /* Keeps the record for later. */
-static void keep(by__append_file *file, const by__text *record)
+static void keep(by__track_append_file *file, const by__text *record)
 {
     if (file->kept.length + record->length > KEEP_BYTES) {
         file->lost++;
@@ -76,7 +77,7 @@ static void keep(by__append_file *file, const by__text *record)
     }
 }
 
-by_status by__append(by__append_file *file, by__text *record, by_error *error)
+by_status by__track_append(by__track_append_file *file, by__text *record, by_error *error)
 {
     if (record->failed) {
         by__text_free(record);
@@ -91,10 +92,10 @@ by_status by__append(by__append_file *file, by__text *record, by_error *error)
         return status;
     }
     keep(file, record);
-    return by__append_flush(file, error);
+    return by__track_append_flush(file, error);
 }
 
-by_status by__append_flush(by__append_file *file, by_error *error)
+by_status by__track_append_flush(by__track_append_file *file, by_error *error)
 {
     if (file->kept.length > 0) {
         BY_TRY(write_whole(file, &file->kept, error));

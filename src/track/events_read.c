@@ -58,8 +58,8 @@ static bool follows_evaluation(const json_t *event)
     return name != NULL && (strcmp(name, "eval") == 0 || strcmp(name, "sample") == 0);
 }
 
-by_status by__events_filter(by__text *out, const char *path, const char *text, size_t length,
-                            uint64_t step, bool eval_pending, by_error *error)
+by_status by__track_events_filter(by__text *out, const char *path, const char *text, size_t length,
+                                  uint64_t step, bool eval_pending, by_error *error)
 {
     cursor at = {.path = path, .next = text, .end = text + length};
     bool more;
@@ -84,7 +84,8 @@ by_status by_events_rewind(const char *path, uint64_t step, bool eval_pending, b
     }
     BY_TRY(by__map_open(&map, path, error));
     const char *text = map.size == 0 ? "" : (const char *)map.data;
-    by_status status = by__events_filter(&kept, path, text, map.size, step, eval_pending, error);
+    by_status status =
+        by__track_events_filter(&kept, path, text, map.size, step, eval_pending, error);
     if (status == BY_OK && kept.failed) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: events of %s", path);
     }
@@ -108,8 +109,8 @@ static bool number_of(double *out, const json_t *value)
     return json_is_number(value);
 }
 
-by_status by__events_series(by_series *out, const char *path, const char *text, size_t length,
-                            const char *event, const char *key, by_error *error)
+by_status by__track_events_series(by_series *out, const char *path, const char *text, size_t length,
+                                  const char *event, const char *key, by_error *error)
 {
     cursor at = {.path = path, .next = text, .end = text + length};
     by_series series = {0};
@@ -156,7 +157,7 @@ by_status by_events_read(by_series *out, const char *path, const char *event, co
     by_status status = by__map_open(&map, file, error);
     if (status == BY_OK) {
         const char *text = map.size == 0 ? "" : (const char *)map.data;
-        status = by__events_series(out, file, text, map.size, event, key, error);
+        status = by__track_events_series(out, file, text, map.size, event, key, error);
         by__map_close(&map);
     }
     free(file);

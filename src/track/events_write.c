@@ -11,7 +11,7 @@
 #include "track/track.h"
 
 struct by_events {
-    by__append_file file;
+    by__track_append_file file;
     by__text line; /* kept between events, so that it stops growing */
 };
 
@@ -42,7 +42,7 @@ by_status by_events_open(by_events **out, const char *path, by_error *error)
 {
     by_events *events;
     BY_TRY(by__alloc((void **)&events, 1, sizeof *events, "events", error));
-    by_status status = by__append_open(&events->file, path, error);
+    by_status status = by__track_append_open(&events->file, path, error);
     if (status == BY_OK) {
         status = drop_torn_line(events->file.fd, path, error);
     }
@@ -57,7 +57,7 @@ by_status by_events_open(by_events **out, const char *path, by_error *error)
 void by_events_close(by_events **events)
 {
     if (*events != NULL) {
-        by__append_close(&(*events)->file);
+        by__track_append_close(&(*events)->file);
         by__text_free(&(*events)->line);
         free(*events);
         *events = NULL;
@@ -102,18 +102,18 @@ void by_events_string(by_events *events, const char *key, const char *value)
     by__text_json(&events->line, value, strlen(value));
 }
 
-by_status by__events_end_at(by_events *events, double time, by_error *error)
+by_status by__track_events_end_at(by_events *events, double time, by_error *error)
 {
     by__text_format(&events->line, ",\"time\":%.3f}\n", time);
-    return by__append(&events->file, &events->line, error);
+    return by__track_append(&events->file, &events->line, error);
 }
 
 by_status by_events_end(by_events *events, by_error *error)
 {
-    return by__events_end_at(events, by__clock_now(), error);
+    return by__track_events_end_at(events, by__track_clock_now(), error);
 }
 
-double by__events_last_time(const char *path)
+double by__track_events_last_time(const char *path)
 {
     char text[96];
     double time = 0.0;
@@ -136,5 +136,5 @@ double by__events_last_time(const char *path)
 
 by_status by_events_flush(by_events *events, by_error *error)
 {
-    return by__append_flush(&events->file, error);
+    return by__track_append_flush(&events->file, error);
 }

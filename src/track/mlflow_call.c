@@ -11,7 +11,7 @@ enum { most_reply = 1 << 20 };
 /* Seconds after which a server counts as unreachable: to connect, and for a whole request. */
 enum { connect_seconds = 5, request_seconds = 30 };
 
-by_status by__mlflow_no_memory(by_error *error)
+by_status by__track_mlflow_no_memory(by_error *error)
 {
     return by_error_set(error, BY_EMEMORY, "out of memory: mlflow");
 }
@@ -27,7 +27,7 @@ static size_t take_reply(char *data, size_t size, size_t n, void *user)
 }
 
 /* Sends the request, and looks ten times a second whether to stop. */
-static CURLcode perform(by__mlflow *m)
+static CURLcode perform(by__track_mlflow *m)
 {
     CURLcode result = CURLE_FAILED_INIT;
     int running = 1;
@@ -54,7 +54,7 @@ static CURLcode perform(by__mlflow *m)
 
 /* Turns an error reply of the server into an error; its code ("RESOURCE_DOES_NOT_EXIST") goes to
  * `name`. */
-static by_status refuse(const by__mlflow *m, long code, const json_t *reply, char name[64],
+static by_status refuse(const by__track_mlflow *m, long code, const json_t *reply, char name[64],
                         by_error *error)
 {
     const char *word = json_string_value(json_object_get(reply, "error_code"));
@@ -64,8 +64,8 @@ static by_status refuse(const by__mlflow *m, long code, const json_t *reply, cha
                         code, name, message == NULL ? "" : message);
 }
 
-by_status by__mlflow_request(by__mlflow *m, const char *point, json_t **reply, char refusal[64],
-                             by_error *error)
+by_status by__track_mlflow_request(by__track_mlflow *m, const char *point, json_t **reply,
+                                   char refusal[64], by_error *error)
 {
     by__text url = {0};
     long code = 0;
@@ -74,7 +74,7 @@ by_status by__mlflow_request(by__mlflow *m, const char *point, json_t **reply, c
     by__text_format(&url, "%s/api/2.0/mlflow/%s", server, point);
     if (url.failed || m->body.failed) {
         by__text_free(&url);
-        return by__mlflow_no_memory(error);
+        return by__track_mlflow_no_memory(error);
     }
     m->reply.length = 0;
     m->problem[0] = '\0';
@@ -112,7 +112,7 @@ by_status by__mlflow_request(by__mlflow *m, const char *point, json_t **reply, c
     return BY_OK;
 }
 
-void by__mlflow_add_pair(by__text *out, const char *key, const char *value, size_t n)
+void by__track_mlflow_add_pair(by__text *out, const char *key, const char *value, size_t n)
 {
     by__text_add(out, "{\"key\":");
     by__text_json(out, key, strlen(key));
@@ -121,13 +121,13 @@ void by__mlflow_add_pair(by__text *out, const char *key, const char *value, size
     by__text_add(out, "}");
 }
 
-void by__mlflow_add_field(by__text *out, const char *key, const char *value)
+void by__track_mlflow_add_field(by__text *out, const char *key, const char *value)
 {
     by__text_format(out, "%s\"%s\":", out->length == 0 ? "{" : ",", key);
     by__text_json(out, value, strlen(value));
 }
 
-static void set_secrets(by__mlflow *m)
+static void set_secrets(by__track_mlflow *m)
 {
     const char *user = getenv("MLFLOW_TRACKING_USERNAME");
     const char *password = getenv("MLFLOW_TRACKING_PASSWORD");
@@ -142,7 +142,7 @@ static void set_secrets(by__mlflow *m)
     }
 }
 
-void by__mlflow_prepare(by__mlflow *m)
+void by__track_mlflow_prepare(by__track_mlflow *m)
 {
     const char *authorities = by__authorities();
     (void)by__http_client_prepare(m->curl);

@@ -8,17 +8,19 @@
 #include "track/mlflow_call.h"
 #include "track/sinks/sink.h"
 
-static by_status read_inside(char **out, const by__mlflow *m, const char *name, by_error *error)
+static by_status read_inside(char **out, const by__track_mlflow *m, const char *name,
+                             by_error *error)
 {
     size_t length;
     char *path = by__path_join(m->options->run, name);
-    by_status status = path == NULL ? by__mlflow_no_memory(error)
+    by_status status = path == NULL ? by__track_mlflow_no_memory(error)
                                     : by__file_read(out, &length, path, 1 << 20, error);
     free(path);
     return status;
 }
 
-static by_status take_text(char **out, const json_t *value, const by__mlflow *m, by_error *error)
+static by_status take_text(char **out, const json_t *value, const by__track_mlflow *m,
+                           by_error *error)
 {
     const char *text = json_string_value(value);
     if (text == NULL) {
@@ -26,11 +28,11 @@ static by_status take_text(char **out, const json_t *value, const by__mlflow *m,
                             m->state.server);
     }
     *out = by__strdup(text);
-    return *out == NULL ? by__mlflow_no_memory(error) : BY_OK;
+    return *out == NULL ? by__track_mlflow_no_memory(error) : BY_OK;
 }
 
 /* Finds the experiment or creates it; of several runs that start at once, one succeeds. */
-static by_status find_experiment(by__mlflow *m, by_error *error)
+static by_status find_experiment(by__track_mlflow *m, by_error *error)
 {
     char refusal[64];
     json_t *reply = NULL;
@@ -38,16 +40,16 @@ static by_status find_experiment(by__mlflow *m, by_error *error)
     char *name = curl_easy_escape(m->curl, m->options->project, 0);
     by__text_format(&point, "experiments/get-by-name?experiment_name=%s", name == NULL ? "" : name);
     curl_free(name);
-    by_status status = point.failed ? by__mlflow_no_memory(error) : BY_OK;
+    by_status status = point.failed ? by__track_mlflow_no_memory(error) : BY_OK;
     for (int attempt = 0; status == BY_OK && attempt < 2; attempt++) {
         m->body.length = 0;
-        status = by__mlflow_request(m, point.data, &reply, refusal, error);
+        status = by__track_mlflow_request(m, point.data, &reply, refusal, error);
         if (status == BY_OK || strcmp(refusal, "RESOURCE_DOES_NOT_EXIST") != 0 || attempt == 1) {
             break;
         }
-        by__mlflow_add_field(&m->body, "name", m->options->project);
+        by__track_mlflow_add_field(&m->body, "name", m->options->project);
         by__text_add(&m->body, "}");
-        status = by__mlflow_request(m, "experiments/create", NULL, refusal, error);
+        status = by__track_mlflow_request(m, "experiments/create", NULL, refusal, error);
         if (strcmp(refusal, "RESOURCE_ALREADY_EXISTS") == 0) {
             status = BY_OK;
         }
@@ -61,13 +63,13 @@ static by_status find_experiment(by__mlflow *m, by_error *error)
     return status;
 }
 
-static const char *run_name(const by__mlflow *m)
+static const char *run_name(const by__track_mlflow *m)
 {
     const char *slash = strrchr(m->options->run, '/');
     return slash == NULL ? m->options->run : slash + 1;
 }
 
-long long by__mlflow_milliseconds(const char *utc)
+long long by__track_mlflow_milliseconds(const char *utc)
 {
     struct tm parts = {0};
     return strptime(utc, "%Y-%m-%dT%H:%M:%SZ", &parts) == NULL ? 0
@@ -77,7 +79,7 @@ long long by__mlflow_milliseconds(const char *utc)
 /* A tag that the run has on the server, and no other run. */
 #define KEY_TAG "banyan.run"
 
-static by_status make_key(by__mlflow *m, by_error *error)
+static by_status make_key(by__track_mlflow *m, by_error *error)
 {
     unsigned char random[16];
     by__text text = {0};
@@ -91,7 +93,7 @@ static by_status make_key(by__mlflow *m, by_error *error)
 }
 
 /* Asks for the runs on the server with the key of this one. The caller owns *reply. */
-static by_status search(by__mlflow *m, json_t **reply, by_error *error)
+static by_status search(by__track_mlflow *m, json_t **reply, by_error *error)
 {
     char refusal[64];
     m->body.length = 0;
@@ -99,7 +101,7 @@ static by_status search(by__mlflow *m, json_t **reply, by_error *error)
     by__text_json(&m->body, m->state.experiment, strlen(m->state.experiment));
     by__text_format(&m->body, "],\"filter\":\"tags.`" KEY_TAG "` = '%s'\",\"max_results\":100}",
                     m->state.key);
-    return by__mlflow_request(m, "runs/search", reply, refusal, error);
+    return by__track_mlflow_request(m, "runs/search", reply, refusal, error);
 }
 
 static const json_t *id_of(const json_t *run)
@@ -108,7 +110,7 @@ static const json_t *id_of(const json_t *run)
 }
 
 /* Takes a run that the server created, although its ID did not arrive. */
-static by_status adopt(by__mlflow *m, by_error *error)
+static by_status adopt(by__track_mlflow *m, by_error *error)
 {
     json_t *reply;
     BY_TRY(search(m, &reply, error));
@@ -118,7 +120,7 @@ static by_status adopt(by__mlflow *m, by_error *error)
     return status;
 }
 
-by_status by__mlflow_sweep(by__mlflow *m, by_error *error)
+by_status by__track_mlflow_sweep(by__track_mlflow *m, by_error *error)
 {
     char refusal[64];
     json_t *reply;
@@ -134,35 +136,35 @@ by_status by__mlflow_sweep(by__mlflow *m, by_error *error)
         const char *id = json_string_value(id_of(run));
         if (status == BY_OK && id != NULL && strcmp(id, m->state.run) != 0) {
             m->body.length = 0;
-            by__mlflow_add_field(&m->body, "run_id", id);
+            by__track_mlflow_add_field(&m->body, "run_id", id);
             by__text_add(&m->body, "}");
-            status = by__mlflow_request(m, "runs/delete", NULL, refusal, error);
+            status = by__track_mlflow_request(m, "runs/delete", NULL, refusal, error);
         }
     }
     json_decref(reply);
     return status;
 }
 
-static by_status create_run(by__mlflow *m, by_error *error)
+static by_status create_run(by__track_mlflow *m, by_error *error)
 {
     char refusal[64];
     by_run_record record;
     json_t *reply;
-    BY_TRY(by__run_read(&record, m->options->run, error));
+    BY_TRY(by__track_run_read(&record, m->options->run, error));
     m->body.length = 0;
-    by__mlflow_add_field(&m->body, "experiment_id", m->state.experiment);
-    by__mlflow_add_field(&m->body, "run_name", run_name(m));
+    by__track_mlflow_add_field(&m->body, "experiment_id", m->state.experiment);
+    by__track_mlflow_add_field(&m->body, "run_name", run_name(m));
     by__text_format(&m->body, ",\"start_time\":%lld,\"tags\":[",
-                    by__mlflow_milliseconds(record.started));
-    by__mlflow_add_pair(&m->body, "mlflow.source.name", "banyan", 6);
+                    by__track_mlflow_milliseconds(record.started));
+    by__track_mlflow_add_pair(&m->body, "mlflow.source.name", "banyan", 6);
     by__text_add(&m->body, ",");
-    by__mlflow_add_pair(&m->body, KEY_TAG, m->state.key, strlen(m->state.key));
+    by__track_mlflow_add_pair(&m->body, KEY_TAG, m->state.key, strlen(m->state.key));
     by__text_add(&m->body, ",");
-    by__mlflow_add_pair(&m->body, "banyan.config_hash", record.config_hash,
-                        strlen(record.config_hash));
+    by__track_mlflow_add_pair(&m->body, "banyan.config_hash", record.config_hash,
+                              strlen(record.config_hash));
     by__text_add(&m->body, "]}");
-    by__run_free(&record);
-    BY_TRY(by__mlflow_request(m, "runs/create", &reply, refusal, error));
+    by__track_run_free(&record);
+    BY_TRY(by__track_mlflow_request(m, "runs/create", &reply, refusal, error));
     const json_t *info = json_object_get(json_object_get(reply, "run"), "info");
     by_status status = take_text(&m->state.run, json_object_get(info, "run_id"), m, error);
     json_decref(reply);
@@ -170,16 +172,16 @@ static by_status create_run(by__mlflow *m, by_error *error)
 }
 
 typedef struct params {
-    by__mlflow *mlflow;
+    by__track_mlflow *mlflow;
     size_t count; /* number of parameters in the body */
     by_status status;
     by_error *error;
 } params;
 
-static void begin_params(by__mlflow *m, const char *list)
+static void begin_params(by__track_mlflow *m, const char *list)
 {
     m->body.length = 0;
-    by__mlflow_add_field(&m->body, "run_id", m->state.run);
+    by__track_mlflow_add_field(&m->body, "run_id", m->state.run);
     by__text_format(&m->body, ",\"%s\":[", list);
 }
 
@@ -188,7 +190,7 @@ static void send_params(params *p)
     char refusal[64];
     by__text_add(&p->mlflow->body, "]}");
     if (p->status == BY_OK && p->count > 0) {
-        p->status = by__mlflow_request(p->mlflow, "runs/log-batch", NULL, refusal, p->error);
+        p->status = by__track_mlflow_request(p->mlflow, "runs/log-batch", NULL, refusal, p->error);
     }
     p->count = 0;
 }
@@ -210,13 +212,13 @@ static void add_param(void *user, const char *key, const char *json)
         begin_params(p->mlflow, "params");
     }
     by__text_add(&p->mlflow->body, p->count == 0 ? "" : ",");
-    by__mlflow_add_pair(&p->mlflow->body, key, text, n);
+    by__track_mlflow_add_pair(&p->mlflow->body, key, text, n);
     p->count++;
     json_decref(value);
 }
 
 /* Sends the facts of environment.json that are single values as tags. */
-static by_status send_environment(by__mlflow *m, by_error *error)
+static by_status send_environment(by__track_mlflow *m, by_error *error)
 {
     char *text = NULL;
     const char *key;
@@ -235,7 +237,7 @@ static by_status send_environment(by__mlflow *m, by_error *error)
         const char *shown = json_is_integer(value) ? number : json_string_value(value);
         if (shown != NULL && tags.count < BY__MLFLOW_PARAMS) {
             by__text_add(&m->body, tags.count == 0 ? "" : ",");
-            by__mlflow_add_pair(&m->body, name, shown, strlen(shown));
+            by__track_mlflow_add_pair(&m->body, name, shown, strlen(shown));
             tags.count++;
         }
     }
@@ -244,7 +246,7 @@ static by_status send_environment(by__mlflow *m, by_error *error)
     return tags.status;
 }
 
-by_status by__mlflow_describe(by__mlflow *m, by_error *error)
+by_status by__track_mlflow_describe(by__track_mlflow *m, by_error *error)
 {
     char *config = NULL;
     if (m->state.experiment == NULL || m->state.run == NULL) {
@@ -255,10 +257,10 @@ by_status by__mlflow_describe(by__mlflow *m, by_error *error)
         BY_TRY(m->state.creations > 0 ? adopt(m, error) : BY_OK);
         if (m->state.run == NULL) {
             m->state.creations++; /* on disk before the server knows of it */
-            BY_TRY(by__mlflow_save(m, error));
+            BY_TRY(by__track_mlflow_save(m, error));
             BY_TRY(create_run(m, error));
         }
-        BY_TRY(by__mlflow_save(m, error));
+        BY_TRY(by__track_mlflow_save(m, error));
     }
     if (m->state.is_described) {
         return BY_OK;
@@ -266,11 +268,11 @@ by_status by__mlflow_describe(by__mlflow *m, by_error *error)
     params p = {.mlflow = m, .error = error};
     BY_TRY(read_inside(&config, m, "config.yaml", error));
     begin_params(m, "params");
-    by__config_items(config, add_param, &p);
+    by__track_config_items(config, add_param, &p);
     send_params(&p);
     free(config);
     BY_TRY(p.status);
     BY_TRY(send_environment(m, error));
     m->state.is_described = true;
-    return by__mlflow_save(m, error);
+    return by__track_mlflow_save(m, error);
 }

@@ -8,16 +8,16 @@
 
 /* ---- mlflow.json ---- */
 
-void by__mlflow_state_free(by__mlflow_state *state)
+void by__track_mlflow_state_free(by__track_mlflow_state *state)
 {
     free(state->server);
     free(state->experiment);
     free(state->run);
     free(state->key);
-    *state = (by__mlflow_state){0};
+    *state = (by__track_mlflow_state){0};
 }
 
-void by__mlflow_state_print(by__text *out, const by__mlflow_state *state)
+void by__track_mlflow_state_print(by__text *out, const by__track_mlflow_state *state)
 {
     const char *const keys[] = {"server", "experiment", "run", "key"};
     const char *const values[] = {state->server, state->experiment, state->run, state->key};
@@ -42,7 +42,7 @@ static bool copy_text(char **out, const char *text)
     return text[0] == '\0' || *out != NULL;
 }
 
-static bool read_state(by__mlflow_state *state, const json_t *root)
+static bool read_state(by__track_mlflow_state *state, const json_t *root)
 {
     const char *server = json_string_value(json_object_get(root, "server"));
     const char *experiment = json_string_value(json_object_get(root, "experiment"));
@@ -66,15 +66,15 @@ static bool read_state(by__mlflow_state *state, const json_t *root)
            copy_text(&state->key, key == NULL ? "" : key);
 }
 
-by_status by__mlflow_state_parse(by__mlflow_state *out, const char *path, const char *text,
-                                 size_t length, by_error *error)
+by_status by__track_mlflow_state_parse(by__track_mlflow_state *out, const char *path,
+                                       const char *text, size_t length, by_error *error)
 {
-    by__mlflow_state state = {0};
+    by__track_mlflow_state state = {0};
     json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, NULL);
     bool is_good = root != NULL && read_state(&state, root);
     json_decref(root);
     if (!is_good) {
-        by__mlflow_state_free(&state);
+        by__track_mlflow_state_free(&state);
         return by_error_set(error, BY_EFORMAT,
                             "%s is damaged: remove it, and the whole run is sent again", path);
     }
@@ -82,12 +82,12 @@ by_status by__mlflow_state_parse(by__mlflow_state *out, const char *path, const 
     return BY_OK;
 }
 
-double by__mlflow_patience(double seconds)
+double by__track_mlflow_patience(double seconds)
 {
     return fmin(fmax(seconds, 1), 5);
 }
 
-by_status by__mlflow_check(const char *server, by_error *error)
+by_status by__track_mlflow_check(const char *server, by_error *error)
 {
     size_t scheme = strncmp(server, "http://", 7) == 0    ? 7
                     : strncmp(server, "https://", 8) == 0 ? 8
@@ -177,9 +177,9 @@ static bool add_metrics(by__text *out, json_t *root, size_t skip, size_t *count,
     return true;
 }
 
-by_status by__mlflow_batch(by__text *out, const char *run, const char *path, const char *text,
-                           size_t length, size_t skip, size_t *used, size_t *next, size_t *count,
-                           by_error *error)
+by_status by__track_mlflow_batch(by__text *out, const char *run, const char *path, const char *text,
+                                 size_t length, size_t skip, size_t *used, size_t *next,
+                                 size_t *count, by_error *error)
 {
     *used = 0;
     *next = 0;

@@ -156,15 +156,15 @@ static void find_y_ticks(chart *c, double pixels)
         double air = 0.04 * (y->high - y->low);
         y->low -= air;
         y->high += air;
-        by__plot_log_ticks(y->ticks, &y->tick_count, pow(10, y->low), pow(10, y->high));
+        by__track_plot_log_ticks(y->ticks, &y->tick_count, pow(10, y->low), pow(10, y->high));
         return;
     }
     int wanted = (int)fmin(12, fmax(2, pixels / (70 * c->unit)));
-    y->step = by__plot_ticks(y->ticks, &y->tick_count, y->low, y->high, wanted, 0);
+    y->step = by__track_plot_ticks(y->ticks, &y->tick_count, y->low, y->high, wanted, 0);
     y->low = floor(y->low / y->step + 1e-6) * y->step;
     y->high = ceil(y->high / y->step - 1e-6) * y->step;
-    (void)by__plot_ticks(y->ticks, &y->tick_count, y->low, y->high,
-                         (int)lround((y->high - y->low) / y->step), 0);
+    (void)by__track_plot_ticks(y->ticks, &y->tick_count, y->low, y->high,
+                               (int)lround((y->high - y->low) / y->step), 0);
 }
 
 static void tick_label(char out[32], const axis *a, size_t i)
@@ -173,7 +173,7 @@ static void tick_label(char out[32], const axis *a, size_t i)
     for (size_t k = 0; k < a->tick_count && !a->log; k++) {
         most = fmax(most, fabs(a->ticks[k]));
     }
-    by__plot_tick_text(out, a->ticks[i], a->log ? a->ticks[i] : a->step, most);
+    by__track_plot_tick_text(out, a->ticks[i], a->log ? a->ticks[i] : a->step, most);
 }
 
 /* ---- the parts, top down ---- */
@@ -344,7 +344,8 @@ static double *smooth_heights(const chart *c, const by_plot_series *s)
             raw[i] = place(&c->y, s->y[i]);
             i++;
         }
-        smoothed = by__plot_smooth(heights + first, raw + first, i - first, s->smooth) || smoothed;
+        smoothed =
+            by__track_plot_smooth(heights + first, raw + first, i - first, s->smooth) || smoothed;
     }
     if (!smoothed) {
         free(heights);
@@ -423,9 +424,9 @@ static void draw_chart(chart *c)
     c->x.length = fmax(right - left, 20 * c->unit);
     c->y.start = bottom;
     c->y.length = top - bottom;
-    c->x.step = by__plot_ticks(c->x.ticks, &c->x.tick_count, c->x.low, c->x.high,
-                               (int)fmin(10, fmax(2, c->x.length / (110 * c->unit))),
-                               c->options->whole_x ? 1 : 0);
+    c->x.step = by__track_plot_ticks(c->x.ticks, &c->x.tick_count, c->x.low, c->x.high,
+                                     (int)fmin(10, fmax(2, c->x.length / (110 * c->unit))),
+                                     c->options->whole_x ? 1 : 0);
     draw_grid(c);
     draw_labels(c);
     draw_series(c);
@@ -510,8 +511,8 @@ by_status by_plot_write_all(const by_plot_options *charts, size_t count, const c
               .width = charts[0].width == 0 ? default_width : charts[0].width,
               .height = charts[0].height == 0 ? default_height : charts[0].height};
     size_t rows = (count + p.columns - 1) / p.columns;
-    return by__plot_file(path, (double)p.columns * p.width, (double)rows * p.height, draw_page, &p,
-                         error);
+    return by__track_plot_file(path, (double)p.columns * p.width, (double)rows * p.height,
+                               draw_page, &p, error);
 }
 
 by_status by_plot_write(const by_plot_options *options, const char *path, by_error *error)

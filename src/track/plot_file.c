@@ -21,8 +21,8 @@ static cairo_status_t append(void *closure, const unsigned char *data, unsigned 
     return text->failed ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
 }
 
-by_status by__plot_file(const char *path, double width, double height,
-                        void (*draw)(cairo_t *cairo, void *user), void *user, by_error *error)
+by_status by__track_plot_file(const char *path, double width, double height,
+                              void (*draw)(cairo_t *cairo, void *user), void *user, by_error *error)
 {
     bool svg;
     by__text file = {0};
@@ -55,7 +55,7 @@ by_status by__plot_file(const char *path, double width, double height,
     return status;
 }
 
-void by__plot_begin(cairo_t *cairo, double font_size)
+void by__track_plot_begin(cairo_t *cairo, double font_size)
 {
     cairo_set_source_rgb(cairo, 1, 1, 1);
     cairo_paint(cairo);
@@ -63,12 +63,12 @@ void by__plot_begin(cairo_t *cairo, double font_size)
     cairo_set_font_size(cairo, font_size);
 }
 
-void by__plot_color(cairo_t *cairo, const double rgb[3])
+void by__track_plot_color(cairo_t *cairo, const double rgb[3])
 {
     cairo_set_source_rgb(cairo, rgb[0], rgb[1], rgb[2]);
 }
 
-void by__plot_text(cairo_t *cairo, double x, double y, double align, const char *text)
+void by__track_plot_text(cairo_t *cairo, double x, double y, double align, const char *text)
 {
     cairo_text_extents_t extents;
     cairo_text_extents(cairo, text, &extents);

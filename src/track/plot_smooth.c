@@ -36,7 +36,7 @@ static double fit(const side *left, const side *right, double y)
     return determinant > 1e-9 * w * xx ? (sum * xx - x * xy) / determinant : sum / w;
 }
 
-bool by__plot_smooth(double *out, const double *y, size_t count, double weight)
+bool by__track_plot_smooth(double *out, const double *y, size_t count, double weight)
 {
     double s = fmin(weight, 1 - WINDOWS / (double)(count + 1));
     side left = {0};

@@ -73,7 +73,7 @@ static by_status put(by_registry *registry, const by_run_record *run, by_error *
     return status;
 }
 
-by_status by__registry_drop(by_registry *registry, const char *name, by_error *error)
+by_status by__track_registry_drop(by_registry *registry, const char *name, by_error *error)
 {
     sqlite3_stmt *statement;
     if (sqlite3_prepare_v2(registry->database, "DELETE FROM runs WHERE name = ?1", -1, &statement,
@@ -97,7 +97,7 @@ static by_status add_directory(by_registry *registry, const char *name, by_error
     if (file == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
     } else if (by__path_exists(file)) {
-        status = by__run_read(&run, directory, error);
+        status = by__track_run_read(&run, directory, error);
         if (status == BY_EMEMORY) {
             goto done;
         }
@@ -106,13 +106,13 @@ static by_status add_directory(by_registry *registry, const char *name, by_error
         by_run_record row = status == BY_OK ? run : unreadable;
         row.name = name; /* a renamed directory is listed under its new name */
         if (registry->is_view && strcmp(row.status, "running") == 0 &&
-            !by__run_is_held(directory)) {
+            !by__track_run_is_held(directory)) {
             row.status = "killed";
         }
         status = put(registry, &row, error);
     }
 done:
-    by__run_free(&run);
+    by__track_run_free(&run);
     free(file);
     free(directory);
     return status;
@@ -301,7 +301,7 @@ static by_status complete_record(by_run_record *row, char now[24], const by_run_
     return BY_OK;
 }
 
-by_status by__registry_put(by_registry *registry, const by_run_record *run, by_error *error)
+by_status by__track_registry_put(by_registry *registry, const by_run_record *run, by_error *error)
 {
     by_run_record row;
     char now[24];
@@ -319,7 +319,7 @@ by_status by_registry_update(by_registry *registry, const by_run_record *run, by
     BY_TRY(complete_record(&row, now, run, error));
     char *directory;
     BY_TRY(by__path_make(&directory, registry->runs, run->name, error));
-    by_status status = by__run_write(directory, &row, error);
+    by_status status = by__track_run_write(directory, &row, error);
     if (status == BY_OK) {
         status = put(registry, &row, error);
     }
@@ -395,9 +395,9 @@ by_status by_run_read(by_run_list *out, const char *run, by_error *error)
 {
     by_run_record *record;
     BY_TRY(by__alloc((void **)&record, 1, sizeof *record, "a run", error));
-    by_status status = by__run_read(record, run, error);
+    by_status status = by__track_run_read(record, run, error);
     if (status == BY_OK) {
-        bool is_killed = strcmp(record->status, "running") == 0 && !by__run_is_held(run);
+        bool is_killed = strcmp(record->status, "running") == 0 && !by__track_run_is_held(run);
         const char *status_text = is_killed ? by__strdup("killed") : record->status;
         if (is_killed) {
             free((void *)(uintptr_t)record->status);
@@ -409,7 +409,7 @@ by_status by_run_read(by_run_list *out, const char *run, by_error *error)
         }
     }
     if (status != BY_OK) {
-        by__run_free(record);
+        by__track_run_free(record);
         free(record);
         return status;
     }
@@ -420,7 +420,7 @@ by_status by_run_read(by_run_list *out, const char *run, by_error *error)
 void by_run_list_free(by_run_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {
-        by__run_free(&list->items[i]);
+        by__track_run_free(&list->items[i]);
     }
     free(list->items);
     *list = (by_run_list){0};

@@ -18,7 +18,7 @@ static void add_text(by__text *text, const char *key, const char *value)
     by__text_add(text, ",\n");
 }
 
-by_status by__run_write(const char *directory, const by_run_record *run, by_error *error)
+by_status by__track_run_write(const char *directory, const by_run_record *run, by_error *error)
 {
     by__text text = {0};
     char loss[32];
@@ -81,8 +81,8 @@ static by_status read_root(by_run_record *run, const json_t *root, const char *p
     return BY_OK;
 }
 
-by_status by__run_parse(by_run_record *out, const char *path, const char *text, size_t length,
-                        by_error *error)
+by_status by__track_run_parse(by_run_record *out, const char *path, const char *text, size_t length,
+                              by_error *error)
 {
     json_error_t json_error;
     json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &json_error);
@@ -93,14 +93,14 @@ by_status by__run_parse(by_run_record *out, const char *path, const char *text, 
     by_status status = read_root(&run, root, path, error);
     json_decref(root);
     if (status != BY_OK) {
-        by__run_free(&run);
+        by__track_run_free(&run);
         return status;
     }
     *out = run;
     return BY_OK;
 }
 
-by_status by__run_read(by_run_record *out, const char *directory, by_error *error)
+by_status by__track_run_read(by_run_record *out, const char *directory, by_error *error)
 {
     char *text = NULL;
     size_t length;
@@ -108,14 +108,14 @@ by_status by__run_read(by_run_record *out, const char *directory, by_error *erro
     BY_TRY(by__path_make(&path, directory, "run.json", error));
     by_status status = by__file_read(&text, &length, path, max_run_file, error);
     if (status == BY_OK) {
-        status = by__run_parse(out, path, text, length, error);
+        status = by__track_run_parse(out, path, text, length, error);
     }
     free(text);
     free(path);
     return status;
 }
 
-void by__run_free(by_run_record *run)
+void by__track_run_free(by_run_record *run)
 {
     const char *const texts[] = {run->name,    run->path,    run->config_hash,
                                  run->started, run->updated, run->status};

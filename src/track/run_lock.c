@@ -37,7 +37,7 @@ static by_status write_holder(int fd, const char *path, by_error *error)
     return BY_OK;
 }
 
-by_status by__run_lock(int *out, const char *run, by_error *error)
+by_status by__track_run_lock(int *out, const char *run, by_error *error)
 {
     char *path;
     BY_TRY(by__path_make(&path, run, ".lock", error));
@@ -66,7 +66,7 @@ by_status by__run_lock(int *out, const char *run, by_error *error)
     return BY_OK;
 }
 
-void by__run_unlock(int *fd)
+void by__track_run_unlock(int *fd)
 {
     if (*fd >= 0) {
         (void)close(*fd);
@@ -88,7 +88,7 @@ static bool is_of_another_host(int fd)
     return on != NULL && strcmp(on, mine) != 0;
 }
 
-bool by__run_is_held(const char *run)
+bool by__track_run_is_held(const char *run)
 {
     char *path = by__path_join(run, ".lock");
     int fd = path == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);

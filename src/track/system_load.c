@@ -107,10 +107,10 @@ static double seconds_of(const struct timeval *t)
     return (double)t->tv_sec + 1e-6 * (double)t->tv_usec;
 }
 
-static void look_at_cpu(by__system_load *out, by__system_past *past, const char *root)
+static void look_at_cpu(by__track_system_load *out, by__track_system_past *past, const char *root)
 {
     struct rusage used;
-    by__system_past now = {.clock = by__now()};
+    by__track_system_past now = {.clock = by__now()};
     bool was = past->clock > 0.0;
     double wall = now.clock - past->clock;
     out->cpu_cores = (double)NAN;
@@ -128,8 +128,8 @@ static void look_at_cpu(by__system_load *out, by__system_past *past, const char 
     *past = now;
 }
 
-void by__system_look(by__system_load *out, by__system_past *past, const char *directory,
-                     const char *root)
+void by__track_system_look(by__track_system_load *out, by__track_system_past *past,
+                           const char *directory, const char *root)
 {
     char text[4096];
     struct statvfs disk;

@@ -5,15 +5,15 @@
 #include "base/base.h"
 
 /* The previous sample, which rates are computed from. {0}: there was none. */
-typedef struct by__system_past {
+typedef struct by__track_system_past {
     double clock;
     double cpu_seconds;  /* of this process */
     uint64_t busy_ticks; /* of all CPUs */
     uint64_t all_ticks;
-} by__system_past;
+} by__track_system_past;
 
 /* NaN: the system does not provide the figure, or there was no previous sample. */
-typedef struct by__system_load {
+typedef struct by__track_system_load {
     double cpu_cores;   /* cores that this process kept busy since the previous sample */
     double cpu_share;   /* share of all CPU time that anything used */
     double temperature; /* of the hottest CPU sensor, in degrees Celsius */
@@ -21,10 +21,10 @@ typedef struct by__system_load {
     double available;   /* bytes that it could still take */
     double disk_free;   /* bytes on the disk of `directory` */
     double written;     /* bytes that this process has caused to be written to disks */
-} by__system_load;
+} by__track_system_load;
 
 /* Takes a sample. `root` is prefixed to /proc and /sys, for tests; "" for the real ones. */
-void by__system_look(by__system_load *out, by__system_past *past, const char *directory,
-                     const char *root);
+void by__track_system_look(by__track_system_load *out, by__track_system_past *past,
+                           const char *directory, const char *root);
 
 #endif

@@ -5,14 +5,14 @@
 
 #include "track/sinks/sink.h"
 
-double by__clock_now(void)
+double by__track_clock_now(void)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-void by__event_tag(by__text *out, const by__run_event *event, const char *key)
+void by__track_event_tag(by__text *out, const by__track_run_event *event, const char *key)
 {
     by__text_format(out, "%s/%s", event->name, key);
 }
@@ -34,8 +34,8 @@ static void add_json(by__text *out, const char *value, size_t n)
     }
 }
 
-void by__config_items(const char *yaml, void (*take)(void *user, const char *key, const char *json),
-                      void *user)
+void by__track_config_items(const char *yaml,
+                            void (*take)(void *user, const char *key, const char *json), void *user)
 {
     char section[64] = "";
     for (const char *line = yaml; *line != '\0';) {

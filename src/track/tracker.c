@@ -20,17 +20,17 @@ typedef struct open_sink {
     bool is_failing;
 } open_sink;
 
-struct by__tracker {
-    by__tracker_options options;
+struct by__track_tracker {
+    by__track_tracker_options options;
     open_sink sinks[BY_ARRAY_LENGTH(rows)];
-    by__run_event event; /* the event being built */
-    by__event_value *values;
+    by__track_run_event event; /* the event being built */
+    by__track_event_value *values;
     size_t capacity;
     bool is_lost; /* one of its values was lost for lack of memory */
     double began; /* on the monotonic clock */
 };
 
-static by_status check_sinks(const by__tracker_options *options, by_error *error)
+static by_status check_sinks(const by__track_tracker_options *options, by_error *error)
 {
     const char *names[BY_ARRAY_LENGTH(rows)];
     size_t known = 0;
@@ -61,7 +61,7 @@ static by_status check_sinks(const by__tracker_options *options, by_error *error
     return status;
 }
 
-static bool names_sink(const by__tracker_options *options, const char *name)
+static bool names_sink(const by__track_tracker_options *options, const char *name)
 {
     bool named = false;
     for (size_t i = 0; i < options->sink_count; i++) {
@@ -70,22 +70,22 @@ static bool names_sink(const by__tracker_options *options, const char *name)
     return named;
 }
 
-by_status by__tracker_check(const by__tracker_options *options, by_error *error)
+by_status by__track_tracker_check(const by__track_tracker_options *options, by_error *error)
 {
     BY_TRY(check_sinks(options, error));
     /* Checked even if no sink uses it, because the config is stored with the run. */
     if (names_sink(options, "mlflow") || (options->mlflow != NULL && options->mlflow[0] != '\0')) {
-        BY_TRY(by__mlflow_check(options->mlflow, error));
+        BY_TRY(by__track_mlflow_check(options->mlflow, error));
     }
     if (names_sink(options, "prometheus")) {
-        by__address address;
-        by_status status = by__address_parse(&address, options->prometheus, error);
+        by__track_address address;
+        by_status status = by__track_address_parse(&address, options->prometheus, error);
         return status == BY_OK ? BY_OK : by_error_prefix(error, status, "track.prometheus");
     }
     return BY_OK;
 }
 
-static void note(const by__tracker *t, const char *message, const char *then)
+static void note(const by__track_tracker *t, const char *message, const char *then)
 {
     char text[sizeof(by_error) + 128];
     if (t->options.note != NULL) {
@@ -96,18 +96,19 @@ static void note(const by__tracker *t, const char *message, const char *then)
 
 /* Returns the time of the first event that this process records: now, but later than all that the
  * run has, because files may be ordered by the second in their names. */
-static double first_time(const by__tracker_options *options)
+static double first_time(const by__track_tracker_options *options)
 {
-    double now = by__clock_now();
+    double now = by__track_clock_now();
     char *path = options->is_resumed ? by__path_join(options->run, "events.jsonl") : NULL;
-    double last = path == NULL ? 0.0 : by__events_last_time(path);
+    double last = path == NULL ? 0.0 : by__track_events_last_time(path);
     free(path);
     return fmax(now, floor(last) + 1.0);
 }
 
-by_status by__tracker_open(by__tracker **out, const by__tracker_options *options, by_error *error)
+by_status by__track_tracker_open(by__track_tracker **out, const by__track_tracker_options *options,
+                                 by_error *error)
 {
-    by__tracker *t;
+    by__track_tracker *t;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tracker", error));
     t->options = *options;
     t->options.time = first_time(options);
@@ -124,7 +125,7 @@ by_status by__tracker_open(by__tracker **out, const by__tracker_options *options
         rows[i]->close(t->sinks[i].sink);
         t->sinks[i].sink = NULL;
         if (rows[i]->is_always_on) {
-            by__tracker_close(&t);
+            by__track_tracker_close(&t);
             return by_error_set(error, status, "%s", problem.message);
         }
         note(t, problem.message, "training continues without this sink");
@@ -133,7 +134,7 @@ by_status by__tracker_open(by__tracker **out, const by__tracker_options *options
     return BY_OK;
 }
 
-by_status by__tracker_flush(by__tracker *t, by_error *error)
+by_status by__track_tracker_flush(by__track_tracker *t, by_error *error)
 {
     by_status result = BY_OK;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
@@ -151,9 +152,9 @@ by_status by__tracker_flush(by__tracker *t, by_error *error)
     return result;
 }
 
-void by__tracker_close(by__tracker **tracker)
+void by__track_tracker_close(by__track_tracker **tracker)
 {
-    by__tracker *t = *tracker;
+    by__track_tracker *t = *tracker;
     if (t == NULL) {
         return;
     }
@@ -169,13 +170,14 @@ void by__tracker_close(by__tracker **tracker)
 
 /* ---- events ---- */
 
-void by__track_begin(by__tracker *t, by__track_event_kind kind, const char *name, uint64_t step)
+void by__track_begin(by__track_tracker *t, by__track_event_kind kind, const char *name,
+                     uint64_t step)
 {
-    t->event = (by__run_event){.kind = kind, .name = name, .step = step};
+    t->event = (by__track_run_event){.kind = kind, .name = name, .step = step};
     t->is_lost = false;
 }
 
-static void add(by__tracker *t, by__event_value value)
+static void add(by__track_tracker *t, by__track_event_value value)
 {
     if (by__reserve((void **)&t->values, &t->capacity, t->event.count + 1, sizeof *t->values,
                     NULL) != BY_OK) {
@@ -185,33 +187,33 @@ static void add(by__tracker *t, by__event_value value)
     t->values[t->event.count++] = value;
 }
 
-void by__track_number(by__tracker *t, const char *key, double value)
+void by__track_number(by__track_tracker *t, const char *key, double value)
 {
-    add(t, (by__event_value){.key = key, .number = value});
+    add(t, (by__track_event_value){.key = key, .number = value});
 }
 
-void by__track_integer(by__tracker *t, const char *key, int64_t value)
+void by__track_integer(by__track_tracker *t, const char *key, int64_t value)
 {
-    add(t,
-        (by__event_value){.key = key, .number = (double)value, .is_whole = true, .whole = value});
+    add(t, (by__track_event_value){
+               .key = key, .number = (double)value, .is_whole = true, .whole = value});
 }
 
-void by__track_text(by__tracker *t, const char *key, const char *text)
+void by__track_text(by__track_tracker *t, const char *key, const char *text)
 {
-    add(t, (by__event_value){.key = key, .text = text});
+    add(t, (by__track_event_value){.key = key, .text = text});
 }
 
-void by__track_add_histogram(by__tracker *t, const by__track_histogram *histogram)
+void by__track_add_histogram(by__track_tracker *t, const by__track_histogram *histogram)
 {
     t->event.histogram = histogram;
 }
 
-void by__track_report(by__tracker *t, const void *report)
+void by__track_report(by__track_tracker *t, const void *report)
 {
     t->event.report = report;
 }
 
-void by__track_end(by__tracker *t)
+void by__track_end(by__track_tracker *t)
 {
     t->event.time = t->options.time + (by__now() - t->began);
     t->event.values = t->values;

@@ -27,13 +27,13 @@ typedef enum by__track_event_kind {
     BY__EVENT_KINDS
 } by__track_event_kind;
 
-typedef struct by__event_value {
+typedef struct by__track_event_value {
     const char *key;
     const char *text; /* NULL: a number */
     double number;
     bool is_whole; /* the number is the integer `whole` */
     int64_t whole;
-} by__event_value;
+} by__track_event_value;
 
 /* The distribution of a tensor's values: count[i] of them are in (limit[i - 1], limit[i]]; the
  * range of count[0] starts at `min`. */
@@ -47,21 +47,21 @@ typedef struct by__track_histogram {
     size_t buckets;
 } by__track_histogram;
 
-typedef struct by__run_event {
+typedef struct by__track_run_event {
     by__track_event_kind kind;
     const char *name; /* "train", "eval", ... */
     uint64_t step;
     /* Seconds since 1970: the system's clock when the tracker was opened plus the time since then,
      * so that adjustments of the clock have no effect. */
     double time;
-    const by__event_value *values;
+    const by__track_event_value *values;
     size_t count;
     const by__track_histogram
         *histogram;     /* of the tensor named by the event's only value, a text */
     const void *report; /* for the terminal; NULL: none */
-} by__run_event;
+} by__track_run_event;
 
-typedef struct by__tracker_options {
+typedef struct by__track_tracker_options {
     const char *run;          /* its directory, with config.yaml and environment.json */
     const char *const *sinks; /* names of sinks besides those that are always on */
     size_t sink_count;
@@ -77,28 +77,29 @@ typedef struct by__tracker_options {
     /* Reports a sink that fails. */
     void (*note)(void *user, const char *text);
     void *user;
-} by__tracker_options;
+} by__track_tracker_options;
 
-typedef struct by__tracker by__tracker;
+typedef struct by__track_tracker by__track_tracker;
 
 /* Checks the options. BY_ECONFIG names an unknown sink, or an invalid server or address. */
-by_status by__tracker_check(const by__tracker_options *options, by_error *error);
+by_status by__track_tracker_check(const by__track_tracker_options *options, by_error *error);
 /* Fails only if the events file cannot be opened or memory is exhausted. Other sinks that cannot be
  * opened are reported, and the run goes on without them. The options are copied, but not what they
  * point to. */
-by_status by__tracker_open(by__tracker **out, const by__tracker_options *options, by_error *error);
+by_status by__track_tracker_open(by__track_tracker **out, const by__track_tracker_options *options,
+                                 by_error *error);
 /* At the end of a run: lets sinks deliver what is pending, those with a network for at most a few
  * seconds. Errors are reported only for the events file. */
-by_status by__tracker_flush(by__tracker *tracker, by_error *error);
-void by__tracker_close(by__tracker **tracker);
+by_status by__track_tracker_flush(by__track_tracker *tracker, by_error *error);
+void by__track_tracker_close(by__track_tracker **tracker);
 
-void by__track_begin(by__tracker *tracker, by__track_event_kind kind, const char *name,
+void by__track_begin(by__track_tracker *tracker, by__track_event_kind kind, const char *name,
                      uint64_t step);
-void by__track_number(by__tracker *tracker, const char *key, double value);
-void by__track_integer(by__tracker *tracker, const char *key, int64_t value);
-void by__track_text(by__tracker *tracker, const char *key, const char *text);
-void by__track_add_histogram(by__tracker *tracker, const by__track_histogram *histogram);
-void by__track_report(by__tracker *tracker, const void *report);
-void by__track_end(by__tracker *tracker);
+void by__track_number(by__track_tracker *tracker, const char *key, double value);
+void by__track_integer(by__track_tracker *tracker, const char *key, int64_t value);
+void by__track_text(by__track_tracker *tracker, const char *key, const char *text);
+void by__track_add_histogram(by__track_tracker *tracker, const by__track_histogram *histogram);
+void by__track_report(by__track_tracker *tracker, const void *report);
+void by__track_end(by__track_tracker *tracker);
 
 #endif

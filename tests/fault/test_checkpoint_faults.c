@@ -61,7 +61,7 @@ static void assert_latest(const char *root, uint64_t step)
     if (by_checkpoint_latest(root, &path, NULL, &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
-    assert_int_equal(by__step_path(&expected, root, step, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_step_path(&expected, root, step, NULL), BY_OK);
     assert_string_equal(path, expected);
     free(expected);
     free(path);
@@ -260,7 +260,7 @@ static void damage_in_any_file_is_found_and_named(void **state)
     float *weights = make_weights();
     assert_int_equal(save(root, 1, weights, NULL), BY_OK);
     assert_int_equal(save(root, 2, weights, NULL), BY_OK);
-    assert_int_equal(by__step_path(&directory, root, 2, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_step_path(&directory, root, 2, NULL), BY_OK);
     assert_int_equal(by__list_dir(&names, &count, directory, NULL), BY_OK);
     assert_int_equal(count, 7);
     for (size_t i = 0; i < count; i++) {

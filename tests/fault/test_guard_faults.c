@@ -385,7 +385,7 @@ static void expect_verdict(const job *j, const char *text)
     uint64_t *steps;
     size_t count;
     path = by__path_join(j->run, "checkpoints");
-    assert_int_equal(by__root_steps(&steps, &count, path, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_root_steps(&steps, &count, path, NULL), BY_OK);
     assert_true(count > 0 && steps[0] == 8);
     free(steps);
     free(path);

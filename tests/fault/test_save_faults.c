@@ -168,7 +168,7 @@ static bool publishes(const char *to)
 {
     uint64_t step;
     const char *slash = strrchr(to, '/');
-    return by__step_of_name(slash == NULL ? to : slash + 1, &step);
+    return by__checkpoint_step_of_name(slash == NULL ? to : slash + 1, &step);
 }
 
 static void check_publish(const char *to)
@@ -238,7 +238,7 @@ typedef struct save_job {
     size_t keep;
 } save_job;
 
-static const by__held_slice held[TENSORS] = {
+static const by__checkpoint_held_slice held[TENSORS] = {
     {.name = "a", .dtype = BY_F32, .rank = 1, .shape = {ROWS}, .slice = {.shape = {ROWS}}},
     {.name = "frozen",
      .dtype = BY_F32,
@@ -274,30 +274,31 @@ static by_status read_step(void *user, size_t i, const void **data, void **owned
 static by_status save_rank(by_comm *comm, void *user, by_error *error)
 {
     save_job *job = user;
-    by__save_plan plan;
-    by__saver *saver;
+    by__checkpoint_save_plan plan;
+    by__checkpoint_saver *saver;
     by_comm *own;
     const by_checkpoint_file file = {"config.json", "{}", 2, NULL, NULL};
     BY_TRY(by_comm_split(&own, comm, 0, by_comm_rank(comm), error));
-    BY_TRY(by__saver_open(&saver, &own, 20000, error));
-    by_status status = by__save_plan_make(&plan, comm, held, TENSORS, 16, error);
+    BY_TRY(by__checkpoint_saver_open(&saver, &own, 20000, error));
+    by_status status = by__checkpoint_save_plan_make(&plan, comm, held, TENSORS, 16, error);
     if (status == BY_OK) {
-        const by__save_request request = {.root = job->root,
-                                          .step = job->step,
-                                          .plan = &plan,
-                                          .read = read_step,
-                                          .user = job,
-                                          .beside = true,
-                                          .files = &file,
-                                          .file_count = 1,
-                                          .is_best = true,
-                                          .loss = 1.0,
-                                          .retention = {.keep = job->keep, .last = job->step}};
-        status = by__saver_begin(saver, &request, error);
-        status = status == BY_OK ? by__saver_wait(saver, NULL, error) : status;
-        by__save_plan_free(&plan);
+        const by__checkpoint_save_request request = {
+            .root = job->root,
+            .step = job->step,
+            .plan = &plan,
+            .read = read_step,
+            .user = job,
+            .beside = true,
+            .files = &file,
+            .file_count = 1,
+            .is_best = true,
+            .loss = 1.0,
+            .retention = {.keep = job->keep, .last = job->step}};
+        status = by__checkpoint_saver_begin(saver, &request, error);
+        status = status == BY_OK ? by__checkpoint_saver_wait(saver, NULL, error) : status;
+        by__checkpoint_save_plan_free(&plan);
     }
-    by__saver_close(&saver);
+    by__checkpoint_saver_close(&saver);
     return status;
 }
 

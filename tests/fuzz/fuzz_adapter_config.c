@@ -16,25 +16,25 @@ static bool are_equal(const by_adapter_info *a, const by_adapter_info *b)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    by__adapter_config first;
-    by__adapter_config second;
+    by__checkpoint_adapter_config first;
+    by__checkpoint_adapter_config second;
     by_error error = {0};
     char *printed;
-    if (by__adapter_config_parse(&first, BY_ADAPTER_CONFIG, (const char *)data, size, &error) !=
-        BY_OK) {
+    if (by__checkpoint_adapter_config_parse(&first, BY_ADAPTER_CONFIG, (const char *)data, size,
+                                            &error) != BY_OK) {
         if (error.message[0] == '\0') {
             abort();
         }
         return 0;
     }
     if (by_adapter_config_json(&printed, &first.info, &error) != BY_OK ||
-        by__adapter_config_parse(&second, BY_ADAPTER_CONFIG, printed, strlen(printed), &error) !=
-            BY_OK ||
+        by__checkpoint_adapter_config_parse(&second, BY_ADAPTER_CONFIG, printed, strlen(printed),
+                                            &error) != BY_OK ||
         !are_equal(&first.info, &second.info)) {
         abort();
     }
     free(printed);
-    by__adapter_config_free(&second);
-    by__adapter_config_free(&first);
+    by__checkpoint_adapter_config_free(&second);
+    by__checkpoint_adapter_config_free(&first);
     return 0;
 }

@@ -20,16 +20,16 @@ static void check_read(by__gateway_call *call, size_t length)
             abort();
         }
     }
-    (void)by__call_encode(call, length, &error);
+    (void)by__gateway_call_encode(call, length, &error);
 }
 
-static void read_body(const by__call_form *form, const by__http_request *request)
+static void read_body(const by__gateway_call_form *form, const by__http_request *request)
 {
     by__gateway gateway = {.options = {.listen = NULL}};
     by_error error = {0};
     by__gateway_call *call;
     const char *param = NULL;
-    if (by__call_open(&call, &gateway, form, "", &error) != BY_OK) {
+    if (by__gateway_call_open(&call, &gateway, form, "", &error) != BY_OK) {
         return;
     }
     by_status status = form->read(call, request, &param, &error);
@@ -38,7 +38,7 @@ static void read_body(const by__call_form *form, const by__http_request *request
     } else if (error.message[0] == '\0') {
         abort();
     }
-    by__call_free(call);
+    by__gateway_call_free(call);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -65,8 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             *type = '\0';
             request.headers[0].value = type + 1;
         }
-        const by__call_form *form =
-            by__form_of_route(&(by__gateway){.forms = by__gateway_forms}, route);
+        const by__gateway_call_form *form =
+            by__gateway_form_of_route(&(by__gateway){.forms = by__gateway_forms}, route);
         if (form != NULL) {
             read_body(form, &request);
         }

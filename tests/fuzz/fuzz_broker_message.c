@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static bool check_message(by__link *link, const json_t *message)
 {
-    if (link->closed || by__get_text(message, "t") == NULL) {
+    if (link->closed || by__protocol_get_text(message, "t") == NULL) {
         abort();
     }
     return true;
@@ -26,7 +26,7 @@ static void keep(by__link *link)
 
 static bool check_events(by__link *link, const char *list, size_t length)
 {
-    if (link->closed || length == 0 || !by__events_valid(list, length)) {
+    if (link->closed || length == 0 || !by__protocol_events_valid(list, length)) {
         abort();
     }
     return true;
@@ -43,14 +43,15 @@ static void take_events(by__broker *b, by__link *link, const json_t *events)
     json_t *event;
     json_array_foreach(events, i, event)
     {
-        const char *id = by__get_text(event, "id");
-        const char *text = by__get_text(event, "text");
-        int64_t attempt = by__get_integer(event, "attempt");
-        if (id != NULL && by__id_valid(id) && text != NULL) {
-            by__events_add_piece(&list, id, attempt, (size_t)by__get_integer(event, "i"), text,
-                                 strlen(text));
+        const char *id = by__protocol_get_text(event, "id");
+        const char *text = by__protocol_get_text(event, "text");
+        int64_t attempt = by__protocol_get_integer(event, "attempt");
+        if (id != NULL && by__serve_id_valid(id) && text != NULL) {
+            by__protocol_events_add_piece(&list, id, attempt,
+                                          (size_t)by__protocol_get_integer(event, "i"), text,
+                                          strlen(text));
         } else {
-            by__events_add(&list, attempt, event);
+            by__protocol_events_add(&list, attempt, event);
         }
     }
     by__broker_list(b, by__link_get(link), list.data, list.length);
@@ -66,7 +67,7 @@ static void take_line(by__broker *b, by__link *link, const char *line, size_t le
         }
     }
     if (length == 0) {
-        by__peer *peer = by__link_get(link);
+        by__broker_peer *peer = by__link_get(link);
         by__broker_part(b, peer, "the connection broke");
         link->closed = true;
         return;

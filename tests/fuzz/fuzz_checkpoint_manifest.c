@@ -9,18 +9,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void manifest_round_trip(const char *text, size_t size)
 {
-    by__manifest first = {0};
-    by__manifest second = {0};
+    by__checkpoint_manifest first = {0};
+    by__checkpoint_manifest second = {0};
     by_error error;
     char *printed = NULL;
     size_t length;
-    (void)by__manifest_check_seal("manifest.json", text, size, &error);
-    if (by__manifest_parse(&first, "manifest.json", text, size, &error) != BY_OK) {
+    (void)by__checkpoint_manifest_check_seal("manifest.json", text, size, &error);
+    if (by__checkpoint_manifest_parse(&first, "manifest.json", text, size, &error) != BY_OK) {
         return;
     }
-    if (by__manifest_print(&first, &printed, &length, &error) != BY_OK ||
-        by__manifest_check_seal("manifest.json", printed, length, &error) != BY_OK ||
-        by__manifest_parse(&second, "manifest.json", printed, length, &error) != BY_OK ||
+    if (by__checkpoint_manifest_print(&first, &printed, &length, &error) != BY_OK ||
+        by__checkpoint_manifest_check_seal("manifest.json", printed, length, &error) != BY_OK ||
+        by__checkpoint_manifest_parse(&second, "manifest.json", printed, length, &error) != BY_OK ||
         second.step != first.step || second.files.count != first.files.count) {
         abort();
     }
@@ -32,24 +32,24 @@ static void manifest_round_trip(const char *text, size_t size)
         }
     }
     free(printed);
-    by__manifest_free(&first);
-    by__manifest_free(&second);
+    by__checkpoint_manifest_free(&first);
+    by__checkpoint_manifest_free(&second);
 }
 
 static void state_round_trip(const char *text, size_t size)
 {
-    by__state first = {0};
-    by__state second = {0};
+    by__checkpoint_state first = {0};
+    by__checkpoint_state second = {0};
     by_error error;
     char *printed = NULL;
     size_t length;
-    if (by__state_parse(&first, "state.json", text, size, &error) != BY_OK) {
+    if (by__checkpoint_state_parse(&first, "state.json", text, size, &error) != BY_OK) {
         return;
     }
     /* An empty key can be read but is not written. */
-    if (by__state_print(first.step, first.values, first.count, &printed, &length, &error) ==
-        BY_OK) {
-        if (by__state_parse(&second, "state.json", printed, length, &error) != BY_OK ||
+    if (by__checkpoint_state_print(first.step, first.values, first.count, &printed, &length,
+                                   &error) == BY_OK) {
+        if (by__checkpoint_state_parse(&second, "state.json", printed, length, &error) != BY_OK ||
             second.count != first.count) {
             abort();
         }
@@ -65,9 +65,9 @@ static void state_round_trip(const char *text, size_t size)
             }
         }
         free(printed);
-        by__state_free(&second);
+        by__checkpoint_state_free(&second);
     }
-    by__state_free(&first);
+    by__checkpoint_state_free(&first);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     }
     for (size_t at = 0; at < size;) {
-        size_t n = by__split_chunk(data + at, size - at, 3);
+        size_t n = by__tokenizer_split_chunk(data + at, size - at, 3);
         if (n == 0 || n > size - at ||
             by_encoder_encode(encoder, text + at, n, &parts, 0, NULL) != BY_OK) {
             abort();

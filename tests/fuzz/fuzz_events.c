@@ -17,14 +17,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     by_run_record run = {0};
     by_error error;
     bool pending = size % 2 == 1;
-    if (by__events_filter(&kept, "events.jsonl", text, size, limit, pending, &error) == BY_OK &&
+    if (by__track_events_filter(&kept, "events.jsonl", text, size, limit, pending, &error) ==
+            BY_OK &&
         kept.length > 0) {
         if (kept.length > size ||
-            by__events_filter(&again, "events.jsonl", kept.data, kept.length, limit, pending,
-                              &error) != BY_OK ||
+            by__track_events_filter(&again, "events.jsonl", kept.data, kept.length, limit, pending,
+                                    &error) != BY_OK ||
             again.length != kept.length || memcmp(again.data, kept.data, kept.length) != 0 ||
-            by__events_series(&series, "events.jsonl", kept.data, kept.length, NULL, "loss",
-                              &error) != BY_OK) {
+            by__track_events_series(&series, "events.jsonl", kept.data, kept.length, NULL, "loss",
+                                    &error) != BY_OK) {
             abort();
         }
         for (size_t i = 0; i < series.count; i++) {
@@ -36,8 +37,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     by__text_free(&kept);
     by__text_free(&again);
-    if (by__run_parse(&run, "run.json", text, size, &error) == BY_OK) {
-        by__run_free(&run);
+    if (by__track_run_parse(&run, "run.json", text, size, &error) == BY_OK) {
+        by__track_run_free(&run);
     }
     return 0;
 }

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    by__feast_value value;
+    by__feature_feast_value value;
     double seconds;
     if (size == 0) {
         return 0;
@@ -22,10 +22,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     memcpy(copy, data + 1, size - 1);
     if (data[0] % 2 == 1) {
-        if (by__feast_time_read(&seconds, copy, size - 1) && !isfinite(seconds)) {
+        if (by__feature_feast_time_read(&seconds, copy, size - 1) && !isfinite(seconds)) {
             abort();
         }
-    } else if (by__feast_value_read(&value, copy, size - 1) && value.kind == BY__FEAST_VALUE_TEXT &&
+    } else if (by__feature_feast_value_read(&value, copy, size - 1) &&
+               value.kind == BY__FEAST_VALUE_TEXT &&
                (!by__utf8_valid(value.text, value.length) ||
                 value.text + value.length > (const char *)copy + size - 1)) {
         abort();

@@ -16,8 +16,8 @@ static bool take_list(void *user, const char *list, size_t length)
 {
     by__serve_event event;
     size_t at = 0;
-    while (by__events_next(list, length, &at, &event)) {
-        json_t *json = by__event_json(&event);
+    while (by__protocol_events_next(list, length, &at, &event)) {
+        json_t *json = by__protocol_event_json(&event);
         *(size_t *)user += json_object_size(json) + event.length + (size_t)event.attempt;
         json_decref(json);
     }
@@ -29,13 +29,13 @@ static bool take_list(void *user, const char *list, size_t length)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    by__frames frames = {0};
+    by__link_frames frames = {0};
     size_t count = 0;
     size_t cut = size / 3;
-    const by__frame_handler handler = {take, take_list, &count};
-    if (by__frames_take(&frames, (const char *)data, cut, &handler)) {
-        (void)by__frames_take(&frames, (const char *)data + cut, size - cut, &handler);
+    const by__link_frame_handler handler = {take, take_list, &count};
+    if (by__link_frames_take(&frames, (const char *)data, cut, &handler)) {
+        (void)by__link_frames_take(&frames, (const char *)data + cut, size - cut, &handler);
     }
-    by__frames_free(&frames);
+    by__link_frames_free(&frames);
     return 0;
 }

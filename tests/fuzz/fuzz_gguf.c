@@ -32,14 +32,14 @@ static void read_ends(const by_weights *weights)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    by__gguf_file file;
-    by__gguf_model *model;
+    by__format_gguf_file file;
+    by__export_gguf_model *model;
     by_weights *weights;
     by_tokenizer *tokenizer;
     json_t *settings;
-    if (by__gguf_parse(&file, "fuzz.gguf", data, size, NULL) == BY_OK) {
+    if (by__format_gguf_parse(&file, "fuzz.gguf", data, size, NULL) == BY_OK) {
         for (size_t i = 0; i < file.tensor_count; i++) {
-            const by__gguf_description *t = &file.tensors[i];
+            const by__format_gguf_description *t = &file.tensors[i];
             if (t->data < data || t->bytes > (uint64_t)(data + size - t->data)) {
                 abort();
             }
@@ -47,17 +47,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (by__tokenizer_from_gguf(&tokenizer, "fuzz.gguf", &file, NULL) == BY_OK) {
             by_tokenizer_close(&tokenizer);
         }
-        if (by__gguf_settings(&settings, &file, NULL) == BY_OK) {
+        if (by__tokenizer_gguf_settings(&settings, &file, NULL) == BY_OK) {
             json_decref(settings);
         }
-        by__gguf_free(&file);
+        by__format_gguf_free(&file);
     }
-    if (by__gguf_model_parse(&model, "fuzz.gguf", data, size, NULL) == BY_OK) {
-        if (by__gguf_model_weights(&weights, model, NULL) == BY_OK) {
+    if (by__export_gguf_model_parse(&model, "fuzz.gguf", data, size, NULL) == BY_OK) {
+        if (by__export_gguf_model_weights(&weights, model, NULL) == BY_OK) {
             read_ends(weights);
             by_weights_close(&weights);
         }
-        by__gguf_model_close(&model);
+        by__export_gguf_model_close(&model);
     }
     return 0;
 }

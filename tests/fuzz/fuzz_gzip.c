@@ -11,8 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     by_error error;
     uint8_t *out;
     size_t length;
-    if (by__gzip_is(data, size) &&
-        by__gzip_inflate(&out, &length, "f", data, size, LIMIT, &error) == BY_OK) {
+    if (by__format_gzip_is(data, size) &&
+        by__format_gzip_inflate(&out, &length, "f", data, size, LIMIT, &error) == BY_OK) {
         if (length > LIMIT) {
             abort();
         }

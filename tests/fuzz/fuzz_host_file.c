@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     by_host_list hosts;
-    if (by__hosts_parse(&hosts, "hosts", (const char *)data, size, NULL) != BY_OK) {
+    if (by__launch_hosts_parse(&hosts, "hosts", (const char *)data, size, NULL) != BY_OK) {
         return 0;
     }
     for (size_t i = 0; i < hosts.count; i++) {

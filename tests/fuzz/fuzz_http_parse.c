@@ -30,13 +30,13 @@ static void read_forwarded(const by__http_request *r)
 {
     char *proxies[] = {(char[]){"10.0.0.0/8"}};
     const by_string_list list = {.items = proxies, .count = 1};
-    by__addresses *addresses = NULL;
+    by__http_addresses *addresses = NULL;
     struct in6_addr client;
-    if (by__addresses_open(&addresses, 1, &list, NULL) != BY_OK) {
+    if (by__http_addresses_open(&addresses, 1, &list, NULL) != BY_OK) {
         abort();
     }
-    (void)by__addresses_forwarded(addresses, r, &client);
-    by__addresses_close(&addresses);
+    (void)by__http_addresses_forwarded(addresses, r, &client);
+    by__http_addresses_close(&addresses);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

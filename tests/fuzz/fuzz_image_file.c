@@ -19,8 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                               .resample = (by_image_resample)(data[0] / 6 % 2),
                               .height = 8,
                               .width = data[0] / 12 % 2 == 0 ? 8 : 3};
-    if (by__image_decode(&pixels, &height, &width, data[0] % 2 == 0 ? 1 : 3, &fit, data + 1,
-                         size - 1, &error) == BY_OK &&
+    if (by__format_image_decode(&pixels, &height, &width, data[0] % 2 == 0 ? 1 : 3, &fit, data + 1,
+                                size - 1, &error) == BY_OK &&
         (height != fit.height || width != fit.width)) {
         abort();
     }

@@ -6,9 +6,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     by_error error;
-    by__logit_manifest manifest;
-    if (by__logit_manifest_parse(&manifest, "f", (const char *)data, size, &error) == BY_OK) {
-        by__logit_manifest_free(&manifest);
+    by__data_logit_manifest manifest;
+    if (by__data_logit_manifest_parse(&manifest, "f", (const char *)data, size, &error) == BY_OK) {
+        by__data_logit_manifest_free(&manifest);
     }
     return 0;
 }

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    by__guard guard = {0};
+    by__trainer_guard guard = {0};
     by__text again = {0};
     char *text = malloc(size + 1);
     if (text == NULL) {
@@ -20,13 +20,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(text, data, size);
     }
     text[size] = '\0';
-    if (by__window_parse(&guard, text, NULL) == BY_OK) {
+    if (by__trainer_window_parse(&guard, text, NULL) == BY_OK) {
         for (int64_t i = 0; i < guard.count; i++) {
             if (!isfinite(guard.losses[i])) {
                 abort();
             }
         }
-        if (by__window_print(&again, &guard) != BY_OK ||
+        if (by__trainer_window_print(&again, &guard) != BY_OK ||
             (guard.count > 0 && strcmp(again.data, text) != 0)) {
             abort();
         }

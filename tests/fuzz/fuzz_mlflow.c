@@ -11,23 +11,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_state(const char *text, size_t size)
 {
-    by__mlflow_state state;
-    by__mlflow_state again;
+    by__track_mlflow_state state;
+    by__track_mlflow_state again;
     by__text first = {0};
     by__text second = {0};
-    if (by__mlflow_state_parse(&state, "mlflow.json", text, size, NULL) != BY_OK) {
+    if (by__track_mlflow_state_parse(&state, "mlflow.json", text, size, NULL) != BY_OK) {
         return;
     }
-    by__mlflow_state_print(&first, &state);
-    if (by__mlflow_state_parse(&again, "mlflow.json", first.data, first.length, NULL) != BY_OK) {
+    by__track_mlflow_state_print(&first, &state);
+    if (by__track_mlflow_state_parse(&again, "mlflow.json", first.data, first.length, NULL) !=
+        BY_OK) {
         abort();
     }
-    by__mlflow_state_print(&second, &again);
+    by__track_mlflow_state_print(&second, &again);
     if (strcmp(first.data, second.data) != 0) {
         abort();
     }
-    by__mlflow_state_free(&state);
-    by__mlflow_state_free(&again);
+    by__track_mlflow_state_free(&state);
+    by__track_mlflow_state_free(&again);
     by__text_free(&first);
     by__text_free(&second);
 }
@@ -41,8 +42,8 @@ static void check_batches(const char *text, size_t size)
         size_t used;
         size_t next;
         size_t count;
-        by_status status = by__mlflow_batch(&body, "run", "events.jsonl", text + at, size - at,
-                                            skip, &used, &next, &count, NULL);
+        by_status status = by__track_mlflow_batch(&body, "run", "events.jsonl", text + at,
+                                                  size - at, skip, &used, &next, &count, NULL);
         by__text_add(&body, "]}");
         if (status == BY_OK) {
             json_t *root = json_loadb(body.data, body.length, 0, NULL);

@@ -30,12 +30,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     }
     by_config_close(&config);
-    by__labels labels;
+    by__infer_labels labels;
     error = (by_error){0};
-    status = by__labels_read(&labels, 2, "config.json", (const char *)data, size, &error);
+    status = by__infer_labels_read(&labels, 2, "config.json", (const char *)data, size, &error);
     if (status == BY_OK ? labels.names[1] == NULL : error.message[0] == '\0') {
         abort();
     }
-    by__labels_close(&labels);
+    by__infer_labels_close(&labels);
     return 0;
 }

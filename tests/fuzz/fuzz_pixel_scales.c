@@ -11,17 +11,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     by_error error;
-    by__pixel_scales d = {0};
-    if (by__pixel_scales_parse(&d, "f", (const char *)data, size, &error) == BY_OK) {
+    by__loader_pixel_scales d = {0};
+    if (by__loader_pixel_scales_parse(&d, "f", (const char *)data, size, &error) == BY_OK) {
         for (size_t c = 0; c < d.channels; c++) {
             if (isnan(d.mean[c]) || !(d.deviation[c] > 0.0f)) {
                 abort();
             }
         }
     }
-    by__pixel_scales_free(&d);
+    by__loader_pixel_scales_free(&d);
     by_image_fit fit;
-    by__image_fit_parse(&fit, (const char *)data, size);
+    by__format_image_fit_parse(&fit, (const char *)data, size);
     if (fit.resize != BY_RESIZE_NONE && (fit.height < 1 || fit.height > BY__IMAGE_SIDE ||
                                          fit.width < 1 || fit.width > BY__IMAGE_SIDE)) {
         abort();

@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    by__redis_address address;
+    by__link_redis_address address;
     by_error error = {0};
     char *url = malloc(size + 1);
     if (url == NULL) {
@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     memcpy(url, data, size);
     url[size] = '\0';
-    if (by__redis_address_read(&address, url, &error) == BY_OK &&
+    if (by__link_redis_address_read(&address, url, &error) == BY_OK &&
         (address.host[0] == '\0' || address.port < 1 || address.queue < 1 ||
          address.attempts < 1)) {
         abort();

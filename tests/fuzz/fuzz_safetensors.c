@@ -9,15 +9,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp((*(const by__tensor_entry *const *)a)->name,
-                  (*(const by__tensor_entry *const *)b)->name);
+    return strcmp((*(const by__checkpoint_tensor_entry *const *)a)->name,
+                  (*(const by__checkpoint_tensor_entry *const *)b)->name);
 }
 
 /* Weights in codes: whatever is taken can be read from end to end. */
-static void read_codes(const by__safetensors *list)
+static void read_codes(const by__checkpoint_safetensors *list)
 {
-    const by__tensor_entry **entries = calloc(list->count + 1, sizeof *entries);
-    by__coded_entries coded = {0};
+    const by__checkpoint_tensor_entry **entries = calloc(list->count + 1, sizeof *entries);
+    by__checkpoint_coded_entries coded = {0};
     by_error error;
     if (entries == NULL) {
         return;
@@ -26,7 +26,8 @@ static void read_codes(const by__safetensors *list)
         entries[i] = &list->entries[i];
     }
     qsort(entries, list->count, sizeof *entries, by_name);
-    if (by__coded_entries_make(&coded, entries, list->count, "fuzz", NULL, &error) == BY_OK) {
+    if (by__checkpoint_coded_entries_make(&coded, entries, list->count, "fuzz", NULL, &error) ==
+        BY_OK) {
         for (size_t i = 0; i < coded.own_count; i++) {
             const by__coded *c = &coded.coded[i].coded;
             float sum = by__coded_at(c, 0, 0) + by__coded_at(c, c->n - 1, c->k - 1);
@@ -34,17 +35,17 @@ static void read_codes(const by__safetensors *list)
                 abort();
             }
         }
-        by__coded_entries_free(&coded);
+        by__checkpoint_coded_entries_free(&coded);
     }
     free(entries);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    by__safetensors list = {0};
-    by__index index = {0};
+    by__checkpoint_safetensors list = {0};
+    by__checkpoint_index index = {0};
     by_error error;
-    if (by__safetensors_parse(&list, "fuzz.safetensors", data, size, &error) == BY_OK) {
+    if (by__checkpoint_safetensors_parse(&list, "fuzz.safetensors", data, size, &error) == BY_OK) {
         const uint8_t *end = data + size;
         for (size_t i = 0; i < list.count; i++) {
             uint64_t bytes = list.entries[i].end - list.entries[i].begin;
@@ -53,15 +54,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             }
         }
         read_codes(&list);
-        by__safetensors_free(&list);
+        by__checkpoint_safetensors_free(&list);
     }
-    if (by__index_parse(&index, "fuzz.index.json", (const char *)data, size, &error) == BY_OK) {
+    if (by__checkpoint_index_parse(&index, "fuzz.index.json", (const char *)data, size, &error) ==
+        BY_OK) {
         for (size_t i = 0; i < index.count; i++) {
             if (strchr(index.items[i].file, '/') != NULL) {
                 abort();
             }
         }
-        by__index_free(&index);
+        by__checkpoint_index_free(&index);
     }
     return 0;
 }

@@ -11,20 +11,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *text = (const char *)data;
-    by__scrape kind = BY__SCRAPE_PARTIAL;
+    by__track_scrape kind = BY__SCRAPE_PARTIAL;
     for (size_t n = 0; n <= size && n <= 4096; n++) {
-        by__scrape now = by__scrape_parse(text, n);
+        by__track_scrape now = by__track_scrape_parse(text, n);
         if (kind != BY__SCRAPE_PARTIAL && now != kind) {
             abort();
         }
         kind = now;
     }
     char *address = malloc(size + 1);
-    by__address parsed;
+    by__track_address parsed;
     if (address != NULL) {
         memcpy(address, data, size);
         address[size] = '\0';
-        if (by__address_parse(&parsed, address, NULL) == BY_OK && parsed.length == 0) {
+        if (by__track_address_parse(&parsed, address, NULL) == BY_OK && parsed.length == 0) {
             abort();
         }
     }

@@ -11,14 +11,15 @@ static void check_message(const char *text, size_t size)
 {
     char line[BY__MESSAGE_LINE];
     char again[BY__MESSAGE_LINE];
-    by__message m;
-    by__message back;
-    if (!by__message_parse(&m, text, size)) {
+    by__launch_message m;
+    by__launch_message back;
+    if (!by__launch_message_parse(&m, text, size)) {
         return;
     }
-    size_t length = by__message_format(line, &m);
-    if (length == 0 || line[length - 1] != '\n' || !by__message_parse(&back, line, length - 1) ||
-        by__message_format(again, &back) != length || memcmp(line, again, length) != 0) {
+    size_t length = by__launch_message_format(line, &m);
+    if (length == 0 || line[length - 1] != '\n' ||
+        !by__launch_message_parse(&back, line, length - 1) ||
+        by__launch_message_format(again, &back) != length || memcmp(line, again, length) != 0) {
         abort();
     }
 }
@@ -26,11 +27,11 @@ static void check_message(const char *text, size_t size)
 static void check_contact(const char *text)
 {
     char out[1024];
-    by__contact contact;
-    by__contact back;
-    if (by__contact_parse(&contact, text) &&
-        (by__contact_format(out, sizeof out, &contact) >= sizeof out ||
-         !by__contact_parse(&back, out) || back.port != contact.port ||
+    by__launch_contact contact;
+    by__launch_contact back;
+    if (by__launch_contact_parse(&contact, text) &&
+        (by__launch_contact_format(out, sizeof out, &contact) >= sizeof out ||
+         !by__launch_contact_parse(&back, out) || back.port != contact.port ||
          back.address_count != contact.address_count)) {
         abort();
     }

@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    by__trace_context context = {0};
+    by__telemetry_trace_context context = {0};
     char printed[BY__TRACEPARENT_BYTES];
     char *header = malloc(size + 1);
     if (header == NULL) {
@@ -16,9 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     memcpy(header, data, size);
     header[size] = '\0';
-    if (by__trace_read(&context, header)) {
+    if (by__telemetry_trace_read(&context, header)) {
         memcpy(context.span, context.parent, sizeof context.span);
-        by__trace_print(printed, &context);
+        by__telemetry_trace_print(printed, &context);
         /* All but the flags, of which only one bit has a meaning. */
         if (size < 55 || memcmp(printed, header, 53) != 0) {
             abort();

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *lines[4] = {0};
     char path[64];
     by_error error = {0};
-    by__webhook_rules *rules = NULL;
+    by__gateway_webhook_rules *rules = NULL;
     char *text = malloc(size + 1);
     int file = memfd_create("secret", MFD_CLOEXEC);
     if (text == NULL || file < 0) {
@@ -36,12 +36,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     by_serve_webhooks_config config = {.origins = {.items = &lines[1], .count = 1},
                                        .networks = {.items = &lines[2], .count = 1},
                                        .secret = path};
-    if (by__webhook_rules_open(&rules, &config, &error) == BY_OK &&
-        by__webhook_check_url(rules, lines[0], &error) == BY_OK &&
+    if (by__gateway_webhook_rules_open(&rules, &config, &error) == BY_OK &&
+        by__gateway_webhook_check_url(rules, lines[0], &error) == BY_OK &&
         (strncasecmp(lines[0], "http", 4) != 0 || strpbrk(lines[0], "\\ \t\r\n") != NULL)) {
         abort();
     }
-    by__webhook_rules_close(&rules);
+    by__gateway_webhook_rules_close(&rules);
     close(file);
     free(text);
     return 0;

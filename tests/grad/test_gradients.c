@@ -84,7 +84,7 @@ static by_value add_operand(gradients *p, int i)
 {
     char name[32];
     const operand *in = &p->source->in[i];
-    by__type type = {dtype_of(in, p->act), in->type.shape};
+    by__graph_type type = {dtype_of(in, p->act), in->type.shape};
     by_role role = in->kind == TRAINED ? BY_ROLE_PARAMETER : BY_ROLE_INPUT;
     name_of(name, "in.", i);
     return is_present(in) ? by__graph_add_value(p->graph, role, name, NULL, type) : BY_NONE;
@@ -125,7 +125,7 @@ static void build(gradients *p)
     for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
         dout[o] = BY_NONE;
         if ((p->through >> o & 1u) != 0) {
-            by__type y = {p->graph->values[outs[o]].dtype, p->graph->values[outs[o]].shape};
+            by__graph_type y = {p->graph->values[outs[o]].dtype, p->graph->values[outs[o]].shape};
             name_of(name, "dy.", o);
             dout[o] = by__graph_add_value(p->graph, BY_ROLE_INPUT, name, NULL, y);
         }
@@ -138,7 +138,7 @@ static void build(gradients *p)
     for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
         if (dout[o] != BY_NONE) {
             name_of(name, "y.", o);
-            by_value ready = waits ? by__wait(p->graph, outs[o]) : outs[o];
+            by_value ready = waits ? by__op_build_wait(p->graph, outs[o]) : outs[o];
             by_graph_output(p->graph, by_cast(p->graph, ready, BY_F32), name);
         }
     }
@@ -440,7 +440,7 @@ static void compare_model(const char *kind, const char *recompute, const char *c
     assert_non_null(base);
     for (size_t v = 0; v < graph->value_count; v++) {
         if (graph->values[v].role == BY_ROLE_PARAMETER) {
-            base[v] = malloc(by__value_bytes(&graph->values[v]));
+            base[v] = malloc(by__graph_value_bytes(&graph->values[v]));
             assert_non_null(base[v]);
             check_ok(by_parameter_init(base[v], graph, (by_value)v, 17, &error), &error);
         }

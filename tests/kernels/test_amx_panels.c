@@ -85,7 +85,7 @@ static void multiply_bytes(int c, int a, int b)
 #define _tile_stored(tile, to, stride)  store_tile(tile, to, (int64_t)(stride))
 #define _tile_dpbf16ps(c, a, b)         multiply_tiles(c, a, b)
 #define _tile_dpbsud(c, a, b)           multiply_bytes(c, a, b)
-#define by__panel_amx                   emulated_panel
+#define by__kernel_panel_amx            emulated_panel
 #include "device/cpu/kernels/products/panels_amx.c"
 
 static uint16_t value_at(uint32_t i)
@@ -116,7 +116,7 @@ static void check(int64_t m, int64_t n, int64_t k, int64_t first, bool along, bo
     for (int64_t i = 0; i < n; i++) {
         bias[i] = (float)i / 16.0f;
     }
-    by__panel_target target = {
+    by__cpu_panel_target target = {
         .y = y, .ldy = n, .dtype = BY_F32, .bias_dtype = BY_F32, .bias = bias};
     for (int64_t i = 0; i < m * k; i++) {
         a[i] = value_at((uint32_t)i);

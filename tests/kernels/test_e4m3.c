@@ -61,7 +61,7 @@ static void fill(problem *p, int bad)
     }
 }
 
-static void check(const by__kernel *kernel, const problem *p, int bad)
+static void check(const by__device_kernel *kernel, const problem *p, int bad)
 {
     result r;
     const char *wrong = kernel_run(kernel, p, &plain_run, &r);
@@ -85,13 +85,13 @@ static void test_codes(void **state)
     for (int act = BY_F32; act <= BY_F16; act++) {
         for (int bad = -1; bad < OUTPUTS; bad += 17) {
             problem p;
-            by__tensor in[BY__MAX_INPUTS];
+            by__device_tensor in[BY__MAX_INPUTS];
             int found = 0;
             problem_open(&p, &source, (by_dtype)act, PATTERN_RANDOM);
             fill(&p, bad);
             by__device_call call = problem_call(&p, in);
             for (int level = BY__ISA_REFERENCE; level <= (int)by__cpu_best_isa(); level++) {
-                const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
+                const by__device_kernel *kernel = by__cpu_kernel_at(&call, (by__cpu_isa)level);
                 if (kernel != NULL) {
                     check(kernel, &p, bad);
                     found++;

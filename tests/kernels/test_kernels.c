@@ -16,7 +16,7 @@
 #include "base/half.h"
 #include "kernel_test.h"
 
-static const by__context one_thread = {.threads = 1};
+static const by__device_context one_thread = {.threads = 1};
 
 static bool uses_act(const op_case *source)
 {
@@ -48,7 +48,7 @@ static void must(bool good, const char *what, const char *where)
 }
 
 /* Output o on input `on`, for each that the op table allows and whose type fits. */
-static void check_overlays(const by__kernel *kernel, const problem *p, const result *plain,
+static void check_overlays(const by__device_kernel *kernel, const problem *p, const result *plain,
                            const char *where)
 {
     const by__op_row *row = by__op_row_of(p->source->op);
@@ -56,7 +56,7 @@ static void check_overlays(const by__kernel *kernel, const problem *p, const res
         int o = choice / BY__MAX_INPUTS;
         int i = choice % BY__MAX_INPUTS;
         if ((row->overlay[o] >> i & 1) == 0 || i >= p->source->input_count ||
-            p->out[o].shape.rank < 0 || !by__type_equal(&p->in[i], &p->out[o])) {
+            p->out[o].shape.rank < 0 || !by__op_type_equal(&p->in[i], &p->out[o])) {
             continue;
         }
         run_options options = plain_run;
@@ -79,9 +79,9 @@ static void check_overlays(const by__kernel *kernel, const problem *p, const res
 
 static void check_problem(const problem *p, pattern kind)
 {
-    by__tensor in[BY__MAX_INPUTS];
+    by__device_tensor in[BY__MAX_INPUTS];
     by__device_call call = problem_call(p, in);
-    const by__kernel *reference = by__cpu_kernel_at(&call, BY__ISA_REFERENCE);
+    const by__device_kernel *reference = by__cpu_kernel_at(&call, BY__ISA_REFERENCE);
     result want;
     char where[600];
     describe(p, reference->name, kind, where, sizeof where);
@@ -89,7 +89,7 @@ static void check_problem(const problem *p, pattern kind)
     must(wrong == NULL, wrong == NULL ? "" : wrong, where);
     check_overlays(reference, p, &want, where);
     for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
-        const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
+        const by__device_kernel *kernel = by__cpu_kernel_at(&call, (by__cpu_isa)level);
         if (kernel == NULL) {
             continue;
         }
@@ -178,12 +178,12 @@ static void test_functions(void **state)
         x[i] = by__bits_float((uint32_t)(i * 1021));
     }
     for (size_t f = 0; f < BY_ARRAY_LENGTH(functions); f++) {
-        by__tensor in = {x, BY_F32, {1, {count}}};
+        by__device_tensor in = {x, BY_F32, {1, {count}}};
         by__device_call call = {.op = BY_OP_UNARY, .input_count = 1, .output_count = 1, .in = &in};
         call.attrs.function = functions[f].function;
-        call.out[0] = (by__tensor){y, BY_F32, {1, {count}}};
+        call.out[0] = (by__device_tensor){y, BY_F32, {1, {count}}};
         for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
-            const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
+            const by__device_kernel *kernel = by__cpu_kernel_at(&call, (by__cpu_isa)level);
             assert_int_equal(kernel->run(&call, &one_thread), BY_OK);
             double worst = 0.0;
             float at = 0.0f;
@@ -215,11 +215,11 @@ static void test_softmax_weights(void **state)
     assert_non_null(x);
     assert_non_null(y);
     assert_non_null(lse);
-    by__tensor in[BY__MAX_INPUTS];
+    by__device_tensor in[BY__MAX_INPUTS];
     for (int i = 0; i < BY__MAX_INPUTS; i++) {
-        in[i] = (by__tensor){.shape.rank = -1};
+        in[i] = (by__device_tensor){.shape.rank = -1};
     }
-    in[0] = (by__tensor){x, BY_F32, BY_SHAPE(SAMPLES, 2, 3)};
+    in[0] = (by__device_tensor){x, BY_F32, BY_SHAPE(SAMPLES, 2, 3)};
     for (int i = 0; i < SAMPLES; i++) {
         memcpy(x + i * 6 + 3, (float[]){1.0f, (float)-i / 64.0f, 1.0f}, 3 * sizeof(float));
     }
@@ -228,10 +228,10 @@ static void test_softmax_weights(void **state)
                             .in = in,
                             .input_count = 1,
                             .output_count = 2};
-    call.out[0] = (by__tensor){y, BY_F32, BY_SHAPE(SAMPLES, 2, 1)};
-    call.out[1] = (by__tensor){lse, BY_F32, BY_SHAPE(SAMPLES, 1, 2)};
+    call.out[0] = (by__device_tensor){y, BY_F32, BY_SHAPE(SAMPLES, 2, 1)};
+    call.out[1] = (by__device_tensor){lse, BY_F32, BY_SHAPE(SAMPLES, 1, 2)};
     for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
-        const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
+        const by__device_kernel *kernel = by__cpu_kernel_at(&call, (by__cpu_isa)level);
         assert_int_equal(kernel->prepare(&call, &one_thread, NULL), BY_OK);
         assert_int_equal(posix_memalign(&call.work, 64, call.work_bytes), 0);
         assert_int_equal(kernel->run(&call, &one_thread), BY_OK);
@@ -258,23 +258,24 @@ static void test_softmax_weights(void **state)
 enum { LIMIT_TIME = 300, LIMIT_WIDTH = 32, LIMIT_COLUMNS = 3 * LIMIT_WIDTH };
 
 /* y and lse of one head; starts may be NULL. */
-static void attend(const float *qkv, int64_t window, const int32_t *starts, by__isa level, float *y,
-                   float *lse)
+static void attend(const float *qkv, int64_t window, const int32_t *starts, by__cpu_isa level,
+                   float *y, float *lse)
 {
-    by__tensor in[BY__MAX_INPUTS];
+    by__device_tensor in[BY__MAX_INPUTS];
     for (int i = 0; i < BY__MAX_INPUTS; i++) {
-        in[i] = (by__tensor){.shape.rank = -1};
+        in[i] = (by__device_tensor){.shape.rank = -1};
     }
-    in[0] = (by__tensor){(void *)(uintptr_t)qkv, BY_F32, BY_SHAPE(1, LIMIT_TIME, LIMIT_COLUMNS)};
-    in[4] = (by__tensor){(void *)(uintptr_t)starts, BY_I32, BY_SHAPE(1, LIMIT_TIME)};
+    in[0] =
+        (by__device_tensor){(void *)(uintptr_t)qkv, BY_F32, BY_SHAPE(1, LIMIT_TIME, LIMIT_COLUMNS)};
+    in[4] = (by__device_tensor){(void *)(uintptr_t)starts, BY_I32, BY_SHAPE(1, LIMIT_TIME)};
     by__device_call call = {.op = BY_OP_ATTENTION,
                             .attrs = {.heads = 1, .kv_heads = 1, .window = window},
                             .in = in,
                             .input_count = starts == NULL ? 1 : 5,
                             .output_count = 2};
-    call.out[0] = (by__tensor){y, BY_F32, BY_SHAPE(1, LIMIT_TIME, LIMIT_WIDTH)};
-    call.out[1] = (by__tensor){lse, BY_F32, BY_SHAPE(1, 1, LIMIT_TIME)};
-    const by__kernel *kernel = by__cpu_kernel_at(&call, level);
+    call.out[0] = (by__device_tensor){y, BY_F32, BY_SHAPE(1, LIMIT_TIME, LIMIT_WIDTH)};
+    call.out[1] = (by__device_tensor){lse, BY_F32, BY_SHAPE(1, 1, LIMIT_TIME)};
+    const by__device_kernel *kernel = by__cpu_kernel_at(&call, level);
     assert_int_equal(kernel->prepare(&call, &one_thread, NULL), BY_OK);
     assert_int_equal(posix_memalign(&call.work, 64, call.work_bytes), 0);
     assert_int_equal(kernel->run(&call, &one_thread), BY_OK);
@@ -295,11 +296,11 @@ static void test_limits(void **state)
         qkv[i] = (float)(i * 7919 % 1009) / 500.0f - 1.0f;
     }
     for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
-        attend(qkv, 0, NULL, (by__isa)level, y[0], lse[0]);
-        attend(qkv, LIMIT_TIME, NULL, (by__isa)level, y[1], lse[1]);
+        attend(qkv, 0, NULL, (by__cpu_isa)level, y[0], lse[0]);
+        attend(qkv, LIMIT_TIME, NULL, (by__cpu_isa)level, y[1], lse[1]);
         assert_memory_equal(y[0], y[1], sizeof y[0]);
         assert_memory_equal(lse[0], lse[1], sizeof lse[0]);
-        attend(qkv, 0, starts, (by__isa)level, y[1], lse[1]);
+        attend(qkv, 0, starts, (by__cpu_isa)level, y[1], lse[1]);
         assert_memory_equal(y[0], y[1], sizeof y[0]);
         assert_memory_equal(lse[0], lse[1], sizeof lse[0]);
     }
@@ -311,7 +312,7 @@ static void test_limits(void **state)
     }
     for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
         for (int k = 0; k < 2; k++) {
-            attend(qkv, k == 0 ? 0 : 20, k == 0 ? starts : NULL, (by__isa)level, y[0], lse[0]);
+            attend(qkv, k == 0 ? 0 : 20, k == 0 ? starts : NULL, (by__cpu_isa)level, y[0], lse[0]);
             for (int t = 256; t < LIMIT_TIME; t++) { /* tiles behind row 200 alone */
                 assert_true(isfinite(y[0][t * LIMIT_WIDTH]) && isfinite(lse[0][t]));
             }
@@ -324,23 +325,24 @@ static void test_limits(void **state)
 
 static void check_cast(by_dtype from, by_dtype to, const void *data, int64_t count)
 {
-    by__tensor in = {(void *)(uintptr_t)data, from, {1, {count}}};
+    by__device_tensor in = {(void *)(uintptr_t)data, from, {1, {count}}};
     float *want = malloc((size_t)count * sizeof(float));
     float *got = malloc((size_t)count * sizeof(float));
     assert_non_null(want);
     assert_non_null(got);
     by__device_call call = {.op = BY_OP_CAST, .input_count = 1, .output_count = 1, .in = &in};
     call.attrs.dtype = to;
-    call.out[0] = (by__tensor){want, to, {1, {count}}};
+    call.out[0] = (by__device_tensor){want, to, {1, {count}}};
     assert_int_equal(by__cpu_kernel_at(&call, BY__ISA_REFERENCE)->run(&call, &one_thread), BY_OK);
     for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
         call.out[0].data = got;
-        assert_int_equal(by__cpu_kernel_at(&call, (by__isa)level)->run(&call, &one_thread), BY_OK);
+        assert_int_equal(by__cpu_kernel_at(&call, (by__cpu_isa)level)->run(&call, &one_thread),
+                         BY_OK);
         for (int64_t i = 0; i < count; i++) {
             double a = element(got, to, i);
             double b = element(want, to, i);
             if (!(a == b && signbit(a) == signbit(b)) && !(isnan(a) && isnan(b))) {
-                fail_msg("%s: %a becomes %a, not %a", by__isa_name((by__isa)level),
+                fail_msg("%s: %a becomes %a, not %a", by__cpu_isa_name((by__cpu_isa)level),
                          element(data, from, i), a, b);
             }
         }
@@ -413,7 +415,7 @@ static void test_normal_values(void **state)
     /* The same on every machine: a digest of the bits. */
     assert_true(by__hash64(first, COUNT * sizeof *first) == 0x99403dcafbda9d48u);
     for (int level = BY__ISA_REFERENCE; level <= (int)by__cpu_best_isa(); level++) {
-        by__cpu_fill_normal(other, 0, COUNT, std, key, (by__isa)level);
+        by__cpu_fill_normal(other, 0, COUNT, std, key, (by__cpu_isa)level);
         assert_memory_equal(first, other, (COUNT + 1) * sizeof *first);
     }
     free(first);
@@ -426,18 +428,18 @@ static void test_isa_variable(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__isa isa;
+    by__cpu_isa isa;
     assert_int_equal(setenv("BANYAN_ISA", "reference", 1), 0);
-    assert_int_equal(by__cpu_isa(&isa, &error), BY_OK);
+    assert_int_equal(by__cpu_isa_read(&isa, &error), BY_OK);
     assert_int_equal(isa, BY__ISA_REFERENCE);
     assert_int_equal(setenv("BANYAN_ISA", "avx512", 1), 0);
-    assert_int_equal(by__cpu_isa(&isa, &error), BY_OK);
+    assert_int_equal(by__cpu_isa_read(&isa, &error), BY_OK);
     assert_int_equal(isa, by__cpu_best_isa());
     assert_int_equal(setenv("BANYAN_ISA", "sse9", 1), 0);
-    assert_int_equal(by__cpu_isa(&isa, &error), BY_EARG);
+    assert_int_equal(by__cpu_isa_read(&isa, &error), BY_EARG);
     assert_non_null(strstr(error.message, "sse9"));
     assert_int_equal(unsetenv("BANYAN_ISA"), 0);
-    assert_int_equal(by__cpu_isa(&isa, &error), BY_OK);
+    assert_int_equal(by__cpu_isa_read(&isa, &error), BY_OK);
     assert_int_equal(isa, by__cpu_best_isa());
 }
 
@@ -445,10 +447,10 @@ static void test_isa_variable(void **state)
 static void test_fallback(void **state)
 {
     BY_UNUSED(state);
-    by__tensor in[2] = {{NULL, BY_I32, {1, {3}}}, {NULL, BY_I32, {1, {3}}}};
+    by__device_tensor in[2] = {{NULL, BY_I32, {1, {3}}}, {NULL, BY_I32, {1, {3}}}};
     by__device_call call = {.op = BY_OP_ADD, .input_count = 2, .output_count = 1, .in = in};
     call.out[0] = in[0];
-    const by__kernel *kernel;
+    const by__device_kernel *kernel;
     by_error error = {0};
     assert_int_equal(by__cpu_kernel(&kernel, &call, by__cpu_best_isa(), &error), BY_OK);
     assert_string_equal(kernel->name, "add reference");
@@ -489,10 +491,10 @@ static int bench(const char *op, int threads)
         for (int act = BY_F32; act <= (uses_act(source) ? BY_F16 : BY_F32); act++) {
             problem p;
             problem_open(&p, source, (by_dtype)act, PATTERN_RANDOM);
-            by__tensor in[BY__MAX_INPUTS];
+            by__device_tensor in[BY__MAX_INPUTS];
             by__device_call call = problem_call(&p, in);
             for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
-                const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
+                const by__device_kernel *kernel = by__cpu_kernel_at(&call, (by__cpu_isa)level);
                 if (kernel == NULL) {
                     continue;
                 }

@@ -87,7 +87,7 @@ static bool same_values(const result *a, const result *b)
 }
 
 /* Every output on each operand of its type that is not updated. */
-static void check_overlays(const by__kernel *kernel, const problem *p, const result *want)
+static void check_overlays(const by__device_kernel *kernel, const problem *p, const result *want)
 {
     for (int o = 0; o < p->attrs.map->results; o++) {
         for (int i = 0; i < p->attrs.map->inputs - 1; i++) {
@@ -106,12 +106,12 @@ static void check_overlays(const by__kernel *kernel, const problem *p, const res
 
 static void check_levels(const problem *p, uint64_t seed)
 {
-    by__tensor in[BY__MAX_INPUTS];
+    by__device_tensor in[BY__MAX_INPUTS];
     by__device_call call = problem_call(p, in);
     result want;
     assert_null(kernel_run(by__cpu_kernel_at(&call, BY__ISA_REFERENCE), p, &plain_run, &want));
     for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
-        const by__kernel *kernel = by__cpu_kernel_at(&call, (by__isa)level);
+        const by__device_kernel *kernel = by__cpu_kernel_at(&call, (by__cpu_isa)level);
         for (int threads = 1; threads <= 3; threads += 2) {
             run_options options = plain_run;
             options.threads = threads;
@@ -138,9 +138,9 @@ static void test_random_programs(void **state)
         operand in[BY_MAP_MAX_INPUTS] = {0};
         int64_t size = sizes[seed % BY_ARRAY_LENGTH(sizes)];
         for (int i = 0; i < map.inputs - 1; i++) {
-            in[i].type = (by__type){below(&d, 3) == 0 ? BY_BF16 : BY_F32, BY_SHAPE(size)};
+            in[i].type = (by__graph_type){below(&d, 3) == 0 ? BY_BF16 : BY_F32, BY_SHAPE(size)};
         }
-        in[map.inputs - 1].type = (by__type){BY_F32, BY_SHAPE(4)};
+        in[map.inputs - 1].type = (by__graph_type){BY_F32, BY_SHAPE(4)};
         op_case source = {BY_OP_MAP, {.map = &map}, in, map.inputs, FOR_KERNELS};
         problem p;
         problem_open(&p, &source, BY_F32, (pattern)(seed % PATTERN_COUNT));
@@ -173,7 +173,7 @@ enum { COUNT = 40000 };
 
 /* Elements [first, first + count) of numbers that bf16 has, plus a part of the distance to the next
  * one, rounded. */
-static void round_part(uint16_t *out, by__isa isa, float part, float step, int64_t first,
+static void round_part(uint16_t *out, by__cpu_isa isa, float part, float step, int64_t first,
                        int64_t count)
 {
     by_map_program map = {.inputs = 2, .steps = 2, .updates = 1, .scalars = 2};
@@ -187,10 +187,10 @@ static void round_part(uint16_t *out, by__isa isa, float part, float step, int64
     for (int64_t i = 0; i < count; i++) {
         out[i] = by__f32_to_bf16(1.0f + (float)((first + i) % 128) * 0x1p-7f);
     }
-    by__tensor in[2] = {{out, BY_BF16, BY_SHAPE(count)}, {&step, BY_F32, BY_SHAPE(1)}};
+    by__device_tensor in[2] = {{out, BY_BF16, BY_SHAPE(count)}, {&step, BY_F32, BY_SHAPE(1)}};
     by__device_call call = {.op = BY_OP_MAP, .input_count = 2, .in = in, .attrs = {.map = &map}};
-    by__context context = {.threads = 2};
-    const by__kernel *kernel = by__cpu_kernel_at(&call, isa);
+    by__device_context context = {.threads = 2};
+    const by__device_kernel *kernel = by__cpu_kernel_at(&call, isa);
     check_ok(kernel->prepare == NULL ? BY_OK : kernel->prepare(&call, &context, NULL), NULL);
     check_ok(kernel->run(&call, &context), NULL);
     if (kernel->release != NULL) {
@@ -221,15 +221,15 @@ static void test_stochastic_rounding(void **state)
     static const float parts[] = {0.0f, 0.25f, 0.5f, 0.9375f};
     for (int level = BY__ISA_REFERENCE; level <= (int)by__cpu_best_isa(); level++) {
         for (size_t k = 0; k < BY_ARRAY_LENGTH(parts); k++) {
-            round_part(whole, (by__isa)level, parts[k], 7.0f, 0, COUNT);
+            round_part(whole, (by__cpu_isa)level, parts[k], 7.0f, 0, COUNT);
             double share = share_up(whole);
             assert_true(fabs(share - (double)parts[k]) <= (k == 0 ? 0.0 : 0.0125)); /* 5 sigma */
         }
-        round_part(whole, (by__isa)level, 0.5f, 7.0f, 0, COUNT);
-        round_part(other, (by__isa)level, 0.5f, 7.0f, 0, 12345);
-        round_part(other + 12345, (by__isa)level, 0.5f, 7.0f, 12345, COUNT - 12345);
+        round_part(whole, (by__cpu_isa)level, 0.5f, 7.0f, 0, COUNT);
+        round_part(other, (by__cpu_isa)level, 0.5f, 7.0f, 0, 12345);
+        round_part(other + 12345, (by__cpu_isa)level, 0.5f, 7.0f, 12345, COUNT - 12345);
         assert_memory_equal(whole, other, sizeof whole);
-        round_part(other, (by__isa)level, 0.5f, 8.0f, 0, COUNT);
+        round_part(other, (by__cpu_isa)level, 0.5f, 8.0f, 0, COUNT);
         assert_memory_not_equal(whole, other, sizeof whole);
     }
 }

@@ -112,12 +112,12 @@ static const row_case cases[] = {
 };
 
 /* The axis of the rows, in tensors that have fewer axes, too. */
-static int axis_of(const by__type *type, const row_case *c)
+static int axis_of(const by__graph_type *type, const row_case *c)
 {
     return c->axis < type->shape.rank ? c->axis : type->shape.rank - 1;
 }
 
-static size_t row_bytes(const by__type *type, const row_case *c)
+static size_t row_bytes(const by__graph_type *type, const row_case *c)
 {
     return (size_t)(by_shape_count(&type->shape) / type->shape.dim[axis_of(type, c)]) *
            by_dtype_size(type->dtype);
@@ -143,7 +143,7 @@ static problem part_of(const problem *p, const row_case *c, const result *all, i
     return part;
 }
 
-static void check_part(const by__kernel *kernel, const problem *p, const row_case *c,
+static void check_part(const by__device_kernel *kernel, const problem *p, const row_case *c,
                        const result *all, int64_t first, int64_t count, int threads)
 {
     problem part = part_of(p, c, all, first, count);
@@ -170,16 +170,16 @@ static void check_part(const by__kernel *kernel, const problem *p, const row_cas
     result_close(&got);
 }
 
-static void check_case(const row_case *c, by_dtype act, by__isa level)
+static void check_case(const row_case *c, by_dtype act, by__cpu_isa level)
 {
     static const int64_t parts[][2] = {{0, 1},   {199, 1}, {3, 2},   {1, 3},   {7, 4},
                                        {20, 5},  {11, 7},  {40, 13}, {60, 14}, {61, 15},
                                        {50, 31}, {9, 64},  {0, 126}, {73, 127}};
     problem p;
-    by__tensor in[BY__MAX_INPUTS];
+    by__device_tensor in[BY__MAX_INPUTS];
     problem_open(&p, &c->source, act, PATTERN_RANDOM);
     by__device_call call = problem_call(&p, in);
-    const by__kernel *kernel = by__cpu_kernel_at(&call, level);
+    const by__device_kernel *kernel = by__cpu_kernel_at(&call, level);
     result all;
     if (kernel != NULL) {
         const char *wrong = kernel_run(kernel, &p, &plain_run, &all);
@@ -202,22 +202,22 @@ static void test_rows(void **state)
         int last = cases[i].source.in[0].type.dtype == ACT ? BY_F16 : BY_F32;
         for (int act = BY_F32; act <= last; act++) {
             for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
-                check_case(&cases[i], (by_dtype)act, (by__isa)level);
+                check_case(&cases[i], (by_dtype)act, (by__cpu_isa)level);
             }
         }
     }
 }
 
 /* The product of a group is that of its rows alone with its matrix. */
-static void check_groups(const op_case *source, by_dtype act, by__isa level)
+static void check_groups(const op_case *source, by_dtype act, by__cpu_isa level)
 {
     static const operand alone[] = {X(ROWS, 1), WEIGHT};
     problem p;
-    by__tensor in[BY__MAX_INPUTS];
+    by__device_tensor in[BY__MAX_INPUTS];
     result all;
     problem_open(&p, source, act, PATTERN_RANDOM);
     by__device_call call = problem_call(&p, in);
-    const by__kernel *kernel = by__cpu_kernel_at(&call, level);
+    const by__device_kernel *kernel = by__cpu_kernel_at(&call, level);
     const int32_t *range = p.data[2];
     const char *wrong = kernel_run(kernel, &p, &plain_run, &all);
     for (int64_t g = 0; g < p.in[2].shape.dim[0] && wrong == NULL; g++) {
@@ -273,7 +273,7 @@ static void test_groups(void **state)
                                 FOR_KERNELS};
         for (int act = BY_F32; act <= BY_F16; act++) {
             for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
-                check_groups(&source, (by_dtype)act, (by__isa)level);
+                check_groups(&source, (by_dtype)act, (by__cpu_isa)level);
             }
         }
     }
@@ -281,14 +281,14 @@ static void test_groups(void **state)
 
 /* What is in a page beyond the last token, of sequences that had it before, is not read: with NaN
  * there a run has the same bits as with zeros. */
-static void check_unseen(const op_case *source, by_dtype act, by__isa level)
+static void check_unseen(const op_case *source, by_dtype act, by__cpu_isa level)
 {
     problem p;
-    by__tensor in[BY__MAX_INPUTS];
+    by__device_tensor in[BY__MAX_INPUTS];
     result of[2];
     problem_open(&p, source, act, PATTERN_RANDOM);
     by__device_call call = problem_call(&p, in);
-    const by__kernel *kernel = by__cpu_kernel_at(&call, level);
+    const by__device_kernel *kernel = by__cpu_kernel_at(&call, level);
     for (int64_t i = 0; i < p.in[0].shape.dim[1]; i++) {
         ((int32_t *)p.data[5])[i] = (int32_t)i;
         ((int32_t *)p.data[6])[i] = 0;
@@ -331,7 +331,7 @@ static void test_unseen_places(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(all); i++) {
         for (int act = BY_F32; act <= BY_F16; act++) {
             for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
-                check_unseen(&all[i], (by_dtype)act, (by__isa)level);
+                check_unseen(&all[i], (by_dtype)act, (by__cpu_isa)level);
             }
         }
     }

@@ -87,7 +87,7 @@ static float *values_of(const golden *g, const char *prefix, const by_tensor_vie
     by_error error = {0};
     size_t count;
     size_t done = 0;
-    bool stacked = by__name_is_stacked(parameter->name);
+    bool stacked = by__checkpoint_name_is_stacked(parameter->name);
     check(by_tensor_size(parameter, &count, NULL, &error), &error);
     float *values = malloc(count * sizeof *values);
     assert_non_null(values);
@@ -96,7 +96,7 @@ static float *values_of(const golden *g, const char *prefix, const by_tensor_vie
         char full[300];
         by_tensor_view view = *parameter;
         if (stacked) {
-            (void)by__stacked_part(&view, name, sizeof name, part);
+            (void)by__checkpoint_stacked_part(&view, name, sizeof name, part);
         }
         (void)snprintf(full, sizeof full, "%s.%s", prefix, view.name);
         by_tensor_view from = tensor(g, "%s", full);

@@ -392,7 +392,7 @@ static by_status holders(by_comm *comm, const holders_case *c, by_error *error)
     int64_t *begin = calloc((size_t)count + 1, sizeof *begin);
     size_t *slices = calloc((size_t)ranks, sizeof *slices);
     size_t *first = calloc((size_t)ranks, sizeof *first);
-    by__holder_plan plan = {.holders = count, .owners = owners};
+    by__comm_holder_plan plan = {.holders = count, .owners = owners};
     CHECK(owners != NULL && begin != NULL && slices != NULL && first != NULL, "no memory");
     /* With several ranks, the last holder of all has no leaf and no buffer. */
     int leaves = count > 2 ? count - 1 : count;
@@ -417,14 +417,14 @@ static by_status holders(by_comm *comm, const holders_case *c, by_error *error)
     }
     float *out = c->in_place && mine[0] != NULL ? mine[0] : other;
     dawdle(comm, (int)total);
-    const by__holder_sum sum = {.plan = &plan,
-                                .mine = mine,
-                                .out = out,
-                                .count = total,
-                                .slices = slices,
-                                .first = c->backward ? first : NULL,
-                                .gather = c->gather,
-                                .what = "gradients"};
+    const by__comm_holder_sum sum = {.plan = &plan,
+                                     .mine = mine,
+                                     .out = out,
+                                     .count = total,
+                                     .slices = slices,
+                                     .first = c->backward ? first : NULL,
+                                     .gather = c->gather,
+                                     .what = "gradients"};
     STEP(by__comm_reduce_holders(comm, &sum, error));
     STEP(check_holders(comm, c, slices, first, out, leaves, error));
 out:
@@ -482,7 +482,7 @@ static by_status add_round(by_comm *comm, rounds_case *c, size_t total, int firs
         c->nodes[h].set = h;
         c->owners[h] = h < earlier ? BY__EVERY_RANK : h - earlier;
     }
-    by__holder_plan plan = {.holders = held, .owners = c->owners, .merges = c->merges};
+    by__comm_holder_plan plan = {.holders = held, .owners = c->owners, .merges = c->merges};
     int left = held;
     plan.merge_count = by__sum_tree_fold(c->merges, c->nodes, &left, c->all);
     for (int i = 0; i < left; i++) {
@@ -490,14 +490,14 @@ static by_status add_round(by_comm *comm, rounds_case *c, size_t total, int firs
     }
     fill(c->leaf, total, BY_F32, first + rank, 0);
     dawdle(comm, first);
-    const by__holder_sum sum = {.plan = &plan,
-                                .mine = mine,
-                                .count = total,
-                                .slices = c->slices,
-                                .kept = c->kept,
-                                .kept_count = left,
-                                .results = c->sums,
-                                .what = "a round"};
+    const by__comm_holder_sum sum = {.plan = &plan,
+                                     .mine = mine,
+                                     .count = total,
+                                     .slices = c->slices,
+                                     .kept = c->kept,
+                                     .kept_count = left,
+                                     .results = c->sums,
+                                     .what = "a round"};
     return by__comm_reduce_holders(comm, &sum, error);
 }
 

@@ -51,17 +51,17 @@ static bool guard_whole(const void *data, size_t bytes)
     return true;
 }
 
-static bool present(const by__type *type)
+static bool present(const by__graph_type *type)
 {
     return type->shape.rank >= 0;
 }
 
-static int64_t count_of(const by__type *type)
+static int64_t count_of(const by__graph_type *type)
 {
     return present(type) ? by_shape_count(&type->shape) : 0;
 }
 
-static size_t bytes_of(const by__type *type)
+static size_t bytes_of(const by__graph_type *type)
 {
     return (size_t)count_of(type) * by_dtype_size(type->dtype);
 }
@@ -313,14 +313,14 @@ static void fill_from_forward(problem *p, by_op forward, int operands)
     problem q = *p;
     q.source = &source;
     source.input_count = operands;
-    const by__type *ins = p->in;
+    const by__graph_type *ins = p->in;
     by__op_signature s = {forward, &q.attrs, ins, operands};
     by_error error = {0};
     for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
         q.out[o].shape.rank = -1;
     }
     q.mutates = 0;
-    by__tensor in[BY__MAX_INPUTS];
+    by__device_tensor in[BY__MAX_INPUTS];
     result r;
     if (by__op_infer(&s, q.out, &error) != BY_OK) {
         abort();
@@ -353,7 +353,7 @@ static void fill_packed(problem *p, int index, pattern kind)
     free(values);
 }
 
-static by__type concrete(by__type type, by_dtype act)
+static by__graph_type concrete(by__graph_type type, by_dtype act)
 {
     type.dtype = type.dtype == ACT ? act : type.dtype;
     return type;
@@ -372,7 +372,7 @@ void problem_open(problem *p, const op_case *source, by_dtype act, pattern kind)
     bool packed = p->attrs.packing.kind != BY_PACKING_NONE;
     if (packed) {
         p->attrs.packing.dtype = source->attrs.packing.dtype == ACT ? act : p->attrs.packing.dtype;
-        p->in[1] = (by__type){BY_U8, by__packed_shape(&p->attrs.packing)};
+        p->in[1] = (by__graph_type){BY_U8, by__packed_shape(&p->attrs.packing)};
     }
     for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
         p->out[o].shape.rank = -1;
@@ -418,15 +418,15 @@ void problem_close(problem *p)
 
 /* ---- runs ---- */
 
-by__device_call problem_call(const problem *p, by__tensor *in)
+by__device_call problem_call(const problem *p, by__device_tensor *in)
 {
     by__device_call call = {
         .op = p->source->op, .attrs = p->attrs, .input_count = p->source->input_count, .in = in};
     for (int i = 0; i < BY__MAX_INPUTS; i++) {
-        in[i] = (by__tensor){NULL, p->in[i].dtype, p->in[i].shape};
+        in[i] = (by__device_tensor){NULL, p->in[i].dtype, p->in[i].shape};
     }
     for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
-        call.out[o] = (by__tensor){NULL, p->out[o].dtype, p->out[o].shape};
+        call.out[o] = (by__device_tensor){NULL, p->out[o].dtype, p->out[o].shape};
         call.output_count += present(&p->out[o]) ? 1 : 0;
     }
     return call;
@@ -434,7 +434,7 @@ by__device_call problem_call(const problem *p, by__tensor *in)
 
 /* Inputs are copied, so that runs start alike; outputs begin as ones (NaN), so that an element that
  * is not written shows. */
-static void attach(by__device_call *call, const problem *p, by__tensor *in,
+static void attach(by__device_call *call, const problem *p, by__device_tensor *in,
                    const run_options *options)
 {
     for (int i = 0; i < p->source->input_count; i++) {
@@ -481,7 +481,7 @@ static const char *check_inputs(const by__device_call *call, const problem *p,
 }
 
 /* Moves what the run made into `out` and frees the rest. */
-static void detach(by__device_call *call, const problem *p, by__tensor *in,
+static void detach(by__device_call *call, const problem *p, by__device_tensor *in,
                    const run_options *options, result *out)
 {
     *out = (result){0};
@@ -502,13 +502,13 @@ static void detach(by__device_call *call, const problem *p, by__tensor *in,
     guarded_close(call->work);
 }
 
-const char *kernel_run(const by__kernel *kernel, const problem *p, const run_options *options,
-                       result *out)
+const char *kernel_run(const by__device_kernel *kernel, const problem *p,
+                       const run_options *options, result *out)
 {
-    by__tensor in[BY__MAX_INPUTS];
+    by__device_tensor in[BY__MAX_INPUTS];
     by__device_call call = problem_call(p, in);
     by_error error = {0};
-    by__context context = {.threads = options->threads};
+    by__device_context context = {.threads = options->threads};
     *out = (result){0};
     if (kernel->prepare != NULL && kernel->prepare(&call, &context, &error) != BY_OK) {
         return "prepare failed";
@@ -532,12 +532,12 @@ static double clock_of(int threads)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-double kernel_time(const by__kernel *kernel, const problem *p, int threads, int repeats)
+double kernel_time(const by__device_kernel *kernel, const problem *p, int threads, int repeats)
 {
-    by__tensor in[BY__MAX_INPUTS];
+    by__device_tensor in[BY__MAX_INPUTS];
     by__device_call call = problem_call(p, in);
     by_error error = {0};
-    by__context context = {.threads = threads};
+    by__device_context context = {.threads = threads};
     if (kernel->prepare != NULL && kernel->prepare(&call, &context, &error) != BY_OK) {
         return NAN;
     }

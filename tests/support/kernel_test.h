@@ -34,7 +34,7 @@ typedef enum operand_kind {
 
 /* An absent operand has rank -1. */
 typedef struct operand {
-    by__type type;
+    by__graph_type type;
     operand_kind kind;
 } operand;
 
@@ -72,8 +72,8 @@ typedef enum pattern {
 typedef struct problem {
     const op_case *source;
     by_attrs attrs;
-    by__type in[BY__MAX_INPUTS];
-    by__type out[BY_MAX_OUTPUTS];
+    by__graph_type in[BY__MAX_INPUTS];
+    by__graph_type out[BY_MAX_OUTPUTS];
     void *data[BY__MAX_INPUTS];
     uint32_t mutates;
 } problem;
@@ -82,7 +82,7 @@ typedef struct problem {
  */
 typedef struct result {
     void *data[MAX_TENSORS];
-    by__type type[MAX_TENSORS];
+    by__graph_type type[MAX_TENSORS];
 } result;
 
 /* Bit i of overlay[o]: output o is in the place of input i. */
@@ -96,13 +96,13 @@ extern const run_options plain_run;
 void problem_open(problem *p, const op_case *source, by_dtype act, pattern kind);
 void problem_close(problem *p);
 /* The call as `supports` and `prepare` see it; in has room for BY__MAX_INPUTS. */
-by__device_call problem_call(const problem *p, by__tensor *in);
+by__device_call problem_call(const problem *p, by__device_tensor *in);
 /* Runs once. NULL, or what went wrong: a failed status, a byte written outside a tensor or the
  * workspace. */
-const char *kernel_run(const by__kernel *kernel, const problem *p, const run_options *options,
-                       result *out);
+const char *kernel_run(const by__device_kernel *kernel, const problem *p,
+                       const run_options *options, result *out);
 /* The same `repeats` times on the same buffers; seconds of the fastest. */
-double kernel_time(const by__kernel *kernel, const problem *p, int threads, int repeats);
+double kernel_time(const by__device_kernel *kernel, const problem *p, int threads, int repeats);
 void result_close(result *r);
 bool result_same_bits(const result *a, const result *b);
 /* The largest error as a multiple of the tolerance; > 1 fails. */

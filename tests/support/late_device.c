@@ -26,7 +26,7 @@ typedef enum work_kind { COPY, FILL, CALL } work_kind;
 /* A piece of submitted work. */
 typedef struct work {
     work_kind kind;
-    by__queue queue;
+    by__device_queue queue;
     size_t index; /* on its queue */
     clock_vector after;
     range ranges[MAX_RANGES];
@@ -39,11 +39,11 @@ typedef struct work {
     bool hashed;
     uint64_t hash;
     /* calls: as they were bound at submit */
-    by__recording *recording;
+    by__device_recording *recording;
     size_t call_index;
     by__device_call call;
-    by__tensor *operands;
-    by__call_hook *hook;
+    by__device_tensor *operands;
+    by__device_call_hook *hook;
     void *user;
 } work;
 
@@ -169,8 +169,8 @@ static void check_order(late_device *d, const work *w)
             FAULT(d,
                   "%s on the %s queue and %s on the %s queue use the same memory, and no event "
                   "orders them",
-                  name_of(earlier), by__queue_name(earlier->queue), name_of(w),
-                  by__queue_name(w->queue));
+                  name_of(earlier), by__device_queue_name(earlier->queue), name_of(w),
+                  by__device_queue_name(w->queue));
         }
     }
 }
@@ -212,13 +212,13 @@ static void protect(late_device *d, int protection)
 
 static void run_call(late_device *d, work *w)
 {
-    const by__command_list *list = w->recording->list;
+    const by__device_command_list *list = w->recording->list;
     double begin = by__now();
-    by__context context = *by__device_context(d->cpu);
+    by__device_context context = *by__device_context_of(d->cpu);
     context.collectives = d->base.context.collectives;
     by_status status = list->kernels[w->call_index]->run(&w->call, &context);
     if (status != BY_OK && d->failure.status == BY_OK) {
-        (void)by__call_failed(list, w->call_index, &context, status, &d->failure);
+        (void)by__device_call_failed(list, w->call_index, &context, status, &d->failure);
     }
     if (w->hook != NULL) {
         w->hook(w->user, (int)w->call_index, begin, by__now());
@@ -370,7 +370,7 @@ static bool in_use(const late_device *d, const void *data, size_t bytes)
     return false;
 }
 
-static by_status copy_in(by__queue queue, by_memory to, const void *from, by_error *error)
+static by_status copy_in(by__device_queue queue, by_memory to, const void *from, by_error *error)
 {
     late_device *d = (late_device *)to.device;
     work w = {.kind = COPY, .queue = queue, .to = (void *)to.address, .from = from};
@@ -385,7 +385,7 @@ static by_status copy_in(by__queue queue, by_memory to, const void *from, by_err
     return submit_work(d, &w, error);
 }
 
-static by_status copy_out(by__queue queue, void *to, by_memory from, by_error *error)
+static by_status copy_out(by__device_queue queue, void *to, by_memory from, by_error *error)
 {
     late_device *d = (late_device *)from.device;
     work w = {.kind = COPY, .queue = queue, .to = to, .from = (const void *)from.address};
@@ -400,7 +400,7 @@ static by_status copy_out(by__queue queue, void *to, by_memory from, by_error *e
     return submit_work(d, &w, error);
 }
 
-static by_status copy(by__queue queue, by_memory to, by_memory from, by_error *error)
+static by_status copy(by__device_queue queue, by_memory to, by_memory from, by_error *error)
 {
     late_device *d = (late_device *)to.device;
     work w = {.kind = COPY, .queue = queue, .to = (void *)to.address, .bytes = to.bytes};
@@ -412,7 +412,7 @@ static by_status copy(by__queue queue, by_memory to, by_memory from, by_error *e
     return submit_work(d, &w, error);
 }
 
-static by_status fill(by__queue queue, by_memory memory, uint8_t byte, by_error *error)
+static by_status fill(by__device_queue queue, by_memory memory, uint8_t byte, by_error *error)
 {
     late_device *d = (late_device *)memory.device;
     work w = {.kind = FILL, .queue = queue, .to = (void *)memory.address, .bytes = memory.bytes};
@@ -424,15 +424,15 @@ static by_status fill(by__queue queue, by_memory memory, uint8_t byte, by_error 
 
 /* ---- programs ---- */
 
-static by_status recording_open(by__recording **out, by_device *device,
-                                const by__command_list *list, by_error *error)
+static by_status recording_open(by__device_recording **out, by_device *device,
+                                const by__device_command_list *list, by_error *error)
 {
     BY_UNUSED(device);
     BY_UNUSED(list);
     return by__alloc((void **)out, 1, sizeof **out, "program", error);
 }
 
-static void recording_close(by__recording *recording)
+static void recording_close(by__device_recording *recording)
 {
     late_device *d = (late_device *)recording->device;
     for (size_t i = 0; i < d->work_count; i++) {
@@ -451,7 +451,7 @@ static void recording_close(by__recording *recording)
     free(recording);
 }
 
-static size_t tensor_bytes(const by__tensor *tensor)
+static size_t tensor_bytes(const by__device_tensor *tensor)
 {
     return tensor->shape.rank < 0
                ? 0
@@ -459,8 +459,9 @@ static size_t tensor_bytes(const by__tensor *tensor)
 }
 
 /* A call as it is bound now. */
-static by_status submit_call(late_device *d, by__recording *recording, const by__command *command,
-                             by__call_hook *hook, void *user, by_error *error)
+static by_status submit_call(late_device *d, by__device_recording *recording,
+                             const by__device_command *command, by__device_call_hook *hook,
+                             void *user, by_error *error)
 {
     const by__device_call *call = &recording->list->calls[command->index];
     size_t slots =
@@ -487,11 +488,11 @@ static by_status submit_call(late_device *d, by__recording *recording, const by_
 }
 
 /* Other queues begin after what the compute queue holds; it goes on after all of them. */
-static by_status submit(by__recording *recording, bool rebound, by__call_hook *hook, void *user,
-                        by_error *error)
+static by_status submit(by__device_recording *recording, bool rebound, by__device_call_hook *hook,
+                        void *user, by_error *error)
 {
     late_device *d = (late_device *)recording->device;
-    const by__command_list *list = recording->list;
+    const by__device_command_list *list = recording->list;
     clock_vector *events = NULL;
     clock_vector *compute = &d->queue[BY__QUEUE_COMPUTE];
     bool used[BY__QUEUE_COUNT] = {false};
@@ -500,7 +501,7 @@ static by_status submit(by__recording *recording, bool rebound, by__call_hook *h
     clock_vector begin = *compute;
     by_status status = BY_OK;
     for (size_t i = 0; i < list->command_count && status == BY_OK; i++) {
-        const by__command *command = &list->commands[i];
+        const by__device_command *command = &list->commands[i];
         clock_vector *queue = &d->queue[command->queue];
         if (!used[command->queue]) {
             join(queue, &begin);
@@ -525,7 +526,7 @@ static by_status submit(by__recording *recording, bool rebound, by__call_hook *h
 
 /* ---- waiting ---- */
 
-static by_status finish(by_device *device, by__queue queue, by_error *error)
+static by_status finish(by_device *device, by__device_queue queue, by_error *error)
 {
     late_device *d = (late_device *)device;
     clock_vector target = {{0}};
@@ -555,7 +556,7 @@ static void event_close(by__device_event *event)
     free(event);
 }
 
-static by_status event_record(by__device_event *event, by__queue queue, by_error *error)
+static by_status event_record(by__device_event *event, by__device_queue queue, by_error *error)
 {
     late_event *e = (late_event *)event;
     late_device *d = (late_device *)event->device;
@@ -566,7 +567,7 @@ static by_status event_record(by__device_event *event, by__queue queue, by_error
     return BY_OK;
 }
 
-static by_status event_order(by__device_event *event, by__queue queue, by_error *error)
+static by_status event_order(by__device_event *event, by__device_queue queue, by_error *error)
 {
     BY_UNUSED(error);
     join(&((late_device *)event->device)->queue[queue], &((late_event *)event)->clock);
@@ -692,10 +693,10 @@ static by_status describe(by_device_info *out, const by_device *device, by_error
     return BY_OK;
 }
 
-static by_status kernel(const by__kernel **out, by_device *device, const by__device_call *call,
-                        by_error *error)
+static by_status kernel(const by__device_kernel **out, by_device *device,
+                        const by__device_call *call, by_error *error)
 {
-    return by__device_kernel(out, ((late_device *)device)->cpu, call, error);
+    return by__device_find_kernel(out, ((late_device *)device)->cpu, call, error);
 }
 
 static void close_device(by_device *device)

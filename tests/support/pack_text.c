@@ -33,11 +33,11 @@ static void read_numbers(const char *directory, const char *file, const char *ha
 {
     by_error error = {0};
     by__map map;
-    by__npy_info info;
+    by__format_npy_info info;
     char found[33];
     char *path = pack_join(directory, file);
     assert_int_equal(by__map_open(&map, path, &error), BY_OK);
-    assert_int_equal(by__npy_parse(&info, path, map.data, map.size, &error), BY_OK);
+    assert_int_equal(by__format_npy_parse(&info, path, map.data, map.size, &error), BY_OK);
     assert_int_equal(info.width, width);
     assert_int_equal(info.count, count);
     by__hash128_hex(found, map.data + info.offset, map.size - info.offset);
@@ -54,10 +54,10 @@ packed_text pack_read(const char *directory)
 {
     by_error error = {0};
     packed_text p;
-    if (by__token_manifest_read(&p.manifest, directory, &error) != BY_OK) {
+    if (by__data_token_manifest_read(&p.manifest, directory, &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
-    const by__token_manifest *m = &p.manifest;
+    const by__data_token_manifest *m = &p.manifest;
     uint64_t *wide = calloc(m->tokens + 1, sizeof *wide);
     p.ids = calloc(m->tokens + 1, sizeof *p.ids);
     p.offsets = calloc(m->documents + 1, sizeof *p.offsets);
@@ -80,7 +80,7 @@ packed_text pack_read(const char *directory)
 
 void pack_free(packed_text *p)
 {
-    by__token_manifest_free(&p->manifest);
+    by__data_token_manifest_free(&p->manifest);
     free(p->ids);
     free(p->offsets);
 }

@@ -11,7 +11,7 @@
 
 /* A packed directory in memory. */
 typedef struct packed_text {
-    by__token_manifest manifest;
+    by__data_token_manifest manifest;
     uint32_t *ids;
     uint64_t *offsets;
 } packed_text;

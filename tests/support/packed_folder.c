@@ -29,41 +29,41 @@ int packed_folder_drop(void **state)
 void packed_folder_npy(const char *folder, const char *file, unsigned width, const uint64_t *values,
                        size_t count, char hash[33])
 {
-    by__npy_writer *writer;
+    by__format_npy_writer *writer;
     char path[128];
     (void)snprintf(path, sizeof path, "%s/%s", folder, file);
-    assert_int_equal(by__npy_writer_open(&writer, path, width, NULL), BY_OK);
+    assert_int_equal(by__format_npy_writer_open(&writer, path, width, NULL), BY_OK);
     for (size_t i = 0; i < count; i++) {
         uint32_t value = (uint32_t)values[i];
-        assert_int_equal(width == 8 ? by__npy_writer_add_u64(writer, &values[i], 1, NULL)
-                                    : by__npy_writer_add_u32(writer, &value, 1, NULL),
+        assert_int_equal(width == 8 ? by__format_npy_writer_add_u64(writer, &values[i], 1, NULL)
+                                    : by__format_npy_writer_add_u32(writer, &value, 1, NULL),
                          BY_OK);
     }
-    assert_int_equal(by__npy_writer_finish(writer, hash, NULL), BY_OK);
-    by__npy_writer_close(&writer);
+    assert_int_equal(by__format_npy_writer_finish(writer, hash, NULL), BY_OK);
+    by__format_npy_writer_close(&writer);
 }
 
 void packed_folder_write(const char *folder, uint64_t tokens, const char *dtype)
 {
     unsigned width = strcmp(dtype, "u16") == 0 ? 2 : 4;
-    by__token_shard shards[32] = {0};
+    by__data_token_shard shards[32] = {0};
     char names[32][32];
     uint64_t values[128];
-    by__token_manifest m = {.width = width,
-                            .vocab = (uint32_t)tokens,
-                            .eos = -1,
-                            .tokens = tokens,
-                            .text_bytes = 4 * tokens,
-                            .tokenizer_file = (char *)(uintptr_t) "tokenizer.json",
-                            .tokenizer_hash = "0123456789abcdef0123456789abcdef",
-                            .offsets_file = (char *)(uintptr_t) "documents.npy",
-                            .shards = shards};
+    by__data_token_manifest m = {.width = width,
+                                 .vocab = (uint32_t)tokens,
+                                 .eos = -1,
+                                 .tokens = tokens,
+                                 .text_bytes = 4 * tokens,
+                                 .tokenizer_file = (char *)(uintptr_t) "tokenizer.json",
+                                 .tokenizer_hash = "0123456789abcdef0123456789abcdef",
+                                 .offsets_file = (char *)(uintptr_t) "documents.npy",
+                                 .shards = shards};
     for (uint64_t at = 0; at < tokens || m.shard_count < 2;) {
         size_t n = 0;
         for (; m.shard_count != 1 && n < SHARD_TOKENS && at < tokens; n++) {
             values[n] = at++;
         }
-        by__token_shard *shard = &shards[m.shard_count];
+        by__data_token_shard *shard = &shards[m.shard_count];
         shard->file = names[m.shard_count];
         shard->tokens = n;
         (void)snprintf(shard->file, sizeof names[0], "tokens-%05zu.npy", m.shard_count++);
@@ -79,7 +79,7 @@ void packed_folder_write(const char *folder, uint64_t tokens, const char *dtype)
     values[offsets++] = tokens;
     m.documents = offsets - 1;
     packed_folder_npy(folder, m.offsets_file, 8, values, offsets, m.offsets_hash);
-    assert_int_equal(by__token_manifest_write(&m, folder, NULL), BY_OK);
+    assert_int_equal(by__data_token_manifest_write(&m, folder, NULL), BY_OK);
 }
 
 by_dataset *packed_folder_open(void **state, uint64_t tokens, const char *dtype)

@@ -11,8 +11,8 @@ by_status rank_open(rank_run *r, by_comm *comm, by_graph *graph, by_error *error
     sizes[BY_MESH_TENSOR] = by_comm_size(comm);
     BY_TRY(by_graph_verify(graph, error));
     BY_TRY(by_mesh_open(&r->mesh, comm, sizes, error));
-    BY_TRY(by__mesh_collectives_open(&r->collectives, r->mesh, error));
-    BY_TRY(by__mesh_collectives_use(r->collectives, graph, error));
+    BY_TRY(by__exec_mesh_collectives_open(&r->collectives, r->mesh, error));
+    BY_TRY(by__exec_mesh_collectives_use(r->collectives, graph, error));
     BY_TRY(by_device_open(&r->device, "cpu", 1, error));
     by__device_set_collectives(r->device, &r->collectives->base);
     BY_TRY(by_program_compile(&r->program, graph, r->device, "test", error));
@@ -24,8 +24,8 @@ by_status rank_open(rank_run *r, by_comm *comm, by_graph *graph, by_error *error
     BY_TRY(by__alloc((void **)&r->memory, graph->value_count, sizeof *r->memory, "a test", error));
     for (size_t v = 0; v < graph->value_count; v++) {
         if (by__role_is_external(graph->values[v].role)) {
-            BY_TRY(by_device_alloc(&r->memory[v], r->device, by__value_bytes(&graph->values[v]),
-                                   "a test", error));
+            BY_TRY(by_device_alloc(&r->memory[v], r->device,
+                                   by__graph_value_bytes(&graph->values[v]), "a test", error));
             BY_TRY(by_program_bind(r->program, (by_value)v, r->memory[v], error));
         }
     }
@@ -47,7 +47,7 @@ void rank_close(rank_run *r)
     by_device_free(&r->arena);
     by_device_free(&r->workspace);
     by_device_close(&r->device);
-    by__mesh_collectives_close(&r->collectives);
+    by__exec_mesh_collectives_close(&r->collectives);
     by_mesh_close(&r->mesh);
     by_graph_close(&r->graph);
 }

@@ -13,7 +13,7 @@ typedef struct rank_run {
     by_device *device;
     by_program *program;
     by_mesh *mesh;
-    by__mesh_collectives *collectives;
+    by__exec_mesh_collectives *collectives;
     by_memory *memory; /* of external values, by value */
     by_memory arena, workspace;
 } rank_run;

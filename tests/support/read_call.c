@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-by__gateway_call *read_call(const by__call_form *form, const char *body, const char **param,
+by__gateway_call *read_call(const by__gateway_call_form *form, const char *body, const char **param,
                             by_error *error)
 {
     static by__gateway gateway;
@@ -22,7 +22,7 @@ by__gateway_call *read_call(const by__call_form *form, const char *body, const c
                                       .body_length = strlen(body)};
     *error = (by_error){0};
     *param = NULL;
-    assert_int_equal(by__call_open(&call, &gateway, form, "key", error), BY_OK);
+    assert_int_equal(by__gateway_call_open(&call, &gateway, form, "key", error), BY_OK);
     (void)form->read(call, &request, param, error);
     return call;
 }

@@ -72,7 +72,7 @@ void runner_open(runner *r, by_graph *graph, int threads)
              &error);
     for (size_t v = 0; v < graph->value_count; v++) {
         if (by__role_is_external(graph->values[v].role)) {
-            size_t bytes = by__value_bytes(&graph->values[v]);
+            size_t bytes = by__graph_value_bytes(&graph->values[v]);
             r->buffers[v] = allocate(bytes, 0);
             by_memory memory = by_host_memory(r->buffers[v], bytes);
             check_ok(by_program_bind(r->program, (by_value)v, memory, &error), &error);

@@ -39,12 +39,13 @@ by_config *tiny_config(const char *const *settings, size_t count)
 static size_t add_views(by_tensor_view *views, char names[][128], size_t count, size_t most,
                         const by_tensor_view *whole)
 {
-    int64_t parts = by__name_is_stacked(whole->name) ? whole->shape[0] : 1;
+    int64_t parts = by__checkpoint_name_is_stacked(whole->name) ? whole->shape[0] : 1;
     for (int64_t part = 0; part < parts; part++, count++) {
         assert_true(count < most);
         views[count] = *whole;
-        if (by__name_is_stacked(whole->name)) {
-            (void)by__stacked_part(&views[count], names[count], sizeof names[count], part);
+        if (by__checkpoint_name_is_stacked(whole->name)) {
+            (void)by__checkpoint_stacked_part(&views[count], names[count], sizeof names[count],
+                                              part);
         }
     }
     return count;

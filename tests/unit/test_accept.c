@@ -60,7 +60,7 @@ static void on_request(void *user, by__http_exchange *exchange, const by__http_r
     (void)user;
     (void)request;
     taken++;
-    by__exchange_reply(exchange, 200, "text/plain", "", 0);
+    by__http_exchange_reply(exchange, 200, "text/plain", "", 0);
 }
 
 static void on_gone(void *user, by__http_exchange *exchange)

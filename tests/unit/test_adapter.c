@@ -38,7 +38,8 @@ static float number(uint64_t stream, size_t i)
 
 static void write_text(const char *directory, const char *name, const char *text)
 {
-    assert_int_equal(by__sink_put(directory, name, text, strlen(text), NULL, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_sink_put(directory, name, text, strlen(text), NULL, NULL),
+                     BY_OK);
 }
 
 static void write_adapter(const fixture *f, int64_t rank, const char *b_name)

@@ -18,7 +18,7 @@
 #define LOOK     0.25
 
 typedef struct simulation {
-    by__admission admission;
+    by__protocol_admission admission;
     double now;
     double setting; /* seconds that may be waited; 0: the default */
     double mean;    /* seconds of a sequence while all sessions are at work */
@@ -58,9 +58,9 @@ static void begin(simulation *s, size_t sessions, double mean, double spread)
     s->now = s->looked = 1000.0;
 }
 
-static int64_t limit_of(const by__admission *a, double seconds)
+static int64_t limit_of(const by__protocol_admission *a, double seconds)
 {
-    return by__admission_rule_of(a, seconds, 0.0, false).limit;
+    return by__protocol_admission_rule_of(a, seconds, 0.0, false).limit;
 }
 
 static void forget(simulation *s)
@@ -110,7 +110,7 @@ static void arrive(simulation *s)
 {
     int64_t ahead = (int64_t)(s->running + s->last - s->first);
     s->asked++;
-    if (ahead >= by__admission_rule_of(&s->admission, s->setting, 0.0, false).limit) {
+    if (ahead >= by__protocol_admission_rule_of(&s->admission, s->setting, 0.0, false).limit) {
         s->refused++;
         s->turned++;
     } else if (s->running < s->sessions) {
@@ -123,13 +123,13 @@ static void arrive(simulation *s)
 
 static void look(simulation *s)
 {
-    by__admission_sample sample = {.now = s->now,
-                                   .sessions = (int64_t)s->sessions,
-                                   .at_workers = (int64_t)s->running,
-                                   .ended = s->ended,
-                                   .asked = s->asked,
-                                   .refused = s->turned};
-    by__admission_look(&s->admission, &sample);
+    by__protocol_admission_sample sample = {.now = s->now,
+                                            .sessions = (int64_t)s->sessions,
+                                            .at_workers = (int64_t)s->running,
+                                            .ended = s->ended,
+                                            .asked = s->asked,
+                                            .refused = s->turned};
+    by__protocol_admission_look(&s->admission, &sample);
 }
 
 /* Some seconds with `rate` requests a second, at random times. */
@@ -203,7 +203,7 @@ static void test_three_times(void **state)
         assert_true(p95(&s) < fmax(1.1 * ordinary, fmax(5.0 / capacity, 0.05)));
         assert_true((double)(s.ended - before) / seconds > 0.93 * capacity);
         assert_true(fabs(share_refused(&s) - 2.0 / 3.0) < 0.05);
-        double rate = by__admission_rate(&s.admission);
+        double rate = by__protocol_admission_rate(&s.admission);
         assert_true(rate > 0.7 * capacity && rate < 1.4 * capacity);
         /* It ends. */
         run(&s, 0.5 * capacity, 2.0 * mean);
@@ -239,7 +239,7 @@ static void test_after_light_load(void **state)
     s.mean = 0.03;
     run(&s, 100.0, 5.0);
     run(&s, 700.0, 1.0);
-    assert_true(fabs(by__admission_rate(&s.admission) / 533.0 - 1.0) < 0.3);
+    assert_true(fabs(by__protocol_admission_rate(&s.admission) / 533.0 - 1.0) < 0.3);
 }
 
 /* From the first request on, with nothing measured: the longer nothing ends, the fewer may wait. */
@@ -248,7 +248,7 @@ static void test_cold(void **state)
     static simulation s;
     (void)state;
     begin(&s, 16, 1.0, 1.0);
-    assert_true(by__admission_rate(&s.admission) == 0.0);
+    assert_true(by__protocol_admission_rate(&s.admission) == 0.0);
     assert_int_equal(limit_of(&s.admission, 1.0), 80);
     run(&s, 480.0, 0.4);
     assert_true(s.refused > 0 && s.last - s.first <= 64);
@@ -264,7 +264,7 @@ static void test_cold(void **state)
     /* Without any end, all that is known is that what runs takes longer than it has taken. */
     begin(&s, 16, 1e6, 0.0);
     run(&s, 48.0, 30.0);
-    assert_true(by__admission_rate(&s.admission) < 0.6);
+    assert_true(by__protocol_admission_rate(&s.admission) < 0.6);
     assert_int_equal(limit_of(&s.admission, 1.0), 16);
 }
 
@@ -275,19 +275,19 @@ static void test_change(void **state)
     (void)state;
     begin(&s, 16, 0.2, 0.5);
     run(&s, 240.0, 20.0);
-    assert_true(fabs(by__admission_rate(&s.admission) / 80.0 - 1.0) < 0.3);
+    assert_true(fabs(by__protocol_admission_rate(&s.admission) / 80.0 - 1.0) < 0.3);
     s.mean = 2.0;
     run(&s, 24.0, 20.0);
-    assert_true(fabs(by__admission_rate(&s.admission) / 8.0 - 1.0) < 0.3);
+    assert_true(fabs(by__protocol_admission_rate(&s.admission) / 8.0 - 1.0) < 0.3);
     forget(&s);
     run(&s, 24.0, 100.0);
     assert_true(p95(&s) < 0.6);
     s.mean = 0.2;
     run(&s, 240.0, 6.0);
-    assert_true(fabs(by__admission_rate(&s.admission) / 80.0 - 1.0) < 0.3);
+    assert_true(fabs(by__protocol_admission_rate(&s.admission) / 80.0 - 1.0) < 0.3);
     /* An hour without a request forgets nothing. */
     run(&s, 1e-9, 3600.0);
-    assert_true(fabs(by__admission_rate(&s.admission) / 80.0 - 1.0) < 0.3);
+    assert_true(fabs(by__protocol_admission_rate(&s.admission) / 80.0 - 1.0) < 0.3);
 }
 
 /* A burst behind an ordinary load finds the whole queue, one in an overload does not; a setting is
@@ -298,11 +298,11 @@ static void test_bursts(void **state)
     (void)state;
     begin(&s, 16, 0.5, 1.0);
     run(&s, 25.0, 60.0);
-    assert_true(fabs(by__admission_bound(&s.admission, 0.0) - 0.25) < 0.1);
+    assert_true(fabs(by__protocol_admission_bound(&s.admission, 0.0) - 0.25) < 0.1);
     run(&s, 96.0, 20.0);
-    assert_true(fabs(by__admission_bound(&s.admission, 0.0) - 0.03) < 0.02);
+    assert_true(fabs(by__protocol_admission_bound(&s.admission, 0.0) - 0.03) < 0.02);
     run(&s, 25.0, 5.0);
-    assert_true(fabs(by__admission_bound(&s.admission, 0.0) - 0.25) < 0.1);
+    assert_true(fabs(by__protocol_admission_bound(&s.admission, 0.0) - 0.25) < 0.1);
     s.setting = 3.0;
     run(&s, 96.0, 20.0);
     forget(&s);
@@ -319,43 +319,43 @@ static void test_bursts(void **state)
 /* What a client is told: the wait behind so many, and none while a session is free. */
 static void test_estimate(void **state)
 {
-    by__admission a = {0};
-    by__admission_sample sample = {.sessions = 8, .at_workers = 12};
+    by__protocol_admission a = {0};
+    by__protocol_admission_sample sample = {.sessions = 8, .at_workers = 12};
     (void)state;
     for (int i = 0; i <= 400; i++) {
         sample.now = 1.0 + 0.25 * i;
         sample.ended = 4 * (int64_t)i;
-        by__admission_look(&a, &sample);
+        by__protocol_admission_look(&a, &sample);
     }
     /* 16 sequences end in a second: half a second each. */
-    assert_true(fabs(by__admission_rate(&a) - 16.0) < 0.01);
-    assert_true(by__admission_wait(&a, 7) == 0.0);
-    assert_true(fabs(by__admission_wait(&a, 23) - 1.0) < 0.01);
-    assert_true(fabs(by__admission_bound(&a, 0.0) - 0.5) < 0.01);
+    assert_true(fabs(by__protocol_admission_rate(&a) - 16.0) < 0.01);
+    assert_true(by__protocol_admission_wait(&a, 7) == 0.0);
+    assert_true(fabs(by__protocol_admission_wait(&a, 23) - 1.0) < 0.01);
+    assert_true(fabs(by__protocol_admission_bound(&a, 0.0) - 0.5) < 0.01);
     assert_int_equal(limit_of(&a, 1.001), 24);
-    assert_true(by__admission_wait(&a, 24) > 1.001);
+    assert_true(by__protocol_admission_wait(&a, 24) > 1.001);
     /* A deadline that is earlier than the bound; tasks have no other bound. */
-    by__admission_rule rule = by__admission_rule_of(&a, 0.0, 0.251, false);
+    by__protocol_admission_rule rule = by__protocol_admission_rule_of(&a, 0.0, 0.251, false);
     assert_int_equal(rule.limit, 12);
     assert_string_equal(rule.why, "late");
-    rule = by__admission_rule_of(&a, 0.0, 600.0, false);
+    rule = by__protocol_admission_rule_of(&a, 0.0, 600.0, false);
     assert_int_equal(rule.limit, 16);
     assert_string_equal(rule.why, "wait");
-    assert_int_equal(by__admission_rule_of(&a, 0.0, 60.001, true).limit, 968);
-    assert_true(by__admission_rule_of(&a, 0.0, 0.0, true).limit > 1000000);
+    assert_int_equal(by__protocol_admission_rule_of(&a, 0.0, 60.001, true).limit, 968);
+    assert_true(by__protocol_admission_rule_of(&a, 0.0, 0.0, true).limit > 1000000);
     /* Twice the workers. */
     sample.now += 0.25;
     sample.ended += 4;
     sample.sessions = 16;
-    by__admission_look(&a, &sample);
-    assert_true(fabs(by__admission_rate(&a) - 32.0) < 0.1);
+    by__protocol_admission_look(&a, &sample);
+    assert_true(fabs(by__protocol_admission_rate(&a) - 32.0) < 0.1);
     /* A count that begins anew, and a clock that stands still, say nothing. */
     sample.now += 0.25;
     sample.ended = 0;
-    by__admission_look(&a, &sample);
+    by__protocol_admission_look(&a, &sample);
     sample.ended = 100;
-    by__admission_look(&a, &sample);
-    assert_true(fabs(by__admission_rate(&a) - 32.0) < 0.1);
+    by__protocol_admission_look(&a, &sample);
+    assert_true(fabs(by__protocol_admission_rate(&a) - 32.0) < 0.1);
 }
 
 int main(void)

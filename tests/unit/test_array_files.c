@@ -29,30 +29,30 @@ static void test_idx(void **state)
                                      1, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6};
     static const uint8_t floats[] = {0, 0, 0x0d, 1, 0, 0, 0, 2, 0x3f, 0x80, 0, 0, 0xc0, 0x20, 0, 0};
     static const uint8_t shorts[] = {0, 0, 0x0b, 1, 0, 0, 0, 2, 0xff, 0xfe, 0x01, 0x00};
-    by__array_view view;
+    by__format_array_view view;
     by_error error = {0};
     int32_t numbers[4];
     float reals[2];
-    assert_int_equal(by__array_file_parse(&view, "f", labels, sizeof labels, &error), BY_OK);
+    assert_int_equal(by__format_array_file_parse(&view, "f", labels, sizeof labels, &error), BY_OK);
     assert_true(by_shape_equal(&view.shape, &BY_SHAPE(4)));
-    assert_int_equal(by__element_dtype(view.element), BY_U8);
-    assert_int_equal(by__array_convert(numbers, BY_I32, &view, "f", &error), BY_OK);
+    assert_int_equal(by__format_element_dtype(view.element), BY_U8);
+    assert_int_equal(by__format_array_convert(numbers, BY_I32, &view, "f", &error), BY_OK);
     assert_int_equal(numbers[0], 7);
     assert_int_equal(numbers[2], 1);
-    assert_int_equal(by__idx_parse(&view, "f", images, sizeof images, &error), BY_OK);
+    assert_int_equal(by__format_idx_parse(&view, "f", images, sizeof images, &error), BY_OK);
     assert_true(by_shape_equal(&view.shape, &BY_SHAPE(2, 1, 3)));
     assert_ptr_equal(view.data, images + 16);
-    assert_int_equal(by__idx_parse(&view, "f", floats, sizeof floats, &error), BY_OK);
-    assert_int_equal(by__array_convert(reals, BY_F32, &view, "f", &error), BY_OK);
+    assert_int_equal(by__format_idx_parse(&view, "f", floats, sizeof floats, &error), BY_OK);
+    assert_int_equal(by__format_array_convert(reals, BY_F32, &view, "f", &error), BY_OK);
     assert_true(reals[0] == 1.0f && reals[1] == -2.5f);
-    assert_int_equal(by__array_convert(numbers, BY_I32, &view, "f", &error), BY_EFORMAT);
+    assert_int_equal(by__format_array_convert(numbers, BY_I32, &view, "f", &error), BY_EFORMAT);
     assert_string_equal(error.message, "f: element 1 is -2.5, which is no i32");
-    assert_int_equal(by__idx_parse(&view, "f", shorts, sizeof shorts, &error), BY_OK);
-    assert_int_equal(by__array_convert(numbers, BY_I32, &view, "f", &error), BY_OK);
+    assert_int_equal(by__format_idx_parse(&view, "f", shorts, sizeof shorts, &error), BY_OK);
+    assert_int_equal(by__format_array_convert(numbers, BY_I32, &view, "f", &error), BY_OK);
     assert_int_equal(numbers[0], -2);
     assert_int_equal(numbers[1], 256);
     uint8_t bytes[2];
-    assert_int_equal(by__array_convert(bytes, BY_U8, &view, "f", &error), BY_EFORMAT);
+    assert_int_equal(by__format_array_convert(bytes, BY_U8, &view, "f", &error), BY_EFORMAT);
     assert_string_equal(error.message, "f: element 0 is -2, which is no u8");
 }
 
@@ -77,9 +77,9 @@ static void test_idx_damaged(void **state)
          "promises"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
-        by__array_view view;
+        by__format_array_view view;
         by_error error = {0};
-        by_status status = by__idx_parse(&view, "f", cases[i].data, cases[i].size, &error);
+        by_status status = by__format_idx_parse(&view, "f", cases[i].data, cases[i].size, &error);
         if (status != BY_EFORMAT || strstr(error.message, cases[i].message) == NULL) {
             fail_msg("case %zu: %d %s", i, status, error.message);
         }
@@ -104,7 +104,7 @@ static void test_npy_arrays(void **state)
 {
     BY_UNUSED(state);
     uint8_t file[512];
-    by__array_view view;
+    by__format_array_view view;
     by_error error = {0};
     static const int64_t wide[] = {1, -2, 3, INT64_C(1) << 40, 5, 6};
     static const double reals[] = {0.5, -1e300};
@@ -112,26 +112,26 @@ static void test_npy_arrays(void **state)
     int32_t numbers[6];
     float floats[6];
     size_t n = npy_file(file, "<i8", "(2, 3)", wide, sizeof wide);
-    assert_int_equal(by__array_file_parse(&view, "f", file, n, &error), BY_OK);
+    assert_int_equal(by__format_array_file_parse(&view, "f", file, n, &error), BY_OK);
     assert_true(by_shape_equal(&view.shape, &BY_SHAPE(2, 3)));
-    assert_int_equal(by__array_convert(floats, BY_F32, &view, "f", &error), BY_OK);
+    assert_int_equal(by__format_array_convert(floats, BY_F32, &view, "f", &error), BY_OK);
     assert_true(floats[1] == -2.0f && floats[3] == 1099511627776.0f);
-    assert_int_equal(by__array_convert(numbers, BY_I32, &view, "f", &error), BY_EFORMAT);
+    assert_int_equal(by__format_array_convert(numbers, BY_I32, &view, "f", &error), BY_EFORMAT);
     assert_non_null(strstr(error.message, "f: element 3 is 1099511627776, which is no i32"));
     n = npy_file(file, "<f8", "(2,)", reals, sizeof reals);
-    assert_int_equal(by__npy_parse_array(&view, "f", file, n, &error), BY_OK);
-    assert_int_equal(by__array_convert(floats, BY_F32, &view, "f", &error), BY_OK);
+    assert_int_equal(by__format_npy_parse_array(&view, "f", file, n, &error), BY_OK);
+    assert_int_equal(by__format_array_convert(floats, BY_F32, &view, "f", &error), BY_OK);
     assert_true(floats[0] == 0.5f && floats[1] < -3e38f);
     n = npy_file(file, ">i4", "(1,)", bytes, 4);
-    assert_int_equal(by__npy_parse_array(&view, "f", file, n, &error), BY_OK);
-    assert_int_equal(by__array_convert(numbers, BY_I32, &view, "f", &error), BY_OK);
+    assert_int_equal(by__format_npy_parse_array(&view, "f", file, n, &error), BY_OK);
+    assert_int_equal(by__format_array_convert(numbers, BY_I32, &view, "f", &error), BY_OK);
     assert_int_equal(numbers[0], 0x0001ff04);
     n = npy_file(file, "|u1", "(1, 2, 2, 1)", bytes, 4);
-    assert_int_equal(by__npy_parse_array(&view, "f", file, n, &error), BY_OK);
+    assert_int_equal(by__format_npy_parse_array(&view, "f", file, n, &error), BY_OK);
     assert_int_equal(view.shape.rank, 4);
-    assert_int_equal(by__element_dtype(view.element), BY_U8);
+    assert_int_equal(by__format_element_dtype(view.element), BY_U8);
     n = npy_file(file, "<f4", "()", bytes, 4);
-    assert_int_equal(by__npy_parse_array(&view, "f", file, n, &error), BY_OK);
+    assert_int_equal(by__format_npy_parse_array(&view, "f", file, n, &error), BY_OK);
     assert_int_equal(view.shape.rank, 0);
     static const struct {
         const char *descr;
@@ -149,13 +149,14 @@ static void test_npy_arrays(void **state)
                {"<i4", "(1, -1)", "tuple"}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(bad); i++) {
         n = npy_file(file, bad[i].descr, bad[i].shape, bytes, 4);
-        by_status status = by__npy_parse_array(&view, "f", file, n, &error);
+        by_status status = by__format_npy_parse_array(&view, "f", file, n, &error);
         if (status != BY_EFORMAT || strstr(error.message, bad[i].message) == NULL) {
             fail_msg("case %zu: %d %s", i, status, error.message);
         }
     }
-    assert_int_equal(by__array_file_parse(&view, "f.csv", (const uint8_t *)"a,b\n", 4, &error),
-                     BY_EFORMAT);
+    assert_int_equal(
+        by__format_array_file_parse(&view, "f.csv", (const uint8_t *)"a,b\n", 4, &error),
+        BY_EFORMAT);
     assert_non_null(strstr(error.message, "f.csv: neither an npy file"));
 }
 
@@ -178,18 +179,21 @@ static void test_cifar(void **state)
         file[0] = 19; /* CIFAR-100: the coarse label */
         file[skip - 1] = 3;
         file[record + skip - 1] = 9;
-        assert_int_equal(by__cifar_count(&count, "f", 2 * record, classes, &error), BY_OK);
+        assert_int_equal(by__format_cifar_count(&count, "f", 2 * record, classes, &error), BY_OK);
         assert_int_equal(count, 2);
-        assert_int_equal(by__cifar_read(images, labels, "f", file, 2, classes, &error), BY_OK);
+        assert_int_equal(by__format_cifar_read(images, labels, "f", file, 2, classes, &error),
+                         BY_OK);
         assert_int_equal(labels[0], 3);
         assert_int_equal(labels[1], 9);
         assert_memory_equal(images, file + skip, 3072);
         assert_memory_equal(images + 3072, file + record + skip, 3072);
         file[record + skip - 1] = (uint8_t)classes;
-        assert_int_equal(by__cifar_read(images, labels, "f", file, 2, classes, &error), BY_EFORMAT);
+        assert_int_equal(by__format_cifar_read(images, labels, "f", file, 2, classes, &error),
+                         BY_EFORMAT);
         assert_non_null(strstr(error.message, "f: record 1 has label 10"));
-        assert_int_equal(by__cifar_count(&count, "f", 2 * record - 1, classes, &error), BY_EFORMAT);
-        assert_int_equal(by__cifar_count(&count, "f", 0, classes, &error), BY_EFORMAT);
+        assert_int_equal(by__format_cifar_count(&count, "f", 2 * record - 1, classes, &error),
+                         BY_EFORMAT);
+        assert_int_equal(by__format_cifar_count(&count, "f", 0, classes, &error), BY_EFORMAT);
     }
 }
 
@@ -267,20 +271,22 @@ static void test_gzip(void **state)
     }
     size_t first = deflate_to(packed, 2 * SIZE, data, 1000);
     size_t both = first + deflate_to(packed + first, 2 * SIZE - first, data + 1000, SIZE - 1000);
-    assert_true(by__gzip_is(packed, both));
-    assert_int_equal(by__gzip_inflate(&out, &size, "f", packed, both, SIZE, &error), BY_OK);
+    assert_true(by__format_gzip_is(packed, both));
+    assert_int_equal(by__format_gzip_inflate(&out, &size, "f", packed, both, SIZE, &error), BY_OK);
     assert_int_equal(size, SIZE);
     assert_memory_equal(out, data, SIZE);
     free(out);
     out = NULL;
-    assert_int_equal(by__gzip_inflate(&out, &size, "f", packed, both, SIZE - 1, &error),
+    assert_int_equal(by__format_gzip_inflate(&out, &size, "f", packed, both, SIZE - 1, &error),
                      BY_EFORMAT);
     assert_non_null(strstr(error.message, "f: inflates to more than the limit of 299999 bytes"));
     for (size_t cut = first + 1; cut < both; cut += both / 13) {
-        assert_int_equal(by__gzip_inflate(&out, &size, "f", packed, cut, SIZE, &error), BY_EFORMAT);
+        assert_int_equal(by__format_gzip_inflate(&out, &size, "f", packed, cut, SIZE, &error),
+                         BY_EFORMAT);
     }
     packed[both - 6] ^= 1; /* of the checksum */
-    assert_int_equal(by__gzip_inflate(&out, &size, "f", packed, both, SIZE, &error), BY_EFORMAT);
+    assert_int_equal(by__format_gzip_inflate(&out, &size, "f", packed, both, SIZE, &error),
+                     BY_EFORMAT);
     assert_non_null(strstr(error.message, "f: damaged gzip data"));
     assert_null(out);
 
@@ -291,7 +297,7 @@ static void test_gzip(void **state)
     for (int compressed = 0; compressed < 2; compressed++) {
         assert_int_equal(
             by__file_write(path, compressed ? packed : data, compressed ? n : SIZE, &error), BY_OK);
-        assert_int_equal(by__array_file_read(&out, &size, path, SIZE, &error), BY_OK);
+        assert_int_equal(by__format_array_file_read(&out, &size, path, SIZE, &error), BY_OK);
         assert_int_equal(size, SIZE);
         assert_memory_equal(out, data, SIZE);
         free(out);

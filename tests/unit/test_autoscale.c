@@ -111,9 +111,10 @@ static void step(simulation *s, double rate, bool random)
     serve(s);
 }
 
-static by__autoscale_input measure(const simulation *s)
+static by__rollout_autoscale_input measure(const simulation *s)
 {
-    by__autoscale_input in = {.now = s->now, .window = WINDOW, .waiting = s->arrivals - s->taken};
+    by__rollout_autoscale_input in = {
+        .now = s->now, .window = WINDOW, .waiting = s->arrivals - s->taken};
     size_t count;
     in.p95 = p95_of(s, WINDOW, &count);
     in.ended = count;
@@ -129,7 +130,7 @@ static by__autoscale_input measure(const simulation *s)
 
 /* Runs models for some seconds, each at its load; a decision every 250 ms, as the broker tells its
  * state. */
-static void run_models(simulation *s, by__autoscale *a, size_t count, size_t total,
+static void run_models(simulation *s, by__rollout_autoscale *a, size_t count, size_t total,
                        const double *rates, double seconds, bool random)
 {
     double end = s->now + seconds;
@@ -142,10 +143,10 @@ static void run_models(simulation *s, by__autoscale *a, size_t count, size_t tot
             continue;
         }
         for (size_t i = 0; i < count; i++) {
-            by__autoscale_input in = measure(&s[i]);
-            by__autoscale_decide(&a[i], &in);
+            by__rollout_autoscale_input in = measure(&s[i]);
+            by__rollout_autoscale_decide(&a[i], &in);
         }
-        by__autoscale_divide(a, count, total, s->now);
+        by__rollout_autoscale_divide(a, count, total, s->now);
         for (size_t i = 0; i < count; i++) {
             resize(&s[i], a[i].wanted);
             sum += a[i].wanted;
@@ -154,33 +155,33 @@ static void run_models(simulation *s, by__autoscale *a, size_t count, size_t tot
     }
 }
 
-static void run(simulation *s, by__autoscale *a, double rate, double seconds, bool random)
+static void run(simulation *s, by__rollout_autoscale *a, double rate, double seconds, bool random)
 {
     run_models(s, a, 1, 0, &rate, seconds, random);
 }
 
-static size_t decide(by__autoscale *a, const by__autoscale_input *in)
+static size_t decide(by__rollout_autoscale *a, const by__rollout_autoscale_input *in)
 {
-    by__autoscale_decide(a, in);
-    by__autoscale_divide(a, 1, 0, in->now);
+    by__rollout_autoscale_decide(a, in);
+    by__rollout_autoscale_divide(a, 1, 0, in->now);
     return a->wanted;
 }
 
-static void begin(simulation *s, by__autoscale *a, size_t least, size_t workers)
+static void begin(simulation *s, by__rollout_autoscale *a, size_t least, size_t workers)
 {
-    by__autoscale_options options = {.least = least, .most = 8, .target = 0.2};
+    by__rollout_autoscale_options options = {.least = least, .most = 8, .target = 0.2};
     memset(s, 0, sizeof *s);
     s->rate = 4.0;
     s->start = 1.5;
     s->random = 7;
     s->count = workers;
-    by__autoscale_begin(a, &options, workers, 0.0);
+    by__rollout_autoscale_begin(a, &options, workers, 0.0);
 }
 
 static void test_a_step_of_twenty(void **state)
 {
     static simulation s;
-    by__autoscale a;
+    by__rollout_autoscale a;
     size_t count;
     (void)state;
     for (int random = 0; random < 2; random++) {
@@ -207,7 +208,7 @@ static void test_a_step_of_twenty(void **state)
 static void test_a_load_that_swings(void **state)
 {
     static simulation s;
-    by__autoscale a;
+    by__rollout_autoscale a;
     (void)state;
     begin(&s, &a, 1, 1);
     run(&s, &a, 20.0, 40.0, false);
@@ -224,7 +225,7 @@ static void test_a_load_that_swings(void **state)
 static void test_bounds(void **state)
 {
     static simulation s;
-    by__autoscale a;
+    by__rollout_autoscale a;
     (void)state;
     begin(&s, &a, 2, 2);
     run(&s, &a, 100.0, 60.0, false);
@@ -234,7 +235,8 @@ static void test_bounds(void **state)
     run(&s, &a, 0.0, 120.0, false);
     assert_int_equal(s.count, 2);
     /* Those that are refused were not fast: more than a twentieth of them is too slow. */
-    by__autoscale_input in = {.now = s.now + 60.0, .window = WINDOW, .ready = 2, .arrived = 100};
+    by__rollout_autoscale_input in = {
+        .now = s.now + 60.0, .window = WINDOW, .ready = 2, .arrived = 100};
     in.refused = 4;
     assert_int_equal(decide(&a, &in), 2);
     in.refused = 6;
@@ -248,7 +250,7 @@ static void test_bounds(void **state)
 static void test_to_zero(void **state)
 {
     static simulation s;
-    by__autoscale a;
+    by__rollout_autoscale a;
     (void)state;
     begin(&s, &a, 0, 1);
     run(&s, &a, 1.0, 30.0, false);
@@ -266,24 +268,25 @@ static void test_to_zero(void **state)
  * each is as long as the pause. */
 static void test_a_pause_between_increases(void **state)
 {
-    by__autoscale a;
+    by__rollout_autoscale a;
     double last = -1.0;
     size_t increases = 0;
     BY_UNUSED(state);
-    by__autoscale_begin(
-        &a, &(by__autoscale_options){.least = 1, .most = 30, .target = 0.2, .pause = 3}, 1, 0.0);
+    by__rollout_autoscale_begin(
+        &a, &(by__rollout_autoscale_options){.least = 1, .most = 30, .target = 0.2, .pause = 3}, 1,
+        0.0);
     a.capacity = 10.0;
     for (int tick = 1; tick <= 40; tick++) {
         size_t before = a.wanted;
-        by__autoscale_input in = {.now = tick * 0.25,
-                                  .window = 2.0,
-                                  .ready = 1,
-                                  .arrived = (uint64_t)(20 + 4 * tick),
-                                  .ended = 20,
-                                  .p95 = 1.0,
-                                  .waiting = (size_t)(10 * tick),
-                                  .running = 4,
-                                  .oldest = 1.0};
+        by__rollout_autoscale_input in = {.now = tick * 0.25,
+                                          .window = 2.0,
+                                          .ready = 1,
+                                          .arrived = (uint64_t)(20 + 4 * tick),
+                                          .ended = 20,
+                                          .p95 = 1.0,
+                                          .waiting = (size_t)(10 * tick),
+                                          .running = 4,
+                                          .oldest = 1.0};
         if (decide(&a, &in) > before) {
             assert_true(last < 0.0 || in.now - last >= 3.0);
             last = in.now;
@@ -296,11 +299,12 @@ static void test_a_pause_between_increases(void **state)
 /* Workers that start slowly, or wait until others have ended, have had no effect yet. */
 static void test_workers_that_are_not_ready(void **state)
 {
-    by__autoscale a;
-    by__autoscale_input in = {
+    by__rollout_autoscale a;
+    by__rollout_autoscale_input in = {
         .window = 2.0, .ready = 1, .arrived = 20, .ended = 20, .p95 = 1.0, .running = 1};
     BY_UNUSED(state);
-    by__autoscale_begin(&a, &(by__autoscale_options){.least = 1, .most = 8, .target = 0.2}, 1, 0.0);
+    by__rollout_autoscale_begin(
+        &a, &(by__rollout_autoscale_options){.least = 1, .most = 8, .target = 0.2}, 1, 0.0);
     in.now = 5.0;
     assert_int_equal(decide(&a, &in), 2);
     in.now = 60.0;
@@ -309,7 +313,7 @@ static void test_workers_that_are_not_ready(void **state)
     assert_int_equal(decide(&a, &in), 3);
 }
 
-static void begin_models(simulation *s, by__autoscale *a, size_t least)
+static void begin_models(simulation *s, by__rollout_autoscale *a, size_t least)
 {
     for (size_t i = 0; i < MODELS; i++) {
         begin(&s[i], &a[i], least, 1);
@@ -326,7 +330,7 @@ static void is_at(const simulation *s, size_t first, size_t second, size_t third
 static void test_a_load_on_one_of_several_models(void **state)
 {
     static simulation s[MODELS];
-    by__autoscale a[MODELS];
+    by__rollout_autoscale a[MODELS];
     size_t count;
     BY_UNUSED(state);
     begin_models(s, a, 1);
@@ -344,7 +348,7 @@ static void test_a_load_on_one_of_several_models(void **state)
 static void test_models_share_a_total(void **state)
 {
     static simulation s[MODELS];
-    by__autoscale a[MODELS];
+    by__rollout_autoscale a[MODELS];
     BY_UNUSED(state);
     begin_models(s, a, 1);
     run_models(s, a, MODELS, 8, (double[]){30.0, 0.0, 0.0}, 30.0, false);

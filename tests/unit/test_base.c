@@ -255,7 +255,8 @@ static void test_trim(void **state)
     assert_int_equal(n, 0);
 }
 
-/* What is no encoding of any bytes is refused: blanks, padding within, bits behind the last byte. */
+/* What is no encoding of any bytes is refused: blanks, padding within, bits behind the last byte.
+ * */
 static void test_base64(void **state)
 {
     static const char *const digits[] = {"", "AA==", "AP8=", "AP+A", "AP+A/w=="};

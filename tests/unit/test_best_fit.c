@@ -18,11 +18,11 @@
 
 enum { DOCUMENTS = 700 };
 
-static by__bins open_bins(const uint64_t *offsets, uint64_t documents, uint32_t capacity)
+static by__data_bins open_bins(const uint64_t *offsets, uint64_t documents, uint32_t capacity)
 {
-    by__bins bins;
+    by__data_bins bins;
     by_error error = {0};
-    if (by__bins_open(&bins, offsets, documents, capacity, &error) != BY_OK) {
+    if (by__data_bins_open(&bins, offsets, documents, capacity, &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
     return bins;
@@ -65,7 +65,7 @@ static uint32_t slow_place(slow_bins *b, uint32_t length, uint32_t time, uint32_
     return best;
 }
 
-static void check_places(const by__bins *bins)
+static void check_places(const by__data_bins *bins)
 {
     slow_bins *slow = calloc(1, sizeof *slow);
     uint32_t *next = calloc(bins->count, sizeof *next);
@@ -97,16 +97,16 @@ static void check_places(const by__bins *bins)
 
 static int by_begin(const void *a, const void *b)
 {
-    uint64_t x = ((const by__piece *)a)->begin;
-    uint64_t y = ((const by__piece *)b)->begin;
+    uint64_t x = ((const by__data_piece *)a)->begin;
+    uint64_t y = ((const by__data_piece *)b)->begin;
     return (x > y) - (x < y);
 }
 
 /* Pieces in the order of the data: the documents from end to end, those that are longer than a bin
  * with a token twice at each cut. */
-static void check_pieces(const by__bins *bins, const uint64_t *offsets)
+static void check_pieces(const by__data_bins *bins, const uint64_t *offsets)
 {
-    by__piece *sorted = malloc(bins->piece_count * sizeof *sorted);
+    by__data_piece *sorted = malloc(bins->piece_count * sizeof *sorted);
     uint32_t i = 0;
     uint64_t cut = 0;
     memcpy(sorted, bins->pieces, bins->piece_count * sizeof *sorted);
@@ -136,18 +136,18 @@ static void test_bins(void **state)
     for (size_t k = 0; k < BY_ARRAY_LENGTH(capacities); k++) {
         uint32_t capacity = capacities[k];
         make_offsets(offsets, capacity < 40 ? 40 : capacity);
-        by__bins bins = open_bins(offsets, DOCUMENTS, capacity);
+        by__data_bins bins = open_bins(offsets, DOCUMENTS, capacity);
         uint64_t tokens = 0;
         for (uint32_t i = 0; i < bins.count; i++) {
-            assert_in_range(by__bins_used(&bins, i), 1, capacity);
-            tokens += by__bins_used(&bins, i);
+            assert_in_range(by__data_bins_used(&bins, i), 1, capacity);
+            tokens += by__data_bins_used(&bins, i);
         }
         assert_true(tokens == bins.tokens);
         check_pieces(&bins, offsets);
         if (capacity >= 17) { /* others are too many pieces for a slow search */
             check_places(&bins);
         }
-        by__bins_close(&bins);
+        by__data_bins_close(&bins);
     }
 }
 
@@ -155,9 +155,9 @@ static void test_bins(void **state)
 static void test_small(void **state)
 {
     static const uint64_t offsets[] = {0, 2, 5, 11, 11, 13, 16, 20};
-    static const by__piece expected[] = {{5, 6}, {16, 4}, {2, 3}, {13, 3}, {0, 2}, {11, 2}};
+    static const by__data_piece expected[] = {{5, 6}, {16, 4}, {2, 3}, {13, 3}, {0, 2}, {11, 2}};
     BY_UNUSED(state);
-    by__bins bins = open_bins(offsets, 7, 10);
+    by__data_bins bins = open_bins(offsets, 7, 10);
     assert_int_equal(bins.count, 2);
     assert_int_equal(bins.first[1], 2);
     assert_int_equal(bins.first[2], 6);
@@ -165,10 +165,10 @@ static void test_small(void **state)
         assert_true(bins.pieces[i].begin == expected[i].begin &&
                     bins.pieces[i].length == expected[i].length);
     }
-    by__bins_close(&bins);
+    by__data_bins_close(&bins);
     bins = open_bins(offsets, 0, 10);
     assert_int_equal(bins.count, 0);
-    by__bins_close(&bins);
+    by__data_bins_close(&bins);
 }
 
 /* ---- memory ---- */
@@ -215,38 +215,39 @@ static void test_memory(void **state)
 #endif
     enum { MANY = 600000, LENGTH = 3 };
     char *directory = temporary_make();
-    by__token_shard shard = {.file = (char *)(uintptr_t) "t.npy", .tokens = MANY * LENGTH};
-    by__token_manifest m = {.width = 2,
-                            .vocab = 2,
-                            .eos = -1,
-                            .tokens = MANY * LENGTH,
-                            .documents = MANY,
-                            .tokenizer_file = (char *)(uintptr_t) "tokenizer.json",
-                            .tokenizer_hash = "0123456789abcdef0123456789abcdef",
-                            .offsets_file = (char *)(uintptr_t) "documents.npy",
-                            .shards = &shard,
-                            .shard_count = 1};
-    by__npy_writer *writers[2];
+    by__data_token_shard shard = {.file = (char *)(uintptr_t) "t.npy", .tokens = MANY * LENGTH};
+    by__data_token_manifest m = {.width = 2,
+                                 .vocab = 2,
+                                 .eos = -1,
+                                 .tokens = MANY * LENGTH,
+                                 .documents = MANY,
+                                 .tokenizer_file = (char *)(uintptr_t) "tokenizer.json",
+                                 .tokenizer_hash = "0123456789abcdef0123456789abcdef",
+                                 .offsets_file = (char *)(uintptr_t) "documents.npy",
+                                 .shards = &shard,
+                                 .shard_count = 1};
+    by__format_npy_writer *writers[2];
     by_error error = {0};
     char *path = by__path_join(directory, shard.file);
-    assert_int_equal(by__npy_writer_open(&writers[0], path, 2, &error), BY_OK);
+    assert_int_equal(by__format_npy_writer_open(&writers[0], path, 2, &error), BY_OK);
     free(path);
     path = by__path_join(directory, m.offsets_file);
-    assert_int_equal(by__npy_writer_open(&writers[1], path, 8, &error), BY_OK);
+    assert_int_equal(by__format_npy_writer_open(&writers[1], path, 8, &error), BY_OK);
     free(path);
     for (uint64_t i = 0; i <= MANY; i++) {
         const uint64_t offset = i * LENGTH;
         const uint32_t tokens[LENGTH] = {0};
-        assert_int_equal(by__npy_writer_add_u64(writers[1], &offset, 1, &error), BY_OK);
+        assert_int_equal(by__format_npy_writer_add_u64(writers[1], &offset, 1, &error), BY_OK);
         if (i < MANY) {
-            assert_int_equal(by__npy_writer_add_u32(writers[0], tokens, LENGTH, &error), BY_OK);
+            assert_int_equal(by__format_npy_writer_add_u32(writers[0], tokens, LENGTH, &error),
+                             BY_OK);
         }
     }
-    assert_int_equal(by__npy_writer_finish(writers[0], shard.hash, &error), BY_OK);
-    assert_int_equal(by__npy_writer_finish(writers[1], m.offsets_hash, &error), BY_OK);
-    by__npy_writer_close(&writers[0]);
-    by__npy_writer_close(&writers[1]);
-    assert_int_equal(by__token_manifest_write(&m, directory, &error), BY_OK);
+    assert_int_equal(by__format_npy_writer_finish(writers[0], shard.hash, &error), BY_OK);
+    assert_int_equal(by__format_npy_writer_finish(writers[1], m.offsets_hash, &error), BY_OK);
+    by__format_npy_writer_close(&writers[0]);
+    by__format_npy_writer_close(&writers[1]);
+    assert_int_equal(by__data_token_manifest_write(&m, directory, &error), BY_OK);
 
     const by_token_options options = {
         .context = LENGTH, .shuffle = true, .packing = BY_TOKENS_BEST_FIT};

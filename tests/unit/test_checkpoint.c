@@ -132,7 +132,7 @@ static void the_same_content_gives_the_same_bytes(void **state)
     const char *const directories[] = {a, b};
     for (int i = 0; i < 2; i++) {
         char *path;
-        assert_int_equal(by__step_path(&path, directories[i], 7, NULL), BY_OK);
+        assert_int_equal(by__checkpoint_step_path(&path, directories[i], 7, NULL), BY_OK);
         char *manifest = by__path_join(path, "manifest.json");
         assert_int_equal(by__hash_file_hex(hash[i], manifest, NULL), BY_OK);
         free(manifest);
@@ -153,7 +153,7 @@ static void assert_latest(const char *root, uint64_t step, const char *const *me
     if (by_checkpoint_latest(root, &path, &skipped, &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
-    assert_int_equal(by__step_path(&expected, root, step, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_step_path(&expected, root, step, NULL), BY_OK);
     assert_string_equal(path, expected);
     for (size_t i = 0; mentions[i] != NULL; i++) {
         if (strstr(skipped, mentions[i]) == NULL) {
@@ -193,8 +193,8 @@ static void the_latest_is_the_newest_whole_one(void **state)
     /* A copy under the name of another step is not that step. */
     char *from;
     char *to;
-    assert_int_equal(by__step_path(&from, root, 5, NULL), BY_OK);
-    assert_int_equal(by__step_path(&to, root, 6, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_step_path(&from, root, 5, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_step_path(&to, root, 6, NULL), BY_OK);
     assert_int_equal(rename(from, to), 0);
     assert_int_equal(by_checkpoint_latest(root, &path, NULL, &error), BY_ESTATE);
     assert_int_equal(by_checkpoint_open(&checkpoint, to, true, &error), BY_OK);
@@ -230,7 +230,7 @@ static void a_step_is_replaced_while_it_is_mapped(void **state)
 static bool has_step(const char *root, uint64_t step)
 {
     char *path;
-    assert_int_equal(by__step_path(&path, root, step, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_step_path(&path, root, step, NULL), BY_OK);
     bool found = by__path_exists(path);
     free(path);
     return found;
@@ -284,7 +284,7 @@ static void leftovers_go_and_two_writers_are_refused(void **state)
     checkpoint_content c = content();
     assert_int_equal(by__make_dirs(torn, NULL), BY_OK);
     assert_int_equal(by__make_dirs(trash, NULL), BY_OK);
-    assert_int_equal(by__root_lock(&lock, root, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_root_lock(&lock, root, NULL), BY_OK);
     assert_int_equal(checkpoint_write(root, 1, &c, &error), BY_ESTATE);
     assert_non_null(strstr(error.message, "another process"));
     assert_true(by__path_exists(torn));
@@ -345,8 +345,8 @@ static void step_names(void **state)
 {
     (void)state;
     uint64_t step = 0;
-    assert_true(by__step_of_name("step-00000012", &step) && step == 12);
-    assert_true(by__step_of_name("step-123456789", &step) && step == 123456789);
+    assert_true(by__checkpoint_step_of_name("step-00000012", &step) && step == 12);
+    assert_true(by__checkpoint_step_of_name("step-123456789", &step) && step == 123456789);
     static const char *const others[] = {"step-12",
                                          "step-",
                                          "step--0000001",
@@ -355,7 +355,7 @@ static void step_names(void **state)
                                          "stop-00000012",
                                          "step-99999999999999999999999"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(others); i++) {
-        assert_false(by__step_of_name(others[i], &step));
+        assert_false(by__checkpoint_step_of_name(others[i], &step));
     }
 }
 

@@ -36,17 +36,17 @@ typedef struct save_job {
 } save_job;
 
 /* What a rank holds: "a" in rows that the job's `cut` gives, the others whole. */
-static size_t list_held(by__held_slice *held, const save_job *job, int rank, int ranks)
+static size_t list_held(by__checkpoint_held_slice *held, const save_job *job, int rank, int ranks)
 {
     size_t count = 0;
     for (size_t i = 0; i < TENSORS; i++) {
-        by__held_slice *h = &held[count];
+        by__checkpoint_held_slice *h = &held[count];
         const by_tensor_view *t = &tensors[i];
         int64_t first = rank * t->shape[0] / ranks;
-        *h = (by__held_slice){.dtype = t->dtype,
-                              .rank = t->rank,
-                              .optimizer = i >= MODEL,
-                              .slice = by_tensor_whole(t)};
+        *h = (by__checkpoint_held_slice){.dtype = t->dtype,
+                                         .rank = t->rank,
+                                         .optimizer = i >= MODEL,
+                                         .slice = by_tensor_whole(t)};
         (void)snprintf(h->name, sizeof h->name, "%s", t->name);
         memcpy(h->shape, t->shape, sizeof h->shape);
         if (job->cut == ROWS && t->shape[0] == 10) {
@@ -66,14 +66,14 @@ static size_t list_held(by__held_slice *held, const save_job *job, int rank, int
 
 typedef struct reading {
     const save_job *job;
-    const by__held_slice *held;
+    const by__checkpoint_held_slice *held;
     bool fails;
 } reading;
 
 static by_status read_values(void *user, size_t i, const void **data, void **owned, by_error *error)
 {
     const reading *r = user;
-    const by__held_slice *h = &r->held[i];
+    const by__checkpoint_held_slice *h = &r->held[i];
     BY_UNUSED(owned);
     BY_UNUSED(error);
     *data = r->fails ? NULL : values + (h->rank == 2 ? h->slice.offset[0] * h->shape[1] : 0);
@@ -84,13 +84,13 @@ static by_status save_rank(by_comm *comm, void *user, by_error *error)
 {
     save_job *job = user;
     int rank = by_comm_rank(comm);
-    by__held_slice held[TENSORS];
+    by__checkpoint_held_slice held[TENSORS];
     reading r = {job, held, rank == job->fails};
-    by__save_plan plan;
+    by__checkpoint_save_plan plan;
     by_checkpoint_writer *w;
     size_t count = list_held(held, job, rank, by_comm_size(comm));
-    BY_TRY(by__save_plan_make(&plan, comm, held, count, job->writers, error));
-    by_checkpoint_layout layout = by__save_plan_layout(&plan);
+    BY_TRY(by__checkpoint_save_plan_make(&plan, comm, held, count, job->writers, error));
+    by_checkpoint_layout layout = by__checkpoint_save_plan_layout(&plan);
     job->planned[rank] = plan.writers;
     job->parts[rank] = plan.part_count;
     by_status status =
@@ -98,13 +98,13 @@ static by_status save_rank(by_comm *comm, void *user, by_error *error)
     if (status == BY_OK) {
         if (rank == job->dies) {
             by_checkpoint_abandon(&w);
-            by__save_plan_free(&plan);
+            by__checkpoint_save_plan_free(&plan);
             return by_error_set(error, BY_EDEVICE, "ended");
         }
-        status = by__save_plan_write(&plan, w, read_values, &r, error);
+        status = by__checkpoint_save_plan_write(&plan, w, read_values, &r, error);
         status = by__checkpoint_commit_together(&w, comm, status, NULL, 0, NULL, 0, error);
     }
-    by__save_plan_free(&plan);
+    by__checkpoint_save_plan_free(&plan);
     job->status[rank] = status;
     (void)snprintf(job->message[rank], sizeof job->message[rank], "%s",
                    status == BY_OK ? "" : error->message);
@@ -229,7 +229,7 @@ static void one_failure_is_everybodys(void **state)
     /* Another process saves there. */
     int lock;
     save_job locked = {.root = root, .step = 2, .writers = 9, .fails = -1, .dies = -1};
-    assert_int_equal(by__root_lock(&lock, root, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_root_lock(&lock, root, NULL), BY_OK);
     assert_int_equal(by_comm_run_threads(3, NULL, save_rank, &locked, &error), BY_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(locked.status[i], BY_ESTATE);

@@ -81,7 +81,7 @@ typedef struct cut {
 static void add(cut *c, size_t tensor, const by_tensor_slice *slice, int owner)
 {
     size_t elements;
-    assert_int_equal(by__slice_check(&tensors[tensor], slice, &elements, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_slice_check(&tensors[tensor], slice, &elements, NULL), BY_OK);
     if (elements > 0) {
         assert_true(c->count < MAX_PARTS);
         c->parts[c->count] = (by_checkpoint_part){tensor, *slice};
@@ -142,7 +142,7 @@ static uint8_t *extract(size_t tensor, const by_tensor_slice *slice)
     size_t size = by_dtype_size(t->dtype);
     size_t total = elements_of(t);
     size_t elements;
-    assert_int_equal(by__slice_check(t, slice, &elements, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_slice_check(t, slice, &elements, NULL), BY_OK);
     uint8_t *out = malloc(elements * size + 1);
     assert_non_null(out);
     size_t at = 0;
@@ -244,7 +244,7 @@ static void load(const char *root, const cut *c)
         const by_tensor_view *t = &tensors[part->tensor];
         size_t elements;
         uint8_t *expected = extract(part->tensor, &part->slice);
-        assert_int_equal(by__slice_check(t, &part->slice, &elements, NULL), BY_OK);
+        assert_int_equal(by__checkpoint_slice_check(t, &part->slice, &elements, NULL), BY_OK);
         size_t bytes = elements * by_dtype_size(t->dtype);
         uint8_t *got = malloc(bytes + 1);
         assert_non_null(got);
@@ -406,21 +406,21 @@ static void ranges_are_boxes(void **state)
     for (int64_t first = 0; first < 60; first++) {
         for (int64_t end = first; end <= 60; end++) {
             by_tensor_slice slice = {.flat = true, .offset = {first}, .shape = {end - first}};
-            by__box boxes[BY__SLICE_BOXES];
-            int n = by__slice_boxes(boxes, &t, &slice);
+            by__checkpoint_box boxes[BY__SLICE_BOXES];
+            int n = by__checkpoint_slice_boxes(boxes, &t, &slice);
             int64_t at = first;
             assert_true(n <= 5);
             for (int i = 0; i < n; i++) {
                 by_tensor_slice box = {0};
-                by__runs runs;
+                by__checkpoint_runs runs;
                 uint64_t begin;
                 size_t count;
                 size_t elements;
                 memcpy(box.offset, boxes[i].offset, sizeof box.offset);
                 memcpy(box.shape, boxes[i].shape, sizeof box.shape);
-                assert_int_equal(by__slice_check(&t, &box, &elements, NULL), BY_OK);
-                by__runs_begin(&runs, &t, &box, elements);
-                assert_true(by__runs_next(&runs, &begin, &count));
+                assert_int_equal(by__checkpoint_slice_check(&t, &box, &elements, NULL), BY_OK);
+                by__checkpoint_runs_begin(&runs, &t, &box, elements);
+                assert_true(by__checkpoint_runs_next(&runs, &begin, &count));
                 assert_int_equal(begin, at);
                 assert_int_equal(count, elements); /* one run */
                 at += (int64_t)count;
@@ -459,11 +459,12 @@ static void bad_indices_are_refused(void **state)
          "overflows"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
-        by__slice_index index;
+        by__checkpoint_slice_index index;
         by_error error = {0};
         char text[512];
         int n = snprintf(text, sizeof text, "%s%s", head, cases[i].tensors);
-        assert_int_equal(by__slice_index_parse(&index, "x", text, (size_t)n, &error), BY_EFORMAT);
+        assert_int_equal(by__checkpoint_slice_index_parse(&index, "x", text, (size_t)n, &error),
+                         BY_EFORMAT);
         if (strstr(error.message, cases[i].message) == NULL) {
             fail_msg("case %zu: '%s' is not in '%s'", i, cases[i].message, error.message);
         }

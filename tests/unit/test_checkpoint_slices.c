@@ -135,8 +135,8 @@ static void assert_same(const char *one, const char *other, uint64_t step)
     char **names[2];
     size_t count[2];
     char *directory[2];
-    assert_int_equal(by__step_path(&directory[0], one, step, NULL), BY_OK);
-    assert_int_equal(by__step_path(&directory[1], other, step, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_step_path(&directory[0], one, step, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_step_path(&directory[1], other, step, NULL), BY_OK);
     for (int k = 0; k < 2; k++) {
         assert_int_equal(by__list_dir(&names[k], &count[k], directory[k], NULL), BY_OK);
     }
@@ -672,7 +672,7 @@ static by_status save_referring(const char *root, uint64_t step, uint64_t from, 
 static bool has_step(const char *root, uint64_t step)
 {
     char *path;
-    assert_int_equal(by__step_path(&path, root, step, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_step_path(&path, root, step, NULL), BY_OK);
     bool found = by__path_exists(path);
     free(path);
     return found;

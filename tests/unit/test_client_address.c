@@ -9,12 +9,12 @@
 
 #include "serve/http/client_address.h"
 
-static by__addresses *open_addresses(size_t most, const char *const *proxies, size_t count)
+static by__http_addresses *open_addresses(size_t most, const char *const *proxies, size_t count)
 {
-    by__addresses *a = NULL;
+    by__http_addresses *a = NULL;
     by_error error = {0};
     by_string_list list = {.items = (char **)(uintptr_t)proxies, .count = count};
-    if (by__addresses_open(&a, most, &list, &error) != BY_OK) {
+    if (by__http_addresses_open(&a, most, &list, &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
     return a;
@@ -23,7 +23,7 @@ static by__addresses *open_addresses(size_t most, const char *const *proxies, si
 static struct in6_addr address_of(const char *text)
 {
     struct in6_addr out;
-    assert_true(by__network_read_address(&out, text));
+    assert_true(by__http_network_read_address(&out, text));
     return out;
 }
 
@@ -57,7 +57,7 @@ static void test_forwarded(void **state)
         {"1.2.3.4.5", NULL, NULL},
         {"0000000000000000000000000000000000000000000000000001.2.3.4", NULL, NULL},
     };
-    by__addresses *a = open_addresses(1, proxies, 2);
+    by__http_addresses *a = open_addresses(1, proxies, 2);
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         by__http_request request = {.method = "GET", .path = "/"};
@@ -71,84 +71,84 @@ static void test_forwarded(void **state)
             request.headers[request.header_count++] =
                 (by__http_header){"x-forwarded-for", rows[i].second};
         }
-        bool found = by__addresses_forwarded(a, &request, &client);
+        bool found = by__http_addresses_forwarded(a, &request, &client);
         struct in6_addr wanted = address_of(rows[i].client == NULL ? "::" : rows[i].client);
         if (found != (rows[i].client != NULL) ||
             (found && memcmp(&client, &wanted, sizeof client) != 0)) {
             fail_msg("row %zu, %s", i, rows[i].first);
         }
     }
-    by__addresses_close(&a);
+    by__http_addresses_close(&a);
 }
 
 static void test_trust(void **state)
 {
     static const char *const proxies[] = {"10.0.0.0/8", "unix"};
-    by__addresses *a = open_addresses(1, proxies, 2);
-    by__addresses *none = open_addresses(1, NULL, 0);
+    by__http_addresses *a = open_addresses(1, proxies, 2);
+    by__http_addresses *none = open_addresses(1, NULL, 0);
     struct in6_addr inside = address_of("10.9.9.9");
     struct in6_addr outside = address_of("11.0.0.1");
     (void)state;
-    assert_true(by__addresses_trust(a, &inside) && by__addresses_trust(a, NULL));
-    assert_false(by__addresses_trust(a, &outside));
-    assert_false(by__addresses_trust(none, &inside) || by__addresses_trust(none, NULL));
-    by__addresses_close(&a);
-    by__addresses_close(&none);
+    assert_true(by__http_addresses_trust(a, &inside) && by__http_addresses_trust(a, NULL));
+    assert_false(by__http_addresses_trust(a, &outside));
+    assert_false(by__http_addresses_trust(none, &inside) || by__http_addresses_trust(none, NULL));
+    by__http_addresses_close(&a);
+    by__http_addresses_close(&none);
     static char wrong[] = "10.0.0.0/40";
     char *items[] = {wrong};
     by_string_list list = {.items = items, .count = 1};
     by_error error = {0};
-    assert_int_equal(by__addresses_open(&a, 1, &list, &error), BY_ECONFIG);
+    assert_int_equal(by__http_addresses_open(&a, 1, &list, &error), BY_ECONFIG);
     assert_non_null(strstr(error.message, wrong));
 }
 
 static void test_counts(void **state)
 {
-    by__addresses *a = open_addresses(2, NULL, 0);
-    by__address_count *held[5] = {0};
-    by__address_count *other = NULL;
+    by__http_addresses *a = open_addresses(2, NULL, 0);
+    by__http_address_count *held[5] = {0};
+    by__http_address_count *other = NULL;
     struct in6_addr one = address_of("2a00:1:2:3::1");
     struct in6_addr same = address_of("2a00:1:2:3:ffff::9");
     struct in6_addr next = address_of("2a00:1:2:4::1");
     struct in6_addr four = address_of("1.2.3.4");
     struct in6_addr five = address_of("1.2.3.5");
     (void)state;
-    assert_int_equal(by__addresses_take(a, &one, &held[0]), BY__ADDRESS_ROOM);
-    assert_int_equal(by__addresses_take(a, &same, &held[1]), BY__ADDRESS_ROOM);
-    assert_int_equal(by__addresses_take(a, &one, &held[2]), BY__ADDRESS_FULL);
-    assert_int_equal(by__addresses_take(a, &one, &held[3]), BY__ADDRESS_FULL);
-    assert_int_equal(by__addresses_take(a, &same, &held[4]), BY__ADDRESS_FLOOD);
+    assert_int_equal(by__http_addresses_take(a, &one, &held[0]), BY__ADDRESS_ROOM);
+    assert_int_equal(by__http_addresses_take(a, &same, &held[1]), BY__ADDRESS_ROOM);
+    assert_int_equal(by__http_addresses_take(a, &one, &held[2]), BY__ADDRESS_FULL);
+    assert_int_equal(by__http_addresses_take(a, &one, &held[3]), BY__ADDRESS_FULL);
+    assert_int_equal(by__http_addresses_take(a, &same, &held[4]), BY__ADDRESS_FLOOD);
     assert_null(held[4]);
-    assert_int_equal(by__addresses_take(a, &next, &other), BY__ADDRESS_ROOM);
-    by__addresses_give(a, &other);
+    assert_int_equal(by__http_addresses_take(a, &next, &other), BY__ADDRESS_ROOM);
+    by__http_addresses_give(a, &other);
     assert_null(other);
     for (size_t i = 0; i < 3; i++) {
-        by__addresses_give(a, &held[i]);
+        by__http_addresses_give(a, &held[i]);
     }
-    assert_int_equal(by__addresses_take(a, &same, &held[0]), BY__ADDRESS_ROOM);
-    assert_int_equal(by__addresses_take(a, &same, &held[1]), BY__ADDRESS_FULL);
+    assert_int_equal(by__http_addresses_take(a, &same, &held[0]), BY__ADDRESS_ROOM);
+    assert_int_equal(by__http_addresses_take(a, &same, &held[1]), BY__ADDRESS_FULL);
     /* Each address of IPv4 counts alone. */
     for (size_t i = 0; i < 2; i++) {
-        by__address_count *c = NULL;
-        by__address_count *d = NULL;
-        assert_int_equal(by__addresses_take(a, &four, &c), BY__ADDRESS_ROOM);
-        assert_int_equal(by__addresses_take(a, &four, &d), BY__ADDRESS_ROOM);
-        assert_int_equal(by__addresses_take(a, &five, &other), BY__ADDRESS_ROOM);
-        by__addresses_give(a, &other);
-        by__addresses_give(a, &c);
-        by__addresses_give(a, &d);
+        by__http_address_count *c = NULL;
+        by__http_address_count *d = NULL;
+        assert_int_equal(by__http_addresses_take(a, &four, &c), BY__ADDRESS_ROOM);
+        assert_int_equal(by__http_addresses_take(a, &four, &d), BY__ADDRESS_ROOM);
+        assert_int_equal(by__http_addresses_take(a, &five, &other), BY__ADDRESS_ROOM);
+        by__http_addresses_give(a, &other);
+        by__http_addresses_give(a, &c);
+        by__http_addresses_give(a, &d);
     }
     for (size_t i = 0; i < 4; i++) {
-        by__addresses_give(a, &held[i]);
+        by__http_addresses_give(a, &held[i]);
     }
-    by__addresses_close(&a);
+    by__http_addresses_close(&a);
     /* No limit. */
     a = open_addresses(0, NULL, 0);
     for (size_t i = 0; i < 10; i++) {
-        assert_int_equal(by__addresses_take(a, &four, &other), BY__ADDRESS_ROOM);
+        assert_int_equal(by__http_addresses_take(a, &four, &other), BY__ADDRESS_ROOM);
         assert_null(other);
     }
-    by__addresses_close(&a);
+    by__http_addresses_close(&a);
 }
 
 int main(void)

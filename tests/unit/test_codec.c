@@ -57,25 +57,26 @@ static void close_buffers(buffers *b)
     free(b->code);
 }
 
-static const by__codec *find(const char *name)
+static const by__comm_codec *find(const char *name)
 {
-    const by__codec *codec;
+    const by__comm_codec *codec;
     by_error error;
-    assert_int_equal(by__codec_find(&codec, name, &error), BY_OK);
+    assert_int_equal(by__comm_codec_find(&codec, name, &error), BY_OK);
     return codec;
 }
 
-static void code(buffers *b, const by__codec *codec, size_t count, bool feedback, int threads)
+static void code(buffers *b, const by__comm_codec *codec, size_t count, bool feedback, int threads)
 {
-    size_t bytes = by__codec_bytes(codec, count, DENSITY);
+    size_t bytes = by__comm_codec_bytes(codec, count, DENSITY);
     by_error error;
     b->code[bytes] = 0xa5; /* a guard */
-    assert_int_equal(by__codec_send(codec, b->values, feedback ? b->residual : NULL, count, DENSITY,
-                                    b->code, threads, &error),
+    assert_int_equal(by__comm_codec_send(codec, b->values, feedback ? b->residual : NULL, count,
+                                         DENSITY, b->code, threads, &error),
                      BY_OK);
     assert_int_equal(b->code[bytes], 0xa5);
     assert_int_equal(
-        by__codec_receive(codec, b->code, count, DENSITY, false, b->out, threads, &error), BY_OK);
+        by__comm_codec_receive(codec, b->code, count, DENSITY, false, b->out, threads, &error),
+        BY_OK);
 }
 
 static void test_bounds(void **state)
@@ -151,7 +152,7 @@ static void test_top_k(void **state)
 static void test_feedback(void **state)
 {
     BY_UNUSED(state);
-    for (size_t k = 0; by__codec_at(k) != NULL; k++) {
+    for (size_t k = 0; by__comm_codec_at(k) != NULL; k++) {
         buffers b;
         double *sent = calloc(COUNT, sizeof *sent);
         double *received = calloc(COUNT, sizeof *received);
@@ -162,7 +163,7 @@ static void test_feedback(void **state)
                 b.values[i] = value_at(step, i);
                 sent[i] += (double)b.values[i];
             }
-            code(&b, by__codec_at(k), COUNT, true, 1);
+            code(&b, by__comm_codec_at(k), COUNT, true, 1);
             for (size_t i = 0; i < COUNT; i++) {
                 received[i] += (double)b.out[i];
             }
@@ -186,8 +187,8 @@ static void test_feedback(void **state)
 static void test_ranges(void **state)
 {
     BY_UNUSED(state);
-    for (size_t k = 0; by__codec_at(k) != NULL; k++) {
-        const by__codec *codec = by__codec_at(k);
+    for (size_t k = 0; by__comm_codec_at(k) != NULL; k++) {
+        const by__comm_codec *codec = by__comm_codec_at(k);
         buffers whole;
         buffers part;
         by_error error;
@@ -195,16 +196,17 @@ static void test_ranges(void **state)
         open_buffers(&part);
         code(&whole, codec, COUNT, true, 1);
         code(&part, codec, COUNT, true, 3);
-        size_t bytes = by__codec_bytes(codec, COUNT, DENSITY);
+        size_t bytes = by__comm_codec_bytes(codec, COUNT, DENSITY);
         assert_memory_equal(whole.code, part.code, bytes);
         assert_memory_equal(whole.residual, part.residual, COUNT * sizeof(float));
-        size_t skipped = by__codec_bytes(codec, BY__CODEC_BLOCK, DENSITY);
-        assert_int_equal(by__codec_send(codec, part.values + BY__CODEC_BLOCK, NULL,
-                                        COUNT - BY__CODEC_BLOCK, DENSITY, part.code, 1, &error),
+        size_t skipped = by__comm_codec_bytes(codec, BY__CODEC_BLOCK, DENSITY);
+        assert_int_equal(by__comm_codec_send(codec, part.values + BY__CODEC_BLOCK, NULL,
+                                             COUNT - BY__CODEC_BLOCK, DENSITY, part.code, 1,
+                                             &error),
                          BY_OK);
         assert_memory_equal(whole.code + skipped, part.code, bytes - skipped);
         assert_int_equal(
-            by__codec_receive(codec, whole.code, COUNT, DENSITY, true, whole.out, 2, &error),
+            by__comm_codec_receive(codec, whole.code, COUNT, DENSITY, true, whole.out, 2, &error),
             BY_OK);
         for (size_t i = 0; i < COUNT; i++) {
             assert_true(whole.out[i] == 2.0f * part.out[i]);
@@ -218,12 +220,12 @@ static void test_ranges(void **state)
 static void test_not_finite(void **state)
 {
     BY_UNUSED(state);
-    for (size_t k = 0; by__codec_at(k) != NULL; k++) {
+    for (size_t k = 0; by__comm_codec_at(k) != NULL; k++) {
         for (int kind = 0; kind < 2; kind++) {
             buffers b;
             open_buffers(&b);
             b.values[777] = kind == 0 ? NAN : -INFINITY;
-            code(&b, by__codec_at(k), COUNT, true, 1);
+            code(&b, by__comm_codec_at(k), COUNT, true, 1);
             assert_true(!isfinite(b.out[777]));
             for (size_t i = 0; i < COUNT; i++) {
                 assert_true(isfinite(b.residual[i]) != 0);
@@ -236,8 +238,8 @@ static void test_not_finite(void **state)
 static void test_small_and_zero(void **state)
 {
     BY_UNUSED(state);
-    for (size_t k = 0; by__codec_at(k) != NULL; k++) {
-        const by__codec *codec = by__codec_at(k);
+    for (size_t k = 0; by__comm_codec_at(k) != NULL; k++) {
+        const by__comm_codec *codec = by__comm_codec_at(k);
         for (size_t count = 0; count < 40; count++) {
             buffers b;
             open_buffers(&b);
@@ -255,8 +257,8 @@ static void test_small_and_zero(void **state)
         }
     }
     by_error error;
-    const by__codec *none;
-    assert_int_equal(by__codec_find(&none, "gzip", &error), BY_EARG);
+    const by__comm_codec *none;
+    assert_int_equal(by__comm_codec_find(&none, "gzip", &error), BY_EARG);
     assert_non_null(strstr(error.message, "gzip"));
     assert_non_null(strstr(error.message, "one_bit"));
 }
@@ -281,10 +283,10 @@ static void iterate(const float *m, size_t rank, int times, float *out)
 {
     float p[RANK * ROWS];
     float q[RANK * COLUMNS];
-    by__power_begin(q, COLUMNS, rank, 5, 2);
+    by__comm_power_begin(q, COLUMNS, rank, 5, 2);
     for (int i = 0; i < times; i++) {
-        by__power_left(m, ROWS, COLUMNS, rank, q, p);
-        by__power_orthonormalize(p, ROWS, rank);
+        by__comm_power_left(m, ROWS, COLUMNS, rank, q, p);
+        by__comm_power_orthonormalize(p, ROWS, rank);
         for (size_t a = 0; a < rank; a++) {
             for (size_t b = 0; b < rank; b++) {
                 double sum = 0.0;
@@ -294,9 +296,9 @@ static void iterate(const float *m, size_t rank, int times, float *out)
                 assert_true(fabs(sum - (a == b ? 1.0 : 0.0)) < 1e-4 || sum == 0.0);
             }
         }
-        by__power_right(m, ROWS, COLUMNS, rank, p, q);
+        by__comm_power_right(m, ROWS, COLUMNS, rank, p, q);
     }
-    by__power_product(p, q, ROWS, COLUMNS, rank, out);
+    by__comm_power_product(p, q, ROWS, COLUMNS, rank, out);
 }
 
 /* A matrix of rank 2 is found exactly; one of full rank as well as its singular values allow. */
@@ -326,9 +328,9 @@ static void test_power(void **state)
     m[5] = NAN;
     float p[RANK * ROWS];
     float q[RANK * COLUMNS];
-    by__power_begin(q, COLUMNS, 2, 5, 2);
-    by__power_left(m, ROWS, COLUMNS, 2, q, p);
-    by__power_orthonormalize(p, ROWS, 2);
+    by__comm_power_begin(q, COLUMNS, 2, 5, 2);
+    by__comm_power_left(m, ROWS, COLUMNS, 2, q, p);
+    by__comm_power_orthonormalize(p, ROWS, 2);
     assert_true(isnan(p[0]) != 0 && isnan(p[ROWS]) != 0); /* it is not hidden */
 }
 

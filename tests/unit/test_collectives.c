@@ -126,12 +126,12 @@ static void test_refused_shapes(void **state)
             (void)by_all_reduce(graph, bytes, MESH, 2);
             break;
         default:
-            (void)by__reduce_gradients(graph, &bytes, 1, 0, MESH, 2, false);
+            (void)by__op_build_reduce_gradients(graph, &bytes, 1, 0, MESH, 2, false);
         }
         expect_error(graph, texts[k]);
     }
     by_graph *graph = open_graph();
-    (void)by__wait(graph, input(graph, "x", BY_SHAPE(4)));
+    (void)by__op_build_wait(graph, input(graph, "x", BY_SHAPE(4)));
     expect_error(graph, "no collective's result");
 }
 
@@ -214,7 +214,7 @@ static void test_verify(void **state)
     by_error error = {0};
     by_graph *graph = reduced(); /* tanh, all_reduce, wait, tanh */
     check_ok(by_graph_verify(graph, &error), &error);
-    check_ok(by__graph_prune(graph, &error), &error);
+    check_ok(by__pass_graph_prune(graph, &error), &error);
     assert_int_equal(graph->node_count, 4);
     graph->nodes[3].in[0] = graph->nodes[1].out[0];
     expect_broken(graph, "which was not waited for");
@@ -228,8 +228,8 @@ static void test_verify(void **state)
     expect_broken(graph, "does not keep");
 
     graph = open_graph();
-    (void)by__start_collective(graph, BY_OP_ALL_REDUCE, &(by_attrs){.mesh = 1, .ranks = 2},
-                               input(graph, "x", BY_SHAPE(4)));
+    (void)by__op_start_collective(graph, BY_OP_ALL_REDUCE, &(by_attrs){.mesh = 1, .ranks = 2},
+                                  input(graph, "x", BY_SHAPE(4)));
     expect_broken(graph, "nothing waits for node 0 (all_reduce)");
 
     /* Gradients that are exchanged in place are read by nothing else. */
@@ -240,7 +240,8 @@ static void test_verify(void **state)
         if (reader == 1) {
             by_graph_output(graph, by_unary(graph, g, BY_FN_TANH), "y");
         }
-        (void)by__wait(graph, by__reduce_gradients(graph, &g, 1, 0, MESH, 2, true));
+        (void)by__op_build_wait(graph,
+                                by__op_build_reduce_gradients(graph, &g, 1, 0, MESH, 2, true));
         if (reader == 1) {
             expect_broken(graph, "which is read elsewhere");
         } else {
@@ -282,33 +283,33 @@ static void test_memory(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__memory_plan plan;
+    by__pass_memory_plan plan;
     by_graph *graph = open_graph();
     by_value x = input(graph, "x", BY_SHAPE(16));
     by_value a = by_unary(graph, x, BY_FN_TANH);
     by_value b = by_all_reduce(graph, a, MESH, 2);
     by_graph_output(graph, by_unary(graph, b, BY_FN_GELU), "b");
-    check_ok(by__memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
     assert_int_equal(plan.owner[a], by_graph_find(graph, "b"));
     assert_int_equal(plan.bytes, 0);
-    by__memory_plan_free(&plan);
+    by__pass_memory_plan_free(&plan);
     by_graph_close(&graph);
 
     graph = open_graph();
     x = input(graph, "x", BY_SHAPE(16));
     a = by_unary(graph, x, BY_FN_TANH);
     by_attrs attrs = {.mesh = MESH, .ranks = 2};
-    by_value first = by__start_collective(graph, BY_OP_ALL_REDUCE, &attrs, a);
-    by_value second = by__start_collective(graph, BY_OP_ALL_REDUCE, &attrs, a);
+    by_value first = by__op_start_collective(graph, BY_OP_ALL_REDUCE, &attrs, a);
+    by_value second = by__op_start_collective(graph, BY_OP_ALL_REDUCE, &attrs, a);
     by_value c = by_scale(graph, a, input(graph, "s", BY_SHAPE(1)));
     by_graph_output(graph, by_unary(graph, c, BY_FN_GELU), "c");
-    by_graph_output(graph, by__wait(graph, second), "second");
-    by_graph_output(graph, by__wait(graph, first), "first");
-    check_ok(by__memory_plan_make(&plan, graph, &error), &error);
+    by_graph_output(graph, by__op_build_wait(graph, second), "second");
+    by_graph_output(graph, by__op_build_wait(graph, first), "first");
+    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
     assert_int_equal(plan.owner[a], a);
     assert_int_equal(plan.owner[first], by_graph_find(graph, "first"));
     assert_int_equal(plan.owner[second], by_graph_find(graph, "second"));
-    by__memory_plan_free(&plan);
+    by__pass_memory_plan_free(&plan);
     by_graph_close(&graph);
 }
 
@@ -375,9 +376,9 @@ static by_graph *random_graph(uint64_t seed)
             attrs.axis = draw == 4 ? 0 : 1;
             attrs.to = 1;
             attrs.rows = graph->values[a].shape.dim[1] / 2;
-            started[waiting++] = by__start_collective(graph, op, &attrs, a);
+            started[waiting++] = by__op_start_collective(graph, op, &attrs, a);
         } else if (waiting > 0) {
-            by_value y = by__wait(graph, started[--waiting]);
+            by_value y = by__op_build_wait(graph, started[--waiting]);
             /* Back to the first shape. */
             pool[held++] =
                 by_sum(graph, by_reshape(graph, y, BY_SHAPE(1, -1)), (int[]){1}, 1, true);
@@ -385,11 +386,11 @@ static by_graph *random_graph(uint64_t seed)
         }
     }
     while (waiting > 0) {
-        (void)by__wait(graph, started[--waiting]);
+        (void)by__op_build_wait(graph, started[--waiting]);
     }
     by_value g = by_unary(graph, pool[held - 1], BY_FN_TANH);
     by_graph_output(graph, g, "grad.w");
-    (void)by__wait(graph, by__reduce_gradients(graph, &g, 1, 0, MESH, 2, true));
+    (void)by__op_build_wait(graph, by__op_build_reduce_gradients(graph, &g, 1, 0, MESH, 2, true));
     by_graph_output(graph, by_mul(graph, pool[held - 1], pool[held / 2]), "y");
     check_ok(by_graph_verify(graph, &error), &error);
     return graph;
@@ -398,7 +399,7 @@ static by_graph *random_graph(uint64_t seed)
 typedef struct late_run {
     by_device *device;
     by_program *program;
-    by__collectives collectives;
+    by__device_collectives collectives;
     by_memory memory[64]; /* of external values */
     by_memory arena, workspace;
 } late_run;
@@ -421,7 +422,7 @@ static void late_open(late_run *r, const runner *like, uint64_t seed)
     for (size_t v = 0; v < like->graph->value_count; v++) {
         if (like->buffers[v] != NULL) {
             by_memory *memory = &r->memory[used++];
-            size_t bytes = by__value_bytes(&like->graph->values[v]);
+            size_t bytes = by__graph_value_bytes(&like->graph->values[v]);
             assert_true(used <= 64);
             check_ok(by_device_alloc(memory, r->device, bytes, "a test", &error), &error);
             check_ok(by_device_write(*memory, like->buffers[v], &error), &error);
@@ -463,7 +464,7 @@ static void test_late(void **state)
     size_t collectives = 0;
     for (uint64_t seed = 0; seed < 40; seed++) {
         by_error error = {0};
-        by__collectives alike = {.run = run_alike};
+        by__device_collectives alike = {.run = run_alike};
         runner r;
         by_graph *graph = random_graph(seed);
         collectives += count_ops(graph, BY_OP_WAIT);
@@ -501,7 +502,7 @@ static void test_errors(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__collectives failing = {.run = peer_is_late};
+    by__device_collectives failing = {.run = peer_is_late};
     runner r;
     by_graph *graph = reduced();
     runner_open(&r, graph, 1);
@@ -529,7 +530,7 @@ static void tell(void *user, by_status status, const by_error *error)
 }
 
 /* A collective that ends when other ranks hear of the failure, or after minutes. */
-static by_status run_until_told(const by__device_call *call, const by__context *context)
+static by_status run_until_told(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(call);
     BY_UNUSED(context);
@@ -542,7 +543,7 @@ static by_status run_until_told(const by__device_call *call, const by__context *
     return BY_OK;
 }
 
-static by_status run_failing(const by__device_call *call, const by__context *context)
+static by_status run_failing(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(call);
     BY_UNUSED(context);
@@ -552,33 +553,33 @@ static by_status run_failing(const by__device_call *call, const by__context *con
 static void test_failure_is_told(void **state)
 {
     BY_UNUSED(state);
-    static const by__kernel kernels[2] = {{.name = "collective", .run = run_until_told},
-                                          {.name = "broken", .run = run_failing}};
-    static const by__kernel *const chosen[2] = {&kernels[0], &kernels[1]};
-    static const by__command commands[] = {
+    static const by__device_kernel kernels[2] = {{.name = "collective", .run = run_until_told},
+                                                 {.name = "broken", .run = run_failing}};
+    static const by__device_kernel *const chosen[2] = {&kernels[0], &kernels[1]};
+    static const by__device_command commands[] = {
         {BY__COMMAND_CALL, BY__QUEUE_COLLECTIVE, 0, 0},
         {BY__COMMAND_RECORD, BY__QUEUE_COLLECTIVE, 0, SIZE_MAX},
         {BY__COMMAND_CALL, BY__QUEUE_COMPUTE, 1, 1},
         {BY__COMMAND_ORDER, BY__QUEUE_COMPUTE, 0, SIZE_MAX},
     };
     static const by__device_call calls[2];
-    const by__command_list list = {.name = "test",
-                                   .calls = calls,
-                                   .kernels = chosen,
-                                   .call_count = 2,
-                                   .commands = commands,
-                                   .command_count = BY_ARRAY_LENGTH(commands),
-                                   .event_count = 1};
+    const by__device_command_list list = {.name = "test",
+                                          .calls = calls,
+                                          .kernels = chosen,
+                                          .call_count = 2,
+                                          .commands = commands,
+                                          .command_count = BY_ARRAY_LENGTH(commands),
+                                          .event_count = 1};
     by_error error = {0};
     by_device *device = NULL;
-    by__recording *recording;
+    by__device_recording *recording;
     check_ok(by_device_open(&device, "cpu", 1, &error), &error);
     by__device_on_error(device, tell, NULL);
-    check_ok(by__recording_open(&recording, device, &list, &error), &error);
-    by_status status = by__recording_submit(recording, true, NULL, NULL, &error);
+    check_ok(by__device_recording_open(&recording, device, &list, &error), &error);
+    by_status status = by__device_recording_submit(recording, true, NULL, NULL, &error);
     check_error(status, BY_EDEVICE, &error, "test: node 1: kernel broken failed");
     assert_true(atomic_load(&told) && !atomic_load(&gave_up));
-    by__recording_close(&recording);
+    by__device_recording_close(&recording);
     by_device_close(&device);
 }
 

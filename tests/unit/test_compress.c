@@ -141,10 +141,10 @@ static void rounding_is_to_nearest(void **state)
     }
     for (int rule = 0; rule < 2; rule++) {
         by_error error = {0};
-        by__codes codes;
-        check_ok(by__codes_open(&codes, BY__CODE_INT4, 2, 100, 32, &error), &error);
+        by__compress_codes codes;
+        check_ok(by__compress_codes_open(&codes, BY__CODE_INT4, 2, 100, 32, &error), &error);
         assert_int_equal(codes.coded.scale_row, 4);
-        by__codes_round(&codes, weight, (by__scale_rule)rule, 1);
+        by__compress_codes_round(&codes, weight, (by__compress_scale_rule)rule, 1);
         for (int i = 0; i < 200; i++) {
             float scale = by__coded_scale(&codes.coded, i / 100, i % 100);
             float off = fabsf(by__coded_at(&codes.coded, i / 100, i % 100) - weight[i]);
@@ -153,7 +153,7 @@ static void rounding_is_to_nearest(void **state)
             assert_true(rule == 1 || off <= fabsf(scale) * 1.001f);
             errors[rule] += (double)off * (double)off;
         }
-        by__codes_close(&codes);
+        by__compress_codes_close(&codes);
     }
     assert_true(errors[1] < errors[0]);
 }
@@ -243,30 +243,30 @@ static void an_expert_without_codes_keeps_its_numbers(void **state)
 {
     by_error error = {0};
     fixture f;
-    by__compression c = {0};
-    by__forward forward = {0};
-    by__forward_options options;
+    by__compress_compression c = {0};
+    by__infer_forward forward = {0};
+    by__infer_forward_options options;
     by_model model;
     by_weights *weights;
     const by_compress_options int8 = {.method = "int8", .threads = 2};
     const by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 1, .time = TIME};
     (void)state;
     open_fixture(&f, mixtral, BY_ARRAY_LENGTH(mixtral));
-    check_ok(by__job_open(&c, f.out, f.model, &int8, &error), &error);
+    check_ok(by__compress_job_open(&c, f.out, f.model, &int8, &error), &error);
     for (size_t i = 0; i < c.linear_count; i++) {
         if (strstr(c.linears[i].name, "experts.1.w1.") == NULL) {
-            check_ok(
-                by__round_layer(&c, &c.linears[i], BY__CODE_INT8, 0, BY__SCALE_LARGEST, &error),
-                &error);
+            check_ok(by__compress_round_layer(&c, &c.linears[i], BY__CODE_INT8, 0,
+                                              BY__SCALE_LARGEST, &error),
+                     &error);
         }
     }
-    check_ok(by__codes_finish(&c, BY__CODE_INT8, 0, false, &error), &error);
+    check_ok(by__compress_codes_finish(&c, BY__CODE_INT8, 0, false, &error), &error);
     check_ok(by__compress_finish(&c, &(by_compressed){0}, &error), &error);
-    by__job_close(&c);
+    by__compress_job_close(&c);
     check_ok(by_weights_open(&weights, f.out, &error), &error);
-    check_ok(by__forward_options_read(&options, f.config, weights, NULL, 1, &error), &error);
-    check_ok(by__forward_open(&forward, &options, &error), &error);
-    check_ok(by__forward_add(&forward, "logits", &request, &model, &error), &error);
+    check_ok(by__infer_forward_options_read(&options, f.config, weights, NULL, 1, &error), &error);
+    check_ok(by__infer_forward_open(&forward, &options, &error), &error);
+    check_ok(by__infer_forward_add(&forward, "logits", &request, &model, &error), &error);
     const by_graph *graph = forward.programs.rows[0].graph;
     for (int w = 1; w <= 3; w++) {
         char name[128];
@@ -277,7 +277,7 @@ static void an_expert_without_codes_keeps_its_numbers(void **state)
         assert_int_equal(graph->values[value].packing.kind,
                          w == 1 ? BY_PACKING_PACKED : BY_PACKING_INT8);
     }
-    by__forward_close(&forward);
+    by__infer_forward_close(&forward);
     by_weights_close(&weights);
     float *logits = logits_of(&f, f.out, NULL);
     assert_true(isfinite(logits[0]));
@@ -320,12 +320,12 @@ static void what_was_codes_is_numbers(void **state)
 static void values_that_are_no_numbers(void **state)
 {
     by_error error = {0};
-    by__codes codes;
+    by__compress_codes codes;
     (void)state;
-    check_ok(by__codes_open(&codes, BY__CODE_INT4, 1, 32, 32, &error), &error);
-    (void)by__codes_set(&codes, 0, 1, NAN, 0.5f);
+    check_ok(by__compress_codes_open(&codes, BY__CODE_INT4, 1, 32, 32, &error), &error);
+    (void)by__compress_codes_set(&codes, 0, 1, NAN, 0.5f);
     assert_int_equal(by__coded_code(&codes.coded, 0, 1), 0);
-    by__codes_close(&codes);
+    by__compress_codes_close(&codes);
 }
 
 static void damaged_weights_are_refused(void **state)
@@ -418,7 +418,7 @@ static void weights_are_trained_as_their_codes(void **state)
     (void)state;
     for (int form = 0; form < 4; form++) {
         by_error error = {0};
-        by__codes codes;
+        by__compress_codes codes;
         bool out_in = form % 2 == 1;
         bool wide = form / 2 == 1;
         float weight[N * K];
@@ -452,11 +452,11 @@ static void weights_are_trained_as_their_codes(void **state)
             inputs[i] = cosf((float)i);
         }
         runner_run(&r);
-        check_ok(by__codes_open(&codes, wide ? BY__CODE_INT8 : BY__CODE_INT4, N, K, wide ? 0 : 32,
-                                &error),
+        check_ok(by__compress_codes_open(&codes, wide ? BY__CODE_INT8 : BY__CODE_INT4, N, K,
+                                         wide ? 0 : 32, &error),
                  &error);
-        by__codes_round(&codes, weight, BY__SCALE_LARGEST, 1);
-        by__codes_read(&codes, values, 1);
+        by__compress_codes_round(&codes, weight, BY__SCALE_LARGEST, 1);
+        by__compress_codes_read(&codes, values, 1);
         const float *made = runner_data(&r, "q");
         const float *gradient = runner_data(&r, "grad.w");
         for (int i = 0; i < N * K; i++) {
@@ -465,7 +465,7 @@ static void weights_are_trained_as_their_codes(void **state)
             assert_true(made[at] == values[i]);
             assert_true(fabsf(gradient[at] - sum) < 1e-5f);
         }
-        by__codes_close(&codes);
+        by__compress_codes_close(&codes);
         runner_close(&r);
         by_graph_close(&graph);
     }
@@ -500,11 +500,11 @@ static void stacks_are_trained_as_their_codes(void **state)
     memcpy(runner_data(&r, "range"), ranges, sizeof ranges);
     runner_run(&r);
     for (int m = 0; m < MATRICES; m++) {
-        by__codes codes;
-        check_ok(by__codes_open(&codes, BY__CODE_INT4, N, K, 32, &error), &error);
-        by__codes_round(&codes, weight + m * N * K, BY__SCALE_LARGEST, 1);
-        by__codes_read(&codes, values + m * N * K, 1);
-        by__codes_close(&codes);
+        by__compress_codes codes;
+        check_ok(by__compress_codes_open(&codes, BY__CODE_INT4, N, K, 32, &error), &error);
+        by__compress_codes_round(&codes, weight + m * N * K, BY__SCALE_LARGEST, 1);
+        by__compress_codes_read(&codes, values + m * N * K, 1);
+        by__compress_codes_close(&codes);
     }
     const float *y = runner_data(&r, "y");
     for (int i = 0; i < ROWS * N; i++) {
@@ -545,7 +545,7 @@ static float *read_tensor(const by_weights *weights, const char *name, size_t co
 }
 
 /* H of what block 0's attention reads: the norm of embeddings, computed here in double. */
-static void check_first(const reading *r, const by__calibrated *what)
+static void check_first(const reading *r, const by__compress_calibrated *what)
 {
     const by_weights *weights = by_pretrained_weights(r->f->model);
     float *wte = read_tensor(weights, "wte.weight", VOCAB * 96);
@@ -580,7 +580,8 @@ static void check_first(const reading *r, const by__calibrated *what)
     free(wpe);
 }
 
-static by_status look(by__compression *c, by__calibrated *what, void *user, by_error *error)
+static by_status look(by__compress_compression *c, by__compress_calibrated *what, void *user,
+                      by_error *error)
 {
     reading *r = user;
     (void)c;
@@ -602,7 +603,7 @@ static by_status look(by__compression *c, by__calibrated *what, void *user, by_e
 }
 
 /* Two batches, whose data is freed with free(). */
-static by__calibration_tokens make_tokens(void)
+static by__compress_calibration_tokens make_tokens(void)
 {
     by_error error = {0};
     int32_t *tokens;
@@ -611,13 +612,13 @@ static by__calibration_tokens make_tokens(void)
     for (int i = 0; i < 4 * TIME; i++) {
         tokens[i] = i * i % VOCAB;
     }
-    return (by__calibration_tokens){.batch = 2,
-                                    .time = TIME,
-                                    .rows = 2 * TIME,
-                                    .batches = 2,
-                                    .bytes = 2 * TIME * sizeof *tokens,
-                                    .stride = 2 * TIME * sizeof *tokens,
-                                    .data = (uint8_t *)tokens};
+    return (by__compress_calibration_tokens){.batch = 2,
+                                             .time = TIME,
+                                             .rows = 2 * TIME,
+                                             .batches = 2,
+                                             .bytes = 2 * TIME * sizeof *tokens,
+                                             .stride = 2 * TIME * sizeof *tokens,
+                                             .data = (uint8_t *)tokens};
 }
 
 static void layers_read_what_the_blocks_before_make(void **state)
@@ -627,17 +628,17 @@ static void layers_read_what_the_blocks_before_make(void **state)
     double first[2];
     (void)state;
     open_fixture(&f, gpt2, BY_ARRAY_LENGTH(gpt2));
-    const by__calibration_tokens data = make_tokens();
+    const by__compress_calibration_tokens data = make_tokens();
     for (int zero = 0; zero < 2; zero++) {
         const by_compress_options options = {.method = "gptq", .threads = 2};
-        by__compression c = {0};
+        by__compress_compression c = {0};
         reading r = {
             .f = &f, .tokens = (const int32_t *)(const void *)data.data, .zero = zero == 1};
-        check_ok(by__job_open(&c, f.out, f.model, &options, &error), &error);
-        check_ok(by__calibrate_on(&c, &data, look, &r, &error), &error);
+        check_ok(by__compress_job_open(&c, f.out, f.model, &options, &error), &error);
+        check_ok(by__compress_calibrate_on(&c, &data, look, &r, &error), &error);
         assert_int_equal(r.layers, 8);
         first[zero] = r.first;
-        by__job_close(&c);
+        by__compress_job_close(&c);
     }
     assert_true(first[0] != first[1]); /* block 1 saw what was made of block 0 */
     free(data.data);
@@ -653,8 +654,8 @@ typedef struct mixture {
     size_t layers;
 } mixture;
 
-static by_status look_at_experts(by__compression *c, by__calibrated *what, void *user,
-                                 by_error *error)
+static by_status look_at_experts(by__compress_compression *c, by__compress_calibrated *what,
+                                 void *user, by_error *error)
 {
     mixture *m = user;
     const char *name = what->linears[0]->name;
@@ -686,20 +687,20 @@ static void experts_read_their_rows(void **state)
     by_error error = {0};
     fixture f;
     const by_compress_options options = {.method = "gptq", .threads = 2};
-    by__compression c = {0};
+    by__compress_compression c = {0};
     mixture *m = calloc(1, sizeof *m);
     (void)state;
     assert_non_null(m);
     open_fixture(&f, mixtral, BY_ARRAY_LENGTH(mixtral));
-    const by__calibration_tokens data = make_tokens();
-    check_ok(by__job_open(&c, f.out, f.model, &options, &error), &error);
-    check_ok(by__calibrate_on(&c, &data, look_at_experts, m, &error), &error);
+    const by__compress_calibration_tokens data = make_tokens();
+    check_ok(by__compress_job_open(&c, f.out, f.model, &options, &error), &error);
+    check_ok(by__compress_calibrate_on(&c, &data, look_at_experts, m, &error), &error);
     assert_int_equal(m->layers, 4 + 1 + 3 * EXPERTS);
     for (int i = 0; i < 96 * 96; i++) {
         assert_true(fabs(m->experts[i] - 2.0 * m->router[i]) < 1e-3);
     }
     assert_true(m->router[0] > 0.0 && m->least < m->most);
-    by__job_close(&c);
+    by__compress_job_close(&c);
     free(data.data);
     free(m);
     close_fixture(&f);

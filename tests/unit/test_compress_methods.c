@@ -155,19 +155,20 @@ static void gptq_is_optimal_brain_quantisation(void **state)
     assert_non_null(got);
     for (int threads = 1; threads <= 2; threads++) {
         by_error error = {0};
-        by__codes codes;
-        by__codes plain;
+        by__compress_codes codes;
+        by__compress_codes plain;
         int64_t order[IN];
         double *u;
-        check_ok(by__codes_open(&codes, BY__CODE_INT4, OUT, IN, 32, &error), &error);
-        check_ok(by__codes_open(&plain, BY__CODE_INT4, OUT, IN, 32, &error), &error);
-        check_ok(by__gptq_order(order, l->hessian, IN, false, &error), &error);
+        check_ok(by__compress_codes_open(&codes, BY__CODE_INT4, OUT, IN, 32, &error), &error);
+        check_ok(by__compress_codes_open(&plain, BY__CODE_INT4, OUT, IN, 32, &error), &error);
+        check_ok(by__compress_gptq_order(order, l->hessian, IN, false, &error), &error);
         assert_int_equal(order[0] % 11, 0); /* the large ones first */
-        check_ok(by__gptq_factor(&u, l->hessian, order, IN, 0.01, threads, &error), &error);
-        check_ok(
-            by__gptq_round(&codes, l->weight, u, order, false, BY__SCALE_LARGEST, threads, &error),
-            &error);
-        by__codes_round(&plain, l->weight, BY__SCALE_LARGEST, 1);
+        check_ok(by__compress_gptq_factor(&u, l->hessian, order, IN, 0.01, threads, &error),
+                 &error);
+        check_ok(by__compress_gptq_round(&codes, l->weight, u, order, false, BY__SCALE_LARGEST,
+                                         threads, &error),
+                 &error);
+        by__compress_codes_round(&plain, l->weight, BY__SCALE_LARGEST, 1);
         brain_quantise(expected, l, &codes.coded, order, 0.01);
         for (int i = 0; i < OUT * IN; i++) {
             got[i] = (double)by__coded_at(&codes.coded, i / IN, i % IN);
@@ -176,8 +177,8 @@ static void gptq_is_optimal_brain_quantisation(void **state)
         }
         assert_true(output_error(l, got) < 0.5 * output_error(l, nearest));
         free(u);
-        by__codes_close(&codes);
-        by__codes_close(&plain);
+        by__compress_codes_close(&codes);
+        by__compress_codes_close(&plain);
     }
     free(expected);
     free(nearest);
@@ -206,7 +207,7 @@ static void factors_of_inverses(void **state)
         damped[i * IN + i] += 0.1 * mean;
     }
     invert(inverse, damped, IN);
-    check_ok(by__inverse_factor(&u, h, IN, 0.1, 2, &error), &error);
+    check_ok(by__compress_inverse_factor(&u, h, IN, 0.1, 2, &error), &error);
     for (int i = 0; i < IN; i++) {
         for (int j = 0; j < IN; j++) {
             double sum = 0.0;
@@ -219,12 +220,12 @@ static void factors_of_inverses(void **state)
     }
     free(u);
     memset(h, 0, sizeof h); /* nothing was read: every input gets 1 */
-    check_ok(by__inverse_factor(&u, h, IN, 0.1, 1, &error), &error);
+    check_ok(by__compress_inverse_factor(&u, h, IN, 0.1, 1, &error), &error);
     assert_true(u[0] == 1.0 && u[IN + 1] == 1.0 && u[1] == 0.0);
     free(u);
     h[1] = 2.0;
     h[0] = h[IN + 1] = 1.0;
-    assert_int_equal(by__inverse_factor(&u, h, IN, 0.0, 1, &error), BY_EARG);
+    assert_int_equal(by__compress_inverse_factor(&u, h, IN, 0.0, 1, &error), BY_EARG);
     free(l);
 }
 
@@ -238,21 +239,21 @@ static void awq_errors_are_those_of_results(void **state)
     layer *l = make_layer();
     for (int step = 0; step < 8; step++) {
         by_error error = {0};
-        by__codes codes;
+        by__compress_codes codes;
         float factors[IN];
         double values[OUT * IN];
         double got;
-        by__awq_factors(factors, l->hessian, IN, step / 8.0);
+        by__compress_awq_factors(factors, l->hessian, IN, step / 8.0);
         for (int i = 0; i < IN; i++) { /* s = a^alpha / sqrt(min max) */
             double ratio = pow(l->hessian[i * IN + i] / l->hessian[0], 0.5 * step / 8.0);
             assert_true(fabs((double)(factors[i] / factors[0]) - ratio) < 1e-5 * ratio);
         }
-        check_ok(by__codes_open(&codes, BY__CODE_INT4, OUT, IN, 32, &error), &error);
-        check_ok(
-            by__awq_round(&codes, l->weight, l->hessian, factors, BY__SCALE_LARGEST, 2, &error),
-            &error);
-        check_ok(by__awq_error(&got, l->weight, OUT, IN, 32, l->hessian, factors, BY__SCALE_LARGEST,
-                               2, &error),
+        check_ok(by__compress_codes_open(&codes, BY__CODE_INT4, OUT, IN, 32, &error), &error);
+        check_ok(by__compress_awq_round(&codes, l->weight, l->hessian, factors, BY__SCALE_LARGEST,
+                                        2, &error),
+                 &error);
+        check_ok(by__compress_awq_error(&got, l->weight, OUT, IN, 32, l->hessian, factors,
+                                        BY__SCALE_LARGEST, 2, &error),
                  &error);
         for (int i = 0; i < OUT * IN; i++) {
             values[i] =
@@ -262,7 +263,7 @@ static void awq_errors_are_those_of_results(void **state)
         assert_true(fabs(got - expected) < 1e-4 * expected);
         best = expected < best ? expected : best;
         without = step == 0 ? expected : without;
-        by__codes_close(&codes);
+        by__compress_codes_close(&codes);
     }
     assert_true(best < without);
     free(l);

@@ -19,7 +19,7 @@ enum { MAX_RANKS = 5, STEPS = 6, ROWS = 300, COLUMNS = 170 };
 enum { MATRIX = ROWS * COLUMNS, COUNT = MATRIX + 70000 };
 
 typedef struct exchange {
-    const by__codec *codec; /* NULL: PowerSGD */
+    const by__comm_codec *codec; /* NULL: PowerSGD */
     float *data[MAX_RANKS];
     double *residual; /* what rank 0 has received, and what all ranks' codes have lost */
 } exchange;
@@ -59,50 +59,50 @@ static void clear_but_first(float *residual, int rank)
 static by_status run_codes(exchange *e, by_comm *comm, float *residual, double *received,
                            by_error *error)
 {
-    by__coded_sum *sum;
+    by__comm_coded_sum *sum;
     int rank = by_comm_rank(comm);
-    BY_TRY(by__coded_sum_open(&sum, comm, e->codec, 0.05, residual, COUNT, 2, error));
+    BY_TRY(by__comm_coded_sum_open(&sum, comm, e->codec, 0.05, residual, COUNT, 2, error));
     for (int step = 0; step < STEPS; step++) {
         fill(e->data[rank], step, rank);
-        BY_TRY(by__coded_sum_run(sum, e->data[rank], "test", error));
+        BY_TRY(by__comm_coded_sum_run(sum, e->data[rank], "test", error));
         for (size_t i = 0; i < COUNT; i++) {
             received[i] += (double)e->data[rank][i];
         }
         if (step == 2) { /* and goes on */
-            BY_TRY(by__coded_sum_settle(sum, error));
+            BY_TRY(by__comm_coded_sum_settle(sum, error));
             clear_but_first(residual, rank);
         }
     }
-    BY_TRY(by__coded_sum_settle(sum, error));
-    by__coded_sum_close(&sum);
+    BY_TRY(by__comm_coded_sum_settle(sum, error));
+    by__comm_coded_sum_close(&sum);
     return BY_OK;
 }
 
 static by_status run_power(exchange *e, by_comm *comm, float *residual, double *received,
                            by_error *error)
 {
-    static const by__power_tensor tensors[] = {
+    static const by__comm_power_tensor tensors[] = {
         {.first = 0, .rows = ROWS, .columns = COLUMNS},
         {.first = MATRIX + 10, .rows = 1000},
         {.first = MATRIX + 2000, .rows = 3, .columns = 2}, /* too small for factors */
     };
-    by__power_sum *sum;
+    by__comm_power_sum *sum;
     int rank = by_comm_rank(comm);
-    BY_TRY(by__power_sum_open(&sum, comm, tensors, BY_ARRAY_LENGTH(tensors), residual, COUNT, 3, 1,
-                              error));
+    BY_TRY(by__comm_power_sum_open(&sum, comm, tensors, BY_ARRAY_LENGTH(tensors), residual, COUNT,
+                                   3, 1, error));
     for (int step = 0; step < STEPS; step++) {
         fill(e->data[rank], step, rank);
-        BY_TRY(by__power_sum_run(sum, e->data[rank], "test", error));
+        BY_TRY(by__comm_power_sum_run(sum, e->data[rank], "test", error));
         for (size_t i = 0; i < COUNT; i++) {
             received[i] += (double)e->data[rank][i];
         }
         if (step == 2) {
-            BY_TRY(by__power_sum_settle(sum, error));
+            BY_TRY(by__comm_power_sum_settle(sum, error));
             clear_but_first(residual, rank);
         }
     }
-    BY_TRY(by__power_sum_settle(sum, error));
-    by__power_sum_close(&sum);
+    BY_TRY(by__comm_power_sum_settle(sum, error));
+    by__comm_power_sum_close(&sum);
     return BY_OK;
 }
 
@@ -121,7 +121,7 @@ static by_status rank_main(by_comm *comm, void *user, by_error *error)
     return BY_OK;
 }
 /* Runs an exchange and checks it on the elements [0, checked). */
-static void check(const by__codec *codec, int ranks, size_t checked)
+static void check(const by__comm_codec *codec, int ranks, size_t checked)
 {
     exchange e = {.codec = codec, .residual = calloc(COUNT, sizeof(double))};
     by_error error = {0};
@@ -158,9 +158,9 @@ static void check(const by__codec *codec, int ranks, size_t checked)
 static void test_codes(void **state)
 {
     BY_UNUSED(state);
-    for (size_t k = 0; by__codec_at(k) != NULL; k++) {
+    for (size_t k = 0; by__comm_codec_at(k) != NULL; k++) {
         for (int ranks = 1; ranks <= MAX_RANKS; ranks += ranks < 3 ? 1 : 2) {
-            check(by__codec_at(k), ranks, COUNT);
+            check(by__comm_codec_at(k), ranks, COUNT);
         }
     }
 }
@@ -171,9 +171,9 @@ static void test_power(void **state)
     for (int ranks = 1; ranks <= MAX_RANKS; ranks += ranks < 3 ? 1 : 2) {
         check(NULL, ranks, MATRIX);
     }
-    by__power_sum *sum;
+    by__comm_power_sum *sum;
     by_error error = {0};
-    assert_int_equal(by__power_sum_open(&sum, NULL, NULL, 0, NULL, 0, 33, 1, &error), BY_EARG);
+    assert_int_equal(by__comm_power_sum_open(&sum, NULL, NULL, 0, NULL, 0, 33, 1, &error), BY_EARG);
     assert_non_null(strstr(error.message, "33"));
 }
 

@@ -31,7 +31,7 @@ static void unresolved(const char *text, const char *message)
 
 static const double *pair(const by_config *config)
 {
-    return by__entry_at((const by__config *)config, "optimizer.betas")->at;
+    return by__config_entry_at((const by__config *)config, "optimizer.betas")->at;
 }
 
 static void test_defaults(void **state)
@@ -152,7 +152,7 @@ static void test_names_of_others(void **state)
     check_ok(by_serve_config_reference(&pages[1], &error), &error);
     const char *names;
     const char *key;
-    for (size_t i = 0; (key = by__key_alias(i, &names)) != NULL; i++) {
+    for (size_t i = 0; (key = by__config_key_alias(i, &names)) != NULL; i++) {
         const char *dot = strchr(key, '.');
         char row[80];
         (void)snprintf(row, sizeof row, dot == NULL ? "\n## %s\n" : "\n| `%s` |",
@@ -698,7 +698,7 @@ static void test_precision_of_the_machine(void **state)
     BY_UNUSED(state);
     static const char wide[] = "precision: {weights: bf16}\n";
     size_t count;
-    const char *const *levels = by__host_levels(&count);
+    const char *const *levels = by__cpu_host_levels(&count);
     by_error error = {0};
     computes("reference", "", "f32");
     for (size_t i = 0; i < count; i++) {

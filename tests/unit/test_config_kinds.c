@@ -20,18 +20,19 @@ static void test_declarations(void **state)
     by_config *config = config_good("");
     const by__config *c = (const by__config *)config;
     for (size_t i = 0; i < c->count; i++) {
-        const by__entry *e = &c->entries[i];
-        const by__key *key = &e->key;
-        assert_true(key->section[0] == '\0' || by__section_find(c->schema, key->section) != NULL);
+        const by__config_entry *e = &c->entries[i];
+        const by__config_key *key = &e->key;
+        assert_true(key->section[0] == '\0' ||
+                    by__config_section_find(c->schema, key->section) != NULL);
         assert_true(key->help != NULL && key->help[0] != '\0');
         bool whole = key->type == BY__KEY_SWITCH || key->type == BY__KEY_SIZE;
-        by__key_type holds =
+        by__config_key_type holds =
             key->type == BY__KEY_SHARE || key->type == BY__KEY_TIME ? BY__KEY_REAL : key->type;
         assert_int_equal(key->place.holds, whole ? BY__KEY_INT : holds);
         assert_true(!key->place.own ||
                     key->place.offset + (key->type == BY__KEY_PAIR ? 16 : 8) <= e->kind->size);
         for (size_t k = 0; k < i; k++) {
-            const by__entry *other = &c->entries[k];
+            const by__config_entry *other = &c->entries[k];
             bool same_key = strcmp(other->key.name, key->name) == 0 &&
                             strcmp(other->key.section, key->section) == 0;
             if (same_key && (e->kind == NULL || other->kind == NULL || other->kind == e->kind)) {
@@ -45,7 +46,7 @@ static void test_declarations(void **state)
         }
     }
     for (size_t t = 0; t < c->schema->table_count; t++) {
-        assert_non_null(by__chosen_kind(c, t)); /* the default is a kind of the table */
+        assert_non_null(by__config_chosen_kind(c, t)); /* the default is a kind of the table */
     }
     by_config_close(&config);
 }
@@ -80,7 +81,8 @@ static void test_foreign_keys(void **state)
     const char *llama = "model.kind=llama";
     assert_int_equal(by_config_parse(&config, "train.yaml", text, strlen(text), &llama, 1, &error),
                      BY_OK);
-    assert_true(*(double *)by__entry_at((by__config *)config, "model.rope_theta")->at == 5e5);
+    assert_true(*(double *)by__config_entry_at((by__config *)config, "model.rope_theta")->at ==
+                5e5);
     /* An override of the kind leaves what the file sets for another one, and says so. */
     assert_null(by_config_notes(config));
     assert_int_equal(by_config_set(config, "model.kind=gpt2", &error), BY_OK);
@@ -149,7 +151,7 @@ static by_status resolve_image(by_config *config, void *own, by_error *error)
     return by__config_divides(config, "model.patch", "train.batch", error);
 }
 
-static const by__key image_rows[] = {
+static const by__config_key image_rows[] = {
     {"data", "images", BY__KEY_TEXT, BY__OWN(image_keys, images), "\"\"", .help = "files"},
     {"data", "labels", BY__KEY_TEXTS, BY__OWN(image_keys, labels), "[a, b]", .help = "names"},
     {"model", "patch", BY__KEY_INT, BY__OWN(image_keys, patch), "-1", 1, 64, .derived = "batch",
@@ -159,27 +161,29 @@ static const by__key image_rows[] = {
     {"model", "form", BY__KEY_TEXT, BY__OWN(image_keys, form), "png", .choices = "png|jpeg",
      .help = "form"},
 };
-static const by__key graph_rows[] = {
+static const by__config_key graph_rows[] = {
     {"model", "patch", BY__KEY_INT, BY__OWN(graph_keys, patch), "70", 65, 100, .help = "nodes"},
     {"model", "form", BY__KEY_TEXT, BY__OWN(graph_keys, form), "list", .choices = "list|matrix",
      .help = "form"},
 };
-static const by__key_list image_list = BY__KEY_LIST(image_rows);
-static const by__key_list graph_list = BY__KEY_LIST(graph_rows);
-static const by__kind kinds[] = {
+static const by__config_key_list image_list = BY__KEY_LIST(image_rows);
+static const by__config_key_list graph_list = BY__KEY_LIST(graph_rows);
+static const by__config_kind kinds[] = {
     {"gpt2", "Nothing of its own.", {NULL}, 0, NULL},
     {"image", "Images.", {&image_list}, sizeof(image_keys), resolve_image},
     {"graph", "Graphs.", {&graph_list}, sizeof(graph_keys), NULL},
 };
 
-static const by__kind *kind_row(size_t index)
+static const by__config_kind *kind_row(size_t index)
 {
     return index < BY_ARRAY_LENGTH(kinds) ? &kinds[index] : NULL;
 }
 
-static const by__kind_table kind_tables[] = {{"model", kind_row}};
-static const by__schema own_schema = {
-    .tables = kind_tables, .table_count = 1, .sections = &by__run_sections, .keys = &by__run_keys};
+static const by__config_kind_table kind_tables[] = {{"model", kind_row}};
+static const by__config_schema own_schema = {.tables = kind_tables,
+                                             .table_count = 1,
+                                             .sections = &by__config_run_sections,
+                                             .keys = &by__config_run_keys};
 
 static by_status own_parse(by_config **out, const char *text, bool kept, by_error *error)
 {
@@ -205,10 +209,10 @@ static void test_keys_of_a_kind(void **state)
                                "  labels: [c, d, e]\n",
                                false, &error),
                      BY_OK);
-    image_keys *k = by__kind_own(config->model.own, &kinds[1]);
-    graph_keys *g = by__kind_own(config->model.own, &kinds[2]);
-    assert_null(by__kind_own(config->model.own, &kinds[0]));
-    assert_null(by__kind_own(NULL, &kinds[1]));
+    image_keys *k = by__config_kind_own(config->model.own, &kinds[1]);
+    graph_keys *g = by__config_kind_own(config->model.own, &kinds[2]);
+    assert_null(by__config_kind_own(config->model.own, &kinds[0]));
+    assert_null(by__config_kind_own(NULL, &kinds[1]));
     assert_string_equal(k->images, "x.idx");
     assert_int_equal(k->labels.count, 3);
     assert_true(k->flip == 1 && k->scale[0] == 0.5 && k->scale[1] == 2.0 && k->patch == -1);

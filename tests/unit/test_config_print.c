@@ -30,7 +30,7 @@ static void test_hash_of_earlier_configs(void **state)
 }
 
 /* Two records; of groups the first has defaults. */
-static void change_records(by__entry *entry)
+static void change_records(by__config_entry *entry)
 {
     by__config_node node = {0};
     by_error error = {0};
@@ -40,26 +40,26 @@ static void change_records(by__entry *entry)
         groups ? "[{match: \"*.bi as\"}, {match: a, lr_scale: 0.1, frozen: true}]"
                : "[{batch: 3, steps: 4}, {batch: 7, steps: 1}]",
         "test", &error);
-    status = status == BY_OK ? by__value_set(entry, &node, "test", &error) : status;
+    status = status == BY_OK ? by__config_value_set(entry, &node, "test", &error) : status;
     if (status != BY_OK) {
         fail_msg("%s", error.message);
     }
-    by__node_free(&node);
+    by__config_node_free(&node);
 }
 
-static bool same_value(const by__entry *a, const by__entry *b);
+static bool same_value(const by__config_entry *a, const by__config_entry *b);
 
-static bool same_records(const by__entry *a, const by__entry *b)
+static bool same_records(const by__config_entry *a, const by__config_entry *b)
 {
     const by_record_list *left = a->at;
     const by_record_list *right = b->at;
     bool same = left->count == right->count;
     for (size_t r = 0; r < left->count && same; r++) {
         for (size_t i = 0; i < a->key.fields->count && same; i++) {
-            const by__key *field = &a->key.fields->rows[i];
+            const by__config_key *field = &a->key.fields->rows[i];
             size_t at = r * a->key.size + field->place.offset;
-            by__entry x = {.key = *field, .at = (char *)left->items + at};
-            by__entry y = {.key = *field, .at = (char *)right->items + at};
+            by__config_entry x = {.key = *field, .at = (char *)left->items + at};
+            by__config_entry y = {.key = *field, .at = (char *)right->items + at};
             same = same_value(&x, &y);
         }
     }
@@ -70,11 +70,11 @@ static bool same_records(const by__entry *a, const by__entry *b)
 static void change_all(by__config *config)
 {
     for (size_t i = 0; i < config->count; i++) {
-        const by__key *key = &config->entries[i].key;
+        const by__config_key *key = &config->entries[i].key;
         void *at = config->entries[i].at;
         double span = key->max - key->min;
         const char *bar = key->choices == NULL ? NULL : strrchr(key->choices, '|');
-        by__value_free(&config->entries[i]);
+        by__config_value_free(&config->entries[i]);
         switch (key->type) {
         case BY__KEY_INT:
         case BY__KEY_SIZE:
@@ -121,7 +121,7 @@ static void change_all(by__config *config)
     }
 }
 
-static bool same_value(const by__entry *a, const by__entry *b)
+static bool same_value(const by__config_entry *a, const by__config_entry *b)
 {
     const by_string_list *left = a->at;
     const by_string_list *right = b->at;
@@ -152,13 +152,13 @@ static void test_round_trip(void **state)
     char *text = config_printed(config);
     by_config *again = config_good(text);
     for (size_t i = 0; i < whole->count; i++) {
-        const by__entry *entry = &whole->entries[i];
-        const by__key *key = &entry->key;
+        const by__config_entry *entry = &whole->entries[i];
+        const by__config_key *key = &entry->key;
         bool one_choice = key->choices != NULL && strchr(key->choices, '|') == NULL;
         if (!one_choice && same_value(entry, &((by__config *)defaults)->entries[i])) {
             fail_msg("%s.%s was not changed", key->section, key->name);
         }
-        if (by__entry_active(whole, entry) &&
+        if (by__config_entry_active(whole, entry) &&
             !same_value(entry, &((by__config *)again)->entries[i])) {
             fail_msg("%s.%s reads back differently:\n%s", key->section, key->name, text);
         }
@@ -182,8 +182,8 @@ static void test_copy(void **state)
     change_all((by__config *)config);
     assert_int_equal(by_config_copy(&copy, config, &error), BY_OK);
     for (size_t i = 0; i < ((by__config *)copy)->count; i++) {
-        const by__entry *left = &((by__config *)config)->entries[i];
-        const by__entry *right = &((by__config *)copy)->entries[i];
+        const by__config_entry *left = &((by__config *)config)->entries[i];
+        const by__config_entry *right = &((by__config *)copy)->entries[i];
         assert_ptr_not_equal(left->at, right->at);
         if (!same_value(left, right)) {
             fail_msg("%s.%s is another", left->key.section, left->key.name);

@@ -235,21 +235,21 @@ static void test_cut_short_in_use(void **state)
 static void test_many_shards(void **state)
 {
     enum { SHARDS = 300 };
-    static by__token_shard shards[SHARDS];
+    static by__data_token_shard shards[SHARDS];
     static char names[SHARDS][32];
     int32_t tokens[SHARDS];
     uint64_t offsets[2] = {0, SHARDS};
     by_dataset *data;
-    by__token_manifest m = {.width = 2,
-                            .vocab = SHARDS,
-                            .eos = -1,
-                            .tokens = SHARDS,
-                            .documents = 1,
-                            .tokenizer_file = (char *)(uintptr_t) "tokenizer.json",
-                            .tokenizer_hash = "0123456789abcdef0123456789abcdef",
-                            .offsets_file = (char *)(uintptr_t) "documents.npy",
-                            .shards = shards,
-                            .shard_count = SHARDS};
+    by__data_token_manifest m = {.width = 2,
+                                 .vocab = SHARDS,
+                                 .eos = -1,
+                                 .tokens = SHARDS,
+                                 .documents = 1,
+                                 .tokenizer_file = (char *)(uintptr_t) "tokenizer.json",
+                                 .tokenizer_hash = "0123456789abcdef0123456789abcdef",
+                                 .offsets_file = (char *)(uintptr_t) "documents.npy",
+                                 .shards = shards,
+                                 .shard_count = SHARDS};
     for (uint64_t i = 0; i < SHARDS; i++) {
         (void)snprintf(names[i], sizeof names[i], "tokens-%05d.npy", (int)i);
         shards[i].file = names[i];
@@ -257,7 +257,7 @@ static void test_many_shards(void **state)
         packed_folder_npy(*state, names[i], 2, &i, 1, shards[i].hash);
     }
     packed_folder_npy(*state, m.offsets_file, 8, offsets, 2, m.offsets_hash);
-    assert_int_equal(by__token_manifest_write(&m, *state, NULL), BY_OK);
+    assert_int_equal(by__data_token_manifest_write(&m, *state, NULL), BY_OK);
     assert_int_equal(by_dataset_open(&data, *state, &(by_dataset_options){.verify = true}, NULL),
                      BY_OK);
     assert_int_equal(by_dataset_read(data, 0, SHARDS, tokens, NULL), BY_OK);

@@ -61,12 +61,12 @@ static void test_memory(void **state)
     assert_memory_equal(back, "\0\0\0\0\0\0\0\0", 8);
 
     check_ok(by_device_write(by_memory_at(memory, 8, 8), "01234567", &error), &error);
-    check_ok(by__copy(BY__QUEUE_COMPUTE, other, by_memory_at(memory, 8, 8), &error), &error);
-    check_ok(by__fill(BY__QUEUE_COMPUTE, by_memory_at(other, 6, 2), '-', &error), &error);
-    check_ok(by__copy_out(BY__QUEUE_COPY_OUT, pinned.data, other, &error), &error);
-    check_ok(by__queue_finish(device, BY__QUEUE_COPY_OUT, &error), &error);
+    check_ok(by__device_copy(BY__QUEUE_COMPUTE, other, by_memory_at(memory, 8, 8), &error), &error);
+    check_ok(by__device_fill(BY__QUEUE_COMPUTE, by_memory_at(other, 6, 2), '-', &error), &error);
+    check_ok(by__device_copy_out(BY__QUEUE_COPY_OUT, pinned.data, other, &error), &error);
+    check_ok(by__device_queue_finish(device, BY__QUEUE_COPY_OUT, &error), &error);
     assert_memory_equal(pinned.data, "012345--", 8);
-    check_ok(by__copy_in(BY__QUEUE_COPY_IN, by_memory_at(memory, 0, 8), pinned.data, &error),
+    check_ok(by__device_copy_in(BY__QUEUE_COPY_IN, by_memory_at(memory, 0, 8), pinned.data, &error),
              &error);
     check_ok(by_device_finish(device, &error), &error);
     check_ok(by_device_read(back, by_memory_at(memory, 4, 8), &error), &error);
@@ -79,7 +79,7 @@ static void test_memory(void **state)
     check_error(status, BY_EARG, &error, "read: there is no memory");
     status = by_device_write(by_host_memory(back, 8), back, &error);
     check_error(status, BY_EARG, &error, "write: this is host memory");
-    status = by__copy(BY__QUEUE_COMPUTE, memory, other, &error);
+    status = by__device_copy(BY__QUEUE_COMPUTE, memory, other, &error);
     check_error(status, BY_EARG, &error, "copy: 8 bytes to 100 bytes");
     status = by_device_alloc(&memory, device, SIZE_MAX - 4096, "the gradients", &error);
     check_error(status, BY_EMEMORY, &error, "the gradients");
@@ -101,18 +101,18 @@ static void test_events(void **state)
     bool done = false;
     double seconds = -1.0;
     for (int i = 0; i < 2; i++) {
-        check_ok(by__event_open(&events[i], device, true, &error), &error);
-        check_ok(by__event_wait(events[i], &error), &error); /* it stands for nothing yet */
-        check_ok(by__event_record(events[i], BY__QUEUE_COMPUTE, &error), &error);
+        check_ok(by__device_event_open(&events[i], device, true, &error), &error);
+        check_ok(by__device_event_wait(events[i], &error), &error); /* it stands for nothing yet */
+        check_ok(by__device_event_record(events[i], BY__QUEUE_COMPUTE, &error), &error);
     }
-    check_ok(by__event_order(events[1], BY__QUEUE_COPY_OUT, &error), &error);
-    check_ok(by__event_wait(events[1], &error), &error);
-    check_ok(by__event_done(&done, events[1], &error), &error);
-    check_ok(by__event_seconds(&seconds, events[0], events[1], &error), &error);
+    check_ok(by__device_event_order(events[1], BY__QUEUE_COPY_OUT, &error), &error);
+    check_ok(by__device_event_wait(events[1], &error), &error);
+    check_ok(by__device_event_done(&done, events[1], &error), &error);
+    check_ok(by__device_event_seconds(&seconds, events[0], events[1], &error), &error);
     assert_true(done && seconds >= 0.0 && seconds < 60.0);
-    by__event_close(&events[0]);
-    by__event_close(&events[1]);
-    by__event_close(&events[1]);
+    by__device_event_close(&events[0]);
+    by__device_event_close(&events[1]);
+    by__device_event_close(&events[1]);
     by_device_close(&device);
 }
 

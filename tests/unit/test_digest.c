@@ -75,7 +75,7 @@ static void a_checkpoint_has_the_promised_hashes(void **state)
                                       .optimizer_count = 1,
                                       .shard_bytes = shard_bytes[i % 3]};
         assert_int_equal(checkpoint_write(root, 7, &c, &error), BY_OK);
-        assert_int_equal(by__step_path(&path, root, 7, NULL), BY_OK);
+        assert_int_equal(by__checkpoint_step_path(&path, root, 7, NULL), BY_OK);
         for (int k = 0; k < 2; k++) { /* the root, the checkpoint */
             by_digest digest = digest_of(k == 0 ? root : path, k == 0 ? 1 : 3);
             assert_string_equal(digest.path, path);

@@ -102,15 +102,15 @@ static void test_tails(void **state)
 {
     by_error error = {0};
     (void)state;
-    assert_float_equal(by__chi_squared_tail(3.841458820694124, 1.0), 0.05, 1e-12);
-    assert_float_equal(by__chi_squared_tail(124.3421134004004, 100.0), 0.05, 1e-11);
-    assert_float_equal(by__chi_squared_tail(0.0, 5.0), 1.0, 0.0);
-    assert_float_equal(by__chi_squared_tail(INFINITY, 5.0), 0.0, 0.0);
+    assert_float_equal(by__drift_chi_squared_tail(3.841458820694124, 1.0), 0.05, 1e-12);
+    assert_float_equal(by__drift_chi_squared_tail(124.3421134004004, 100.0), 0.05, 1e-11);
+    assert_float_equal(by__drift_chi_squared_tail(0.0, 5.0), 1.0, 0.0);
+    assert_float_equal(by__drift_chi_squared_tail(INFINITY, 5.0), 0.0, 0.0);
     for (int i = 1; i <= 9; i++) {
         double d = i / 100.0;
         double exact;
-        assert_int_equal(by__kolmogorov_exact(&exact, d, 1500, 1300, &error), BY_OK);
-        double limit = by__kolmogorov_tail(d, 1500.0 * 1300.0 / 2800.0);
+        assert_int_equal(by__drift_kolmogorov_exact(&exact, d, 1500, 1300, &error), BY_OK);
+        double limit = by__drift_kolmogorov_tail(d, 1500.0 * 1300.0 / 2800.0);
         assert_true(fabs(exact - limit) < 0.01);
     }
 }

@@ -32,12 +32,12 @@ static char *make_text(uint32_t number, size_t words, size_t changed)
     return out;
 }
 
-static by_pack_dedup add(by__duplicates *set, const char *text)
+static by_pack_dedup add(by__data_duplicates *set, const char *text)
 {
-    by__pack_signature signature;
+    by__data_pack_signature signature;
     by_pack_dedup kind;
-    by__signature_make(&signature, text, strlen(text), BY_PACK_DEDUP_NEAR);
-    assert_int_equal(by__duplicates_add(set, &signature, &kind, NULL), BY_OK);
+    by__data_signature_make(&signature, text, strlen(text), BY_PACK_DEDUP_NEAR);
+    assert_int_equal(by__data_duplicates_add(set, &signature, &kind, NULL), BY_OK);
     return kind;
 }
 
@@ -53,14 +53,14 @@ static void test_probability(void **state)
         double expected = 1.0 - pow(1.0 - pow(s, 8.0), 14.0);
         double found = 0;
         for (uint32_t i = 0; i < PAIRS; i++) {
-            by__duplicates set = {0};
+            by__data_duplicates set = {0};
             char *first = make_text((uint32_t)c * PAIRS + i, WORDS, 0);
             char *second = make_text((uint32_t)c * PAIRS + i, WORDS, changed[c]);
             assert_int_equal(add(&set, first), BY_PACK_DEDUP_NONE);
             by_pack_dedup kind = add(&set, second);
             assert_int_not_equal(kind, BY_PACK_DEDUP_EXACT);
             found += kind == BY_PACK_DEDUP_NEAR;
-            by__duplicates_free(&set);
+            by__data_duplicates_free(&set);
             free(first);
             free(second);
         }
@@ -76,7 +76,7 @@ static void test_probability(void **state)
 static void test_new_documents(void **state)
 {
     enum { DOCUMENTS = 5000 };
-    by__duplicates set = {0};
+    by__data_duplicates set = {0};
     BY_UNUSED(state);
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t i = 0; i < DOCUMENTS; i++) {
@@ -85,13 +85,13 @@ static void test_new_documents(void **state)
             free(text);
         }
     }
-    by__duplicates_free(&set);
+    by__data_duplicates_free(&set);
 }
 
 /* What makes no other words makes no other document; short texts have exact copies alone. */
 static void test_words(void **state)
 {
-    by__duplicates set = {0};
+    by__data_duplicates set = {0};
     BY_UNUSED(state);
     assert_int_equal(add(&set, "The quick brown fox jumps over the lazy dog."), BY_PACK_DEDUP_NONE);
     assert_int_equal(add(&set, "the QUICK brown-fox  jumps over\nthe lazy dog"),
@@ -101,7 +101,7 @@ static void test_words(void **state)
     assert_int_equal(add(&set, "The quick brown fox"), BY_PACK_DEDUP_EXACT);
     assert_int_equal(add(&set, ""), BY_PACK_DEDUP_NONE);
     assert_int_equal(add(&set, ""), BY_PACK_DEDUP_EXACT);
-    by__duplicates_free(&set);
+    by__data_duplicates_free(&set);
 }
 
 /* ---- packs ---- */
@@ -135,7 +135,7 @@ static by_pack_result pack(const char *folder, const char *input, const char *na
 {
     by_error error = {0};
     by_pack_result result;
-    by__token_manifest manifest;
+    by__data_token_manifest manifest;
     char *output = by__path_join(folder, name);
     by_pack_options options = {.inputs = &input,
                                .input_count = 1,
@@ -144,13 +144,13 @@ static by_pack_result pack(const char *folder, const char *input, const char *na
                                .threads = threads,
                                .dedup = dedup};
     if (by_pack(&options, &result, &error) != BY_OK ||
-        by__token_manifest_read(&manifest, output, &error) != BY_OK) {
+        by__data_token_manifest_read(&manifest, output, &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
     assert_int_equal(manifest.shard_count, 1);
     assert_int_equal(manifest.text_bytes, result.text_bytes);
     memcpy(hash, manifest.shards[0].hash, 33);
-    by__token_manifest_free(&manifest);
+    by__data_token_manifest_free(&manifest);
     free(output);
     return result;
 }

@@ -12,7 +12,7 @@
 #include "serve/protocol/messages.h"
 
 typedef struct reader {
-    by__event_queue queue;
+    by__link_event_queue queue;
     int64_t next;  /* the number that is expected */
     int64_t stop;  /* at which the queue is cleared; 0: never */
     int64_t lasts; /* seconds / 1e6 that an event takes */
@@ -34,7 +34,7 @@ static void on_event(void *user, const by__serve_event *event)
     while (by__now() < end) {
     }
     if (r->next == r->stop) {
-        by__event_queue_clear(&r->queue);
+        by__link_event_queue_clear(&r->queue);
     }
 }
 
@@ -64,20 +64,20 @@ static void run(reader *r, int64_t batches, int64_t size)
     assert_int_equal(uv_loop_init(&loop), 0);
     assert_int_equal(uv_prepare_init(&loop, &turn), 0);
     turn.data = r;
-    by__event_queue_open(&r->queue, &loop,
-                         &(by__event_handler){.event = on_event, .hold = on_hold, .user = r});
+    by__link_event_queue_open(
+        &r->queue, &loop, &(by__link_event_handler){.event = on_event, .hold = on_hold, .user = r});
     for (int64_t b = 0; b < batches; b++) {
         by__text events = {0};
         for (int64_t i = 0; i < size; i++) {
-            by__events_add_piece(&events, "a-request-0", b * size + i, 0, "abcde", 5);
+            by__protocol_events_add_piece(&events, "a-request-0", b * size + i, 0, "abcde", 5);
         }
         assert_false(events.failed);
-        assert_true(by__event_queue_add(&r->queue, events.data, events.length));
+        assert_true(by__link_event_queue_add(&r->queue, events.data, events.length));
         by__text_free(&events);
     }
     uv_prepare_start(&turn, on_turn);
     uv_run(&loop, UV_RUN_DEFAULT);
-    by__event_queue_close(&r->queue);
+    by__link_event_queue_close(&r->queue);
     uv_close((uv_handle_t *)&turn, NULL);
     uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
@@ -134,10 +134,11 @@ static void test_empty(void **state)
     uv_loop_t loop;
     (void)state;
     assert_int_equal(uv_loop_init(&loop), 0);
-    by__event_queue_open(&r.queue, &loop, &(by__event_handler){.event = on_event, .user = &r});
-    assert_true(by__event_queue_add(&r.queue, NULL, 0));
+    by__link_event_queue_open(&r.queue, &loop,
+                              &(by__link_event_handler){.event = on_event, .user = &r});
+    assert_true(by__link_event_queue_add(&r.queue, NULL, 0));
     assert_null(r.queue.first);
-    by__event_queue_close(&r.queue);
+    by__link_event_queue_close(&r.queue);
     uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
 }
@@ -152,31 +153,32 @@ static void test_list(void **state)
     json_t *stop = json_pack("{ss ss si ss}", "id", "x-1", "e", "stop", "i", 1, "reason", "length");
     json_t *none = json_pack("{ss ss}", "id", "x 1", "e", "stop");
     (void)state;
-    by__events_add_piece(&list, "x-0", 3, 2, text, sizeof text - 1);
-    by__events_add(&list, 4, stop);
-    by__events_add(&list, 4, none);
+    by__protocol_events_add_piece(&list, "x-0", 3, 2, text, sizeof text - 1);
+    by__protocol_events_add(&list, 4, stop);
+    by__protocol_events_add(&list, 4, none);
     assert_false(list.failed);
-    assert_true(by__events_valid(list.data, list.length));
-    assert_true(by__events_next(list.data, list.length, &at, &e));
+    assert_true(by__protocol_events_valid(list.data, list.length));
+    assert_true(by__protocol_events_next(list.data, list.length, &at, &e));
     assert_true(e.kind == BY__EVENT_PIECE && e.attempt == 3 && e.sequence == 2);
     assert_string_equal(e.id, "x-0");
-    json_t *json = by__event_json(&e);
-    assert_string_equal(by__get_text(json, "text"), text);
-    assert_int_equal(by__get_integer(json, "i"), 2);
+    json_t *json = by__protocol_event_json(&e);
+    assert_string_equal(by__protocol_get_text(json, "text"), text);
+    assert_int_equal(by__protocol_get_integer(json, "i"), 2);
     json_decref(json);
-    assert_true(by__events_next(list.data, list.length, &at, &e));
-    assert_true(e.kind == BY__EVENT_STOP && !by__event_ends(&e));
-    json = by__event_json(&e);
+    assert_true(by__protocol_events_next(list.data, list.length, &at, &e));
+    assert_true(e.kind == BY__EVENT_STOP && !by__protocol_event_ends(&e));
+    json = by__protocol_event_json(&e);
     assert_true(json_equal(json, stop));
     json_decref(json);
-    assert_false(by__events_next(list.data, list.length, &at, &e));
+    assert_false(by__protocol_events_next(list.data, list.length, &at, &e));
     assert_int_equal(at, list.length);
     for (size_t n = 1; n < list.length; n++) {
         /* Between the two events it is a list of one. */
-        assert_int_equal(by__events_valid(list.data, n), n == 4 + 6 + 4 + 1 + sizeof text - 1);
+        assert_int_equal(by__protocol_events_valid(list.data, n),
+                         n == 4 + 6 + 4 + 1 + sizeof text - 1);
     }
     list.data[5] = 4; /* the id ends elsewhere */
-    assert_false(by__events_valid(list.data, list.length));
+    assert_false(by__protocol_events_valid(list.data, list.length));
     by__text_free(&list);
     json_decref(stop);
     json_decref(none);
@@ -187,11 +189,11 @@ static void test_bad_json(void **state)
 {
     by__serve_event e = {.kind = BY__EVENT_END, .id = "x-0", .data = "{", .length = 1};
     (void)state;
-    json_t *json = by__event_json(&e);
-    assert_int_equal(by__get_integer(json, "status"), 500);
+    json_t *json = by__protocol_event_json(&e);
+    assert_int_equal(by__protocol_get_integer(json, "status"), 500);
     json_decref(json);
     e.kind = BY__EVENT_STOP;
-    assert_null(by__event_json(&e));
+    assert_null(by__protocol_event_json(&e));
 }
 
 int main(void)

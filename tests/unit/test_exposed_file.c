@@ -76,11 +76,11 @@ static void test_tasks(void **state)
     static const char *const names[] = {"tasks.sqlite", "tasks.sqlite-wal", "tasks.sqlite-shm"};
     char *directory = temporary_make();
     char *path = by__path_join(directory, names[0]);
-    by__tasks *tasks = NULL;
+    by__broker_tasks *tasks = NULL;
     by_error error = {0};
     const mode_t mask = umask(0);
     (void)state;
-    assert_int_equal(by__tasks_open(&tasks, path, &error), BY_OK);
+    assert_int_equal(by__broker_tasks_open(&tasks, path, &error), BY_OK);
     (void)umask(mask);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
         char *file = by__path_join(directory, names[i]);
@@ -89,7 +89,7 @@ static void test_tasks(void **state)
         assert_int_equal(info.st_mode & 0777, 0600);
         free(file);
     }
-    by__tasks_close(&tasks);
+    by__broker_tasks_close(&tasks);
     free(path);
     temporary_remove(directory);
 }

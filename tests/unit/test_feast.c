@@ -48,18 +48,20 @@ static void test_murmur3(void **state)
     by_error error = {0};
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
-        assert_int_equal(by__murmur3_32(rows[i].text, strlen(rows[i].text), 0), rows[i].hash);
+        assert_int_equal(by__feature_murmur3_32(rows[i].text, strlen(rows[i].text), 0),
+                         rows[i].hash);
     }
-    assert_int_equal(by__feast_field(field, "driver_hourly_stats", "conv_rate", &error), BY_OK);
+    assert_int_equal(by__feature_feast_field(field, "driver_hourly_stats", "conv_rate", &error),
+                     BY_OK);
     to_hex(hex, field, sizeof field);
     assert_string_equal(hex, "6160e3da");
-    assert_int_equal(by__feast_field(field, "n\u00e9", "\u2603", &error), BY_OK);
+    assert_int_equal(by__feature_feast_field(field, "n\u00e9", "\u2603", &error), BY_OK);
     to_hex(hex, field, sizeof field);
     assert_string_equal(hex, "8367d5e8");
 }
 
 typedef struct key_row {
-    by__feast_join_key keys[2];
+    by__feature_feast_join_key keys[2];
     const char *values; /* a list of JSON */
     const char *hex[2]; /* of versions 2 and 3 */
 } key_row;
@@ -102,7 +104,7 @@ static by_status make_key(by__text *out, const key_row *row, const char *values,
     for (size_t i = 0; i < count; i++) {
         of[i] = json_array_get(list, i);
     }
-    by_status status = by__feast_key(out, row->keys, of, count, version, "proj", error);
+    by_status status = by__feature_feast_key(out, row->keys, of, count, version, "proj", error);
     json_decref(list);
     return status;
 }
@@ -155,15 +157,15 @@ static void test_wrong_entities(void **state)
     by__text_free(&key);
 }
 
-static bool read_value(by__feast_value *out, uint8_t bytes[64], const char *hex)
+static bool read_value(by__feature_feast_value *out, uint8_t bytes[64], const char *hex)
 {
-    return by__feast_value_read(out, bytes, from_hex(bytes, hex));
+    return by__feature_feast_value_read(out, bytes, from_hex(bytes, hex));
 }
 
 static void test_values(void **state)
 {
     uint8_t bytes[64];
-    by__feast_value v;
+    by__feature_feast_value v;
     (void)state;
     assert_true(read_value(&v, bytes, "18ffffffffffffffffff01"));
     assert_true(v.kind == BY__FEAST_VALUE_INTEGER && v.integer == -1);
@@ -206,17 +208,18 @@ static void test_wrong_values(void **state)
         "200b2b",                 /* a group */
     };
     uint8_t bytes[64];
-    by__feast_value v = {0};
+    by__feature_feast_value v = {0};
     double seconds = 0.0;
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         assert_false(read_value(&v, bytes, rows[i]));
     }
-    assert_true(by__feast_time_read(&seconds, bytes, from_hex(bytes, "0880e2cfaa061080cab5ee01")));
+    assert_true(
+        by__feature_feast_time_read(&seconds, bytes, from_hex(bytes, "0880e2cfaa061080cab5ee01")));
     assert_true(seconds == 1700000000.5);
-    assert_true(by__feast_time_read(&seconds, bytes, 0) && seconds == 0.0);
-    assert_false(by__feast_time_read(&seconds, bytes, from_hex(bytes, "0d80e2cfaa")));
-    assert_false(by__feast_time_read(&seconds, bytes, from_hex(bytes, "1080a8d6b907")));
+    assert_true(by__feature_feast_time_read(&seconds, bytes, 0) && seconds == 0.0);
+    assert_false(by__feature_feast_time_read(&seconds, bytes, from_hex(bytes, "0d80e2cfaa")));
+    assert_false(by__feature_feast_time_read(&seconds, bytes, from_hex(bytes, "1080a8d6b907")));
 }
 
 int main(void)

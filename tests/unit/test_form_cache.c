@@ -37,11 +37,12 @@ static int close_list(void **state)
     return 0;
 }
 
-static const by_constraint *take(by__form_cache *cache, by__form_kind kind, const char *source)
+static const by_constraint *take(by__worker_form_cache *cache, by__worker_form_kind kind,
+                                 const char *source)
 {
     const by_constraint *constraint = NULL;
     by_error error = {0};
-    if (by__form_take(&constraint, cache, kind, source, strlen(source), &error) != BY_OK) {
+    if (by__worker_form_take(&constraint, cache, kind, source, strlen(source), &error) != BY_OK) {
         fail_msg("%s: %s", source, error.message);
     }
     return constraint;
@@ -49,35 +50,36 @@ static const by_constraint *take(by__form_cache *cache, by__form_kind kind, cons
 
 static void test_shared(void **state)
 {
-    by__form_cache *cache;
+    by__worker_form_cache *cache;
     by_error error = {0};
     bool matches;
     BY_UNUSED(state);
-    assert_int_equal(by__form_cache_open(&cache, list, 1 << 20, 1 << 20, &error), BY_OK);
+    assert_int_equal(by__worker_form_cache_open(&cache, list, 1 << 20, 1 << 20, &error), BY_OK);
     const by_constraint *first = take(cache, BY__FORM_REGEX, "true");
     const by_constraint *second = take(cache, BY__FORM_REGEX, "true");
     const by_constraint *schema = take(cache, BY__FORM_SCHEMA, "true");
     assert_ptr_equal(first, second);
     assert_ptr_not_equal(first, schema); /* the same text of another kind */
-    by__form_give(cache, first);
-    by__form_give(cache, second);
+    by__worker_form_give(cache, first);
+    by__worker_form_give(cache, second);
     assert_ptr_equal(take(cache, BY__FORM_REGEX, "true"), first); /* kept while nobody used it */
     assert_int_equal(by_constraint_matches(first, "true", 4, &matches, &error), BY_OK);
     assert_true(matches);
-    by__form_give(cache, first);
-    by__form_give(cache, schema);
-    by__form_give(cache, NULL);
+    by__worker_form_give(cache, first);
+    by__worker_form_give(cache, schema);
+    by__worker_form_give(cache, NULL);
     /* What cannot be compiled is an error each time. */
     for (int i = 0; i < 2; i++) {
         const by_constraint *none;
-        assert_int_equal(by__form_take(&none, cache, BY__FORM_REGEX, "(", 1, &error), BY_EARG);
+        assert_int_equal(by__worker_form_take(&none, cache, BY__FORM_REGEX, "(", 1, &error),
+                         BY_EARG);
     }
-    by__form_cache_close(&cache);
+    by__worker_form_cache_close(&cache);
 }
 
 static void test_least_recently_used(void **state)
 {
-    by__form_cache *cache;
+    by__worker_form_cache *cache;
     by_error error = {0};
     const by_constraint *made[3];
     static const char *const sources[] = {"a{300}", "b{300}", "c{300}"};
@@ -86,27 +88,27 @@ static void test_least_recently_used(void **state)
     assert_int_equal(by_constraint_open_regex(&sized, sources[0], 6, list, &error), BY_OK);
     size_t bytes = by_constraint_bytes(sized);
     by_constraint_close(&sized);
-    assert_int_equal(by__form_cache_open(&cache, list, 10 * bytes, 2 * bytes + bytes / 2, &error),
-                     BY_OK);
+    assert_int_equal(
+        by__worker_form_cache_open(&cache, list, 10 * bytes, 2 * bytes + bytes / 2, &error), BY_OK);
     for (int i = 0; i < 2; i++) {
         made[i] = take(cache, BY__FORM_REGEX, sources[i]);
-        by__form_give(cache, made[i]);
+        by__worker_form_give(cache, made[i]);
     }
     assert_ptr_equal(take(cache, BY__FORM_REGEX, sources[0]), made[0]);
-    by__form_give(cache, made[0]);
+    by__worker_form_give(cache, made[0]);
     made[2] = take(cache, BY__FORM_REGEX, sources[2]);
-    by__form_give(cache, made[2]); /* drops sources[1] */
-    assert_int_equal(by__form_cache_count(cache), 2);
+    by__worker_form_give(cache, made[2]); /* drops sources[1] */
+    assert_int_equal(by__worker_form_cache_count(cache), 2);
     assert_ptr_equal(take(cache, BY__FORM_REGEX, sources[0]), made[0]);
     assert_ptr_equal(take(cache, BY__FORM_REGEX, sources[2]), made[2]);
-    by__form_give(cache, made[0]);
-    by__form_give(cache, made[2]);
-    by__form_cache_close(&cache);
+    by__worker_form_give(cache, made[0]);
+    by__worker_form_give(cache, made[2]);
+    by__worker_form_cache_close(&cache);
 }
 
 static void test_bound(void **state)
 {
-    by__form_cache *cache;
+    by__worker_form_cache *cache;
     by_error error = {0};
     const by_constraint *used[3];
     const by_constraint *none;
@@ -115,24 +117,25 @@ static void test_bound(void **state)
     assert_int_equal(by_constraint_open_regex(&sized, "a{300}", 6, list, &error), BY_OK);
     size_t bytes = by_constraint_bytes(sized);
     by_constraint_close(&sized);
-    assert_int_equal(by__form_cache_open(&cache, list, 3 * bytes + bytes / 2, bytes * 3, &error),
-                     BY_OK);
+    assert_int_equal(
+        by__worker_form_cache_open(&cache, list, 3 * bytes + bytes / 2, bytes * 3, &error), BY_OK);
     for (int i = 0; i < 3; i++) {
         char source[16];
         (void)snprintf(source, sizeof source, "%c{300}", 'a' + i);
         used[i] = take(cache, BY__FORM_REGEX, source);
     }
-    assert_int_equal(by__form_take(&none, cache, BY__FORM_REGEX, "d{300}", 6, &error), BY_ESTATE);
+    assert_int_equal(by__worker_form_take(&none, cache, BY__FORM_REGEX, "d{300}", 6, &error),
+                     BY_ESTATE);
     assert_non_null(strstr(error.message, "try again later"));
     assert_ptr_equal(take(cache, BY__FORM_REGEX, "a{300}"), used[0]); /* takes no room */
-    by__form_give(cache, used[0]);
-    by__form_give(cache, used[1]);
+    by__worker_form_give(cache, used[0]);
+    by__worker_form_give(cache, used[1]);
     used[1] = take(cache, BY__FORM_REGEX, "d{300}"); /* in the place of what is idle */
-    assert_int_equal(by__form_cache_count(cache), 3);
+    assert_int_equal(by__worker_form_cache_count(cache), 3);
     for (int i = 0; i < 3; i++) {
-        by__form_give(cache, used[i]);
+        by__worker_form_give(cache, used[i]);
     }
-    by__form_cache_close(&cache);
+    by__worker_form_cache_close(&cache);
 }
 
 int main(void)

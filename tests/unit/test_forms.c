@@ -128,7 +128,7 @@ static const row rows[] = {
 static by_status read_row(by__gateway_call **out, const row *r, by_error *error)
 {
     static by__gateway gateway = {.forms = by__gateway_forms};
-    const by__call_form *form = by__form_of_route(&gateway, r->route);
+    const by__gateway_call_form *form = by__gateway_form_of_route(&gateway, r->route);
     const char *param = NULL;
     by__gateway_call *call = NULL;
     const by__http_request request = {.method = "POST",
@@ -138,12 +138,12 @@ static by_status read_row(by__gateway_call **out, const row *r, by_error *error)
                                       .header_count = 1,
                                       .body = r->body,
                                       .body_length = strlen(r->body)};
-    by_status status = by__call_open(&call, &gateway, form, "key", error);
+    by_status status = by__gateway_call_open(&call, &gateway, form, "key", error);
     if (status == BY_OK) {
         status = form->read(call, &request, &param, error);
     }
     if (status != BY_OK && call != NULL) {
-        by__call_free(call);
+        by__gateway_call_free(call);
         call = NULL;
     }
     *out = call;
@@ -181,7 +181,7 @@ static void test_priority(void **state)
     const json_t *request = json_object_get(message, "request");
     assert_int_equal(json_integer_value(json_object_get(message, "priority")), -7);
     assert_int_equal(json_integer_value(json_object_get(request, "priority")), -7);
-    by__call_free(call);
+    by__gateway_call_free(call);
 }
 
 static void check_read(const row *r)
@@ -190,7 +190,7 @@ static void check_read(const row *r)
     by_error error = {0};
     assert_int_equal(read_row(&call, r, &error), BY_OK);
     char *whole = print_read(call);
-    by__call_free(call);
+    by__gateway_call_free(call);
     size_t failed = 0;
     for (size_t k = 0;; k++) {
         left = k;
@@ -201,7 +201,7 @@ static void check_read(const row *r)
             char *now = print_read(call);
             assert_string_equal(now, whole);
             free(now);
-            by__call_free(call);
+            by__gateway_call_free(call);
         } else {
             /* Of the parser's errors nothing says which is of memory. */
             if (status != BY_EMEMORY && strstr(error.message, "is not JSON") == NULL) {
@@ -250,7 +250,7 @@ static void print_answer(by__gateway_call *call, by__text *out)
 
 static void print_stream(by__gateway_call *call, by__text *out)
 {
-    const by__call_form *form = call->form;
+    const by__gateway_call_form *form = call->form;
     by__text_free(&call->head);
     call->frames = 0;
     if (form->first == NULL) {
@@ -271,8 +271,8 @@ static void print_replay(by__gateway_call *call, by__text *out)
 {
     call->frames = 0;
     call->choices[0].shown = 0;
-    if (call->form == &by__response_form) {
-        by__response_replay(call, "completed", json_null(), out);
+    if (call->form == &by__openai_response_form) {
+        by__openai_response_replay(call, "completed", json_null(), out);
     }
 }
 
@@ -319,7 +319,7 @@ static void test_answers(void **state)
         call->form->answer(call, &out);
         assert_true(out.failed || call->whole != NULL);
         by__text_free(&out);
-        by__call_free(call);
+        by__gateway_call_free(call);
     }
 }
 
@@ -362,7 +362,7 @@ static json_t *level(const json_t *content)
 {
     json_t *out;
     by_error error = {0};
-    if (by__content_parts(&out, content, &error) == BY_OK) {
+    if (by__protocol_content_parts(&out, content, &error) == BY_OK) {
         return out;
     }
     assert_int_equal(error.status, BY_EMEMORY);
@@ -381,7 +381,7 @@ static void test_parts(void **state)
     json_t *wanted =
         json_pack("[{ss ss}{ss ss}]", "type", "text", "text", "a", "type", "text", "text", "b");
     json_t *text;
-    assert_int_equal(by__content_text(&text, content, &error), BY_OK);
+    assert_int_equal(by__protocol_content_text(&text, content, &error), BY_OK);
     assert_string_equal(json_string_value(text), "a\nb");
     json_decref(text);
     bool reached = true;
@@ -397,8 +397,8 @@ static void test_parts(void **state)
     json_decref(content);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
         content = json_loads(refused[i], 0, NULL);
-        assert_int_equal(by__content_text(&text, content, &error), BY_EARG);
-        assert_int_equal(by__content_parts(&text, content, &error), BY_EARG);
+        assert_int_equal(by__protocol_content_text(&text, content, &error), BY_EARG);
+        assert_int_equal(by__protocol_content_parts(&text, content, &error), BY_EARG);
         json_decref(content);
     }
 }
@@ -425,7 +425,7 @@ static void test_no_model(void **state)
                              0);
         }
         by__gateway g = {.state = json_pack("{so}", "models", list)};
-        by__no_model_text(&g, "m\"", &text);
+        by__gateway_no_model_text(&g, "m\"", &text);
         size_t length = strlen(cases[i].end);
         if (strncmp(text.data, "the model 'm\"' is not served ", 29) != 0 || text.length < length ||
             strcmp(text.data + text.length - length, cases[i].end) != 0) {
@@ -443,22 +443,22 @@ static json_t *gather(void)
         "{\"e\":\"text\",\"i\":0,\"text\":\"a\"}", "{\"e\":\"text\",\"i\":1,\"text\":\"b\"}",
         "{\"e\":\"text\",\"i\":0,\"text\":\"c\"}", "{\"e\":\"stop\",\"i\":1,\"reason\":\"length\"}",
         "{\"e\":\"end\",\"usage\":{\"prompt_tokens\":1}}"};
-    by__gather *g = NULL;
+    by__protocol_gather *g = NULL;
     json_t *out = NULL;
     by_error error = {0};
-    if (by__gather_open(&g, &error) != BY_OK) {
+    if (by__protocol_gather_open(&g, &error) != BY_OK) {
         return NULL;
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(events); i++) {
         json_t *event = json_loadb(events[i], strlen(events[i]), 0, NULL);
         if (i + 1 < BY_ARRAY_LENGTH(events)) {
-            by__gather_add(g, event);
+            by__protocol_gather_add(g, event);
         } else if (event != NULL) {
-            out = by__gather_result(g, event);
+            out = by__protocol_gather_result(g, event);
         }
         json_decref(event);
     }
-    by__gather_close(&g);
+    by__protocol_gather_close(&g);
     return out;
 }
 

@@ -26,7 +26,7 @@ static const char *const scopes[] = {"inference", "tasks", "metrics", "admin"};
 static char answer[1 << 16];
 static char *directory;
 
-static bool is_open(const by__route *row)
+static bool is_open(const by__gateway_route *row)
 {
     char text[128];
     (void)snprintf(text, sizeof text, "%s %s", row->method, row->path);
@@ -39,7 +39,7 @@ static bool is_open(const by__route *row)
 }
 
 /* Asks for a row of the table with some more headers. */
-static int ask_route(const gateway_run *run, const by__route *row, const char *headers)
+static int ask_route(const gateway_run *run, const by__gateway_route *row, const char *headers)
 {
     char request[512];
     bool named = row->path[1] != '\0' && row->path[strlen(row->path) - 1] == '/';
@@ -67,12 +67,12 @@ static char *write_keys(void)
     assert_non_null(file);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(scopes); i++) {
         (void)snprintf(key, sizeof key, "key-%s", scopes[i]);
-        by__sha256_hex(hash, key);
+        by__gateway_sha256_hex(hash, key);
         fprintf(file, "%s only-%s %s\n", hash, scopes[i], scopes[i]);
     }
-    by__sha256_hex(hash, "key-all");
+    by__gateway_sha256_hex(hash, "key-all");
     fprintf(file, "# all\n%s all inference,tasks,metrics,admin\n", hash);
-    by__sha256_hex(hash, "key-plain");
+    by__gateway_sha256_hex(hash, "key-plain");
     fprintf(file, "%s plain\n", hash);
     fclose(file);
     return path;
@@ -85,8 +85,8 @@ static void test_routes(void **state)
     (void)state;
     gateway_begin(&run, &(by_gateway_options){.keys = keys});
     assert_int_not_equal(run.port, 0);
-    for (size_t i = 0; i < by__route_count; i++) {
-        const by__route *row = &by__routes[i];
+    for (size_t i = 0; i < by__gateway_route_count; i++) {
+        const by__gateway_route *row = &by__gateway_routes[i];
         if (is_open(row)) {
             assert_int_not_equal(ask_route(&run, row, ""), 401);
             continue;
@@ -624,15 +624,15 @@ static void test_bad_keys(void **state)
         FILE *file = fopen(path, "w");
         char hash[65];
         char line[160];
-        by__keys *keys = NULL;
+        by__gateway_keys *keys = NULL;
         by_error error = {0};
-        by__sha256_hex(hash, "key");
+        by__gateway_sha256_hex(hash, "key");
         const char *hole = strstr(lines[i], "%s");
         (void)snprintf(line, sizeof line, "%s%s", hole == NULL ? "" : hash,
                        hole == NULL ? lines[i] : hole + 2);
         fprintf(file, "%s\n", line);
         fclose(file);
-        assert_int_equal(by__keys_open(&keys, path, &error), BY_ECONFIG);
+        assert_int_equal(by__gateway_keys_open(&keys, path, &error), BY_ECONFIG);
         assert_null(keys);
         assert_non_null(strstr(error.message, path));
         remove(path);

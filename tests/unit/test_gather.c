@@ -93,7 +93,7 @@ static by_status give_parameter(void *user, const by__device_call *call, by_erro
     by_value whole = by_graph_find(c->p->whole.graph, value->name);
     EXPECT(value->role == BY_ROLE_PARAMETER && value->shape.rank >= 2);
     EXPECT(by_shape_equal(&value->shape, &call->out[0].shape));
-    memcpy(call->out[0].data, c->p->whole.buffers[whole], by__value_bytes(value));
+    memcpy(call->out[0].data, c->p->whole.buffers[whole], by__graph_value_bytes(value));
     c->gathered++;
     return by_comm_barrier(c->comm, value->name, error);
 }
@@ -159,19 +159,19 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
 static size_t bytes_of(const by_graph *graph, bool gathered)
 {
     by_error error = {0};
-    by__memory_plan plan;
-    check_ok(by__memory_plan_make(&plan, graph, &error), &error);
+    by__pass_memory_plan plan;
+    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
     size_t bytes = plan.bytes;
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__graph_value *value = &graph->values[v];
         bool whole = value->role == BY_ROLE_PARAMETER && !(gathered && value->shape.rank >= 2);
-        bytes += whole ? by__value_bytes(value) : 0;
+        bytes += whole ? by__graph_value_bytes(value) : 0;
     }
-    by__memory_plan_free(&plan);
+    by__pass_memory_plan_free(&plan);
     return bytes;
 }
 
-static size_t count_communicating(const by_graph *graph, by__phase phase)
+static size_t count_communicating(const by_graph *graph, by__graph_phase phase)
 {
     size_t count = 0;
     for (size_t n = 0; n < graph->node_count; n++) {

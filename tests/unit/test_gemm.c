@@ -79,14 +79,14 @@ static void check_guards(const matrix *m)
 }
 
 typedef struct problem {
-    by__gemm_options options;
+    by__cpu_gemm_options options;
     matrix a, b, bias, add, c;
 } problem;
 
-static problem problem_open(const by__gemm_options *options)
+static problem problem_open(const by__cpu_gemm_options *options)
 {
     problem p = {.options = *options};
-    by__gemm_options *o = &p.options;
+    by__cpu_gemm_options *o = &p.options;
     int64_t a_rows = o->trans_a ? o->k : o->m;
     int64_t b_rows = o->trans_b ? o->n : o->k;
     p.a = matrix_open(o->dtype, (a_rows - 1) * o->lda + (o->trans_a ? o->m : o->k), 1);
@@ -109,17 +109,17 @@ static void problem_close(problem *p)
 /* Runs it and leaves the result in a fresh copy of c. */
 static matrix multiply(const problem *p, int threads)
 {
-    by__gemm_options options = p->options;
+    by__cpu_gemm_options options = p->options;
     options.threads = threads;
-    by__gemm *gemm = NULL;
+    by__cpu_gemm *gemm = NULL;
     by_error error;
-    assert_int_equal(by__gemm_open(&gemm, &options, &error), BY_OK);
-    size_t work = by__gemm_work(gemm);
+    assert_int_equal(by__cpu_gemm_open(&gemm, &options, &error), BY_OK);
+    size_t work = by__cpu_gemm_work(gemm);
     unsigned char *scratch = NULL;
     assert_int_equal(by__alloc_aligned((void **)&scratch, work + GUARD, "scratch", &error), BY_OK);
     memset(scratch, 0xff, work + GUARD); /* NaN: what is read must have been written */
     matrix c = matrix_copy(&p->c);
-    by__gemm_operands operands = {
+    by__cpu_gemm_operands operands = {
         .a = p->a.data + GUARD,
         .b = p->b.data + GUARD,
         .bias = p->bias.data + GUARD,
@@ -127,13 +127,13 @@ static matrix multiply(const problem *p, int threads)
         .c = c.data + GUARD,
         .work = scratch,
     };
-    by__gemm_run(gemm, &operands);
+    by__cpu_gemm_run(gemm, &operands);
     for (int i = 0; i < GUARD; i++) {
         assert_int_equal(scratch[work + (size_t)i], 0xff);
     }
     check_guards(&c);
     free(scratch);
-    by__gemm_close(&gemm);
+    by__cpu_gemm_close(&gemm);
     assert_null(gemm);
     return c;
 }
@@ -146,7 +146,7 @@ typedef struct expected {
 
 static expected expect(const problem *p, int64_t i, int64_t j)
 {
-    const by__gemm_options *o = &p->options;
+    const by__cpu_gemm_options *o = &p->options;
     int64_t at = i * o->ldc + j;
     double sum = 0.0;
     double magnitude = 1.0;
@@ -165,7 +165,7 @@ static expected expect(const problem *p, int64_t i, int64_t j)
 
 static void check_values(const problem *p, const matrix *c, const expected *want)
 {
-    const by__gemm_options *o = &p->options;
+    const by__cpu_gemm_options *o = &p->options;
     for (int64_t at = 0; at < c->count; at++) {
         if (at % o->ldc >= o->n) { /* between the rows: untouched */
             assert_true(get(c, at) == get(&p->c, at));
@@ -177,7 +177,7 @@ static void check_values(const problem *p, const matrix *c, const expected *want
 }
 
 /* With and without the instructions beyond the level (AMX). */
-static void check_caps(problem *p, by__isa level, const expected *want)
+static void check_caps(problem *p, by__cpu_isa level, const expected *want)
 {
     static const char *const caps[] = {"native", "avx512"};
     for (size_t cap = 0; cap < (level == BY__ISA_AVX512 ? 2 : 1); cap++) {
@@ -198,7 +198,7 @@ static void check_caps(problem *p, by__isa level, const expected *want)
 }
 
 /* A product at every level, with 1 to 16 threads. */
-static void check(by__gemm_options options)
+static void check(by__cpu_gemm_options options)
 {
     options.lda += options.trans_a ? options.m : options.k;
     options.ldb += options.trans_b ? options.k : options.n;
@@ -212,14 +212,14 @@ static void check(by__gemm_options options)
         }
     }
     for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
-        check_caps(&p, (by__isa)level, want);
+        check_caps(&p, (by__cpu_isa)level, want);
     }
     free(want);
     problem_close(&p);
 }
 
 /* The epilogues that a dtype allows, for one shape and layout. */
-static void check_epilogues(by__gemm_options o)
+static void check_epilogues(by__cpu_gemm_options o)
 {
     check(o);
     o.bias = true;
@@ -246,7 +246,7 @@ static void test_odd_shapes_in_every_layout(void **state)
         for (int layout = 0; layout < 4; layout++) {
             for (int types = 0; types < 4; types++) {
                 for (int64_t pad = 0; pad <= 3; pad += 3) {
-                    check_epilogues((by__gemm_options){
+                    check_epilogues((by__cpu_gemm_options){
                         .m = shapes[s][0],
                         .n = shapes[s][1],
                         .k = shapes[s][2],
@@ -276,7 +276,7 @@ static void test_many_tiles(void **state)
         {3, 4103, 64},  {1, 301, 128},   {4, 2047, 128}};
     for (size_t s = 0; s < BY_ARRAY_LENGTH(shapes); s++) {
         for (int types = 0; types < 4; types++) {
-            by__gemm_options o = {
+            by__cpu_gemm_options o = {
                 .m = shapes[s][0],
                 .n = shapes[s][1],
                 .k = shapes[s][2],

@@ -162,15 +162,15 @@ static by__text build(const parts *p)
 }
 
 /* In memory of exactly its size, so that a sanitizer sees a read beyond it. */
-static by_status parse(by__gguf_file *out, const parts *p, by_error *error)
+static by_status parse(by__format_gguf_file *out, const parts *p, by_error *error)
 {
     by__text text = build(p);
     uint8_t *data = malloc(text.length);
     assert_non_null(data);
     memcpy(data, text.data, text.length);
-    by_status status = by__gguf_parse(out, "x.gguf", data, text.length, error);
+    by_status status = by__format_gguf_parse(out, "x.gguf", data, text.length, error);
     if (status == BY_OK) {
-        by__gguf_free(out);
+        by__format_gguf_free(out);
     }
     free(data);
     by__text_free(&text);
@@ -179,7 +179,7 @@ static by_status parse(by__gguf_file *out, const parts *p, by_error *error)
 
 static void refuses(const char *message, const parts *p)
 {
-    by__gguf_file file;
+    by__format_gguf_file file;
     by_error error = {0};
     print_message("%s\n", message);
     assert_int_equal(parse(&file, p, &error), BY_EFORMAT);
@@ -200,7 +200,7 @@ static void refuses(const char *message, const parts *p)
 static void corrupt_files_are_refused(void **state)
 {
     (void)state;
-    by__gguf_file file;
+    by__format_gguf_file file;
     by_error error = {0};
     assert_int_equal(parse(&file, &good, &error), BY_OK);
 
@@ -273,11 +273,11 @@ static void truncated_files_are_refused(void **state)
     (void)state;
     by__text text = build(&good);
     for (size_t length = 0; length < text.length; length++) {
-        by__gguf_file file;
+        by__format_gguf_file file;
         uint8_t *data = malloc(length + 1);
         assert_non_null(data);
         memcpy(data, text.data, length);
-        assert_int_equal(by__gguf_parse(&file, "x.gguf", data, length, NULL), BY_EFORMAT);
+        assert_int_equal(by__format_gguf_parse(&file, "x.gguf", data, length, NULL), BY_EFORMAT);
         free(data);
     }
     by__text_free(&text);
@@ -304,7 +304,7 @@ static void blocks_hold_what_was_encoded(void **state)
         in[i] = sum - 6.0f;
     }
     for (size_t c = 0; c < BY_ARRAY_LENGTH(cases); c++) {
-        const by__gguf_type *type = by__gguf_type_named(cases[c].name);
+        const by__export_gguf_type *type = by__export_gguf_type_named(cases[c].name);
         uint8_t block[256];
         double squares = 0.0;
         for (size_t at = 0; at < 256; at += type->elements) {
@@ -319,10 +319,10 @@ static void blocks_hold_what_was_encoded(void **state)
     }
     in[3] = INFINITY;
     uint8_t block[256];
-    assert_false(by__gguf_type_named("q8_0")->encode(block, in));
-    assert_false(by__gguf_type_named("q4_k")->encode(block, in));
+    assert_false(by__export_gguf_type_named("q8_0")->encode(block, in));
+    assert_false(by__export_gguf_type_named("q4_k")->encode(block, in));
     in[3] = 70000.0f;
-    assert_false(by__gguf_type_named("f16")->encode(block, in + 3));
+    assert_false(by__export_gguf_type_named("f16")->encode(block, in + 3));
 }
 
 /* Of values that a scale is too large for, and too small. No infinity or NaN becomes an integer. */
@@ -333,7 +333,7 @@ static void extreme_blocks(void **state)
     static const float least[] = {1e-45f, 1e-42f, 2e-39f, 1e-38f, 1e-30f, 1e-20f};
     static const float most[] = {1e9f, 1e38f, 3e38f};
     for (size_t c = 0; c < BY_ARRAY_LENGTH(names); c++) {
-        const by__gguf_type *type = by__gguf_type_named(names[c]);
+        const by__export_gguf_type *type = by__export_gguf_type_named(names[c]);
         float in[256];
         uint8_t block[256];
         for (size_t k = 0; k < BY_ARRAY_LENGTH(least); k++) {
@@ -362,7 +362,7 @@ static void flat_blocks_are_kept(void **state)
     (void)state;
     static const char *const names[] = {"q8_0", "q4_0", "q4_k"};
     for (size_t c = 0; c < BY_ARRAY_LENGTH(names); c++) {
-        const by__gguf_type *type = by__gguf_type_named(names[c]);
+        const by__export_gguf_type *type = by__export_gguf_type_named(names[c]);
         for (int k = -1; k <= 1; k++) {
             float in[256];
             uint8_t block[256];
@@ -390,7 +390,7 @@ static void blocks_are_those_of_the_library(void **state)
         char name[32];
         by_tensor_view blocks;
         by_tensor_view values;
-        const by__gguf_type *type = by__gguf_type_named(names[c]);
+        const by__export_gguf_type *type = by__export_gguf_type_named(names[c]);
         (void)snprintf(name, sizeof name, "%s.values", names[c]);
         assert_int_equal(by_weights_tensor(golden, names[c], &blocks, NULL), BY_OK);
         assert_int_equal(by_weights_tensor(golden, name, &values, NULL), BY_OK);
@@ -410,14 +410,14 @@ static void blocks_are_those_of_the_library(void **state)
 
 static void refuses_model(const char *message, const parts *p)
 {
-    by__gguf_model *model;
+    by__export_gguf_model *model;
     by_error error = {0};
     by__text text = build(p);
     char *directory = temporary_make();
     char *path = by__path_join(directory, "x.gguf");
     assert_non_null(path);
     assert_int_equal(by__file_write(path, text.data, text.length, NULL), BY_OK);
-    assert_int_equal(by__gguf_model_open(&model, path, &error), BY_EFORMAT);
+    assert_int_equal(by__export_gguf_model_open(&model, path, &error), BY_EFORMAT);
     if (strstr(error.message, message) == NULL) {
         print_error("'%s' does not hold '%s'\n", error.message, message);
         fail();
@@ -435,12 +435,13 @@ static void other_models_are_refused(void **state)
 
 /* ---- tokenizers ---- */
 
-static by_tokenizer *open_tokenizer(by__gguf_file *file, by__text *text)
+static by_tokenizer *open_tokenizer(by__format_gguf_file *file, by__text *text)
 {
     by_tokenizer *tokenizer;
     by_error error = {0};
     assert_false(text->failed);
-    assert_int_equal(by__gguf_parse(file, "x", (uint8_t *)text->data, text->length, NULL), BY_OK);
+    assert_int_equal(by__format_gguf_parse(file, "x", (uint8_t *)text->data, text->length, NULL),
+                     BY_OK);
     if (by__tokenizer_from_gguf(&tokenizer, "x", file, &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
@@ -471,7 +472,7 @@ static void merges_come_from_scores(void **state)
     static const uint32_t abc_ca[] = {6, 7};
     static const uint32_t ab_bc[] = {4, 5};
     by__text text = {0};
-    by__gguf_file file;
+    by__format_gguf_file file;
     by_error error = {0};
     put_head(&text, 6);
     put_text_pair(&text, "tokenizer.ggml.model", "llama");
@@ -489,7 +490,7 @@ static void merges_come_from_scores(void **state)
     const float nan = NAN; /* which has no place in an order */
     memcpy(text.data + scores_end - sizeof scores, &nan, sizeof nan);
     assert_int_equal(by__tokenizer_from_gguf(&tokenizer, "x", &file, &error), BY_EFORMAT);
-    by__gguf_free(&file);
+    by__format_gguf_free(&file);
     by__text_free(&text);
 }
 
@@ -500,7 +501,7 @@ static size_t ids_of(uint32_t ids[4], const char *pre)
     static const char *const merges[] = {"a b"};
     static const uint32_t types[] = {3, 1, 1, 1, 1, 1};
     by__text text = {0};
-    by__gguf_file file;
+    by__format_gguf_file file;
     by_token_buffer found = {0};
     put_head(&text, 6);
     put_text_pair(&text, "tokenizer.ggml.model", "gpt2");
@@ -518,7 +519,7 @@ static size_t ids_of(uint32_t ids[4], const char *pre)
     memcpy(ids, found.ids, count * sizeof *ids);
     by_token_buffer_free(&found);
     by_tokenizer_close(&tokenizer);
-    by__gguf_free(&file);
+    by__format_gguf_free(&file);
     by__text_free(&text);
     return count;
 }
@@ -578,7 +579,7 @@ static void pipes_are_not_read(void **state)
     char *path = by__path_join(directory, "pipe");
     assert_int_equal(mkfifo(path, 0600), 0);
     (void)alarm(60);
-    assert_false(by__gguf_is_file(path));
+    assert_false(by__format_gguf_is_file(path));
     (void)alarm(0);
     free(path);
     temporary_remove(directory);

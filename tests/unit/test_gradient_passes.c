@@ -65,8 +65,8 @@ static void test_precision_keeps_f32(void **state)
     by_value factor = by_graph_input(graph, "factor", BY_F32, BY_SHAPE(1, 1));
     by_value kept = pass_parameter(graph, "kept", BY_SHAPE(8, 8));
     by_value y = by_scale(graph, by_matmul(graph, x, kept, false, false), factor);
-    by_value of_result = by__sum_squares(graph, y);
-    by_value of_parameter = by__sum_squares(graph, kept);
+    by_value of_result = by__op_build_sum_squares(graph, y);
+    by_value of_parameter = by__op_build_sum_squares(graph, kept);
     by_graph_output(graph, y, "y");
     by_graph_output(graph, of_result, "of_result");
     by_graph_output(graph, of_parameter, "of_parameter");
@@ -142,7 +142,7 @@ static void test_precision_of_read_outputs(void **state)
     by_value y = by_unary(graph, x, BY_FN_TANH);
     by_graph_output(graph, y, "y");
     by_graph_output(graph, by_unary(graph, y, BY_FN_TANH), "first");
-    by_graph_output(graph, by__sum_squares(graph, y), "squares");
+    by_graph_output(graph, by__op_build_sum_squares(graph, y), "squares");
     by_graph_output(graph, by_mul(graph, y, y), "last");
     check_ok(by_pass_precision(graph, BY_BF16, &error), &error);
     check_ok(by_graph_verify(graph, &error), &error);

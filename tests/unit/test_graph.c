@@ -187,7 +187,7 @@ static void test_attributes(void **state)
     by__text text = {0};
     char *line;
     by_error error = {0};
-    by__attrs_print(&text, by__op_row_of(BY_OP_ROPE), have, false);
+    by__op_attrs_print(&text, by__op_row_of(BY_OP_ROPE), have, false);
     check_ok(by__text_take(&text, &line, &error), &error);
     assert_string_equal(line, " heads 2 theta 100 inverse");
     free(line);
@@ -300,8 +300,8 @@ static by_graph *update(bool p_of_result, bool reader)
     if (reader) {
         by_graph_output(graph, by_add(graph, p, g), "sum");
     }
-    (void)by__adamw(graph, p_of_result ? by_add(graph, p, g) : p, g, m, v, hyper, scale,
-                    &(by_attrs){.beta1 = 0.9f, .beta2 = 0.99f}, BY_F32);
+    (void)by__op_build_adamw(graph, p_of_result ? by_add(graph, p, g) : p, g, m, v, hyper, scale,
+                             &(by_attrs){.beta1 = 0.9f, .beta2 = 0.99f}, BY_F32);
     return graph;
 }
 
@@ -315,10 +315,11 @@ static by_graph *update_of_norms(bool twice)
     by_value v = by_graph_state(graph, "v", BY_F32, BY_SHAPE(8));
     by_value hyper = input(graph, "hyper", BY_SHAPE(4));
     by_value g = input(graph, "g", BY_SHAPE(8));
-    g = by_scale(graph, g, by__sum_squares(graph, p));
-    g = by_scale(graph, g, by__sum_squares(graph, m));
-    (void)by__adamw(graph, p, twice ? p : g, m, v, hyper, input(graph, "scale", BY_SHAPE(1)),
-                    &(by_attrs){.beta1 = 0.9f, .beta2 = 0.99f}, BY_F32);
+    g = by_scale(graph, g, by__op_build_sum_squares(graph, p));
+    g = by_scale(graph, g, by__op_build_sum_squares(graph, m));
+    (void)by__op_build_adamw(graph, p, twice ? p : g, m, v, hyper,
+                             input(graph, "scale", BY_SHAPE(1)),
+                             &(by_attrs){.beta1 = 0.9f, .beta2 = 0.99f}, BY_F32);
     return graph;
 }
 

@@ -117,9 +117,9 @@ static void test_writes(void **state)
     (void)state;
     open_bench(&b, &(by__http_options){0});
     begin_stream(&b, 0, 0);
-    assert_true(by__exchange_stream(b.exchanges[0]));
-    assert_true(by__exchange_send(b.exchanges[0], "data: 1\n\n", 9));
-    assert_true(by__exchange_send(b.exchanges[0], "data: a longer frame\n\n", 22));
+    assert_true(by__http_exchange_stream(b.exchanges[0]));
+    assert_true(by__http_exchange_send(b.exchanges[0], "data: 1\n\n", 9));
+    assert_true(by__http_exchange_send(b.exchanges[0], "data: a longer frame\n\n", 22));
     /* Head and frames go together, when the turn ends. */
     assert_int_equal(by__http_server_counts(b.server).writes, 0);
     read_until(&b, 0, text, sizeof text, "longer frame\n\n\r\n");
@@ -129,8 +129,8 @@ static void test_writes(void **state)
     assert_string_equal(strstr(text, "\r\n\r\n") + 4,
                         "9\r\ndata: 1\n\n\r\n16\r\ndata: a longer frame\n\n\r\n");
     /* So do the last frame and the end. */
-    assert_true(by__exchange_send(b.exchanges[0], "data: [DONE]\n\n", 14));
-    by__exchange_end(b.exchanges[0]);
+    assert_true(by__http_exchange_send(b.exchanges[0], "data: [DONE]\n\n", 14));
+    by__http_exchange_end(b.exchanges[0]);
     read_until(&b, 0, text, sizeof text, "0\r\n\r\n");
     assert_string_equal(text, "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n");
     assert_int_equal(by__http_server_counts(b.server).writes, 2);
@@ -139,7 +139,7 @@ static void test_writes(void **state)
     while (b.count < 2) {
         uv_run(&b.loop, UV_RUN_ONCE);
     }
-    by__exchange_reply(b.exchanges[1], 200, "text/plain", "abc", 3);
+    by__http_exchange_reply(b.exchanges[1], 200, "text/plain", "abc", 3);
     read_until(&b, 0, text, sizeof text, "abc");
     assert_non_null(strstr(text, "Content-Length: 3\r\n\r\nabc"));
     assert_int_equal(b.gone, 0);
@@ -155,7 +155,7 @@ static void send_until(bench *b, int gone)
     while (b->gone < gone) {
         for (int i = 0; i < b->count; i++) {
             if (b->exchanges[i] != NULL) {
-                (void)by__exchange_send(b->exchanges[i], frame, sizeof frame);
+                (void)by__http_exchange_send(b->exchanges[i], frame, sizeof frame);
             }
         }
         uv_run(&b->loop, UV_RUN_NOWAIT);
@@ -172,7 +172,7 @@ static void test_one_slow_reader(void **state)
     open_bench(&b, &options);
     for (int i = 0; i < 2; i++) {
         begin_stream(&b, i, i == 0 ? 0 : 4096);
-        assert_true(by__exchange_stream(b.exchanges[i]));
+        assert_true(by__http_exchange_stream(b.exchanges[i]));
     }
     send_until(&b, 1);
     by__http_counts counts = by__http_server_counts(b.server);
@@ -191,7 +191,7 @@ static void test_many_slow_readers(void **state)
     open_bench(&b, &options);
     for (int i = 0; i < CLIENTS; i++) {
         begin_stream(&b, i, i == 0 ? 0 : 4096);
-        assert_true(by__exchange_stream(b.exchanges[i]));
+        assert_true(by__http_exchange_stream(b.exchanges[i]));
     }
     send_until(&b, CLIENTS - 1);
     by__http_counts counts = by__http_server_counts(b.server);
@@ -211,14 +211,14 @@ static void test_failed_frames(void **state)
     open_bench(&b, &(by__http_options){0});
     begin_stream(&b, 0, 0);
     by__text frames = {0};
-    assert_true(by__exchange_stream(b.exchanges[0]));
-    assert_true(by__exchange_send_text(b.exchanges[0], &frames)); /* of none nothing is sent */
+    assert_true(by__http_exchange_stream(b.exchanges[0]));
+    assert_true(by__http_exchange_send_text(b.exchanges[0], &frames)); /* of none nothing is sent */
     by__text_add(&frames, "data: 1\n\n");
-    assert_true(by__exchange_send_text(b.exchanges[0], &frames));
+    assert_true(by__http_exchange_send_text(b.exchanges[0], &frames));
     read_until(&b, 0, text, sizeof text, "data: 1\n\n\r\n");
     assert_string_equal(strstr(text, "\r\n\r\n") + 4, "9\r\ndata: 1\n\n\r\n");
     frames.failed = true;
-    assert_false(by__exchange_send_text(b.exchanges[0], &frames));
+    assert_false(by__http_exchange_send_text(b.exchanges[0], &frames));
     assert_int_equal(b.gone, 1);
     by__text_free(&frames);
     ssize_t n = -1;
@@ -240,10 +240,10 @@ static void test_old_client(void **state)
     (void)state;
     open_bench(&b, &(by__http_options){0});
     begin_request(&b, 0, 0, "GET / HTTP/1.0\r\n\r\n");
-    assert_true(by__exchange_stream(b.exchanges[0]));
-    assert_true(by__exchange_send(b.exchanges[0], "data: 1\n\n", 9));
-    assert_true(by__exchange_send(b.exchanges[0], "data: [DONE]\n\n", 14));
-    by__exchange_end(b.exchanges[0]);
+    assert_true(by__http_exchange_stream(b.exchanges[0]));
+    assert_true(by__http_exchange_send(b.exchanges[0], "data: 1\n\n", 9));
+    assert_true(by__http_exchange_send(b.exchanges[0], "data: [DONE]\n\n", 14));
+    by__http_exchange_end(b.exchanges[0]);
     while (n != 0) {
         uv_run(&b.loop, UV_RUN_NOWAIT);
         n = recv(b.sockets[0], text + length, sizeof text - 1 - length, MSG_DONTWAIT);
@@ -271,12 +271,12 @@ static void test_head(void **state)
         for (size_t n = 0; n < lengths[i]; n++) {
             by__text_add(&body, "x");
         }
-        by__exchange_reply_text(b.exchanges[2 * i], 200, "text/plain", &body);
+        by__http_exchange_reply_text(b.exchanges[2 * i], 200, "text/plain", &body);
         assert_int_equal(write(b.sockets[2 * i], request, sizeof request - 1), sizeof request - 1);
         while (b.count < 2 * i + 2) {
             uv_run(&b.loop, UV_RUN_ONCE);
         }
-        by__exchange_reply(b.exchanges[2 * i + 1], 200, "text/plain", "abc", 3);
+        by__http_exchange_reply(b.exchanges[2 * i + 1], 200, "text/plain", "abc", 3);
         read_until(&b, 2 * i, text, sizeof text, "abc");
         (void)snprintf(length, sizeof length, "\r\nContent-Length: %zu\r\n", lengths[i]);
         assert_non_null(strstr(text, length));

@@ -188,8 +188,8 @@ static void test_query(void **state)
     char value[8];
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        long length = by__query_value(value, sizeof value, rows[i].query, "a");
-        assert_true(by__query_valid(rows[i].query));
+        long length = by__http_query_value(value, sizeof value, rows[i].query, "a");
+        assert_true(by__http_query_valid(rows[i].query));
         assert_int_equal(length, rows[i].value == NULL ? -1 : (long)strlen(rows[i].value));
         assert_true(length < 0 || strcmp(value, rows[i].value) == 0);
     }
@@ -197,9 +197,9 @@ static void test_query(void **state)
     for (int i = 0; i < BY__QUERY_MOST; i++) {
         (void)snprintf(many + 4 * i, sizeof many - (size_t)(4 * i), "%03d&", i);
     }
-    assert_true(by__query_valid(many));
+    assert_true(by__http_query_valid(many));
     (void)snprintf(many + 4 * BY__QUERY_MOST, 5, "abc&");
-    assert_false(by__query_valid(many));
+    assert_false(by__http_query_valid(many));
 }
 
 static void test_parts(void **state)

@@ -67,11 +67,11 @@ static void test_pillow(void **state)
                             .width = json_integer_value(json_array_get(to, 1))};
         uint8_t out[2 * 12 * 9];
         uint8_t *pixels = picture(h, w);
-        check_ok(by__image_fit(out, &fit, 2, pixels, h, w, &error), &error);
+        check_ok(by__format_image_fit(out, &fit, 2, pixels, h, w, &error), &error);
         compare(out, json_string_value(json_object_get(o, "stretch")), fit.height, fit.width);
         fit.resize = BY_RESIZE_CROP;
         fit.edge = json_integer_value(json_array_get(to, 2));
-        check_ok(by__image_fit(out, &fit, 2, pixels, h, w, &error), &error);
+        check_ok(by__format_image_fit(out, &fit, 2, pixels, h, w, &error), &error);
         compare(out, json_string_value(json_object_get(o, "crop")), fit.height, fit.width);
         free(pixels);
     }
@@ -138,7 +138,7 @@ static void test_png_of_texts(void **state)
     memcpy(png + used, plain + HEAD, size - HEAD);
     used += size - HEAD;
     (void)getrusage(RUSAGE_SELF, &before);
-    check_ok(by__image_decode(&pixels, &height, &width, 1, &fit, png, used, &error), &error);
+    check_ok(by__format_image_decode(&pixels, &height, &width, 1, &fit, png, used, &error), &error);
     (void)getrusage(RUSAGE_SELF, &after);
     assert_memory_equal(pixels, gray, sizeof gray);
     free(pixels);
@@ -152,15 +152,16 @@ static void test_png_of_texts(void **state)
                                             {"....ftypavif....", "the image is an AVIF"},
                                             {"hello, world!...", "is neither a JPEG nor a PNG"}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(others); i++) {
-        assert_int_equal(by__image_decode(&pixels, &height, &width, 1, &fit,
-                                          (const uint8_t *)others[i][0], 16, &error),
+        assert_int_equal(by__format_image_decode(&pixels, &height, &width, 1, &fit,
+                                                 (const uint8_t *)others[i][0], 16, &error),
                          BY_EFORMAT);
         assert_non_null(strstr(error.message, others[i][1]));
     }
-    assert_int_equal(by__image_decode(&pixels, &height, &width, 1, &fit, png, used - 20, &error),
-                     BY_EFORMAT);
+    assert_int_equal(
+        by__format_image_decode(&pixels, &height, &width, 1, &fit, png, used - 20, &error),
+        BY_EFORMAT);
     png[HEAD] = 0x7f;
-    assert_int_equal(by__image_decode(&pixels, &height, &width, 1, &fit, png, used, &error),
+    assert_int_equal(by__format_image_decode(&pixels, &height, &width, 1, &fit, png, used, &error),
                      BY_EFORMAT);
     free(text);
     free(packed);
@@ -184,10 +185,10 @@ static void test_files(void **state)
         uint8_t *file = malloc(BY__BASE64_BYTES(strlen(digits)));
         assert_true(by__base_read_base64(digits, strlen(digits), file, &size));
         int64_t told[2] = {0, 0};
-        assert_true(by__image_size(&told[0], &told[1], file, size));
+        assert_true(by__format_image_size(&told[0], &told[1], file, size));
         assert_true(told[0] == HEIGHT && told[1] == WIDTH);
         for (size_t cut = 0; cut < size; cut++) {
-            (void)by__image_size(&told[0], &told[1], file, cut);
+            (void)by__format_image_size(&told[0], &told[1], file, cut);
         }
         for (int64_t channels = 1; channels <= 3; channels += 2) {
             const char *hex = json_string_value(json_array_get(row, channels == 1 ? 2 : 3));
@@ -195,7 +196,8 @@ static void test_files(void **state)
             uint8_t *pixels;
             int64_t height;
             int64_t width;
-            check_ok(by__image_decode(&pixels, &height, &width, channels, &fit, file, size, &error),
+            check_ok(by__format_image_decode(&pixels, &height, &width, channels, &fit, file, size,
+                                             &error),
                      &error);
             for (int64_t k = 0; k < channels * HEIGHT * WIDTH; k++) {
                 const char text[3] = {hex[2 * k], hex[2 * k + 1], '\0'};
@@ -222,7 +224,7 @@ static void test_channels(void **state)
     uint8_t *pixels = picture(24, 15);
     uint8_t out[2 * 6 * 5];
     (void)state;
-    check_ok(by__image_fit(out, &fit, 2, pixels, 24, 15, &error), &error);
+    check_ok(by__format_image_fit(out, &fit, 2, pixels, 24, 15, &error), &error);
     for (size_t y = 0; y < 6; y++) {
         assert_memory_equal(out + y * 5, out + 30 + (5 - y) * 5, 5);
     }
@@ -236,13 +238,13 @@ static void test_sizes_that_are_refused(void **state)
     const uint8_t pixels[6] = {1, 2, 3, 4, 5, 6};
     uint8_t out[6];
     (void)state;
-    check_ok(by__image_fit(out, &fit, 1, pixels, 2, 3, &error), &error);
+    check_ok(by__format_image_fit(out, &fit, 1, pixels, 2, 3, &error), &error);
     assert_memory_equal(out, pixels, 6);
-    assert_int_equal(by__image_fit(out, &fit, 1, pixels, 3, 2, &error), BY_EARG);
+    assert_int_equal(by__format_image_fit(out, &fit, 1, pixels, 3, 2, &error), BY_EARG);
     assert_non_null(strstr(error.message, "2 x 3 pixels; the model reads 3 x 2"));
     fit.resize = BY_RESIZE_CROP;
-    assert_int_equal(by__image_fit_takes(&fit, 1, BY__IMAGE_SIDE, &error), BY_OK);
-    assert_int_equal(by__image_fit_takes(&fit, BY__IMAGE_SIDE + 1, 1, &error), BY_EARG);
+    assert_int_equal(by__format_image_fit_takes(&fit, 1, BY__IMAGE_SIDE, &error), BY_OK);
+    assert_int_equal(by__format_image_fit_takes(&fit, BY__IMAGE_SIDE + 1, 1, &error), BY_EARG);
 }
 
 static void test_texts(void **state)
@@ -271,7 +273,7 @@ static void test_texts(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(texts); i++) {
         const by_image_fit *want = &texts[i].fit;
         by_image_fit fit;
-        by__image_fit_parse(&fit, texts[i].text, strlen(texts[i].text));
+        by__format_image_fit_parse(&fit, texts[i].text, strlen(texts[i].text));
         assert_true(fit.resize == want->resize && fit.resample == want->resample &&
                     fit.height == want->height && fit.width == want->width &&
                     fit.edge == want->edge);

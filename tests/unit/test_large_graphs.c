@@ -25,16 +25,16 @@ enum { MOST = 120 };
 
 static int by_offset(const void *a, const void *b)
 {
-    const by__interval *x = *(const by__interval *const *)a;
-    const by__interval *y = *(const by__interval *const *)b;
+    const by__pass_interval *x = *(const by__pass_interval *const *)a;
+    const by__pass_interval *y = *(const by__pass_interval *const *)b;
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
 /* Looks at every interval placed before. */
-static size_t plain_offset(const by__interval *intervals, size_t k)
+static size_t plain_offset(const by__pass_interval *intervals, size_t k)
 {
-    const by__interval *it = &intervals[k];
-    const by__interval *near[MOST];
+    const by__pass_interval *it = &intervals[k];
+    const by__pass_interval *near[MOST];
     size_t count = 0;
     size_t cursor = 0;
     size_t best = SIZE_MAX;
@@ -63,7 +63,7 @@ static void test_placement(void **state)
     uint64_t seed = 3;
     for (int round = 0; round < 400; round++) {
         by_error error = {0};
-        by__interval intervals[MOST];
+        by__pass_interval intervals[MOST];
         size_t total;
         size_t expected_total = 0;
         size_t count = 1 + draw(&seed, MOST);
@@ -71,13 +71,13 @@ static void test_placement(void **state)
         for (size_t k = 0; k < count; k++) {
             size_t a = draw(&seed, times);
             size_t b = draw(&seed, 4) == 0 ? draw(&seed, times) : a + draw(&seed, 4);
-            intervals[k] =
-                (by__interval){.root = (by_value)k,
-                               .bytes = 64 * (size_t)(1 + draw(&seed, 1 + (uint32_t)count % 9)),
-                               .first = a < b ? a : b,
-                               .last = a < b ? b : a};
+            intervals[k] = (by__pass_interval){
+                .root = (by_value)k,
+                .bytes = 64 * (size_t)(1 + draw(&seed, 1 + (uint32_t)count % 9)),
+                .first = a < b ? a : b,
+                .last = a < b ? b : a};
         }
-        check_ok(by__place_intervals(&total, intervals, count, &error), &error);
+        check_ok(by__pass_place_intervals(&total, intervals, count, &error), &error);
         for (size_t k = 0; k < count; k++) {
             assert_int_equal(intervals[k].offset, plain_offset(intervals, k));
             size_t end = intervals[k].offset + intervals[k].bytes;
@@ -127,7 +127,7 @@ static by_graph *random_graph(uint64_t *seed, int nodes)
 static size_t activation_bytes(const by_graph *graph, by_value value)
 {
     const by__graph_value *v = &graph->values[value];
-    return v->role == BY_ROLE_ACTIVATION ? by__value_bytes(v) : 0;
+    return v->role == BY_ROLE_ACTIVATION ? by__graph_value_bytes(v) : 0;
 }
 
 /* True when only node n, of those that have not run, reads the value. */
@@ -214,10 +214,10 @@ static void test_order(void **state)
         for (size_t n = 0; n < graph->node_count; n++) {
             present[n] = graph->nodes[n].out[0];
         }
-        check_ok(by__peak_bytes(&before, graph, &error), &error);
+        check_ok(by__pass_peak_bytes(&before, graph, &error), &error);
         check_ok(by_pass_order(graph, &error), &error);
         check_ok(by_graph_verify(graph, &error), &error);
-        check_ok(by__peak_bytes(&after, graph, &error), &error);
+        check_ok(by__pass_peak_bytes(&after, graph, &error), &error);
         const by_value *want = after < before ? expected : present;
         for (size_t n = 0; n < graph->node_count; n++) {
             assert_int_equal(graph->nodes[n].out[0], want[n]);

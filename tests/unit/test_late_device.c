@@ -33,7 +33,7 @@ static by__device_event *open_event(by_device *device)
 {
     by_error error = {0};
     by__device_event *event = NULL;
-    check_ok(by__event_open(&event, device, false, &error), &error);
+    check_ok(by__device_event_open(&event, device, false, &error), &error);
     return event;
 }
 
@@ -97,26 +97,28 @@ static void compare(const runner *r, void **inputs, uint64_t seed)
     by_program_set_memory(program, arena, workspace);
     for (size_t v = 0; v < values; v++) {
         if (inputs[v] != NULL) {
-            size_t bytes = by__value_bytes(&graph->values[v]);
+            size_t bytes = by__graph_value_bytes(&graph->values[v]);
             memory[v] = take(device, bytes);
             pinned[v] = pin(device, bytes);
             memcpy(pinned[v].data, inputs[v], bytes);
-            check_ok(by__copy_in(BY__QUEUE_COPY_IN, memory[v], pinned[v].data, &error), &error);
+            check_ok(by__device_copy_in(BY__QUEUE_COPY_IN, memory[v], pinned[v].data, &error),
+                     &error);
             check_ok(by_program_bind(program, (by_value)v, memory[v], &error), &error);
         }
     }
-    check_ok(by__event_record(event, BY__QUEUE_COPY_IN, &error), &error);
-    check_ok(by__event_order(event, BY__QUEUE_COMPUTE, &error), &error);
+    check_ok(by__device_event_record(event, BY__QUEUE_COPY_IN, &error), &error);
+    check_ok(by__device_event_order(event, BY__QUEUE_COMPUTE, &error), &error);
     check_ok(by_program_submit(program, &error), &error);
-    check_ok(by__event_record(event, BY__QUEUE_COMPUTE, &error), &error);
-    check_ok(by__event_order(event, BY__QUEUE_COPY_OUT, &error), &error);
+    check_ok(by__device_event_record(event, BY__QUEUE_COMPUTE, &error), &error);
+    check_ok(by__device_event_order(event, BY__QUEUE_COPY_OUT, &error), &error);
     for (size_t v = 0; v < values; v++) {
         if (memory[v].bytes > 0) {
-            check_ok(by__copy_out(BY__QUEUE_COPY_OUT, pinned[v].data, memory[v], &error), &error);
+            check_ok(by__device_copy_out(BY__QUEUE_COPY_OUT, pinned[v].data, memory[v], &error),
+                     &error);
         }
     }
     assert_true(late_device_waiting(device) > graph->node_count); /* nothing has run */
-    check_ok(by__queue_finish(device, BY__QUEUE_COPY_OUT, &error), &error);
+    check_ok(by__device_queue_finish(device, BY__QUEUE_COPY_OUT, &error), &error);
     assert_int_equal(late_device_waiting(device), 0);
     for (size_t v = 0; v < values; v++) {
         if (memory[v].bytes > 0 && memcmp(pinned[v].data, r->buffers[v], memory[v].bytes) != 0) {
@@ -128,7 +130,7 @@ static void compare(const runner *r, void **inputs, uint64_t seed)
     by_program_close(&program);
     by_device_free(&arena);
     by_device_free(&workspace);
-    by__event_close(&event);
+    by__device_event_close(&event);
     assert_string_equal(late_device_fault(device), "");
     by_device_close(&device);
     free(memory);
@@ -148,7 +150,7 @@ static void test_programs(void **state)
         void **inputs = calloc(graph->value_count, sizeof *inputs);
         assert_non_null(inputs);
         for (size_t v = 0; v < graph->value_count; v++) {
-            size_t bytes = by__value_bytes(&graph->values[v]);
+            size_t bytes = by__graph_value_bytes(&graph->values[v]);
             if (r.buffers[v] != NULL) {
                 inputs[v] = malloc(bytes);
                 assert_non_null(inputs[v]);
@@ -241,10 +243,10 @@ static void pipeline_open(pipeline *p, by_device *device)
 static void pipeline_close(pipeline *p)
 {
     by_program_close(&p->program);
-    by__event_close(&p->copied);
-    by__event_close(&p->computed);
+    by__device_event_close(&p->copied);
+    by__device_event_close(&p->computed);
     for (int i = 0; i < 2; i++) {
-        by__event_close(&p->read[i]);
+        by__device_event_close(&p->read[i]);
         by_device_unpin(&p->output[i]);
     }
     by_device_unpin(&p->input);
@@ -259,21 +261,21 @@ static void pipeline_close(pipeline *p)
 static by_status submit_input(pipeline *p, int step, fault f, by_error *error)
 {
     if (f != REFILL_TOO_EARLY) {
-        BY_TRY(by__event_wait(p->copied, error));
+        BY_TRY(by__device_event_wait(p->copied, error));
     }
     float *input = f == NOT_PINNED ? p->own : p->input.data;
     for (int i = 0; i < COUNT; i++) {
         input[i] = element(step, i);
     }
     if (f != OVERWRITTEN_INPUT) {
-        BY_TRY(by__event_order(p->computed, BY__QUEUE_COPY_IN, error));
+        BY_TRY(by__device_event_order(p->computed, BY__QUEUE_COPY_IN, error));
     }
     if (f == RECORDED_TOO_EARLY) {
-        BY_TRY(by__event_record(p->copied, BY__QUEUE_COPY_IN, error));
+        BY_TRY(by__device_event_record(p->copied, BY__QUEUE_COPY_IN, error));
     }
-    BY_TRY(by__copy_in(BY__QUEUE_COPY_IN, p->x_memory, input, error));
+    BY_TRY(by__device_copy_in(BY__QUEUE_COPY_IN, p->x_memory, input, error));
     if (f != RECORDED_TOO_EARLY) {
-        BY_TRY(by__event_record(p->copied, BY__QUEUE_COPY_IN, error));
+        BY_TRY(by__device_event_record(p->copied, BY__QUEUE_COPY_IN, error));
     }
     if (f == UNPINNED_IN_USE) {
         by_device_unpin(&p->input);
@@ -285,31 +287,31 @@ static by_status submit_step(pipeline *p, int step, fault f, by_error *error)
 {
     BY_TRY(submit_input(p, step, f, error));
     by__device_event *before = f == WRONG_EVENT ? p->computed : p->copied;
-    by__queue queue = f == WRONG_QUEUE ? BY__QUEUE_COLLECTIVE : BY__QUEUE_COMPUTE;
+    by__device_queue queue = f == WRONG_QUEUE ? BY__QUEUE_COLLECTIVE : BY__QUEUE_COMPUTE;
     if (f != COMPUTE_TOO_EARLY) {
-        BY_TRY(by__event_order(before, queue, error));
+        BY_TRY(by__device_event_order(before, queue, error));
     }
     if (f != OVERWRITTEN_OUTPUT && step > 0) {
-        BY_TRY(by__event_order(p->read[(step - 1) % 2], BY__QUEUE_COMPUTE, error));
+        BY_TRY(by__device_event_order(p->read[(step - 1) % 2], BY__QUEUE_COMPUTE, error));
     }
     BY_TRY(by_program_submit(p->program, error));
-    BY_TRY(by__event_record(p->computed, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_event_record(p->computed, BY__QUEUE_COMPUTE, error));
     if (f == FREED_IN_USE) {
         by_device_free(&p->w_memory);
     } else if (f == CLOSED_IN_USE) {
         by_program_close(&p->program);
     }
     if (f != COPY_OUT_TOO_EARLY) {
-        BY_TRY(by__event_order(p->computed, BY__QUEUE_COPY_OUT, error));
+        BY_TRY(by__device_event_order(p->computed, BY__QUEUE_COPY_OUT, error));
     }
-    BY_TRY(by__copy_out(BY__QUEUE_COPY_OUT, p->output[step % 2].data, p->y_memory, error));
-    return by__event_record(p->read[step % 2], BY__QUEUE_COPY_OUT, error);
+    BY_TRY(by__device_copy_out(BY__QUEUE_COPY_OUT, p->output[step % 2].data, p->y_memory, error));
+    return by__device_event_record(p->read[step % 2], BY__QUEUE_COPY_OUT, error);
 }
 
 static by_status take_result(pipeline *p, int step, fault f, by_error *error)
 {
     if (f != READ_TOO_EARLY) {
-        BY_TRY(by__event_wait(p->read[step % 2], error));
+        BY_TRY(by__device_event_wait(p->read[step % 2], error));
     }
     memcpy(p->result[step], p->output[step % 2].data, BYTES);
     return BY_OK;
@@ -447,26 +449,26 @@ static void test_rebinding(void **state)
 static by_status run_queues(by_device *device, int dropped, float *d, by_error *error)
 {
     by_memory memory = take(device, 4 * BYTES);
-    by__tensor tensors[4];
-    by__tensor in[3][BY__MAX_INPUTS];
+    by__device_tensor tensors[4];
+    by__device_tensor in[3][BY__MAX_INPUTS];
     by__device_call calls[3];
-    const by__kernel *kernels[3];
-    by__command commands[7];
+    const by__device_kernel *kernels[3];
+    by__device_command commands[7];
     size_t count = 0;
-    by__recording *recording;
+    by__device_recording *recording;
     float ones[COUNT];
     for (int i = 0; i < COUNT; i++) {
         ones[i] = 1.0f;
     }
     for (int i = 0; i < 4; i++) {
-        tensors[i] = (by__tensor){.data = (void *)(memory.address + (size_t)i * BYTES),
-                                  .dtype = BY_F32,
-                                  .shape = {1, {COUNT}}};
+        tensors[i] = (by__device_tensor){.data = (void *)(memory.address + (size_t)i * BYTES),
+                                         .dtype = BY_F32,
+                                         .shape = {1, {COUNT}}};
     }
     for (int i = 0; i < 3; i++) {
         bool alone = i == 1;
         for (int k = 0; k < BY__MAX_INPUTS; k++) {
-            in[i][k] = (by__tensor){.shape = {.rank = -1}};
+            in[i][k] = (by__device_tensor){.shape = {.rank = -1}};
         }
         in[i][0] = in[i][1] = tensors[i];
         calls[i] = (by__device_call){.op = BY_OP_ADD,
@@ -474,30 +476,33 @@ static by_status run_queues(by_device *device, int dropped, float *d, by_error *
                                      .output_count = 1,
                                      .in = in[i],
                                      .out = {tensors[i + 1]}};
-        BY_TRY(by__device_kernel(&kernels[i], device, &calls[i], error));
+        BY_TRY(by__device_find_kernel(&kernels[i], device, &calls[i], error));
         if (kernels[i]->prepare != NULL) {
-            BY_TRY(kernels[i]->prepare(&calls[i], by__device_context(device), error));
+            BY_TRY(kernels[i]->prepare(&calls[i], by__device_context_of(device), error));
         }
-        by__queue queue = alone ? BY__QUEUE_COLLECTIVE : BY__QUEUE_COMPUTE;
+        by__device_queue queue = alone ? BY__QUEUE_COLLECTIVE : BY__QUEUE_COMPUTE;
         if (i > 0 && dropped != i) {
-            commands[count++] = (by__command){BY__COMMAND_ORDER, queue, (size_t)i - 1, SIZE_MAX};
+            commands[count++] =
+                (by__device_command){BY__COMMAND_ORDER, queue, (size_t)i - 1, SIZE_MAX};
         }
-        commands[count++] = (by__command){BY__COMMAND_CALL, queue, (size_t)i, (size_t)i};
+        commands[count++] = (by__device_command){BY__COMMAND_CALL, queue, (size_t)i, (size_t)i};
         if (i < 2) {
-            commands[count++] = (by__command){BY__COMMAND_RECORD, queue, (size_t)i, SIZE_MAX};
+            commands[count++] =
+                (by__device_command){BY__COMMAND_RECORD, queue, (size_t)i, SIZE_MAX};
         }
     }
-    by__command_list list = {.name = "queues", .calls = calls, .kernels = kernels, .call_count = 3};
+    by__device_command_list list = {
+        .name = "queues", .calls = calls, .kernels = kernels, .call_count = 3};
     list.commands = commands;
     list.command_count = count;
     list.event_count = 2;
     BY_TRY(by_device_write(by_memory_at(memory, 0, BYTES), ones, error));
-    BY_TRY(by__recording_open(&recording, device, &list, error));
-    by_status status = by__recording_submit(recording, true, NULL, NULL, error);
+    BY_TRY(by__device_recording_open(&recording, device, &list, error));
+    by_status status = by__device_recording_submit(recording, true, NULL, NULL, error);
     if (status == BY_OK) {
         status = by_device_read(d, by_memory_at(memory, 3 * BYTES, BYTES), error);
     }
-    by__recording_close(&recording);
+    by__device_recording_close(&recording);
     for (int i = 0; i < 3; i++) {
         if (kernels[i]->release != NULL) {
             kernels[i]->release(&calls[i]);
@@ -576,22 +581,22 @@ static void test_event_times(void **state)
     by_device *device = open_late(3);
     pipeline_open(&p, device);
     for (int i = 0; i < 2; i++) {
-        check_ok(by__event_open(&events[i], device, true, &error), &error);
+        check_ok(by__device_event_open(&events[i], device, true, &error), &error);
     }
     check_ok(by_device_write(p.x_memory, p.own, &error), &error);
-    check_ok(by__event_record(events[0], BY__QUEUE_COMPUTE, &error), &error);
+    check_ok(by__device_event_record(events[0], BY__QUEUE_COMPUTE, &error), &error);
     check_ok(by_program_submit(p.program, &error), &error);
-    check_ok(by__event_record(events[1], BY__QUEUE_COMPUTE, &error), &error);
-    by_status status = by__event_seconds(&seconds, events[0], events[1], &error);
+    check_ok(by__device_event_record(events[1], BY__QUEUE_COMPUTE, &error), &error);
+    by_status status = by__device_event_seconds(&seconds, events[0], events[1], &error);
     check_error(status, BY_ESTATE, &error, "not done");
     for (bool done = false; !done; questions++) {
-        check_ok(by__event_done(&done, events[1], &error), &error);
+        check_ok(by__device_event_done(&done, events[1], &error), &error);
     }
     assert_true(questions > 1);
-    check_ok(by__event_seconds(&seconds, events[0], events[1], &error), &error);
+    check_ok(by__device_event_seconds(&seconds, events[0], events[1], &error), &error);
     assert_true(seconds >= 0.0);
-    by__event_close(&events[0]);
-    by__event_close(&events[1]);
+    by__device_event_close(&events[0]);
+    by__device_event_close(&events[1]);
     pipeline_close(&p);
     by_device_close(&device);
 }

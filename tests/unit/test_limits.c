@@ -14,7 +14,7 @@
 
 #define DAY 86400.0
 
-static by__allowance left;
+static by__gateway_allowance left;
 
 static by_serve_config *config_of(const char *text)
 {
@@ -26,12 +26,13 @@ static by_serve_config *config_of(const char *text)
     return config;
 }
 
-static by__limits *limits_of(const char *text, const by__keys *keys, const char *path)
+static by__gateway_limits *limits_of(const char *text, const by__gateway_keys *keys,
+                                     const char *path)
 {
     by_serve_config *config = config_of(text);
-    by__limits *limits = NULL;
+    by__gateway_limits *limits = NULL;
     by_error error = {0};
-    if (by__limits_open(&limits, &config->limits, keys, path, &error) != BY_OK) {
+    if (by__gateway_limits_open(&limits, &config->limits, keys, path, &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
     by_serve_config_close(&config);
@@ -40,49 +41,49 @@ static by__limits *limits_of(const char *text, const by__keys *keys, const char 
 
 static void test_requests(void **state)
 {
-    by__limits *l = limits_of("limits: {requests_per_minute: 3}", NULL, NULL);
+    by__gateway_limits *l = limits_of("limits: {requests_per_minute: 3}", NULL, NULL);
     (void)state;
     for (int i = 0; i < 3; i++) {
-        assert_true(by__limits_take(l, 0, 1, 0, 100.0, 0.0, &left) == 0.0);
+        assert_true(by__gateway_limits_take(l, 0, 1, 0, 100.0, 0.0, &left) == 0.0);
         assert_int_equal((int)left.requests, 2 - i);
     }
     /* A third of a minute brings one. */
-    assert_float_equal(by__limits_take(l, 0, 1, 0, 100.0, 0.0, &left), 20.0, 1e-6);
+    assert_float_equal(by__gateway_limits_take(l, 0, 1, 0, 100.0, 0.0, &left), 20.0, 1e-6);
     assert_string_equal(left.over, "requests");
-    assert_float_equal(by__limits_take(l, 0, 1, 0, 115.0, 0.0, &left), 5.0, 1e-6);
-    assert_true(by__limits_take(l, 0, 1, 0, 120.5, 0.0, &left) == 0.0);
+    assert_float_equal(by__gateway_limits_take(l, 0, 1, 0, 115.0, 0.0, &left), 5.0, 1e-6);
+    assert_true(by__gateway_limits_take(l, 0, 1, 0, 120.5, 0.0, &left) == 0.0);
     assert_null(left.over);
     /* No more than a minute's worth gathers. */
-    assert_true(by__limits_take(l, 0, 3, 0, 1e6, 0.0, &left) == 0.0);
-    assert_true(by__limits_take(l, 0, 1, 0, 1e6, 0.0, &left) > 0.0);
+    assert_true(by__gateway_limits_take(l, 0, 3, 0, 1e6, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_take(l, 0, 1, 0, 1e6, 0.0, &left) > 0.0);
     /* Tokens have no limit here. */
-    assert_true(by__limits_take(l, 0, 0, 1e9, 1e6, 0.0, &left) == 0.0);
-    by__limits_close(&l);
+    assert_true(by__gateway_limits_take(l, 0, 0, 1e9, 1e6, 0.0, &left) == 0.0);
+    by__gateway_limits_close(&l);
 }
 
 static void test_tokens(void **state)
 {
-    by__limits *l = limits_of("limits: {tokens_per_minute: 600}", NULL, NULL);
+    by__gateway_limits *l = limits_of("limits: {tokens_per_minute: 600}", NULL, NULL);
     (void)state;
-    assert_true(by__limits_take(l, 0, 0, 500, 10.0, 0.0, &left) == 0.0);
-    assert_float_equal(by__limits_take(l, 0, 0, 200, 10.0, 0.0, &left), 10.0, 1e-6);
+    assert_true(by__gateway_limits_take(l, 0, 0, 500, 10.0, 0.0, &left) == 0.0);
+    assert_float_equal(by__gateway_limits_take(l, 0, 0, 200, 10.0, 0.0, &left), 10.0, 1e-6);
     assert_string_equal(left.over, "tokens");
     /* What was not needed goes back, but no more than there was. */
-    by__limits_settle(l, 0, 500, 50);
-    assert_true(by__limits_take(l, 0, 0, 200, 10.0, 0.0, &left) == 0.0);
-    by__limits_settle(l, 0, 1e6, 0);
-    assert_true(by__limits_take(l, 0, 0, 600, 10.0, 0.0, &left) == 0.0);
+    by__gateway_limits_settle(l, 0, 500, 50);
+    assert_true(by__gateway_limits_take(l, 0, 0, 200, 10.0, 0.0, &left) == 0.0);
+    by__gateway_limits_settle(l, 0, 1e6, 0);
+    assert_true(by__gateway_limits_take(l, 0, 0, 600, 10.0, 0.0, &left) == 0.0);
     /* What was needed beyond the guess is a debt. */
-    by__limits_settle(l, 0, 100, 700);
-    assert_float_equal(by__limits_take(l, 0, 0, 600, 10.0, 0.0, &left), 120.0, 1e-6);
-    by__limits_settle(l, 0, 1e6, 0);
-    assert_true(by__limits_take(l, 0, 0, 600, 10.0, 0.0, &left) == 0.0);
+    by__gateway_limits_settle(l, 0, 100, 700);
+    assert_float_equal(by__gateway_limits_take(l, 0, 0, 600, 10.0, 0.0, &left), 120.0, 1e-6);
+    by__gateway_limits_settle(l, 0, 1e6, 0);
+    assert_true(by__gateway_limits_take(l, 0, 0, 600, 10.0, 0.0, &left) == 0.0);
     /* More than the bucket holds: when it is full, and the next one waits for the debt. */
-    assert_float_equal(by__limits_take(l, 0, 0, 1800, 10.0, 0.0, &left), 60.0, 1e-6);
-    assert_true(by__limits_take(l, 0, 0, 1800, 70.0, 0.0, &left) == 0.0);
+    assert_float_equal(by__gateway_limits_take(l, 0, 0, 1800, 10.0, 0.0, &left), 60.0, 1e-6);
+    assert_true(by__gateway_limits_take(l, 0, 0, 1800, 70.0, 0.0, &left) == 0.0);
     assert_true(left.tokens == 0.0);
-    assert_float_equal(by__limits_take(l, 0, 0, 600, 70.0, 0.0, &left), 180.0, 1e-6);
-    by__limits_close(&l);
+    assert_float_equal(by__gateway_limits_take(l, 0, 0, 600, 70.0, 0.0, &left), 180.0, 1e-6);
+    by__gateway_limits_close(&l);
 }
 
 static void test_day(void **state)
@@ -90,36 +91,37 @@ static void test_day(void **state)
     char *directory = temporary_make();
     char *path = by__path_join(directory, "quota.json");
     static const char text[] = "limits: {tokens_per_day: 1000}";
-    by__limits *l = limits_of(text, NULL, path);
-    by__limits *broken = NULL;
+    by__gateway_limits *l = limits_of(text, NULL, path);
+    by__gateway_limits *broken = NULL;
     by_serve_config *config = config_of(text);
     by_error error = {0};
     (void)state;
     double noon = 20000.5 * DAY;
-    assert_null(by__limits_print(l, 1.0, noon));
-    assert_true(by__limits_take(l, 0, 0, 900, 1.0, noon, &left) == 0.0);
-    assert_float_equal(by__limits_take(l, 0, 0, 200, 1.0, noon, &left), DAY / 2, 1e-3);
+    assert_null(by__gateway_limits_print(l, 1.0, noon));
+    assert_true(by__gateway_limits_take(l, 0, 0, 900, 1.0, noon, &left) == 0.0);
+    assert_float_equal(by__gateway_limits_take(l, 0, 0, 200, 1.0, noon, &left), DAY / 2, 1e-3);
     assert_string_equal(left.over, "tokens_per_day");
-    by__limits_settle(l, 0, 100, 0);
-    char *printed = by__limits_print(l, 1.0, noon);
+    by__gateway_limits_settle(l, 0, 100, 0);
+    char *printed = by__gateway_limits_print(l, 1.0, noon);
     assert_non_null(printed);
-    assert_null(by__limits_print(l, 1.0, noon));
+    assert_null(by__gateway_limits_print(l, 1.0, noon));
     assert_int_equal(by__file_write(path, printed, strlen(printed), NULL), BY_OK);
-    by__limits_close(&l);
+    by__gateway_limits_close(&l);
     /* A restart forgets nothing; a clock that goes back gives nothing. */
     l = limits_of(text, NULL, path);
-    assert_true(by__limits_take(l, 0, 0, 300, 1.0, noon, &left) > 0.0);
-    assert_true(by__limits_take(l, 0, 0, 300, 1.0, noon - DAY, &left) > 0.0);
-    assert_true(by__limits_take(l, 0, 0, 200, 1.0, noon, &left) == 0.0);
+    assert_true(by__gateway_limits_take(l, 0, 0, 300, 1.0, noon, &left) > 0.0);
+    assert_true(by__gateway_limits_take(l, 0, 0, 300, 1.0, noon - DAY, &left) > 0.0);
+    assert_true(by__gateway_limits_take(l, 0, 0, 200, 1.0, noon, &left) == 0.0);
     assert_float_equal(left.today, 1000.0, 1e-9);
-    assert_true(by__limits_take(l, 0, 0, 300, 1.0, noon + DAY, &left) == 0.0);
+    assert_true(by__gateway_limits_take(l, 0, 0, 300, 1.0, noon + DAY, &left) == 0.0);
     assert_float_equal(left.today, 300.0, 1e-9);
-    by__limits_close(&l);
+    by__gateway_limits_close(&l);
     /* A damaged file is told. */
     for (size_t i = 0; i < 3; i++) {
         static const char *const texts[] = {"", "{\"day\":1}", "{\"day\":1,\"used\":[]}"};
         assert_int_equal(by__file_write(path, texts[i], strlen(texts[i]), NULL), BY_OK);
-        assert_int_equal(by__limits_open(&broken, &config->limits, NULL, path, &error), BY_EFORMAT);
+        assert_int_equal(by__gateway_limits_open(&broken, &config->limits, NULL, path, &error),
+                         BY_EFORMAT);
         assert_null(broken);
     }
     by_serve_config_close(&config);
@@ -135,32 +137,33 @@ static void test_future(void **state)
     char *directory = temporary_make();
     char *path = by__path_join(directory, "quota.json");
     static const char text[] = "limits: {tokens_per_day: 1000}";
-    by__limits *l = limits_of(text, NULL, path);
+    by__gateway_limits *l = limits_of(text, NULL, path);
     double noon = 20000.5 * DAY;
     (void)state;
-    assert_true(by__limits_take(l, 0, 0, 100, 1.0, noon, &left) == 0.0);
-    assert_true(by__limits_take(l, 0, 0, 700, 2.0, noon + 30 * DAY, &left) == 0.0);
-    char *printed = by__limits_print(l, 3.0, noon + 30 * DAY);
+    assert_true(by__gateway_limits_take(l, 0, 0, 100, 1.0, noon, &left) == 0.0);
+    assert_true(by__gateway_limits_take(l, 0, 0, 700, 2.0, noon + 30 * DAY, &left) == 0.0);
+    char *printed = by__gateway_limits_print(l, 3.0, noon + 30 * DAY);
     assert_int_equal(by__file_write(path, printed, strlen(printed), NULL), BY_OK);
     free(printed);
     /* It is put right while the server runs, which the file tells at once, or while it does not. */
     for (int restart = 0; restart < 2; restart++) {
         if (restart) {
-            by__limits_close(&l);
+            by__gateway_limits_close(&l);
             l = limits_of(text, NULL, path);
         }
-        printed = by__limits_print(l, 4.0, noon + 3.0);
+        printed = by__gateway_limits_print(l, 4.0, noon + 3.0);
         assert_non_null(printed);
         assert_string_equal(printed, "{\"day\":20000,\"used\":{\"\":700.0}}");
         free(printed);
-        assert_float_equal(by__limits_take(l, 0, 0, 400, 5.0, noon + 4.0, &left), DAY / 2 - 4.0,
-                           1e-3);
+        assert_float_equal(by__gateway_limits_take(l, 0, 0, 400, 5.0, noon + 4.0, &left),
+                           DAY / 2 - 4.0, 1e-3);
         assert_float_equal(left.today, 700.0, 1e-9);
     }
     /* The next day is a new one, by both clocks. */
-    assert_true(by__limits_take(l, 0, 0, 400, 4.0 + DAY / 2, noon + 3.0 + DAY / 2, &left) == 0.0);
+    assert_true(by__gateway_limits_take(l, 0, 0, 400, 4.0 + DAY / 2, noon + 3.0 + DAY / 2, &left) ==
+                0.0);
     assert_float_equal(left.today, 400.0, 1e-9);
-    by__limits_close(&l);
+    by__gateway_limits_close(&l);
     free(path);
     temporary_remove(directory);
 }
@@ -175,7 +178,7 @@ static void write_keys(const char *path, const char *first, const char *second, 
         char hash[65];
         char key[16];
         (void)snprintf(key, sizeof key, "key%d", i);
-        by__sha256_hex(hash, key);
+        by__gateway_sha256_hex(hash, key);
         if (names[i] != NULL) {
             fprintf(file, "%s %s\n", hash, names[i]);
         }
@@ -188,24 +191,24 @@ static void test_accounts(void **state)
 {
     char *directory = temporary_make();
     char *path = by__path_join(directory, "keys");
-    by__keys *keys = NULL;
+    by__gateway_keys *keys = NULL;
     (void)state;
     write_keys(path, "a", "b", "a");
-    assert_int_equal(by__keys_open(&keys, path, NULL), BY_OK);
-    by__limits *l = limits_of("limits:\n  requests_per_minute: 1\n"
-                              "  keys: [{name: b, requests_per_minute: 2}]",
-                              keys, NULL);
-    size_t first = by__keys_find(keys, "key0")->account;
-    size_t second = by__keys_find(keys, "key1")->account;
-    assert_int_equal(by__keys_find(keys, "key2")->account, first);
+    assert_int_equal(by__gateway_keys_open(&keys, path, NULL), BY_OK);
+    by__gateway_limits *l = limits_of("limits:\n  requests_per_minute: 1\n"
+                                      "  keys: [{name: b, requests_per_minute: 2}]",
+                                      keys, NULL);
+    size_t first = by__gateway_keys_find(keys, "key0")->account;
+    size_t second = by__gateway_keys_find(keys, "key1")->account;
+    assert_int_equal(by__gateway_keys_find(keys, "key2")->account, first);
     assert_int_not_equal(first, second);
     assert_int_not_equal(first, 0);
-    assert_true(by__limits_take(l, first, 1, 0, 1.0, 0.0, &left) == 0.0);
-    assert_true(by__limits_take(l, first, 1, 0, 1.0, 0.0, &left) > 0.0);
-    assert_true(by__limits_take(l, second, 2, 0, 1.0, 0.0, &left) == 0.0);
-    assert_true(by__limits_take(l, 0, 1, 0, 1.0, 0.0, &left) == 0.0);
-    by__limits_close(&l);
-    by__keys_close(&keys);
+    assert_true(by__gateway_limits_take(l, first, 1, 0, 1.0, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_take(l, first, 1, 0, 1.0, 0.0, &left) > 0.0);
+    assert_true(by__gateway_limits_take(l, second, 2, 0, 1.0, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_take(l, 0, 1, 0, 1.0, 0.0, &left) == 0.0);
+    by__gateway_limits_close(&l);
+    by__gateway_keys_close(&keys);
     free(path);
     temporary_remove(directory);
 }
@@ -216,38 +219,38 @@ static void test_keys_again(void **state)
     static const char limits[] = "limits: {requests_per_minute: 1}";
     char *directory = temporary_make();
     char *path = by__path_join(directory, "keys");
-    by__keys *keys = NULL;
-    by__keys *again = NULL;
+    by__gateway_keys *keys = NULL;
+    by__gateway_keys *again = NULL;
     (void)state;
     write_keys(path, "a tasks", "b", NULL);
-    assert_int_equal(by__keys_open(&keys, path, NULL), BY_OK);
-    by__limits *l = limits_of(limits, keys, NULL);
-    const by__client *a = by__keys_find(keys, "key0");
-    const by__client *b = by__keys_find(keys, "key1");
+    assert_int_equal(by__gateway_keys_open(&keys, path, NULL), BY_OK);
+    by__gateway_limits *l = limits_of(limits, keys, NULL);
+    const by__gateway_client *a = by__gateway_keys_find(keys, "key0");
+    const by__gateway_client *b = by__gateway_keys_find(keys, "key1");
     size_t account = a->account;
-    assert_true(by__limits_take(l, b->account, 1, 0, 1.0, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_take(l, b->account, 1, 0, 1.0, 0.0, &left) == 0.0);
     /* Another key of b, and c. */
     write_keys(path, "c", "c", "b");
-    assert_int_equal(by__keys_open_again(&again, keys, path, NULL), BY_OK);
+    assert_int_equal(by__gateway_keys_open_again(&again, keys, path, NULL), BY_OK);
     by_serve_config *config = config_of(limits);
-    assert_int_equal(by__limits_extend(l, &config->limits, again, NULL), BY_OK);
+    assert_int_equal(by__gateway_limits_extend(l, &config->limits, again, NULL), BY_OK);
     by_serve_config_close(&config);
-    by__keys_close(&keys);
-    const by__client *c = by__keys_find(again, "key0");
+    by__gateway_keys_close(&keys);
+    const by__gateway_client *c = by__gateway_keys_find(again, "key0");
     assert_string_equal(c->name, "c");
     assert_int_not_equal(c->account, account);
-    assert_ptr_equal(by__keys_find(again, "key2"), b);
-    assert_true(by__limits_take(l, b->account, 1, 0, 1.0, 0.0, &left) > 0.0);
-    assert_true(by__limits_take(l, c->account, 1, 0, 1.0, 0.0, &left) == 0.0);
-    assert_true(by__limits_take(l, c->account, 1, 0, 1.0, 0.0, &left) > 0.0);
+    assert_ptr_equal(by__gateway_keys_find(again, "key2"), b);
+    assert_true(by__gateway_limits_take(l, b->account, 1, 0, 1.0, 0.0, &left) > 0.0);
+    assert_true(by__gateway_limits_take(l, c->account, 1, 0, 1.0, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_take(l, c->account, 1, 0, 1.0, 0.0, &left) > 0.0);
     assert_string_equal(a->name, "a"); /* a request may have it */
     /* A file that is wrong gives none, and takes none. */
     write_keys(path, "c", "no name", "b nothing");
-    assert_int_equal(by__keys_open_again(&keys, again, path, NULL), BY_ECONFIG);
+    assert_int_equal(by__gateway_keys_open_again(&keys, again, path, NULL), BY_ECONFIG);
     assert_null(keys);
-    assert_ptr_equal(by__keys_find(again, "key0"), c);
-    by__limits_close(&l);
-    by__keys_close(&again);
+    assert_ptr_equal(by__gateway_keys_find(again, "key0"), c);
+    by__gateway_limits_close(&l);
+    by__gateway_keys_close(&again);
     free(path);
     temporary_remove(directory);
 }

@@ -72,7 +72,7 @@ static result train(const problem *p, int64_t first, int64_t rows, int threads)
     r.dx = allocate((size_t)(rows * COLUMNS) * by_dtype_size(p->dtype));
     r.dw = allocate(VOCABULARY * COLUMNS * sizeof(float));
     memset(r.dw, 0xff, VOCABULARY * COLUMNS * sizeof(float)); /* NaN: all must be written */
-    by__tensor in[4] = {
+    by__device_tensor in[4] = {
         {p->x + (size_t)(first * COLUMNS) * by_dtype_size(p->dtype),
          p->dtype,
          {2, {rows, COLUMNS}}},
@@ -82,11 +82,11 @@ static result train(const problem *p, int64_t first, int64_t rows, int threads)
     };
     by__device_call call = {
         .op = BY_OP_LINEAR_CROSS_ENTROPY_TRAIN, .input_count = 4, .output_count = 3, .in = in};
-    call.out[0] = (by__tensor){&r.loss, BY_F32, {1, {1}}};
-    call.out[1] = (by__tensor){r.dx, p->dtype, {2, {rows, COLUMNS}}};
-    call.out[2] = (by__tensor){r.dw, BY_F32, {2, {VOCABULARY, COLUMNS}}};
-    by__context context = {.threads = threads};
-    const by__kernel *kernel = NULL;
+    call.out[0] = (by__device_tensor){&r.loss, BY_F32, {1, {1}}};
+    call.out[1] = (by__device_tensor){r.dx, p->dtype, {2, {rows, COLUMNS}}};
+    call.out[2] = (by__device_tensor){r.dw, BY_F32, {2, {VOCABULARY, COLUMNS}}};
+    by__device_context context = {.threads = threads};
+    const by__device_kernel *kernel = NULL;
     assert_int_equal(by__cpu_kernel(&kernel, &call, by__cpu_best_isa(), NULL), BY_OK);
     assert_int_equal(kernel->prepare(&call, &context, NULL), BY_OK);
     assert_true(call.work_bytes < (size_t)160 << 20); /* all logits would take 267 MiB */

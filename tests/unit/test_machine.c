@@ -125,7 +125,7 @@ static void test_entries(void **state)
     assert_same_figures(&loaded, &slow);
     by_machine found = other;
     found.f32_gflops = 0.0;
-    by__machine_recall(&found, f->cache);
+    by__plan_machine_recall(&found, f->cache);
     assert_same_figures(&found, &other);
 }
 
@@ -143,7 +143,7 @@ static void test_missing_figure(void **state)
     assert_true(loaded.read_gbps > 0.0 && loaded.read_gbps < 1e5);
     assert_true(loaded.f32_gflops == stored.f32_gflops);
     by_machine kept = stored;
-    by__machine_recall(&kept, f->cache);
+    by__plan_machine_recall(&kept, f->cache);
     assert_true(kept.read_gbps > 0.0 && kept.f32_gflops == stored.f32_gflops);
 }
 
@@ -168,7 +168,7 @@ static void test_busy_figures(void **state)
     assert_true(loaded.bf16_gflops == stored.bf16_gflops);
     by_machine kept;
     assert_int_equal(by_machine_describe(&kept, 1, NULL), BY_OK);
-    by__machine_recall(&kept, f->cache);
+    by__plan_machine_recall(&kept, f->cache);
     assert_true(fabs(kept.f32_gflops - loaded.f32_gflops) <= 1e-5 * loaded.f32_gflops);
     assert_int_equal(kept.busy, loaded.busy);
 }
@@ -191,7 +191,7 @@ static void test_busy_for_ever(void **state)
     assert_true(loaded.own_f32_gflops > 1e-3);
     by_machine kept;
     assert_int_equal(by_machine_describe(&kept, 1, NULL), BY_OK);
-    by__machine_recall(&kept, ((const fixture *)*state)->cache);
+    by__plan_machine_recall(&kept, ((const fixture *)*state)->cache);
     assert_int_equal(kept.retries, BY_MACHINE_RETRIES);
 }
 
@@ -247,7 +247,7 @@ static void test_broken_cache(void **state)
         by_machine loaded;
         assert_int_equal(by_machine_describe(&empty, 1, NULL), BY_OK);
         put(f, broken[i]);
-        by__machine_recall(&empty, f->cache);
+        by__plan_machine_recall(&empty, f->cache);
         assert_true(empty.f32_gflops == 0.0 && empty.read_gbps == 0.0);
         assert_int_equal(by_machine_store(&stored, NULL), BY_OK);
         assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_ALL, NULL), BY_OK);
@@ -270,7 +270,7 @@ static void test_broken_figures(void **state)
                     m.key, m.isa);
     put(f, text.data);
     by__text_free(&text);
-    by__machine_recall(&m, f->cache);
+    by__plan_machine_recall(&m, f->cache);
     assert_true(m.f32_gflops == 0.0 && m.bf16_gflops == 0.0);
     assert_true(m.read_gbps == 12.5);
     assert_false(m.disk_direct);
@@ -347,7 +347,7 @@ static void test_identify(void **state)
     by_machine other;
     char *path = by__path_join(f->directory, "cpuinfo");
     assert_int_equal(by__file_write(path, zen, strlen(zen), NULL), BY_OK);
-    by__machine_identify(&first, path);
+    by__plan_machine_identify(&first, path);
     assert_string_equal(first.cpu, "AMD EPYC");
     assert_non_null(strstr(first.key, "family 25 model 17 stepping 1 flags "));
     for (size_t i = 0; i < BY_ARRAY_LENGTH(others); i++) {
@@ -357,16 +357,16 @@ static void test_identify(void **state)
         assert_non_null(at);
         memcpy(at, others[i][1], strlen(others[i][1]));
         assert_int_equal(by__file_write(path, text, strlen(text), NULL), BY_OK);
-        by__machine_identify(&other, path);
+        by__plan_machine_identify(&other, path);
         assert_string_equal(other.cpu, first.cpu);
         assert_string_not_equal(other.key, first.key);
     }
     static const char arm[] = "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\n"
                               "CPU part\t: 0xd4f\n";
     assert_int_equal(by__file_write(path, arm, strlen(arm), NULL), BY_OK);
-    by__machine_identify(&other, path);
+    by__plan_machine_identify(&other, path);
     assert_string_equal(other.cpu, "implementer 0x41 part 0xd4f");
-    by__machine_identify(&other, "/nonexistent");
+    by__plan_machine_identify(&other, "/nonexistent");
     assert_string_equal(other.cpu, "unknown");
     free(path);
 }

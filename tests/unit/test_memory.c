@@ -54,7 +54,7 @@ static by_graph *random_graph(uint64_t seed)
     }
     by_graph_output(graph, by_mul(graph, pool[held - 1], pool[held - 1]), "last");
     by_error error = {0};
-    check_ok(by__graph_prune(graph, &error), &error);
+    check_ok(by__pass_graph_prune(graph, &error), &error);
     return graph;
 }
 
@@ -107,7 +107,7 @@ static bool handed_over(const by_graph *graph, by_value a, by_value b)
 
 /* Every pair of values that live at the same node has disjoint bytes, but for an operand that dies
  * where its result takes its place. */
-static void check_plan(const by_graph *graph, const by__memory_plan *plan)
+static void check_plan(const by_graph *graph, const by__pass_memory_plan *plan)
 {
     for (size_t a = 0; a < graph->value_count; a++) {
         bool made = graph->values[a].producer >= 0;
@@ -119,7 +119,7 @@ static void check_plan(const by_graph *graph, const by__memory_plan *plan)
         /* Either in the arena, or in the buffer of an output that takes it over. */
         assert_true(in_arena || by__role_is_external(graph->values[plan->owner[a]].role));
         life la = life_of(graph, (by_value)a);
-        size_t bytes_a = by__value_bytes(&graph->values[a]);
+        size_t bytes_a = by__graph_value_bytes(&graph->values[a]);
         assert_true(!in_arena || plan->offset[a] + bytes_a <= plan->bytes);
         assert_true(!in_arena || plan->offset[a] % BY_CACHE_LINE == 0);
         for (size_t b = a + 1; b < graph->value_count; b++) {
@@ -127,11 +127,11 @@ static void check_plan(const by_graph *graph, const by__memory_plan *plan)
             bool together =
                 graph->values[b].producer >= 0 && la.first <= lb.last && lb.first <= la.last;
             bool same_place =
-                in_arena
-                    ? plan->offset[b] != SIZE_MAX &&
-                          plan->offset[a] < plan->offset[b] + by__value_bytes(&graph->values[b]) &&
-                          plan->offset[b] < plan->offset[a] + bytes_a
-                    : plan->owner[a] == plan->owner[b];
+                in_arena ? plan->offset[b] != SIZE_MAX &&
+                               plan->offset[a] <
+                                   plan->offset[b] + by__graph_value_bytes(&graph->values[b]) &&
+                               plan->offset[b] < plan->offset[a] + bytes_a
+                         : plan->owner[a] == plan->owner[b];
             if (together && same_place) {
                 bool forward = la.last == lb.first && handed_over(graph, (by_value)a, (by_value)b);
                 bool back = lb.last == la.first && handed_over(graph, (by_value)b, (by_value)a);
@@ -151,13 +151,13 @@ static void test_random_graphs(void **state)
     size_t in_place = 0;
     for (uint64_t seed = 0; seed < GRAPHS; seed++) {
         by_error error = {0};
-        by__memory_plan plan;
+        by__pass_memory_plan plan;
         by_graph *graph = random_graph(seed);
-        check_ok(by__memory_plan_make(&plan, graph, &error), &error);
+        check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
         check_plan(graph, &plan);
         assert_true(plan.bytes >= plan.lower_bound);
         in_place += plan.in_place;
-        by__memory_plan_free(&plan);
+        by__pass_memory_plan_free(&plan);
         by_graph_close(&graph);
     }
     assert_true(in_place > GRAPHS);
@@ -201,27 +201,27 @@ static void test_output_takes_over(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__memory_plan plan;
+    by__pass_memory_plan plan;
     by_graph *graph = open_graph();
     by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(16));
     by_value a = by_unary(graph, x, BY_FN_TANH);
     by_value b = by_unary(graph, a, BY_FN_GELU);
     by_value c = by_add(graph, b, x);
     by_graph_output(graph, c, "c");
-    check_ok(by__memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
     assert_int_equal(plan.bytes, 0);
     assert_int_equal(plan.owner[a], c);
     assert_int_equal(plan.owner[b], c);
     assert_int_equal(plan.owner[x], x);
     assert_int_equal(plan.in_place, 2);
-    by__memory_plan_free(&plan);
+    by__pass_memory_plan_free(&plan);
     /* A reader behind the chain: `a` must outlive `b`, and is the later output's. */
     by_value d = by_mul(graph, c, a);
     by_graph_output(graph, d, "d");
-    check_ok(by__memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
     assert_int_equal(plan.owner[a], d);
     assert_int_equal(plan.owner[b], c);
-    by__memory_plan_free(&plan);
+    by__pass_memory_plan_free(&plan);
     by_graph_close(&graph);
 }
 
@@ -230,7 +230,7 @@ static void test_equal_bytes_are_not_equal_types(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__memory_plan plan;
+    by__pass_memory_plan plan;
     runner r;
     set_isa("reference"); /* which reads one element after another */
     by_graph *graph = open_graph();
@@ -238,9 +238,9 @@ static void test_equal_bytes_are_not_equal_types(void **state)
     by_value u = by_graph_input(graph, "u", BY_F32, BY_SHAPE(16));
     by_value v = by_unary(graph, u, BY_FN_RELU);
     by_graph_output(graph, by_add(graph, x, v), "y");
-    check_ok(by__memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
     assert_int_equal(plan.owner[v], v);
-    by__memory_plan_free(&plan);
+    by__pass_memory_plan_free(&plan);
     runner_open(&r, graph, 1);
     for (size_t i = 0; i < 32; i++) {
         set_element(runner_data(&r, "x"), BY_BF16, i, 1.0);
@@ -260,7 +260,7 @@ static void check_model(const char *kind, const char *recompute, const char *com
     by_error error = {0};
     by_config *config;
     by_graph *graph;
-    by__memory_plan plan;
+    by__pass_memory_plan plan;
     char assignments[3][64];
     static const char *const settings[] = {
         "model.layers=4",  "model.heads=4",     "model.width=64", "model.context=64",
@@ -277,14 +277,14 @@ static void check_model(const char *kind, const char *recompute, const char *com
     }
     check_ok(by_config_resolve(config, &error), &error);
     check_ok(by_train_graph(&graph, NULL, config, NULL, NULL, "order", &error), &error);
-    check_ok(by__memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
     check_plan(graph, &plan);
     assert_true(plan.bytes >= plan.lower_bound);
     if ((double)plan.bytes > 1.05 * (double)plan.lower_bound) {
         fail_msg("%s, recompute %s, %s: the arena has %zu bytes, %zu are alive at most", kind,
                  recompute, compute, plan.bytes, plan.lower_bound);
     }
-    by__memory_plan_free(&plan);
+    by__pass_memory_plan_free(&plan);
     by_graph_close(&graph);
     by_config_close(&config);
 }

@@ -218,11 +218,12 @@ static void write_parts(const char *directory, const setup *s, const char *witho
     size_t count = 0;
     for (size_t i = 0; i < by_trainer_parameter_count(s->trainer); i++) {
         by_tensor_view whole = by_trainer_parameter(s->trainer, i);
-        int64_t parts = by__name_is_stacked(whole.name) ? whole.shape[0] : 1;
+        int64_t parts = by__checkpoint_name_is_stacked(whole.name) ? whole.shape[0] : 1;
         for (int64_t part = 0; part < parts; part++) {
             views[count] = whole;
-            if (by__name_is_stacked(whole.name)) {
-                (void)by__stacked_part(&views[count], names[count], sizeof names[0], part);
+            if (by__checkpoint_name_is_stacked(whole.name)) {
+                (void)by__checkpoint_stacked_part(&views[count], names[count], sizeof names[0],
+                                                  part);
             }
             count += without == NULL || strcmp(views[count].name, without) != 0;
         }

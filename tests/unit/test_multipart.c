@@ -14,13 +14,13 @@
 #define PART(head) "--b\r\n" head "\r\n\r\nv\r\n--b--\r\n"
 #define NAMED      "Content-Disposition: form-data; name=\"a\""
 
-static by__multipart_part parts[BY__MULTIPART_MOST];
+static by__http_multipart_part parts[BY__MULTIPART_MOST];
 static size_t count;
 
 static by_status split(const char *type, const char *body)
 {
     by_error error = {0};
-    return by__multipart_split(parts, &count, type, body, strlen(body), &error);
+    return by__http_multipart_split(parts, &count, type, body, strlen(body), &error);
 }
 
 static void test_table(void **state)

@@ -23,10 +23,10 @@ static void open_codes(runner *r, by_dtype dtype)
     by_graph *graph = open_graph();
     by_value scale;
     by_value x = by_graph_input(graph, "x", dtype, BY_SHAPE(ROWS, COLUMNS));
-    by_value codes = by__encode8(graph, x, &scale);
+    by_value codes = by__op_build_encode8(graph, x, &scale);
     by_graph_output(graph, codes, "codes");
     by_graph_output(graph, scale, "scale");
-    by_graph_output(graph, by__decode8(graph, codes, scale, dtype), "y");
+    by_graph_output(graph, by__op_build_decode8(graph, codes, scale, dtype), "y");
     runner_open(r, graph, 1);
 }
 

@@ -14,8 +14,8 @@
 static void check_width(const char *directory, unsigned width, size_t count)
 {
     by_error error = {0};
-    by__npy_writer *writer;
-    by__npy_info info;
+    by__format_npy_writer *writer;
+    by__format_npy_info info;
     by__map map;
     char hash[33];
     char expected[33];
@@ -25,15 +25,16 @@ static void check_width(const char *directory, unsigned width, size_t count)
     for (size_t i = 0; i < count; i++) {
         values[i] = (uint32_t)(i * 2654435761u) & (width == 2 ? 0xffffu : 0xffffffffu);
     }
-    assert_int_equal(by__npy_writer_open(&writer, path, width, &error), BY_OK);
-    assert_int_equal(by__npy_writer_add_u32(writer, values, count / 3, &error), BY_OK);
-    assert_int_equal(by__npy_writer_add_u32(writer, values + count / 3, count - count / 3, &error),
-                     BY_OK);
-    assert_int_equal(by__npy_writer_finish(writer, hash, &error), BY_OK);
-    by__npy_writer_close(&writer);
+    assert_int_equal(by__format_npy_writer_open(&writer, path, width, &error), BY_OK);
+    assert_int_equal(by__format_npy_writer_add_u32(writer, values, count / 3, &error), BY_OK);
+    assert_int_equal(
+        by__format_npy_writer_add_u32(writer, values + count / 3, count - count / 3, &error),
+        BY_OK);
+    assert_int_equal(by__format_npy_writer_finish(writer, hash, &error), BY_OK);
+    by__format_npy_writer_close(&writer);
     assert_null(writer);
     assert_int_equal(by__map_open(&map, path, &error), BY_OK);
-    assert_int_equal(by__npy_parse(&info, path, map.data, map.size, &error), BY_OK);
+    assert_int_equal(by__format_npy_parse(&info, path, map.data, map.size, &error), BY_OK);
     assert_int_equal(info.width, width);
     assert_int_equal(info.count, count);
     assert_int_equal(info.offset % 64, 0);
@@ -66,12 +67,12 @@ static void test_round_trip(void **state)
 /* A file with this header and `bytes` bytes behind it. */
 static by_status parse_header(const char *header, size_t bytes, by_error *error)
 {
-    by__npy_info info;
+    by__format_npy_info info;
     uint8_t file[512] = "\x93NUMPY\x01";
     size_t n = strlen(header);
     file[8] = (uint8_t)n;
     memcpy(file + 10, header, n);
-    return by__npy_parse(&info, "f.npy", file, 10 + n + bytes, error);
+    return by__format_npy_parse(&info, "f.npy", file, 10 + n + bytes, error);
 }
 
 static void test_headers(void **state)
@@ -117,26 +118,26 @@ static void test_prefixes(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__npy_info info;
+    by__format_npy_info info;
     static const uint8_t magic[] = "\x93NUMPX\x01\0\x02\0{}";
     static const uint8_t version[] = "\x93NUMPY\x04\0\x02\0{}";
     static const uint8_t longer[] = "\x93NUMPY\x01\0\xff\0{}";
     static const uint8_t second[] = "\x93NUMPY\x02\0\x02";
-    assert_int_equal(by__npy_parse(&info, "f", magic, 12, &error), BY_EFORMAT);
-    assert_int_equal(by__npy_parse(&info, "f", version, 12, &error), BY_EFORMAT);
+    assert_int_equal(by__format_npy_parse(&info, "f", magic, 12, &error), BY_EFORMAT);
+    assert_int_equal(by__format_npy_parse(&info, "f", version, 12, &error), BY_EFORMAT);
     assert_non_null(strstr(error.message, "4.0"));
-    assert_int_equal(by__npy_parse(&info, "f", longer, 12, &error), BY_EFORMAT);
+    assert_int_equal(by__format_npy_parse(&info, "f", longer, 12, &error), BY_EFORMAT);
     assert_non_null(strstr(error.message, "255"));
-    assert_int_equal(by__npy_parse(&info, "f", second, 10, &error), BY_EFORMAT);
-    assert_int_equal(by__npy_parse(&info, "f", NULL, 0, &error), BY_EFORMAT);
+    assert_int_equal(by__format_npy_parse(&info, "f", second, 10, &error), BY_EFORMAT);
+    assert_int_equal(by__format_npy_parse(&info, "f", NULL, 0, &error), BY_EFORMAT);
 }
 
 static void test_writing_fails(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__npy_writer *writer = NULL;
-    assert_int_equal(by__npy_writer_open(&writer, "/nowhere/a.npy", 2, &error), BY_EIO);
+    by__format_npy_writer *writer = NULL;
+    assert_int_equal(by__format_npy_writer_open(&writer, "/nowhere/a.npy", 2, &error), BY_EIO);
     assert_non_null(strstr(error.message, "/nowhere/a.npy"));
     assert_null(writer);
 }

@@ -86,7 +86,7 @@ static void test_refused(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         const char *param = NULL;
         by_error error = {0};
-        by__gateway_call *call = read_call(&by__chat_form, rows[i].body, &param, &error);
+        by__gateway_call *call = read_call(&by__openai_chat_form, rows[i].body, &param, &error);
         if (rows[i].param == NULL) {
             assert_string_equal(error.message, "");
         } else {
@@ -97,7 +97,7 @@ static void test_refused(void **state)
                 fail_msg("%s: %s", rows[i].body, error.message);
             }
         }
-        by__call_free(call);
+        by__gateway_call_free(call);
     }
 }
 
@@ -264,7 +264,7 @@ static void test_calls(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(calling); i++) {
         by_error error = {0};
         const char *param = NULL;
-        by__gateway_call *call = read_call(&by__chat_form, calling[i].body, &param, &error);
+        by__gateway_call *call = read_call(&by__openai_chat_form, calling[i].body, &param, &error);
         assert_int_equal(error.status, BY_OK);
         by__gateway_choice *c = &call->choices[0];
         by__text_add(&c->text, calling[i].text);
@@ -273,7 +273,7 @@ static void test_calls(void **state)
         check_stream(call, i);
         bool shown = json_object_get(json_object_get(call->parts[0].message, "request"), "tools");
         assert_int_equal(shown, strstr(calling[i].body, "\"none\"") == NULL);
-        by__call_free(call);
+        by__gateway_call_free(call);
     }
 }
 
@@ -298,7 +298,7 @@ static void test_call_schema(void **state)
         const char *param = NULL;
         by_constraint *constraint = NULL;
         bool matches = false;
-        by__gateway_call *call = read_call(&by__chat_form, texts[i].choice, &param, &error);
+        by__gateway_call *call = read_call(&by__openai_chat_form, texts[i].choice, &param, &error);
         assert_int_equal(error.status, BY_OK);
         const json_t *request = json_object_get(call->parts[0].message, "request");
         char *schema =
@@ -312,7 +312,7 @@ static void test_call_schema(void **state)
         assert_int_equal(matches, texts[i].matches);
         by_constraint_close(&constraint);
         free(schema);
-        by__call_free(call);
+        by__gateway_call_free(call);
     }
 }
 

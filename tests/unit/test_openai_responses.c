@@ -77,13 +77,13 @@ static void test_refused(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         const char *param = NULL;
         by_error error;
-        by__gateway_call *call = read_call(&by__response_form, rows[i].body, &param, &error);
+        by__gateway_call *call = read_call(&by__openai_response_form, rows[i].body, &param, &error);
         assert_int_equal(error.status, BY_EARG);
         if (param == NULL || strcmp(param, rows[i].param) != 0 ||
             strstr(error.message, rows[i].message) == NULL) {
             fail_msg("%s: %s: %s", rows[i].body, param, error.message);
         }
-        by__call_free(call);
+        by__gateway_call_free(call);
     }
 }
 
@@ -130,7 +130,7 @@ static void test_conversation(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         const char *param = NULL;
         by_error error;
-        by__gateway_call *call = read_call(&by__response_form, rows[i].body, &param, &error);
+        by__gateway_call *call = read_call(&by__openai_response_form, rows[i].body, &param, &error);
         assert_string_equal(error.message, "");
         json_t *wanted = json_loads(rows[i].messages, 0, NULL);
         const json_t *request = json_object_get(call->parts[0].message, "request");
@@ -139,7 +139,7 @@ static void test_conversation(void **state)
             fail_msg("%s: %s", rows[i].body, json_dumps(got, JSON_COMPACT));
         }
         json_decref(wanted);
-        by__call_free(call);
+        by__gateway_call_free(call);
     }
 }
 
@@ -182,19 +182,19 @@ static void check_output(const json_t *output, size_t row)
     by__text_add(&all, "");
     json_array_foreach(output, i, item)
     {
-        const char *id = by__get_text(item, "id");
-        if (strcmp(by__get_text(item, "type"), "message") == 0) {
+        const char *id = by__protocol_get_text(item, "id");
+        if (strcmp(by__protocol_get_text(item, "type"), "message") == 0) {
             const json_t *part = json_array_get(json_object_get(item, "content"), 0);
             assert_int_equal(strncmp(id, "msg_", 4), 0);
-            by__text_format(&all, "'%s'", by__get_text(part, "text"));
+            by__text_format(&all, "'%s'", by__protocol_get_text(part, "text"));
         } else {
-            assert_string_equal(by__get_text(item, "type"), "function_call");
+            assert_string_equal(by__protocol_get_text(item, "type"), "function_call");
             assert_int_equal(strncmp(id, "fc_", 3), 0);
-            assert_int_equal(strncmp(by__get_text(item, "call_id"), "call_", 5), 0);
-            by__text_format(&all, "%s(%s)", by__get_text(item, "name"),
-                            by__get_text(item, "arguments"));
+            assert_int_equal(strncmp(by__protocol_get_text(item, "call_id"), "call_", 5), 0);
+            by__text_format(&all, "%s(%s)", by__protocol_get_text(item, "name"),
+                            by__protocol_get_text(item, "arguments"));
         }
-        assert_string_equal(by__get_text(item, "status"),
+        assert_string_equal(by__protocol_get_text(item, "status"),
                             strcmp(calling[row].reason, "stop") == 0 ? "completed" : "incomplete");
     }
     assert_string_equal(all.data, calling[row].output);
@@ -211,26 +211,27 @@ typedef struct reader {
 /* Appends "delta" to a member. */
 static void append(json_t *object, const char *name, const json_t *event)
 {
-    json_t *text = json_sprintf("%s%s", by__get_text(object, name), by__get_text(event, "delta"));
+    json_t *text = json_sprintf("%s%s", by__protocol_get_text(object, name),
+                                by__protocol_get_text(event, "delta"));
     assert_int_equal(json_object_set_new(object, name, text), 0);
 }
 
 static void take_event(reader *r, const json_t *event)
 {
-    const char *type = by__get_text(event, "type");
-    size_t index = (size_t)by__get_integer(event, "output_index");
+    const char *type = by__protocol_get_text(event, "type");
+    size_t index = (size_t)by__protocol_get_integer(event, "output_index");
     json_t *item = json_array_get(r->output, index);
     json_t *part = json_array_get(json_object_get(item, "content"), 0);
-    const char *id = by__get_text(event, "item_id");
+    const char *id = by__protocol_get_text(event, "item_id");
     assert_false(r->ended);
-    assert_int_equal(by__get_integer(event, "sequence_number"), r->events++);
+    assert_int_equal(by__protocol_get_integer(event, "sequence_number"), r->events++);
     if (id != NULL) {
-        assert_string_equal(id, by__get_text(item, "id"));
+        assert_string_equal(id, by__protocol_get_text(item, "id"));
     }
     if (strcmp(type, "response.output_item.added") == 0) {
         assert_int_equal(index, json_array_size(r->output));
         json_t *copy = json_deep_copy(json_object_get(event, "item"));
-        assert_string_equal(by__get_text(copy, "status"), "in_progress");
+        assert_string_equal(by__protocol_get_text(copy, "status"), "in_progress");
         assert_int_equal(json_array_append_new(r->output, copy), 0);
     } else if (strcmp(type, "response.content_part.added") == 0) {
         json_t *copy = json_deep_copy(json_object_get(event, "part"));
@@ -238,12 +239,15 @@ static void take_event(reader *r, const json_t *event)
     } else if (strcmp(type, "response.output_text.delta") == 0) {
         append(part, "text", event);
     } else if (strcmp(type, "response.output_text.done") == 0) {
-        assert_string_equal(by__get_text(event, "text"), by__get_text(part, "text"));
+        assert_string_equal(by__protocol_get_text(event, "text"),
+                            by__protocol_get_text(part, "text"));
     } else if (strcmp(type, "response.function_call_arguments.delta") == 0) {
         append(item, "arguments", event);
     } else if (strcmp(type, "response.function_call_arguments.done") == 0) {
-        assert_string_equal(by__get_text(event, "arguments"), by__get_text(item, "arguments"));
-        assert_string_equal(by__get_text(event, "name"), by__get_text(item, "name"));
+        assert_string_equal(by__protocol_get_text(event, "arguments"),
+                            by__protocol_get_text(item, "arguments"));
+        assert_string_equal(by__protocol_get_text(event, "name"),
+                            by__protocol_get_text(item, "name"));
     } else if (strcmp(type, "response.output_item.done") == 0) {
         assert_int_equal(json_object_set(item, "status",
                                          json_object_get(json_object_get(event, "item"), "status")),
@@ -295,7 +299,8 @@ static void test_calls(void **state)
         by_error error;
         const char *param = NULL;
         by__text out = {0};
-        by__gateway_call *call = read_call(&by__response_form, calling[i].body, &param, &error);
+        by__gateway_call *call =
+            read_call(&by__openai_response_form, calling[i].body, &param, &error);
         assert_string_equal(error.message, "");
         by__text_add(&call->choices[0].text, calling[i].text);
         (void)snprintf(call->choices[0].reason, sizeof call->choices[0].reason, "%s",
@@ -307,7 +312,7 @@ static void test_calls(void **state)
         json_decref(response);
         by__text_free(&out);
         check_stream(call, i);
-        by__call_free(call);
+        by__gateway_call_free(call);
     }
 }
 
@@ -316,21 +321,23 @@ static void test_tools(void **state)
 {
     by_error error;
     const char *param = NULL;
-    by__gateway_call *call = read_call(
-        &by__response_form, CALLING("{\"type\":\"function\",\"name\":\"f\"}"), &param, &error);
+    by__gateway_call *call =
+        read_call(&by__openai_response_form, CALLING("{\"type\":\"function\",\"name\":\"f\"}"),
+                  &param, &error);
     const json_t *request = json_object_get(call->parts[0].message, "request");
     const json_t *tool = json_array_get(json_object_get(request, "tools"), 0);
     json_t *tools = json_loads(TOOLS, 0, NULL);
     BY_UNUSED(state);
     assert_string_equal(error.message, "");
     assert_true(json_equal(json_object_get(call->own, "tools"), tools));
-    assert_string_equal(by__get_text(json_object_get(call->own, "tool_choice"), "name"), "f");
-    assert_string_equal(by__get_text(tool, "type"), "function");
+    assert_string_equal(by__protocol_get_text(json_object_get(call->own, "tool_choice"), "name"),
+                        "f");
+    assert_string_equal(by__protocol_get_text(tool, "type"), "function");
     assert_int_equal(json_object_size(tool), 2);
-    assert_string_equal(by__get_text(json_object_get(tool, "function"), "name"), "f");
+    assert_string_equal(by__protocol_get_text(json_object_get(tool, "function"), "name"), "f");
     assert_null(json_object_get(json_object_get(tool, "function"), "type"));
     json_decref(tools);
-    by__call_free(call);
+    by__gateway_call_free(call);
 }
 
 /* A message has the log-probabilities of its own text, not of the calls behind it. */
@@ -339,8 +346,8 @@ static void test_logprobs(void **state)
     by_error error;
     const char *param = NULL;
     by__text out = {0};
-    by__gateway_call *call =
-        read_call(&by__response_form, CALLING("\"auto\",\"top_logprobs\":1"), &param, &error);
+    by__gateway_call *call = read_call(&by__openai_response_form,
+                                       CALLING("\"auto\",\"top_logprobs\":1"), &param, &error);
     by__gateway_choice *c = &call->choices[0];
     BY_UNUSED(state);
     assert_string_equal(error.message, "");
@@ -352,11 +359,11 @@ static void test_logprobs(void **state)
     json_t *response = json_loadb(out.data, out.length, 0, NULL);
     const json_t *message = json_array_get(json_object_get(response, "output"), 0);
     const json_t *part = json_array_get(json_object_get(message, "content"), 0);
-    assert_string_equal(by__get_text(part, "text"), "\xc3\xa4");
+    assert_string_equal(by__protocol_get_text(part, "text"), "\xc3\xa4");
     assert_int_equal(json_array_size(json_object_get(part, "logprobs")), 1);
     json_decref(response);
     by__text_free(&out);
-    by__call_free(call);
+    by__gateway_call_free(call);
 }
 
 /* ---- responses in the background ---- */
@@ -371,7 +378,7 @@ static void replay(by__text *out, const json_t *task, const json_t *result, cons
     by__text_add(out, "");
     assert_true(by__task_call_open(&t, &g, task, result));
     t.call.skipped = skipped;
-    by__response_replay(&t.call, status, json_null(), out);
+    by__openai_response_replay(&t.call, status, json_null(), out);
     assert_false(out->failed);
     by__task_call_close(&t);
 }
@@ -423,7 +430,8 @@ static void test_replay(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(calling); i++) {
         by_error error;
         const char *param = NULL;
-        by__gateway_call *call = read_call(&by__response_form, calling[i].body, &param, &error);
+        by__gateway_call *call =
+            read_call(&by__openai_response_form, calling[i].body, &param, &error);
         json_t *task = json_pack("{ss ss ss si sO}", "kind", "response", "call", call->id, "model",
                                  "m", "created", 1, "own", call->own);
         json_t *result =
@@ -432,7 +440,7 @@ static void test_replay(void **state)
         check_replays(task, result, i);
         json_decref(result);
         json_decref(task);
-        by__call_free(call);
+        by__gateway_call_free(call);
     }
 }
 

@@ -14,12 +14,12 @@
 
 static void check_bijection(uint64_t count, uint64_t seed, uint64_t epoch)
 {
-    by__order order;
+    by__loader_order order;
     uint8_t *seen = calloc(count, 1);
     assert_non_null(seen);
-    by__order_init(&order, count, seed, epoch);
+    by__loader_order_init(&order, count, seed, epoch);
     for (uint64_t i = 0; i < count; i++) {
-        uint64_t at = by__order_at(&order, i);
+        uint64_t at = by__loader_order_at(&order, i);
         assert_true(at < count);
         assert_int_equal(seen[at], 0);
         seen[at] = 1;
@@ -46,11 +46,11 @@ static void test_large_counts(void **state)
     static const uint64_t counts[] = {(uint64_t)1 << 32, ((uint64_t)1 << 40) + 7,
                                       ((uint64_t)1 << 62) + 1, UINT64_MAX};
     for (size_t k = 0; k < BY_ARRAY_LENGTH(counts); k++) {
-        by__order order;
+        by__loader_order order;
         uint64_t seen[64];
-        by__order_init(&order, counts[k], 5, 0);
+        by__loader_order_init(&order, counts[k], 5, 0);
         for (uint64_t i = 0; i < 64; i++) {
-            seen[i] = by__order_at(&order, i);
+            seen[i] = by__loader_order_at(&order, i);
             assert_true(seen[i] < counts[k]);
             for (uint64_t j = 0; j < i; j++) {
                 assert_true(seen[i] != seen[j]);
@@ -62,19 +62,19 @@ static void test_large_counts(void **state)
 static void test_epochs_and_seeds_differ(void **state)
 {
     BY_UNUSED(state);
-    by__order a;
-    by__order b;
-    by__order c;
+    by__loader_order a;
+    by__loader_order b;
+    by__loader_order c;
     size_t same_epoch = 0;
     size_t same_seed = 0;
     size_t fixed = 0;
-    by__order_init(&a, 10000, 1, 0);
-    by__order_init(&b, 10000, 1, 1);
-    by__order_init(&c, 10000, 2, 0);
+    by__loader_order_init(&a, 10000, 1, 0);
+    by__loader_order_init(&b, 10000, 1, 1);
+    by__loader_order_init(&c, 10000, 2, 0);
     for (uint64_t i = 0; i < 10000; i++) {
-        same_epoch += by__order_at(&a, i) == by__order_at(&b, i);
-        same_seed += by__order_at(&a, i) == by__order_at(&c, i);
-        fixed += by__order_at(&a, i) == i;
+        same_epoch += by__loader_order_at(&a, i) == by__loader_order_at(&b, i);
+        same_seed += by__loader_order_at(&a, i) == by__loader_order_at(&c, i);
+        fixed += by__loader_order_at(&a, i) == i;
     }
     /* One each is expected, Poisson: 12 or more has a probability below 1e-9. */
     assert_true(same_epoch < 12);
@@ -102,11 +102,11 @@ static void test_all_orders_of_four(void **state)
     uint32_t orders[24];
     size_t found = 0;
     for (uint64_t epoch = 0; epoch < 240; epoch++) {
-        by__order order;
+        by__loader_order order;
         size_t code = 0;
-        by__order_init(&order, 4, 42, epoch);
+        by__loader_order_init(&order, 4, 42, epoch);
         for (uint64_t i = 0; i < 4; i++) {
-            code = code * 4 + by__order_at(&order, i);
+            code = code * 4 + by__loader_order_at(&order, i);
         }
         counts[code]++;
     }
@@ -128,11 +128,11 @@ static void test_steps_are_uniform(void **state)
     const uint64_t count = 70000; /* just over a power of four: the most cycle walking */
     uint32_t steps[64] = {0};
     uint32_t places[64] = {0};
-    by__order order;
-    by__order_init(&order, count, 7, 9);
-    uint64_t last = by__order_at(&order, 0);
+    by__loader_order order;
+    by__loader_order_init(&order, count, 7, 9);
+    uint64_t last = by__loader_order_at(&order, 0);
     for (uint64_t i = 1; i <= 64000; i++) {
-        uint64_t at = by__order_at(&order, i);
+        uint64_t at = by__loader_order_at(&order, i);
         steps[(at + count - last) % count * 64 / count]++;
         places[i <= 6400 ? at * 64 / count : 0] += i <= 6400;
         last = at;
@@ -146,8 +146,8 @@ static void test_phase(void **state)
     BY_UNUSED(state);
     uint32_t counts[16] = {0};
     for (uint64_t epoch = 0; epoch < 16000; epoch++) {
-        assert_true(by__order_phase(1, 3, epoch) == 0);
-        uint64_t phase = by__order_phase(16, 3, epoch);
+        assert_true(by__loader_order_phase(1, 3, epoch) == 0);
+        uint64_t phase = by__loader_order_phase(16, 3, epoch);
         assert_true(phase < 16);
         counts[phase]++;
     }
@@ -159,12 +159,12 @@ static void test_values_never_change(void **state)
 {
     BY_UNUSED(state);
     static const uint64_t expected[] = {51305, 81293, 29346, 4550, 97964, 69080, 15766, 56448};
-    by__order order;
-    by__order_init(&order, 100000, 1337, 2);
+    by__loader_order order;
+    by__loader_order_init(&order, 100000, 1337, 2);
     for (uint64_t i = 0; i < BY_ARRAY_LENGTH(expected); i++) {
-        assert_int_equal(by__order_at(&order, i), expected[i]);
+        assert_int_equal(by__loader_order_at(&order, i), expected[i]);
     }
-    assert_int_equal(by__order_phase(1024, 1337, 2), 249);
+    assert_int_equal(by__loader_order_phase(1024, 1337, 2), 249);
 }
 
 int main(void)

@@ -42,10 +42,10 @@ static int hidden_by(const by_graph *graph, size_t n)
 static size_t peak_of(const by_graph *graph)
 {
     by_error error = {0};
-    by__memory_plan plan;
-    check_ok(by__memory_plan_make(&plan, graph, &error), &error);
+    by__pass_memory_plan plan;
+    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
     size_t peak = plan.lower_bound;
-    by__memory_plan_free(&plan);
+    by__pass_memory_plan_free(&plan);
     return peak;
 }
 
@@ -205,7 +205,8 @@ static void test_buckets(void **state)
         char name[32];
         (void)snprintf(name, sizeof name, "grad.w.%d", layer);
         by_value g = by_graph_find(graph, name);
-        (void)by__wait(graph, by__reduce_gradients(graph, &g, 1, layer, MESH, 2, true));
+        (void)by__op_build_wait(graph,
+                                by__op_build_reduce_gradients(graph, &g, 1, layer, MESH, 2, true));
     }
     check_ok(by_pass_order(graph, &error), &error);
     overlap(graph, 0);

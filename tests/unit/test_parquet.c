@@ -39,7 +39,7 @@ static void varint(by__text *out, uint64_t value)
 }
 
 /* The head of a field that is `step` behind the one before it. */
-static void head(by__text *out, unsigned step, by__thrift_type type)
+static void head(by__text *out, unsigned step, by__format_thrift_type type)
 {
     byte(out, step << 4 | (unsigned)type);
 }
@@ -129,16 +129,16 @@ static by__text build(const parts *p)
 }
 
 /* Reads the column. */
-static by_status read(const parts *p, by__parquet_values *values, by_error *error)
+static by_status read(const parts *p, by__format_parquet_values *values, by_error *error)
 {
-    by__parquet file;
+    by__format_parquet file;
     by__text text = build(p);
-    by_status status =
-        by__parquet_open(&file, "file", (const uint8_t *)text.data, text.length, VALUES, error);
+    by_status status = by__format_parquet_open(&file, "file", (const uint8_t *)text.data,
+                                               text.length, VALUES, error);
     if (status == BY_OK) {
-        status = by__parquet_read(&file, 0, values, error);
+        status = by__format_parquet_read(&file, 0, values, error);
     }
-    by__parquet_close(&file);
+    by__format_parquet_close(&file);
     by__text_free(&text);
     return status;
 }
@@ -146,7 +146,7 @@ static by_status read(const parts *p, by__parquet_values *values, by_error *erro
 static void refuse(const parts *p, const char *what)
 {
     by_error error = {0};
-    by__parquet_values values = {0};
+    by__format_parquet_values values = {0};
     assert_int_equal(read(p, &values, &error), BY_EFORMAT);
     assert_non_null(strstr(error.message, what));
     assert_null(values.items);
@@ -156,13 +156,13 @@ static void test_good(void **state)
 {
     (void)state;
     by_error error = {0};
-    by__parquet_values values = {0};
+    by__format_parquet_values values = {0};
     assert_int_equal(read(&good, &values, &error), BY_OK);
     assert_int_equal(values.count, VALUES);
     for (size_t i = 0; i < VALUES; i++) {
         assert_int_equal(values.items[i].as.integer, 1);
     }
-    by__parquet_values_free(&values);
+    by__format_parquet_values_free(&values);
 }
 
 static void test_broken(void **state)
@@ -181,9 +181,9 @@ static void test_broken(void **state)
     p.name_length = 1025; /* as many copies as columns */
     refuse(&p, "1,024");
     p.name_length = 1022;
-    by__parquet_values values = {0};
+    by__format_parquet_values values = {0};
     assert_int_equal(read(&p, &values, NULL), BY_OK);
-    by__parquet_values_free(&values);
+    by__format_parquet_values_free(&values);
 }
 
 int main(void)

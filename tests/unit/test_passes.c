@@ -52,10 +52,10 @@ static double compare_graphs(by_graph *a, by_graph *b)
 static size_t arena_of(const by_graph *graph)
 {
     by_error error = {0};
-    by__memory_plan plan;
-    check_ok(by__memory_plan_make(&plan, graph, &error), &error);
+    by__pass_memory_plan plan;
+    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
     size_t bytes = plan.bytes;
-    by__memory_plan_free(&plan);
+    by__pass_memory_plan_free(&plan);
     return bytes;
 }
 
@@ -223,8 +223,8 @@ static void test_order(void **state)
         by_config *config = pass_config(settings, 2);
         by_graph *plain = pass_graph(config, "fuse");
         by_graph *ordered = pass_graph(config, "order");
-        check_ok(by__peak_bytes(&before, plain, &error), &error);
-        check_ok(by__peak_bytes(&after, ordered, &error), &error);
+        check_ok(by__pass_peak_bytes(&before, plain, &error), &error);
+        check_ok(by__pass_peak_bytes(&after, ordered, &error), &error);
         assert_true(after <= before);
         assert_int_equal(plain->node_count, ordered->node_count);
         assert_true(compare_graphs(plain, ordered) == 0.0);
@@ -254,10 +254,10 @@ static void test_order_finds_a_lower_peak(void **state)
         sum = by_add(graph, sum, by_linear(graph, large[i], u, BY_NONE, false));
     }
     by_graph_output(graph, sum, "sum");
-    check_ok(by__peak_bytes(&before, graph, &error), &error);
+    check_ok(by__pass_peak_bytes(&before, graph, &error), &error);
     check_ok(by_pass_order(graph, &error), &error);
     check_ok(by_graph_verify(graph, &error), &error);
-    check_ok(by__peak_bytes(&after, graph, &error), &error);
+    check_ok(by__pass_peak_bytes(&after, graph, &error), &error);
     assert_true(before >= 8 * 512 * 4);
     assert_true(after <= 512 * 4 + 9 * 8 * 4);
     by_graph_close(&graph);
@@ -272,7 +272,7 @@ static void test_prune(void **state)
     by_value kept = by_unary(graph, x, BY_FN_TANH);
     (void)by_unary(graph, by_unary(graph, kept, BY_FN_GELU), BY_FN_RELU);
     by_graph_output(graph, by_add(graph, kept, x), "y");
-    check_ok(by__graph_prune(graph, &error), &error);
+    check_ok(by__pass_graph_prune(graph, &error), &error);
     check_ok(by_graph_verify(graph, &error), &error);
     assert_int_equal(graph->node_count, 2);
     assert_int_equal(graph->values[kept].producer, 0);
@@ -368,7 +368,7 @@ static void test_pack(void **state)
     assert_int_equal(pass_dtype(graph, w), BY_U8);
     assert_true(by_shape_equal(&graph->values[head].shape, &BY_SHAPE(2, 8 * 32 * 4)));
     assert_true(graph->values[head].out_in);
-    assert_int_equal(by__value_elements(&graph->values[head]), 320);
+    assert_int_equal(by__graph_value_elements(&graph->values[head]), 320);
     assert_int_equal(packing_of(graph, both).kind, BY_PACKING_NONE);
     assert_int_equal(packing_of(graph, table).kind, BY_PACKING_NONE);
 

@@ -40,7 +40,7 @@ static void test_redaction(void **state)
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         by__text out = {0};
-        by__redact_text(&out, cases[i].text, strlen(cases[i].text));
+        by__gateway_redact_text(&out, cases[i].text, strlen(cases[i].text));
         by__text_add(&out, "");
         assert_string_equal(out.data == NULL ? "" : out.data, cases[i].kept);
         by__text_free(&out);
@@ -84,25 +84,25 @@ static void test_rotation(void **state)
 {
     char *folder = temporary_make();
     uv_loop_t loop;
-    by__append_log *log;
+    by__serve_append_log *log;
     by_error error = {0};
     heard last = {0};
-    const by__append_options options = {.directory = folder,
-                                        .name = "x",
-                                        .bytes = 1000,
-                                        .files = 3,
-                                        .sync = true,
-                                        .done = on_done,
-                                        .user = &last};
+    const by__serve_append_options options = {.directory = folder,
+                                              .name = "x",
+                                              .bytes = 1000,
+                                              .files = 3,
+                                              .sync = true,
+                                              .done = on_done,
+                                              .user = &last};
     size_t lines;
     (void)state;
     assert_int_equal(uv_loop_init(&loop), 0);
-    assert_int_equal(by__append_log_open(&log, &loop, &options, &error), BY_OK);
+    assert_int_equal(by__serve_append_log_open(&log, &loop, &options, &error), BY_OK);
     for (uint64_t i = 1; i <= 100; i++) {
         char line[101];
         memset(line, 'a', 99);
         line[99] = '\n';
-        assert_int_equal(by__append_log_add(log, line, 100), i);
+        assert_int_equal(by__serve_append_log_add(log, line, 100), i);
         while (last.upto < i) {
             (void)uv_run(&loop, UV_RUN_ONCE);
         }
@@ -112,20 +112,20 @@ static void test_rotation(void **state)
     assert_true(lines >= 20 && lines <= 30);
     /* What waits is written when it is closed; what no memory holds is refused. */
     char *much = calloc(1, (size_t)5 << 20);
-    assert_int_equal(by__append_log_add(log, much, (size_t)5 << 20), 0);
-    assert_int_equal(by__append_log_lost(log), 1);
+    assert_int_equal(by__serve_append_log_add(log, much, (size_t)5 << 20), 0);
+    assert_int_equal(by__serve_append_log_lost(log), 1);
     free(much);
-    assert_int_equal(by__append_log_add(log, "last\n", 5), 101);
-    by__append_log_close(&log);
+    assert_int_equal(by__serve_append_log_add(log, "last\n", 5), 101);
+    by__serve_append_log_close(&log);
     assert_int_equal(last.upto, 101);
     /* A new one goes on behind it, in a file of its own. */
-    assert_int_equal(by__append_log_open(&log, &loop, &options, &error), BY_OK);
-    by__append_log_close(&log);
+    assert_int_equal(by__serve_append_log_open(&log, &loop, &options, &error), BY_OK);
+    by__serve_append_log_close(&log);
     assert_int_equal(count_files(folder, &lines), 3);
     /* Starts without a line push no lines out. */
     for (size_t i = 0, kept = lines; i < 5; i++) {
-        assert_int_equal(by__append_log_open(&log, &loop, &options, &error), BY_OK);
-        by__append_log_close(&log);
+        assert_int_equal(by__serve_append_log_open(&log, &loop, &options, &error), BY_OK);
+        by__serve_append_log_close(&log);
         assert_int_equal(count_files(folder, &lines), 3);
         assert_int_equal(lines, kept);
     }
@@ -139,15 +139,15 @@ static void test_removed_file(void **state)
     char *folder = temporary_make();
     char *path = by__path_join(folder, "x-000001.jsonl");
     uv_loop_t loop;
-    by__append_log *log;
-    const by__append_options options = {.directory = folder, .name = "x", .sync = true};
+    by__serve_append_log *log;
+    const by__serve_append_options options = {.directory = folder, .name = "x", .sync = true};
     size_t lines;
     (void)state;
     assert_int_equal(uv_loop_init(&loop), 0);
-    assert_int_equal(by__append_log_open(&log, &loop, &options, NULL), BY_OK);
+    assert_int_equal(by__serve_append_log_open(&log, &loop, &options, NULL), BY_OK);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(by__append_log_add(log, "kept\n", 5), 1);
-    by__append_log_close(&log);
+    assert_int_equal(by__serve_append_log_add(log, "kept\n", 5), 1);
+    by__serve_append_log_close(&log);
     assert_int_equal(count_files(folder, &lines), 1);
     assert_int_equal(lines, 1);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
@@ -160,7 +160,7 @@ static void test_fields(void **state)
 {
     char *folder = temporary_make();
     uv_loop_t loop;
-    by__payload_log *log = NULL;
+    by__gateway_payload_log *log = NULL;
     by_error error = {0};
     char *drop[] = {"secret"};
     char *hash[] = {"user"};
@@ -173,22 +173,22 @@ static void test_fields(void **state)
                                       .redact = 1};
     (void)state;
     assert_int_equal(uv_loop_init(&loop), 0);
-    assert_int_equal(by__payload_log_open(&log, &loop, &config, &error), BY_OK);
+    assert_int_equal(by__gateway_payload_log_open(&log, &loop, &config, &error), BY_OK);
     size_t wanted = 0;
     for (int i = 0; i < 4000; i++) {
         char id[32];
         (void)snprintf(id, sizeof id, "cmpl-%d", i);
-        wanted += by__payload_wants(log, id);
-        assert_int_equal(by__payload_wants(log, id), by__payload_wants(log, id));
+        wanted += by__gateway_payload_wants(log, id);
+        assert_int_equal(by__gateway_payload_wants(log, id), by__gateway_payload_wants(log, id));
     }
     assert_true(wanted > 1850 && wanted < 2150);
-    assert_false(by__payload_wants(NULL, "cmpl-1"));
+    assert_false(by__gateway_payload_wants(NULL, "cmpl-1"));
     for (int i = 0; i < 2; i++) {
-        by__payload_log_add(log, json_pack("{ss}", "id", "1234567890"),
-                            json_pack("{s[{ss ss ss si}]}", "rows", "secret", "s", "user", "ann",
-                                      "note", "a@b.de", "age", 12345678));
+        by__gateway_payload_log_add(log, json_pack("{ss}", "id", "1234567890"),
+                                    json_pack("{s[{ss ss ss si}]}", "rows", "secret", "s", "user",
+                                              "ann", "note", "a@b.de", "age", 12345678));
     }
-    by__payload_log_close(&log);
+    by__gateway_payload_log_close(&log);
     char *path = by__path_join(folder, "payload-000001.jsonl");
     char *text;
     size_t length;
@@ -248,23 +248,23 @@ static void test_waiting_lines(void **state)
     char *folder = temporary_make();
     char *much = calloc(1, 100000);
     uv_loop_t loop;
-    by__append_log *log;
+    by__serve_append_log *log;
     heard last = {0};
     size_t lines;
-    const by__append_options options = {
+    const by__serve_append_options options = {
         .directory = folder, .name = "x", .done = on_done, .user = &last};
     (void)state;
     assert_non_null(much);
     assert_int_equal(uv_loop_init(&loop), 0);
-    assert_int_equal(by__append_log_open(&log, &loop, &options, NULL), BY_OK);
-    assert_int_equal(by__append_log_add(log, "written\n", 8), 1);
-    assert_int_equal(by__append_log_add(log, "waiting\n", 8), 2);
+    assert_int_equal(by__serve_append_log_open(&log, &loop, &options, NULL), BY_OK);
+    assert_int_equal(by__serve_append_log_add(log, "written\n", 8), 1);
+    assert_int_equal(by__serve_append_log_add(log, "waiting\n", 8), 2);
     left = 0;
-    assert_int_equal(by__append_log_add(log, much, 100000), 0);
+    assert_int_equal(by__serve_append_log_add(log, much, 100000), 0);
     assert_int_equal(left, NEVER);
-    assert_int_equal(by__append_log_add(log, "after\n", 6), 3);
-    assert_int_equal(by__append_log_lost(log), 1);
-    by__append_log_close(&log);
+    assert_int_equal(by__serve_append_log_add(log, "after\n", 6), 3);
+    assert_int_equal(by__serve_append_log_lost(log), 1);
+    by__serve_append_log_close(&log);
     assert_int_equal(last.upto, 3);
     assert_int_equal(last.status, BY_OK);
     assert_int_equal(count_files(folder, &lines), 1);
@@ -279,7 +279,7 @@ typedef struct kept {
     char *folder;
     uv_loop_t loop;
     by_serve_payload_config config;
-    by__payload_log *log;
+    by__gateway_payload_log *log;
 } kept;
 
 static void keep(kept *k, const by_serve_payload_config *config)
@@ -290,7 +290,7 @@ static void keep(kept *k, const by_serve_payload_config *config)
     k->config.bytes = 1 << 20;
     k->config.files = 1;
     assert_int_equal(uv_loop_init(&k->loop), 0);
-    assert_int_equal(by__payload_log_open(&k->log, &k->loop, &k->config, NULL), BY_OK);
+    assert_int_equal(by__gateway_payload_log_open(&k->log, &k->loop, &k->config, NULL), BY_OK);
 }
 
 /* Closes it; its lines, freed with free(). */
@@ -299,7 +299,7 @@ static char *lines_of(kept *k)
     char *path = by__path_join(k->folder, "payload-000001.jsonl");
     char *text;
     size_t length;
-    by__payload_log_close(&k->log);
+    by__gateway_payload_log_close(&k->log);
     assert_int_equal(uv_loop_close(&k->loop), 0);
     assert_int_equal(by__file_read(&text, &length, path, 1 << 20, NULL), BY_OK);
     free(path);
@@ -309,7 +309,7 @@ static char *lines_of(kept *k)
 
 /* Adds a call with this request, of which the allocation after `allocations` fails. Returns whether
  * that was reached. */
-static bool add_call(by__payload_log *log, const json_t *request, size_t allocations)
+static bool add_call(by__gateway_payload_log *log, const json_t *request, size_t allocations)
 {
     by__gateway_part part = {.message = json_pack("{sO}", "request", request)};
     by__gateway_choice choice = {.reason = "stop", .echo = strlen("a@b.de ")};
@@ -321,7 +321,7 @@ static bool add_call(by__payload_log *log, const json_t *request, size_t allocat
                              .choices = &choice};
     by__text_add(&choice.text, "a@b.de said");
     left = allocations;
-    by__payload_log_call(log, &call);
+    by__gateway_payload_log_call(log, &call);
     bool reached = left == NEVER && allocations != NEVER;
     left = NEVER;
     by__text_free(&choice.text);
@@ -377,7 +377,7 @@ static void test_no_memory(void **state)
         lost++;
     }
     by__text counters = {0};
-    by__payload_log_print(k.log, &counters);
+    by__gateway_payload_log_print(k.log, &counters);
     assert_non_null(strstr(counters.data, "banyan_payload_records_total 1\n"));
     char wanted[64];
     (void)snprintf(wanted, sizeof wanted, "banyan_payload_lost_total %zu\n", lost);

@@ -265,7 +265,7 @@ static void test_collectives(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__collectives collectives = {.run = copy_through};
+    by__device_collectives collectives = {.run = copy_through};
     by_profile *profile;
     by_profile_row *rows;
     runner r;

@@ -290,8 +290,8 @@ static void compare_threads(const char *kind, const char *compute)
         fill(&many);
         runner_run(&many);
         for (size_t v = 0; v < graph->value_count; v++) {
-            if (one.buffers[v] != NULL &&
-                memcmp(one.buffers[v], many.buffers[v], by__value_bytes(&graph->values[v])) != 0) {
+            if (one.buffers[v] != NULL && memcmp(one.buffers[v], many.buffers[v],
+                                                 by__graph_value_bytes(&graph->values[v])) != 0) {
                 fail_msg("%s %s: '%s' differs with %d threads", kind, compute,
                          graph->values[v].name, threads);
             }
@@ -445,9 +445,9 @@ static void test_pages(void **state)
     static const size_t sizes[] = {
         0, 1, 5000, ((size_t)2 << 20) - 1, (size_t)2 << 20, ((size_t)5 << 20) + 12345};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(sizes); i++) {
-        by__pages pages;
+        by__cpu_pages pages;
         by_error error;
-        assert_int_equal(by__pages_open(&pages, sizes[i], "a test", &error), BY_OK);
+        assert_int_equal(by__cpu_pages_open(&pages, sizes[i], "a test", &error), BY_OK);
         assert_int_equal(pages.bytes, sizes[i]);
         if (sizes[i] >= (size_t)2 << 20) {
             assert_int_equal((uintptr_t)pages.data % ((size_t)2 << 20), 0);
@@ -455,12 +455,12 @@ static void test_pages(void **state)
         if (sizes[i] > 0) {
             memset(pages.data, 1, sizes[i]);
         }
-        by__pages_close(&pages);
+        by__cpu_pages_close(&pages);
         assert_null(pages.data);
     }
-    by__pages pages;
+    by__cpu_pages pages;
     by_error error = {0};
-    assert_int_equal(by__pages_open(&pages, SIZE_MAX - 4096, "a test", &error), BY_EMEMORY);
+    assert_int_equal(by__cpu_pages_open(&pages, SIZE_MAX - 4096, "a test", &error), BY_EMEMORY);
     assert_non_null(strstr(error.message, "a test"));
 }
 

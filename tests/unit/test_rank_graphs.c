@@ -347,7 +347,8 @@ static by_status run_buckets(by_comm *comm, void *user, by_error *error)
     by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(4));
     by_value g = by_unary(graph, x, BY_FN_NEGATE);
     by_graph_output(graph, g, "grad.w");
-    (void)by__wait(graph, by__reduce_gradients(graph, &g, 1, 0, TENSOR, by_comm_size(comm), true));
+    (void)by__op_build_wait(
+        graph, by__op_build_reduce_gradients(graph, &g, 1, 0, TENSOR, by_comm_size(comm), true));
     by_status status = rank_open(&r, comm, graph, error);
     if (status == BY_OK && hooked) {
         r.collectives->gradients = sum_gradients;

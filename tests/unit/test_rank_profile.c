@@ -57,15 +57,15 @@ static void fixture_close(fixture *f)
 
 static by_status ran(fixture *f, by_profile_work work, double begin, double end, by_error *error)
 {
-    const by__node_run event = {(int)work, 0, begin, end};
-    return by__profile_add(f->profile, &event, error);
+    const by__plan_node_run event = {(int)work, 0, begin, end};
+    return by__plan_profile_add(f->profile, &event, error);
 }
 
 static void exchanged(fixture *f, double begin, double met, double end)
 {
     const by_comm_call call = {
         .kind = "all-reduce", .what = "x", .bytes = 8, .begin = begin, .met = met, .end = end};
-    by__profile_exchanged(f->profile, &call);
+    by__plan_profile_exchanged(f->profile, &call);
 }
 
 /* ---- a step ---- */
@@ -230,9 +230,9 @@ static by_status clock_rank(by_comm *comm, void *user, by_error *error)
     int rank = by_comm_rank(comm);
     double ahead;
     BY_UNUSED(user);
-    BY_TRY(by__clock_ahead(&ahead, comm, skewed, &rank, true, error));
+    BY_TRY(by__plan_clock_ahead(&ahead, comm, skewed, &rank, true, error));
     EXPECT(fabs(ahead - 1000.0 * rank) < 100.0);
-    BY_TRY(by__clock_ahead(&ahead, comm, skewed, &rank, false, error));
+    BY_TRY(by__plan_clock_ahead(&ahead, comm, skewed, &rank, false, error));
     EXPECT(ahead == 0.0);
     return BY_OK;
 }

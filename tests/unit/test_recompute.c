@@ -263,9 +263,10 @@ static by_graph *graph_before(const family *f, const by_config *config, by_pass_
     by_error error = {0};
     by_graph *graph;
     by_model model;
-    const by__recipe recipe = {.task = f->task};
-    check_ok(by__train_forward(&graph, &model, config, &recipe, BY_MODEL_TRAIN, &error), &error);
-    *options = by__pass_options(config, &model);
+    const by__trainer_recipe recipe = {.task = f->task};
+    check_ok(by__trainer_train_forward(&graph, &model, config, &recipe, BY_MODEL_TRAIN, &error),
+             &error);
+    *options = by__trainer_graph_pass_options(config, &model);
     check_ok(by_passes_run(graph, BY_PURPOSE_TRAIN, options, "gradients", &error), &error);
     check_ok(by_pass_rematerialize(graph, 1, &error), &error);
     return graph;
@@ -276,11 +277,11 @@ static by_graph *drop_some(const family *f, const by_config *config, uint64_t se
 {
     by_error error = {0};
     by_pass_options options;
-    by__forward_values values;
+    by__pass_forward_values values;
     by_graph *graph = graph_before(f, config, &options);
     bool *dropped = calloc(graph->value_count, sizeof *dropped);
     assert_non_null(dropped);
-    check_ok(by__forward_values_open(&values, graph, &error), &error);
+    check_ok(by__pass_forward_values_open(&values, graph, &error), &error);
     *count = 0;
     double share = random_unit(seed, 1, 0);
     for (size_t v = 0; v < graph->value_count && seed > 0; v++) {
@@ -288,9 +289,9 @@ static by_graph *drop_some(const family *f, const by_config *config, uint64_t se
         *count += dropped[v] && values.may[v] && values.read[v];
     }
     size_t before = graph->node_count;
-    check_ok(by__recompute_dropped(graph, &values, dropped, &error), &error);
+    check_ok(by__pass_recompute_dropped(graph, &values, dropped, &error), &error);
     assert_true((graph->node_count > before) == (*count > 0));
-    by__forward_values_close(&values);
+    by__pass_forward_values_close(&values);
     free(dropped);
     check_ok(by_graph_verify(graph, &error), &error);
     check_ok(by__passes_run_behind(graph, BY_PURPOSE_TRAIN, &options, &by__pass_recompute, &error),
@@ -352,7 +353,7 @@ static void test_pinned(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__forward_values values;
+    by__pass_forward_values values;
     by_graph *graph = open_graph();
     by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(4, 8));
     by_graph_set_block(graph, 0);
@@ -367,12 +368,12 @@ static void test_pinned(void **state)
     by_value loss = by_linear_cross_entropy(graph, y, head, targets);
     by_value seed = by_graph_input(graph, "seed", BY_F32, BY_SHAPE(1));
     check_ok(by_pass_gradients(graph, loss, seed, &error), &error);
-    check_ok(by__forward_values_open(&values, graph, &error), &error);
+    check_ok(by__pass_forward_values_open(&values, graph, &error), &error);
     assert_true(values.pinned[product] && values.read[product] && !values.may[product]);
     assert_true(values.may[once] && values.read[once] && !values.pinned[once]);
     assert_true(values.crosses[y] && values.may[y]);
     assert_false(values.may[loss]);
-    by__forward_values_close(&values);
+    by__pass_forward_values_close(&values);
     by_graph_close(&graph);
 }
 

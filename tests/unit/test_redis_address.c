@@ -15,15 +15,15 @@
 
 static void test_whole(void **state)
 {
-    by__redis_address a;
+    by__link_redis_address a;
     by_error error = {0};
     (void)state;
-    assert_int_equal(
-        by__redis_address_read(&a,
-                               "redis://me:p%40:s%2fs@[::1]:7000/3?queue=10&"
-                               "queue_tokens=99&stored=5&wait=0.25&silence=1.5&hang=7&attempts=2",
-                               &error),
-        BY_OK);
+    assert_int_equal(by__link_redis_address_read(
+                         &a,
+                         "redis://me:p%40:s%2fs@[::1]:7000/3?queue=10&"
+                         "queue_tokens=99&stored=5&wait=0.25&silence=1.5&hang=7&attempts=2",
+                         &error),
+                     BY_OK);
     assert_string_equal(a.host, "::1");
     assert_string_equal(a.user, "me");
     assert_string_equal(a.password, "p@:s/s");
@@ -38,26 +38,26 @@ static void test_whole(void **state)
 
 static void test_defaults(void **state)
 {
-    by__redis_address a;
+    by__link_redis_address a;
     by_error error = {0};
     (void)state;
     assert_int_equal(setenv("REDISCLI_AUTH", "of the environment", 1), 0);
     assert_int_equal(unsetenv("BANYAN_REDIS_PASSWORD"), 0);
-    assert_int_equal(by__redis_address_read(&a, "redis://redis.example", &error), BY_OK);
+    assert_int_equal(by__link_redis_address_read(&a, "redis://redis.example", &error), BY_OK);
     assert_string_equal(a.host, "redis.example");
     assert_string_equal(a.user, "");
     assert_string_equal(a.password, "");
-    assert_int_equal(by__redis_address_login(&a, by__redis_broker_login, &error), BY_OK);
+    assert_int_equal(by__link_redis_address_login(&a, by__link_redis_broker_login, &error), BY_OK);
     assert_string_equal(a.password, "of the environment");
     assert_int_equal(setenv("BANYAN_REDIS_PASSWORD", "of its own", 1), 0);
     a.password[0] = '\0';
-    assert_int_equal(by__redis_address_login(&a, by__redis_broker_login, &error), BY_OK);
+    assert_int_equal(by__link_redis_address_login(&a, by__link_redis_broker_login, &error), BY_OK);
     assert_string_equal(a.password, "of its own");
     assert_int_equal(a.port, 6379);
     assert_int_equal(a.database, 0);
     assert_int_equal(a.queue, 1024);
-    assert_int_equal(by__redis_address_read(&a, "redis://:own@h:1/", &error), BY_OK);
-    assert_int_equal(by__redis_address_login(&a, by__redis_broker_login, &error), BY_OK);
+    assert_int_equal(by__link_redis_address_read(&a, "redis://:own@h:1/", &error), BY_OK);
+    assert_int_equal(by__link_redis_address_login(&a, by__link_redis_broker_login, &error), BY_OK);
     assert_string_equal(a.password, "own");
     assert_int_equal(unsetenv("BANYAN_REDIS_PASSWORD"), 0);
     assert_int_equal(unsetenv("REDISCLI_AUTH"), 0);
@@ -80,14 +80,14 @@ static void test_environment(void **state)
     assert_int_equal(setenv(variables[1], "of the other", 1), 0);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         char value[BY_SERVE_PASSWORD_BYTES + 1] = "";
-        by__redis_address a = {0};
+        by__link_redis_address a = {0};
         by_error error = {0};
         for (size_t k = 0; k < rows[i].repeated; k++) {
             strcat(value, rows[i].value);
         }
         assert_int_equal(
             rows[i].value == NULL ? unsetenv(variables[0]) : setenv(variables[0], value, 1), 0);
-        by_status status = by__redis_address_login(&a, variables, &error);
+        by_status status = by__link_redis_address_login(&a, variables, &error);
         assert_int_equal(status, rows[i].password == NULL ? BY_ECONFIG : BY_OK);
         assert_string_equal(a.password, rows[i].password == NULL ? "" : rows[i].password);
         assert_true(status == BY_OK || strstr(error.message, variables[0]) != NULL);
@@ -129,9 +129,9 @@ static void test_refused(void **state)
                                        "redis://h?password_file=%zz"};
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(urls); i++) {
-        by__redis_address a;
+        by__link_redis_address a;
         by_error error = {0};
-        if (by__redis_address_read(&a, urls[i], &error) != BY_ECONFIG) {
+        if (by__link_redis_address_read(&a, urls[i], &error) != BY_ECONFIG) {
             fail_msg("%s is taken", urls[i]);
         }
         assert_null(strstr(error.message, "secret"));
@@ -156,7 +156,7 @@ static void test_file(void **state)
     assert_non_null(path);
     (void)snprintf(url, sizeof url, "redis://h?password_file=%s/a%%26b&queue=7", directory);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
-        by__redis_address a;
+        by__link_redis_address a;
         by_error error = {0};
         (void)remove(path);
         FILE *file = rows[i].text == NULL ? NULL : fopen(path, "w");
@@ -164,9 +164,9 @@ static void test_file(void **state)
             fputs(rows[i].text, file);
             fclose(file);
         }
-        assert_int_equal(by__redis_address_read(&a, url, &error), BY_OK);
+        assert_int_equal(by__link_redis_address_read(&a, url, &error), BY_OK);
         assert_int_equal(a.queue, 7);
-        by_status status = by__redis_address_login(&a, by__redis_broker_login, &error);
+        by_status status = by__link_redis_address_login(&a, by__link_redis_broker_login, &error);
         assert_int_equal(status, rows[i].password == NULL ? BY_ECONFIG : BY_OK);
         assert_string_equal(a.password, rows[i].password == NULL ? "" : rows[i].password);
         assert_null(strstr(error.message, "secret"));
@@ -190,7 +190,7 @@ static void test_taken(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         char text[64] = {0};
         char password[BY_SERVE_PASSWORD_BYTES];
-        by__redis_address a;
+        by__link_redis_address a;
         strcpy(text, rows[i][0]);
         assert_int_equal(by_serve_take_password(text, password), rows[i][1] != NULL);
         assert_string_equal(text, rows[i][1] == NULL ? rows[i][0] : rows[i][1]);
@@ -199,7 +199,7 @@ static void test_taken(void **state)
             for (size_t k = strlen(text); k < sizeof text; k++) {
                 assert_int_equal(text[k], 0);
             }
-            assert_int_equal(by__redis_address_read(&a, text, NULL), BY_OK);
+            assert_int_equal(by__link_redis_address_read(&a, text, NULL), BY_OK);
         }
     }
 }

@@ -183,19 +183,19 @@ static void a_view_reads_only_and_knows_the_killed(void **state)
     by_registry_close(&registry);
     assert_false(by__path_exists(path));
     /* A holder, another who wants to be one, and none any longer. */
-    assert_int_equal(by__run_lock(&lock, beta, &error), BY_OK);
+    assert_int_equal(by__track_run_lock(&lock, beta, &error), BY_OK);
     int second = -1;
-    assert_int_equal(by__run_lock(&second, beta, &error), BY_ESTATE);
+    assert_int_equal(by__track_run_lock(&second, beta, &error), BY_ESTATE);
     assert_non_null(strstr(error.message, "beta is being trained by process"));
     assert_int_equal(by_registry_open_view(&registry, runs, &error), BY_OK);
     assert_filled(registry, runs);
     by_registry_close(&registry);
-    by__run_unlock(&lock);
-    assert_false(by__run_is_held(beta));
+    by__track_run_unlock(&lock);
+    assert_false(by__track_run_is_held(beta));
     /* Of a process elsewhere nobody here can tell. */
     char *held = by__path_join(beta, ".lock");
     assert_int_equal(by__file_write(held, "process 7 on another.host\n", 26, &error), BY_OK);
-    assert_true(by__run_is_held(beta));
+    assert_true(by__track_run_is_held(beta));
     free(held);
     assert_int_equal(by_registry_open_view(&registry, path, &error), BY_ECONFIG);
     assert_non_null(strstr(error.message, "there is no directory"));

@@ -51,7 +51,7 @@ static void save_many(const char *root, uint64_t count)
 static char *file_of(const char *root, uint64_t step, const char *name)
 {
     char *directory;
-    assert_int_equal(by__step_path(&directory, root, step, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_step_path(&directory, root, step, NULL), BY_OK);
     char *path = by__path_join(directory, name);
     free(directory);
     return path;
@@ -76,7 +76,7 @@ static void assert_steps(const char *root, const char *expected)
     uint64_t *steps;
     size_t count;
     char text[256] = "";
-    assert_int_equal(by__root_steps(&steps, &count, root, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_root_steps(&steps, &count, root, NULL), BY_OK);
     for (size_t i = count; i > 0; i--) {
         (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%d ", (int)steps[i - 1]);
     }
@@ -153,12 +153,12 @@ static void the_newest_valid_one_stays(void **state)
     temporary_remove(root);
 }
 
-static by__lease *use(const char *root, uint64_t step)
+static by__checkpoint_lease *use(const char *root, uint64_t step)
 {
-    by__lease *lease;
+    by__checkpoint_lease *lease;
     by_error error = {0};
     char *directory = file_of(root, step, "");
-    check_ok(by__lease_open(&lease, directory, &error), &error);
+    check_ok(by__checkpoint_lease_open(&lease, directory, &error), &error);
     assert_non_null(lease);
     free(directory);
     return lease;
@@ -173,7 +173,7 @@ static pid_t use_elsewhere(const char *root, uint64_t step)
     pid_t child = fork();
     if (child == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        by__lease *lease = use(root, step);
+        by__checkpoint_lease *lease = use(root, step);
         (void)write(told[1], &byte, lease != NULL);
         for (;;) {
             (void)pause();
@@ -188,19 +188,19 @@ static void what_is_used_stays(void **state)
 {
     BY_UNUSED(state);
     const by_retention one = {.keep = 1, .last = UINT64_MAX};
-    by__lease *second;
+    by__checkpoint_lease *second;
     by_error error = {0};
     char *root = temporary_make();
     save_many(root, 5);
     /* First: what the process inherits it would keep as well. */
     pid_t server = use_elsewhere(root, 3);
-    by__lease *lease = use(root, 2);
-    check_ok(by__lease_share(&second, lease, &error), &error);
+    by__checkpoint_lease *lease = use(root, 2);
+    check_ok(by__checkpoint_lease_share(&second, lease, &error), &error);
     retain(root, one, 1 + 4);
     assert_steps(root, "2 3 5 ");
-    by__lease_close(&lease);
+    by__checkpoint_lease_close(&lease);
     retain(root, one, 0);
-    by__lease_close(&second);
+    by__checkpoint_lease_close(&second);
     retain(root, (by_retention){.keep = 1, .last = UINT64_MAX, .only_say = true}, 2);
     retain(root, one, 2);
     assert_steps(root, "3 5 ");
@@ -215,19 +215,20 @@ static void what_is_used_stays(void **state)
 static void what_goes_is_not_used(void **state)
 {
     BY_UNUSED(state);
-    by__lease *alone;
-    by__lease *lease;
+    by__checkpoint_lease *alone;
+    by__checkpoint_lease *lease;
     by_error error = {0};
     char *root = temporary_make();
     save_many(root, 2);
     char *directory = file_of(root, 1, "");
-    assert_true(by__lease_alone(&alone, directory));
-    check_error(by__lease_open(&lease, directory, &error), BY_ESTATE, &error, "being removed");
-    by__lease_close(&alone);
+    assert_true(by__checkpoint_lease_alone(&alone, directory));
+    check_error(by__checkpoint_lease_open(&lease, directory, &error), BY_ESTATE, &error,
+                "being removed");
+    by__checkpoint_lease_close(&alone);
     retain(root, (by_retention){.keep = 1, .last = UINT64_MAX}, 1);
-    check_error(by__lease_open(&lease, directory, &error), BY_ESTATE, &error, "is gone");
-    assert_false(by__lease_alone(&alone, directory));
-    check_ok(by__lease_open(&lease, root, &error), &error);
+    check_error(by__checkpoint_lease_open(&lease, directory, &error), BY_ESTATE, &error, "is gone");
+    assert_false(by__checkpoint_lease_alone(&alone, directory));
+    check_ok(by__checkpoint_lease_open(&lease, root, &error), &error);
     assert_null(lease);
     free(directory);
     temporary_remove(root);
@@ -359,7 +360,7 @@ static void a_save_waits_for_who_removes(void **state)
     pthread_t thread;
     int lock;
     save(root, 1, 1.0);
-    check_ok(by__root_lock(&lock, root, NULL), NULL);
+    check_ok(by__checkpoint_root_lock(&lock, root, NULL), NULL);
     assert_int_equal(pthread_create(&thread, NULL, hold, &lock), 0);
     save(root, 2, 1.0);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -375,12 +376,12 @@ static void what_was_given_up_goes(void **state)
     by_error error = {0};
     save_many(root, 6);
     damage(root, 6);
-    check_ok(by__root_drop_behind(root, 3, &error), &error);
-    check_ok(by__root_steps(&steps, &count, root, &error), &error);
+    check_ok(by__checkpoint_root_drop_behind(root, 3, &error), &error);
+    check_ok(by__checkpoint_root_steps(&steps, &count, root, &error), &error);
     assert_int_equal(count, 3);
     assert_int_equal(steps[0], 3);
     free(steps);
-    check_ok(by__root_drop_behind(root, 3, &error), &error);
+    check_ok(by__checkpoint_root_drop_behind(root, 3, &error), &error);
     temporary_remove(root);
 }
 

@@ -41,12 +41,12 @@ static void pass(play *p, uint64_t before, uint64_t after, uint64_t errors, doub
     p->in.now += 1.0;
     for (uint64_t i = 0; i < before; i++) {
         p->in.before.requests++;
-        by__histogram_add(&p->in.before.first, 0.04);
+        by__telemetry_histogram_add(&p->in.before.first, 0.04);
     }
     for (uint64_t i = 0; i < after; i++) {
         p->in.after.requests++;
         p->in.after.errors += i < errors;
-        by__histogram_add(&p->in.after.first, time);
+        by__telemetry_histogram_add(&p->in.after.first, time);
     }
     by__rollout_step(&p->r, &p->in);
 }
@@ -143,7 +143,7 @@ static void test_broker_starts_again(void **state)
     }
     pass(&p, 100, 1, 0, 0.04);
     assert_true(p.r.share == 0.25);
-    p.in.before = p.in.after = (by__version_load){0};
+    p.in.before = p.in.after = (by__rollout_version_load){0};
     for (int i = 0; i < 10; i++) {
         pass(&p, 40, 3, 0, 0.04);
         assert_int_equal(p.r.phase, BY__ROLLOUT_HOLDING);
@@ -252,7 +252,7 @@ static void test_values(void **state)
     by_error error = {0};
     (void)state;
     json_t *message = json_pack("{ss sf sf}", "t", "deploy", "hold", 0.0, "errors", 0.0);
-    assert_int_equal(by__deploy_read(&options, message, &error), BY_OK);
+    assert_int_equal(by__protocol_deploy_read(&options, message, &error), BY_OK);
     json_decref(message);
     assert_true(options.hold == 0.0 && options.errors == 0.0 && options.slower == 1.5);
     by__rollout_plan(&strict, &options);
@@ -282,7 +282,7 @@ static void test_values(void **state)
                      : strcmp(wrong[i].name, "slower") == 0 ? &options.slower
                                                             : &options.canary;
         *at = wrong[i].value;
-        assert_int_equal(by__deploy_check(&options, &error), BY_EARG);
+        assert_int_equal(by__protocol_deploy_check(&options, &error), BY_EARG);
         assert_int_equal(strncmp(error.message, wrong[i].name, strlen(wrong[i].name)), 0);
     }
 }
@@ -294,7 +294,7 @@ static const char *difference(const char *serving, const char *coming)
     json_t *a = json_loads(serving, 0, NULL);
     json_t *b = json_loads(coming, 0, NULL);
     why[0] = '\0';
-    assert_true(by__interface_differs(why, a, b) == (why[0] != '\0'));
+    assert_true(by__rollout_interface_differs(why, a, b) == (why[0] != '\0'));
     json_decref(a);
     json_decref(b);
     return why;

@@ -189,15 +189,15 @@ static const struct {
 static by_status parse(const char *header, uint64_t length, size_t data, by_error *error)
 {
     uint8_t file[1024] = {0};
-    by__safetensors list = {0};
+    by__checkpoint_safetensors list = {0};
     size_t n = strlen(header);
     assert_true(8 + n + data <= sizeof file);
     for (int i = 0; i < 8; i++) {
         file[i] = (uint8_t)(length >> (8 * i));
     }
     memcpy(file + 8, header, n);
-    by_status status = by__safetensors_parse(&list, "f", file, 8 + n + data, error);
-    by__safetensors_free(&list);
+    by_status status = by__checkpoint_safetensors_parse(&list, "f", file, 8 + n + data, error);
+    by__checkpoint_safetensors_free(&list);
     return status;
 }
 
@@ -214,16 +214,18 @@ static void every_broken_rule_is_named(void **state)
         }
     }
     by_error error = {0};
-    by__safetensors list;
+    by__checkpoint_safetensors list;
     assert_int_equal(parse("{}", 100000001, 0, &error), BY_EFORMAT);
     assert_non_null(strstr(error.message, "limit"));
     assert_int_equal(parse("{}", UINT64_MAX, 0, &error), BY_EFORMAT);
     assert_int_equal(parse("{}", 3, 0, &error), BY_EFORMAT);
     assert_non_null(strstr(error.message, "truncated"));
-    assert_int_equal(by__safetensors_parse(&list, "f", (const uint8_t *)"1234567", 7, &error),
-                     BY_EFORMAT);
-    assert_int_equal(by__safetensors_parse(&list, "f", (const uint8_t *)"GGUF\3\0\0\0", 8, &error),
-                     BY_EFORMAT);
+    assert_int_equal(
+        by__checkpoint_safetensors_parse(&list, "f", (const uint8_t *)"1234567", 7, &error),
+        BY_EFORMAT);
+    assert_int_equal(
+        by__checkpoint_safetensors_parse(&list, "f", (const uint8_t *)"GGUF\3\0\0\0", 8, &error),
+        BY_EFORMAT);
     assert_non_null(strstr(error.message, "banyan export f --format safetensors"));
     /* What the format allows. */
     assert_int_equal(parse("{}      ", 8, 0, &error), BY_OK);
@@ -241,10 +243,10 @@ static void every_truncation_is_refused(void **state)
                      BY_OK);
     for (size_t n = 0; n < length; n++) {
         uint8_t *copy = malloc(n == 0 ? 1 : n); /* exact, so that a sanitizer sees an overrun */
-        by__safetensors list;
+        by__checkpoint_safetensors list;
         assert_non_null(copy);
         memcpy(copy, data, n);
-        assert_int_equal(by__safetensors_parse(&list, "f", copy, n, NULL), BY_EFORMAT);
+        assert_int_equal(by__checkpoint_safetensors_parse(&list, "f", copy, n, NULL), BY_EFORMAT);
         free(copy);
     }
     free(data);
@@ -297,7 +299,8 @@ static void shards_and_their_index(void **state)
 
 static void put(const char *directory, const char *name, const char *text)
 {
-    assert_int_equal(by__sink_put(directory, name, text, strlen(text), NULL, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_sink_put(directory, name, text, strlen(text), NULL, NULL),
+                     BY_OK);
 }
 
 static void broken_indexes_are_refused(void **state)

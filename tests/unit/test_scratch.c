@@ -22,7 +22,7 @@
 
 typedef struct fixture {
     char *directory;
-    by__scratch *scratch;
+    by__store_scratch *scratch;
     char *data; /* PAGES of them */
 } fixture;
 
@@ -31,7 +31,7 @@ static void open_fixture(fixture *f)
     by_error error = {0};
     void *data;
     f->directory = temporary_make();
-    check_ok(by__scratch_open(&f->scratch, f->directory, 2 * PAGES * PAGE, &error), &error);
+    check_ok(by__store_scratch_open(&f->scratch, f->directory, 2 * PAGES * PAGE, &error), &error);
     assert_int_equal(posix_memalign(&data, PAGE, PAGES * PAGE), 0);
     f->data = data;
     for (size_t i = 0; i < PAGES * PAGE; i++) {
@@ -41,7 +41,7 @@ static void open_fixture(fixture *f)
 
 static void close_fixture(fixture *f)
 {
-    by__scratch_close(&f->scratch);
+    by__store_scratch_close(&f->scratch);
     free(f->data);
     temporary_remove(f->directory);
 }
@@ -53,30 +53,30 @@ static void test_transfers(void **state)
     fixture f;
     char **names;
     size_t count;
-    by__transfer many[3] = {0};
+    by__store_transfer many[3] = {0};
     open_fixture(&f);
     check_ok(by__list_dir(&names, &count, f.directory, &error), &error);
     assert_int_equal(count, 0); /* whatever happens, nothing is left */
     by__names_free(names, count);
     char *back = aligned_alloc(PAGE, PAGES * PAGE);
     char *zeros = calloc(PAGES, PAGE);
-    by__transfer write = {
+    by__store_transfer write = {
         .kind = BY__TRANSFER_WRITE, .offset = PAGES * PAGE, .data = f.data, .bytes = PAGES * PAGE};
-    check_ok(by__scratch_start(f.scratch, &write, &error), &error);
-    check_ok(by__scratch_wait(f.scratch, &write, &error), &error);
-    assert_true(by__scratch_is_done(f.scratch, &write));
+    check_ok(by__store_scratch_start(f.scratch, &write, &error), &error);
+    check_ok(by__store_scratch_wait(f.scratch, &write, &error), &error);
+    assert_true(by__store_scratch_is_done(f.scratch, &write));
     for (size_t i = 0; i < 3; i++) { /* a third each */
-        many[i] = (by__transfer){.kind = BY__TRANSFER_READ,
-                                 .offset = (PAGES + i * PAGES / 3) * PAGE,
-                                 .data = back + i * PAGES / 3 * PAGE,
-                                 .bytes = PAGES / 3 * PAGE};
-        check_ok(by__scratch_start(f.scratch, &many[i], &error), &error);
+        many[i] = (by__store_transfer){.kind = BY__TRANSFER_READ,
+                                       .offset = (PAGES + i * PAGES / 3) * PAGE,
+                                       .data = back + i * PAGES / 3 * PAGE,
+                                       .bytes = PAGES / 3 * PAGE};
+        check_ok(by__store_scratch_start(f.scratch, &many[i], &error), &error);
     }
     for (size_t i = 3; i > 0; i--) {
-        check_ok(by__scratch_wait(f.scratch, &many[i - 1], &error), &error);
+        check_ok(by__store_scratch_wait(f.scratch, &many[i - 1], &error), &error);
     }
     assert_memory_equal(back, f.data, PAGES * PAGE);
-    check_ok(by__scratch_read(f.scratch, 0, back, PAGES * PAGE, &error), &error);
+    check_ok(by__store_scratch_read(f.scratch, 0, back, PAGES * PAGE, &error), &error);
     assert_memory_equal(back, zeros, PAGES * PAGE);
     free(zeros);
     free(back);
@@ -95,21 +95,21 @@ static void test_any_range(void **state)
     open_fixture(&f);
     char *expected = calloc(PAGES, PAGE);
     char *got = malloc(PAGES * PAGE);
-    uint64_t version = by__scratch_version(f.scratch);
+    uint64_t version = by__store_scratch_version(f.scratch);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(ranges); i++) {
         size_t at = ranges[i][0];
         size_t bytes = ranges[i][1];
         memcpy(expected + at, f.data + i, bytes);
-        check_ok(by__scratch_write(f.scratch, at, f.data + i, bytes, &error), &error);
-        assert_true(by__scratch_version(f.scratch) > version);
-        check_ok(by__scratch_read(f.scratch, at, got, bytes, &error), &error);
+        check_ok(by__store_scratch_write(f.scratch, at, f.data + i, bytes, &error), &error);
+        assert_true(by__store_scratch_version(f.scratch) > version);
+        check_ok(by__store_scratch_read(f.scratch, at, got, bytes, &error), &error);
         assert_memory_equal(got, expected + at, bytes);
-        check_ok(by__scratch_read(f.scratch, 0, got, PAGES * PAGE, &error), &error);
+        check_ok(by__store_scratch_read(f.scratch, 0, got, PAGES * PAGE, &error), &error);
         assert_memory_equal(got, expected, PAGES * PAGE);
     }
     memset(expected + 77, 0, 3000000);
-    check_ok(by__scratch_write(f.scratch, 77, NULL, 3000000, &error), &error);
-    check_ok(by__scratch_read(f.scratch, 0, got, PAGES * PAGE, &error), &error);
+    check_ok(by__store_scratch_write(f.scratch, 77, NULL, 3000000, &error), &error);
+    check_ok(by__store_scratch_read(f.scratch, 0, got, PAGES * PAGE, &error), &error);
     assert_memory_equal(got, expected, PAGES * PAGE);
     free(got);
     free(expected);
@@ -147,13 +147,13 @@ static void test_no_direct_writes(void **state)
     int file = open(path, O_WRONLY | O_CREAT | O_DIRECT, 0600);
     bool can = file >= 0; /* else there is nothing to fall back from */
     char *back = aligned_alloc(PAGE, PAGES * PAGE);
-    by__transfer write = {.kind = BY__TRANSFER_WRITE, .data = f.data, .bytes = PAGES * PAGE};
+    by__store_transfer write = {.kind = BY__TRANSFER_WRITE, .data = f.data, .bytes = PAGES * PAGE};
     assert_int_equal(pthread_barrier_init(&together, NULL, WRITERS), 0);
     atomic_store(&to_refuse, can ? WRITERS : 0);
-    check_ok(by__scratch_start(f.scratch, &write, &error), &error);
-    check_ok(by__scratch_wait(f.scratch, &write, &error), &error);
+    check_ok(by__store_scratch_start(f.scratch, &write, &error), &error);
+    check_ok(by__store_scratch_wait(f.scratch, &write, &error), &error);
     assert_int_equal(atomic_load(&refused), can ? WRITERS : 0);
-    check_ok(by__scratch_read(f.scratch, 0, back, PAGES * PAGE, &error), &error);
+    check_ok(by__store_scratch_read(f.scratch, 0, back, PAGES * PAGE, &error), &error);
     assert_memory_equal(back, f.data, PAGES * PAGE);
     assert_int_equal(pthread_barrier_destroy(&together), 0);
     if (can) {
@@ -177,15 +177,15 @@ static void test_no_room(void **state)
     BY_UNUSED(state);
     by_error error = {0};
     struct rlimit before;
-    by__scratch *scratch = NULL;
+    by__store_scratch *scratch = NULL;
     char *directory = temporary_make();
     set_limit(10 * PAGE, &before);
-    by_status status = by__scratch_open(&scratch, directory, 11 * PAGE, &error);
+    by_status status = by__store_scratch_open(&scratch, directory, 11 * PAGE, &error);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     check_error(status, BY_EIO, &error, "cannot reserve 44.0 KiB in ");
     assert_null(scratch);
     temporary_remove(directory);
-    check_error(by__scratch_open(&scratch, "/proc/nothing", PAGE, &error), BY_EIO, &error,
+    check_error(by__store_scratch_open(&scratch, "/proc/nothing", PAGE, &error), BY_EIO, &error,
                 "/proc/nothing");
 }
 
@@ -198,21 +198,24 @@ static void test_errors_stay(void **state)
     struct rlimit before;
     char byte;
     open_fixture(&f);
-    by__transfer good = {.kind = BY__TRANSFER_WRITE, .data = f.data, .bytes = PAGE};
-    by__transfer bad = {.kind = BY__TRANSFER_WRITE,
-                        .offset = 100 * PAGE,
-                        .data = f.data,
-                        .bytes = (PAGES - 100) * PAGE};
-    check_ok(by__scratch_start(f.scratch, &good, &error), &error);
-    check_ok(by__scratch_wait(f.scratch, &good, &error), &error);
+    by__store_transfer good = {.kind = BY__TRANSFER_WRITE, .data = f.data, .bytes = PAGE};
+    by__store_transfer bad = {.kind = BY__TRANSFER_WRITE,
+                              .offset = 100 * PAGE,
+                              .data = f.data,
+                              .bytes = (PAGES - 100) * PAGE};
+    check_ok(by__store_scratch_start(f.scratch, &good, &error), &error);
+    check_ok(by__store_scratch_wait(f.scratch, &good, &error), &error);
     set_limit(200 * PAGE, &before);
-    check_ok(by__scratch_start(f.scratch, &bad, &error), &error);
-    check_error(by__scratch_wait(f.scratch, &bad, &error), BY_EIO, &error,
+    check_ok(by__store_scratch_start(f.scratch, &bad, &error), &error);
+    check_error(by__store_scratch_wait(f.scratch, &bad, &error), BY_EIO, &error,
                 "cannot write the scratch file ");
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    check_error(by__scratch_start(f.scratch, &good, &error), BY_EIO, &error, "File too large");
-    check_error(by__scratch_read(f.scratch, 0, &byte, 1, &error), BY_EIO, &error, "cannot write");
-    check_error(by__scratch_write(f.scratch, 0, &byte, 1, &error), BY_EIO, &error, "cannot write");
+    check_error(by__store_scratch_start(f.scratch, &good, &error), BY_EIO, &error,
+                "File too large");
+    check_error(by__store_scratch_read(f.scratch, 0, &byte, 1, &error), BY_EIO, &error,
+                "cannot write");
+    check_error(by__store_scratch_write(f.scratch, 0, &byte, 1, &error), BY_EIO, &error,
+                "cannot write");
     close_fixture(&f);
 }
 

@@ -63,25 +63,25 @@ static void write_encoding(const char *directory)
 static void check(const char *row_text, size_t feature, double missing, double unknown)
 {
     const by_drift_options options = {.requests = ROWS, .least = ROWS};
-    const by__log log = {0};
+    const by__telemetry_log log = {0};
     char *directory = temporary_make();
-    by__served_drift *d = NULL;
+    by__telemetry_served_drift *d = NULL;
     by_error error = {0};
     json_t *row = json_loads(row_text, 0, NULL);
     assert_non_null(directory);
     assert_non_null(row);
     write_reference(directory);
     write_encoding(directory);
-    assert_int_equal(by__served_drift_open(&d, directory, &options, &log, &error), BY_OK);
+    assert_int_equal(by__telemetry_served_drift_open(&d, directory, &options, &log, &error), BY_OK);
     for (int i = 0; i < ROWS; i++) {
-        by__served_drift_example(d, row, NULL);
+        by__telemetry_served_drift_example(d, row, NULL);
     }
-    const by_drift_window *w = by__served_drift_last(d);
+    const by_drift_window *w = by__telemetry_served_drift_last(d);
     assert_int_equal(w->number, 1);
     assert_true(w->verdicts[feature].missing == missing);
     assert_true(w->verdicts[feature].unknown == unknown);
     json_decref(row);
-    by__served_drift_close(&d);
+    by__telemetry_served_drift_close(&d);
     temporary_remove(directory);
 }
 

@@ -55,7 +55,7 @@ static void test_views_share_memory(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__memory_plan plan;
+    by__pass_memory_plan plan;
     runner r;
     by_graph *graph = open_graph();
     by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(4, 6));
@@ -67,12 +67,12 @@ static void test_views_share_memory(void **state)
     by_value s = by_add(graph, by_reshape(graph, t, BY_SHAPE(24)),
                         by_add(graph, by_reshape(graph, u, BY_SHAPE(24)), seen));
     by_graph_output(graph, s, "s");
-    check_ok(by__memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
     assert_int_equal(plan.owner[seen], x);
     assert_int_equal(plan.owner[v], plan.owner[a]);
     assert_int_not_equal(plan.owner[t], plan.owner[a]);
     assert_int_not_equal(plan.owner[u], plan.owner[a]);
-    by__memory_plan_free(&plan);
+    by__pass_memory_plan_free(&plan);
     runner_open(&r, graph, 1);
     runner_fill(&r, 5, 1);
     float want[24];
@@ -94,18 +94,18 @@ static void test_last_reader_is_a_view(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__memory_plan plan;
+    by__pass_memory_plan plan;
     by_graph *graph = open_graph();
     by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(4, 6));
     by_value a = by_unary(graph, x, BY_FN_SIGMOID);
     by_value b = by_unary(graph, by_reshape(graph, a, BY_SHAPE(24)), BY_FN_TANH);
     by_value y = by_reshape(graph, b, BY_SHAPE(2, 12));
     by_graph_output(graph, y, "y");
-    check_ok(by__memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
     assert_int_equal(plan.bytes, 0);
     assert_int_equal(plan.owner[a], y);
     assert_int_equal(plan.owner[b], y);
-    by__memory_plan_free(&plan);
+    by__pass_memory_plan_free(&plan);
     by_graph_close(&graph);
 }
 

@@ -217,8 +217,8 @@ static const shard_case map_case = {
     BY_OP_MAP, {6, 5}, {.map = &map_program}, {A(6, 12), A(6, 12), {ONE, S(1)}}};
 
 typedef struct tensor {
-    by__type type; /* rank -1: absent */
-    float *data;   /* i32 as well */
+    by__graph_type type; /* rank -1: absent */
+    float *data;         /* i32 as well */
 } tensor;
 
 typedef struct tensors {
@@ -230,7 +230,7 @@ static size_t count_of(const tensor *t)
     return (size_t)by_shape_count(&t->type.shape);
 }
 
-static tensor make(by__type type)
+static tensor make(by__graph_type type)
 {
     tensor t = {.type = type};
     if (!by__absent(&type)) {
@@ -260,7 +260,7 @@ static tensor operand_of(const shard_case *c, int i)
 {
     const operand *in = &c->in[i];
     bool integer = in->kind == IDS || in->kind == TARGETS || in->kind == LENGTHS || in->kind == RNG;
-    by__type type = {integer ? BY_I32 : BY_F32, in->shape};
+    by__graph_type type = {integer ? BY_I32 : BY_F32, in->shape};
     if (in->kind == ABSENT) {
         type.shape.rank = -1;
     }
@@ -287,7 +287,7 @@ static tensor operand_of(const shard_case *c, int i)
 /* ---- pieces ---- */
 
 /* Copies between a tensor and the pieces of rank `rank` in `local`; whichever way. */
-static void move_piece(tensor *whole, tensor *local, by__split split, int ranks, int rank,
+static void move_piece(tensor *whole, tensor *local, by__op_split split, int ranks, int rank,
                        bool gather)
 {
     const by_shape *shape = &whole->type.shape;
@@ -298,8 +298,8 @@ static void move_piece(tensor *whole, tensor *local, by__split split, int ranks,
         inner *= i > split.axis ? shape->dim[i] : 1;
     }
     int64_t section = shape->dim[split.axis] / split.parts;
-    int64_t begin = by__cut(section, ranks, rank);
-    int64_t extent = by__cut(section, ranks, rank + 1) - begin;
+    int64_t begin = by__op_cut(section, ranks, rank);
+    int64_t extent = by__op_cut(section, ranks, rank + 1) - begin;
     size_t bytes = (size_t)(extent * inner) * sizeof(float);
     for (int64_t k = 0; k < outer * split.parts; k++) {
         float *from = whole->data + (k * section + begin) * inner;
@@ -308,10 +308,10 @@ static void move_piece(tensor *whole, tensor *local, by__split split, int ranks,
     }
 }
 
-static tensor piece_of(tensor *whole, by__split split, int ranks, int rank)
+static tensor piece_of(tensor *whole, by__op_split split, int ranks, int rank)
 {
-    tensor local = make(
-        (by__type){whole->type.dtype, by__split_shape(&whole->type.shape, split, ranks, rank)});
+    tensor local = make((by__graph_type){
+        whole->type.dtype, by__op_split_shape(&whole->type.shape, split, ranks, rank)});
     size_t count = by__absent(&whole->type) ? 0 : count_of(whole);
     if (split.axis >= 0) {
         move_piece(whole, &local, split, ranks, rank, false);
@@ -327,7 +327,7 @@ static tensor piece_of(tensor *whole, by__split split, int ranks, int rank)
     return local;
 }
 
-static void put_piece(tensor *whole, tensor *local, by__split split, int ranks, int rank)
+static void put_piece(tensor *whole, tensor *local, by__op_split split, int ranks, int rank)
 {
     if (split.axis >= 0) {
         move_piece(whole, local, split, ranks, rank, true);
@@ -347,11 +347,11 @@ static void put_piece(tensor *whole, tensor *local, by__split split, int ranks, 
 /* ---- running ---- */
 
 /* Builds a graph over the operands by `add`, runs it and returns its results. */
-typedef void adder(by_graph *graph, const shard_case *c, const by__sharding *sh, const by_value *in,
-                   int count, by_value outs[BY_MAX_OUTPUTS]);
+typedef void adder(by_graph *graph, const shard_case *c, const by__op_sharding *sh,
+                   const by_value *in, int count, by_value outs[BY_MAX_OUTPUTS]);
 
-static void add_op(by_graph *graph, const shard_case *c, const by__sharding *sh, const by_value *in,
-                   int count, by_value outs[BY_MAX_OUTPUTS])
+static void add_op(by_graph *graph, const shard_case *c, const by__op_sharding *sh,
+                   const by_value *in, int count, by_value outs[BY_MAX_OUTPUTS])
 {
     if (sh != NULL && sh->build != NULL) {
         sh->build(graph, sh, in, count, outs);
@@ -365,7 +365,7 @@ static void name_of(char name[16], const char *prefix, int i)
     (void)snprintf(name, 16, "%s.%d", prefix, i);
 }
 
-static void run(const shard_case *c, const by__sharding *sh, const tensor *in, int count,
+static void run(const shard_case *c, const by__op_sharding *sh, const tensor *in, int count,
                 tensor out[BY_MAX_OUTPUTS])
 {
     by_error error = {0};
@@ -406,11 +406,11 @@ static void run(const shard_case *c, const by__sharding *sh, const tensor *in, i
         }
         bool in_place = outs[i] == BY_NONE && i == 0 && updated >= 0;
         by_value value = in_place ? values[updated] : outs[i];
-        out[i] = make((by__type){BY_F32, {.rank = -1}});
+        out[i] = make((by__graph_type){BY_F32, {.rank = -1}});
         if (value != BY_NONE) {
             name_of(name, in_place ? "in" : "out", in_place ? updated : i);
             free(out[i].data);
-            out[i] = make((by__type){graph->values[value].dtype, graph->values[value].shape});
+            out[i] = make((by__graph_type){graph->values[value].dtype, graph->values[value].shape});
             memcpy(out[i].data, runner_data(&r, name), count_of(&out[i]) * sizeof(float));
         }
     }
@@ -425,8 +425,8 @@ static bool is_exact(by_op op)
            op == BY_OP_FILL || op == BY_OP_CAST;
 }
 
-static void describe(char *text, size_t size, const shard_case *c, const by__split *in, int count,
-                     int ranks)
+static void describe(char *text, size_t size, const shard_case *c, const by__op_split *in,
+                     int count, int ranks)
 {
     int at = snprintf(text, size, "%s over %d ranks, operands", by_op_name(c->op), ranks);
     for (int i = 0; i < count; i++) {
@@ -437,34 +437,34 @@ static void describe(char *text, size_t size, const shard_case *c, const by__spl
 
 /* Runs the case on all ranks as the entry says and compares. */
 static void compare(const shard_case *c, tensor *in, int count, tensor *want,
-                    const by__sharding *accepted, const by__split *splits)
+                    const by__op_sharding *accepted, const by__op_split *splits)
 {
     char where[256];
     tensor got[BY_MAX_OUTPUTS];
-    by__split out[BY_MAX_OUTPUTS];
+    by__op_split out[BY_MAX_OUTPUTS];
     describe(where, sizeof where, c, splits, count, accepted->ranks);
     for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
         got[o] = make(want[o].type);
         out[o] = accepted->out[o];
     }
     for (int rank = 0; rank < accepted->ranks; rank++) {
-        by__type types[MAX_OPERANDS];
-        by__type results[BY_MAX_OUTPUTS];
+        by__graph_type types[MAX_OPERANDS];
+        by__graph_type results[BY_MAX_OUTPUTS];
         tensor local[MAX_OPERANDS];
         tensor made[BY_MAX_OUTPUTS];
-        by__sharding sh = {.ranks = accepted->ranks,
-                           .rank = rank,
-                           .mesh = 1u,
-                           .in = splits,
-                           .want = accepted->want,
-                           .attrs = c->attrs};
+        by__op_sharding sh = {.ranks = accepted->ranks,
+                              .rank = rank,
+                              .mesh = 1u,
+                              .in = splits,
+                              .want = accepted->want,
+                              .attrs = c->attrs};
         for (int i = 0; i < count; i++) {
             types[i] = in[i].type;
             local[i] = piece_of(&in[i], splits[i], sh.ranks, rank);
         }
         for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
             results[o] = want[o].type;
-            sh.out[o] = by__whole();
+            sh.out[o] = by__op_whole();
         }
         by__op_signature s = {c->op, &c->attrs, types, count};
         assert_true(by__op_row_of(c->op)->shard(&s, results, &sh));
@@ -473,8 +473,8 @@ static void compare(const shard_case *c, tensor *in, int count, tensor *want,
             if (by__absent(&want[o].type)) {
                 continue;
             }
-            by__split split = c->op == BY_OP_ADAMW ? splits[0] : out[o];
-            by_shape shape = by__split_shape(&want[o].type.shape, split, sh.ranks, rank);
+            by__op_split split = c->op == BY_OP_ADAMW ? splits[0] : out[o];
+            by_shape shape = by__op_split_shape(&want[o].type.shape, split, sh.ranks, rank);
             if (!by_shape_equal(&shape, &made[o].type.shape)) {
                 fail_msg("%s: output %d has another shape than its split says", where, o);
             }
@@ -499,16 +499,16 @@ static void compare(const shard_case *c, tensor *in, int count, tensor *want,
  * which on real ranks an all-gather does. */
 static void compare_words(const shard_case *c, tensor *in, tensor *want, int ranks)
 {
-    static const by__split splits[3] = {{BY__WHOLE, 1}, {0, 1}, {BY__WHOLE, 1}};
+    static const by__op_split splits[3] = {{BY__WHOLE, 1}, {0, 1}, {BY__WHOLE, 1}};
     int64_t rows = by_shape_count(&want[1].type.shape);
-    tensor parts[2] = {make((by__type){BY_F32, BY_SHAPE(2 * ranks, rows)}), in[2]};
+    tensor parts[2] = {make((by__graph_type){BY_F32, BY_SHAPE(2 * ranks, rows)}), in[2]};
     tensor got[BY_MAX_OUTPUTS];
     for (int rank = 0; rank < ranks; rank++) {
         tensor local[3] = {in[0], piece_of(&in[1], splits[1], ranks, rank), in[2]};
         tensor made[BY_MAX_OUTPUTS];
         shard_case part = {.op = BY_OP_LINEAR_CROSS_ENTROPY_PART, .attrs = c->attrs};
         part.attrs.rows = in[1].type.shape.dim[0];
-        part.attrs.begin = by__cut(part.attrs.rows, ranks, rank);
+        part.attrs.begin = by__op_cut(part.attrs.rows, ranks, rank);
         run(&part, NULL, local, 3, made);
         memcpy(parts[0].data + 2 * rank * rows, made[0].data, count_of(&made[0]) * sizeof(float));
         free(local[1].data);
@@ -526,33 +526,33 @@ static void compare_words(const shard_case *c, tensor *in, tensor *want, int ran
 
 /* All splits that a tensor of the case may have: whole, an addend, an axis in 1, 2 or 3 sections.
  */
-static int list_splits(const tensor *t, int ranks, by__split out[32])
+static int list_splits(const tensor *t, int ranks, by__op_split out[32])
 {
     int count = 0;
-    out[count++] = by__whole();
+    out[count++] = by__op_whole();
     if (by__absent(&t->type) || t->type.dtype == BY_I32) {
         for (int axis = 0; !by__absent(&t->type) && axis < t->type.shape.rank; axis++) {
             for (int64_t parts = 1; parts <= 2; parts++) {
                 if (t->type.shape.dim[axis] % (parts * ranks) == 0) {
-                    out[count++] = (by__split){axis, parts};
+                    out[count++] = (by__op_split){axis, parts};
                 }
             }
         }
         return count;
     }
-    out[count++] = by__partial();
+    out[count++] = by__op_partial();
     for (int axis = 0; axis < t->type.shape.rank; axis++) {
         for (int64_t parts = 1; parts <= 3; parts++) {
             int64_t extent = t->type.shape.dim[axis];
             if (extent % parts == 0 && extent / parts >= ranks) {
-                out[count++] = (by__split){axis, parts};
+                out[count++] = (by__op_split){axis, parts};
             }
         }
     }
     return count;
 }
 
-static bool any_split(const by__split *splits, int count)
+static bool any_split(const by__op_split *splits, int count)
 {
     for (int i = 0; i < count; i++) {
         if (splits[i].axis != BY__WHOLE) {
@@ -564,13 +564,13 @@ static bool any_split(const by__split *splits, int count)
 
 /* Tries the case with one assignment of splits; returns how many outputs' wishes were accepted. */
 static int try_splits(const shard_case *c, tensor *in, int count, tensor *want, int ranks,
-                      const by__split *splits)
+                      const by__op_split *splits)
 {
-    by__split wishes[32];
+    by__op_split wishes[32];
     int wish_count = list_splits(&want[0], ranks, wishes);
     int accepted = 0;
-    by__type types[MAX_OPERANDS];
-    by__type results[BY_MAX_OUTPUTS];
+    by__graph_type types[MAX_OPERANDS];
+    by__graph_type results[BY_MAX_OUTPUTS];
     for (int i = 0; i < count; i++) {
         types[i] = in[i].type;
     }
@@ -579,10 +579,10 @@ static int try_splits(const shard_case *c, tensor *in, int count, tensor *want, 
     }
     bool any = any_split(splits, count);
     for (int w = 0; w < (any ? 1 : wish_count); w++) {
-        by__sharding sh = {
+        by__op_sharding sh = {
             .ranks = ranks, .mesh = 1u, .in = splits, .want = wishes[w], .attrs = c->attrs};
         for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
-            sh.out[o] = by__whole();
+            sh.out[o] = by__op_whole();
         }
         by__op_signature s = {c->op, &c->attrs, types, count};
         if ((any || wishes[w].axis >= 0) && by__op_row_of(c->op)->shard(&s, results, &sh)) {
@@ -606,10 +606,10 @@ static int check_case(const shard_case *c, int ranks)
 {
     tensor in[MAX_OPERANDS] = {0};
     tensor want[BY_MAX_OUTPUTS];
-    by__split choices[MAX_OPERANDS][32];
+    by__op_split choices[MAX_OPERANDS][32];
     int choice_count[MAX_OPERANDS];
     int chosen[MAX_OPERANDS] = {0};
-    by__split splits[MAX_OPERANDS];
+    by__op_split splits[MAX_OPERANDS];
     int accepted = 0;
     int count = operands_of(c);
     for (int i = 0; i < count; i++) {
@@ -687,10 +687,10 @@ static void test_slices(void **state)
     BY_UNUSED(state);
     for (int ranks = 1; ranks <= 7; ranks++) {
         for (int64_t extent = 0; extent < 40; extent++) {
-            assert_int_equal(by__cut(extent, ranks, 0), 0);
-            assert_int_equal(by__cut(extent, ranks, ranks), extent);
+            assert_int_equal(by__op_cut(extent, ranks, 0), 0);
+            assert_int_equal(by__op_cut(extent, ranks, ranks), extent);
             for (int r = 0; r < ranks; r++) {
-                int64_t length = by__cut(extent, ranks, r + 1) - by__cut(extent, ranks, r);
+                int64_t length = by__op_cut(extent, ranks, r + 1) - by__op_cut(extent, ranks, r);
                 assert_int_equal(length, extent / ranks + (r < extent % ranks));
             }
         }

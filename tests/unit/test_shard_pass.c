@@ -41,9 +41,10 @@ static by_graph *shard_both(const char *kind, by_dtype compute, by_shard_axis ax
     by_error error = {0};
     by_graph *graph;
     by_model model;
-    const by__recipe recipe = {0};
+    const by__trainer_recipe recipe = {0};
     by_config *config = model_config(kind);
-    check_ok(by__train_forward(&graph, &model, config, &recipe, BY_MODEL_TRAIN, &error), &error);
+    check_ok(by__trainer_train_forward(&graph, &model, config, &recipe, BY_MODEL_TRAIN, &error),
+             &error);
     by_pass_options options = {.compute = compute, .loss = model.loss};
     options.shard[BY_SHARD_TENSOR] = axis;
     options.shard[BY_SHARD_SEQUENCE] = time;
@@ -133,12 +134,12 @@ static void check_head_products(const by_graph *graph)
     double product = 0.0;
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__graph_node *node = &graph->nodes[n];
-        by__cost cost;
+        by__op_cost cost;
         by_error error = {0};
         if (node->op == BY_OP_LINEAR_CROSS_ENTROPY_TRAIN ||
             node->op == BY_OP_LINEAR_CROSS_ENTROPY_PART ||
             node->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD) {
-            check_ok(by__node_cost(graph, n, &cost, &error), &error);
+            check_ok(by__op_node_cost(graph, n, &cost, &error), &error);
             flops += cost.flops;
             product = 2.0 * (double)by_shape_count(&graph->values[node->in[0]].shape) *
                       (double)graph->values[node->in[1]].shape.dim[0];
@@ -204,9 +205,9 @@ static double attention_flops(int ranks, int rank)
     double flops = 0.0;
     for (size_t n = 0; n < graph->node_count; n++) {
         by_op op = graph->nodes[n].op;
-        by__cost cost;
+        by__op_cost cost;
         if (op == BY_OP_ATTENTION || op == BY_OP_ATTENTION_GRAD) {
-            check_ok(by__node_cost(graph, n, &cost, &error), &error);
+            check_ok(by__op_node_cost(graph, n, &cost, &error), &error);
             flops += cost.flops;
         }
     }

@@ -49,32 +49,33 @@ static by_status read_values(void *user, size_t i, const void **data, void **own
 static by_status save_rank(by_comm *comm, void *user, by_error *error)
 {
     share_job *job = user;
-    by__save_plan plan;
-    by__held_slice held[TENSORS];
+    by__checkpoint_save_plan plan;
+    by__checkpoint_held_slice held[TENSORS];
     char large[LARGE];
     memset(large, 'x', sizeof large);
     const by_checkpoint_file files[] = {{"config.json", "{}", 2, NULL, NULL},
                                         {"tokenizer.json", large, sizeof large, NULL, NULL}};
     for (size_t i = 0; i < TENSORS; i++) {
-        held[i] = (by__held_slice){.dtype = BY_F32,
-                                   .rank = 1,
-                                   .shape = {ROWS},
-                                   .optimizer = i == 3,
-                                   .is_copy = i == 0 || i == 2,
-                                   .slice = {.shape = {ROWS}}};
+        held[i] = (by__checkpoint_held_slice){.dtype = BY_F32,
+                                              .rank = 1,
+                                              .shape = {ROWS},
+                                              .optimizer = i == 3,
+                                              .is_copy = i == 0 || i == 2,
+                                              .slice = {.shape = {ROWS}}};
         (void)snprintf(held[i].name, sizeof held[i].name, "%s", names[i]);
     }
-    BY_TRY(by__save_plan_make(&plan, comm, held, TENSORS, 16, error));
-    const by__save_request request = {.root = job->root,
-                                      .step = job->step,
-                                      .plan = &plan,
-                                      .read = read_values,
-                                      .user = job,
-                                      .files = files,
-                                      .file_count = 2,
-                                      .retention = {.keep = job->keep, .last = job->step}};
-    by_status status = by__save_together(comm, &request, error);
-    by__save_plan_free(&plan);
+    BY_TRY(by__checkpoint_save_plan_make(&plan, comm, held, TENSORS, 16, error));
+    const by__checkpoint_save_request request = {
+        .root = job->root,
+        .step = job->step,
+        .plan = &plan,
+        .read = read_values,
+        .user = job,
+        .files = files,
+        .file_count = 2,
+        .retention = {.keep = job->keep, .last = job->step}};
+    by_status status = by__checkpoint_save_together(comm, &request, error);
+    by__checkpoint_save_plan_free(&plan);
     return status;
 }
 
@@ -93,7 +94,7 @@ static void check_saved(const char *root, uint64_t step, float base)
     by_error error = {0};
     const share_job job = {root, step, base, 9};
     const by_tensor_slice all = {.shape = {ROWS}};
-    check_ok(by__step_path(&path, root, step, &error), &error);
+    check_ok(by__checkpoint_step_path(&path, root, step, &error), &error);
     check_ok(by_checkpoint_open(&checkpoint, path, true, &error), &error);
     check_ok(by__alloc((void **)&values, ROWS, sizeof *values, "test", &error), &error);
     for (size_t t = 0; t < TENSORS; t++) {
@@ -116,8 +117,8 @@ static size_t count_shared(const char *root, uint64_t a, uint64_t b, size_t *all
     char *directories[2];
     char **files;
     size_t shared = 0;
-    assert_int_equal(by__step_path(&directories[0], root, a, NULL), BY_OK);
-    assert_int_equal(by__step_path(&directories[1], root, b, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_step_path(&directories[0], root, a, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_step_path(&directories[1], root, b, NULL), BY_OK);
     assert_int_equal(by__list_dir(&files, all, directories[1], NULL), BY_OK);
     for (size_t i = 0; i < *all; i++) {
         struct stat info[2];
@@ -145,7 +146,7 @@ static void damage(const char *root, uint64_t step, const char *name)
 {
     char *directory;
     char byte;
-    assert_int_equal(by__step_path(&directory, root, step, NULL), BY_OK);
+    assert_int_equal(by__checkpoint_step_path(&directory, root, step, NULL), BY_OK);
     char *path = by__path_join(directory, name);
     int fd = open(path, O_RDWR);
     assert_true(fd >= 0);

@@ -33,7 +33,7 @@ static by_graph *open_model(const char *const *settings)
 typedef struct cut_graph {
     by_graph *whole;
     int *part;
-    by__crossing *crossings;
+    by__pass_crossing *crossings;
     size_t count;
     int stages;
     by_graph *graphs[MOST_STAGES * BY__PART_KINDS];
@@ -46,14 +46,15 @@ static void open_cut(cut_graph *c, by_graph *whole, int stages, bool apart)
     *c = (cut_graph){.whole = whole, .stages = stages};
     c->part = malloc(((size_t)by_graph_node_count(whole) + 1) * sizeof *c->part);
     by_value seed = by_graph_find(whole, "loss_scale");
-    by__stage_map map;
-    check_ok(by__map_stages(&map, whole, seed, stages, &error), &error);
-    check_ok(by__assign_parts(c->part, whole, seed, &map, apart, &error), &error);
-    by__stage_map_free(&map);
-    check_ok(by__list_crossings(&c->crossings, &c->count, whole, c->part, &error), &error);
+    by__pass_stage_map map;
+    check_ok(by__pass_map_stages(&map, whole, seed, stages, &error), &error);
+    check_ok(by__pass_assign_parts(c->part, whole, seed, &map, apart, &error), &error);
+    by__pass_stage_map_free(&map);
+    check_ok(by__pass_list_crossings(&c->crossings, &c->count, whole, c->part, &error), &error);
     for (int k = 0; k < stages * BY__PART_KINDS; k++) {
-        check_ok(by__cut_part(&c->graphs[k], whole, c->part, k, c->crossings, c->count, &error),
-                 &error);
+        check_ok(
+            by__pass_cut_part(&c->graphs[k], whole, c->part, k, c->crossings, c->count, &error),
+            &error);
         check_ok(by_pass_order(c->graphs[k], &error), &error);
         runner_open(&c->runners[k], c->graphs[k], 1);
         runner_fill(&c->runners[k], 7, VOCAB);
@@ -74,16 +75,16 @@ static void close_cut(cut_graph *c)
 static void run_part(cut_graph *c, int part)
 {
     for (size_t i = 0; i < c->count; i++) {
-        const by__crossing *x = &c->crossings[i];
+        const by__pass_crossing *x = &c->crossings[i];
         char name[32];
         if (x->to != part) {
             continue;
         }
-        const char *value = by__crossing_name(name, c->whole, x->value);
+        const char *value = by__pass_crossing_name(name, c->whole, x->value);
         by_value made = by_graph_find(c->graphs[x->from], value);
         assert_true(made != BY_NONE);
         memcpy(runner_data(&c->runners[part], value), runner_data(&c->runners[x->from], value),
-               by__value_bytes(&c->graphs[x->from]->values[made]));
+               by__graph_value_bytes(&c->graphs[x->from]->values[made]));
     }
     if (by_graph_node_count(c->graphs[part]) > 0) {
         runner_run(&c->runners[part]);
@@ -118,7 +119,7 @@ static int compare(const cut_graph *c, const runner *whole)
             }
             makers++;
             different += memcmp(runner_data(&c->runners[k], value->name),
-                                runner_data(whole, value->name), by__value_bytes(value)) != 0;
+                                runner_data(whole, value->name), by__graph_value_bytes(value)) != 0;
         }
         if (makers != 1) {
             fail_msg("%d parts make '%s'", makers, value->name);
@@ -213,10 +214,10 @@ static void little_crosses(void **state)
             open_cut(&c, graph, stages, true);
             expect_blocks_whole(&c);
             for (size_t i = 0; i < c.count; i++) {
-                const by__crossing *x = &c.crossings[i];
+                const by__pass_crossing *x = &c.crossings[i];
                 int from = by__stage_of_part(x->from);
                 int to = by__stage_of_part(x->to);
-                size_t bytes = by__value_bytes(&graph->values[x->value]);
+                size_t bytes = by__graph_value_bytes(&graph->values[x->value]);
                 bool again = i > 0 && x[-1].value == x->value && by__stage_of_part(x[-1].to) == to;
                 if (from == to || again) {
                     continue;
@@ -244,8 +245,8 @@ static void costs_are_even(void **state)
     by_graph *graph = open_model(settings);
     double blocks[12] = {0};
     for (size_t n = 0; n < graph->node_count; n++) {
-        by__cost cost;
-        assert_int_equal(by__node_cost(graph, n, &cost, NULL), BY_OK);
+        by__op_cost cost;
+        assert_int_equal(by__op_node_cost(graph, n, &cost, NULL), BY_OK);
         blocks[graph->nodes[n].block + 1] +=
             cost.flops + 16.0 * (cost.bytes_read + cost.bytes_written);
     }
@@ -255,8 +256,8 @@ static void costs_are_even(void **state)
         cut_graph c;
         open_cut(&c, graph, stages, false);
         for (size_t n = 0; n < graph->node_count; n++) {
-            by__cost cost;
-            assert_int_equal(by__node_cost(graph, n, &cost, NULL), BY_OK);
+            by__op_cost cost;
+            assert_int_equal(by__op_node_cost(graph, n, &cost, NULL), BY_OK);
             double node = cost.flops + 16.0 * (cost.bytes_read + cost.bytes_written);
             sums[by__stage_of_part(c.part[n])] += node;
             all += node;
@@ -277,10 +278,10 @@ static void too_many_stages_are_refused(void **state)
     by_graph *graph = open_model(settings);
     by_error error = {0};
     by_value seed = by_graph_find(graph, "loss_scale");
-    by__stage_map map;
-    check_ok(by__map_stages(&map, graph, seed, 4, &error), &error);
-    by__stage_map_free(&map);
-    check_error(by__map_stages(&map, graph, seed, 5, &error), BY_EARG, &error,
+    by__pass_stage_map map;
+    check_ok(by__pass_map_stages(&map, graph, seed, 4, &error), &error);
+    by__pass_stage_map_free(&map);
+    check_error(by__pass_map_stages(&map, graph, seed, 5, &error), BY_EARG, &error,
                 "a pipeline of 5 stages: the model has 2 blocks");
     by_graph_close(&graph);
 }

@@ -72,7 +72,7 @@ static void run_whole(const by_config *config, float *out)
 }
 
 typedef struct stepper {
-    by__forward forward;
+    by__infer_forward forward;
     int32_t tokens[ROWS], positions[ROWS], sessions[ROWS], wanted[ROWS];
     int32_t pages[SESSIONS * TABLE];
     float logits[ROWS * VOCAB];
@@ -81,7 +81,7 @@ typedef struct stepper {
 static stepper *open_stepper(const by_config *config)
 {
     by_error error = {0};
-    by__forward_options options;
+    by__infer_forward_options options;
     by_model model;
     by_model_request request = {.mode = BY_MODEL_STEP,
                                 .batch = 1,
@@ -94,11 +94,11 @@ static stepper *open_stepper(const by_config *config)
     check(by__alloc_aligned(&memory, sizeof(stepper), "stepper", &error), &error);
     stepper *s = memory;
     memset(s, 0, sizeof *s);
-    check(by__forward_options_read(&options, config, NULL, NULL, 0, &error), &error);
-    check(by__forward_open(&s->forward, &options, &error), &error);
-    check(by__forward_add(&s->forward, "step", &request, &model, &error), &error);
-    check(by__forward_plan(&s->forward, NULL, &error), &error);
-    check(by__forward_start(&s->forward, NULL, &error), &error);
+    check(by__infer_forward_options_read(&options, config, NULL, NULL, 0, &error), &error);
+    check(by__infer_forward_open(&s->forward, &options, &error), &error);
+    check(by__infer_forward_add(&s->forward, "step", &request, &model, &error), &error);
+    check(by__infer_forward_plan(&s->forward, NULL, &error), &error);
+    check(by__infer_forward_start(&s->forward, NULL, &error), &error);
     for (int i = 0; i < PAGES; i++) { /* no session has neighbouring pages */
         s->pages[i] = (i * 5 + 3) % PAGES;
     }
@@ -107,7 +107,7 @@ static stepper *open_stepper(const by_config *config)
 
 static void close_stepper(stepper *s)
 {
-    by__forward_close(&s->forward);
+    by__infer_forward_close(&s->forward);
     free(s);
 }
 
@@ -130,7 +130,7 @@ static void run_step(stepper *s)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(inputs); i++) {
         check(by_device_alloc(&memory[i], device, inputs[i].bytes, "test", &error), &error);
         check(by_device_write(memory[i], inputs[i].data, &error), &error);
-        check(by__row_bind(&s->forward.programs.rows[0], inputs[i].name, memory[i], &error),
+        check(by__exec_row_bind(&s->forward.programs.rows[0], inputs[i].name, memory[i], &error),
               &error);
     }
     check(by_program_run(s->forward.programs.rows[0].program, &error), &error);

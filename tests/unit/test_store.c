@@ -30,26 +30,26 @@ static void close_store(fixture *f)
     by_device_close(&f->device);
 }
 
-static by__handle add(fixture *f, const char *name, by_shape shape, int group)
+static by__store_handle add(fixture *f, const char *name, by_shape shape, int group)
 {
     by_error error = {0};
-    by__handle handle;
-    by__stored_tensor tensor = {.name = name,
-                                .axes = "a b",
-                                .shape = shape,
-                                .format = group == 0 ? BY_BF16 : BY_F32,
-                                .group = group,
-                                .trainable = true};
+    by__store_handle handle;
+    by__store_stored_tensor tensor = {.name = name,
+                                      .axes = "a b",
+                                      .shape = shape,
+                                      .format = group == 0 ? BY_BF16 : BY_F32,
+                                      .group = group,
+                                      .trainable = true};
     check_ok(by__store_add(f->store, &tensor, &handle, &error), &error);
     return handle;
 }
 
-static int add_flat(fixture *f, by__buffer_role role, by_dtype dtype, unsigned groups,
-                    by__shape_rule *shape)
+static int add_flat(fixture *f, by__store_buffer_role role, by_dtype dtype, unsigned groups,
+                    by__store_shape_rule *shape)
 {
     by_error error = {0};
     int flat;
-    by__flat_spec spec = {
+    by__store_flat_spec spec = {
         .role = role, .name = "m", .dtype = dtype, .groups = groups, .shape = shape};
     check_ok(by__store_add_flat(f->store, &spec, &flat, &error), &error);
     return flat;
@@ -81,11 +81,11 @@ static void test_layout(void **state)
     by_error error = {0};
     fixture f;
     open_store(&f);
-    by__handle v = add(&f, "vector", BY_SHAPE(5), 1);
-    by__handle a = add(&f, "a", BY_SHAPE(3, 11), 0);
-    by__handle b = add(&f, "b", BY_SHAPE(4, 16), 0);
-    by__handle again;
-    by__stored_tensor twice = {.name = "a", .shape = BY_SHAPE(1)};
+    by__store_handle v = add(&f, "vector", BY_SHAPE(5), 1);
+    by__store_handle a = add(&f, "a", BY_SHAPE(3, 11), 0);
+    by__store_handle b = add(&f, "b", BY_SHAPE(4, 16), 0);
+    by__store_handle again;
+    by__store_stored_tensor twice = {.name = "a", .shape = BY_SHAPE(1)};
     check_error(by__store_add(f.store, &twice, &again, &error), BY_EARG, &error, "two tensors");
     int masters = add_flat(&f, BY__MASTER, BY_F32, 3, NULL);
     int copies = add_flat(&f, BY__COPY, BY_BF16, 1, NULL);
@@ -127,8 +127,8 @@ static void test_shape_rule(void **state)
     by_error error = {0};
     fixture f;
     open_store(&f);
-    by__handle a = add(&f, "a", BY_SHAPE(3, 11), 0);
-    by__handle v = add(&f, "v", BY_SHAPE(7), 1);
+    by__store_handle a = add(&f, "a", BY_SHAPE(3, 11), 0);
+    by__store_handle v = add(&f, "v", BY_SHAPE(7), 1);
     int rows = add_flat(&f, BY__STATE, BY_F32, 3, rows_only);
     check_ok(by__store_allocate(f.store, NULL, &error), &error);
     assert_int_equal(by__store_shape(f.store, rows, a).rank, 1);
@@ -147,13 +147,13 @@ static void test_values(void **state)
     fixture f;
     float values[70 * 90];
     float read[70 * 90];
-    by__handle plain;
-    by__handle transposed;
+    by__store_handle plain;
+    by__store_handle transposed;
     for (int i = 0; i < 70 * 90; i++) {
         values[i] = (float)i * 0.37f;
     }
     open_store(&f);
-    by__stored_tensor tensor = {
+    by__store_stored_tensor tensor = {
         .name = "plain", .shape = BY_SHAPE(70, 90), .format = BY_F32, .grows = true};
     check_ok(by__store_add(f.store, &tensor, &plain, &error), &error);
     tensor.name = "transposed";
@@ -194,13 +194,13 @@ static void test_packed_values(void **state)
     fixture f;
     enum { N = 70, K = 33 };
     float values[N * K];
-    by__handle rows;
-    by__handle columns;
+    by__store_handle rows;
+    by__store_handle columns;
     for (int i = 0; i < N * K; i++) {
         values[i] = (float)i * 0.37f;
     }
     open_store(&f);
-    by__stored_tensor tensor = {
+    by__store_stored_tensor tensor = {
         .name = "rows",
         .shape = BY_SHAPE(N, K),
         .format = BY_U8,
@@ -247,15 +247,15 @@ static void test_values_of_parts(void **state)
     BY_UNUSED(state);
     by_error error = {0};
     fixture f;
-    by__handle plain;
-    by__handle transposed;
+    by__store_handle plain;
+    by__store_handle transposed;
     int flat;
     float values[64 * 64];
     float read[64 * 64];
     const by__store_run held = {1024, 4096}; /* the end of the first and the begin of the second */
-    const by__flat_spec spec = {
+    const by__store_flat_spec spec = {
         .role = BY__MASTER, .dtype = BY_F32, .groups = 1, .held = &held, .held_count = 1};
-    by__stored_tensor tensor = {.name = "plain", .shape = BY_SHAPE(64, 64), .format = BY_F32};
+    by__store_stored_tensor tensor = {.name = "plain", .shape = BY_SHAPE(64, 64), .format = BY_F32};
     for (int i = 0; i < 64 * 64; i++) {
         values[i] = (float)i;
     }
@@ -279,7 +279,8 @@ static void test_values_of_parts(void **state)
 }
 
 /* The elements [first, first + count) of a part that are in box k, found one by one. */
-static void check_range(const by__stored_tensor *entry, int64_t k, int64_t first, int64_t count)
+static void check_range(const by__store_stored_tensor *entry, int64_t k, int64_t first,
+                        int64_t count)
 {
     enum { MOST = 256 };
     float values[MOST];
@@ -325,7 +326,7 @@ static void check_range(const by__stored_tensor *entry, int64_t k, int64_t first
 static void test_ranges_of_parts(void **state)
 {
     BY_UNUSED(state);
-    const by__stored_tensor parts[] = {
+    const by__store_stored_tensor parts[] = {
         {.shape = BY_SHAPE(8, 5), .local = BY_SHAPE(4, 5), .first = {4}},
         {.shape = BY_SHAPE(4, 10), .local = BY_SHAPE(4, 5), .first = {0, 5}},
         {.shape = BY_SHAPE(12, 3), .local = BY_SHAPE(6, 3), .first = {2}, .sections = {3}},

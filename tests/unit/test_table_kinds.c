@@ -520,7 +520,7 @@ static void test_large_numbers(void **state)
         const char *const row[] = {cells[i]};
         static const by_column_type types[] = {{"x", BY_COLUMN_NUMBER}};
         by_table_close(&t);
-        assert_int_equal(by__row_table(&t, types, 1, e, row, 1, &error), BY_OK);
+        assert_int_equal(by__table_row(&t, types, 1, e, row, 1, &error), BY_OK);
         assert_int_equal(by_encoding_apply(e, t, false, &set, &error), BY_EFORMAT);
         assert_int_equal(strncmp(error.message, "row 0: column 'x': ", 19), 0);
         by_table_close(&t);
@@ -578,7 +578,7 @@ static void test_messages(void **state)
     /* A row in memory is counted as in a request. */
     static const char *const cells[] = {"1", "b", "one", "c"};
     static const by_column_type columns[] = {{"x", BY_COLUMN_NUMBER}, {"k", BY_COLUMN_CATEGORY}};
-    assert_int_equal(by__row_table(&t, columns, 2, NULL, cells, 2, &error), BY_EFORMAT);
+    assert_int_equal(by__table_row(&t, columns, 2, NULL, cells, 2, &error), BY_EFORMAT);
     assert_string_equal(error.message, "row 1: column 'x': 'one' is not a number");
 }
 

@@ -48,7 +48,7 @@ static by__gateway gateway;
 static void on_request(void *user, by__http_exchange *exchange, const by__http_request *request)
 {
     (void)user;
-    by__answer_task_events(&gateway, exchange, request, "task_1", "");
+    by__gateway_answer_task_events(&gateway, exchange, request, "task_1", "");
 }
 
 static bool send_nothing(by__link *link, const json_t *message)
@@ -119,9 +119,9 @@ static void test_refused(void **state)
         json_t *answer = json_pack("{ss si s{si ss ss}}", "t", "task", "ref", 1, "error", "status",
                                    501, "code", "no_tasks", "message", "none");
         if (lost) {
-            by__watches_lost(&gateway);
+            by__gateway_watches_lost(&gateway);
         } else {
-            by__watch_answer(&gateway, answer);
+            by__gateway_watch_answer(&gateway, answer);
         }
         while (gateway.watches != NULL) {
             uv_run(&gateway.loop, UV_RUN_ONCE);
@@ -143,7 +143,7 @@ static void test_no_memory(void **state)
     (void)state;
     int client = begin(&server);
     exhausted = true;
-    by__watch_answer(&gateway, answer);
+    by__gateway_watch_answer(&gateway, answer);
     exhausted = false;
     assert_null(gateway.watches);
     assert_true(kept_count > 0);

@@ -66,8 +66,8 @@ static by_status build(by_graph **out, const layout *l, const by_config *config,
                        const by_shard_axis axes[BY_SHARD_KINDS], by_error *error)
 {
     by_model model;
-    const by__recipe recipe = {0};
-    BY_TRY(by__train_forward(out, &model, config, &recipe, BY_MODEL_TRAIN, error));
+    const by__trainer_recipe recipe = {0};
+    BY_TRY(by__trainer_train_forward(out, &model, config, &recipe, BY_MODEL_TRAIN, error));
     bool blocks = strcmp(l->recompute, "block") == 0;
     by_pass_options options = {.compute = l->compute,
                                .loss = model.loss,
@@ -88,11 +88,11 @@ static size_t whole_index(const by__graph_value *value, size_t local)
         int64_t index = (int64_t)(local % (size_t)value->shape.dim[i]);
         local /= (size_t)value->shape.dim[i];
         for (int p = 0; p < value->part_count; p++) {
-            const by__value_part *part = &value->part[p];
+            const by__graph_value_part *part = &value->part[p];
             if (part->axis == i) {
                 int64_t section = whole->dim[i] / part->sections;
                 int64_t mine = value->shape.dim[i] / part->sections;
-                index = index / mine * section + by__cut(section, part->ranks, part->rank) +
+                index = index / mine * section + by__op_cut(section, part->ranks, part->rank) +
                         index % mine;
             }
         }
@@ -109,7 +109,7 @@ typedef struct rank_run {
     by_device *device;
     by_program *program;
     by_mesh *mesh;
-    by__mesh_collectives *collectives;
+    by__exec_mesh_collectives *collectives;
     by_memory memory[MAX_VALUES];
     by_memory arena, workspace;
 } rank_run;
@@ -118,7 +118,7 @@ static by_status open_program(rank_run *r, by_error *error)
 {
     BY_TRY(by_device_open(&r->device, "cpu", 1, error));
     if (r->collectives != NULL) {
-        BY_TRY(by__mesh_collectives_use(r->collectives, r->graph, error));
+        BY_TRY(by__exec_mesh_collectives_use(r->collectives, r->graph, error));
         by__device_set_collectives(r->device, &r->collectives->base);
     }
     BY_TRY(by_program_compile(&r->program, r->graph, r->device, "test", error));
@@ -132,7 +132,8 @@ static by_status open_program(rank_run *r, by_error *error)
         const by__graph_value *value = &r->graph->values[v];
         if (by__role_is_external(value->role)) {
             by_memory *memory = &r->memory[bound++];
-            BY_TRY(by_device_alloc(memory, r->device, by__value_bytes(value), "a test", error));
+            BY_TRY(
+                by_device_alloc(memory, r->device, by__graph_value_bytes(value), "a test", error));
             BY_TRY(by_program_bind(r->program, (by_value)v, *memory, error));
         }
     }
@@ -148,7 +149,7 @@ static void close_program(rank_run *r)
     by_device_free(&r->arena);
     by_device_free(&r->workspace);
     by_device_close(&r->device);
-    by__mesh_collectives_close(&r->collectives);
+    by__exec_mesh_collectives_close(&r->collectives);
     by_mesh_close(&r->mesh);
     by_graph_close(&r->graph);
 }
@@ -226,7 +227,7 @@ static by_status open_rank(rank_run *r, const job *j, by_comm *comm, by_error *e
     if (comm != NULL) {
         int sizes[BY_MESH_AXES] = {1, 1, 1, 1, times_of(j->layout), j->layout->ranks};
         BY_TRY(by_mesh_open(&r->mesh, comm, sizes, error));
-        BY_TRY(by__mesh_collectives_open(&r->collectives, r->mesh, error));
+        BY_TRY(by__exec_mesh_collectives_open(&r->collectives, r->mesh, error));
         axes[BY_SHARD_TENSOR] = (by_shard_axis){.ranks = by_mesh_size(r->mesh, BY_MESH_TENSOR),
                                                 .rank = by_mesh_rank(r->mesh, BY_MESH_TENSOR),
                                                 .mesh = TENSOR,

@@ -26,15 +26,15 @@ static void test_round_trip(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__token_manifest m;
-    by__token_manifest again;
+    by__data_token_manifest m;
+    by__data_token_manifest again;
     char *directory = temporary_make();
-    if (by__token_manifest_parse(&m, "m", good, strlen(good), &error) != BY_OK) {
+    if (by__data_token_manifest_parse(&m, "m", good, strlen(good), &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
-    assert_int_equal(by__token_manifest_read(&again, directory, &error), BY_EIO);
-    assert_int_equal(by__token_manifest_write(&m, directory, &error), BY_OK);
-    assert_int_equal(by__token_manifest_read(&again, directory, &error), BY_OK);
+    assert_int_equal(by__data_token_manifest_read(&again, directory, &error), BY_EIO);
+    assert_int_equal(by__data_token_manifest_write(&m, directory, &error), BY_OK);
+    assert_int_equal(by__data_token_manifest_read(&again, directory, &error), BY_OK);
     assert_int_equal(again.width, 2);
     assert_int_equal(again.vocab, 300);
     assert_int_equal(again.eos, 0);
@@ -49,8 +49,8 @@ static void test_round_trip(void **state)
     assert_int_equal(again.shards[1].tokens, 3);
     assert_int_equal(again.source_count, 1);
     assert_string_equal(again.sources[0].path, "x/y.txt");
-    by__token_manifest_free(&m);
-    by__token_manifest_free(&again);
+    by__data_token_manifest_free(&m);
+    by__data_token_manifest_free(&again);
     temporary_remove(directory);
 }
 
@@ -58,14 +58,14 @@ static void test_round_trip(void **state)
 static void check_refused(const char *from, const char *to, const char *message)
 {
     by_error error = {0};
-    by__token_manifest m;
+    by__data_token_manifest m;
     by__text text = {0};
     const char *at = strstr(good, from);
     assert_non_null(at);
     by__text_add_bytes(&text, good, (size_t)(at - good));
     by__text_add(&text, to);
     by__text_add(&text, at + strlen(from));
-    by_status status = by__token_manifest_parse(&m, "m.json", text.data, text.length, &error);
+    by_status status = by__data_token_manifest_parse(&m, "m.json", text.data, text.length, &error);
     if (status != BY_EFORMAT || strstr(error.message, message) == NULL ||
         strstr(error.message, "m.json") == NULL) {
         fail_msg("%s -> %s: %d %s", from, to, status, error.message);

@@ -230,7 +230,7 @@ static void test_any_bytes_come_back(void **state)
     by_tokenizer_close(&t);
 }
 
-/* Parts that are cut by by__split_chunk encode to what the whole does. */
+/* Parts that are cut by by__tokenizer_split_chunk encode to what the whole does. */
 static void test_cutting(void **state)
 {
     BY_UNUSED(state);
@@ -248,7 +248,8 @@ static void test_cutting(void **state)
         by_token_buffer parts = {0};
         assert_int_equal(by_tokenizer_encode(t, text, n, &whole, 0, NULL), BY_OK);
         for (size_t at = 0; at < n;) {
-            size_t part = by__split_chunk((const uint8_t *)text + at, n - at, 1 + round % 30);
+            size_t part =
+                by__tokenizer_split_chunk((const uint8_t *)text + at, n - at, 1 + round % 30);
             assert_true(part > 0 && part <= n - at);
             assert_int_equal(by_tokenizer_encode(t, text + at, part, &parts, 0, NULL), BY_OK);
             at += part;
@@ -276,10 +277,10 @@ static void test_unicode_classes(void **state)
     assert_int_equal(by__unicode_class('_'), BY__OTHER | BY__WORD);
     assert_int_equal(by__unicode_class(0xbd) & BY__CLASS, BY__NUMBER);
     for (unsigned b = 0; b < 256; b++) {
-        assert_int_equal(by__letter_byte(by__byte_letter((uint8_t)b)), (int)b);
+        assert_int_equal(by__text_letter_byte(by__text_byte_letter((uint8_t)b)), (int)b);
     }
-    assert_int_equal(by__byte_letter(' '), 0x120);
-    assert_int_equal(by__letter_byte(0x144), -1);
+    assert_int_equal(by__text_byte_letter(' '), 0x120);
+    assert_int_equal(by__text_letter_byte(0x144), -1);
 }
 
 /* ---- learning ---- */
@@ -309,7 +310,7 @@ static void test_learning(void **state)
         by_tokenizer *t;
         by_bpe_options options = {.vocab = 600, .threads = threads};
         /* In one text and in two: the word that the cut divides is not one. */
-        size_t cut = by__split_chunk((const uint8_t *)text, length, length / 2);
+        size_t cut = by__tokenizer_split_chunk((const uint8_t *)text, length, length / 2);
         by_text texts[2] = {{text, cut}, {text + cut, length - cut}};
         assert_int_equal(by_tokenizer_train_bpe(&t, &options, texts, 2, &error), BY_OK);
         assert_string_equal(by_tokenizer_hash(t), by_tokenizer_hash(golden));

@@ -44,9 +44,9 @@ static void test_table(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        by__trace_context c = {.trace = "kept"};
+        by__telemetry_trace_context c = {.trace = "kept"};
         print_message("%s\n", rows[i].header);
-        assert_int_equal(by__trace_read(&c, rows[i].header), rows[i].good);
+        assert_int_equal(by__telemetry_trace_read(&c, rows[i].header), rows[i].good);
         assert_string_equal(c.trace, rows[i].good ? TRACE : "kept");
         assert_string_equal(c.parent, rows[i].good ? SPAN : "");
         assert_int_equal(c.sampled, rows[i].sampled);
@@ -60,35 +60,35 @@ static void test_take(void **state)
                                        "4bf92f3577b34da6a3ce929d0e0e473", NULL};
     char out[BY__TRACE_ID_BYTES];
     (void)state;
-    by__trace_take(out, TRACE);
+    by__telemetry_trace_take(out, TRACE);
     assert_string_equal(out, TRACE);
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
         memset(out, 'x', sizeof out);
-        by__trace_take(out, none[i]);
+        by__telemetry_trace_take(out, none[i]);
         assert_string_equal(out, "");
     }
 }
 
 static void test_begin(void **state)
 {
-    by__trace_context a;
-    by__trace_context b;
+    by__telemetry_trace_context a;
+    by__telemetry_trace_context b;
     char header[BY__TRACEPARENT_BYTES];
     by_error error = {0};
     (void)state;
     /* The caller's flag comes before the fraction. */
-    assert_int_equal(by__trace_begin(&a, "00-" TRACE "-" SPAN "-00", 1.0, &error), BY_OK);
+    assert_int_equal(by__telemetry_trace_begin(&a, "00-" TRACE "-" SPAN "-00", 1.0, &error), BY_OK);
     assert_false(a.sampled);
-    assert_int_equal(by__trace_begin(&a, "00-" TRACE "-" SPAN "-01", 0.0, &error), BY_OK);
+    assert_int_equal(by__telemetry_trace_begin(&a, "00-" TRACE "-" SPAN "-01", 0.0, &error), BY_OK);
     assert_true(a.sampled);
-    by__trace_print(header, &a);
-    assert_true(by__trace_read(&b, header));
+    by__telemetry_trace_print(header, &a);
+    assert_true(by__telemetry_trace_read(&b, header));
     assert_string_equal(b.trace, TRACE);
     assert_string_equal(b.parent, a.span);
     assert_true(b.sampled);
     /* An invalid header begins a trace, each another one. */
-    assert_int_equal(by__trace_begin(&a, "00-" TRACE, 1.0, &error), BY_OK);
-    assert_int_equal(by__trace_begin(&b, NULL, 0.0, &error), BY_OK);
+    assert_int_equal(by__telemetry_trace_begin(&a, "00-" TRACE, 1.0, &error), BY_OK);
+    assert_int_equal(by__telemetry_trace_begin(&b, NULL, 0.0, &error), BY_OK);
     assert_string_equal(a.parent, "");
     assert_string_not_equal(a.trace, b.trace);
     assert_string_not_equal(a.span, b.span);
@@ -103,8 +103,8 @@ static void test_fraction(void **state)
     by_error error = {0};
     (void)state;
     for (int i = 0; i < 2000; i++) {
-        by__trace_context c;
-        assert_int_equal(by__trace_begin(&c, NULL, 0.25, &error), BY_OK);
+        by__telemetry_trace_context c;
+        assert_int_equal(by__telemetry_trace_begin(&c, NULL, 0.25, &error), BY_OK);
         count += c.sampled;
     }
     assert_in_range(count, 350, 650);

@@ -38,27 +38,27 @@ static void see(void *user, const void *report)
     l->reports += *(const int *)report;
 }
 
-static by__tracker *open_tracker(const char *run, const char *sink, uint64_t step, bool is_resumed,
-                                 listener *l)
+static by__track_tracker *open_tracker(const char *run, const char *sink, uint64_t step,
+                                       bool is_resumed, listener *l)
 {
-    by__tracker *tracker;
+    by__track_tracker *tracker;
     const char *sinks[] = {sink};
-    const by__tracker_options options = {.run = run,
-                                         .sinks = sinks,
-                                         .sink_count = sink == NULL ? 0 : 1,
-                                         .project = "tests",
-                                         .mlflow = "",
-                                         .prometheus = "",
-                                         .is_resumed = is_resumed,
-                                         .step = step,
-                                         .show = see,
-                                         .note = hear,
-                                         .user = l};
-    assert_int_equal(by__tracker_open(&tracker, &options, NULL), BY_OK);
+    const by__track_tracker_options options = {.run = run,
+                                               .sinks = sinks,
+                                               .sink_count = sink == NULL ? 0 : 1,
+                                               .project = "tests",
+                                               .mlflow = "",
+                                               .prometheus = "",
+                                               .is_resumed = is_resumed,
+                                               .step = step,
+                                               .show = see,
+                                               .note = hear,
+                                               .user = l};
+    assert_int_equal(by__track_tracker_open(&tracker, &options, NULL), BY_OK);
     return tracker;
 }
 
-static void log_step(by__tracker *tracker, uint64_t step, double loss, const char *remark)
+static void log_step(by__track_tracker *tracker, uint64_t step, double loss, const char *remark)
 {
     const int report = 1;
     by__track_begin(tracker, BY__EVENT_STEP, "train", step);
@@ -165,12 +165,12 @@ static void tensorboard_records(void **state)
     const uint8_t *last;
     uint64_t length;
     size_t size;
-    by__tracker *tracker = open_tracker(run, "tensorboard", 0, false, &l);
+    by__track_tracker *tracker = open_tracker(run, "tensorboard", 0, false, &l);
     by__track_begin(tracker, BY__EVENT_STEP, "train", 7);
     by__track_number(tracker, "loss", 0.5);
     by__track_end(tracker);
-    assert_int_equal(by__tracker_flush(tracker, NULL), BY_OK);
-    by__tracker_close(&tracker);
+    assert_int_equal(by__track_tracker_flush(tracker, NULL), BY_OK);
+    by__track_tracker_close(&tracker);
     assert_null(tracker);
     uint8_t *data = read_only(run, "tensorboard", &size);
     assert_int_equal(check_tfrecords(data, size, &last, &length), 2);
@@ -219,7 +219,7 @@ static void wandb_records(void **state)
     char *remark = calloc(1, 100001);
     listener l = {0};
     size_t size;
-    by__tracker *tracker = open_tracker(run, "wandb", 0, false, &l);
+    by__track_tracker *tracker = open_tracker(run, "wandb", 0, false, &l);
     assert_non_null(remark);
     memset(remark, 'x', 100000);
     by__track_begin(tracker, BY__EVENT_BEGIN, "run", 0);
@@ -232,8 +232,8 @@ static void wandb_records(void **state)
     by__track_begin(tracker, BY__EVENT_END, "run", 2000);
     by__track_text(tracker, "status", "done");
     by__track_end(tracker);
-    assert_int_equal(by__tracker_flush(tracker, NULL), BY_OK);
-    by__tracker_close(&tracker);
+    assert_int_equal(by__track_tracker_flush(tracker, NULL), BY_OK);
+    by__track_tracker_close(&tracker);
     uint8_t *data = read_only(run, "wandb", &size);
     assert_int_equal(check_wandb(data, size), 2 + 2000 + 3);
     free(data);
@@ -259,15 +259,15 @@ static void wandb_histograms(void **state)
     }
     const by__track_histogram h = {
         .min = 0.5, .max = buckets, .limit = limits, .count = counts, .buckets = buckets};
-    by__tracker *tracker = open_tracker(run, "wandb", 0, false, &l);
+    by__track_tracker *tracker = open_tracker(run, "wandb", 0, false, &l);
     by__track_begin(tracker, BY__EVENT_BEGIN, "run", 0);
     by__track_end(tracker);
     by__track_begin(tracker, BY__EVENT_HISTOGRAM, "weight", 1);
     by__track_text(tracker, "tensor", "w");
     by__track_add_histogram(tracker, &h);
     by__track_end(tracker);
-    assert_int_equal(by__tracker_flush(tracker, NULL), BY_OK);
-    by__tracker_close(&tracker);
+    assert_int_equal(by__track_tracker_flush(tracker, NULL), BY_OK);
+    by__track_tracker_close(&tracker);
     char *data = (char *)read_only(run, "wandb", &size);
     const char *at = memmem(data, size, "\"values\":[", 10);
     assert_non_null(at);
@@ -303,26 +303,26 @@ static void mlflow_rewind(void **state)
     listener l = {0};
     char *text;
     size_t length;
-    by__mlflow_state found;
+    by__track_mlflow_state found;
     by_error error = {0};
-    by__tracker *tracker = open_tracker(run, NULL, 0, false, &l);
+    by__track_tracker *tracker = open_tracker(run, NULL, 0, false, &l);
     for (uint64_t step = 1; step <= 9; step++) {
         log_step(tracker, step, 1.0, NULL);
     }
-    by__tracker_close(&tracker);
-    const by__mlflow_state state_then = {
+    by__track_tracker_close(&tracker);
+    const by__track_mlflow_state state_then = {
         .server = "http://a", .experiment = "1", .run = "r", .offset = 400, .is_described = true};
     by__text printed = {0};
-    by__mlflow_state_print(&printed, &state_then);
+    by__track_mlflow_state_print(&printed, &state_then);
     assert_int_equal(by__file_write(path, printed.data, printed.length, &error), BY_OK);
     by__text_free(&printed);
     tracker = open_tracker(run, NULL, 2, true, &l);
     for (uint64_t step = 3; step <= 12; step++) {
         log_step(tracker, step, 1.0, NULL);
     }
-    by__tracker_close(&tracker);
+    by__track_tracker_close(&tracker);
     assert_int_equal(by__file_read(&text, &length, path, 1 << 16, &error), BY_OK);
-    assert_int_equal(by__mlflow_state_parse(&found, path, text, length, &error), BY_OK);
+    assert_int_equal(by__track_mlflow_state_parse(&found, path, text, length, &error), BY_OK);
     free(text);
     char *events = by__path_join(run, "events.jsonl");
     assert_int_equal(by__file_read(&text, &length, events, 1 << 20, &error), BY_OK);
@@ -331,7 +331,7 @@ static void mlflow_rewind(void **state)
     assert_non_null(strstr(text + found.offset, "\"step\":3,"));
     assert_null(strstr(text + found.offset, "\"step\":2,"));
     free(text);
-    by__mlflow_state_free(&found);
+    by__track_mlflow_state_free(&found);
     free(events);
     free(path);
     temporary_remove(run);
@@ -348,11 +348,11 @@ static void times_go_on(void **state)
     listener l = {0};
     by_error error = {0};
     assert_int_equal(by__file_write(path, ahead, sizeof ahead - 1, &error), BY_OK);
-    assert_true(by__events_last_time(path) == 4102444800.25);
-    by__tracker *tracker = open_tracker(run, "tensorboard", 1, true, &l);
+    assert_true(by__track_events_last_time(path) == 4102444800.25);
+    by__track_tracker *tracker = open_tracker(run, "tensorboard", 1, true, &l);
     log_step(tracker, 2, 1.0, NULL);
-    by__tracker_close(&tracker);
-    double time = by__events_last_time(path);
+    by__track_tracker_close(&tracker);
+    double time = by__track_events_last_time(path);
     assert_true(time >= 4102444801.0 && time < 4102444900.0);
     char *folder = by__path_join(run, "tensorboard");
     char **names;
@@ -375,10 +375,11 @@ static void config_items(void **state)
 {
     (void)state;
     by__text out = {0};
-    by__config_items("name: a-1\nseed: 18446744073709551615\nmodel:\n  kind: gpt2\n  from: \"\"\n"
-                     "  dropout: 0.1\noptimizer:\n  betas: [0.9, 0.99]\n  on: true\n"
-                     "data:\n  text: [\"a: b\", c]\n  eval: all\n",
-                     config_item, &out);
+    by__track_config_items(
+        "name: a-1\nseed: 18446744073709551615\nmodel:\n  kind: gpt2\n  from: \"\"\n"
+        "  dropout: 0.1\noptimizer:\n  betas: [0.9, 0.99]\n  on: true\n"
+        "data:\n  text: [\"a: b\", c]\n  eval: all\n",
+        config_item, &out);
     assert_string_equal(
         out.data, "name=\"a-1\";seed=18446744073709551615;model.kind=\"gpt2\";model.from=\"\";"
                   "model.dropout=0.1;optimizer.betas=\"[0.9, 0.99]\";optimizer.on=true;"
@@ -413,11 +414,11 @@ static void wrong_options(void **state)
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         by_error error = {0};
-        const by__tracker_options options = {.sinks = &cases[i].sink,
-                                             .sink_count = 1,
-                                             .mlflow = cases[i].mlflow,
-                                             .prometheus = cases[i].prometheus};
-        by_status status = by__tracker_check(&options, &error);
+        const by__track_tracker_options options = {.sinks = &cases[i].sink,
+                                                   .sink_count = 1,
+                                                   .mlflow = cases[i].mlflow,
+                                                   .prometheus = cases[i].prometheus};
+        by_status status = by__track_tracker_check(&options, &error);
         assert_int_equal(status, cases[i].message == NULL ? BY_OK : BY_ECONFIG);
         assert_true(cases[i].message == NULL || strstr(error.message, cases[i].message) != NULL);
     }
@@ -446,8 +447,9 @@ static void mlflow_batches(void **state)
         size_t used;
         size_t next;
         size_t count;
-        assert_int_equal(by__mlflow_batch(&body, "id", "events.jsonl", events.data + at,
-                                          events.length - at, skip, &used, &next, &count, NULL),
+        assert_int_equal(by__track_mlflow_batch(&body, "id", "events.jsonl", events.data + at,
+                                                events.length - at, skip, &used, &next, &count,
+                                                NULL),
                          BY_OK);
         assert_true(count == BY__MLFLOW_BATCH || at + used == whole);
         if (requests == 0) {
@@ -483,9 +485,9 @@ static void system_load(void **state)
 {
     (void)state;
     char *root = temporary_make();
-    by__system_past past = {0};
-    by__system_load load;
-    by__system_look(&load, &past, root, root);
+    by__track_system_past past = {0};
+    by__track_system_load load;
+    by__track_system_look(&load, &past, root, root);
     assert_true(isnan(load.cpu_cores) && isnan(load.cpu_share) && isnan(load.temperature));
     assert_true(isnan(load.resident) && isnan(load.written));
     assert_true(load.disk_free > 0.0);
@@ -497,10 +499,10 @@ static void system_load(void **state)
     write_at(root, "sys/class/hwmon/hwmon3", "name", "k10temp\n");
     write_at(root, "sys/class/hwmon/hwmon3", "temp1_input", "61250\n");
     write_at(root, "sys/class/hwmon/hwmon3", "temp2_input", "64500\n");
-    by__system_look(&load, &past, root, root);
+    by__track_system_look(&load, &past, root, root);
     assert_true(isnan(load.cpu_share)); /* ticks were not known before */
     write_at(root, "proc", "stat", "cpu  160 10 60 820 50 0 0 0 0 0\n");
-    by__system_look(&load, &past, root, root);
+    by__track_system_look(&load, &past, root, root);
     assert_true(load.cpu_share == 0.8);
     assert_true(load.cpu_cores >= 0.0);
     assert_true(load.temperature == 64.5);
@@ -520,11 +522,11 @@ static void failing_sinks(void **state)
     uint64_t length;
     size_t size;
     assert_int_equal(by__file_write(blocked, "", 0, NULL), BY_OK);
-    by__tracker *tracker = open_tracker(run, "wandb", 0, false, &l);
+    by__track_tracker *tracker = open_tracker(run, "wandb", 0, false, &l);
     assert_int_equal(l.notes, 1);
     assert_non_null(strstr(l.last, "training continues without this sink"));
     log_step(tracker, 1, 1.0, NULL);
-    by__tracker_close(&tracker);
+    by__track_tracker_close(&tracker);
     free(blocked);
 
     l = (listener){0};
@@ -539,8 +541,8 @@ static void failing_sinks(void **state)
     }
     assert_int_equal(l.notes, 2); /* one of each file */
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    assert_int_equal(by__tracker_flush(tracker, NULL), BY_OK);
-    by__tracker_close(&tracker);
+    assert_int_equal(by__track_tracker_flush(tracker, NULL), BY_OK);
+    by__track_tracker_close(&tracker);
     uint8_t *data = read_only(run, "tensorboard", &size);
     assert_int_equal(check_tfrecords(data, size, &last, &length), 2 + 49);
     free(data);
@@ -554,9 +556,9 @@ static void failing_sinks(void **state)
 static void mlflow_patience(void **state)
 {
     (void)state;
-    assert_true(by__mlflow_patience(0.4) == 1);
-    assert_true(by__mlflow_patience(3) == 3);
-    assert_true(by__mlflow_patience(1e6) == 5);
+    assert_true(by__track_mlflow_patience(0.4) == 1);
+    assert_true(by__track_mlflow_patience(3) == 3);
+    assert_true(by__track_mlflow_patience(1e6) == 5);
 }
 
 int main(void)

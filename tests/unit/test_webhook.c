@@ -31,11 +31,11 @@ static by_serve_config *config_of(const char *lists)
     return config;
 }
 
-static by__webhook_rules *rules_of(const by_serve_config *config)
+static by__gateway_webhook_rules *rules_of(const by_serve_config *config)
 {
-    by__webhook_rules *rules = NULL;
+    by__gateway_webhook_rules *rules = NULL;
     by_error error = {0};
-    if (by__webhook_rules_open(&rules, &config->webhooks, &error) != BY_OK) {
+    if (by__gateway_webhook_rules_open(&rules, &config->webhooks, &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
     return rules;
@@ -79,16 +79,16 @@ static void test_urls(void **state)
     };
     by_serve_config *config =
         config_of("origins: ['https://hooks.example.com', 'http://10.0.0.1:8080']");
-    by__webhook_rules *rules = rules_of(config);
+    by__gateway_webhook_rules *rules = rules_of(config);
     by_error error = {0};
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(taken); i++) {
-        if (by__webhook_check_url(rules, taken[i], &error) != BY_OK) {
+        if (by__gateway_webhook_check_url(rules, taken[i], &error) != BY_OK) {
             fail_msg("%s is refused: %s", taken[i], error.message);
         }
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
-        if (by__webhook_check_url(rules, refused[i], &error) != BY_EARG) {
+        if (by__gateway_webhook_check_url(rules, refused[i], &error) != BY_EARG) {
             fail_msg("%s is taken", refused[i]);
         }
     }
@@ -96,26 +96,27 @@ static void test_urls(void **state)
     assert_non_null(longest);
     strcpy(longest, "https://hooks.example.com/");
     memset(longest + strlen(longest), 'a', BY__WEBHOOK_URL - strlen(longest));
-    assert_int_equal(by__webhook_check_url(rules, longest, &error), BY_OK);
+    assert_int_equal(by__gateway_webhook_check_url(rules, longest, &error), BY_OK);
     longest[BY__WEBHOOK_URL] = 'a';
-    assert_int_equal(by__webhook_check_url(rules, longest, &error), BY_EARG);
+    assert_int_equal(by__gateway_webhook_check_url(rules, longest, &error), BY_EARG);
     free(longest);
     /* Nothing is listed. */
-    assert_int_equal(by__webhook_check_url(NULL, taken[0], &error), BY_EARG);
+    assert_int_equal(by__gateway_webhook_check_url(NULL, taken[0], &error), BY_EARG);
     assert_non_null(strstr(error.message, "webhooks.origins"));
-    by__webhook_rules_close(&rules);
+    by__gateway_webhook_rules_close(&rules);
     by_serve_config_close(&config);
 }
 
-static bool allows(const by__webhook_rules *rules, const char *text)
+static bool allows(const by__gateway_webhook_rules *rules, const char *text)
 {
     struct sockaddr_in four = {.sin_family = AF_INET};
     struct sockaddr_in6 six = {.sin6_family = AF_INET6};
     if (inet_pton(AF_INET, text, &four.sin_addr) == 1) {
-        return by__webhook_check_address(rules, (const struct sockaddr *)(const void *)&four);
+        return by__gateway_webhook_check_address(rules,
+                                                 (const struct sockaddr *)(const void *)&four);
     }
     assert_int_equal(inet_pton(AF_INET6, text, &six.sin6_addr), 1);
-    return by__webhook_check_address(rules, (const struct sockaddr *)(const void *)&six);
+    return by__gateway_webhook_check_address(rules, (const struct sockaddr *)(const void *)&six);
 }
 
 static void test_addresses(void **state)
@@ -156,8 +157,8 @@ static void test_addresses(void **state)
     by_serve_config *plain = config_of("origins: ['https://a.example']");
     by_serve_config *wide = config_of("origins: ['https://a.example'], networks: [127.0.0.0/8, "
                                       "10.1.2.3, 'fd00::/15', '2001:db8::/127']");
-    by__webhook_rules *rules = rules_of(plain);
-    by__webhook_rules *open = rules_of(wide);
+    by__gateway_webhook_rules *rules = rules_of(plain);
+    by__gateway_webhook_rules *open = rules_of(wide);
     struct sockaddr local = {.sa_family = AF_UNIX};
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(public); i++) {
@@ -170,14 +171,14 @@ static void test_addresses(void **state)
             fail_msg("%s is taken", private[i]);
         }
     }
-    assert_false(by__webhook_check_address(open, &local));
+    assert_false(by__gateway_webhook_check_address(open, &local));
     assert_true(allows(open, "127.3.2.1") && allows(open, "::ffff:127.3.2.1"));
     assert_true(allows(open, "10.1.2.3") && !allows(open, "10.1.2.2"));
     assert_true(allows(open, "fd01::1") && !allows(open, "fd02::1") && !allows(open, "fc00::1"));
     assert_true(allows(open, "2001:db8::1") && !allows(open, "2001:db8::2"));
     assert_false(allows(open, "::127.0.0.1"));
-    by__webhook_rules_close(&rules);
-    by__webhook_rules_close(&open);
+    by__gateway_webhook_rules_close(&rules);
+    by__gateway_webhook_rules_close(&open);
     by_serve_config_close(&plain);
     by_serve_config_close(&wide);
 }
@@ -187,13 +188,14 @@ static void test_signature(void **state)
 {
     static const char body[] = "{\"test\": 2432232314}";
     by_serve_config *config = config_of("origins: ['https://a.example']");
-    by__webhook_rules *rules = rules_of(config);
+    by__gateway_webhook_rules *rules = rules_of(config);
     by__text out = {0};
     (void)state;
-    by__webhook_sign(rules, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body, strlen(body), &out);
+    by__gateway_webhook_sign(rules, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body, strlen(body),
+                             &out);
     assert_string_equal(out.data, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     by__text_free(&out);
-    by__webhook_rules_close(&rules);
+    by__gateway_webhook_rules_close(&rules);
     by_serve_config_close(&config);
 }
 
@@ -201,9 +203,9 @@ static void test_pauses(void **state)
 {
     (void)state;
     for (int64_t tries = 1; tries < 200; tries++) {
-        double whole = by__webhook_pause(5.0, tries, 0.0);
+        double whole = by__gateway_webhook_pause(5.0, tries, 0.0);
         assert_true(whole == (tries < 11 ? 5.0 * (double)(1 << (tries - 1)) : 3600.0));
-        assert_true(by__webhook_pause(5.0, tries, 1.0) == 0.5 * whole);
+        assert_true(by__gateway_webhook_pause(5.0, tries, 1.0) == 0.5 * whole);
     }
 }
 
@@ -227,7 +229,7 @@ static void test_bad_settings(void **state)
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         by_serve_config *config = NULL;
-        by__webhook_rules *rules = NULL;
+        by__gateway_webhook_rules *rules = NULL;
         by_error error = {0};
         char text[512];
         bool own = strstr(rows[i][0], "secret:") != NULL;
@@ -235,7 +237,7 @@ static void test_bad_settings(void **state)
                        own ? "" : "secret: ", own ? "" : secret, own ? "" : ", ", rows[i][0]);
         assert_int_equal(by_serve_config_parse(&config, "serve.yaml", text, strlen(text), &error),
                          BY_OK);
-        by_status status = by__webhook_rules_open(&rules, &config->webhooks, &error);
+        by_status status = by__gateway_webhook_rules_open(&rules, &config->webhooks, &error);
         if (status != BY_ECONFIG || strstr(error.message, rows[i][1]) == NULL) {
             fail_msg("%s: %d, %s", rows[i][0], (int)status, error.message);
         }
@@ -265,19 +267,19 @@ static void test_secrets(void **state)
     (void)state;
     secret = path;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
-        by__webhook_rules *rules = NULL;
+        by__gateway_webhook_rules *rules = NULL;
         by_error error = {0};
         FILE *file = fopen(path, "w");
         assert_non_null(file);
         fputs(rows[i].text, file);
         fclose(file);
         by_serve_config *config = config_of("origins: ['https://a.example']");
-        by_status status = by__webhook_rules_open(&rules, &config->webhooks, &error);
+        by_status status = by__gateway_webhook_rules_open(&rules, &config->webhooks, &error);
         if (status != (rows[i].good ? BY_OK : BY_ECONFIG)) {
             fail_msg("%s: %d, %s", rows[i].text, (int)status, error.message);
         }
         assert_null(strstr(error.message, "MfKQ"));
-        by__webhook_rules_close(&rules);
+        by__gateway_webhook_rules_close(&rules);
         by_serve_config_close(&config);
     }
     secret = first;
@@ -336,10 +338,10 @@ static void receiver_end(receiver *r)
 
 typedef struct outcome {
     uv_loop_t *loop;
-    by__webhook_message *message;
+    by__gateway_webhook_message *message;
 } outcome;
 
-static void on_ended(void *user, by__webhook_message *message)
+static void on_ended(void *user, by__gateway_webhook_message *message)
 {
     outcome *o = user;
     o->message = message;
@@ -347,11 +349,12 @@ static void on_ended(void *user, by__webhook_message *message)
 }
 
 /* Sends one message to the receiver by a host, and gives what became of it. */
-static by__webhook_message *deliver(const receiver *r, const char *host, const char *networks)
+static by__gateway_webhook_message *deliver(const receiver *r, const char *host,
+                                            const char *networks)
 {
     uv_loop_t loop;
     outcome o = {.loop = &loop};
-    by__webhook_sender *sender = NULL;
+    by__gateway_webhook_sender *sender = NULL;
     by_error error = {0};
     char lists[128];
     char url[64];
@@ -359,24 +362,24 @@ static by__webhook_message *deliver(const receiver *r, const char *host, const c
                    networks);
     (void)snprintf(url, sizeof url, "http://%s:%d/hook", host, r->port);
     by_serve_config *config = config_of(lists);
-    by__webhook_rules *rules = rules_of(config);
-    by__webhook_message *m = calloc(1, sizeof *m);
+    by__gateway_webhook_rules *rules = rules_of(config);
+    by__gateway_webhook_message *m = calloc(1, sizeof *m);
     assert_non_null(m);
     strcpy(m->id, "task_1");
     m->tries = 1;
     m->url = by__strdup(url);
     m->body = by__strdup("{}");
-    assert_int_equal(by__webhook_check_url(rules, url, &error), BY_OK);
+    assert_int_equal(by__gateway_webhook_check_url(rules, url, &error), BY_OK);
     assert_int_equal(uv_loop_init(&loop), 0);
-    assert_int_equal(
-        by__webhook_sender_open(&sender, &loop, rules, &config->webhooks, on_ended, &o, &error),
-        BY_OK);
-    by__webhook_send(sender, m);
+    assert_int_equal(by__gateway_webhook_sender_open(&sender, &loop, rules, &config->webhooks,
+                                                     on_ended, &o, &error),
+                     BY_OK);
+    by__gateway_webhook_send(sender, m);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
-    by__webhook_sender_close(&sender);
+    by__gateway_webhook_sender_close(&sender);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
-    by__webhook_rules_close(&rules);
+    by__gateway_webhook_rules_close(&rules);
     by_serve_config_close(&config);
     assert_non_null(o.message);
     return o.message;
@@ -389,7 +392,7 @@ static void test_close(void **state)
     socklen_t length = sizeof address;
     uv_loop_t loop;
     outcome o = {.loop = &loop};
-    by__webhook_sender *sender = NULL;
+    by__gateway_webhook_sender *sender = NULL;
     by_error error = {0};
     char url[64];
     char lists[128];
@@ -403,27 +406,27 @@ static void test_close(void **state)
     (void)snprintf(lists, sizeof lists, "origins: ['http://127.0.0.1:%d'], networks: [127.0.0.0/8]",
                    ntohs(address.sin_port));
     by_serve_config *config = config_of(lists);
-    by__webhook_rules *rules = rules_of(config);
-    by__webhook_message *m = calloc(1, sizeof *m);
+    by__gateway_webhook_rules *rules = rules_of(config);
+    by__gateway_webhook_message *m = calloc(1, sizeof *m);
     assert_non_null(m);
     strcpy(m->id, "task_1");
     m->url = by__strdup(url);
     m->body = by__strdup("{}");
     assert_int_equal(uv_loop_init(&loop), 0);
-    assert_int_equal(
-        by__webhook_sender_open(&sender, &loop, rules, &config->webhooks, on_ended, &o, &error),
-        BY_OK);
-    by__webhook_send(sender, m);
+    assert_int_equal(by__gateway_webhook_sender_open(&sender, &loop, rules, &config->webhooks,
+                                                     on_ended, &o, &error),
+                     BY_OK);
+    by__gateway_webhook_send(sender, m);
     int taken = accept(fd, NULL, NULL); /* the message is on its way */
     char byte;
     assert_int_equal(recv(taken, &byte, 1, 0), 1);
-    by__webhook_sender_close(&sender);
+    by__gateway_webhook_sender_close(&sender);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
     assert_null(o.message);
     close(taken);
     close(fd);
-    by__webhook_rules_close(&rules);
+    by__gateway_webhook_rules_close(&rules);
     by_serve_config_close(&config);
 }
 
@@ -435,13 +438,13 @@ static void expect(const char *answer, size_t repeats, const char *host, const c
                     strstr(reason, "more than") != NULL;
     receiver r;
     receiver_begin(&r, answer, repeats);
-    by__webhook_message *m = deliver(&r, host, networks);
+    by__gateway_webhook_message *m = deliver(&r, host, networks);
     receiver_end(&r);
     if (m->status != status || r.taken != taken || m->hopeless != hopeless ||
         strstr(m->reason, reason) == NULL) {
         fail_msg("%s: status %ld, %d connections, %s", host, m->status, r.taken, m->reason);
     }
-    by__webhook_message_free(m);
+    by__gateway_webhook_message_free(m);
 }
 
 static void test_receivers(void **state)

@@ -17,7 +17,7 @@ enum { TEAM = 4, TASKS = 1003 };
 static void test_one_takes_all(void **state)
 {
     BY_UNUSED(state);
-    by__work_range ranges[TEAM];
+    by__cpu_work_range ranges[TEAM];
     for (int me = 0; me < TEAM; me++) {
         by__work_range_open(ranges, TASKS, me, TEAM);
     }
@@ -40,7 +40,7 @@ static void test_some_at_a_time(void **state)
     static const int64_t expected[][2] = {{0, 8},  {8, 8},  {16, 8}, {24, 4}, {28, 2},
                                           {30, 1}, {31, 1}, {32, 8}, {40, 8}, {48, 8},
                                           {56, 4}, {60, 2}, {62, 1}, {63, 1}};
-    by__work_range ranges[2];
+    by__cpu_work_range ranges[2];
     int64_t count = 0;
     by__work_range_open(ranges, 64, 0, 2);
     by__work_range_open(ranges, 64, 1, 2);
@@ -54,7 +54,7 @@ static void test_some_at_a_time(void **state)
 static void test_fewer_tasks_than_threads(void **state)
 {
     BY_UNUSED(state);
-    by__work_range ranges[TEAM];
+    by__cpu_work_range ranges[TEAM];
     int taken[2] = {0, 0};
     for (int me = 0; me < TEAM; me++) {
         by__work_range_open(ranges, 2, me, TEAM);
@@ -72,7 +72,7 @@ static void test_fewer_tasks_than_threads(void **state)
 static void test_threads(void **state)
 {
     BY_UNUSED(state);
-    by__work_range ranges[TEAM];
+    by__cpu_work_range ranges[TEAM];
     unsigned char taken[TASKS] = {0};
     int wrong = 0;
 #pragma omp parallel num_threads(TEAM)

@@ -18,7 +18,8 @@ typedef struct ran {
     size_t examples[2]; /* of the jobs "a" and "b" */
 } ran;
 
-static by_status run(void *user, const by__batch_place *places, size_t count, by_error *error)
+static by_status run(void *user, const by__worker_batch_place *places, size_t count,
+                     by_error *error)
 {
     ran *r = user;
     BY_UNUSED(error);
@@ -32,13 +33,13 @@ static by_status run(void *user, const by__batch_place *places, size_t count, by
     return BY_OK;
 }
 
-static void give(by__batcher *batcher, const char *id, size_t count)
+static void give(by__worker_batcher *batcher, const char *id, size_t count)
 {
-    by__batch_job *job = calloc(1, sizeof *job);
+    by__worker_batch_job *job = calloc(1, sizeof *job);
     assert_non_null(job);
     (void)snprintf(job->id, sizeof job->id, "%s", id);
     job->count = count;
-    by__batcher_give(batcher, job);
+    by__worker_batcher_give(batcher, job);
 }
 
 static void on_wake(uv_async_t *async)
@@ -48,37 +49,37 @@ static void on_wake(uv_async_t *async)
 
 /* Gives the job "a" of 100 examples, and "b" of 3 when the first batch of "a" runs. Calls `ended`
  * with each job as it ends. */
-static void run_two(ran *r, bool cancels, void (*ended)(void *user, const by__batch_job *job),
-                    void *user)
+static void run_two(ran *r, bool cancels,
+                    void (*ended)(void *user, const by__worker_batch_job *job), void *user)
 {
     uv_loop_t loop;
     uv_async_t wake;
-    by__batcher *batcher;
+    by__worker_batcher *batcher;
     by_error error = {0};
-    const by__batch_options options = {.most = 2, .run = run, .user = r};
+    const by__worker_batch_options options = {.most = 2, .run = run, .user = r};
     assert_int_equal(uv_loop_init(&loop), 0);
     assert_int_equal(uv_async_init(&loop, &wake, on_wake), 0);
     assert_int_equal(uv_sem_init(&r->began, 0), 0);
     assert_int_equal(uv_sem_init(&r->go, 0), 0);
-    assert_int_equal(by__batcher_open(&batcher, &options, &wake, &error), BY_OK);
+    assert_int_equal(by__worker_batcher_open(&batcher, &options, &wake, &error), BY_OK);
     give(batcher, "a", 100);
     uv_sem_wait(&r->began);
     give(batcher, "b", 3);
     if (cancels) {
-        by__batcher_cancel(batcher, "a");
+        by__worker_batcher_cancel(batcher, "a");
     }
     uv_sem_post(&r->go);
     for (int count = 0; count < 2;) {
-        by__batch_job *job = by__batcher_take(batcher);
+        by__worker_batch_job *job = by__worker_batcher_take(batcher);
         if (job == NULL) {
             (void)uv_run(&loop, UV_RUN_ONCE);
             continue;
         }
         ended(user, job);
-        by__batch_job_free(job);
+        by__worker_batch_job_free(job);
         count++;
     }
-    by__batcher_close(&batcher);
+    by__worker_batcher_close(&batcher);
     uv_close((uv_handle_t *)&wake, NULL);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
@@ -86,7 +87,7 @@ static void run_two(ran *r, bool cancels, void (*ended)(void *user, const by__ba
     uv_sem_destroy(&r->go);
 }
 
-static void note_cancelled(void *user, const by__batch_job *job)
+static void note_cancelled(void *user, const by__worker_batch_job *job)
 {
     ((bool *)user)[job->id[0] == 'b'] = job->cancelled;
 }
@@ -103,7 +104,7 @@ static void test_cancelled(void **state)
     assert_int_equal(r.examples[1], 3);
 }
 
-static void note_order(void *user, const by__batch_job *job)
+static void note_order(void *user, const by__worker_batch_job *job)
 {
     char *order = user;
     order[strlen(order)] = job->id[0];
@@ -129,7 +130,7 @@ typedef struct preparing {
     char steps[64]; /* the id of each, in order */
 } preparing;
 
-static by_status prepare(void *user, by__prepared *item, const char **param, by_error *error)
+static by_status prepare(void *user, by__worker_prepared *item, const char **param, by_error *error)
 {
     preparing *p = user;
     BY_UNUSED(param);
@@ -153,8 +154,8 @@ static void test_preparing_in_turn(void **state)
 {
     uv_loop_t loop;
     uv_async_t wake;
-    by__preparer *preparer;
-    by__prepared *item;
+    by__worker_preparer *preparer;
+    by__worker_prepared *item;
     preparing p = {.steps = ""};
     by_error error = {0};
     char ended[8] = "";
@@ -164,32 +165,32 @@ static void test_preparing_in_turn(void **state)
     assert_int_equal(uv_loop_init(&loop), 0);
     assert_int_equal(uv_async_init(&loop, &wake, on_wake), 0);
     assert_int_equal(uv_sem_init(&p.go, 0), 0);
-    assert_int_equal(by__preparer_open(&preparer, 8, prepare, &p, &wake, &error), BY_OK);
+    assert_int_equal(by__worker_preparer_open(&preparer, 8, prepare, &p, &wake, &error), BY_OK);
     for (int i = 0; i < 3; i++) {
         json_t *message = json_pack("{ss si}", "id",
                                     i == 0   ? "a"
                                     : i == 1 ? "b"
                                              : "c",
                                     "steps", i == 0 ? 9 : 2);
-        assert_int_equal(by__preparer_give(preparer, message, &error), BY_OK);
+        assert_int_equal(by__worker_preparer_give(preparer, message, &error), BY_OK);
         json_decref(message);
     }
     uv_sem_post(&p.go);
     while (strlen(ended) < 3) {
         (void)uv_run(&loop, UV_RUN_NOWAIT);
-        while ((item = by__preparer_take(preparer)) != NULL) {
+        while ((item = by__worker_preparer_take(preparer)) != NULL) {
             assert_false(item->job->more);
             (void)strncat(ended, item->id, 1);
-            by__prepared_free(item);
+            by__worker_prepared_free(item);
         }
     }
-    by__preparer_look(preparer, &count, &steps);
+    by__worker_preparer_look(preparer, &count, &steps);
     assert_int_equal(count, 0);
     assert_int_equal(steps, 13);
     assert_int_equal(strlen(p.steps), 13);
     assert_int_equal(ended[2], 'a');
     assert_true(strchr(p.steps, 'c') - p.steps <= 4);
-    by__preparer_close(&preparer);
+    by__worker_preparer_close(&preparer);
     uv_close((uv_handle_t *)&wake, NULL);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);

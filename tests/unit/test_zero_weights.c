@@ -106,27 +106,27 @@ static void test_scores(void **state)
     float weight[N * K];
     double norms[K];
     by_error error = {0};
-    const by__prune_rule some = {.sparsity = 0.375};
-    const by__prune_rule pairs = {.pairs = true};
+    const by__compress_prune_rule some = {.sparsity = 0.375};
+    const by__compress_prune_rule pairs = {.pairs = true};
     (void)state;
     make(&p);
     for (int i = 0; i < K; i++) {
         norms[i] = sqrt(p.hessian[i * K + i]);
     }
     memcpy(weight, p.weight, sizeof weight);
-    assert_int_equal(by__prune_weight(weight, N, K, NULL, &some, &error), BY_OK);
+    assert_int_equal(by__compress_prune_weight(weight, N, K, NULL, &some, &error), BY_OK);
     assert_int_equal(zeros_of(weight, N * K), N * K * 3 / 8);
     check_scores(&p, weight, NULL, 0, N * K);
     memcpy(weight, p.weight, sizeof weight);
-    assert_int_equal(by__prune_weight(weight, N, K, norms, &some, &error), BY_OK);
+    assert_int_equal(by__compress_prune_weight(weight, N, K, norms, &some, &error), BY_OK);
     for (int j = 0; j < N; j++) {
         assert_int_equal(zeros_of(weight + j * K, K), K * 3 / 8);
         check_scores(&p, weight, norms, j * K, K);
     }
     for (int with = 0; with < 2; with++) {
         memcpy(weight, p.weight, sizeof weight);
-        assert_int_equal(by__prune_weight(weight, N, K, with ? norms : NULL, &pairs, &error),
-                         BY_OK);
+        assert_int_equal(
+            by__compress_prune_weight(weight, N, K, with ? norms : NULL, &pairs, &error), BY_OK);
         check_pairs(weight);
         for (int i = 0; i < N * K; i += 4) {
             check_scores(&p, weight, with ? norms : NULL, i, 4);
@@ -190,7 +190,7 @@ static void test_sparsegpt(void **state)
     by_error error = {0};
     static double want[N * K];
     double *u;
-    const by__prune_rule rules[] = {{.sparsity = 0.5}, {.pairs = true}};
+    const by__compress_prune_rule rules[] = {{.sparsity = 0.5}, {.pairs = true}};
     (void)state;
     make(&p);
     double damping = 0.0;
@@ -199,7 +199,7 @@ static void test_sparsegpt(void **state)
     for (int i = 0; i < K; i++) {
         damping += 0.01 * p.hessian[i * K + i] / (double)K;
     }
-    assert_int_equal(by__inverse_factor(&u, h, K, 0.01, 1, &error), BY_OK);
+    assert_int_equal(by__compress_inverse_factor(&u, h, K, 0.01, 1, &error), BY_OK);
     for (int r = 0; r < 2; r++) {
         float weight[N * K];
         float simple[N * K];
@@ -207,9 +207,10 @@ static void test_sparsegpt(void **state)
         memcpy(weight, p.weight, sizeof weight);
         memcpy(simple, p.weight, sizeof simple);
         memcpy(again, p.weight, sizeof again);
-        assert_int_equal(by__sparsegpt_prune(weight, N, K, u, &rules[r], 1, &error), BY_OK);
-        assert_int_equal(by__sparsegpt_prune(again, N, K, u, &rules[r], 2, &error), BY_OK);
-        assert_int_equal(by__prune_weight(simple, N, K, NULL, &rules[r], &error), BY_OK);
+        assert_int_equal(by__compress_sparsegpt_prune(weight, N, K, u, &rules[r], 1, &error),
+                         BY_OK);
+        assert_int_equal(by__compress_sparsegpt_prune(again, N, K, u, &rules[r], 2, &error), BY_OK);
+        assert_int_equal(by__compress_prune_weight(simple, N, K, NULL, &rules[r], &error), BY_OK);
         assert_memory_equal(weight, again, sizeof weight);
         assert_int_equal(zeros_of(weight, N * K), N * K / 2);
         reference(want, &p, weight, damping);
@@ -327,7 +328,7 @@ static double *damped_factor(double *damping, const problem *p)
     for (int i = 0; i < K; i++) {
         *damping += 0.01 * p->hessian[i * K + i] / (double)K;
     }
-    assert_int_equal(by__inverse_factor(&u, h, K, 0.01, 1, &error), BY_OK);
+    assert_int_equal(by__compress_inverse_factor(&u, h, K, 0.01, 1, &error), BY_OK);
     return u;
 }
 
@@ -357,15 +358,18 @@ static void test_units(void **state)
             least = cost < least ? cost : least;
         }
         memcpy(weight, p.weight, sizeof weight);
-        assert_int_equal(by__remove_units(weight, gone, N, K, size, 1, u, 1, &error), BY_OK);
+        assert_int_equal(by__compress_remove_units(weight, gone, N, K, size, 1, u, 1, &error),
+                         BY_OK);
         for (int i = 0; i < K / size; i++) {
             assert_int_equal(gone[i], i == best);
         }
         memcpy(weight, p.weight, sizeof weight);
         memcpy(again, p.weight, sizeof again);
         int count = K / size / 3;
-        assert_int_equal(by__remove_units(again, gone, N, K, size, count, u, 2, &error), BY_OK);
-        assert_int_equal(by__remove_units(weight, gone, N, K, size, count, u, 1, &error), BY_OK);
+        assert_int_equal(by__compress_remove_units(again, gone, N, K, size, count, u, 2, &error),
+                         BY_OK);
+        assert_int_equal(by__compress_remove_units(weight, gone, N, K, size, count, u, 1, &error),
+                         BY_OK);
         assert_memory_equal(weight, again, sizeof weight);
         int left = 0;
         for (int i = 0; i < K; i++) {
@@ -391,7 +395,7 @@ static const char *const llama[] = {
 /* Rows of a tensor that makes units become 0. */
 static void kill_units(const char *name, float *data, const by_tensor_view *view)
 {
-    int64_t layer = by__layer_of_name(name);
+    int64_t layer = by__compress_layer_of_name(name);
     int64_t columns = view->rank == 2 ? view->shape[1] : 1;
     for (int64_t r = 0; r < view->shape[0] && layer >= 0; r++) {
         bool head = strstr(name, "v_proj") != NULL && r / HEAD == layer % 3;
@@ -405,7 +409,8 @@ static void kill_units(const char *name, float *data, const by_tensor_view *view
 /* The whole of layer 1 does nothing. */
 static void kill_layer(const char *name, float *data, const by_tensor_view *view)
 {
-    if (by__layer_of_name(name) == 1 && (strstr(name, "o_proj") || strstr(name, "down_proj"))) {
+    if (by__compress_layer_of_name(name) == 1 &&
+        (strstr(name, "o_proj") || strstr(name, "down_proj"))) {
         memset(data, 0, (size_t)(view->shape[0] * view->shape[1]) * sizeof *data);
     }
 }

@@ -11,7 +11,7 @@ static const char a_end[] = ".lora_A.weight";
 static const char b_end[] = ".lora_B.weight";
 
 struct by_adapter {
-    by__adapter_config config;
+    by__checkpoint_adapter_config config;
     by_weights *weights; /* with names that lack PREFIX */
     char *path;
     char **layers;
@@ -24,7 +24,7 @@ static bool is_of_adapter(const char *name)
     return by__ends_with(name, a_end) || by__ends_with(name, b_end);
 }
 
-bool by__adapter_is_in(const char *directory)
+bool by__checkpoint_adapter_is_in(const char *directory)
 {
     char *path = by__path_join(directory, BY_ADAPTER_CONFIG);
     bool there = path != NULL && by__path_exists(path);
@@ -47,7 +47,7 @@ static by_status read_config(by_adapter *a, const char *directory, by_error *err
                                           "save_pretrained or by a run with the section lora",
                                           directory, BY_ADAPTER_CONFIG);
     if (status == BY_OK) {
-        status = by__adapter_config_parse(&a->config, path, text, length, error);
+        status = by__checkpoint_adapter_config_parse(&a->config, path, text, length, error);
     }
     free(text);
     free(path);
@@ -179,7 +179,7 @@ void by_adapter_close(by_adapter **adapter)
         }
         free(a->layers);
         by_weights_close(&a->weights);
-        by__adapter_config_free(&a->config);
+        by__checkpoint_adapter_config_free(&a->config);
         free(a->path);
         free(a);
         *adapter = NULL;
@@ -210,10 +210,10 @@ const by_weights *by_adapter_weights(const by_adapter *adapter)
 
 /* The weights' tensor that an adapter calls `name`: with or without the part before its first dot
  * ("transformer.", "model."), which depends on the class that was saved. NULL: none. */
-static const by__tensor_entry *find_entry(const by_weights *weights, const char *name)
+static const by__checkpoint_tensor_entry *find_entry(const by_weights *weights, const char *name)
 {
     const char *dot = strchr(name, '.');
-    const by__tensor_entry *found = by__weights_find(weights, name);
+    const by__checkpoint_tensor_entry *found = by__weights_find(weights, name);
     found = found == NULL && dot != NULL ? by__weights_find(weights, dot + 1) : found;
     for (size_t i = 0; i < by_weights_count(weights) && found == NULL; i++) {
         const char *have = by_weights_name(weights, i);
@@ -243,8 +243,9 @@ static by_status read_matrix(float **out, const by_adapter *a, const char *layer
     return BY_OK;
 }
 
-static by_status refuse_shape(const by_adapter *a, const char *layer, const by__tensor_entry *base,
-                              int64_t in, int64_t out, by_error *error)
+static by_status refuse_shape(const by_adapter *a, const char *layer,
+                              const by__checkpoint_tensor_entry *base, int64_t in, int64_t out,
+                              by_error *error)
 {
     return by_error_set(error, BY_EFORMAT,
                         "%s: the adapter of '%.150s' is for a weight of %lld inputs and %lld "
@@ -277,7 +278,7 @@ static int is_in_out(const by_weights *weights, const char *name)
 /* Checks "fan_in_fan_out" with what the model's type says of a weight: a square matrix does not
  * show how it is stored. */
 static by_status check_orientation(const by_weights *weights, const by_adapter *a,
-                                   const by__tensor_entry *base, by_error *error)
+                                   const by__checkpoint_tensor_entry *base, by_error *error)
 {
     int found = is_in_out(weights, base->name);
     bool in_out = found == 1;
@@ -291,7 +292,7 @@ static by_status check_orientation(const by_weights *weights, const by_adapter *
 }
 
 /* Opens the product that is added to the weight of a layer. */
-static by_status open_delta(by__delta **delta, const by__tensor_entry **found,
+static by_status open_delta(by__checkpoint_delta **delta, const by__checkpoint_tensor_entry **found,
                             const by_weights *weights, const by_adapter *a, const char *layer,
                             by_error *error)
 {
@@ -301,7 +302,7 @@ static by_status open_delta(by__delta **delta, const by__tensor_entry **found,
     float *values[2] = {NULL, NULL};
     const by_adapter_info *info = &a->config.info;
     (void)snprintf(name, sizeof name, "%.400s.weight", layer);
-    const by__tensor_entry *base = find_entry(weights, name);
+    const by__checkpoint_tensor_entry *base = find_entry(weights, name);
     if (base == NULL || base->dtype < 0 || !by_dtype_is_float((by_dtype)base->dtype)) {
         return by_error_set(error, BY_EFORMAT, "%s has an adapter of '%.200s', which %s lacks",
                             a->path, layer, by_weights_path(weights));
@@ -320,8 +321,8 @@ static by_status open_delta(by__delta **delta, const by__tensor_entry **found,
         status = read_matrix(&values[1], a, layer, b_end, error);
     }
     if (status == BY_OK) {
-        status = by__delta_open(delta, base, values[0], values[1], info->rank,
-                                by_adapter_scale(info), info->in_out, error);
+        status = by__checkpoint_delta_open(delta, base, values[0], values[1], info->rank,
+                                           by_adapter_scale(info), info->in_out, error);
     }
     free(values[0]);
     free(values[1]);
@@ -333,11 +334,11 @@ static by_status open_delta(by__delta **delta, const by__tensor_entry **found,
 static by_status replace_parameters(by_weights *weights, const by_adapter *a, by_error *error)
 {
     for (size_t i = 0; i < by_weights_count(a->weights); i++) {
-        const by__tensor_entry *own = by__weights_entry(a->weights, i);
+        const by__checkpoint_tensor_entry *own = by__weights_entry(a->weights, i);
         if (is_of_adapter(own->name)) {
             continue;
         }
-        const by__tensor_entry *base = find_entry(weights, own->name);
+        const by__checkpoint_tensor_entry *base = find_entry(weights, own->name);
         bool fits = base != NULL && base->rank == own->rank &&
                     memcmp(base->shape, own->shape, sizeof own->shape) == 0;
         if (!fits) {
@@ -362,8 +363,8 @@ by_status by_weights_adapt(by_weights *weights, by_adapter **adapter, bool same_
     }
     by__weights_hide(weights, is_of_adapter);
     for (size_t i = 0; i < a->count; i++) {
-        by__delta *delta;
-        const by__tensor_entry *base;
+        by__checkpoint_delta *delta;
+        const by__checkpoint_tensor_entry *base;
         BY_TRY(open_delta(&delta, &base, weights, a, a->layers[i], error));
         by__weights_add(weights, base, delta, same_types ? (by_dtype)base->dtype : BY_F32);
     }

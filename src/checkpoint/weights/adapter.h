@@ -6,27 +6,29 @@
 #include "checkpoint/storage.h"
 
 /* A parsed adapter_config.json, which owns the strings of `info`. */
-typedef struct by__adapter_config {
+typedef struct by__checkpoint_adapter_config {
     by_adapter_info info;
     char *base;
     char *task;
-} by__adapter_config;
+} by__checkpoint_adapter_config;
 
 /* `path` is for messages. */
-by_status by__adapter_config_parse(by__adapter_config *out, const char *path, const char *text,
-                                   size_t length, by_error *error);
-void by__adapter_config_free(by__adapter_config *config);
+by_status by__checkpoint_adapter_config_parse(by__checkpoint_adapter_config *out, const char *path,
+                                              const char *text, size_t length, by_error *error);
+void by__checkpoint_adapter_config_free(by__checkpoint_adapter_config *config);
 
 /* True if DIRECTORY/adapter_config.json exists. */
-bool by__adapter_is_in(const char *directory);
+bool by__checkpoint_adapter_is_in(const char *directory);
 
 /* ---- a weight with an adapter's product added (delta.c) ---- */
 
 /* The tensor `base`, which has a float dtype and two axes, + scale B A. a [rank, in] and b [out,
  * rank] are f32. The entry is borrowed. */
-by_status by__delta_open(by__delta **out, const by__tensor_entry *base, const float *a,
-                         const float *b, int64_t rank, double scale, bool in_out, by_error *error);
-void by__delta_close(by__delta **delta);
+by_status by__checkpoint_delta_open(by__checkpoint_delta **out,
+                                    const by__checkpoint_tensor_entry *base, const float *a,
+                                    const float *b, int64_t rank, double scale, bool in_out,
+                                    by_error *error);
+void by__checkpoint_delta_close(by__checkpoint_delta **delta);
 
 /* ---- weights with an adapter (weights_entries.c) ---- */
 
@@ -36,9 +38,9 @@ void by__delta_close(by__delta **delta);
  * of the adapter, in total. */
 by_status by__weights_take_adapter(by_weights *weights, by_adapter *adapter, by_error *error);
 void by__weights_hide(by_weights *weights, bool (*hides)(const char *name));
-void by__weights_add(by_weights *weights, const by__tensor_entry *base, by__delta *delta,
-                     by_dtype dtype);
-void by__weights_replace(by_weights *weights, const by__tensor_entry *base,
-                         const by__tensor_entry *own);
+void by__weights_add(by_weights *weights, const by__checkpoint_tensor_entry *base,
+                     by__checkpoint_delta *delta, by_dtype dtype);
+void by__weights_replace(by_weights *weights, const by__checkpoint_tensor_entry *base,
+                         const by__checkpoint_tensor_entry *own);
 
 #endif

@@ -115,7 +115,8 @@ static by_status read_text(char **out, const json_t *root, const char *key, by_e
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: %s", key) : BY_OK;
 }
 
-static by_status read_root(by__adapter_config *out, const char *path, json_t *root, by_error *error)
+static by_status read_root(by__checkpoint_adapter_config *out, const char *path, json_t *root,
+                           by_error *error)
 {
     const json_t *rank = json_object_get(root, "r");
     const json_t *alpha = json_object_get(root, "lora_alpha");
@@ -148,12 +149,12 @@ static by_status read_root(by__adapter_config *out, const char *path, json_t *ro
     return BY_OK;
 }
 
-by_status by__adapter_config_parse(by__adapter_config *out, const char *path, const char *text,
-                                   size_t length, by_error *error)
+by_status by__checkpoint_adapter_config_parse(by__checkpoint_adapter_config *out, const char *path,
+                                              const char *text, size_t length, by_error *error)
 {
     json_error_t where;
     json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &where);
-    by__adapter_config config = {0};
+    by__checkpoint_adapter_config config = {0};
     if (!json_is_object(root)) {
         bool is_json = root != NULL;
         json_decref(root);
@@ -164,18 +165,18 @@ by_status by__adapter_config_parse(by__adapter_config *out, const char *path, co
     by_status status = read_root(&config, path, root, error);
     json_decref(root);
     if (status != BY_OK) {
-        by__adapter_config_free(&config);
+        by__checkpoint_adapter_config_free(&config);
         return status;
     }
     *out = config;
     return BY_OK;
 }
 
-void by__adapter_config_free(by__adapter_config *config)
+void by__checkpoint_adapter_config_free(by__checkpoint_adapter_config *config)
 {
     free(config->base);
     free(config->task);
-    *config = (by__adapter_config){0};
+    *config = (by__checkpoint_adapter_config){0};
 }
 
 /* A list of names; null if there are none. */

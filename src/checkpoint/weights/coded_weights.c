@@ -20,7 +20,7 @@ static const int64_t groups[] = {32, 64, 128};
 
 /* The tensors of a directory, and the layer whose codes are being read. */
 typedef struct reading {
-    const by__tensor_entry *const *entries;
+    const by__checkpoint_tensor_entry *const *entries;
     size_t count;
     const char *path;
     const json_t *config; /* quantization_config; NULL: there is none */
@@ -33,24 +33,24 @@ static by_status wrong(const reading *r, const char *name, const char *what)
                         name, what);
 }
 
-static const by__tensor_entry *find(const reading *r, const char *layer, size_t length,
-                                    const char *end)
+static const by__checkpoint_tensor_entry *find(const reading *r, const char *layer, size_t length,
+                                               const char *end)
 {
-    by__tensor_entry key = {0};
-    const by__tensor_entry *wanted = &key;
+    by__checkpoint_tensor_entry key = {0};
+    const by__checkpoint_tensor_entry *wanted = &key;
     char name[512];
     if (length + strlen(end) >= sizeof name) {
         return NULL;
     }
     (void)snprintf(name, sizeof name, "%.*s%s", (int)length, layer, end);
     key.name = name;
-    const by__tensor_entry *const *found =
-        bsearch(&wanted, r->entries, r->count, sizeof *r->entries, by__compare_entries);
+    const by__checkpoint_tensor_entry *const *found =
+        bsearch(&wanted, r->entries, r->count, sizeof *r->entries, by__checkpoint_compare_entries);
     return found == NULL ? NULL : *found;
 }
 
 /* The suffix of the name of a layer's codes; NULL: the tensor is not one. */
-static const char *codes_of(const by__tensor_entry *entry)
+static const char *codes_of(const by__checkpoint_tensor_entry *entry)
 {
     bool narrow = entry->dtype == BY_I8 || entry->dtype == BY_F8;
     if (by__ends_with(entry->name, ".weight_packed")) {
@@ -65,7 +65,7 @@ static bool is_part_of_codes(const reading *r, const char *name)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(ends); i++) {
         if (by__ends_with(name, ends[i])) {
             size_t layer = strlen(name) - strlen(ends[i]);
-            const by__tensor_entry *codes = find(r, name, layer, ".weight_packed");
+            const by__checkpoint_tensor_entry *codes = find(r, name, layer, ".weight_packed");
             codes = codes == NULL ? find(r, name, layer, ".weight") : codes;
             return codes != NULL && codes_of(codes) != NULL;
         }
@@ -86,7 +86,7 @@ static bool is_in_out(const reading *r, const char *layer, size_t length)
     return false;
 }
 
-static int64_t number_at(const by__tensor_entry *entry, int i)
+static int64_t number_at(const by__checkpoint_tensor_entry *entry, int i)
 {
     int32_t small;
     int64_t large;
@@ -99,8 +99,8 @@ static int64_t number_at(const by__tensor_entry *entry, int i)
 }
 
 /* Reads kind, sizes and codes. */
-static by_status read_codes(const reading *r, by__coded *out, const by__tensor_entry *codes,
-                            size_t layer)
+static by_status read_codes(const reading *r, by__coded *out,
+                            const by__checkpoint_tensor_entry *codes, size_t layer)
 {
     if (codes->rank != 2 || codes->data == NULL || codes->shape[0] < 1 || codes->shape[1] < 1) {
         return wrong(r, codes->name, "they are not a matrix");
@@ -112,7 +112,7 @@ static by_status read_codes(const reading *r, by__coded *out, const by__tensor_e
     if (codes_of(codes)[sizeof ".weight" - 1] == '\0') {
         return BY_OK;
     }
-    const by__tensor_entry *shape = find(r, codes->name, layer, ".weight_shape");
+    const by__checkpoint_tensor_entry *shape = find(r, codes->name, layer, ".weight_shape");
     if (shape == NULL || codes->dtype != BY_I32 || shape->rank != 1 || shape->shape[0] != 2 ||
         (shape->dtype != BY_I32 && strcmp(shape->type, "I64") != 0) || shape->data == NULL) {
         return wrong(r, codes->name, "expected i32 words and a weight_shape of two integers");
@@ -126,10 +126,10 @@ static by_status read_codes(const reading *r, by__coded *out, const by__tensor_e
     return BY_OK;
 }
 
-static by_status read_scales(const reading *r, by__coded *out, const by__tensor_entry *codes,
-                             size_t layer)
+static by_status read_scales(const reading *r, by__coded *out,
+                             const by__checkpoint_tensor_entry *codes, size_t layer)
 {
-    const by__tensor_entry *s = find(r, codes->name, layer, ".weight_scale");
+    const by__checkpoint_tensor_entry *s = find(r, codes->name, layer, ".weight_scale");
     int64_t columns = 0;
     if (s != NULL && s->dtype >= 0 && by_dtype_is_float((by_dtype)s->dtype) && s->data != NULL) {
         bool one = (s->rank == 1 || s->rank == 2) && s->shape[0] == 1 && out->n > 1 &&
@@ -157,9 +157,10 @@ static by_status read_scales(const reading *r, by__coded *out, const by__tensor_
                      : "weight_scale must have a scale for each output");
 }
 
-static void read_values(const by__computed *self, uint64_t first, size_t count, void *to)
+static void read_values(const by__checkpoint_computed *self, uint64_t first, size_t count, void *to)
 {
-    const by__coded_tensor *tensor = (const by__coded_tensor *)(const void *)self;
+    const by__checkpoint_coded_tensor *tensor =
+        (const by__checkpoint_coded_tensor *)(const void *)self;
     const by__coded *c = &tensor->coded;
     int64_t columns = tensor->in_out ? c->n : c->k;
     float *out = to;
@@ -179,27 +180,30 @@ static void read_values(const by__computed *self, uint64_t first, size_t count, 
     }
 }
 
-const by__coded *by__entry_coded(const by__tensor_entry *entry)
+const by__coded *by__checkpoint_entry_coded(const by__checkpoint_tensor_entry *entry)
 {
     bool coded =
         entry->delta == NULL && entry->computed != NULL && entry->computed->read == read_values;
-    return coded ? &((const by__coded_tensor *)(const void *)entry->computed)->coded : NULL;
+    return coded ? &((const by__checkpoint_coded_tensor *)(const void *)entry->computed)->coded
+                 : NULL;
 }
 
 /* The bytes of a layer's codes, scales and shape in the file. */
-static uint64_t bytes_of_codes(const reading *r, const by__tensor_entry *codes, size_t layer)
+static uint64_t bytes_of_codes(const reading *r, const by__checkpoint_tensor_entry *codes,
+                               size_t layer)
 {
     static const char *const ends[] = {".weight_scale", ".weight_shape"};
     uint64_t bytes = codes->end - codes->begin;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(ends); i++) {
-        const by__tensor_entry *part = find(r, codes->name, layer, ends[i]);
+        const by__checkpoint_tensor_entry *part = find(r, codes->name, layer, ends[i]);
         bytes += part == NULL ? 0 : part->end - part->begin;
     }
     return bytes;
 }
 
-static by_status read_layer(const reading *r, by__tensor_entry *own, by__coded_tensor *coded,
-                            const by__tensor_entry *codes)
+static by_status read_layer(const reading *r, by__checkpoint_tensor_entry *own,
+                            by__checkpoint_coded_tensor *coded,
+                            const by__checkpoint_tensor_entry *codes)
 {
     static const char *const refused[] = {".weight_zero_point", ".weight_g_idx"};
     size_t layer = strlen(codes->name) - strlen(codes_of(codes));
@@ -224,14 +228,14 @@ static by_status read_layer(const reading *r, by__tensor_entry *own, by__coded_t
         by__text_free(&name);
         return wrong(r, codes->name, "they are too many");
     }
-    *own = (by__tensor_entry){.type = by__type_name(BY_F32),
-                              .dtype = BY_F32,
-                              .rank = 2,
-                              .shape = {coded->in_out ? k : n, coded->in_out ? n : k},
-                              .end = bytes,
-                              .file = codes->file,
-                              .computed = &coded->computed,
-                              .code_bytes = bytes_of_codes(r, codes, layer)};
+    *own = (by__checkpoint_tensor_entry){.type = by__checkpoint_type_name(BY_F32),
+                                         .dtype = BY_F32,
+                                         .rank = 2,
+                                         .shape = {coded->in_out ? k : n, coded->in_out ? n : k},
+                                         .end = bytes,
+                                         .file = codes->file,
+                                         .computed = &coded->computed,
+                                         .code_bytes = bytes_of_codes(r, codes, layer)};
     return by__text_take(&name, &own->name, r->error);
 }
 
@@ -249,13 +253,13 @@ static bool takes_integers(const json_t *config)
     return found;
 }
 
-static by_status make(by__coded_entries *out, const reading *r, size_t coded)
+static by_status make(by__checkpoint_coded_entries *out, const reading *r, size_t coded)
 {
     BY_TRY(by__alloc((void **)&out->entries, r->count, sizeof *out->entries, "tensors", r->error));
     BY_TRY(by__alloc((void **)&out->own, coded, sizeof *out->own, "tensors", r->error));
     BY_TRY(by__alloc((void **)&out->coded, coded, sizeof *out->coded, "tensors", r->error));
     for (size_t i = 0; i < r->count; i++) {
-        const by__tensor_entry *entry = r->entries[i];
+        const by__checkpoint_tensor_entry *entry = r->entries[i];
         if (codes_of(entry) != NULL) {
             size_t at = out->own_count;
             BY_TRY(read_layer(r, &out->own[at], &out->coded[at], entry));
@@ -265,7 +269,7 @@ static by_status make(by__coded_entries *out, const reading *r, size_t coded)
             out->entries[out->count++] = entry;
         }
     }
-    qsort(out->entries, out->count, sizeof *out->entries, by__compare_entries);
+    qsort(out->entries, out->count, sizeof *out->entries, by__checkpoint_compare_entries);
     for (size_t i = 1; i < out->count; i++) {
         if (strcmp(out->entries[i - 1]->name, out->entries[i]->name) == 0) {
             return wrong(r, out->entries[i]->name, "the weight is there as well");
@@ -307,9 +311,10 @@ static by_status refuse_foreign(const reading *r)
     return BY_OK;
 }
 
-by_status by__coded_entries_make(by__coded_entries *out, const by__tensor_entry *const *entries,
-                                 size_t count, const char *path, const char *config,
-                                 by_error *error)
+by_status by__checkpoint_coded_entries_make(by__checkpoint_coded_entries *out,
+                                            const by__checkpoint_tensor_entry *const *entries,
+                                            size_t count, const char *path, const char *config,
+                                            by_error *error)
 {
     size_t coded = 0;
     json_t *json = NULL;
@@ -326,12 +331,12 @@ by_status by__coded_entries_make(by__coded_entries *out, const by__tensor_entry 
     }
     json_decref(json);
     if (status != BY_OK) {
-        by__coded_entries_free(out);
+        by__checkpoint_coded_entries_free(out);
     }
     return status;
 }
 
-void by__coded_entries_free(by__coded_entries *coded)
+void by__checkpoint_coded_entries_free(by__checkpoint_coded_entries *coded)
 {
     for (size_t i = 0; i < coded->own_count; i++) {
         free(coded->own[i].name);
@@ -339,5 +344,5 @@ void by__coded_entries_free(by__coded_entries *coded)
     free(coded->own);
     free(coded->coded);
     free(coded->entries);
-    *coded = (by__coded_entries){0};
+    *coded = (by__checkpoint_coded_entries){0};
 }

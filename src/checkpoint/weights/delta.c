@@ -10,8 +10,8 @@
 /* Elements computed at a time. */
 #define CHUNK 256
 
-struct by__delta {
-    const by__tensor_entry *base;
+struct by__checkpoint_delta {
+    const by__checkpoint_tensor_entry *base;
     by_tensor_view view; /* of base */
     int64_t columns;
     int64_t rank;
@@ -30,27 +30,30 @@ static void transpose(float *to, const float *from, int64_t rows, int64_t column
     }
 }
 
-by_status by__delta_open(by__delta **out, const by__tensor_entry *base, const float *a,
-                         const float *b, int64_t rank, double scale, bool in_out, by_error *error)
+by_status by__checkpoint_delta_open(by__checkpoint_delta **out,
+                                    const by__checkpoint_tensor_entry *base, const float *a,
+                                    const float *b, int64_t rank, double scale, bool in_out,
+                                    by_error *error)
 {
-    by__delta *d;
+    by__checkpoint_delta *d;
     int64_t rows = base->shape[0];
     int64_t columns = base->shape[1];
     size_t left = (size_t)(rows * rank) * sizeof(float);
     size_t right = (size_t)(rank * columns) * sizeof(float);
     BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "an adapter", error));
-    *d = (by__delta){.base = base,
-                     .view = {.name = base->name, .dtype = (by_dtype)base->dtype, .rank = 2},
-                     .columns = columns,
-                     .rank = rank,
-                     .scale = (float)scale};
+    *d = (by__checkpoint_delta){
+        .base = base,
+        .view = {.name = base->name, .dtype = (by_dtype)base->dtype, .rank = 2},
+        .columns = columns,
+        .rank = rank,
+        .scale = (float)scale};
     memcpy(d->view.shape, base->shape, sizeof d->view.shape);
     by_status status = by__alloc_aligned((void **)&d->left, left, "an adapter", error);
     if (status == BY_OK) {
         status = by__alloc_aligned((void **)&d->right, right, "an adapter", error);
     }
     if (status != BY_OK) {
-        by__delta_close(&d);
+        by__checkpoint_delta_close(&d);
         return status;
     }
     if (in_out) { /* W [in, out] += scale (B A)^T = scale A^T B^T */
@@ -64,7 +67,7 @@ by_status by__delta_open(by__delta **out, const by__tensor_entry *base, const fl
     return BY_OK;
 }
 
-void by__delta_close(by__delta **delta)
+void by__checkpoint_delta_close(by__checkpoint_delta **delta)
 {
     if (*delta != NULL) {
         free((*delta)->left);
@@ -97,7 +100,7 @@ static void narrow(by_dtype dtype, uint8_t *to, float value)
 }
 
 /* Computes `count` neighbouring elements of a row, at most CHUNK, from element `first` of W on. */
-static void read_chunk(const by__delta *d, uint64_t first, size_t count, by_dtype dtype,
+static void read_chunk(const by__checkpoint_delta *d, uint64_t first, size_t count, by_dtype dtype,
                        uint8_t *out)
 {
     float added[CHUNK] = {0};
@@ -108,7 +111,7 @@ static void read_chunk(const by__delta *d, uint64_t first, size_t count, by_dtyp
         .flat = true, .offset = {(int64_t)first}, .shape = {(int64_t)count}};
     size_t from = by_dtype_size(d->view.dtype);
     size_t to = by_dtype_size(dtype);
-    by__entry_read(d->base, &d->view, &slice, count, raw);
+    by__checkpoint_entry_read(d->base, &d->view, &slice, count, raw);
     for (int64_t k = 0; k < d->rank; k++) {
         float factor = d->left[row * d->rank + k];
         const float *values = d->right + k * d->columns + column;
@@ -122,15 +125,15 @@ static void read_chunk(const by__delta *d, uint64_t first, size_t count, by_dtyp
     }
 }
 
-void by__delta_read(const by__delta *d, const by_tensor_slice *slice, size_t elements,
-                    by_dtype dtype, void *out)
+void by__checkpoint_delta_read(const by__checkpoint_delta *d, const by_tensor_slice *slice,
+                               size_t elements, by_dtype dtype, void *out)
 {
-    by__runs runs;
+    by__checkpoint_runs runs;
     uint64_t first;
     size_t length;
     uint8_t *to = out;
-    by__runs_begin(&runs, &d->view, slice, elements);
-    while (by__runs_next(&runs, &first, &length)) {
+    by__checkpoint_runs_begin(&runs, &d->view, slice, elements);
+    while (by__checkpoint_runs_next(&runs, &first, &length)) {
         while (length > 0) {
             size_t in_row = (size_t)(d->columns - (int64_t)first % d->columns);
             size_t count = length < in_row ? length : in_row;

@@ -8,11 +8,11 @@
 #include "checkpoint/storage.h"
 
 typedef struct piece {
-    by__box box;
+    by__checkpoint_box box;
     const uint8_t *data;
 } piece;
 
-struct by__pieces {
+struct by__checkpoint_pieces {
     by_tensor_view tensor;
     piece *items;
     size_t count;
@@ -21,7 +21,7 @@ struct by__pieces {
     void *whole;           /* the whole tensor, once it was requested */
 };
 
-static uint64_t box_elements(const by__box *box, int rank)
+static uint64_t box_elements(const by__checkpoint_box *box, int rank)
 {
     uint64_t n = 1;
     for (int i = 0; i < rank; i++) {
@@ -30,9 +30,10 @@ static uint64_t box_elements(const by__box *box, int rank)
     return n;
 }
 
-by_status by__pieces_open(by__pieces **out, const by_tensor_view *tensor, by_error *error)
+by_status by__checkpoint_pieces_open(by__checkpoint_pieces **out, const by_tensor_view *tensor,
+                                     by_error *error)
 {
-    by__pieces *p;
+    by__checkpoint_pieces *p;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "pieces of a tensor", error));
     p->tensor = *tensor;
     (void)pthread_mutex_init(&p->mutex, NULL);
@@ -40,9 +41,9 @@ by_status by__pieces_open(by__pieces **out, const by_tensor_view *tensor, by_err
     return BY_OK;
 }
 
-void by__pieces_close(by__pieces **pieces)
+void by__checkpoint_pieces_close(by__checkpoint_pieces **pieces)
 {
-    by__pieces *p = *pieces;
+    by__checkpoint_pieces *p = *pieces;
     if (p != NULL) {
         (void)pthread_mutex_destroy(&p->mutex);
         free(p->whole);
@@ -52,11 +53,11 @@ void by__pieces_close(by__pieces **pieces)
     }
 }
 
-by_status by__pieces_add(by__pieces *p, const by_tensor_slice *slice, const uint8_t *data,
-                         by_error *error)
+by_status by__checkpoint_pieces_add(by__checkpoint_pieces *p, const by_tensor_slice *slice,
+                                    const uint8_t *data, by_error *error)
 {
-    by__box boxes[BY__SLICE_BOXES];
-    int n = by__slice_boxes(boxes, &p->tensor, slice);
+    by__checkpoint_box boxes[BY__SLICE_BOXES];
+    int n = by__checkpoint_slice_boxes(boxes, &p->tensor, slice);
     BY_TRY(by__reserve((void **)&p->items, &p->capacity, p->count + (size_t)n, sizeof *p->items,
                        error));
     for (int i = 0; i < n; i++) {
@@ -67,7 +68,7 @@ by_status by__pieces_add(by__pieces *p, const by_tensor_slice *slice, const uint
 }
 
 /* Index of an element in the dense memory of a box that contains it. */
-static uint64_t place_in(const by__box *box, const int64_t *index, int rank)
+static uint64_t place_in(const by__checkpoint_box *box, const int64_t *index, int rank)
 {
     uint64_t at = 0;
     for (int i = 0; i < rank; i++) {
@@ -77,10 +78,10 @@ static uint64_t place_in(const by__box *box, const int64_t *index, int rank)
 }
 
 /* Copies the intersection of two boxes from the memory of one to that of the other. */
-static void copy_common(uint8_t *to, const by__box *to_box, const uint8_t *from,
-                        const by__box *from_box, int rank, size_t size)
+static void copy_common(uint8_t *to, const by__checkpoint_box *to_box, const uint8_t *from,
+                        const by__checkpoint_box *from_box, int rank, size_t size)
 {
-    by__box common;
+    by__checkpoint_box common;
     int64_t index[BY_TENSOR_MAX_RANK] = {0};
     uint64_t run = size;
     assert(rank >= 0 && rank <= BY_TENSOR_MAX_RANK);
@@ -120,13 +121,13 @@ static void copy_common(uint8_t *to, const by__box *to_box, const uint8_t *from,
 }
 
 /* Copies a checked slice. The pieces must make up the whole tensor. */
-static void read_slice(const by__pieces *p, const by_tensor_slice *slice, void *out)
+static void read_slice(const by__checkpoint_pieces *p, const by_tensor_slice *slice, void *out)
 {
-    by__box boxes[BY__SLICE_BOXES];
+    by__checkpoint_box boxes[BY__SLICE_BOXES];
     uint8_t *to = out;
     int rank = p->tensor.rank;
     size_t size = by_dtype_size(p->tensor.dtype);
-    int n = by__slice_boxes(boxes, &p->tensor, slice);
+    int n = by__checkpoint_slice_boxes(boxes, &p->tensor, slice);
     for (int i = 0; i < n; i++) {
         for (size_t k = 0; k < p->count; k++) {
             copy_common(to, &boxes[i], p->items[k].data, &p->items[k].box, rank, size);
@@ -135,7 +136,7 @@ static void read_slice(const by__pieces *p, const by_tensor_slice *slice, void *
     }
 }
 
-by_status by__pieces_whole(by__pieces *p, const void **data, by_error *error)
+by_status by__checkpoint_pieces_whole(by__checkpoint_pieces *p, const void **data, by_error *error)
 {
     size_t bytes;
     by_status status = BY_OK;
@@ -155,21 +156,22 @@ by_status by__pieces_whole(by__pieces *p, const void **data, by_error *error)
     return status;
 }
 
-void by__entry_read(const by__tensor_entry *entry, const by_tensor_view *tensor,
-                    const by_tensor_slice *slice, size_t elements, void *out)
+void by__checkpoint_entry_read(const by__checkpoint_tensor_entry *entry,
+                               const by_tensor_view *tensor, const by_tensor_slice *slice,
+                               size_t elements, void *out)
 {
-    by__runs runs;
+    by__checkpoint_runs runs;
     size_t length;
     uint64_t first;
     uint8_t *to = out;
     size_t size = by_dtype_size(tensor->dtype);
     if (entry->delta != NULL) {
-        by__delta_read(entry->delta, slice, elements, tensor->dtype, out);
+        by__checkpoint_delta_read(entry->delta, slice, elements, tensor->dtype, out);
         return;
     }
     if (entry->computed != NULL) {
-        by__runs_begin(&runs, tensor, slice, elements);
-        while (by__runs_next(&runs, &first, &length)) {
+        by__checkpoint_runs_begin(&runs, tensor, slice, elements);
+        while (by__checkpoint_runs_next(&runs, &first, &length)) {
             entry->computed->read(entry->computed, first, length, to);
             to += length * size;
         }
@@ -179,17 +181,17 @@ void by__entry_read(const by__tensor_entry *entry, const by_tensor_view *tensor,
         read_slice(entry->pieces, slice, out);
         return;
     }
-    by__runs_begin(&runs, tensor, slice, elements);
-    while (by__runs_next(&runs, &first, &length)) {
+    by__checkpoint_runs_begin(&runs, tensor, slice, elements);
+    while (by__checkpoint_runs_next(&runs, &first, &length)) {
         memcpy(to, entry->data + first * size, length * size);
         to += length * size;
     }
 }
 
-by_status by__entry_bytes(const by__tensor_entry *entry,
-                          by_status (*take)(void *user, const void *bytes, size_t n,
-                                            by_error *error),
-                          void *user, by_error *error)
+by_status by__checkpoint_entry_bytes(const by__checkpoint_tensor_entry *entry,
+                                     by_status (*take)(void *user, const void *bytes, size_t n,
+                                                       by_error *error),
+                                     void *user, by_error *error)
 {
     size_t most = (size_t)1 << 18;
     size_t total;
@@ -209,7 +211,7 @@ by_status by__entry_bytes(const by__tensor_entry *entry,
     for (size_t first = 0; first < total && status == BY_OK; first += most) {
         size_t n = total - first < most ? total - first : most;
         by_tensor_slice slice = {.flat = true, .offset = {(int64_t)first}, .shape = {(int64_t)n}};
-        by__entry_read(entry, &tensor, &slice, n, buffer);
+        by__checkpoint_entry_read(entry, &tensor, &slice, n, buffer);
         status = take(user, buffer, n * size, error);
     }
     free(buffer);

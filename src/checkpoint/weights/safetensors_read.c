@@ -24,7 +24,7 @@ static const struct {
     {"I64", 64, -1},      {"U64", 64, -1},
 };
 
-int by__type_of_name(const char *name)
+int by__checkpoint_type_of_name(const char *name)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(types); i++) {
         if (strcmp(types[i].name, name) == 0) {
@@ -46,7 +46,7 @@ static by_status bad(const place *at, const char *text)
     return by_error_set(at->error, BY_EFORMAT, "%s: tensor '%.200s': %s", at->file, at->name, text);
 }
 
-static by_status read_type(by__tensor_entry *entry, unsigned *bits, const json_t *value,
+static by_status read_type(by__checkpoint_tensor_entry *entry, unsigned *bits, const json_t *value,
                            const place *at)
 {
     const char *name = json_string_value(value);
@@ -66,7 +66,7 @@ static by_status read_type(by__tensor_entry *entry, unsigned *bits, const json_t
 }
 
 /* Reads the shape and computes the bytes that it takes. */
-static by_status read_shape(by__tensor_entry *entry, unsigned bits, uint64_t *bytes,
+static by_status read_shape(by__checkpoint_tensor_entry *entry, unsigned bits, uint64_t *bytes,
                             const json_t *value, const place *at)
 {
     if (!json_is_array(value)) {
@@ -98,8 +98,8 @@ static by_status read_shape(by__tensor_entry *entry, unsigned bits, uint64_t *by
     return BY_OK;
 }
 
-static by_status read_offsets(by__tensor_entry *entry, uint64_t bytes, uint64_t data_bytes,
-                              const json_t *value, const place *at)
+static by_status read_offsets(by__checkpoint_tensor_entry *entry, uint64_t bytes,
+                              uint64_t data_bytes, const json_t *value, const place *at)
 {
     const json_t *first = json_array_get(value, 0);
     const json_t *second = json_array_get(value, 1);
@@ -125,9 +125,9 @@ static by_status read_offsets(by__tensor_entry *entry, uint64_t bytes, uint64_t 
     return BY_OK;
 }
 
-static by_status read_entry(by__tensor_entry *entry, const char *name, const json_t *value,
-                            const uint8_t *data, uint64_t data_bytes, const char *file,
-                            by_error *error)
+static by_status read_entry(by__checkpoint_tensor_entry *entry, const char *name,
+                            const json_t *value, const uint8_t *data, uint64_t data_bytes,
+                            const char *file, by_error *error)
 {
     const place at = {file, name, error};
     unsigned bits = 0;
@@ -159,8 +159,8 @@ static by_status check_metadata(const json_t *value, const char *file, by_error 
 
 static int by_offset(const void *a, const void *b)
 {
-    const by__tensor_entry *x = a;
-    const by__tensor_entry *y = b;
+    const by__checkpoint_tensor_entry *x = a;
+    const by__checkpoint_tensor_entry *y = b;
     if (x->begin != y->begin) {
         return x->begin < y->begin ? -1 : 1;
     }
@@ -168,12 +168,12 @@ static int by_offset(const void *a, const void *b)
 }
 
 /* Checks that each tensor starts where the previous one ended, and the last ends with the file. */
-static by_status check_cover(const by__safetensors *list, uint64_t data_bytes, const char *file,
-                             by_error *error)
+static by_status check_cover(const by__checkpoint_safetensors *list, uint64_t data_bytes,
+                             const char *file, by_error *error)
 {
     uint64_t end = 0;
     for (size_t i = 0; i < list->count; i++) {
-        const by__tensor_entry *entry = &list->entries[i];
+        const by__checkpoint_tensor_entry *entry = &list->entries[i];
         if (entry->begin != end) {
             return by_error_set(error, BY_EFORMAT,
                                 "%s: tensor '%.200s' starts at data offset %" PRIu64
@@ -192,7 +192,7 @@ static by_status check_cover(const by__safetensors *list, uint64_t data_bytes, c
     return BY_OK;
 }
 
-static by_status read_entries(by__safetensors *out, json_t *header, const char *file,
+static by_status read_entries(by__checkpoint_safetensors *out, json_t *header, const char *file,
                               const uint8_t *data, uint64_t data_bytes, by_error *error)
 {
     if (!json_is_object(header)) {
@@ -216,8 +216,8 @@ static by_status read_entries(by__safetensors *out, json_t *header, const char *
     return check_cover(out, data_bytes, file, error);
 }
 
-by_status by__safetensors_parse(by__safetensors *out, const char *file, const uint8_t *data,
-                                size_t size, by_error *error)
+by_status by__checkpoint_safetensors_parse(by__checkpoint_safetensors *out, const char *file,
+                                           const uint8_t *data, size_t size, by_error *error)
 {
     if (size < 8) {
         return by_error_set(error, BY_EFORMAT,
@@ -258,23 +258,23 @@ by_status by__safetensors_parse(by__safetensors *out, const char *file, const ui
                             8 + (size_t)(json_error.position < 0 ? 0 : json_error.position),
                             json_error.text);
     }
-    by__safetensors list = {0};
+    by__checkpoint_safetensors list = {0};
     by_status status =
         read_entries(&list, header, file, data + 8 + length, size - 8 - length, error);
     json_decref(header);
     if (status != BY_OK) {
-        by__safetensors_free(&list);
+        by__checkpoint_safetensors_free(&list);
         return status;
     }
     *out = list;
     return BY_OK;
 }
 
-void by__safetensors_free(by__safetensors *file)
+void by__checkpoint_safetensors_free(by__checkpoint_safetensors *file)
 {
     for (size_t i = 0; i < file->count; i++) {
         free(file->entries[i].name);
     }
     free(file->entries);
-    *file = (by__safetensors){0};
+    *file = (by__checkpoint_safetensors){0};
 }

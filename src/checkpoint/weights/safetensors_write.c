@@ -70,23 +70,24 @@ by_status by_tensor_read_f32(const by_tensor_view *tensor, float *out, size_t co
     }
 }
 
-static by_status write_file(const char *directory, const by__weights_plan *plan, size_t file,
-                            const by_tensor_view *tensors, by__file_list *written, by_error *error)
+static by_status write_file(const char *directory, const by__checkpoint_weights_plan *plan,
+                            size_t file, const by_tensor_view *tensors,
+                            by__checkpoint_file_list *written, by_error *error)
 {
-    const by__planned_file *f = &plan->files[file];
-    by__sink *sink;
-    BY_TRY(by__sink_open(&sink, directory, f->name, f->size, error));
-    by_status status = by__sink_add(sink, f->header.data, f->header.length, error);
+    const by__checkpoint_planned_file *f = &plan->files[file];
+    by__checkpoint_sink *sink;
+    BY_TRY(by__checkpoint_sink_open(&sink, directory, f->name, f->size, error));
+    by_status status = by__checkpoint_sink_add(sink, f->header.data, f->header.length, error);
     for (size_t i = 0; i < f->count && status == BY_OK; i++) {
         size_t tensor = plan->order[f->first + i];
-        status =
-            by__sink_add(sink, tensors[tensor].data, (size_t)plan->tensors[tensor].bytes, error);
+        status = by__checkpoint_sink_add(sink, tensors[tensor].data,
+                                         (size_t)plan->tensors[tensor].bytes, error);
     }
     if (status != BY_OK) {
-        by__sink_discard(&sink);
+        by__checkpoint_sink_discard(&sink);
         return status;
     }
-    return by__sink_commit(&sink, written, error);
+    return by__checkpoint_sink_commit(&sink, written, error);
 }
 
 static by_status path_of(char **out, const char *directory, const char *name, by_error *error)
@@ -95,8 +96,8 @@ static by_status path_of(char **out, const char *directory, const char *name, by
     return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: path");
 }
 
-static by_status any_exists(bool *out, const char *directory, const by__weights_plan *plan,
-                            by_error *error)
+static by_status any_exists(bool *out, const char *directory,
+                            const by__checkpoint_weights_plan *plan, by_error *error)
 {
     *out = false;
     for (size_t i = 0; i < plan->file_count; i++) {
@@ -109,8 +110,9 @@ static by_status any_exists(bool *out, const char *directory, const by__weights_
 }
 
 /* Gives the shards names that do not exist in the directory. */
-static by_status choose_names(const char *directory, const char *stem, by__weights_plan *plan,
-                              const by_tensor_view *tensors, by_error *error)
+static by_status choose_names(const char *directory, const char *stem,
+                              by__checkpoint_weights_plan *plan, const by_tensor_view *tensors,
+                              by_error *error)
 {
     bool taken;
     BY_TRY(any_exists(&taken, directory, plan, error));
@@ -125,8 +127,9 @@ static by_status choose_names(const char *directory, const char *stem, by__weigh
 
 /* Writes the files of a plan, the index last. On failure the shards are removed, since no index
  * names them. */
-static by_status write_files(const char *directory, const by__weights_plan *plan,
-                             const by_tensor_view *tensors, by__file_list *written, by_error *error)
+static by_status write_files(const char *directory, const by__checkpoint_weights_plan *plan,
+                             const by_tensor_view *tensors, by__checkpoint_file_list *written,
+                             by_error *error)
 {
     by_status status = BY_OK;
     size_t file = 0;
@@ -134,8 +137,8 @@ static by_status write_files(const char *directory, const by__weights_plan *plan
         status = write_file(directory, plan, file, tensors, written, error);
     }
     if (status == BY_OK && plan->index != NULL) {
-        status = by__sink_put(directory, plan->index_name, plan->index, plan->index_length, written,
-                              error);
+        status = by__checkpoint_sink_put(directory, plan->index_name, plan->index,
+                                         plan->index_length, written, error);
     }
     for (; file > 0 && status != BY_OK && plan->index != NULL; file--) {
         char *path;
@@ -148,10 +151,10 @@ static by_status write_files(const char *directory, const by__weights_plan *plan
 }
 
 by_status by__weights_write(const char *directory, const char *stem, const by_tensor_view *tensors,
-                            size_t count, uint64_t shard_bytes, by__file_list *written,
+                            size_t count, uint64_t shard_bytes, by__checkpoint_file_list *written,
                             by_error *error)
 {
-    by__weights_plan plan;
+    by__checkpoint_weights_plan plan;
     BY_TRY(by__weights_plan_make(&plan, stem, tensors, count, shard_bytes, error));
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK; i++) {

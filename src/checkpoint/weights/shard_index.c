@@ -5,17 +5,18 @@
 #include "base/json.h"
 #include "checkpoint/storage.h"
 
-void by__index_free(by__index *index)
+void by__checkpoint_index_free(by__checkpoint_index *index)
 {
     for (size_t i = 0; i < index->count; i++) {
         free(index->items[i].tensor);
         free(index->items[i].file);
     }
     free(index->items);
-    *index = (by__index){0};
+    *index = (by__checkpoint_index){0};
 }
 
-static by_status read_index_items(by__index *out, const char *path, json_t *map, by_error *error)
+static by_status read_index_items(by__checkpoint_index *out, const char *path, json_t *map,
+                                  by_error *error)
 {
     if (!json_is_object(map) || json_object_size(map) == 0) {
         return by_error_set(error, BY_EFORMAT,
@@ -27,13 +28,13 @@ static by_status read_index_items(by__index *out, const char *path, json_t *map,
     for (void *i = json_object_iter(map); i != NULL; i = json_object_iter_next(map, i)) {
         const char *tensor = json_object_iter_key(i);
         const char *file = json_string_value(json_object_iter_value(i));
-        if (file == NULL || !by__plain_name(file)) {
+        if (file == NULL || !by__checkpoint_plain_name(file)) {
             return by_error_set(error, BY_EFORMAT,
                                 "%s: weight_map '%.200s': expected the name of a file next to the "
                                 "index",
                                 path, tensor);
         }
-        by__index_item *item = &out->items[out->count++];
+        by__checkpoint_index_item *item = &out->items[out->count++];
         item->tensor = by__strdup(tensor);
         item->file = by__strdup(file);
         if (item->tensor == NULL || item->file == NULL) {
@@ -43,19 +44,19 @@ static by_status read_index_items(by__index *out, const char *path, json_t *map,
     return BY_OK;
 }
 
-by_status by__index_parse(by__index *out, const char *path, const char *text, size_t length,
-                          by_error *error)
+by_status by__checkpoint_index_parse(by__checkpoint_index *out, const char *path, const char *text,
+                                     size_t length, by_error *error)
 {
     json_error_t json_error;
     json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &json_error);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
     }
-    by__index index = {0};
+    by__checkpoint_index index = {0};
     by_status status = read_index_items(&index, path, json_object_get(root, "weight_map"), error);
     json_decref(root);
     if (status != BY_OK) {
-        by__index_free(&index);
+        by__checkpoint_index_free(&index);
         return status;
     }
     *out = index;

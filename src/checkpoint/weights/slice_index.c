@@ -9,7 +9,7 @@
 #define FORMAT_NAME    "banyan-slices"
 #define FORMAT_VERSION 1
 
-void by__slice_index_free(by__slice_index *index)
+void by__checkpoint_slice_index_free(by__checkpoint_slice_index *index)
 {
     for (size_t i = 0; i < index->count; i++) {
         free((void *)(uintptr_t)index->tensors[i].view.name);
@@ -19,16 +19,16 @@ void by__slice_index_free(by__slice_index *index)
     }
     free(index->tensors);
     free(index->slices);
-    *index = (by__slice_index){0};
+    *index = (by__checkpoint_slice_index){0};
 }
 
-by_status by__slice_index_add_tensor(by__slice_index *index, const by_tensor_view *view,
-                                     by_error *error)
+by_status by__checkpoint_slice_index_add_tensor(by__checkpoint_slice_index *index,
+                                                const by_tensor_view *view, by_error *error)
 {
     BY_TRY(by__reserve((void **)&index->tensors, &index->capacity, index->count + 1,
                        sizeof *index->tensors, error));
-    by__cut_tensor *tensor = &index->tensors[index->count];
-    *tensor = (by__cut_tensor){.view = *view, .first = index->slice_count};
+    by__checkpoint_cut_tensor *tensor = &index->tensors[index->count];
+    *tensor = (by__checkpoint_cut_tensor){.view = *view, .first = index->slice_count};
     tensor->view.data = NULL;
     tensor->view.name = by__strdup(view->name);
     if (tensor->view.name == NULL) {
@@ -38,13 +38,14 @@ by_status by__slice_index_add_tensor(by__slice_index *index, const by_tensor_vie
     return BY_OK;
 }
 
-by_status by__slice_index_add(by__slice_index *index, const by_tensor_slice *slice,
-                              const char *file, by_error *error)
+by_status by__checkpoint_slice_index_add(by__checkpoint_slice_index *index,
+                                         const by_tensor_slice *slice, const char *file,
+                                         by_error *error)
 {
     BY_TRY(by__reserve((void **)&index->slices, &index->slice_capacity, index->slice_count + 1,
                        sizeof *index->slices, error));
-    by__cut_slice *s = &index->slices[index->slice_count];
-    *s = (by__cut_slice){.slice = *slice, .file = by__strdup(file)};
+    by__checkpoint_cut_slice *s = &index->slices[index->slice_count];
+    *s = (by__checkpoint_cut_slice){.slice = *slice, .file = by__strdup(file)};
     if (s->file == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: slice index");
     }
@@ -65,11 +66,12 @@ static void print_numbers(by__text *text, const char *name, const int64_t *value
     by__text_add(text, "]");
 }
 
-static void print_slice(by__text *text, const by_tensor_view *view, const by__cut_slice *s)
+static void print_slice(by__text *text, const by_tensor_view *view,
+                        const by__checkpoint_cut_slice *s)
 {
     by__text_add(text, "{\"file\": ");
     by__text_json(text, s->file, strlen(s->file));
-    if (by__slice_is_whole(view, &s->slice)) {
+    if (by__checkpoint_slice_is_whole(view, &s->slice)) {
         by__text_add(text, "}");
         return;
     }
@@ -83,18 +85,18 @@ static void print_slice(by__text *text, const by_tensor_view *view, const by__cu
     by__text_add(text, "}");
 }
 
-by_status by__slice_index_print(const by__slice_index *index, char **out, size_t *length,
-                                by_error *error)
+by_status by__checkpoint_slice_index_print(const by__checkpoint_slice_index *index, char **out,
+                                           size_t *length, by_error *error)
 {
     by__text text = {0};
     by__text_format(&text,
                     "{\n \"format\": \"" FORMAT_NAME "\",\n \"version\": %d,\n \"tensors\": {",
                     FORMAT_VERSION);
     for (size_t i = 0; i < index->count; i++) {
-        const by__cut_tensor *t = &index->tensors[i];
+        const by__checkpoint_cut_tensor *t = &index->tensors[i];
         by__text_add(&text, i == 0 ? "\n  " : ",\n  ");
         by__text_json(&text, t->view.name, strlen(t->view.name));
-        by__text_format(&text, ": {\"dtype\": \"%s\"", by__type_name(t->view.dtype));
+        by__text_format(&text, ": {\"dtype\": \"%s\"", by__checkpoint_type_name(t->view.dtype));
         print_numbers(&text, "shape", t->view.shape, t->view.rank);
         by__text_add(&text, ", \"slices\": [");
         for (size_t k = 0; k < t->count; k++) {
@@ -121,15 +123,15 @@ static bool read_numbers(int64_t *out, const json_t *value, size_t count)
     return good;
 }
 
-static by_status read_slice(by__slice_index *out, const by_tensor_view *view, const char *path,
-                            const json_t *value, by_error *error)
+static by_status read_slice(by__checkpoint_slice_index *out, const by_tensor_view *view,
+                            const char *path, const json_t *value, by_error *error)
 {
     by_tensor_slice slice = {0};
     size_t elements;
     const char *file = json_string_value(json_object_get(value, "file"));
     const json_t *range = json_object_get(value, "range");
     const json_t *offset = json_object_get(value, "offset");
-    bool good = file != NULL && by__plain_name(file);
+    bool good = file != NULL && by__checkpoint_plain_name(file);
     if (range != NULL) {
         int64_t ends[2] = {0};
         good = good && read_numbers(ends, range, 2) && ends[0] <= ends[1];
@@ -146,19 +148,20 @@ static by_status read_slice(by__slice_index *out, const by_tensor_view *view, co
                             "offset and a shape",
                             path, view->name);
     }
-    by_status status = by__slice_check(view, &slice, &elements, error);
-    if (status == BY_OK && elements == 0 && !by__slice_is_whole(view, &slice)) {
+    by_status status = by__checkpoint_slice_check(view, &slice, &elements, error);
+    if (status == BY_OK && elements == 0 && !by__checkpoint_slice_is_whole(view, &slice)) {
         status = by_error_set(error, BY_EFORMAT, "tensor '%.200s': an empty slice", view->name);
     }
     if (status != BY_OK) {
         return by_error_prefix(error, BY_EFORMAT, "%s", path);
     }
-    return by__slice_index_add(out, &slice, file, error);
+    return by__checkpoint_slice_index_add(out, &slice, file, error);
 }
 
 /* BY_EFORMAT unless the slices make up the tensor. */
-static by_status check_cover(const by__slice_index *index, const by__cut_tensor *tensor,
-                             const char *path, by_error *error)
+static by_status check_cover(const by__checkpoint_slice_index *index,
+                             const by__checkpoint_cut_tensor *tensor, const char *path,
+                             by_error *error)
 {
     const by_tensor_slice **slices;
     size_t elements;
@@ -167,22 +170,23 @@ static by_status check_cover(const by__slice_index *index, const by__cut_tensor 
     for (size_t i = 0; i < tensor->count; i++) {
         slices[i] = &index->slices[tensor->first + i].slice;
     }
-    by_status status = elements == 0 && tensor->count == 1
-                           ? BY_OK
-                           : by__slices_cover(&tensor->view, slices, tensor->count, error);
+    by_status status =
+        elements == 0 && tensor->count == 1
+            ? BY_OK
+            : by__checkpoint_slices_cover(&tensor->view, slices, tensor->count, error);
     free(slices);
     return status == BY_OK || status == BY_EMEMORY ? status
                                                    : by_error_prefix(error, BY_EFORMAT, "%s", path);
 }
 
-static by_status read_tensor(by__slice_index *out, const char *path, const char *name,
+static by_status read_tensor(by__checkpoint_slice_index *out, const char *path, const char *name,
                              const json_t *value, by_error *error)
 {
     by_tensor_view view = {.name = name};
     const char *type = json_string_value(json_object_get(value, "dtype"));
     const json_t *shape = json_object_get(value, "shape");
     const json_t *slices = json_object_get(value, "slices");
-    int dtype = type == NULL ? -1 : by__type_of_name(type);
+    int dtype = type == NULL ? -1 : by__checkpoint_type_of_name(type);
     size_t rank = json_array_size(shape);
     bool good = dtype >= 0 && rank <= BY_TENSOR_MAX_RANK && read_numbers(view.shape, shape, rank) &&
                 json_is_array(slices) && json_array_size(slices) > 0;
@@ -197,7 +201,7 @@ static by_status read_tensor(by__slice_index *out, const char *path, const char 
     if (by_tensor_size(&view, NULL, NULL, error) != BY_OK) {
         return by_error_prefix(error, BY_EFORMAT, "%s", path);
     }
-    BY_TRY(by__slice_index_add_tensor(out, &view, error));
+    BY_TRY(by__checkpoint_slice_index_add_tensor(out, &view, error));
     for (size_t i = 0; i < json_array_size(slices); i++) {
         BY_TRY(read_slice(out, &out->tensors[out->count - 1].view, path, json_array_get(slices, i),
                           error));
@@ -205,7 +209,8 @@ static by_status read_tensor(by__slice_index *out, const char *path, const char 
     return check_cover(out, &out->tensors[out->count - 1], path, error);
 }
 
-static by_status read_root(by__slice_index *out, const char *path, json_t *root, by_error *error)
+static by_status read_root(by__checkpoint_slice_index *out, const char *path, json_t *root,
+                           by_error *error)
 {
     const char *format = json_string_value(json_object_get(root, "format"));
     const json_t *version = json_object_get(root, "version");
@@ -227,19 +232,19 @@ static by_status read_root(by__slice_index *out, const char *path, json_t *root,
     return BY_OK;
 }
 
-by_status by__slice_index_parse(by__slice_index *out, const char *path, const char *text,
-                                size_t length, by_error *error)
+by_status by__checkpoint_slice_index_parse(by__checkpoint_slice_index *out, const char *path,
+                                           const char *text, size_t length, by_error *error)
 {
     json_error_t json_error;
     json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &json_error);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
     }
-    by__slice_index index = {0};
+    by__checkpoint_slice_index index = {0};
     by_status status = read_root(&index, path, root, error);
     json_decref(root);
     if (status != BY_OK) {
-        by__slice_index_free(&index);
+        by__checkpoint_slice_index_free(&index);
         return status;
     }
     *out = index;

@@ -6,21 +6,21 @@
 
 #include "checkpoint/storage.h"
 
-bool by__name_is_stacked(const char *name)
+bool by__checkpoint_name_is_stacked(const char *name)
 {
     return strchr(name, '*') != NULL;
 }
 
-void by__stacked_name(char *out, size_t size, const char *name, int64_t part)
+void by__checkpoint_stacked_name(char *out, size_t size, const char *name, int64_t part)
 {
     const char *star = strchr(name, '*');
     (void)snprintf(out, size, "%.*s%" PRId64 "%s", (int)(star - name), name, part, star + 1);
 }
 
-size_t by__stacked_part(by_tensor_view *view, char *name, size_t size, int64_t part)
+size_t by__checkpoint_stacked_part(by_tensor_view *view, char *name, size_t size, int64_t part)
 {
     size_t count = 1;
-    by__stacked_name(name, size, view->name, part);
+    by__checkpoint_stacked_name(name, size, view->name, part);
     view->name = name;
     view->rank--;
     for (int i = 0; i < view->rank; i++) {
@@ -52,8 +52,9 @@ static by_status find_part(const by_weights *weights, const by_tensor_view *want
     return BY_OK;
 }
 
-by_status by__stacked_read(float *out, const by_weights *weights, const char *name,
-                           const by_shape *shape, const by_tensor_slice *slice, by_error *error)
+by_status by__checkpoint_stacked_read(float *out, const by_weights *weights, const char *name,
+                                      const by_shape *shape, const by_tensor_slice *slice,
+                                      by_error *error)
 {
     by_tensor_view whole = {.name = name, .dtype = BY_F32, .rank = shape->rank};
     memcpy(whole.shape, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
@@ -62,12 +63,12 @@ by_status by__stacked_read(float *out, const by_weights *weights, const char *na
         by_tensor_view want = whole;
         by_tensor_slice part = {0};
         size_t count;
-        (void)by__stacked_part(&want, part_name, sizeof part_name, slice->offset[0] + i);
+        (void)by__checkpoint_stacked_part(&want, part_name, sizeof part_name, slice->offset[0] + i);
         for (int k = 0; k < want.rank; k++) {
             part.offset[k] = slice->offset[k + 1];
             part.shape[k] = slice->shape[k + 1];
         }
-        BY_TRY(by__slice_check(&want, &part, &count, error));
+        BY_TRY(by__checkpoint_slice_check(&want, &part, &count, error));
         BY_TRY(find_part(weights, &want, error));
         if (out != NULL) {
             BY_TRY(by_weights_read_f32(weights, part_name, &part, out, count, error));

@@ -20,17 +20,17 @@ static bool fits(const by_tensor_view *tensor, const by_shape *shape, bool grows
 static bool has(const by_weights *weights, const char *name)
 {
     char part[512];
-    if (by_weights_has(weights, name) || !by__name_is_stacked(name)) {
+    if (by_weights_has(weights, name) || !by__checkpoint_name_is_stacked(name)) {
         return by_weights_has(weights, name);
     }
-    by__stacked_name(part, sizeof part, name, 0);
+    by__checkpoint_stacked_name(part, sizeof part, name, 0);
     return by_weights_has(weights, part);
 }
 
 /* The entry's name in files: its own, or, if the files have none of that name, with the prefix
  * options->family or without the prefix options->base. */
-static const char *file_name(char name[512], const by__stored_tensor *entry,
-                             const by_weights *weights, const by__load_options *options)
+static const char *file_name(char name[512], const by__store_stored_tensor *entry,
+                             const by_weights *weights, const by__checkpoint_load_options *options)
 {
     char other[512];
     const char *prefix = options->prefix == NULL ? "" : options->prefix;
@@ -52,8 +52,8 @@ static const char *file_name(char name[512], const by__stored_tensor *entry,
 }
 
 /* Returns true if the files have an entry under one of its names. */
-static bool is_there(const by__store *store, by__handle handle, const by_weights *weights,
-                     const by__load_options *options)
+static bool is_there(const by__store *store, by__store_handle handle, const by_weights *weights,
+                     const by__checkpoint_load_options *options)
 {
     char name[512];
     return by_weights_has(weights,
@@ -61,8 +61,8 @@ static bool is_there(const by__store *store, by__handle handle, const by_weights
 }
 
 /* Returns true if an entry keeps its present values. */
-static bool is_left(const by__store *store, int flat, by__handle handle, const by_weights *weights,
-                    const by__load_options *options)
+static bool is_left(const by__store *store, int flat, by__store_handle handle,
+                    const by_weights *weights, const by__checkpoint_load_options *options)
 {
     return by__store_shape(store, flat, handle).rank < 0 ||
            (options->may_lack != NULL && options->may_lack(by__store_entry(store, handle)->name) &&
@@ -126,17 +126,17 @@ static by_status refuse_shape(const by_weights *weights, const by_tensor_view *t
 }
 
 /* Finds the tensor of an entry. */
-static by_status find(const by__store *store, int flat, by__handle handle,
-                      const by_weights *weights, const by__load_options *options,
+static by_status find(const by__store *store, int flat, by__store_handle handle,
+                      const by_weights *weights, const by__checkpoint_load_options *options,
                       by_tensor_view *out, by_error *error)
 {
     char name[512];
-    const by__stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_stored_tensor *entry = by__store_entry(store, handle);
     by_shape shape = by__store_shape(store, flat, handle);
     by_tensor_view tensor;
     (void)file_name(name, entry, weights, options);
     BY_TRY(by__weights_describe(weights, name, &tensor, error));
-    const by__stored_tensor held = by__store_held(store, flat, handle);
+    const by__store_stored_tensor held = by__store_held(store, flat, handle);
     bool packed = entry->packing.kind != BY_PACKING_NONE;
     shape = by__store_is_part(&held) || packed ? held.shape : shape;
     if (!fits(&tensor, &shape, held.grows && !options->exact)) {
@@ -160,8 +160,9 @@ static by_status find(const by__store *store, int flat, by__handle handle,
 #define COPIED ((int64_t)1 << 18)
 
 /* Loads a tensor that is cut over files. */
-static by_status load_cut(by__store *store, int flat, by__handle handle, const by_weights *weights,
-                          const by_tensor_view *tensor, int64_t count, int threads, by_error *error)
+static by_status load_cut(by__store *store, int flat, by__store_handle handle,
+                          const by_weights *weights, const by_tensor_view *tensor, int64_t count,
+                          int threads, by_error *error)
 {
     void *copy;
     by_status status = BY_OK;
@@ -182,8 +183,9 @@ static by_status load_cut(by__store *store, int flat, by__handle handle, const b
 }
 
 /* Writes a tensor into its buffer; one that is cut over files is first assembled in a copy. */
-static by_status load(by__store *store, int flat, by__handle handle, const by_weights *weights,
-                      const by_tensor_view *tensor, int threads, by_error *error)
+static by_status load(by__store *store, int flat, by__store_handle handle,
+                      const by_weights *weights, const by_tensor_view *tensor, int threads,
+                      by_error *error)
 {
     size_t count;
     size_t bytes;
@@ -213,32 +215,33 @@ static by_status load(by__store *store, int flat, by__handle handle, const by_we
 }
 
 /* Returns true if the file has the entry in parts (stacked.c). */
-static bool is_in_parts(const by__store *store, by__handle handle, const by_weights *weights,
-                        const by__load_options *options)
+static bool is_in_parts(const by__store *store, by__store_handle handle, const by_weights *weights,
+                        const by__checkpoint_load_options *options)
 {
     char name[512];
-    const by__stored_tensor *entry = by__store_entry(store, handle);
-    return by__name_is_stacked(entry->name) &&
+    const by__store_stored_tensor *entry = by__store_entry(store, handle);
+    return by__checkpoint_name_is_stacked(entry->name) &&
            !by_weights_has(weights, file_name(name, entry, weights, options));
 }
 
 /* Reads the held part of such an entry, which is one box; out NULL: only checks. */
-static by_status read_parts(float *out, const by__stored_tensor *entry, const by_weights *weights,
-                            const by__load_options *options, by_error *error)
+static by_status read_parts(float *out, const by__store_stored_tensor *entry,
+                            const by_weights *weights, const by__checkpoint_load_options *options,
+                            by_error *error)
 {
     char name[512];
     by__store_box box = by__store_box_at(entry, 0);
     by_tensor_slice slice = {0};
     memcpy(slice.offset, box.offset, (size_t)entry->shape.rank * sizeof box.offset[0]);
     memcpy(slice.shape, box.shape.dim, (size_t)entry->shape.rank * sizeof box.shape.dim[0]);
-    return by__stacked_read(out, weights, file_name(name, entry, weights, options), &entry->shape,
-                            &slice, error);
+    return by__checkpoint_stacked_read(out, weights, file_name(name, entry, weights, options),
+                                       &entry->shape, &slice, error);
 }
 
 /* Finds the codes of all parts of a packed entry. *out is freed with free(), or NULL if a part has
  * none that can be stored unchanged. */
-static by_status find_codes(const by__coded ***out, const by__stored_tensor *entry,
-                            const by_weights *weights, const by__load_options *options,
+static by_status find_codes(const by__coded ***out, const by__store_stored_tensor *entry,
+                            const by_weights *weights, const by__checkpoint_load_options *options,
                             by_error *error)
 {
     char name[512];
@@ -248,7 +251,7 @@ static by_status find_codes(const by__coded ***out, const by__stored_tensor *ent
     BY_TRY(by__alloc((void **)&coded, (size_t)count, sizeof *coded, "codes", error));
     (void)file_name(name, entry, weights, options);
     for (int64_t i = 0; i < count; i++) {
-        by__stacked_name(part, sizeof part, name, i);
+        by__checkpoint_stacked_name(part, sizeof part, name, i);
         coded[i] = by__weights_coded(weights, part);
         if (coded[i] == NULL || !by__packing_takes(&entry->packing, coded[i])) {
             free(coded);
@@ -260,11 +263,11 @@ static by_status find_codes(const by__coded ***out, const by__stored_tensor *ent
     return BY_OK;
 }
 
-static by_status load_parts(by__store *store, int flat, by__handle handle,
-                            const by_weights *weights, const by__load_options *options,
+static by_status load_parts(by__store *store, int flat, by__store_handle handle,
+                            const by_weights *weights, const by__checkpoint_load_options *options,
                             by_error *error)
 {
-    const by__stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_stored_tensor *entry = by__store_entry(store, handle);
     int64_t count = by_shape_count(&entry->local);
     const by__coded **coded = NULL;
     float *values;
@@ -295,12 +298,12 @@ static size_t elements(const by_shape *shape)
 
 /* Reads the held part of a tensor, box by box. If a table grows, a box may have fewer rows in the
  * file, or none. */
-static by_status load_boxes(by__store *store, int flat, by__handle handle,
+static by_status load_boxes(by__store *store, int flat, by__store_handle handle,
                             const by_weights *weights, const by_tensor_view *tensor, int threads,
                             by_error *error)
 {
-    const by__stored_tensor held = by__store_held(store, flat, handle);
-    const by__stored_tensor *entry = &held;
+    const by__store_stored_tensor held = by__store_held(store, flat, handle);
+    const by__store_stored_tensor *entry = &held;
     size_t size = by_dtype_size(tensor->dtype);
     size_t count = elements(&entry->local);
     void *part;
@@ -371,7 +374,8 @@ static bool has_named_entry(const by__store *store, const char *name)
 
 /* Returns true if there is an entry for the tensor, whose name in files may have the prefix
  * options->family or lack options->base. */
-static bool has_entry(const by__store *store, const char *name, const by__load_options *options)
+static bool has_entry(const by__store *store, const char *name,
+                      const by__checkpoint_load_options *options)
 {
     char other[512];
     size_t family = options->family == NULL ? 0 : strlen(options->family);
@@ -387,7 +391,7 @@ static bool has_entry(const by__store *store, const char *name, const by__load_o
 
 /* Refuses tensors without an entry: a model without them would be a different one. */
 static by_status check_others(const by__store *store, const by_weights *weights,
-                              const by__load_options *options, by_error *error)
+                              const by__checkpoint_load_options *options, by_error *error)
 {
     const char *first = NULL;
     size_t others = 0;
@@ -442,13 +446,14 @@ static by_status compare(bool *same, const by_weights *weights, const by_tensor_
 /* Refuses a head of its own in the files of a model whose head is the embedding: one of the two is
  * a mistake, and the results would differ. */
 static by_status check_head(const by__store *store, const by_weights *weights,
-                            const by__load_options *options, by_error *error)
+                            const by__checkpoint_load_options *options, by_error *error)
 {
     static const char head_name[] = "lm_head.weight";
     char name[512];
     by_tensor_view head;
     by_tensor_view embedding;
-    by__handle handle = options->tied == NULL ? BY__NO_ENTRY : by__store_find(store, options->tied);
+    by__store_handle handle =
+        options->tied == NULL ? BY__NO_ENTRY : by__store_find(store, options->tied);
     if (handle == BY__NO_ENTRY || !by_weights_has(weights, head_name) ||
         !is_there(store, handle, weights, options)) {
         return BY_OK;
@@ -467,43 +472,43 @@ static by_status check_head(const by__store *store, const by_weights *weights,
                                by_weights_path(weights), head_name, name, head_name);
 }
 
-by_status by__store_check(const by__store *store, int flat, const by_weights *weights,
-                          const by__load_options *options, by_error *error)
+by_status by__checkpoint_store_check(const by__store *store, int flat, const by_weights *weights,
+                                     const by__checkpoint_load_options *options, by_error *error)
 {
     BY_TRY(check_others(store, weights, options, error));
     BY_TRY(check_head(store, weights, options, error));
     for (size_t i = 0; i < by__store_count(store); i++) {
         by_tensor_view tensor;
-        if (is_left(store, flat, (by__handle)i, weights, options)) {
+        if (is_left(store, flat, (by__store_handle)i, weights, options)) {
             continue;
         }
-        if (is_in_parts(store, (by__handle)i, weights, options)) {
-            BY_TRY(
-                read_parts(NULL, by__store_entry(store, (by__handle)i), weights, options, error));
+        if (is_in_parts(store, (by__store_handle)i, weights, options)) {
+            BY_TRY(read_parts(NULL, by__store_entry(store, (by__store_handle)i), weights, options,
+                              error));
         } else {
-            BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));
+            BY_TRY(find(store, flat, (by__store_handle)i, weights, options, &tensor, error));
         }
     }
     return BY_OK;
 }
 
-by_status by__store_load(by__store *store, int flat, const by_weights *weights,
-                         const by__load_options *options, by_error *error)
+by_status by__checkpoint_store_load(by__store *store, int flat, const by_weights *weights,
+                                    const by__checkpoint_load_options *options, by_error *error)
 {
     BY_TRY(check_head(store, weights, options, error));
     for (size_t i = 0; i < by__store_count(store); i++) {
         by_tensor_view tensor;
-        if (is_left(store, flat, (by__handle)i, weights, options)) {
+        if (is_left(store, flat, (by__store_handle)i, weights, options)) {
             continue;
         }
-        if (is_in_parts(store, (by__handle)i, weights, options)) {
-            BY_TRY(load_parts(store, flat, (by__handle)i, weights, options, error));
+        if (is_in_parts(store, (by__store_handle)i, weights, options)) {
+            BY_TRY(load_parts(store, flat, (by__store_handle)i, weights, options, error));
             continue;
         }
-        BY_TRY(find(store, flat, (by__handle)i, weights, options, &tensor, error));
-        const by__stored_tensor held = by__store_held(store, flat, (by__handle)i);
-        BY_TRY((by__store_is_part(&held) ? load_boxes : load)(store, flat, (by__handle)i, weights,
-                                                              &tensor, options->threads, error));
+        BY_TRY(find(store, flat, (by__store_handle)i, weights, options, &tensor, error));
+        const by__store_stored_tensor held = by__store_held(store, flat, (by__store_handle)i);
+        BY_TRY((by__store_is_part(&held) ? load_boxes : load)(
+            store, flat, (by__store_handle)i, weights, &tensor, options->threads, error));
     }
     return BY_OK;
 }

@@ -9,7 +9,7 @@
 static void shard_free(by__weights_file *s)
 {
     if (s != NULL) {
-        by__safetensors_free(&s->content);
+        by__checkpoint_safetensors_free(&s->content);
         by__map_close(&s->map);
         free(s->path);
         free(s->name);
@@ -34,7 +34,8 @@ static by_status add_shard(by_weights *weights, const char *directory, const cha
         status = by__map_open(&s->map, s->path, error);
     }
     if (status == BY_OK) {
-        status = by__safetensors_parse(&s->content, s->path, s->map.data, s->map.size, error);
+        status =
+            by__checkpoint_safetensors_parse(&s->content, s->path, s->map.data, s->map.size, error);
     }
     if (status != BY_OK) {
         shard_free(s);
@@ -48,11 +49,12 @@ static by_status add_shard(by_weights *weights, const char *directory, const cha
 static by_status sort_entries(by_weights *weights, by_error *error)
 {
     if (weights->count > 1) {
-        qsort(weights->entries, weights->count, sizeof *weights->entries, by__compare_entries);
+        qsort(weights->entries, weights->count, sizeof *weights->entries,
+              by__checkpoint_compare_entries);
     }
     for (size_t i = 1; i < weights->count; i++) {
-        const by__tensor_entry *before = weights->entries[i - 1];
-        const by__tensor_entry *entry = weights->entries[i];
+        const by__checkpoint_tensor_entry *before = weights->entries[i - 1];
+        const by__checkpoint_tensor_entry *entry = weights->entries[i];
         if (strcmp(before->name, entry->name) == 0) {
             return by_error_set(error, BY_EFORMAT, "tensor '%.150s' is in both %s and %s",
                                 entry->name, before->file, entry->file);
@@ -94,9 +96,9 @@ static by_status open_index(by_weights *weights, const char *directory, const ch
 {
     char *text;
     size_t length;
-    by__index index = {0};
+    by__checkpoint_index index = {0};
     BY_TRY(by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, error));
-    by_status status = by__index_parse(&index, path, text, length, error);
+    by_status status = by__checkpoint_index_parse(&index, path, text, length, error);
     free(text);
     for (size_t i = 0; i < index.count && status == BY_OK; i++) {
         status = shard_of(weights, directory, index.items[i].file, error);
@@ -105,7 +107,7 @@ static by_status open_index(by_weights *weights, const char *directory, const ch
         status = join_shards(weights, error);
     }
     for (size_t i = 0; i < index.count && status == BY_OK; i++) {
-        const by__tensor_entry *entry = by__weights_find(weights, index.items[i].tensor);
+        const by__checkpoint_tensor_entry *entry = by__weights_find(weights, index.items[i].tensor);
         const char *slash = entry == NULL ? NULL : strrchr(entry->file, '/');
         const char *file = slash == NULL ? (entry == NULL ? "" : entry->file) : slash + 1;
         if (strcmp(file, index.items[i].file) != 0) {
@@ -114,33 +116,33 @@ static by_status open_index(by_weights *weights, const char *directory, const ch
                                   path, index.items[i].tensor, index.items[i].file);
         }
     }
-    by__index_free(&index);
+    by__checkpoint_index_free(&index);
     return status;
 }
 
 /* Makes the entry of a tensor that is cut over files. `pieces`: the entries of all files, by
  * name. */
-static by_status join_slices(by__tensor_entry *out, const by_weights *pieces,
-                             const by__cut_tensor *tensor, by_error *error)
+static by_status join_slices(by__checkpoint_tensor_entry *out, const by_weights *pieces,
+                             const by__checkpoint_cut_tensor *tensor, by_error *error)
 {
     size_t bytes;
     const by_tensor_view *view = &tensor->view;
     BY_TRY(by_tensor_size(view, NULL, &bytes, error));
-    *out = (by__tensor_entry){.name = (char *)(uintptr_t)view->name,
-                              .type = by__type_name(view->dtype),
-                              .dtype = (int)view->dtype,
-                              .rank = (size_t)view->rank,
-                              .end = bytes,
-                              .file = pieces->slices_path};
+    *out = (by__checkpoint_tensor_entry){.name = (char *)(uintptr_t)view->name,
+                                         .type = by__checkpoint_type_name(view->dtype),
+                                         .dtype = (int)view->dtype,
+                                         .rank = (size_t)view->rank,
+                                         .end = bytes,
+                                         .file = pieces->slices_path};
     memcpy(out->shape, view->shape, sizeof out->shape);
-    BY_TRY(by__pieces_open(&out->pieces, view, error));
+    BY_TRY(by__checkpoint_pieces_open(&out->pieces, view, error));
     for (size_t i = 0; i < tensor->count; i++) {
-        const by__cut_slice *s = &pieces->slices.slices[tensor->first + i];
+        const by__checkpoint_cut_slice *s = &pieces->slices.slices[tensor->first + i];
         char *name;
         size_t elements;
-        BY_TRY(by__slice_check(view, &s->slice, &elements, error));
-        BY_TRY(by__slice_name(&name, view, &s->slice, error));
-        const by__tensor_entry *piece = by__weights_find(pieces, name);
+        BY_TRY(by__checkpoint_slice_check(view, &s->slice, &elements, error));
+        BY_TRY(by__checkpoint_slice_name(&name, view, &s->slice, error));
+        const by__checkpoint_tensor_entry *piece = by__weights_find(pieces, name);
         const char *file = piece == NULL ? "" : strrchr(piece->file, '/');
         by_status status = BY_OK;
         if (piece == NULL || strcmp(file == NULL ? piece->file : file + 1, s->file) != 0 ||
@@ -152,7 +154,7 @@ static by_status join_slices(by__tensor_entry *out, const by_weights *pieces,
         }
         free(name);
         BY_TRY(status);
-        BY_TRY(by__pieces_add(out->pieces, &s->slice, piece->data, error));
+        BY_TRY(by__checkpoint_pieces_add(out->pieces, &s->slice, piece->data, error));
         out->data = tensor->count == 1 ? piece->data : NULL;
     }
     return BY_OK;
@@ -169,7 +171,8 @@ static by_status open_slices(by_weights *weights, const char *directory, const c
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
     BY_TRY(by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, error));
-    by_status status = by__slice_index_parse(&weights->slices, path, text, length, error);
+    by_status status =
+        by__checkpoint_slice_index_parse(&weights->slices, path, text, length, error);
     free(text);
     for (size_t i = 0; i < weights->slices.slice_count && status == BY_OK; i++) {
         status = shard_of(weights, directory, weights->slices.slices[i].file, error);
@@ -196,7 +199,7 @@ static by_status open_slices(by_weights *weights, const char *directory, const c
         weights->count = count;
     }
     if (count > 1 && status == BY_OK) {
-        qsort(weights->entries, count, sizeof *weights->entries, by__compare_entries);
+        qsort(weights->entries, count, sizeof *weights->entries, by__checkpoint_compare_entries);
     }
     return status;
 }
@@ -242,8 +245,8 @@ static by_status refuse_directory(const char *directory, const char *single, con
 /* Converts quantized weights to ordinary tensors. */
 static by_status take_codes(by_weights *weights, by_error *error)
 {
-    BY_TRY(by__coded_entries_make(&weights->coded, weights->entries, weights->count, weights->path,
-                                  weights->config, error));
+    BY_TRY(by__checkpoint_coded_entries_make(&weights->coded, weights->entries, weights->count,
+                                             weights->path, weights->config, error));
     if (weights->coded.entries != NULL) {
         free(weights->entries);
         weights->entries = weights->coded.entries;
@@ -317,7 +320,7 @@ by_status by__weights_open(by_weights **out, const char *path, const char *stem,
 }
 
 by_status by__weights_of(by_weights **out, const char *path, char *config,
-                         const by__tensor_entry *entries, size_t count, by_error *error)
+                         const by__checkpoint_tensor_entry *entries, size_t count, by_error *error)
 {
     by_weights *weights;
     by_status status = by__alloc((void **)&weights, 1, sizeof *weights, "weights", error);
@@ -361,11 +364,11 @@ by_status by_weights_open_averages(by_weights **out, const char *directory, by_e
                            "tensor list", error);
     }
     for (size_t i = 0; i < weights->count && status == BY_OK; i++) {
-        const by__tensor_entry *own = weights->entries[i];
+        const by__checkpoint_tensor_entry *own = weights->entries[i];
         (void)snprintf(name, sizeof name, "%s%.400s", BY_AVERAGE_PREFIX, own->name);
-        const by__tensor_entry *average = by__weights_find(weights->averages, name);
+        const by__checkpoint_tensor_entry *average = by__weights_find(weights->averages, name);
         if (average != NULL) {
-            by__tensor_entry *entry = &weights->averaged[found++];
+            by__checkpoint_tensor_entry *entry = &weights->averaged[found++];
             *entry = *average;
             entry->name = own->name;
             weights->entries[i] = entry;
@@ -395,15 +398,15 @@ void by_weights_close(by_weights **weights)
             shard_free(w->shards[i]);
         }
         for (size_t i = 0; w->cut != NULL && i < w->slices.count; i++) {
-            by__pieces_close(&w->cut[i].pieces);
+            by__checkpoint_pieces_close(&w->cut[i].pieces);
         }
         for (size_t i = 0; i < w->adapted_count; i++) {
-            by__delta_close(&w->adapted[i].delta);
+            by__checkpoint_delta_close(&w->adapted[i].delta);
         }
         free(w->adapted);
         by_adapter_close(&w->adapter);
-        by__coded_entries_free(&w->coded);
-        by__slice_index_free(&w->slices);
+        by__checkpoint_coded_entries_free(&w->coded);
+        by__checkpoint_slice_index_free(&w->slices);
         free(w->cut);
         free(w->slices_path);
         free(w->shards);

@@ -10,7 +10,7 @@ typedef struct by__weights_file {
     char *path;
     char *name;
     by__map map;
-    by__safetensors content;
+    by__checkpoint_safetensors content;
 } by__weights_file;
 
 struct by_weights {
@@ -19,18 +19,18 @@ struct by_weights {
     by__weights_file **shards; /* pointers, because entries refer to a shard's path */
     size_t shard_count;
     size_t shard_capacity;
-    const by__tensor_entry **entries; /* entries of all shards, by name */
+    const by__checkpoint_tensor_entry **entries; /* entries of all shards, by name */
     size_t count;
-    by__slice_index slices; /* Tensors that are cut over files, and their entries: */
-    by__tensor_entry *cut;
+    by__checkpoint_slice_index slices; /* Tensors that are cut over files, and their entries: */
+    by__checkpoint_tensor_entry *cut;
     char *slices_path;
     /* Averaged weights whose values replace those of some entries, and these entries: */
     by_weights *averages;
-    by__tensor_entry *averaged;
+    by__checkpoint_tensor_entry *averaged;
     by_adapter *adapter; /* The adapter, or NULL, and the entries of tensors that it changes: */
-    by__tensor_entry *adapted;
+    by__checkpoint_tensor_entry *adapted;
     size_t adapted_count;
-    by__coded_entries coded; /* entries that are computed from codes */
+    by__checkpoint_coded_entries coded; /* entries that are computed from codes */
 };
 
 #endif

@@ -6,7 +6,7 @@
 #include "checkpoint/weights/adapter.h"
 #include "checkpoint/weights/weights.h"
 
-const by__tensor_entry *by__weights_find(const by_weights *weights, const char *name)
+const by__checkpoint_tensor_entry *by__weights_find(const by_weights *weights, const char *name)
 {
     size_t low = 0;
     size_t high = weights->count;
@@ -66,9 +66,10 @@ void by__weights_hide(by_weights *weights, bool (*hides)(const char *name))
 }
 
 /* Replaces `base` by an entry with the same name. */
-static void put_in_place(by_weights *weights, const by__tensor_entry *base, by__tensor_entry entry)
+static void put_in_place(by_weights *weights, const by__checkpoint_tensor_entry *base,
+                         by__checkpoint_tensor_entry entry)
 {
-    by__tensor_entry *place = &weights->adapted[weights->adapted_count++];
+    by__checkpoint_tensor_entry *place = &weights->adapted[weights->adapted_count++];
     *place = entry;
     place->name = base->name;
     for (size_t i = 0; i < weights->count; i++) {
@@ -78,12 +79,12 @@ static void put_in_place(by_weights *weights, const by__tensor_entry *base, by__
     }
 }
 
-void by__weights_add(by_weights *weights, const by__tensor_entry *base, by__delta *delta,
-                     by_dtype dtype)
+void by__weights_add(by_weights *weights, const by__checkpoint_tensor_entry *base,
+                     by__checkpoint_delta *delta, by_dtype dtype)
 {
-    by__tensor_entry entry = *base;
+    by__checkpoint_tensor_entry entry = *base;
     uint64_t elements = (base->end - base->begin) / by_dtype_size((by_dtype)base->dtype);
-    entry.type = by__type_name(dtype);
+    entry.type = by__checkpoint_type_name(dtype);
     entry.dtype = (int)dtype;
     entry.begin = 0;
     entry.end = elements * by_dtype_size(dtype);
@@ -93,8 +94,8 @@ void by__weights_add(by_weights *weights, const by__tensor_entry *base, by__delt
     put_in_place(weights, base, entry);
 }
 
-void by__weights_replace(by_weights *weights, const by__tensor_entry *base,
-                         const by__tensor_entry *own)
+void by__weights_replace(by_weights *weights, const by__checkpoint_tensor_entry *base,
+                         const by__checkpoint_tensor_entry *own)
 {
     put_in_place(weights, base, *own);
 }
@@ -111,15 +112,15 @@ bool by__weights_rows_as_integers(const by_weights *weights)
 
 const by__coded *by__weights_coded(const by_weights *weights, const char *name)
 {
-    const by__tensor_entry *entry = by__weights_find(weights, name);
-    return entry == NULL ? NULL : by__entry_coded(entry);
+    const by__checkpoint_tensor_entry *entry = by__weights_find(weights, name);
+    return entry == NULL ? NULL : by__checkpoint_entry_coded(entry);
 }
 
 bool by__weights_in_bf16(const by_weights *weights)
 {
     bool found = false;
     for (size_t i = 0; i < weights->count; i++) {
-        const by__tensor_entry *entry = weights->entries[i];
+        const by__checkpoint_tensor_entry *entry = weights->entries[i];
         if (entry->rank >= 2 && (entry->dtype == BY_F32 || entry->dtype == BY_F16)) {
             return false;
         }
@@ -138,7 +139,7 @@ const char *by_weights_name(const by_weights *weights, size_t i)
     return weights->entries[i]->name;
 }
 
-const by__tensor_entry *by__weights_entry(const by_weights *weights, size_t i)
+const by__checkpoint_tensor_entry *by__weights_entry(const by_weights *weights, size_t i)
 {
     return weights->entries[i];
 }

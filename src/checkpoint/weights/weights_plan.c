@@ -15,7 +15,7 @@ static const struct {
     [BY_I32] = {"I32", 6},    [BY_F32] = {"F32", 7},
 };
 
-const char *by__type_name(by_dtype dtype)
+const char *by__checkpoint_type_name(by_dtype dtype)
 {
     return types[dtype].name;
 }
@@ -122,10 +122,11 @@ static size_t assign_shards(const by_tensor_view *tensors, size_t count, uint64_
 
 /* Makes the header, with its length, and the offset of each tensor. `order` contains the file's
  * tensors. */
-static by_status plan_file(by__weights_plan *p, size_t file, const by_tensor_view *tensors,
-                           const by_tensor_view **order, size_t count, by_error *error)
+static by_status plan_file(by__checkpoint_weights_plan *p, size_t file,
+                           const by_tensor_view *tensors, const by_tensor_view **order,
+                           size_t count, by_error *error)
 {
-    by__planned_file *f = &p->files[file];
+    by__checkpoint_planned_file *f = &p->files[file];
     by__text json = {0};
     uint64_t data_bytes = 0;
     uint8_t length[8];
@@ -154,7 +155,8 @@ static by_status plan_file(by__weights_plan *p, size_t file, const by_tensor_vie
         size_t tensor = (size_t)(order[i] - tensors);
         (void)by_tensor_size(order[i], NULL, &bytes, NULL); /* it was checked before */
         p->order[f->first + i] = tensor;
-        p->tensors[tensor] = (by__planned_tensor){.file = file, .begin = at, .bytes = bytes};
+        p->tensors[tensor] =
+            (by__checkpoint_planned_tensor){.file = file, .begin = at, .bytes = bytes};
         at += bytes;
     }
     return BY_OK;
@@ -190,7 +192,8 @@ by_status by__weights_index_print(char **out, size_t *length, const by_tensor_vi
     return by__text_take(&text, out, error);
 }
 
-static by_status plan_index(by__weights_plan *p, const by_tensor_view *tensors, by_error *error)
+static by_status plan_index(by__checkpoint_weights_plan *p, const by_tensor_view *tensors,
+                            by_error *error)
 {
     const char **files;
     free(p->index);
@@ -205,7 +208,7 @@ static by_status plan_index(by__weights_plan *p, const by_tensor_view *tensors, 
     return status;
 }
 
-by_status by__weights_plan_rename(by__weights_plan *plan, const char *stem,
+by_status by__weights_plan_rename(by__checkpoint_weights_plan *plan, const char *stem,
                                   const by_tensor_view *tensors, by_error *error)
 {
     for (size_t i = 0; i < plan->file_count; i++) {
@@ -214,9 +217,9 @@ by_status by__weights_plan_rename(by__weights_plan *plan, const char *stem,
     return plan_index(plan, tensors, error);
 }
 
-static by_status plan_files(by__weights_plan *p, const char *stem, const by_tensor_view *tensors,
-                            const by_tensor_view **order, uint64_t limit, uint64_t total,
-                            by_error *error)
+static by_status plan_files(by__checkpoint_weights_plan *p, const char *stem,
+                            const by_tensor_view *tensors, const by_tensor_view **order,
+                            uint64_t limit, uint64_t total, by_error *error)
 {
     size_t *shard_of;
     size_t count = p->count;
@@ -245,11 +248,11 @@ static by_status plan_files(by__weights_plan *p, const char *stem, const by_tens
     return status;
 }
 
-by_status by__weights_plan_make(by__weights_plan *out, const char *stem,
+by_status by__weights_plan_make(by__checkpoint_weights_plan *out, const char *stem,
                                 const by_tensor_view *tensors, size_t count, uint64_t shard_bytes,
                                 by_error *error)
 {
-    by__weights_plan p = {.count = count};
+    by__checkpoint_weights_plan p = {.count = count};
     const by_tensor_view **order = NULL;
     uint64_t total = 0;
     by_status status = by__alloc((void **)&order, count, sizeof *order, "tensor order", error);
@@ -275,7 +278,7 @@ by_status by__weights_plan_make(by__weights_plan *out, const char *stem,
     return BY_OK;
 }
 
-void by__weights_plan_free(by__weights_plan *plan)
+void by__weights_plan_free(by__checkpoint_weights_plan *plan)
 {
     for (size_t i = 0; i < plan->file_count; i++) {
         by__text_free(&plan->files[i].header);
@@ -284,5 +287,5 @@ void by__weights_plan_free(by__weights_plan *plan)
     free(plan->order);
     free(plan->tensors);
     free(plan->index);
-    *plan = (by__weights_plan){0};
+    *plan = (by__checkpoint_weights_plan){0};
 }

@@ -23,10 +23,10 @@ static void refuse_tensor(const by_weights *weights, const char *name, by_error 
 }
 
 /* Finds the tensor's entry, and its view, whose data is NULL if it is cut over files. */
-static by_status describe(const by__tensor_entry **found, by_tensor_view *out,
+static by_status describe(const by__checkpoint_tensor_entry **found, by_tensor_view *out,
                           const by_weights *weights, const char *name, by_error *error)
 {
-    const by__tensor_entry *entry = by__weights_find(weights, name);
+    const by__checkpoint_tensor_entry *entry = by__weights_find(weights, name);
     if (entry == NULL) {
         refuse_tensor(weights, name, error);
         return BY_EFORMAT;
@@ -52,14 +52,14 @@ static by_status describe(const by__tensor_entry **found, by_tensor_view *out,
 by_status by__weights_describe(const by_weights *weights, const char *name, by_tensor_view *out,
                                by_error *error)
 {
-    const by__tensor_entry *entry;
+    const by__checkpoint_tensor_entry *entry;
     return describe(&entry, out, weights, name, error);
 }
 
 by_status by_weights_tensor(const by_weights *weights, const char *name, by_tensor_view *out,
                             by_error *error)
 {
-    const by__tensor_entry *entry;
+    const by__checkpoint_tensor_entry *entry;
     by_tensor_view view;
     BY_TRY(describe(&entry, &view, weights, name, error));
     if (entry->delta != NULL || entry->computed != NULL) {
@@ -69,7 +69,7 @@ by_status by_weights_tensor(const by_weights *weights, const char *name, by_tens
                             name, entry->delta != NULL ? "with an adapter" : "from its file");
     }
     if (entry->data == NULL && entry->pieces != NULL) {
-        BY_TRY(by__pieces_whole(entry->pieces, &view.data, error));
+        BY_TRY(by__checkpoint_pieces_whole(entry->pieces, &view.data, error));
     }
     *out = view;
     return BY_OK;
@@ -78,17 +78,17 @@ by_status by_weights_tensor(const by_weights *weights, const char *name, by_tens
 by_status by_weights_read(const by_weights *weights, const char *name, const by_tensor_slice *slice,
                           void *out, size_t count, by_error *error)
 {
-    const by__tensor_entry *entry;
+    const by__checkpoint_tensor_entry *entry;
     by_tensor_view tensor;
     size_t elements;
     BY_TRY(describe(&entry, &tensor, weights, name, error));
-    BY_TRY(by__slice_check(&tensor, slice, &elements, error));
+    BY_TRY(by__checkpoint_slice_check(&tensor, slice, &elements, error));
     if (elements != count) {
         return by_error_set(error, BY_EARG, "tensor '%.200s': a slice of %zu elements, not %zu",
                             name, elements, count);
     }
     if (elements > 0) {
-        by__entry_read(entry, &tensor, slice, elements, out);
+        by__checkpoint_entry_read(entry, &tensor, slice, elements, out);
     }
     return BY_OK;
 }

@@ -23,7 +23,8 @@ static bool is_weight_file(const char *name, const char *stem)
 
 /* Removes weight files in the directory that were not just written, the single file first, because
  * readers look for it first. */
-static by_status remove_others(const char *directory, const by__file_list *written, by_error *error)
+static by_status remove_others(const char *directory, const by__checkpoint_file_list *written,
+                               by_error *error)
 {
     char **names;
     size_t count;
@@ -51,7 +52,7 @@ static by_status remove_others(const char *directory, const by__file_list *writt
 by_status by_weights_write(const char *directory, const by_tensor_view *tensors, size_t count,
                            uint64_t shard_bytes, by_error *error)
 {
-    by__file_list written = {0};
+    by__checkpoint_file_list written = {0};
     if (count == 0) {
         return by_error_set(error, BY_EARG, "%s: there are no tensors to write", directory);
     }
@@ -66,46 +67,49 @@ by_status by_weights_write(const char *directory, const by_tensor_view *tensors,
     if (status == BY_OK) {
         status = by__sync_dir(directory, error);
     }
-    by__file_list_free(&written);
+    by__checkpoint_file_list_free(&written);
     return status;
 }
 
 static by_status add_bytes(void *sink, const void *bytes, size_t n, by_error *error)
 {
-    return by__sink_add(sink, bytes, n, error);
+    return by__checkpoint_sink_add(sink, bytes, n, error);
 }
 
-static by_status write_file(const char *directory, const by__weights_plan *plan, size_t file,
-                            const by__tensor_entry *const *entries, by__file_list *written,
-                            by_error *error)
+static by_status write_file(const char *directory, const by__checkpoint_weights_plan *plan,
+                            size_t file, const by__checkpoint_tensor_entry *const *entries,
+                            by__checkpoint_file_list *written, by_error *error)
 {
-    const by__planned_file *f = &plan->files[file];
-    by__sink *sink;
-    BY_TRY(by__sink_open(&sink, directory, f->name, f->size, error));
-    by_status status = by__sink_add(sink, f->header.data, f->header.length, error);
+    const by__checkpoint_planned_file *f = &plan->files[file];
+    by__checkpoint_sink *sink;
+    BY_TRY(by__checkpoint_sink_open(&sink, directory, f->name, f->size, error));
+    by_status status = by__checkpoint_sink_add(sink, f->header.data, f->header.length, error);
     for (size_t i = 0; i < f->count && status == BY_OK; i++) {
-        status = by__entry_bytes(entries[plan->order[f->first + i]], add_bytes, sink, error);
+        status =
+            by__checkpoint_entry_bytes(entries[plan->order[f->first + i]], add_bytes, sink, error);
     }
     if (status != BY_OK) {
-        by__sink_discard(&sink);
+        by__checkpoint_sink_discard(&sink);
         return status;
     }
-    return by__sink_commit(&sink, written, error);
+    return by__checkpoint_sink_commit(&sink, written, error);
 }
 
-by_status by__entries_write(const char *directory, const char *stem, const by_tensor_view *views,
-                            const by__tensor_entry *const *entries, size_t count,
-                            uint64_t shard_bytes, by__file_list *written, by_error *error)
+by_status by__checkpoint_entries_write(const char *directory, const char *stem,
+                                       const by_tensor_view *views,
+                                       const by__checkpoint_tensor_entry *const *entries,
+                                       size_t count, uint64_t shard_bytes,
+                                       by__checkpoint_file_list *written, by_error *error)
 {
-    by__weights_plan plan = {0};
+    by__checkpoint_weights_plan plan = {0};
     BY_TRY(by__weights_plan_make(&plan, stem, views, count, shard_bytes, error));
     by_status status = BY_OK;
     for (size_t i = 0; i < plan.file_count && status == BY_OK; i++) {
         status = write_file(directory, &plan, i, entries, written, error);
     }
     if (status == BY_OK && plan.index != NULL) {
-        status =
-            by__sink_put(directory, plan.index_name, plan.index, plan.index_length, written, error);
+        status = by__checkpoint_sink_put(directory, plan.index_name, plan.index, plan.index_length,
+                                         written, error);
     }
     by__weights_plan_free(&plan);
     return status;

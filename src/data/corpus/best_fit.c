@@ -18,12 +18,12 @@ typedef struct room_set {
 } room_set;
 
 typedef struct packer {
-    by__bins *bins;
-    uint32_t *sorted; /* pieces, longest first */
-    by__piece *cut;   /* pieces in the order of documents */
-    uint32_t *bin_of; /* of each piece */
-    uint32_t *newest; /* [capacity + 1] newest bin with this much room; NONE: there is none */
-    uint32_t *older;  /* [piece_count] the next older bin with equal room */
+    by__data_bins *bins;
+    uint32_t *sorted;    /* pieces, longest first */
+    by__data_piece *cut; /* pieces in the order of documents */
+    uint32_t *bin_of;    /* of each piece */
+    uint32_t *newest;    /* [capacity + 1] newest bin with this much room; NONE: there is none */
+    uint32_t *older;     /* [piece_count] the next older bin with equal room */
     room_set rooms;
 } packer;
 
@@ -87,7 +87,7 @@ static uint32_t find_room(const room_set *set, uint32_t at)
 /* ---- pieces ---- */
 
 /* Cuts all documents; `pieces` may be NULL, to count only. */
-static uint64_t cut_documents(by__bins *bins, by__piece *pieces, const uint64_t *offsets,
+static uint64_t cut_documents(by__data_bins *bins, by__data_piece *pieces, const uint64_t *offsets,
                               uint64_t documents)
 {
     uint64_t count = 0;
@@ -99,7 +99,7 @@ static uint64_t cut_documents(by__bins *bins, by__piece *pieces, const uint64_t 
             uint32_t length = left < bins->capacity ? (uint32_t)left : bins->capacity;
             bool is_last = length == left;
             if (pieces != NULL) {
-                pieces[count] = (by__piece){begin, length};
+                pieces[count] = (by__data_piece){begin, length};
                 bins->tokens += length;
             }
             count++;
@@ -169,7 +169,7 @@ static void place_pieces(packer *p)
 /* Lists the pieces bin by bin. */
 static by_status gather_pieces(packer *p, by_error *error)
 {
-    by__bins *b = p->bins;
+    by__data_bins *b = p->bins;
     uint32_t *first;
     BY_TRY(by__alloc((void **)&first, (size_t)b->count + 2, sizeof *first, "bins", error));
     for (uint32_t i = 0; i < b->piece_count; i++) {
@@ -188,7 +188,7 @@ static by_status gather_pieces(packer *p, by_error *error)
 
 static by_status pack(packer *p, const uint64_t *offsets, uint64_t documents, by_error *error)
 {
-    by__bins *b = p->bins;
+    by__data_bins *b = p->bins;
     uint64_t count = cut_documents(b, NULL, offsets, documents);
     if (count >= NONE) {
         return by_error_set(error, BY_EARG,
@@ -212,25 +212,26 @@ static by_status pack(packer *p, const uint64_t *offsets, uint64_t documents, by
     return gather_pieces(p, error);
 }
 
-uint64_t by__bins_pieces(const uint64_t *offsets, size_t count, uint32_t capacity)
+uint64_t by__data_bins_pieces(const uint64_t *offsets, size_t count, uint32_t capacity)
 {
-    by__bins bins = {.capacity = capacity};
+    by__data_bins bins = {.capacity = capacity};
     return cut_documents(&bins, NULL, offsets, count);
 }
 
-uint64_t by__bins_bytes(uint64_t pieces, uint64_t documents, uint32_t capacity, uint64_t *opening)
+uint64_t by__data_bins_bytes(uint64_t pieces, uint64_t documents, uint32_t capacity,
+                             uint64_t *opening)
 {
-    const uint64_t kept = sizeof(by__piece) + sizeof(uint32_t);
-    const uint64_t meanwhile = sizeof(by__piece) + 3 * sizeof(uint32_t);
+    const uint64_t kept = sizeof(by__data_piece) + sizeof(uint32_t);
+    const uint64_t meanwhile = sizeof(by__data_piece) + 3 * sizeof(uint32_t);
     *opening = pieces * (kept + meanwhile) + (documents + 1) * sizeof(uint64_t) +
                (uint64_t)capacity * sizeof(uint32_t);
     return pieces * kept;
 }
 
-by_status by__bins_open(by__bins *out, const uint64_t *offsets, uint64_t documents,
-                        uint32_t capacity, by_error *error)
+by_status by__data_bins_open(by__data_bins *out, const uint64_t *offsets, uint64_t documents,
+                             uint32_t capacity, by_error *error)
 {
-    by__bins bins = {.capacity = capacity};
+    by__data_bins bins = {.capacity = capacity};
     packer p = {.bins = &bins};
     by_status status = pack(&p, offsets, documents, error);
     close_rooms(&p.rooms);
@@ -240,21 +241,21 @@ by_status by__bins_open(by__bins *out, const uint64_t *offsets, uint64_t documen
     free(p.sorted);
     free(p.cut);
     if (status != BY_OK) {
-        by__bins_close(&bins);
+        by__data_bins_close(&bins);
         return status;
     }
     *out = bins;
     return BY_OK;
 }
 
-void by__bins_close(by__bins *bins)
+void by__data_bins_close(by__data_bins *bins)
 {
     free(bins->pieces);
     free(bins->first);
-    *bins = (by__bins){0};
+    *bins = (by__data_bins){0};
 }
 
-uint32_t by__bins_used(const by__bins *bins, uint32_t bin)
+uint32_t by__data_bins_used(const by__data_bins *bins, uint32_t bin)
 {
     uint32_t used = 0;
     for (uint32_t i = bins->first[bin]; i < bins->first[bin + 1]; i++) {

@@ -16,32 +16,33 @@
 
 #include "banyan/status.h"
 
-typedef struct by__piece {
+typedef struct by__data_piece {
     uint64_t begin; /* first token, in the data set */
     uint32_t length;
-} by__piece;
+} by__data_piece;
 
-typedef struct by__bins {
-    by__piece *pieces; /* bin by bin, in order of placement */
-    uint32_t *first;   /* [count + 1] the first piece of each bin */
+typedef struct by__data_bins {
+    by__data_piece *pieces; /* bin by bin, in order of placement */
+    uint32_t *first;        /* [count + 1] the first piece of each bin */
     uint32_t count;
     uint32_t capacity; /* tokens per bin */
     uint32_t piece_count;
     uint64_t cut;    /* number of documents in more than one piece */
     uint64_t tokens; /* tokens of all pieces: shared ones count twice */
-} by__bins;
+} by__data_bins;
 
 /* Fills bins of `capacity` tokens (at least 2) with the documents [offsets[i], offsets[i + 1]).
- * Memory: by__bins_bytes. BY_EARG: there are 2^32 pieces or more; BY_EMEMORY. */
-by_status by__bins_open(by__bins *out, const uint64_t *offsets, uint64_t documents,
-                        uint32_t capacity, by_error *error);
-void by__bins_close(by__bins *bins);
+ * Memory: by__data_bins_bytes. BY_EARG: there are 2^32 pieces or more; BY_EMEMORY. */
+by_status by__data_bins_open(by__data_bins *out, const uint64_t *offsets, uint64_t documents,
+                             uint32_t capacity, by_error *error);
+void by__data_bins_close(by__data_bins *bins);
 /* Number of pieces of the documents with offsets[0 .. count]. */
-uint64_t by__bins_pieces(const uint64_t *offsets, size_t count, uint32_t capacity);
+uint64_t by__data_bins_pieces(const uint64_t *offsets, size_t count, uint32_t capacity);
 /* Bytes used by bins of so many pieces, with as many bins as pieces; *opening: while they are being
  * filled, including the caller's offsets of the documents. */
-uint64_t by__bins_bytes(uint64_t pieces, uint64_t documents, uint32_t capacity, uint64_t *opening);
+uint64_t by__data_bins_bytes(uint64_t pieces, uint64_t documents, uint32_t capacity,
+                             uint64_t *opening);
 /* Number of tokens in a bin. */
-uint32_t by__bins_used(const by__bins *bins, uint32_t bin);
+uint32_t by__data_bins_used(const by__data_bins *bins, uint32_t bin);
 
 #endif

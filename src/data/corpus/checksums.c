@@ -40,7 +40,7 @@ static by_status add_file(by__text *text, const char *directory, const char *fil
 }
 
 /* Makes the current stamp of the directory. */
-static by_status make_stamp(char **out, const by__token_manifest *m, const char *directory,
+static by_status make_stamp(char **out, const by__data_token_manifest *m, const char *directory,
                             by_error *error)
 {
     by__text text = {0};
@@ -130,7 +130,7 @@ static bool parse_damage(const by_dataset *d, const char *line, by_damage *out)
     if (numbers[0] >= d->manifest.shard_count) {
         return false;
     }
-    const by__token_file *s = &d->shards[numbers[0]];
+    const by__data_token_file *s = &d->shards[numbers[0]];
     out->path = s->path;
     return out->count > 0 && out->begin >= s->first && out->count <= s->count &&
            out->begin - s->first <= s->count - out->count;
@@ -150,17 +150,17 @@ static by_status parse_all(by_dataset *d, char *text, bool *known, by_error *err
             *known = parse_damage(d, line, &item) && item.begin >= end;
         }
         if (*known) {
-            BY_TRY(by__damage_add(&d->damage, &item, error));
+            BY_TRY(by__loader_damage_add(&d->damage, &item, error));
             end = item.begin + item.count;
         }
     }
     if (!*known) {
-        by__damage_free(&d->damage);
+        by__loader_damage_free(&d->damage);
     }
     return BY_OK;
 }
 
-by_status by__stamp_read(by_dataset *d, bool *known, by_error *error)
+by_status by__data_stamp_read(by_dataset *d, bool *known, by_error *error)
 {
     char *stamp = NULL;
     const char *rest = NULL;
@@ -180,7 +180,7 @@ by_status by__stamp_read(by_dataset *d, bool *known, by_error *error)
     return status;
 }
 
-void by__stamp_drop(const by_dataset *d)
+void by__data_stamp_drop(const by_dataset *d)
 {
     char *path = by__path_join(d->directory, STAMP_FILE);
     if (path != NULL) {
@@ -191,7 +191,7 @@ void by__stamp_drop(const by_dataset *d)
 
 /* ---- verification ---- */
 
-static by_status check_tokenizer(const by__token_manifest *m, const char *directory,
+static by_status check_tokenizer(const by__data_token_manifest *m, const char *directory,
                                  by_error *error)
 {
     by_tokenizer *tokenizer;
@@ -212,7 +212,7 @@ static by_status check_tokenizer(const by__token_manifest *m, const char *direct
 }
 
 /* *damage: lines for the stamp. */
-static by_status check_all(const by__token_manifest *m, const char *directory,
+static by_status check_all(const by__data_token_manifest *m, const char *directory,
                            const by_data_verify_options *o, by__text *damage, by_error *error)
 {
     by_dataset *dataset;
@@ -227,7 +227,7 @@ static by_status check_all(const by__token_manifest *m, const char *directory,
 
 /* Writes the stamp if the files have not changed during verification. If it cannot be written,
  * everything is verified again next time. */
-static void write_stamp(const char *path, const char *before, const by__token_manifest *m,
+static void write_stamp(const char *path, const char *before, const by__data_token_manifest *m,
                         const char *directory, by__text *damage)
 {
     char *after = NULL;
@@ -249,10 +249,10 @@ by_status by_data_verify(const char *directory, const by_data_verify_options *op
 {
     const by_data_verify_options none = {0};
     const by_data_verify_options *o = options == NULL ? &none : options;
-    by__token_manifest manifest;
+    by__data_token_manifest manifest;
     by__text damage = {0};
     char *stamp = NULL;
-    BY_TRY(by__token_manifest_read(&manifest, directory, error));
+    BY_TRY(by__data_token_manifest_read(&manifest, directory, error));
     char *path = by__path_join(directory, STAMP_FILE);
     by_status status =
         path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path") : BY_OK;
@@ -269,6 +269,6 @@ by_status by_data_verify(const char *directory, const by_data_verify_options *op
     by__text_free(&damage);
     free(stamp);
     free(path);
-    by__token_manifest_free(&manifest);
+    by__data_token_manifest_free(&manifest);
     return status;
 }

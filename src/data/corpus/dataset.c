@@ -23,8 +23,8 @@
 
 /* ---- opening ---- */
 
-by_status by__token_file_read(const by__token_file *s, uint64_t offset, void *out, size_t bytes,
-                              by_error *error)
+by_status by__data_token_file_read(const by__data_token_file *s, uint64_t offset, void *out,
+                                   size_t bytes, by_error *error)
 {
     int fd = s->fd;
     BY_TRY(fd >= 0 ? BY_OK : by__base_open_regular(&fd, NULL, s->path, error));
@@ -37,15 +37,15 @@ by_status by__token_file_read(const by__token_file *s, uint64_t offset, void *ou
 
 /* Opens one npy file and checks it against the manifest. On failure the caller releases the
  * resources of `s`. */
-static by_status open_shard(by__token_file *s, const char *directory, const char *file,
+static by_status open_shard(by__data_token_file *s, const char *directory, const char *file,
                             unsigned width, uint64_t count, by_error *error)
 {
-    by__npy_info info;
+    by__format_npy_info info;
     s->path = by__path_join(directory, file);
     if (s->path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
-    BY_TRY(by__npy_open(&s->fd, &info, s->path, error));
+    BY_TRY(by__format_npy_open(&s->fd, &info, s->path, error));
     s->is_open = true;
     if (info.width != width || info.count != count) {
         return by_error_set(error, BY_EFORMAT,
@@ -59,7 +59,7 @@ static by_status open_shard(by__token_file *s, const char *directory, const char
 }
 
 /* Closes the file; the path is kept for later reads. */
-static void close_file(by__token_file *s)
+static void close_file(by__data_token_file *s)
 {
     if (s->is_open) {
         (void)close(s->fd);
@@ -68,7 +68,7 @@ static void close_file(by__token_file *s)
     s->fd = -1;
 }
 
-static void close_shard(by__token_file *s)
+static void close_shard(by__data_token_file *s)
 {
     close_file(s);
     free(s->path);
@@ -77,14 +77,14 @@ static void close_shard(by__token_file *s)
 
 static by_status offset_at(const by_dataset *d, uint64_t document, uint64_t *out, by_error *error)
 {
-    return by__token_file_read(&d->documents, document * sizeof *out, out, sizeof *out, error);
+    return by__data_token_file_read(&d->documents, document * sizeof *out, out, sizeof *out, error);
 }
 
-by_status by__dataset_offsets(const by_dataset *dataset, uint64_t first, size_t count,
-                              uint64_t *out, by_error *error)
+by_status by__data_dataset_offsets(const by_dataset *dataset, uint64_t first, size_t count,
+                                   uint64_t *out, by_error *error)
 {
-    return by__token_file_read(&dataset->documents, first * sizeof *out, out, count * sizeof *out,
-                               error);
+    return by__data_token_file_read(&dataset->documents, first * sizeof *out, out,
+                                    count * sizeof *out, error);
 }
 
 /* Checks offsets [first, first + count) of documents.npy; `last` is the one before them. */
@@ -117,8 +117,8 @@ static by_status check_documents(const by_dataset *d, by_error *error)
     by_status status = BY_OK;
     for (uint64_t i = 0; i < d->documents.count && status == BY_OK;) {
         size_t n = d->documents.count - i < limit ? (size_t)(d->documents.count - i) : limit;
-        status =
-            by__token_file_read(&d->documents, i * sizeof *block, block, n * sizeof *block, error);
+        status = by__data_token_file_read(&d->documents, i * sizeof *block, block,
+                                          n * sizeof *block, error);
         if (status == BY_OK) {
             status = check_offsets(d, block, i, n, &last, error);
         }
@@ -131,8 +131,8 @@ static by_status check_documents(const by_dataset *d, by_error *error)
 /* Opens a shard of tokens; with `skip`, one that cannot be read is only marked. */
 static by_status open_tokens(by_dataset *d, size_t i, bool skip, by_error *error)
 {
-    const by__token_shard *m = &d->manifest.shards[i];
-    by__token_file *s = &d->shards[i];
+    const by__data_token_shard *m = &d->manifest.shards[i];
+    by__data_token_file *s = &d->shards[i];
     by_error problem = {0};
     by_status status = open_shard(s, d->directory, m->file, d->manifest.width, m->tokens, &problem);
     if (status != BY_OK && (!skip || (status != BY_EIO && status != BY_EFORMAT))) {
@@ -153,7 +153,7 @@ static by_status open_tokens(by_dataset *d, size_t i, bool skip, by_error *error
 
 static by_status open_files(by_dataset *d, bool skip, by_error *error)
 {
-    const by__token_manifest *m = &d->manifest;
+    const by__data_token_manifest *m = &d->manifest;
     uint64_t first = 0;
     if (m->vocab > (uint32_t)INT32_MAX) {
         return by_error_set(error, BY_EFORMAT,
@@ -181,17 +181,17 @@ by_status by_dataset_open(by_dataset **out, const char *directory,
     d->directory = by__strdup(directory);
     by_status status = d->directory == NULL
                            ? by_error_set(error, BY_EMEMORY, "out of memory: path")
-                           : by__token_manifest_read(&d->manifest, directory, error);
+                           : by__data_token_manifest_read(&d->manifest, directory, error);
     if (status == BY_OK) {
         status = open_files(d, skip, error);
     }
     if (status == BY_OK && skip && !options->verify) {
-        status = by__stamp_read(d, &known, error);
+        status = by__data_stamp_read(d, &known, error);
     }
     if (status == BY_OK && skip && !known) {
-        status = by__dataset_find_damage(d, options, error);
+        status = by__data_dataset_find_damage(d, options, error);
     } else if (status == BY_OK && options != NULL && options->verify && !skip) {
-        status = by__dataset_verify(d, options, error);
+        status = by__data_dataset_verify(d, options, error);
     }
     if (status != BY_OK) {
         by_dataset_close(&d);
@@ -212,8 +212,8 @@ void by_dataset_close(by_dataset **dataset)
     }
     close_shard(&d->documents);
     free(d->shards);
-    by__damage_free(&d->damage);
-    by__token_manifest_free(&d->manifest);
+    by__loader_damage_free(&d->damage);
+    by__data_token_manifest_free(&d->manifest);
     free(d->directory);
     free(d);
     *dataset = NULL;
@@ -238,7 +238,7 @@ const char *by_dataset_tokenizer_hash(const by_dataset *dataset)
 
 void by_dataset_hash(const by_dataset *dataset, char out[33])
 {
-    const by__token_manifest *m = &dataset->manifest;
+    const by__data_token_manifest *m = &dataset->manifest;
     char hashes[33] = "";
     char joined[66];
     /* A chained hash, so that any number of shards needs no memory. */
@@ -266,22 +266,22 @@ const by_damage *by_dataset_damage(const by_dataset *dataset, size_t *count)
     return dataset->damage.items;
 }
 
-bool by__dataset_is_damaged(const by_dataset *dataset, uint64_t begin, uint64_t end)
+bool by__data_dataset_is_damaged(const by_dataset *dataset, uint64_t begin, uint64_t end)
 {
-    return by__damage_touches(&dataset->damage, begin, end);
+    return by__loader_damage_touches(&dataset->damage, begin, end);
 }
 
-uint64_t by__dataset_damaged(const by_dataset *dataset)
+uint64_t by__data_dataset_damaged(const by_dataset *dataset)
 {
     return dataset->damage.total;
 }
 
-const char *by__dataset_name(const by_dataset *dataset)
+const char *by__data_dataset_name(const by_dataset *dataset)
 {
     return dataset->directory;
 }
 
-void by__dataset_advise(const by_dataset *dataset, bool at_random)
+void by__data_dataset_advise(const by_dataset *dataset, bool at_random)
 {
     /* Data that fit well into memory are read ahead as a whole; for larger data read at random,
      * read-ahead around a sample would only evict other pages. Advice may fail without harm. */
@@ -331,8 +331,8 @@ by_status by_dataset_document_at(const by_dataset *dataset, uint64_t position, u
     return BY_OK;
 }
 
-by_status by__borders_open(by__borders *out, const by_dataset *dataset, uint64_t position,
-                           uint64_t count, uint64_t *begin, by_error *error)
+by_status by__data_borders_open(by__data_borders *out, const by_dataset *dataset, uint64_t position,
+                                uint64_t count, uint64_t *begin, by_error *error)
 {
     uint64_t document;
     BY_TRY(by_dataset_document_at(dataset, position, &document, begin, NULL, error));
@@ -345,7 +345,7 @@ by_status by__borders_open(by__borders *out, const by_dataset *dataset, uint64_t
     return BY_OK;
 }
 
-by_status by__borders_next(by__borders *b, bool *found, uint64_t *begin, by_error *error)
+by_status by__data_borders_next(by__data_borders *b, bool *found, uint64_t *begin, by_error *error)
 {
     uint64_t documents = b->dataset->manifest.documents;
     *found = false;
@@ -355,8 +355,8 @@ by_status by__borders_next(by__borders *b, bool *found, uint64_t *begin, by_erro
             size_t most = BY_ARRAY_LENGTH(b->offsets);
             b->offset_count = left < most ? (size_t)left : most;
             b->next = 0;
-            BY_TRY(
-                by__dataset_offsets(b->dataset, b->document, b->offset_count, b->offsets, error));
+            BY_TRY(by__data_dataset_offsets(b->dataset, b->document, b->offset_count, b->offsets,
+                                            error));
         }
         uint64_t at = b->offsets[b->next];
         if (at > b->end || at == b->dataset->manifest.tokens) {
@@ -404,13 +404,13 @@ static uint32_t greatest_u32(const uint32_t *tokens, size_t count)
     return greatest;
 }
 
-uint32_t by__tokens_greatest(const void *tokens, size_t count, unsigned width)
+uint32_t by__data_tokens_greatest(const void *tokens, size_t count, unsigned width)
 {
     return width == 2 ? greatest_u16(tokens, count) : greatest_u32(tokens, count);
 }
 
 /* The shard that contains the token at a position in the data. */
-static const by__token_file *find_shard(const by_dataset *d, uint64_t position)
+static const by__data_token_file *find_shard(const by_dataset *d, uint64_t position)
 {
     size_t low = 0;
     size_t high = d->manifest.shard_count;
@@ -425,7 +425,7 @@ static const by__token_file *find_shard(const by_dataset *d, uint64_t position)
     return &d->shards[low];
 }
 
-static by_status bad_token(const by_dataset *d, const by__token_file *s, uint64_t at,
+static by_status bad_token(const by_dataset *d, const by__data_token_file *s, uint64_t at,
                            const int32_t *tokens, by_error *error)
 {
     while ((uint32_t)*tokens < d->manifest.vocab) {
@@ -440,7 +440,7 @@ static by_status bad_token(const by_dataset *d, const by__token_file *s, uint64_
 }
 
 /* Reads tokens [at, at + count) of a shard. */
-static by_status read_tokens(const by_dataset *d, const by__token_file *s, uint64_t at,
+static by_status read_tokens(const by_dataset *d, const by__data_token_file *s, uint64_t at,
                              size_t count, int32_t *out, by_error *error)
 {
     uint16_t block[TOKEN_BLOCK];
@@ -449,11 +449,11 @@ static by_status read_tokens(const by_dataset *d, const by__token_file *s, uint6
         uint32_t greatest;
         if (d->manifest.width == 2) {
             n = n < TOKEN_BLOCK ? n : TOKEN_BLOCK;
-            BY_TRY(by__token_file_read(s, at * 2, block, n * 2, error));
+            BY_TRY(by__data_token_file_read(s, at * 2, block, n * 2, error));
             greatest = widen_u16(out, block, n);
         } else {
-            BY_TRY(by__token_file_read(s, at * 4, out, n * 4, error));
-            greatest = by__tokens_greatest(out, n, 4);
+            BY_TRY(by__data_token_file_read(s, at * 4, out, n * 4, error));
+            greatest = by__data_tokens_greatest(out, n, 4);
         }
         if (greatest >= d->manifest.vocab) {
             return bad_token(d, s, at, out, error);
@@ -478,13 +478,13 @@ by_status by_dataset_read(const by_dataset *dataset, uint64_t position, size_t c
     if (count == 0) {
         return BY_OK;
     }
-    for (const by__token_file *s = find_shard(d, position); count > 0; s++) {
+    for (const by__data_token_file *s = find_shard(d, position); count > 0; s++) {
         uint64_t at = position - s->first;
         uint64_t left = s->count - at;
         size_t n = left < count ? (size_t)left : count;
         by_status status = read_tokens(d, s, at, n, out, error);
         if (status != BY_OK) {
-            by__stamp_drop(d);
+            by__data_stamp_drop(d);
             return status;
         }
         out += n;

@@ -25,16 +25,16 @@
 
 /* Returns true if any of the tokens [begin, end) is damaged; the second function returns the number
  * of damaged tokens. */
-bool by__dataset_is_damaged(const by_dataset *dataset, uint64_t begin, uint64_t end);
-uint64_t by__dataset_damaged(const by_dataset *dataset);
+bool by__data_dataset_is_damaged(const by_dataset *dataset, uint64_t begin, uint64_t end);
+uint64_t by__data_dataset_damaged(const by_dataset *dataset);
 /* The directory, for messages. */
-const char *by__dataset_name(const by_dataset *dataset);
+const char *by__data_dataset_name(const by_dataset *dataset);
 /* Copies the first tokens of documents [first, first + count); for first + count = documents + 1
  * the last value is the total number of tokens. */
-by_status by__dataset_offsets(const by_dataset *dataset, uint64_t first, size_t count,
-                              uint64_t *out, by_error *error);
+by_status by__data_dataset_offsets(const by_dataset *dataset, uint64_t first, size_t count,
+                                   uint64_t *out, by_error *error);
 /* Iterates over documents that begin at tokens (position, position + count] of the data. */
-typedef struct by__borders {
+typedef struct by__data_borders {
     const by_dataset *dataset;
     uint64_t document; /* the next document to check */
     uint64_t last;     /* the last border found, or the position */
@@ -42,16 +42,18 @@ typedef struct by__borders {
     uint64_t offsets[64];
     size_t offset_count;
     size_t next; /* index of the next buffered offset */
-} by__borders;
+} by__data_borders;
 /* Starts at a position, which is a token of the data or one past the last. *begin: first token of
  * the document that contains the position. */
-by_status by__borders_open(by__borders *out, const by_dataset *dataset, uint64_t position,
-                           uint64_t count, uint64_t *begin, by_error *error);
+by_status by__data_borders_open(by__data_borders *out, const by_dataset *dataset, uint64_t position,
+                                uint64_t count, uint64_t *begin, by_error *error);
 /* Finds the next border; *found is false if there is none. */
-by_status by__borders_next(by__borders *borders, bool *found, uint64_t *begin, by_error *error);
-/* Packs the documents into bins of context + 1 tokens. Closed with by__bins_close. */
-by_status by__bins_of(by__bins *out, const by_dataset *dataset, size_t context, by_error *error);
+by_status by__data_borders_next(by__data_borders *borders, bool *found, uint64_t *begin,
+                                by_error *error);
+/* Packs the documents into bins of context + 1 tokens. Closed with by__data_bins_close. */
+by_status by__data_bins_of(by__data_bins *out, const by_dataset *dataset, size_t context,
+                           by_error *error);
 /* Tells the operating system whether the shards will be read at random or sequentially. */
-void by__dataset_advise(const by_dataset *dataset, bool at_random);
+void by__data_dataset_advise(const by_dataset *dataset, bool at_random);
 
 #endif

@@ -25,7 +25,7 @@ typedef struct verification {
 /* Checksums of the blocks of all shards. */
 typedef struct block_sums {
     int fd; /* -1: there are none */
-    by__npy_info info;
+    by__format_npy_info info;
     char *path;
 } block_sums;
 
@@ -48,7 +48,7 @@ static verification begin(const by_dataset *d, const by_dataset_options *options
                           d->manifest.tokens * d->manifest.width + d->documents.count * 8};
 }
 
-static uint64_t blocks_of(const by__token_file *s)
+static uint64_t blocks_of(const by__data_token_file *s)
 {
     return (s->count + BY__CHECKED_TOKENS - 1) / BY__CHECKED_TOKENS;
 }
@@ -60,13 +60,13 @@ static by_status verify_offsets(const by_dataset *d, verification *v, by_error *
     char found[33];
     by__hasher *hasher;
     void *block = NULL;
-    const by__token_file *s = &d->documents;
+    const by__data_token_file *s = &d->documents;
     uint64_t bytes = s->count * 8;
     BY_TRY(by__hasher_open(&hasher, error));
     by_status status = by__alloc(&block, FILE_BLOCK, 1, "read buffer", error);
     for (uint64_t at = 0; at < bytes && status == BY_OK;) {
         size_t n = bytes - at < FILE_BLOCK ? (size_t)(bytes - at) : FILE_BLOCK;
-        status = by__token_file_read(s, at, block, n, error);
+        status = by__data_token_file_read(s, at, block, n, error);
         by__hasher_add(hasher, block, n);
         at += n;
         if (status == BY_OK) {
@@ -90,7 +90,7 @@ static by_status verify_offsets(const by_dataset *d, verification *v, by_error *
 /* State of reading a shard. */
 typedef struct scan {
     const by_dataset *dataset;
-    const by__token_file *shard;
+    const by__data_token_file *shard;
     by__hasher *hasher;
     uint8_t *block;
     uint64_t *sums; /* of its blocks, from blocks.npy; NULL: none */
@@ -99,7 +99,8 @@ typedef struct scan {
     char hash[33];  /* of all its tokens */
 } scan;
 
-static by_status open_scan(scan *n, const by_dataset *d, const by__token_file *s, by_error *error)
+static by_status open_scan(scan *n, const by_dataset *d, const by__data_token_file *s,
+                           by_error *error)
 {
     size_t blocks = (size_t)blocks_of(s);
     *n = (scan){.dataset = d, .shard = s};
@@ -120,13 +121,13 @@ static void close_scan(scan *n)
 /* Reads a shard and checks its blocks. Unreadable parts are an error unless `skip` is set. */
 static by_status read_through(scan *n, bool skip, verification *v, by_error *error)
 {
-    const by__token_file *s = n->shard;
+    const by__data_token_file *s = n->shard;
     unsigned width = n->dataset->manifest.width;
     for (uint64_t at = 0, i = 0; at < s->count; i++) {
         uint64_t left = s->count - at;
         size_t tokens = left < BY__CHECKED_TOKENS ? (size_t)left : BY__CHECKED_TOKENS;
         size_t bytes = tokens * width;
-        by_status status = by__token_file_read(s, at * width, n->block, bytes, error);
+        by_status status = by__data_token_file_read(s, at * width, n->block, bytes, error);
         if (status != BY_OK && !skip) {
             return status;
         }
@@ -135,7 +136,7 @@ static by_status read_through(scan *n, bool skip, verification *v, by_error *err
             n->lost = true;
         } else {
             by__hasher_add(n->hasher, n->block, bytes);
-            if (by__tokens_greatest(n->block, tokens, width) >= n->dataset->manifest.vocab) {
+            if (by__data_tokens_greatest(n->block, tokens, width) >= n->dataset->manifest.vocab) {
                 n->found[i] = WRONG_TOKEN;
             } else if (n->sums != NULL && by__hash64(n->block, bytes) != n->sums[i]) {
                 n->found[i] = WRONG_SUM;
@@ -168,7 +169,7 @@ static by_status name_token(const scan *n, by_error *error)
 static by_status verify_shard(const by_dataset *d, size_t index, verification *v, by_error *error)
 {
     scan n;
-    const by__token_file *s = &d->shards[index];
+    const by__data_token_file *s = &d->shards[index];
     const char *expected = d->manifest.shards[index].hash;
     by_status status = open_scan(&n, d, s, error);
     if (status == BY_OK) {
@@ -187,8 +188,8 @@ static by_status verify_shard(const by_dataset *d, size_t index, verification *v
     return status;
 }
 
-by_status by__dataset_verify(const by_dataset *d, const by_dataset_options *options,
-                             by_error *error)
+by_status by__data_dataset_verify(const by_dataset *d, const by_dataset_options *options,
+                                  by_error *error)
 {
     verification v = begin(d, options);
     for (size_t i = 0; i < d->manifest.shard_count; i++) {
@@ -211,7 +212,7 @@ static by_status open_sums(block_sums *out, const by_dataset *d, by_error *error
     for (size_t i = 0; i < d->manifest.shard_count; i++) {
         blocks += blocks_of(&d->shards[i]);
     }
-    if (by__npy_open(&out->fd, &out->info, out->path, NULL) != BY_OK) {
+    if (by__format_npy_open(&out->fd, &out->info, out->path, NULL) != BY_OK) {
         out->fd = -1;
     } else if (out->info.width != 8 || out->info.count != blocks) {
         (void)close(out->fd);
@@ -244,7 +245,7 @@ static by_status read_sums(scan *n, const block_sums *sums, uint64_t first, by_e
     return BY_OK;
 }
 
-static by_status add(by_dataset *d, const by__token_file *s, uint64_t at, uint64_t count,
+static by_status add(by_dataset *d, const by__data_token_file *s, uint64_t at, uint64_t count,
                      const char *reason, by_error *error)
 {
     const by_damage item = {.path = s->path,
@@ -252,14 +253,14 @@ static by_status add(by_dataset *d, const by__token_file *s, uint64_t at, uint64
                             .begin = s->first + at,
                             .count = count,
                             .reason = reason};
-    return count == 0 ? BY_OK : by__damage_add(&d->damage, &item, error);
+    return count == 0 ? BY_OK : by__loader_damage_add(&d->damage, &item, error);
 }
 
 /* Adds the damage found by a scan. If the shard is wrong but no block is known to be, all of it is
  * damaged. */
 static by_status add_blocks(by_dataset *d, const scan *n, bool right, by_error *error)
 {
-    const by__token_file *s = n->shard;
+    const by__data_token_file *s = n->shard;
     uint64_t blocks = blocks_of(s);
     bool located = right;
     for (uint64_t i = 0; i < blocks && n->sums != NULL; i++) {
@@ -284,7 +285,7 @@ static by_status find_in_shard(by_dataset *d, size_t index, const block_sums *su
                                verification *v, by_error *error)
 {
     scan n;
-    const by__token_file *s = &d->shards[index];
+    const by__data_token_file *s = &d->shards[index];
     if (s->problem != NULL) {
         return add(d, s, 0, s->count, s->problem, error);
     }
@@ -303,7 +304,8 @@ static by_status find_in_shard(by_dataset *d, size_t index, const block_sums *su
     return status;
 }
 
-by_status by__dataset_find_damage(by_dataset *d, const by_dataset_options *options, by_error *error)
+by_status by__data_dataset_find_damage(by_dataset *d, const by_dataset_options *options,
+                                       by_error *error)
 {
     block_sums sums;
     verification v = begin(d, options);

@@ -57,15 +57,15 @@ static bool next_word(const char *text, size_t length, size_t *at, uint64_t *wor
     return i > begin;
 }
 
-void by__signature_make(by__pack_signature *out, const char *text, size_t length,
-                        by_pack_dedup dedup)
+void by__data_signature_make(by__data_pack_signature *out, const char *text, size_t length,
+                             by_pack_dedup dedup)
 {
     uint32_t minima[MINIMA];
     uint64_t words[GRAM_WORDS];
     uint64_t word;
     size_t count = 0;
     size_t at = 0;
-    *out = (by__pack_signature){.exact = by__hash64(text, length)};
+    *out = (by__data_pack_signature){.exact = by__hash64(text, length)};
     if (dedup != BY_PACK_DEDUP_NEAR) {
         return;
     }
@@ -92,7 +92,7 @@ void by__signature_make(by__pack_signature *out, const char *text, size_t length
 /* ---- the set ---- */
 
 /* Finds a key, or the place to put it. The set must have a free place. */
-static uint64_t *find(const struct by__key_set *set, uint64_t key)
+static uint64_t *find(const struct by__data_key_set *set, uint64_t key)
 {
     size_t at = (size_t)(key & (set->capacity - 1));
     while (set->keys[at] != 0 && set->keys[at] != key) {
@@ -102,10 +102,10 @@ static uint64_t *find(const struct by__key_set *set, uint64_t key)
 }
 
 /* Reserves room for `more` keys at a load of at most two thirds. */
-static by_status reserve(struct by__key_set *set, size_t more, by_error *error)
+static by_status reserve(struct by__data_key_set *set, size_t more, by_error *error)
 {
-    struct by__key_set larger = {.capacity = set->capacity == 0 ? 1024 : set->capacity,
-                                 .count = set->count};
+    struct by__data_key_set larger = {.capacity = set->capacity == 0 ? 1024 : set->capacity,
+                                      .count = set->count};
     while ((set->count + more) * 3 > larger.capacity * 2) {
         if (!by__size_mul(larger.capacity, 2, &larger.capacity)) {
             return by_error_set(error, BY_EMEMORY, "size overflow: a set of documents");
@@ -126,12 +126,12 @@ static by_status reserve(struct by__key_set *set, size_t more, by_error *error)
     return BY_OK;
 }
 
-static bool has(const struct by__key_set *set, uint64_t key)
+static bool has(const struct by__data_key_set *set, uint64_t key)
 {
     return set->capacity > 0 && *find(set, key) != 0;
 }
 
-static void put(struct by__key_set *set, uint64_t key)
+static void put(struct by__data_key_set *set, uint64_t key)
 {
     uint64_t *at = find(set, key);
     set->count += *at == 0;
@@ -144,8 +144,9 @@ static uint64_t key_of(uint64_t hash)
     return hash == 0 ? 1 : hash;
 }
 
-by_status by__duplicates_add(by__duplicates *set, const by__pack_signature *signature,
-                             by_pack_dedup *out, by_error *error)
+by_status by__data_duplicates_add(by__data_duplicates *set,
+                                  const by__data_pack_signature *signature, by_pack_dedup *out,
+                                  by_error *error)
 {
     BY_TRY(reserve(&set->exact, 1, error));
     *out = BY_PACK_DEDUP_NONE;
@@ -169,9 +170,9 @@ by_status by__duplicates_add(by__duplicates *set, const by__pack_signature *sign
     return BY_OK;
 }
 
-void by__duplicates_free(by__duplicates *set)
+void by__data_duplicates_free(by__data_duplicates *set)
 {
     free(set->exact.keys);
     free(set->bands.keys);
-    *set = (by__duplicates){0};
+    *set = (by__data_duplicates){0};
 }

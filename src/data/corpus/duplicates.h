@@ -18,29 +18,30 @@
 #define BY__MINHASH_BANDS 14
 #define BY__MINHASH_ROWS  8
 
-typedef struct by__pack_signature {
+typedef struct by__data_pack_signature {
     uint64_t exact;
     uint64_t bands[BY__MINHASH_BANDS];
     bool has_bands; /* false: near copies are not checked, or the text has fewer than 5 words */
-} by__pack_signature;
+} by__data_pack_signature;
 
 /* Computes the signature of a text. Words are runs of letters, digits and characters beyond ASCII;
  * ASCII letters are compared without case. Thread-safe. */
-void by__signature_make(by__pack_signature *out, const char *text, size_t length,
-                        by_pack_dedup dedup);
+void by__data_signature_make(by__data_pack_signature *out, const char *text, size_t length,
+                             by_pack_dedup dedup);
 
 /* The set of documents kept. {0} is the empty set. */
-typedef struct by__duplicates {
-    struct by__key_set {
+typedef struct by__data_duplicates {
+    struct by__data_key_set {
         uint64_t *keys; /* open addressing; 0: free */
         size_t capacity;
         size_t count;
     } exact, bands;
-} by__duplicates;
+} by__data_duplicates;
 
 /* Classifies a document; BY_PACK_DEDUP_NONE: it is new, and was added to the set. BY_EMEMORY. */
-by_status by__duplicates_add(by__duplicates *set, const by__pack_signature *signature,
-                             by_pack_dedup *out, by_error *error);
-void by__duplicates_free(by__duplicates *set);
+by_status by__data_duplicates_add(by__data_duplicates *set,
+                                  const by__data_pack_signature *signature, by_pack_dedup *out,
+                                  by_error *error);
+void by__data_duplicates_free(by__data_duplicates *set);
 
 #endif

@@ -10,10 +10,10 @@
 #define MAX_BYTES  ((size_t)1 << 26)
 #define MAX_NUMBER ((uint64_t)1 << 53)
 
-void by__logit_manifest_free(by__logit_manifest *manifest)
+void by__data_logit_manifest_free(by__data_logit_manifest *manifest)
 {
     free(manifest->shards);
-    *manifest = (by__logit_manifest){0};
+    *manifest = (by__data_logit_manifest){0};
 }
 
 static by_status get_number(uint64_t *out, const char *name, const json_t *object, const char *key,
@@ -41,7 +41,7 @@ static by_status get_hash(char out[33], const char *name, const json_t *object, 
     return BY_OK;
 }
 
-static by_status read_shards(by__logit_manifest *m, const char *name, const json_t *root,
+static by_status read_shards(by__data_logit_manifest *m, const char *name, const json_t *root,
                              by_error *error)
 {
     const json_t *list = json_object_get(root, "shards");
@@ -54,7 +54,7 @@ static by_status read_shards(by__logit_manifest *m, const char *name, const json
     m->shard_count = json_array_size(list);
     for (size_t i = 0; i < m->shard_count; i++) {
         const json_t *item = json_array_get(list, i);
-        by__logit_shard *shard = &m->shards[i];
+        by__data_logit_shard *shard = &m->shards[i];
         BY_TRY(get_number(&shard->rows, name, item, "rows", 1, MAX_NUMBER, error));
         BY_TRY(get_hash(shard->ids, name, item, "ids", error));
         BY_TRY(get_hash(shard->logarithms, name, item, "logarithms", error));
@@ -71,7 +71,7 @@ static by_status read_shards(by__logit_manifest *m, const char *name, const json
                                     m->rows - left, m->rows);
 }
 
-static by_status read_root(by__logit_manifest *m, const char *name, const json_t *root,
+static by_status read_root(by__data_logit_manifest *m, const char *name, const json_t *root,
                            by_error *error)
 {
     uint64_t version;
@@ -94,11 +94,11 @@ static by_status read_root(by__logit_manifest *m, const char *name, const json_t
     return read_shards(m, name, root, error);
 }
 
-by_status by__logit_manifest_parse(by__logit_manifest *out, const char *name, const char *text,
-                                   size_t length, by_error *error)
+by_status by__data_logit_manifest_parse(by__data_logit_manifest *out, const char *name,
+                                        const char *text, size_t length, by_error *error)
 {
     json_error_t problem;
-    by__logit_manifest m = {0};
+    by__data_logit_manifest m = {0};
     json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
@@ -106,14 +106,15 @@ by_status by__logit_manifest_parse(by__logit_manifest *out, const char *name, co
     by_status status = read_root(&m, name, root, error);
     json_decref(root);
     if (status != BY_OK) {
-        by__logit_manifest_free(&m);
+        by__data_logit_manifest_free(&m);
         return status;
     }
     *out = m;
     return BY_OK;
 }
 
-by_status by__logit_manifest_read(by__logit_manifest *out, const char *directory, by_error *error)
+by_status by__data_logit_manifest_read(by__data_logit_manifest *out, const char *directory,
+                                       by_error *error)
 {
     char *text;
     size_t length;
@@ -121,7 +122,7 @@ by_status by__logit_manifest_read(by__logit_manifest *out, const char *directory
     by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
                                     : by__file_read(&text, &length, path, MAX_BYTES, error);
     if (status == BY_OK) {
-        status = by__logit_manifest_parse(out, path, text, length, error);
+        status = by__data_logit_manifest_parse(out, path, text, length, error);
         free(text);
     }
     free(path);

@@ -18,7 +18,7 @@ typedef struct shard_map {
 } shard_map;
 
 struct by_logit_store {
-    by__logit_manifest manifest;
+    by__data_logit_manifest manifest;
     shard_map *shards;
     char *directory;
 };
@@ -35,12 +35,13 @@ static by_status file_of(char **out, const char *directory, const char *what, si
 /* ---- reading ---- */
 
 static by_status map_array(const uint8_t **out, by__map *map, const char *path, const char *hash,
-                           by__element element, uint64_t rows, uint64_t columns, by_error *error)
+                           by__format_element element, uint64_t rows, uint64_t columns,
+                           by_error *error)
 {
-    by__array_view view;
+    by__format_array_view view;
     char found[33];
     BY_TRY(by__map_open(map, path, error));
-    BY_TRY(by__npy_parse_array(&view, path, (const uint8_t *)map->data, map->size, error));
+    BY_TRY(by__format_npy_parse_array(&view, path, (const uint8_t *)map->data, map->size, error));
     if (view.element != element || view.big_endian || view.shape.rank != 2 ||
         view.shape.dim[0] != (int64_t)rows || view.shape.dim[1] != (int64_t)columns ||
         (uintptr_t)view.data % 4 != 0) {
@@ -61,8 +62,8 @@ static by_status map_array(const uint8_t **out, by__map *map, const char *path, 
 
 static by_status open_shard(by_logit_store *s, size_t i, by_error *error)
 {
-    const by__logit_manifest *m = &s->manifest;
-    const by__logit_shard *shard = &m->shards[i];
+    const by__data_logit_manifest *m = &s->manifest;
+    const by__data_logit_shard *shard = &m->shards[i];
     shard_map *map = &s->shards[i];
     char *path;
     const uint8_t *data;
@@ -86,7 +87,7 @@ by_status by_logit_store_open(by_logit_store **out, const char *directory, by_er
     by_logit_store *s;
     uint64_t first = 0;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "stored logits", error));
-    by_status status = by__logit_manifest_read(&s->manifest, directory, error);
+    by_status status = by__data_logit_manifest_read(&s->manifest, directory, error);
     s->directory = by__strdup(directory);
     if (status == BY_OK && s->directory == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: a path");
@@ -120,7 +121,7 @@ void by_logit_store_close(by_logit_store **store)
     }
     free(s->shards);
     free(s->directory);
-    by__logit_manifest_free(&s->manifest);
+    by__data_logit_manifest_free(&s->manifest);
     free(s);
     *store = NULL;
 }
@@ -132,14 +133,14 @@ int64_t by_logit_store_top(const by_logit_store *store)
 
 void by_logit_store_hash(const by_logit_store *store, char out[33])
 {
-    const by__logit_manifest *m = &store->manifest;
+    const by__data_logit_manifest *m = &store->manifest;
     by__hash128_hex(out, m->shards, m->shard_count * sizeof *m->shards);
 }
 
 by_status by_logit_store_check(const by_logit_store *s, const by_dataset *dataset, size_t context,
                                double temperature, by_error *error)
 {
-    const by__logit_manifest *m = &s->manifest;
+    const by__data_logit_manifest *m = &s->manifest;
     char hash[33];
     by_dataset_hash(dataset, hash);
     if (strcmp(hash, m->data) != 0) {
@@ -184,8 +185,8 @@ static by_status copy_rows(const by_logit_store *s, size_t shard, uint64_t row, 
     return BY_OK;
 }
 
-by_status by__logit_store_rows(const by_logit_store *s, uint64_t first, size_t count, int32_t *ids,
-                               float *logarithms, by_error *error)
+by_status by__data_logit_store_rows(const by_logit_store *s, uint64_t first, size_t count,
+                                    int32_t *ids, float *logarithms, by_error *error)
 {
     size_t top = (size_t)s->manifest.top;
     for (size_t i = 0; i < s->manifest.shard_count && count > 0; i++) {
@@ -210,7 +211,7 @@ by_status by__logit_store_rows(const by_logit_store *s, uint64_t first, size_t c
 /* ---- writing ---- */
 
 struct by_logit_writer {
-    by__logit_manifest manifest;
+    by__data_logit_manifest manifest;
     size_t capacity;
     char *directory; /* NULL once it is finished */
     char *paths[2];
@@ -243,7 +244,7 @@ static const char *const types[2] = {"<i4", "<f4"};
 
 static by_status begin_shard(by_logit_writer *w, by_error *error)
 {
-    by__logit_manifest *m = &w->manifest;
+    by__data_logit_manifest *m = &w->manifest;
     BY_TRY(by__reserve((void **)&m->shards, &w->capacity, m->shard_count + 1, sizeof *m->shards,
                        error));
     for (int i = 0; i < 2; i++) {
@@ -254,7 +255,7 @@ static by_status begin_shard(by_logit_writer *w, by_error *error)
         }
         BY_TRY(write_header(w->files[i], w->paths[i], types[i], 0, 0, error));
     }
-    m->shards[m->shard_count++] = (by__logit_shard){0};
+    m->shards[m->shard_count++] = (by__data_logit_shard){0};
     return BY_OK;
 }
 
@@ -272,8 +273,8 @@ static void drop_files(by_logit_writer *w)
 
 static by_status end_shard(by_logit_writer *w, by_error *error)
 {
-    by__logit_manifest *m = &w->manifest;
-    by__logit_shard *shard = &m->shards[m->shard_count - 1];
+    by__data_logit_manifest *m = &w->manifest;
+    by__data_logit_shard *shard = &m->shards[m->shard_count - 1];
     by_status status = BY_OK;
     for (int i = 0; i < 2 && status == BY_OK; i++) {
         FILE *file = w->files[i];
@@ -290,8 +291,8 @@ static by_status end_shard(by_logit_writer *w, by_error *error)
     return status;
 }
 
-by_status by__logit_writer_open(by_logit_writer **out, const char *directory,
-                                const by__logit_manifest *what, by_error *error)
+by_status by__data_logit_writer_open(by_logit_writer **out, const char *directory,
+                                     const by__data_logit_manifest *what, by_error *error)
 {
     by_logit_writer *w;
     if (by__path_exists(directory)) {
@@ -310,17 +311,17 @@ by_status by__logit_writer_open(by_logit_writer **out, const char *directory,
             w->directory == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
     }
     if (status != BY_OK) {
-        by__logit_writer_close(&w);
+        by__data_logit_writer_close(&w);
         return status;
     }
     *out = w;
     return BY_OK;
 }
 
-by_status by__logit_writer_add(by_logit_writer *w, const int32_t *ids, const float *logarithms,
-                               size_t rows, by_error *error)
+by_status by__data_logit_writer_add(by_logit_writer *w, const int32_t *ids, const float *logarithms,
+                                    size_t rows, by_error *error)
 {
-    by__logit_manifest *m = &w->manifest;
+    by__data_logit_manifest *m = &w->manifest;
     size_t top = (size_t)m->top;
     if (w->files[0] == NULL) {
         BY_TRY(begin_shard(w, error));
@@ -338,7 +339,7 @@ by_status by__logit_writer_add(by_logit_writer *w, const int32_t *ids, const flo
 
 static by_status write_manifest(const by_logit_writer *w, by_error *error)
 {
-    const by__logit_manifest *m = &w->manifest;
+    const by__data_logit_manifest *m = &w->manifest;
     by__text text = {0};
     char *printed;
     by__text_format(&text,
@@ -363,7 +364,7 @@ static by_status write_manifest(const by_logit_writer *w, by_error *error)
     return status;
 }
 
-by_status by__logit_writer_finish(by_logit_writer *w, by_error *error)
+by_status by__data_logit_writer_finish(by_logit_writer *w, by_error *error)
 {
     if (w->files[0] != NULL) {
         BY_TRY(end_shard(w, error));
@@ -374,7 +375,7 @@ by_status by__logit_writer_finish(by_logit_writer *w, by_error *error)
     return BY_OK;
 }
 
-void by__logit_writer_close(by_logit_writer **writer)
+void by__data_logit_writer_close(by_logit_writer **writer)
 {
     by_logit_writer *w = *writer;
     if (w == NULL) {
@@ -385,7 +386,7 @@ void by__logit_writer_close(by_logit_writer **writer)
         (void)by__remove_tree(w->directory, NULL);
     }
     free(w->directory);
-    by__logit_manifest_free(&w->manifest);
+    by__data_logit_manifest_free(&w->manifest);
     free(w);
     *writer = NULL;
 }

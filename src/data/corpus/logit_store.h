@@ -23,13 +23,13 @@
 #include "banyan/data.h"
 #include "base/base.h"
 
-typedef struct by__logit_shard {
+typedef struct by__data_logit_shard {
     uint64_t rows;
     char ids[33];
     char logarithms[33];
-} by__logit_shard;
+} by__data_logit_shard;
 
-typedef struct by__logit_manifest {
+typedef struct by__data_logit_manifest {
     uint64_t rows;
     uint64_t context;
     uint64_t vocab;
@@ -37,22 +37,23 @@ typedef struct by__logit_manifest {
     double temperature;
     char data[33];
     char teacher[33];
-    by__logit_shard *shards;
+    by__data_logit_shard *shards;
     size_t shard_count;
-} by__logit_manifest;
+} by__data_logit_manifest;
 
-/* BY_EFORMAT names `name`, the key and the problem. Freed with by__logit_manifest_free. */
-by_status by__logit_manifest_parse(by__logit_manifest *out, const char *name, const char *text,
-                                   size_t length, by_error *error);
-by_status by__logit_manifest_read(by__logit_manifest *out, const char *directory, by_error *error);
-void by__logit_manifest_free(by__logit_manifest *manifest);
+/* BY_EFORMAT names `name`, the key and the problem. Freed with by__data_logit_manifest_free. */
+by_status by__data_logit_manifest_parse(by__data_logit_manifest *out, const char *name,
+                                        const char *text, size_t length, by_error *error);
+by_status by__data_logit_manifest_read(by__data_logit_manifest *out, const char *directory,
+                                       by_error *error);
+void by__data_logit_manifest_free(by__data_logit_manifest *manifest);
 
 /* ---- reading ---- */
 
 /* Copies rows [first, first + count): ids [count, top], logarithms [count, top + 1]. BY_EFORMAT: an
  * id is not below the vocabulary. Thread-safe. */
-by_status by__logit_store_rows(const by_logit_store *store, uint64_t first, size_t count,
-                               int32_t *ids, float *logarithms, by_error *error);
+by_status by__data_logit_store_rows(const by_logit_store *store, uint64_t first, size_t count,
+                                    int32_t *ids, float *logarithms, by_error *error);
 
 /* ---- writing ---- */
 
@@ -60,12 +61,12 @@ typedef struct by_logit_writer by_logit_writer;
 
 /* Begins a directory, which must not exist and appears when it is finished. All members of `what`
  * except rows and shards are set. */
-by_status by__logit_writer_open(by_logit_writer **out, const char *directory,
-                                const by__logit_manifest *what, by_error *error);
-by_status by__logit_writer_add(by_logit_writer *writer, const int32_t *ids, const float *logarithms,
-                               size_t rows, by_error *error);
-by_status by__logit_writer_finish(by_logit_writer *writer, by_error *error);
+by_status by__data_logit_writer_open(by_logit_writer **out, const char *directory,
+                                     const by__data_logit_manifest *what, by_error *error);
+by_status by__data_logit_writer_add(by_logit_writer *writer, const int32_t *ids,
+                                    const float *logarithms, size_t rows, by_error *error);
+by_status by__data_logit_writer_finish(by_logit_writer *writer, by_error *error);
 /* Closes the writer; removes an unfinished directory. */
-void by__logit_writer_close(by_logit_writer **writer);
+void by__data_logit_writer_close(by_logit_writer **writer);
 
 #endif

@@ -6,9 +6,9 @@
  * directory until it is finished; pack_cache.c names it by a hash of everything that determines its
  * content.
  *
- * Types: by__pack, the checked options and the source; by__shard_writer, the directory being
- * written; by__unit_job, work on units of text. by__pack borrows the caller's options and owns its
- * source.
+ * Types: by__data_pack, the checked options and the source; by__data_shard_writer, the directory
+ * being written; by__data_unit_job, work on units of text. by__data_pack borrows the caller's
+ * options and owns its source.
  *
  * Never put here: readers of packed directories (dataset.c), tokenizers, the choice of what a run
  * trains on.
@@ -20,26 +20,28 @@
 #include "data/corpus/text_source.h"
 
 /* Options with defaults filled in, and the source, scanned and split. */
-typedef struct by__pack {
+typedef struct by__data_pack {
     by_pack_options options;
-    by__source source;
-} by__pack;
+    by__data_source source;
+} by__data_pack;
 
 /* Checks the options; lists, reads and splits the inputs. The caller closes it. */
-by_status by__pack_open(by__pack *pack, const by_pack_options *options, by_error *error);
-void by__pack_close(by__pack *pack);
+by_status by__data_pack_open(by__data_pack *pack, const by_pack_options *options, by_error *error);
+void by__data_pack_close(by__data_pack *pack);
 /* Opens or trains the tokenizer that the options specify (options.tokenizer is NULL). */
-by_status by__pack_make_tokenizer(const by__pack *pack, by_tokenizer **out, by_error *error);
+by_status by__data_pack_make_tokenizer(const by__data_pack *pack, by_tokenizer **out,
+                                       by_error *error);
 /* Formats a line for options.note. */
-void by__pack_note(const by__pack *pack, const char *format, ...) BY_PRINTF(2, 3);
+void by__data_pack_note(const by__data_pack *pack, const char *format, ...) BY_PRINTF(2, 3);
 /* Encodes all texts into `directory`, or into its train/ and valid/ (pack_encode.c). BY_EFORMAT: a
  * text is invalid, or has changed since the scan. */
-by_status by__pack_encode(const by__pack *pack, const by_tokenizer *tokenizer,
-                          const char *directory, by_pack_result *result, by_error *error);
+by_status by__data_pack_encode(const by__data_pack *pack, const by_tokenizer *tokenizer,
+                               const char *directory, by_pack_result *result, by_error *error);
 /* Packs into `output`, which appears by a rename. With `wait`, an existing `output`, or one that
  * another process is just making, which is waited for, gives an empty result and BY_OK; without it
  * both are errors. */
-by_status by__pack_write(const by__pack *pack, const by_tokenizer *tokenizer, const char *output,
-                         bool wait, by_pack_result *result, by_error *error);
+by_status by__data_pack_write(const by__data_pack *pack, const by_tokenizer *tokenizer,
+                              const char *output, bool wait, by_pack_result *result,
+                              by_error *error);
 
 #endif

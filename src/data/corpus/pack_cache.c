@@ -13,7 +13,7 @@ static void add_string(by__hasher *hasher, const char *s)
 }
 
 /* `tokenizer` is NULL if it is trained on the texts. */
-static by_status make_key(char key[33], const by__pack *pack, const by_tokenizer *tokenizer,
+static by_status make_key(char key[33], const by__data_pack *pack, const by_tokenizer *tokenizer,
                           by_error *error)
 {
     const by_pack_options *o = &pack->options;
@@ -44,7 +44,7 @@ static by_status make_key(char key[33], const by__pack *pack, const by_tokenizer
     }
     by__hasher_add_u64(hasher, pack->source.count);
     for (size_t i = 0; i < pack->source.count; i++) {
-        const by__source_file *file = &pack->source.files[i];
+        const by__data_source_file *file = &pack->source.files[i];
         add_string(hasher, file->json_lines ? o->field : "");
         by__hasher_add_u64(hasher, file->bytes);
         add_string(hasher, file->hash);
@@ -71,8 +71,8 @@ static by_status find_tokenizer(const by_pack_options *o, const by_tokenizer **t
     return BY_OK;
 }
 
-static by_status pack_once(const by__pack *pack, const char *path, const by_tokenizer *tokenizer,
-                           by_error *error)
+static by_status pack_once(const by__data_pack *pack, const char *path,
+                           const by_tokenizer *tokenizer, by_error *error)
 {
     by_pack_result result = {0};
     by_tokenizer *made = NULL;
@@ -80,10 +80,10 @@ static by_status pack_once(const by__pack *pack, const char *path, const by_toke
         return BY_OK;
     }
     if (tokenizer == NULL) {
-        BY_TRY(by__pack_make_tokenizer(pack, &made, error));
+        BY_TRY(by__data_pack_make_tokenizer(pack, &made, error));
     }
     by_status status =
-        by__pack_write(pack, made != NULL ? made : tokenizer, path, true, &result, error);
+        by__data_pack_write(pack, made != NULL ? made : tokenizer, path, true, &result, error);
     by_tokenizer_close(&made);
     return status;
 }
@@ -91,12 +91,12 @@ static by_status pack_once(const by__pack *pack, const char *path, const by_toke
 by_status by_pack_cached(char **directory, const by_pack_options *options, const char *cache,
                          by_error *error)
 {
-    by__pack pack;
+    by__data_pack pack;
     char key[33];
     char *path = NULL;
     const by_tokenizer *tokenizer = NULL;
     by_tokenizer *own = NULL;
-    BY_TRY(by__pack_open(&pack, options, error));
+    BY_TRY(by__data_pack_open(&pack, options, error));
     by_status status = find_tokenizer(&pack.options, &tokenizer, &own, error);
     if (status == BY_OK) {
         status = make_key(key, &pack, tokenizer, error);
@@ -107,7 +107,7 @@ by_status by_pack_cached(char **directory, const by_pack_options *options, const
                               : pack_once(&pack, path, tokenizer, error);
     }
     by_tokenizer_close(&own);
-    by__pack_close(&pack);
+    by__data_pack_close(&pack);
     if (status != BY_OK) {
         free(path);
         return status;

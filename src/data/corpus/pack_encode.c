@@ -15,7 +15,7 @@
 typedef struct document {
     size_t end; /* end offset in ids */
     uint64_t text_bytes;
-    by__pack_signature signature; /* if duplicates are removed */
+    by__data_pack_signature signature; /* if duplicates are removed */
 } document;
 
 /* A skipped line of a unit. */
@@ -41,16 +41,16 @@ typedef struct encoded {
 } encoded;
 
 typedef struct packing {
-    const by__pack *pack;
+    const by__data_pack *pack;
     int64_t eos; /* -1: documents are not marked */
     encoded *threads;
-    by__shard_writer writers[2]; /* train (or all), held out */
-    by__duplicates seen;
+    by__data_shard_writer writers[2]; /* train (or all), held out */
+    by__data_duplicates seen;
     by_pack_result result; /* only the counts of duplicates and skipped lines */
     uint64_t done;
-    uint64_t texts;              /* lines with a text */
-    const by__source_file *file; /* whose bytes are hashed as units are taken */
-    uint64_t lines;              /* lines taken so far */
+    uint64_t texts;                   /* lines with a text */
+    const by__data_source_file *file; /* whose bytes are hashed as units are taken */
+    uint64_t lines;                   /* lines taken so far */
     by__hasher *hasher;
 } packing;
 
@@ -72,7 +72,7 @@ static by_status check_file(packing *p, by_error *error)
 }
 
 /* Hashes a unit; units arrive in the order of their bytes. */
-static by_status hash_unit(packing *p, const by__format_unit *unit, const char *bytes,
+static by_status hash_unit(packing *p, const by__data_format_unit *unit, const char *bytes,
                            by_error *error)
 {
     if (p->file != unit->file) {
@@ -108,7 +108,7 @@ static by_status end_document(const packing *p, encoded *e, bool is_marked, cons
     d->text_bytes = e->text_bytes;
     e->text_bytes = 0;
     if (p->pack->options.dedup != BY_PACK_DEDUP_NONE) {
-        by__signature_make(&d->signature, text, length, p->pack->options.dedup);
+        by__data_signature_make(&d->signature, text, length, p->pack->options.dedup);
     }
     return BY_OK;
 }
@@ -142,7 +142,7 @@ static by_status skip_line(void *context, size_t line, const by_error *why, by_e
     return BY_OK;
 }
 
-static by_status encode_unit(void *context, size_t thread, const by__format_unit *unit,
+static by_status encode_unit(void *context, size_t thread, const by__data_format_unit *unit,
                              by_error *error)
 {
     packing *p = context;
@@ -152,13 +152,13 @@ static by_status encode_unit(void *context, size_t thread, const by__format_unit
     e->text_bytes = 0;
     e->texts = 0;
     e->skipped_count = 0;
-    BY_TRY(by__unit_read(unit, &e->buffer, &e->buffer_capacity, error));
+    BY_TRY(by__data_unit_read(unit, &e->buffer, &e->buffer_capacity, error));
     if (unit->file->json_lines) {
         line_job job = {p, e, unit->part == BY__UNIT_KEPT};
-        const by__line_takers to = {.take = encode_line,
-                                    .skip = p->pack->options.skip_corrupt ? skip_line : NULL,
-                                    .context = &job};
-        return by__unit_texts(unit, e->buffer, &to, error);
+        const by__data_line_takers to = {.take = encode_line,
+                                         .skip = p->pack->options.skip_corrupt ? skip_line : NULL,
+                                         .context = &job};
+        return by__data_unit_texts(unit, e->buffer, &to, error);
     }
     size_t length = (size_t)(unit->end - unit->begin);
     by_status status = add_text(e, e->buffer, length, error);
@@ -176,7 +176,7 @@ static by_status is_new(packing *p, const document *d, bool *out, by_error *erro
 {
     by_pack_dedup kind = BY_PACK_DEDUP_NONE;
     if (p->pack->options.dedup != BY_PACK_DEDUP_NONE) {
-        BY_TRY(by__duplicates_add(&p->seen, &d->signature, &kind, error));
+        BY_TRY(by__data_duplicates_add(&p->seen, &d->signature, &kind, error));
     }
     p->result.exact_duplicates += kind == BY_PACK_DEDUP_EXACT;
     p->result.near_duplicates += kind == BY_PACK_DEDUP_NEAR;
@@ -186,7 +186,7 @@ static by_status is_new(packing *p, const document *d, bool *out, by_error *erro
 }
 
 /* Writes a unit's documents, and its unfinished rest. */
-static by_status write_unit(packing *p, by__shard_writer *w, const encoded *e, by_error *error)
+static by_status write_unit(packing *p, by__data_shard_writer *w, const encoded *e, by_error *error)
 {
     size_t begin = 0;
     for (size_t i = 0; i < e->document_count; i++) {
@@ -194,14 +194,14 @@ static by_status write_unit(packing *p, by__shard_writer *w, const encoded *e, b
         bool stays;
         BY_TRY(is_new(p, d, &stays, error));
         if (stays) {
-            BY_TRY(by__shard_writer_add(w, e->ids.ids + begin, d->end - begin, error));
-            BY_TRY(by__shard_writer_end_document(w, error));
+            BY_TRY(by__data_shard_writer_add(w, e->ids.ids + begin, d->end - begin, error));
+            BY_TRY(by__data_shard_writer_end_document(w, error));
             w->manifest.text_bytes += d->text_bytes;
         }
         begin = d->end;
     }
     w->manifest.text_bytes += e->text_bytes;
-    return by__shard_writer_add(w, e->ids.ids + begin, e->ids.count - begin, error);
+    return by__data_shard_writer_add(w, e->ids.ids + begin, e->ids.count - begin, error);
 }
 
 static by_status refuse_lines(const packing *p, by_error *error)
@@ -215,7 +215,7 @@ static by_status refuse_lines(const packing *p, by_error *error)
 }
 
 /* Reports the skipped lines of a unit, and checks that there are not too many. */
-static by_status note_lines(packing *p, const by__format_unit *unit, const encoded *e,
+static by_status note_lines(packing *p, const by__data_format_unit *unit, const encoded *e,
                             by_error *error)
 {
     double budget = p->pack->options.corrupt_budget;
@@ -223,8 +223,8 @@ static by_status note_lines(packing *p, const by__format_unit *unit, const encod
     for (size_t i = 0; i < e->skipped_count; i++) {
         p->lines = before + e->skipped[i].line;
         p->result.corrupt_lines++;
-        by__pack_note(p->pack, "%s:%" PRIu64 ": left out: %s", unit->file->path, p->lines,
-                      e->skipped[i].reason);
+        by__data_pack_note(p->pack, "%s:%" PRIu64 ": left out: %s", unit->file->path, p->lines,
+                           e->skipped[i].reason);
         if (budget >= 1.0 && (double)p->result.corrupt_lines > budget) {
             return refuse_lines(p, error);
         }
@@ -250,12 +250,12 @@ static by_status check_share(const packing *p, by_error *error)
     return fits ? BY_OK : refuse_lines(p, error);
 }
 
-static by_status take_unit(void *context, size_t thread, const by__format_unit *unit,
+static by_status take_unit(void *context, size_t thread, const by__data_format_unit *unit,
                            by_error *error)
 {
     packing *p = context;
     const encoded *e = &p->threads[thread];
-    by__shard_writer *w = &p->writers[unit->held_out ? 1 : 0];
+    by__data_shard_writer *w = &p->writers[unit->held_out ? 1 : 0];
     if (unit->part != BY__UNIT_REST) { /* whose bytes were taken with the other part */
         BY_TRY(hash_unit(p, unit, e->buffer, error));
         BY_TRY(note_lines(p, unit, e, error));
@@ -274,24 +274,24 @@ static by_status take_unit(void *context, size_t thread, const by__format_unit *
 static by_status run_threads(packing *p, const by_tokenizer *tokenizer, by_error *error)
 {
     size_t threads = p->pack->options.threads;
-    by__unit_job job = {.context = p,
-                        .work = encode_unit,
-                        .take = take_unit,
-                        .threads = threads,
-                        .wanted = UNIT_BYTES,
-                        /* Texts must be whole if an added token may span a cut, or to find
+    by__data_unit_job job = {.context = p,
+                             .work = encode_unit,
+                             .take = take_unit,
+                             .threads = threads,
+                             .wanted = UNIT_BYTES,
+                             /* Texts must be whole if an added token may span a cut, or to find
                          * copies. */
-                        .whole = by__added_any(tokenizer, 0, BY_ENCODE_ORDINARY) ||
-                                 by__added_any(tokenizer, 1, BY_ENCODE_ORDINARY) ||
-                                 !by__tokenizer_cuts(tokenizer) ||
-                                 p->pack->options.dedup != BY_PACK_DEDUP_NONE};
+                             .whole = by__tokenizer_added_any(tokenizer, 0, BY_ENCODE_ORDINARY) ||
+                                      by__tokenizer_added_any(tokenizer, 1, BY_ENCODE_ORDINARY) ||
+                                      !by__tokenizer_cuts(tokenizer) ||
+                                      p->pack->options.dedup != BY_PACK_DEDUP_NONE};
     by_status status =
         by__alloc((void **)&p->threads, threads, sizeof *p->threads, "threads", error);
     for (size_t i = 0; i < threads && status == BY_OK; i++) {
         status = by_encoder_open(&p->threads[i].encoder, tokenizer, error);
     }
     if (status == BY_OK) {
-        status = by__unit_run(&p->pack->source, &job, error);
+        status = by__data_unit_run(&p->pack->source, &job, error);
     }
     if (status == BY_OK) {
         status = check_file(p, error);
@@ -317,15 +317,15 @@ static by_status run_threads(packing *p, const by_tokenizer *tokenizer, by_error
 static by_status open_writer(packing *p, const by_tokenizer *tokenizer, unsigned part,
                              const char *directory, const char *name, by_error *error)
 {
-    const by__source *s = &p->pack->source;
-    by__shard_writer *w = &p->writers[part];
+    const by__data_source *s = &p->pack->source;
+    by__data_shard_writer *w = &p->writers[part];
     char *path;
     BY_TRY(by__path_make(&path, directory, name, error));
-    by_status status = by__shard_writer_open(w, path, tokenizer, p->eos >= 0,
-                                             p->pack->options.shard_tokens, error);
+    by_status status = by__data_shard_writer_open(w, path, tokenizer, p->eos >= 0,
+                                                  p->pack->options.shard_tokens, error);
     for (size_t i = 0; i < s->count && status == BY_OK; i++) {
-        status = by__shard_writer_add_source(w, s->files[i].path, s->files[i].bytes,
-                                             s->files[i].hash, error);
+        status = by__data_shard_writer_add_source(w, s->files[i].path, s->files[i].bytes,
+                                                  s->files[i].hash, error);
     }
     free(path);
     return status;
@@ -337,15 +337,15 @@ static void note_duplicates(const packing *p)
     uint64_t exact = p->result.exact_duplicates;
     uint64_t near = p->result.near_duplicates;
     if (exact + near > 0) {
-        by__pack_note(p->pack,
-                      "left out %" PRIu64 " exact and %" PRIu64 " near duplicates, %" PRIu64
-                      " bytes of text",
-                      exact, near, p->result.duplicate_bytes);
+        by__data_pack_note(p->pack,
+                           "left out %" PRIu64 " exact and %" PRIu64 " near duplicates, %" PRIu64
+                           " bytes of text",
+                           exact, near, p->result.duplicate_bytes);
     }
 }
 
-by_status by__pack_encode(const by__pack *pack, const by_tokenizer *tokenizer,
-                          const char *directory, by_pack_result *result, by_error *error)
+by_status by__data_pack_encode(const by__data_pack *pack, const by_tokenizer *tokenizer,
+                               const char *directory, by_pack_result *result, by_error *error)
 {
     packing p = {.pack = pack, .eos = pack->options.no_eos ? -1 : by_tokenizer_eos(tokenizer)};
     bool split = pack->options.valid_fraction > 0.0;
@@ -368,7 +368,7 @@ by_status by__pack_encode(const by__pack *pack, const by_tokenizer *tokenizer,
                               "out more, or keep duplicates");
     }
     for (unsigned i = 0; i < (split ? 2u : 1u) && status == BY_OK; i++) {
-        status = by__shard_writer_finish(&p.writers[i], error);
+        status = by__data_shard_writer_finish(&p.writers[i], error);
         result->tokens += p.writers[i].manifest.tokens;
         result->documents += p.writers[i].manifest.documents;
         result->text_bytes += p.writers[i].manifest.text_bytes;
@@ -380,8 +380,8 @@ by_status by__pack_encode(const by__pack *pack, const by_tokenizer *tokenizer,
     result->near_duplicates = p.result.near_duplicates;
     result->duplicate_bytes = p.result.duplicate_bytes;
     result->corrupt_lines = p.result.corrupt_lines;
-    by__duplicates_free(&p.seen);
-    by__shard_writer_close(&p.writers[0]);
-    by__shard_writer_close(&p.writers[1]);
+    by__data_duplicates_free(&p.seen);
+    by__data_shard_writer_close(&p.writers[0]);
+    by__data_shard_writer_close(&p.writers[1]);
     return status;
 }

@@ -30,7 +30,7 @@ static by_status parent_of(char **out, const char *path, by_error *error)
 
 /* Waits a short time for the process that holds the lock, and asks the caller's progress function
  * whether to continue. */
-static by_status wait_for_lock(const by__pack *pack, const char *output, bool *noted,
+static by_status wait_for_lock(const by__data_pack *pack, const char *output, bool *noted,
                                by_error *error)
 {
     const by_pack_options *o = &pack->options;
@@ -38,7 +38,7 @@ static by_status wait_for_lock(const by__pack *pack, const char *output, bool *n
     by_pack_progress progress = {"waiting", 0, pack->source.bytes, 0};
     if (!*noted) {
         *noted = true;
-        by__pack_note(pack, "waiting for another process that packs into %s", output);
+        by__data_pack_note(pack, "waiting for another process that packs into %s", output);
     }
     if (o->progress != NULL && !o->progress(o->user, &progress)) {
         return by_error_set(error, BY_ESTOPPED,
@@ -48,8 +48,8 @@ static by_status wait_for_lock(const by__pack *pack, const char *output, bool *n
     return BY_OK;
 }
 
-static by_status take_lock(const by__pack *pack, int lock, const char *partial, const char *output,
-                           bool wait, bool *noted, by_error *error)
+static by_status take_lock(const by__data_pack *pack, int lock, const char *partial,
+                           const char *output, bool wait, bool *noted, by_error *error)
 {
     while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EINTR && errno != EWOULDBLOCK) {
@@ -67,7 +67,7 @@ static by_status take_lock(const by__pack *pack, int lock, const char *partial, 
 
 /* Creates and locks the directory that will become `output`. The lock is on the directory itself,
  * so it ends with the process and leaves nothing. *fd is -1 if output exists. */
-static by_status lock_partial(const by__pack *pack, const char *partial, const char *output,
+static by_status lock_partial(const by__data_pack *pack, const char *partial, const char *output,
                               bool wait, int *fd, by_error *error)
 {
     bool noted = false;
@@ -168,12 +168,12 @@ static by_status publish(int fd, const char *partial, const char *output, by_err
     return status;
 }
 
-static by_status write_locked(const by__pack *pack, const by_tokenizer *tokenizer, int fd,
+static by_status write_locked(const by__data_pack *pack, const by_tokenizer *tokenizer, int fd,
                               const char *partial, const char *output, by_pack_result *result,
                               by_error *error)
 {
     BY_TRY(clear(fd, partial, error));
-    by_status status = by__pack_encode(pack, tokenizer, partial, result, error);
+    by_status status = by__data_pack_encode(pack, tokenizer, partial, result, error);
     if (status == BY_OK) {
         return publish(fd, partial, output, error);
     }
@@ -196,8 +196,9 @@ static by_status make_names(char **clean, char **partial, const char *output, by
     return *clean != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: path");
 }
 
-by_status by__pack_write(const by__pack *pack, const by_tokenizer *tokenizer, const char *output,
-                         bool wait, by_pack_result *result, by_error *error)
+by_status by__data_pack_write(const by__data_pack *pack, const by_tokenizer *tokenizer,
+                              const char *output, bool wait, by_pack_result *result,
+                              by_error *error)
 {
     int fd = -1;
     char *partial = NULL;

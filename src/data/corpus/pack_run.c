@@ -10,12 +10,12 @@
 
 static bool report_scan(void *user, uint64_t done)
 {
-    const by__pack *pack = user;
+    const by__data_pack *pack = user;
     by_pack_progress progress = {"reading", done, pack->source.bytes, 0};
     return pack->options.progress == NULL || pack->options.progress(pack->options.user, &progress);
 }
 
-void by__pack_note(const by__pack *pack, const char *format, ...)
+void by__data_pack_note(const by__data_pack *pack, const char *format, ...)
 {
     char text[1024];
     va_list arguments;
@@ -28,10 +28,10 @@ void by__pack_note(const by__pack *pack, const char *format, ...)
 }
 
 /* Skipped inputs are always reported. */
-static void note_omissions(const by__pack *pack)
+static void note_omissions(const by__data_pack *pack)
 {
-    const by__source *s = &pack->source;
-    const by__source_file *first = NULL;
+    const by__data_source *s = &pack->source;
+    const by__data_source_file *first = NULL;
     size_t marked = 0;
     for (size_t i = 0; i < s->count; i++) {
         if (s->files[i].mark_bytes > 0) {
@@ -40,18 +40,18 @@ static void note_omissions(const by__pack *pack)
         }
     }
     if (marked > 0) {
-        by__pack_note(pack, "%s begins with a byte-order mark, which is left out%s", first->path,
-                      marked > 1 ? " (other files too)" : "");
+        by__data_pack_note(pack, "%s begins with a byte-order mark, which is left out%s",
+                           first->path, marked > 1 ? " (other files too)" : "");
     }
     if (s->loop != NULL) {
-        by__pack_note(pack, "%s leads back to a directory that it is in: not followed%s", s->loop,
-                      s->loops > 1 ? " (other links too)" : "");
+        by__data_pack_note(pack, "%s leads back to a directory that it is in: not followed%s",
+                           s->loop, s->loops > 1 ? " (other links too)" : "");
     }
 }
 
-by_status by__pack_open(by__pack *pack, const by_pack_options *options, by_error *error)
+by_status by__data_pack_open(by__data_pack *pack, const by_pack_options *options, by_error *error)
 {
-    by__pack p = {.options = *options};
+    by__data_pack p = {.options = *options};
     by_pack_options *o = &p.options;
     if (o->tokenizer == NULL && o->tokenizer_kind == NULL) {
         return by_error_set(error, BY_EARG, "packing needs a tokenizer");
@@ -71,13 +71,13 @@ by_status by__pack_open(by__pack *pack, const by_pack_options *options, by_error
     o->threads = o->threads > 0 ? o->threads : (size_t)by__thread_count(-1);
     o->shard_tokens = o->shard_tokens > 0 ? o->shard_tokens : SHARD_TOKENS;
     o->field = o->field != NULL ? o->field : "text";
-    BY_TRY(by__source_open(&p.source, o->inputs, o->input_count, o->field, error));
-    by_status status = by__source_scan(&p.source, o->threads, report_scan, &p, error);
+    BY_TRY(by__data_source_open(&p.source, o->inputs, o->input_count, o->field, error));
+    by_status status = by__data_source_scan(&p.source, o->threads, report_scan, &p, error);
     if (status == BY_OK) {
-        status = by__source_hold_out(&p.source, o->valid_fraction, error);
+        status = by__data_source_hold_out(&p.source, o->valid_fraction, error);
     }
     if (status != BY_OK) {
-        by__source_close(&p.source);
+        by__data_source_close(&p.source);
         return status;
     }
     *pack = p;
@@ -85,14 +85,14 @@ by_status by__pack_open(by__pack *pack, const by_pack_options *options, by_error
     return BY_OK;
 }
 
-void by__pack_close(by__pack *pack)
+void by__data_pack_close(by__data_pack *pack)
 {
-    by__source_close(&pack->source);
+    by__data_source_close(&pack->source);
 }
 
 by_status by_pack(const by_pack_options *options, by_pack_result *result, by_error *error)
 {
-    by__pack pack;
+    by__data_pack pack;
     by_pack_result made = {0};
     by_tokenizer *own = NULL;
     if (options->output == NULL || options->output[0] == '\0') {
@@ -103,19 +103,19 @@ by_status by_pack(const by_pack_options *options, by_pack_result *result, by_err
                             "%s already exists: remove it or name another output directory",
                             options->output);
     }
-    BY_TRY(by__pack_open(&pack, options, error));
+    BY_TRY(by__data_pack_open(&pack, options, error));
     by_status status = BY_OK;
     if (options->tokenizer == NULL) {
         double began = by__now();
-        status = by__pack_make_tokenizer(&pack, &own, error);
+        status = by__data_pack_make_tokenizer(&pack, &own, error);
         made.learn_seconds = by__now() - began;
     }
     if (status == BY_OK) {
-        status = by__pack_write(&pack, own != NULL ? own : options->tokenizer, options->output,
-                                false, &made, error);
+        status = by__data_pack_write(&pack, own != NULL ? own : options->tokenizer, options->output,
+                                     false, &made, error);
     }
     by_tokenizer_close(&own);
-    by__pack_close(&pack);
+    by__data_pack_close(&pack);
     if (status == BY_OK && result != NULL) {
         *result = made;
     }

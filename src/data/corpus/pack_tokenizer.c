@@ -16,12 +16,12 @@
 typedef struct seen {
     char *buffer;
     size_t capacity;
-    by__characters *characters; /* for a character vocabulary */
-    by__word_counts words;      /* for a BPE */
+    by__tokenizer_characters *characters; /* for a character vocabulary */
+    by__tokenizer_word_counts words;      /* for a BPE */
 } seen;
 
 typedef struct learning {
-    const by__pack *pack;
+    const by__data_pack *pack;
     seen *threads;
     uint64_t done;
 } learning;
@@ -37,8 +37,9 @@ static bool report(const learning *l, double share)
 static by_status add_text(seen *s, const char *text, size_t length, const char *name,
                           by_error *error)
 {
-    return s->characters != NULL ? by__characters_add(s->characters, text, length, name, error)
-                                 : by__word_counts_add(&s->words, text, length, error);
+    return s->characters != NULL
+               ? by__tokenizer_characters_add(s->characters, text, length, name, error)
+               : by__tokenizer_word_counts_add(&s->words, text, length, error);
 }
 
 static by_status add_line(void *context, const by_text *text, by_error *error)
@@ -56,7 +57,7 @@ static by_status pass_over(void *context, size_t line, const by_error *why, by_e
     return BY_OK;
 }
 
-static by_status add_unit(void *context, size_t thread, const by__format_unit *unit,
+static by_status add_unit(void *context, size_t thread, const by__data_format_unit *unit,
                           by_error *error)
 {
     learning *l = context;
@@ -64,12 +65,12 @@ static by_status add_unit(void *context, size_t thread, const by__format_unit *u
     if (unit->held_out && s->characters == NULL) {
         return BY_OK;
     }
-    BY_TRY(by__unit_read(unit, &s->buffer, &s->capacity, error));
+    BY_TRY(by__data_unit_read(unit, &s->buffer, &s->capacity, error));
     if (unit->file->json_lines) {
-        const by__line_takers to = {.take = add_line,
-                                    .skip = l->pack->options.skip_corrupt ? pass_over : NULL,
-                                    .context = s};
-        return by__unit_texts(unit, s->buffer, &to, error);
+        const by__data_line_takers to = {.take = add_line,
+                                         .skip = l->pack->options.skip_corrupt ? pass_over : NULL,
+                                         .context = s};
+        return by__data_unit_texts(unit, s->buffer, &to, error);
     }
     char name[300];
     (void)snprintf(name, sizeof name, "%.200s, in the part from byte %" PRIu64 " on",
@@ -77,7 +78,7 @@ static by_status add_unit(void *context, size_t thread, const by__format_unit *u
     return add_text(s, s->buffer, (size_t)(unit->end - unit->begin), name, error);
 }
 
-static by_status count_unit(void *context, size_t thread, const by__format_unit *unit,
+static by_status count_unit(void *context, size_t thread, const by__data_format_unit *unit,
                             by_error *error)
 {
     learning *l = context;
@@ -96,30 +97,32 @@ static bool report_learning(void *user, double done)
 static by_status learn(learning *l, bool characters, by_tokenizer **out, by_error *error)
 {
     const by_pack_options *o = &l->pack->options;
-    by__unit_job job = {.context = l,
-                        .work = add_unit,
-                        .take = count_unit,
-                        .threads = o->threads,
-                        .wanted = UNIT_BYTES};
+    by__data_unit_job job = {.context = l,
+                             .work = add_unit,
+                             .take = count_unit,
+                             .threads = o->threads,
+                             .wanted = UNIT_BYTES};
     BY_TRY(by__alloc((void **)&l->threads, o->threads, sizeof *l->threads, "threads", error));
     for (size_t i = 0; i < o->threads && characters; i++) {
         BY_TRY(by__alloc((void **)&l->threads[i].characters, 1, sizeof *l->threads[i].characters,
                          "characters", error));
     }
-    BY_TRY(by__unit_run(&l->pack->source, &job, error));
+    BY_TRY(by__data_unit_run(&l->pack->source, &job, error));
     for (size_t i = 1; i < o->threads; i++) {
         if (characters) {
-            by__characters_merge(l->threads[0].characters, l->threads[i].characters);
+            by__tokenizer_characters_merge(l->threads[0].characters, l->threads[i].characters);
         } else {
-            BY_TRY(by__word_counts_merge(&l->threads[0].words, &l->threads[i].words, error));
+            BY_TRY(
+                by__tokenizer_word_counts_merge(&l->threads[0].words, &l->threads[i].words, error));
         }
     }
     by_bpe_options bpe = {.vocab = o->tokenizer_vocab, .progress = report_learning, .user = l};
-    return characters ? by__characters_finish(out, l->threads[0].characters, error)
-                      : by__bpe_learn(out, &l->threads[0].words, &bpe, error);
+    return characters ? by__tokenizer_characters_finish(out, l->threads[0].characters, error)
+                      : by__tokenizer_bpe_learn(out, &l->threads[0].words, &bpe, error);
 }
 
-by_status by__pack_make_tokenizer(const by__pack *pack, by_tokenizer **out, by_error *error)
+by_status by__data_pack_make_tokenizer(const by__data_pack *pack, by_tokenizer **out,
+                                       by_error *error)
 {
     const by_pack_options *o = &pack->options;
     bool characters = strcmp(o->tokenizer_kind, "char") == 0;
@@ -131,7 +134,7 @@ by_status by__pack_make_tokenizer(const by__pack *pack, by_tokenizer **out, by_e
     for (size_t i = 0; i < o->threads && l.threads != NULL; i++) {
         free(l.threads[i].buffer);
         free(l.threads[i].characters);
-        by__word_counts_free(&l.threads[i].words);
+        by__tokenizer_word_counts_free(&l.threads[i].words);
     }
     free(l.threads);
     return status;

@@ -11,7 +11,7 @@ static by_status no_memory(by_error *error)
     return by_error_set(error, BY_EMEMORY, "out of memory: path");
 }
 
-static by_status save_tokenizer(const by__shard_writer *w, const by_tokenizer *tokenizer,
+static by_status save_tokenizer(const by__data_shard_writer *w, const by_tokenizer *tokenizer,
                                 by_error *error)
 {
     char *path = by__path_join(w->directory, TOKENIZER_FILE);
@@ -20,21 +20,21 @@ static by_status save_tokenizer(const by__shard_writer *w, const by_tokenizer *t
     return status;
 }
 
-static by_status open_npy(const by__shard_writer *w, by__npy_writer **out, const char *file,
-                          unsigned width, by_error *error)
+static by_status open_npy(const by__data_shard_writer *w, by__format_npy_writer **out,
+                          const char *file, unsigned width, by_error *error)
 {
     char *path = by__path_join(w->directory, file);
     by_status status =
-        path == NULL ? no_memory(error) : by__npy_writer_open(out, path, width, error);
+        path == NULL ? no_memory(error) : by__format_npy_writer_open(out, path, width, error);
     free(path);
     return status;
 }
 
-by_status by__shard_writer_open(by__shard_writer *w, const char *directory,
-                                const by_tokenizer *tokenizer, bool eos, uint64_t shard_tokens,
-                                by_error *error)
+by_status by__data_shard_writer_open(by__data_shard_writer *w, const char *directory,
+                                     const by_tokenizer *tokenizer, bool eos, uint64_t shard_tokens,
+                                     by_error *error)
 {
-    by__token_manifest *m = &w->manifest;
+    by__data_token_manifest *m = &w->manifest;
     const uint64_t zero = 0;
     w->directory = by__strdup(directory);
     w->shard_tokens = shard_tokens;
@@ -52,21 +52,21 @@ by_status by__shard_writer_open(by__shard_writer *w, const char *directory,
     BY_TRY(open_npy(w, &w->offsets, OFFSETS_FILE, 8, error));
     BY_TRY(open_npy(w, &w->blocks, BY__BLOCKS_FILE, 8, error));
     BY_TRY(by__alloc((void **)&w->block, BY__CHECKED_TOKENS, m->width, "tokens", error));
-    return by__npy_writer_add_u64(w->offsets, &zero, 1, error);
+    return by__format_npy_writer_add_u64(w->offsets, &zero, 1, error);
 }
 
 /* Writes the checksum of a full block, or of the last one of its shard. */
-static by_status end_block(by__shard_writer *w, by_error *error)
+static by_status end_block(by__data_shard_writer *w, by_error *error)
 {
     if (w->block_tokens == 0) {
         return BY_OK;
     }
     uint64_t sum = by__hash64(w->block, w->block_tokens * w->manifest.width);
     w->block_tokens = 0;
-    return by__npy_writer_add_u64(w->blocks, &sum, 1, error);
+    return by__format_npy_writer_add_u64(w->blocks, &sum, 1, error);
 }
 
-static by_status check_tokens(by__shard_writer *w, const uint32_t *ids, size_t count,
+static by_status check_tokens(by__data_shard_writer *w, const uint32_t *ids, size_t count,
                               by_error *error)
 {
     unsigned width = w->manifest.width;
@@ -82,22 +82,22 @@ static by_status check_tokens(by__shard_writer *w, const uint32_t *ids, size_t c
     return BY_OK;
 }
 
-static by_status end_shard(by__shard_writer *w, by_error *error)
+static by_status end_shard(by__data_shard_writer *w, by_error *error)
 {
     if (w->shard == NULL) {
         return BY_OK;
     }
-    by__token_shard *shard = &w->manifest.shards[w->manifest.shard_count - 1];
+    by__data_token_shard *shard = &w->manifest.shards[w->manifest.shard_count - 1];
     BY_TRY(end_block(w, error));
-    BY_TRY(by__npy_writer_finish(w->shard, shard->hash, error));
-    by__npy_writer_close(&w->shard);
+    BY_TRY(by__format_npy_writer_finish(w->shard, shard->hash, error));
+    by__format_npy_writer_close(&w->shard);
     return BY_OK;
 }
 
-static by_status begin_shard(by__shard_writer *w, by_error *error)
+static by_status begin_shard(by__data_shard_writer *w, by_error *error)
 {
     char name[40];
-    by__token_manifest *m = &w->manifest;
+    by__data_token_manifest *m = &w->manifest;
     BY_TRY(end_shard(w, error));
     BY_TRY(by__reserve((void **)&m->shards, &w->shard_capacity, m->shard_count + 1,
                        sizeof *m->shards, error));
@@ -107,20 +107,20 @@ static by_status begin_shard(by__shard_writer *w, by_error *error)
     if (copy == NULL) {
         return no_memory(error);
     }
-    m->shards[m->shard_count++] = (by__token_shard){.file = copy};
+    m->shards[m->shard_count++] = (by__data_token_shard){.file = copy};
     w->shard_room = w->shard_tokens;
     return BY_OK;
 }
 
-by_status by__shard_writer_add(by__shard_writer *w, const uint32_t *ids, size_t count,
-                               by_error *error)
+by_status by__data_shard_writer_add(by__data_shard_writer *w, const uint32_t *ids, size_t count,
+                                    by_error *error)
 {
     while (count > 0) {
         if (w->shard_room == 0) {
             BY_TRY(begin_shard(w, error));
         }
         size_t n = count < w->shard_room ? count : (size_t)w->shard_room;
-        BY_TRY(by__npy_writer_add_u32(w->shard, ids, n, error));
+        BY_TRY(by__format_npy_writer_add_u32(w->shard, ids, n, error));
         BY_TRY(check_tokens(w, ids, n, error));
         w->manifest.shards[w->manifest.shard_count - 1].tokens += n;
         w->manifest.tokens += n;
@@ -131,20 +131,20 @@ by_status by__shard_writer_add(by__shard_writer *w, const uint32_t *ids, size_t 
     return BY_OK;
 }
 
-by_status by__shard_writer_end_document(by__shard_writer *w, by_error *error)
+by_status by__data_shard_writer_end_document(by__data_shard_writer *w, by_error *error)
 {
     w->manifest.documents++;
-    return by__npy_writer_add_u64(w->offsets, &w->manifest.tokens, 1, error);
+    return by__format_npy_writer_add_u64(w->offsets, &w->manifest.tokens, 1, error);
 }
 
-by_status by__shard_writer_add_source(by__shard_writer *w, const char *path, uint64_t bytes,
-                                      const char hash[33], by_error *error)
+by_status by__data_shard_writer_add_source(by__data_shard_writer *w, const char *path,
+                                           uint64_t bytes, const char hash[33], by_error *error)
 {
-    by__token_manifest *m = &w->manifest;
+    by__data_token_manifest *m = &w->manifest;
     BY_TRY(by__reserve((void **)&m->sources, &w->source_capacity, m->source_count + 1,
                        sizeof *m->sources, error));
-    by__token_source *source = &m->sources[m->source_count];
-    *source = (by__token_source){.path = by__strdup(path), .bytes = bytes};
+    by__data_token_source *source = &m->sources[m->source_count];
+    *source = (by__data_token_source){.path = by__strdup(path), .bytes = bytes};
     if (source->path == NULL) {
         return no_memory(error);
     }
@@ -153,23 +153,23 @@ by_status by__shard_writer_add_source(by__shard_writer *w, const char *path, uin
     return BY_OK;
 }
 
-by_status by__shard_writer_finish(by__shard_writer *w, by_error *error)
+by_status by__data_shard_writer_finish(by__data_shard_writer *w, by_error *error)
 {
     char unnamed[33];
     BY_TRY(end_shard(w, error));
-    BY_TRY(by__npy_writer_finish(w->blocks, unnamed, error));
-    BY_TRY(by__npy_writer_finish(w->offsets, w->manifest.offsets_hash, error));
-    BY_TRY(by__token_manifest_write(&w->manifest, w->directory, error));
+    BY_TRY(by__format_npy_writer_finish(w->blocks, unnamed, error));
+    BY_TRY(by__format_npy_writer_finish(w->offsets, w->manifest.offsets_hash, error));
+    BY_TRY(by__data_token_manifest_write(&w->manifest, w->directory, error));
     return by__sync_dir(w->directory, error);
 }
 
-void by__shard_writer_close(by__shard_writer *w)
+void by__data_shard_writer_close(by__data_shard_writer *w)
 {
-    by__npy_writer_close(&w->shard);
-    by__npy_writer_close(&w->offsets);
-    by__npy_writer_close(&w->blocks);
+    by__format_npy_writer_close(&w->shard);
+    by__format_npy_writer_close(&w->offsets);
+    by__format_npy_writer_close(&w->blocks);
     free(w->block);
-    by__token_manifest_free(&w->manifest);
+    by__data_token_manifest_free(&w->manifest);
     free(w->directory);
-    *w = (by__shard_writer){0};
+    *w = (by__data_shard_writer){0};
 }

@@ -28,7 +28,7 @@ static by_status measure_documents(by_dataset_statistics *s, const by_dataset *d
     uint64_t *lengths; /* of documents; initially their offsets */
     size_t count = (size_t)s->documents;
     BY_TRY(by__alloc((void **)&lengths, count + 1, sizeof *lengths, "documents", error));
-    by_status status = by__dataset_offsets(dataset, 0, count + 1, lengths, error);
+    by_status status = by__data_dataset_offsets(dataset, 0, count + 1, lengths, error);
     if (status == BY_OK && count > 0) {
         for (size_t i = 0; i < count; i++) {
             lengths[i] = lengths[i + 1] - lengths[i];
@@ -60,7 +60,7 @@ static by_status count_tokens(by_dataset_statistics *s, const by_dataset *datase
         at += n;
         if (status == BY_OK && o->progress != NULL && !o->progress(o->user, at, s->tokens)) {
             status = by_error_set(error, BY_ESTOPPED, "stopped while reading %s",
-                                  by__dataset_name(dataset));
+                                  by__data_dataset_name(dataset));
         }
     }
     free(block);
@@ -78,7 +78,7 @@ static by_status count_tokens(by_dataset_statistics *s, const by_dataset *datase
  * visits all stretches of the data equally. */
 static void measure_order(by_dataset_statistics *s, uint64_t seed)
 {
-    by__order order;
+    by__loader_order order;
     uint64_t cells[STRETCHES][STRETCHES] = {{0}};
     uint64_t n = s->windows < ORDER_SAMPLES ? s->windows : ORDER_SAMPLES;
     double mean = ((double)s->windows - 1.0) / 2.0;
@@ -90,9 +90,9 @@ static void measure_order(by_dataset_statistics *s, uint64_t seed)
     if (n < ORDER_LEAST) {
         return;
     }
-    by__order_init(&order, s->windows, seed, 0);
+    by__loader_order_init(&order, s->windows, seed, 0);
     for (uint64_t i = 0; i < n; i++) {
-        uint64_t place = by__order_at(&order, i);
+        uint64_t place = by__loader_order_at(&order, i);
         double away = (double)place - mean;
         covariance += i > 0 ? away * last : 0.0;
         variance += away * away;
@@ -124,16 +124,16 @@ static by_status measure_windows(by_dataset_statistics *s, const by_dataset *dat
                                  const by_dataset_statistics_options *o, by_error *error)
 {
     by_source *source;
-    by__bins bins;
+    by__data_bins bins;
     BY_TRY(by_token_source_open(
         &source, dataset, &(by_token_options){.context = o->context, .shuffle = true}, error));
     s->windows = source->samples;
     by_source_close(&source);
-    BY_TRY(by__bins_of(&bins, dataset, o->context, error));
+    BY_TRY(by__data_bins_of(&bins, dataset, o->context, error));
     s->bins = bins.count;
     s->bins_filled = (double)bins.tokens / ((double)bins.count * (double)bins.capacity);
     s->bins_cut = bins.cut;
-    by__bins_close(&bins);
+    by__data_bins_close(&bins);
     /* A window touches one document, and one more for each border inside it; over all phases a
      * border is inside for context - 1 of context positions. */
     double borders = (double)(s->documents - s->empty_documents) - 1.0;

@@ -33,12 +33,12 @@ static bool is_text(const char *path)
 }
 
 /* Converts a Parquet file to JSON lines. */
-static by_status open_lines(by__source_file *file, const char *field, by_error *error)
+static by_status open_lines(by__data_source_file *file, const char *field, by_error *error)
 {
     struct stat info;
     char path[40];
     int fd;
-    BY_TRY(by__parquet_text_lines(&fd, file->path, field, error));
+    BY_TRY(by__format_parquet_text_lines(&fd, file->path, field, error));
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     char *content = by__strdup(path);
     if (content == NULL || fstat(fd, &info) != 0) {
@@ -55,7 +55,7 @@ static by_status open_lines(by__source_file *file, const char *field, by_error *
     return BY_OK;
 }
 
-static by_status add_file(by__source *s, const char *path, by_error *error)
+static by_status add_file(by__data_source *s, const char *path, by_error *error)
 {
     struct stat info;
     if (stat(path, &info) != 0) {
@@ -69,8 +69,8 @@ static by_status add_file(by__source *s, const char *path, by_error *error)
     if (copy == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
-    by__source_file *file = &s->files[s->count++];
-    *file = (by__source_file){
+    by__data_source_file *file = &s->files[s->count++];
+    *file = (by__data_source_file){
         .path = copy, .json_lines = by__is_json_lines(path), .bytes = (uint64_t)info.st_size};
     if (is_parquet(path)) {
         BY_TRY(open_lines(file, s->field, error));
@@ -98,7 +98,7 @@ static bool is_above(const chain *above, const struct stat *info)
     return false;
 }
 
-static by_status skip_loop(by__source *s, const char *path, by_error *error)
+static by_status skip_loop(by__data_source *s, const char *path, by_error *error)
 {
     s->loops++;
     if (s->loop == NULL && (s->loop = by__strdup(path)) == NULL) {
@@ -107,7 +107,8 @@ static by_status skip_loop(by__source *s, const char *path, by_error *error)
     return BY_OK;
 }
 
-static by_status add_directory(by__source *s, const char *path, const chain *above, by_error *error)
+static by_status add_directory(by__data_source *s, const char *path, const chain *above,
+                               by_error *error)
 {
     char **names;
     size_t count;
@@ -140,10 +141,10 @@ static by_status add_directory(by__source *s, const char *path, const chain *abo
     return status;
 }
 
-by_status by__source_open(by__source *out, const char *const *inputs, size_t count,
-                          const char *field, by_error *error)
+by_status by__data_source_open(by__data_source *out, const char *const *inputs, size_t count,
+                               const char *field, by_error *error)
 {
-    by__source s = {.field = field};
+    by__data_source s = {.field = field};
     by_status status =
         count > 0 ? BY_OK : by_error_set(error, BY_EARG, "no text to pack was given");
     for (size_t i = 0; i < count && status == BY_OK; i++) {
@@ -158,7 +159,7 @@ by_status by__source_open(by__source *out, const char *const *inputs, size_t cou
         }
     }
     if (status != BY_OK) {
-        by__source_close(&s);
+        by__data_source_close(&s);
         return status;
     }
     s.split_file = s.count;
@@ -166,7 +167,7 @@ by_status by__source_open(by__source *out, const char *const *inputs, size_t cou
     return BY_OK;
 }
 
-void by__source_close(by__source *source)
+void by__data_source_close(by__data_source *source)
 {
     for (size_t i = 0; i < source->count; i++) {
         if (source->files[i].content != NULL) {
@@ -177,12 +178,12 @@ void by__source_close(by__source *source)
     }
     free(source->files);
     free(source->loop);
-    *source = (by__source){0};
+    *source = (by__data_source){0};
 }
 
 /* ---- reading ---- */
 
-static by_status open_file(int *fd, const by__source_file *file, by_error *error)
+static by_status open_file(int *fd, const by__data_source_file *file, by_error *error)
 {
     *fd = open(file->content == NULL ? file->path : file->content, O_RDONLY | O_CLOEXEC);
     return *fd >= 0 ? BY_OK : by__io_error(error, "open", file->path);
@@ -198,7 +199,7 @@ static uint64_t count_characters(const char *data, size_t n)
 }
 
 typedef struct scan {
-    by__source *source;
+    by__data_source *source;
     bool (*progress)(void *user, uint64_t done);
     void *user;
     pthread_mutex_t lock; /* protects the following members */
@@ -220,7 +221,7 @@ static bool report(scan *s, uint64_t bytes)
     return go_on;
 }
 
-static by_status scan_file(scan *s, by__source_file *file, char *block, by_error *error)
+static by_status scan_file(scan *s, by__data_source_file *file, char *block, by_error *error)
 {
     int fd;
     by__hasher *hasher;
@@ -272,8 +273,9 @@ static by_status scan_files(void *context, size_t thread, by_error *error)
     return status;
 }
 
-by_status by__source_scan(by__source *source, size_t threads,
-                          bool (*progress)(void *user, uint64_t done), void *user, by_error *error)
+by_status by__data_source_scan(by__data_source *source, size_t threads,
+                               bool (*progress)(void *user, uint64_t done), void *user,
+                               by_error *error)
 {
     scan s = {
         .source = source, .progress = progress, .user = user, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -294,7 +296,7 @@ typedef struct place {
 } place;
 
 /* Finds character `wanted` of a file; the end of its line only in JSON lines. */
-static by_status find_character(place *out, const by__source_file *file, uint64_t wanted,
+static by_status find_character(place *out, const by__data_source_file *file, uint64_t wanted,
                                 by_error *error)
 {
     char *block;
@@ -337,7 +339,7 @@ static by_status find_character(place *out, const by__source_file *file, uint64_
     return status;
 }
 
-by_status by__source_hold_out(by__source *s, double fraction, by_error *error)
+by_status by__data_source_hold_out(by__data_source *s, double fraction, by_error *error)
 {
     uint64_t total = 0;
     if (!(fraction >= 0.0 && fraction < 1.0)) {
@@ -403,7 +405,7 @@ static by_status find_border(int fd, const char *path, uint64_t at, uint64_t end
         /* Includes one byte before `at`, which a border depends on. */
         size_t n = end - (at - 1) < BLOCK ? (size_t)(end - (at - 1)) : BLOCK;
         BY_TRY(by__read_at(fd, path, at - 1, block, n, error));
-        size_t cut = by__split_chunk((const uint8_t *)block, n, 1);
+        size_t cut = by__tokenizer_split_chunk((const uint8_t *)block, n, 1);
         if (cut < n) {
             *out = at - 1 + cut;
             return BY_OK;
@@ -413,8 +415,8 @@ static by_status find_border(int fd, const char *path, uint64_t at, uint64_t end
     return BY_OK;
 }
 
-static by_status find_cut(const by__source_file *file, uint64_t at, uint64_t end, uint64_t *out,
-                          by_error *error)
+static by_status find_cut(const by__data_source_file *file, uint64_t at, uint64_t end,
+                          uint64_t *out, by_error *error)
 {
     int fd;
     char *block;
@@ -429,9 +431,10 @@ static by_status find_cut(const by__source_file *file, uint64_t at, uint64_t end
     return status;
 }
 
-by_status by__units_next(by__units *u, by__format_unit *unit, bool *found, by_error *error)
+by_status by__data_units_next(by__data_units *u, by__data_format_unit *unit, bool *found,
+                              by_error *error)
 {
-    const by__source *s = u->source;
+    const by__data_source *s = u->source;
     while (u->file < s->count && (u->offset >= s->files[u->file].bytes ||
                                   s->files[u->file].mark_bytes == s->files[u->file].bytes)) {
         u->file++;
@@ -441,20 +444,20 @@ by_status by__units_next(by__units *u, by__format_unit *unit, bool *found, by_er
     if (!*found) {
         return BY_OK;
     }
-    const by__source_file *file = &s->files[u->file];
+    const by__data_source_file *file = &s->files[u->file];
     u->offset = u->offset == 0 ? file->mark_bytes : u->offset;
     bool splits = u->file == s->split_file;
     if (splits && u->offset == s->split_offset && s->split_end > s->split_offset) {
         bool rest = u->is_kept;
-        *unit = (by__format_unit){.file = file,
-                                  .field = s->field,
-                                  .begin = u->offset,
-                                  .end = s->split_end,
-                                  .held_out = rest,
-                                  .ends_document = true,
-                                  .is_cut = !rest,
-                                  .part = rest ? BY__UNIT_REST : BY__UNIT_KEPT,
-                                  .share = s->split_share};
+        *unit = (by__data_format_unit){.file = file,
+                                       .field = s->field,
+                                       .begin = u->offset,
+                                       .end = s->split_end,
+                                       .held_out = rest,
+                                       .ends_document = true,
+                                       .is_cut = !rest,
+                                       .part = rest ? BY__UNIT_REST : BY__UNIT_KEPT,
+                                       .share = s->split_share};
         u->offset = rest ? s->split_end : u->offset;
         u->is_kept = true;
         return BY_OK;
@@ -464,20 +467,20 @@ by_status by__units_next(by__units *u, by__format_unit *unit, bool *found, by_er
     if (part - u->offset > u->wanted && (file->json_lines || !u->whole)) {
         BY_TRY(find_cut(file, u->offset + u->wanted, part, &end, error));
     }
-    *unit = (by__format_unit){.file = file,
-                              .field = s->field,
-                              .begin = u->offset,
-                              .end = end,
-                              .held_out = u->file > s->split_file ||
-                                          (splits && u->offset >= s->split_offset),
-                              .ends_document = end == part,
-                              .is_cut = end < file->bytes};
+    *unit = (by__data_format_unit){.file = file,
+                                   .field = s->field,
+                                   .begin = u->offset,
+                                   .end = end,
+                                   .held_out = u->file > s->split_file ||
+                                               (splits && u->offset >= s->split_offset),
+                                   .ends_document = end == part,
+                                   .is_cut = end < file->bytes};
     u->offset = end;
     return BY_OK;
 }
 
-by_status by__unit_read(const by__format_unit *unit, char **buffer, size_t *capacity,
-                        by_error *error)
+by_status by__data_unit_read(const by__data_format_unit *unit, char **buffer, size_t *capacity,
+                             by_error *error)
 {
     int fd;
     uint64_t n = unit->end - unit->begin;
@@ -493,7 +496,7 @@ by_status by__unit_read(const by__format_unit *unit, char **buffer, size_t *capa
 }
 
 /* Prefixes an error in line `line` (from 1) of a unit of JSON lines with "FILE:LINE". */
-static by_status line_error(const by__format_unit *unit, size_t line, by_status status,
+static by_status line_error(const by__data_format_unit *unit, size_t line, by_status status,
                             by_error *error)
 {
     int fd;
@@ -519,7 +522,7 @@ static by_status line_error(const by__format_unit *unit, size_t line, by_status 
 }
 
 /* Leaves of a text the part that a unit has. */
-static void cut_text(by_text *text, const by__format_unit *unit)
+static void cut_text(by_text *text, const by__data_format_unit *unit)
 {
     uint64_t all = count_characters(text->data, text->length);
     uint64_t kept = (uint64_t)floor((double)all * unit->share + 1e-9);
@@ -533,17 +536,17 @@ static void cut_text(by_text *text, const by__format_unit *unit)
                                         : (by_text){text->data + at, text->length - at};
 }
 
-by_status by__unit_texts(const by__format_unit *unit, char *buffer, const by__line_takers *to,
-                         by_error *error)
+by_status by__data_unit_texts(const by__data_format_unit *unit, char *buffer,
+                              const by__data_line_takers *to, by_error *error)
 {
-    by__json_lines reader = {
+    by__format_json_lines reader = {
         .data = buffer, .length = (size_t)(unit->end - unit->begin), .field = unit->field};
     by_text text;
     bool found = true;
     by_status status = BY_OK;
     while (status == BY_OK && found) {
         by_error why = {0};
-        status = by__json_lines_next(&reader, &text, &found, &why);
+        status = by__format_json_lines_next(&reader, &text, &found, &why);
         if (status == BY_EFORMAT && to->skip != NULL) {
             found = true;
             status = to->skip(to->context, reader.lines, &why, error);
@@ -556,6 +559,6 @@ by_status by__unit_texts(const by__format_unit *unit, char *buffer, const by__li
             status = to->take(to->context, &text, error);
         }
     }
-    by__json_lines_close(&reader);
+    by__format_json_lines_close(&reader);
     return status == BY_OK ? BY_OK : line_error(unit, reader.lines, status, error);
 }

@@ -19,7 +19,7 @@ typedef struct scope {
     by_error *error;
 } scope;
 
-void by__token_manifest_free(by__token_manifest *manifest)
+void by__data_token_manifest_free(by__data_token_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->shard_count; i++) {
         free(manifest->shards[i].file);
@@ -31,7 +31,7 @@ void by__token_manifest_free(by__token_manifest *manifest)
     free(manifest->sources);
     free(manifest->tokenizer_file);
     free(manifest->offsets_file);
-    *manifest = (by__token_manifest){0};
+    *manifest = (by__data_token_manifest){0};
 }
 
 /* The object must have exactly the `count` keys of `keys`. */
@@ -127,7 +127,7 @@ static by_status get_list(const scope *s, const json_t *root, const char *key, s
     return BY_OK;
 }
 
-static by_status read_shards(by__token_manifest *m, const scope *s, const json_t *root)
+static by_status read_shards(by__data_token_manifest *m, const scope *s, const json_t *root)
 {
     static const char *const keys[] = {"file", "tokens", "xxh3_128"};
     scope inner = {s->name, "shards[].", s->error};
@@ -154,7 +154,7 @@ static by_status read_shards(by__token_manifest *m, const scope *s, const json_t
     return BY_OK;
 }
 
-static by_status read_sources(by__token_manifest *m, const scope *s, const json_t *root)
+static by_status read_sources(by__data_token_manifest *m, const scope *s, const json_t *root)
 {
     static const char *const keys[] = {"path", "bytes", "xxh3_128"};
     scope inner = {s->name, "sources[].", s->error};
@@ -171,7 +171,7 @@ static by_status read_sources(by__token_manifest *m, const scope *s, const json_
     return BY_OK;
 }
 
-static by_status read_header(by__token_manifest *m, const scope *s, const json_t *root)
+static by_status read_header(by__data_token_manifest *m, const scope *s, const json_t *root)
 {
     static const char *const keys[] = {"format",    "version", "dtype",     "vocab",
                                        "eos",       "tokens",  "documents", "text_bytes",
@@ -207,7 +207,7 @@ static by_status read_header(by__token_manifest *m, const scope *s, const json_t
     return get_number(s, root, "text_bytes", MANIFEST_MAX_NUMBER, &m->text_bytes);
 }
 
-static by_status read_files(by__token_manifest *m, const scope *s, const json_t *root)
+static by_status read_files(by__data_token_manifest *m, const scope *s, const json_t *root)
 {
     static const char *const tokenizer_keys[] = {"file", "hash"};
     static const char *const offsets_keys[] = {"file", "xxh3_128"};
@@ -223,11 +223,11 @@ static by_status read_files(by__token_manifest *m, const scope *s, const json_t 
     return get_hash(&offsets, item, "xxh3_128", m->offsets_hash);
 }
 
-by_status by__token_manifest_parse(by__token_manifest *out, const char *name, const char *text,
-                                   size_t length, by_error *error)
+by_status by__data_token_manifest_parse(by__data_token_manifest *out, const char *name,
+                                        const char *text, size_t length, by_error *error)
 {
     json_error_t problem;
-    by__token_manifest m = {0};
+    by__data_token_manifest m = {0};
     scope s = {name, "", error};
     json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL) {
@@ -245,14 +245,15 @@ by_status by__token_manifest_parse(by__token_manifest *out, const char *name, co
     }
     json_decref(root);
     if (status != BY_OK) {
-        by__token_manifest_free(&m);
+        by__data_token_manifest_free(&m);
         return status;
     }
     *out = m;
     return BY_OK;
 }
 
-by_status by__token_manifest_read(by__token_manifest *out, const char *directory, by_error *error)
+by_status by__data_token_manifest_read(by__data_token_manifest *out, const char *directory,
+                                       by_error *error)
 {
     char *text;
     size_t length;
@@ -260,14 +261,14 @@ by_status by__token_manifest_read(by__token_manifest *out, const char *directory
     BY_TRY(by__path_make(&path, directory, "manifest.json", error));
     by_status status = by__file_read(&text, &length, path, MANIFEST_MAX_BYTES, error);
     if (status == BY_OK) {
-        status = by__token_manifest_parse(out, path, text, length, error);
+        status = by__data_token_manifest_parse(out, path, text, length, error);
         free(text);
     }
     free(path);
     return status;
 }
 
-static void print(by__text *text, const by__token_manifest *m)
+static void print(by__text *text, const by__data_token_manifest *m)
 {
     by__text_format(text,
                     "{\n  \"format\": \"" MANIFEST_FORMAT "\",\n  \"version\": %d,\n"
@@ -298,8 +299,8 @@ static void print(by__text *text, const by__token_manifest *m)
     by__text_add(text, "\n  ]\n}\n");
 }
 
-by_status by__token_manifest_write(const by__token_manifest *manifest, const char *directory,
-                                   by_error *error)
+by_status by__data_token_manifest_write(const by__data_token_manifest *manifest,
+                                        const char *directory, by_error *error)
 {
     by__text text = {0};
     char *printed;

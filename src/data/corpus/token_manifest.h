@@ -37,19 +37,19 @@
 #define BY__BLOCKS_FILE    "blocks.npy"
 #define BY__CHECKED_TOKENS ((size_t)4096)
 
-typedef struct by__token_shard {
+typedef struct by__data_token_shard {
     char *file;
     uint64_t tokens;
     char hash[33];
-} by__token_shard;
+} by__data_token_shard;
 
-typedef struct by__token_source {
+typedef struct by__data_token_source {
     char *path;
     uint64_t bytes;
     char hash[33];
-} by__token_source;
+} by__data_token_source;
 
-typedef struct by__token_manifest {
+typedef struct by__data_token_manifest {
     unsigned width; /* bytes per token in the shards: 2 or 4 */
     uint32_t vocab;
     int64_t eos; /* -1: none */
@@ -60,22 +60,23 @@ typedef struct by__token_manifest {
     char tokenizer_hash[33];
     char *offsets_file;
     char offsets_hash[33];
-    by__token_shard *shards;
+    by__data_token_shard *shards;
     size_t shard_count;
-    by__token_source *sources;
+    by__data_token_source *sources;
     size_t source_count;
-} by__token_manifest;
+} by__data_token_manifest;
 
 /* Reads DIRECTORY/manifest.json strictly: every key present and of its type, no unknown key, shard
  * tokens summing to the total. BY_EIO: cannot be read; BY_EFORMAT names file, key and value. The
  * files that it lists are not opened. The caller frees the result. */
-by_status by__token_manifest_read(by__token_manifest *out, const char *directory, by_error *error);
+by_status by__data_token_manifest_read(by__data_token_manifest *out, const char *directory,
+                                       by_error *error);
 /* The same from memory; `name` is the file in messages. */
-by_status by__token_manifest_parse(by__token_manifest *out, const char *name, const char *text,
-                                   size_t length, by_error *error);
+by_status by__data_token_manifest_parse(by__data_token_manifest *out, const char *name,
+                                        const char *text, size_t length, by_error *error);
 /* Writes DIRECTORY/manifest.json atomically. */
-by_status by__token_manifest_write(const by__token_manifest *manifest, const char *directory,
-                                   by_error *error);
-void by__token_manifest_free(by__token_manifest *manifest);
+by_status by__data_token_manifest_write(const by__data_token_manifest *manifest,
+                                        const char *directory, by_error *error);
+void by__data_token_manifest_free(by__data_token_manifest *manifest);
 
 #endif

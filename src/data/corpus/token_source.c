@@ -23,9 +23,9 @@ typedef struct token_source {
     const by_dataset *dataset;    /* borrowed */
     const by_logit_store *logits; /* borrowed; NULL: none */
     size_t context;
-    bool documents;  /* are kept apart */
-    uint64_t phases; /* positions where the first window of an epoch may start */
-    by__bins bins;   /* for best-fit packing instead of windows */
+    bool documents;     /* are kept apart */
+    uint64_t phases;    /* positions where the first window of an epoch may start */
+    by__data_bins bins; /* for best-fit packing instead of windows */
 } token_source;
 
 /* Pads a sample with `valid` targets: tokens, targets and the starts of documents. */
@@ -62,23 +62,24 @@ static size_t targets_of(const token_source *s, uint64_t place)
 static uint64_t start_of(const token_source *s, const by_source_sample *sample)
 {
     return sample->place * s->context +
-           (s->base.shuffle ? by__order_phase(s->phases, sample->seed, sample->epoch) : 0);
+           (s->base.shuffle ? by__loader_order_phase(s->phases, sample->seed, sample->epoch) : 0);
 }
 
 /* ---- damage ---- */
 
 static bool is_damaged(const token_source *s, const by_source_sample *sample)
 {
-    const by__bins *b = &s->bins;
+    const by__data_bins *b = &s->bins;
     if (b->count == 0) {
         size_t valid = targets_of(s, sample->place);
         uint64_t start = start_of(s, sample);
-        return valid > 0 && by__dataset_is_damaged(s->dataset, start, start + valid + 1);
+        return valid > 0 && by__data_dataset_is_damaged(s->dataset, start, start + valid + 1);
     }
     bool damaged = false;
     for (uint32_t i = b->first[sample->place]; i < b->first[sample->place + 1]; i++) {
         uint64_t begin = b->pieces[i].begin;
-        damaged = damaged || by__dataset_is_damaged(s->dataset, begin, begin + b->pieces[i].length);
+        damaged =
+            damaged || by__data_dataset_is_damaged(s->dataset, begin, begin + b->pieces[i].length);
     }
     return damaged;
 }
@@ -112,16 +113,16 @@ static by_source_sample stand_in(const token_source *s, const by_source_sample *
 static by_status part_documents(const token_source *s, uint64_t start, size_t valid,
                                 void *const *rows, by_error *error)
 {
-    by__borders borders;
+    by__data_borders borders;
     uint64_t begin;
     bool found;
     int32_t *targets = rows[1];
     int32_t *starts = rows[2];
     size_t at = 0;
     int32_t first = 0; /* the document may begin before the window */
-    BY_TRY(by__borders_open(&borders, s->dataset, start, valid, &begin, error));
+    BY_TRY(by__data_borders_open(&borders, s->dataset, start, valid, &begin, error));
     do {
-        BY_TRY(by__borders_next(&borders, &found, &begin, error));
+        BY_TRY(by__data_borders_next(&borders, &found, &begin, error));
         size_t end = found ? (size_t)(begin - start) : valid;
         while (at < end && at < valid) {
             starts[at++] = first;
@@ -145,7 +146,7 @@ static by_status fill_logits(const token_source *s, uint64_t start, size_t valid
         memset(rows[at + 1], 0, s->context * (top + 1) * sizeof(float));
         return BY_OK;
     }
-    return by__logit_store_rows(s->logits, start, valid, rows[at], rows[at + 1], error);
+    return by__data_logit_store_rows(s->logits, start, valid, rows[at], rows[at + 1], error);
 }
 
 static by_status fill_window(const by_source *source, const by_source_sample *sample,
@@ -177,7 +178,7 @@ static by_status count_window(const by_source *source, const by_source_sample *s
                               uint64_t *targets, by_error *error)
 {
     const token_source *s = (const token_source *)source;
-    by__borders borders;
+    by__data_borders borders;
     uint64_t begin;
     bool found;
     bool whole;
@@ -187,9 +188,9 @@ static by_status count_window(const by_source *source, const by_source_sample *s
     if (valid == 0 || !s->documents) {
         return BY_OK;
     }
-    BY_TRY(by__borders_open(&borders, s->dataset, start_of(s, &own), valid, &begin, error));
+    BY_TRY(by__data_borders_open(&borders, s->dataset, start_of(s, &own), valid, &begin, error));
     do {
-        BY_TRY(by__borders_next(&borders, &found, &begin, error));
+        BY_TRY(by__data_borders_next(&borders, &found, &begin, error));
         *targets -= found;
     } while (found);
     return BY_OK;
@@ -243,7 +244,7 @@ static by_status cut_windows(token_source *s, by_error *error)
 /* ---- bins ---- */
 
 /* Fills a piece at position `at` of a sample: all its tokens except the first are targets. */
-static by_status fill_piece(const token_source *s, const by__piece *piece, size_t at,
+static by_status fill_piece(const token_source *s, const by__data_piece *piece, size_t at,
                             void *const *rows, by_error *error)
 {
     int32_t *tokens = (int32_t *)rows[0] + at;
@@ -269,7 +270,7 @@ static by_status fill_bin(const by_source *source, const by_source_sample *sampl
                           void *const *rows, by_error *error)
 {
     const token_source *s = (const token_source *)source;
-    const by__bins *b = &s->bins;
+    const by__data_bins *b = &s->bins;
     bool whole;
     const by_source_sample own = stand_in(s, sample, &whole);
     size_t at = 0;
@@ -286,12 +287,12 @@ static by_status count_bin(const by_source *source, const by_source_sample *samp
                            uint64_t *targets, by_error *error)
 {
     const token_source *s = (const token_source *)source;
-    const by__bins *b = &s->bins;
+    const by__data_bins *b = &s->bins;
     bool whole;
     const by_source_sample own = stand_in(s, sample, &whole);
     uint32_t bin = (uint32_t)own.place;
     BY_UNUSED(error);
-    *targets = whole ? by__bins_used(b, bin) - (b->first[bin + 1] - b->first[bin]) : 0;
+    *targets = whole ? by__data_bins_used(b, bin) - (b->first[bin + 1] - b->first[bin]) : 0;
     return BY_OK;
 }
 
@@ -304,15 +305,16 @@ static by_status plan_bins(uint64_t *bytes, uint64_t *opening, const by_dataset 
     for (uint64_t at = 0; at < documents;) {
         uint64_t left = documents - at;
         size_t n = left < OFFSET_BLOCK ? (size_t)left : OFFSET_BLOCK;
-        BY_TRY(by__dataset_offsets(dataset, at, n + 1, offsets, error));
-        pieces += by__bins_pieces(offsets, n, (uint32_t)context + 1);
+        BY_TRY(by__data_dataset_offsets(dataset, at, n + 1, offsets, error));
+        pieces += by__data_bins_pieces(offsets, n, (uint32_t)context + 1);
         at += n;
     }
-    *bytes = by__bins_bytes(pieces, documents, (uint32_t)context + 1, opening);
+    *bytes = by__data_bins_bytes(pieces, documents, (uint32_t)context + 1, opening);
     return BY_OK;
 }
 
-by_status by__bins_of(by__bins *out, const by_dataset *dataset, size_t context, by_error *error)
+by_status by__data_bins_of(by__data_bins *out, const by_dataset *dataset, size_t context,
+                           by_error *error)
 {
     uint64_t *offsets;
     uint64_t documents = by_dataset_documents(dataset);
@@ -322,9 +324,9 @@ by_status by__bins_of(by__bins *out, const by_dataset *dataset, size_t context, 
                             (unsigned long long)documents);
     }
     BY_TRY(by__alloc((void **)&offsets, count, sizeof *offsets, "documents", error));
-    by_status status = by__dataset_offsets(dataset, 0, count, offsets, error);
+    by_status status = by__data_dataset_offsets(dataset, 0, count, offsets, error);
     if (status == BY_OK) {
-        status = by__bins_open(out, offsets, documents, (uint32_t)context + 1, error);
+        status = by__data_bins_open(out, offsets, documents, (uint32_t)context + 1, error);
     }
     free(offsets);
     return status;
@@ -332,7 +334,7 @@ by_status by__bins_of(by__bins *out, const by_dataset *dataset, size_t context, 
 
 static by_status fill_bins(token_source *s, by_error *error)
 {
-    BY_TRY(by__bins_of(&s->bins, s->dataset, s->context, error));
+    BY_TRY(by__data_bins_of(&s->bins, s->dataset, s->context, error));
     s->base.fill = fill_bin;
     s->base.count = count_bin;
     s->base.samples = s->bins.count;
@@ -351,7 +353,7 @@ static by_status fill_bins(token_source *s, by_error *error)
 static void close_source(by_source *source)
 {
     token_source *s = (token_source *)source;
-    by__bins_close(&s->bins);
+    by__data_bins_close(&s->bins);
     free(s);
 }
 
@@ -393,23 +395,23 @@ by_status by_token_source_open(by_source **out, const by_dataset *dataset,
     token_source *s;
     size_t context = options->context;
     BY_TRY(check_context(context, error));
-    if (by__dataset_damaged(dataset) == by_dataset_tokens(dataset) &&
+    if (by__data_dataset_damaged(dataset) == by_dataset_tokens(dataset) &&
         by_dataset_tokens(dataset) > 0) {
         return by_error_set(error, BY_EFORMAT, "%s: all of its %llu tokens are damaged",
-                            by__dataset_name(dataset),
+                            by__data_dataset_name(dataset),
                             (unsigned long long)by_dataset_tokens(dataset));
     }
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a source of tokens", error));
     s->dataset = dataset;
     s->context = context;
     s->documents = options->documents;
-    s->base = (by_source){.name = by__dataset_name(dataset),
+    s->base = (by_source){.name = by__data_dataset_name(dataset),
                           .arrays = s->arrays,
                           .array_count = by_token_arrays(s->arrays, context, options->documents),
                           .shuffle = options->shuffle,
                           .sample_targets = context,
                           .close = close_source,
-                          .replaces = by__dataset_damaged(dataset) > 0 ? replaces : NULL};
+                          .replaces = by__data_dataset_damaged(dataset) > 0 ? replaces : NULL};
     if (options->shuffle && options->packing == BY_TOKENS_STREAM && options->logits != NULL) {
         s->logits = options->logits;
         by_logit_arrays(s->arrays + s->base.array_count, context, by_logit_store_top(s->logits));
@@ -422,7 +424,7 @@ by_status by_token_source_open(by_source **out, const by_dataset *dataset,
         close_source(&s->base);
         return status;
     }
-    by__dataset_advise(dataset, options->shuffle);
+    by__data_dataset_advise(dataset, options->shuffle);
     *out = &s->base;
     return BY_OK;
 }

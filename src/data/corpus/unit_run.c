@@ -5,10 +5,10 @@
 #include "base/threads.h"
 
 typedef struct runner {
-    const by__unit_job *job;
+    const by__data_unit_job *job;
     pthread_mutex_t lock; /* protects all following members */
     pthread_cond_t moved; /* turn or failed changed */
-    by__units units;
+    by__data_units units;
     uint64_t next; /* number of the next unit */
     uint64_t turn; /* unit whose result is delivered next */
     bool failed;
@@ -27,13 +27,13 @@ static bool await_turn(runner *r, uint64_t number)
 static by_status run_thread(void *context, size_t thread, by_error *error)
 {
     runner *r = context;
-    const by__unit_job *job = r->job;
+    const by__data_unit_job *job = r->job;
     by_status status = BY_OK;
     (void)pthread_mutex_lock(&r->lock);
     while (!r->failed && !r->ended) {
-        by__format_unit unit;
+        by__data_format_unit unit;
         bool found = false;
-        status = by__units_next(&r->units, &unit, &found, error);
+        status = by__data_units_next(&r->units, &unit, &found, error);
         if (status == BY_OK && !found) {
             r->ended = true;
             break;
@@ -63,7 +63,8 @@ static by_status run_thread(void *context, size_t thread, by_error *error)
     return status;
 }
 
-by_status by__unit_run(const by__source *source, const by__unit_job *job, by_error *error)
+by_status by__data_unit_run(const by__data_source *source, const by__data_unit_job *job,
+                            by_error *error)
 {
     runner r = {.job = job,
                 .lock = PTHREAD_MUTEX_INITIALIZER,

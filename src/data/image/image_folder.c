@@ -39,7 +39,7 @@ static by_status add_file(const listing *l, char *path, by_error *error)
         return status;
     }
     const char *within = path + l->root;
-    f->files[f->count++] = (by__picture_file){
+    f->files[f->count++] = (by__image_picture_file){
         .path = path, .label = l->label, .order = by__hash64(within, strlen(within))};
     return BY_OK;
 }
@@ -197,8 +197,8 @@ by_status by__image_folder_add_classes(by__image_folder *out, const char *path, 
 
 static int compare_files(const void *a, const void *b)
 {
-    const by__picture_file *x = a;
-    const by__picture_file *y = b;
+    const by__image_picture_file *x = a;
+    const by__image_picture_file *y = b;
     return x->order != y->order ? (x->order > y->order) - (x->order < y->order)
                                 : strcmp(x->path, y->path);
 }

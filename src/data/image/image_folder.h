@@ -4,15 +4,15 @@
 
 #include "base/base.h"
 
-typedef struct by__picture_file {
+typedef struct by__image_picture_file {
     char *path;
     int32_t label; /* index of its class; -1: none */
     uint64_t order;
-} by__picture_file;
+} by__image_picture_file;
 
 /* Files of pictures, from one or more folders. {0} is empty. */
 typedef struct by__image_folder {
-    by__picture_file *files;
+    by__image_picture_file *files;
     size_t count;
     size_t capacity;
     char **classes; /* names */

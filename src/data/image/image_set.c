@@ -19,7 +19,7 @@ typedef struct images {
     const by_image_fit *fit; /* NULL: images keep their size */
     int64_t channels;        /* of a JPEG or PNG */
     bool skip;
-    by__damage damage; /* records that were skipped */
+    by__loader_damage damage; /* records that were skipped */
 } images;
 
 static by_status grow(images *s, const by_shape *more, bool labels, const char *path,
@@ -37,7 +37,7 @@ static by_status grow(images *s, const by_shape *more, bool labels, const char *
         }
         all.dim[0] += more->dim[0]; /* extents of files in memory: the sum fits */
     }
-    BY_TRY(by__array_bytes(&bytes, BY_U8, &all, path, error));
+    BY_TRY(by__loader_array_bytes(&bytes, BY_U8, &all, path, error));
     uint8_t *pixels = realloc(s->pixels, bytes);
     if (pixels == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: %zu bytes of %s", bytes, path);
@@ -57,7 +57,7 @@ static by_status grow(images *s, const by_shape *more, bool labels, const char *
 /* ---- IDX and npy ---- */
 
 /* The shape of a file's images in the set. *last: channels are the last axis. */
-static by_status image_shape(by_shape *out, bool *last, const by__array_view *view,
+static by_status image_shape(by_shape *out, bool *last, const by__format_array_view *view,
                              const char *path, by_error *error)
 {
     const int64_t *d = view->shape.dim;
@@ -101,14 +101,14 @@ static by_status to_channels_first(uint8_t *pixels, const by_shape *shape, const
 static by_status add_arrays(images *s, const char *path, const uint8_t *data, size_t size,
                             bool labels, by_error *error)
 {
-    by__array_view view;
+    by__format_array_view view;
     by_shape shape;
     bool last = false;
     size_t before = s->shape.rank == 0 ? 0 : (size_t)by_shape_count(&s->shape);
-    BY_TRY(by__array_file_parse(&view, path, data, size, error));
+    BY_TRY(by__format_array_file_parse(&view, path, data, size, error));
     BY_TRY(image_shape(&shape, &last, &view, path, error));
     BY_TRY(grow(s, &shape, labels, path, error));
-    BY_TRY(by__array_convert(s->pixels + before, BY_U8, &view, path, error));
+    BY_TRY(by__format_array_convert(s->pixels + before, BY_U8, &view, path, error));
     return last ? to_channels_first(s->pixels + before, &shape, path, error) : BY_OK;
 }
 
@@ -123,8 +123,8 @@ static by_status add_picture(images *s, const char *path, const uint8_t *data, s
     int64_t width;
     by_error why;
     size_t before = s->shape.rank == 0 ? 0 : (size_t)by_shape_count(&s->shape);
-    by_status status = by__image_decode(&pixels, &height, &width, s->channels,
-                                        s->fit == NULL ? &own : s->fit, data, size, &why);
+    by_status status = by__format_image_decode(&pixels, &height, &width, s->channels,
+                                               s->fit == NULL ? &own : s->fit, data, size, &why);
     if (status != BY_OK) {
         return by_error_set(error, status, "%s: %s", path, why.message);
     }
@@ -142,8 +142,8 @@ static by_status add_images(images *s, const char *path, bool labels, bool *deco
 {
     uint8_t *data;
     size_t size;
-    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
-    *decoded = by__image_is_file(data, size);
+    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    *decoded = by__format_image_is_file(data, size);
     by_status status = *decoded ? add_picture(s, path, data, size, labels, error)
                                 : add_arrays(s, path, data, size, labels, error);
     free(data);
@@ -155,16 +155,17 @@ static by_status add_labels(images *s, const char *path, int64_t count, by_error
 {
     uint8_t *data;
     size_t size;
-    by__array_view view;
-    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
-    by_status status = by__array_file_parse(&view, path, data, size, error);
+    by__format_array_view view;
+    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    by_status status = by__format_array_file_parse(&view, path, data, size, error);
     if (status == BY_OK && (view.shape.rank != 1 || view.shape.dim[0] != count)) {
         char shape[128];
         status = by_error_set(error, BY_EFORMAT, "%s: labels %s, but there are %lld images", path,
                               by_shape_print(&view.shape, shape), (long long)count);
     }
     if (status == BY_OK) {
-        status = by__array_convert(s->labels + s->shape.dim[0] - count, BY_I32, &view, path, error);
+        status = by__format_array_convert(s->labels + s->shape.dim[0] - count, BY_I32, &view, path,
+                                          error);
     }
     free(data);
     return status;
@@ -178,21 +179,21 @@ static by_status fit_all(images *s, const char *path, by_error *error)
     size_t bytes;
     by_error why;
     if (s->fit == NULL || s->fit->resize == BY_RESIZE_NONE) {
-        by_status same = s->fit == NULL
-                             ? BY_OK
-                             : by__image_fit_takes(s->fit, s->shape.dim[2], s->shape.dim[3], &why);
+        by_status same = s->fit == NULL ? BY_OK
+                                        : by__format_image_fit_takes(s->fit, s->shape.dim[2],
+                                                                     s->shape.dim[3], &why);
         return same == BY_OK ? BY_OK : by_error_set(error, same, "%s: %s", path, why.message);
     }
     shape.dim[2] = s->fit->height;
     shape.dim[3] = s->fit->width;
-    BY_TRY(by__array_bytes(&bytes, BY_U8, &shape, path, error));
+    BY_TRY(by__loader_array_bytes(&bytes, BY_U8, &shape, path, error));
     BY_TRY(by__alloc((void **)&fitted, bytes, 1, path, error));
     by_status status = BY_OK;
     for (int64_t i = 0; i < shape.dim[0] && status == BY_OK; i++) {
-        status = by__image_fit(fitted + i * shape.dim[1] * shape.dim[2] * shape.dim[3], s->fit,
-                               shape.dim[1],
-                               s->pixels + i * shape.dim[1] * s->shape.dim[2] * s->shape.dim[3],
-                               s->shape.dim[2], s->shape.dim[3], &why);
+        status = by__format_image_fit(
+            fitted + i * shape.dim[1] * shape.dim[2] * shape.dim[3], s->fit, shape.dim[1],
+            s->pixels + i * shape.dim[1] * s->shape.dim[2] * s->shape.dim[3], s->shape.dim[2],
+            s->shape.dim[3], &why);
     }
     if (status != BY_OK) {
         free(fitted);
@@ -235,7 +236,7 @@ static by_status add_damage(images *s, const char *path, size_t record, const ch
 {
     const by_damage item = {
         .path = path, .place = record, .begin = record, .count = 1, .reason = reason};
-    return by__damage_add(&s->damage, &item, error);
+    return by__loader_damage_add(&s->damage, &item, error);
 }
 
 /* Adds the undamaged records of a file; `before` records precede them. */
@@ -245,8 +246,9 @@ static by_status take_records(images *s, const char *path, const uint8_t *data, 
     size_t record = BY__CIFAR_IMAGE + (classes == 100 ? 2 : 1);
     size_t kept = before;
     for (size_t i = 0; i < count; i++) {
-        by_status status = by__cifar_read(s->pixels + kept * BY__CIFAR_IMAGE, s->labels + kept,
-                                          path, data + i * record, 1, classes, NULL);
+        by_status status =
+            by__format_cifar_read(s->pixels + kept * BY__CIFAR_IMAGE, s->labels + kept, path,
+                                  data + i * record, 1, classes, NULL);
         kept += status == BY_OK;
         BY_TRY(status == BY_OK ? BY_OK
                                : add_damage(s, path, i, "its label is none of the classes", error));
@@ -261,9 +263,9 @@ static by_status add_cifar(images *s, const char *path, int classes, by_error *e
     size_t size;
     size_t count;
     size_t before = (size_t)s->shape.dim[0];
-    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
     size_t tail = s->skip ? size % (BY__CIFAR_IMAGE + (classes == 100 ? 2 : 1)) : 0;
-    by_status status = by__cifar_count(&count, path, size - tail, classes, error);
+    by_status status = by__format_cifar_count(&count, path, size - tail, classes, error);
     if (status == BY_OK) {
         status = grow(s, &BY_SHAPE((int64_t)count, 3, 32, 32), true, path, error);
     }
@@ -273,8 +275,8 @@ static by_status add_cifar(images *s, const char *path, int classes, by_error *e
             status = add_damage(s, path, count, "the file ends within it", error);
         }
     } else if (status == BY_OK) {
-        status = by__cifar_read(s->pixels + before * BY__CIFAR_IMAGE, s->labels + before, path,
-                                data, count, classes, error);
+        status = by__format_cifar_read(s->pixels + before * BY__CIFAR_IMAGE, s->labels + before,
+                                       path, data, count, classes, error);
     }
     free(data);
     return status;
@@ -302,14 +304,14 @@ static by_status begins_as_picture(bool *out, const char *path, by_error *error)
     BY_TRY(by__base_open_regular(&file, NULL, path, error));
     ssize_t n = pread(file, head, sizeof head, 0);
     (void)close(file);
-    *out = by__image_is_file(head, n < 0 ? 0 : (size_t)n);
+    *out = by__format_image_is_file(head, n < 0 ? 0 : (size_t)n);
     return BY_OK;
 }
 
 static by_status read_pictures(images *s, const by_image_files *files, by_error *error)
 {
-    by__pictures all;
-    BY_TRY(by__pictures_read(&all, files, &s->damage, error));
+    by__image_pictures all;
+    BY_TRY(by__image_pictures_read(&all, files, &s->damage, error));
     s->pixels = all.pixels;
     s->labels = all.labels;
     s->shape = all.shape;
@@ -355,13 +357,13 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
         free((void *)(uintptr_t)arrays[0].name);
         free(s.pixels);
         free(s.labels);
-        by__damage_free(&s.damage);
+        by__loader_damage_free(&s.damage);
         return status;
     }
-    status = by__array_set_take(out, files->images[0], arrays, count, error);
+    status = by__loader_array_set_take(out, files->images[0], arrays, count, error);
     if (status == BY_OK) {
-        by__array_set_take_damage(*out, &s.damage);
+        by__loader_array_set_take_damage(*out, &s.damage);
     }
-    by__damage_free(&s.damage);
+    by__loader_damage_free(&s.damage);
     return status;
 }

@@ -28,9 +28,9 @@ static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width, co
     size_t size;
     by_error why = {0};
     const char *path = r->files->images[i];
-    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
     by_status status =
-        by__image_decode(pixels, height, width, r->channels, &r->fit, data, size, &why);
+        by__format_image_decode(pixels, height, width, r->channels, &r->fit, data, size, &why);
     free(data);
     return status == BY_OK ? BY_OK : by_error_set(error, status, "%s: %s", path, why.message);
 }
@@ -110,7 +110,7 @@ static by_status explain(const reading *r, size_t i, by_error *error)
 }
 
 /* Removes the pictures that are skipped; returns the number of the others. */
-static by_status leave_out(size_t *kept, reading *r, int32_t *labels, by__damage *damage,
+static by_status leave_out(size_t *kept, reading *r, int32_t *labels, by__loader_damage *damage,
                            by_error *error)
 {
     *kept = 0;
@@ -123,7 +123,7 @@ static by_status leave_out(size_t *kept, reading *r, int32_t *labels, by__damage
                 return status;
             }
             const by_damage item = {.path = r->files->images[i], .count = 1, .reason = why.message};
-            BY_TRY(by__damage_add(damage, &item, error));
+            BY_TRY(by__loader_damage_add(damage, &item, error));
             continue;
         }
         if (*kept < i) {
@@ -137,7 +137,8 @@ static by_status leave_out(size_t *kept, reading *r, int32_t *labels, by__damage
     return BY_OK;
 }
 
-static by_status read_all(by__pictures *out, reading *r, by__damage *damage, by_error *error)
+static by_status read_all(by__image_pictures *out, reading *r, by__loader_damage *damage,
+                          by_error *error)
 {
     const by_image_files *f = r->files;
     size_t bytes;
@@ -145,7 +146,7 @@ static by_status read_all(by__pictures *out, reading *r, by__damage *damage, by_
     size_t threads = (size_t)by__thread_count(0);
     BY_TRY(take_size(r, error));
     out->shape = BY_SHAPE((int64_t)f->image_count, r->channels, r->fit.height, r->fit.width);
-    BY_TRY(by__array_bytes(&bytes, BY_U8, &out->shape, f->images[0], error));
+    BY_TRY(by__loader_array_bytes(&bytes, BY_U8, &out->shape, f->images[0], error));
     r->bytes = bytes / f->image_count;
     BY_TRY(by__alloc((void **)&r->bad, f->image_count, 1, "pictures", error));
     out->pixels = malloc(bytes);
@@ -165,11 +166,11 @@ static by_status read_all(by__pictures *out, reading *r, by__damage *damage, by_
     return BY_OK;
 }
 
-by_status by__pictures_read(by__pictures *out, const by_image_files *files, by__damage *damage,
-                            by_error *error)
+by_status by__image_pictures_read(by__image_pictures *out, const by_image_files *files,
+                                  by__loader_damage *damage, by_error *error)
 {
     reading r = {.files = files, .channels = files->channels == 0 ? 3 : files->channels};
-    *out = (by__pictures){0};
+    *out = (by__image_pictures){0};
     if (files->fit != NULL) {
         r.fit = *files->fit;
     }
@@ -180,7 +181,7 @@ by_status by__pictures_read(by__pictures *out, const by_image_files *files, by__
     if (status != BY_OK) {
         free(out->pixels);
         free(out->labels);
-        *out = (by__pictures){0};
+        *out = (by__image_pictures){0};
     }
     return status;
 }

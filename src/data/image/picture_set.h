@@ -5,17 +5,17 @@
 #include "data/loader/array_set.h"
 
 /* What was read. */
-typedef struct by__pictures {
+typedef struct by__image_pictures {
     uint8_t *pixels; /* of `shape`, from malloc */
     int32_t *labels; /* of each; NULL: none */
     by_shape shape;  /* [N, C, H, W] */
-} by__pictures;
+} by__image_pictures;
 
 /* Reads files->images, with files->classes as labels, in threads; the result does not depend on
  * their number. Without a fit, all have the size of the first. With files->skip, those that cannot
  * be read are left out and added to `damage`. BY_EIO, BY_EFORMAT, BY_EARG with the path of the
  * first file that is wrong. */
-by_status by__pictures_read(by__pictures *out, const by_image_files *files, by__damage *damage,
-                            by_error *error);
+by_status by__image_pictures_read(by__image_pictures *out, const by_image_files *files,
+                                  by__loader_damage *damage, by_error *error);
 
 #endif

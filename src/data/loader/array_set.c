@@ -13,7 +13,7 @@ struct by_array_set {
     by_array *arrays;
     size_t count;
     char hash[33];
-    by__damage damage; /* examples that were skipped */
+    by__loader_damage damage; /* examples that were skipped */
 };
 
 /* ---- sets ---- */
@@ -51,8 +51,8 @@ static by_status check_arrays(const char *name, const by_array *arrays, size_t c
     return BY_OK;
 }
 
-by_status by__array_bytes(size_t *out, by_dtype dtype, const by_shape *shape, const char *name,
-                          by_error *error)
+by_status by__loader_array_bytes(size_t *out, by_dtype dtype, const by_shape *shape,
+                                 const char *name, by_error *error)
 {
     size_t bytes = by_dtype_size(dtype);
     for (int k = 0; k < shape->rank; k++) {
@@ -87,8 +87,8 @@ static by_status hash_arrays(by_array_set *s, by_error *error)
 }
 
 /* Takes ownership of the names and elements (from malloc), also on failure. */
-by_status by__array_set_take(by_array_set **out, const char *name, const by_array *arrays,
-                             size_t count, by_error *error)
+by_status by__loader_array_set_take(by_array_set **out, const char *name, const by_array *arrays,
+                                    size_t count, by_error *error)
 {
     by_array_set *s = NULL;
     by_status status = by__alloc((void **)&s, 1, sizeof *s, "a set of arrays", error);
@@ -127,7 +127,7 @@ static by_status copy_array(by_array *out, const by_array *array, const char *na
 {
     size_t bytes = 0;
     void *data;
-    BY_TRY(by__array_bytes(&bytes, array->dtype, &array->shape, name, error));
+    BY_TRY(by__loader_array_bytes(&bytes, array->dtype, &array->shape, name, error));
     BY_TRY(by__alloc_aligned(&data, bytes, "an array", error));
     memcpy(data, array->data, bytes);
     *out = *array;
@@ -147,7 +147,7 @@ by_status by_array_set_open(by_array_set **out, const char *name, const by_array
         status = copy_array(&copies[i], &arrays[i], name, error);
     }
     if (status == BY_OK) {
-        status = by__array_set_take(out, name, copies, count, error);
+        status = by__loader_array_set_take(out, name, copies, count, error);
     } else {
         for (size_t i = 0; i < count; i++) {
             free((void *)(uintptr_t)copies[i].name);
@@ -168,17 +168,17 @@ void by_array_set_close(by_array_set **set)
         free((void *)(uintptr_t)s->arrays[i].name);
         free((void *)(uintptr_t)s->arrays[i].data);
     }
-    by__damage_free(&s->damage);
+    by__loader_damage_free(&s->damage);
     free(s->arrays);
     free(s->name);
     free(s);
     *set = NULL;
 }
 
-void by__array_set_take_damage(by_array_set *set, by__damage *damage)
+void by__loader_array_set_take_damage(by_array_set *set, by__loader_damage *damage)
 {
     set->damage = *damage;
-    *damage = (by__damage){0};
+    *damage = (by__loader_damage){0};
 }
 
 const by_damage *by_array_set_damage(const by_array_set *set, size_t *count)
@@ -253,18 +253,18 @@ by_part by_part_whole(uint64_t examples)
     return (by_part){.count = examples, .total = examples};
 }
 
-void by__part_rows_init(by__part_rows *rows, const by_part *part)
+void by__loader_part_rows_init(by__loader_part_rows *rows, const by_part *part)
 {
-    *rows = (by__part_rows){.first = part->first, .random = part->random};
+    *rows = (by__loader_part_rows){.first = part->first, .random = part->random};
     if (part->random) {
         /* A number that no epoch of a loader has. */
-        by__order_init(&rows->order, part->total, part->seed, UINT64_MAX);
+        by__loader_order_init(&rows->order, part->total, part->seed, UINT64_MAX);
     }
 }
 
 uint64_t by_part_example(const by_part *part, uint64_t index)
 {
-    by__part_rows rows;
-    by__part_rows_init(&rows, part);
+    by__loader_part_rows rows;
+    by__loader_part_rows_init(&rows, part);
     return by__part_row(&rows, index);
 }

@@ -7,28 +7,28 @@
 #include "data/loader/order.h"
 
 /* Bytes of an array. BY_EMEMORY (naming `name`) when they overflow. */
-by_status by__array_bytes(size_t *out, by_dtype dtype, const by_shape *shape, const char *name,
-                          by_error *error);
+by_status by__loader_array_bytes(size_t *out, by_dtype dtype, const by_shape *shape,
+                                 const char *name, by_error *error);
 /* by_array_set_open for arrays whose names and elements are from malloc: takes ownership of them,
  * also on failure. */
-by_status by__array_set_take(by_array_set **out, const char *name, const by_array *arrays,
-                             size_t count, by_error *error);
+by_status by__loader_array_set_take(by_array_set **out, const char *name, const by_array *arrays,
+                                    size_t count, by_error *error);
 
 /* Sets the list of examples that were skipped; takes ownership of it. */
-void by__array_set_take_damage(by_array_set *set, by__damage *damage);
+void by__loader_array_set_take_damage(by_array_set *set, by__loader_damage *damage);
 
 /* Reads many examples of a part, as by_part_example reads one. */
-typedef struct by__part_rows {
+typedef struct by__loader_part_rows {
     uint64_t first;
     bool random;
-    by__order order;
-} by__part_rows;
+    by__loader_order order;
+} by__loader_part_rows;
 
-void by__part_rows_init(by__part_rows *rows, const by_part *part);
-static inline uint64_t by__part_row(const by__part_rows *rows, uint64_t index)
+void by__loader_part_rows_init(by__loader_part_rows *rows, const by_part *part);
+static inline uint64_t by__part_row(const by__loader_part_rows *rows, uint64_t index)
 {
     uint64_t place = rows->first + index;
-    return rows->random ? by__order_at(&rows->order, place) : place;
+    return rows->random ? by__loader_order_at(&rows->order, place) : place;
 }
 
 #endif

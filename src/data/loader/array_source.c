@@ -19,7 +19,7 @@ typedef struct pixels {
 
 typedef struct array_source {
     by_source base;
-    by__part_rows rows;
+    by__loader_part_rows rows;
     by_array *arrays;   /* of a sample; the last one is the weight */
     const by_array *in; /* of the set, borrowed */
     size_t count;       /* number of the set's arrays */
@@ -243,7 +243,7 @@ by_status by_array_source_open(by_source **out, const by_array_set *set, const b
     s->in = by_array_set_arrays(set, &s->count);
     s->images = s->count;
     s->target = s->count;
-    by__part_rows_init(&s->rows, part);
+    by__loader_part_rows_init(&s->rows, part);
     s->base = (by_source){.name = by_array_set_name(set),
                           .array_count = s->count + 1,
                           .shuffle = options->shuffle,

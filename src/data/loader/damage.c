@@ -7,7 +7,8 @@
 
 /* Copies a text; the two newest copies are reused, so that a file with many damaged parts has its
  * name stored once. */
-static by_status keep_text(by__damage *d, const char *text, const char **out, by_error *error)
+static by_status keep_text(by__loader_damage *d, const char *text, const char **out,
+                           by_error *error)
 {
     for (size_t i = d->text_count; i > 0 && i + 2 > d->text_count; i--) {
         if (strcmp(d->texts[i - 1], text) == 0) {
@@ -26,7 +27,7 @@ static by_status keep_text(by__damage *d, const char *text, const char **out, by
     return BY_OK;
 }
 
-by_status by__damage_add(by__damage *d, const by_damage *item, by_error *error)
+by_status by__loader_damage_add(by__loader_damage *d, const by_damage *item, by_error *error)
 {
     by_damage copy = *item;
     by_damage *last = d->count == 0 ? NULL : &d->items[d->count - 1];
@@ -44,17 +45,17 @@ by_status by__damage_add(by__damage *d, const by_damage *item, by_error *error)
     return BY_OK;
 }
 
-void by__damage_free(by__damage *d)
+void by__loader_damage_free(by__loader_damage *d)
 {
     for (size_t i = 0; i < d->text_count; i++) {
         free(d->texts[i]);
     }
     free(d->texts);
     free(d->items);
-    *d = (by__damage){0};
+    *d = (by__loader_damage){0};
 }
 
-bool by__damage_touches(const by__damage *d, uint64_t begin, uint64_t end)
+bool by__loader_damage_touches(const by__loader_damage *d, uint64_t begin, uint64_t end)
 {
     size_t low = 0;
     size_t high = d->count; /* the first item that ends after `begin` */

@@ -4,7 +4,7 @@
 
 #include "banyan/data.h"
 
-typedef struct by__damage {
+typedef struct by__loader_damage {
     by_damage *items; /* ascending and disjoint */
     size_t count;
     size_t capacity;
@@ -12,13 +12,13 @@ typedef struct by__damage {
     size_t text_count;
     size_t text_capacity;
     uint64_t total; /* number of examples in all items */
-} by__damage;
+} by__loader_damage;
 
 /* Appends a part, which must follow all others; text is copied. A part adjacent to the last one, in
  * the same file and for the same reason, extends it. */
-by_status by__damage_add(by__damage *damage, const by_damage *item, by_error *error);
-void by__damage_free(by__damage *damage);
+by_status by__loader_damage_add(by__loader_damage *damage, const by_damage *item, by_error *error);
+void by__loader_damage_free(by__loader_damage *damage);
 /* Returns true if any of the examples [begin, end) is damaged. */
-bool by__damage_touches(const by__damage *damage, uint64_t begin, uint64_t end);
+bool by__loader_damage_touches(const by__loader_damage *damage, uint64_t begin, uint64_t end);
 
 #endif

@@ -2,10 +2,10 @@
  *
  * The thread and the caller share a ring of slots. `filled` and `released` count batches since the
  * last seek: slot k % slots holds batch k while released <= k < filled. The caller's current batch
- * is released by its next call. All fields below `thread` are guarded by its lock, except the slots'
- * content: a slot belongs to the thread until it is counted in `filled`, then to the caller until
- * it is counted in `released`. The content of a batch depends on its position alone, not on the
- * thread's timing. */
+ * is released by its next call. All fields below `thread` are guarded by its lock, except the
+ * slots' content: a slot belongs to the thread until it is counted in `filled`, then to the caller
+ * until it is counted in `released`. The content of a batch depends on its position alone, not on
+ * the thread's timing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,8 +46,8 @@ struct by_loader {
     char *buffer;      /* memory of all slots' arrays */
 
     /* Used by the thread only: */
-    void **rows;     /* addresses for the sample being filled */
-    by__order order; /* of its epoch */
+    void **rows;            /* addresses for the sample being filled */
+    by__loader_order order; /* of its epoch */
     uint64_t epoch;
     bool has_epoch;
 
@@ -73,11 +73,11 @@ static by_source_sample locate(by_loader *l, uint64_t index)
         uint64_t samples = l->source->samples;
         sample.epoch = index / samples;
         if (!l->has_epoch || sample.epoch != l->epoch) {
-            by__order_init(&l->order, samples, l->seed, sample.epoch);
+            by__loader_order_init(&l->order, samples, l->seed, sample.epoch);
             l->epoch = sample.epoch;
             l->has_epoch = true;
         }
-        sample.place = by__order_at(&l->order, index % samples);
+        sample.place = by__loader_order_at(&l->order, index % samples);
     }
     return sample;
 }

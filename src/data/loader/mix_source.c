@@ -29,7 +29,7 @@
 typedef struct part {
     by_source *source;
     uint64_t seed; /* of its order; derived from the loader's seed */
-    by__order order;
+    by__loader_order order;
     uint64_t epoch; /* epoch of `order` */
     bool has_order;
     uint64_t next; /* next sample, while a block is filled */
@@ -133,7 +133,7 @@ static place place_of(const mix_source *m, const stage *s, uint64_t n)
 static void shuffle_block(mix_source *m, size_t index, uint64_t first, uint64_t seed)
 {
     const stage *s = &m->stages[index];
-    by__order order;
+    by__loader_order order;
     size_t count = BLOCK;
     if (index + 1 < m->stage_count && m->stages[index + 1].first - s->first - first < BLOCK) {
         count = (size_t)(m->stages[index + 1].first - s->first - first);
@@ -141,10 +141,10 @@ static void shuffle_block(mix_source *m, size_t index, uint64_t first, uint64_t 
     for (size_t i = 0; i < m->part_count; i++) {
         m->parts[i].next = s->before[i] + count_of(s, m->part_count, i, first);
     }
-    by__order_init(&order, count, by__order_seed(seed, STREAM_MIX), s->first + first);
+    by__loader_order_init(&order, count, by__loader_order_seed(seed, STREAM_MIX), s->first + first);
     for (size_t i = 0; i < count; i++) {
         uint64_t unused;
-        size_t at = part_at(s, m->part_count, first + by__order_at(&order, i), &unused);
+        size_t at = part_at(s, m->part_count, first + by__loader_order_at(&order, i), &unused);
         m->block[i] = (place){.number = m->parts[at].next++, .part = at};
     }
 }
@@ -165,7 +165,7 @@ static void reseed(mix_source *m, uint64_t seed)
 {
     if (!m->has_seed || m->seed != seed) {
         for (size_t i = 0; i < m->part_count; i++) {
-            m->parts[i].seed = by__order_seed(seed, i);
+            m->parts[i].seed = by__loader_order_seed(seed, i);
             m->parts[i].has_order = false;
         }
         m->seed = seed;
@@ -188,14 +188,15 @@ static part *find_sample(const by_source *source, const by_source_sample *sample
     part *p = &m->parts[at.part];
     uint64_t epoch = at.number / p->source->samples;
     if (!p->has_order || p->epoch != epoch) {
-        by__order_init(&p->order, p->source->samples, p->seed, epoch);
+        by__loader_order_init(&p->order, p->source->samples, p->seed, epoch);
         p->epoch = epoch;
         p->has_order = true;
     }
-    *own = (by_source_sample){.place = by__order_at(&p->order, at.number % p->source->samples),
-                              .epoch = epoch,
-                              .index = at.number,
-                              .seed = p->seed};
+    *own =
+        (by_source_sample){.place = by__loader_order_at(&p->order, at.number % p->source->samples),
+                           .epoch = epoch,
+                           .index = at.number,
+                           .seed = p->seed};
     return p;
 }
 

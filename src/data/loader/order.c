@@ -17,7 +17,7 @@ static uint64_t draw(uint64_t seed, uint64_t stream, uint64_t epoch, uint32_t in
     return (uint64_t)bits[1] << 32 | bits[0];
 }
 
-void by__order_init(by__order *order, uint64_t count, uint64_t seed, uint64_t epoch)
+void by__loader_order_init(by__loader_order *order, uint64_t count, uint64_t seed, uint64_t epoch)
 {
     order->count = count;
     order->half_bits = 8;
@@ -40,7 +40,7 @@ static uint64_t mix(uint64_t half, uint64_t key)
     return z ^ (z >> 31);
 }
 
-uint64_t by__order_at(const by__order *order, uint64_t index)
+uint64_t by__loader_order_at(const by__loader_order *order, uint64_t index)
 {
     if (order->count == 1) {
         return 0;
@@ -59,14 +59,14 @@ uint64_t by__order_at(const by__order *order, uint64_t index)
     return x;
 }
 
-uint64_t by__order_phase(uint64_t limit, uint64_t seed, uint64_t epoch)
+uint64_t by__loader_order_phase(uint64_t limit, uint64_t seed, uint64_t epoch)
 {
     /* The upper half of a 128-bit product: its bias is below limit / 2^64. */
     __extension__ typedef unsigned __int128 wide;
     return (uint64_t)((wide)draw(seed, STREAM_PHASE, epoch, 0) * limit >> 64);
 }
 
-uint64_t by__order_seed(uint64_t seed, uint64_t part)
+uint64_t by__loader_order_seed(uint64_t seed, uint64_t part)
 {
     return draw(seed, STREAM_PART, part, 0);
 }

@@ -13,21 +13,21 @@
 
 #define BY__ORDER_ROUNDS 10
 
-typedef struct by__order {
+typedef struct by__loader_order {
     uint64_t count;
     uint64_t mask;      /* mask of one half's bits */
     unsigned half_bits; /* 8 to 32 */
     uint64_t keys[BY__ORDER_ROUNDS];
-} by__order;
+} by__loader_order;
 
 /* The order of an epoch over `count` >= 1 samples. */
-void by__order_init(by__order *order, uint64_t count, uint64_t seed, uint64_t epoch);
+void by__loader_order_init(by__loader_order *order, uint64_t count, uint64_t seed, uint64_t epoch);
 /* The sample at position `index` < count of the order: a bijection of [0, count). */
-uint64_t by__order_at(const by__order *order, uint64_t index);
+uint64_t by__loader_order_at(const by__loader_order *order, uint64_t index);
 /* A pseudo-random number in [0, limit), limit >= 1, for an epoch: the offset of its first
  * window. */
-uint64_t by__order_phase(uint64_t limit, uint64_t seed, uint64_t epoch);
+uint64_t by__loader_order_phase(uint64_t limit, uint64_t seed, uint64_t epoch);
 /* Derives a seed for each `part` of a combined order. */
-uint64_t by__order_seed(uint64_t seed, uint64_t part);
+uint64_t by__loader_order_seed(uint64_t seed, uint64_t part);
 
 #endif

@@ -6,7 +6,8 @@
 
 #define CHANNELS_LIMIT 65536
 
-by_status by__pixel_scales_allocate(by__pixel_scales *scales, size_t channels, by_error *error)
+by_status by__loader_pixel_scales_allocate(by__loader_pixel_scales *scales, size_t channels,
+                                           by_error *error)
 {
     scales->channels = channels;
     BY_TRY(
@@ -15,11 +16,11 @@ by_status by__pixel_scales_allocate(by__pixel_scales *scales, size_t channels, b
                      "pixel scales", error);
 }
 
-void by__pixel_scales_free(by__pixel_scales *scales)
+void by__loader_pixel_scales_free(by__loader_pixel_scales *scales)
 {
     free(scales->mean);
     free(scales->deviation);
-    *scales = (by__pixel_scales){0};
+    *scales = (by__loader_pixel_scales){0};
 }
 
 static by_status read_scales(float *out, const char *name, const json_t *root, const char *key,
@@ -39,8 +40,8 @@ static by_status read_scales(float *out, const char *name, const json_t *root, c
     return BY_OK;
 }
 
-by_status by__pixel_scales_parse(by__pixel_scales *scales, const char *path, const char *text,
-                                 size_t length, by_error *error)
+by_status by__loader_pixel_scales_parse(by__loader_pixel_scales *scales, const char *path,
+                                        const char *text, size_t length, by_error *error)
 {
     json_error_t where;
     json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &where);
@@ -53,7 +54,7 @@ by_status by__pixel_scales_parse(by__pixel_scales *scales, const char *path, con
         status = by_error_set(error, BY_EFORMAT, "%s: there is no \"image_mean\"", path);
     }
     if (status == BY_OK) {
-        status = by__pixel_scales_allocate(scales, channels, error);
+        status = by__loader_pixel_scales_allocate(scales, channels, error);
     }
     if (status == BY_OK) {
         status = read_scales(scales->mean, path, root, "image_mean", channels, false, error);

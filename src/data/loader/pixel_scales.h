@@ -5,18 +5,19 @@
 
 #include "base/base.h"
 
-typedef struct by__pixel_scales {
+typedef struct by__loader_pixel_scales {
     size_t channels;
     float *mean; /* [channels] */
     float *deviation;
-} by__pixel_scales;
+} by__loader_pixel_scales;
 
-/* Allocates zeros; call by__pixel_scales_free also on failure. */
-by_status by__pixel_scales_allocate(by__pixel_scales *scales, size_t channels, by_error *error);
-void by__pixel_scales_free(by__pixel_scales *scales);
-/* Parses "image_mean" and "image_std". BY_EFORMAT names the problem; call by__pixel_scales_free
- * also on failure. */
-by_status by__pixel_scales_parse(by__pixel_scales *scales, const char *path, const char *text,
-                                 size_t length, by_error *error);
+/* Allocates zeros; call by__loader_pixel_scales_free also on failure. */
+by_status by__loader_pixel_scales_allocate(by__loader_pixel_scales *scales, size_t channels,
+                                           by_error *error);
+void by__loader_pixel_scales_free(by__loader_pixel_scales *scales);
+/* Parses "image_mean" and "image_std". BY_EFORMAT names the problem; call
+ * by__loader_pixel_scales_free also on failure. */
+by_status by__loader_pixel_scales_parse(by__loader_pixel_scales *scales, const char *path,
+                                        const char *text, size_t length, by_error *error);
 
 #endif

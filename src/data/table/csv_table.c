@@ -17,18 +17,19 @@
 /* State of reading rows. */
 typedef struct row_reader {
     by_table *table;
-    by__csv csv;
+    by__format_csv csv;
     char decimal;
-    by__csv_cell *cells; /* of the current row */
+    by__format_csv_cell *cells; /* of the current row */
     bool skip;
     const by__table_column *required; /* NULL: none */
-    by__damage *damage; /* where skipped rows are recorded; NULL: they were recorded before */
-    uint64_t row;       /* index in the file */
+    by__loader_damage
+        *damage;  /* where skipped rows are recorded; NULL: they were recorded before */
+    uint64_t row; /* index in the file */
 } row_reader;
 
 /* ---- rows ---- */
 
-static by_status check_count(const by_table *t, const by__csv_cell *cell, by_error *error)
+static by_status check_count(const by_table *t, const by__format_csv_cell *cell, by_error *error)
 {
     size_t cells = cell->column + 1;
     if (cells > t->column_count || (cell->ends_row && cells < t->column_count)) {
@@ -41,27 +42,27 @@ static by_status check_count(const by_table *t, const by__csv_cell *cell, by_err
 }
 
 /* A column that must be numeric may not contain text. */
-static by_status check_cell(const row_reader *r, const by__csv_cell *cell, by_error *error)
+static by_status check_cell(const row_reader *r, const by__format_csv_cell *cell, by_error *error)
 {
     double number;
     char where[BY__WHERE];
     const by__table_column *c = &r->table->columns[cell->column];
     if (c->info.kind != BY_COLUMN_NUMBER || c->ignored ||
-        by__cell_read(&number, c, cell->text, cell->length, r->decimal) != BY__CELL_TEXT) {
+        by__table_cell_read(&number, c, cell->text, cell->length, r->decimal) != BY__CELL_TEXT) {
         return BY_OK;
     }
     (void)snprintf(where, sizeof where, "%.200s:%" PRIu64, r->table->name, cell->line);
-    return by__cell_refuse(c, where, cell->text, cell->length, error);
+    return by__table_cell_refuse(c, where, cell->text, cell->length, error);
 }
 
 /* Reads the cells of the next row. */
 static by_status take_row(row_reader *r, bool *found, by_error *error)
 {
     const by_table *t = r->table;
-    by__csv_cell cell = {0};
+    by__format_csv_cell cell = {0};
     double number;
     do {
-        BY_TRY(by__csv_next(&r->csv, &cell, found, error));
+        BY_TRY(by__format_csv_next(&r->csv, &cell, found, error));
         if (!*found) {
             return BY_OK;
         }
@@ -70,8 +71,8 @@ static by_status take_row(row_reader *r, bool *found, by_error *error)
         r->cells[cell.column] = cell;
     } while (!cell.ends_row);
     if (r->required != NULL) {
-        const by__csv_cell *target = &r->cells[r->required - t->columns];
-        if (by__cell_read(&number, r->required, target->text, target->length, r->decimal) ==
+        const by__format_csv_cell *target = &r->cells[r->required - t->columns];
+        if (by__table_cell_read(&number, r->required, target->text, target->length, r->decimal) ==
             BY__CELL_MISSING) {
             return by_error_set(error, BY_EFORMAT, "%s:%" PRIu64 ": there is no value in '%s'",
                                 t->name, r->cells[0].line, r->required->info.name);
@@ -81,7 +82,8 @@ static by_status take_row(row_reader *r, bool *found, by_error *error)
 }
 
 /* Records a skipped row that begins at `begin`, and continues behind it. */
-static by_status pass_row(row_reader *r, by__csv begin, const by_error *problem, by_error *error)
+static by_status pass_row(row_reader *r, by__format_csv begin, const by_error *problem,
+                          by_error *error)
 {
     char line[300];
     const char *reason = problem->message;
@@ -93,8 +95,8 @@ static by_status pass_row(row_reader *r, by__csv begin, const by_error *problem,
     const by_damage item = {
         .path = r->table->name, .place = begin.line, .begin = r->row, .count = 1, .reason = reason};
     r->csv = begin;
-    by__csv_leave_row(&r->csv);
-    return r->damage == NULL ? BY_OK : by__damage_add(r->damage, &item, error);
+    by__format_csv_leave_row(&r->csv);
+    return r->damage == NULL ? BY_OK : by__loader_damage_add(r->damage, &item, error);
 }
 
 /* Reads the next undamaged row. */
@@ -102,8 +104,8 @@ static by_status next_row(row_reader *r, bool *found, by_error *error)
 {
     for (;;) {
         by_error problem = {0};
-        by__csv_skip_lines(&r->csv);
-        const by__csv begin = r->csv;
+        by__format_csv_skip_lines(&r->csv);
+        const by__format_csv begin = r->csv;
         by_status status = take_row(r, found, r->skip ? &problem : error);
         if (status == BY_OK || !r->skip) {
             r->row += status == BY_OK && *found;
@@ -117,11 +119,11 @@ static by_status next_row(row_reader *r, bool *found, by_error *error)
     }
 }
 
-static by_status name_column(by_table *t, const by__csv_cell *cell, by_error *error)
+static by_status name_column(by_table *t, const by__format_csv_cell *cell, by_error *error)
 {
     char *text;
     by__text name = {0};
-    by__csv_unescape(&name, cell);
+    by__format_csv_unescape(&name, cell);
     BY_TRY(by__text_take(&name, &text, error));
     if (text[0] == '\0' || !by__utf8_valid(text, strlen(text))) {
         bool nameless = text[0] == '\0';
@@ -140,12 +142,12 @@ static by_status name_column(by_table *t, const by__csv_cell *cell, by_error *er
                                 : status;
 }
 
-static by_status read_header(by_table *t, by__csv *csv, by_error *error)
+static by_status read_header(by_table *t, by__format_csv *csv, by_error *error)
 {
-    by__csv_cell cell = {0};
+    by__format_csv_cell cell = {0};
     bool found = true;
     while (found && !cell.ends_row) {
-        BY_TRY(by__csv_next(csv, &cell, &found, error));
+        BY_TRY(by__format_csv_next(csv, &cell, &found, error));
         if (found) {
             BY_TRY(name_column(t, &cell, error));
         }
@@ -170,11 +172,12 @@ static by_status scan(row_reader *r, by_error *error)
         t->rows++;
         for (size_t i = 0; i < t->column_count; i++) {
             by__table_column *c = &t->columns[i];
-            const by__csv_cell *cell = &r->cells[i];
-            by__cell_class class = by__cell_read(&number, c, cell->text, cell->length, r->decimal);
+            const by__format_csv_cell *cell = &r->cells[i];
+            by__table_cell_class class =
+                by__table_cell_read(&number, c, cell->text, cell->length, r->decimal);
             c->info.missing += class == BY__CELL_MISSING;
             if (c->info.kind == BY_COLUMN_AUTO) {
-                by__kind_count(c, class, cell->text, cell->length, t->name, cell->line);
+                by__table_kind_count(c, class, cell->text, cell->length, t->name, cell->line);
             }
         }
     }
@@ -185,7 +188,7 @@ static by_status scan(row_reader *r, by_error *error)
 
 static void forget_rows(by_table *t)
 {
-    by__damage_free(&t->damage);
+    by__loader_damage_free(&t->damage);
     t->rows = 0;
     t->place_count = 0;
     for (size_t i = 0; i < t->column_count; i++) {
@@ -193,19 +196,19 @@ static void forget_rows(by_table *t)
     }
 }
 
-static by_status fill_cell(by__table_column *c, uint64_t row, const by__csv_cell *cell,
+static by_status fill_cell(by__table_column *c, uint64_t row, const by__format_csv_cell *cell,
                            char decimal, by__text *scratch, by_error *error)
 {
     bool fits;
     if (!cell->escaped) {
-        return by__cell_store(c, row, cell->text, cell->length, decimal, &fits, error);
+        return by__table_cell_store(c, row, cell->text, cell->length, decimal, &fits, error);
     }
     scratch->length = 0;
-    by__csv_unescape(scratch, cell);
+    by__format_csv_unescape(scratch, cell);
     if (scratch->failed) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a cell");
     }
-    return by__cell_store(c, row, scratch->data, scratch->length, decimal, &fits, error);
+    return by__table_cell_store(c, row, scratch->data, scratch->length, decimal, &fits, error);
 }
 
 static by_status fill(row_reader *r, by_error *error)
@@ -215,7 +218,7 @@ static by_status fill(row_reader *r, by_error *error)
     by_status status = BY_OK;
     uint64_t row = 0;
     for (size_t i = 0; i < t->column_count && status == BY_OK; i++) {
-        status = by__column_allocate(&t->columns[i], t->rows, error);
+        status = by__table_column_allocate(&t->columns[i], t->rows, error);
     }
     for (; status == BY_OK && row < t->rows; row++) {
         bool found;
@@ -231,23 +234,23 @@ static by_status fill(row_reader *r, by_error *error)
 /* ---- opening ---- */
 
 /* The decimal mark of the numbers in all cells; damaged rows are passed over. */
-static char find_decimal(by__csv csv)
+static char find_decimal(by__format_csv csv)
 {
     by_error ignored;
-    by__csv_cell cell;
+    by__format_csv_cell cell;
     bool found = true;
     bool comma = false;
     while (found) {
-        by__csv_skip_lines(&csv);
-        const by__csv begin = csv;
+        by__format_csv_skip_lines(&csv);
+        const by__format_csv begin = csv;
         do {
-            cell = (by__csv_cell){.ends_row = true};
-            if (by__csv_next(&csv, &cell, &found, &ignored) != BY_OK) {
+            cell = (by__format_csv_cell){.ends_row = true};
+            if (by__format_csv_next(&csv, &cell, &found, &ignored) != BY_OK) {
                 csv = begin;
-                by__csv_leave_row(&csv);
+                by__format_csv_leave_row(&csv);
                 break;
             }
-            int sign = found ? by__cell_decimal(cell.text, cell.length) : 0;
+            int sign = found ? by__table_cell_decimal(cell.text, cell.length) : 0;
             if (sign < 0) {
                 return '.';
             }
@@ -264,7 +267,8 @@ static const by__table_column *find_required(const by_table *t, const by_table_o
 }
 
 /* Reads the rows after the header; `csv` is positioned there. */
-static by_status read_rows(by_table *t, by__csv csv, const by_table_options *o, by_error *error)
+static by_status read_rows(by_table *t, by__format_csv csv, const by_table_options *o,
+                           by_error *error)
 {
     row_reader r = {.table = t,
                     .csv = csv,
@@ -280,7 +284,7 @@ static by_status read_rows(by_table *t, by__csv csv, const by_table_options *o, 
     BY_TRY(by__alloc((void **)&r.cells, t->column_count, sizeof *r.cells, "a row", error));
     by_status status = scan(&r, error);
     if (status == BY_OK) {
-        status = by__kinds_decide(t, o->skip, &again, error);
+        status = by__table_kinds_decide(t, o->skip, &again, error);
     }
     if (status == BY_OK && again) {
         forget_rows(t);
@@ -300,10 +304,10 @@ static by_status read_rows(by_table *t, by__csv csv, const by_table_options *o, 
 static by_status read_csv(by_table *t, const char *text, size_t length, const by_table_options *o,
                           by_error *error)
 {
-    by__csv csv;
+    by__format_csv csv;
     t->has_lines = true;
-    t->separator = o->separator == '\0' ? by__csv_separator(text, length) : o->separator;
-    by__csv_begin(&csv, t->name, text, length, t->separator);
+    t->separator = o->separator == '\0' ? by__format_csv_separator(text, length) : o->separator;
+    by__format_csv_begin(&csv, t->name, text, length, t->separator);
     BY_TRY(read_header(t, &csv, error));
     BY_TRY(by__table_set_types(t, o, error));
     return read_rows(t, csv, o, error);
@@ -337,7 +341,7 @@ by_status by_table_parse(by_table **out, const char *name, const char *text, siz
     t->name = by__strdup(name);
     by_status status =
         t->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name") : BY_OK;
-    if (status == BY_OK && by__parquet_is((const uint8_t *)text, length)) {
+    if (status == BY_OK && by__format_parquet_is((const uint8_t *)text, length)) {
         status = by__table_read_parquet(t, (const uint8_t *)text, length, &o, error);
     } else if (status == BY_OK) {
         status = check_characters(name, text, length, error);
@@ -364,7 +368,7 @@ by_status by_table_open(by_table **out, const char *path, const by_table_options
     if (by__path_is_dir(path)) {
         return by__table_open_directory(out, path, options, error);
     }
-    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
     by_status status = by_table_parse(out, path, (const char *)data, size, options, error);
     free(data);
     return status;

@@ -10,7 +10,7 @@
 #include "data/table/encoding.h"
 #include "data/table/table_parts.h"
 
-static void free_feature(by__encoded *f)
+static void free_feature(by__table_encoded *f)
 {
     for (size_t i = 0; i < f->count; i++) {
         free(f->values[i]);
@@ -39,8 +39,8 @@ void by_encoding_close(by_encoding **encoding)
     *encoding = NULL;
 }
 
-by_status by__encoding_allocate(by_encoding **out, size_t numbers, size_t categories,
-                                by_error *error)
+by_status by__table_encoding_allocate(by_encoding **out, size_t numbers, size_t categories,
+                                      by_error *error)
 {
     by_encoding *e;
     BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "an encoding", error));
@@ -58,7 +58,7 @@ by_status by__encoding_allocate(by_encoding **out, size_t numbers, size_t catego
     return BY_OK;
 }
 
-by_status by__encoding_copy(char **out, const char *text, by_error *error)
+by_status by__table_encoding_copy(char **out, const char *text, by_error *error)
 {
     *out = by__strdup(text);
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a name") : BY_OK;
@@ -81,8 +81,9 @@ static by_status refuse_large(const by_table *table, uint64_t row, const char *c
 
 /* Mean and population standard deviation, in two passes in the order of the part. Sums of numbers
  * of f32 are finite in doubles. */
-static by_status learn_number(by__encoded *f, const by_column *column, const by__part_rows *rows,
-                              uint64_t count, const by_table *table, by_error *error)
+static by_status learn_number(by__table_encoded *f, const by_column *column,
+                              const by__loader_part_rows *rows, uint64_t count,
+                              const by_table *table, by_error *error)
 {
     double sum = 0.0;
     double squares = 0.0;
@@ -119,13 +120,13 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-by_status by__encoded_index(by__encoded *f, by_error *error)
+by_status by__table_encoded_index(by__table_encoded *f, by_error *error)
 {
     return by__aliases_open(&f->aliases, (const char *const *)f->values, f->count, error);
 }
 
-static by_status learn_category(by__encoded *f, const by_column *column, const by__part_rows *rows,
-                                uint64_t count, by_error *error)
+static by_status learn_category(by__table_encoded *f, const by_column *column,
+                                const by__loader_part_rows *rows, uint64_t count, by_error *error)
 {
     uint64_t *counts;
     by__value_groups groups = {0};
@@ -147,17 +148,18 @@ static by_status learn_category(by__encoded *f, const by_column *column, const b
         if (f->count > 1) {
             qsort(f->values, f->count, sizeof *f->values, by_bytes);
         }
-        status = by__encoded_index(f, error);
+        status = by__table_encoded_index(f, error);
     }
     by__value_groups_close(&groups);
     return status;
 }
 
-static by_status learn_column(by__encoded *f, const by_column *column, const by__part_rows *rows,
-                              uint64_t count, const by_table *table, by_error *error)
+static by_status learn_column(by__table_encoded *f, const by_column *column,
+                              const by__loader_part_rows *rows, uint64_t count,
+                              const by_table *table, by_error *error)
 {
-    *f = (by__encoded){.is_category = column->kind == BY_COLUMN_CATEGORY};
-    BY_TRY(by__encoding_copy(&f->name, column->name, error));
+    *f = (by__table_encoded){.is_category = column->kind == BY_COLUMN_CATEGORY};
+    BY_TRY(by__table_encoding_copy(&f->name, column->name, error));
     if (f->is_category) {
         return learn_category(f, column, rows, count, error);
     }
@@ -189,11 +191,11 @@ static by_status learn_all(by_encoding *e, const by_table *table, const by_part 
                            const by_encoding_options *o, by_error *error)
 {
     const char *name = by_table_name(table);
-    by__part_rows rows;
-    by__part_rows_init(&rows, part);
+    by__loader_part_rows rows;
+    by__loader_part_rows_init(&rows, part);
     for (size_t i = 0; i < by_table_column_count(table); i++) {
         const by_column *column = by_table_column(table, i);
-        by__encoded *f;
+        by__table_encoded *f;
         if (o->target != NULL && strcmp(column->name, o->target) == 0) {
             f = &e->target;
             e->has_target = true;
@@ -227,7 +229,7 @@ by_status by_encoding_learn(by_encoding **out, const by_table *table, const by_p
                             by_table_name(table), part->total, by_table_rows(table));
     }
     BY_TRY(check_names(table, options, error));
-    BY_TRY(by__encoding_allocate(&e, columns, columns, error));
+    BY_TRY(by__table_encoding_allocate(&e, columns, columns, error));
     by_status status = learn_all(e, table, part, options, error);
     if (status != BY_OK) {
         by_encoding_close(&e);
@@ -295,8 +297,8 @@ void by_encoding_target_scale(const by_encoding *encoding, double *mean, double 
 
 /* ---- applying ---- */
 
-static by_status find_column(const by_column **out, const by_table *table, const by__encoded *f,
-                             by_error *error)
+static by_status find_column(const by_column **out, const by_table *table,
+                             const by__table_encoded *f, by_error *error)
 {
     static const char *const kinds[] = {"a number", "a category"};
     const by_column *column = by_table_find(table, f->name);
@@ -315,23 +317,23 @@ static by_status find_column(const by_column **out, const by_table *table, const
 }
 
 /* Writes (number - mean) / deviation to out[row * stride], and `missing` for missing ones. */
-static by_status put_numbers(float *out, size_t stride, const by__encoded *f, const by_table *table,
-                             float missing, by_error *error)
+static by_status put_numbers(float *out, size_t stride, const by__table_encoded *f,
+                             const by_table *table, float missing, by_error *error)
 {
     const by_column *column = NULL;
     char times[2][32];
     BY_TRY(find_column(&column, table, f, error));
     assert(column != NULL);
-    if (!by__time_fits(f->time, column->time)) {
-        return by_error_set(error, BY_EFORMAT,
-                            "%s: column '%.60s' has times in %s, but times in %s were learned",
-                            by_table_name(table), f->name, by__time_print(times[0], column->time),
-                            by__time_print(times[1], f->time));
+    if (!by__table_time_fits(f->time, column->time)) {
+        return by_error_set(
+            error, BY_EFORMAT, "%s: column '%.60s' has times in %s, but times in %s were learned",
+            by_table_name(table), f->name, by__table_time_print(times[0], column->time),
+            by__table_time_print(times[1], f->time));
     }
     for (uint64_t row = 0; row < by_table_rows(table); row++) {
         double value = column->numbers == NULL
                            ? (double)NAN
-                           : by__time_convert(column->numbers[row], f->time, column->time);
+                           : by__table_time_convert(column->numbers[row], f->time, column->time);
         float scaled = (float)((value - f->mean) / f->deviation);
         if (!isnan(value) && (fabs(value) > (double)FLT_MAX || !isfinite(scaled))) {
             return refuse_large(table, row, f->name, value, error);
@@ -342,7 +344,7 @@ static by_status put_numbers(float *out, size_t stride, const by__encoded *f, co
 }
 
 /* Writes `first` + index of the value to out[row * stride], or `missing` or `unknown`. */
-static by_status put_categories(int32_t *out, size_t stride, const by__encoded *f,
+static by_status put_categories(int32_t *out, size_t stride, const by__table_encoded *f,
                                 const by_table *table, int32_t first, int32_t missing,
                                 int32_t unknown, by_error *error)
 {
@@ -365,7 +367,7 @@ static by_status put_categories(int32_t *out, size_t stride, const by__encoded *
 }
 
 /* The error of a target that is none of the learned classes. */
-static by_status refuse_class(const by__encoded *f, const by_table *table, uint64_t row,
+static by_status refuse_class(const by__table_encoded *f, const by_table *table, uint64_t row,
                               by_error *error)
 {
     char where[BY__WHERE];
@@ -373,7 +375,7 @@ static by_status refuse_class(const by__encoded *f, const by_table *table, uint6
     size_t numbers = 0;
     const by_column *column = by_table_find(table, f->name);
     for (size_t i = 0; i < f->count; i++) {
-        numbers += by__cell_number(f->values[i], strlen(f->values[i]), '.', &number);
+        numbers += by__table_cell_number(f->values[i], strlen(f->values[i]), '.', &number);
     }
     bool continuous = f->count > 20 && numbers == f->count;
     return by_error_set(error, BY_EFORMAT,
@@ -390,7 +392,7 @@ static by_status refuse_class(const by__encoded *f, const by_table *table, uint6
 static by_status put_targets(by_array *array, const by_encoding *e, const by_table *table,
                              by_error *error)
 {
-    const by__encoded *f = &e->target;
+    const by__table_encoded *f = &e->target;
     uint64_t rows = by_table_rows(table);
     char where[BY__WHERE];
     void *data = (void *)(uintptr_t)array->data;
@@ -470,7 +472,7 @@ by_status by_encoding_apply(const by_encoding *encoding, const by_table *table, 
     }
     by_status status = make_arrays(arrays, &count, encoding, table, targets, error);
     if (status == BY_OK) {
-        return by__array_set_take(out, by_table_name(table), arrays, count, error);
+        return by__loader_array_set_take(out, by_table_name(table), arrays, count, error);
     }
     for (size_t i = 0; i < count; i++) {
         free((void *)(uintptr_t)arrays[i].name);

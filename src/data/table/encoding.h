@@ -9,7 +9,7 @@
 #include "data/table/time_unit.h"
 
 /* Statistics of one column. */
-typedef struct by__encoded {
+typedef struct by__table_encoded {
     char *name;
     bool is_category;
     double mean;
@@ -19,25 +19,25 @@ typedef struct by__encoded {
     char **values; /* values of a category, sorted bytewise */
     size_t count;
     by__aliases aliases; /* of these */
-} by__encoded;
+} by__table_encoded;
 
 struct by_encoding {
-    by__encoded *numbers;
+    by__table_encoded *numbers;
     size_t number_count;
-    by__encoded *categories;
+    by__table_encoded *categories;
     size_t category_count;
-    by__encoded target;
+    by__table_encoded target;
     bool has_target;
 };
 
 /* Allocates an empty encoding with room for so many columns. Closed with by_encoding_close. */
-by_status by__encoding_allocate(by_encoding **out, size_t numbers, size_t categories,
-                                by_error *error);
+by_status by__table_encoding_allocate(by_encoding **out, size_t numbers, size_t categories,
+                                      by_error *error);
 /* Prepares the search for the values of a category, which are complete. */
-by_status by__encoded_index(by__encoded *feature, by_error *error);
+by_status by__table_encoded_index(by__table_encoded *feature, by_error *error);
 /* Whether two encodings are the same: names, means and deviations, and categories by value. */
-bool by__encoding_same(const by_encoding *a, const by_encoding *b);
+bool by__table_encoding_same(const by_encoding *a, const by_encoding *b);
 /* Copies a name or a value; freed with free(). */
-by_status by__encoding_copy(char **out, const char *text, by_error *error);
+by_status by__table_encoding_copy(char **out, const char *text, by_error *error);
 
 #endif

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "data/table/encoding.h"
 
-static void print_feature(by__text *text, const by__encoded *f)
+static void print_feature(by__text *text, const by__table_encoded *f)
 {
     char number[32];
     by__text_add(text, "{\"name\": ");
@@ -15,7 +15,7 @@ static void print_feature(by__text *text, const by__encoded *f)
         by__format_f64(number, f->deviation);
         by__text_format(text, ", \"deviation\": %s", number);
         if (f->time.unit != BY_UNIT_NONE) {
-            by__text_format(text, ", \"time\": \"%s\"", by__time_print(number, f->time));
+            by__text_format(text, ", \"time\": \"%s\"", by__table_time_print(number, f->time));
         }
         by__text_add(text, f->is_truth ? ", \"truth\": true}" : "}");
         return;
@@ -28,7 +28,7 @@ static void print_feature(by__text *text, const by__encoded *f)
     by__text_add(text, "]}");
 }
 
-static void print_features(by__text *text, const char *key, const by__encoded *features,
+static void print_features(by__text *text, const char *key, const by__table_encoded *features,
                            size_t count)
 {
     by__text_format(text, "  \"%s\": [", key);
@@ -59,7 +59,7 @@ static by_status bad_json(const char *name, const char *what, by_error *error)
     return by_error_set(error, BY_EFORMAT, "%s: %s", name, what);
 }
 
-static by_status parse_values(by__encoded *f, const json_t *values, const char *name,
+static by_status parse_values(by__table_encoded *f, const json_t *values, const char *name,
                               by_error *error)
 {
     size_t count = json_array_size(values);
@@ -70,13 +70,13 @@ static by_status parse_values(by__encoded *f, const json_t *values, const char *
         if (value == NULL || (i > 0 && strcmp(f->values[i - 1], value) >= 0)) {
             return bad_json(name, "values are not sorted strings, each once", error);
         }
-        BY_TRY(by__encoding_copy(&f->values[i], value, error));
+        BY_TRY(by__table_encoding_copy(&f->values[i], value, error));
         f->count++;
     }
-    return by__encoded_index(f, error);
+    return by__table_encoded_index(f, error);
 }
 
-static by_status parse_feature(by__encoded *f, const json_t *json, const char *name,
+static by_status parse_feature(by__table_encoded *f, const json_t *json, const char *name,
                                by_error *error)
 {
     const json_t *values = json_object_get(json, "values");
@@ -88,7 +88,7 @@ static by_status parse_feature(by__encoded *f, const json_t *json, const char *n
     if (column == NULL) {
         return bad_json(name, "a column has no name", error);
     }
-    BY_TRY(by__encoding_copy(&f->name, column, error));
+    BY_TRY(by__table_encoding_copy(&f->name, column, error));
     if (json_is_array(values) && json_object_size(json) == 2) {
         return parse_values(f, values, name, error);
     }
@@ -97,7 +97,7 @@ static by_status parse_feature(by__encoded *f, const json_t *json, const char *n
         return bad_json(name, "a column has neither values nor mean and deviation", error);
     }
     if (time != NULL &&
-        (!json_is_string(time) || !by__time_parse(&f->time, json_string_value(time)))) {
+        (!json_is_string(time) || !by__table_time_parse(&f->time, json_string_value(time)))) {
         return bad_json(name, "the unit of a time is not known", error);
     }
     f->is_truth = json_is_true(truth);
@@ -106,11 +106,11 @@ static by_status parse_feature(by__encoded *f, const json_t *json, const char *n
     return f->deviation > 0.0 ? BY_OK : bad_json(name, "a deviation is not more than 0", error);
 }
 
-static by_status parse_features(by__encoded *features, size_t *count, const json_t *json,
+static by_status parse_features(by__table_encoded *features, size_t *count, const json_t *json,
                                 bool categories, const char *name, by_error *error)
 {
     for (size_t i = 0; i < json_array_size(json); i++) {
-        by__encoded *f = &features[(*count)++];
+        by__table_encoded *f = &features[(*count)++];
         BY_TRY(parse_feature(f, json_array_get(json, i), name, error));
         if (f->is_category != categories) {
             return bad_json(name, "a column is of the other kind", error);
@@ -133,7 +133,8 @@ static by_status parse_root(by_encoding **out, const json_t *root, const char *n
     if (json_array_size(numbers) + json_array_size(categories) == 0) {
         return bad_json(name, "the encoding has no columns", error);
     }
-    BY_TRY(by__encoding_allocate(&e, json_array_size(numbers), json_array_size(categories), error));
+    BY_TRY(by__table_encoding_allocate(&e, json_array_size(numbers), json_array_size(categories),
+                                       error));
     by_status status = parse_features(e->numbers, &e->number_count, numbers, false, name, error);
     if (status == BY_OK) {
         status = parse_features(e->categories, &e->category_count, categories, true, name, error);

@@ -4,7 +4,7 @@
 #include "data/table/encoding.h"
 
 /* Whether all values of a category are some of another one's. */
-static bool has_all(const by__encoded *all, const by__encoded *some)
+static bool has_all(const by__table_encoded *all, const by__table_encoded *some)
 {
     for (size_t i = 0; i < some->count; i++) {
         if (by__same_value((const char *const *)all->values, all->count, &all->aliases,
@@ -15,7 +15,7 @@ static bool has_all(const by__encoded *all, const by__encoded *some)
     return true;
 }
 
-static bool same_feature(const by__encoded *a, const by__encoded *b)
+static bool same_feature(const by__table_encoded *a, const by__table_encoded *b)
 {
     if (strcmp(a->name, b->name) != 0 || a->is_category != b->is_category) {
         return false;
@@ -24,7 +24,7 @@ static bool same_feature(const by__encoded *a, const by__encoded *b)
                           : a->mean == b->mean && a->deviation == b->deviation;
 }
 
-bool by__encoding_same(const by_encoding *a, const by_encoding *b)
+bool by__table_encoding_same(const by_encoding *a, const by_encoding *b)
 {
     bool same = a->number_count == b->number_count && a->category_count == b->category_count &&
                 a->has_target == b->has_target;

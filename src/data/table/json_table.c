@@ -33,7 +33,7 @@ typedef struct lines {
      * recorded before). */
     const by_table_options *skip; /* NULL: they are errors */
     bool kinds;                   /* the kinds of the columns are known */
-    by__damage *damage;
+    by__loader_damage *damage;
     uint64_t row_number; /* of the next row, those left out included */
 } lines;
 
@@ -89,7 +89,7 @@ static by_status read_cell(cell *out, const lines *in, const by__table_column *c
                            const json_t *value, by_error *error)
 {
     char at[BY__WHERE];
-    out->text = by__row_cell_text(out->digits, value);
+    out->text = by__table_row_cell_text(out->digits, value);
     if (by__json_is_number(value) || json_is_boolean(value)) {
         out->length = strlen(out->text);
         return BY_OK;
@@ -103,10 +103,11 @@ static by_status read_cell(cell *out, const lines *in, const by__table_column *c
     return BY_OK;
 }
 
-static by__cell_class class_of(double *number, const by__table_column *column, const cell *one)
+static by__table_cell_class class_of(double *number, const by__table_column *column,
+                                     const cell *one)
 {
     return one->text == NULL ? BY__CELL_MISSING
-                             : by__cell_read(number, column, one->text, one->length, '.');
+                             : by__table_cell_read(number, column, one->text, one->length, '.');
 }
 
 /* What makes a row one to leave out. */
@@ -129,7 +130,7 @@ static by_status check_row(const by_table *t, const lines *in, by_error *error)
         bool text = in->kinds && c->info.kind == BY_COLUMN_NUMBER && !c->ignored &&
                     class_of(&number, c, &one) == BY__CELL_TEXT;
         if (text) {
-            return by__cell_refuse(c, where(at, in), one.text, one.length, error);
+            return by__table_cell_refuse(c, where(at, in), one.text, one.length, error);
         }
     }
     if (required != NULL) {
@@ -156,7 +157,7 @@ static by_status pass_row(const lines *in, const by_error *problem, by_error *er
                             .begin = in->row_number,
                             .count = 1,
                             .reason = reason};
-    return in->damage == NULL ? BY_OK : by__damage_add(in->damage, &item, error);
+    return in->damage == NULL ? BY_OK : by__loader_damage_add(in->damage, &item, error);
 }
 
 /* Reads the next row; damaged ones are passed over where they are left out. */
@@ -242,7 +243,8 @@ static by_status scan(by_table *t, lines *in, const by_table_options *o, by_erro
             double number;
             BY_TRY(column_of(&c, t, in, name, i++, o, error));
             BY_TRY(read_cell(&one, in, c, value, error));
-            by__kind_count(c, class_of(&number, c, &one), one.text, one.length, part, in->line);
+            by__table_kind_count(c, class_of(&number, c, &one), one.text, one.length, part,
+                                 in->line);
         }
     }
 }
@@ -250,7 +252,7 @@ static by_status scan(by_table *t, lines *in, const by_table_options *o, by_erro
 static by_status decide_kinds(by_table *t, bool skip, by_error *error)
 {
     bool again;
-    BY_TRY(by__kinds_decide(t, skip, &again, error));
+    BY_TRY(by__table_kinds_decide(t, skip, &again, error));
     return BY_OK;
 }
 
@@ -270,7 +272,7 @@ static by_status scan_again(by_table *t, lines *in, const by_table_options *o, b
 static by_status open_columns(by_table *t, by_error *error)
 {
     for (size_t i = 0; i < t->column_count; i++) {
-        BY_TRY(by__column_allocate(&t->columns[i], t->rows, error));
+        BY_TRY(by__table_column_allocate(&t->columns[i], t->rows, error));
     }
     return BY_OK;
 }
@@ -283,9 +285,9 @@ static by_status fill_cell(by__table_column *c, const lines *in, uint64_t row, c
     char at[BY__WHERE];
     bool missing = class_of(&number, c, from) == BY__CELL_MISSING;
     c->info.missing += missing;
-    BY_TRY(by__cell_store(c, row, missing ? "" : from->text, missing ? 0 : from->length, '.', &fits,
-                          error));
-    return fits ? BY_OK : by__cell_refuse(c, where(at, in), from->text, from->length, error);
+    BY_TRY(by__table_cell_store(c, row, missing ? "" : from->text, missing ? 0 : from->length, '.',
+                                &fits, error));
+    return fits ? BY_OK : by__table_cell_refuse(c, where(at, in), from->text, from->length, error);
 }
 
 static by_status fill(by_table *t, lines *in, by_error *error)

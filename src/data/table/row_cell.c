@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *by__row_cell_text(char digits[BY__CELL_DIGITS], const json_t *value)
+const char *by__table_row_cell_text(char digits[BY__CELL_DIGITS], const json_t *value)
 {
     if (json_is_integer(value)) {
         (void)snprintf(digits, BY__CELL_DIGITS, "%lld", (long long)json_integer_value(value));
@@ -22,14 +22,14 @@ const char *by__row_cell_text(char digits[BY__CELL_DIGITS], const json_t *value)
     return json_string_value(value);
 }
 
-by_status by__row_cell(char **out, const json_t *value, size_t row, by_error *error)
+by_status by__table_row_cell(char **out, const json_t *value, size_t row, by_error *error)
 {
     char digits[BY__CELL_DIGITS];
     *out = NULL;
     if (value == NULL || json_is_null(value)) {
         return BY_OK;
     }
-    const char *text = by__row_cell_text(digits, value);
+    const char *text = by__table_row_cell_text(digits, value);
     if (text == NULL || (json_is_string(value) && strlen(text) != json_string_length(value))) {
         return by_error_set(
             error, BY_EARG,

@@ -21,7 +21,7 @@ static by_status fill(by_table *t, const char *const *cells, by_error *error)
 {
     for (size_t i = 0; i < t->column_count; i++) {
         by__table_column *c = &t->columns[i];
-        BY_TRY(by__column_allocate(c, t->rows, error));
+        BY_TRY(by__table_column_allocate(c, t->rows, error));
         for (uint64_t row = 0; row < t->rows; row++) {
             double number;
             bool fits;
@@ -29,17 +29,19 @@ static by_status fill(by_table *t, const char *const *cells, by_error *error)
             const char *text = cells[row * t->column_count + i];
             text = text == NULL ? "" : text;
             size_t length = strlen(text);
-            c->info.missing += by__cell_read(&number, c, text, length, '.') == BY__CELL_MISSING;
-            BY_TRY(by__cell_store(c, row, text, length, '.', &fits, error));
+            c->info.missing +=
+                by__table_cell_read(&number, c, text, length, '.') == BY__CELL_MISSING;
+            BY_TRY(by__table_cell_store(c, row, text, length, '.', &fits, error));
             if (!fits) {
-                return by__cell_refuse(c, by__table_where(where, t, row), text, length, error);
+                return by__table_cell_refuse(c, by__table_where(where, t, row), text, length,
+                                             error);
             }
         }
     }
     return BY_OK;
 }
 
-by_status by__row_table(by_table **out, const by_column_type *types, size_t columns,
+by_status by__table_row(by_table **out, const by_column_type *types, size_t columns,
                         const by_encoding *learned, const char *const *cells, size_t rows,
                         by_error *error)
 {

@@ -8,7 +8,7 @@
 
 #define NUMBER_LENGTH 64u /* a longer text is not a number */
 
-bool by__cell_missing(const char *text, size_t length)
+bool by__table_cell_missing(const char *text, size_t length)
 {
     /* pandas._libs.parsers.STR_NA_VALUES, and "?" of the UCI repository. */
     static const char *const marks[] = {"NA",      "N/A",     "n/a",      "NaN",      "nan",
@@ -30,7 +30,7 @@ bool by__cell_missing(const char *text, size_t length)
     return false;
 }
 
-bool by__cell_number(const char *at, size_t length, char decimal, double *out)
+bool by__table_cell_number(const char *at, size_t length, char decimal, double *out)
 {
     char text[NUMBER_LENGTH];
     by__base_trim(&at, &length, BY__WHITE_SPACE);
@@ -51,10 +51,10 @@ bool by__cell_number(const char *at, size_t length, char decimal, double *out)
     return strspn(text, "+-.0123456789eE") == length && by__parse_f64(text, out) && isfinite(*out);
 }
 
-bool by__cell_as_number(const char *text, size_t length, char decimal, double *out)
+bool by__table_cell_as_number(const char *text, size_t length, char decimal, double *out)
 {
     char spelling[BY__SPELLING];
-    if (by__cell_number(text, length, decimal, out)) {
+    if (by__table_cell_number(text, length, decimal, out)) {
         return true;
     }
     bool is_true = by__spell_value(spelling, text, length) && strcmp(spelling, "true") == 0;
@@ -62,7 +62,7 @@ bool by__cell_as_number(const char *text, size_t length, char decimal, double *o
     return is_true || (by__spell_value(spelling, text, length) && strcmp(spelling, "false") == 0);
 }
 
-int by__cell_decimal(const char *text, size_t length)
+int by__table_cell_decimal(const char *text, size_t length)
 {
     double number;
     by__base_trim(&text, &length, BY__WHITE_SPACE);
@@ -71,10 +71,12 @@ int by__cell_decimal(const char *text, size_t length)
     }
     const char *comma = memchr(text, ',', length);
     if (comma == NULL) {
-        return memchr(text, '.', length) != NULL && by__cell_number(text, length, '.', &number) ? -1
-                                                                                                : 0;
+        return memchr(text, '.', length) != NULL &&
+                       by__table_cell_number(text, length, '.', &number)
+                   ? -1
+                   : 0;
     }
-    if (!by__cell_number(text, length, ',', &number)) {
+    if (!by__table_cell_number(text, length, ',', &number)) {
         return 0;
     }
     size_t whole = (size_t)(comma - text);
@@ -190,7 +192,7 @@ static bool is_beyond(const char *text, size_t length)
     return strspn(copy, "0123456789+-.eE") == length && isinf(strtod(copy, &end)) && *end == '\0';
 }
 
-const char *by__cell_problem(const char *text, size_t length)
+const char *by__table_cell_problem(const char *text, size_t length)
 {
     by__base_trim(&text, &length, BY__WHITE_SPACE);
     size_t digits = 0;
@@ -227,7 +229,7 @@ const char *by__cell_problem(const char *text, size_t length)
                : NULL;
 }
 
-const char *by__cell_quote(char out[64], const char *text, size_t length)
+const char *by__table_cell_quote(char out[64], const char *text, size_t length)
 {
     size_t n = 0;
     size_t most = length > 40 ? 37 : length;

@@ -140,7 +140,7 @@ bool by__table_ignores(const by_table_options *o, const char *name)
     const by_encoding *e = o->learned;
     bool known = e == NULL || o->relearn;
     for (size_t i = 0; !known && i < e->number_count + e->category_count; i++) {
-        const by__encoded *f =
+        const by__table_encoded *f =
             i < e->number_count ? &e->numbers[i] : &e->categories[i - e->number_count];
         known = strcmp(f->name, name) == 0;
     }
@@ -151,12 +151,12 @@ bool by__table_ignores(const by_table_options *o, const char *name)
 static by_status set_learned(by_table *t, const by_encoding *e, bool relearn, by_error *error)
 {
     size_t known = 0;
-    const by__encoded *first = NULL;
+    const by__table_encoded *first = NULL;
     for (size_t i = 0; i < t->column_count; i++) {
         t->columns[i].ignored = !relearn;
     }
     for (size_t i = 0; i < e->number_count + e->category_count; i++) {
-        const by__encoded *f =
+        const by__table_encoded *f =
             i < e->number_count ? &e->numbers[i] : &e->categories[i - e->number_count];
         int32_t at = by__table_index(t, f->name);
         first = first == NULL ? f : first;
@@ -305,7 +305,7 @@ void by_table_close(by_table **table)
     free(t->paths);
     free(t->places);
     by__name_table_free(&t->by_name);
-    by__damage_free(&t->damage);
+    by__loader_damage_free(&t->damage);
     free(t->columns);
     free(t->name);
     free(t);

@@ -32,12 +32,13 @@ static by_status add_part(parts *p, const char *path, const by_table_options *o,
 {
     uint8_t *data;
     size_t size;
-    by__parquet file;
+    by__format_parquet file;
     BY_TRY(by__reserve((void **)&p->tables, &p->capacity, p->count + 1, sizeof *p->tables, error));
-    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
-    by_status status = by__parquet_open(&file, path, data, size, by__parquet_most(size), error);
+    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    by_status status =
+        by__format_parquet_open(&file, path, data, size, by__format_parquet_most(size), error);
     bool empty = status == BY_OK && file.rows == 0;
-    by__parquet_close(&file);
+    by__format_parquet_close(&file);
     if (status == BY_OK && !empty) {
         status = by_table_parse(&p->tables[p->count], path, (const char *)data, size, o, error);
     }
@@ -131,14 +132,14 @@ static by_status find_column(const by__table_column **out, const by_table *part,
     bool numbers = c->info.kind == BY_COLUMN_NUMBER && (*out)->info.kind == BY_COLUMN_NUMBER;
     if (numbers && !empty &&
         ((from.unit == BY_UNIT_NONE) != (c->info.time.unit == BY_UNIT_NONE) ||
-         !by__time_fits(c->info.time, from))) {
+         !by__table_time_fits(c->info.time, from))) {
         char times[2][32];
         return by_error_set(
             error, BY_EFORMAT, "%s: column '%.60s' has %s%s, but %s%s in %s: write all parts alike",
             part->name, c->info.name, from.unit == BY_UNIT_NONE ? "plain numbers" : "times in ",
-            by__time_print(times[0], from),
+            by__table_time_print(times[0], from),
             c->info.time.unit == BY_UNIT_NONE ? "plain numbers" : "times in ",
-            by__time_print(times[1], c->info.time), first->name);
+            by__table_time_print(times[1], c->info.time), first->name);
     }
     if ((*out)->info.kind != c->info.kind && !empty) {
         return by_error_set(error, BY_EFORMAT, "%s: column '%s' has another type than in %s",
@@ -156,7 +157,7 @@ static by_status copy_cells(by__table_column *to, const by__table_column *from, 
     for (uint64_t i = 0; i < rows; i++) {
         if (to->numbers != NULL) {
             to->numbers[row + i] =
-                same ? by__time_convert(from->numbers[i], to->info.time, from->info.time)
+                same ? by__table_time_convert(from->numbers[i], to->info.time, from->info.time)
                      : (double)NAN;
             continue;
         }
@@ -258,7 +259,7 @@ static by_status add_text(by__table_text *part, const char *directory, const cha
     if (path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
-    by_status status = by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error);
+    by_status status = by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error);
     if (status != BY_OK) {
         free(path);
         return status;

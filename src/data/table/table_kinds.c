@@ -25,10 +25,10 @@ static bool is_learned(const by__table_column *c, const char *text, size_t lengt
                           copy) >= 0;
 }
 
-by__cell_class by__cell_read(double *number, const by__table_column *c, const char *text,
-                             size_t length, char decimal)
+by__table_cell_class by__table_cell_read(double *number, const by__table_column *c,
+                                         const char *text, size_t length, char decimal)
 {
-    if (by__cell_missing(text, length)) {
+    if (by__table_cell_missing(text, length)) {
         return is_learned(c, text, length) ? BY__CELL_TEXT : BY__CELL_MISSING;
     }
     switch (c->info.kind) {
@@ -39,19 +39,20 @@ by__cell_class by__cell_read(double *number, const by__table_column *c, const ch
         break;
     }
     if (c->own != NULL && c->own->is_truth) {
-        return by__cell_as_number(text, length, decimal, number) ? BY__CELL_NUMBER : BY__CELL_TEXT;
+        return by__table_cell_as_number(text, length, decimal, number) ? BY__CELL_NUMBER
+                                                                       : BY__CELL_TEXT;
     }
-    return by__cell_number(text, length, decimal, number) ? BY__CELL_NUMBER : BY__CELL_TEXT;
+    return by__table_cell_number(text, length, decimal, number) ? BY__CELL_NUMBER : BY__CELL_TEXT;
 }
 
-void by__kind_count(by__table_column *c, by__cell_class class, const char *text, size_t length,
-                    const char *path, uint64_t at)
+void by__table_kind_count(by__table_column *c, by__table_cell_class class, const char *text,
+                          size_t length, const char *path, uint64_t at)
 {
     if (class == BY__CELL_NUMBER) {
         c->number_cells++;
     } else if (class == BY__CELL_TEXT) {
         if (c->info.odd_cells++ == 0) {
-            (void)by__cell_quote(c->info.odd, text, length);
+            (void)by__table_cell_quote(c->info.odd, text, length);
             c->info.odd_path = path;
             c->info.odd_line = at;
         }
@@ -59,20 +60,20 @@ void by__kind_count(by__table_column *c, by__cell_class class, const char *text,
     }
 }
 
-by_status by__cell_refuse(const by__table_column *c, const char *where, const char *text,
-                          size_t length, by_error *error)
+by_status by__table_cell_refuse(const by__table_column *c, const char *where, const char *text,
+                                size_t length, by_error *error)
 {
     char quoted[64];
-    const char *problem = by__cell_problem(text, length);
+    const char *problem = by__table_cell_problem(text, length);
     return by_error_set(error, BY_EFORMAT, "%s: column '%.60s': %s is not a number%s%s", where,
-                        c->info.name, by__cell_quote(quoted, text, length),
+                        c->info.name, by__table_cell_quote(quoted, text, length),
                         problem == NULL ? "" : ": ", problem == NULL ? "" : problem);
 }
 
 /* The error of the first odd cell of a column of numbers. */
 static by_status refuse_odd(const by__table_column *c, by_error *error)
 {
-    const char *problem = by__cell_problem(c->info.odd + 1, strlen(c->info.odd) - 2);
+    const char *problem = by__table_cell_problem(c->info.odd + 1, strlen(c->info.odd) - 2);
     return by_error_set(
         error, BY_EFORMAT,
         "%s:%" PRIu64 ": column '%.60s': %s is not a number, as %" PRIu64 " of %" PRIu64
@@ -83,7 +84,7 @@ static by_status refuse_odd(const by__table_column *c, by_error *error)
         problem == NULL ? "" : problem);
 }
 
-by_status by__kinds_decide(by_table *t, bool skip, bool *again, by_error *error)
+by_status by__table_kinds_decide(by_table *t, bool skip, bool *again, by_error *error)
 {
     *again = false;
     for (size_t i = 0; i < t->column_count; i++) {
@@ -116,7 +117,7 @@ by_status by__kinds_decide(by_table *t, bool skip, bool *again, by_error *error)
     return BY_OK;
 }
 
-by_status by__column_allocate(by__table_column *c, uint64_t rows, by_error *error)
+by_status by__table_column_allocate(by__table_column *c, uint64_t rows, by_error *error)
 {
     return c->info.kind == BY_COLUMN_NUMBER
                ? by__alloc((void **)&c->numbers, (size_t)rows, sizeof *c->numbers,
@@ -125,11 +126,11 @@ by_status by__column_allocate(by__table_column *c, uint64_t rows, by_error *erro
                            "categories of a column", error);
 }
 
-by_status by__cell_store(by__table_column *c, uint64_t row, const char *text, size_t length,
-                         char decimal, bool *fits, by_error *error)
+by_status by__table_cell_store(by__table_column *c, uint64_t row, const char *text, size_t length,
+                               char decimal, bool *fits, by_error *error)
 {
     double number = 0.0;
-    by__cell_class class = by__cell_read(&number, c, text, length, decimal);
+    by__table_cell_class class = by__table_cell_read(&number, c, text, length, decimal);
     *fits = true;
     if (c->numbers != NULL) {
         *fits = class != BY__CELL_TEXT;

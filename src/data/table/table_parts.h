@@ -20,10 +20,10 @@ typedef struct by__table_values {
 
 typedef struct by__table_column {
     by_column info;
-    bool ignored;           /* its cells are not checked: nobody reads them */
-    uint64_t number_cells;  /* of a column of unknown kind: cells that are numbers */
-    uint64_t near_cells;    /* of such a column: cells that would be but for a sign or a unit */
-    const by__encoded *own; /* what was learned of it; NULL: nothing */
+    bool ignored;          /* its cells are not checked: nobody reads them */
+    uint64_t number_cells; /* of a column of unknown kind: cells that are numbers */
+    uint64_t near_cells;   /* of such a column: cells that would be but for a sign or a unit */
+    const by__table_encoded *own; /* what was learned of it; NULL: nothing */
     double *numbers;
     int32_t *categories;
     by__table_values values;
@@ -44,7 +44,7 @@ struct by_table {
     size_t column_capacity;
     by__name_table by_name; /* indices of columns */
     uint64_t rows;
-    by__damage damage; /* rows that were skipped */
+    by__loader_damage damage; /* rows that were skipped */
     by__table_place *places;
     size_t place_count;
     size_t place_capacity;
@@ -85,30 +85,30 @@ const char *by__table_where(char out[BY__WHERE], const by_table *table, uint64_t
 
 /* ---- kinds of columns (table_kinds.c) ---- */
 
-typedef enum by__cell_class {
+typedef enum by__table_cell_class {
     BY__CELL_MISSING,
     BY__CELL_NUMBER,
     BY__CELL_TEXT /* of a column of categories: any that is not missing */
-} by__cell_class;
+} by__table_cell_class;
 
 /* Reads a cell of a column: with the kind that the column has, or as a number if it can be one. */
-by__cell_class by__cell_read(double *number, const by__table_column *column, const char *text,
-                             size_t length, char decimal);
+by__table_cell_class by__table_cell_read(double *number, const by__table_column *column,
+                                         const char *text, size_t length, char decimal);
 /* The cells of a column whose kind is unknown: counts one, at line `at` of a file. */
-void by__kind_count(by__table_column *column, by__cell_class class, const char *text, size_t length,
-                    const char *path, uint64_t at);
+void by__table_kind_count(by__table_column *column, by__table_cell_class class, const char *text,
+                          size_t length, const char *path, uint64_t at);
 /* Determines the kinds that are unknown. A column in which at most one cell in a thousand is no
  * number is one of numbers: that cell is an error, or with `skip` (*again is then set) a row to be
  * left out when the rows are read once more. */
-by_status by__kinds_decide(by_table *table, bool skip, bool *again, by_error *error);
+by_status by__table_kinds_decide(by_table *table, bool skip, bool *again, by_error *error);
 /* The error of a cell that is no number in a column of numbers. */
-by_status by__cell_refuse(const by__table_column *column, const char *where, const char *text,
-                          size_t length, by_error *error);
+by_status by__table_cell_refuse(const by__table_column *column, const char *where, const char *text,
+                                size_t length, by_error *error);
 /* Stores a cell of a column whose kind is known; false: it should be a number, and is not. */
-by_status by__cell_store(by__table_column *column, uint64_t row, const char *text, size_t length,
-                         char decimal, bool *fits, by_error *error);
+by_status by__table_cell_store(by__table_column *column, uint64_t row, const char *text,
+                               size_t length, char decimal, bool *fits, by_error *error);
 /* Allocates the cells of a column whose kind is known. */
-by_status by__column_allocate(by__table_column *column, uint64_t rows, by_error *error);
+by_status by__table_column_allocate(by__table_column *column, uint64_t rows, by_error *error);
 
 /* Fills the columns' info from what was read. BY_EFORMAT names the first category that is not
  * UTF-8, of a column that is not ignored. */

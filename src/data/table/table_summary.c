@@ -91,7 +91,7 @@ by_status by_table_summary(const by_table *table, const by_encoding_options *opt
 static void add_doubt(by__text *out, const by_table *table, const by_column *c)
 {
     uint64_t cells = by_table_rows(table) - c->missing;
-    const char *problem = by__cell_problem(c->odd + 1, strlen(c->odd) - 2);
+    const char *problem = by__table_cell_problem(c->odd + 1, strlen(c->odd) - 2);
     by__text_format(out, "%scolumn '%.60s' is one of categories, since %s:%" PRIu64 " has %s",
                     out->length > 0 ? "\n" : "", c->name, c->odd_path, c->odd_line, c->odd);
     if (c->odd_cells == cells) {

@@ -14,7 +14,7 @@ static const char *const origins[] = {[BY_ORIGIN_ANY] = "",
                                       [BY_ORIGIN_LOCAL] = " local",
                                       [BY_ORIGIN_MIDNIGHT] = " of day"};
 
-bool by__time_fits(by_time to, by_time from)
+bool by__table_time_fits(by_time to, by_time from)
 {
     if (to.unit == BY_UNIT_NONE || from.unit == BY_UNIT_NONE || to.origin == from.origin) {
         return true;
@@ -23,7 +23,7 @@ bool by__time_fits(by_time to, by_time from)
            (to.origin == BY_ORIGIN_ANY || from.origin == BY_ORIGIN_ANY);
 }
 
-double by__time_convert(double value, by_time to, by_time from)
+double by__table_time_convert(double value, by_time to, by_time from)
 {
     double a = units[from.unit].nanoseconds;
     double b = units[to.unit].nanoseconds;
@@ -33,19 +33,19 @@ double by__time_convert(double value, by_time to, by_time from)
     return a > b ? value * (a / b) : value / (b / a); /* a whole number either way */
 }
 
-const char *by__time_print(char out[32], by_time time)
+const char *by__table_time_print(char out[32], by_time time)
 {
     (void)snprintf(out, 32, "%s%s", units[time.unit].name, origins[time.origin]);
     return out;
 }
 
-bool by__time_parse(by_time *out, const char *text)
+bool by__table_time_parse(by_time *out, const char *text)
 {
     for (int unit = BY_UNIT_DAY; unit <= BY_UNIT_NANOSECOND; unit++) {
         for (int origin = BY_ORIGIN_ANY; origin <= BY_ORIGIN_MIDNIGHT; origin++) {
             char name[32];
             const by_time time = {(by_time_unit)unit, (by_time_origin)origin};
-            if (strcmp(by__time_print(name, time), text) == 0) {
+            if (strcmp(by__table_time_print(name, time), text) == 0) {
                 *out = time;
                 return true;
             }

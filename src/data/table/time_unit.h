@@ -7,12 +7,12 @@
 
 /* Whether times of one column can be given as those of another one. A column of which nothing is
  * known fits any. */
-bool by__time_fits(by_time to, by_time from);
+bool by__table_time_fits(by_time to, by_time from);
 /* Converts a time of one column to the unit of another one; unchanged if either is not known. */
-double by__time_convert(double value, by_time to, by_time from);
+double by__table_time_convert(double value, by_time to, by_time from);
 /* "us utc", "day", "ns of day": what is kept with weights; and the same for people. */
-const char *by__time_print(char out[32], by_time time);
-/* Reads what by__time_print wrote. */
-bool by__time_parse(by_time *out, const char *text);
+const char *by__table_time_print(char out[32], by_time time);
+/* Reads what by__table_time_print wrote. */
+bool by__table_time_parse(by_time *out, const char *text);
 
 #endif

@@ -10,13 +10,13 @@
 
 /* A run of a program, shared by both threads. */
 typedef struct job {
-    by__two_queues *state;
-    const by__command_list *list;
-    const by__context *context;
+    by__cpu_two_queues *state;
+    const by__device_command_list *list;
+    const by__device_context *context;
     bool timed;
 } job;
 
-struct by__collective_queue {
+struct by__cpu_collective_queue {
     by__base_worker thread;
     atomic_int sleepers;
     job now;
@@ -37,7 +37,7 @@ static void look_again(void)
 
 /* Wakes a sleeping thread. The condition was stored before the call; both sides store, then load
  * what the other one stores, so at least one of them sees the other. */
-static void wake(by__collective_queue *q)
+static void wake(by__cpu_collective_queue *q)
 {
     if (atomic_load(&q->sleepers) > 0) {
         by__base_worker_lock(&q->thread);
@@ -47,7 +47,7 @@ static void wake(by__collective_queue *q)
 }
 
 /* Waits until *counter is at least `least`, or *stop is set. Returns true in the first case. */
-static bool wait_for(by__collective_queue *q, _Atomic uint64_t *counter, uint64_t least,
+static bool wait_for(by__cpu_collective_queue *q, _Atomic uint64_t *counter, uint64_t least,
                      atomic_bool *stop)
 {
     for (int i = 0; i < LOOKS; i++) {
@@ -72,20 +72,21 @@ static bool wait_for(by__collective_queue *q, _Atomic uint64_t *counter, uint64_
 static by_status run_call(const job *j, size_t call, by_error *error)
 {
     by_status status = j->list->kernels[call]->run(&j->list->calls[call], j->context);
-    return status == BY_OK ? BY_OK : by__call_failed(j->list, call, j->context, status, error);
+    return status == BY_OK ? BY_OK
+                           : by__device_call_failed(j->list, call, j->context, status, error);
 }
 
-static void stop_both(by__collective_queue *q)
+static void stop_both(by__cpu_collective_queue *q)
 {
     atomic_store(&q->failed, true);
     wake(q);
 }
 
 /* Runs the part of the collective queue. */
-static by_status run_collectives(by__collective_queue *q, const job *j, by_error *error)
+static by_status run_collectives(by__cpu_collective_queue *q, const job *j, by_error *error)
 {
     for (size_t i = 0; i < j->list->command_count; i++) {
-        const by__command *c = &j->list->commands[i];
+        const by__device_command *c = &j->list->commands[i];
         if (c->queue != BY__QUEUE_COLLECTIVE) {
             continue;
         }
@@ -107,7 +108,7 @@ static by_status run_collectives(by__collective_queue *q, const job *j, by_error
 
 static void *serve(void *argument)
 {
-    by__collective_queue *q = argument;
+    by__cpu_collective_queue *q = argument;
     for (uint64_t number = 1; wait_for(q, &q->given, number, &q->closed); number++) {
         job now = q->now;
         q->error = (by_error){0};
@@ -122,8 +123,8 @@ static void *serve(void *argument)
 }
 
 /* Waits on behalf of the compute queue, and counts the time that it was stalled. */
-static bool stand(by__collective_queue *q, const by__context *context, _Atomic uint64_t *counter,
-                  uint64_t least, atomic_bool *stop)
+static bool stand(by__cpu_collective_queue *q, const by__device_context *context,
+                  _Atomic uint64_t *counter, uint64_t least, atomic_bool *stop)
 {
     if (atomic_load(counter) >= least) {
         return true;
@@ -137,11 +138,11 @@ static bool stand(by__collective_queue *q, const by__context *context, _Atomic u
 }
 
 /* Runs the part of the compute queue. */
-static by_status run_others(by__collective_queue *q, const job *j, by__call_hook *hook, void *user,
-                            by_error *error)
+static by_status run_others(by__cpu_collective_queue *q, const job *j, by__device_call_hook *hook,
+                            void *user, by_error *error)
 {
     for (size_t i = 0; i < j->list->command_count; i++) {
-        const by__command *c = &j->list->commands[i];
+        const by__device_command *c = &j->list->commands[i];
         size_t told = c->kind == BY__COMMAND_CALL    ? c->index
                       : c->kind == BY__COMMAND_ORDER ? c->call
                                                      : SIZE_MAX;
@@ -166,19 +167,20 @@ static by_status run_others(by__collective_queue *q, const job *j, by__call_hook
     return BY_OK;
 }
 
-static void tell_collectives(const job *j, by__call_hook *hook, void *user)
+static void tell_collectives(const job *j, by__device_call_hook *hook, void *user)
 {
     for (size_t i = 0; i < j->list->command_count; i++) {
-        const by__command *c = &j->list->commands[i];
+        const by__device_command *c = &j->list->commands[i];
         if (c->queue == BY__QUEUE_COLLECTIVE && c->kind == BY__COMMAND_CALL) {
             hook(user, (int)c->index, j->state->begin[c->index], j->state->end[c->index]);
         }
     }
 }
 
-by_status by__collective_queue_run(by__collective_queue *queue, by__two_queues *state,
-                                   const by__command_list *list, const by__context *context,
-                                   by__call_hook *hook, void *user, by_error *error)
+by_status by__cpu_collective_queue_run(by__cpu_collective_queue *queue, by__cpu_two_queues *state,
+                                       const by__device_command_list *list,
+                                       const by__device_context *context,
+                                       by__device_call_hook *hook, void *user, by_error *error)
 {
     state->run++;
     job now = {state, list, context, hook != NULL};
@@ -205,7 +207,7 @@ by_status by__collective_queue_run(by__collective_queue *queue, by__two_queues *
 
 /* ---- opening and closing ---- */
 
-bool by__uses_two_queues(const by__command_list *list)
+bool by__cpu_uses_two_queues(const by__device_command_list *list)
 {
     for (size_t i = 0; i < list->command_count; i++) {
         if (list->commands[i].queue == BY__QUEUE_COLLECTIVE) {
@@ -215,9 +217,10 @@ bool by__uses_two_queues(const by__command_list *list)
     return false;
 }
 
-by_status by__two_queues_open(by__two_queues *out, const by__command_list *list, by_error *error)
+by_status by__cpu_two_queues_open(by__cpu_two_queues *out, const by__device_command_list *list,
+                                  by_error *error)
 {
-    by__two_queues state = {0};
+    by__cpu_two_queues state = {0};
     by_status status = by__alloc((void **)&state.reached, list->event_count, sizeof *state.reached,
                                  "program", error);
     if (status == BY_OK) {
@@ -229,24 +232,24 @@ by_status by__two_queues_open(by__two_queues *out, const by__command_list *list,
             by__alloc((void **)&state.end, list->call_count, sizeof *state.end, "program", error);
     }
     if (status != BY_OK) {
-        by__two_queues_close(&state);
+        by__cpu_two_queues_close(&state);
         return status;
     }
     *out = state;
     return BY_OK;
 }
 
-void by__two_queues_close(by__two_queues *state)
+void by__cpu_two_queues_close(by__cpu_two_queues *state)
 {
     free((void *)state->reached);
     free(state->begin);
     free(state->end);
-    *state = (by__two_queues){0};
+    *state = (by__cpu_two_queues){0};
 }
 
-by_status by__collective_queue_open(by__collective_queue **out, by_error *error)
+by_status by__cpu_collective_queue_open(by__cpu_collective_queue **out, by_error *error)
 {
-    by__collective_queue *q;
+    by__cpu_collective_queue *q;
     BY_TRY(by__alloc((void **)&q, 1, sizeof *q, "collective queue", error));
     by_status status =
         by__base_worker_start(&q->thread, serve, q, "the thread of the collective queue", error);
@@ -258,7 +261,7 @@ by_status by__collective_queue_open(by__collective_queue **out, by_error *error)
     return BY_OK;
 }
 
-void by__collective_queue_close(by__collective_queue *queue)
+void by__cpu_collective_queue_close(by__cpu_collective_queue *queue)
 {
     if (queue == NULL) {
         return;

@@ -13,28 +13,30 @@
 #include "device/device.h"
 
 /* State of a program that runs on two threads: its events and its collective calls. */
-typedef struct by__two_queues {
+typedef struct by__cpu_two_queues {
     _Atomic uint64_t *reached; /* [events] the last run in which each was reached */
     double *begin;             /* [collective calls] start times, if times are recorded */
     double *end;
     uint64_t run;
-} by__two_queues;
+} by__cpu_two_queues;
 
-typedef struct by__collective_queue by__collective_queue;
+typedef struct by__cpu_collective_queue by__cpu_collective_queue;
 
 /* Returns true if a program has calls for the collective queue. */
-bool by__uses_two_queues(const by__command_list *list);
-by_status by__two_queues_open(by__two_queues *out, const by__command_list *list, by_error *error);
-void by__two_queues_close(by__two_queues *state);
+bool by__cpu_uses_two_queues(const by__device_command_list *list);
+by_status by__cpu_two_queues_open(by__cpu_two_queues *out, const by__device_command_list *list,
+                                  by_error *error);
+void by__cpu_two_queues_close(by__cpu_two_queues *state);
 
-by_status by__collective_queue_open(by__collective_queue **out, by_error *error);
+by_status by__cpu_collective_queue_open(by__cpu_collective_queue **out, by_error *error);
 /* NULL is accepted. */
-void by__collective_queue_close(by__collective_queue *queue);
+void by__cpu_collective_queue_close(by__cpu_collective_queue *queue);
 /* Runs a program: returns when all calls are done, or when one has failed and none is running. A
  * failure on the calling thread is reported (by__device_report) before it waits for a collective in
  * progress. */
-by_status by__collective_queue_run(by__collective_queue *queue, by__two_queues *state,
-                                   const by__command_list *list, const by__context *context,
-                                   by__call_hook *hook, void *user, by_error *error);
+by_status by__cpu_collective_queue_run(by__cpu_collective_queue *queue, by__cpu_two_queues *state,
+                                       const by__device_command_list *list,
+                                       const by__device_context *context,
+                                       by__device_call_hook *hook, void *user, by_error *error);
 
 #endif

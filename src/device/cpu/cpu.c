@@ -5,22 +5,22 @@
 #include <string.h>
 
 /* Declares the kernels of table.inc, then lists them. */
-#define BY__REFERENCE(name) extern const by__kernel by__kernel_##name##_reference;
+#define BY__REFERENCE(name) extern const by__device_kernel by__cpu_##name##_reference;
 #define BY__LEVELS(name)                                                                           \
-    extern const by__kernel by__kernel_##name##_baseline;                                          \
-    extern const by__kernel by__kernel_##name##_avx2;                                              \
-    extern const by__kernel by__kernel_##name##_avx512;
+    extern const by__device_kernel by__kernel_##name##_baseline;                                   \
+    extern const by__device_kernel by__kernel_##name##_avx2;                                       \
+    extern const by__device_kernel by__kernel_##name##_avx512;
 #include "device/cpu/table.inc"
 #undef BY__REFERENCE
 #undef BY__LEVELS
 
 typedef struct table_row {
-    by__isa lowest;
-    by__isa highest;
-    const by__kernel *kernel;
+    by__cpu_isa lowest;
+    by__cpu_isa highest;
+    const by__device_kernel *kernel;
 } table_row;
 
-#define BY__REFERENCE(name) {BY__ISA_REFERENCE, BY__ISA_REFERENCE, &by__kernel_##name##_reference},
+#define BY__REFERENCE(name) {BY__ISA_REFERENCE, BY__ISA_REFERENCE, &by__cpu_##name##_reference},
 /* cmake/kernels.cmake says which levels there are. */
 #if defined(BY_HAS_AVX2)
 #define AVX2_ROW(name) {BY__ISA_AVX2, BY__ISA_AVX2, &by__kernel_##name##_avx2},
@@ -41,7 +41,7 @@ static const table_row table[] = {
 
 static const char *const isa_names[BY__ISA_COUNT] = {"reference", "baseline", "avx2", "avx512"};
 
-const char *by__isa_name(by__isa isa)
+const char *by__cpu_isa_name(by__cpu_isa isa)
 {
     return (unsigned)isa < BY__ISA_COUNT ? isa_names[isa] : "?";
 }
@@ -49,9 +49,9 @@ const char *by__isa_name(by__isa isa)
 /* The features must cover the flags in cmake/kernels.cmake. Every processor that has these has the
  * rest of x86-64-v3 and v4 too. The builtin also checks that the system saves the wide registers.
  */
-by__isa by__cpu_best_isa(void)
+by__cpu_isa by__cpu_best_isa(void)
 {
-    by__isa best = BY__ISA_BASELINE;
+    by__cpu_isa best = BY__ISA_BASELINE;
 #if defined(BY_HAS_AVX2)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -70,15 +70,15 @@ by__isa by__cpu_best_isa(void)
     return best;
 }
 
-const char *const *by__host_levels(size_t *count)
+const char *const *by__cpu_host_levels(size_t *count)
 {
     *count = (size_t)(by__cpu_best_isa() - BY__ISA_BASELINE) + 1;
     return isa_names + BY__ISA_BASELINE;
 }
 
-by_status by__cpu_isa(by__isa *out, by_error *error)
+by_status by__cpu_isa_read(by__cpu_isa *out, by_error *error)
 {
-    by__isa best = by__cpu_best_isa();
+    by__cpu_isa best = by__cpu_best_isa();
     const char *cap = getenv("BANYAN_ISA");
     if (cap == NULL || cap[0] == '\0' || strcmp(cap, "native") == 0) {
         *out = best;
@@ -86,7 +86,7 @@ by_status by__cpu_isa(by__isa *out, by_error *error)
     }
     for (int i = 0; i < BY__ISA_COUNT; i++) {
         if (strcmp(cap, isa_names[i]) == 0) {
-            *out = (by__isa)i < best ? (by__isa)i : best;
+            *out = (by__cpu_isa)i < best ? (by__cpu_isa)i : best;
             return BY_OK;
         }
     }
@@ -95,20 +95,20 @@ by_status by__cpu_isa(by__isa *out, by_error *error)
                         cap);
 }
 
-by_status by__host_fastest(by_dtype *out, by_error *error)
+by_status by__cpu_host_fastest(by_dtype *out, by_error *error)
 {
-    by__isa isa;
-    BY_TRY(by__cpu_isa(&isa, error));
+    by__cpu_isa isa;
+    BY_TRY(by__cpu_isa_read(&isa, error));
     /* Kernels of this level multiply pairs of bf16 (vdpbf16ps, or AMX tiles); lower levels widen
      * each operand to f32 first. */
     *out = isa == BY__ISA_AVX512 ? BY_BF16 : BY_F32;
     return BY_OK;
 }
 
-const by__kernel *by__cpu_kernel_at(const by__device_call *call, by__isa isa)
+const by__device_kernel *by__cpu_kernel_at(const by__device_call *call, by__cpu_isa isa)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(table); i++) {
-        const by__kernel *kernel = table[i].kernel;
+        const by__device_kernel *kernel = table[i].kernel;
         if (kernel->op == call->op && isa >= table[i].lowest && isa <= table[i].highest &&
             (kernel->supports == NULL || kernel->supports(call))) {
             return kernel;
@@ -117,11 +117,11 @@ const by__kernel *by__cpu_kernel_at(const by__device_call *call, by__isa isa)
     return NULL;
 }
 
-by_status by__cpu_kernel(const by__kernel **out, const by__device_call *call, by__isa isa,
-                         by_error *error)
+by_status by__cpu_kernel(const by__device_kernel **out, const by__device_call *call,
+                         by__cpu_isa isa, by_error *error)
 {
     for (int level = (int)isa; level >= BY__ISA_REFERENCE; level--) {
-        const by__kernel *kernel = by__cpu_kernel_at(call, (by__isa)level);
+        const by__device_kernel *kernel = by__cpu_kernel_at(call, (by__cpu_isa)level);
         if (kernel != NULL) {
             *out = kernel;
             return BY_OK;

@@ -1,9 +1,9 @@
 /* cpu: the CPU device: its kernels, how they are registered, and helpers that they share.
  *
- * A kernel is one `const by__kernel` object named by__kernel_NAME[_LEVEL] and one line in
+ * A kernel is one `const by__device_kernel` object named by__kernel_NAME[_LEVEL] and one line in
  * table.inc:
  *
- *   BY__REFERENCE(name)  by__kernel_NAME_reference, in reference_*.c: plain C, one thread, double
+ *   BY__REFERENCE(name)  by__cpu_NAME_reference, in reference_*.c: plain C, one thread, double
  *                        accumulation, every dtype and shape.
  *   BY__LEVELS(name)     by__kernel_NAME_baseline, _avx2, _avx512, from one source in kernels/
  *                        that is compiled once a level; written there as
@@ -51,26 +51,26 @@
 #define BY__TEXT(a)     BY__TEXT_(a)
 /* Names in kernels/: BY_ISA is the level that the file is compiled for. */
 #define BY__AT_LEVEL(name)    BY__JOIN(name, BY_ISA)
-#define BY__KERNEL(name)      const by__kernel BY__AT_LEVEL(by__kernel_##name)
+#define BY__KERNEL(name)      const by__device_kernel BY__AT_LEVEL(by__kernel_##name)
 #define BY__KERNEL_NAME(name) name " " BY__TEXT(BY_ISA)
 
-static inline bool by__present(const by__tensor *tensor)
+static inline bool by__present(const by__device_tensor *tensor)
 {
     return tensor->shape.rank >= 0;
 }
 
-static inline int64_t by__tensor_count(const by__tensor *tensor)
+static inline int64_t by__tensor_count(const by__device_tensor *tensor)
 {
     return by_shape_count(&tensor->shape);
 }
 
 /* Views a tensor [..., C] as R rows of C columns; a scalar is one row of one column. */
-static inline int64_t by__tensor_columns(const by__tensor *tensor)
+static inline int64_t by__tensor_columns(const by__device_tensor *tensor)
 {
     return tensor->shape.rank == 0 ? 1 : tensor->shape.dim[tensor->shape.rank - 1];
 }
 
-static inline int64_t by__tensor_rows(const by__tensor *tensor)
+static inline int64_t by__tensor_rows(const by__device_tensor *tensor)
 {
     int64_t columns = by__tensor_columns(tensor);
     return columns == 0 ? 0 : by__tensor_count(tensor) / columns;
@@ -82,7 +82,7 @@ static inline int64_t by__place_of(const by_attrs *attrs, int64_t i)
     return attrs->begin + i + (i >= attrs->turn ? attrs->gap : 0);
 }
 
-static inline bool by__tensor_is_act(const by__tensor *tensor)
+static inline bool by__tensor_is_act(const by__device_tensor *tensor)
 {
     return by_dtype_is_float(tensor->dtype);
 }
@@ -109,36 +109,36 @@ static inline int64_t by__ceil_div(int64_t a, int64_t b)
 }
 
 /* Instruction-set levels. */
-typedef enum by__isa {
+typedef enum by__cpu_isa {
     BY__ISA_REFERENCE = 0,
     BY__ISA_BASELINE,
     BY__ISA_AVX2,
     BY__ISA_AVX512,
     BY__ISA_COUNT
-} by__isa;
+} by__cpu_isa;
 
 /* Highest level of this machine, capped by the environment variable BANYAN_ISA. An unknown value of
  * the variable is an error. */
-by_status by__cpu_isa(by__isa *out, by_error *error);
+by_status by__cpu_isa_read(by__cpu_isa *out, by_error *error);
 /* Highest level of this machine, whatever the environment says. */
-by__isa by__cpu_best_isa(void);
-const char *by__isa_name(by__isa isa);
+by__cpu_isa by__cpu_best_isa(void);
+const char *by__cpu_isa_name(by__cpu_isa isa);
 /* The kernel for a call at `isa` or the nearest level below it. BY_EDEVICE names op and dtypes when
  * there is none. */
-by_status by__cpu_kernel(const by__kernel **out, const by__device_call *call, by__isa isa,
-                         by_error *error);
+by_status by__cpu_kernel(const by__device_kernel **out, const by__device_call *call,
+                         by__cpu_isa isa, by_error *error);
 /* The kernel at exactly this level, NULL if that level has none: for the kernel tests. */
-const by__kernel *by__cpu_kernel_at(const by__device_call *call, by__isa isa);
+const by__device_kernel *by__cpu_kernel_at(const by__device_call *call, by__cpu_isa isa);
 
-/* by__fill_normal at a given level. */
+/* by__cpu_fill_normal_tensor at a given level. */
 void by__cpu_fill_normal(float *out, int64_t first, int64_t count, float std, const uint32_t key[2],
-                         by__isa isa);
+                         by__cpu_isa isa);
 
 /* The CPU's device (cpu_device.c). */
 by_status by__cpu_open(by_device **out, int threads, by_error *error);
 
 /* Computes items [begin, end) in the kernel's own unit: elements, rows or columns. */
-typedef void by__range_fn(const by__device_call *call, int64_t begin, int64_t end);
+typedef void by__cpu_range_fn(const by__device_call *call, int64_t begin, int64_t end);
 
 /* Defines NAME_ranges[dtype] for the activation dtypes: calls `work` (call, begin, end, dtype),
  * compiled once for each dtype so that it is a constant in the loops; the second form has one more
@@ -149,7 +149,7 @@ typedef void by__range_fn(const by__device_call *call, int64_t begin, int64_t en
         what;                                                                                      \
     }
 #define BY__ACT_TABLE(name)                                                                        \
-    static by__range_fn *const name##_ranges[BY__ACTS] = {                                         \
+    static by__cpu_range_fn *const name##_ranges[BY__ACTS] = {                                     \
         [BY_F32] = name##_f32, [BY_BF16] = name##_bf16, [BY_F16] = name##_f16};
 #define BY__ACT_RANGES(work)                                                                       \
     BY__ACT_RANGE(work##_f32, work(call, begin, end, BY_F32))                                      \
@@ -171,15 +171,15 @@ typedef void by__range_fn(const by__device_call *call, int64_t begin, int64_t en
  * where it is faster. The ranges depend on count and grain alone, so begin / grain can index
  * partial sums.
  */
-void by__parallel(const by__context *context, const by__device_call *call, int64_t count,
-                  int64_t grain, int64_t elements, by__range_fn *fn);
+void by__cpu_parallel(const by__device_context *context, const by__device_call *call, int64_t count,
+                      int64_t grain, int64_t elements, by__cpu_range_fn *fn);
 
 /* Block `block` of by__cpu_fill_normal: writes `count` values to `out`. kernels/normal_simd.c. */
-typedef void by__fill_normal_fn(float *out, int64_t count, float std, const uint32_t key[2],
-                                int64_t block);
-by__fill_normal_fn by__fill_normal_block_baseline;
-by__fill_normal_fn by__fill_normal_block_avx2;
-by__fill_normal_fn by__fill_normal_block_avx512;
+typedef void by__cpu_fill_normal_fn(float *out, int64_t count, float std, const uint32_t key[2],
+                                    int64_t block);
+by__cpu_fill_normal_fn by__kernel_fill_normal_block_baseline;
+by__cpu_fill_normal_fn by__kernel_fill_normal_block_avx2;
+by__cpu_fill_normal_fn by__kernel_fill_normal_block_avx512;
 
 /* Returns true if each row has its own position. */
 static inline bool by__rope_is_by_row(const by__device_call *call)
@@ -199,25 +199,25 @@ static inline int64_t by__rope_position(const by__device_call *call, int64_t t)
 }
 
 /* The f32 range function of UNARY, which MAP also runs on its blocks. kernels/unary_simd.c. */
-by__range_fn *by__unary_range_baseline(by_function function);
-by__range_fn *by__unary_range_avx2(by_function function);
-by__range_fn *by__unary_range_avx512(by_function function);
+by__cpu_range_fn *by__kernel_unary_range_baseline(by_function function);
+by__cpu_range_fn *by__kernel_unary_range_avx2(by_function function);
+by__cpu_range_fn *by__kernel_unary_range_avx512(by_function function);
 
 /* Dropout. The bits of element `place` of a sample are word (place % 64) / 16 of the Philox block
  * with the counter below. Sixteen neighbours thus come from sixteen blocks, and any vector width
  * can generate them without a shuffle. An element is kept if its 24 upper bits are at least the
  * threshold.
  */
-typedef struct by__dropout {
+typedef struct by__cpu_dropout {
     uint32_t key[2];
     uint32_t step;
     uint32_t first_sample;
     uint32_t threshold; /* ceil(p * 2^24) */
     float scale;        /* 1 / (1 - p) */
-} by__dropout;
+} by__cpu_dropout;
 
-by__dropout by__dropout_setup(const by__device_call *call);
-static inline void by__dropout_counter(uint32_t counter[4], const by__dropout *dropout,
+by__cpu_dropout by__cpu_dropout_setup(const by__device_call *call);
+static inline void by__dropout_counter(uint32_t counter[4], const by__cpu_dropout *dropout,
                                        uint32_t sample, int64_t place)
 {
     uint64_t block = (uint64_t)place / 64 * 16 + (uint64_t)place % 16;

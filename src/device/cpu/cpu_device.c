@@ -16,14 +16,14 @@
 
 typedef struct cpu_device {
     by_device base;
-    by__isa isa;
-    by__collective_queue *collectives; /* NULL until a program needs it */
+    by__cpu_isa isa;
+    by__cpu_collective_queue *collectives; /* NULL until a program needs it */
 } cpu_device;
 
 typedef struct cpu_recording {
-    by__recording base;
+    by__device_recording base;
     bool apart; /* it has collective calls */
-    by__two_queues state;
+    by__cpu_two_queues state;
 } cpu_recording;
 
 typedef struct cpu_event {
@@ -34,7 +34,7 @@ typedef struct cpu_event {
 
 static void close_device(by_device *device)
 {
-    by__collective_queue_close(((cpu_device *)device)->collectives);
+    by__cpu_collective_queue_close(((cpu_device *)device)->collectives);
     free(device);
 }
 
@@ -43,8 +43,8 @@ static by_status describe(by_device_info *out, const by_device *device, by_error
     const cpu_device *cpu = (const cpu_device *)device;
     BY_UNUSED(error);
     (void)snprintf(out->kind, sizeof out->kind, "cpu");
-    (void)snprintf(out->level, sizeof out->level, "%s", by__isa_name(cpu->isa));
-    (void)snprintf(out->name, sizeof out->name, "cpu %s", by__isa_name(cpu->isa));
+    (void)snprintf(out->level, sizeof out->level, "%s", by__cpu_isa_name(cpu->isa));
+    (void)snprintf(out->name, sizeof out->name, "cpu %s", by__cpu_isa_name(cpu->isa));
     (void)snprintf(out->version, sizeof out->version, "banyan %s, OpenMP %d", BY_VERSION,
                    OPENMP_VERSION);
     by__host_memory memory;
@@ -59,18 +59,18 @@ static by_status describe(by_device_info *out, const by_device *device, by_error
 static by_status take_pages(void **out, by_device *device, size_t bytes, const char *what,
                             by_error *error)
 {
-    by__pages pages;
-    BY_TRY(device->on_use ? by__pages_reserve(&pages, bytes, what, error)
-                          : by__pages_open(&pages, bytes, what, error));
+    by__cpu_pages pages;
+    BY_TRY(device->on_use ? by__cpu_pages_reserve(&pages, bytes, what, error)
+                          : by__cpu_pages_open(&pages, bytes, what, error));
     *out = pages.data;
     return BY_OK;
 }
 
 static void give_pages(by_device *device, void *data, size_t bytes)
 {
-    by__pages pages = {data, bytes};
+    by__cpu_pages pages = {data, bytes};
     BY_UNUSED(device);
-    by__pages_close(&pages);
+    by__cpu_pages_close(&pages);
 }
 
 static by_status take_memory(uintptr_t *out, by_device *device, size_t bytes, const char *what,
@@ -101,19 +101,19 @@ static by_status read_memory(void *to, by_memory from, by_error *error)
     return BY_OK;
 }
 
-static by_status copy_in(by__queue queue, by_memory to, const void *from, by_error *error)
+static by_status copy_in(by__device_queue queue, by_memory to, const void *from, by_error *error)
 {
     BY_UNUSED(queue);
     return write_memory(to, from, error);
 }
 
-static by_status copy_out(by__queue queue, void *to, by_memory from, by_error *error)
+static by_status copy_out(by__device_queue queue, void *to, by_memory from, by_error *error)
 {
     BY_UNUSED(queue);
     return read_memory(to, from, error);
 }
 
-static by_status copy(by__queue queue, by_memory to, by_memory from, by_error *error)
+static by_status copy(by__device_queue queue, by_memory to, by_memory from, by_error *error)
 {
     BY_UNUSED(queue);
     BY_UNUSED(error);
@@ -121,7 +121,7 @@ static by_status copy(by__queue queue, by_memory to, by_memory from, by_error *e
     return BY_OK;
 }
 
-static by_status fill(by__queue queue, by_memory memory, uint8_t byte, by_error *error)
+static by_status fill(by__device_queue queue, by_memory memory, uint8_t byte, by_error *error)
 {
     BY_UNUSED(queue);
     BY_UNUSED(error);
@@ -129,7 +129,7 @@ static by_status fill(by__queue queue, by_memory memory, uint8_t byte, by_error 
     return BY_OK;
 }
 
-static by_status finish(by_device *device, by__queue queue, by_error *error)
+static by_status finish(by_device *device, by__device_queue queue, by_error *error)
 {
     BY_UNUSED(device);
     BY_UNUSED(queue);
@@ -154,7 +154,7 @@ static void event_close(by__device_event *event)
     free(event);
 }
 
-static by_status event_record(by__device_event *event, by__queue queue, by_error *error)
+static by_status event_record(by__device_event *event, by__device_queue queue, by_error *error)
 {
     cpu_event *e = (cpu_event *)event;
     BY_UNUSED(queue);
@@ -165,7 +165,7 @@ static by_status event_record(by__device_event *event, by__queue queue, by_error
     return BY_OK;
 }
 
-static by_status event_order(by__device_event *event, by__queue queue, by_error *error)
+static by_status event_order(by__device_event *event, by__device_queue queue, by_error *error)
 {
     BY_UNUSED(event);
     BY_UNUSED(queue);
@@ -198,25 +198,25 @@ static by_status event_seconds(double *seconds, by__device_event *from, by__devi
 
 /* ---- programs ---- */
 
-static by_status kernel(const by__kernel **out, by_device *device, const by__device_call *call,
-                        by_error *error)
+static by_status kernel(const by__device_kernel **out, by_device *device,
+                        const by__device_call *call, by_error *error)
 {
     return by__cpu_kernel(out, call, ((const cpu_device *)device)->isa, error);
 }
 
-static by_status recording_open(by__recording **out, by_device *device,
-                                const by__command_list *list, by_error *error)
+static by_status recording_open(by__device_recording **out, by_device *device,
+                                const by__device_command_list *list, by_error *error)
 {
     cpu_device *cpu = (cpu_device *)device;
     cpu_recording *recording;
     BY_TRY(by__alloc((void **)&recording, 1, sizeof *recording, "program", error));
-    recording->apart = by__uses_two_queues(list);
+    recording->apart = by__cpu_uses_two_queues(list);
     by_status status = BY_OK;
     if (recording->apart && cpu->collectives == NULL) {
-        status = by__collective_queue_open(&cpu->collectives, error);
+        status = by__cpu_collective_queue_open(&cpu->collectives, error);
     }
     if (recording->apart && status == BY_OK) {
-        status = by__two_queues_open(&recording->state, list, error);
+        status = by__cpu_two_queues_open(&recording->state, list, error);
     }
     if (status != BY_OK) {
         free(recording);
@@ -226,29 +226,29 @@ static by_status recording_open(by__recording **out, by_device *device,
     return BY_OK;
 }
 
-static void recording_close(by__recording *recording)
+static void recording_close(by__device_recording *recording)
 {
-    by__two_queues_close(&((cpu_recording *)recording)->state);
+    by__cpu_two_queues_close(&((cpu_recording *)recording)->state);
     free(recording);
 }
 
 /* Calls are listed in an order in which they can run one after another. */
-static by_status submit(by__recording *recording, bool rebound, by__call_hook *hook, void *user,
-                        by_error *error)
+static by_status submit(by__device_recording *recording, bool rebound, by__device_call_hook *hook,
+                        void *user, by_error *error)
 {
     cpu_recording *own = (cpu_recording *)recording;
-    const by__command_list *list = recording->list;
-    const by__context *context = &recording->device->context;
+    const by__device_command_list *list = recording->list;
+    const by__device_context *context = &recording->device->context;
     BY_UNUSED(rebound);
     if (own->apart) {
-        return by__collective_queue_run(((cpu_device *)recording->device)->collectives, &own->state,
-                                        list, context, hook, user, error);
+        return by__cpu_collective_queue_run(((cpu_device *)recording->device)->collectives,
+                                            &own->state, list, context, hook, user, error);
     }
     for (size_t n = 0; n < list->call_count; n++) {
         double begin = hook != NULL ? by__now() : 0.0;
         by_status status = list->kernels[n]->run(&list->calls[n], context);
         if (status != BY_OK) {
-            return by__call_failed(list, n, context, status, error);
+            return by__device_call_failed(list, n, context, status, error);
         }
         if (hook != NULL) {
             hook(user, (int)n, begin, by__now());
@@ -287,8 +287,8 @@ static const by__device_ops cpu_ops = {
 by_status by__cpu_open(by_device **out, int threads, by_error *error)
 {
     cpu_device *cpu;
-    by__isa isa;
-    BY_TRY(by__cpu_isa(&isa, error));
+    by__cpu_isa isa;
+    BY_TRY(by__cpu_isa_read(&isa, error));
     BY_TRY(by__alloc((void **)&cpu, 1, sizeof *cpu, "device", error));
     cpu->base = (by_device){.ops = &cpu_ops,
                             .context = {.device = &cpu->base, .threads = threads},

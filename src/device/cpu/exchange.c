@@ -11,7 +11,7 @@ typedef struct folded {
     size_t inner; /* bytes */
 } folded;
 
-static folded fold(const by__tensor *tensor, int64_t axis)
+static folded fold(const by__device_tensor *tensor, int64_t axis)
 {
     folded f = {1, tensor->shape.dim[axis], by_dtype_size(tensor->dtype)};
     for (int i = 0; i < tensor->shape.rank; i++) {
@@ -45,17 +45,17 @@ static void move_slices(char *slices, char *tensor, const folded *f, int64_t ran
     }
 }
 
-static size_t bytes_of(const by__tensor *tensor)
+static size_t bytes_of(const by__device_tensor *tensor)
 {
     return (size_t)by__tensor_count(tensor) * by_dtype_size(tensor->dtype);
 }
 
 /* Exchanges entries of `elements` elements each; with one rank the result is a copy. */
-static by_status exchange(const by__device_call *call, const by__context *context,
-                          by__exchange_kind kind, const void *in, void *out, int64_t entries,
+static by_status exchange(const by__device_call *call, const by__device_context *context,
+                          by__device_exchange_kind kind, const void *in, void *out, int64_t entries,
                           int64_t elements)
 {
-    by__collectives *collectives = context->collectives;
+    by__device_collectives *collectives = context->collectives;
     by__device_exchange e = {.kind = kind,
                              .mesh = call->attrs.mesh,
                              .ranks = (int)call->attrs.ranks,
@@ -79,13 +79,13 @@ static by_status exchange(const by__device_call *call, const by__context *contex
     return BY_OK;
 }
 
-static by_status run_all_reduce(const by__device_call *call, const by__context *context)
+static by_status run_all_reduce(const by__device_call *call, const by__device_context *context)
 {
     return exchange(call, context, BY__EXCHANGE_ALL_REDUCE, call->in[0].data, call->out[0].data,
                     by__tensor_count(&call->in[0]), 1);
 }
 
-static by_status run_ring_shift(const by__device_call *call, const by__context *context)
+static by_status run_ring_shift(const by__device_call *call, const by__device_context *context)
 {
     return exchange(call, context, BY__EXCHANGE_RING_SHIFT, call->in[0].data, call->out[0].data,
                     by__tensor_count(&call->in[0]), 1);
@@ -93,12 +93,12 @@ static by_status run_ring_shift(const by__device_call *call, const by__context *
 
 /* ---- collectives along an axis: packed unless it is the first axis ---- */
 
-static bool is_split(const by__tensor *tensor, int64_t axis)
+static bool is_split(const by__device_tensor *tensor, int64_t axis)
 {
     return fold(tensor, axis).outer > 1;
 }
 
-static by_status prepare_all_gather(by__device_call *call, const by__context *context,
+static by_status prepare_all_gather(by__device_call *call, const by__device_context *context,
                                     by_error *error)
 {
     BY_UNUSED(context);
@@ -107,7 +107,7 @@ static by_status prepare_all_gather(by__device_call *call, const by__context *co
     return BY_OK;
 }
 
-static by_status run_all_gather(const by__device_call *call, const by__context *context)
+static by_status run_all_gather(const by__device_call *call, const by__device_context *context)
 {
     folded f = fold(&call->out[0], call->attrs.axis);
     void *slices = f.outer > 1 ? call->work : call->out[0].data;
@@ -119,7 +119,7 @@ static by_status run_all_gather(const by__device_call *call, const by__context *
     return status;
 }
 
-static by_status prepare_reduce_scatter(by__device_call *call, const by__context *context,
+static by_status prepare_reduce_scatter(by__device_call *call, const by__device_context *context,
                                         by_error *error)
 {
     BY_UNUSED(context);
@@ -128,7 +128,7 @@ static by_status prepare_reduce_scatter(by__device_call *call, const by__context
     return BY_OK;
 }
 
-static by_status run_reduce_scatter(const by__device_call *call, const by__context *context)
+static by_status run_reduce_scatter(const by__device_call *call, const by__device_context *context)
 {
     folded f = fold(&call->in[0], call->attrs.axis);
     void *slices = call->in[0].data;
@@ -141,7 +141,7 @@ static by_status run_reduce_scatter(const by__device_call *call, const by__conte
 }
 
 /* The pieces from the ranks are slices of the result along the other axis. */
-static by_status prepare_all_to_all(by__device_call *call, const by__context *context,
+static by_status prepare_all_to_all(by__device_call *call, const by__device_context *context,
                                     by_error *error)
 {
     size_t pack = is_split(&call->in[0], call->attrs.axis) ? bytes_of(&call->in[0]) : 0;
@@ -153,7 +153,7 @@ static by_status prepare_all_to_all(by__device_call *call, const by__context *co
     return BY_OK;
 }
 
-static by_status run_all_to_all(const by__device_call *call, const by__context *context)
+static by_status run_all_to_all(const by__device_call *call, const by__device_context *context)
 {
     folded from = fold(&call->in[0], call->attrs.axis);
     folded to = fold(&call->out[0], call->attrs.to);
@@ -178,13 +178,15 @@ static by_status run_all_to_all(const by__device_call *call, const by__context *
 
 /* ---- gradients ---- */
 
-static by_status run_reduce_gradients(const by__device_call *call, const by__context *context)
+static by_status run_reduce_gradients(const by__device_call *call,
+                                      const by__device_context *context)
 {
     *(float *)call->out[0].data = 0.0f;
     return exchange(call, context, BY__EXCHANGE_GRADIENTS, NULL, NULL, 0, 0);
 }
 
-static by_status run_gather_parameter(const by__device_call *call, const by__context *context)
+static by_status run_gather_parameter(const by__device_call *call,
+                                      const by__device_context *context)
 {
     if (context->collectives == NULL) {
         memset(call->out[0].data, 0, bytes_of(&call->out[0]));
@@ -193,7 +195,7 @@ static by_status run_gather_parameter(const by__device_call *call, const by__con
     return exchange(call, context, BY__EXCHANGE_PARAMETER, NULL, call->out[0].data, 0, 0);
 }
 
-static by_status run_replicate(const by__device_call *call, const by__context *context)
+static by_status run_replicate(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     if (call->out[0].data != call->in[0].data) {
@@ -204,7 +206,8 @@ static by_status run_replicate(const by__device_call *call, const by__context *c
 
 /* The same kernels serve all levels. */
 #define KERNEL(op, name, prepare)                                                                  \
-    const by__kernel by__kernel_##name##_reference = {op, #name, NULL, prepare, NULL, run_##name}
+    const by__device_kernel by__cpu_##name##_reference = {op,      #name, NULL,                    \
+                                                          prepare, NULL,  run_##name}
 KERNEL(BY_OP_ALL_REDUCE, all_reduce, NULL);
 KERNEL(BY_OP_ALL_GATHER, all_gather, prepare_all_gather);
 KERNEL(BY_OP_REDUCE_SCATTER, reduce_scatter, prepare_reduce_scatter);

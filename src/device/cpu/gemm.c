@@ -46,20 +46,20 @@
 typedef struct block {
     int64_t n0, k0;
     int64_t n, k;
-    const by__gemm_operands *operands;
+    const by__cpu_gemm_operands *operands;
     char *a, *b; /* packed rows of A, which are the thread's own, and all packed columns of B */
 } block;
 
 /* Number of m rows of A that need not be packed. */
-static int64_t rows_as_they_lie(const by__gemm *g, int64_t m)
+static int64_t rows_as_they_lie(const by__cpu_gemm *g, int64_t m)
 {
     return g->unpacked ? m / 2 * 2 : 0;
 }
 
 /* Packs rows i .. i + m of A. */
-static void pack_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
+static void pack_rows(const by__cpu_gemm *g, const block *s, int64_t i, int64_t m)
 {
-    const by__gemm_options *o = &g->options;
+    const by__cpu_gemm_options *o = &g->options;
     int64_t row_stride = o->trans_a ? 1 : o->lda;
     int64_t k_stride = o->trans_a ? o->lda : 1;
     const char *from = (const char *)s->operands->a +
@@ -68,10 +68,10 @@ static void pack_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
 }
 
 /* Packs columns j .. j + columns of the block over its k .. k + depth; their panels begin at b. */
-static void pack_part(const by__gemm *g, const block *s, char *b, int64_t j, int64_t columns,
+static void pack_part(const by__cpu_gemm *g, const block *s, char *b, int64_t j, int64_t columns,
                       int64_t k, int64_t depth)
 {
-    const by__gemm_options *o = &g->options;
+    const by__cpu_gemm_options *o = &g->options;
     int64_t column_stride = o->trans_b ? o->ldb : 1;
     int64_t k_stride = o->trans_b ? 1 : o->ldb;
     int64_t at = (s->n0 + j) * column_stride + (s->k0 + k) * k_stride;
@@ -83,10 +83,10 @@ static void pack_part(const by__gemm *g, const block *s, char *b, int64_t j, int
 /* Packs B's columns together: called by every thread of the team; when it returns all is packed.
  * Each piece reads B in memory order: whole columns if those are contiguous, else all columns of a
  * part of k. */
-static void pack_columns(const by__gemm *g, const block *s)
+static void pack_columns(const by__cpu_gemm *g, const block *s)
 {
-    const by__gemm_options *o = &g->options;
-    const by__panel *p = g->panel;
+    const by__cpu_gemm_options *o = &g->options;
+    const by__cpu_panel *p = g->panel;
     int64_t units = PACK_PIECE / 4 * p->step; /* elements per piece */
     int64_t columns = s->n;
     int64_t depth = s->k;
@@ -109,7 +109,7 @@ static void pack_columns(const by__gemm *g, const block *s)
 
 /* Prefetches rows i .. i + m of A into the thread's cache together: the inner loop would otherwise
  * miss row by row. */
-static void fetch_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
+static void fetch_rows(const by__cpu_gemm *g, const block *s, int64_t i, int64_t m)
 {
     size_t size = by_dtype_size(g->options.dtype);
     size_t bytes = (size_t)s->k * size;
@@ -127,11 +127,11 @@ static void fetch_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
 
 /* Accumulates the products of rows i .. i + m, packed or not, with columns j .. j + n of the block.
  * With the last part of k the results go to the target, if there is one. */
-static void add_products(const by__gemm *g, const block *s, float *sums, int64_t lds, int64_t i,
-                         int64_t m, int64_t j, int64_t n, const by__panel_target *target)
+static void add_products(const by__cpu_gemm *g, const block *s, float *sums, int64_t lds, int64_t i,
+                         int64_t m, int64_t j, int64_t n, const by__cpu_panel_target *target)
 {
-    const by__gemm_options *o = &g->options;
-    const by__panel *p = g->panel;
+    const by__cpu_gemm_options *o = &g->options;
+    const by__cpu_panel *p = g->panel;
     size_t size = by_dtype_size(o->dtype);
     size_t a_stride = by__panel_a_stride(p, s->k);
     size_t b_stride = by__panel_b_stride(p, s->k);
@@ -142,13 +142,13 @@ static void add_products(const by__gemm *g, const block *s, float *sums, int64_t
         bool accumulate =
             k > 0 || (g->packing != PACK_OWN_K && (s->k0 > 0 || (g->direct && o->accumulate)));
         const void *b = by__panel_b_at(p, s->b, j, k, b_stride);
-        const by__panel_target *last = k + g->tile_k >= s->k ? target : NULL;
+        const by__cpu_panel_target *last = k + g->tile_k >= s->k ? target : NULL;
         if (lying > 0) {
             p->multiply_rows(sums, lds, a + (size_t)k * size, (size_t)o->lda * size, b, b_stride,
                              lying, n, depth, accumulate, last);
         }
         if (lying < m) {
-            by__panel_target rest;
+            by__cpu_panel_target rest;
             if (last != NULL) {
                 rest = by__panel_target_at(last, lying, 0);
                 last = &rest;
@@ -159,28 +159,28 @@ static void add_products(const by__gemm *g, const block *s, float *sums, int64_t
     }
 }
 
-static by__panel_target all_of_c(const by__gemm_options *o, const by__gemm_operands *x)
+static by__cpu_panel_target all_of_c(const by__cpu_gemm_options *o, const by__cpu_gemm_operands *x)
 {
     const void *add = o->accumulate ? x->c : x->add;
-    return (by__panel_target){.y = x->c,
-                              .ldy = o->ldc,
-                              .dtype = o->out,
-                              .bias_dtype = o->bias_dtype,
-                              .bias = o->bias ? x->bias : NULL,
-                              .add = o->add || o->accumulate ? add : NULL};
+    return (by__cpu_panel_target){.y = x->c,
+                                  .ldy = o->ldc,
+                                  .dtype = o->out,
+                                  .bias_dtype = o->bias_dtype,
+                                  .bias = o->bias ? x->bias : NULL,
+                                  .add = o->add || o->accumulate ? add : NULL};
 }
 
 /* The sums of the first or second half of k. */
-static float *half_of(const by__gemm *g, const by__gemm_operands *x, bool second)
+static float *half_of(const by__cpu_gemm *g, const by__cpu_gemm_operands *x, bool second)
 {
     return (float *)((char *)x->work + g->sums_offset + (second ? g->half_bytes : 0));
 }
 
 /* Computes the tile of rows i .. i + m and of columns from j on. */
-static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m, int64_t j)
+static void compute_tile(const by__cpu_gemm *g, const block *s, int64_t i, int64_t m, int64_t j)
 {
-    const by__gemm_options *o = &g->options;
-    const by__gemm_operands *x = s->operands;
+    const by__cpu_gemm_options *o = &g->options;
+    const by__cpu_gemm_operands *x = s->operands;
     int64_t n = by__min_i64(g->tile_n, s->n - j);
     int64_t column = s->n0 + j;
     float *sums = (float *)((char *)x->work + g->sums_offset);
@@ -201,18 +201,18 @@ static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m
     } else {
         sums = (float *)((char *)sums + g->tile_bytes * (size_t)omp_get_thread_num());
     }
-    by__panel_target all = all_of_c(o, x);
-    by__panel_target target = by__panel_target_at(&all, i, column);
+    by__cpu_panel_target all = all_of_c(o, x);
+    by__cpu_panel_target target = by__panel_target_at(&all, i, column);
     add_products(g, s, sums, lds, i, m, j, n, s->k0 + s->k == o->k ? &target : NULL);
 }
 
-static by__work_range *ranges_of(const by__gemm_operands *operands)
+static by__cpu_work_range *ranges_of(const by__cpu_gemm_operands *operands)
 {
     return operands->work;
 }
 
 /* Computes the tiles of a super-block that thread `me` takes. */
-static void compute_tiles(const by__gemm *g, const block *s, int me, int team)
+static void compute_tiles(const by__cpu_gemm *g, const block *s, int me, int team)
 {
     int64_t columns = by__ceil_div(s->n, g->tile_n);
     int64_t ready = -1;
@@ -234,7 +234,8 @@ static void compute_tiles(const by__gemm *g, const block *s, int me, int team)
 
 /* Packs a tile's columns of B, from column n0 on, and multiplies them with rows m0 .. m0 + m of A,
  * packed at `a`. */
-static void compute_panel(const by__gemm *g, block *s, char *a, int64_t m0, int64_t m, int64_t n0)
+static void compute_panel(const by__cpu_gemm *g, block *s, char *a, int64_t m0, int64_t m,
+                          int64_t n0)
 {
     size_t a_stride = by__panel_a_stride(g->panel, s->k);
     s->n0 = n0;
@@ -248,7 +249,7 @@ static void compute_panel(const by__gemm *g, block *s, char *a, int64_t m0, int6
 
 /* Computes the columns of C that thread `me` takes; the thread packs all of A, and the columns of B
  * as it reaches them. */
-static void compute_columns(const by__gemm *g, block *s, int me)
+static void compute_columns(const by__cpu_gemm *g, block *s, int me)
 {
     char *a = s->a;
     pack_rows(g, s, 0, g->options.m);
@@ -260,10 +261,10 @@ static void compute_columns(const by__gemm *g, block *s, int me)
 
 /* Computes the tiles of the halves of k that thread `me` takes, packing its own operands; then adds
  * its rows of C. */
-static void compute_halves(const by__gemm *g, block *s, int me)
+static void compute_halves(const by__cpu_gemm *g, block *s, int me)
 {
-    const by__gemm_options *o = &g->options;
-    const by__gemm_operands *x = s->operands;
+    const by__cpu_gemm_options *o = &g->options;
+    const by__cpu_gemm_operands *x = s->operands;
     int64_t columns = by__ceil_div(o->n, g->tile_n);
     char *a = s->a;
     int64_t ready = -1;
@@ -287,22 +288,22 @@ static void compute_halves(const by__gemm *g, block *s, int me)
     int64_t rows = o->m * (me + 1) / o->threads - row;
     float *first = half_of(g, x, false) + row * o->n;
     float *c = (float *)x->c + row * o->ldc;
-    by__panel_target sum = {.y = o->accumulate ? first : c,
-                            .ldy = o->n,
-                            .dtype = BY_F32,
-                            .add = half_of(g, x, true) + row * o->n};
+    by__cpu_panel_target sum = {.y = o->accumulate ? first : c,
+                                .ldy = o->n,
+                                .dtype = BY_F32,
+                                .add = half_of(g, x, true) + row * o->n};
     g->panel->store(&sum, first, o->n, rows, o->n);
     if (o->accumulate) {
-        by__panel_target target = {.y = c, .ldy = o->ldc, .dtype = BY_F32, .add = c};
+        by__cpu_panel_target target = {.y = c, .ldy = o->ldc, .dtype = BY_F32, .add = c};
         g->panel->store(&target, first, o->n, rows, o->n);
     }
 }
 
 /* Every thread of the team goes through the same super-blocks; there is a barrier before a packed B
  * is read and one before it is overwritten. */
-static void compute(const by__gemm *g, const by__gemm_operands *operands)
+static void compute(const by__cpu_gemm *g, const by__cpu_gemm_operands *operands)
 {
-    const by__gemm_options *o = &g->options;
+    const by__cpu_gemm_options *o = &g->options;
     int me = omp_get_thread_num();
     int team = omp_get_num_threads();
     block s = {.operands = operands};
@@ -337,9 +338,9 @@ static void compute(const by__gemm *g, const by__gemm_operands *operands)
     }
 }
 
-static void few_rows_as_f32(const by__gemm *g, const by__gemm_operands *x)
+static void few_rows_as_f32(const by__cpu_gemm *g, const by__cpu_gemm_operands *x)
 {
-    const by__gemm_options *o = &g->options;
+    const by__cpu_gemm_options *o = &g->options;
     float *out = (float *)((char *)x->work + g->a_offset);
     for (int64_t i = 0; i < o->m; i++) {
         for (int64_t k = 0; k < o->k; k++) {
@@ -349,13 +350,13 @@ static void few_rows_as_f32(const by__gemm *g, const by__gemm_operands *x)
     }
 }
 
-static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
+static void compute_few_rows(const by__cpu_gemm *g, const by__cpu_gemm_operands *x)
 {
-    const by__gemm_options *o = &g->options;
+    const by__cpu_gemm_options *o = &g->options;
     const void *a = g->uses_rows ? x->a : (char *)x->work + g->a_offset;
     by_dtype a_dtype = g->uses_rows ? o->dtype : BY_F32;
     int64_t lda = g->uses_rows ? o->lda : o->k;
-    by__panel_target all = all_of_c(o, x);
+    by__cpu_panel_target all = all_of_c(o, x);
     int me = omp_get_thread_num();
     int64_t t;
     int64_t taken;
@@ -366,20 +367,20 @@ static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
         float *sums = (float *)((char *)x->work + g->sums_offset) + begin;
         g->panel->few_rows(sums, o->n, a, a_dtype, lda, (int)o->m, b, o->dtype, o->ldb, true, count,
                            o->k);
-        by__panel_target target = by__panel_target_at(&all, 0, begin);
+        by__cpu_panel_target target = by__panel_target_at(&all, 0, begin);
         g->panel->store(&target, sums, o->n, o->m, count);
     }
 }
 
 /* Divides the tasks before the threads start: then they need no barrier. */
-static void open_ranges(const by__gemm *g, const by__gemm_operands *x, int64_t tasks)
+static void open_ranges(const by__cpu_gemm *g, const by__cpu_gemm_operands *x, int64_t tasks)
 {
     for (int thread = 0; thread < g->options.threads; thread++) {
         by__work_range_open(ranges_of(x), tasks, thread, g->options.threads);
     }
 }
 
-void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
+void by__cpu_gemm_run(const by__cpu_gemm *gemm, const by__cpu_gemm_operands *operands)
 {
     if (gemm->few_rows) {
         if (!gemm->uses_rows) {
@@ -393,7 +394,7 @@ void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
     if (gemm->packing != PACK_TOGETHER) {
         /* The threads do not wait for each other elsewhere, so the tasks are divided before they
          * start. */
-        const by__gemm_options *o = &gemm->options;
+        const by__cpu_gemm_options *o = &gemm->options;
         int64_t across = gemm->packing == PACK_OWN_B   ? by__ceil_div(o->m, gemm->tile_m)
                          : gemm->packing == PACK_OWN_K ? 2 * by__ceil_div(o->m, gemm->own_rows)
                                                        : 1;
@@ -404,13 +405,13 @@ void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
     compute(gemm, operands);
 }
 
-void by__gemm_run_part(const by__gemm *gemm, const by__gemm_operands *operands, int64_t m,
-                       int64_t k)
+void by__cpu_gemm_run_part(const by__cpu_gemm *gemm, const by__cpu_gemm_operands *operands,
+                           int64_t m, int64_t k)
 {
-    by__gemm part = *gemm;
+    by__cpu_gemm part = *gemm;
     assert(gemm->options.partial && m > 0 && m <= gemm->options.m && k > 0);
     assert(k == gemm->options.k || (k < gemm->options.k && gemm->options.trans_a));
     part.options.m = m;
     part.options.k = k;
-    by__gemm_run(&part, operands);
+    by__cpu_gemm_run(&part, operands);
 }

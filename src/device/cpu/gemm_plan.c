@@ -69,17 +69,17 @@ static int64_t cut_evenly(int64_t n, int64_t most, int64_t unit, int64_t across,
  * other's rows, they would not only wait for them: every cache that holds a line must also be
  * invalidated before the next step overwrites it, one line after the other. There are two halves
  * for any number of threads, so the bits do not depend on it. */
-static bool halves_k(const by__gemm *g)
+static bool halves_k(const by__cpu_gemm *g)
 {
-    const by__gemm_options *o = &g->options;
+    const by__cpu_gemm_options *o = &g->options;
     return o->trans_a && !o->trans_b && o->out == BY_F32 && !o->bias && !o->add && !o->partial &&
            o->ldc == o->n && o->k >= OWN_K && (size_t)(o->m * o->n) * sizeof(float) <= OWN_BYTES &&
            by__panel_a_bytes(g->panel, o->m, g->half_k) <= OWN_BYTES;
 }
 
-static packing choose_packing(const by__gemm *g)
+static packing choose_packing(const by__cpu_gemm *g)
 {
-    const by__gemm_options *o = &g->options;
+    const by__cpu_gemm_options *o = &g->options;
     if (o->k > g->super_k) {
         return PACK_TOGETHER;
     }
@@ -97,10 +97,10 @@ static packing choose_packing(const by__gemm *g)
     return PACK_TOGETHER;
 }
 
-static void choose_cuts(by__gemm *g)
+static void choose_cuts(by__cpu_gemm *g)
 {
-    const by__gemm_options *o = &g->options;
-    const by__panel *p = g->panel;
+    const by__cpu_gemm_options *o = &g->options;
+    const by__cpu_panel *p = g->panel;
     g->unpacked =
         !o->trans_a && by__panel_reads_rows(p, o->k, (size_t)o->lda * by_dtype_size(o->dtype));
     g->super_k = cut(o->k, (int64_t)PACKED_STEPS * p->step, p->k_unit);
@@ -138,9 +138,9 @@ static void choose_cuts(by__gemm *g)
     }
 }
 
-static by_status plan_memory(by__gemm *g, by_error *error)
+static by_status plan_memory(by__cpu_gemm *g, by_error *error)
 {
-    const by__gemm_options *o = &g->options;
+    const by__cpu_gemm_options *o = &g->options;
     g->direct = o->out == BY_F32 && !o->bias && !o->add;
     g->whole = !g->direct && g->super_k < o->k;
     size_t threads = (size_t)o->threads;
@@ -166,7 +166,7 @@ static by_status plan_memory(by__gemm *g, by_error *error)
     }
     g->b_bytes = by__round_up(b, 4096);
     g->a_offset =
-        by__round_up(threads * sizeof(by__work_range), 4096); /* the work ranges come first */
+        by__round_up(threads * sizeof(by__cpu_work_range), 4096); /* the work ranges come first */
     g->b_offset = g->a_offset + threads * g->a_tile_bytes;
     g->sums_offset = g->b_offset + g->b_bytes * (g->packing == PACK_TOGETHER ? 1 : threads);
     if (!fits || !by__size_add(g->sums_offset, sums, &g->work)) {
@@ -178,31 +178,32 @@ static by_status plan_memory(by__gemm *g, by_error *error)
 }
 
 /* Up to four rows, and B [n, k]: B is not packed, because it is used once. */
-static void plan_few_rows(by__gemm *g)
+static void plan_few_rows(by__cpu_gemm *g)
 {
-    const by__gemm_options *o = &g->options;
+    const by__cpu_gemm_options *o = &g->options;
     int64_t rows = by__ceil_div(GEMV_PIECE, o->k * (int64_t)by_dtype_size(o->dtype));
     g->piece = (int64_t)by__round_up((size_t)rows, BY__GEMV_COLUMNS);
     g->uses_rows = o->dtype == BY_F32 || g->panel->step == 2;
     size_t copied = g->uses_rows ? 0 : (size_t)(o->m * o->k) * sizeof(float);
-    g->a_offset = (size_t)o->threads * sizeof(by__work_range); /* the work ranges come first */
+    g->a_offset = (size_t)o->threads * sizeof(by__cpu_work_range); /* the work ranges come first */
     g->sums_offset = g->a_offset + by__round_up(copied, BY_CACHE_LINE);
     g->work = g->sums_offset + (size_t)(o->m * o->n) * sizeof(float);
 }
 
-by_status by__gemm_open(by__gemm **out, const by__gemm_options *options, by_error *error)
+by_status by__cpu_gemm_open(by__cpu_gemm **out, const by__cpu_gemm_options *options,
+                            by_error *error)
 {
     assert(options->m > 0 && options->n > 0 && options->k > 0 && options->threads > 0);
     assert(!(options->add && options->accumulate));
     assert(!options->accumulate || options->out == BY_F32);
-    by__gemm *g = NULL;
+    by__cpu_gemm *g = NULL;
     BY_TRY(by__alloc((void **)&g, 1, sizeof *g, "a matrix product", error));
     g->options = *options;
-    by__gemm_options *o = &g->options;
+    by__cpu_gemm_options *o = &g->options;
     o->lda = o->lda != 0 ? o->lda : (o->trans_a ? o->m : o->k);
     o->ldb = o->ldb != 0 ? o->ldb : (o->trans_b ? o->k : o->n);
     o->ldc = o->ldc != 0 ? o->ldc : o->n;
-    g->panel = by__panel_for(o->isa, by__panel_native(), o->dtype);
+    g->panel = by__cpu_panel_for(o->isa, by__cpu_panel_native(), o->dtype);
     by_status status = BY_OK;
     g->few_rows = o->m <= BY__GEMV_ROWS && o->trans_b && !o->trans_a;
     if (g->few_rows) {
@@ -212,20 +213,20 @@ by_status by__gemm_open(by__gemm **out, const by__gemm_options *options, by_erro
         status = plan_memory(g, error);
     }
     if (status != BY_OK) {
-        by__gemm_close(&g);
+        by__cpu_gemm_close(&g);
         return status;
     }
     *out = g;
     return BY_OK;
 }
 
-void by__gemm_close(by__gemm **gemm)
+void by__cpu_gemm_close(by__cpu_gemm **gemm)
 {
     free(*gemm);
     *gemm = NULL;
 }
 
-size_t by__gemm_work(const by__gemm *gemm)
+size_t by__cpu_gemm_work(const by__cpu_gemm *gemm)
 {
     return gemm->work;
 }

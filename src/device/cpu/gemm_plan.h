@@ -1,4 +1,4 @@
-/* gemm_plan: the decisions that by__gemm_open makes and by__gemm_run follows.
+/* gemm_plan: the decisions that by__cpu_gemm_open makes and by__cpu_gemm_run follows.
  *
  * The plan is a function of the shape, the layouts and the panel alone. The number of threads may
  * affect only choices that do not change bits: the extents of tiles, and which thread packs what.
@@ -18,9 +18,9 @@ typedef enum packing {
     PACK_OWN_K,    /* as PACK_OWN_A in each half of k; the two sums are added at the end */
 } packing;
 
-struct by__gemm {
-    by__gemm_options options;
-    const by__panel *panel;
+struct by__cpu_gemm {
+    by__cpu_gemm_options options;
+    const by__cpu_panel *panel;
     int64_t super_n, super_k;
     int64_t half_k, own_rows; /* of PACK_OWN_K: rows of A that a thread packs at a time */
     int64_t tile_m, tile_n, tile_k;
@@ -39,7 +39,7 @@ struct by__gemm {
 };
 
 /* Columns of the buffer for the sums of all of C, rounded up to whole panels. */
-static inline int64_t whole_columns(const by__gemm *g)
+static inline int64_t whole_columns(const by__cpu_gemm *g)
 {
     return by__ceil_div(g->options.n, g->panel->nr) * g->panel->nr;
 }

@@ -10,7 +10,7 @@
 #define AT_END         (BY_MAP_MAX_STEPS)
 #define STEP_OF(value) ((value)-BY_MAP_MAX_INPUTS)
 
-int by__map_operands(by_map_kind kind)
+int by__cpu_map_operands(by_map_kind kind)
 {
     switch (kind) {
     case BY_MAP_CONSTANT:
@@ -31,7 +31,7 @@ int by__map_operands(by_map_kind kind)
     }
 }
 
-int64_t by__map_count(const by__device_call *call)
+int64_t by__cpu_map_count(const by__device_call *call)
 {
     uint32_t scalars = call->attrs.map->scalars;
     int tensor = 0;
@@ -43,7 +43,7 @@ int64_t by__map_count(const by__device_call *call)
 
 typedef struct builder {
     const by__device_call *call;
-    by__map_plan *plan;
+    by__cpu_map_plan *plan;
     bool live[BY_MAP_MAX_STEPS];
     bool uniform[BY__MAP_VALUES];
     int last[BY__MAP_VALUES];       /* last step that reads the value, AT_END, or -1 */
@@ -55,12 +55,12 @@ typedef struct builder {
     int held;   /* the value in the accumulator, or -1 */
 } builder;
 
-static void emit(builder *b, by__map_code code, int a, int second, int third)
+static void emit(builder *b, by__cpu_map_code code, int a, int second, int third)
 {
-    by__map_plan *plan = b->plan;
+    by__cpu_map_plan *plan = b->plan;
     assert(plan->codes < BY__MAP_MOST_CODES);
     plan->code[plan->codes++] =
-        (by__map_op){(uint8_t)code, (uint8_t)a, (uint8_t)second, (uint8_t)third};
+        (by__cpu_map_op){(uint8_t)code, (uint8_t)a, (uint8_t)second, (uint8_t)third};
 }
 
 /* ---- liveness ---- */
@@ -88,13 +88,13 @@ static void find_reads(builder *b)
     }
     for (int k = map->steps - 1; k >= 0; k--) {
         b->live[k] = b->last[BY_MAP_MAX_INPUTS + k] >= 0;
-        for (int i = 0; b->live[k] && i < by__map_operands(map->step[k].kind); i++) {
+        for (int i = 0; b->live[k] && i < by__cpu_map_operands(map->step[k].kind); i++) {
             note_read(b, map->step[k].operand[i], k);
         }
     }
     for (int k = 0; k < map->steps; k++) {
         bool uniform = true;
-        for (int i = 0; i < by__map_operands(map->step[k].kind); i++) {
+        for (int i = 0; i < by__cpu_map_operands(map->step[k].kind); i++) {
             uniform = uniform && b->uniform[map->step[k].operand[i]];
         }
         b->uniform[BY_MAP_MAX_INPUTS + k] = uniform;
@@ -133,7 +133,7 @@ static void keep(builder *b, int value)
 static void release_operands(builder *b, int k)
 {
     const by_map_instruction *step = &b->plan->program.step[k];
-    for (int i = 0; i < by__map_operands(step->kind); i++) {
+    for (int i = 0; i < by__cpu_map_operands(step->kind); i++) {
         int value = step->operand[i];
         if (b->last[value] == k && !b->uniform[value] && b->place[value] >= BY__MAP_TENSORS) {
             b->taken[b->place[value]] = false;
@@ -155,7 +155,7 @@ static bool takes_held(const builder *b, const by_map_instruction *step, int i)
 static int held_operand(const builder *b, int k)
 {
     const by_map_instruction *step = &b->plan->program.step[k];
-    for (int i = 0; i < by__map_operands(step->kind); i++) {
+    for (int i = 0; i < by__cpu_map_operands(step->kind); i++) {
         if (step->operand[i] == b->held && takes_held(b, step, i)) {
             return i;
         }
@@ -247,7 +247,7 @@ static void compute_single(builder *b, int k, int held, int operand)
 static void compute(builder *b, int k)
 {
     const by_map_instruction *step = &b->plan->program.step[k];
-    int operands = by__map_operands(step->kind);
+    int operands = by__cpu_map_operands(step->kind);
     int held = held_operand(b, k);
     int at[3] = {0};
     for (int i = 0; i < operands; i++) {
@@ -272,14 +272,14 @@ static void compute(builder *b, int k)
 
 /* ---- loads and stores ---- */
 
-static by__map_code load_code(by_dtype dtype)
+static by__cpu_map_code load_code(by_dtype dtype)
 {
     return dtype == BY_F32 ? BY__MAP_LOAD : dtype == BY_F16 ? BY__MAP_LOAD_F16 : BY__MAP_LOAD_BF16;
 }
 
-static by__map_code store_code(const builder *b, by_dtype dtype, bool is_new)
+static by__cpu_map_code store_code(const builder *b, by_dtype dtype, bool is_new)
 {
-    bool streamed = is_new && by__map_count(b->call) >= STREAMED;
+    bool streamed = is_new && by__cpu_map_count(b->call) >= STREAMED;
     return dtype == BY_F32   ? BY__MAP_STORE
            : dtype == BY_F16 ? BY__MAP_STORE_F16
            : streamed        ? BY__MAP_STREAM_BF16
@@ -428,10 +428,11 @@ static void build_tiles(builder *b)
     emit(b, BY__MAP_END, 0, 0, 0);
 }
 
-by_status by__map_prepare(by__device_call *call, const by__context *context, by_error *error)
+by_status by__cpu_map_prepare(by__device_call *call, const by__device_context *context,
+                              by_error *error)
 {
     BY_UNUSED(context);
-    by__map_plan *plan;
+    by__cpu_map_plan *plan;
     builder b = {.call = call};
     BY_TRY(by__alloc((void **)&plan, 1, sizeof *plan, "map", error));
     plan->program = *call->attrs.map;
@@ -448,7 +449,7 @@ by_status by__map_prepare(by__device_call *call, const by__context *context, by_
     return BY_OK;
 }
 
-void by__map_release(by__device_call *call)
+void by__cpu_map_release(by__device_call *call)
 {
     free(call->state);
     call->state = NULL;

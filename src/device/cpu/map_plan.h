@@ -68,31 +68,32 @@
     X(END)        /* end of the instructions before the first tile, and of those of a tile */
 
 #define BY__MAP_CODE(name) BY__MAP_##name,
-typedef enum by__map_code { BY__MAP_CODES(BY__MAP_CODE) BY__MAP_CODE_COUNT } by__map_code;
+typedef enum by__cpu_map_code { BY__MAP_CODES(BY__MAP_CODE) BY__MAP_CODE_COUNT } by__cpu_map_code;
 #undef BY__MAP_CODE
 
-typedef struct by__map_op {
+typedef struct by__cpu_map_op {
     uint8_t code;
     uint8_t a;
     uint8_t b;
     uint8_t c;
-} by__map_op;
+} by__cpu_map_op;
 
-typedef struct by__map_plan {
+typedef struct by__cpu_map_plan {
     by_map_program program;
-    by__map_op code[BY__MAP_MOST_CODES];
+    by__cpu_map_op code[BY__MAP_MOST_CODES];
     int tiles; /* the first instruction that runs on every tile; earlier ones run once */
     int codes;
     int places;
     uint32_t updated; /* bit i: input i is overwritten */
-} by__map_plan;
+} by__cpu_map_plan;
 
-/* Compiles the map into call->state; by__map_release frees it. */
-by_status by__map_prepare(by__device_call *call, const by__context *context, by_error *error);
-void by__map_release(by__device_call *call);
+/* Compiles the map into call->state; by__cpu_map_release frees it. */
+by_status by__cpu_map_prepare(by__device_call *call, const by__device_context *context,
+                              by_error *error);
+void by__cpu_map_release(by__device_call *call);
 /* Number of operands that a step of this kind reads. */
-int by__map_operands(by_map_kind kind);
+int by__cpu_map_operands(by_map_kind kind);
 /* Number of elements of each tensor. */
-int64_t by__map_count(const by__device_call *call);
+int64_t by__cpu_map_count(const by__device_call *call);
 
 #endif

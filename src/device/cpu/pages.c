@@ -13,7 +13,7 @@
 /* Populates all pages now, on all cores: the first step then has no page faults, and a lack of
  * memory is detected here. Kernels before 5.14 do not support this, and populate pages at the first
  * access as usual. */
-static void populate(const by__pages *pages)
+static void populate(const by__cpu_pages *pages)
 {
 #ifdef MADV_POPULATE_WRITE
     size_t pieces = (pages->bytes + POPULATE_BYTES - 1) / POPULATE_BYTES;
@@ -54,10 +54,10 @@ static void *map_aligned(size_t bytes)
     return data + before;
 }
 
-by_status by__pages_reserve(by__pages *out, size_t bytes, const char *what, by_error *error)
+by_status by__cpu_pages_reserve(by__cpu_pages *out, size_t bytes, const char *what, by_error *error)
 {
     char text[32];
-    by__pages pages = {.bytes = bytes};
+    by__cpu_pages pages = {.bytes = bytes};
     if (bytes > 0) {
         pages.data = map_aligned(bytes);
         if (pages.data == MAP_FAILED) {
@@ -71,17 +71,17 @@ by_status by__pages_reserve(by__pages *out, size_t bytes, const char *what, by_e
     return BY_OK;
 }
 
-by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_error *error)
+by_status by__cpu_pages_open(by__cpu_pages *out, size_t bytes, const char *what, by_error *error)
 {
-    BY_TRY(by__pages_reserve(out, bytes, what, error));
+    BY_TRY(by__cpu_pages_reserve(out, bytes, what, error));
     populate(out);
     return BY_OK;
 }
 
-void by__pages_close(by__pages *pages)
+void by__cpu_pages_close(by__cpu_pages *pages)
 {
     if (pages->data != NULL) {
         (void)munmap(pages->data, pages->bytes);
     }
-    *pages = (by__pages){0};
+    *pages = (by__cpu_pages){0};
 }

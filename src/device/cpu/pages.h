@@ -10,15 +10,16 @@
 
 #include "banyan/status.h"
 
-typedef struct by__pages {
+typedef struct by__cpu_pages {
     void *data;
     size_t bytes;
-} by__pages;
+} by__cpu_pages;
 
 /* Maps zeroed pages that are already resident. bytes 0 gives a NULL range. */
-by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_error *error);
+by_status by__cpu_pages_open(by__cpu_pages *out, size_t bytes, const char *what, by_error *error);
 /* Maps zeroed pages, each of which becomes resident when it is first written. */
-by_status by__pages_reserve(by__pages *out, size_t bytes, const char *what, by_error *error);
-void by__pages_close(by__pages *pages);
+by_status by__cpu_pages_reserve(by__cpu_pages *out, size_t bytes, const char *what,
+                                by_error *error);
+void by__cpu_pages_close(by__cpu_pages *pages);
 
 #endif

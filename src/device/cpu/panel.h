@@ -23,23 +23,23 @@
 
 #include "device/cpu/cpu.h"
 
-/* BY__AT_LEVEL(BY__LEVEL) is the by__isa that a file in kernels/ is compiled for. */
+/* BY__AT_LEVEL(BY__LEVEL) is the by__cpu_isa that a file in kernels/ is compiled for. */
 #define BY__LEVEL_baseline BY__ISA_BASELINE
 #define BY__LEVEL_avx2     BY__ISA_AVX2
 #define BY__LEVEL_avx512   BY__ISA_AVX512
 
 /* Destination of a product: y[rows, columns] = sums (+ bias[columns]) (+ add), rounded to dtype.
  * add is laid out as y and may be y. */
-typedef struct by__panel_target {
+typedef struct by__cpu_panel_target {
     void *y;
     int64_t ldy;
     by_dtype dtype;
     by_dtype bias_dtype;
     const void *bias; /* NULL: none */
     const void *add;  /* NULL: none */
-} by__panel_target;
+} by__cpu_panel_target;
 
-typedef struct by__panel {
+typedef struct by__cpu_panel {
     int mr;     /* rows of a panel of A */
     int nr;     /* columns of a panel of B */
     int k_unit; /* k is padded to a multiple of this; offsets in k must be multiples of it */
@@ -59,15 +59,15 @@ typedef struct by__panel {
      * mr and nr. */
     void (*multiply)(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,
                      size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
-                     const by__panel_target *target);
+                     const by__cpu_panel_target *target);
     /* The same with A unpacked, rows `row_bytes` apart (a multiple of 4, and best not of 4096) and
      * contiguous along k. Rows are read in pairs: with an odd m, one row beyond the last is read.
      * NULL if A must be packed. */
     void (*multiply_rows)(float *c, int64_t ldc, const void *a, size_t row_bytes, const void *b,
                           size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
-                          const by__panel_target *target);
+                          const by__cpu_panel_target *target);
     /* Stores sums that are already in memory; they may be the target's y. */
-    void (*store)(const by__panel_target *target, const float *sums, int64_t lds, int64_t rows,
+    void (*store)(const by__cpu_panel_target *target, const float *sums, int64_t lds, int64_t rows,
                   int64_t columns);
     /* sums[m, n] = x[m, k] B for at most BY__GEMV_ROWS rows, B unpacked: [k, n], or [n, k] when
      * trans_b. x is f32; with bf16 pairs (step 2) and a B of bf16 and trans_b, it may be bf16.
@@ -76,44 +76,44 @@ typedef struct by__panel {
     void (*few_rows)(float *sums, int64_t lds, const void *x, by_dtype x_dtype, int64_t ldx, int m,
                      const void *b, by_dtype dtype, int64_t ldb, bool trans_b, int64_t n,
                      int64_t k);
-} by__panel;
+} by__cpu_panel;
 
 #define BY__GEMV_ROWS    4
 #define BY__GEMV_COLUMNS 8
 
 /* Functions shared by the panels of a level, defined once per level in kernels/. */
 #define BY__DECLARE_SHARED(level)                                                                  \
-    void by__panel_store_##level(const by__panel_target *target, const float *sums, int64_t lds,   \
-                                 int64_t rows, int64_t columns);                                   \
-    void by__gemv_##level(float *sums, int64_t lds, const void *x, by_dtype x_dtype, int64_t ldx,  \
-                          int m, const void *b, by_dtype dtype, int64_t ldb, bool trans_b,         \
-                          int64_t n, int64_t k);                                                   \
-    extern const by__panel by__panel_f32_##level;                                                  \
-    extern const by__panel by__panel_bf16_##level;                                                 \
-    extern const by__panel by__panel_f16_##level;
+    void by__kernel_panel_store_##level(const by__cpu_panel_target *target, const float *sums,     \
+                                        int64_t lds, int64_t rows, int64_t columns);               \
+    void by__kernel_gemv_##level(float *sums, int64_t lds, const void *x, by_dtype x_dtype,        \
+                                 int64_t ldx, int m, const void *b, by_dtype dtype, int64_t ldb,   \
+                                 bool trans_b, int64_t n, int64_t k);                              \
+    extern const by__cpu_panel by__kernel_panel_f32_##level;                                       \
+    extern const by__cpu_panel by__kernel_panel_bf16_##level;                                      \
+    extern const by__cpu_panel by__kernel_panel_f16_##level;
 BY__DECLARE_SHARED(baseline)
 BY__DECLARE_SHARED(avx2)
 BY__DECLARE_SHARED(avx512)
 
 #if defined(__x86_64__) && defined(__linux__)
 /* Panels on AMX tiles; NULL if the processor or the system does not support them. */
-const by__panel *by__panel_amx(void);
+const by__cpu_panel *by__kernel_panel_amx(void);
 #endif
 /* Returns true if AMX tiles may be used beside the instructions of a level. It asks the system each
  * time, for a microsecond or more. */
-bool by__panel_tiles(by__isa isa);
+bool by__cpu_panel_tiles(by__cpu_isa isa);
 /* Panels for operands of `dtype` (an activation dtype) at a level. With `native`, extensions beyond
  * the level (AMX tiles) are used too. */
-const by__panel *by__panel_for(by__isa isa, bool native, by_dtype dtype);
+const by__cpu_panel *by__cpu_panel_for(by__cpu_isa isa, bool native, by_dtype dtype);
 /* Returns true if BANYAN_ISA does not limit the level, so that instructions beyond `avx512` may be
  * used. */
-bool by__panel_native(void);
+bool by__cpu_panel_native(void);
 
 /* The part of a target from row i and column j on. */
-static inline by__panel_target by__panel_target_at(const by__panel_target *target, int64_t i,
-                                                   int64_t j)
+static inline by__cpu_panel_target by__panel_target_at(const by__cpu_panel_target *target,
+                                                       int64_t i, int64_t j)
 {
-    by__panel_target at = *target;
+    by__cpu_panel_target at = *target;
     int64_t offset = (i * at.ldy + j) * (at.dtype == BY_F32 ? 4 : 2);
     at.y = (char *)at.y + offset;
     at.add = at.add == NULL ? NULL : (const char *)at.add + offset;
@@ -122,42 +122,42 @@ static inline by__panel_target by__panel_target_at(const by__panel_target *targe
     return at;
 }
 
-static inline int64_t by__panel_k(const by__panel *panel, int64_t k)
+static inline int64_t by__panel_k(const by__cpu_panel *panel, int64_t k)
 {
     return (k + panel->k_unit - 1) / panel->k_unit * panel->k_unit;
 }
 /* Bytes of one panel of A or B, and of a whole packed operand. */
-static inline size_t by__panel_a_stride(const by__panel *panel, int64_t k)
+static inline size_t by__panel_a_stride(const by__cpu_panel *panel, int64_t k)
 {
     return (size_t)(by__panel_k(panel, k) / panel->step * panel->mr) * 4;
 }
-static inline size_t by__panel_b_stride(const by__panel *panel, int64_t k)
+static inline size_t by__panel_b_stride(const by__cpu_panel *panel, int64_t k)
 {
     return (size_t)(by__panel_k(panel, k) / panel->step * panel->nr) * 4;
 }
-static inline size_t by__panel_a_bytes(const by__panel *panel, int64_t rows, int64_t k)
+static inline size_t by__panel_a_bytes(const by__cpu_panel *panel, int64_t rows, int64_t k)
 {
     return (size_t)((rows + panel->mr - 1) / panel->mr) * by__panel_a_stride(panel, k);
 }
-static inline size_t by__panel_b_bytes(const by__panel *panel, int64_t columns, int64_t k)
+static inline size_t by__panel_b_bytes(const by__cpu_panel *panel, int64_t columns, int64_t k)
 {
     return (size_t)((columns + panel->nr - 1) / panel->nr) * by__panel_b_stride(panel, k);
 }
 /* Returns true if multiply_rows is to be used for rows `row_bytes` apart and k elements long. Rows
  * a multiple of a page apart share cache sets, and evict each other. */
-static inline bool by__panel_reads_rows(const by__panel *panel, int64_t k, size_t row_bytes)
+static inline bool by__panel_reads_rows(const by__cpu_panel *panel, int64_t k, size_t row_bytes)
 {
     return panel->multiply_rows != NULL && k % panel->k_unit == 0 && row_bytes % 4 == 0 &&
            row_bytes % 4096 != 0;
 }
 /* Address of element k of row (column) `r`; r is a multiple of mr (nr), k of k_unit. */
-static inline const void *by__panel_a_at(const by__panel *panel, const void *a, int64_t r,
+static inline const void *by__panel_a_at(const by__cpu_panel *panel, const void *a, int64_t r,
                                          int64_t k, size_t stride)
 {
     return (const char *)a + (size_t)(r / panel->mr) * stride +
            (size_t)(k / panel->step * panel->mr) * 4;
 }
-static inline const void *by__panel_b_at(const by__panel *panel, const void *b, int64_t r,
+static inline const void *by__panel_b_at(const by__cpu_panel *panel, const void *b, int64_t r,
                                          int64_t k, size_t stride)
 {
     return (const char *)b + (size_t)(r / panel->nr) * stride +

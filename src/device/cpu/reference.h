@@ -11,11 +11,11 @@
 #include "device/cpu/cpu.h"
 
 #define BY__REFERENCE_KERNEL(op, name, prepare, run)                                               \
-    const by__kernel by__kernel_##name##_reference = {                                             \
+    const by__device_kernel by__cpu_##name##_reference = {                                         \
         op, #name " reference", NULL, prepare, NULL, run,                                          \
     }
 
-static inline double by__get(const by__tensor *tensor, int64_t i)
+static inline double by__get(const by__device_tensor *tensor, int64_t i)
 {
     switch (tensor->dtype) {
     case BY_F32:
@@ -31,7 +31,7 @@ static inline double by__get(const by__tensor *tensor, int64_t i)
     }
 }
 
-static inline void by__set(const by__tensor *tensor, int64_t i, double value)
+static inline void by__set(const by__device_tensor *tensor, int64_t i, double value)
 {
     switch (tensor->dtype) {
     case BY_F32:
@@ -52,16 +52,16 @@ static inline void by__set(const by__tensor *tensor, int64_t i, double value)
 }
 
 /* f(x) of UNARY. */
-double by__reference_function(by_function function, double x);
+double by__cpu_reference_function(by_function function, double x);
 
-static inline int32_t by__id(const by__tensor *tensor, int64_t i)
+static inline int32_t by__id(const by__device_tensor *tensor, int64_t i)
 {
     return ((const int32_t *)tensor->data)[i];
 }
 
 /* Rows *begin .. *end - 1 of range g of GROUPED_MATMUL and the like; empty if they are out of the
  * operands' bounds. */
-void by__reference_range(const by__device_call *call, int64_t g, int64_t *begin, int64_t *end);
+void by__cpu_reference_range(const by__device_call *call, int64_t g, int64_t *begin, int64_t *end);
 
 /* Requests `count` doubles of workspace. */
 static inline by_status by__reference_work(by__device_call *call, int64_t count, by_error *error)

@@ -7,7 +7,7 @@
 /* Layout of one of q, k, v: a separate tensor, or its part of the packed one. Element (b, t, head,
  * d) is at (b * T + t) * stride + offset + head * D + d. */
 typedef struct view {
-    const by__tensor *tensor;
+    const by__device_tensor *tensor;
     int64_t stride;
     int64_t offset;
 } view;
@@ -19,7 +19,7 @@ typedef struct problem {
 
 static problem measure(const by__device_call *call, bool packed)
 {
-    const by__tensor *q = &call->in[0];
+    const by__device_tensor *q = &call->in[0];
     problem p = {q->shape.dim[0], q->shape.dim[1], call->attrs.heads, call->attrs.kv_heads, 0, 0.0};
     p.width = by__tensor_columns(q) / (packed ? p.heads + 2 * p.kv_heads : p.heads);
     p.scale = 1.0 / sqrt((double)p.width);
@@ -34,12 +34,13 @@ static bool is_packed(const by__device_call *call, int count)
 }
 
 /* The views of (packed) or (q, k, v), for inputs and gradients alike. */
-static void make_views(view views[3], const by__tensor *tensors, bool packed, const problem *p)
+static void make_views(view views[3], const by__device_tensor *tensors, bool packed,
+                       const problem *p)
 {
     int64_t heads[3] = {p->heads, p->kv_heads, p->kv_heads};
     int64_t offset = 0;
     for (int i = 0; i < 3; i++) {
-        const by__tensor *tensor = packed ? &tensors[0] : &tensors[i];
+        const by__device_tensor *tensor = packed ? &tensors[0] : &tensors[i];
         views[i] = (view){tensor, by__tensor_columns(tensor), packed ? offset : 0};
         offset += heads[i] * p->width;
     }
@@ -50,7 +51,8 @@ static int64_t place(const view *v, const problem *p, int64_t b, int64_t t, int6
     return (b * p->length + t) * v->stride + v->offset + head * p->width;
 }
 
-static double dot(const by__tensor *a, int64_t at, const by__tensor *b, int64_t bt, int64_t n)
+static double dot(const by__device_tensor *a, int64_t at, const by__device_tensor *b, int64_t bt,
+                  int64_t n)
 {
     double sum = 0.0;
     for (int64_t i = 0; i < n; i++) {
@@ -104,7 +106,7 @@ static double softmax(double *scores, int64_t count)
     return lse;
 }
 
-static by_status prepare_attention(by__device_call *call, const by__context *context,
+static by_status prepare_attention(by__device_call *call, const by__device_context *context,
                                    by_error *error)
 {
     BY_UNUSED(context);
@@ -134,7 +136,7 @@ static void attend(const by__device_call *call, const view in[3], const problem 
     }
 }
 
-static by_status run_attention(const by__device_call *call, const by__context *context)
+static by_status run_attention(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     bool packed = is_packed(call, call->input_count);
@@ -155,7 +157,7 @@ static by_status run_attention(const by__device_call *call, const by__context *c
 
 BY__REFERENCE_KERNEL(BY_OP_ATTENTION, attention, prepare_attention, run_attention);
 
-static by_status prepare_attention_grad(by__device_call *call, const by__context *context,
+static by_status prepare_attention_grad(by__device_call *call, const by__device_context *context,
                                         by_error *error)
 {
     BY_UNUSED(context);
@@ -168,9 +170,9 @@ static by_status prepare_attention_grad(by__device_call *call, const by__context
 static void query_grad(const by__device_call *call, const view in[3], const problem *p, int64_t b,
                        int64_t t, int64_t head, double *dq, double *dk, double *dv)
 {
-    const by__tensor *y = &call->in[call->input_count - 3];
-    const by__tensor *lse = &call->in[call->input_count - 2];
-    const by__tensor *dy = &call->in[call->input_count - 1];
+    const by__device_tensor *y = &call->in[call->input_count - 3];
+    const by__device_tensor *lse = &call->in[call->input_count - 2];
+    const by__device_tensor *dy = &call->in[call->input_count - 1];
     int64_t n = p->width;
     int64_t kv = head / (p->heads / p->kv_heads);
     int64_t row = ((b * p->length + t) * p->heads + head) * n;
@@ -193,7 +195,7 @@ static void query_grad(const by__device_call *call, const view in[3], const prob
     }
 }
 
-static by_status run_attention_grad(const by__device_call *call, const by__context *context)
+static by_status run_attention_grad(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     bool packed = is_packed(call, call->input_count - 3);
@@ -232,21 +234,22 @@ static by_status run_attention_grad(const by__device_call *call, const by__conte
 BY__REFERENCE_KERNEL(BY_OP_ATTENTION_GRAD, attention_grad, prepare_attention_grad,
                      run_attention_grad);
 
-static by_status prepare_cached_attention(by__device_call *call, const by__context *context,
+static by_status prepare_cached_attention(by__device_call *call, const by__device_context *context,
                                           by_error *error)
 {
     BY_UNUSED(context);
     return by__reference_work(call, call->in[call->input_count - 2].shape.dim[2], error);
 }
 
-static by_status run_cached_attention(const by__device_call *call, const by__context *context)
+static by_status run_cached_attention(const by__device_call *call,
+                                      const by__device_context *context)
 {
     BY_UNUSED(context);
     bool packed = is_packed(call, call->input_count - 3);
     problem p = measure(call, packed);
     view in[3];
     make_views(in, call->in, packed, &p);
-    const by__tensor *caches = &call->in[call->input_count - 3]; /* k, then v */
+    const by__device_tensor *caches = &call->in[call->input_count - 3]; /* k, then v */
     int64_t slots = caches[0].shape.dim[2];
     int64_t position = by__id(&call->in[call->input_count - 1], 0);
     assert(position >= 0 && position + p.length <= slots);
@@ -336,7 +339,7 @@ static float *scale_in_page(const by__device_call *call, const problem *p, int p
 static double paged_element(const by__device_call *call, const problem *p, int pool, int64_t page,
                             int64_t position, int64_t d)
 {
-    const by__tensor *tensor = &call->in[pool];
+    const by__device_tensor *tensor = &call->in[pool];
     int64_t at = page + (pool == K_POOL ? key_in_page(call, p, position, d)
                                         : value_in_page(call, p, position, d));
     if (tensor->dtype == BY_U8) {
@@ -348,9 +351,9 @@ static double paged_element(const by__device_call *call, const problem *p, int p
 
 /* Stores a key or value: unchanged, or as codes relative to the largest magnitude / 127. */
 static void put_row(const by__device_call *call, const problem *p, int pool, int64_t page,
-                    int64_t position, const by__tensor *row, int64_t from)
+                    int64_t position, const by__device_tensor *row, int64_t from)
 {
-    const by__tensor *tensor = &call->in[pool];
+    const by__device_tensor *tensor = &call->in[pool];
     float largest = 0.0f;
     for (int64_t d = 0; d < p->width; d++) {
         largest = fmaxf(largest, fabsf((float)by__get(row, from + d)));
@@ -371,7 +374,7 @@ static void put_row(const by__device_call *call, const problem *p, int pool, int
     }
 }
 
-static by_status prepare_paged_attention(by__device_call *call, const by__context *context,
+static by_status prepare_paged_attention(by__device_call *call, const by__device_context *context,
                                          by_error *error)
 {
     BY_UNUSED(context);
@@ -405,7 +408,7 @@ static void attend_pages(const by__device_call *call, const view in[3], const pr
     }
 }
 
-static by_status run_paged_attention(const by__device_call *call, const by__context *context)
+static by_status run_paged_attention(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     bool packed = !by__present(&call->in[1]);
@@ -441,7 +444,7 @@ static by_status run_paged_attention(const by__device_call *call, const by__cont
 BY__REFERENCE_KERNEL(BY_OP_PAGED_ATTENTION, paged_attention, prepare_paged_attention,
                      run_paged_attention);
 
-static by_status run_merge(const by__device_call *call, const by__context *context)
+static by_status run_merge(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     const by_shape *shape = &call->in[0].shape;

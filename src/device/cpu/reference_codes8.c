@@ -4,7 +4,7 @@
 
 #include "device/cpu/reference.h"
 
-static int64_t columns_of(const by__tensor *tensor)
+static int64_t columns_of(const by__device_tensor *tensor)
 {
     return tensor->shape.dim[tensor->shape.rank - 1];
 }
@@ -28,7 +28,7 @@ static void encode_block(const by__device_call *call, int64_t first, int64_t cou
     }
 }
 
-static by_status run_encode8(const by__device_call *call, const by__context *context)
+static by_status run_encode8(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     int64_t columns = columns_of(&call->in[0]);
@@ -44,7 +44,7 @@ static by_status run_encode8(const by__device_call *call, const by__context *con
 
 BY__REFERENCE_KERNEL(BY_OP_ENCODE8, encode8, NULL, run_encode8);
 
-static by_status run_decode8(const by__device_call *call, const by__context *context)
+static by_status run_decode8(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     int64_t columns = columns_of(&call->in[0]);

@@ -22,7 +22,7 @@ static double soften(double *p, const double *z, int64_t n, double temperature)
     return highest / temperature + log(sum);
 }
 
-static void multiply(double *z, const by__tensor *x, const by__tensor *w, int64_t row)
+static void multiply(double *z, const by__device_tensor *x, const by__device_tensor *w, int64_t row)
 {
     int64_t columns = by__tensor_columns(x);
     for (int64_t v = 0; v < by__tensor_rows(w); v++) {
@@ -131,17 +131,17 @@ static double run_row(const by__device_call *call, int64_t row, double *z, doubl
     return (1.0 - share) * hard + share * t * t * divergence;
 }
 
-static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
     BY_UNUSED(context);
-    const by__tensor *w = &call->in[W];
+    const by__device_tensor *w = &call->in[W];
     return by__reference_work(
         call, by__tensor_rows(w) * (5 + by__tensor_columns(w)) + by__tensor_columns(w), error);
 }
 
-static by_status run(const by__device_call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__device_context *context)
 {
-    const by__tensor *x = &call->in[X];
+    const by__device_tensor *x = &call->in[X];
     int64_t n = by__tensor_rows(&call->in[W]);
     int64_t columns = by__tensor_columns(x);
     bool train = call->op == BY_OP_LINEAR_DISTILL_TRAIN;

@@ -18,11 +18,11 @@ static int64_t broadcast_place(const by_shape *whole, const by_shape *operand, i
     return place;
 }
 
-static by_status run_binary(const by__device_call *call, const by__context *context)
+static by_status run_binary(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *a = &call->in[0];
-    const by__tensor *b = &call->in[1];
+    const by__device_tensor *a = &call->in[0];
+    const by__device_tensor *b = &call->in[1];
     const by_shape *shape = &call->out[0].shape;
     for (int64_t i = 0, count = by_shape_count(shape); i < count; i++) {
         double x = by__get(a, broadcast_place(shape, &a->shape, i));
@@ -37,7 +37,7 @@ BY__REFERENCE_KERNEL(BY_OP_ADD, add, NULL, run_binary);
 BY__REFERENCE_KERNEL(BY_OP_SUB, sub, NULL, run_binary);
 BY__REFERENCE_KERNEL(BY_OP_MUL, mul, NULL, run_binary);
 
-static by_status run_scale(const by__device_call *call, const by__context *context)
+static by_status run_scale(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     double s = by__get(&call->in[1], 0);
@@ -49,7 +49,7 @@ static by_status run_scale(const by__device_call *call, const by__context *conte
 
 BY__REFERENCE_KERNEL(BY_OP_SCALE, scale, NULL, run_scale);
 
-static by_status run_cast(const by__device_call *call, const by__context *context)
+static by_status run_cast(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
@@ -71,7 +71,7 @@ static double gelu_argument(double x)
     return 2.0 * sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x);
 }
 
-double by__reference_function(by_function function, double x)
+double by__cpu_reference_function(by_function function, double x)
 {
     switch (function) {
     case BY_FN_GELU:
@@ -114,19 +114,19 @@ static double derivative(by_function function, double x)
     }
 }
 
-static by_status run_unary(const by__device_call *call, const by__context *context)
+static by_status run_unary(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         by__set(&call->out[0], i,
-                by__reference_function(call->attrs.function, by__get(&call->in[0], i)));
+                by__cpu_reference_function(call->attrs.function, by__get(&call->in[0], i)));
     }
     return BY_OK;
 }
 
 BY__REFERENCE_KERNEL(BY_OP_UNARY, unary, NULL, run_unary);
 
-static by_status run_unary_grad(const by__device_call *call, const by__context *context)
+static by_status run_unary_grad(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
@@ -138,20 +138,20 @@ static by_status run_unary_grad(const by__device_call *call, const by__context *
 
 BY__REFERENCE_KERNEL(BY_OP_UNARY_GRAD, unary_grad, NULL, run_unary_grad);
 
-static by_status run_swiglu(const by__device_call *call, const by__context *context)
+static by_status run_swiglu(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
         double gate = by__get(&call->in[0], i);
         by__set(&call->out[0], i,
-                by__reference_function(BY_FN_SILU, gate) * by__get(&call->in[1], i));
+                by__cpu_reference_function(BY_FN_SILU, gate) * by__get(&call->in[1], i));
     }
     return BY_OK;
 }
 
 BY__REFERENCE_KERNEL(BY_OP_SWIGLU, swiglu, NULL, run_swiglu);
 
-static by_status run_swiglu_grad(const by__device_call *call, const by__context *context)
+static by_status run_swiglu_grad(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
@@ -159,18 +159,18 @@ static by_status run_swiglu_grad(const by__device_call *call, const by__context 
         double up = by__get(&call->in[1], i);
         double dy = by__get(&call->in[2], i);
         by__set(&call->out[0], i, dy * up * derivative(BY_FN_SILU, gate));
-        by__set(&call->out[1], i, dy * by__reference_function(BY_FN_SILU, gate));
+        by__set(&call->out[1], i, dy * by__cpu_reference_function(BY_FN_SILU, gate));
     }
     return BY_OK;
 }
 
 BY__REFERENCE_KERNEL(BY_OP_SWIGLU_GRAD, swiglu_grad, NULL, run_swiglu_grad);
 
-static by_status run_dropout(const by__device_call *call, const by__context *context)
+static by_status run_dropout(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    by__dropout dropout = by__dropout_setup(call);
-    const by__tensor *x = &call->in[0];
+    by__cpu_dropout dropout = by__cpu_dropout_setup(call);
+    const by__device_tensor *x = &call->in[0];
     int64_t samples = x->shape.rank == 0 ? 1 : x->shape.dim[0];
     int64_t size = samples == 0 ? 0 : by__tensor_count(x) / samples;
     for (int64_t sample = 0; sample < samples; sample++) {
@@ -192,10 +192,10 @@ static by_status run_dropout(const by__device_call *call, const by__context *con
 BY__REFERENCE_KERNEL(BY_OP_DROPOUT, dropout, NULL, run_dropout);
 
 /* Each pair (i, i + D/2) of a head is rotated by position * frequency(i). */
-static by_status run_rope(const by__device_call *call, const by__context *context)
+static by_status run_rope(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t length = x->shape.dim[1];
     int64_t half = by__tensor_columns(x) / call->attrs.heads / 2;
     bool by_row = by__rope_is_by_row(call);

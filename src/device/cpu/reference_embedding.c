@@ -2,7 +2,7 @@
 
 #include "device/cpu/reference.h"
 
-static by_status run_offset_ids(const by__device_call *call, const by__context *context)
+static by_status run_offset_ids(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     for (int64_t k = 0, count = by__tensor_count(&call->in[0]); k < count; k++) {
@@ -14,10 +14,10 @@ static by_status run_offset_ids(const by__device_call *call, const by__context *
 
 BY__REFERENCE_KERNEL(BY_OP_OFFSET_IDS, offset_ids, NULL, run_offset_ids);
 
-static by_status run_embedding(const by__device_call *call, const by__context *context)
+static by_status run_embedding(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *table = &call->in[1];
+    const by__device_tensor *table = &call->in[1];
     int64_t columns = by__tensor_columns(table);
     int64_t rows = by__tensor_rows(table);
     for (int64_t k = 0, count = by__tensor_count(&call->in[0]); k < count; k++) {
@@ -32,7 +32,7 @@ static by_status run_embedding(const by__device_call *call, const by__context *c
 
 BY__REFERENCE_KERNEL(BY_OP_EMBEDDING, embedding, NULL, run_embedding);
 
-static by_status prepare_embedding_grad(by__device_call *call, const by__context *context,
+static by_status prepare_embedding_grad(by__device_call *call, const by__device_context *context,
                                         by_error *error)
 {
     BY_UNUSED(context);
@@ -40,11 +40,11 @@ static by_status prepare_embedding_grad(by__device_call *call, const by__context
 }
 
 /* Computes one column of the table at a time, in double. */
-static by_status run_embedding_grad(const by__device_call *call, const by__context *context)
+static by_status run_embedding_grad(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *ids = &call->in[0];
-    const by__tensor *dy = &call->in[1];
+    const by__device_tensor *ids = &call->in[0];
+    const by__device_tensor *dy = &call->in[1];
     bool based = call->input_count > 2 && by__present(&call->in[2]);
     int64_t columns = by__tensor_columns(&call->out[0]);
     int64_t rows = by__tensor_rows(&call->out[0]);
@@ -69,10 +69,10 @@ static by_status run_embedding_grad(const by__device_call *call, const by__conte
 BY__REFERENCE_KERNEL(BY_OP_EMBEDDING_GRAD, embedding_grad, prepare_embedding_grad,
                      run_embedding_grad);
 
-static by_status run_position(const by__device_call *call, const by__context *context)
+static by_status run_position(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t columns = by__tensor_columns(x);
     int64_t length = x->shape.dim[x->shape.rank - 2];
     for (int64_t i = 0, count = by__tensor_count(x); i < count; i++) {
@@ -84,10 +84,10 @@ static by_status run_position(const by__device_call *call, const by__context *co
 
 BY__REFERENCE_KERNEL(BY_OP_POSITION, position, NULL, run_position);
 
-static by_status run_position_grad(const by__device_call *call, const by__context *context)
+static by_status run_position_grad(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *dy = &call->in[0];
+    const by__device_tensor *dy = &call->in[0];
     int64_t size = dy->shape.dim[dy->shape.rank - 2] * by__tensor_columns(dy);
     int64_t samples = size == 0 ? 0 : by__tensor_count(dy) / size;
     int64_t columns = by__tensor_columns(dy);

@@ -32,7 +32,7 @@ static void round_group(const by__device_call *call, int64_t j, int64_t first, i
     }
 }
 
-static by_status run_fake_quantize(const by__device_call *call, const by__context *context)
+static by_status run_fake_quantize(const by__device_call *call, const by__device_context *context)
 {
     const by_packing *p = &call->attrs.packing;
     int64_t group = p->kind == BY_PACKING_INT8 ? p->k : p->group;

@@ -10,7 +10,7 @@ static bool present(const by__device_call *call, int input)
 
 /* ---- ROUTER ---- */
 
-static bool is_chosen(const by__tensor *index, int64_t begin, int64_t end, int64_t expert)
+static bool is_chosen(const by__device_tensor *index, int64_t begin, int64_t end, int64_t expert)
 {
     for (int64_t i = begin; i < end; i++) {
         if (by__id(index, i) == expert) {
@@ -39,16 +39,17 @@ static int64_t next_choice(const by__device_call *call, int64_t row, int64_t fir
     return best;
 }
 
-static by_status prepare_router(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare_router(by__device_call *call, const by__device_context *context,
+                                by_error *error)
 {
     BY_UNUSED(context);
     return by__reference_work(call, by__tensor_columns(&call->in[0]), error);
 }
 
-static by_status run_router(const by__device_call *call, const by__context *context)
+static by_status run_router(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *logits = &call->in[0];
+    const by__device_tensor *logits = &call->in[0];
     int64_t experts = by__tensor_columns(logits);
     int64_t chosen = call->attrs.chosen;
     double *mass = call->work;
@@ -85,9 +86,9 @@ BY__REFERENCE_KERNEL(BY_OP_ROUTER, router, prepare_router, run_router);
 
 /* Adds w_i (d_i - sum w d) to the gradient of each of `count` logits, where w is their softmax
  * and d begins at `first` of `gradient`. index NULL: the logits are the row's. */
-static void add_softmax_gradient(double *sum, const by__tensor *logits, int64_t at,
-                                 const by__tensor *index, const by__tensor *gradient, int64_t first,
-                                 int64_t count)
+static void add_softmax_gradient(double *sum, const by__device_tensor *logits, int64_t at,
+                                 const by__device_tensor *index, const by__device_tensor *gradient,
+                                 int64_t first, int64_t count)
 {
     int64_t experts = by__tensor_columns(logits);
     double high = -INFINITY;
@@ -113,10 +114,10 @@ static void add_softmax_gradient(double *sum, const by__tensor *logits, int64_t 
     }
 }
 
-static by_status run_router_grad(const by__device_call *call, const by__context *context)
+static by_status run_router_grad(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *logits = &call->in[0];
+    const by__device_tensor *logits = &call->in[0];
     int64_t experts = by__tensor_columns(logits);
     int64_t chosen = by__tensor_columns(&call->in[1]);
     double *sum = call->work;
@@ -149,7 +150,7 @@ static int64_t range_at(const by__device_call *call, int64_t i)
     return id < 0 || id >= call->attrs.rows ? -1 : id * blocks + block;
 }
 
-static by_status run_group(const by__device_call *call, const by__context *context)
+static by_status run_group(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     int32_t *slot = call->out[0].data;
@@ -186,7 +187,7 @@ static by_status run_group(const by__device_call *call, const by__context *conte
 
 BY__REFERENCE_KERNEL(BY_OP_GROUP, group, NULL, run_group);
 
-static by_status run_count_ids(const by__device_call *call, const by__context *context)
+static by_status run_count_ids(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     float *count = call->out[0].data;
@@ -205,10 +206,10 @@ BY__REFERENCE_KERNEL(BY_OP_COUNT_IDS, count_ids, NULL, run_count_ids);
 
 /* ---- rows ---- */
 
-static by_status run_scatter_rows(const by__device_call *call, const by__context *context)
+static by_status run_scatter_rows(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t columns = by__tensor_columns(x);
     int64_t chosen = by__tensor_columns(&call->in[1]);
     int64_t entries = by__tensor_count(&call->in[1]);
@@ -226,10 +227,10 @@ static by_status run_scatter_rows(const by__device_call *call, const by__context
 
 BY__REFERENCE_KERNEL(BY_OP_SCATTER_ROWS, scatter_rows, NULL, run_scatter_rows);
 
-static by_status run_gather_rows(const by__device_call *call, const by__context *context)
+static by_status run_gather_rows(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t columns = by__tensor_columns(x);
     int64_t rows = by__tensor_rows(x);
     int64_t chosen = by__tensor_columns(&call->in[1]);
@@ -249,7 +250,7 @@ static by_status run_gather_rows(const by__device_call *call, const by__context 
 
 BY__REFERENCE_KERNEL(BY_OP_GATHER_ROWS, gather_rows, NULL, run_gather_rows);
 
-static by_status run_row_dots(const by__device_call *call, const by__context *context)
+static by_status run_row_dots(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     int64_t columns = by__tensor_columns(&call->in[0]);
@@ -271,7 +272,7 @@ BY__REFERENCE_KERNEL(BY_OP_ROW_DOTS, row_dots, NULL, run_row_dots);
 
 /* ---- products ---- */
 
-void by__reference_range(const by__device_call *call, int64_t g, int64_t *begin, int64_t *end)
+void by__cpu_reference_range(const by__device_call *call, int64_t g, int64_t *begin, int64_t *end)
 {
     int64_t capacity = call->attrs.capacity;
     *begin = by__id(&call->in[2], 2 * g);
@@ -286,11 +287,11 @@ void by__reference_range(const by__device_call *call, int64_t g, int64_t *begin,
     }
 }
 
-static by_status run_grouped_matmul(const by__device_call *call, const by__context *context)
+static by_status run_grouped_matmul(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *a = &call->in[0];
-    const by__tensor *b = &call->in[1];
+    const by__device_tensor *a = &call->in[0];
+    const by__device_tensor *b = &call->in[1];
     int64_t groups = call->in[2].shape.dim[0];
     int64_t ranges = groups / b->shape.dim[0];
     int64_t k = by__tensor_columns(a);
@@ -301,7 +302,7 @@ static by_status run_grouped_matmul(const by__device_call *call, const by__conte
     for (int64_t g = 0; g < groups; g++) {
         int64_t begin;
         int64_t end;
-        by__reference_range(call, g, &begin, &end);
+        by__cpu_reference_range(call, g, &begin, &end);
         for (int64_t at = begin * n; at < end * n; at++) {
             int64_t matrix = g / ranges * k * n;
             double sum = 0.0;
@@ -317,11 +318,12 @@ static by_status run_grouped_matmul(const by__device_call *call, const by__conte
 
 BY__REFERENCE_KERNEL(BY_OP_GROUPED_MATMUL, grouped_matmul, NULL, run_grouped_matmul);
 
-static by_status run_grouped_matmul_grad(const by__device_call *call, const by__context *context)
+static by_status run_grouped_matmul_grad(const by__device_call *call,
+                                         const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *a = &call->in[0];
-    const by__tensor *b = &call->in[1];
+    const by__device_tensor *a = &call->in[0];
+    const by__device_tensor *b = &call->in[1];
     int64_t m = by__tensor_columns(a);
     int64_t n = by__tensor_columns(b);
     int64_t ranges = call->in[2].shape.dim[0] / call->attrs.rows;
@@ -331,7 +333,7 @@ static by_status run_grouped_matmul_grad(const by__device_call *call, const by__
         for (int64_t g = first; g < first + ranges; g++) {
             int64_t begin;
             int64_t end;
-            by__reference_range(call, g, &begin, &end);
+            by__cpu_reference_range(call, g, &begin, &end);
             for (int64_t row = begin; row < end; row++) {
                 sum += by__get(a, row * m + at / n % m) * by__get(b, row * n + at % n);
             }

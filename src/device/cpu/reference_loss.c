@@ -69,10 +69,10 @@ static double logit_grad(const by__device_call *call, const double *lse, double 
 
 /* sum is scratch of C. */
 static void backward(const by__device_call *call, const double *lse, double dloss,
-                     const by__tensor *dx, const by__tensor *dw, double *sum)
+                     const by__device_tensor *dx, const by__device_tensor *dw, double *sum)
 {
-    const by__tensor *x = &call->in[0];
-    const by__tensor *w = &call->in[1];
+    const by__device_tensor *x = &call->in[0];
+    const by__device_tensor *w = &call->in[1];
     int64_t columns = by__tensor_columns(x);
     int64_t rows = by__tensor_rows(x);
     int64_t vocabulary = by__tensor_rows(w);
@@ -102,15 +102,16 @@ static void backward(const by__device_call *call, const double *lse, double dlos
     }
 }
 
-static by_status prepare_loss(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare_loss(by__device_call *call, const by__device_context *context,
+                              by_error *error)
 {
     BY_UNUSED(context);
-    const by__tensor *w = &call->in[1];
+    const by__device_tensor *w = &call->in[1];
     return by__reference_work(
         call, by__tensor_rows(&call->in[0]) + by__tensor_rows(w) + by__tensor_columns(w), error);
 }
 
-static by_status run_loss(const by__device_call *call, const by__context *context)
+static by_status run_loss(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);
@@ -122,14 +123,15 @@ static by_status run_loss(const by__device_call *call, const by__context *contex
     return BY_OK;
 }
 
-static by_status prepare_part(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare_part(by__device_call *call, const by__device_context *context,
+                              by_error *error)
 {
     BY_UNUSED(context);
     return by__reference_work(
         call, 2 * by__tensor_rows(&call->in[0]) + by__tensor_rows(&call->in[1]), error);
 }
 
-static by_status run_part(const by__device_call *call, const by__context *context)
+static by_status run_part(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);
@@ -146,10 +148,10 @@ static by_status run_part(const by__device_call *call, const by__context *contex
 }
 
 /* The only kernel of its op: it processes a few numbers per row. */
-static by_status run_combine(const by__device_call *call, const by__context *context)
+static by_status run_combine(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *parts = &call->in[0];
+    const by__device_tensor *parts = &call->in[0];
     int64_t rows = by__tensor_columns(parts);
     int64_t count = by__tensor_rows(parts) / 2;
     double loss = 0.0;
@@ -174,7 +176,7 @@ static by_status run_combine(const by__device_call *call, const by__context *con
     return BY_OK;
 }
 
-static by_status run_loss_grad(const by__device_call *call, const by__context *context)
+static by_status run_loss_grad(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);
@@ -186,7 +188,7 @@ static by_status run_loss_grad(const by__device_call *call, const by__context *c
     return BY_OK;
 }
 
-static by_status run_loss_train(const by__device_call *call, const by__context *context)
+static by_status run_loss_train(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     int64_t rows = by__tensor_rows(&call->in[0]);

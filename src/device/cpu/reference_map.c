@@ -39,7 +39,7 @@ static double apply(const by_map_instruction *step, double a, double b, double c
     case BY_MAP_FINITE:
         return isfinite(a) ? 1.0 : 0.0;
     default:
-        return by__reference_function(step->function, a);
+        return by__cpu_reference_function(step->function, a);
     }
 }
 
@@ -55,7 +55,7 @@ static void run_steps(const by__device_call *call, float *value)
             *y = (float)by__get(&call->in[step->operand[0]], step->operand[1]);
         } else {
             double operand[3] = {0.0, 0.0, 0.0};
-            for (int i = 0; i < by__map_operands(step->kind); i++) {
+            for (int i = 0; i < by__cpu_map_operands(step->kind); i++) {
                 operand[i] = (double)value[step->operand[i]];
             }
             *y = (float)apply(step, operand[0], operand[1], operand[2]);
@@ -66,7 +66,7 @@ static void run_steps(const by__device_call *call, float *value)
 static void set_update(const by__device_call *call, int u, int64_t e, float value)
 {
     const by_map_program *map = call->attrs.map;
-    const by__tensor *tensor = &call->in[map->update[u].input];
+    const by__device_tensor *tensor = &call->in[map->update[u].input];
     int word = map->update[u].word - 1;
     if (word < 0 || tensor->dtype != BY_BF16) {
         by__set(tensor, e, (double)value);
@@ -82,12 +82,12 @@ static void set_update(const by__device_call *call, int u, int64_t e, float valu
         by__f32_to_bf16_random(value, bits[word % 4] >> (word / 4 * 16) & 0xffffu);
 }
 
-static by_status run_map(const by__device_call *call, const by__context *context)
+static by_status run_map(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     const by_map_program *map = call->attrs.map;
     float value[BY__MAP_VALUES] = {0};
-    for (int64_t e = 0, count = by__map_count(call); e < count; e++) {
+    for (int64_t e = 0, count = by__cpu_map_count(call); e < count; e++) {
         for (int i = 0; i < map->inputs; i++) {
             bool is_tensor = (map->scalars >> i & 1u) == 0;
             value[i] = is_tensor ? (float)by__get(&call->in[i], e) : 0.0f;

@@ -1,11 +1,11 @@
 #include "device/cpu/reference.h"
 
-static by_status run_matmul(const by__device_call *call, const by__context *context)
+static by_status run_matmul(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *a = &call->in[0];
-    const by__tensor *b = &call->in[1];
-    const by__tensor *y = &call->out[0];
+    const by__device_tensor *a = &call->in[0];
+    const by__device_tensor *b = &call->in[1];
+    const by__device_tensor *y = &call->out[0];
     bool trans_a = call->attrs.trans_a;
     bool trans_b = call->attrs.trans_b;
     bool biased = call->input_count > 2 && by__present(&call->in[2]);
@@ -29,10 +29,10 @@ static by_status run_matmul(const by__device_call *call, const by__context *cont
 
 BY__REFERENCE_KERNEL(BY_OP_MATMUL, matmul, NULL, run_matmul);
 
-static by_status run_sum_rows(const by__device_call *call, const by__context *context)
+static by_status run_sum_rows(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t columns = by__tensor_count(&call->out[0]);
     int64_t rows = by__tensor_count(x) / columns;
     for (int64_t i = 0; i < columns; i++) {

@@ -3,10 +3,10 @@
 
 #include "device/cpu/reference.h"
 
-static by_status run_layer_norm(const by__device_call *call, const by__context *context)
+static by_status run_layer_norm(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t columns = by__tensor_columns(x);
     for (int64_t row = 0, rows = by__tensor_rows(x); row < rows; row++) {
         int64_t at = row * columns;
@@ -33,10 +33,10 @@ static by_status run_layer_norm(const by__device_call *call, const by__context *
 
 BY__REFERENCE_KERNEL(BY_OP_LAYER_NORM, layer_norm, NULL, run_layer_norm);
 
-static by_status run_rms_norm(const by__device_call *call, const by__context *context)
+static by_status run_rms_norm(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t columns = by__tensor_columns(x);
     for (int64_t row = 0, rows = by__tensor_rows(x); row < rows; row++) {
         int64_t at = row * columns;
@@ -55,7 +55,7 @@ static by_status run_rms_norm(const by__device_call *call, const by__context *co
 
 BY__REFERENCE_KERNEL(BY_OP_RMS_NORM, rms_norm, NULL, run_rms_norm);
 
-static by_status prepare_norm_grad(by__device_call *call, const by__context *context,
+static by_status prepare_norm_grad(by__device_call *call, const by__device_context *context,
                                    by_error *error)
 {
     BY_UNUSED(context);
@@ -65,16 +65,16 @@ static by_status prepare_norm_grad(by__device_call *call, const by__context *con
 /* With n the normalised row and g = dy * w:
  *   layer norm  dx = rstd (g - mean(g) - n mean(g n)),   dw = sum dy n,   db = sum dy
  *   RMS norm    dx = rstd (g - n mean(g n)),             dw = sum dy n */
-static by_status run_norm_grad(const by__device_call *call, const by__context *context)
+static by_status run_norm_grad(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     bool layer = call->op == BY_OP_LAYER_NORM_GRAD;
-    const by__tensor *x = &call->in[0];
-    const by__tensor *w = &call->in[1];
-    const by__tensor *rstds = &call->in[layer ? 3 : 2];
-    const by__tensor *dy = &call->in[layer ? 4 : 3];
+    const by__device_tensor *x = &call->in[0];
+    const by__device_tensor *w = &call->in[1];
+    const by__device_tensor *rstds = &call->in[layer ? 3 : 2];
+    const by__device_tensor *dy = &call->in[layer ? 4 : 3];
     int add_index = layer ? 5 : 4;
-    const by__tensor *add = call->input_count > add_index ? &call->in[add_index] : NULL;
+    const by__device_tensor *add = call->input_count > add_index ? &call->in[add_index] : NULL;
     int64_t columns = by__tensor_columns(x);
     double *dw = call->work;
     double *db = dw + columns;

@@ -10,7 +10,7 @@
  * be finite. */
 #define SMALLEST 0x1p-100f
 
-static by_status prepare_packed_matmul(by__device_call *call, const by__context *context,
+static by_status prepare_packed_matmul(by__device_call *call, const by__device_context *context,
                                        by_error *error)
 {
     BY_UNUSED(context);
@@ -53,10 +53,10 @@ static double product_at(const by__device_call *call, const void *matrix, int64_
     return sum;
 }
 
-static by_status run_packed_matmul(const by__device_call *call, const by__context *context)
+static by_status run_packed_matmul(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *y = &call->out[0];
+    const by__device_tensor *y = &call->out[0];
     bool biased = call->input_count > 2 && by__present(&call->in[2]);
     bool added = call->input_count > 3 && by__present(&call->in[3]);
     take_rows(call);
@@ -70,11 +70,12 @@ static by_status run_packed_matmul(const by__device_call *call, const by__contex
 
 BY__REFERENCE_KERNEL(BY_OP_PACKED_MATMUL, packed_matmul, prepare_packed_matmul, run_packed_matmul);
 
-static by_status run_packed_grouped_matmul(const by__device_call *call, const by__context *context)
+static by_status run_packed_grouped_matmul(const by__device_call *call,
+                                           const by__device_context *context)
 {
     BY_UNUSED(context);
     const by_packing *packing = &call->attrs.packing;
-    const by__tensor *y = &call->out[0];
+    const by__device_tensor *y = &call->out[0];
     int64_t groups = call->in[2].shape.dim[0];
     int64_t ranges = groups / packing->stack;
     size_t matrix_bytes = (size_t)by__packed_panels(packing) * by__packed_panel_bytes(packing);
@@ -86,7 +87,7 @@ static by_status run_packed_grouped_matmul(const by__device_call *call, const by
         const char *matrix = (const char *)call->in[1].data + (size_t)(g / ranges) * matrix_bytes;
         int64_t begin;
         int64_t end;
-        by__reference_range(call, g, &begin, &end);
+        by__cpu_reference_range(call, g, &begin, &end);
         for (int64_t at = begin * packing->n; at < end * packing->n; at++) {
             by__set(y, at, product_at(call, matrix, at));
         }
@@ -97,7 +98,8 @@ static by_status run_packed_grouped_matmul(const by__device_call *call, const by
 BY__REFERENCE_KERNEL(BY_OP_PACKED_GROUPED_MATMUL, packed_grouped_matmul, prepare_packed_matmul,
                      run_packed_grouped_matmul);
 
-static by_status run_packed_embedding(const by__device_call *call, const by__context *context)
+static by_status run_packed_embedding(const by__device_call *call,
+                                      const by__device_context *context)
 {
     BY_UNUSED(context);
     const by_packing *packing = &call->attrs.packing;

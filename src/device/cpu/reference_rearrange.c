@@ -1,6 +1,6 @@
 #include "device/cpu/reference.h"
 
-static by_status run_fill(const by__device_call *call, const by__context *context)
+static by_status run_fill(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->out[0]); i < count; i++) {
@@ -11,7 +11,7 @@ static by_status run_fill(const by__device_call *call, const by__context *contex
 
 BY__REFERENCE_KERNEL(BY_OP_FILL, fill, NULL, run_fill);
 
-static by_status run_reshape(const by__device_call *call, const by__context *context)
+static by_status run_reshape(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
@@ -46,7 +46,7 @@ static int64_t stride_of(const by_shape *shape, int64_t axis)
     return stride;
 }
 
-static by_status run_permute(const by__device_call *call, const by__context *context)
+static by_status run_permute(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     int64_t stride[BY_MAX_RANK] = {0};
@@ -59,7 +59,7 @@ static by_status run_permute(const by__device_call *call, const by__context *con
 
 BY__REFERENCE_KERNEL(BY_OP_PERMUTE, permute, NULL, run_permute);
 
-static by_status run_expand(const by__device_call *call, const by__context *context)
+static by_status run_expand(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     int64_t stride[BY_MAX_RANK] = {0};
@@ -74,7 +74,8 @@ static by_status run_expand(const by__device_call *call, const by__context *cont
 BY__REFERENCE_KERNEL(BY_OP_EXPAND, expand, NULL, run_expand);
 
 /* Copies entries of an axis of x to those from `to` on of y, within the bounds of both. */
-static void move(const by__tensor *y, int64_t to, const by__tensor *x, int64_t from, int64_t axis)
+static void move(const by__device_tensor *y, int64_t to, const by__device_tensor *x, int64_t from,
+                 int64_t axis)
 {
     int64_t inner = stride_of(&x->shape, axis);
     int64_t have = x->shape.dim[axis];
@@ -88,7 +89,7 @@ static void move(const by__tensor *y, int64_t to, const by__tensor *x, int64_t f
     }
 }
 
-static by_status run_slice(const by__device_call *call, const by__context *context)
+static by_status run_slice(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     move(&call->out[0], 0, &call->in[0], call->attrs.begin, call->attrs.axis);
@@ -97,7 +98,7 @@ static by_status run_slice(const by__device_call *call, const by__context *conte
 
 BY__REFERENCE_KERNEL(BY_OP_SLICE, slice, NULL, run_slice);
 
-static by_status run_pad(const by__device_call *call, const by__context *context)
+static by_status run_pad(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->out[0]); i < count; i++) {
@@ -109,7 +110,7 @@ static by_status run_pad(const by__device_call *call, const by__context *context
 
 BY__REFERENCE_KERNEL(BY_OP_PAD, pad, NULL, run_pad);
 
-static by_status run_concat(const by__device_call *call, const by__context *context)
+static by_status run_concat(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     int64_t begin = 0;
@@ -122,13 +123,14 @@ static by_status run_concat(const by__device_call *call, const by__context *cont
 
 BY__REFERENCE_KERNEL(BY_OP_CONCAT, concat, NULL, run_concat);
 
-static by_status prepare_sum(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare_sum(by__device_call *call, const by__device_context *context,
+                             by_error *error)
 {
     BY_UNUSED(context);
     return by__reference_work(call, by__tensor_count(&call->out[0]), error);
 }
 
-static by_status run_sum(const by__device_call *call, const by__context *context)
+static by_status run_sum(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     const by_shape *x = &call->in[0].shape;

@@ -3,7 +3,7 @@
 #include "device/cpu/reference.h"
 
 /* log(sum(exp(x))) of row `row` of [..., C]. */
-static double log_sum_exp(const by__tensor *x, int64_t row)
+static double log_sum_exp(const by__device_tensor *x, int64_t row)
 {
     int64_t columns = by__tensor_columns(x);
     double highest = -INFINITY;
@@ -17,7 +17,7 @@ static double log_sum_exp(const by__tensor *x, int64_t row)
     return highest + log(sum);
 }
 
-static by_status run_softmax(const by__device_call *call, const by__context *context)
+static by_status run_softmax(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     int64_t columns = by__tensor_columns(&call->in[0]);
@@ -33,11 +33,11 @@ static by_status run_softmax(const by__device_call *call, const by__context *con
 
 BY__REFERENCE_KERNEL(BY_OP_SOFTMAX, softmax, NULL, run_softmax);
 
-static by_status run_softmax_grad(const by__device_call *call, const by__context *context)
+static by_status run_softmax_grad(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *y = &call->in[0];
-    const by__tensor *dy = &call->in[1];
+    const by__device_tensor *y = &call->in[0];
+    const by__device_tensor *dy = &call->in[1];
     bool logarithm = call->attrs.logarithm;
     int64_t columns = by__tensor_columns(y);
     for (int64_t row = 0, rows = by__tensor_rows(y); row < rows; row++) {
@@ -62,10 +62,10 @@ static bool counts(const by__device_call *call, int64_t row)
     return target >= 0 && target < by__tensor_columns(&call->in[0]);
 }
 
-static by_status run_cross_entropy(const by__device_call *call, const by__context *context)
+static by_status run_cross_entropy(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t columns = by__tensor_columns(x);
     double smoothing = (double)call->attrs.smoothing;
     double loss = 0.0;
@@ -88,10 +88,11 @@ static by_status run_cross_entropy(const by__device_call *call, const by__contex
 
 BY__REFERENCE_KERNEL(BY_OP_CROSS_ENTROPY, cross_entropy, NULL, run_cross_entropy);
 
-static by_status run_cross_entropy_grad(const by__device_call *call, const by__context *context)
+static by_status run_cross_entropy_grad(const by__device_call *call,
+                                        const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t columns = by__tensor_columns(x);
     double smoothing = (double)call->attrs.smoothing;
     double dloss = by__get(&call->in[3], 0);
@@ -114,7 +115,7 @@ static double weight_of(const by__device_call *call, int64_t i)
     return weighted && call->in[2].dtype == BY_I32 ? (weight >= 0.0 ? 1.0 : 0.0) : weight;
 }
 
-static by_status run_difference(const by__device_call *call, const by__context *context)
+static by_status run_difference(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     double beta = (double)call->attrs.beta;
@@ -134,7 +135,7 @@ static by_status run_difference(const by__device_call *call, const by__context *
 BY__REFERENCE_KERNEL(BY_OP_SQUARED_ERROR, squared_error, NULL, run_difference);
 BY__REFERENCE_KERNEL(BY_OP_SMOOTH_L1, smooth_l1, NULL, run_difference);
 
-static by_status run_difference_grad(const by__device_call *call, const by__context *context)
+static by_status run_difference_grad(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     double beta = (double)call->attrs.beta;

@@ -3,7 +3,7 @@
 #include "device/cpu/dynamic_codes.h"
 #include "device/cpu/reference.h"
 
-static by_status run_sum_squares(const by__device_call *call, const by__context *context)
+static by_status run_sum_squares(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     int64_t count = by__tensor_count(&call->in[0]);
@@ -20,11 +20,12 @@ static by_status run_sum_squares(const by__device_call *call, const by__context 
 
 BY__REFERENCE_KERNEL(BY_OP_SUM_SQUARES, sum_squares, NULL, run_sum_squares);
 
-static by_status run_measure(const by__device_call *call, const by__context *context)
+static by_status run_measure(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *x = &call->in[0];
-    const by__tensor *y = call->input_count > 1 && by__present(&call->in[1]) ? &call->in[1] : NULL;
+    const by__device_tensor *x = &call->in[0];
+    const by__device_tensor *y =
+        call->input_count > 1 && by__present(&call->in[1]) ? &call->in[1] : NULL;
     int64_t count = by__tensor_count(x);
     for (int64_t begin = 0; begin < count; begin += BY_SUM_BLOCK) {
         double m[BY_MEASURES] = {0.0};
@@ -48,7 +49,7 @@ static by_status run_measure(const by__device_call *call, const by__context *con
 
 BY__REFERENCE_KERNEL(BY_OP_MEASURE, measure, NULL, run_measure);
 
-static by_status run_clip_scale(const by__device_call *call, const by__context *context)
+static by_status run_clip_scale(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     double sum = 0.0;
@@ -78,13 +79,13 @@ static by_status run_clip_scale(const by__device_call *call, const by__context *
 BY__REFERENCE_KERNEL(BY_OP_CLIP_SCALE, clip_scale, NULL, run_clip_scale);
 
 /* Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019, algorithm 2. */
-static by_status run_adamw(const by__device_call *call, const by__context *context)
+static by_status run_adamw(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const by__tensor *p = &call->in[0];
-    const by__tensor *m = &call->in[2];
-    const by__tensor *v = &call->in[3];
-    const by__tensor *hyper = &call->in[4];
+    const by__device_tensor *p = &call->in[0];
+    const by__device_tensor *m = &call->in[2];
+    const by__device_tensor *v = &call->in[3];
+    const by__device_tensor *hyper = &call->in[4];
     double beta1 = (double)call->attrs.beta1;
     double beta2 = (double)call->attrs.beta2;
     double rate =
@@ -142,7 +143,7 @@ static void encode_block(const by__device_call *call, int index, int64_t block, 
 }
 
 /* Dettmers et al., "8-bit optimizers via block-wise quantization", ICLR 2022, section 2. */
-static by_status run_adamw8(const by__device_call *call, const by__context *context)
+static by_status run_adamw8(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     float values[2][BY__CODES];

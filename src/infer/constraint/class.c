@@ -9,7 +9,7 @@
 #define LAST_CODE 0x10ffffu
 
 typedef struct builder {
-    by__nfa *nfa;
+    by__constraint_nfa *nfa;
     int32_t to;
     int32_t any[4]; /* any[k]: the state from which any k continuation bytes lead to `to` */
     by_error *error;
@@ -25,8 +25,8 @@ static by_status continuation(builder *b, int count, int32_t *out)
     if (b->any[count] < 0) {
         int32_t next;
         BY_TRY(continuation(b, count - 1, &next));
-        BY_TRY(by__nfa_state_add(b->nfa, &b->any[count], b->error));
-        BY_TRY(by__nfa_edge(b->nfa, b->any[count], 0x80, 0xbf, next, b->error));
+        BY_TRY(by__constraint_nfa_state_add(b->nfa, &b->any[count], b->error));
+        BY_TRY(by__constraint_nfa_edge(b->nfa, b->any[count], 0x80, 0xbf, next, b->error));
     }
     *out = b->any[count];
     return BY_OK;
@@ -58,8 +58,8 @@ static by_status add_ranges(builder *b, int32_t from, by__constraint_code_range 
                                                                continuation is allowed */
             last = ((r->last + 1) & ~(unit - 1)) - 1;
             BY_TRY(continuation(b, d->shift / 6, &next));
-            BY_TRY(
-                by__nfa_edge(b->nfa, from, byte_of(d, r->first), byte_of(d, last), next, b->error));
+            BY_TRY(by__constraint_nfa_edge(b->nfa, from, byte_of(d, r->first), byte_of(d, last),
+                                           next, b->error));
             r->first = last + 1;
             i += r->first > r->last ? 1 : 0;
             continue;
@@ -75,8 +75,9 @@ static by_status add_ranges(builder *b, int32_t from, by__constraint_code_range 
                                                         leading byte */
         const digit below = {d->shift > 6 ? d->shift - 6 : 0, 0x80, 0x3f};
         end->last = end->last < last ? end->last : last;
-        BY_TRY(by__nfa_state_add(b->nfa, &next, b->error));
-        BY_TRY(by__nfa_edge(b->nfa, from, byte_of(d, low), byte_of(d, low), next, b->error));
+        BY_TRY(by__constraint_nfa_state_add(b->nfa, &next, b->error));
+        BY_TRY(by__constraint_nfa_edge(b->nfa, from, byte_of(d, low), byte_of(d, low), next,
+                                       b->error));
         BY_TRY(add_ranges(b, next, r, inside, &below));
         *end = rest;
         i += rest.first <= rest.last ? inside - 1 : inside;
@@ -86,7 +87,7 @@ static by_status add_ranges(builder *b, int32_t from, by__constraint_code_range 
 
 /* Copies the part of a class from `first` to `last` without escaped characters to `out`. Returns
  * the number of ranges. */
-static size_t cut_out(by__constraint_code_range *out, const by__character_class *class,
+static size_t cut_out(by__constraint_code_range *out, const by__constraint_character_class *class,
                       uint32_t first, uint32_t last, const bool escaped[128])
 {
     size_t count = 0;
@@ -109,7 +110,7 @@ static size_t cut_out(by__constraint_code_range *out, const by__character_class 
     return count;
 }
 
-static by_status add_raw(builder *b, int32_t from, const by__character_class *class,
+static by_status add_raw(builder *b, int32_t from, const by__constraint_character_class *class,
                          const bool escaped[128])
 {
     static const struct {
@@ -142,12 +143,12 @@ static by_status add_escapes(builder *b, int32_t from, const bool escaped[128])
     int32_t at[6] = {from};
     int upper = -1; /* the first of the last two digits, behind which at[5] is */
     for (int i = 1; i < 5; i++) {
-        BY_TRY(by__nfa_state_add(b->nfa, &at[i], b->error));
+        BY_TRY(by__constraint_nfa_state_add(b->nfa, &at[i], b->error));
     }
-    BY_TRY(by__nfa_edge(b->nfa, from, '\\', '\\', at[1], b->error));
-    BY_TRY(by__nfa_edge(b->nfa, at[1], 'u', 'u', at[2], b->error));
-    BY_TRY(by__nfa_edge(b->nfa, at[2], '0', '0', at[3], b->error));
-    BY_TRY(by__nfa_edge(b->nfa, at[3], '0', '0', at[4], b->error));
+    BY_TRY(by__constraint_nfa_edge(b->nfa, from, '\\', '\\', at[1], b->error));
+    BY_TRY(by__constraint_nfa_edge(b->nfa, at[1], 'u', 'u', at[2], b->error));
+    BY_TRY(by__constraint_nfa_edge(b->nfa, at[2], '0', '0', at[3], b->error));
+    BY_TRY(by__constraint_nfa_edge(b->nfa, at[3], '0', '0', at[4], b->error));
     for (int c = 0; c < 128; c++) {
         const char *place = c == 0 ? NULL : strchr(characters, c);
         if (!escaped[c]) {
@@ -155,23 +156,24 @@ static by_status add_escapes(builder *b, int32_t from, const bool escaped[128])
         }
         if (place != NULL) {
             uint8_t letter = (uint8_t)letters[place - characters];
-            BY_TRY(by__nfa_edge(b->nfa, at[1], letter, letter, b->to, b->error));
+            BY_TRY(by__constraint_nfa_edge(b->nfa, at[1], letter, letter, b->to, b->error));
             continue;
         }
         if (c / 16 != upper) {
             upper = c / 16;
-            BY_TRY(by__nfa_state_add(b->nfa, &at[5], b->error));
-            BY_TRY(by__nfa_edge(b->nfa, at[4], (uint8_t)hex[upper], (uint8_t)hex[upper], at[5],
-                                b->error));
+            BY_TRY(by__constraint_nfa_state_add(b->nfa, &at[5], b->error));
+            BY_TRY(by__constraint_nfa_edge(b->nfa, at[4], (uint8_t)hex[upper], (uint8_t)hex[upper],
+                                           at[5], b->error));
         }
-        BY_TRY(by__nfa_edge(b->nfa, at[5], (uint8_t)hex[c % 16], (uint8_t)hex[c % 16], b->to,
-                            b->error));
+        BY_TRY(by__constraint_nfa_edge(b->nfa, at[5], (uint8_t)hex[c % 16], (uint8_t)hex[c % 16],
+                                       b->to, b->error));
     }
     return BY_OK;
 }
 
-by_status by__nfa_class(by__nfa *nfa, const by__character_class *class, int32_t from, int32_t to,
-                        by_error *error)
+by_status by__constraint_nfa_class(by__constraint_nfa *nfa,
+                                   const by__constraint_character_class *class, int32_t from,
+                                   int32_t to, by_error *error)
 {
     builder b = {.nfa = nfa, .to = to, .any = {-1, -1, -1, -1}, .error = error};
     bool escaped[128] = {false};

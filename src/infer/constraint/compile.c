@@ -19,8 +19,8 @@ typedef struct subset {
 } subset;
 
 typedef struct compiler {
-    const by__language *language;
-    by__nfa nfa;
+    const by__constraint_language *language;
+    by__constraint_nfa nfa;
     int32_t *begins; /* [rules]: first and last state of each */
     int32_t *ends;
     uint8_t class_of[256];
@@ -38,10 +38,10 @@ typedef struct compiler {
     call *calls;
     size_t call_count;
     size_t call_capacity;
-    by__edge *edges; /* of the subset being expanded */
+    by__constraint_edge *edges; /* of the subset being expanded */
     size_t edge_count;
     size_t edge_capacity;
-    by__jump *jumps; /* calls of the subset being expanded */
+    by__constraint_jump *jumps; /* calls of the subset being expanded */
     size_t jump_count;
     size_t jump_capacity;
     uint32_t *canonical; /* [rules]: the rule itself, or the one that it only calls */
@@ -208,8 +208,8 @@ static by_status expand_bytes(compiler *c, int32_t end, size_t at)
 
 static int by_rule(const void *a, const void *b)
 {
-    const by__jump *x = a;
-    const by__jump *y = b;
+    const by__constraint_jump *x = a;
+    const by__constraint_jump *y = b;
     return (x->rule > y->rule) - (x->rule < y->rule);
 }
 
@@ -367,7 +367,8 @@ static bool call_is_live(const compiler *c, const uint8_t *live, const call *k)
     return live[c->starts[k->rule]] != 0 && live[k->back] != 0;
 }
 
-static by_status write_tables(compiler *c, const uint8_t *live, uint32_t root, by__automata *out)
+static by_status write_tables(compiler *c, const uint8_t *live, uint32_t root,
+                              by__constraint_automata *out)
 {
     size_t cells = c->count * (size_t)c->classes;
     size_t written = 0;
@@ -395,7 +396,7 @@ static by_status write_tables(compiler *c, const uint8_t *live, uint32_t root, b
         for (int32_t k = c->subsets[i].calls; k >= 0; k = c->calls[k].next) {
             if (call_is_live(c, live, &c->calls[k])) {
                 out->calls[written++] =
-                    (by__automata_call){c->starts[c->calls[k].rule], c->calls[k].back};
+                    (by__constraint_automata_call){c->starts[c->calls[k].rule], c->calls[k].back};
                 goes_on = true;
             }
         }
@@ -409,7 +410,7 @@ static by_status write_tables(compiler *c, const uint8_t *live, uint32_t root, b
 /* Finds for each rule that only calls another the rule at the end of the chain. */
 static by_status find_canonical(compiler *c)
 {
-    const by__language *l = c->language;
+    const by__constraint_language *l = c->language;
     BY_TRY(by__alloc((void **)&c->canonical, l->rule_count, sizeof *c->canonical, "a constraint",
                      c->error));
     for (size_t r = 0; r < l->rule_count; r++) {
@@ -440,17 +441,17 @@ static by_status find_canonical(compiler *c)
 static by_status build_rules(compiler *c)
 {
     for (size_t r = 0; r < c->language->rule_count; r++) {
-        const by__expression *e = c->language->rules[r];
-        BY_TRY(by__nfa_state_add(&c->nfa, &c->begins[r], c->error));
-        BY_TRY(by__nfa_state_add(&c->nfa, &c->ends[r], c->error));
+        const by__constraint_expression *e = c->language->rules[r];
+        BY_TRY(by__constraint_nfa_state_add(&c->nfa, &c->begins[r], c->error));
+        BY_TRY(by__constraint_nfa_state_add(&c->nfa, &c->ends[r], c->error));
         if (e != NULL && c->canonical[r] == r) { /* NULL: the rule has no text */
-            BY_TRY(by__nfa_build(&c->nfa, e, c->begins[r], c->ends[r], c->error));
+            BY_TRY(by__constraint_nfa_build(&c->nfa, e, c->begins[r], c->ends[r], c->error));
         }
     }
     return BY_OK;
 }
 
-static by_status run(compiler *c, uint32_t root, const bool *has, by__automata *out)
+static by_status run(compiler *c, uint32_t root, const bool *has, by__constraint_automata *out)
 {
     size_t rules = c->language->rule_count;
     uint8_t *live = NULL;
@@ -484,17 +485,18 @@ static by_status run(compiler *c, uint32_t root, const bool *has, by__automata *
     return status;
 }
 
-by_status by__automata_compile(by__automata *out, const by__language *language, uint32_t root,
-                               const bool *has, by_error *error)
+by_status by__constraint_automata_compile(by__constraint_automata *out,
+                                          const by__constraint_language *language, uint32_t root,
+                                          const bool *has, by_error *error)
 {
     compiler c = {.language = language, .error = error};
-    *out = (by__automata){0};
-    BY_TRY(by__language_status(language, error));
+    *out = (by__constraint_automata){0};
+    BY_TRY(by__constraint_language_status(language, error));
     by_status status = run(&c, root, has, out);
     if (status != BY_OK) {
-        by__automata_free(out);
+        by__constraint_automata_free(out);
     }
-    by__nfa_free(&c.nfa);
+    by__constraint_nfa_free(&c.nfa);
     free(c.begins);
     free(c.ends);
     free(c.starts);
@@ -512,7 +514,7 @@ by_status by__automata_compile(by__automata *out, const by__language *language, 
     return status;
 }
 
-void by__automata_free(by__automata *automata)
+void by__constraint_automata_free(by__constraint_automata *automata)
 {
     free(automata->next);
     free(automata->accepts);
@@ -520,5 +522,5 @@ void by__automata_free(by__automata *automata)
     free(automata->reads);
     free(automata->first_call);
     free(automata->calls);
-    *automata = (by__automata){0};
+    *automata = (by__constraint_automata){0};
 }

@@ -13,34 +13,35 @@ typedef enum source_kind {
     SOURCE_OBJECT
 } source_kind;
 
-static by_status parse(uint32_t *root, by__language *language, source_kind kind, const char *text,
-                       size_t length, by_error *error)
+static by_status parse(uint32_t *root, by__constraint_language *language, source_kind kind,
+                       const char *text, size_t length, by_error *error)
 {
-    const by__expression *e = NULL;
+    const by__constraint_expression *e = NULL;
     if (kind == SOURCE_SCHEMA) {
-        return by__schema_parse(root, language, text, length, error);
+        return by__constraint_schema_parse(root, language, text, length, error);
     }
     if (kind != SOURCE_REGEX) {
-        return by__schema_any(root, language, kind == SOURCE_OBJECT, error);
+        return by__constraint_schema_any(root, language, kind == SOURCE_OBJECT, error);
     }
-    BY_TRY(by__regex_parse(&e, language, text, length, true, BY__PLAIN, error));
-    *root = by__language_rule(language);
-    by__language_define(language, *root, e);
+    BY_TRY(by__constraint_regex_parse(&e, language, text, length, true, BY__PLAIN, error));
+    *root = by__constraint_language_rule(language);
+    by__constraint_language_define(language, *root, e);
     return BY_OK;
 }
 
 /* Compiles the automata of a language for the bytes that occur in a vocabulary. */
-static by_status compile(by__automata *out, const by__language *language, uint32_t root,
-                         const by_token_list *list, by_error *error)
+static by_status compile(by__constraint_automata *out, const by__constraint_language *language,
+                         uint32_t root, const by_token_list *list, by_error *error)
 {
     bool has[256] = {false};
     for (uint32_t i = 0; list != NULL && i < list->first[list->count]; i++) {
         has[list->bytes[i]] = true;
     }
-    by_status status = by__automata_compile(out, language, root, list == NULL ? NULL : has, error);
+    by_status status =
+        by__constraint_automata_compile(out, language, root, list == NULL ? NULL : has, error);
     if (status == BY_EFORMAT) { /* without any text, or without texts of these bytes? */
-        BY_TRY(by__automata_compile(out, language, root, NULL, error));
-        by__automata_free(out);
+        BY_TRY(by__constraint_automata_compile(out, language, root, NULL, error));
+        by__constraint_automata_free(out);
         return by_error_set(error, BY_EFORMAT,
                             "no text of this form can be written in the model's vocabulary: "
                             "characters that every such text has are missing");
@@ -62,7 +63,7 @@ static by_status open_shares(by__constraint_shares **out, by_error *error)
 static by_status make(by_constraint **out, source_kind kind, const char *text, size_t length,
                       const by_token_list *list, by_error *error)
 {
-    by__language language = {0};
+    by__constraint_language language = {0};
     by_constraint *c;
     uint32_t root = 0;
     if (length > MAX_SOURCE) {
@@ -73,7 +74,7 @@ static by_status make(by_constraint **out, source_kind kind, const char *text, s
     if (status == BY_OK) {
         status = compile(&c->automata, &language, root, list, error);
     }
-    by__language_close(&language);
+    by__constraint_language_close(&language);
     if (status == BY_OK) {
         status = open_shares(&c->shares, error);
     }
@@ -106,7 +107,7 @@ by_status by_constraint_open_json(by_constraint **out, bool object, const by_tok
 void by_constraint_close(by_constraint **constraint)
 {
     if (*constraint != NULL) {
-        by__automata_free(&(*constraint)->automata);
+        by__constraint_automata_free(&(*constraint)->automata);
         if ((*constraint)->shares != NULL) {
             (void)pthread_mutex_destroy(&(*constraint)->shares->lock);
             free((*constraint)->shares);
@@ -118,7 +119,7 @@ void by_constraint_close(by_constraint **constraint)
 
 size_t by_constraint_bytes(const by_constraint *constraint)
 {
-    const by__automata *a = &constraint->automata;
+    const by__constraint_automata *a = &constraint->automata;
     size_t states = (size_t)a->states;
     return sizeof *constraint +
            states * ((size_t)a->classes * sizeof *a->next + sizeof *a->first_call + 3) +
@@ -128,22 +129,22 @@ size_t by_constraint_bytes(const by_constraint *constraint)
 by_status by_constraint_matches(const by_constraint *constraint, const char *text, size_t length,
                                 bool *matches, by_error *error)
 {
-    by__way_sets sets;
+    by__constraint_way_sets sets;
     int32_t at = BY__DEAD;
-    by__way_holder holder = {.sets = &at, .count = 1};
+    by__constraint_way_holder holder = {.sets = &at, .count = 1};
     int64_t work = 0;
-    BY_TRY(by__way_sets_open(&sets, &constraint->automata, error));
-    by_status status = by__way_sets_begin(&sets, &at, &work, error);
-    by__way_sets_hold(&sets, &holder);
+    BY_TRY(by__constraint_way_sets_open(&sets, &constraint->automata, error));
+    by_status status = by__constraint_way_sets_begin(&sets, &at, &work, error);
+    by__constraint_way_sets_hold(&sets, &holder);
     for (size_t i = 0; i < length && at != BY__DEAD && status == BY_OK; i++) {
-        status = by__way_sets_forget(&sets, error);
+        status = by__constraint_way_sets_forget(&sets, error);
         if (status == BY_OK) {
-            status = by__way_sets_next(&sets, at, (uint8_t)text[i], &at, &work, error);
+            status = by__constraint_way_sets_next(&sets, at, (uint8_t)text[i], &at, &work, error);
         }
     }
     if (status == BY_OK) {
         *matches = at != BY__DEAD && sets.sets[at].can_end;
     }
-    by__way_sets_close(&sets);
+    by__constraint_way_sets_close(&sets);
     return status;
 }

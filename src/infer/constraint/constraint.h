@@ -23,11 +23,11 @@ struct by_token_list {
 #define BY__NO_PLACE UINT32_MAX
 
 /* The tokens that may follow a set of ways. */
-typedef struct by__kept_mask {
-    by__way_key key;
+typedef struct by__constraint_kept_mask {
+    by__constraint_way_key key;
     uint64_t used; /* time of last use; 0: empty */
     uint64_t *bits;
-} by__kept_mask;
+} by__constraint_kept_mask;
 
 /* What the sequences with one constraint and one vocabulary share. Lives while one of them does. */
 typedef struct by__constraint_share {
@@ -35,10 +35,10 @@ typedef struct by__constraint_share {
     size_t words; /* of a mask */
     pthread_mutex_t lock;
     /* Under the lock: */
-    by__way_sets sets;
+    by__constraint_way_sets sets;
     int32_t begin; /* the set at the start of a text */
-    by__way_holder holder;
-    by__kept_mask *masks;
+    by__constraint_way_holder holder;
+    by__constraint_kept_mask *masks;
     size_t mask_count, mask_capacity, most_masks;
     uint64_t clock;
     /* Under the lock of the shares: */
@@ -52,7 +52,7 @@ typedef struct by__constraint_shares {
 } by__constraint_shares;
 
 struct by_constraint {
-    by__automata automata;
+    by__constraint_automata automata;
     by__constraint_shares *shares;
 };
 
@@ -61,9 +61,10 @@ by_status by__constraint_share_take(by__constraint_share **out, const by_constra
                                     const by_token_list *list, by_error *error);
 void by__constraint_share_give(const by_constraint *constraint, by__constraint_share *share);
 /* Returns the mask of a key, NULL if there is none; with the lock held. */
-const uint64_t *by__constraint_share_find(by__constraint_share *share, by__way_key key);
+const uint64_t *by__constraint_share_find(by__constraint_share *share, by__constraint_way_key key);
 /* Keeps a copy of a mask if there is memory; with the lock held. */
-void by__constraint_share_keep(by__constraint_share *share, by__way_key key, const uint64_t *bits);
+void by__constraint_share_keep(by__constraint_share *share, by__constraint_way_key key,
+                               const uint64_t *bits);
 
 /* Returns true if any token of the list may follow (constraint_state.c). */
 bool by__constraint_state_goes_on(by_constraint_state *state);

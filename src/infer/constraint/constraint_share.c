@@ -13,7 +13,7 @@ static void free_share(by__constraint_share *s)
         free(s->masks[i].bits);
     }
     free(s->masks);
-    by__way_sets_close(&s->sets);
+    by__constraint_way_sets_close(&s->sets);
     (void)pthread_mutex_destroy(&s->lock);
     free(s);
 }
@@ -32,16 +32,16 @@ static by_status make(by__constraint_share **out, const by_constraint *constrain
     s->words = list == NULL ? 0 : ((size_t)list->vocab + 63) / 64;
     s->most_masks = MASK_BYTES / (s->words * sizeof(uint64_t) + 1);
     s->most_masks = s->most_masks < LEAST_MASKS ? LEAST_MASKS : s->most_masks;
-    by_status status = by__way_sets_open(&s->sets, &constraint->automata, error);
+    by_status status = by__constraint_way_sets_open(&s->sets, &constraint->automata, error);
     if (status == BY_OK) {
-        status = by__way_sets_begin(&s->sets, &s->begin, &work, error);
+        status = by__constraint_way_sets_begin(&s->sets, &s->begin, &work, error);
     }
     if (status != BY_OK) {
         free_share(s);
         return status;
     }
-    s->holder = (by__way_holder){.sets = &s->begin, .count = 1};
-    by__way_sets_hold(&s->sets, &s->holder);
+    s->holder = (by__constraint_way_holder){.sets = &s->begin, .count = 1};
+    by__constraint_way_sets_hold(&s->sets, &s->holder);
     *out = s;
     return BY_OK;
 }
@@ -86,7 +86,7 @@ void by__constraint_share_give(const by_constraint *constraint, by__constraint_s
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-const uint64_t *by__constraint_share_find(by__constraint_share *s, by__way_key key)
+const uint64_t *by__constraint_share_find(by__constraint_share *s, by__constraint_way_key key)
 {
     for (size_t i = 0; i < s->mask_count; i++) {
         if (s->masks[i].key.a == key.a && s->masks[i].key.b == key.b) {
@@ -97,16 +97,17 @@ const uint64_t *by__constraint_share_find(by__constraint_share *s, by__way_key k
     return NULL;
 }
 
-void by__constraint_share_keep(by__constraint_share *s, by__way_key key, const uint64_t *bits)
+void by__constraint_share_keep(by__constraint_share *s, by__constraint_way_key key,
+                               const uint64_t *bits)
 {
-    by__kept_mask *at = NULL;
+    by__constraint_kept_mask *at = NULL;
     if (s->mask_count < s->most_masks) {
         if (by__reserve((void **)&s->masks, &s->mask_capacity, s->mask_count + 1, sizeof *s->masks,
                         NULL) != BY_OK) {
             return;
         }
         at = &s->masks[s->mask_count];
-        *at = (by__kept_mask){.bits = malloc(s->words * sizeof *bits)};
+        *at = (by__constraint_kept_mask){.bits = malloc(s->words * sizeof *bits)};
         if (at->bits == NULL) {
             return;
         }

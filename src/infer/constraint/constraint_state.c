@@ -7,7 +7,7 @@
 struct by_constraint_state {
     const by_constraint *constraint;
     by__constraint_share *share;
-    by__way_holder holder;
+    by__constraint_way_holder holder;
     int32_t sets[BY__MAX_TOKEN_BYTES + 1]; /* sets[0]: the set of the text so far; sets[d]: that
                                               after the first d bytes of the token being walked */
     uint64_t *mask;                        /* [words] */
@@ -36,9 +36,9 @@ by_status by_constraint_state_open(by_constraint_state **out, const by_constrain
         by_constraint_state_close(&s);
         return status;
     }
-    s->holder = (by__way_holder){.sets = s->sets, .count = 1};
+    s->holder = (by__constraint_way_holder){.sets = s->sets, .count = 1};
     (void)pthread_mutex_lock(&s->share->lock);
-    by__way_sets_hold(&s->share->sets, &s->holder);
+    by__constraint_way_sets_hold(&s->share->sets, &s->holder);
     (void)pthread_mutex_unlock(&s->share->lock);
     by_constraint_state_reset(s);
     *out = s;
@@ -54,7 +54,7 @@ void by_constraint_state_close(by_constraint_state **state)
     *state = NULL;
     if (s->holder.sets != NULL) {
         (void)pthread_mutex_lock(&s->share->lock);
-        by__way_sets_release(&s->share->sets, &s->holder);
+        by__constraint_way_sets_release(&s->share->sets, &s->holder);
         (void)pthread_mutex_unlock(&s->share->lock);
     }
     if (s->share != NULL) {
@@ -87,7 +87,7 @@ void by_constraint_state_copy(by_constraint_state *to, const by_constraint_state
 }
 
 /* The set of the text so far; with the lock held. */
-static const by__way_set *set_of(const by_constraint_state *s)
+static const by__constraint_way_set *set_of(const by_constraint_state *s)
 {
     return &s->share->sets.sets[s->sets[0]];
 }
@@ -108,13 +108,13 @@ static void begin_walk(by_constraint_state *s)
 static by_status walk_token(by_constraint_state *s, const uint8_t *bytes, int length, int64_t *work,
                             by_error *error)
 {
-    by__way_sets *sets = &s->share->sets;
+    by__constraint_way_sets *sets = &s->share->sets;
     s->dead = INT32_MAX;
     while (s->depth < length && s->dead == INT32_MAX) {
         s->holder.count = (size_t)s->depth + 1;
-        BY_TRY(by__way_sets_forget(sets, error));
-        BY_TRY(by__way_sets_next(sets, s->sets[s->depth], bytes[s->depth], &s->sets[s->depth + 1],
-                                 work, error));
+        BY_TRY(by__constraint_way_sets_forget(sets, error));
+        BY_TRY(by__constraint_way_sets_next(sets, s->sets[s->depth], bytes[s->depth],
+                                            &s->sets[s->depth + 1], work, error));
         s->depth++;
         s->dead = s->sets[s->depth] == BY__DEAD ? s->depth : INT32_MAX;
     }
@@ -160,7 +160,7 @@ static bool make_mask(by_constraint_state *s, int64_t *work)
     if (s->masked) {
         return true;
     }
-    by__way_key key = set_of(s)->key;
+    by__constraint_way_key key = set_of(s)->key;
     const uint64_t *kept = by__constraint_share_find(s->share, key);
     *work -= (int64_t)(s->share->words + s->share->mask_count) / 8;
     s->failure = BY_OK;
@@ -260,7 +260,7 @@ by_status by_constraint_state_mask(by_constraint_state *s, float *logits, int64_
 
 by_status by_constraint_state_accept(by_constraint_state *s, uint32_t token, by_error *error)
 {
-    by__way_sets *sets = &s->share->sets;
+    by__constraint_way_sets *sets = &s->share->sets;
     const by_token_list *list = s->share->list;
     uint32_t k = token < list->vocab ? list->place[token] : BY__NO_PLACE;
     by_status status = BY_OK;
@@ -270,9 +270,10 @@ by_status by_constraint_state_accept(by_constraint_state *s, uint32_t token, by_
     for (uint32_t i = k == BY__NO_PLACE ? 0 : list->first[k];
          status == BY_OK && s->sets[1] != BY__DEAD && i < list->first[k + 1]; i++) {
         s->holder.count = 2;
-        status = by__way_sets_forget(sets, error);
+        status = by__constraint_way_sets_forget(sets, error);
         if (status == BY_OK) {
-            status = by__way_sets_next(sets, s->sets[1], list->bytes[i], &s->sets[1], &work, error);
+            status = by__constraint_way_sets_next(sets, s->sets[1], list->bytes[i], &s->sets[1],
+                                                  &work, error);
         }
     }
     s->holder.count = 1;

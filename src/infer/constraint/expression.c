@@ -7,30 +7,30 @@
 
 #define BLOCK_BYTES ((size_t)64 << 10)
 
-struct by__block {
-    struct by__block *next;
+struct by__constraint_block {
+    struct by__constraint_block *next;
     size_t used;
     _Alignas(16) unsigned char data[BLOCK_BYTES];
 };
 
-void by__language_close(by__language *language)
+void by__constraint_language_close(by__constraint_language *language)
 {
     while (language->blocks != NULL) {
-        struct by__block *block = language->blocks;
+        struct by__constraint_block *block = language->blocks;
         language->blocks = block->next;
         free(block);
     }
     free(language->rules);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(language->without); i++) {
-        by__code_set_free(&language->without[i]);
+        by__constraint_code_set_free(&language->without[i]);
     }
-    *language = (by__language){0};
+    *language = (by__constraint_language){0};
 }
 
-void *by__language_alloc(by__language *language, size_t bytes)
+void *by__constraint_language_alloc(by__constraint_language *language, size_t bytes)
 {
     size_t size = by__round_up(bytes, 16);
-    struct by__block *block = language->blocks;
+    struct by__constraint_block *block = language->blocks;
     if (language->failed) {
         return NULL;
     }
@@ -52,7 +52,7 @@ void *by__language_alloc(by__language *language, size_t bytes)
     return data;
 }
 
-by_status by__language_status(const by__language *language, by_error *error)
+by_status by__constraint_language_status(const by__constraint_language *language, by_error *error)
 {
     if (language->exhausted) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a constraint");
@@ -69,7 +69,8 @@ by_status by__language_status(const by__language *language, by_error *error)
 
 #define LAST_CODE 0x10ffffu
 
-by_status by__code_set_add(by__code_set *set, uint32_t first, uint32_t last, by_error *error)
+by_status by__constraint_code_set_add(by__constraint_code_set *set, uint32_t first, uint32_t last,
+                                      by_error *error)
 {
     BY_TRY(by__reserve((void **)&set->ranges, &set->capacity, set->count + 1, sizeof *set->ranges,
                        error));
@@ -84,7 +85,7 @@ static int by_first(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-void by__code_set_close(by__code_set *set)
+void by__constraint_code_set_close(by__constraint_code_set *set)
 {
     size_t kept = 0;
     if (set->count > 0) {
@@ -102,50 +103,52 @@ void by__code_set_close(by__code_set *set)
     set->count = kept;
 }
 
-by_status by__code_set_negate(by__code_set *set, by_error *error)
+by_status by__constraint_code_set_negate(by__constraint_code_set *set, by_error *error)
 {
-    by__code_set out = {0};
+    by__constraint_code_set out = {0};
     uint32_t next = 0;
     by_status status = BY_OK;
     for (size_t i = 0; i < set->count && status == BY_OK; i++) {
         if (set->ranges[i].first > next) {
-            status = by__code_set_add(&out, next, set->ranges[i].first - 1, error);
+            status = by__constraint_code_set_add(&out, next, set->ranges[i].first - 1, error);
         }
         next = set->ranges[i].last + 1;
     }
     if (status == BY_OK && next <= LAST_CODE) {
-        status = by__code_set_add(&out, next, LAST_CODE, error);
+        status = by__constraint_code_set_add(&out, next, LAST_CODE, error);
     }
-    by__code_set_free(set);
+    by__constraint_code_set_free(set);
     *set = out;
     return status;
 }
 
-void by__code_set_free(by__code_set *set)
+void by__constraint_code_set_free(by__constraint_code_set *set)
 {
     free(set->ranges);
-    *set = (by__code_set){0};
+    *set = (by__constraint_code_set){0};
 }
 
 /* ---- nodes ---- */
 
-static by__expression *node(by__language *language, by__expression_kind kind)
+static by__constraint_expression *node(by__constraint_language *language,
+                                       by__constraint_expression_kind kind)
 {
-    by__expression *e = by__language_alloc(language, sizeof *e);
+    by__constraint_expression *e = by__constraint_language_alloc(language, sizeof *e);
     if (e != NULL) {
         e->kind = kind;
     }
     return e;
 }
 
-const by__expression *by__expr_empty(by__language *language)
+const by__constraint_expression *by__constraint_expr_empty(by__constraint_language *language)
 {
     return node(language, BY__EXPR_EMPTY);
 }
 
-const by__expression *by__expr_bytes(by__language *language, uint8_t first, uint8_t last)
+const by__constraint_expression *by__constraint_expr_bytes(by__constraint_language *language,
+                                                           uint8_t first, uint8_t last)
 {
-    by__expression *e = node(language, BY__EXPR_BYTES);
+    by__constraint_expression *e = node(language, BY__EXPR_BYTES);
     if (e != NULL) {
         e->first = first;
         e->last = last;
@@ -153,10 +156,12 @@ const by__expression *by__expr_bytes(by__language *language, uint8_t first, uint
     return e;
 }
 
-static const by__expression *pair(by__language *language, by__expression_kind kind,
-                                  const by__expression *a, const by__expression *b)
+static const by__constraint_expression *pair(by__constraint_language *language,
+                                             by__constraint_expression_kind kind,
+                                             const by__constraint_expression *a,
+                                             const by__constraint_expression *b)
 {
-    by__expression *e = node(language, kind);
+    by__constraint_expression *e = node(language, kind);
     if (e != NULL) {
         e->a = a;
         e->b = b;
@@ -164,14 +169,16 @@ static const by__expression *pair(by__language *language, by__expression_kind ki
     return e;
 }
 
-const by__expression *by__expr_concat(by__language *language, const by__expression *a,
-                                      const by__expression *b)
+const by__constraint_expression *by__constraint_expr_concat(by__constraint_language *language,
+                                                            const by__constraint_expression *a,
+                                                            const by__constraint_expression *b)
 {
     return a == NULL || b == NULL ? NULL : pair(language, BY__EXPR_CONCAT, a, b);
 }
 
-const by__expression *by__expr_either(by__language *language, const by__expression *a,
-                                      const by__expression *b)
+const by__constraint_expression *by__constraint_expr_either(by__constraint_language *language,
+                                                            const by__constraint_expression *a,
+                                                            const by__constraint_expression *b)
 {
     if (a == NULL || b == NULL) {
         return a == NULL ? b : a;
@@ -179,13 +186,14 @@ const by__expression *by__expr_either(by__language *language, const by__expressi
     return pair(language, BY__EXPR_EITHER, a, b);
 }
 
-const by__expression *by__expr_repeat(by__language *language, const by__expression *a,
-                                      uint32_t least, uint32_t most)
+const by__constraint_expression *by__constraint_expr_repeat(by__constraint_language *language,
+                                                            const by__constraint_expression *a,
+                                                            uint32_t least, uint32_t most)
 {
     if (a == NULL) { /* no text at all: only zero repetitions are possible */
-        return least == 0 ? by__expr_empty(language) : NULL;
+        return least == 0 ? by__constraint_expr_empty(language) : NULL;
     }
-    by__expression *e = node(language, BY__EXPR_REPEAT);
+    by__constraint_expression *e = node(language, BY__EXPR_REPEAT);
     if (e != NULL) {
         e->a = a;
         e->first = least;
@@ -194,31 +202,35 @@ const by__expression *by__expr_repeat(by__language *language, const by__expressi
     return e;
 }
 
-const by__expression *by__expr_optional(by__language *language, const by__expression *a)
+const by__constraint_expression *by__constraint_expr_optional(by__constraint_language *language,
+                                                              const by__constraint_expression *a)
 {
-    return by__expr_repeat(language, a, 0, 1);
+    return by__constraint_expr_repeat(language, a, 0, 1);
 }
 
-const by__expression *by__expr_call(by__language *language, uint32_t rule)
+const by__constraint_expression *by__constraint_expr_call(by__constraint_language *language,
+                                                          uint32_t rule)
 {
-    by__expression *e = node(language, BY__EXPR_CALL);
+    by__constraint_expression *e = node(language, BY__EXPR_CALL);
     if (e != NULL) {
         e->first = rule;
     }
     return e;
 }
 
-const by__expression *by__expr_text(by__language *language, const char *text, size_t length)
+const by__constraint_expression *by__constraint_expr_text(by__constraint_language *language,
+                                                          const char *text, size_t length)
 {
-    const by__expression *e = by__expr_empty(language);
+    const by__constraint_expression *e = by__constraint_expr_empty(language);
     for (size_t i = 0; i < length; i++) {
         uint8_t byte = (uint8_t)text[i];
-        e = by__expr_concat(language, e, by__expr_bytes(language, byte, byte));
+        e = by__constraint_expr_concat(language, e,
+                                       by__constraint_expr_bytes(language, byte, byte));
     }
     return e;
 }
 
-uint32_t by__language_rule(by__language *language)
+uint32_t by__constraint_language_rule(by__constraint_language *language)
 {
     if (language->failed || language->rule_count >= BY__MAX_NODES ||
         by__reserve((void **)&language->rules, &language->rule_capacity, language->rule_count + 1,
@@ -230,25 +242,27 @@ uint32_t by__language_rule(by__language *language)
     return (uint32_t)language->rule_count++;
 }
 
-void by__language_define(by__language *language, uint32_t rule, const by__expression *expression)
+void by__constraint_language_define(by__constraint_language *language, uint32_t rule,
+                                    const by__constraint_expression *expression)
 {
     if (rule < language->rule_count) {
         language->rules[rule] = expression;
     }
 }
 
-const by__expression *by__expr_class(by__language *language, const by__code_set *set,
-                                     by__writing writing)
+const by__constraint_expression *by__constraint_expr_class(by__constraint_language *language,
+                                                           const by__constraint_code_set *set,
+                                                           by__constraint_writing writing)
 {
-    by__character_class *class = by__language_alloc(language, sizeof *class);
+    by__constraint_character_class *class = by__constraint_language_alloc(language, sizeof *class);
     by__constraint_code_range *ranges =
-        by__language_alloc(language, set->count * sizeof *ranges + 1);
-    by__expression *e = node(language, BY__EXPR_CLASS);
+        by__constraint_language_alloc(language, set->count * sizeof *ranges + 1);
+    by__constraint_expression *e = node(language, BY__EXPR_CLASS);
     if (set->count == 0 || class == NULL || ranges == NULL || e == NULL) {
         return NULL;
     }
     memcpy(ranges, set->ranges, set->count * sizeof *ranges);
-    *class = (by__character_class){ranges, set->count, writing};
+    *class = (by__constraint_character_class){ranges, set->count, writing};
     e->class = class;
     return e;
 }

@@ -68,24 +68,25 @@ static const type_name keywords[] = {
 };
 
 /* Calls the rule of a schema; if it has none yet, adds one that is parsed later. */
-static by_status call_schema(by__schema_parser *p, const json_t *schema, const char *place,
-                             const by__expression **out)
+static by_status call_schema(by__constraint_schema_parser *p, const json_t *schema,
+                             const char *place, const by__constraint_expression **out)
 {
     uint64_t hash = by__hash64(&schema, sizeof schema);
     for (by__base_probe probe = by__base_probe_begin(&p->table, hash);
          by__base_probe_next(&p->table, &probe);) {
         if (p->list[probe.number].schema == schema) {
-            *out = by__expr_call(p->language, p->list[probe.number].rule);
+            *out = by__constraint_expr_call(p->language, p->list[probe.number].rule);
             return BY_OK;
         }
     }
     BY_TRY(by__reserve((void **)&p->list, &p->capacity, p->count + 1, sizeof *p->list, p->error));
     BY_TRY(by__base_table_add(&p->table, hash, p->count, "a schema", p->error));
-    by__pending_schema *item = &p->list[p->count++];
-    *item = (by__pending_schema){.schema = schema, .rule = by__language_rule(p->language)};
+    by__constraint_pending_schema *item = &p->list[p->count++];
+    *item = (by__constraint_pending_schema){.schema = schema,
+                                            .rule = by__constraint_language_rule(p->language)};
     (void)snprintf(item->place, sizeof item->place, "%s", place);
-    *out = by__expr_call(p->language, item->rule);
-    return by__language_status(p->language, p->error);
+    *out = by__constraint_expr_call(p->language, item->rule);
+    return by__constraint_language_status(p->language, p->error);
 }
 
 /* ---- objects and arrays ---- */
@@ -97,18 +98,18 @@ typedef struct property {
     bool required;
 } property;
 
-static by_status value_of(by__schema_parser *p, const json_t *schema, const char *place, int depth,
-                          const by__expression **out);
+static by_status value_of(by__constraint_schema_parser *p, const json_t *schema, const char *place,
+                          int depth, const by__constraint_expression **out);
 
-static by_status property_of(by__schema_parser *p, const property *q, const char *place, int depth,
-                             const by__expression **out)
+static by_status property_of(by__constraint_schema_parser *p, const property *q, const char *place,
+                             int depth, const by__constraint_expression **out)
 {
     char below[120];
     by__text name = {0};
-    const by__expression *value = NULL;
+    const by__constraint_expression *value = NULL;
     (void)snprintf(below, sizeof below, "%s/properties/%s", place, q->name);
     if (q->schema == NULL) {
-        value = by__schema_shared(p, BY__RULE_VALUE);
+        value = by__constraint_schema_shared(p, BY__RULE_VALUE);
     } else {
         BY_TRY(value_of(p, q->schema, below, depth + 1, &value));
     }
@@ -117,8 +118,8 @@ static by_status property_of(by__schema_parser *p, const property *q, const char
     if (name.failed) {
         p->language->failed = p->language->exhausted = true;
     } else {
-        *out = BY__CHAIN(p, by__expr_text(p->language, name.data, name.length),
-                         by__schema_shared(p, BY__RULE_SPACE), value);
+        *out = BY__CHAIN(p, by__constraint_expr_text(p->language, name.data, name.length),
+                         by__constraint_schema_shared(p, BY__RULE_SPACE), value);
     }
     by__text_free(&name);
     return BY_OK;
@@ -126,31 +127,33 @@ static by_status property_of(by__schema_parser *p, const property *q, const char
 
 /* Members in the order of the schema. Built from the last to the first: `some` is what follows if a
  * member was already written, `none` what follows if not. */
-static by_status members_of(by__schema_parser *p, const property *list, size_t count,
-                            const char *place, int depth, const by__expression **out)
+static by_status members_of(by__constraint_schema_parser *p, const property *list, size_t count,
+                            const char *place, int depth, const by__constraint_expression **out)
 {
-    const by__expression *some = by__expr_empty(p->language);
-    const by__expression *none = by__expr_empty(p->language);
+    const by__constraint_expression *some = by__constraint_expr_empty(p->language);
+    const by__constraint_expression *none = by__constraint_expr_empty(p->language);
     size_t first = 0; /* up to the first required member, any member may be the first one written */
     while (first < count && !list[first].required) {
         first++;
     }
     for (size_t i = count; i-- > 0;) {
-        const by__expression *member = NULL;
+        const by__constraint_expression *member = NULL;
         BY_TRY(property_of(p, &list[i], place, depth, &member));
-        const by__expression *begins = member;
-        const by__expression *follows =
-            BY__CHAIN(p, by__schema_text(p, ","), by__schema_shared(p, BY__RULE_SPACE), member);
+        const by__constraint_expression *begins = member;
+        const by__constraint_expression *follows =
+            BY__CHAIN(p, by__constraint_schema_text(p, ","),
+                      by__constraint_schema_shared(p, BY__RULE_SPACE), member);
         if (i <= first) { /* `some` is used twice: a rule avoids a copy each time */
-            uint32_t rule = by__language_rule(p->language);
-            by__language_define(p->language, rule, some);
-            some = by__expr_call(p->language, rule);
-            begins = by__expr_concat(p->language, begins, some);
-            none = list[i].required ? begins : by__expr_either(p->language, begins, none);
+            uint32_t rule = by__constraint_language_rule(p->language);
+            by__constraint_language_define(p->language, rule, some);
+            some = by__constraint_expr_call(p->language, rule);
+            begins = by__constraint_expr_concat(p->language, begins, some);
+            none =
+                list[i].required ? begins : by__constraint_expr_either(p->language, begins, none);
         }
-        follows = list[i].required ? follows : by__expr_optional(p->language, follows);
-        some = by__expr_concat(p->language, follows, some);
-        BY_TRY(by__language_status(p->language, p->error));
+        follows = list[i].required ? follows : by__constraint_expr_optional(p->language, follows);
+        some = by__constraint_expr_concat(p->language, follows, some);
+        BY_TRY(by__constraint_language_status(p->language, p->error));
     }
     *out = none;
     return BY_OK;
@@ -158,20 +161,21 @@ static by_status members_of(by__schema_parser *p, const property *list, size_t c
 
 /* Lists the required properties that `properties` does not have, and marks all required ones;
  * `names` has the places of those in the list. */
-static by_status list_required(const by__schema_parser *p, const json_t *schema, const char *place,
-                               property *list, size_t *count, by__name_table *names)
+static by_status list_required(const by__constraint_schema_parser *p, const json_t *schema,
+                               const char *place, property *list, size_t *count,
+                               by__name_table *names)
 {
     const json_t *required = json_object_get(schema, "required");
     const json_t *more = json_object_get(schema, "additionalProperties");
     for (size_t i = 0; i < json_array_size(required); i++) {
         const char *wanted = json_string_value(json_array_get(required, i));
         if (wanted == NULL) {
-            return by__schema_refuse(p, place, "required must be a list of names");
+            return by__constraint_schema_refuse(p, place, "required must be a list of names");
         }
         int32_t k = by__name_table_find(names, wanted);
         if (k < 0) {
             if (json_is_false(more)) {
-                return by__schema_refuse(
+                return by__constraint_schema_refuse(
                     p, place, "\"%s\" is required, but not among the properties", wanted);
             }
             k = (int32_t)*count;
@@ -183,7 +187,7 @@ static by_status list_required(const by__schema_parser *p, const json_t *schema,
     return BY_OK;
 }
 
-static by_status list_properties(const by__schema_parser *p, const json_t *schema,
+static by_status list_properties(const by__constraint_schema_parser *p, const json_t *schema,
                                  const char *place, property *list, size_t *count)
 {
     json_t *properties = json_object_get(schema, "properties");
@@ -205,37 +209,39 @@ static by_status list_properties(const by__schema_parser *p, const json_t *schem
     return status;
 }
 
-static by_status object_of(by__schema_parser *p, const json_t *schema, const char *place, int depth,
-                           const by__expression **out)
+static by_status object_of(by__constraint_schema_parser *p, const json_t *schema, const char *place,
+                           int depth, const by__constraint_expression **out)
 {
     const json_t *properties = json_object_get(schema, "properties");
     const json_t *required = json_object_get(schema, "required");
     const json_t *more = json_object_get(schema, "additionalProperties");
-    const by__expression *members = NULL;
+    const by__constraint_expression *members = NULL;
     property *list = NULL;
     size_t count = 0;
     if ((properties != NULL && !json_is_object(properties)) ||
         (required != NULL && !json_is_array(required)) ||
         (more != NULL && !json_is_boolean(more) && !json_is_object(more))) {
-        return by__schema_refuse(p, place,
-                                 "properties must be an object, required a list, "
-                                 "additionalProperties true, false or a schema");
+        return by__constraint_schema_refuse(p, place,
+                                            "properties must be an object, required a list, "
+                                            "additionalProperties true, false or a schema");
     }
     size_t most = json_object_size(properties) + json_array_size(required);
     if (most > BY__MAX_REPEAT) {
-        return by__schema_refuse(p, place, "an object has over %d properties", BY__MAX_REPEAT);
+        return by__constraint_schema_refuse(p, place, "an object has over %d properties",
+                                            BY__MAX_REPEAT);
     }
     if (most == 0 && !json_is_false(more)) {
         char below[120];
         if (!json_is_object(more)) {
-            *out = by__schema_shared(p, BY__RULE_OBJECT);
+            *out = by__constraint_schema_shared(p, BY__RULE_OBJECT);
             return BY_OK;
         }
         (void)snprintf(below, sizeof below, "%s/additionalProperties", place);
         BY_TRY(call_schema(p, more, below, &members));
-        members = BY__CHAIN(p, by__schema_shared(p, BY__RULE_STRING), by__schema_text(p, ":"),
-                            by__schema_shared(p, BY__RULE_SPACE), members);
-        *out = by__schema_list(p, "{", members, 0, BY__UNBOUNDED, "}");
+        members = BY__CHAIN(p, by__constraint_schema_shared(p, BY__RULE_STRING),
+                            by__constraint_schema_text(p, ":"),
+                            by__constraint_schema_shared(p, BY__RULE_SPACE), members);
+        *out = by__constraint_schema_list(p, "{", members, 0, BY__UNBOUNDED, "}");
         return BY_OK;
     }
     BY_TRY(by__alloc((void **)&list, most + 1, sizeof *list, "a schema", p->error));
@@ -244,31 +250,34 @@ static by_status object_of(by__schema_parser *p, const json_t *schema, const cha
         status = members_of(p, list, count, place, depth, &members);
     }
     free(list);
-    *out = BY__CHAIN(p, by__schema_text(p, "{"), by__schema_shared(p, BY__RULE_SPACE), members,
-                     by__schema_shared(p, BY__RULE_SPACE), by__schema_text(p, "}"));
+    *out = BY__CHAIN(p, by__constraint_schema_text(p, "{"),
+                     by__constraint_schema_shared(p, BY__RULE_SPACE), members,
+                     by__constraint_schema_shared(p, BY__RULE_SPACE),
+                     by__constraint_schema_text(p, "}"));
     return status;
 }
 
-static by_status array_of(by__schema_parser *p, const json_t *schema, const char *place,
-                          const by__expression **out)
+static by_status array_of(by__constraint_schema_parser *p, const json_t *schema, const char *place,
+                          const by__constraint_expression **out)
 {
     const json_t *items = json_object_get(schema, "items");
-    const by__expression *item = NULL;
+    const by__constraint_expression *item = NULL;
     char below[120];
     uint32_t least;
     uint32_t most;
-    BY_TRY(by__schema_count(p, schema, "minItems", place, 0, &least));
-    BY_TRY(by__schema_count(p, schema, "maxItems", place, BY__UNBOUNDED, &most));
+    BY_TRY(by__constraint_schema_count(p, schema, "minItems", place, 0, &least));
+    BY_TRY(by__constraint_schema_count(p, schema, "maxItems", place, BY__UNBOUNDED, &most));
     if (least > most) {
-        return by__schema_refuse(p, place, "minItems %u is over maxItems %u", least, most);
+        return by__constraint_schema_refuse(p, place, "minItems %u is over maxItems %u", least,
+                                            most);
     }
     (void)snprintf(below, sizeof below, "%s/items", place);
     if (items == NULL) {
-        item = by__schema_shared(p, BY__RULE_VALUE);
+        item = by__constraint_schema_shared(p, BY__RULE_VALUE);
     } else {
         BY_TRY(call_schema(p, items, below, &item));
     }
-    *out = by__schema_list(p, "[", item, least, most, "]");
+    *out = by__constraint_schema_list(p, "[", item, least, most, "]");
     return BY_OK;
 }
 
@@ -311,8 +320,8 @@ static unsigned type_of_value(const json_t *value)
 
 /* Returns the types that a schema allows: those stated, or those that its keywords apply to; 0:
  * any. Unknown keywords are refused. */
-static by_status read_types(const by__schema_parser *p, const json_t *schema, const char *place,
-                            unsigned *types)
+static by_status read_types(const by__constraint_schema_parser *p, const json_t *schema,
+                            const char *place, unsigned *types)
 {
     json_t *type = json_object_get(schema, "type");
     unsigned implied = 0;
@@ -326,7 +335,8 @@ static by_status read_types(const by__schema_parser *p, const json_t *schema, co
             i++;
         }
         if (i == BY_ARRAY_LENGTH(keywords)) {
-            return by__schema_refuse(p, place, "the keyword \"%s\" is not supported", key);
+            return by__constraint_schema_refuse(p, place, "the keyword \"%s\" is not supported",
+                                                key);
         }
         implied |= keywords[i].type;
     }
@@ -334,57 +344,60 @@ static by_status read_types(const by__schema_parser *p, const json_t *schema, co
         const char *name = json_string_value(json_is_array(type) ? json_array_get(type, i) : type);
         unsigned bit = type_of_name(name);
         if (bit == 0) {
-            return by__schema_refuse(p, place,
-                                     "type \"%s\" is none of object, array, string, number, "
-                                     "integer, boolean, null",
-                                     name == NULL ? "" : name);
+            return by__constraint_schema_refuse(
+                p, place,
+                "type \"%s\" is none of object, array, string, number, "
+                "integer, boolean, null",
+                name == NULL ? "" : name);
         }
         *types |= bit;
     }
     *types = type == NULL ? implied : *types;
-    return type != NULL && *types == 0 ? by__schema_refuse(p, place, "type is an empty list")
-                                       : BY_OK;
+    return type != NULL && *types == 0
+               ? by__constraint_schema_refuse(p, place, "type is an empty list")
+               : BY_OK;
 }
 
-static by_status literal(by__schema_parser *p, const json_t *value, const by__expression **out)
+static by_status literal(by__constraint_schema_parser *p, const json_t *value,
+                         const by__constraint_expression **out)
 {
     char *text = by__json_dump(value, JSON_COMPACT);
     if (text == NULL) {
         return by_error_set(p->error, BY_EMEMORY, "out of memory: a schema");
     }
-    *out = by__schema_text(p, text);
+    *out = by__constraint_schema_text(p, text);
     free(text);
     return BY_OK;
 }
 
-static by_status enum_of(by__schema_parser *p, const json_t *schema, const char *place,
-                         unsigned types, const by__expression **out)
+static by_status enum_of(by__constraint_schema_parser *p, const json_t *schema, const char *place,
+                         unsigned types, const by__constraint_expression **out)
 {
     const json_t *one = json_object_get(schema, "const");
     const json_t *list = json_object_get(schema, "enum");
     if (list != NULL && !json_is_array(list)) {
-        return by__schema_refuse(p, place, "enum must be a list");
+        return by__constraint_schema_refuse(p, place, "enum must be a list");
     }
     for (size_t i = 0; i < (one != NULL ? 1 : json_array_size(list)); i++) {
         const json_t *value = one != NULL ? one : json_array_get(list, i);
-        const by__expression *e = NULL;
+        const by__constraint_expression *e = NULL;
         if (types == 0 || (type_of_value(value) & types) != 0) {
             BY_TRY(literal(p, value, &e));
-            *out = by__expr_either(p->language, *out, e);
+            *out = by__constraint_expr_either(p->language, *out, e);
         }
     }
     return BY_OK;
 }
 
 /* Finds the schema that a JSON pointer (RFC 6901) refers to within this document. */
-static by_status find_reference(const by__schema_parser *p, const json_t *ref, const char *place,
-                                const json_t **out)
+static by_status find_reference(const by__constraint_schema_parser *p, const json_t *ref,
+                                const char *place, const json_t **out)
 {
     const char *at = json_string_value(ref);
     const json_t *found = p->root;
     if (at == NULL || at[0] != '#') {
-        return by__schema_refuse(p, place,
-                                 "$ref must be \"#\" or a path within the schema, \"#/$defs/...\"");
+        return by__constraint_schema_refuse(
+            p, place, "$ref must be \"#\" or a path within the schema, \"#/$defs/...\"");
     }
     at++;
     while (*at == '/' && found != NULL) {
@@ -400,30 +413,32 @@ static by_status find_reference(const by__schema_parser *p, const json_t *ref, c
                                      : json_object_get(found, name);
     }
     if (found == NULL || *at != '\0') {
-        return by__schema_refuse(p, place, "$ref \"%s\" leads nowhere", json_string_value(ref));
+        return by__constraint_schema_refuse(p, place, "$ref \"%s\" leads nowhere",
+                                            json_string_value(ref));
     }
     *out = found;
     return BY_OK;
 }
 
 /* Keywords that replace a whole schema must not be combined with others that narrow it. */
-static by_status check_alone(const by__schema_parser *p, const json_t *schema, const char *key,
-                             const char *place, unsigned types)
+static by_status check_alone(const by__constraint_schema_parser *p, const json_t *schema,
+                             const char *key, const char *place, unsigned types)
 {
     static const char *const whole[] = {"$ref", "anyOf", "allOf", "enum", "const"};
     bool mixed = types != 0;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(whole); i++) {
         mixed = mixed || (strcmp(whole[i], key) != 0 && json_object_get(schema, whole[i]) != NULL);
     }
-    return mixed ? by__schema_refuse(p, place,
-                                     "%s cannot be combined with other keywords; put them into the "
-                                     "schemas that it names",
-                                     key)
+    return mixed ? by__constraint_schema_refuse(
+                       p, place,
+                       "%s cannot be combined with other keywords; put them into the "
+                       "schemas that it names",
+                       key)
                  : BY_OK;
 }
 
 /* Listed values are checked only against the type, not against other keywords. */
-static by_status check_values_alone(const by__schema_parser *p, const json_t *schema,
+static by_status check_values_alone(const by__constraint_schema_parser *p, const json_t *schema,
                                     const char *place)
 {
     bool mixed =
@@ -432,42 +447,44 @@ static by_status check_values_alone(const by__schema_parser *p, const json_t *sc
         mixed =
             mixed || (keywords[i].type != 0 && json_object_get(schema, keywords[i].name) != NULL);
     }
-    return mixed ? by__schema_refuse(p, place, "enum and const can be combined with type alone")
+    return mixed ? by__constraint_schema_refuse(p, place,
+                                                "enum and const can be combined with type alone")
                  : BY_OK;
 }
 
-static by_status any_of(by__schema_parser *p, const json_t *list, const char *place, int depth,
-                        const by__expression **out)
+static by_status any_of(by__constraint_schema_parser *p, const json_t *list, const char *place,
+                        int depth, const by__constraint_expression **out)
 {
     if (!json_is_array(list) || json_array_size(list) == 0) {
-        return by__schema_refuse(p, place, "anyOf must be a list of schemas");
+        return by__constraint_schema_refuse(p, place, "anyOf must be a list of schemas");
     }
     for (size_t i = 0; i < json_array_size(list); i++) {
         char below[120];
-        const by__expression *e = NULL;
+        const by__constraint_expression *e = NULL;
         (void)snprintf(below, sizeof below, "%s/anyOf/%zu", place, i);
         BY_TRY(value_of(p, json_array_get(list, i), below, depth + 1, &e));
-        *out = by__expr_either(p->language, *out, e);
+        *out = by__constraint_expr_either(p->language, *out, e);
     }
     return BY_OK;
 }
 
 /* Accepts a single schema, as generators use it to attach a description to a reference. */
-static by_status all_of(by__schema_parser *p, const json_t *list, const char *place, int depth,
-                        const by__expression **out)
+static by_status all_of(by__constraint_schema_parser *p, const json_t *list, const char *place,
+                        int depth, const by__constraint_expression **out)
 {
     char below[120];
     if (!json_is_array(list) || json_array_size(list) != 1) {
-        return by__schema_refuse(p, place,
-                                 "allOf must be a list of one schema; write what several say as "
-                                 "one");
+        return by__constraint_schema_refuse(
+            p, place,
+            "allOf must be a list of one schema; write what several say as "
+            "one");
     }
     (void)snprintf(below, sizeof below, "%s/allOf/0", place);
     return value_of(p, json_array_get(list, 0), below, depth + 1, out);
 }
 
-static by_status one_type(by__schema_parser *p, const json_t *schema, const char *place, int depth,
-                          unsigned type, const by__expression **out)
+static by_status one_type(by__constraint_schema_parser *p, const json_t *schema, const char *place,
+                          int depth, unsigned type, const by__constraint_expression **out)
 {
     switch (type) {
     case TYPE_OBJECT:
@@ -475,19 +492,20 @@ static by_status one_type(by__schema_parser *p, const json_t *schema, const char
     case TYPE_ARRAY:
         return array_of(p, schema, place, out);
     case TYPE_STRING:
-        return by__schema_string(p, schema, place, out);
+        return by__constraint_schema_string(p, schema, place, out);
     case TYPE_NUMBER:
     case TYPE_INTEGER:
-        return by__schema_number(p, schema, place, type == TYPE_INTEGER, out);
+        return by__constraint_schema_number(p, schema, place, type == TYPE_INTEGER, out);
     default:
-        *out = by__schema_pattern(p, type == TYPE_NULL ? "null" : "true|false", BY__PLAIN);
+        *out =
+            by__constraint_schema_pattern(p, type == TYPE_NULL ? "null" : "true|false", BY__PLAIN);
         return BY_OK;
     }
 }
 
 /* Parses a schema into an expression. */
-static by_status parse_schema(by__schema_parser *p, const json_t *schema, const char *place,
-                              int depth, const by__expression **out)
+static by_status parse_schema(by__constraint_schema_parser *p, const json_t *schema,
+                              const char *place, int depth, const by__constraint_expression **out)
 {
     const json_t *ref = json_object_get(schema, "$ref");
     const json_t *any = json_object_get(schema, "anyOf");
@@ -496,17 +514,18 @@ static by_status parse_schema(by__schema_parser *p, const json_t *schema, const 
     unsigned types;
     *out = NULL;
     if (json_is_true(schema)) {
-        *out = by__schema_shared(p, BY__RULE_VALUE);
+        *out = by__constraint_schema_shared(p, BY__RULE_VALUE);
         return BY_OK;
     }
     if (json_is_false(schema)) {
         return BY_OK;
     }
     if (!json_is_object(schema)) {
-        return by__schema_refuse(p, place, "a schema must be an object, true or false");
+        return by__constraint_schema_refuse(p, place, "a schema must be an object, true or false");
     }
     if (depth > BY__MAX_NESTING) {
-        return by__schema_refuse(p, place, "schemas are nested over %d deep", BY__MAX_NESTING);
+        return by__constraint_schema_refuse(p, place, "schemas are nested over %d deep",
+                                            BY__MAX_NESTING);
     }
     BY_TRY(read_types(p, schema, place, &types));
     if (ref != NULL) {
@@ -527,44 +546,44 @@ static by_status parse_schema(by__schema_parser *p, const json_t *schema, const 
         return enum_of(p, schema, place, types, out);
     }
     if (types == 0) {
-        *out = by__schema_shared(p, BY__RULE_VALUE);
+        *out = by__constraint_schema_shared(p, BY__RULE_VALUE);
     }
     types &= (types & TYPE_NUMBER) != 0 ? ~(unsigned)TYPE_INTEGER : ~0u;
     for (unsigned bit = 1; bit <= TYPE_NULL; bit <<= 1) {
-        const by__expression *e = NULL;
+        const by__constraint_expression *e = NULL;
         if ((types & bit) != 0) {
             BY_TRY(one_type(p, schema, place, depth, bit, &e));
-            *out = by__expr_either(p->language, *out, e);
+            *out = by__constraint_expr_either(p->language, *out, e);
         }
     }
-    return by__language_status(p->language, p->error);
+    return by__constraint_language_status(p->language, p->error);
 }
 
 /* Gives objects and arrays their own rules, so that alternatives with a common prefix are followed
  * in parallel instead of being multiplied. */
-static by_status value_of(by__schema_parser *p, const json_t *schema, const char *place, int depth,
-                          const by__expression **out)
+static by_status value_of(by__constraint_schema_parser *p, const json_t *schema, const char *place,
+                          int depth, const by__constraint_expression **out)
 {
     bool nests =
         json_object_get(schema, "properties") != NULL || json_object_get(schema, "items") != NULL;
     return nests ? call_schema(p, schema, place, out) : parse_schema(p, schema, place, depth, out);
 }
 
-static void set_up(by__schema_parser *p)
+static void set_up(by__constraint_schema_parser *p)
 {
     for (int i = 0; i < BY__SHARED_RULES; i++) {
         p->shared[i] = BY__UNBOUNDED;
     }
 }
 
-by_status by__schema_parse(uint32_t *root, by__language *language, const char *text, size_t length,
-                           by_error *error)
+by_status by__constraint_schema_parse(uint32_t *root, by__constraint_language *language,
+                                      const char *text, size_t length, by_error *error)
 {
     json_error_t where;
     json_t *schema = by_json_load(
         text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
-    const by__expression *call = NULL;
-    by__schema_parser p = {.language = language, .root = schema, .error = error};
+    const by__constraint_expression *call = NULL;
+    by__constraint_schema_parser p = {.language = language, .root = schema, .error = error};
     if (schema == NULL) {
         return by_error_set(error, BY_EARG, "schema, line %d, column %d: %s", where.line,
                             where.column, where.text);
@@ -572,14 +591,14 @@ by_status by__schema_parse(uint32_t *root, by__language *language, const char *t
     set_up(&p);
     by_status status = call_schema(&p, schema, "#", &call);
     for (size_t i = 0; i < p.count && status == BY_OK; i++) {
-        const by__expression *e = NULL;
-        by__pending_schema item = p.list[i];
+        const by__constraint_expression *e = NULL;
+        by__constraint_pending_schema item = p.list[i];
         status = parse_schema(&p, item.schema, item.place, 0, &e);
-        by__language_define(language, item.rule, e);
+        by__constraint_language_define(language, item.rule, e);
     }
     if (status == BY_OK) {
         *root = p.list[0].rule;
-        status = by__language_status(language, error);
+        status = by__constraint_language_status(language, error);
     }
     free(p.list);
     by__base_table_free(&p.table);
@@ -587,12 +606,14 @@ by_status by__schema_parse(uint32_t *root, by__language *language, const char *t
     return status;
 }
 
-by_status by__schema_any(uint32_t *root, by__language *language, bool object, by_error *error)
+by_status by__constraint_schema_any(uint32_t *root, by__constraint_language *language, bool object,
+                                    by_error *error)
 {
-    by__schema_parser p = {.language = language, .error = error};
+    by__constraint_schema_parser p = {.language = language, .error = error};
     set_up(&p);
-    const by__expression *call = by__schema_shared(&p, object ? BY__RULE_OBJECT : BY__RULE_VALUE);
-    BY_TRY(by__language_status(language, error));
+    const by__constraint_expression *call =
+        by__constraint_schema_shared(&p, object ? BY__RULE_OBJECT : BY__RULE_VALUE);
+    BY_TRY(by__constraint_language_status(language, error));
     *root = call->first;
     return BY_OK;
 }

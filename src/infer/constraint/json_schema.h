@@ -8,7 +8,7 @@
 #include "infer/constraint/byte_language.h"
 
 /* Rules that any schema may call. */
-typedef enum by__shared_rule {
+typedef enum by__constraint_shared_rule {
     BY__RULE_SPACE = 0,
     BY__RULE_CHARACTER, /* inside a string */
     BY__RULE_STRING,
@@ -18,53 +18,62 @@ typedef enum by__shared_rule {
     BY__RULE_OBJECT,
     BY__RULE_ARRAY,
     BY__SHARED_RULES
-} by__shared_rule;
+} by__constraint_shared_rule;
 
 /* A schema with its own rule, still to be parsed. */
-typedef struct by__pending_schema {
+typedef struct by__constraint_pending_schema {
     const json_t *schema;
     uint32_t rule;
     char place[120];
-} by__pending_schema;
+} by__constraint_pending_schema;
 
-typedef struct by__schema_parser {
-    by__language *language;
+typedef struct by__constraint_schema_parser {
+    by__constraint_language *language;
     const json_t *root;
     uint32_t shared[BY__SHARED_RULES]; /* BY__UNBOUNDED: not defined yet */
-    by__pending_schema *list;
+    by__constraint_pending_schema *list;
     size_t count;
     size_t capacity;
     by__base_table table; /* of the list */
     by_error *error;
-} by__schema_parser;
+} by__constraint_schema_parser;
 
 /* Reports BY_EARG, prefixed by the place. */
-by_status by__schema_refuse(const by__schema_parser *p, const char *place, const char *format, ...)
-    BY_PRINTF(3, 4);
+by_status by__constraint_schema_refuse(const by__constraint_schema_parser *p, const char *place,
+                                       const char *format, ...) BY_PRINTF(3, 4);
 /* Returns a call of a shared rule, which is defined when it is first called. */
-const by__expression *by__schema_shared(by__schema_parser *p, by__shared_rule which);
+const by__constraint_expression *by__constraint_schema_shared(by__constraint_schema_parser *p,
+                                                              by__constraint_shared_rule which);
 /* Concatenates the parts. Returns NULL if any of them is NULL. */
-const by__expression *by__schema_chain(by__schema_parser *p, size_t count,
-                                       const by__expression *const *parts);
+const by__constraint_expression *
+by__constraint_schema_chain(by__constraint_schema_parser *p, size_t count,
+                            const by__constraint_expression *const *parts);
 #define BY__CHAIN(p, ...)                                                                          \
-    by__schema_chain(                                                                              \
-        p, sizeof((const by__expression *[]){__VA_ARGS__}) / sizeof(const by__expression *),       \
-        (const by__expression *[]){__VA_ARGS__})
-const by__expression *by__schema_text(by__schema_parser *p, const char *text);
+    by__constraint_schema_chain(p,                                                                 \
+                                sizeof((const by__constraint_expression *[]){__VA_ARGS__}) /       \
+                                    sizeof(const by__constraint_expression *),                     \
+                                (const by__constraint_expression *[]){__VA_ARGS__})
+const by__constraint_expression *by__constraint_schema_text(by__constraint_schema_parser *p,
+                                                            const char *text);
 /* Parses a built-in pattern, which must match a whole text. */
-const by__expression *by__schema_pattern(by__schema_parser *p, const char *pattern,
-                                         by__writing writing);
+const by__constraint_expression *by__constraint_schema_pattern(by__constraint_schema_parser *p,
+                                                               const char *pattern,
+                                                               by__constraint_writing writing);
 /* Returns `least` to `most` items between brackets, with commas and space. */
-const by__expression *by__schema_list(by__schema_parser *p, const char *open,
-                                      const by__expression *item, uint32_t least, uint32_t most,
-                                      const char *close);
+const by__constraint_expression *by__constraint_schema_list(by__constraint_schema_parser *p,
+                                                            const char *open,
+                                                            const by__constraint_expression *item,
+                                                            uint32_t least, uint32_t most,
+                                                            const char *close);
 /* Reads an integer keyword from 0 to BY__MAX_REPEAT; `fallback` if it is missing. */
-by_status by__schema_count(const by__schema_parser *p, const json_t *schema, const char *key,
-                           const char *place, uint32_t fallback, uint32_t *out);
+by_status by__constraint_schema_count(const by__constraint_schema_parser *p, const json_t *schema,
+                                      const char *key, const char *place, uint32_t fallback,
+                                      uint32_t *out);
 /* Make expressions for numbers and strings with the limits in the schema's keywords. */
-by_status by__schema_number(by__schema_parser *p, const json_t *schema, const char *place,
-                            bool integer, const by__expression **out);
-by_status by__schema_string(by__schema_parser *p, const json_t *schema, const char *place,
-                            const by__expression **out);
+by_status by__constraint_schema_number(by__constraint_schema_parser *p, const json_t *schema,
+                                       const char *place, bool integer,
+                                       const by__constraint_expression **out);
+by_status by__constraint_schema_string(by__constraint_schema_parser *p, const json_t *schema,
+                                       const char *place, const by__constraint_expression **out);
 
 #endif

@@ -34,7 +34,8 @@ static const named_text formats[] = {
     {"uuid", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"},
 };
 
-by_status by__schema_refuse(const by__schema_parser *p, const char *place, const char *format, ...)
+by_status by__constraint_schema_refuse(const by__constraint_schema_parser *p, const char *place,
+                                       const char *format, ...)
 {
     char what[300];
     va_list args;
@@ -46,109 +47,129 @@ by_status by__schema_refuse(const by__schema_parser *p, const char *place, const
 
 /* ---- pieces ---- */
 
-const by__expression *by__schema_text(by__schema_parser *p, const char *text)
+const by__constraint_expression *by__constraint_schema_text(by__constraint_schema_parser *p,
+                                                            const char *text)
 {
-    return by__expr_text(p->language, text, strlen(text));
+    return by__constraint_expr_text(p->language, text, strlen(text));
 }
 
-const by__expression *by__schema_chain(by__schema_parser *p, size_t count,
-                                       const by__expression *const *parts)
+const by__constraint_expression *
+by__constraint_schema_chain(by__constraint_schema_parser *p, size_t count,
+                            const by__constraint_expression *const *parts)
 {
-    const by__expression *e = parts[0];
+    const by__constraint_expression *e = parts[0];
     for (size_t i = 1; i < count; i++) {
-        e = by__expr_concat(p->language, e, parts[i]);
+        e = by__constraint_expr_concat(p->language, e, parts[i]);
     }
     return e;
 }
 
-const by__expression *by__schema_pattern(by__schema_parser *p, const char *pattern,
-                                         by__writing writing)
+const by__constraint_expression *by__constraint_schema_pattern(by__constraint_schema_parser *p,
+                                                               const char *pattern,
+                                                               by__constraint_writing writing)
 {
-    const by__expression *e = NULL;
-    by_status status =
-        by__regex_parse(&e, p->language, pattern, strlen(pattern), true, writing, p->error);
+    const by__constraint_expression *e = NULL;
+    by_status status = by__constraint_regex_parse(&e, p->language, pattern, strlen(pattern), true,
+                                                  writing, p->error);
     return status == BY_OK ? e : NULL;
 }
 
 /* One character inside a JSON string. */
-static const by__expression *any_character(by__schema_parser *p)
+static const by__constraint_expression *any_character(by__constraint_schema_parser *p)
 {
     by__constraint_code_range all = {0, 0x10ffff};
-    by__code_set set = {.ranges = &all, .count = 1};
-    return by__expr_class(p->language, &set, BY__IN_JSON);
+    by__constraint_code_set set = {.ranges = &all, .count = 1};
+    return by__constraint_expr_class(p->language, &set, BY__IN_JSON);
 }
 
-static const by__expression *space(by__schema_parser *p)
+static const by__constraint_expression *space(by__constraint_schema_parser *p)
 {
-    return by__schema_shared(p, BY__RULE_SPACE);
+    return by__constraint_schema_shared(p, BY__RULE_SPACE);
 }
 
-static const by__expression *quoted(by__schema_parser *p, const by__expression *inner)
+static const by__constraint_expression *quoted(by__constraint_schema_parser *p,
+                                               const by__constraint_expression *inner)
 {
-    return BY__CHAIN(p, by__schema_text(p, "\""), inner, by__schema_text(p, "\""));
+    return BY__CHAIN(p, by__constraint_schema_text(p, "\""), inner,
+                     by__constraint_schema_text(p, "\""));
 }
 
 /* Items between brackets, separated by commas; `most` 0 allows none. */
-const by__expression *by__schema_list(by__schema_parser *p, const char *open,
-                                      const by__expression *item, uint32_t least, uint32_t most,
-                                      const char *close)
+const by__constraint_expression *by__constraint_schema_list(by__constraint_schema_parser *p,
+                                                            const char *open,
+                                                            const by__constraint_expression *item,
+                                                            uint32_t least, uint32_t most,
+                                                            const char *close)
 {
-    const by__expression *comma = BY__CHAIN(p, by__schema_text(p, ","), space(p), item);
-    const by__expression *items = by__expr_empty(p->language);
+    const by__constraint_expression *comma =
+        BY__CHAIN(p, by__constraint_schema_text(p, ","), space(p), item);
+    const by__constraint_expression *items = by__constraint_expr_empty(p->language);
     if (most > 0) {
         uint32_t more = most == BY__UNBOUNDED ? most : most - 1;
-        items =
-            BY__CHAIN(p, item, by__expr_repeat(p->language, comma, least > 0 ? least - 1 : 0, more),
-                      space(p));
-        items = least == 0 ? by__expr_optional(p->language, items) : items;
+        items = BY__CHAIN(
+            p, item,
+            by__constraint_expr_repeat(p->language, comma, least > 0 ? least - 1 : 0, more),
+            space(p));
+        items = least == 0 ? by__constraint_expr_optional(p->language, items) : items;
     }
-    return BY__CHAIN(p, by__schema_text(p, open), space(p), items, by__schema_text(p, close));
+    return BY__CHAIN(p, by__constraint_schema_text(p, open), space(p), items,
+                     by__constraint_schema_text(p, close));
 }
 
-static const by__expression *define_shared(by__schema_parser *p, by__shared_rule which)
+static const by__constraint_expression *define_shared(by__constraint_schema_parser *p,
+                                                      by__constraint_shared_rule which)
 {
-    const by__expression *e = NULL;
+    const by__constraint_expression *e = NULL;
     switch (which) {
     case BY__RULE_SPACE:
-        return by__schema_pattern(p, "( |\\n {0,20})?", BY__PLAIN);
+        return by__constraint_schema_pattern(p, "( |\\n {0,20})?", BY__PLAIN);
     case BY__RULE_CHARACTER:
         return any_character(p);
     case BY__RULE_STRING:
-        return quoted(p, by__expr_repeat(p->language, any_character(p), 0, BY__UNBOUNDED));
+        return quoted(p,
+                      by__constraint_expr_repeat(p->language, any_character(p), 0, BY__UNBOUNDED));
     case BY__RULE_NUMBER:
-        return by__schema_pattern(
+        return by__constraint_schema_pattern(
             p, "-?(0|[1-9][0-9]{0,14})(\\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?", BY__PLAIN);
     case BY__RULE_INTEGER:
-        return by__schema_pattern(p, "-?(0|[1-9][0-9]{0,14})", BY__PLAIN);
+        return by__constraint_schema_pattern(p, "-?(0|[1-9][0-9]{0,14})", BY__PLAIN);
     case BY__RULE_OBJECT:
-        e = BY__CHAIN(p, by__schema_shared(p, BY__RULE_STRING), by__schema_text(p, ":"), space(p),
-                      by__schema_shared(p, BY__RULE_VALUE));
-        return by__schema_list(p, "{", e, 0, BY__UNBOUNDED, "}");
+        e = BY__CHAIN(p, by__constraint_schema_shared(p, BY__RULE_STRING),
+                      by__constraint_schema_text(p, ":"), space(p),
+                      by__constraint_schema_shared(p, BY__RULE_VALUE));
+        return by__constraint_schema_list(p, "{", e, 0, BY__UNBOUNDED, "}");
     case BY__RULE_ARRAY:
-        return by__schema_list(p, "[", by__schema_shared(p, BY__RULE_VALUE), 0, BY__UNBOUNDED, "]");
+        return by__constraint_schema_list(p, "[", by__constraint_schema_shared(p, BY__RULE_VALUE),
+                                          0, BY__UNBOUNDED, "]");
     default:
-        e = by__schema_pattern(p, "true|false|null", BY__PLAIN);
-        e = by__expr_either(p->language, e, by__schema_shared(p, BY__RULE_STRING));
-        e = by__expr_either(p->language, e, by__schema_shared(p, BY__RULE_NUMBER));
-        e = by__expr_either(p->language, e, by__schema_shared(p, BY__RULE_OBJECT));
-        return by__expr_either(p->language, e, by__schema_shared(p, BY__RULE_ARRAY));
+        e = by__constraint_schema_pattern(p, "true|false|null", BY__PLAIN);
+        e = by__constraint_expr_either(p->language, e,
+                                       by__constraint_schema_shared(p, BY__RULE_STRING));
+        e = by__constraint_expr_either(p->language, e,
+                                       by__constraint_schema_shared(p, BY__RULE_NUMBER));
+        e = by__constraint_expr_either(p->language, e,
+                                       by__constraint_schema_shared(p, BY__RULE_OBJECT));
+        return by__constraint_expr_either(p->language, e,
+                                          by__constraint_schema_shared(p, BY__RULE_ARRAY));
     }
 }
 
-const by__expression *by__schema_shared(by__schema_parser *p, by__shared_rule which)
+const by__constraint_expression *by__constraint_schema_shared(by__constraint_schema_parser *p,
+                                                              by__constraint_shared_rule which)
 {
     if (p->shared[which] == BY__UNBOUNDED) {
-        uint32_t rule = by__language_rule(p->language);
+        uint32_t rule = by__constraint_language_rule(p->language);
         p->shared[which] = rule;
-        by__language_define(p->language, rule, define_shared(p, which));
+        by__constraint_language_define(p->language, rule, define_shared(p, which));
     }
-    return by__expr_call(p->language, p->shared[which]);
+    return by__constraint_expr_call(p->language, p->shared[which]);
 }
 
 /* ---- numbers and lengths of keywords ---- */
 
-by_status by__schema_count(const by__schema_parser *p, const json_t *schema, const char *key,
-                           const char *place, uint32_t fallback, uint32_t *out)
+by_status by__constraint_schema_count(const by__constraint_schema_parser *p, const json_t *schema,
+                                      const char *key, const char *place, uint32_t fallback,
+                                      uint32_t *out)
 {
     const json_t *value = json_object_get(schema, key);
     *out = fallback;
@@ -158,20 +179,20 @@ by_status by__schema_count(const by__schema_parser *p, const json_t *schema, con
     double number = by__json_is_number(value) ? by__json_double(value) : -1.0;
     if (!(number >= 0.0 && number <= (double)BY__MAX_REPEAT) ||
         number != (double)(uint32_t)number) {
-        return by__schema_refuse(p, place, "%s must be an integer from 0 to %d", key,
-                                 BY__MAX_REPEAT);
+        return by__constraint_schema_refuse(p, place, "%s must be an integer from 0 to %d", key,
+                                            BY__MAX_REPEAT);
     }
     *out = (uint32_t)number;
     return BY_OK;
 }
 
-static by_status read_limit(const by__schema_parser *p, const json_t *schema, const char *key,
-                            const char *place, double *out, bool *found)
+static by_status read_limit(const by__constraint_schema_parser *p, const json_t *schema,
+                            const char *key, const char *place, double *out, bool *found)
 {
     const json_t *value = json_object_get(schema, key);
     *found = value != NULL;
     if (value != NULL && !by__json_is_number(value)) {
-        return by__schema_refuse(p, place, "%s must be a number", key);
+        return by__constraint_schema_refuse(p, place, "%s must be a number", key);
     }
     *out = value == NULL ? 0.0 : by__json_double(value);
     if (isinf(*out)) { /* beyond double: every number is within it, or none */
@@ -179,8 +200,8 @@ static by_status read_limit(const by__schema_parser *p, const json_t *schema, co
         *found = false;
         return low == (*out < 0.0) && strcmp(key, "multipleOf") != 0
                    ? BY_OK
-                   : by__schema_refuse(p, place, "%s is %.40s, which no number reaches", key,
-                                       by__json_spelled(value));
+                   : by__constraint_schema_refuse(p, place, "%s is %.40s, which no number reaches",
+                                                  key, by__json_spelled(value));
     }
     return BY_OK;
 }
@@ -194,10 +215,11 @@ static void tighten(double *limit, bool *has, bool *open, double value, bool fou
     }
 }
 
-by_status by__schema_number(by__schema_parser *p, const json_t *schema, const char *place,
-                            bool integer, const by__expression **out)
+by_status by__constraint_schema_number(by__constraint_schema_parser *p, const json_t *schema,
+                                       const char *place, bool integer,
+                                       const by__constraint_expression **out)
 {
-    by__number_limits l = {.integer = integer};
+    by__constraint_number_limits l = {.integer = integer};
     bool found;
     double value = 0.0;
     BY_TRY(read_limit(p, schema, "minimum", place, &l.low, &l.has_low));
@@ -208,61 +230,65 @@ by_status by__schema_number(by__schema_parser *p, const json_t *schema, const ch
     tighten(&l.high, &l.has_high, &l.high_open, value, found, false);
     BY_TRY(read_limit(p, schema, "multipleOf", place, &l.multiple, &found));
     if (found && !(l.multiple > 0.0)) {
-        return by__schema_refuse(p, place, "multipleOf must be above 0");
+        return by__constraint_schema_refuse(p, place, "multipleOf must be above 0");
     }
     if (!l.has_low && !l.has_high && !found) {
-        *out = by__schema_shared(p, integer ? BY__RULE_INTEGER : BY__RULE_NUMBER);
+        *out = by__constraint_schema_shared(p, integer ? BY__RULE_INTEGER : BY__RULE_NUMBER);
         return BY_OK;
     }
-    return by__number_expression(out, p->language, &l, place, p->error);
+    return by__constraint_number_expression(out, p->language, &l, place, p->error);
 }
 
 /* ---- strings ---- */
 
-by_status by__schema_string(by__schema_parser *p, const json_t *schema, const char *place,
-                            const by__expression **out)
+by_status by__constraint_schema_string(by__constraint_schema_parser *p, const json_t *schema,
+                                       const char *place, const by__constraint_expression **out)
 {
     const json_t *pattern = json_object_get(schema, "pattern");
     const json_t *format = json_object_get(schema, "format");
-    const by__expression *inner = NULL;
+    const by__constraint_expression *inner = NULL;
     uint32_t least;
     uint32_t most;
-    BY_TRY(by__schema_count(p, schema, "minLength", place, 0, &least));
-    BY_TRY(by__schema_count(p, schema, "maxLength", place, BY__UNBOUNDED, &most));
+    BY_TRY(by__constraint_schema_count(p, schema, "minLength", place, 0, &least));
+    BY_TRY(by__constraint_schema_count(p, schema, "maxLength", place, BY__UNBOUNDED, &most));
     bool limited = least > 0 || most != BY__UNBOUNDED;
     if ((pattern != NULL) + (format != NULL) + (limited ? 1 : 0) > 1) {
-        return by__schema_refuse(p, place,
-                                 "pattern, format and lengths cannot be combined; say all in the "
-                                 "pattern");
+        return by__constraint_schema_refuse(
+            p, place,
+            "pattern, format and lengths cannot be combined; say all in the "
+            "pattern");
     }
     if (least > most) {
-        return by__schema_refuse(p, place, "minLength %u is over maxLength %u", least, most);
+        return by__constraint_schema_refuse(p, place, "minLength %u is over maxLength %u", least,
+                                            most);
     }
     if (pattern == NULL && format == NULL) {
         /* Calls a rule for each character, so that thousands of them need only a few states
          * each. */
-        inner = by__expr_repeat(p->language, by__schema_shared(p, BY__RULE_CHARACTER), least, most);
-        *out = limited ? quoted(p, inner) : by__schema_shared(p, BY__RULE_STRING);
+        inner = by__constraint_expr_repeat(
+            p->language, by__constraint_schema_shared(p, BY__RULE_CHARACTER), least, most);
+        *out = limited ? quoted(p, inner) : by__constraint_schema_shared(p, BY__RULE_STRING);
         return BY_OK;
     }
     if (pattern != NULL) {
         if (!json_is_string(pattern)) {
-            return by__schema_refuse(p, place, "pattern must be a string");
+            return by__constraint_schema_refuse(p, place, "pattern must be a string");
         }
         by_status status =
-            by__regex_parse(&inner, p->language, json_string_value(pattern),
-                            json_string_length(pattern), false, BY__IN_JSON, p->error);
+            by__constraint_regex_parse(&inner, p->language, json_string_value(pattern),
+                                       json_string_length(pattern), false, BY__IN_JSON, p->error);
         *out = status == BY_OK ? quoted(p, inner) : NULL;
         return status == BY_OK ? BY_OK : by_error_prefix(p->error, status, "schema, at %s", place);
     }
     for (size_t i = 0; json_is_string(format) && i < BY_ARRAY_LENGTH(formats); i++) {
         if (strcmp(json_string_value(format), formats[i].name) == 0) {
-            *out = quoted(p, by__schema_pattern(p, formats[i].text, BY__IN_JSON));
+            *out = quoted(p, by__constraint_schema_pattern(p, formats[i].text, BY__IN_JSON));
             return BY_OK;
         }
     }
-    return by__schema_refuse(p, place,
-                             "format %s is not supported; supported are date, time, date-time, "
-                             "duration, email, hostname, ipv4, ipv6, uuid",
-                             json_is_string(format) ? json_string_value(format) : "(no string)");
+    return by__constraint_schema_refuse(
+        p, place,
+        "format %s is not supported; supported are date, time, date-time, "
+        "duration, email, hostname, ipv4, ipv6, uuid",
+        json_is_string(format) ? json_string_value(format) : "(no string)");
 }

@@ -41,8 +41,8 @@ static const uint64_t power_of_ten[BY__MAX_DIGITS + 1] = {1u,
 /* ---- states ---- */
 
 typedef struct builder {
-    by__nfa *nfa;
-    const by__number_spec *spec;
+    by__constraint_nfa *nfa;
+    const by__constraint_number_spec *spec;
     int32_t to;      /* where accepted numbers continue */
     int32_t *loose;  /* [digits left, remainder]: states without active bounds, -1: none */
     uint64_t modulo; /* 1: any multiple */
@@ -91,8 +91,8 @@ static by_status add_digits(builder *b, const reading *r, int32_t state)
                         .remainder = (r->remainder * 10 + (uint64_t)digit) % b->modulo};
         int32_t to;
         BY_TRY(visit(b, next, &to));
-        BY_TRY(by__nfa_edge(b->nfa, state, (uint8_t)('0' + digit), (uint8_t)('0' + digit), to,
-                            b->error));
+        BY_TRY(by__constraint_nfa_edge(b->nfa, state, (uint8_t)('0' + digit),
+                                       (uint8_t)('0' + digit), to, b->error));
     }
     return BY_OK;
 }
@@ -106,25 +106,25 @@ static by_status visit(builder *b, reading r, int32_t *out)
         *out = *known;
         return BY_OK;
     }
-    BY_TRY(by__nfa_state_add(b->nfa, out, b->error));
+    BY_TRY(by__constraint_nfa_state_add(b->nfa, out, b->error));
     if (loose) {
         *known = *out;
     }
     if (may_end(b, &r)) {
-        BY_TRY(by__nfa_free_jump(b->nfa, *out, b->to, b->error));
+        BY_TRY(by__constraint_nfa_free_jump(b->nfa, *out, b->to, b->error));
     }
     if (r.left == b->spec->fraction && b->spec->fraction > 0 && !r.pointed) {
         reading next = r;
         int32_t to;
         next.pointed = true;
         BY_TRY(visit(b, next, &to));
-        return by__nfa_edge(b->nfa, *out, '.', '.', to, b->error);
+        return by__constraint_nfa_edge(b->nfa, *out, '.', '.', to, b->error);
     }
     return r.left > 0 ? add_digits(b, &r, *out) : BY_OK;
 }
 
-by_status by__nfa_number(by__nfa *nfa, const by__number_spec *spec, int32_t from, int32_t to,
-                         by_error *error)
+by_status by__constraint_nfa_number(by__constraint_nfa *nfa, const by__constraint_number_spec *spec,
+                                    int32_t from, int32_t to, by_error *error)
 {
     builder b = {.nfa = nfa,
                  .spec = spec,
@@ -147,7 +147,7 @@ by_status by__nfa_number(by__nfa *nfa, const by__number_spec *spec, int32_t from
             int32_t state;
             status = visit(&b, r, &state);
             if (status == BY_OK) {
-                status = by__nfa_free_jump(nfa, from, state, error);
+                status = by__constraint_nfa_free_jump(nfa, from, state, error);
             }
         }
     }
@@ -185,7 +185,7 @@ static by_status units(double value, int fraction, const char *where, int64_t *o
 }
 
 /* Finds the digits after the point that all limits need. */
-static by_status choose_fraction(const by__number_limits *l, const char *where, int *out,
+static by_status choose_fraction(const by__constraint_number_limits *l, const char *where, int *out,
                                  by_error *error)
 {
     const double values[] = {l->has_low ? l->low : 0.0, l->has_high ? l->high : 0.0, l->multiple};
@@ -209,21 +209,24 @@ static int64_t rounded_up(int64_t value, int64_t unit)
     return rest > 0 ? value + unit - rest : value - rest;
 }
 
-static const by__expression *numbers(by__language *language, int fraction, int64_t low,
-                                     int64_t high, int64_t multiple)
+static const by__constraint_expression *numbers(by__constraint_language *language, int fraction,
+                                                int64_t low, int64_t high, int64_t multiple)
 {
-    by__number_spec *spec = by__language_alloc(language, sizeof *spec);
-    by__expression *e = by__language_alloc(language, sizeof *e);
+    by__constraint_number_spec *spec = by__constraint_language_alloc(language, sizeof *spec);
+    by__constraint_expression *e = by__constraint_language_alloc(language, sizeof *e);
     if (spec == NULL || e == NULL) {
         return NULL;
     }
-    *spec = (by__number_spec){fraction, (uint64_t)low, (uint64_t)high, (uint64_t)multiple};
-    *e = (by__expression){.kind = BY__EXPR_NUMBER, .number = spec};
+    *spec =
+        (by__constraint_number_spec){fraction, (uint64_t)low, (uint64_t)high, (uint64_t)multiple};
+    *e = (by__constraint_expression){.kind = BY__EXPR_NUMBER, .number = spec};
     return e;
 }
 
-by_status by__number_expression(const by__expression **out, by__language *language,
-                                const by__number_limits *l, const char *where, by_error *error)
+by_status by__constraint_number_expression(const by__constraint_expression **out,
+                                           by__constraint_language *language,
+                                           const by__constraint_number_limits *l, const char *where,
+                                           by_error *error)
 {
     int fraction = 0;
     int64_t low = 0;
@@ -253,15 +256,16 @@ by_status by__number_expression(const by__expression **out, by__language *langua
                             "schema, at %s: multipleOf %g has over %d remainders to follow", where,
                             l->multiple, MULTIPLE_MOST);
     }
-    const by__expression *e = NULL;
+    const by__constraint_expression *e = NULL;
     if (low <= high && high >= 0) {
         e = numbers(language, fraction, low > 0 ? low : 0, high, multiple);
     }
     if (low <= high && low < 0) { /* -0 is left out */
-        const by__expression *below =
+        const by__constraint_expression *below =
             numbers(language, fraction, high < 0 ? -high : 1, -low, multiple);
-        below = by__expr_concat(language, by__expr_bytes(language, '-', '-'), below);
-        e = by__expr_either(language, e, below);
+        below = by__constraint_expr_concat(language, by__constraint_expr_bytes(language, '-', '-'),
+                                           below);
+        e = by__constraint_expr_either(language, e, below);
     }
     if (e == NULL && !language->failed) {
         return by_error_set(error, BY_EARG, "schema, at %s: no number is within the limits", where);

@@ -11,11 +11,11 @@
 #include "text/unicode/unicode.h"
 
 typedef struct parser {
-    by__language *language;
+    by__constraint_language *language;
     const uint8_t *begin;
     const uint8_t *at;
     const uint8_t *end;
-    by__writing writing;
+    by__constraint_writing writing;
     int depth;
     by_error *error;
 } parser;
@@ -48,18 +48,18 @@ static uint32_t next_code(parser *p)
 
 /* ---- classes ---- */
 
-static by_status add_all(const parser *p, by__code_set *set,
+static by_status add_all(const parser *p, by__constraint_code_set *set,
                          const by__constraint_code_range *ranges, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        BY_TRY(by__code_set_add(set, ranges[i].first, ranges[i].last, p->error));
+        BY_TRY(by__constraint_code_set_add(set, ranges[i].first, ranges[i].last, p->error));
     }
     return BY_OK;
 }
 
 /* Finds the code points whose Unicode class is not in the mask `without`; if word characters are
  * excluded, so is the underscore. */
-static by_status find_without(const parser *p, by__code_set *set, unsigned without)
+static by_status find_without(const parser *p, by__constraint_code_set *set, unsigned without)
 {
     uint32_t first = BY__INVALID;
     for (uint32_t code = 0; code <= 0x110000; code++) {
@@ -69,7 +69,7 @@ static by_status find_without(const parser *p, by__code_set *set, unsigned witho
         if (in && first == BY__INVALID) {
             first = code;
         } else if (!in && first != BY__INVALID) {
-            BY_TRY(by__code_set_add(set, first, code - 1, p->error));
+            BY_TRY(by__constraint_code_set_add(set, first, code - 1, p->error));
             first = BY__INVALID;
         }
     }
@@ -79,21 +79,21 @@ static by_status find_without(const parser *p, by__code_set *set, unsigned witho
 /* Adds the characters of \D, \W or \S (`which` 0, 1, 2). The pass over all code points takes
  * milliseconds, so the result is cached; each use still adds hundreds of ranges, and is counted
  * accordingly. */
-static by_status add_without(const parser *p, by__code_set *set, int which)
+static by_status add_without(const parser *p, by__constraint_code_set *set, int which)
 {
     static const unsigned classes[] = {1u << BY__NUMBER, 1u << BY__LETTER | 1u << BY__NUMBER,
                                        1u << BY__SPACE};
-    by__code_set *known = &p->language->without[which];
+    by__constraint_code_set *known = &p->language->without[which];
     if (known->count == 0) {
         BY_TRY(find_without(p, known, classes[which]));
     }
     p->language->nodes += known->count;
     p->language->failed = p->language->failed || p->language->nodes > BY__MAX_NODES;
-    BY_TRY(by__language_status(p->language, p->error));
+    BY_TRY(by__constraint_language_status(p->language, p->error));
     return add_all(p, set, known->ranges, known->count);
 }
 
-static by_status add_shorthand(const parser *p, by__code_set *set, uint8_t letter)
+static by_status add_shorthand(const parser *p, by__constraint_code_set *set, uint8_t letter)
 {
     static const by__constraint_code_range digits[] = {{'0', '9'}};
     static const by__constraint_code_range words[] = {
@@ -112,12 +112,12 @@ static by_status add_shorthand(const parser *p, by__code_set *set, uint8_t lette
         return add_without(p, set, 1);
     default: /* 'S': U+FEFF is a space in ECMA-262, U+001C..1F are in Python */
         BY_TRY(add_without(p, set, 2));
-        by__code_set_close(set);
-        BY_TRY(by__code_set_negate(set, p->error));
-        BY_TRY(by__code_set_add(set, 0xfeff, 0xfeff, p->error));
-        BY_TRY(by__code_set_add(set, 0x1c, 0x1f, p->error));
-        by__code_set_close(set);
-        return by__code_set_negate(set, p->error);
+        by__constraint_code_set_close(set);
+        BY_TRY(by__constraint_code_set_negate(set, p->error));
+        BY_TRY(by__constraint_code_set_add(set, 0xfeff, 0xfeff, p->error));
+        BY_TRY(by__constraint_code_set_add(set, 0x1c, 0x1f, p->error));
+        by__constraint_code_set_close(set);
+        return by__constraint_code_set_negate(set, p->error);
     }
 }
 
@@ -138,7 +138,8 @@ static by_status read_hex(parser *p, int digits, uint32_t *code)
 }
 
 /* Reads what follows a backslash: a set (*single is BY__INVALID) or one character. */
-static by_status read_escape(parser *p, by__code_set *set, uint32_t *single, bool in_class)
+static by_status read_escape(parser *p, by__constraint_code_set *set, uint32_t *single,
+                             bool in_class)
 {
     static const char named[] = "tnrfv0";
     static const char codes[] = "\t\n\r\f\v";
@@ -149,12 +150,12 @@ static by_status read_escape(parser *p, by__code_set *set, uint32_t *single, boo
     uint8_t letter = *p->at;
     if (strchr("dwsDWS", letter) != NULL) {
         p->at++;
-        by__code_set own = {0};
+        by__constraint_code_set own = {0};
         by_status status = add_shorthand(p, &own, letter);
         if (status == BY_OK) {
             status = add_all(p, set, own.ranges, own.count);
         }
-        by__code_set_free(&own);
+        by__constraint_code_set_free(&own);
         return status;
     }
     const char *place = strchr(named, letter);
@@ -187,7 +188,7 @@ static by_status read_escape(parser *p, by__code_set *set, uint32_t *single, boo
 }
 
 /* Reads one member of [...]: a character (*single) or a class escape. */
-static by_status read_member(parser *p, by__code_set *set, uint32_t *single)
+static by_status read_member(parser *p, by__constraint_code_set *set, uint32_t *single)
 {
     if (p->at == p->end) {
         return refuse(p, "a class [ is not closed with ]");
@@ -202,7 +203,7 @@ static by_status read_member(parser *p, by__code_set *set, uint32_t *single)
     return BY_OK;
 }
 
-static by_status read_members(parser *p, by__code_set *set)
+static by_status read_members(parser *p, by__constraint_code_set *set)
 {
     while (p->at == p->end || *p->at != ']') {
         uint32_t first;
@@ -211,7 +212,7 @@ static by_status read_members(parser *p, by__code_set *set)
         bool range = looks_at(p, "-") && p->end - p->at >= 2 && p->at[1] != ']';
         if (!range) {
             if (first != BY__INVALID) {
-                BY_TRY(by__code_set_add(set, first, first, p->error));
+                BY_TRY(by__constraint_code_set_add(set, first, first, p->error));
             }
             continue;
         }
@@ -220,60 +221,61 @@ static by_status read_members(parser *p, by__code_set *set)
         if (first == BY__INVALID || last == BY__INVALID || last < first) {
             return refuse(p, "a range a-b of a class needs two characters in order");
         }
-        BY_TRY(by__code_set_add(set, first, last, p->error));
+        BY_TRY(by__constraint_code_set_add(set, first, last, p->error));
     }
     p->at++;
     return BY_OK;
 }
 
-static by_status read_class(parser *p, const by__expression **out)
+static by_status read_class(parser *p, const by__constraint_expression **out)
 {
-    by__code_set set = {0};
+    by__constraint_code_set set = {0};
     bool negated = take(p, "^");
     by_status status = read_members(p, &set);
     if (status == BY_OK) {
-        by__code_set_close(&set);
-        status = negated ? by__code_set_negate(&set, p->error) : BY_OK;
+        by__constraint_code_set_close(&set);
+        status = negated ? by__constraint_code_set_negate(&set, p->error) : BY_OK;
     }
     if (status == BY_OK) {
-        *out = by__expr_class(p->language, &set, p->writing);
+        *out = by__constraint_expr_class(p->language, &set, p->writing);
     }
-    by__code_set_free(&set);
+    by__constraint_code_set_free(&set);
     return status;
 }
 
 /* All characters except those of `without`, which is sorted. */
 static by_status any_but(parser *p, const uint32_t *without, size_t count,
-                         const by__expression **out)
+                         const by__constraint_expression **out)
 {
-    by__code_set set = {0};
+    by__constraint_code_set set = {0};
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK; i++) {
-        status = by__code_set_add(&set, without[i], without[i], p->error);
+        status = by__constraint_code_set_add(&set, without[i], without[i], p->error);
     }
     if (status == BY_OK) {
-        status = by__code_set_negate(&set, p->error);
+        status = by__constraint_code_set_negate(&set, p->error);
     }
     if (status == BY_OK) {
-        *out = by__expr_class(p->language, &set, p->writing);
+        *out = by__constraint_expr_class(p->language, &set, p->writing);
     }
-    by__code_set_free(&set);
+    by__constraint_code_set_free(&set);
     return status;
 }
 
-static by_status one_code(parser *p, uint32_t code, const by__expression **out)
+static by_status one_code(parser *p, uint32_t code, const by__constraint_expression **out)
 {
     by__constraint_code_range range = {code, code};
-    by__code_set set = {.ranges = &range, .count = 1};
-    *out = by__expr_class(p->language, &set, p->writing);
+    by__constraint_code_set set = {.ranges = &range, .count = 1};
+    *out = by__constraint_expr_class(p->language, &set, p->writing);
     return BY_OK;
 }
 
 /* ---- the grammar ---- */
 
-static by_status read_either(parser *p, bool top, bool anchored, const by__expression **out);
+static by_status read_either(parser *p, bool top, bool anchored,
+                             const by__constraint_expression **out);
 
-static by_status read_group(parser *p, const by__expression **out)
+static by_status read_group(parser *p, const by__constraint_expression **out)
 {
     if (take(p, "?")) {
         if (take(p, "P<") ||
@@ -297,10 +299,10 @@ static by_status read_group(parser *p, const by__expression **out)
     return take(p, ")") ? BY_OK : refuse(p, "a group ( is not closed with )");
 }
 
-static by_status read_atom(parser *p, const by__expression **out)
+static by_status read_atom(parser *p, const by__constraint_expression **out)
 {
     static const uint32_t ends_of_line[] = {'\n', '\r', 0x2028, 0x2029};
-    by__code_set set = {0};
+    by__constraint_code_set set = {0};
     uint32_t single;
     if (take(p, "(")) {
         return read_group(p, out);
@@ -326,10 +328,10 @@ static by_status read_atom(parser *p, const by__expression **out)
     if (status == BY_OK && single != BY__INVALID) {
         status = one_code(p, single, out);
     } else if (status == BY_OK) {
-        by__code_set_close(&set);
-        *out = by__expr_class(p->language, &set, p->writing);
+        by__constraint_code_set_close(&set);
+        *out = by__constraint_expr_class(p->language, &set, p->writing);
     }
-    by__code_set_free(&set);
+    by__constraint_code_set_free(&set);
     return status;
 }
 
@@ -348,7 +350,7 @@ static by_status read_count(parser *p, uint32_t *out, bool *found)
 }
 
 /* Reads the repeats that follow an atom. */
-static by_status read_repeats(parser *p, const by__expression **e)
+static by_status read_repeats(parser *p, const by__constraint_expression **e)
 {
     for (;;) {
         uint32_t least = 0;
@@ -376,7 +378,7 @@ static by_status read_repeats(parser *p, const by__expression **e)
         } else {
             return BY_OK;
         }
-        *e = by__expr_repeat(p->language, *e, least, most);
+        *e = by__constraint_expr_repeat(p->language, *e, least, most);
         if (looks_at(p, "+") || looks_at(p, "*")) {
             return refuse(p, "possessive repeats are not supported; put the inner repeat into a "
                              "group");
@@ -387,17 +389,18 @@ static by_status read_repeats(parser *p, const by__expression **e)
 
 /* Reads one alternative. At the top level, a side without ^ or $ may have any text before or
  * after. */
-static by_status read_branch(parser *p, bool top, bool anchored, const by__expression **out)
+static by_status read_branch(parser *p, bool top, bool anchored,
+                             const by__constraint_expression **out)
 {
-    const by__expression *any = NULL;
+    const by__constraint_expression *any = NULL;
     bool from_start = anchored;
     bool to_end = anchored;
-    const by__expression *e = by__expr_empty(p->language);
+    const by__constraint_expression *e = by__constraint_expr_empty(p->language);
     while (top && take(p, "^")) {
         from_start = true;
     }
     while (p->at < p->end && *p->at != '|' && *p->at != ')') {
-        const by__expression *atom = NULL;
+        const by__constraint_expression *atom = NULL;
         if (top && *p->at == '$' && (p->end - p->at == 1 || p->at[1] == '|')) {
             p->at++;
             to_end = true;
@@ -405,31 +408,34 @@ static by_status read_branch(parser *p, bool top, bool anchored, const by__expre
         }
         BY_TRY(read_atom(p, &atom));
         BY_TRY(read_repeats(p, &atom));
-        e = by__expr_concat(p->language, e, atom);
+        e = by__constraint_expr_concat(p->language, e, atom);
     }
     if (!from_start || !to_end) {
         BY_TRY(any_but(p, NULL, 0, &any));
-        any = by__expr_repeat(p->language, any, 0, BY__UNBOUNDED);
+        any = by__constraint_expr_repeat(p->language, any, 0, BY__UNBOUNDED);
     }
-    e = from_start ? e : by__expr_concat(p->language, any, e);
-    *out = to_end ? e : by__expr_concat(p->language, e, any);
-    return by__language_status(p->language, p->error);
+    e = from_start ? e : by__constraint_expr_concat(p->language, any, e);
+    *out = to_end ? e : by__constraint_expr_concat(p->language, e, any);
+    return by__constraint_language_status(p->language, p->error);
 }
 
-static by_status read_either(parser *p, bool top, bool anchored, const by__expression **out)
+static by_status read_either(parser *p, bool top, bool anchored,
+                             const by__constraint_expression **out)
 {
-    const by__expression *e = NULL;
+    const by__constraint_expression *e = NULL;
     do {
-        const by__expression *branch = NULL;
+        const by__constraint_expression *branch = NULL;
         BY_TRY(read_branch(p, top, anchored, &branch));
-        e = by__expr_either(p->language, e, branch);
+        e = by__constraint_expr_either(p->language, e, branch);
     } while (take(p, "|"));
     *out = e;
     return BY_OK;
 }
 
-by_status by__regex_parse(const by__expression **out, by__language *language, const char *pattern,
-                          size_t length, bool anchored, by__writing writing, by_error *error)
+by_status by__constraint_regex_parse(const by__constraint_expression **out,
+                                     by__constraint_language *language, const char *pattern,
+                                     size_t length, bool anchored, by__constraint_writing writing,
+                                     by_error *error)
 {
     const uint8_t *begin = (const uint8_t *)pattern;
     parser p = {.language = language,

@@ -22,7 +22,8 @@ static uint64_t mix(uint64_t x)
 /* ---- stacks ---- */
 
 /* Finds the stack with `back` on top of `below`; *out is -1 if the nesting is too deep. */
-static by_status push(by__way_sets *s, int32_t back, int32_t below, int32_t *out, by_error *error)
+static by_status push(by__constraint_way_sets *s, int32_t back, int32_t below, int32_t *out,
+                      by_error *error)
 {
     int32_t depth = s->frames[below].depth + 1;
     uint64_t hash = mix(s->frames[below].hash * 31 + (uint64_t)back + 1);
@@ -32,7 +33,7 @@ static by_status push(by__way_sets *s, int32_t back, int32_t below, int32_t *out
     }
     for (by__base_probe p = by__base_probe_begin(&s->frame_table, hash);
          by__base_probe_next(&s->frame_table, &p);) {
-        const by__frame *f = &s->frames[p.number];
+        const by__constraint_frame *f = &s->frames[p.number];
         if (f->back == back && f->below == below) {
             *out = (int32_t)p.number;
             return BY_OK;
@@ -41,14 +42,14 @@ static by_status push(by__way_sets *s, int32_t back, int32_t below, int32_t *out
     BY_TRY(by__reserve((void **)&s->frames, &s->frame_capacity, s->frame_count + 1,
                        sizeof *s->frames, error));
     BY_TRY(by__base_table_add(&s->frame_table, hash, s->frame_count, "a constraint", error));
-    s->frames[s->frame_count] = (by__frame){back, below, depth, hash};
+    s->frames[s->frame_count] = (by__constraint_frame){back, below, depth, hash};
     *out = (int32_t)s->frame_count++;
     return BY_OK;
 }
 
 /* ---- the ways of the set being made ---- */
 
-static void begin_ways(by__way_sets *s)
+static void begin_ways(by__constraint_way_sets *s)
 {
     if (++s->round >= UINT32_MAX / BY__MAX_WAYS_SEEN) {
         memset(s->seen_at, 0, SEEN_SLOTS * sizeof *s->seen_at);
@@ -57,7 +58,7 @@ static void begin_ways(by__way_sets *s)
 }
 
 /* Adds a way, unless it is there or there is no room. */
-static void add_way(by__way_sets *s, size_t *count, int32_t state, int32_t frame)
+static void add_way(by__constraint_way_sets *s, size_t *count, int32_t state, int32_t frame)
 {
     uint64_t hash =
         ((uint64_t)(uint32_t)state << 32 | (uint32_t)frame) * UINT64_C(0x9e3779b97f4a7c15);
@@ -66,11 +67,11 @@ static void add_way(by__way_sets *s, size_t *count, int32_t state, int32_t frame
         if (*at / BY__MAX_WAYS_SEEN != s->round) {
             if (*count < BY__MAX_WAYS_SEEN) {
                 *at = s->round * BY__MAX_WAYS_SEEN + (uint32_t)*count;
-                s->seen[(*count)++] = (by__way){state, frame};
+                s->seen[(*count)++] = (by__constraint_way){state, frame};
             }
             return;
         }
-        const by__way *w = &s->seen[*at % BY__MAX_WAYS_SEEN];
+        const by__constraint_way *w = &s->seen[*at % BY__MAX_WAYS_SEEN];
         if (w->state == state && w->frame == frame) {
             return;
         }
@@ -78,11 +79,11 @@ static void add_way(by__way_sets *s, size_t *count, int32_t state, int32_t frame
 }
 
 /* Adds the ways into rules that are called, and back out of rules that end. */
-static by_status follow(by__way_sets *s, size_t *count, int64_t *work, by_error *error)
+static by_status follow(by__constraint_way_sets *s, size_t *count, int64_t *work, by_error *error)
 {
-    const by__automata *a = s->automata;
+    const by__constraint_automata *a = s->automata;
     for (size_t i = 0; i < *count; i++) {
-        by__way way = s->seen[i];
+        by__constraint_way way = s->seen[i];
         int32_t k = a->first_call[way.state];
         for (; k < a->first_call[way.state + 1] && *count < BY__MAX_WAYS_SEEN; k++) {
             /* A tail call does not return, so it does not make the stack deeper. */
@@ -97,7 +98,7 @@ static by_status follow(by__way_sets *s, size_t *count, int64_t *work, by_error 
         }
         *work -= 1 + k - a->first_call[way.state];
         if (a->accepts[way.state] != 0 && way.frame != 0) {
-            const by__frame *f = &s->frames[way.frame];
+            const by__constraint_frame *f = &s->frames[way.frame];
             add_way(s, count, f->back, f->below);
         }
     }
@@ -106,9 +107,10 @@ static by_status follow(by__way_sets *s, size_t *count, int64_t *work, by_error 
 
 /* ---- sets ---- */
 
-static by__way_key key_of(const by__way_sets *s, const by__way *ways, size_t count)
+static by__constraint_way_key key_of(const by__constraint_way_sets *s,
+                                     const by__constraint_way *ways, size_t count)
 {
-    by__way_key key = {count, ~(uint64_t)count};
+    by__constraint_way_key key = {count, ~(uint64_t)count};
     for (size_t i = 0; i < count; i++) {
         uint64_t stack = s->frames[ways[i].frame].hash;
         uint64_t state = (uint64_t)ways[i].state + 1;
@@ -121,12 +123,12 @@ static by__way_key key_of(const by__way_sets *s, const by__way *ways, size_t cou
 
 /* Appends a set of the first `entered` seen ways, which are in its pool already, with the readable
  * ones of all `seen`. */
-static by_status append_set(by__way_sets *s, by__way_key key, size_t entered, size_t seen,
-                            by_error *error)
+static by_status append_set(by__constraint_way_sets *s, by__constraint_way_key key, size_t entered,
+                            size_t seen, by_error *error)
 {
-    const by__automata *a = s->automata;
+    const by__constraint_automata *a = s->automata;
     size_t classes = (size_t)a->classes;
-    by__way_set set = {.key = key, .first = s->way_count, .entered = (int32_t)entered};
+    by__constraint_way_set set = {.key = key, .first = s->way_count, .entered = (int32_t)entered};
     BY_TRY(by__reserve((void **)&s->sets, &s->capacity, s->count + 1, sizeof *s->sets, error));
     BY_TRY(by__reserve((void **)&s->next, &s->next_capacity, (s->count + 1) * classes,
                        sizeof *s->next, error));
@@ -136,7 +138,7 @@ static by_status append_set(by__way_sets *s, by__way_key key, size_t entered, si
     memcpy(s->ways + s->way_count, s->seen, entered * sizeof *s->ways);
     s->way_count += entered;
     for (size_t i = 0; i < seen; i++) {
-        by__way way = s->seen[i];
+        by__constraint_way way = s->seen[i];
         set.can_end = set.can_end || (a->accepts[way.state] != 0 && way.frame == 0);
         if (a->reads[way.state] != 0 && set.readable < BY__MAX_WAYS) {
             s->ways[s->way_count++] = way;
@@ -150,13 +152,13 @@ static by_status append_set(by__way_sets *s, by__way_key key, size_t entered, si
     return BY_OK;
 }
 
-static size_t bytes_of(const by__way_sets *s)
+static size_t bytes_of(const by__constraint_way_sets *s)
 {
     return s->count * (sizeof *s->sets + (size_t)s->automata->classes * sizeof *s->next) +
            s->way_count * sizeof *s->ways + s->frame_count * sizeof *s->frames;
 }
 
-static bool is_full(const by__way_sets *s)
+static bool is_full(const by__constraint_way_sets *s)
 {
     size_t most = s->holder_count * HOLDER_BYTES;
     most = most < HOLDER_BYTES ? HOLDER_BYTES : most > MOST_BYTES ? MOST_BYTES : most;
@@ -164,14 +166,15 @@ static bool is_full(const by__way_sets *s)
 }
 
 /* Finds the set of the first `count` seen ways, making it if necessary. */
-static by_status intern(by__way_sets *s, size_t count, int32_t *out, int64_t *work, by_error *error)
+static by_status intern(by__constraint_way_sets *s, size_t count, int32_t *out, int64_t *work,
+                        by_error *error)
 {
     size_t entered = count;
-    by__way_key key = key_of(s, s->seen, count);
+    by__constraint_way_key key = key_of(s, s->seen, count);
     *work -= 1 + (int64_t)count / 4;
     for (by__base_probe p = by__base_probe_begin(&s->set_table, key.a);
          by__base_probe_next(&s->set_table, &p);) {
-        const by__way_set *set = &s->sets[p.number];
+        const by__constraint_way_set *set = &s->sets[p.number];
         if (set->key.a == key.a && set->key.b == key.b && (size_t)set->entered == count &&
             memcmp(s->ways + set->first, s->seen, count * sizeof *s->seen) == 0) {
             *out = (int32_t)p.number;
@@ -185,7 +188,8 @@ static by_status intern(by__way_sets *s, size_t count, int32_t *out, int64_t *wo
     return BY_OK;
 }
 
-by_status by__way_sets_begin(by__way_sets *s, int32_t *out, int64_t *work, by_error *error)
+by_status by__constraint_way_sets_begin(by__constraint_way_sets *s, int32_t *out, int64_t *work,
+                                        by_error *error)
 {
     size_t count = 0;
     begin_ways(s);
@@ -193,10 +197,10 @@ by_status by__way_sets_begin(by__way_sets *s, int32_t *out, int64_t *work, by_er
     return intern(s, count, out, work, error);
 }
 
-by_status by__way_sets_next(by__way_sets *s, int32_t from, uint8_t byte, int32_t *out,
-                            int64_t *work, by_error *error)
+by_status by__constraint_way_sets_next(by__constraint_way_sets *s, int32_t from, uint8_t byte,
+                                       int32_t *out, int64_t *work, by_error *error)
 {
-    const by__automata *a = s->automata;
+    const by__constraint_automata *a = s->automata;
     size_t class = a->class_of[byte];
     size_t cell = (size_t)from * (size_t)a->classes + class;
     *work -= 1;
@@ -204,7 +208,7 @@ by_status by__way_sets_next(by__way_sets *s, int32_t from, uint8_t byte, int32_t
         *out = s->next[cell];
         return BY_OK;
     }
-    const by__way_set *set = &s->sets[from];
+    const by__constraint_way_set *set = &s->sets[from];
     size_t count = 0;
     begin_ways(s);
     for (size_t i = set->first + (size_t)set->entered, n = (size_t)set->readable; n > 0; i++, n--) {
@@ -224,27 +228,28 @@ by_status by__way_sets_next(by__way_sets *s, int32_t from, uint8_t byte, int32_t
 
 /* ---- memory ---- */
 
-static by_status allocate(by__way_sets *s, by_error *error)
+static by_status allocate(by__constraint_way_sets *s, by_error *error)
 {
     BY_TRY(by__alloc((void **)&s->seen, BY__MAX_WAYS_SEEN, sizeof *s->seen, "a constraint", error));
     BY_TRY(by__alloc((void **)&s->seen_at, SEEN_SLOTS, sizeof *s->seen_at, "a constraint", error));
     BY_TRY(by__reserve((void **)&s->frames, &s->frame_capacity, 1, sizeof *s->frames, error));
-    s->frames[0] = (by__frame){.back = BY__DEAD};
+    s->frames[0] = (by__constraint_frame){.back = BY__DEAD};
     s->frame_count = 1;
     return BY_OK;
 }
 
-by_status by__way_sets_open(by__way_sets *s, const by__automata *automata, by_error *error)
+by_status by__constraint_way_sets_open(by__constraint_way_sets *s,
+                                       const by__constraint_automata *automata, by_error *error)
 {
-    *s = (by__way_sets){.automata = automata};
+    *s = (by__constraint_way_sets){.automata = automata};
     by_status status = allocate(s, error);
     if (status != BY_OK) {
-        by__way_sets_close(s);
+        by__constraint_way_sets_close(s);
     }
     return status;
 }
 
-void by__way_sets_close(by__way_sets *s)
+void by__constraint_way_sets_close(by__constraint_way_sets *s)
 {
     free(s->frames);
     by__base_table_free(&s->frame_table);
@@ -254,10 +259,10 @@ void by__way_sets_close(by__way_sets *s)
     free(s->next);
     free(s->seen);
     free(s->seen_at);
-    *s = (by__way_sets){0};
+    *s = (by__constraint_way_sets){0};
 }
 
-void by__way_sets_hold(by__way_sets *s, by__way_holder *holder)
+void by__constraint_way_sets_hold(by__constraint_way_sets *s, by__constraint_way_holder *holder)
 {
     holder->before = NULL;
     holder->next = s->holders;
@@ -268,7 +273,7 @@ void by__way_sets_hold(by__way_sets *s, by__way_holder *holder)
     s->holder_count++;
 }
 
-void by__way_sets_release(by__way_sets *s, by__way_holder *holder)
+void by__constraint_way_sets_release(by__constraint_way_sets *s, by__constraint_way_holder *holder)
 {
     *(holder->before == NULL ? &s->holders : &holder->before->next) = holder->next;
     if (holder->next != NULL) {
@@ -278,8 +283,8 @@ void by__way_sets_release(by__way_sets *s, by__way_holder *holder)
 }
 
 /* Finds a stack of `from` among those of `to`. */
-static by_status move_frame(const by__way_sets *from, by__way_sets *to, int32_t *frame,
-                            by_error *error)
+static by_status move_frame(const by__constraint_way_sets *from, by__constraint_way_sets *to,
+                            int32_t *frame, by_error *error)
 {
     int32_t stack[2 * BY__MAX_NESTING + 1];
     int depth = 0;
@@ -293,9 +298,10 @@ static by_status move_frame(const by__way_sets *from, by__way_sets *to, int32_t 
     return BY_OK;
 }
 
-static by_status move_set(const by__way_sets *from, by__way_sets *to, int32_t *at, by_error *error)
+static by_status move_set(const by__constraint_way_sets *from, by__constraint_way_sets *to,
+                          int32_t *at, by_error *error)
 {
-    by__way_set set = from->sets[*at];
+    by__constraint_way_set set = from->sets[*at];
     size_t ways = (size_t)set.entered + (size_t)set.readable;
     memcpy(to->seen, from->ways + set.first, ways * sizeof *to->seen);
     for (size_t i = 0; i < ways; i++) {
@@ -320,21 +326,22 @@ static by_status move_set(const by__way_sets *from, by__way_sets *to, int32_t *a
     return BY_OK;
 }
 
-by_status by__way_sets_forget(by__way_sets *s, by_error *error)
+by_status by__constraint_way_sets_forget(by__constraint_way_sets *s, by_error *error)
 {
-    by__way_sets kept;
+    by__constraint_way_sets kept;
     size_t places = 0;
     int32_t *moved = NULL;
     if (!s->full) {
         return BY_OK;
     }
-    BY_TRY(by__way_sets_open(&kept, s->automata, error));
-    for (const by__way_holder *h = s->holders; h != NULL; h = h->next) {
+    BY_TRY(by__constraint_way_sets_open(&kept, s->automata, error));
+    for (const by__constraint_way_holder *h = s->holders; h != NULL; h = h->next) {
         places += h->count;
     }
     by_status status = by__alloc((void **)&moved, places + 1, sizeof *moved, "a constraint", error);
     places = 0;
-    for (const by__way_holder *h = s->holders; h != NULL && status == BY_OK; h = h->next) {
+    for (const by__constraint_way_holder *h = s->holders; h != NULL && status == BY_OK;
+         h = h->next) {
         for (size_t i = 0; i < h->count && status == BY_OK; i++) {
             moved[places] = h->sets[i];
             status = move_set(s, &kept, &moved[places++], error);
@@ -342,11 +349,11 @@ by_status by__way_sets_forget(by__way_sets *s, by_error *error)
     }
     if (status != BY_OK) {
         free(moved);
-        by__way_sets_close(&kept);
+        by__constraint_way_sets_close(&kept);
         return status;
     }
     places = 0;
-    for (by__way_holder *h = s->holders; h != NULL; h = h->next) {
+    for (by__constraint_way_holder *h = s->holders; h != NULL; h = h->next) {
         for (size_t i = 0; i < h->count; i++) {
             h->sets[i] = moved[places++];
         }
@@ -357,7 +364,7 @@ by_status by__way_sets_forget(by__way_sets *s, by_error *error)
     kept.generation = s->generation + 1;
     kept.floor = 2 * bytes_of(&kept);
     s->holders = NULL;
-    by__way_sets_close(s);
+    by__constraint_way_sets_close(s);
     *s = kept;
     return BY_OK;
 }

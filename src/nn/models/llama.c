@@ -13,31 +13,31 @@
 /* As in the key model.layers. */
 #define MOST_LAYERS 10000
 
-extern const by__family by__family_llama;
+extern const by__nn_family by__nn_family_llama;
 
-static const by__key key_rows[] = {
-    {"model", "qkv_bias", BY__KEY_SWITCH, BY__OWN(by__llama_keys, qkv_bias), "false", .later = true,
-     .help = "biases of the query, key and value projections (Qwen2)"},
-    {"model", "output_bias", BY__KEY_SWITCH, BY__OWN(by__llama_keys, output_bias), "false",
+static const by__config_key key_rows[] = {
+    {"model", "qkv_bias", BY__KEY_SWITCH, BY__OWN(by__nn_llama_keys, qkv_bias), "false",
+     .later = true, .help = "biases of the query, key and value projections (Qwen2)"},
+    {"model", "output_bias", BY__KEY_SWITCH, BY__OWN(by__nn_llama_keys, output_bias), "false",
      .later = true, .help = "bias of the output projection of attention"},
-    {"model", "mlp_bias", BY__KEY_SWITCH, BY__OWN(by__llama_keys, mlp_bias), "false", .later = true,
-     .help = "biases of the projections of the MLP"},
-    {"model", "qk_norm", BY__KEY_SWITCH, BY__OWN(by__llama_keys, qk_norm), "false", .later = true,
-     .help = "RMS norm of each query and key head (Qwen3)"},
-    {"model", "nope_layers", BY__KEY_TEXTS, BY__OWN(by__llama_keys, nope_layers), "[]",
+    {"model", "mlp_bias", BY__KEY_SWITCH, BY__OWN(by__nn_llama_keys, mlp_bias), "false",
+     .later = true, .help = "biases of the projections of the MLP"},
+    {"model", "qk_norm", BY__KEY_SWITCH, BY__OWN(by__nn_llama_keys, qk_norm), "false",
+     .later = true, .help = "RMS norm of each query and key head (Qwen3)"},
+    {"model", "nope_layers", BY__KEY_TEXTS, BY__OWN(by__nn_llama_keys, nope_layers), "[]",
      .later = true, .help = "layers without rotary positions, counted from 0 (SmolLM3)"},
-    {"model", "window_layers", BY__KEY_TEXTS, BY__OWN(by__llama_keys, window_layers), "[]",
+    {"model", "window_layers", BY__KEY_TEXTS, BY__OWN(by__nn_llama_keys, window_layers), "[]",
      .later = true, .help = "layers that use `window`, counted from 0; empty: all"},
-    {"model", "hf_type", BY__KEY_TEXT, BY__OWN(by__llama_keys, hf_type), "auto",
+    {"model", "hf_type", BY__KEY_TEXT, BY__OWN(by__nn_llama_keys, hf_type), "auto",
      .choices = "auto|llama|mistral|qwen2|qwen3|smollm3", .later = true,
      .help = "model_type of the config.json that is written; auto: the first that supports the "
              "model's features"},
 };
-static const by__key_list key_list = BY__KEY_LIST(key_rows);
+static const by__config_key_list key_list = BY__KEY_LIST(key_rows);
 
-static by__llama_keys *own_keys(const by_model_config *c)
+static by__nn_llama_keys *own_keys(const by_model_config *c)
 {
-    return by__kind_own(c->own, &by__family_llama.kind);
+    return by__config_kind_own(c->own, &by__nn_family_llama.kind);
 }
 
 /* ---- model types of transformers ---- */
@@ -55,11 +55,11 @@ typedef struct type {
     int64_t window;  /* default of a file without the key */
     /* default first layer with a window; 0: as the layers without positions */
     int64_t windows_from;
-    by__llama_defaults defaults;
+    by__nn_llama_defaults defaults;
 } type;
 
 /* Both tables have the same order. */
-static const by__published published[] = {
+static const by__nn_published published[] = {
     {"llama", "LlamaForCausalLM", false},    {"mistral", "MistralForCausalLM", false},
     {"qwen2", "Qwen2ForCausalLM", false},    {"qwen3", "Qwen3ForCausalLM", false},
     {"smollm3", "SmolLM3ForCausalLM", true}, {0}};
@@ -87,7 +87,7 @@ static const type types[] = {
      .defaults = {2e6, 1e-6, 0}},
 };
 
-static bool has_features(const type *t, const by_model_config *c, const by__llama_keys *k)
+static bool has_features(const type *t, const by_model_config *c, const by__nn_llama_keys *k)
 {
     bool qkv = k->qkv_bias == 1;
     bool output = k->output_bias == 1;
@@ -100,7 +100,7 @@ static bool has_features(const type *t, const by_model_config *c, const by__llam
 }
 
 /* The row selected by hf_type; -1: there is none. */
-static int type_of(const by_model_config *c, const by__llama_keys *k)
+static int type_of(const by_model_config *c, const by__nn_llama_keys *k)
 {
     bool any = strcmp(k->hf_type, "auto") == 0;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(types); i++) {
@@ -112,13 +112,13 @@ static int type_of(const by_model_config *c, const by__llama_keys *k)
     return -1;
 }
 
-static const by__published *publish(const by_model_config *c)
+static const by__nn_published *publish(const by_model_config *c)
 {
     int i = type_of(c, own_keys(c));
     return &published[i < 0 ? 0 : i];
 }
 
-static by_status check_type(const by_config *config, const by__llama_keys *k, by_error *error)
+static by_status check_type(const by_config *config, const by__nn_llama_keys *k, by_error *error)
 {
     if (type_of(&config->model, k) >= 0) {
         return BY_OK;
@@ -145,44 +145,44 @@ static by_status check_type(const by_config *config, const by__llama_keys *k, by
 
 static by_status resolve(by_config *config, void *own, by_error *error)
 {
-    const by__llama_keys *k = own;
-    BY_TRY(by__llama_resolve(config, k, error));
-    BY_TRY(by__layers_check(config, "model.nope_layers", &k->nope_layers, error));
-    BY_TRY(by__layers_check(config, "model.window_layers", &k->window_layers, error));
+    const by__nn_llama_keys *k = own;
+    BY_TRY(by__nn_llama_resolve(config, k, error));
+    BY_TRY(by__nn_layers_check(config, "model.nope_layers", &k->nope_layers, error));
+    BY_TRY(by__nn_layers_check(config, "model.window_layers", &k->window_layers, error));
     return check_type(config, k, error);
 }
 
 /* ---- the graph ---- */
 
-static by_value mlp(by__build *b, by_value x, int layer)
+static by_value mlp(by__nn_build *b, by_value x, int layer)
 {
     const by_model_config *c = b->config;
     bool bias = own_keys(c)->mlp_bias == 1;
-    by_init init = by__init_normal(b);
-    by_value gate = by__llama_linear(b, x, c->width, c->mlp_width, "mlp embed", init, bias, layer,
-                                     "mlp.gate_proj");
-    by_value up = by__llama_linear(b, x, c->width, c->mlp_width, "mlp embed", init, bias, layer,
-                                   "mlp.up_proj");
+    by_init init = by__nn_init_normal(b);
+    by_value gate = by__nn_llama_linear(b, x, c->width, c->mlp_width, "mlp embed", init, bias,
+                                        layer, "mlp.gate_proj");
+    by_value up = by__nn_llama_linear(b, x, c->width, c->mlp_width, "mlp embed", init, bias, layer,
+                                      "mlp.up_proj");
     by_value y = by_swiglu(b->graph, gate, up);
-    return by__llama_linear(b, y, c->mlp_width, c->width, "embed mlp", by__init_residual(b), bias,
-                            layer, "mlp.down_proj");
+    return by__nn_llama_linear(b, y, c->mlp_width, c->width, "embed mlp", by__nn_init_residual(b),
+                               bias, layer, "mlp.down_proj");
 }
 
-static void body(by__build *b)
+static void body(by__nn_build *b)
 {
-    by__llama_body(b, own_keys(b->config), mlp);
+    by__nn_llama_body(b, own_keys(b->config), mlp);
 }
 
 /* ---- config.json ---- */
 
-static bool has_window(const by__llama_keys *k, int64_t layer)
+static bool has_window(const by__nn_llama_keys *k, int64_t layer)
 {
-    return k->window_layers.count == 0 || by__list_has(&k->window_layers, layer);
+    return k->window_layers.count == 0 || by__nn_list_has(&k->window_layers, layer);
 }
 
 /* transformers before 4.53 reads max_window_layers: the first layer with a window, after which all
  * have one. */
-static void write_windows(json_t *out, const by_model_config *c, const by__llama_keys *k,
+static void write_windows(json_t *out, const by_model_config *c, const by__nn_llama_keys *k,
                           const type *t)
 {
     if (t->windows == ALL_LAYERS) {
@@ -208,9 +208,9 @@ static void write_windows(json_t *out, const by_model_config *c, const by__llama
 
 static void write_config(json_t *out, const by_model_config *c)
 {
-    const by__llama_keys *k = own_keys(c);
+    const by__nn_llama_keys *k = own_keys(c);
     const type *t = &types[publish(c) - published];
-    by__llama_write_config(out, c, k);
+    by__nn_llama_write_config(out, c, k);
     if (t->attention_bias) {
         (void)json_object_set_new(out, "attention_bias", json_boolean(k->qkv_bias));
     }
@@ -220,7 +220,8 @@ static void write_config(json_t *out, const by_model_config *c)
     if (t->nope) {
         json_t *rotated = json_array();
         for (int64_t i = 0; i < c->layers; i++) {
-            (void)json_array_append_new(rotated, json_integer(!by__list_has(&k->nope_layers, i)));
+            (void)json_array_append_new(rotated,
+                                        json_integer(!by__nn_list_has(&k->nope_layers, i)));
         }
         (void)json_object_set_new(out, "no_rope_layers", rotated);
         /* transformers' default is an id of SmolLM3's own vocabulary. */
@@ -239,13 +240,13 @@ static by_status check_layers(const by_model_config *c, const char *name, by_err
 
 /* no_rope_layers has a 1 for each layer with positions; without the key, every n-th layer has
  * none. */
-static by_status read_nope(by__llama_keys *k, const by_model_config *c, const char *name,
+static by_status read_nope(by__nn_llama_keys *k, const by_model_config *c, const char *name,
                            const json_t *in, by_error *error)
 {
     const json_t *list = json_object_get(in, "no_rope_layers");
     int64_t interval;
     bool *without;
-    BY_TRY(by__json_integer(&interval, name, in, "no_rope_layer_interval", 4, error));
+    BY_TRY(by__nn_json_integer(&interval, name, in, "no_rope_layer_interval", 4, error));
     if (json_is_array(list) && json_array_size(list) < (size_t)c->layers) {
         return by_error_set(error, BY_EFORMAT, "%s: \"no_rope_layers\" has %zu of %lld layers",
                             name, json_array_size(list), (long long)c->layers);
@@ -256,20 +257,20 @@ static by_status read_nope(by__llama_keys *k, const by_model_config *c, const ch
         without[i] = json_is_array(list) ? json_integer_value(json_array_get(list, i)) == 0
                                          : (i + 1) % (size_t)interval == 0;
     }
-    by_status status = by__list_fill(&k->nope_layers, without, (size_t)c->layers, error);
+    by_status status = by__nn_list_fill(&k->nope_layers, without, (size_t)c->layers, error);
     free(without);
     return status;
 }
 
 /* Reads whether layer i has a window. */
-static by_status read_layer_type(bool *limited, size_t i, const by__llama_keys *k, const type *t,
+static by_status read_layer_type(bool *limited, size_t i, const by__nn_llama_keys *k, const type *t,
                                  int64_t from, const char *name, const json_t *in, by_error *error)
 {
     const json_t *list = json_object_get(in, "layer_types");
     const char *said = json_string_value(json_array_get(list, i));
     if (!json_is_array(list)) {
         *limited =
-            t->windows_from > 0 ? (int64_t)i >= from : by__list_has(&k->nope_layers, (int64_t)i);
+            t->windows_from > 0 ? (int64_t)i >= from : by__nn_list_has(&k->nope_layers, (int64_t)i);
         return BY_OK;
     }
     *limited = said != NULL && strcmp(said, "sliding_attention") == 0;
@@ -282,7 +283,7 @@ static by_status read_layer_type(bool *limited, size_t i, const by__llama_keys *
     return BY_OK;
 }
 
-static by_status read_layer_types(by__llama_keys *k, const by_model_config *c, const type *t,
+static by_status read_layer_types(by__nn_llama_keys *k, const by_model_config *c, const type *t,
                                   const char *name, const json_t *in, by_error *error)
 {
     size_t count = (size_t)c->layers;
@@ -299,13 +300,13 @@ static by_status read_layer_types(by__llama_keys *k, const by_model_config *c, c
     }
     k->window = limited == 0 ? 0 : k->window;
     if (status == BY_OK) {
-        status = by__list_fill(&k->window_layers, has, limited == count ? 0 : count, error);
+        status = by__nn_list_fill(&k->window_layers, has, limited == count ? 0 : count, error);
     }
     free(has);
     return status;
 }
 
-static by_status read_windows(by__llama_keys *k, const by_model_config *c, const type *t,
+static by_status read_windows(by__nn_llama_keys *k, const by_model_config *c, const type *t,
                               const char *name, const json_t *in, by_error *error)
 {
     const json_t *window = json_object_get(in, "sliding_window");
@@ -314,11 +315,11 @@ static by_status read_windows(by__llama_keys *k, const by_model_config *c, const
         BY_TRY(by__nn_json_switch(&used, name, in, "use_sliding_window", false, error));
     }
     k->window = 0;
-    BY_TRY(by__list_fill(&k->window_layers, NULL, 0, error));
+    BY_TRY(by__nn_list_fill(&k->window_layers, NULL, 0, error));
     if ((t->windows != ALL_LAYERS && used == 0) || json_is_null(window)) {
         return BY_OK;
     }
-    BY_TRY(by__json_integer(&k->window, name, in, "sliding_window", t->window, error));
+    BY_TRY(by__nn_json_integer(&k->window, name, in, "sliding_window", t->window, error));
     return t->windows == SOME_LAYERS && k->window > 0 ? read_layer_types(k, c, t, name, in, error)
                                                       : BY_OK;
 }
@@ -326,7 +327,7 @@ static by_status read_windows(by__llama_keys *k, const by_model_config *c, const
 static by_status read_config(by_model_config *c, const char *name, const json_t *in,
                              by_error *error)
 {
-    by__llama_keys *k = own_keys(c);
+    by__nn_llama_keys *k = own_keys(c);
     const char *hf_type = json_string_value(json_object_get(in, "model_type"));
     size_t i = 0;
     while (strcmp(published[i].model_type, hf_type) != 0) { /* it is in the table */
@@ -337,37 +338,37 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     int64_t mlp;
     BY_TRY(by__nn_json_switch(&attention, name, in, "attention_bias", false, error));
     BY_TRY(by__nn_json_switch(&mlp, name, in, "mlp_bias", false, error));
-    BY_TRY(by__llama_read_config(c, k, &t->defaults, name, in, error));
-    BY_TRY(by__set_string(&k->hf_type, hf_type, error));
+    BY_TRY(by__nn_llama_read_config(c, k, &t->defaults, name, in, error));
+    BY_TRY(by__nn_set_string(&k->hf_type, hf_type, error));
     k->qkv_bias = t->qkv_bias || (t->attention_bias && attention != 0);
     k->output_bias = t->attention_bias && attention != 0;
     k->mlp_bias = t->mlp_bias && mlp != 0;
     k->qk_norm = t->qk_norm;
     BY_TRY(t->nope ? read_nope(k, c, name, in, error)
-                   : by__list_fill(&k->nope_layers, NULL, 0, error));
+                   : by__nn_list_fill(&k->nope_layers, NULL, 0, error));
     return read_windows(k, c, t, name, in, error);
 }
 
 /* After pruning, a model_type that requires heads to divide the width may not apply any more. */
 static by_status reduce(by_model_config *c, const by__nn_reduction *to, by_error *error)
 {
-    by__llama_keys *k = own_keys(c);
-    BY_TRY(by__llama_reduce(c, k, to, error));
-    return type_of(c, k) >= 0 ? BY_OK : by__set_string(&k->hf_type, "auto", error);
+    by__nn_llama_keys *k = own_keys(c);
+    BY_TRY(by__nn_llama_reduce(c, k, to, error));
+    return type_of(c, k) >= 0 ? BY_OK : by__nn_set_string(&k->hf_type, "auto", error);
 }
 
 static const char *bounded(const by_model_config *c)
 {
-    return by__rope_bounded(&own_keys(c)->rope);
+    return by__nn_rope_bounded(&own_keys(c)->rope);
 }
 
-const by__family by__family_llama = {
+const by__nn_family by__nn_family_llama = {
     .kind = {.name = "llama",
              .help = "Llama, Mistral, Qwen2, Qwen3, SmolLM: rotary positions, RMS norm, SwiGLU, "
                      "grouped-query attention.",
-             .keys = {&by__transformer_keys, &by__token_keys, &by__llama_key_list,
-                      &by__rope_key_list, &key_list},
-             .size = sizeof(by__llama_keys),
+             .keys = {&by__nn_transformer_keys, &by__nn_token_keys, &by__nn_llama_key_list,
+                      &by__nn_rope_key_list, &key_list},
+             .size = sizeof(by__nn_llama_keys),
              .resolve = resolve},
     .base = "model.",
     .embedding = "model.embed_tokens.weight",

@@ -16,7 +16,7 @@ typedef struct mlp_keys {
     int64_t embedding;
 } mlp_keys;
 
-static const by__key keys[] = {
+static const by__config_key keys[] = {
     {"model", "hidden", BY__KEY_TEXTS, BY__OWN(mlp_keys, hidden), "[]",
      .help = "widths of the hidden layers; empty: model.layers of them, each of model.width"},
     {"model", "activation", BY__KEY_TEXT, BY__OWN(mlp_keys, activation), "relu",
@@ -29,13 +29,13 @@ static const by__key keys[] = {
      .derived = "half of a column's ids, at most 50",
      .help = "width of the embeddings of categories"},
 };
-static const by__key_list key_list = BY__KEY_LIST(keys);
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
-extern const by__family by__family_mlp;
+extern const by__nn_family by__nn_family_mlp;
 
 static mlp_keys *own_keys(const by_model_config *c)
 {
-    return by__kind_own(c->own, &by__family_mlp.kind);
+    return by__config_kind_own(c->own, &by__nn_family_mlp.kind);
 }
 
 /* Parses a positive number of at most 2^24; 0: malformed. */
@@ -91,7 +91,7 @@ static int64_t hidden_width(const by_model_config *c, int64_t layer)
 }
 
 /* Makes the input row [B, total width]: the numbers, then the embeddings of all columns. */
-static by_value read_row(by__build *b, int64_t *width)
+static by_value read_row(by__nn_build *b, int64_t *width)
 {
     const by_model_config *c = b->config;
     by_graph *g = b->graph;
@@ -101,19 +101,19 @@ static by_value read_row(by__build *b, int64_t *width)
     by_value ids = BY_NONE;
     *width = c->numbers;
     if (c->numbers > 0) {
-        x = by__input(b, "numbers", BY_F32, BY_SHAPE(batch, c->numbers));
+        x = by__nn_input(b, "numbers", BY_F32, BY_SHAPE(batch, c->numbers));
     }
     if (columns > 0) {
-        ids = by__input(b, "categories", BY_I32, BY_SHAPE(batch, columns));
+        ids = by__nn_input(b, "categories", BY_I32, BY_SHAPE(batch, columns));
     }
     for (int64_t k = 0; k < columns; k++) {
         int64_t size = read_size(c->categories.items[k]);
         int64_t wanted = own_keys(c)->embedding;
         int64_t derived = (size + 1) / 2 < 50 ? (size + 1) / 2 : 50;
         int64_t vector = wanted == -1 ? derived : wanted;
-        by_value table = by__weight(b, "vocab embed", BY_SHAPE(size, vector),
-                                    (by_init){BY_INIT_NORMAL, 1.0f / sqrtf((float)vector)},
-                                    "embeddings.%lld.weight", (long long)k);
+        by_value table = by__nn_weight(b, "vocab embed", BY_SHAPE(size, vector),
+                                       (by_init){BY_INIT_NORMAL, 1.0f / sqrtf((float)vector)},
+                                       "embeddings.%lld.weight", (long long)k);
         by_value column = by_slice(g, ids, 1, k, 1);
         by_value parts[2] = {
             x, by_reshape(g, by_embedding(g, column, table), BY_SHAPE(batch, vector))};
@@ -123,12 +123,12 @@ static by_value read_row(by__build *b, int64_t *width)
     return x;
 }
 
-static by_value linear(by__build *b, by_value x, int64_t in, int64_t out, double gain,
+static by_value linear(by__nn_build *b, by_value x, int64_t in, int64_t out, double gain,
                        const char *prefix)
 {
     by_init init = {BY_INIT_NORMAL, (float)sqrt(gain / (double)in)};
-    by_value w = by__weight(b, "mlp embed", BY_SHAPE(out, in), init, "%s.weight", prefix);
-    by_value bias = by__weight(b, "mlp", BY_SHAPE(out), (by_init){0}, "%s.bias", prefix);
+    by_value w = by__nn_weight(b, "mlp embed", BY_SHAPE(out, in), init, "%s.weight", prefix);
+    by_value bias = by__nn_weight(b, "mlp", BY_SHAPE(out), (by_init){0}, "%s.bias", prefix);
     return by_linear(b->graph, x, w, bias, true);
 }
 
@@ -141,7 +141,7 @@ static by_function activation(const by_model_config *c)
                                        : BY_FN_RELU;
 }
 
-static void body(by__build *b)
+static void body(by__nn_build *b)
 {
     const by_model_config *c = b->config;
     char name[64];
@@ -153,13 +153,13 @@ static void body(by__build *b)
         (void)snprintf(name, sizeof name, "layers.%lld", (long long)layer);
         x = linear(b, x, width, out, 2.0, name);
         if (own_keys(c)->norm) {
-            by_value w = by__weight(b, "mlp", BY_SHAPE(out), (by_init){.kind = BY_INIT_ONE},
-                                    "norms.%lld.weight", (long long)layer);
-            by_value bias = by__weight(b, "mlp", BY_SHAPE(out), (by_init){0}, "norms.%lld.bias",
-                                       (long long)layer);
+            by_value w = by__nn_weight(b, "mlp", BY_SHAPE(out), (by_init){.kind = BY_INIT_ONE},
+                                       "norms.%lld.weight", (long long)layer);
+            by_value bias = by__nn_weight(b, "mlp", BY_SHAPE(out), (by_init){0}, "norms.%lld.bias",
+                                          (long long)layer);
             x = by_layer_norm(b->graph, x, w, bias, (float)c->norm_eps);
         }
-        x = by__drop(b, by_unary(b->graph, x, activation(c)));
+        x = by__nn_drop(b, by_unary(b->graph, x, activation(c)));
         width = out;
     }
     by_graph_set_block(b->graph, -1);
@@ -214,7 +214,7 @@ static by_status read_sizes(by_string_list *list, const char *name, const json_t
                                 name, key);
         }
         (void)snprintf(text, sizeof text, "%lld", (long long)size);
-        BY_TRY(by__set_string(&items[i], text, error));
+        BY_TRY(by__nn_set_string(&items[i], text, error));
     }
     return BY_OK;
 }
@@ -228,9 +228,9 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(read_sizes(&m->hidden, name, in, "hidden_sizes", error));
     take_hidden(c, &m->hidden);
     BY_TRY(read_sizes(&c->categories, name, in, "category_sizes", error));
-    BY_TRY(by__json_integer(&c->outputs, name, in, "num_outputs", BY__REQUIRED, error));
-    BY_TRY(by__json_integer(&m->embedding, name, in, "embedding_size", -1, error));
-    BY_TRY(by__json_number(&c->norm_eps, name, in, "layer_norm_eps", 1e-5, error));
+    BY_TRY(by__nn_json_integer(&c->outputs, name, in, "num_outputs", BY__REQUIRED, error));
+    BY_TRY(by__nn_json_integer(&m->embedding, name, in, "embedding_size", -1, error));
+    BY_TRY(by__nn_json_number(&c->norm_eps, name, in, "layer_norm_eps", 1e-5, error));
     BY_TRY(by__nn_json_switch(&m->norm, name, in, "layer_norm", false, error));
     c->numbers = json_integer_value(numbers);
     if (!json_is_integer(numbers) || c->numbers < 0 || c->numbers > BY__MI20 ||
@@ -243,22 +243,22 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     static const char *const known[] = {"relu", "gelu", "silu", "tanh"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(known); i++) {
         if (json_is_string(act) && strcmp(json_string_value(act), known[i]) == 0) {
-            return by__set_string(&m->activation, known[i], error);
+            return by__nn_set_string(&m->activation, known[i], error);
         }
     }
     return by_error_set(error, BY_EFORMAT, "%s: \"hidden_act\" is none of relu, gelu, silu, tanh",
                         name);
 }
 
-const by__family by__family_mlp = {
+const by__nn_family by__nn_family_mlp = {
     .kind = {.name = "mlp",
              .help = "MLP on table rows: numbers and embedded categories.",
-             .keys = {&by__output_keys, &by__table_keys, &key_list},
+             .keys = {&by__nn_output_keys, &by__nn_table_keys, &key_list},
              .size = sizeof(mlp_keys),
              .resolve = resolve},
     .reads = "table",
     .body = body,
     .write_config = write_config,
     .read_config = read_config,
-    .published = (const by__published[]){{"banyan_mlp", "MLP", false}, {0}},
+    .published = (const by__nn_published[]){{"banyan_mlp", "MLP", false}, {0}},
 };

@@ -10,7 +10,7 @@ typedef struct vit_keys {
     double norm_eps;
 } vit_keys;
 
-static const by__key keys[] = {
+static const by__config_key keys[] = {
     {"model", "patch", BY__KEY_INT, BY__OWN(vit_keys, patch), "16", 1, 65536,
      .help = "patch size in pixels; divides the height and width of the image"},
     {"model", "heads", BY__KEY_INT, BY__FIELD(model.heads), "4", 1, 65536,
@@ -25,13 +25,13 @@ static const by__key keys[] = {
      .derived = "the square root of 2 / (5 x width)",
      .help = "standard deviation of the initial weights"},
 };
-static const by__key_list key_list = BY__KEY_LIST(keys);
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
-extern const by__family by__family_vit;
+extern const by__nn_family by__nn_family_vit;
 
 static vit_keys *own_keys(const by_model_config *c)
 {
-    return by__kind_own(c->own, &by__family_vit.kind);
+    return by__config_kind_own(c->own, &by__nn_family_vit.kind);
 }
 
 /* Refuses a size: "vit.yaml:3: patch 4 does not divide image_height 30". */
@@ -59,53 +59,54 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     c->mlp_width = c->mlp_width == -1 ? 4 * c->width : c->mlp_width;
     BY_TRY(check_side(config, "image_height", c->image_height, v->patch, error));
     BY_TRY(check_side(config, "image_width", c->image_width, v->patch, error));
-    return by__transformer_resolve(config, -1, error);
+    return by__nn_transformer_resolve(config, -1, error);
 }
 
-static by_value norm(by__build *b, by_value x, const char *prefix)
+static by_value norm(by__nn_build *b, by_value x, const char *prefix)
 {
     by_shape shape = BY_SHAPE(b->config->width);
-    by_value w = by__weight(b, "embed", shape, (by_init){.kind = BY_INIT_ONE}, "%s.weight", prefix);
-    by_value bias = by__weight(b, "embed", shape, (by_init){0}, "%s.bias", prefix);
+    by_value w =
+        by__nn_weight(b, "embed", shape, (by_init){.kind = BY_INIT_ONE}, "%s.weight", prefix);
+    by_value bias = by__nn_weight(b, "embed", shape, (by_init){0}, "%s.bias", prefix);
     return by_layer_norm(b->graph, x, w, bias, (float)own_keys(b->config)->norm_eps);
 }
 
-static by_value linear(by__build *b, by_value x, int64_t in, int64_t out, const char *axes,
+static by_value linear(by__nn_build *b, by_value x, int64_t in, int64_t out, const char *axes,
                        const char *bias_axes, by_init init, const char *prefix)
 {
-    by_value w = by__weight(b, axes, BY_SHAPE(out, in), init, "%s.weight", prefix);
-    by_value bias = by__weight(b, bias_axes, BY_SHAPE(out), (by_init){0}, "%s.bias", prefix);
+    by_value w = by__nn_weight(b, axes, BY_SHAPE(out, in), init, "%s.weight", prefix);
+    by_value bias = by__nn_weight(b, bias_axes, BY_SHAPE(out), (by_init){0}, "%s.bias", prefix);
     return by_linear(b->graph, x, w, bias, true);
 }
 
 /* The class token and the patches, with their positions: [B, 1 + patches, width]. */
-static by_value embed(by__build *b)
+static by_value embed(by__nn_build *b)
 {
     const by_model_config *c = b->config;
     int64_t size = own_keys(c)->patch;
     int64_t batch = b->request->batch;
-    by_init init = by__init_normal(b);
+    by_init init = by__nn_init_normal(b);
     by_graph *g = b->graph;
-    by_value images = by__input(b, "images", BY_F32,
-                                BY_SHAPE(batch, c->channels, c->image_height, c->image_width));
-    by_value class_token = by__weight(b, "token token embed", BY_SHAPE(1, 1, c->width), init,
-                                      "vit.embeddings.cls_token");
+    by_value images = by__nn_input(b, "images", BY_F32,
+                                   BY_SHAPE(batch, c->channels, c->image_height, c->image_width));
+    by_value class_token = by__nn_weight(b, "token token embed", BY_SHAPE(1, 1, c->width), init,
+                                         "vit.embeddings.cls_token");
     int64_t tokens = 1 + c->image_height / size * (c->image_width / size);
-    by_value positions = by__weight(b, "token position embed", BY_SHAPE(1, tokens, c->width), init,
-                                    "vit.embeddings.position_embeddings");
+    by_value positions = by__nn_weight(b, "token position embed", BY_SHAPE(1, tokens, c->width),
+                                       init, "vit.embeddings.position_embeddings");
     by_value w =
-        by__weight(b, "embed channel pixel pixel", BY_SHAPE(c->width, c->channels, size, size),
-                   init, "vit.embeddings.patch_embeddings.projection.weight");
-    by_value bias = by__weight(b, "embed", BY_SHAPE(c->width), (by_init){0},
-                               "vit.embeddings.patch_embeddings.projection.bias");
+        by__nn_weight(b, "embed channel pixel pixel", BY_SHAPE(c->width, c->channels, size, size),
+                      init, "vit.embeddings.patch_embeddings.projection.weight");
+    by_value bias = by__nn_weight(b, "embed", BY_SHAPE(c->width), (by_init){0},
+                                  "vit.embeddings.patch_embeddings.projection.bias");
     w = by_reshape(g, w, BY_SHAPE(c->width, c->channels * size * size));
     by_value parts[2] = {by_expand(g, class_token, BY_SHAPE(batch, 1, c->width)),
                          by_linear(g, by_patches(g, images, size), w, bias, true)};
-    return by__drop(b, by_add(g, by_concat(g, parts, 2, 1), positions));
+    return by__nn_drop(b, by_add(g, by_concat(g, parts, 2, 1), positions));
 }
 
 /* Queries, keys and values in one product: their weights are separate only in checkpoints. */
-static by_value attention(by__build *b, by_value x, int layer)
+static by_value attention(by__nn_build *b, by_value x, int layer)
 {
     static const char *const names[] = {"query", "key", "value"};
     const by_model_config *c = b->config;
@@ -115,10 +116,11 @@ static by_value attention(by__build *b, by_value x, int layer)
         char prefix[96];
         (void)snprintf(prefix, sizeof prefix, "vit.encoder.layer.%d.attention.attention.%s", layer,
                        names[i]);
-        weights[i] = by__weight(b, "heads embed", BY_SHAPE(c->width, c->width), by__init_normal(b),
-                                "%s.weight", prefix);
+        weights[i] = by__nn_weight(b, "heads embed", BY_SHAPE(c->width, c->width),
+                                   by__nn_init_normal(b), "%s.weight", prefix);
         if (own_keys(c)->qkv_bias) {
-            biases[i] = by__weight(b, "heads", BY_SHAPE(c->width), (by_init){0}, "%s.bias", prefix);
+            biases[i] =
+                by__nn_weight(b, "heads", BY_SHAPE(c->width), (by_init){0}, "%s.bias", prefix);
         }
     }
     by_value w = by_concat(b->graph, weights, 3, 0);
@@ -129,7 +131,7 @@ static by_value attention(by__build *b, by_value x, int layer)
     return by_attention_masked(b->graph, qkv, BY_NONE, BY_NONE, c->heads, c->heads, &mask);
 }
 
-static by_value block(by__build *b, by_value x, int layer)
+static by_value block(by__nn_build *b, by_value x, int layer)
 {
     const by_model_config *c = b->config;
     by_graph *g = b->graph;
@@ -143,21 +145,21 @@ static by_value block(by__build *b, by_value x, int layer)
         y = by_slice(g, y, 1, 0, 1);
     }
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.attention.output.dense", layer);
-    y = linear(b, y, c->width, c->width, "embed heads", "embed", by__init_residual(b), name);
-    x = by_add(g, x, by__drop(b, y));
+    y = linear(b, y, c->width, c->width, "embed heads", "embed", by__nn_init_residual(b), name);
+    x = by_add(g, x, by__nn_drop(b, y));
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.layernorm_after", layer);
     y = norm(b, x, name);
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.intermediate.dense", layer);
-    y = linear(b, y, c->width, c->mlp_width, "mlp embed", "mlp", by__init_normal(b), name);
+    y = linear(b, y, c->width, c->mlp_width, "mlp embed", "mlp", by__nn_init_normal(b), name);
     y = by_unary(g, y, BY_FN_GELU_ERF);
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.output.dense", layer);
-    y = linear(b, y, c->mlp_width, c->width, "embed mlp", "embed", by__init_residual(b), name);
-    x = by_add(g, x, by__drop(b, y));
+    y = linear(b, y, c->mlp_width, c->width, "embed mlp", "embed", by__nn_init_residual(b), name);
+    x = by_add(g, x, by__nn_drop(b, y));
     by_graph_set_block(g, -1);
     return x;
 }
 
-static void body(by__build *b)
+static void body(by__nn_build *b)
 {
     const by_model_config *c = b->config;
     by_value x = embed(b);
@@ -165,7 +167,7 @@ static void body(by__build *b)
         x = block(b, x, layer);
     }
     x = norm(b, by_reshape(b->graph, x, BY_SHAPE(b->request->batch, c->width)), "vit.layernorm");
-    x = linear(b, x, c->width, c->outputs, "class embed", "class", by__init_normal(b),
+    x = linear(b, x, c->width, c->outputs, "class embed", "class", by__nn_init_normal(b),
                "classifier");
     b->model.output = x;
 }
@@ -208,7 +210,7 @@ static by_status read_image_size(by_model_config *c, const char *name, const jso
 {
     const json_t *size = json_object_get(in, "image_size");
     if (!json_is_array(size)) {
-        BY_TRY(by__json_integer(&c->image_height, name, in, "image_size", 224, error));
+        BY_TRY(by__nn_json_integer(&c->image_height, name, in, "image_size", 224, error));
         c->image_width = c->image_height;
         return BY_OK;
     }
@@ -221,9 +223,9 @@ static by_status read_image_size(by_model_config *c, const char *name, const jso
                             "%s: \"image_size\" is neither a number nor a list of two", name);
     }
     by_status status =
-        by__json_integer(&c->image_height, name, sides, "height", BY__REQUIRED, error);
+        by__nn_json_integer(&c->image_height, name, sides, "height", BY__REQUIRED, error);
     if (status == BY_OK) {
-        status = by__json_integer(&c->image_width, name, sides, "width", BY__REQUIRED, error);
+        status = by__nn_json_integer(&c->image_width, name, sides, "width", BY__REQUIRED, error);
     }
     json_decref(sides);
     return status;
@@ -235,14 +237,14 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     vit_keys *v = own_keys(c);
     const json_t *bias = json_object_get(in, "qkv_bias");
     const json_t *labels = json_object_get(in, "id2label");
-    BY_TRY(by__json_integer(&c->width, name, in, "hidden_size", 768, error));
-    BY_TRY(by__json_integer(&c->layers, name, in, "num_hidden_layers", 12, error));
-    BY_TRY(by__json_integer(&c->heads, name, in, "num_attention_heads", 12, error));
-    BY_TRY(by__json_integer(&c->mlp_width, name, in, "intermediate_size", 3072, error));
-    BY_TRY(by__json_integer(&c->channels, name, in, "num_channels", 3, error));
-    BY_TRY(by__json_integer(&v->patch, name, in, "patch_size", 16, error));
-    BY_TRY(by__json_number(&v->norm_eps, name, in, "layer_norm_eps", 1e-12, error));
-    BY_TRY(by__json_expect(name, in, "hidden_act", "gelu", error));
+    BY_TRY(by__nn_json_integer(&c->width, name, in, "hidden_size", 768, error));
+    BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_hidden_layers", 12, error));
+    BY_TRY(by__nn_json_integer(&c->heads, name, in, "num_attention_heads", 12, error));
+    BY_TRY(by__nn_json_integer(&c->mlp_width, name, in, "intermediate_size", 3072, error));
+    BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_channels", 3, error));
+    BY_TRY(by__nn_json_integer(&v->patch, name, in, "patch_size", 16, error));
+    BY_TRY(by__nn_json_number(&v->norm_eps, name, in, "layer_norm_eps", 1e-12, error));
+    BY_TRY(by__nn_json_expect(name, in, "hidden_act", "gelu", error));
     BY_TRY(read_image_size(c, name, in, error));
     if (bias != NULL && !json_is_boolean(bias)) {
         return by_error_set(error, BY_EFORMAT, "%s: \"qkv_bias\" is not true or false", name);
@@ -253,15 +255,15 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     return BY_OK;
 }
 
-const by__family by__family_vit = {
+const by__nn_family by__nn_family_vit = {
     .kind = {.name = "vit",
              .help = "ViT on image patches: class token, learned positions, GELU.",
-             .keys = {&by__output_keys, &by__image_keys, &key_list},
+             .keys = {&by__nn_output_keys, &by__nn_image_keys, &key_list},
              .size = sizeof(vit_keys),
              .resolve = resolve},
     .reads = "images",
     .body = body,
     .write_config = write_config,
     .read_config = read_config,
-    .published = (const by__published[]){{"vit", "ViTForImageClassification", false}, {0}},
+    .published = (const by__nn_published[]){{"vit", "ViTForImageClassification", false}, {0}},
 };

@@ -10,8 +10,8 @@
 #define MOST_WAITING ((size_t)4 << 20)
 #define MOST_BYTES   ((size_t)64 << 20)
 
-struct by__append_log {
-    by__append_options options;
+struct by__serve_append_log {
+    by__serve_append_options options;
     char *directory;
     char *name;
     uv_loop_t *loop;
@@ -32,7 +32,7 @@ struct by__append_log {
 
 /* ---- files ---- */
 
-static char *path_of(const by__append_log *log, uint64_t number)
+static char *path_of(const by__serve_append_log *log, uint64_t number)
 {
     char *path = NULL;
     return asprintf(&path, "%s/%s-%06llu.jsonl", log->directory, log->name,
@@ -42,7 +42,7 @@ static char *path_of(const by__append_log *log, uint64_t number)
 }
 
 /* The number in the name of a file of this log; 0: it is not one. */
-static uint64_t number_of(const by__append_log *log, const char *file)
+static uint64_t number_of(const by__serve_append_log *log, const char *file)
 {
     size_t length = strlen(log->name);
     char *end;
@@ -55,7 +55,7 @@ static uint64_t number_of(const by__append_log *log, const char *file)
 }
 
 /* Removes files that are too old once `newest` is written. */
-static by_status remove_old(const by__append_log *log, uint64_t newest, by_error *error)
+static by_status remove_old(const by__serve_append_log *log, uint64_t newest, by_error *error)
 {
     char **names = NULL;
     size_t count = 0;
@@ -76,7 +76,7 @@ static by_status remove_old(const by__append_log *log, uint64_t newest, by_error
     return BY_OK;
 }
 
-static by_status open_file(by__append_log *log, by_error *error)
+static by_status open_file(by__serve_append_log *log, by_error *error)
 {
     char *path = path_of(log, log->number);
     if (path == NULL) {
@@ -92,7 +92,7 @@ static by_status open_file(by__append_log *log, by_error *error)
 }
 
 /* Appends the whole batch, or leaves the file unchanged. */
-static by_status append(const by__append_log *log, by_error *error)
+static by_status append(const by__serve_append_log *log, by_error *error)
 {
     struct stat info;
     size_t done = 0;
@@ -113,7 +113,7 @@ static by_status append(const by__append_log *log, by_error *error)
                : by__io_error(error, "sync", log->directory);
 }
 
-static by_status write_batch(by__append_log *log, by_error *error)
+static by_status write_batch(by__serve_append_log *log, by_error *error)
 {
     struct stat info;
     /* A file that was deleted still accepts lines, but nobody can read them. */
@@ -133,15 +133,15 @@ static by_status write_batch(by__append_log *log, by_error *error)
 
 static void on_write(uv_work_t *work)
 {
-    by__append_log *log = work->data;
+    by__serve_append_log *log = work->data;
     log->status = write_batch(log, &log->error);
 }
 
-static void start(by__append_log *log);
+static void start(by__serve_append_log *log);
 
 static void on_written(uv_work_t *work, int code)
 {
-    by__append_log *log = work->data;
+    by__serve_append_log *log = work->data;
     uint64_t upto = log->added - log->waiting_lines; /* queued while the batch was being written */
     BY_UNUSED(code);
     log->busy = false;
@@ -153,7 +153,7 @@ static void on_written(uv_work_t *work, int code)
     start(log);
 }
 
-static void start(by__append_log *log)
+static void start(by__serve_append_log *log)
 {
     if (log->busy || log->waiting_lines == 0) {
         return;
@@ -171,7 +171,7 @@ static void start(by__append_log *log)
     }
 }
 
-uint64_t by__append_log_add(by__append_log *log, const char *line, size_t length)
+uint64_t by__serve_append_log_add(by__serve_append_log *log, const char *line, size_t length)
 {
     if (log->waiting.length + length > MOST_WAITING) {
         log->lost++;
@@ -190,7 +190,7 @@ uint64_t by__append_log_add(by__append_log *log, const char *line, size_t length
     return number;
 }
 
-uint64_t by__append_log_record(by__append_log *log, json_t *record)
+uint64_t by__serve_append_log_record(by__serve_append_log *log, json_t *record)
 {
     by__text line = {0};
     by__json_write(&line, record, JSON_COMPACT);
@@ -200,20 +200,20 @@ uint64_t by__append_log_record(by__append_log *log, json_t *record)
     if (line.failed) {
         log->lost++;
     } else {
-        number = by__append_log_add(log, line.data, line.length);
+        number = by__serve_append_log_add(log, line.data, line.length);
     }
     by__text_free(&line);
     return number;
 }
 
-uint64_t by__append_log_lost(const by__append_log *log)
+uint64_t by__serve_append_log_lost(const by__serve_append_log *log)
 {
     return log->lost;
 }
 
 /* ---- opening ---- */
 
-static by_status find_newest(by__append_log *log, by_error *error)
+static by_status find_newest(by__serve_append_log *log, by_error *error)
 {
     char **names;
     size_t count;
@@ -234,10 +234,10 @@ static by_status find_newest(by__append_log *log, by_error *error)
     return open_file(log, error);
 }
 
-by_status by__append_log_open(by__append_log **out, uv_loop_t *loop,
-                              const by__append_options *options, by_error *error)
+by_status by__serve_append_log_open(by__serve_append_log **out, uv_loop_t *loop,
+                                    const by__serve_append_options *options, by_error *error)
 {
-    by__append_log *log;
+    by__serve_append_log *log;
     BY_TRY(by__alloc((void **)&log, 1, sizeof *log, "a log", error));
     log->options = *options;
     log->options.bytes = options->bytes == 0 ? MOST_BYTES : options->bytes;
@@ -249,16 +249,16 @@ by_status by__append_log_open(by__append_log **out, uv_loop_t *loop,
                            ? by_error_set(error, BY_EMEMORY, "out of memory: a log")
                            : find_newest(log, error);
     if (status != BY_OK) {
-        by__append_log_close(&log);
+        by__serve_append_log_close(&log);
         return status;
     }
     *out = log;
     return BY_OK;
 }
 
-void by__append_log_close(by__append_log **log)
+void by__serve_append_log_close(by__serve_append_log **log)
 {
-    by__append_log *l = *log;
+    by__serve_append_log *l = *log;
     if (l == NULL) {
         return;
     }

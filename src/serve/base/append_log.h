@@ -8,9 +8,9 @@
 
 #include "serve/base/serve.h"
 
-typedef struct by__append_log by__append_log;
+typedef struct by__serve_append_log by__serve_append_log;
 
-typedef struct by__append_options {
+typedef struct by__serve_append_options {
     const char *directory; /* created if missing, accessible by this user alone */
     const char *name;
     size_t bytes; /* size of a file after which the next begins; 0: 64 MiB */
@@ -20,20 +20,20 @@ typedef struct by__append_options {
      * NULL. */
     void (*done)(void *user, uint64_t upto, by_status status, const by_error *error);
     void *user;
-} by__append_options;
+} by__serve_append_options;
 
 /* Continues after the newest file. BY_EIO: the directory cannot be opened. */
-by_status by__append_log_open(by__append_log **out, uv_loop_t *loop,
-                              const by__append_options *options, by_error *error);
+by_status by__serve_append_log_open(by__serve_append_log **out, uv_loop_t *loop,
+                                    const by__serve_append_options *options, by_error *error);
 /* Queues a line, which ends with LF. Returns its number, from 1 on; 0: too much is pending (4 MiB),
  * and the line was dropped. */
-uint64_t by__append_log_add(by__append_log *log, const char *line, size_t length);
+uint64_t by__serve_append_log_add(by__serve_append_log *log, const char *line, size_t length);
 /* Queues a record as a line, and takes it. NULL, a record for which memory was exhausted, counts as
  * dropped. */
-uint64_t by__append_log_record(by__append_log *log, json_t *record);
+uint64_t by__serve_append_log_record(by__serve_append_log *log, json_t *record);
 /* Number of lines that were dropped or lost. */
-uint64_t by__append_log_lost(const by__append_log *log);
+uint64_t by__serve_append_log_lost(const by__serve_append_log *log);
 /* Writes pending lines and calls `done` for them. The loop must not be running; it is turned. */
-void by__append_log_close(by__append_log **log);
+void by__serve_append_log_close(by__serve_append_log **log);
 
 #endif

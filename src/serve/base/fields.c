@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static const by__field *find(const by__field *fields, size_t count, const char *name)
+static const by__serve_field *find(const by__serve_field *fields, size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++) {
         if (strcmp(fields[i].name, name) == 0) {
@@ -12,7 +12,8 @@ static const by__field *find(const by__field *fields, size_t count, const char *
     return NULL;
 }
 
-static by_status unknown(const by__field *fields, size_t count, const char *name, by_error *error)
+static by_status unknown(const by__serve_field *fields, size_t count, const char *name,
+                         by_error *error)
 {
     const char *names[64];
     size_t n = count < BY_ARRAY_LENGTH(names) ? count : BY_ARRAY_LENGTH(names);
@@ -26,13 +27,14 @@ static by_status unknown(const by__field *fields, size_t count, const char *name
     return by_error_set(error, BY_EARG, "unknown field '%.64s'", name);
 }
 
-static by_status out_of_bounds(const by__field *field, by_error *error)
+static by_status out_of_bounds(const by__serve_field *field, by_error *error)
 {
     return by_error_set(error, BY_EARG, "'%s' must be from %.10g to %.10g", field->name,
                         field->least, field->most);
 }
 
-static by_status read_field(void *to, const by__field *field, const json_t *value, by_error *error)
+static by_status read_field(void *to, const by__serve_field *field, const json_t *value,
+                            by_error *error)
 {
     switch (field->kind) {
     case BY__FIELD_TEXT:
@@ -87,8 +89,8 @@ static by_status read_field(void *to, const by__field *field, const json_t *valu
     return BY_OK;
 }
 
-by_status by__fields_read(void *record, const by__field *fields, size_t count, const json_t *object,
-                          const char **param, by_error *error)
+by_status by__serve_fields_read(void *record, const by__serve_field *fields, size_t count,
+                                const json_t *object, const char **param, by_error *error)
 {
     const char *name;
     json_t *value;
@@ -100,7 +102,7 @@ by_status by__fields_read(void *record, const by__field *fields, size_t count, c
     }
     json_object_foreach((json_t *)(uintptr_t)object, name, value)
     {
-        const by__field *field = find(fields, count, name);
+        const by__serve_field *field = find(fields, count, name);
         *param = NULL;
         if (field == NULL) {
             return unknown(fields, count, name, error);

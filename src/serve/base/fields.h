@@ -5,23 +5,23 @@
 
 #include "serve/base/serve.h"
 
-typedef enum by__field_kind {
+typedef enum by__serve_field_kind {
     BY__FIELD_TEXT,    /* const char *, borrowed; at most `most` bytes */
     BY__FIELD_INTEGER, /* int64_t in least .. most */
     BY__FIELD_NUMBER,  /* double in least .. most */
     BY__FIELD_BOOL,    /* bool */
     BY__FIELD_ANY,     /* const json_t *, borrowed; checked by the caller */
     BY__FIELD_IGNORED  /* part of the API, but without effect here */
-} by__field_kind;
+} by__serve_field_kind;
 
-typedef struct by__field {
+typedef struct by__serve_field {
     const char *name;
-    by__field_kind kind;
+    by__serve_field_kind kind;
     /* offset in the record; the member keeps its value if the field is absent or null */
     size_t offset;
     double least;
     double most;
-} by__field;
+} by__serve_field;
 
 /* Rows of a table; `record` is the type of the record, and `member` one of its members. */
 #define BY__ANY(name, record, member)                                                              \
@@ -51,7 +51,7 @@ typedef struct by__field {
 
 /* Fills a record. BY_EARG with a sentence for the sender; *param (may be NULL) is then the field's
  * name in the table, or NULL for one that is not in it. */
-by_status by__fields_read(void *record, const by__field *fields, size_t count, const json_t *object,
-                          const char **param, by_error *error);
+by_status by__serve_fields_read(void *record, const by__serve_field *fields, size_t count,
+                                const json_t *object, const char **param, by_error *error);
 
 #endif

@@ -72,7 +72,7 @@ static const variable kept[] = {
     {"no_proxy", SENDS},
     {"BANYAN_FEATURES_PASSWORD", SENDS}};
 
-/* Passwords of a broker that is Redis (by__redis_broker_login). */
+/* Passwords of a broker that is Redis (by__link_redis_broker_login). */
 static const variable kept_redis[] = {{"BANYAN_REDIS_PASSWORD", CLIENTS},
                                       {"REDISCLI_AUTH", CLIENTS}};
 
@@ -91,7 +91,7 @@ static bool is_kept(const char *entry, by_serve_process process, const variable 
     return false;
 }
 
-void by__close_files(int but)
+void by__serve_close_files(int but)
 {
     struct rlimit limit = {0};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > 65536) {
@@ -120,6 +120,6 @@ void by_serve_clean_environment(by_serve_process process, bool redis)
         environ[count] = NULL;
     }
     if (process != BY_SERVE_SUPERVISOR) {
-        by__close_files(-1);
+        by__serve_close_files(-1);
     }
 }

@@ -5,6 +5,6 @@
 #include "serve/base/serve.h"
 
 /* Closes all files but standard input, output and error and `but`; -1: none. */
-void by__close_files(int but);
+void by__serve_close_files(int but);
 
 #endif

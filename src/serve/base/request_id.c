@@ -4,23 +4,23 @@
 
 #include "serve/base/serve.h"
 
-by_status by__uv_error(by_error *error, const char *verb, const char *name, int code)
+by_status by__serve_uv_error(by_error *error, const char *verb, const char *name, int code)
 {
     return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, name, uv_strerror(code));
 }
 
-by_status by__random_bytes(void *out, size_t count, by_error *error)
+by_status by__serve_random_bytes(void *out, size_t count, by_error *error)
 {
     return getrandom(out, count, 0) == (ssize_t)count
                ? BY_OK
                : by__io_error(error, "read", "the system's random numbers");
 }
 
-by_status by__request_id(char out[BY__ID_BYTES], const char *prefix, by_error *error)
+by_status by__serve_request_id(char out[BY__ID_BYTES], const char *prefix, by_error *error)
 {
     unsigned char random[BY__ID_DIGITS / 2];
     size_t length = strlen(prefix);
-    BY_TRY(by__random_bytes(random, sizeof random, error));
+    BY_TRY(by__serve_random_bytes(random, sizeof random, error));
     memcpy(out, prefix, length);
     for (size_t i = 0; i < sizeof random; i++) {
         static const char digits[] = "0123456789abcdef";
@@ -31,13 +31,13 @@ by_status by__request_id(char out[BY__ID_BYTES], const char *prefix, by_error *e
     return BY_OK;
 }
 
-bool by__id_valid(const char *id)
+bool by__serve_id_valid(const char *id)
 {
     size_t n = strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
     return n >= 1 && n <= 64 && id[n] == '\0';
 }
 
-const char *by__path_id(char out[65], const char *path)
+const char *by__serve_path_id(char out[65], const char *path)
 {
     size_t length = strcspn(path, "/");
     if (length >= 65) {
@@ -45,10 +45,10 @@ const char *by__path_id(char out[65], const char *path)
     }
     memcpy(out, path, length);
     out[length] = '\0';
-    return by__id_valid(out) ? path + length : NULL;
+    return by__serve_id_valid(out) ? path + length : NULL;
 }
 
-double by__wall_clock(void)
+double by__serve_wall_clock(void)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);

@@ -42,7 +42,7 @@
 #define BY__MOST_WORKERS 256
 
 /* BY_EIO: "cannot VERB NAME: REASON" from an error of libuv. */
-by_status by__uv_error(by_error *error, const char *verb, const char *name, int code);
+by_status by__serve_uv_error(by_error *error, const char *verb, const char *name, int code);
 
 /* ---- ids of requests (request_id.c) ---- */
 
@@ -51,17 +51,17 @@ by_status by__uv_error(by_error *error, const char *verb, const char *name, int 
 #define BY__ID_DIGITS 32
 
 /* At most 256 bytes from the system's random number generator. */
-by_status by__random_bytes(void *out, size_t count, by_error *error);
+by_status by__serve_random_bytes(void *out, size_t count, by_error *error);
 
 /* PREFIX and BY__ID_DIGITS random digits, so that ids cannot be guessed. BY_EIO: the system has no
  * random numbers. */
-by_status by__request_id(char out[BY__ID_BYTES], const char *prefix, by_error *error);
+by_status by__serve_request_id(char out[BY__ID_BYTES], const char *prefix, by_error *error);
 /* True for 1 to 64 characters of [A-Za-z0-9_-]. */
-bool by__id_valid(const char *id);
+bool by__serve_id_valid(const char *id);
 /* Copies the id at the beginning of the rest of a path, and returns what follows it ("", or from
  * the next '/' on). Returns NULL if there is no valid id. */
-const char *by__path_id(char out[65], const char *path);
+const char *by__serve_path_id(char out[65], const char *path);
 /* Seconds since 1970. For records and deadlines that processes share, never for intervals. */
-double by__wall_clock(void);
+double by__serve_wall_clock(void);
 
 #endif

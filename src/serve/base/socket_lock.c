@@ -5,7 +5,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-int by__socket_lock(int *out, const char *path)
+int by__serve_socket_lock(int *out, const char *path)
 {
     by__text name = {0};
     int code = 0;

@@ -8,6 +8,6 @@
 /* Locks the file PATH.lock, which is never removed, until `out` is closed or the process ends in
  * any way: a socket found at PATH is then stale. Returns 0 or an error of libuv; UV_EADDRINUSE:
  * another process has the lock; `out` is then -1. */
-int by__socket_lock(int *out, const char *path);
+int by__serve_socket_lock(int *out, const char *path);
 
 #endif

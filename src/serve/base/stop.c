@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-struct by__stop {
+struct by__serve_stop {
     uv_signal_t term;
     uv_signal_t interrupt;
     uv_pipe_t input;
@@ -20,7 +20,7 @@ struct by__stop {
 
 static void on_signal(uv_signal_t *handle, int number)
 {
-    by__stop *s = handle->data;
+    by__serve_stop *s = handle->data;
     bool again = s->asked;
     BY_UNUSED(number);
     s->asked = true;
@@ -29,14 +29,14 @@ static void on_signal(uv_signal_t *handle, int number)
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 {
-    by__stop *s = handle->data;
+    by__serve_stop *s = handle->data;
     BY_UNUSED(suggested);
     *buffer = uv_buf_init(s->buffer, sizeof s->buffer);
 }
 
 static void on_input(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
 {
-    by__stop *s = stream->data;
+    by__serve_stop *s = stream->data;
     BY_UNUSED(buffer);
     if (n < 0) {
         (void)uv_read_stop(stream);
@@ -47,18 +47,18 @@ static void on_input(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
 
 static void on_closed(uv_handle_t *handle)
 {
-    by__stop *s = handle->data;
+    by__serve_stop *s = handle->data;
     if (--s->handles == 0) {
         free(s);
     }
 }
 
-by_status by__stop_open(by__stop **out, uv_loop_t *loop, bool child,
-                        void (*stop)(void *user, bool again), void *user, by_error *error)
+by_status by__serve_stop_open(by__serve_stop **out, uv_loop_t *loop, bool child,
+                              void (*stop)(void *user, bool again), void *user, by_error *error)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     BY_TRY(by__alloc((void **)out, 1, sizeof **out, "signals", error));
-    by__stop *s = *out;
+    by__serve_stop *s = *out;
     s->stop = stop;
     s->user = user;
     s->term.data = s->interrupt.data = s;
@@ -82,15 +82,15 @@ by_status by__stop_open(by__stop **out, uv_loop_t *loop, bool child,
         code = code < 0 ? code : uv_read_start((uv_stream_t *)&s->input, on_alloc, on_input);
     }
     if (code < 0) {
-        by__stop_close(out);
-        return by__uv_error(error, "watch", "signals and standard input", code);
+        by__serve_stop_close(out);
+        return by__serve_uv_error(error, "watch", "signals and standard input", code);
     }
     return BY_OK;
 }
 
-void by__stop_close(by__stop **stop)
+void by__serve_stop_close(by__serve_stop **stop)
 {
-    by__stop *s = *stop;
+    by__serve_stop *s = *stop;
     *stop = NULL;
     if (s != NULL) {
         (void)sigaction(SIGPIPE, &s->pipe, NULL);

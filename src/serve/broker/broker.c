@@ -34,7 +34,7 @@ static void on_timer(uv_timer_t *timer)
     by__broker_tasks_tend(b);
     by__broker_versions_tend(b);
     json_t *state = by__broker_state(b);
-    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+    for (by__broker_peer *p = b->peers; p != NULL; p = p->next) {
         if (p->role == BY__GATEWAY || p->role == BY__SUPERVISOR) {
             (void)by__link_send(p->link, state);
         }
@@ -44,7 +44,7 @@ static void on_timer(uv_timer_t *timer)
 
 static void on_check(uv_check_t *check)
 {
-    by__broker_tasks_commit(check->data);
+    by__broker_commit(check->data);
     by__broker_flush(check->data);
     by__broker_sweep(check->data);
 }
@@ -76,12 +76,12 @@ by_status by_broker_run(const by_broker_options *options, by_error *error)
     by__broker b = {.options = *options, .log = {options->log, options->user}, .began = by__now()};
     by__link_handler handler = {
         .message = on_message, .events = on_events, .lost = on_lost, .user = &b};
-    by__stop *stop = NULL;
+    by__serve_stop *stop = NULL;
     set_defaults(&b.options);
     b.looked = b.began;
     int code = uv_loop_init(&b.loop);
     if (code < 0) {
-        return by__uv_error(error, "make", "an event loop", code);
+        return by__serve_uv_error(error, "make", "an event loop", code);
     }
     (void)uv_timer_init(&b.loop, &b.timer);
     (void)uv_check_init(&b.loop, &b.check);
@@ -92,15 +92,15 @@ by_status by_broker_run(const by_broker_options *options, by_error *error)
         status = by__broker_tasks_load(&b, error);
     }
     if (status == BY_OK) {
-        status = by__stop_open(&stop, &b.loop, b.options.child, on_stop, &b, error);
+        status = by__serve_stop_open(&stop, &b.loop, b.options.child, on_stop, &b, error);
     }
     if (status == BY_OK) {
         (void)uv_timer_start(&b.timer, on_timer, BY__BEAT, BY__BEAT);
         (void)uv_check_start(&b.check, on_check);
-        by__log_event(&b.log, "broker_ready", "{ss}", "socket", options->socket);
+        by__telemetry_log_event(&b.log, "broker_ready", "{ss}", "socket", options->socket);
         (void)uv_run(&b.loop, UV_RUN_DEFAULT);
     }
-    by__stop_close(&stop);
+    by__serve_stop_close(&stop);
     by__link_listener_close(&b.listener);
     by__broker_release(&b);
     uv_close((uv_handle_t *)&b.timer, NULL);

@@ -9,9 +9,9 @@
  * This header has the internal records and functions that broker.c (the process) and broker_*.c
  * share.
  *
- * Types: by__peer, a connected process; by__pool, the workers and the queue of one model;
- * by__version, a version of a model; by__broker_job (job_list.h), a request; by__tasks
- * (task_store.h), the file of tasks.
+ * Types: by__broker_peer, a connected process; by__broker_pool, the workers and the queue of one
+ * model; by__broker_version, a version of a model; by__broker_job (job_list.h), a request;
+ * by__broker_tasks (task_store.h), the file of tasks.
  *
  * Who owns what: the broker owns peers, pools and jobs, and closes its links. A job is in the queue
  * of its pool or in the list of its worker, and in the broker's table of ids. Everything is used by
@@ -30,14 +30,19 @@
 #include "serve/telemetry/log.h"
 #include "serve/telemetry/metrics.h"
 
-typedef enum by__role { BY__NOBODY, BY__GATEWAY, BY__WORKER, BY__SUPERVISOR } by__role;
+typedef enum by__broker_role {
+    BY__NOBODY,
+    BY__GATEWAY,
+    BY__WORKER,
+    BY__SUPERVISOR
+} by__broker_role;
 
 /* Seconds after its start in which a broker accepts requests for models that no worker has named
  * yet but that a gateway has seen: after a restart, workers and gateways reconnect in any order. */
 #define BY__GATHERING 10.0
 
 /* One version of a model. An answer is a function of the request and the version. */
-struct by__version {
+struct by__broker_version {
     char name[65];
     double share; /* share of new requests; those of a pool's versions sum to 1, or to 0 */
     bool shadow;  /* it gets copies of requests */
@@ -47,7 +52,8 @@ struct by__version {
     size_t workers;
     double seen;       /* by__now when it last had a worker */
     uint64_t requests; /* requests that ended */
-    uint64_t errors;   /* requests that ended with an error of the version (by__event_is_fault) */
+    uint64_t
+        errors; /* requests that ended with an error of the version (by__protocol_event_is_fault) */
     by__telemetry_histogram first; /* seconds from a request to its first text */
     by__telemetry_histogram whole; /* seconds from a request to its end */
     uint64_t mirrored;             /* copies that were made */
@@ -55,16 +61,16 @@ struct by__version {
     uint64_t different;
     uint64_t mirror_failed;
     size_t copies; /* copies in flight */
-    by__version *next;
+    by__broker_version *next;
 };
 
 /* A connection of a gateway, a worker or a supervisor. */
-struct by__peer {
+struct by__broker_peer {
     by__link *link; /* NULL: it has disconnected and is freed soon */
-    by__role role;
+    by__broker_role role;
     char name[65];
     int64_t pid;
-    by__peer *next;
+    by__broker_peer *next;
     by__text batch; /* events for a gateway that are sent together (event_list.h) */
     json_t *held;   /* answers about tasks that wait for the commit to disk */
     char tag[65];   /* of a gateway that takes feedback; "": it does not */
@@ -72,14 +78,14 @@ struct by__peer {
     char refused[65];
     char bound[256]; /* model of the only workers that may connect here; "": any process may */
     /* Of a worker: */
-    by__pool *pool;
-    by__version *version;
+    by__broker_pool *pool;
+    by__broker_version *version;
     int64_t slots;
-    int64_t sessions;  /* sequences that it runs at a time */
-    by__job_list jobs; /* requests that it was given */
-    json_t *beat;      /* its last message "beat" */
-    double heard;      /* by__now of that message */
-    double moved;      /* by__now when its step counter last increased, or it was idle */
+    int64_t sessions;         /* sequences that it runs at a time */
+    by__broker_job_list jobs; /* requests that it was given */
+    json_t *beat;             /* its last message "beat" */
+    double heard;             /* by__now of that message */
+    double moved;             /* by__now when its step counter last increased, or it was idle */
     int64_t steps;
     double given; /* by__now of the last request that it was given */
     bool leaving;
@@ -87,34 +93,34 @@ struct by__peer {
 };
 
 /* The workers of one model, and the requests that wait for them. */
-struct by__pool {
+struct by__broker_pool {
     char model[256];
     json_t *info;     /* of the version that serves; NULL: no worker has connected yet */
     json_t *restarts; /* as reported by a supervisor; NULL: not yet */
-    by__version *versions;
+    by__broker_version *versions;
     bool routed;      /* a supervisor says which versions get requests */
     bool elastic;     /* workers are started on demand: requests are accepted while there is none */
     uint64_t arrived; /* requests that arrived, including refused ones */
     uint64_t refused;
     int64_t ended; /* sequences that have left the workers */
     int given;     /* requests given to workers since the last task, or since one was promoted */
-    by__admission admission;
-    by__job_list queue;
+    by__protocol_admission admission;
+    by__broker_job_list queue;
     size_t workers;
-    by__pool *next;
+    by__broker_pool *next;
 };
 
 typedef struct by__broker {
     by_broker_options options;
-    by__log log;
+    by__telemetry_log log;
     uv_loop_t loop;
     uv_timer_t timer;
     uv_check_t check; /* runs after input was read: sends the gathered events */
     by__link_listener *listener;
-    by__peer *peers;
-    by__pool *pools;
-    by__id_table jobs; /* by__broker_job */
-    by__tasks *tasks;  /* NULL: tasks are not kept */
+    by__broker_peer *peers;
+    by__broker_pool *pools;
+    by__serve_id_table jobs; /* by__broker_job */
+    by__broker_tasks *tasks; /* NULL: tasks are not kept */
     double tasks_swept;
     double tasks_failed; /* by__now of a failed write; 0: none since the tasks were last loaded */
     double began;        /* by__now */
@@ -131,12 +137,12 @@ typedef struct by__broker {
  * (by__link_get) becomes the peer. Returns false when memory is exhausted. */
 bool by__broker_join(by__broker *b, by__link *link);
 /* Handles a message of a peer. A message that its role does not send closes the link. */
-void by__broker_message(by__broker *b, by__peer *p, const json_t *message);
-/* Handles a list of events (by__events_valid) of a peer in the same way. */
-void by__broker_list(by__broker *b, by__peer *p, const char *list, size_t length);
+void by__broker_message(by__broker *b, by__broker_peer *p, const json_t *message);
+/* Handles a list of events (by__protocol_events_valid) of a peer in the same way. */
+void by__broker_list(by__broker *b, by__broker_peer *p, const char *list, size_t length);
 /* Releases everything that a peer holds; nothing is sent to it any more. The caller closes its
  * link. */
-void by__broker_part(by__broker *b, by__peer *p, const char *why);
+void by__broker_part(by__broker *b, by__broker_peer *p, const char *why);
 /* Drops workers that are silent, or have work but complete no step; both count as dead. */
 void by__broker_look(by__broker *b);
 /* The message "state"; a new reference. */
@@ -151,23 +157,23 @@ void by__broker_release(by__broker *b);
 
 /* Finds or creates the pool of a model. Returns NULL when memory is exhausted or the name is too
  * long. */
-by__pool *by__broker_pool(by__broker *b, const char *model);
+by__broker_pool *by__broker_find_pool(by__broker *b, const char *model);
 /* The pool of a model that a worker has named, or that one is expected to name soon: `seen` means
  * that the gateway knows the model. Returns NULL for any other: clients cannot create pools. */
-by__pool *by__broker_known_pool(by__broker *b, const char *model, bool seen);
+by__broker_pool *by__broker_known_pool(by__broker *b, const char *model, bool seen);
 /* The request with an id; NULL: there is none. */
 by__broker_job *by__broker_find_job(const by__broker *b, const char *id);
 /* Handles a request of a gateway; errors are reported by an event. */
-void by__broker_submit(by__broker *b, by__peer *from, const json_t *message);
+void by__broker_submit(by__broker *b, by__broker_peer *from, const json_t *message);
 void by__broker_cancel(by__broker *b, const char *name);
 /* Forwards a worker's list of events to the waiting gateways. */
-void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t length);
+void by__broker_events(by__broker *b, by__broker_peer *worker, const char *list, size_t length);
 /* Gives queued requests to workers with free slots. */
-void by__broker_give(by__broker *b, by__pool *pool);
+void by__broker_give(by__broker *b, by__broker_pool *pool);
 /* Requeues or fails the requests of a worker that is gone. */
-void by__broker_orphans(by__broker *b, by__peer *worker, const char *why);
+void by__broker_orphans(by__broker *b, by__broker_peer *worker, const char *why);
 /* Cancels the requests of a gateway that is gone. */
-void by__broker_forsaken(by__broker *b, by__peer *gateway);
+void by__broker_forsaken(by__broker *b, by__broker_peer *gateway);
 /* Fails requests whose deadline has passed. */
 void by__broker_expire(by__broker *b);
 /* Sends the events that were gathered for gateways. */
@@ -181,36 +187,36 @@ void by__broker_fail(by__broker *b, by__broker_job *job, int status, const char 
 /* Decides whether a request or task of a gateway with `left` seconds (0: no limit) is accepted.
  * Returns NULL if it is, else the reason, and sets *seconds to the delay before a retry. Counts the
  * request as arrived. */
-const by__refusal *by__broker_refusal(by__broker *b, by__peer *from, by__pool *pool,
-                                      const json_t *request, double left, bool task,
-                                      double *seconds);
+const by__protocol_refusal *by__broker_refusal(by__broker *b, by__broker_peer *from,
+                                               by__broker_pool *pool, const json_t *request,
+                                               double left, bool task, double *seconds);
 /* The refusal where by__broker_known_pool returns NULL: no model is served yet, or not this one. */
-const by__refusal *by__broker_no_pool(const by__broker *b, double *seconds);
+const by__protocol_refusal *by__broker_no_pool(const by__broker *b, double *seconds);
 /* Returns true if a worker takes new requests of the model; other workers do not count as
  * capacity. */
-bool by__broker_open(const by__pool *pool, const by__peer *p);
+bool by__broker_open(const by__broker_pool *pool, const by__broker_peer *p);
 /* Updates the measurements of admission: every BY__BEAT, and when the set of workers that get
  * requests changes. */
 void by__broker_measure(by__broker *b);
 /* For the state: sequences that the workers can run at a time, and the expected wait of a request
  * that arrives now. */
-int64_t by__broker_sessions(const by__broker *b, const by__pool *pool);
-double by__broker_wait(const by__broker *b, const by__pool *pool);
+int64_t by__broker_sessions(const by__broker *b, const by__broker_pool *pool);
+double by__broker_wait(const by__broker *b, const by__broker_pool *pool);
 
 /* ---- versions (broker_versions.c) ---- */
 
 /* Finds a version of the pool, or creates it if `make`. NULL: there is none. */
-by__version *by__broker_version(by__pool *pool, const char *name, bool make);
+by__broker_version *by__broker_find_version(by__broker_pool *pool, const char *name, bool make);
 /* Takes what a worker reports of its version, which describes the model if that version serves, or
  * if none does yet. */
-void by__broker_describe(by__pool *pool, by__version *version, const json_t *info);
-void by__broker_versions_free(by__pool *pool);
+void by__broker_describe(by__broker_pool *pool, by__broker_version *version, const json_t *info);
+void by__broker_versions_free(by__broker_pool *pool);
 /* Picks the version for a new request from the shares and the request's id; NULL: no version has a
  * share. */
-by__version *by__broker_pick(const by__pool *pool, const char *id);
+by__broker_version *by__broker_pick(const by__broker_pool *pool, const char *id);
 /* Moves queued requests away from versions that get none any more. A request fails if part of its
  * answer has been sent to the client and no worker of its version is left. */
-void by__broker_reroute(by__broker *b, by__pool *pool);
+void by__broker_reroute(by__broker *b, by__broker_pool *pool);
 /* Does this for all models, and forgets versions that are gone. */
 void by__broker_versions_tend(by__broker *b);
 /* Handles the message "route" of a supervisor. */
@@ -219,24 +225,24 @@ void by__broker_route(by__broker *b, const json_t *message);
  * its last event has been sent, with this error (NULL: it succeeded). */
 void by__broker_count_first(by__broker_job *job);
 void by__broker_count_end(const by__broker_job *job, const json_t *error);
-json_t *by__broker_versions_state(const by__pool *pool);
+json_t *by__broker_versions_state(const by__broker_pool *pool);
 
 /* ---- shadow traffic (broker_shadow.c) ---- */
 
 /* Queues a copy of a new request if a version asks for shadow traffic. */
-void by__broker_mirror(by__broker *b, by__broker_job *job);
+void by__broker_start_mirror(by__broker *b, by__broker_job *job);
 /* Handles an event of a request that has a copy, or is one. */
-void by__mirror_event(by__broker_job *job, const json_t *event);
+void by__broker_mirror_event(by__broker_job *job, const json_t *event);
 
 /* ---- tasks (broker_tasks.c) ---- */
 
 /* Handles a message of a gateway about tasks. Returns false if it is about something else. */
-bool by__broker_task(by__broker *b, by__peer *from, const char *kind, const json_t *message);
+bool by__broker_task(by__broker *b, by__broker_peer *from, const char *kind, const json_t *message);
 /* A worker has started the task, or has sent an event of it. */
 void by__broker_task_started(by__broker *b, const by__broker_job *job);
 void by__broker_task_event(by__broker *b, by__broker_job *job, const json_t *event);
 /* Commits what was written to disk, and sends the answers that wait for it. */
-void by__broker_tasks_commit(by__broker *b);
+void by__broker_commit(by__broker *b);
 /* Opens the file of tasks and queues those that have not ended. */
 by_status by__broker_tasks_load(by__broker *b, by_error *error);
 /* Periodic work: forgets expired tasks, and reruns those whose results could not be written. */

@@ -11,17 +11,17 @@
 #define MOST_KEPT ((size_t)256 << 10)
 
 /* Appends an event to a gateway's next batch, and drops the reference. */
-static void tell_new(by__peer *gateway, json_t *event)
+static void tell_new(by__broker_peer *gateway, json_t *event)
 {
     if (gateway != NULL) {
-        by__events_add(&gateway->batch, 0, event);
+        by__protocol_events_add(&gateway->batch, 0, event);
     }
     json_decref(event);
 }
 
 void by__broker_flush(by__broker *b)
 {
-    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+    for (by__broker_peer *p = b->peers; p != NULL; p = p->next) {
         by__text *batch = &p->batch;
         if (p->link != NULL && batch->failed) {
             by__link_lose(p->link, "no memory for its events");
@@ -37,13 +37,13 @@ void by__broker_flush(by__broker *b)
 
 by__broker_job *by__broker_find_job(const by__broker *b, const char *id)
 {
-    return (by__broker_job *)(void *)by__id_find(&b->jobs, id);
+    return (by__broker_job *)(void *)by__serve_id_find(&b->jobs, id);
 }
 
 /* The same for the receiver of a job: a gateway, or the file of tasks. */
 static void tell_new_of(by__broker *b, by__broker_job *job, json_t *event)
 {
-    by__mirror_event(job, event);
+    by__broker_mirror_event(job, event);
     if (job->gather == NULL) {
         tell_new(job->from, event);
         return;
@@ -56,8 +56,8 @@ static void tell_new_of(by__broker *b, by__broker_job *job, json_t *event)
 static void relay(by__broker *b, by__broker_job *job, const by__serve_event *event)
 {
     bool read = job->gather != NULL || job->mirror != NULL || job->mirrors != NULL;
-    json_t *json = read ? by__event_json(event) : NULL;
-    by__mirror_event(job, json);
+    json_t *json = read ? by__protocol_event_json(event) : NULL;
+    by__broker_mirror_event(job, json);
     if (job->gather != NULL) {
         by__broker_task_event(b, job, json);
     } else if (job->from != NULL) {
@@ -68,7 +68,7 @@ static void relay(by__broker *b, by__broker_job *job, const by__serve_event *eve
 
 static void count_end(const by__broker_job *job, const by__serve_event *event)
 {
-    json_t *error = event->kind == BY__EVENT_ERROR ? by__event_json(event) : NULL;
+    json_t *error = event->kind == BY__EVENT_ERROR ? by__protocol_event_json(event) : NULL;
     by__broker_count_end(job, error);
     json_decref(error);
 }
@@ -79,15 +79,15 @@ static void forget(by__broker *b, by__broker_job *job)
     /* Other workers are not counted as busy either. */
     bool counts = job->worker != NULL && by__broker_open(job->pool, job->worker);
     job->pool->ended += counts ? job->sequences : 0;
-    by__job_unlink(job->worker != NULL ? &job->worker->jobs : &job->pool->queue, job);
-    by__id_remove(&b->jobs, &job->entry);
-    by__job_free(job);
+    by__broker_job_unlink(job->worker != NULL ? &job->worker->jobs : &job->pool->queue, job);
+    by__serve_id_remove(&b->jobs, &job->entry);
+    by__broker_job_free(job);
 }
 
 void by__broker_fail(by__broker *b, by__broker_job *job, int status, const char *code,
                      const char *message)
 {
-    json_t *event = by__event_error(job->entry.id, status, code, NULL, message);
+    json_t *event = by__protocol_event_error(job->entry.id, status, code, NULL, message);
     by__broker_count_end(job, event);
     tell_new_of(b, job, event);
     forget(b, job);
@@ -95,9 +95,9 @@ void by__broker_fail(by__broker *b, by__broker_job *job, int status, const char 
 
 /* ---- new ones ---- */
 
-by__pool *by__broker_pool(by__broker *b, const char *model)
+by__broker_pool *by__broker_find_pool(by__broker *b, const char *model)
 {
-    by__pool *p = b->pools;
+    by__broker_pool *p = b->pools;
     by_error ignored = {0};
     while (p != NULL && strcmp(p->model, model) != 0) {
         p = p->next;
@@ -115,34 +115,34 @@ by__pool *by__broker_pool(by__broker *b, const char *model)
     return p;
 }
 
-by__pool *by__broker_known_pool(by__broker *b, const char *model, bool seen)
+by__broker_pool *by__broker_known_pool(by__broker *b, const char *model, bool seen)
 {
-    by__pool *p = b->pools;
+    by__broker_pool *p = b->pools;
     while (p != NULL && strcmp(p->model, model) != 0) {
         p = p->next;
     }
     bool gathering = by__now() - b->began < BY__GATHERING;
     if (p == NULL && gathering && seen) {
-        p = by__broker_pool(b, model);
+        p = by__broker_find_pool(b, model);
     }
     return p != NULL && (p->info != NULL || gathering) ? p : NULL;
 }
 
-void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
+void by__broker_submit(by__broker *b, by__broker_peer *from, const json_t *message)
 {
-    const char *id = by__get_text(message, "id");
-    const char *model = by__get_text(message, "model");
+    const char *id = by__protocol_get_text(message, "id");
+    const char *model = by__protocol_get_text(message, "model");
     json_t *request = json_object_get(message, "request");
-    int64_t cost = by__get_integer(message, "cost");
-    int64_t priority = by__get_integer(message, "priority");
-    by__pool *pool =
+    int64_t cost = by__protocol_get_integer(message, "cost");
+    int64_t priority = by__protocol_get_integer(message, "priority");
+    by__broker_pool *pool =
         model == NULL
             ? NULL
             : by__broker_known_pool(b, model, json_is_true(json_object_get(message, "seen")));
     by__broker_job *job = NULL;
     double seconds = 0.0;
     by_error ignored = {0};
-    if (id == NULL || !by__id_valid(id)) {
+    if (id == NULL || !by__serve_id_valid(id)) {
         return;
     }
     by__broker_job *earlier = by__broker_find_job(b, id);
@@ -152,41 +152,42 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
     /* The gateway has reconnected before its former link ended. */
     by__broker_cancel(b, id);
     if (pool == NULL || request == NULL) {
-        const by__refusal *none = by__broker_no_pool(b, &seconds);
-        tell_new(from, by__event_refused(id, none, seconds));
+        const by__protocol_refusal *none = by__broker_no_pool(b, &seconds);
+        tell_new(from, by__protocol_event_refused(id, none, seconds));
         return;
     }
     /* A request that was accepted before is not refused again. */
     bool again = json_is_true(json_object_get(message, "again"));
-    const char *name = by__get_text(message, "version");
-    by__version *version = name == NULL ? NULL : by__broker_version(pool, name, true);
+    const char *name = by__protocol_get_text(message, "version");
+    by__broker_version *version = name == NULL ? NULL : by__broker_find_version(pool, name, true);
     if (name != NULL && version == NULL) {
-        tell_new(from,
-                 by__event_error(id, 503, "version_gone", NULL,
-                                 "the version of the model that was asked for is not served"));
+        tell_new(from, by__protocol_event_error(
+                           id, 503, "version_gone", NULL,
+                           "the version of the model that was asked for is not served"));
         return;
     }
-    double left = by__get_number(message, "left", 0.0);
-    const by__refusal *why =
+    double left = by__protocol_get_number(message, "left", 0.0);
+    const by__protocol_refusal *why =
         again ? NULL : by__broker_refusal(b, from, pool, message, left, false, &seconds);
     if (why != NULL) {
-        tell_new(from, by__event_refused(id, why, seconds));
+        tell_new(from, by__protocol_event_refused(id, why, seconds));
         return;
     }
     by_status status = by__alloc((void **)&job, 1, sizeof *job, "a request", &ignored);
     if (status == BY_OK) {
-        status = by__id_add(&b->jobs, &job->entry, id, &ignored);
+        status = by__serve_id_add(&b->jobs, &job->entry, id, &ignored);
     }
     if (status != BY_OK) {
         free(job);
-        tell_new(from, by__event_error(id, 503, "out_of_memory", NULL, "no memory for a request"));
+        tell_new(from, by__protocol_event_error(id, 503, "out_of_memory", NULL,
+                                                "no memory for a request"));
         return;
     }
     job->request = json_incref(request);
     job->pool = pool;
     job->from = from;
     job->cost = cost;
-    job->sequences = by__sequences_of(message);
+    job->sequences = by__protocol_sequences_of(message);
     job->priority = priority < -MOST_PRIORITY  ? -MOST_PRIORITY
                     : priority > MOST_PRIORITY ? MOST_PRIORITY
                                                : priority;
@@ -195,8 +196,8 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
     job->since = by__now();
     job->bound = version != NULL;
     job->version = version == NULL && pool->routed ? by__broker_pick(pool, id) : version;
-    by__job_enqueue(&pool->queue, job, false);
-    by__broker_mirror(b, job);
+    by__broker_job_enqueue(&pool->queue, job, false);
+    by__broker_start_mirror(b, job);
     by__broker_give(b, pool);
 }
 
@@ -209,7 +210,7 @@ static bool goes_alone(const by__broker *b, const by__broker_job *job)
     return job->attempt > 0 && job->attempt + 1 >= b->options.attempts;
 }
 
-static bool takes(const by__peer *p, const by__broker_job *job)
+static bool takes(const by__broker_peer *p, const by__broker_job *job)
 {
     bool serves = job->version == NULL ? !job->pool->routed : p->version == job->version;
     bool occupied = p->jobs.first != NULL && p->jobs.first->alone;
@@ -224,7 +225,7 @@ static bool waits_for_session(const by__broker_job *job)
 /* Free slots of a worker for a job. A task waits in the queue for a free session: at the worker it
  * would be ahead of all requests that come later. `behind`: a task waits ahead of this job, which
  * must not take the session that the task waits for. */
-static int64_t room_for(const by__peer *p, const by__broker_job *job, bool behind)
+static int64_t room_for(const by__broker_peer *p, const by__broker_job *job, bool behind)
 {
     return !waits_for_session(job) && !behind ? p->slots - (int64_t)p->jobs.count
                                               : p->sessions - p->jobs.sequences;
@@ -232,11 +233,11 @@ static int64_t room_for(const by__peer *p, const by__broker_job *job, bool behin
 
 /* The worker that has the most room for a job; NULL: none has room. `kept`, which is reserved for a
  * request that needs a worker to itself, is skipped. */
-static by__peer *choose(const by__broker *b, const by__broker_job *job, const by__peer *kept,
-                        bool behind)
+static by__broker_peer *choose(const by__broker *b, const by__broker_job *job,
+                               const by__broker_peer *kept, bool behind)
 {
-    by__peer *best = NULL;
-    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+    by__broker_peer *best = NULL;
+    for (by__broker_peer *p = b->peers; p != NULL; p = p->next) {
         int64_t room = room_for(p, job, behind);
         int64_t most = best == NULL ? 0 : room_for(best, job, behind);
         /* Ties go to the worker that has had no request for the longest time. */
@@ -249,10 +250,10 @@ static by__peer *choose(const by__broker *b, const by__broker_job *job, const by
 }
 
 /* The worker that will be idle soonest, reserved for a request that needs it to itself. */
-static const by__peer *keep_for(const by__broker *b, const by__broker_job *job)
+static const by__broker_peer *keep_for(const by__broker *b, const by__broker_job *job)
 {
-    const by__peer *best = NULL;
-    for (const by__peer *p = b->peers; p != NULL; p = p->next) {
+    const by__broker_peer *best = NULL;
+    for (const by__broker_peer *p = b->peers; p != NULL; p = p->next) {
         if (takes(p, job) && (best == NULL || p->jobs.count < best->jobs.count)) {
             best = p;
         }
@@ -260,9 +261,9 @@ static const by__peer *keep_for(const by__broker *b, const by__broker_job *job)
     return best;
 }
 
-static bool has_room(const by__broker *b, const by__pool *pool)
+static bool has_room(const by__broker *b, const by__broker_pool *pool)
 {
-    for (const by__peer *p = b->peers; p != NULL; p = p->next) {
+    for (const by__broker_peer *p = b->peers; p != NULL; p = p->next) {
         if (p->role == BY__WORKER && p->pool == pool && !p->leaving &&
             p->slots > (int64_t)p->jobs.count) {
             return true;
@@ -273,9 +274,9 @@ static bool has_room(const by__broker *b, const by__pool *pool)
 
 /* Returns true if a task that has waited long is to go ahead, after enough requests were given to
  * workers (task_turn.h). */
-static bool promotes(by__pool *pool)
+static bool promotes(by__broker_pool *pool)
 {
-    if (pool->given + 1 < BY__TASK_TURN || !by__job_promote(&pool->queue, by__now())) {
+    if (pool->given + 1 < BY__TASK_TURN || !by__broker_job_promote(&pool->queue, by__now())) {
         return false;
     }
     pool->given = 0;
@@ -284,9 +285,9 @@ static bool promotes(by__pool *pool)
 
 /* Gives a job to a worker. Returns false if the worker's link was lost; its jobs are then queued
  * again. */
-static bool give_to(by__broker *b, by__broker_job *job, by__peer *worker)
+static bool give_to(by__broker *b, by__broker_job *job, by__broker_peer *worker)
 {
-    by__pool *pool = job->pool;
+    by__broker_pool *pool = job->pool;
     job->version = worker->version;
     job->alone = goes_alone(b, job);
     worker->given = by__now();
@@ -296,9 +297,9 @@ static bool give_to(by__broker *b, by__broker_job *job, by__peer *worker)
     left = job->deadline > 0.0 && left < 0.001 ? 0.001 : left;
     json_t *work = json_pack("{ss ss sI sf sO}", "t", "work", "id", job->entry.id, "attempt",
                              (json_int_t)job->delivery, "left", left, "request", job->request);
-    by__job_unlink(&pool->queue, job);
+    by__broker_job_unlink(&pool->queue, job);
     job->worker = worker;
-    by__job_enqueue(&worker->jobs, job, false);
+    by__broker_job_enqueue(&worker->jobs, job, false);
     pool->given = job->gather != NULL ? 0 : pool->given + (pool->given < BY__TASK_TURN);
     if (job->gather != NULL) {
         by__broker_task_started(b, job);
@@ -308,9 +309,9 @@ static bool give_to(by__broker *b, by__broker_job *job, by__peer *worker)
     return sent;
 }
 
-void by__broker_give(by__broker *b, by__pool *pool)
+void by__broker_give(by__broker *b, by__broker_pool *pool)
 {
-    const by__peer *kept = NULL;
+    const by__broker_peer *kept = NULL;
     bool behind = false;
     by__broker_job *next = NULL;
     if (has_room(b, pool)) {
@@ -319,7 +320,7 @@ void by__broker_give(by__broker *b, by__pool *pool)
     }
     while (next != NULL && has_room(b, pool)) {
         by__broker_job *job = next;
-        by__peer *worker = choose(b, job, kept, behind);
+        by__broker_peer *worker = choose(b, job, kept, behind);
         next = job->next;
         if (worker == NULL) {
             behind = behind || waits_for_session(job);
@@ -332,12 +333,12 @@ void by__broker_give(by__broker *b, by__pool *pool)
 
 /* ---- events ---- */
 
-void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t length)
+void by__broker_events(by__broker *b, by__broker_peer *worker, const char *list, size_t length)
 {
     by__serve_event event;
     size_t at = 0;
     bool ended = false;
-    while (by__events_next(list, length, &at, &event)) {
+    while (by__protocol_events_next(list, length, &at, &event)) {
         by__broker_job *job = by__broker_find_job(b, event.id);
         /* Events of a request that was given to another worker since are stale, even if the gateway
          * has submitted it again with the same id. */
@@ -350,7 +351,7 @@ void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t
             job->bound = job->bound || (job->gather == NULL && !job->whole);
         }
         relay(b, job, &event);
-        if (by__event_ends(&event)) {
+        if (by__protocol_event_ends(&event)) {
             count_end(job, &event);
             forget(b, job);
             ended = true;
@@ -369,8 +370,8 @@ void by__broker_cancel(by__broker *b, const char *name)
         return;
     }
     memcpy(id, job->entry.id, sizeof id);
-    by__peer *worker = job->worker;
-    by__pool *pool = job->pool;
+    by__broker_peer *worker = job->worker;
+    by__broker_pool *pool = job->pool;
     if (worker != NULL) {
         json_t *cancel = json_pack("{ss ss}", "t", "cancel", "id", id);
         (void)by__link_send(worker->link, cancel);
@@ -384,27 +385,27 @@ void by__broker_cancel(by__broker *b, const char *name)
     by__broker_give(b, pool);
 }
 
-void by__broker_orphans(by__broker *b, by__peer *worker, const char *why)
+void by__broker_orphans(by__broker *b, by__broker_peer *worker, const char *why)
 {
-    by__pool *pool = worker->pool;
+    by__broker_pool *pool = worker->pool;
     while (worker->jobs.last != NULL) {
         /* From last to first, each to the front: the order is kept. */
         by__broker_job *job = worker->jobs.last;
         if (job->attempt >= b->options.attempts) {
             by__text text = {0};
             by__text_format(&text, "its worker was lost %d times (%s)", job->attempt, why);
-            by__log_event(&b->log, "request_failed", "{ss ss si}", "id", job->entry.id, "reason",
-                          why, "attempts", job->attempt);
+            by__telemetry_log_event(&b->log, "request_failed", "{ss ss si}", "id", job->entry.id,
+                                    "reason", why, "attempts", job->attempt);
             b->dead++;
             by__broker_fail(b, job, 500, "worker_lost",
                             text.failed ? "its worker was lost" : text.data);
             by__text_free(&text);
             continue;
         }
-        by__job_unlink(&worker->jobs, job);
+        by__broker_job_unlink(&worker->jobs, job);
         job->worker = NULL;
-        by__job_enqueue(&pool->queue, job, true);
-        tell_new_of(b, job, by__event_new(job->entry.id, "again"));
+        by__broker_job_enqueue(&pool->queue, job, true);
+        tell_new_of(b, job, by__protocol_event_new(job->entry.id, "again"));
         b->retried++;
     }
     if (pool != NULL) {
@@ -413,10 +414,10 @@ void by__broker_orphans(by__broker *b, by__peer *worker, const char *why)
     }
 }
 
-void by__broker_forsaken(by__broker *b, by__peer *gateway)
+void by__broker_forsaken(by__broker *b, by__broker_peer *gateway)
 {
     for (size_t i = 0; i < b->jobs.bucket_count; i++) {
-        for (by__id_entry *e = b->jobs.buckets[i], *next; e != NULL; e = next) {
+        for (by__serve_id_entry *e = b->jobs.buckets[i], *next; e != NULL; e = next) {
             by__broker_job *job = (by__broker_job *)(void *)e;
             next = e->next;
             if (job->from == gateway) {
@@ -433,18 +434,19 @@ void by__broker_expire(by__broker *b)
 {
     double now = by__now();
     bool gathered = by__now() - b->began > BY__GATHERING;
-    for (by__pool *pool = b->pools; pool != NULL; pool = pool->next) {
+    for (by__broker_pool *pool = b->pools; pool != NULL; pool = pool->next) {
         for (by__broker_job *job = pool->queue.first, *next; job != NULL; job = next) {
             next = job->next;
             if (gathered && pool->info == NULL && job->gather == NULL) {
                 tell_new_of(b, job,
-                            by__event_refused(job->entry.id, by__refusal_of("unknown"), 0.0));
+                            by__protocol_event_refused(job->entry.id,
+                                                       by__protocol_refusal_of("unknown"), 0.0));
                 forget(b, job);
             } else if (job->deadline > 0.0 && now > job->deadline) {
                 b->expired++;
                 tell_new_of(b, job,
-                            by__event_error(job->entry.id, 504, "deadline_exceeded", NULL,
-                                            "no worker was free before the deadline"));
+                            by__protocol_event_error(job->entry.id, 504, "deadline_exceeded", NULL,
+                                                     "no worker was free before the deadline"));
                 forget(b, job);
             }
         }

@@ -7,8 +7,8 @@
 
 void by__broker_sweep(by__broker *b)
 {
-    for (by__peer **at = &b->peers; *at != NULL;) {
-        by__peer *p = *at;
+    for (by__broker_peer **at = &b->peers; *at != NULL;) {
+        by__broker_peer *p = *at;
         if (p->link != NULL) {
             at = &p->next;
             continue;
@@ -21,15 +21,15 @@ void by__broker_sweep(by__broker *b)
     }
 }
 
-void by__broker_part(by__broker *b, by__peer *p, const char *why)
+void by__broker_part(by__broker *b, by__broker_peer *p, const char *why)
 {
     static const char *const names[] = {"stranger", "gateway", "worker", "supervisor"};
-    by__role role = p->role;
+    by__broker_role role = p->role;
     p->role = BY__NOBODY;
     p->link = NULL;
     if (role != BY__NOBODY) {
-        by__log_event(&b->log, "peer_lost", "{ss ss sI ss}", "role", names[role], "name", p->name,
-                      "pid", (json_int_t)p->pid, "reason", why);
+        by__telemetry_log_event(&b->log, "peer_lost", "{ss ss sI ss}", "role", names[role], "name",
+                                p->name, "pid", (json_int_t)p->pid, "reason", why);
     }
     if (role == BY__WORKER) {
         p->pool->workers--;
@@ -41,7 +41,7 @@ void by__broker_part(by__broker *b, by__peer *p, const char *why)
     }
 }
 
-static void drop(by__broker *b, by__peer *p, const char *why)
+static void drop(by__broker *b, by__broker_peer *p, const char *why)
 {
     by__link *link = p->link;
     by__broker_part(b, p, why);
@@ -50,7 +50,7 @@ static void drop(by__broker *b, by__peer *p, const char *why)
 
 /* Suspends a worker that has work but completes no step: its requests go to others. Its link stays
  * open, because on a new one it would start over and take more requests. */
-static void suspend(by__broker *b, by__peer *p)
+static void suspend(by__broker *b, by__broker_peer *p)
 {
     by__link *link = p->link;
     p->hangs = true;
@@ -59,14 +59,14 @@ static void suspend(by__broker *b, by__peer *p)
 }
 
 /* Handles the first message of a peer. Returns false if it is malformed. */
-static bool greet(by__broker *b, by__peer *p, const json_t *m)
+static bool greet(by__broker *b, by__broker_peer *p, const json_t *m)
 {
-    const char *role = by__get_text(m, "role");
-    const char *name = by__get_text(m, "name");
-    const char *model = by__get_text(m, "model");
-    const char *version = by__get_text(m, "version");
-    const char *tag = by__get_text(m, "tag");
-    if (role == NULL || name == NULL || !by__id_valid(name)) {
+    const char *role = by__protocol_get_text(m, "role");
+    const char *name = by__protocol_get_text(m, "name");
+    const char *model = by__protocol_get_text(m, "model");
+    const char *version = by__protocol_get_text(m, "version");
+    const char *tag = by__protocol_get_text(m, "tag");
+    if (role == NULL || name == NULL || !by__serve_id_valid(name)) {
         return false;
     }
     if (p->bound[0] != '\0' &&
@@ -74,16 +74,16 @@ static bool greet(by__broker *b, by__peer *p, const json_t *m)
         return false;
     }
     memcpy(p->name, name, strlen(name) + 1);
-    p->pid = by__get_integer(m, "pid");
+    p->pid = by__protocol_get_integer(m, "pid");
     p->heard = p->moved = by__now();
     if (strcmp(role, "worker") == 0) {
-        p->slots = by__get_integer(m, "slots");
-        p->sessions = by__get_integer(m, "sessions");
+        p->slots = by__protocol_get_integer(m, "slots");
+        p->sessions = by__protocol_get_integer(m, "sessions");
         p->sessions = p->sessions > 0 ? p->sessions : p->slots;
-        p->pool = model == NULL ? NULL : by__broker_pool(b, model);
+        p->pool = model == NULL ? NULL : by__broker_find_pool(b, model);
         p->version = p->pool == NULL || version == NULL || p->slots < 1
                          ? NULL
-                         : by__broker_version(p->pool, version, true);
+                         : by__broker_find_version(p->pool, version, true);
         if (p->version == NULL) {
             p->pool = NULL;
             return false;
@@ -100,32 +100,33 @@ static bool greet(by__broker *b, by__peer *p, const json_t *m)
     } else {
         return false;
     }
-    by__log_event(&b->log, "peer", "{ss ss sI}", "role", role, "name", p->name, "pid",
-                  (json_int_t)p->pid);
+    by__telemetry_log_event(&b->log, "peer", "{ss ss sI}", "role", role, "name", p->name, "pid",
+                            (json_int_t)p->pid);
     return true;
 }
 
-static bool moves(const by__peer *p, const json_t *m)
+static bool moves(const by__broker_peer *p, const json_t *m)
 {
-    return by__get_integer(m, "steps") != p->steps || !json_is_true(json_object_get(m, "busy"));
+    return by__protocol_get_integer(m, "steps") != p->steps ||
+           !json_is_true(json_object_get(m, "busy"));
 }
 
-static void take_beat(by__peer *p, const json_t *m)
+static void take_beat(by__broker_peer *p, const json_t *m)
 {
     p->heard = by__now();
     if (moves(p, m)) {
         p->moved = p->heard;
     }
-    p->steps = by__get_integer(m, "steps");
+    p->steps = by__protocol_get_integer(m, "steps");
     json_decref(p->beat);
     p->beat = json_deep_copy(json_object_get(m, "engine"));
 }
 
 /* Passes what a client says of an answer to the gateway that gave it. */
-static void pass_feedback(const by__broker *b, const by__peer *p, const json_t *m)
+static void pass_feedback(const by__broker *b, const by__broker_peer *p, const json_t *m)
 {
-    const char *tag = by__get_text(m, "to");
-    const by__peer *to = b->peers;
+    const char *tag = by__protocol_get_text(m, "to");
+    const by__broker_peer *to = b->peers;
     while (to != NULL && (to->role != BY__GATEWAY || tag == NULL || strcmp(to->tag, tag) != 0)) {
         to = to->next;
     }
@@ -138,14 +139,14 @@ static void pass_feedback(const by__broker *b, const by__peer *p, const json_t *
     json_decref(reply);
 }
 
-static bool take_message(by__broker *b, by__peer *p, const char *kind, const json_t *m)
+static bool take_message(by__broker *b, by__broker_peer *p, const char *kind, const json_t *m)
 {
     if (p->hangs) {
         /* A worker that makes progress again starts over with a new link. */
         return strcmp(kind, "beat") != 0 || !moves(p, m);
     }
     if (p->role == BY__NOBODY && p->bound[0] == '\0' && strcmp(kind, "bound") == 0) {
-        const char *model = by__get_text(m, "model");
+        const char *model = by__protocol_get_text(m, "model");
         (void)snprintf(p->bound, sizeof p->bound, "%s", model == NULL ? "" : model);
         return p->bound[0] != '\0';
     }
@@ -159,7 +160,7 @@ static bool take_message(by__broker *b, by__peer *p, const char *kind, const jso
     if (asks && strcmp(kind, "submit") == 0) {
         by__broker_submit(b, p, m);
     } else if (p->role == BY__GATEWAY && strcmp(kind, "cancel") == 0) {
-        const char *id = by__get_text(m, "id");
+        const char *id = by__protocol_get_text(m, "id");
         by__broker_job *job = id == NULL ? NULL : by__broker_find_job(b, id);
         if (job != NULL && job->from == p) {
             by__broker_cancel(b, id);
@@ -178,7 +179,7 @@ static bool take_message(by__broker *b, by__peer *p, const char *kind, const jso
     return true;
 }
 
-void by__broker_list(by__broker *b, by__peer *p, const char *list, size_t length)
+void by__broker_list(by__broker *b, by__broker_peer *p, const char *list, size_t length)
 {
     if (p->role == BY__WORKER) {
         by__broker_events(b, p, list, length);
@@ -187,9 +188,9 @@ void by__broker_list(by__broker *b, by__peer *p, const char *list, size_t length
     }
 }
 
-void by__broker_message(by__broker *b, by__peer *p, const json_t *message)
+void by__broker_message(by__broker *b, by__broker_peer *p, const json_t *message)
 {
-    const char *kind = by__get_text(message, "t");
+    const char *kind = by__protocol_get_text(message, "t");
     if (kind == NULL || !take_message(b, p, kind, message)) {
         drop(b, p, "a message that nobody of its kind sends");
         return;
@@ -202,7 +203,7 @@ void by__broker_message(by__broker *b, by__peer *p, const json_t *message)
 
 bool by__broker_join(by__broker *b, by__link *link)
 {
-    by__peer *p = NULL;
+    by__broker_peer *p = NULL;
     by_error ignored = {0};
     if (by__alloc((void **)&p, 1, sizeof *p, "a peer", &ignored) != BY_OK) {
         return false;
@@ -219,7 +220,7 @@ json_t *by__broker_state(const by__broker *b)
     double now = by__now();
     json_t *workers = json_array();
     json_t *models = json_array();
-    for (const by__peer *p = b->peers; p != NULL; p = p->next) {
+    for (const by__broker_peer *p = b->peers; p != NULL; p = p->next) {
         if (p->role == BY__WORKER) {
             json_t *w = json_pack(
                 "{ss sI ss ss sI sI sI sb sf sf}", "name", p->name, "pid", (json_int_t)p->pid,
@@ -230,7 +231,7 @@ json_t *by__broker_state(const by__broker *b)
             (void)json_array_append_new(workers, w);
         }
     }
-    for (const by__pool *p = b->pools; p != NULL; p = p->next) {
+    for (const by__broker_pool *p = b->pools; p != NULL; p = p->next) {
         double oldest = p->queue.first == NULL ? 0.0 : now - p->queue.first->since;
         json_t *m = json_pack(
             "{ss sO? sO? sI sI sI sf sI sI sf sI sb so}", "id", p->model, "info", p->info,
@@ -254,7 +255,7 @@ void by__broker_look(by__broker *b)
      * the silence of workers is measured anew. */
     bool paused = now - b->looked > 0.2 * b->options.silence_seconds + 0.004 * BY__BEAT;
     b->looked = now;
-    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+    for (by__broker_peer *p = b->peers; p != NULL; p = p->next) {
         if (p->role != BY__WORKER) {
             continue;
         }
@@ -270,20 +271,20 @@ void by__broker_look(by__broker *b)
 
 void by__broker_release(by__broker *b)
 {
-    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+    for (by__broker_peer *p = b->peers; p != NULL; p = p->next) {
         by__link_close(&p->link);
     }
     by__broker_sweep(b);
     for (size_t i = 0; i < b->jobs.bucket_count; i++) {
-        for (by__id_entry *e = b->jobs.buckets[i], *next; e != NULL; e = next) {
+        for (by__serve_id_entry *e = b->jobs.buckets[i], *next; e != NULL; e = next) {
             next = e->next;
-            by__job_free((by__broker_job *)(void *)e);
+            by__broker_job_free((by__broker_job *)(void *)e);
         }
     }
-    by__id_table_free(&b->jobs);
-    by__tasks_close(&b->tasks);
+    by__serve_id_table_free(&b->jobs);
+    by__broker_tasks_close(&b->tasks);
     while (b->pools != NULL) {
-        by__pool *p = b->pools;
+        by__broker_pool *p = b->pools;
         b->pools = p->next;
         json_decref(p->info);
         json_decref(p->restarts);

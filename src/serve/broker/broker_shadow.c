@@ -11,22 +11,22 @@
 
 /* An answer so far. */
 typedef struct answer {
-    by__answer_hash hash;
+    by__protocol_answer_hash hash;
     bool ended;
     bool failed;
 } answer;
 
 /* Shared by a request and its copy; freed with the second of them. */
-struct by__mirror {
+struct by__broker_mirror {
     answer answers[2]; /* the client's, the copy's */
-    by__pool *pool;
+    by__broker_pool *pool;
     char version[65]; /* version that gets the copy */
     int holders;
 };
 
-static void compare(const struct by__mirror *m)
+static void compare(const struct by__broker_mirror *m)
 {
-    by__version *v = by__broker_version(m->pool, m->version, false);
+    by__broker_version *v = by__broker_find_version(m->pool, m->version, false);
     if (v == NULL || !m->answers[1].ended) {
         return;
     }
@@ -39,15 +39,15 @@ static void compare(const struct by__mirror *m)
     v->different += !same;
 }
 
-void by__mirror_release(by__broker_job *job)
+void by__broker_mirror_release(by__broker_job *job)
 {
-    struct by__mirror *m = job->mirrors != NULL ? job->mirrors : job->mirror;
+    struct by__broker_mirror *m = job->mirrors != NULL ? job->mirrors : job->mirror;
     bool is_copy = job->mirror != NULL;
     job->mirrors = job->mirror = NULL;
     if (m == NULL) {
         return;
     }
-    by__version *v = by__broker_version(m->pool, m->version, false);
+    by__broker_version *v = by__broker_find_version(m->pool, m->version, false);
     if (is_copy && v != NULL && v->copies > 0) {
         v->copies--;
     }
@@ -57,42 +57,42 @@ void by__mirror_release(by__broker_job *job)
     }
 }
 
-void by__mirror_event(by__broker_job *job, const json_t *event)
+void by__broker_mirror_event(by__broker_job *job, const json_t *event)
 {
-    struct by__mirror *m = job->mirrors != NULL ? job->mirrors : job->mirror;
-    const char *kind = by__get_text(event, "e");
+    struct by__broker_mirror *m = job->mirrors != NULL ? job->mirrors : job->mirror;
+    const char *kind = by__protocol_get_text(event, "e");
     if (m == NULL || kind == NULL) {
         return;
     }
     answer *a = &m->answers[job->mirror != NULL];
-    by__answer_hash_add(&a->hash, event);
+    by__protocol_answer_hash_add(&a->hash, event);
     if (strcmp(kind, "again") == 0) {
         *a = (answer){0};
-    } else if (by__event_is_last(event)) {
+    } else if (by__protocol_event_is_last(event)) {
         a->ended = true;
-        a->failed = by__event_is_fault(event);
+        a->failed = by__protocol_event_is_fault(event);
     }
 }
 
-void by__broker_mirror(by__broker *b, by__broker_job *job)
+void by__broker_start_mirror(by__broker *b, by__broker_job *job)
 {
-    by__pool *pool = job->pool;
-    by__version *v = pool->versions;
+    by__broker_pool *pool = job->pool;
+    by__broker_version *v = pool->versions;
     by__broker_job *copy = NULL;
-    struct by__mirror *m = NULL;
+    struct by__broker_mirror *m = NULL;
     char id[BY__ID_BYTES];
     by_error ignored = {0};
     while (v != NULL && !(v->shadow && v->workers > 0)) {
         v = v->next;
     }
     if (v == NULL || job->gather != NULL || job->version == v || v->copies >= MOST_COPIES ||
-        by__request_id(id, "shadow_", &ignored) != BY_OK ||
+        by__serve_request_id(id, "shadow_", &ignored) != BY_OK ||
         by__alloc((void **)&m, 1, sizeof *m, "a copy", &ignored) != BY_OK) {
         return;
     }
     by_status status = by__alloc((void **)&copy, 1, sizeof *copy, "a copy", &ignored);
     if (status == BY_OK) {
-        status = by__id_add(&b->jobs, &copy->entry, id, &ignored);
+        status = by__serve_id_add(&b->jobs, &copy->entry, id, &ignored);
     }
     if (status != BY_OK) {
         free(copy);
@@ -113,5 +113,5 @@ void by__broker_mirror(by__broker *b, by__broker_job *job)
     copy->bound = true;
     v->mirrored++;
     v->copies++;
-    by__job_enqueue(&pool->queue, copy, false);
+    by__broker_job_enqueue(&pool->queue, copy, false);
 }

@@ -16,15 +16,17 @@
 static void note_unwritten(by__broker *b, const by__broker_job *job, const char *reason)
 {
     b->tasks_failed = by__now();
-    by__log_event(&b->log, "task_not_written", "{ss ss}", "id", job->entry.id, "reason", reason);
+    by__telemetry_log_event(&b->log, "task_not_written", "{ss ss}", "id", job->entry.id, "reason",
+                            reason);
 }
 
-static void write_state(by__broker *b, const by__broker_job *job, by__task_state state,
+static void write_state(by__broker *b, const by__broker_job *job, by__broker_task_state state,
                         const json_t *result, const json_t *failure)
 {
     by_error error = {0};
     int attempts = job->earlier + job->attempt; /* never fewer than clients have seen */
-    if (by__tasks_set(b->tasks, job->entry.id, state, attempts, result, failure, &error) != BY_OK) {
+    if (by__broker_tasks_set(b->tasks, job->entry.id, state, attempts, result, failure, &error) !=
+        BY_OK) {
         note_unwritten(b, job, error.message);
     }
 }
@@ -36,14 +38,14 @@ void by__broker_task_started(by__broker *b, const by__broker_job *job)
 
 void by__broker_task_event(by__broker *b, by__broker_job *job, const json_t *event)
 {
-    const char *kind = by__get_text(event, "e");
+    const char *kind = by__protocol_get_text(event, "e");
     if (kind == NULL) {
-        by__gather_add(job->gather, NULL);
+        by__protocol_gather_add(job->gather, NULL);
     } else if (strcmp(kind, "again") == 0) {
-        by__gather_clear(job->gather);
+        by__protocol_gather_clear(job->gather);
         write_state(b, job, BY__TASK_QUEUED, NULL, NULL);
     } else if (strcmp(kind, "end") == 0 || strcmp(kind, "result") == 0) {
-        json_t *result = by__gather_result(job->gather, event);
+        json_t *result = by__protocol_gather_result(job->gather, event);
         if (result == NULL) {
             note_unwritten(b, job, "out of memory: an answer");
         } else {
@@ -51,18 +53,18 @@ void by__broker_task_event(by__broker *b, by__broker_job *job, const json_t *eve
         }
         json_decref(result);
     } else if (strcmp(kind, "error") == 0) {
-        json_t *failure = by__gather_failure(event);
+        json_t *failure = by__protocol_gather_failure(event);
         write_state(b, job, BY__TASK_FAILED, NULL, failure);
         json_decref(failure);
     } else {
-        by__gather_add(job->gather, event);
+        by__protocol_gather_add(job->gather, event);
     }
 }
 
 /* ---- requests of gateways ---- */
 
 /* Keeps an answer until what it reports is committed. */
-static void hold(by__peer *p, json_t *answer)
+static void hold(by__broker_peer *p, json_t *answer)
 {
     if (p->held == NULL) {
         p->held = json_array();
@@ -76,7 +78,7 @@ static json_t *answer_of(const json_t *message, json_t *task)
                      task == NULL ? json_null() : task);
 }
 
-static void refuse(by__peer *p, const json_t *message, int status, const char *code,
+static void refuse(by__broker_peer *p, const json_t *message, int status, const char *code,
                    const char *why)
 {
     json_t *answer = answer_of(message, NULL);
@@ -89,38 +91,38 @@ static void refuse(by__peer *p, const json_t *message, int status, const char *c
 static by_status enqueue(by__broker *b, const char *id, const json_t *task, double expires,
                          int64_t attempts, by_error *error)
 {
-    const char *model = by__get_text(task, "model");
-    by__pool *pool = model == NULL ? NULL : by__broker_pool(b, model);
+    const char *model = by__protocol_get_text(task, "model");
+    by__broker_pool *pool = model == NULL ? NULL : by__broker_find_pool(b, model);
     by__broker_job *job = NULL;
-    if (pool == NULL || !by__id_valid(id) || by__broker_find_job(b, id) != NULL) {
+    if (pool == NULL || !by__serve_id_valid(id) || by__broker_find_job(b, id) != NULL) {
         return by_error_set(error, BY_EFORMAT, "a task that cannot be run");
     }
     BY_TRY(by__alloc((void **)&job, 1, sizeof *job, "a task", error));
-    by_status status = by__gather_open(&job->gather, error);
+    by_status status = by__protocol_gather_open(&job->gather, error);
     if (status == BY_OK) {
-        status = by__id_add(&b->jobs, &job->entry, id, error);
+        status = by__serve_id_add(&b->jobs, &job->entry, id, error);
     }
     if (status != BY_OK) {
-        by__job_free(job);
+        by__broker_job_free(job);
         return status;
     }
     job->request = json_incref(json_object_get(task, "request"));
     job->pool = pool;
-    job->cost = by__get_integer(task, "cost");
-    job->sequences = by__sequences_of(task);
-    job->priority = by__get_integer(task, "priority");
+    job->cost = by__protocol_get_integer(task, "cost");
+    job->sequences = by__protocol_sequences_of(task);
+    job->priority = by__protocol_get_integer(task, "priority");
     job->earlier = (int)attempts;
     /* What has expired ends at the next look. */
-    double left = expires - by__wall_clock();
+    double left = expires - by__serve_wall_clock();
     job->deadline = by__now() + (left > 0.0 ? left : 0.0);
     job->since = by__now();
     job->version = pool->routed ? by__broker_pick(pool, id) : NULL;
-    by__job_enqueue(&pool->queue, job, false);
+    by__broker_job_enqueue(&pool->queue, job, false);
     return BY_OK;
 }
 
 /* The room of an owner for a message that adds a task. */
-static by__tasks_room room_for(const by__broker *b, const json_t *message)
+static by__broker_tasks_room room_for(const by__broker *b, const json_t *message)
 {
     const json_t *task = json_object_get(message, "task");
     by__text rest = {0};
@@ -128,38 +130,39 @@ static by__tasks_room room_for(const by__broker *b, const json_t *message)
     by__json_write(&rest, json_object_get(message, "result"), JSON_COMPACT);
     size_t bytes = rest.length + json_string_length(json_object_get(task, "request"));
     by__text_free(&rest);
-    return (by__tasks_room){b->options.stored, b->options.stored_bytes, (int64_t)bytes};
+    return (by__broker_tasks_room){b->options.stored, b->options.stored_bytes, (int64_t)bytes};
 }
 
 /* Stores a result that a gateway has computed. */
-static void keep_result(by__broker *b, by__peer *from, const json_t *message)
+static void keep_result(by__broker *b, by__broker_peer *from, const json_t *message)
 {
-    const char *id = by__get_text(message, "id");
+    const char *id = by__protocol_get_text(message, "id");
     by_error error = {0};
-    by__tasks_room room = room_for(b, message);
-    by_status status =
-        by__tasks_make_room(b->tasks, id, by__get_text(message, "owner"), &room, &error);
+    by__broker_tasks_room room = room_for(b, message);
+    by_status status = by__broker_tasks_make_room(
+        b->tasks, id, by__protocol_get_text(message, "owner"), &room, &error);
     if (status == BY_OK) {
-        status = by__tasks_add(b->tasks, message, &error);
+        status = by__broker_tasks_add(b->tasks, message, &error);
     }
     if (status == BY_OK) {
-        status = by__tasks_set(b->tasks, id, BY__TASK_COMPLETED, 1,
-                               json_object_get(message, "result"), NULL, &error);
+        status = by__broker_tasks_set(b->tasks, id, BY__TASK_COMPLETED, 1,
+                                      json_object_get(message, "result"), NULL, &error);
     }
     if (status != BY_OK) {
-        by__log_event(&b->log, "task_not_written", "{ss ss}", "id", id, "reason", error.message);
+        by__telemetry_log_event(&b->log, "task_not_written", "{ss ss}", "id", id, "reason",
+                                error.message);
         refuse(from, message, 503, "not_written", "the task could not be written to disk");
     }
 }
 
-static void add_task(by__broker *b, by__peer *from, const json_t *message)
+static void add_task(by__broker *b, by__broker_peer *from, const json_t *message)
 {
-    const char *id = by__get_text(message, "id");
+    const char *id = by__protocol_get_text(message, "id");
     const json_t *task = json_object_get(message, "task");
-    const char *model = by__get_text(task, "model");
+    const char *model = by__protocol_get_text(task, "model");
     json_t *earlier = NULL;
     by_error error = {0};
-    if (id == NULL || !by__id_valid(id) || by__get_text(message, "owner") == NULL ||
+    if (id == NULL || !by__serve_id_valid(id) || by__protocol_get_text(message, "owner") == NULL ||
         model == NULL || json_object_get(task, "request") == NULL) {
         refuse(from, message, 400, "invalid_request", "not a task");
         return;
@@ -168,43 +171,46 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
         keep_result(b, from, message);
         return;
     }
-    by__pool *pool =
+    by__broker_pool *pool =
         by__broker_known_pool(b, model, json_is_true(json_object_get(message, "seen")));
     double seconds = 0.0;
     if (pool == NULL) {
-        const by__refusal *none = by__broker_no_pool(b, &seconds);
-        hold(from, by__task_refused(message, none, seconds));
+        const by__protocol_refusal *none = by__broker_no_pool(b, &seconds);
+        hold(from, by__protocol_task_refused(message, none, seconds));
         return;
     }
-    by_status status = by__tasks_find(b->tasks, message, &earlier, &error);
+    by_status status = by__broker_tasks_find(b->tasks, message, &earlier, &error);
     if (status == BY_OK && earlier != NULL) {
         hold(from, answer_of(message, earlier));
         return;
     }
-    double left = by__get_number(message, "expires", 0.0) - by__wall_clock();
-    const by__refusal *why = by__broker_refusal(b, from, pool, task, left, true, &seconds);
+    double left = by__protocol_get_number(message, "expires", 0.0) - by__serve_wall_clock();
+    const by__protocol_refusal *why = by__broker_refusal(b, from, pool, task, left, true, &seconds);
     if (why == NULL && status == BY_OK) {
-        by__tasks_room room = room_for(b, message);
-        status = by__tasks_make_room(b->tasks, id, by__get_text(message, "owner"), &room, &error);
-        why = status == BY_EARG ? by__refusal_of("stored") : NULL;
+        by__broker_tasks_room room = room_for(b, message);
+        status = by__broker_tasks_make_room(b->tasks, id, by__protocol_get_text(message, "owner"),
+                                            &room, &error);
+        why = status == BY_EARG ? by__protocol_refusal_of("stored") : NULL;
         seconds = BY__STORED_RETRY;
     }
     if (why != NULL) {
-        hold(from, by__task_refused(message, why, seconds));
+        hold(from, by__protocol_task_refused(message, why, seconds));
         return;
     }
     if (status == BY_OK) {
-        status = by__tasks_add(b->tasks, message, &error);
+        status = by__broker_tasks_add(b->tasks, message, &error);
     }
     if (status == BY_OK) {
-        status = enqueue(b, id, task, by__get_number(message, "expires", 0.0), 0, &error);
+        status = enqueue(b, id, task, by__protocol_get_number(message, "expires", 0.0), 0, &error);
     }
     json_t *added = NULL;
     if (status == BY_OK) {
-        status = by__tasks_get(b->tasks, id, by__get_text(message, "owner"), &added, &error);
+        status = by__broker_tasks_get(b->tasks, id, by__protocol_get_text(message, "owner"), &added,
+                                      &error);
     }
     if (status != BY_OK) {
-        by__log_event(&b->log, "task_not_written", "{ss ss}", "id", id, "reason", error.message);
+        by__telemetry_log_event(&b->log, "task_not_written", "{ss ss}", "id", id, "reason",
+                                error.message);
         refuse(from, message, 503, "not_written", "the task could not be written to disk");
         return;
     }
@@ -214,19 +220,20 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
 
 /* kind: "task_get", "task_cancel", "task_delete", or "task_drop", which cancels a task that has not
  * ended, and deletes one that has. */
-static void tell_task(by__broker *b, by__peer *from, const json_t *message, const char *kind)
+static void tell_task(by__broker *b, by__broker_peer *from, const json_t *message, const char *kind)
 {
-    const char *id = by__get_text(message, "id");
-    const char *owner = by__get_text(message, "owner");
+    const char *id = by__protocol_get_text(message, "id");
+    const char *owner = by__protocol_get_text(message, "owner");
     json_t *task = NULL;
     by_error error = {0};
-    if (id == NULL || owner == NULL || by__tasks_get(b->tasks, id, owner, &task, &error) != BY_OK) {
+    if (id == NULL || owner == NULL ||
+        by__broker_tasks_get(b->tasks, id, owner, &task, &error) != BY_OK) {
         refuse(from, message, 503, "not_read", "the tasks could not be read");
         return;
     }
-    const char *state = by__get_text(task, "status");
-    bool ended = state != NULL && strcmp(state, by__task_state_name(BY__TASK_QUEUED)) != 0 &&
-                 strcmp(state, by__task_state_name(BY__TASK_RUNNING)) != 0;
+    const char *state = by__protocol_get_text(task, "status");
+    bool ended = state != NULL && strcmp(state, by__broker_task_state_name(BY__TASK_QUEUED)) != 0 &&
+                 strcmp(state, by__broker_task_state_name(BY__TASK_RUNNING)) != 0;
     bool deletes = strcmp(kind, "task_delete") == 0 || (strcmp(kind, "task_drop") == 0 && ended);
     if (task != NULL && strcmp(kind, "task_get") != 0) {
         by__broker_job *job = by__broker_find_job(b, id);
@@ -235,7 +242,7 @@ static void tell_task(by__broker *b, by__peer *from, const json_t *message, cons
             by__broker_cancel(b, id);
         }
     }
-    if (task != NULL && deletes && by__tasks_delete(b->tasks, id, &error) != BY_OK) {
+    if (task != NULL && deletes && by__broker_tasks_delete(b->tasks, id, &error) != BY_OK) {
         json_decref(task);
         refuse(from, message, 503, "not_written", "the task could not be deleted");
         return;
@@ -243,7 +250,7 @@ static void tell_task(by__broker *b, by__peer *from, const json_t *message, cons
     if (task != NULL && !deletes && strcmp(kind, "task_get") != 0) {
         json_decref(task);
         task = NULL;
-        (void)by__tasks_get(b->tasks, id, owner, &task, &error);
+        (void)by__broker_tasks_get(b->tasks, id, owner, &task, &error);
     }
     hold(from, answer_of(message, task));
 }
@@ -251,36 +258,38 @@ static void tell_task(by__broker *b, by__peer *from, const json_t *message, cons
 /* ---- webhooks ---- */
 
 /* Sends webhooks that are due; the gateway gets them once their lease is on disk. */
-static void tell_hooks(by__broker *b, by__peer *from, const json_t *message)
+static void tell_hooks(by__broker *b, by__broker_peer *from, const json_t *message)
 {
     json_t *hooks = NULL;
     by_error error = {0};
-    int64_t most = by__get_integer(message, "most");
-    if (by__tasks_hooks(b->tasks, by__wall_clock(), by__get_number(message, "lease", 10.0),
-                        most < 0       ? 0
-                        : most > HOOKS ? HOOKS
-                                       : most,
-                        &hooks, &error) != BY_OK) {
-        by__log_event(&b->log, "hooks_not_read", "{ss}", "reason", error.message);
+    int64_t most = by__protocol_get_integer(message, "most");
+    if (by__broker_tasks_hooks(b->tasks, by__serve_wall_clock(),
+                               by__protocol_get_number(message, "lease", 10.0),
+                               most < 0       ? 0
+                               : most > HOOKS ? HOOKS
+                                              : most,
+                               &hooks, &error) != BY_OK) {
+        by__telemetry_log_event(&b->log, "hooks_not_read", "{ss}", "reason", error.message);
     }
     hold(from, json_pack("{ss so}", "t", "hooks", "hooks", hooks == NULL ? json_array() : hooks));
 }
 
 static void take_outcome(by__broker *b, const json_t *message)
 {
-    const char *id = by__get_text(message, "id");
-    const char *state = by__get_text(message, "state");
-    double due = by__wall_clock() + by__get_number(message, "delay", 0.0);
+    const char *id = by__protocol_get_text(message, "id");
+    const char *state = by__protocol_get_text(message, "state");
+    double due = by__serve_wall_clock() + by__protocol_get_number(message, "delay", 0.0);
     by_error error = {0};
     if (id != NULL && state != NULL &&
-        by__tasks_set_hook(b->tasks, id, by__get_integer(message, "try"), state, due, &error) !=
-            BY_OK) {
+        by__broker_tasks_set_hook(b->tasks, id, by__protocol_get_integer(message, "try"), state,
+                                  due, &error) != BY_OK) {
         /* It is due again when its lease ends. */
-        by__log_event(&b->log, "hook_not_written", "{ss ss}", "id", id, "reason", error.message);
+        by__telemetry_log_event(&b->log, "hook_not_written", "{ss ss}", "id", id, "reason",
+                                error.message);
     }
 }
 
-bool by__broker_task(by__broker *b, by__peer *from, const char *kind, const json_t *message)
+bool by__broker_task(by__broker *b, by__broker_peer *from, const char *kind, const json_t *message)
 {
     if (strncmp(kind, "task_", 5) != 0) {
         return false;
@@ -301,15 +310,15 @@ bool by__broker_task(by__broker *b, by__peer *from, const char *kind, const json
 
 /* ---- disk ---- */
 
-void by__broker_tasks_commit(by__broker *b)
+void by__broker_commit(by__broker *b)
 {
     by_error error = {0};
-    by_status status = b->tasks == NULL ? BY_OK : by__tasks_commit(b->tasks, &error);
+    by_status status = b->tasks == NULL ? BY_OK : by__broker_tasks_commit(b->tasks, &error);
     if (status != BY_OK) {
         b->tasks_failed = by__now();
-        by__log_event(&b->log, "tasks_not_written", "{ss}", "reason", error.message);
+        by__telemetry_log_event(&b->log, "tasks_not_written", "{ss}", "reason", error.message);
     }
-    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+    for (by__broker_peer *p = b->peers; p != NULL; p = p->next) {
         json_t *held = p->held;
         size_t i;
         json_t *answer;
@@ -338,16 +347,17 @@ static by_status enqueue_open_ones(by__broker *b, by_error *error)
     json_t *open = NULL;
     size_t i;
     json_t *row;
-    by_status status = by__tasks_open_ones(b->tasks, &open, error);
+    by_status status = by__broker_tasks_open_ones(b->tasks, &open, error);
     json_array_foreach(open, i, row)
     {
-        const char *id = by__get_text(row, "id");
+        const char *id = by__protocol_get_text(row, "id");
         by_error why = {0};
-        if (id == NULL ||
-            (by__broker_find_job(b, id) == NULL &&
-             enqueue(b, id, json_object_get(row, "task"), by__get_number(row, "expires_at", 0.0),
-                     by__get_integer(row, "attempts"), &why) != BY_OK)) {
-            by__log_event(&b->log, "task_lost", "{ss? ss}", "id", id, "reason", why.message);
+        if (id == NULL || (by__broker_find_job(b, id) == NULL &&
+                           enqueue(b, id, json_object_get(row, "task"),
+                                   by__protocol_get_number(row, "expires_at", 0.0),
+                                   by__protocol_get_integer(row, "attempts"), &why) != BY_OK)) {
+            by__telemetry_log_event(&b->log, "task_lost", "{ss? ss}", "id", id, "reason",
+                                    why.message);
         }
     }
     json_decref(open);
@@ -359,8 +369,8 @@ by_status by__broker_tasks_load(by__broker *b, by_error *error)
     if (b->options.tasks == NULL) {
         return BY_OK;
     }
-    BY_TRY(by__tasks_open(&b->tasks, b->options.tasks, error));
-    by__tell_exposed(&b->log, b->options.tasks, "tasks, with their prompts and answers");
+    BY_TRY(by__broker_tasks_open(&b->tasks, b->options.tasks, error));
+    by__telemetry_tell_exposed(&b->log, b->options.tasks, "tasks, with their prompts and answers");
     return enqueue_open_ones(b, error);
 }
 
@@ -370,8 +380,8 @@ void by__broker_tasks_tend(by__broker *b)
     by_error error = {0};
     if (b->tasks != NULL && now - b->tasks_swept > 60.0) {
         b->tasks_swept = now;
-        if (by__tasks_expire(b->tasks, by__wall_clock(), &error) != BY_OK) {
-            by__log_event(&b->log, "tasks_not_expired", "{ss}", "reason", error.message);
+        if (by__broker_tasks_expire(b->tasks, by__serve_wall_clock(), &error) != BY_OK) {
+            by__telemetry_log_event(&b->log, "tasks_not_expired", "{ss}", "reason", error.message);
         }
     }
     if (b->tasks_failed > 0.0 && now - b->tasks_failed > RETRY) {
@@ -380,7 +390,7 @@ void by__broker_tasks_tend(by__broker *b)
         if (enqueue_open_ones(b, &error) != BY_OK) {
             b->tasks_failed = now;
         }
-        for (by__pool *p = b->pools; p != NULL; p = p->next) {
+        for (by__broker_pool *p = b->pools; p != NULL; p = p->next) {
             by__broker_give(b, p);
         }
     }

@@ -10,16 +10,16 @@
 /* Most versions of a model; clients cannot create any by naming them. */
 #define MOST_VERSIONS 16
 
-by__version *by__broker_version(by__pool *pool, const char *name, bool make)
+by__broker_version *by__broker_find_version(by__broker_pool *pool, const char *name, bool make)
 {
-    by__version *v = pool->versions;
+    by__broker_version *v = pool->versions;
     size_t count = 0;
     by_error ignored = {0};
     while (v != NULL && strcmp(v->name, name) != 0) {
         v = v->next;
         count++;
     }
-    if (v != NULL || !make || !by__id_valid(name) || count >= MOST_VERSIONS ||
+    if (v != NULL || !make || !by__serve_id_valid(name) || count >= MOST_VERSIONS ||
         by__alloc((void **)&v, 1, sizeof *v, "a version", &ignored) != BY_OK) {
         return v;
     }
@@ -30,28 +30,28 @@ by__version *by__broker_version(by__pool *pool, const char *name, bool make)
     return v;
 }
 
-static void free_version(by__version *v)
+static void free_version(by__broker_version *v)
 {
     json_decref(v->info);
     free(v);
 }
 
-void by__broker_versions_free(by__pool *pool)
+void by__broker_versions_free(by__broker_pool *pool)
 {
     while (pool->versions != NULL) {
-        by__version *v = pool->versions;
+        by__broker_version *v = pool->versions;
         pool->versions = v->next;
         free_version(v);
     }
 }
 
-static void describe_pool(by__pool *pool, const json_t *info)
+static void describe_pool(by__broker_pool *pool, const json_t *info)
 {
     json_decref(pool->info);
     pool->info = json_deep_copy(info);
 }
 
-void by__broker_describe(by__pool *pool, by__version *version, const json_t *info)
+void by__broker_describe(by__broker_pool *pool, by__broker_version *version, const json_t *info)
 {
     bool other = false;
     if (!json_is_object(info)) {
@@ -59,7 +59,7 @@ void by__broker_describe(by__pool *pool, by__version *version, const json_t *inf
     }
     json_decref(version->info);
     version->info = json_deep_copy(info);
-    for (const by__version *v = pool->versions; v != NULL; v = v->next) {
+    for (const by__broker_version *v = pool->versions; v != NULL; v = v->next) {
         other = other || (v->serves && v != version);
     }
     if (!other || pool->info == NULL) {
@@ -76,15 +76,15 @@ static double place_of(const char *id)
     return (double)(by__hash64(id, length) >> 11) * 0x1p-53;
 }
 
-by__version *by__broker_pick(const by__pool *pool, const char *id)
+by__broker_version *by__broker_pick(const by__broker_pool *pool, const char *id)
 {
     double total = 0.0;
-    by__version *last = NULL;
-    for (by__version *v = pool->versions; v != NULL; v = v->next) {
+    by__broker_version *last = NULL;
+    for (by__broker_version *v = pool->versions; v != NULL; v = v->next) {
         total += v->share;
     }
     double at = place_of(id) * total;
-    for (by__version *v = pool->versions; v != NULL; v = v->next) {
+    for (by__broker_version *v = pool->versions; v != NULL; v = v->next) {
         if (v->share > 0.0) {
             last = v;
             if (at < v->share) {
@@ -97,7 +97,7 @@ by__version *by__broker_pick(const by__pool *pool, const char *id)
 }
 
 /* Returns true if the version has no worker and none will come. */
-static bool is_gone(const by__broker *b, const by__pool *pool, const by__version *v)
+static bool is_gone(const by__broker *b, const by__broker_pool *pool, const by__broker_version *v)
 {
     double now = by__now();
     if (v->workers > 0 || now - b->began < BY__GATHERING) {
@@ -106,11 +106,11 @@ static bool is_gone(const by__broker *b, const by__pool *pool, const by__version
     return pool->routed ? !v->listed : now - v->seen > ABSENT;
 }
 
-void by__broker_reroute(by__broker *b, by__pool *pool)
+void by__broker_reroute(by__broker *b, by__broker_pool *pool)
 {
     for (by__broker_job *job = pool->queue.first, *next; job != NULL; job = next) {
         next = job->next;
-        by__version *v = job->version;
+        by__broker_version *v = job->version;
         if (v == NULL || !job->bound) {
             bool good = v != NULL && v->share > 0.0;
             job->version = !pool->routed ? NULL : good ? v : by__broker_pick(pool, job->entry.id);
@@ -122,10 +122,10 @@ void by__broker_reroute(by__broker *b, by__pool *pool)
 }
 
 /* Removes versions that have no worker and are in no supervisor's list. */
-static void sweep(by__broker *b, by__pool *pool)
+static void sweep(by__broker *b, by__broker_pool *pool)
 {
-    for (by__version **at = &pool->versions; *at != NULL;) {
-        by__version *v = *at;
+    for (by__broker_version **at = &pool->versions; *at != NULL;) {
+        by__broker_version *v = *at;
         bool used = v->workers > 0 || v->listed || !is_gone(b, pool, v);
         for (const by__broker_job *job = pool->queue.first; job != NULL && !used; job = job->next) {
             used = job->version == v;
@@ -142,8 +142,8 @@ static void sweep(by__broker *b, by__pool *pool)
 void by__broker_versions_tend(by__broker *b)
 {
     double now = by__now();
-    for (by__pool *pool = b->pools; pool != NULL; pool = pool->next) {
-        for (by__version *v = pool->versions; v != NULL; v = v->next) {
+    for (by__broker_pool *pool = b->pools; pool != NULL; pool = pool->next) {
+        for (by__broker_version *v = pool->versions; v != NULL; v = v->next) {
             v->seen = v->workers > 0 ? now : v->seen;
         }
         by__broker_reroute(b, pool);
@@ -154,9 +154,9 @@ void by__broker_versions_tend(by__broker *b)
 
 void by__broker_route(by__broker *b, const json_t *message)
 {
-    const char *model = by__get_text(message, "model");
+    const char *model = by__protocol_get_text(message, "model");
     const json_t *info = json_object_get(message, "info");
-    by__pool *pool = model == NULL ? NULL : by__broker_pool(b, model);
+    by__broker_pool *pool = model == NULL ? NULL : by__broker_find_pool(b, model);
     size_t i;
     json_t *row;
     if (pool == NULL) {
@@ -168,15 +168,15 @@ void by__broker_route(by__broker *b, const json_t *message)
     }
     pool->routed = true;
     pool->elastic = json_is_true(json_object_get(message, "elastic"));
-    for (by__version *v = pool->versions; v != NULL; v = v->next) {
+    for (by__broker_version *v = pool->versions; v != NULL; v = v->next) {
         v->share = 0.0;
         v->listed = v->shadow = v->serves = false;
     }
     json_array_foreach(json_object_get(message, "versions"), i, row)
     {
-        const char *name = by__get_text(row, "version");
-        double share = by__get_number(row, "share", 0.0);
-        by__version *v = name == NULL ? NULL : by__broker_version(pool, name, true);
+        const char *name = by__protocol_get_text(row, "version");
+        double share = by__protocol_get_number(row, "share", 0.0);
+        by__broker_version *v = name == NULL ? NULL : by__broker_find_version(pool, name, true);
         if (v != NULL) {
             v->share = share > 0.0 && share <= 1.0 ? share : 0.0;
             v->shadow = json_is_true(json_object_get(row, "shadow"));
@@ -198,34 +198,34 @@ void by__broker_route(by__broker *b, const json_t *message)
 void by__broker_count_first(by__broker_job *job)
 {
     if (!job->told && job->version != NULL && job->mirror == NULL) {
-        by__histogram_add(&job->version->first, by__now() - job->since);
+        by__telemetry_histogram_add(&job->version->first, by__now() - job->since);
     }
 }
 
 void by__broker_count_end(const by__broker_job *job, const json_t *error)
 {
-    by__version *v = job->version;
+    by__broker_version *v = job->version;
     if (v == NULL || job->mirror != NULL) {
         return;
     }
     if (!job->told && error == NULL) {
-        by__histogram_add(&v->first, by__now() - job->since); /* an answer in one piece */
+        by__telemetry_histogram_add(&v->first, by__now() - job->since); /* an answer in one piece */
     }
     v->requests++;
-    v->errors += by__event_is_fault(error);
-    by__histogram_add(&v->whole, by__now() - job->since);
+    v->errors += by__protocol_event_is_fault(error);
+    by__telemetry_histogram_add(&v->whole, by__now() - job->since);
 }
 
-json_t *by__broker_versions_state(const by__pool *pool)
+json_t *by__broker_versions_state(const by__broker_pool *pool)
 {
     json_t *out = json_array();
-    for (const by__version *v = pool->versions; v != NULL; v = v->next) {
+    for (const by__broker_version *v = pool->versions; v != NULL; v = v->next) {
         (void)json_array_append_new(
             out, json_pack("{ss sf sb sO? sI sI sI so so s{sI sI sI sI}}", "version", v->name,
                            "share", v->share, "shadow", (int)v->shadow, "info", v->info, "workers",
                            (json_int_t)v->workers, "requests", (json_int_t)v->requests, "errors",
-                           (json_int_t)v->errors, "first", by__histogram_json(&v->first), "whole",
-                           by__histogram_json(&v->whole), "mirrored", "sent",
+                           (json_int_t)v->errors, "first", by__telemetry_histogram_json(&v->first),
+                           "whole", by__telemetry_histogram_json(&v->whole), "mirrored", "sent",
                            (json_int_t)v->mirrored, "same", (json_int_t)v->same, "different",
                            (json_int_t)v->different, "failed", (json_int_t)v->mirror_failed));
     }

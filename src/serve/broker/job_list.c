@@ -15,7 +15,7 @@ static int64_t rank(const by__broker_job *job)
     return job->promoted ? INT64_MAX : rank_of(job->priority, job->gather != NULL);
 }
 
-void by__job_enqueue(by__job_list *list, by__broker_job *job, bool front)
+void by__broker_job_enqueue(by__broker_job_list *list, by__broker_job *job, bool front)
 {
     by__broker_job *after = list->last; /* the job is inserted after it */
     while (after != NULL && (front ? rank(after) <= rank(job) : rank(after) < rank(job))) {
@@ -30,7 +30,7 @@ void by__job_enqueue(by__job_list *list, by__broker_job *job, bool front)
     list->sequences += job->sequences;
 }
 
-void by__job_unlink(by__job_list *list, by__broker_job *job)
+void by__broker_job_unlink(by__broker_job_list *list, by__broker_job *job)
 {
     *(job->previous == NULL ? &list->first : &job->previous->next) = job->next;
     *(job->next == NULL ? &list->last : &job->next->previous) = job->previous;
@@ -40,7 +40,7 @@ void by__job_unlink(by__job_list *list, by__broker_job *job)
     list->sequences -= job->sequences;
 }
 
-int64_t by__job_ahead(const by__job_list *list, int64_t priority, bool task)
+int64_t by__broker_job_ahead(const by__broker_job_list *list, int64_t priority, bool task)
 {
     int64_t ahead = list->sequences;
     for (const by__broker_job *job = list->last; job != NULL && rank(job) < rank_of(priority, task);
@@ -50,7 +50,7 @@ int64_t by__job_ahead(const by__job_list *list, int64_t priority, bool task)
     return ahead;
 }
 
-bool by__job_promote(by__job_list *list, double now)
+bool by__broker_job_promote(by__broker_job_list *list, double now)
 {
     by__broker_job *oldest = NULL;
     for (by__broker_job *job = list->first; job != NULL; job = job->next) {
@@ -60,17 +60,17 @@ bool by__job_promote(by__job_list *list, double now)
         }
     }
     if (oldest != NULL) {
-        by__job_unlink(list, oldest);
+        by__broker_job_unlink(list, oldest);
         oldest->promoted = true;
-        by__job_enqueue(list, oldest, false);
+        by__broker_job_enqueue(list, oldest, false);
     }
     return oldest != NULL;
 }
 
-void by__job_free(by__broker_job *job)
+void by__broker_job_free(by__broker_job *job)
 {
     json_decref(job->request);
-    by__gather_close(&job->gather);
-    by__mirror_release(job);
+    by__protocol_gather_close(&job->gather);
+    by__broker_mirror_release(job);
     free(job);
 }

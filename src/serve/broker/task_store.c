@@ -118,14 +118,14 @@ static const char *const texts[STATEMENTS] = {
     [COMMIT] = "COMMIT",
 };
 
-struct by__tasks {
+struct by__broker_tasks {
     sqlite3 *db;
     sqlite3_stmt *statements[STATEMENTS];
     bool writing; /* a transaction is open */
     bool undone;  /* rolled back by an error: SQLite does so when the disk is full */
 };
 
-const char *by__task_state_name(by__task_state state)
+const char *by__broker_task_state_name(by__broker_task_state state)
 {
     static const char *const names[] = {"queued", "in_progress", "completed", "failed",
                                         "cancelled"};
@@ -150,13 +150,13 @@ static int outcome_of(const char *name)
     return 0;
 }
 
-static by_status db_error(const by__tasks *t, const char *verb, by_error *error)
+static by_status db_error(const by__broker_tasks *t, const char *verb, by_error *error)
 {
     return by_error_set(error, BY_EIO, "cannot %s the tasks: %s", verb, sqlite3_errmsg(t->db));
 }
 
 /* Runs a statement that returns no row. */
-static by_status finish(by__tasks *t, sqlite3_stmt *s, const char *verb, by_error *error)
+static by_status finish(by__broker_tasks *t, sqlite3_stmt *s, const char *verb, by_error *error)
 {
     int code = sqlite3_step(s);
     by_status status = code == SQLITE_DONE ? BY_OK : db_error(t, verb, error);
@@ -166,7 +166,7 @@ static by_status finish(by__tasks *t, sqlite3_stmt *s, const char *verb, by_erro
     return status;
 }
 
-static by_status begin(by__tasks *t, by_error *error)
+static by_status begin(by__broker_tasks *t, by_error *error)
 {
     if (t->undone) {
         return by_error_set(error, BY_EIO, "cannot write the tasks: an earlier write has failed");
@@ -178,7 +178,7 @@ static by_status begin(by__tasks *t, by_error *error)
     return BY_OK;
 }
 
-by_status by__tasks_commit(by__tasks *tasks, by_error *error)
+by_status by__broker_tasks_commit(by__broker_tasks *tasks, by_error *error)
 {
     if (!tasks->writing) {
         return BY_OK;
@@ -233,10 +233,10 @@ static json_t *row_of(sqlite3_stmt *s)
     json_t *row =
         json_pack("{ss ss ss sf sf si so so so}", "id", sqlite3_column_text(s, 0), "owner",
                   sqlite3_column_text(s, 1), "status",
-                  by__task_state_name((by__task_state)sqlite3_column_int(s, 2)), "created_at",
-                  sqlite3_column_double(s, 3), "expires_at", sqlite3_column_double(s, 4),
-                  "attempts", sqlite3_column_int(s, 5), "task", json_column(s, 6), "result",
-                  json_column(s, 7), "error", json_column(s, 8));
+                  by__broker_task_state_name((by__broker_task_state)sqlite3_column_int(s, 2)),
+                  "created_at", sqlite3_column_double(s, 3), "expires_at",
+                  sqlite3_column_double(s, 4), "attempts", sqlite3_column_int(s, 5), "task",
+                  json_column(s, 6), "result", json_column(s, 7), "error", json_column(s, 8));
     if (sqlite3_column_type(s, 9) != SQLITE_NULL) {
         (void)json_object_set_new(row, "hook",
                                   json_pack("{ss si}", "status",
@@ -247,7 +247,7 @@ static json_t *row_of(sqlite3_stmt *s)
 }
 
 /* Runs a statement with two text parameters and reads its row; *out is NULL if there is none. */
-static by_status find(by__tasks *t, int which, const char *a, const char *b, json_t **out,
+static by_status find(by__broker_tasks *t, int which, const char *a, const char *b, json_t **out,
                       by_error *error)
 {
     sqlite3_stmt *s = t->statements[which];
@@ -262,22 +262,25 @@ static by_status find(by__tasks *t, int which, const char *a, const char *b, jso
     return status;
 }
 
-by_status by__tasks_get(by__tasks *tasks, const char *id, const char *owner, json_t **out,
-                        by_error *error)
+by_status by__broker_tasks_get(by__broker_tasks *tasks, const char *id, const char *owner,
+                               json_t **out, by_error *error)
 {
     return find(tasks, GET, id, owner, out, error);
 }
 
-by_status by__tasks_find(by__tasks *tasks, const json_t *task, json_t **out, by_error *error)
+by_status by__broker_tasks_find(by__broker_tasks *tasks, const json_t *task, json_t **out,
+                                by_error *error)
 {
-    const char *key = by__get_text(task, "key");
+    const char *key = by__protocol_get_text(task, "key");
     *out = NULL;
-    return key == NULL ? BY_OK : find(tasks, GET_KEY, by__get_text(task, "owner"), key, out, error);
+    return key == NULL
+               ? BY_OK
+               : find(tasks, GET_KEY, by__protocol_get_text(task, "owner"), key, out, error);
 }
 
 /* How much of a kind an owner has. */
-static by_status count_stored(by__tasks *t, const char *owner, const char *kind, int64_t *count,
-                              int64_t *bytes, by_error *error)
+static by_status count_stored(by__broker_tasks *t, const char *owner, const char *kind,
+                              int64_t *count, int64_t *bytes, by_error *error)
 {
     sqlite3_stmt *s = t->statements[COUNT];
     bind_text(s, 1, owner);
@@ -293,7 +296,7 @@ static by_status count_stored(by__tasks *t, const char *owner, const char *kind,
 }
 
 /* Deletes the oldest responses that have ended until there is room for the bytes of another. */
-static by_status trim_bytes(by__tasks *t, const char *owner, const char *kind, int64_t most,
+static by_status trim_bytes(by__broker_tasks *t, const char *owner, const char *kind, int64_t most,
                             int64_t coming, by_error *error)
 {
     int64_t count, bytes;
@@ -311,8 +314,8 @@ static by_status trim_bytes(by__tasks *t, const char *owner, const char *kind, i
     return BY_OK;
 }
 
-by_status by__tasks_make_room(by__tasks *tasks, const char *id, const char *owner,
-                              const by__tasks_room *room, by_error *error)
+by_status by__broker_tasks_make_room(by__broker_tasks *tasks, const char *id, const char *owner,
+                                     const by__broker_tasks_room *room, by_error *error)
 {
     char kind[5];
     int64_t count, bytes;
@@ -333,14 +336,14 @@ by_status by__tasks_make_room(by__tasks *tasks, const char *id, const char *owne
                : BY_OK;
 }
 
-by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error)
+by_status by__broker_tasks_add(by__broker_tasks *tasks, const json_t *task, by_error *error)
 {
-    by__tasks *t = tasks;
-    const char *owner = by__get_text(task, "owner");
-    const char *key = by__get_text(task, "key");
+    by__broker_tasks *t = tasks;
+    const char *owner = by__protocol_get_text(task, "owner");
+    const char *key = by__protocol_get_text(task, "key");
     const json_t *request = json_object_get(json_object_get(task, "task"), "request");
     bool apart = json_is_string(request);
-    json_t *rest = by__copy_object(json_object_get(task, "task"));
+    json_t *rest = by__protocol_copy_object(json_object_get(task, "task"));
     size_t bytes = apart ? json_string_length(request) : 0;
     if (rest == NULL || (apart && json_object_del(rest, "request") != 0)) {
         json_decref(rest);
@@ -349,11 +352,11 @@ by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error)
     sqlite3_stmt *s = t->statements[ADD];
     by_status status = begin(t, error);
     if (status == BY_OK) {
-        bind_text(s, 1, by__get_text(task, "id"));
+        bind_text(s, 1, by__protocol_get_text(task, "id"));
         bind_text(s, 2, owner);
         bind_text(s, 3, key);
-        (void)sqlite3_bind_double(s, 4, by__wall_clock());
-        (void)sqlite3_bind_double(s, 5, by__get_number(task, "expires", 0.0));
+        (void)sqlite3_bind_double(s, 4, by__serve_wall_clock());
+        (void)sqlite3_bind_double(s, 5, by__protocol_get_number(task, "expires", 0.0));
         status = bind_json(s, 6, rest, &bytes, error);
     }
     json_decref(rest);
@@ -364,15 +367,16 @@ by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error)
     }
     (void)sqlite3_bind_int64(s, 8, (int64_t)bytes);
     BY_TRY(finish(t, s, "write", error));
-    if (by__get_text(json_object_get(task, "task"), "webhook") == NULL) {
+    if (by__protocol_get_text(json_object_get(task, "task"), "webhook") == NULL) {
         return BY_OK;
     }
-    bind_text(t->statements[ADD_HOOK], 1, by__get_text(task, "id"));
+    bind_text(t->statements[ADD_HOOK], 1, by__protocol_get_text(task, "id"));
     return finish(t, t->statements[ADD_HOOK], "write", error);
 }
 
-by_status by__tasks_set(by__tasks *tasks, const char *id, by__task_state state, int attempts,
-                        const json_t *result, const json_t *failure, by_error *error)
+by_status by__broker_tasks_set(by__broker_tasks *tasks, const char *id, by__broker_task_state state,
+                               int attempts, const json_t *result, const json_t *failure,
+                               by_error *error)
 {
     sqlite3_stmt *s = tasks->statements[SET];
     size_t bytes = 0;
@@ -389,18 +393,18 @@ by_status by__tasks_set(by__tasks *tasks, const char *id, by__task_state state, 
     }
     s = tasks->statements[END_HOOK];
     bind_text(s, 1, id);
-    (void)sqlite3_bind_double(s, 2, by__wall_clock());
+    (void)sqlite3_bind_double(s, 2, by__serve_wall_clock());
     return finish(tasks, s, "write", error);
 }
 
-by_status by__tasks_delete(by__tasks *tasks, const char *id, by_error *error)
+by_status by__broker_tasks_delete(by__broker_tasks *tasks, const char *id, by_error *error)
 {
     BY_TRY(begin(tasks, error));
     bind_text(tasks->statements[DELETE], 1, id);
     return finish(tasks, tasks->statements[DELETE], "write", error);
 }
 
-by_status by__tasks_open_ones(by__tasks *tasks, json_t **out, by_error *error)
+by_status by__broker_tasks_open_ones(by__broker_tasks *tasks, json_t **out, by_error *error)
 {
     sqlite3_stmt *s = tasks->statements[OPEN_ONES];
     int code;
@@ -420,7 +424,7 @@ by_status by__tasks_open_ones(by__tasks *tasks, json_t **out, by_error *error)
     return status;
 }
 
-by_status by__tasks_expire(by__tasks *tasks, double now, by_error *error)
+by_status by__broker_tasks_expire(by__broker_tasks *tasks, double now, by_error *error)
 {
     BY_TRY(begin(tasks, error));
     (void)sqlite3_bind_double(tasks->statements[EXPIRE], 1, now);
@@ -430,17 +434,17 @@ by_status by__tasks_expire(by__tasks *tasks, double now, by_error *error)
 
 /* ---- webhooks ---- */
 
-static by_status lease(by__tasks *t, const json_t *row, double until, by_error *error)
+static by_status lease(by__broker_tasks *t, const json_t *row, double until, by_error *error)
 {
     sqlite3_stmt *s = t->statements[LEASE_HOOK];
     BY_TRY(begin(t, error));
-    bind_text(s, 1, by__get_text(row, "id"));
+    bind_text(s, 1, by__protocol_get_text(row, "id"));
     (void)sqlite3_bind_double(s, 2, until);
     return finish(t, s, "write", error);
 }
 
-by_status by__tasks_hooks(by__tasks *tasks, double now, double seconds, int64_t most, json_t **out,
-                          by_error *error)
+by_status by__broker_tasks_hooks(by__broker_tasks *tasks, double now, double seconds, int64_t most,
+                                 json_t **out, by_error *error)
 {
     sqlite3_stmt *s = tasks->statements[DUE_HOOKS];
     json_t *rows = json_array();
@@ -470,8 +474,8 @@ by_status by__tasks_hooks(by__tasks *tasks, double now, double seconds, int64_t 
     return BY_OK;
 }
 
-by_status by__tasks_set_hook(by__tasks *tasks, const char *id, int64_t try, const char *outcome,
-                             double due, by_error *error)
+by_status by__broker_tasks_set_hook(by__broker_tasks *tasks, const char *id, int64_t try,
+                                    const char *outcome, double due, by_error *error)
 {
     sqlite3_stmt *s = tasks->statements[SET_HOOK];
     BY_TRY(begin(tasks, error));
@@ -484,9 +488,9 @@ by_status by__tasks_set_hook(by__tasks *tasks, const char *id, int64_t try, cons
     return finish(tasks, s, "write", error);
 }
 
-by_status by__tasks_open(by__tasks **out, const char *path, by_error *error)
+by_status by__broker_tasks_open(by__broker_tasks **out, const char *path, by_error *error)
 {
-    by__tasks *t = NULL;
+    by__broker_tasks *t = NULL;
     *out = NULL;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tasks", error));
     /* SQLite would create it for all to read, and gives the files beside it the same mode. */
@@ -513,21 +517,21 @@ by_status by__tasks_open(by__tasks **out, const char *path, by_error *error)
     if (code != SQLITE_OK) {
         by_status status = by_error_set(error, BY_EIO, "cannot open the tasks in %s: %s", path,
                                         t->db == NULL ? "no memory" : sqlite3_errmsg(t->db));
-        by__tasks_close(&t);
+        by__broker_tasks_close(&t);
         return status;
     }
     *out = t;
     return BY_OK;
 }
 
-void by__tasks_close(by__tasks **tasks)
+void by__broker_tasks_close(by__broker_tasks **tasks)
 {
-    by__tasks *t = *tasks;
+    by__broker_tasks *t = *tasks;
     if (t == NULL) {
         return;
     }
     *tasks = NULL;
-    (void)by__tasks_commit(t, NULL);
+    (void)by__broker_tasks_commit(t, NULL);
     for (int i = 0; i < STATEMENTS; i++) {
         (void)sqlite3_finalize(t->statements[i]);
     }

@@ -25,7 +25,7 @@ typedef struct client {
     uv_connect_t connect;
     uv_write_t write;
     load *all;
-    by__answer answer;
+    by__http_answer answer;
     by__text request;
     by__text events;  /* input of a stream not yet split into lines; or the whole body */
     by__text said;    /* an error event in a stream */
@@ -89,7 +89,7 @@ static void add_gap(load *l, double seconds)
 static char *message_of(const by__text *body)
 {
     json_t *object = by_json_load(body->data, body->length, 0, NULL);
-    const char *message = by__get_text(json_object_get(object, "error"), "message");
+    const char *message = by__protocol_get_text(json_object_get(object, "error"), "message");
     size_t length = message != NULL ? strlen(message) : body->length;
     by__text line = {0};
     char *out = NULL;
@@ -140,7 +140,7 @@ static void take_event(void *user, const char *data, size_t length)
         c->said.length = 0;
         by__text_add_bytes(&c->said, data, length);
     } else if (json_is_object(usage)) {
-        s->tokens = (size_t)by__get_integer(usage, "completion_tokens");
+        s->tokens = (size_t)by__protocol_get_integer(usage, "completion_tokens");
     } else if (choice != NULL && json_string_length(json_object_get(choice, "text")) > 0) {
         if (c->last_text > 0.0) {
             add_gap(l, now - c->last_text);
@@ -158,7 +158,7 @@ static void take_body(void *user, const char *data, size_t length)
     if (c->all->options.whole || c->answer.status != 200) {
         by__text_add_bytes(&c->events, data, length);
     } else {
-        by__event_stream_take(&c->events, data, length, take_event, c);
+        by__http_event_stream_take(&c->events, data, length, take_event, c);
     }
 }
 
@@ -182,7 +182,8 @@ static void finish(client *c, const char *broken)
         said = &c->events;
     } else if (fault == NULL && l->options.whole) {
         json_t *object = by_json_load(c->events.data, c->events.length, 0, NULL);
-        s->tokens = (size_t)by__get_integer(json_object_get(object, "usage"), "completion_tokens");
+        s->tokens =
+            (size_t)by__protocol_get_integer(json_object_get(object, "usage"), "completion_tokens");
         json_decref(object);
     }
     /* An empty answer is a failure: its times would be the best of all. Tokens without text are
@@ -250,8 +251,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
     c->heard = c->heard || n > 0;
     if (n < 0) {
         lose(c, (int)n);
-    } else if (n > 0 && (c->sample == SIZE_MAX ||
-                         !by__answer_take(&c->answer, buffer->base, (size_t)n, take_body, c))) {
+    } else if (n > 0 && (c->sample == SIZE_MAX || !by__http_answer_take(&c->answer, buffer->base,
+                                                                        (size_t)n, take_body, c))) {
         hang_up(c, "the answer is not HTTP/1.1");
     } else if (n > 0 && c->answer.done) {
         finish(c, NULL);
@@ -288,7 +289,7 @@ static void on_connect(uv_connect_t *request, int status)
     if (!c->connected) {
         load *l = c->all;
         if (l->ended == 0 && l->status == BY_OK) {
-            l->status = by__uv_error(l->error, "reach", l->options.url, status);
+            l->status = by__serve_uv_error(l->error, "reach", l->options.url, status);
             l->stopping = true;
         }
         hang_up(c, uv_strerror(status));
@@ -360,7 +361,7 @@ static void begin(client *c, double due)
     c->fault = NULL;
     c->heard = false;
     c->reused = c->connected;
-    c->answer = (by__answer){0};
+    c->answer = (by__http_answer){0};
     c->events.length = c->said.length = 0;
     write_request(c);
     if (c->request.failed) {
@@ -512,7 +513,7 @@ by_status by_load_run(by_load_report *out, const by_load_options *options, by_er
     by_status status = prepare(l, l->error);
     int code = status == BY_OK ? uv_loop_init(&l->loop) : 0;
     if (code < 0) {
-        status = by__uv_error(l->error, "make", "an event loop", code);
+        status = by__serve_uv_error(l->error, "make", "an event loop", code);
     } else if (status == BY_OK) {
         drive(l);
         (void)uv_loop_close(&l->loop);

@@ -376,5 +376,5 @@ static by_status open_store(by__feature_store **out, uv_loop_t *loop, const by__
     return BY_OK;
 }
 
-const by__feature_store_form by__feast_http_form = {
+const by__feature_store_form by__feature_feast_http_form = {
     .open = open_store, .ask = ask, .forget = forget, .close = close_store};

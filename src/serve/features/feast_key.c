@@ -13,11 +13,11 @@ static void add_u32(by__text *out, uint32_t value)
     by__text_add_bytes(out, bytes, sizeof bytes);
 }
 
-bool by__feast_type_named(by__feast_type *out, const char *name)
+bool by__feature_feast_type_named(by__feature_feast_type *out, const char *name)
 {
     static const struct {
         const char *name;
-        by__feast_type type;
+        by__feature_feast_type type;
     } types[] = {{"int64", BY__FEAST_INT64},
                  {"int32", BY__FEAST_INT32},
                  {"string", BY__FEAST_STRING},
@@ -32,13 +32,13 @@ bool by__feast_type_named(by__feast_type *out, const char *name)
     return false;
 }
 
-static by_status wrong(const by__feast_join_key *key, const char *what, by_error *error)
+static by_status wrong(const by__feature_feast_join_key *key, const char *what, by_error *error)
 {
     return by_error_set(error, BY_EARG, "the entity's '%s' %s", key->name, what);
 }
 
-static by_status add_integer(by__text *out, const by__feast_join_key *key, const json_t *value,
-                             by_error *error)
+static by_status add_integer(by__text *out, const by__feature_feast_join_key *key,
+                             const json_t *value, by_error *error)
 {
     uint8_t bytes[8];
     bool narrow = key->type == BY__FEAST_INT32;
@@ -56,7 +56,7 @@ static by_status add_integer(by__text *out, const by__feast_join_key *key, const
     return BY_OK;
 }
 
-static by_status add_text(by__text *out, const by__feast_join_key *key, const json_t *value,
+static by_status add_text(by__text *out, const by__feature_feast_join_key *key, const json_t *value,
                           by_error *error)
 {
     uint8_t decoded[BY__BASE64_BYTES(BY__FEAST_MOST_TEXT)];
@@ -81,8 +81,9 @@ static by_status add_text(by__text *out, const by__feast_join_key *key, const js
     return BY_OK;
 }
 
-by_status by__feast_key(by__text *out, const by__feast_join_key *keys, const json_t *const *values,
-                        size_t count, int version, const char *project, by_error *error)
+by_status by__feature_feast_key(by__text *out, const by__feature_feast_join_key *keys,
+                                const json_t *const *values, size_t count, int version,
+                                const char *project, by_error *error)
 {
     if (version > 2) {
         add_u32(out, (uint32_t)count);
@@ -107,14 +108,15 @@ by_status by__feast_key(by__text *out, const by__feast_join_key *keys, const jso
                        : BY_OK;
 }
 
-by_status by__feast_field(uint8_t out[4], const char *view, const char *feature, by_error *error)
+by_status by__feature_feast_field(uint8_t out[4], const char *view, const char *feature,
+                                  by_error *error)
 {
     by__text name = {0};
     by__text_format(&name, "%s:%s", view, feature);
     if (name.failed) {
         return by_error_set(error, BY_EMEMORY, "out of memory: the name of a feature");
     }
-    by__put_u32(out, by__murmur3_32(name.data, name.length, 0));
+    by__put_u32(out, by__feature_murmur3_32(name.data, name.length, 0));
     by__text_free(&name);
     return BY_OK;
 }

@@ -54,7 +54,8 @@ static void take_fields(const by__feature_lookup *lookup, const question *q,
     const redisReply *last = reply->element[reply->elements - 1];
     double time = 0.0;
     size_t field = 0;
-    if (last->type == REDIS_REPLY_STRING && !by__feast_time_read(&time, last->str, last->len)) {
+    if (last->type == REDIS_REPLY_STRING &&
+        !by__feature_feast_time_read(&time, last->str, last->len)) {
         time = 0.0;
     }
     for (size_t i = 0; i < lookup->column_count && field + 1 < reply->elements; i++) {
@@ -112,9 +113,9 @@ static by_status add_command(by__text *out, const by__feature_lookup *lookup, si
         values[i] = json_object_get(entity, view->keys[i].name);
     }
     by__redis_add_text(&call, "HMGET");
-    by_status status =
-        by__feast_key(&key, view->keys, values, view->key_count,
-                      (int)lookup->map->config->key_version, lookup->map->config->project, error);
+    by_status status = by__feature_feast_key(&key, view->keys, values, view->key_count,
+                                             (int)lookup->map->config->key_version,
+                                             lookup->map->config->project, error);
     by__redis_add(&call, key.data == NULL ? "" : key.data, key.length);
     for (size_t i = 0; i < lookup->column_count; i++) {
         const by__feature_column *column = &lookup->map->columns[lookup->columns[i]];
@@ -315,5 +316,5 @@ static void close_store(by__feature_store *store)
     }
 }
 
-const by__feature_store_form by__feast_redis_form = {
+const by__feature_store_form by__feature_feast_redis_form = {
     .open = open_store, .ask = ask, .forget = forget, .close = close_store};

@@ -116,10 +116,10 @@ static int wire_of(uint32_t number)
     }
 }
 
-static bool take_field(by__feast_value *out, const field *f)
+static bool take_field(by__feature_feast_value *out, const field *f)
 {
     int wire = wire_of(f->number);
-    *out = (by__feast_value){.kind = BY__FEAST_VALUE_OTHER};
+    *out = (by__feature_feast_value){.kind = BY__FEAST_VALUE_OTHER};
     if (wire >= 0 && f->wire != (unsigned)wire) {
         return false;
     }
@@ -156,10 +156,10 @@ static bool take_field(by__feast_value *out, const field *f)
     }
 }
 
-bool by__feast_value_read(by__feast_value *out, const void *data, size_t size)
+bool by__feature_feast_value_read(by__feature_feast_value *out, const void *data, size_t size)
 {
     reader r = {data, (const uint8_t *)data + size};
-    by__feast_value value = {.kind = BY__FEAST_VALUE_NULL};
+    by__feature_feast_value value = {.kind = BY__FEAST_VALUE_NULL};
     while (r.at < r.end) {
         field f;
         if (!read_field(&r, &f) || !take_field(&value, &f)) {
@@ -170,7 +170,7 @@ bool by__feast_value_read(by__feast_value *out, const void *data, size_t size)
     return true;
 }
 
-bool by__feast_time_read(double *out, const void *data, size_t size)
+bool by__feature_feast_time_read(double *out, const void *data, size_t size)
 {
     reader r = {data, (const uint8_t *)data + size};
     int64_t seconds = 0;

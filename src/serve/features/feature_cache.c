@@ -31,7 +31,7 @@ static void clear(place *p)
 
 static place *place_of(const by__feature_cache *cache, const char *name)
 {
-    return &cache->places[by__murmur3_32(name, strlen(name), cache->seed) % cache->count];
+    return &cache->places[by__feature_murmur3_32(name, strlen(name), cache->seed) % cache->count];
 }
 
 by_status by__feature_cache_open(by__feature_cache **out, size_t places, double seconds,
@@ -45,7 +45,7 @@ by_status by__feature_cache_open(by__feature_cache **out, size_t places, double 
     BY_TRY(by__alloc((void **)&c, 1, sizeof *c, "a cache of features", error));
     c->count = places;
     c->seconds = seconds;
-    by_status status = by__random_bytes(&c->seed, sizeof c->seed, error);
+    by_status status = by__serve_random_bytes(&c->seed, sizeof c->seed, error);
     if (status == BY_OK) {
         status =
             by__alloc((void **)&c->places, places, sizeof *c->places, "a cache of features", error);

@@ -27,7 +27,8 @@ static const by_feature_entity_config *find_entity(const by_serve_features_confi
 
 static int compare_keys(const void *a, const void *b)
 {
-    return strcmp(((const by__feast_join_key *)a)->name, ((const by__feast_join_key *)b)->name);
+    return strcmp(((const by__feature_feast_join_key *)a)->name,
+                  ((const by__feature_feast_join_key *)b)->name);
 }
 
 /* Parses the join keys of a view: names separated by commas and blanks. */
@@ -56,9 +57,9 @@ static by_status read_keys(by__feature_view *view, const by_serve_config *c, con
             return by_error_set(error, BY_ECONFIG, "%s: the view %s has more than %d entities",
                                 where(c, "features.views"), view->name, BY__FEATURE_MOST_KEYS);
         }
-        by__feast_join_key *key = &view->keys[view->key_count++];
+        by__feature_feast_join_key *key = &view->keys[view->key_count++];
         key->name = entity->name;
-        if (!by__feast_type_named(&key->type, entity->type)) {
+        if (!by__feature_feast_type_named(&key->type, entity->type)) {
             return by_error_set(error, BY_ECONFIG, "%s: \"%s\" is not an entity type",
                                 where(c, "features.entities"), entity->type);
         }
@@ -165,7 +166,8 @@ static by_status read_columns(by__feature_map *m, const by_serve_config *c, by_e
                                 "%s: the column %s is required and has a default; give one of both",
                                 at, column->column);
         }
-        BY_TRY(by__feast_field(column->field, m->views[column->view].name, column->feature, error));
+        BY_TRY(by__feature_feast_field(column->field, m->views[column->view].name, column->feature,
+                                       error));
         m->column_count++;
     }
     return BY_OK;
@@ -179,7 +181,7 @@ static by_status read_password(by__feature_map *m, const by_serve_config *c, by_
 {
     static const char *const variables[] = {"BANYAN_FEATURES_PASSWORD", NULL};
     const char *at = where(c, "features.password_file");
-    by__redis_address *a = &m->address;
+    by__link_redis_address *a = &m->address;
     size_t length = strlen(c->features.password_file);
     by_error why = {0};
     if (length >= sizeof a->password_file) {
@@ -188,7 +190,7 @@ static by_status read_password(by__feature_map *m, const by_serve_config *c, by_
                             length, sizeof a->password_file - 1);
     }
     memcpy(a->password_file, c->features.password_file, length + 1);
-    return by__redis_address_login(a, variables, &why) == BY_OK
+    return by__link_redis_address_login(a, variables, &why) == BY_OK
                ? BY_OK
                : by_error_set(error, BY_ECONFIG, "%s: features.password_file: %.300s", at,
                               why.message);
@@ -199,7 +201,7 @@ static by_status read_store(by__feature_map *m, const by_serve_config *c, by_err
     const char *url = c->features.store;
     const char *at = where(c, "features.store");
     by_error why = {0};
-    m->is_redis = by__redis_is_address(url);
+    m->is_redis = by__link_redis_is_address(url);
     if (!m->is_redis) {
         return strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0
                    ? BY_OK
@@ -211,7 +213,7 @@ static by_status read_store(by__feature_map *m, const by_serve_config *c, by_err
     if (strchr(url, '?') != NULL) {
         return by_error_set(error, BY_ECONFIG, "%s: features.store takes no options (?...)", at);
     }
-    if (by__redis_address_read(&m->address, url, &why) != BY_OK) {
+    if (by__link_redis_address_read(&m->address, url, &why) != BY_OK) {
         return by_error_set(error, BY_ECONFIG, "%s: features.store: %.300s", at, why.message);
     }
     const char *login = strrchr(url, '@');

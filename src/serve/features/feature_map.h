@@ -13,7 +13,7 @@
 /* A feature view and its join keys. */
 typedef struct by__feature_view {
     const char *name;
-    by__feast_join_key *keys; /* sorted by the bytes of their names, as Feast sorts them */
+    by__feature_feast_join_key *keys; /* sorted by the bytes of their names, as Feast sorts them */
     size_t key_count;
     double ttl; /* seconds; 0: features never expire */
 } by__feature_view;
@@ -36,7 +36,7 @@ typedef struct by__feature_map {
     by__feature_column *columns;
     size_t column_count;
     bool is_redis;
-    by__redis_address address; /* of Redis, including its password */
+    by__link_redis_address address; /* of Redis, including its password */
 } by__feature_map;
 
 /* *out is NULL if the configuration has no store. BY_ECONFIG: a view or an entity is not defined,

@@ -40,8 +40,8 @@ void by__feature_put_time(by__feature_slot *slot, const by__feature_column *colu
 void by__feature_put_message(by__feature_slot *slot, const by__feature_column *column,
                              const void *data, size_t size, double time)
 {
-    by__feast_value v = {.kind = BY__FEAST_VALUE_OTHER};
-    if (!by__feast_value_read(&v, data, size)) {
+    by__feature_feast_value v = {.kind = BY__FEAST_VALUE_OTHER};
+    if (!by__feature_feast_value_read(&v, data, size)) {
         v.kind = BY__FEAST_VALUE_OTHER;
     }
     switch (v.kind) {

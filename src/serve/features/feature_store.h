@@ -56,8 +56,8 @@ typedef struct by__feature_store_form {
     void (*close)(by__feature_store *store);
 } by__feature_store_form;
 
-extern const by__feature_store_form by__feast_redis_form;
-extern const by__feature_store_form by__feast_http_form;
+extern const by__feature_store_form by__feature_feast_redis_form;
+extern const by__feature_store_form by__feature_feast_http_form;
 
 /* The slots of a row of `entities`. */
 static inline by__feature_slot *by__feature_slots(const by__feature_lookup *lookup, size_t row)

@@ -11,7 +11,7 @@
 
 struct by__features {
     uv_loop_t *loop;
-    const by__log *log;
+    const by__telemetry_log *log;
     by__feature_map *map;
     const by__feature_store_form *form;
     by__feature_store *store;
@@ -58,8 +58,8 @@ static bool is_number_column(const json_t *columns, const char *name)
     json_t *column;
     json_array_foreach(columns, i, column)
     {
-        const char *of = by__get_text(column, "name");
-        const char *kind = by__get_text(column, "kind");
+        const char *of = by__protocol_get_text(column, "name");
+        const char *kind = by__protocol_get_text(column, "kind");
         if (of != NULL && kind != NULL && strcmp(of, name) == 0) {
             return strcmp(kind, "number") == 0;
         }
@@ -80,8 +80,8 @@ static void judge(const by__feature_fetch *f, by__feature_slot *slot,
     if (ttl > 0.0 && now - slot->time > ttl) {
         slot->outcome = BY__FEATURE_STALE;
     } else if (text != NULL && is_number_column(f->columns, column->column) &&
-               !by__cell_missing(text, strlen(text)) &&
-               !by__cell_number(text, strlen(text), '.', &number)) {
+               !by__table_cell_missing(text, strlen(text)) &&
+               !by__table_cell_number(text, strlen(text), '.', &number)) {
         slot->outcome = BY__FEATURE_UNUSABLE;
     }
 }
@@ -128,12 +128,12 @@ static bool fill_row(by__feature_fetch *f, json_t *row, size_t i, double now,
 static void tell_rows(by__feature_fetch *f)
 {
     char message[300];
-    double now = by__wall_clock();
+    double now = by__serve_wall_clock();
     by__feature_outcome why = BY__FEATURE_PRESENT;
     json_t *rows = json_array();
     for (size_t i = 0; i < json_array_size(f->entities); i++) {
         const json_t *given = json_array_get(f->rows, i);
-        json_t *row = given == NULL ? json_object() : by__copy_object(given);
+        json_t *row = given == NULL ? json_object() : by__protocol_copy_object(given);
         (void)snprintf(message, sizeof message, "no memory for the features of a request");
         why = BY__FEATURE_UNAVAILABLE;
         if (json_array_append_new(rows, row) != 0 ||
@@ -177,9 +177,9 @@ static void free_fetch(by__feature_fetch *f)
 static void note(by__features *s, const char *failure)
 {
     if (failure != NULL && (!s->down || strncmp(s->why, failure, sizeof s->why - 1) != 0)) {
-        by__log_event(s->log, "features_unavailable", "{ss}", "reason", failure);
+        by__telemetry_log_event(s->log, "features_unavailable", "{ss}", "reason", failure);
     } else if (failure == NULL && s->down) {
-        by__log_event(s->log, "features_available", NULL);
+        by__telemetry_log_event(s->log, "features_available", NULL);
     }
     s->down = failure != NULL;
     (void)snprintf(s->why, sizeof s->why, "%s", failure == NULL ? "" : failure);
@@ -214,7 +214,7 @@ static void finish(by__feature_fetch *f, const char *failure)
     by__features *s = f->features;
     f->asked = false;
     if (f->lookup.row_count > 0) {
-        by__histogram_add(&s->seconds, by__now() - f->since);
+        by__telemetry_histogram_add(&s->seconds, by__now() - f->since);
         note(s, failure);
         s->answered += failure == NULL;
     }
@@ -334,8 +334,8 @@ static by_status check_entity(const by__feature_lookup *lookup, size_t row, by_e
         for (size_t k = 0; k < view->key_count; k++) {
             values[k] = json_object_get(entity, view->keys[k].name);
         }
-        by_status status = by__feast_key(&key, view->keys, values, view->key_count,
-                                         (int)lookup->map->config->key_version, "", &why);
+        by_status status = by__feature_feast_key(&key, view->keys, values, view->key_count,
+                                                 (int)lookup->map->config->key_version, "", &why);
         by__text_free(&key);
         if (status != BY_OK) {
             return by_error_set(error, status, "entity %zu: %.300s", row, why.message);
@@ -471,7 +471,7 @@ by_status by__feature_fetch_begin(by__feature_fetch **out, by__features *feature
 /* ---- all ---- */
 
 by_status by__features_open(by__features **out, uv_loop_t *loop, const by_serve_config *config,
-                            const by__log *log, by_error *error)
+                            const by__telemetry_log *log, by_error *error)
 {
     by__features *s;
     by__feature_map *map;
@@ -488,7 +488,8 @@ by_status by__features_open(by__features **out, uv_loop_t *loop, const by_serve_
     *s = (by__features){.loop = loop,
                         .log = log,
                         .map = map,
-                        .form = map->is_redis ? &by__feast_redis_form : &by__feast_http_form};
+                        .form = map->is_redis ? &by__feature_feast_redis_form
+                                              : &by__feature_feast_http_form};
     status = by__feature_cache_open(&s->cache, (size_t)map->config->cache, map->config->cache_time,
                                     error);
     if (status == BY_OK) {
@@ -522,23 +523,29 @@ void by__features_print(const by__features *features, by__text *out)
     if (s == NULL) {
         return;
     }
-    by__metrics_histogram(out, "banyan_feature_fetch_seconds",
-                          "From a request's entities to their features.", &s->seconds);
-    by__metrics_family(out, "banyan_feature_fetches_total", "Fetches from the store, by their end.",
-                       "counter");
-    by__metrics_sample(out, "banyan_feature_fetches_total", "result=\"answered\"",
-                       (double)s->answered);
-    by__metrics_sample(out, "banyan_feature_fetches_total", "result=\"timeout\"", (double)s->late);
-    by__metrics_sample(out, "banyan_feature_fetches_total", "result=\"failed\"", (double)s->failed);
-    by__metrics_family(out, "banyan_feature_values_total",
-                       "Values of features in requests, by what the store had.", "counter");
+    by__telemetry_metrics_histogram(out, "banyan_feature_fetch_seconds",
+                                    "From a request's entities to their features.", &s->seconds);
+    by__telemetry_metrics_family(out, "banyan_feature_fetches_total",
+                                 "Fetches from the store, by their end.", "counter");
+    by__telemetry_metrics_sample(out, "banyan_feature_fetches_total", "result=\"answered\"",
+                                 (double)s->answered);
+    by__telemetry_metrics_sample(out, "banyan_feature_fetches_total", "result=\"timeout\"",
+                                 (double)s->late);
+    by__telemetry_metrics_sample(out, "banyan_feature_fetches_total", "result=\"failed\"",
+                                 (double)s->failed);
+    by__telemetry_metrics_family(out, "banyan_feature_values_total",
+                                 "Values of features in requests, by what the store had.",
+                                 "counter");
     for (size_t i = 0; i < BY__FEATURE_OUTCOMES; i++) {
         char label[64];
         (void)snprintf(label, sizeof label, "outcome=\"%s\"", outcome_names[i]);
-        by__metrics_sample(out, "banyan_feature_values_total", label, (double)s->outcomes[i]);
+        by__telemetry_metrics_sample(out, "banyan_feature_values_total", label,
+                                     (double)s->outcomes[i]);
     }
-    by__metrics_family(out, "banyan_feature_cache_total",
-                       "Entities that were looked up in the cache.", "counter");
-    by__metrics_sample(out, "banyan_feature_cache_total", "result=\"hit\"", (double)s->hits);
-    by__metrics_sample(out, "banyan_feature_cache_total", "result=\"miss\"", (double)s->misses);
+    by__telemetry_metrics_family(out, "banyan_feature_cache_total",
+                                 "Entities that were looked up in the cache.", "counter");
+    by__telemetry_metrics_sample(out, "banyan_feature_cache_total", "result=\"hit\"",
+                                 (double)s->hits);
+    by__telemetry_metrics_sample(out, "banyan_feature_cache_total", "result=\"miss\"",
+                                 (double)s->misses);
 }

@@ -24,7 +24,7 @@ typedef struct by__feature_fetch by__feature_fetch;
 
 /* *out is NULL if the configuration has no store. The configuration and the log are borrowed. */
 by_status by__features_open(by__features **out, uv_loop_t *loop, const by_serve_config *config,
-                            const by__log *log, by_error *error);
+                            const by__telemetry_log *log, by_error *error);
 /* Called when all fetches have ended or are cancelled. The memory is freed once its handles are
  * closed. */
 void by__features_close(by__features **features);

@@ -10,7 +10,7 @@ static uint32_t scramble(uint32_t k)
     return rotate(k * 0xcc9e2d51u, 15) * 0x1b873593u;
 }
 
-uint32_t by__murmur3_32(const void *data, size_t length, uint32_t seed)
+uint32_t by__feature_murmur3_32(const void *data, size_t length, uint32_t seed)
 {
     const uint8_t *at = data;
     uint32_t hash = seed;

@@ -7,6 +7,6 @@
 #include <stdint.h>
 
 /* Blocks are read as little-endian numbers on every machine. */
-uint32_t by__murmur3_32(const void *data, size_t length, uint32_t seed);
+uint32_t by__feature_murmur3_32(const void *data, size_t length, uint32_t seed);
 
 #endif

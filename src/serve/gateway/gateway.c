@@ -28,38 +28,38 @@
 
 static void on_event(void *user, const by__serve_event *event)
 {
-    by__call_event(user, event);
+    by__gateway_call_event(user, event);
 }
 
 static void on_hold(void *user, bool holds)
 {
     by__gateway *g = user;
     g->heard = by__now();
-    by__broker_link_hold(&g->broker, holds);
+    by__link_broker_hold(&g->broker, holds);
 }
 
 static void on_events(void *user, const char *list, size_t length)
 {
     by__gateway *g = user;
     g->heard = by__now();
-    if (!by__event_queue_add(&g->events, list, length)) {
-        by__broker_link_drop(&g->broker, "no memory for its events");
+    if (!by__link_event_queue_add(&g->events, list, length)) {
+        by__link_broker_drop(&g->broker, "no memory for its events");
     }
 }
 
 static void on_message(void *user, json_t *message)
 {
     by__gateway *g = user;
-    const char *kind = by__get_text(message, "t");
+    const char *kind = by__protocol_get_text(message, "t");
     g->heard = by__now();
     if (kind != NULL && strcmp(kind, "task") == 0) {
         by__task_answer(g, message);
     } else if (kind != NULL && strcmp(kind, "hooks") == 0) {
-        by__webhooks_take(g->webhooks, message);
+        by__gateway_webhooks_take(g->webhooks, message);
     } else if (kind != NULL && strcmp(kind, "feedback") == 0) {
-        by__feedback_take(g->feedback, message);
+        by__gateway_feedback_take(g->feedback, message);
     } else if (kind != NULL && strcmp(kind, "feedback_passed") == 0) {
-        by__feedback_passed(g->feedback, message);
+        by__gateway_feedback_passed(g->feedback, message);
     } else if (kind != NULL && strcmp(kind, "state") == 0) {
         json_decref(g->state);
         g->state = json_incref(message);
@@ -80,22 +80,22 @@ static void on_greet(void *user)
         json_pack("{ss ss ss sI ss*}", "t", "hello", "role", "gateway", "name", name, "pid",
                   (json_int_t)getpid(), "tag", g->feedback == NULL ? NULL : g->tag);
     g->heard = by__now();
-    (void)by__broker_link_send(&g->broker, hello);
+    (void)by__link_broker_send(&g->broker, hello);
     json_decref(hello);
 }
 
 static void on_ready(void *user)
 {
-    by__calls_again(user);
+    by__gateway_calls_again(user);
 }
 
 static void on_lost(void *user, const char *why)
 {
     by__gateway *g = user;
     BY_UNUSED(why);
-    by__event_queue_clear(&g->events); /* all unfinished requests are submitted again */
+    by__link_event_queue_clear(&g->events); /* all unfinished requests are submitted again */
     by__tasks_lost(g);
-    by__feedback_lost(g->feedback);
+    by__gateway_feedback_lost(g->feedback);
 }
 
 static void on_refused(void *user, const char *why)
@@ -119,7 +119,7 @@ static void on_saved(uv_work_t *work, int status)
     by__gateway *g = work->data;
     BY_UNUSED(status);
     if (g->unsaved.status != BY_OK) {
-        by__log_event(&g->log, "quota_not_written", "{ss}", "reason", g->unsaved.message);
+        by__telemetry_log_event(&g->log, "quota_not_written", "{ss}", "reason", g->unsaved.message);
     }
     free(g->saved);
     g->saved = NULL;
@@ -131,7 +131,7 @@ static void save_quota(by__gateway *g)
     if (g->limits == NULL || g->saved != NULL) {
         return;
     }
-    g->saved = by__limits_print(g->limits, by__now(), by__wall_clock());
+    g->saved = by__gateway_limits_print(g->limits, by__now(), by__serve_wall_clock());
     g->saving.data = g;
     if (g->saved != NULL && uv_queue_work(&g->loop, &g->saving, write_quota, on_saved) < 0) {
         write_quota(&g->saving);
@@ -146,24 +146,25 @@ static void save_quota(by__gateway *g)
 static void on_keys(uv_fs_poll_t *handle, int status, const uv_stat_t *was, const uv_stat_t *is)
 {
     by__gateway *g = handle->data;
-    by__keys *keys = NULL;
+    by__gateway_keys *keys = NULL;
     by_error error = {0};
     BY_UNUSED(status); /* a missing file is reported below */
     BY_UNUSED(was);
     BY_UNUSED(is);
-    by_status read = by__keys_open_again(&keys, g->keys, g->options.keys, &error);
+    by_status read = by__gateway_keys_open_again(&keys, g->keys, g->options.keys, &error);
     if (read == BY_OK && g->limits != NULL) {
-        read = by__limits_extend(g->limits, &g->options.config->limits, keys, &error);
+        read = by__gateway_limits_extend(g->limits, &g->options.config->limits, keys, &error);
     }
     if (read == BY_OK) {
-        by__keys_close(&g->keys);
+        by__gateway_keys_close(&g->keys);
         g->keys = keys;
-        by__tell_exposed(&g->log, g->options.keys, "the keys of clients");
-        by__log_event(&g->log, "keys_read", "{sI}", "keys", (json_int_t)by__keys_count(keys));
+        by__telemetry_tell_exposed(&g->log, g->options.keys, "the keys of clients");
+        by__telemetry_log_event(&g->log, "keys_read", "{sI}", "keys",
+                                (json_int_t)by__gateway_keys_count(keys));
     } else {
-        by__keys_close(&keys);
-        by__log_event(&g->log, "keys_not_read", "{ss ss}", "reason", error.message, "kept",
-                      "the keys as they were");
+        by__gateway_keys_close(&keys);
+        by__telemetry_log_event(&g->log, "keys_not_read", "{ss ss}", "reason", error.message,
+                                "kept", "the keys as they were");
     }
 }
 
@@ -172,11 +173,11 @@ static void on_tick(uv_timer_t *timer)
     by__gateway *g = timer->data;
     /* A link that is held may have unread messages. */
     if (!g->events.held && by__now() - g->heard > BROKER_SILENCE) {
-        by__broker_link_drop(&g->broker, "it says nothing");
+        by__link_broker_drop(&g->broker, "it says nothing");
     }
-    by__calls_expire(g);
-    by__calls_keep_open(g);
-    by__trace_export_tell(g->tracing.exports, &g->log);
+    by__gateway_calls_expire(g);
+    by__gateway_calls_keep_open(g);
+    by__telemetry_trace_export_tell(g->tracing.exports, &g->log);
     save_quota(g);
 }
 
@@ -199,7 +200,8 @@ static void on_stop(void *user, bool again)
         return;
     }
     g->draining = true;
-    by__log_event(&g->log, "draining", "{sI}", "requests", (json_int_t)g->metrics.running);
+    by__telemetry_log_event(&g->log, "draining", "{sI}", "requests",
+                            (json_int_t)g->metrics.running);
     by__http_server_drain(g->server);
     (void)uv_timer_start(&g->drain, on_drain, 50, 50);
 }
@@ -207,21 +209,21 @@ static void on_stop(void *user, bool again)
 by_status by_gateway_check(const by_gateway_options *o, by_error *error)
 {
     struct sockaddr_storage address;
-    by__keys *keys = NULL;
-    BY_TRY(by__listen_address(&address, o->listen, error));
-    if (o->keys == NULL && !o->insecure && !by__listens_locally(o->listen)) {
+    by__gateway_keys *keys = NULL;
+    BY_TRY(by__http_listen_address(&address, o->listen, error));
+    if (o->keys == NULL && !o->insecure && !by__http_listens_locally(o->listen)) {
         return by_error_set(error, BY_ECONFIG,
                             "%s is reachable by other machines: give a file of keys (--keys), "
                             "listen on 127.0.0.1, or add --insecure",
                             o->listen);
     }
     if (o->keys != NULL) {
-        BY_TRY(by__keys_open(&keys, o->keys, error));
-        by__keys_close(&keys);
+        BY_TRY(by__gateway_keys_open(&keys, o->keys, error));
+        by__gateway_keys_close(&keys);
     }
     if (o->traces != NULL || o->config != NULL) {
-        BY_TRY(by__trace_endpoint_check(o->traces != NULL ? o->traces : o->config->tracing.endpoint,
-                                        error));
+        BY_TRY(by__gateway_trace_endpoint_check(
+            o->traces != NULL ? o->traces : o->config->tracing.endpoint, error));
     }
     return o->broker == NULL ? BY_OK : by__link_check(o->broker, error);
 }
@@ -244,8 +246,8 @@ static size_t count_connections(by__gateway *g)
     rlim_t own = limit.rlim_cur / 2 < OWN_FILES ? limit.rlim_cur / 2 : OWN_FILES;
     if (limit.rlim_cur - own < (rlim_t)wanted) {
         wanted = (size_t)(limit.rlim_cur - own);
-        by__log_event(&g->log, "connections_limited", "{sI sI}", "connections", (json_int_t)wanted,
-                      "files", (json_int_t)limit.rlim_cur);
+        by__telemetry_log_event(&g->log, "connections_limited", "{sI sI}", "connections",
+                                (json_int_t)wanted, "files", (json_int_t)limit.rlim_cur);
     }
     return wanted;
 }
@@ -253,13 +255,13 @@ static size_t count_connections(by__gateway *g)
 static void tell_exposed(const by__gateway *g)
 {
     const by_gateway_options *o = &g->options;
-    by__tell_exposed(&g->log, o->keys, "the keys of clients");
-    by__tell_exposed(&g->log, o->quota, "what clients have used");
-    by__redis_tell_exposed(o->broker, &g->log);
+    by__telemetry_tell_exposed(&g->log, o->keys, "the keys of clients");
+    by__telemetry_tell_exposed(&g->log, o->quota, "what clients have used");
+    by__link_redis_tell_exposed(o->broker, &g->log);
     if (o->config != NULL) {
-        by__tell_exposed(&g->log, o->config->webhooks.secret, "the secrets of webhooks");
-        by__tell_exposed(&g->log, o->config->features.password_file,
-                         "the password of the feature store");
+        by__telemetry_tell_exposed(&g->log, o->config->webhooks.secret, "the secrets of webhooks");
+        by__telemetry_tell_exposed(&g->log, o->config->features.password_file,
+                                   "the password of the feature store");
     }
 }
 
@@ -281,10 +283,10 @@ static by_status open_gateway(by__gateway *g, by_error *error)
     BY_TRY(by_gateway_check(o, error));
     g->anyone.scopes = BY__SCOPES_ALL & ~(unsigned)BY__SCOPE_ADMIN;
     if (o->keys != NULL) {
-        BY_TRY(by__keys_open(&g->keys, o->keys, error));
+        BY_TRY(by__gateway_keys_open(&g->keys, o->keys, error));
         int code = uv_fs_poll_start(&g->key_file, on_keys, o->keys, LOOK);
         if (code < 0) {
-            return by__uv_error(error, "watch", o->keys, code);
+            return by__serve_uv_error(error, "watch", o->keys, code);
         }
     }
     if (o->config != NULL) {
@@ -295,22 +297,22 @@ static by_status open_gateway(by__gateway *g, by_error *error)
         http.output_seconds = c->output_timeout;
         http.output = (size_t)c->output;
         http.output_total = (size_t)c->output_total;
-        BY_TRY(by__addresses_open(&g->addresses, (size_t)c->connections_per_address, &c->proxies,
-                                  error));
+        BY_TRY(by__http_addresses_open(&g->addresses, (size_t)c->connections_per_address,
+                                       &c->proxies, error));
         http.addresses = g->addresses;
-        BY_TRY(by__limits_open(&g->limits, &o->config->limits, g->keys, o->quota, error));
-        BY_TRY(by__payload_log_open(&g->payload, &g->loop, &o->config->payload, error));
+        BY_TRY(by__gateway_limits_open(&g->limits, &o->config->limits, g->keys, o->quota, error));
+        BY_TRY(by__gateway_payload_log_open(&g->payload, &g->loop, &o->config->payload, error));
         const by_serve_tracing_config *tracing = &o->config->tracing;
         g->tracing.fraction = tracing->fraction;
-        BY_TRY(by__trace_export_open(&g->tracing.exports,
-                                     o->traces != NULL ? o->traces : tracing->endpoint,
-                                     tracing->service, (size_t)tracing->queue, error));
-        BY_TRY(by__feedback_open(&g->feedback, g, &o->config->feedback, error));
-        BY_TRY(by__webhooks_open(&g->webhooks, g, &o->config->webhooks, error));
+        BY_TRY(by__telemetry_trace_export_open(&g->tracing.exports,
+                                               o->traces != NULL ? o->traces : tracing->endpoint,
+                                               tracing->service, (size_t)tracing->queue, error));
+        BY_TRY(by__gateway_feedback_open(&g->feedback, g, &o->config->feedback, error));
+        BY_TRY(by__gateway_webhooks_open(&g->webhooks, g, &o->config->webhooks, error));
         BY_TRY(by__features_open(&g->features, &g->loop, o->config, &g->log, error));
     }
     tell_exposed(g);
-    BY_TRY(by__request_id(g->id, prefix, error));
+    BY_TRY(by__serve_request_id(g->id, prefix, error));
     memcpy(g->tag, g->id + strlen(prefix), BY__TAG);
     return by__http_server_open(&g->server, &g->loop, &http, error);
 }
@@ -319,26 +321,27 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
 {
     by__gateway g = {
         .options = *options, .forms = by__gateway_forms, .log = {options->log, options->user}};
-    by__stop *stop = NULL;
+    by__serve_stop *stop = NULL;
     g.options.drain_seconds = options->drain_seconds > 0.0 ? options->drain_seconds : 45.0;
     g.options.deadline = options->deadline > 0.0 ? options->deadline : 600.0;
     int code = uv_loop_init(&g.loop);
     if (code < 0) {
-        return by__uv_error(error, "make", "an event loop", code);
+        return by__serve_uv_error(error, "make", "an event loop", code);
     }
     (void)uv_timer_init(&g.loop, &g.drain);
     (void)uv_timer_init(&g.loop, &g.tick);
     (void)uv_timer_init(&g.loop, &g.watching);
     (void)uv_fs_poll_init(&g.loop, &g.key_file);
     g.drain.data = g.tick.data = g.key_file.data = &g;
-    by__event_queue_open(&g.events, &g.loop,
-                         &(by__event_handler){.event = on_event, .hold = on_hold, .user = &g});
+    by__link_event_queue_open(
+        &g.events, &g.loop,
+        &(by__link_event_handler){.event = on_event, .hold = on_hold, .user = &g});
     by_status status = open_gateway(&g, error);
     if (status == BY_OK) {
-        status = by__stop_open(&stop, &g.loop, options->child, on_stop, &g, error);
+        status = by__serve_stop_open(&stop, &g.loop, options->child, on_stop, &g, error);
     }
     if (status == BY_OK) {
-        by__broker_link_handler handler = {.greet = on_greet,
+        by__link_broker_handler handler = {.greet = on_greet,
                                            .ready = on_ready,
                                            .message = on_message,
                                            .events = on_events,
@@ -346,9 +349,10 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
                                            .lost = on_lost,
                                            .user = &g,
                                            .log = &g.log};
-        by__broker_link_open(&g.broker, &g.loop, g.options.broker, NULL, &handler);
+        by__link_broker_open(&g.broker, &g.loop, g.options.broker, NULL, &handler);
         (void)uv_timer_start(&g.tick, on_tick, TICK, TICK);
-        by__log_event(&g.log, "gateway_ready", "{ss}", "url", by__http_server_url(g.server));
+        by__telemetry_log_event(&g.log, "gateway_ready", "{ss}", "url",
+                                by__http_server_url(g.server));
         if (options->ready != NULL) {
             options->ready(options->user, by__http_server_url(g.server));
         }
@@ -358,19 +362,19 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
             status = g.failure.status;
         }
     }
-    by__admin_close(&g);
+    by__gateway_admin_close(&g);
     by__http_server_close(&g.server);
-    by__readings_close(&g);
+    by__gateway_readings_close(&g);
     if (g.broker.loop != NULL) {
-        by__broker_link_close(&g.broker);
+        by__link_broker_close(&g.broker);
     }
     by__tasks_lost(&g);
-    by__payload_log_close(&g.payload);
-    by__feedback_close(&g.feedback);
-    by__webhooks_close(&g.webhooks);
+    by__gateway_payload_log_close(&g.payload);
+    by__gateway_feedback_close(&g.feedback);
+    by__gateway_webhooks_close(&g.webhooks);
     by__features_close(&g.features);
-    by__stop_close(&stop);
-    by__event_queue_close(&g.events);
+    by__serve_stop_close(&stop);
+    by__link_event_queue_close(&g.events);
     uv_close((uv_handle_t *)&g.drain, NULL);
     uv_close((uv_handle_t *)&g.tick, NULL);
     uv_close((uv_handle_t *)&g.watching, NULL);
@@ -379,13 +383,13 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     save_quota(&g); /* includes tokens that the last requests did not use */
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&g.loop);
-    by__trace_export_close(&g.tracing.exports, &g.log);
+    by__telemetry_trace_export_close(&g.tracing.exports, &g.log);
     by__text_free(&g.frame);
-    by__id_table_free(&g.parts);
-    by__addresses_close(&g.addresses);
-    by__model_metrics_free(&g.models);
-    by__limits_close(&g.limits);
-    by__keys_close(&g.keys);
+    by__serve_id_table_free(&g.parts);
+    by__http_addresses_close(&g.addresses);
+    by__telemetry_model_metrics_free(&g.models);
+    by__gateway_limits_close(&g.limits);
+    by__gateway_keys_close(&g.keys);
     json_decref(g.state);
     return status;
 }

@@ -11,19 +11,19 @@
 
 /* A request to the control socket for which a client waits, with its own link, as every user of
  * that socket has. */
-struct by__admin_ask {
-    by__waiter waiter;
+struct by__gateway_admin_ask {
+    by__gateway_waiter waiter;
     by__gateway *gateway;
     /* NULL: the client has disconnected; the request is executed all the same */
     by__http_exchange *exchange;
     by__link *link;
     json_t *message; /* NULL once it is sent */
-    struct by__admin_ask *next;
+    struct by__gateway_admin_ask *next;
 };
 
-static void end(struct by__admin_ask *a)
+static void end(struct by__gateway_admin_ask *a)
 {
-    struct by__admin_ask **at = &a->gateway->admin;
+    struct by__gateway_admin_ask **at = &a->gateway->admin;
     while (*at != a) {
         at = &(*at)->next;
     }
@@ -33,50 +33,51 @@ static void end(struct by__admin_ask *a)
     free(a);
 }
 
-static void fail(struct by__admin_ask *a, int status, const char *code, const char *message)
+static void fail(struct by__gateway_admin_ask *a, int status, const char *code, const char *message)
 {
     if (a->exchange != NULL) {
-        by__reply_error(a->gateway, a->exchange, status, code, NULL, message);
+        by__gateway_reply_error(a->gateway, a->exchange, status, code, NULL, message);
     }
     end(a);
 }
 
-static void on_gone(by__waiter *waiter)
+static void on_gone(by__gateway_waiter *waiter)
 {
-    ((struct by__admin_ask *)(void *)waiter)->exchange = NULL;
+    ((struct by__gateway_admin_ask *)(void *)waiter)->exchange = NULL;
 }
 
 static void on_connected(void *user, by__link *link)
 {
-    const struct by__admin_ask *a = user;
+    const struct by__gateway_admin_ask *a = user;
     (void)by__link_send(link, a->message);
 }
 
 static void on_reply(void *user, by__link *link, json_t *message)
 {
-    struct by__admin_ask *a = user;
-    const char *kind = by__get_text(message, "t");
-    const char *text = by__get_text(message, "message");
+    struct by__gateway_admin_ask *a = user;
+    const char *kind = by__protocol_get_text(message, "t");
+    const char *text = by__protocol_get_text(message, "message");
     BY_UNUSED(link);
     if (kind == NULL || strcmp(kind, "error") == 0) {
-        bool conflict = by__get_integer(message, "status") == BY_ESTATE;
+        bool conflict = by__protocol_get_integer(message, "status") == BY_ESTATE;
         fail(a, conflict ? 409 : 400, conflict ? "not_now" : "invalid_request",
              text == NULL ? "it was refused" : text);
         return;
     }
     if (a->exchange != NULL) {
-        json_t *answer = by__copy_object(message);
+        json_t *answer = by__protocol_copy_object(message);
         (void)json_object_del(answer, "t");
         (void)json_object_set_new(answer, "object", json_string("versions"));
-        by__exchange_set(a->exchange, NULL);
-        by__reply_json(a->gateway, a->exchange, strcmp(kind, "status") == 0 ? 200 : 202, answer);
+        by__http_exchange_set(a->exchange, NULL);
+        by__gateway_reply_json(a->gateway, a->exchange, strcmp(kind, "status") == 0 ? 200 : 202,
+                               answer);
     }
     end(a);
 }
 
 static void on_lost(void *user, by__link *link, const char *why)
 {
-    struct by__admin_ask *a = user;
+    struct by__gateway_admin_ask *a = user;
     BY_UNUSED(link);
     BY_UNUSED(why);
     a->link = NULL; /* it closes itself */
@@ -87,30 +88,31 @@ static void on_lost(void *user, by__link *link, const char *why)
 static void ask(by__gateway *g, by__http_exchange *x, json_t *message)
 {
     by__link_handler handler = {.message = on_reply, .lost = on_lost, .ready = on_connected};
-    struct by__admin_ask *a = NULL;
+    struct by__gateway_admin_ask *a = NULL;
     by_error error = {0};
     if (g->options.control == NULL) {
         json_decref(message);
-        by__reply_error(g, x, 501, "not_supervised", NULL,
-                        "this gateway was not started by `banyan serve`, which deploys versions");
+        by__gateway_reply_error(
+            g, x, 501, "not_supervised", NULL,
+            "this gateway was not started by `banyan serve`, which deploys versions");
         return;
     }
     if (message == NULL || by__alloc((void **)&a, 1, sizeof *a, "a question", &error) != BY_OK) {
         json_decref(message);
-        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
+        by__gateway_reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
         return;
     }
-    *a = (struct by__admin_ask){
+    *a = (struct by__gateway_admin_ask){
         .waiter = {on_gone}, .gateway = g, .exchange = x, .message = message, .next = g->admin};
     g->admin = a;
-    by__exchange_set(x, &a->waiter);
+    by__http_exchange_set(x, &a->waiter);
     handler.user = a;
     if (by__link_connect(&a->link, &g->loop, g->options.control, NULL, &handler, &error) != BY_OK) {
         fail(a, 503, "unavailable", error.message);
     }
 }
 
-void by__admin_close(by__gateway *g)
+void by__gateway_admin_close(by__gateway *g)
 {
     while (g->admin != NULL) {
         fail(g->admin, 503, "unavailable", "the gateway ends");
@@ -119,15 +121,15 @@ void by__admin_close(by__gateway *g)
 
 /* ---- routes ---- */
 
-void by__answer_versions(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                         const char *key)
+void by__gateway_answer_versions(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                                 const char *key)
 {
     BY_UNUSED(key);
-    ask(g, x, json_pack("{ss so*}", "t", "status", "model", by__query_model(r->query)));
+    ask(g, x, json_pack("{ss so*}", "t", "status", "model", by__gateway_query_model(r->query)));
 }
 
 /* The supervisor checks the numbers, whoever sends them. */
-static const by__field deployment_fields[] = {
+static const by__serve_field deployment_fields[] = {
     BY__STRING("model", by_deploy_options, model, 256),
     BY__STRING("path", by_deploy_options, path, 4096),
     BY__STRING("adapter", by_deploy_options, adapter, 4096),
@@ -140,15 +142,15 @@ static const by__field deployment_fields[] = {
 };
 
 /* Parses an optional body and reads its fields; *body is released when they are no longer used. */
-static by_status read_body(void *out, const by__field *fields, size_t count,
+static by_status read_body(void *out, const by__serve_field *fields, size_t count,
                            const by__http_request *r, json_t **body, const char **param,
                            by_error *error)
 {
     *body = r->body_length == 0 ? json_object() : NULL;
     if (*body == NULL) {
-        BY_TRY(by__body_parse(body, r->body, r->body_length, error));
+        BY_TRY(by__gateway_body_parse(body, r->body, r->body_length, error));
     }
-    return by__fields_read(out, fields, count, *body, param, error);
+    return by__serve_fields_read(out, fields, count, *body, param, error);
 }
 
 /* Absent paths have defaults. */
@@ -157,8 +159,8 @@ static bool is_absolute(const char *path)
     return path == NULL || path[0] == '/';
 }
 
-void by__answer_deploy(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                       const char *key)
+void by__gateway_answer_deploy(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                               const char *key)
 {
     by_deploy_options d;
     const char *param = NULL;
@@ -175,28 +177,28 @@ void by__answer_deploy(by__gateway *g, by__http_exchange *x, const by__http_requ
                               param);
     }
     if (status != BY_OK) {
-        by__reply_error(g, x, 400, "invalid_request", param, error.message);
+        by__gateway_reply_error(g, x, 400, "invalid_request", param, error.message);
     } else {
         by__gateway_detail(x, json_pack("{ss? ss* ss*}", "deploy", d.path, "adapter", d.adapter,
                                         "model", d.model));
-        ask(g, x, by__deploy_message(&d));
+        ask(g, x, by__protocol_deploy_message(&d));
     }
     json_decref(body);
 }
 
-void by__answer_rollback(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                         const char *key)
+void by__gateway_answer_rollback(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                                 const char *key)
 {
-    static const by__field fields[] = {BY__STRING("model", by_deploy_options, model, 256)};
+    static const by__serve_field fields[] = {BY__STRING("model", by_deploy_options, model, 256)};
     by_deploy_options back = {.rollback = true};
     const char *param = NULL;
     by_error error = {0};
     json_t *body = NULL;
     BY_UNUSED(key);
     if (read_body(&back, fields, BY_ARRAY_LENGTH(fields), r, &body, &param, &error) != BY_OK) {
-        by__reply_error(g, x, 400, "invalid_request", param, error.message);
+        by__gateway_reply_error(g, x, 400, "invalid_request", param, error.message);
     } else {
-        ask(g, x, by__deploy_message(&back));
+        ask(g, x, by__protocol_deploy_message(&back));
     }
     json_decref(body);
 }

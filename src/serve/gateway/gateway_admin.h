@@ -6,9 +6,10 @@
 
 #include "serve/gateway/core/gateway_reply.h"
 
-by__route_answer by__answer_versions, by__answer_deploy, by__answer_rollback;
+by__gateway_route_answer by__gateway_answer_versions, by__gateway_answer_deploy,
+    by__gateway_answer_rollback;
 
 /* Closes pending requests to the control socket; their clients get an error. */
-void by__admin_close(by__gateway *g);
+void by__gateway_admin_close(by__gateway *g);
 
 #endif

@@ -8,9 +8,9 @@
 #include "serve/gateway/openai/openai.h"
 #include "serve/protocol/messages.h"
 
-const by__call_form *const by__gateway_forms[] = {&by__completion_form, &by__chat_form,
-                                                  &by__embeddings_form, &by__predict_form,
-                                                  &by__response_form,   NULL};
+const by__gateway_call_form *const by__gateway_forms[] = {
+    &by__openai_completion_form, &by__openai_chat_form,     &by__openai_embeddings_form,
+    &by__openai_predict_form,    &by__openai_response_form, NULL};
 
 /* The trace of the request that a worker continues; one that is kept as a task is not traced. */
 static void add_trace(by__gateway_call *call, const char *trace)
@@ -23,44 +23,45 @@ static void add_trace(by__gateway_call *call, const char *trace)
     }
 }
 
-static by_status read_call(by__reading *r)
+static by_status read_call(by__gateway_reading *r)
 {
-    const by__call_form *form = by__form_of_route(r->gateway, r->request.path);
-    BY_TRY(by__call_open(&r->call, r->gateway, form, r->key, &r->error));
+    const by__gateway_call_form *form = by__gateway_form_of_route(r->gateway, r->request.path);
+    BY_TRY(by__gateway_call_open(&r->call, r->gateway, form, r->key, &r->error));
     r->call->since = r->since;
     r->call->state = r->state;
     by_status status = form->read(r->call, &r->request, &r->param, &r->error);
     if (status == BY_OK) {
         add_trace(r->call, r->trace);
-        status = by__call_encode(r->call, r->request.body_length, &r->error);
+        status = by__gateway_call_encode(r->call, r->request.body_length, &r->error);
     }
     r->call->state = NULL;
     return status;
 }
 
-static void answer_call(by__reading *r)
+static void answer_call(by__gateway_reading *r)
 {
     by__gateway_call *call = r->call;
     if (r->status != BY_OK) {
-        by__reply_refused(r->gateway, r->exchange, r->status, r->param, &r->error);
+        by__gateway_reply_refused(r->gateway, r->exchange, r->status, r->param, &r->error);
         return;
     }
     r->call = NULL;
     call->exchange = r->exchange;
-    (call->form->start == NULL ? by__call_start : call->form->start)(call);
+    (call->form->start == NULL ? by__gateway_call_start : call->form->start)(call);
 }
 
-void by__answer_call(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                     const char *key)
+void by__gateway_answer_call(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                             const char *key)
 {
-    static const by__read_kind kind = {read_call, answer_call};
-    const by__call_form *form = by__form_of_route(g, r->path);
+    static const by__gateway_read_kind kind = {read_call, answer_call};
+    const by__gateway_call_form *form = by__gateway_form_of_route(g, r->path);
     if (!form->any_type && !by__gateway_takes_json(g, x, r)) {
         return;
     }
     if (g->draining) {
-        by__reply_error(g, x, 503, "draining", NULL, "the server is going down; try another one");
+        by__gateway_reply_error(g, x, 503, "draining", NULL,
+                                "the server is going down; try another one");
         return;
     }
-    by__request_read(g, x, r, key, &kind);
+    by__gateway_request_read(g, x, r, key, &kind);
 }

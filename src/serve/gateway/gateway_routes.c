@@ -14,40 +14,40 @@
 #include "serve/http/ip_network.h"
 #include "serve/protocol/messages.h"
 
-const by__route by__routes[] = {
-    {"GET", "/", BY__SCOPE_NONE, by__answer_page},
-    {"GET", "/health", BY__SCOPE_NONE, by__answer_ready},
-    {"GET", "/ping", BY__SCOPE_NONE, by__answer_ready},
-    {"GET", "/health/live", BY__SCOPE_NONE, by__answer_live},
-    {"GET", "/health/ready", BY__SCOPE_NONE, by__answer_ready},
-    {"GET", "/metrics", BY__SCOPE_METRICS, by__answer_metrics},
-    {"GET", "/version", BY__SCOPE_INFERENCE, by__answer_version},
-    {"GET", "/v1/models", BY__SCOPE_INFERENCE, by__answer_models},
-    {"GET", "/v1/models/", BY__SCOPE_INFERENCE, by__answer_model},
-    {"POST", "/v1/completions", BY__SCOPE_INFERENCE, by__answer_call},
-    {"POST", "/v1/chat/completions", BY__SCOPE_INFERENCE, by__answer_call},
-    {"POST", "/v1/feedback", BY__SCOPE_INFERENCE, by__answer_feedback},
-    {"POST", "/v1/responses", BY__SCOPE_INFERENCE, by__answer_call},
-    {"GET", "/v1/responses/", BY__SCOPE_INFERENCE, by__answer_response},
-    {"DELETE", "/v1/responses/", BY__SCOPE_INFERENCE, by__answer_response},
-    {"POST", "/v1/responses/", BY__SCOPE_INFERENCE, by__answer_response},
-    {"POST", "/v1/embeddings", BY__SCOPE_INFERENCE, by__answer_call},
-    {"POST", "/v1/predict", BY__SCOPE_INFERENCE, by__answer_call},
-    {"POST", "/v1/tasks", BY__SCOPE_TASKS, by__answer_task_new},
-    {"GET", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task},
-    {"DELETE", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task_cancel},
-    {"POST", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task_cancel},
-    {"GET", "/v1/admin/versions", BY__SCOPE_ADMIN, by__answer_versions},
-    {"POST", "/v1/admin/deploy", BY__SCOPE_ADMIN, by__answer_deploy},
-    {"POST", "/v1/admin/rollback", BY__SCOPE_ADMIN, by__answer_rollback},
+const by__gateway_route by__gateway_routes[] = {
+    {"GET", "/", BY__SCOPE_NONE, by__gateway_answer_page},
+    {"GET", "/health", BY__SCOPE_NONE, by__gateway_answer_ready},
+    {"GET", "/ping", BY__SCOPE_NONE, by__gateway_answer_ready},
+    {"GET", "/health/live", BY__SCOPE_NONE, by__gateway_answer_live},
+    {"GET", "/health/ready", BY__SCOPE_NONE, by__gateway_answer_ready},
+    {"GET", "/metrics", BY__SCOPE_METRICS, by__gateway_answer_metrics},
+    {"GET", "/version", BY__SCOPE_INFERENCE, by__gateway_answer_version},
+    {"GET", "/v1/models", BY__SCOPE_INFERENCE, by__gateway_answer_models},
+    {"GET", "/v1/models/", BY__SCOPE_INFERENCE, by__gateway_answer_model},
+    {"POST", "/v1/completions", BY__SCOPE_INFERENCE, by__gateway_answer_call},
+    {"POST", "/v1/chat/completions", BY__SCOPE_INFERENCE, by__gateway_answer_call},
+    {"POST", "/v1/feedback", BY__SCOPE_INFERENCE, by__gateway_answer_feedback},
+    {"POST", "/v1/responses", BY__SCOPE_INFERENCE, by__gateway_answer_call},
+    {"GET", "/v1/responses/", BY__SCOPE_INFERENCE, by__openai_answer_response},
+    {"DELETE", "/v1/responses/", BY__SCOPE_INFERENCE, by__openai_answer_response},
+    {"POST", "/v1/responses/", BY__SCOPE_INFERENCE, by__openai_answer_response},
+    {"POST", "/v1/embeddings", BY__SCOPE_INFERENCE, by__gateway_answer_call},
+    {"POST", "/v1/predict", BY__SCOPE_INFERENCE, by__gateway_answer_call},
+    {"POST", "/v1/tasks", BY__SCOPE_TASKS, by__gateway_answer_task_new},
+    {"GET", "/v1/tasks/", BY__SCOPE_TASKS, by__gateway_answer_task},
+    {"DELETE", "/v1/tasks/", BY__SCOPE_TASKS, by__gateway_answer_task_cancel},
+    {"POST", "/v1/tasks/", BY__SCOPE_TASKS, by__gateway_answer_task_cancel},
+    {"GET", "/v1/admin/versions", BY__SCOPE_ADMIN, by__gateway_answer_versions},
+    {"POST", "/v1/admin/deploy", BY__SCOPE_ADMIN, by__gateway_answer_deploy},
+    {"POST", "/v1/admin/rollback", BY__SCOPE_ADMIN, by__gateway_answer_rollback},
 };
-const size_t by__route_count = BY_ARRAY_LENGTH(by__routes);
+const size_t by__gateway_route_count = BY_ARRAY_LENGTH(by__gateway_routes);
 
 /* ---- routing and access control ---- */
 
 /* The part of a path that names a route is not encoded: a proxy that opens some routes only may not
  * decode it. */
-static bool fits(const by__route *row, const char *path, size_t plain)
+static bool fits(const by__gateway_route *row, const char *path, size_t plain)
 {
     size_t length = strlen(row->path);
     return plain >= length && length > 1 && row->path[length - 1] == '/'
@@ -60,13 +60,13 @@ static bool fits(const by__route *row, const char *path, size_t plain)
 
 /* Finds the route of a request, treating HEAD as GET. Returns NULL if there is none, and lists the
  * methods of its path in `allowed`. */
-static const by__route *find_route(const by__http_request *r, char allowed[METHODS])
+static const by__gateway_route *find_route(const by__http_request *r, char allowed[METHODS])
 {
     const char *method = strcmp(r->method, "HEAD") == 0 ? "GET" : r->method;
     size_t length = 0;
     allowed[0] = '\0';
-    for (size_t i = 0; i < by__route_count; i++) {
-        const by__route *row = &by__routes[i];
+    for (size_t i = 0; i < by__gateway_route_count; i++) {
+        const by__gateway_route *row = &by__gateway_routes[i];
         if (!fits(row, r->path, r->plain)) {
             continue;
         }
@@ -82,7 +82,7 @@ static const by__route *find_route(const by__http_request *r, char allowed[METHO
 }
 
 /* The client of a request; NULL: it has no valid key. */
-static const by__client *client_of(const by__gateway *g, const by__http_request *r)
+static const by__gateway_client *client_of(const by__gateway *g, const by__http_request *r)
 {
     const char *bearer = by__http_header_of(r, "authorization");
     const char *plain = by__http_header_of(r, "x-api-key");
@@ -90,9 +90,9 @@ static const by__client *client_of(const by__gateway *g, const by__http_request 
         return &g->anyone;
     }
     if (bearer != NULL && strncasecmp(bearer, "bearer ", 7) == 0) {
-        return by__keys_find(g->keys, bearer + 7);
+        return by__gateway_keys_find(g->keys, bearer + 7);
     }
-    return plain == NULL ? NULL : by__keys_find(g->keys, plain);
+    return plain == NULL ? NULL : by__gateway_keys_find(g->keys, plain);
 }
 
 static bool has_key(const by__http_request *r)
@@ -120,12 +120,13 @@ static bool has_own_host(const by__http_request *r)
     }
     memcpy(name, host, length);
     name[length] = '\0';
-    return strcasecmp(name, "localhost") == 0 || by__network_read_address(&address, name);
+    return strcasecmp(name, "localhost") == 0 || by__http_network_read_address(&address, name);
 }
 
 /* Without keys, a server that other machines do not reach serves the programs of its machine, and
  * not the sites that a browser on it visits. Browsers do not open sockets in the file system. */
-static bool takes_host(const by__gateway *g, const by__route *route, const by__http_request *r)
+static bool takes_host(const by__gateway *g, const by__gateway_route *route,
+                       const by__http_request *r)
 {
     return (route != NULL && route->scope == BY__SCOPE_NONE) || g->keys != NULL ||
            g->options.insecure || strncmp(g->options.listen, "unix:", 5) == 0 || has_own_host(r);
@@ -135,7 +136,7 @@ static bool takes_host(const by__gateway *g, const by__route *route, const by__h
 static bool is_forged(const by__gateway *g, const by__http_request *r)
 {
     static const by_serve_cors_config nobody = {0};
-    return by__cors_forged(g->options.config == NULL ? &nobody : &g->options.config->cors, r);
+    return by__http_cors_forged(g->options.config == NULL ? &nobody : &g->options.config->cors, r);
 }
 
 /* Creates the record of an exchange without its trace; given: the id that the client gave, NULL for
@@ -149,9 +150,9 @@ static by__gateway_visit *new_visit(by__http_exchange *x, const char *given, con
     if (v == NULL) {
         return NULL;
     }
-    if (given != NULL && by__id_valid(given)) {
+    if (given != NULL && by__serve_id_valid(given)) {
         memcpy(v->id, given, strlen(given) + 1);
-    } else if (by__request_id(id, "req_", NULL) == BY_OK) {
+    } else if (by__serve_request_id(id, "req_", NULL) == BY_OK) {
         memcpy(v->id, id, sizeof id);
     } else {
         free(v);
@@ -160,8 +161,8 @@ static by__gateway_visit *new_visit(by__http_exchange *x, const char *given, con
     (void)snprintf(v->method, sizeof v->method, "%s", method);
     memcpy(v->path, path, length + 1);
     v->since = by__now();
-    by__exchange_note(x, v);
-    by__exchange_header(x, "X-Request-Id", v->id);
+    by__http_exchange_note(x, v);
+    by__http_exchange_header(x, "X-Request-Id", v->id);
     return v;
 }
 
@@ -170,8 +171,8 @@ static by__gateway_visit *open_visit(const by__gateway *g, by__http_exchange *x,
                                      const by__http_request *r)
 {
     by__gateway_visit *v = new_visit(x, by__http_header_of(r, "x-request-id"), r->method, r->path);
-    if (v != NULL && by__request_trace_begin(&v->trace, &g->tracing, x, r, NULL) != BY_OK) {
-        by__exchange_note(x, NULL);
+    if (v != NULL && by__gateway_request_trace_begin(&v->trace, &g->tracing, x, r, NULL) != BY_OK) {
+        by__http_exchange_note(x, NULL);
         free(v);
         return NULL;
     }
@@ -207,51 +208,55 @@ bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *
     by__gateway *g = user;
     char allowed[METHODS];
     char message[96];
-    const by__route *route = find_route(r, allowed);
+    const by__gateway_route *route = find_route(r, allowed);
     by__gateway_visit *v = open_visit(g, x, r);
     if (v == NULL) {
-        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
+        by__gateway_reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
         return false;
     }
     if (g->options.config != NULL) {
-        if (by__cors_preflight(&g->options.config->cors, x, r)) {
+        if (by__http_cors_preflight(&g->options.config->cors, x, r)) {
             return false;
         }
-        by__cors_allow(&g->options.config->cors, x, r);
+        by__http_cors_allow(&g->options.config->cors, x, r);
     }
     v->route = route;
     v->client = route != NULL && route->scope == BY__SCOPE_NONE ? &g->anyone : client_of(g, r);
     if (v->client == NULL) {
         g->metrics.rejected_key++;
-        by__exchange_header(x, "WWW-Authenticate", "Bearer");
-        by__reply_error(g, x, 401, "invalid_api_key", NULL,
-                        has_key(r) ? "this key is not one of the server's: the header is "
-                                     "Authorization: Bearer KEY, with the key itself, not its hash"
-                                   : "a key is needed: Authorization: Bearer KEY");
+        by__http_exchange_header(x, "WWW-Authenticate", "Bearer");
+        by__gateway_reply_error(g, x, 401, "invalid_api_key", NULL,
+                                has_key(r)
+                                    ? "this key is not one of the server's: the header is "
+                                      "Authorization: Bearer KEY, with the key itself, not its hash"
+                                    : "a key is needed: Authorization: Bearer KEY");
     } else if (!takes_host(g, route, r)) {
-        by__reply_error(g, x, 403, "host_not_allowed", NULL,
-                        "without keys, Host must be localhost or an IP address; start the server "
-                        "with --keys, or with --insecure to serve other names");
+        by__gateway_reply_error(
+            g, x, 403, "host_not_allowed", NULL,
+            "without keys, Host must be localhost or an IP address; start the server "
+            "with --keys, or with --insecure to serve other names");
     } else if (g->keys == NULL && is_forged(g, r)) {
-        by__reply_error(g, x, 403, "origin_not_allowed", NULL,
-                        "a page of another site sends this; cors.origins lists those that may");
+        by__gateway_reply_error(
+            g, x, 403, "origin_not_allowed", NULL,
+            "a page of another site sends this; cors.origins lists those that may");
     } else if (route == NULL && allowed[0] != '\0') {
-        by__exchange_header(x, "Allow", allowed);
+        by__http_exchange_header(x, "Allow", allowed);
         (void)snprintf(message, sizeof message, "this route takes %s", allowed);
-        by__reply_error(g, x, 405, "method_not_allowed", NULL, message);
+        by__gateway_reply_error(g, x, 405, "method_not_allowed", NULL, message);
     } else if (route == NULL) {
         char hint[160];
-        (void)snprintf(hint, sizeof hint, "there is no such route%s", by__route_hint(r->path));
-        by__reply_error(g, x, 404, "route_not_found", NULL, hint);
+        (void)snprintf(hint, sizeof hint, "there is no such route%s",
+                       by__gateway_route_hint(r->path));
+        by__gateway_reply_error(g, x, 404, "route_not_found", NULL, hint);
     } else if ((route->scope & ~v->client->scopes) != 0) {
         g->metrics.rejected_key++;
         (void)snprintf(message, sizeof message, "the key lacks the scope '%s' of this route",
-                       by__scope_name(route->scope));
-        by__reply_error(g, x, 403, "insufficient_scope", NULL, message);
+                       by__gateway_scope_name(route->scope));
+        by__gateway_reply_error(g, x, 403, "insufficient_scope", NULL, message);
     } else if (is_coded(r)) {
-        by__exchange_header(x, "Accept-Encoding", "identity");
-        by__reply_error(g, x, 415, "encoded_body", NULL,
-                        "a body with a Content-Encoding is not decoded: send it as it is");
+        by__http_exchange_header(x, "Accept-Encoding", "identity");
+        by__gateway_reply_error(g, x, 415, "encoded_body", NULL,
+                                "a body with a Content-Encoding is not decoded: send it as it is");
     } else {
         return take_request(g, x, v);
     }
@@ -260,7 +265,7 @@ bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *
 
 void by__gateway_refused(void *user, by__http_exchange *x, const char *code, const char *reason)
 {
-    by__gateway_visit *v = by__exchange_noted(x);
+    by__gateway_visit *v = by__http_exchange_noted(x);
     BY_UNUSED(user);
     if (v == NULL) {
         v = new_visit(x, NULL, "", "");
@@ -272,13 +277,13 @@ void by__gateway_refused(void *user, by__http_exchange *x, const char *code, con
 
 void by__gateway_request(void *user, by__http_exchange *x, const by__http_request *r)
 {
-    const by__gateway_visit *v = by__exchange_noted(x);
+    const by__gateway_visit *v = by__http_exchange_noted(x);
     v->route->answer(user, x, r, v->client->name);
 }
 
 void by__gateway_gone(void *user, by__http_exchange *x)
 {
-    by__waiter *waiter = by__exchange_get(x);
+    by__gateway_waiter *waiter = by__http_exchange_get(x);
     BY_UNUSED(user);
     if (waiter != NULL) {
         waiter->gone(waiter);
@@ -304,51 +309,52 @@ static bool is_traced(const by__gateway_visit *v)
 void by__gateway_done(void *user, by__http_exchange *x, int status, size_t bytes)
 {
     by__gateway *g = user;
-    by__gateway_visit *v = by__exchange_noted(x);
-    const char *peer = by__exchange_peer(x);
+    by__gateway_visit *v = by__http_exchange_noted(x);
+    const char *peer = by__http_exchange_peer(x);
     status = status == 0 ? 499 : status; /* the client disconnected first */
     if (v == NULL || !is_watching(v)) {
         g->metrics.requests[status / 100 < 6 ? status / 100 : 5]++;
     }
     if (v == NULL) {
-        by__log_event(&g->log, "request", "{ss si}", "peer", peer, "status", status);
+        by__telemetry_log_event(&g->log, "request", "{ss si}", "peer", peer, "status", status);
         return;
     }
     if (g->limits != NULL && v->charged > 0) {
-        by__limits_settle(g->limits, v->client->account, (double)v->charged, (double)v->used);
+        by__gateway_limits_settle(g->limits, v->client->account, (double)v->charged,
+                                  (double)v->used);
     }
     bool quiet = v->route != NULL && v->route->scope == BY__SCOPE_NONE && status < 400;
     const char *key = v->client == NULL ? "" : v->client->name;
     double seconds = by__now() - v->since;
     if (!quiet) {
-        json_t *line = json_pack("{ss ss ss ss ss ss si sI sf}", "request_id", v->id, "trace_id",
-                                 v->trace.context.trace, "key", key, "peer", peer, "method",
-                                 v->method, "path", v->path, "status", status, "bytes",
-                                 (json_int_t)bytes, "seconds", by__observe_seconds(seconds));
+        json_t *line = json_pack(
+            "{ss ss ss ss ss ss si sI sf}", "request_id", v->id, "trace_id", v->trace.context.trace,
+            "key", key, "peer", peer, "method", v->method, "path", v->path, "status", status,
+            "bytes", (json_int_t)bytes, "seconds", by__telemetry_observe_seconds(seconds));
         (void)json_object_update(line, v->details);
         if (v->code[0] != '\0' && json_object_get(line, "code") == NULL) {
             (void)json_object_set_new(line, "code", json_string(v->code));
         }
-        by__log_object(&g->log, "request", line);
+        by__telemetry_log_object(&g->log, "request", line);
     }
     if (v->route != NULL && v->route->scope == BY__SCOPE_ADMIN) {
         json_t *line = json_pack("{ss ss ss ss ss si}", "request_id", v->id, "key", key, "peer",
                                  peer, "method", v->method, "path", v->path, "status", status);
         (void)json_object_update(line, v->details);
-        by__log_object(&g->log, "audit", line);
+        by__telemetry_log_object(&g->log, "audit", line);
     }
     if (is_traced(v)) {
-        by__request_trace_end(&v->trace, &g->tracing,
-                              &(by__traced_answer){.since = v->since,
-                                                   .method = v->method,
-                                                   .route = v->route->path,
-                                                   .path = v->path,
-                                                   .peer = peer,
-                                                   .status = status,
-                                                   .details = v->details});
+        by__gateway_request_trace_end(&v->trace, &g->tracing,
+                                      &(by__gateway_traced_answer){.since = v->since,
+                                                                   .method = v->method,
+                                                                   .route = v->route->path,
+                                                                   .path = v->path,
+                                                                   .peer = peer,
+                                                                   .status = status,
+                                                                   .details = v->details});
     }
-    by__request_trace_free(&v->trace);
+    by__gateway_request_trace_free(&v->trace);
     json_decref(v->details);
     free(v);
-    by__exchange_note(x, NULL);
+    by__http_exchange_note(x, NULL);
 }

@@ -6,19 +6,19 @@
 
 #include "serve/gateway/core/gateway_reply.h"
 
-typedef struct by__route {
+typedef struct by__gateway_route {
     const char *method;
     const char *path; /* if longer than "/" and ending with '/': a name follows */
     by__gateway_scope scope;
-    by__route_answer *answer;
-} by__route;
+    by__gateway_route_answer *answer;
+} by__gateway_route;
 
-extern const by__route by__routes[];
-extern const size_t by__route_count;
+extern const by__gateway_route by__gateway_routes[];
+extern const size_t by__gateway_route_count;
 
 /* What a client of another server that asks for this path may want: "; ask POST ... instead"; "" if
  * nothing is known of it (route_hints.c). */
-const char *by__route_hint(const char *path);
+const char *by__gateway_route_hint(const char *path);
 
 /* ---- callbacks of the server (http_server.h); user: by__gateway ---- */
 
@@ -34,14 +34,15 @@ void by__gateway_done(void *user, by__http_exchange *x, int status, size_t bytes
 
 /* ---- handlers of the routes ---- */
 
-by__route_answer by__answer_page, by__answer_live, by__answer_ready, by__answer_version,
-    by__answer_models, by__answer_model, by__answer_metrics;
+by__gateway_route_answer by__gateway_answer_page, by__gateway_answer_live, by__gateway_answer_ready,
+    by__gateway_answer_version, by__gateway_answer_models, by__gateway_answer_model,
+    by__gateway_answer_metrics;
 
 /* ---- routes that workers answer (gateway_forms.c) ---- */
 
 /* All forms, before a NULL. */
-extern const by__call_form *const by__gateway_forms[];
+extern const by__gateway_call_form *const by__gateway_forms[];
 /* For routes that have a form. */
-by__route_answer by__answer_call;
+by__gateway_route_answer by__gateway_answer_call;
 
 #endif

@@ -48,7 +48,7 @@ static bool add_policy(by__http_exchange *x)
     add_hash(&policy, "<style>", "</style>");
     bool made = !policy.failed;
     if (made) {
-        by__exchange_header(x, "Content-Security-Policy", policy.data);
+        by__http_exchange_header(x, "Content-Security-Policy", policy.data);
     }
     by__text_free(&policy);
     return made;
@@ -66,29 +66,29 @@ static void make_tag(char out[SHA256_DIGEST_SIZE + 3])
     memcpy(out + 1 + sizeof hash, "\"", 2);
 }
 
-void by__answer_page(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                     const char *key)
+void by__gateway_answer_page(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                             const char *key)
 {
     char tag[SHA256_DIGEST_SIZE + 3];
     const char *known = by__http_header_of(r, "if-none-match");
     BY_UNUSED(key);
     if (g->options.config != NULL && g->options.config->gateway.page == 0) {
-        by__reply_error(g, x, 404, "route_not_found", NULL, "there is no such route");
+        by__gateway_reply_error(g, x, 404, "route_not_found", NULL, "there is no such route");
         return;
     }
     if (!add_policy(x)) {
-        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
+        by__gateway_reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
         return;
     }
     make_tag(tag);
-    by__exchange_header(x, "ETag", tag);
-    by__exchange_header(x, "Cache-Control", "no-cache");
-    by__exchange_header(x, "Referrer-Policy", "no-referrer");
-    by__exchange_header(x, "Cross-Origin-Opener-Policy", "same-origin");
+    by__http_exchange_header(x, "ETag", tag);
+    by__http_exchange_header(x, "Cache-Control", "no-cache");
+    by__http_exchange_header(x, "Referrer-Policy", "no-referrer");
+    by__http_exchange_header(x, "Cross-Origin-Opener-Policy", "same-origin");
     if (known != NULL && strstr(known, tag) != NULL) {
-        by__exchange_reply(x, 304, NULL, "", 0);
+        by__http_exchange_reply(x, 304, NULL, "", 0);
     } else {
-        by__exchange_reply(x, 200, "text/html; charset=utf-8", (const char *)serve_page,
-                           sizeof serve_page);
+        by__http_exchange_reply(x, 200, "text/html; charset=utf-8", (const char *)serve_page,
+                                sizeof serve_page);
     }
 }

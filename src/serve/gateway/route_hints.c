@@ -62,7 +62,7 @@ static const struct {
     {"/v1/detokenize", TOKENS},
 };
 
-const char *by__route_hint(const char *path)
+const char *by__gateway_route_hint(const char *path)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(hints); i++) {
         size_t length = strcspn(hints[i].path, "*");

@@ -7,23 +7,23 @@
 
 #include "serve/base/id_table.h"
 
-struct by__address_count {
-    by__id_entry entry; /* id: the address in hexadecimal digits */
+struct by__http_address_count {
+    by__serve_id_entry entry; /* id: the address in hexadecimal digits */
     size_t count;
 };
 
-struct by__addresses {
+struct by__http_addresses {
     size_t most;
-    by__network *proxies;
+    by__http_network *proxies;
     size_t proxy_count;
     bool local; /* sockets in the file system belong to proxies */
-    by__id_table table;
+    by__serve_id_table table;
 };
 
-by_status by__addresses_open(by__addresses **out, size_t most, const by_string_list *proxies,
-                             by_error *error)
+by_status by__http_addresses_open(by__http_addresses **out, size_t most,
+                                  const by_string_list *proxies, by_error *error)
 {
-    by__addresses *a = NULL;
+    by__http_addresses *a = NULL;
     *out = NULL;
     BY_TRY(by__alloc((void **)&a, 1, sizeof *a, "addresses", error));
     a->most = most;
@@ -32,7 +32,7 @@ by_status by__addresses_open(by__addresses **out, size_t most, const by_string_l
     for (size_t i = 0; i < proxies->count && status == BY_OK; i++) {
         if (strcmp(proxies->items[i], "unix") == 0) {
             a->local = true;
-        } else if (by__network_read(&a->proxies[a->proxy_count], proxies->items[i])) {
+        } else if (by__http_network_read(&a->proxies[a->proxy_count], proxies->items[i])) {
             a->proxy_count++;
         } else {
             status = by_error_set(error, BY_ECONFIG,
@@ -42,31 +42,31 @@ by_status by__addresses_open(by__addresses **out, size_t most, const by_string_l
         }
     }
     if (status != BY_OK) {
-        by__addresses_close(&a);
+        by__http_addresses_close(&a);
     }
     *out = a;
     return status;
 }
 
-void by__addresses_close(by__addresses **addresses)
+void by__http_addresses_close(by__http_addresses **addresses)
 {
-    by__addresses *a = *addresses;
+    by__http_addresses *a = *addresses;
     if (a == NULL) {
         return;
     }
     *addresses = NULL;
-    by__id_table_free(&a->table);
+    by__serve_id_table_free(&a->table);
     free(a->proxies);
     free(a);
 }
 
-bool by__addresses_trust(const by__addresses *addresses, const struct in6_addr *peer)
+bool by__http_addresses_trust(const by__http_addresses *addresses, const struct in6_addr *peer)
 {
     if (peer == NULL) {
         return addresses->local;
     }
     for (size_t i = 0; i < addresses->proxy_count; i++) {
-        if (by__network_has(&addresses->proxies[i], peer)) {
+        if (by__http_network_has(&addresses->proxies[i], peer)) {
             return true;
         }
     }
@@ -99,11 +99,11 @@ static bool read_hop(struct in6_addr *out, const char *text, size_t length)
     }
     memcpy(name, text, length);
     name[length] = '\0';
-    return by__network_read_address(out, name);
+    return by__http_network_read_address(out, name);
 }
 
-bool by__addresses_forwarded(const by__addresses *addresses, const by__http_request *request,
-                             struct in6_addr *out)
+bool by__http_addresses_forwarded(const by__http_addresses *addresses,
+                                  const by__http_request *request, struct in6_addr *out)
 {
     bool found = false;
     /* Each proxy appends its peer, to the header or as another header. */
@@ -123,7 +123,7 @@ bool by__addresses_forwarded(const by__addresses *addresses, const by__http_requ
             }
             *out = hop;
             found = true;
-            if (!by__addresses_trust(addresses, &hop)) {
+            if (!by__http_addresses_trust(addresses, &hop)) {
                 return true;
             }
             if (begin == 0) {
@@ -134,10 +134,11 @@ bool by__addresses_forwarded(const by__addresses *addresses, const by__http_requ
     return found;
 }
 
-by__address_room by__addresses_take(by__addresses *addresses, const struct in6_addr *address,
-                                    by__address_count **out)
+by__http_address_room by__http_addresses_take(by__http_addresses *addresses,
+                                              const struct in6_addr *address,
+                                              by__http_address_count **out)
 {
-    by__addresses *a = addresses;
+    by__http_addresses *a = addresses;
     /* All of ::ffff:A.B.C.D, else the /64 prefix. */
     bool four = IN6_IS_ADDR_V4MAPPED(address);
     size_t bytes = four ? sizeof *address : sizeof *address / 2;
@@ -150,10 +151,10 @@ by__address_room by__addresses_take(by__addresses *addresses, const struct in6_a
     for (size_t i = 0; i < bytes; i++) {
         (void)snprintf(id + 2 * i, 3, "%02x", address->s6_addr[i]);
     }
-    by__address_count *c = (by__address_count *)(void *)by__id_find(&a->table, id);
+    by__http_address_count *c = (by__http_address_count *)(void *)by__serve_id_find(&a->table, id);
     if (c == NULL) {
         if (by__alloc((void **)&c, 1, sizeof *c, "an address", &ignored) != BY_OK ||
-            by__id_add(&a->table, &c->entry, id, &ignored) != BY_OK) {
+            by__serve_id_add(&a->table, &c->entry, id, &ignored) != BY_OK) {
             free(c);
             return BY__ADDRESS_FLOOD;
         }
@@ -166,12 +167,12 @@ by__address_room by__addresses_take(by__addresses *addresses, const struct in6_a
     return c->count > a->most ? BY__ADDRESS_FULL : BY__ADDRESS_ROOM;
 }
 
-void by__addresses_give(by__addresses *addresses, by__address_count **count)
+void by__http_addresses_give(by__http_addresses *addresses, by__http_address_count **count)
 {
-    by__address_count *c = *count;
+    by__http_address_count *c = *count;
     *count = NULL;
     if (c != NULL && --c->count == 0) {
-        by__id_remove(&addresses->table, &c->entry);
+        by__serve_id_remove(&addresses->table, &c->entry);
         free(c);
     }
 }

@@ -15,20 +15,20 @@ static const char *allowed(const by_serve_cors_config *config, const by__http_re
     return NULL;
 }
 
-void by__cors_allow(const by_serve_cors_config *config, by__http_exchange *x,
-                    const by__http_request *r)
+void by__http_cors_allow(const by_serve_cors_config *config, by__http_exchange *x,
+                         const by__http_request *r)
 {
     const char *origin = allowed(config, r);
     if (config->origins.count > 0) {
-        by__exchange_header(x, "Vary", "Origin");
+        by__http_exchange_header(x, "Vary", "Origin");
     }
     if (origin != NULL) {
-        by__exchange_header(x, "Access-Control-Allow-Origin", origin);
-        by__exchange_header(x, "Access-Control-Expose-Headers",
-                            "X-Request-Id, Retry-After, Location, X-RateLimit-Limit-Requests, "
-                            "X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, "
-                            "X-RateLimit-Limit-Tokens, X-RateLimit-Remaining-Tokens, "
-                            "X-RateLimit-Reset-Tokens");
+        by__http_exchange_header(x, "Access-Control-Allow-Origin", origin);
+        by__http_exchange_header(x, "Access-Control-Expose-Headers",
+                                 "X-Request-Id, Retry-After, Location, X-RateLimit-Limit-Requests, "
+                                 "X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, "
+                                 "X-RateLimit-Limit-Tokens, X-RateLimit-Remaining-Tokens, "
+                                 "X-RateLimit-Reset-Tokens");
     }
 }
 
@@ -40,7 +40,7 @@ static bool is_own(const char *origin, const by__http_request *r)
     return host != NULL && name != NULL && strcasecmp(name + 3, host) == 0;
 }
 
-bool by__cors_forged(const by_serve_cors_config *config, const by__http_request *r)
+bool by__http_cors_forged(const by_serve_cors_config *config, const by__http_request *r)
 {
     const char *site = by__http_header_of(r, "sec-fetch-site");
     const char *origin = by__http_header_of(r, "origin");
@@ -55,8 +55,8 @@ bool by__cors_forged(const by_serve_cors_config *config, const by__http_request 
     return origin != NULL && !is_own(origin, r);
 }
 
-bool by__cors_preflight(const by_serve_cors_config *config, by__http_exchange *x,
-                        const by__http_request *r)
+bool by__http_cors_preflight(const by_serve_cors_config *config, by__http_exchange *x,
+                             const by__http_request *r)
 {
     char seconds[24];
     if (strcmp(r->method, "OPTIONS") != 0 || allowed(config, r) == NULL ||
@@ -64,12 +64,13 @@ bool by__cors_preflight(const by_serve_cors_config *config, by__http_exchange *x
         return false;
     }
     (void)snprintf(seconds, sizeof seconds, "%.0f", config->max_age);
-    by__cors_allow(config, x, r);
-    by__exchange_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE");
-    by__exchange_header(x, "Access-Control-Allow-Headers",
-                        "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Api-Key, "
-                        "X-Request-Id");
-    by__exchange_header(x, "Access-Control-Max-Age", seconds);
-    by__exchange_reply(x, 204, NULL, "", 0);
+    by__http_cors_allow(config, x, r);
+    by__http_exchange_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE");
+    by__http_exchange_header(
+        x, "Access-Control-Allow-Headers",
+        "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Api-Key, "
+        "X-Request-Id");
+    by__http_exchange_header(x, "Access-Control-Max-Age", seconds);
+    by__http_exchange_reply(x, 204, NULL, "", 0);
     return true;
 }

@@ -4,8 +4,9 @@
 
 #define FIELD "data: "
 
-void by__event_stream_take(by__text *pending, const char *data, size_t length,
-                           void (*event)(void *user, const char *object, size_t length), void *user)
+void by__http_event_stream_take(by__text *pending, const char *data, size_t length,
+                                void (*event)(void *user, const char *object, size_t length),
+                                void *user)
 {
     size_t skip = sizeof FIELD - 1;
     by__text_add_bytes(pending, data, length);

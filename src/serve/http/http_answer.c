@@ -6,7 +6,7 @@
 enum { IN_HEAD = 0, IN_SIZE, IN_CHUNK, IN_CHUNK_END, IN_BODY };
 
 /* Handles a line of the head, without its end. */
-static bool take_head_line(by__answer *a, const char *line)
+static bool take_head_line(by__http_answer *a, const char *line)
 {
     if (a->status == 0) {
         a->status = strncmp(line, "HTTP/1.1 ", 9) == 0 ? atoi(line + 9) : 0;
@@ -19,7 +19,7 @@ static bool take_head_line(by__answer *a, const char *line)
         a->chunked = strstr(line + 18, "chunked") != NULL;
     } else if (line[0] == '\0') {
         if (a->status == 100) {
-            *a = (by__answer){0};
+            *a = (by__http_answer){0};
             return true;
         }
         a->chunk_phase = a->chunked ? IN_SIZE : IN_BODY;
@@ -28,7 +28,7 @@ static bool take_head_line(by__answer *a, const char *line)
     return true;
 }
 
-static bool take_line(by__answer *a, const char *line)
+static bool take_line(by__http_answer *a, const char *line)
 {
     char *end;
     switch (a->chunk_phase) {
@@ -46,10 +46,10 @@ static bool take_line(by__answer *a, const char *line)
     }
 }
 
-bool by__answer_take(by__answer *answer, const char *data, size_t length,
-                     void (*body)(void *user, const char *data, size_t length), void *user)
+bool by__http_answer_take(by__http_answer *answer, const char *data, size_t length,
+                          void (*body)(void *user, const char *data, size_t length), void *user)
 {
-    by__answer *a = answer;
+    by__http_answer *a = answer;
     while (length > 0 && !a->done) {
         if (a->chunk_phase == IN_CHUNK || a->chunk_phase == IN_BODY) {
             size_t n = length < a->left ? length : a->left;

@@ -5,7 +5,7 @@
 
 #include "serve/base/serve.h"
 
-typedef struct by__answer {
+typedef struct by__http_answer {
     int status; /* 0: the head is incomplete */
     bool chunked;
     bool done;       /* the body is complete */
@@ -13,11 +13,11 @@ typedef struct by__answer {
     int chunk_phase; /* position in the framing of a chunk */
     char line[512];  /* partial line of the head, or of the size of a chunk */
     size_t line_length;
-} by__answer;
+} by__http_answer;
 
 /* Takes bytes; calls `body` for pieces of the body. Returns false if it is no HTTP/1.1 answer.
  * Bytes after the end are ignored: a client has one request in flight. */
-bool by__answer_take(by__answer *answer, const char *data, size_t length,
-                     void (*body)(void *user, const char *data, size_t length), void *user);
+bool by__http_answer_take(by__http_answer *answer, const char *data, size_t length,
+                          void (*body)(void *user, const char *data, size_t length), void *user);
 
 #endif

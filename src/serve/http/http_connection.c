@@ -16,7 +16,7 @@ static void tell_done(by__http_exchange *x)
 {
     const by__http_options *o = &x->server->options;
     if (x->proxied) {
-        by__addresses_give(o->addresses, &x->counted);
+        by__http_addresses_give(o->addresses, &x->counted);
     }
     if (!x->told) {
         x->told = true;
@@ -65,7 +65,7 @@ static void on_closed(uv_handle_t *handle)
     }
 }
 
-void by__connection_hang_up(by__http_exchange *x)
+void by__http_connection_hang_up(by__http_exchange *x)
 {
     const by__http_options *o = &x->server->options;
     if (x->stage == BY__CLOSING) {
@@ -77,7 +77,7 @@ void by__connection_hang_up(by__http_exchange *x)
         o->gone(o->user, x);
     }
     tell_done(x);
-    by__addresses_give(o->addresses, &x->counted);
+    by__http_addresses_give(o->addresses, &x->counted);
     uv_close(&x->uv.handle, on_closed);
 }
 
@@ -87,7 +87,7 @@ static void on_shutdown(uv_shutdown_t *request, int status)
     free(request);
 }
 
-void by__connection_written_out(by__http_exchange *x)
+void by__http_connection_written_out(by__http_exchange *x)
 {
     uv_shutdown_t *request = NULL;
     /* Closing with unread input resets the connection, and the client would lose the answer. */
@@ -96,7 +96,7 @@ void by__connection_written_out(by__http_exchange *x)
     }
     if (request == NULL || uv_shutdown(request, &x->uv.stream, on_shutdown) < 0) {
         free(request);
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
     }
 }
 
@@ -109,12 +109,12 @@ static void take_early(by__http_exchange *x)
         x->early = NULL;
         x->early_length = 0;
         count_held(x);
-        by__connection_take(x, early, length);
+        by__http_connection_take(x, early, length);
         free(early);
     }
 }
 
-void by__connection_finish(by__http_exchange *x)
+void by__http_connection_finish(by__http_exchange *x)
 {
     by__http_server *s = x->server;
     tell_done(x);
@@ -128,7 +128,7 @@ void by__connection_finish(by__http_exchange *x)
     if (!x->keep_alive || s->draining) {
         x->last = true;
         if (x->pending == 0) {
-            by__connection_written_out(x);
+            by__http_connection_written_out(x);
         }
     } else if (!x->handling) {
         take_early(x);
@@ -137,7 +137,7 @@ void by__connection_finish(by__http_exchange *x)
 
 /* ---- input ---- */
 
-void by__connection_refuse(by__http_exchange *x, int status, const char *reason)
+void by__http_connection_refuse(by__http_exchange *x, int status, const char *reason)
 {
     const by__http_options *o = &x->server->options;
     const char *type = status == 429   ? "rate_limit_error"
@@ -155,13 +155,13 @@ void by__connection_refuse(by__http_exchange *x, int status, const char *reason)
         o->refused(o->user, x, code, reason);
     }
     if (status == 429 || status == 503) {
-        by__exchange_header(x, "Retry-After", "1");
+        by__http_exchange_header(x, "Retry-After", "1");
     }
     x->told = false;
     x->keep_alive = false;
     x->bodyless = false;
     x->lingers = true;
-    by__exchange_reply(x, status, "application/json", body, (size_t)n);
+    by__http_exchange_reply(x, status, "application/json", body, (size_t)n);
 }
 
 /* Keeps input that arrives before the current answer is written: a few bytes, or one read. */
@@ -207,14 +207,15 @@ static bool find_peer(by__http_exchange *x, struct in6_addr *out)
     x->peer[0] = '\0';
     return x->server->path == NULL &&
            uv_tcp_getpeername(&x->uv.tcp, (struct sockaddr *)&address, &length) == 0 &&
-           by__network_name(x->peer, (struct sockaddr *)&address) &&
-           by__network_address(out, (const struct sockaddr *)&address);
+           by__http_network_name(x->peer, (struct sockaddr *)&address) &&
+           by__http_network_address(out, (const struct sockaddr *)&address);
 }
 
 static void refuse_address(by__http_exchange *x)
 {
     x->server->refusals.addresses++;
-    by__connection_refuse(x, 429, "this address has too many connections or requests at a time");
+    by__http_connection_refuse(x, 429,
+                               "this address has too many connections or requests at a time");
 }
 
 /* Counts a connection, unless it is a proxy's; refuses one above the limit. */
@@ -226,13 +227,13 @@ static void count_connection(by__http_exchange *x)
     if (o->addresses == NULL) {
         return;
     }
-    x->proxied = by__addresses_trust(o->addresses, has_peer ? &peer : NULL);
-    by__address_room room = x->proxied || !has_peer
-                                ? BY__ADDRESS_ROOM
-                                : by__addresses_take(o->addresses, &peer, &x->counted);
+    x->proxied = by__http_addresses_trust(o->addresses, has_peer ? &peer : NULL);
+    by__http_address_room room = x->proxied || !has_peer
+                                     ? BY__ADDRESS_ROOM
+                                     : by__http_addresses_take(o->addresses, &peer, &x->counted);
     if (room == BY__ADDRESS_FLOOD) {
         x->server->refusals.addresses++;
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
     } else if (room == BY__ADDRESS_FULL) {
         refuse_address(x);
     }
@@ -246,14 +247,14 @@ static bool count_request(by__http_exchange *x, const by__http_request *request)
     if (!x->proxied) {
         return true;
     }
-    if (!by__addresses_forwarded(o->addresses, request, &client)) {
+    if (!by__http_addresses_forwarded(o->addresses, request, &client)) {
         (void)find_peer(x, &client);
         return true;
     }
     const char *four = IN6_IS_ADDR_V4MAPPED(&client) ? (const char *)&client.s6_addr[12] : NULL;
     (void)uv_inet_ntop(four != NULL ? AF_INET : AF_INET6, four != NULL ? four : (void *)&client,
                        x->peer, sizeof x->peer);
-    if (by__addresses_take(o->addresses, &client, &x->counted) != BY__ADDRESS_ROOM) {
+    if (by__http_addresses_take(o->addresses, &client, &x->counted) != BY__ADDRESS_ROOM) {
         refuse_address(x);
         return false;
     }
@@ -315,13 +316,13 @@ static bool open_parser(by__http_exchange *x)
         x->since = by__now();
     }
     if (x->parser == NULL) {
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
     }
     return x->parser != NULL;
 }
 
 /* Requests that arrive before the current one is answered wait. */
-void by__connection_take(by__http_exchange *x, const char *data, size_t length)
+void by__http_connection_take(by__http_exchange *x, const char *data, size_t length)
 {
     by__http_server *s = x->server;
     bool again = false; /* the parser has stopped after a head */
@@ -329,7 +330,7 @@ void by__connection_take(by__http_exchange *x, const char *data, size_t length)
         size_t used;
         if (must_wait(x)) {
             if (!keep_early(x, data, length)) {
-                by__connection_hang_up(x);
+                by__http_connection_hang_up(x);
             }
             return;
         }
@@ -342,18 +343,18 @@ void by__connection_take(by__http_exchange *x, const char *data, size_t length)
         again = state == BY__HTTP_HEAD;
         count_held(x);
         if (state != BY__HTTP_BAD && s->held > s->options.bodies) {
-            by__connection_refuse(x, 503, "too many requests are being received");
+            by__http_connection_refuse(x, 503, "too many requests are being received");
             return;
         }
         if (state == BY__HTTP_BAD) {
-            by__connection_refuse(x, by__http_parser_status(x->parser),
-                                  by__http_parser_reason(x->parser));
+            by__http_connection_refuse(x, by__http_parser_status(x->parser),
+                                       by__http_parser_reason(x->parser));
             return;
         }
         if ((state == BY__HTTP_HEAD && !admit(x, false)) ||
             (state == BY__HTTP_CONTINUE &&
-             !(by__connection_put(x, "HTTP/1.1 100 Continue\r\n\r\n", 25) &&
-               by__connection_flush(x)))) {
+             !(by__http_connection_put(x, "HTTP/1.1 100 Continue\r\n\r\n", 25) &&
+               by__http_connection_flush(x)))) {
             return;
         }
         if (state == BY__HTTP_DONE) {
@@ -373,13 +374,13 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
 {
     by__http_exchange *x = stream->data;
     if (n < 0) {
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
     } else if (n > 0) {
-        by__connection_take(x, buffer->base, (size_t)n);
+        by__http_connection_take(x, buffer->base, (size_t)n);
     }
 }
 
-void by__connection_resume(by__http_exchange *x)
+void by__http_connection_resume(by__http_exchange *x)
 {
     if (!x->paused || x->stage == BY__CLOSING) {
         return;
@@ -392,7 +393,7 @@ void by__connection_resume(by__http_exchange *x)
     }
 }
 
-void by__connection_accept(uv_stream_t *listener, int status)
+void by__http_connection_accept(uv_stream_t *listener, int status)
 {
     by__http_server *s = listener->data;
     by__http_exchange *x = status < 0 ? NULL : calloc(1, sizeof *x);
@@ -416,12 +417,12 @@ void by__connection_accept(uv_stream_t *listener, int status)
     s->first = x;
     s->connections++;
     if (uv_accept(listener, &x->uv.stream) < 0) {
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
         return;
     }
     if (s->connections > s->options.connections) {
         s->refusals.connections++;
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
         return;
     }
     if (s->path == NULL) {
@@ -436,7 +437,7 @@ void by__connection_accept(uv_stream_t *listener, int status)
         }
     }
     if (uv_read_start(&x->uv.stream, on_alloc, on_read) < 0) {
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
         return;
     }
     count_connection(x);

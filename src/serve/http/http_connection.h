@@ -10,12 +10,12 @@
 /* Bytes read at once, into one buffer for all connections. */
 #define BY__HTTP_READ ((size_t)64 << 10)
 
-typedef enum by__stage {
+typedef enum by__http_stage {
     BY__READING,   /* reading a request, or between two */
     BY__HANDLING,  /* the handler has the exchange */
     BY__STREAMING, /* the handler has started a stream */
     BY__CLOSING
-} by__stage;
+} by__http_stage;
 
 /* A connection. The handle of libuv is its first member. */
 struct by__http_exchange {
@@ -35,7 +35,7 @@ struct by__http_exchange {
     char peer[INET6_ADDRSTRLEN]; /* "": a socket in the file system */
     /* The address count it holds: for the connection, or, if its peer is a proxy, for the current
      * request. */
-    by__address_count *counted;
+    by__http_address_count *counted;
     void *user;
     void *note;
     size_t held;    /* bytes of the parser and of `early`, as counted by the server */
@@ -47,7 +47,7 @@ struct by__http_exchange {
     size_t given;   /* total bytes given to libuv */
     size_t taken;   /* bytes of these that the socket had taken at the last sweep */
     by__http_exchange *gathered; /* the next one in the server's list */
-    by__stage stage;
+    by__http_stage stage;
     bool proxied; /* the peer is a listed proxy */
     bool keep_alive;
     bool paused;   /* nothing is read until the client has taken its answers */
@@ -97,29 +97,29 @@ struct by__http_server {
 /* ---- http_connection.c ---- */
 
 /* Accepts a connection that waits at the listener. */
-void by__connection_accept(uv_stream_t *listener, int status);
+void by__http_connection_accept(uv_stream_t *listener, int status);
 /* Handles bytes from the client. */
-void by__connection_take(by__http_exchange *x, const char *data, size_t length);
+void by__http_connection_take(by__http_exchange *x, const char *data, size_t length);
 /* Resumes reading that was paused until all output was written. */
-void by__connection_resume(by__http_exchange *x);
+void by__http_connection_resume(by__http_exchange *x);
 /* Refuses a request that is malformed or too slow, and ends the connection. */
-void by__connection_refuse(by__http_exchange *x, int status, const char *reason);
+void by__http_connection_refuse(by__http_exchange *x, int status, const char *reason);
 /* Closes a connection at once; the handler is told if it still has the exchange. */
-void by__connection_hang_up(by__http_exchange *x);
+void by__http_connection_hang_up(by__http_exchange *x);
 /* Called when all output has been written. */
-void by__connection_written_out(by__http_exchange *x);
+void by__http_connection_written_out(by__http_exchange *x);
 /* The answer is complete: continues with the next request, or closes the connection. */
-void by__connection_finish(by__http_exchange *x);
+void by__http_connection_finish(by__http_exchange *x);
 
 /* ---- http_output.c ---- */
 
 /* Appends to the output. Returns false if the connection has ended. */
-bool by__connection_put(by__http_exchange *x, const char *data, size_t length);
+bool by__http_connection_put(by__http_exchange *x, const char *data, size_t length);
 /* Writes the output; what the socket does not take at once is kept. Returns false if the connection
  * has ended. */
-bool by__connection_flush(by__http_exchange *x);
+bool by__http_connection_flush(by__http_exchange *x);
 /* Writes what streams have gathered. */
-void by__connections_flush(by__http_server *s);
+void by__http_connections_flush(by__http_server *s);
 
 /* ---- http_server.c ---- */
 

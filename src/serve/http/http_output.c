@@ -40,21 +40,21 @@ static void on_written(uv_write_t *request, int status)
     by__text_free(&o->text);
     free(o);
     if (status < 0) {
-        by__connection_hang_up(x);
-    } else if (!by__connection_flush(x)) {
+        by__http_connection_hang_up(x);
+    } else if (!by__http_connection_flush(x)) {
         return;
     } else if (x->last && x->pending == 0) {
-        by__connection_written_out(x);
+        by__http_connection_written_out(x);
     } else if (x->pending == 0) {
-        by__connection_resume(x);
+        by__http_connection_resume(x);
     }
 }
 
-bool by__connection_put(by__http_exchange *x, const char *data, size_t length)
+bool by__http_connection_put(by__http_exchange *x, const char *data, size_t length)
 {
     by__text_add_bytes(&x->out, data, length);
     if (x->out.failed) {
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
         return false;
     }
     count(x);
@@ -67,7 +67,7 @@ static bool write_later(by__http_exchange *x, by__text *text, size_t begin)
     output *o = malloc(sizeof *o);
     if (o == NULL) {
         by__text_free(text);
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
         return false;
     }
     *o = (output){.exchange = x, .text = *text, .length = text->length - begin};
@@ -75,7 +75,7 @@ static bool write_later(by__http_exchange *x, by__text *text, size_t begin)
     if (uv_write(&o->request, &x->uv.stream, &later, 1, on_written) < 0) {
         by__text_free(&o->text);
         free(o);
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
         return false;
     }
     x->writing += o->length;
@@ -84,7 +84,7 @@ static bool write_later(by__http_exchange *x, by__text *text, size_t begin)
     return true;
 }
 
-bool by__connection_flush(by__http_exchange *x)
+bool by__http_connection_flush(by__http_exchange *x)
 {
     by__text text = x->out;
     if (x->stage == BY__CLOSING || x->writing > 0 || text.length == 0) {
@@ -97,7 +97,7 @@ bool by__connection_flush(by__http_exchange *x)
     if (n < 0 && n != UV_EAGAIN) {
         by__text_free(&text);
         count(x);
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
         return false;
     }
     if (n > 0) {
@@ -111,13 +111,13 @@ bool by__connection_flush(by__http_exchange *x)
     return write_later(x, &text, n > 0 ? (size_t)n : 0);
 }
 
-void by__connections_flush(by__http_server *s)
+void by__http_connections_flush(by__http_server *s)
 {
     while (s->gathered != NULL) {
         by__http_exchange *x = s->gathered;
         s->gathered = x->gathered;
         x->gathers = false;
-        (void)by__connection_flush(x);
+        (void)by__http_connection_flush(x);
     }
 }
 
@@ -170,27 +170,27 @@ const char *by__http_reason(int status)
     return "Unknown";
 }
 
-void by__exchange_set(by__http_exchange *exchange, void *user)
+void by__http_exchange_set(by__http_exchange *exchange, void *user)
 {
     exchange->user = user;
 }
 
-void *by__exchange_get(const by__http_exchange *exchange)
+void *by__http_exchange_get(const by__http_exchange *exchange)
 {
     return exchange->user;
 }
 
-void by__exchange_note(by__http_exchange *exchange, void *note)
+void by__http_exchange_note(by__http_exchange *exchange, void *note)
 {
     exchange->note = note;
 }
 
-void *by__exchange_noted(const by__http_exchange *exchange)
+void *by__http_exchange_noted(const by__http_exchange *exchange)
 {
     return exchange->note;
 }
 
-void by__exchange_header(by__http_exchange *exchange, const char *name, const char *value)
+void by__http_exchange_header(by__http_exchange *exchange, const char *name, const char *value)
 {
     for (const char *c = value; *c != '\0'; c++) {
         if ((unsigned char)*c < 0x20 || *c == 0x7f) {
@@ -200,7 +200,7 @@ void by__exchange_header(by__http_exchange *exchange, const char *name, const ch
     by__text_format(&exchange->headers, "%s: %s\r\n", name, value);
 }
 
-bool by__exchange_has_header(const by__http_exchange *exchange, const char *name)
+bool by__http_exchange_has_header(const by__http_exchange *exchange, const char *name)
 {
     size_t length = strlen(name);
     const char *line = exchange->headers.data;
@@ -248,39 +248,40 @@ static bool put_reply(by__http_exchange *x, int status, const char *type, const 
     /* From here on the handler is not told of the client any more. */
     x->stage = BY__READING;
     x->streams = false;
-    bool sent = !text.failed && by__connection_put(x, text.data, text.length) &&
-                (body == NULL || by__connection_put(x, body, x->bytes)) && by__connection_flush(x);
+    bool sent = !text.failed && by__http_connection_put(x, text.data, text.length) &&
+                (body == NULL || by__http_connection_put(x, body, x->bytes)) &&
+                by__http_connection_flush(x);
     if (text.failed) {
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
     }
     by__text_free(&text);
     return sent;
 }
 
-void by__exchange_reply(by__http_exchange *exchange, int status, const char *type, const char *body,
-                        size_t length)
+void by__http_exchange_reply(by__http_exchange *exchange, int status, const char *type,
+                             const char *body, size_t length)
 {
     if (put_reply(exchange, status, type, body, length)) {
-        by__connection_finish(exchange);
+        by__http_connection_finish(exchange);
     }
 }
 
-void by__exchange_reply_text(by__http_exchange *exchange, int status, const char *type,
-                             by__text *body)
+void by__http_exchange_reply_text(by__http_exchange *exchange, int status, const char *type,
+                                  by__text *body)
 {
     by__text text = *body;
     *body = (by__text){0};
     if (text.length < LONG || exchange->bodyless) {
-        by__exchange_reply(exchange, status, type, text.data, text.length);
+        by__http_exchange_reply(exchange, status, type, text.data, text.length);
         by__text_free(&text);
     } else if (!put_reply(exchange, status, type, NULL, text.length)) {
         by__text_free(&text);
     } else if (write_later(exchange, &text, 0)) { /* libuv writes at once what the socket takes */
-        by__connection_finish(exchange);
+        by__http_connection_finish(exchange);
     }
 }
 
-bool by__exchange_stream(by__http_exchange *exchange)
+bool by__http_exchange_stream(by__http_exchange *exchange)
 {
     by__http_exchange *x = exchange;
     by__text text = {0};
@@ -290,9 +291,9 @@ bool by__exchange_stream(by__http_exchange *exchange)
     add_head(&text, x, 200, "text/event-stream; charset=utf-8");
     by__text_add(&text, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
     by__text_add(&text, x->old ? "\r\n" : "Transfer-Encoding: chunked\r\n\r\n");
-    bool sent = !text.failed && by__connection_put(x, text.data, text.length);
+    bool sent = !text.failed && by__http_connection_put(x, text.data, text.length);
     if (text.failed) {
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
     }
     by__text_free(&text);
     gather(x);
@@ -324,7 +325,7 @@ static void put_chunk_head(by__text *out, size_t length)
     by__text_add_bytes(out, head + at, sizeof head - at);
 }
 
-bool by__exchange_send(by__http_exchange *exchange, const char *data, size_t length)
+bool by__http_exchange_send(by__http_exchange *exchange, const char *data, size_t length)
 {
     by__http_exchange *x = exchange;
     by__http_server *s = x->server;
@@ -333,40 +334,40 @@ bool by__exchange_send(by__http_exchange *exchange, const char *data, size_t len
     }
     if (x->pending > most_pending(s)) {
         s->counts.cut++;
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
         return false;
     }
     x->bytes += length;
     s->counts.frames++;
     gather(x);
     if (x->old) {
-        return by__connection_put(x, data, length);
+        return by__http_connection_put(x, data, length);
     }
-    /* A text that has failed stays as it is, and by__connection_put tells. */
+    /* A text that has failed stays as it is, and by__http_connection_put tells. */
     put_chunk_head(&x->out, length);
     by__text_add_bytes(&x->out, data, length);
-    return by__connection_put(x, "\r\n", 2);
+    return by__http_connection_put(x, "\r\n", 2);
 }
 
-bool by__exchange_send_text(by__http_exchange *exchange, const by__text *frames)
+bool by__http_exchange_send_text(by__http_exchange *exchange, const by__text *frames)
 {
     if (frames->failed) {
-        by__connection_hang_up(exchange);
+        by__http_connection_hang_up(exchange);
         return false;
     }
-    return frames->length == 0 || by__exchange_send(exchange, frames->data, frames->length);
+    return frames->length == 0 || by__http_exchange_send(exchange, frames->data, frames->length);
 }
 
-void by__exchange_end(by__http_exchange *exchange)
+void by__http_exchange_end(by__http_exchange *exchange)
 {
     by__http_exchange *x = exchange;
     x->stage = BY__READING;
-    if (by__connection_put(x, "0\r\n\r\n", x->old ? 0 : 5) && by__connection_flush(x)) {
-        by__connection_finish(x);
+    if (by__http_connection_put(x, "0\r\n\r\n", x->old ? 0 : 5) && by__http_connection_flush(x)) {
+        by__http_connection_finish(x);
     }
 }
 
-const char *by__exchange_peer(const by__http_exchange *exchange)
+const char *by__http_exchange_peer(const by__http_exchange *exchange)
 {
     return exchange->peer[0] == '\0' && exchange->server->path != NULL ? "unix" : exchange->peer;
 }

@@ -124,7 +124,7 @@ static bool parse_request_line(by__http_parser *p, char *line)
     if (target[0] != '/' || !decode_path(target, &p->request.plain)) {
         return bad(p, 400, "the target is not an absolute path");
     }
-    if (query != NULL && !by__query_valid(query)) {
+    if (query != NULL && !by__http_query_valid(query)) {
         return bad(p, 400, "the query has a name twice, more than 64, or a broken escape");
     }
     p->request.method = line;
@@ -231,7 +231,7 @@ static bool is_host(const char *host)
         }
         memcpy(name, host, length);
         name[length] = '\0';
-        if (strchr(name, ':') == NULL || !by__network_read_address(&address, name)) {
+        if (strchr(name, ':') == NULL || !by__http_network_read_address(&address, name)) {
             return false;
         }
         length++;

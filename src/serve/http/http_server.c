@@ -33,7 +33,7 @@ static void on_sweep(uv_timer_t *timer)
     const by__http_options *o = &s->options;
     double now = by__now();
     if (s->unaccepted) {
-        by__connection_accept(&s->uv.stream, 0);
+        by__http_connection_accept(&s->uv.stream, 0);
     }
     for (by__http_exchange *x = s->first, *next; x != NULL; x = next) {
         double waited = now - x->since;
@@ -43,7 +43,7 @@ static void on_sweep(uv_timer_t *timer)
         }
         if (x->lingers) {
             if (waited > LINGER) {
-                by__connection_hang_up(x);
+                by__http_connection_hang_up(x);
             }
         } else if (x->pending > 0) {
             /* libuv reports only the end of a long write. */
@@ -52,18 +52,18 @@ static void on_sweep(uv_timer_t *timer)
                 x->taken = taken;
                 x->since = now;
             } else if (waited > o->output_seconds) {
-                by__connection_hang_up(x);
+                by__http_connection_hang_up(x);
             }
         } else if (x->stage == BY__READING && x->parser == NULL) {
             if (waited > o->idle_seconds) {
-                by__connection_hang_up(x);
+                by__http_connection_hang_up(x);
             }
         } else if (x->stage == BY__READING) {
             bool body = by__http_parser_in_body(x->parser);
             if (waited > (body ? o->body_seconds : o->head_seconds)) {
-                by__connection_refuse(x, 408,
-                                      body ? "the body did not come in time"
-                                           : "the head did not come in time");
+                by__http_connection_refuse(x, 408,
+                                           body ? "the body did not come in time"
+                                                : "the head did not come in time");
             }
         }
     }
@@ -71,12 +71,12 @@ static void on_sweep(uv_timer_t *timer)
 
 static void on_before(uv_prepare_t *prepare)
 {
-    by__connections_flush(prepare->data);
+    by__http_connections_flush(prepare->data);
 }
 
 static void on_behind(uv_check_t *check)
 {
-    by__connections_flush(check->data);
+    by__http_connections_flush(check->data);
 }
 
 /* ---- the server ---- */
@@ -107,7 +107,7 @@ static bool parse_address(struct sockaddr_storage *out, const char *text)
            uv_ip6_addr(host, (int)port, (struct sockaddr_in6 *)out) == 0;
 }
 
-by_status by__listen_address(struct sockaddr_storage *out, const char *listen, by_error *error)
+by_status by__http_listen_address(struct sockaddr_storage *out, const char *listen, by_error *error)
 {
     *out = (struct sockaddr_storage){.ss_family = AF_UNIX};
     bool local = strncmp(listen, "unix:", 5) == 0;
@@ -120,7 +120,7 @@ by_status by__listen_address(struct sockaddr_storage *out, const char *listen, b
                         listen);
 }
 
-bool by__listens_locally(const char *listen)
+bool by__http_listens_locally(const char *listen)
 {
     return strncmp(listen, "unix:", 5) == 0 || strncmp(listen, "127.", 4) == 0 ||
            strncmp(listen, "localhost:", 10) == 0 || strncmp(listen, "[::1]:", 6) == 0;
@@ -141,7 +141,7 @@ static by_status cannot_listen(const char *listen, int code, by_error *error)
                       : code == UV_EACCES ? "choose a port above 1023, or a directory that this "
                                             "user may write to"
                                           : NULL;
-    return way == NULL ? by__uv_error(error, "listen on", listen, code)
+    return way == NULL ? by__serve_uv_error(error, "listen on", listen, code)
                        : by_error_set(error, BY_ECONFIG, "cannot listen on %s: %s: %s", listen,
                                       uv_strerror(code), way);
 }
@@ -151,15 +151,15 @@ static by_status bind_tcp(by__http_server *s, by_error *error)
     struct sockaddr_storage address;
     int length = sizeof address;
     char name[INET6_ADDRSTRLEN];
-    BY_TRY(by__listen_address(&address, s->listen, error));
+    BY_TRY(by__http_listen_address(&address, s->listen, error));
     int code = uv_tcp_bind(&s->uv.tcp, (struct sockaddr *)&address, 0);
     if (code == 0) {
-        code = uv_listen(&s->uv.stream, BACKLOG, by__connection_accept);
+        code = uv_listen(&s->uv.stream, BACKLOG, by__http_connection_accept);
     }
     if (code == 0) {
         code = uv_tcp_getsockname(&s->uv.tcp, (struct sockaddr *)&address, &length);
     }
-    if (code == 0 && !by__network_name(name, (struct sockaddr *)&address)) {
+    if (code == 0 && !by__http_network_name(name, (struct sockaddr *)&address)) {
         code = UV_EAFNOSUPPORT;
     }
     if (code < 0) {
@@ -176,7 +176,7 @@ static by_status bind_tcp(by__http_server *s, by_error *error)
 static by_status bind_pipe(by__http_server *s, by_error *error)
 {
     struct stat info;
-    int code = by__socket_lock(&s->lock, s->path);
+    int code = by__serve_socket_lock(&s->lock, s->path);
     if (code < 0) {
         return cannot_listen(s->listen, code, error);
     }
@@ -190,7 +190,7 @@ static by_status bind_pipe(by__http_server *s, by_error *error)
         code = uv_translate_sys_error(errno);
     }
     if (code == 0) {
-        code = uv_listen(&s->uv.stream, BACKLOG, by__connection_accept);
+        code = uv_listen(&s->uv.stream, BACKLOG, by__http_connection_accept);
     }
     if (code < 0) {
         return cannot_listen(s->listen, code, error);
@@ -231,7 +231,7 @@ by_status by__http_server_open(by__http_server **out, uv_loop_t *loop,
     int code = local ? uv_pipe_init(loop, &s->uv.pipe, 0) : uv_tcp_init(loop, &s->uv.tcp);
     if (code < 0) {
         by__http_server_free(s);
-        return by__uv_error(error, "open", "a socket", code);
+        return by__serve_uv_error(error, "open", "a socket", code);
     }
     s->uv.handle.data = s;
     s->handles = 1;
@@ -282,7 +282,7 @@ void by__http_server_drain(by__http_server *server)
     for (by__http_exchange *x = s->first, *next; x != NULL; x = next) {
         next = x->next;
         if (x->stage == BY__READING && x->pending == 0 && x->parser == NULL) {
-            by__connection_hang_up(x);
+            by__http_connection_hang_up(x);
         }
     }
 }
@@ -309,7 +309,7 @@ void by__http_server_close(by__http_server **server)
     s->draining = true;
     for (by__http_exchange *x = s->first, *next; x != NULL; x = next) {
         next = x->next;
-        by__connection_hang_up(x);
+        by__http_connection_hang_up(x);
     }
     /* Removes the path, which belongs to the next process once the lock is released. */
     uv_close(&s->uv.handle, on_handle_closed);

@@ -32,7 +32,7 @@ typedef struct by__http_options {
     by__http_limits limits;
     size_t connections; /* at most; more are closed at once; 0: BY__HTTP_CONNECTIONS */
     /* Counts what each address has; lives longer than the server. NULL: nothing is counted. */
-    by__addresses *addresses;
+    by__http_addresses *addresses;
     /* most bytes of all requests together; a request above it is refused; 0: 256 MiB */
     size_t bodies;
     size_t output;         /* most bytes held back by one stream for a slow reader; 0: 256 KiB */
@@ -70,9 +70,10 @@ typedef struct by__http_counts {
 
 /* Parses "HOST:PORT", "[ADDRESS]:PORT" or "unix:PATH"; for the last the family is AF_UNIX, without
  * a path. BY_ECONFIG: the text is none of these. */
-by_status by__listen_address(struct sockaddr_storage *out, const char *listen, by_error *error);
+by_status by__http_listen_address(struct sockaddr_storage *out, const char *listen,
+                                  by_error *error);
 /* Returns true if such an address is reachable from this machine only. */
-bool by__listens_locally(const char *listen);
+bool by__http_listens_locally(const char *listen);
 /* Starts to listen. BY_ECONFIG: the address is in use, is not one of this machine, or not permitted
  * for this user; BY_EIO, BY_EARG: other failures. */
 by_status by__http_server_open(by__http_server **out, uv_loop_t *loop,
@@ -100,36 +101,36 @@ void by__http_server_close(by__http_server **server);
 /* ---- answers ---- */
 
 /* Sets the handler's own pointer of an exchange. */
-void by__exchange_set(by__http_exchange *exchange, void *user);
-void *by__exchange_get(const by__http_exchange *exchange);
+void by__http_exchange_set(by__http_exchange *exchange, void *user);
+void *by__http_exchange_get(const by__http_exchange *exchange);
 /* A second pointer, for the user of the server, from `head` to `done`, which must free its target
  * and set NULL. */
-void by__exchange_note(by__http_exchange *exchange, void *note);
-void *by__exchange_noted(const by__http_exchange *exchange);
+void by__http_exchange_note(by__http_exchange *exchange, void *note);
+void *by__http_exchange_noted(const by__http_exchange *exchange);
 /* Adds a header to the answer, before it begins. Values with control bytes are skipped. */
-void by__exchange_header(by__http_exchange *exchange, const char *name, const char *value);
+void by__http_exchange_header(by__http_exchange *exchange, const char *name, const char *value);
 /* Returns true if a header, spelled in the same way, was added to the answer. */
-bool by__exchange_has_header(const by__http_exchange *exchange, const char *name);
+bool by__http_exchange_has_header(const by__http_exchange *exchange, const char *name);
 /* Sends a whole answer. The exchange is invalid afterwards. */
-void by__exchange_reply(by__http_exchange *exchange, int status, const char *type, const char *body,
-                        size_t length);
+void by__http_exchange_reply(by__http_exchange *exchange, int status, const char *type,
+                             const char *body, size_t length);
 /* The same; takes the text and, if it is long, does not copy it. */
-void by__exchange_reply_text(by__http_exchange *exchange, int status, const char *type,
-                             by__text *body);
+void by__http_exchange_reply_text(by__http_exchange *exchange, int status, const char *type,
+                                  by__text *body);
 /* Begins a stream of server-sent events. Returns false if the client is gone (`gone` was
  * called). */
-bool by__exchange_stream(by__http_exchange *exchange);
+bool by__http_exchange_stream(by__http_exchange *exchange);
 /* Sends a complete frame, "data: ...\n\n". Frames sent in one turn of the loop are written together
  * at its end. Returns false if the client is gone (`gone` was called), or was cut off because it
  * holds back more than `output`, or than `output_total` leaves. */
-bool by__exchange_send(by__http_exchange *exchange, const char *data, size_t length);
+bool by__http_exchange_send(by__http_exchange *exchange, const char *data, size_t length);
 /* Sends the frames in a text, which may be empty. If the text's memory was exhausted the client is
  * cut off, because it could not otherwise notice what is missing. */
-bool by__exchange_send_text(by__http_exchange *exchange, const by__text *frames);
+bool by__http_exchange_send_text(by__http_exchange *exchange, const by__text *frames);
 /* Ends the stream. The exchange is invalid afterwards. */
-void by__exchange_end(by__http_exchange *exchange);
+void by__http_exchange_end(by__http_exchange *exchange);
 /* "127.0.0.1", "::1" or "unix"; if a listed proxy sent the request, the client's address. */
-const char *by__exchange_peer(const by__http_exchange *exchange);
+const char *by__http_exchange_peer(const by__http_exchange *exchange);
 const char *by__http_reason(int status);
 
 #endif

@@ -13,7 +13,7 @@ static struct in6_addr mapped(struct in_addr four)
     return out;
 }
 
-bool by__network_read_address(struct in6_addr *out, const char *text)
+bool by__http_network_read_address(struct in6_addr *out, const char *text)
 {
     struct in_addr four;
     if (inet_pton(AF_INET, text, &four) == 1) {
@@ -23,7 +23,7 @@ bool by__network_read_address(struct in6_addr *out, const char *text)
     return inet_pton(AF_INET6, text, out) == 1;
 }
 
-bool by__network_address(struct in6_addr *out, const struct sockaddr *address)
+bool by__http_network_address(struct in6_addr *out, const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET) {
         *out = mapped(((const struct sockaddr_in *)(const void *)address)->sin_addr);
@@ -36,7 +36,7 @@ bool by__network_address(struct in6_addr *out, const struct sockaddr *address)
     return false;
 }
 
-bool by__network_name(char out[INET6_ADDRSTRLEN], const struct sockaddr *address)
+bool by__http_network_name(char out[INET6_ADDRSTRLEN], const struct sockaddr *address)
 {
     const void *bytes = NULL;
     if (address->sa_family == AF_INET) {
@@ -47,7 +47,7 @@ bool by__network_name(char out[INET6_ADDRSTRLEN], const struct sockaddr *address
     return bytes != NULL && inet_ntop(address->sa_family, bytes, out, INET6_ADDRSTRLEN) != NULL;
 }
 
-bool by__network_read(by__network *out, const char *text)
+bool by__http_network_read(by__http_network *out, const char *text)
 {
     char name[INET6_ADDRSTRLEN];
     size_t length = strcspn(text, "/");
@@ -56,8 +56,8 @@ bool by__network_read(by__network *out, const char *text)
     }
     memcpy(name, text, length);
     name[length] = '\0';
-    *out = (by__network){0};
-    if (!by__network_read_address(&out->address, name)) {
+    *out = (by__http_network){0};
+    if (!by__http_network_read_address(&out->address, name)) {
         return false;
     }
     unsigned most = strchr(name, ':') == NULL ? 32 : 128;
@@ -74,7 +74,7 @@ bool by__network_read(by__network *out, const char *text)
     return bits <= most;
 }
 
-bool by__network_has(const by__network *network, const struct in6_addr *address)
+bool by__http_network_has(const by__http_network *network, const struct in6_addr *address)
 {
     unsigned whole = network->bits / 8;
     unsigned rest = network->bits % 8;

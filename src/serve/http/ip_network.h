@@ -8,19 +8,19 @@
 #include "serve/base/serve.h"
 
 /* A set of addresses with a common prefix. */
-typedef struct by__network {
+typedef struct by__http_network {
     struct in6_addr address; /* IPv4 as ::ffff:A.B.C.D */
     unsigned bits;
-} by__network;
+} by__http_network;
 
 /* Parses "10.0.0.0/8", "fd00::/8", or one address. Returns false if it is malformed. */
-bool by__network_read(by__network *out, const char *text);
-bool by__network_has(const by__network *network, const struct in6_addr *address);
+bool by__http_network_read(by__http_network *out, const char *text);
+bool by__http_network_has(const by__http_network *network, const struct in6_addr *address);
 /* Converts the address of a socket to IPv6. Returns false if it is neither IPv4 nor IPv6. */
-bool by__network_address(struct in6_addr *out, const struct sockaddr *address);
+bool by__http_network_address(struct in6_addr *out, const struct sockaddr *address);
 /* Prints the address of a socket, without its port. Returns false if it is neither. */
-bool by__network_name(char out[INET6_ADDRSTRLEN], const struct sockaddr *address);
+bool by__http_network_name(char out[INET6_ADDRSTRLEN], const struct sockaddr *address);
 /* Parses an address, IPv4 as ::ffff:A.B.C.D. Returns false if it is malformed. */
-bool by__network_read_address(struct in6_addr *out, const char *text);
+bool by__http_network_read_address(struct in6_addr *out, const char *text);
 
 #endif

@@ -163,8 +163,9 @@ static by_status find_name(char out[64], const char *head, size_t length, by_err
     return BY_OK;
 }
 
-by_status by__multipart_split(by__multipart_part parts[BY__MULTIPART_MOST], size_t *count,
-                              const char *type, const char *body, size_t length, by_error *error)
+by_status by__http_multipart_split(by__http_multipart_part parts[BY__MULTIPART_MOST], size_t *count,
+                                   const char *type, const char *body, size_t length,
+                                   by_error *error)
 {
     char mark[MOST_BOUNDARY + 5] = "\r\n";
     const char *end = body + length;
@@ -193,7 +194,7 @@ by_status by__multipart_split(by__multipart_part parts[BY__MULTIPART_MOST], size
             return by_error_set(error, BY_EARG, "the multipart body has more than %d parts",
                                 BY__MULTIPART_MOST);
         }
-        by__multipart_part *part = &parts[*count];
+        by__http_multipart_part *part = &parts[*count];
         BY_TRY(find_name(part->name, head, data > head ? (size_t)(data - head) : 0, error));
         part->data = next < data + 4 ? next : data + 4;
         part->length = (size_t)(next - part->data);

@@ -7,17 +7,18 @@
 /* Most parts of a body. */
 #define BY__MULTIPART_MOST 264 /* the images of a prediction, and its other fields */
 
-typedef struct by__multipart_part {
+typedef struct by__http_multipart_part {
     char name[64]; /* name of the field */
     const char *data;
     size_t length;
-} by__multipart_part;
+} by__http_multipart_part;
 
 /* Splits a body by the boundary in its Content-Type; the parts point into the body. BY_EARG, with a
  * sentence for the client: the body is malformed, or has more than BY__MULTIPART_MOST parts. What
  * programs read differently is malformed: a parameter that comes twice, a part that is encoded or
  * no form-data. */
-by_status by__multipart_split(by__multipart_part parts[BY__MULTIPART_MOST], size_t *count,
-                              const char *type, const char *body, size_t length, by_error *error);
+by_status by__http_multipart_split(by__http_multipart_part parts[BY__MULTIPART_MOST], size_t *count,
+                                   const char *type, const char *body, size_t length,
+                                   by_error *error);
 
 #endif

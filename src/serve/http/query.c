@@ -39,7 +39,7 @@ static bool is_same_name(const char *a, const char *b)
     return left == right;
 }
 
-bool by__query_valid(const char *query)
+bool by__http_query_valid(const char *query)
 {
     const char *names[BY__QUERY_MOST];
     size_t count = 0;
@@ -65,7 +65,7 @@ bool by__query_valid(const char *query)
     return true;
 }
 
-long by__query_value(char *out, size_t size, const char *query, const char *name)
+long by__http_query_value(char *out, size_t size, const char *query, const char *name)
 {
     size_t length = 0;
     const char *at = query;

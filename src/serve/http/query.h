@@ -10,9 +10,9 @@
 
 /* Returns true if every escape is whole, no NUL is encoded, and no name comes twice: programs take
  * the first, the last, or both. At most BY__QUERY_MOST parameters. */
-bool by__query_valid(const char *query);
+bool by__http_query_valid(const char *query);
 /* Decodes the value of a parameter of a valid query into `out`; its name needs no escapes. Returns
  * its length, or -1 if there is none or it does not fit. */
-long by__query_value(char *out, size_t size, const char *query, const char *name);
+long by__http_query_value(char *out, size_t size, const char *query, const char *name);
 
 #endif

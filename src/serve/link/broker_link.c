@@ -12,7 +12,7 @@
 #define PATIENCE 2.0
 #define REMINDER 10.0
 
-static void attempt(by__broker_link *b);
+static void attempt(by__link_broker *b);
 
 static void on_retry(uv_timer_t *timer)
 {
@@ -25,7 +25,7 @@ static void print_address(char out[256], const char *broker)
     char text[2048];
     char password[BY_SERVE_PASSWORD_BYTES];
     (void)snprintf(text, sizeof text, "%s", broker);
-    if (by__redis_is_address(text)) {
+    if (by__link_redis_is_address(text)) {
         (void)by_serve_take_password(text, password);
         explicit_bzero(password, sizeof password);
         text[strcspn(text, "?")] = '\0';
@@ -34,7 +34,7 @@ static void print_address(char out[256], const char *broker)
 }
 
 /* Logged at once if the broker was connected before; then at intervals. */
-static void tell_lost(by__broker_link *b, const char *why)
+static void tell_lost(by__link_broker *b, const char *why)
 {
     double now = by__now();
     b->away = b->ready ? now : b->away;
@@ -44,25 +44,25 @@ static void tell_lost(by__broker_link *b, const char *why)
         char reason[512];
         print_address(address, b->broker);
         (void)snprintf(reason, sizeof reason, "%s: %.250s", address, why);
-        by__log_event(b->handler.log, "broker_lost", "{ss sf}", "reason", reason, "seconds",
-                      now - b->away);
+        by__telemetry_log_event(b->handler.log, "broker_lost", "{ss sf}", "reason", reason,
+                                "seconds", now - b->away);
         b->told = now;
     }
 }
 
-static void tell_back(by__broker_link *b)
+static void tell_back(by__link_broker *b)
 {
     if (b->told > 0.0) {
         char address[256];
         print_address(address, b->broker);
-        by__log_event(b->handler.log, "broker_back", "{ss sf}", "broker", address, "seconds",
-                      by__now() - b->away);
+        by__telemetry_log_event(b->handler.log, "broker_back", "{ss sf}", "broker", address,
+                                "seconds", by__now() - b->away);
     }
     b->told = 0.0;
     b->reached = true;
 }
 
-static void lose(by__broker_link *b, const char *why)
+static void lose(by__link_broker *b, const char *why)
 {
     tell_lost(b, why);
     b->link = NULL;
@@ -75,7 +75,7 @@ static void lose(by__broker_link *b, const char *why)
 
 static void on_message(void *user, by__link *link, json_t *message)
 {
-    const by__broker_link *b = user;
+    const by__link_broker *b = user;
     BY_UNUSED(link);
     if (b->handler.message != NULL) {
         b->handler.message(b->handler.user, message);
@@ -84,7 +84,7 @@ static void on_message(void *user, by__link *link, json_t *message)
 
 static void on_events(void *user, by__link *link, const char *list, size_t length)
 {
-    const by__broker_link *b = user;
+    const by__link_broker *b = user;
     BY_UNUSED(link);
     if (b->handler.events != NULL) {
         b->handler.events(b->handler.user, list, length);
@@ -93,7 +93,7 @@ static void on_events(void *user, by__link *link, const char *list, size_t lengt
 
 static void on_ready(void *user, by__link *link)
 {
-    by__broker_link *b = user;
+    by__link_broker *b = user;
     BY_UNUSED(link);
     b->ready = true;
     tell_back(b);
@@ -104,7 +104,7 @@ static void on_ready(void *user, by__link *link)
 
 static void on_lost(void *user, by__link *link, const char *why)
 {
-    by__broker_link *b = user;
+    by__link_broker *b = user;
     if (link->refused && b->handler.refused != NULL) {
         b->link = NULL;
         b->ready = false;
@@ -114,7 +114,7 @@ static void on_lost(void *user, by__link *link, const char *why)
     }
 }
 
-static void attempt(by__broker_link *b)
+static void attempt(by__link_broker *b)
 {
     by__link_handler handler = {
         .message = on_message, .events = on_events, .lost = on_lost, .ready = on_ready, .user = b};
@@ -135,34 +135,34 @@ static void attempt(by__broker_link *b)
     }
 }
 
-void by__broker_link_open(by__broker_link *b, uv_loop_t *loop, const char *broker,
-                          by__dialer *dialer, const by__broker_link_handler *handler)
+void by__link_broker_open(by__link_broker *b, uv_loop_t *loop, const char *broker,
+                          by__link_dialer *dialer, const by__link_broker_handler *handler)
 {
-    *b = (by__broker_link){
+    *b = (by__link_broker){
         .loop = loop, .broker = broker, .dialer = dialer, .handler = *handler, .away = by__now()};
     (void)uv_timer_init(loop, &b->retry); /* cannot fail */
     b->retry.data = b;
     attempt(b);
 }
 
-bool by__broker_link_send(by__broker_link *b, const json_t *message)
+bool by__link_broker_send(by__link_broker *b, const json_t *message)
 {
     return b->link != NULL && by__link_send(b->link, message);
 }
 
-bool by__broker_link_send_events(by__broker_link *b, const char *list, size_t length)
+bool by__link_broker_send_events(by__link_broker *b, const char *list, size_t length)
 {
     return b->link != NULL && by__link_send_events(b->link, list, length);
 }
 
-void by__broker_link_hold(by__broker_link *b, bool holds)
+void by__link_broker_hold(by__link_broker *b, bool holds)
 {
     if (b->link != NULL) {
         by__link_hold(b->link, holds);
     }
 }
 
-void by__broker_link_drop(by__broker_link *b, const char *why)
+void by__link_broker_drop(by__link_broker *b, const char *why)
 {
     by__link *link = b->link;
     if (link != NULL) {
@@ -171,7 +171,7 @@ void by__broker_link_drop(by__broker_link *b, const char *why)
     }
 }
 
-void by__broker_link_close(by__broker_link *b)
+void by__link_broker_close(by__link_broker *b)
 {
     by__link_close(&b->link);
     uv_close((uv_handle_t *)&b->retry, NULL);

@@ -6,7 +6,7 @@
 #include "serve/telemetry/log.h"
 
 /* Any of them may be NULL. */
-typedef struct by__broker_link_handler {
+typedef struct by__link_broker_handler {
     /* A connection attempt has started: messages sent here, the first of which must be "hello", are
      * sent first. The broker may not have been reached yet. */
     void (*greet)(void *user);
@@ -21,15 +21,15 @@ typedef struct by__broker_link_handler {
      * follows: the process must end. */
     void (*refused)(void *user, const char *why);
     /* The link is lost; the next attempt follows automatically. Not called by
-     * by__broker_link_close. */
+     * by__link_broker_close. */
     void (*lost)(void *user, const char *why);
     void *user;
     /* Gets `broker_lost` with the address, the reason and the seconds so far when the link is lost
      * (or the broker was not reachable for 2 s) and every 10 s from then on, and `broker_back`. */
-    const by__log *log;
-} by__broker_link_handler;
+    const by__telemetry_log *log;
+} by__link_broker_handler;
 
-typedef struct by__broker_link {
+typedef struct by__link_broker {
     by__link *link; /* NULL: not connected */
     bool ready;     /* the connection is established */
     bool reached;   /* it has been established at least once */
@@ -38,22 +38,22 @@ typedef struct by__broker_link {
     uv_loop_t *loop;
     uv_timer_t retry;
     const char *broker;
-    by__dialer *dialer; /* NULL: none */
-    by__broker_link_handler handler;
-} by__broker_link;
+    by__link_dialer *dialer; /* NULL: none */
+    by__link_broker_handler handler;
+} by__link_broker;
 
 /* Starts the first attempt. The address and the dialer (by__link_connect) are borrowed and must
  * outlive the link. */
-void by__broker_link_open(by__broker_link *b, uv_loop_t *loop, const char *broker,
-                          by__dialer *dialer, const by__broker_link_handler *handler);
+void by__link_broker_open(by__link_broker *b, uv_loop_t *loop, const char *broker,
+                          by__link_dialer *dialer, const by__link_broker_handler *handler);
 /* Returns false if there is no link, or it was lost by this call. */
-bool by__broker_link_send(by__broker_link *b, const json_t *message);
-bool by__broker_link_send_events(by__broker_link *b, const char *list, size_t length);
+bool by__link_broker_send(by__link_broker *b, const json_t *message);
+bool by__link_broker_send_events(by__link_broker *b, const char *list, size_t length);
 /* by__link_hold, if there is a link. */
-void by__broker_link_hold(by__broker_link *b, bool holds);
+void by__link_broker_hold(by__link_broker *b, bool holds);
 /* Closes a link on which the broker is silent; `lost` is called. */
-void by__broker_link_drop(by__broker_link *b, const char *why);
-/* Called once, after by__broker_link_open; the loop must turn before the memory is freed. */
-void by__broker_link_close(by__broker_link *b);
+void by__link_broker_drop(by__link_broker *b, const char *why);
+/* Called once, after by__link_broker_open; the loop must turn before the memory is freed. */
+void by__link_broker_close(by__link_broker *b);
 
 #endif

@@ -7,7 +7,8 @@
 /* Connects to a broker: "redis://..." (redis_address.h), else the path of a socket. `ready` or
  * `lost` follows, unless the link is `connected` already. dialer: of the same broker, borrowed;
  * NULL: this process connects by itself. BY_ESTATE: the dialer has ended. */
-by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *broker, by__dialer *dialer,
-                           const by__link_handler *handler, by_error *error);
+by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *broker,
+                           by__link_dialer *dialer, const by__link_handler *handler,
+                           by_error *error);
 
 #endif

@@ -9,7 +9,7 @@
 /* Least number of requests over which the share of refused ones is taken. */
 #define LEAST_ASKED 16.0
 
-static double known_sessions(const by__admission *a)
+static double known_sessions(const by__protocol_admission *a)
 {
     return a->sessions > 0.0 ? a->sessions : BY__ADMISSION_SESSIONS;
 }
@@ -25,9 +25,10 @@ static void add(double *sum, double more, double *count, double more_count, doub
     }
 }
 
-void by__admission_look(by__admission *a, const by__admission_sample *sample)
+void by__protocol_admission_look(by__protocol_admission *a,
+                                 const by__protocol_admission_sample *sample)
 {
-    const by__admission_sample last = a->last;
+    const by__protocol_admission_sample last = a->last;
     double passed = sample->now - last.now;
     double ended = (double)(sample->ended - last.ended);
     double asked = (double)(sample->asked - last.asked);
@@ -53,22 +54,22 @@ void by__admission_look(by__admission *a, const by__admission_sample *sample)
 
 /* Before one sequence per session has completed, those still running are assumed to complete now:
  * the estimate then falls as long as they go on. */
-static double rate_of(const by__service *service, double sessions)
+static double rate_of(const by__protocol_service *service, double sessions)
 {
     return service->busy > 0.0 ? sessions * fmax(service->done, sessions) / service->busy
                                : INFINITY;
 }
 
-double by__admission_rate(const by__admission *a)
+double by__protocol_admission_rate(const by__protocol_admission *a)
 {
     double sessions = known_sessions(a);
     double rate = fmin(rate_of(&a->any, sessions), rate_of(&a->full, sessions));
     return isfinite(rate) ? rate : 0.0;
 }
 
-double by__admission_bound(const by__admission *a, double setting)
+double by__protocol_admission_bound(const by__protocol_admission *a, double setting)
 {
-    double rate = by__admission_rate(a);
+    double rate = by__protocol_admission_rate(a);
     if (setting > 0.0) {
         return setting;
     }
@@ -77,13 +78,14 @@ double by__admission_bound(const by__admission *a, double setting)
     return bound * (a->refused > BY__ADMISSION_OVERLOAD * a->asked ? BY__ADMISSION_PART : 1.0);
 }
 
-by__admission_rule by__admission_rule_of(const by__admission *a, double setting, double left,
-                                         bool patient)
+by__protocol_admission_rule by__protocol_admission_rule_of(const by__protocol_admission *a,
+                                                           double setting, double left,
+                                                           bool patient)
 {
     double sessions = known_sessions(a);
-    double rate = by__admission_rate(a);
+    double rate = by__protocol_admission_rate(a);
     bool known = rate > 0.0 && a->last.sessions > 0;
-    double waiting = known && !patient ? by__admission_bound(a, setting) * rate : INFINITY;
+    double waiting = known && !patient ? by__protocol_admission_bound(a, setting) * rate : INFINITY;
     if (setting <= 0.0) {
         waiting = fmax(waiting, 1.0);
     }
@@ -91,13 +93,14 @@ by__admission_rule by__admission_rule_of(const by__admission *a, double setting,
     if (!patient && (a->full.done < sessions || a->last.sessions <= 0)) {
         waiting = fmin(waiting, BY__ADMISSION_COLD * sessions);
     }
-    return (by__admission_rule){.limit = (int64_t)fmin(sessions + fmin(waiting, late), 1e15),
-                                .why = late < waiting ? "late" : "wait"};
+    return (by__protocol_admission_rule){.limit =
+                                             (int64_t)fmin(sessions + fmin(waiting, late), 1e15),
+                                         .why = late < waiting ? "late" : "wait"};
 }
 
-double by__admission_wait(const by__admission *a, int64_t ahead)
+double by__protocol_admission_wait(const by__protocol_admission *a, int64_t ahead)
 {
-    double rate = by__admission_rate(a);
+    double rate = by__protocol_admission_rate(a);
     double before = (double)ahead + 1.0 - known_sessions(a);
     return rate > 0.0 && before > 0.0 ? before / rate : 0.0;
 }

@@ -46,52 +46,55 @@
 
 /* State of one model's workers and queue. Counters may start at any value; only differences are
  * used. */
-typedef struct by__admission_sample {
+typedef struct by__protocol_admission_sample {
     double now;         /* seconds, of a clock that does not jump */
     int64_t sessions;   /* sequences that the workers can run at a time */
     int64_t at_workers; /* sequences at the workers */
     int64_t ended;      /* sequences that have left the workers */
     int64_t asked;      /* requests that arrived */
     int64_t refused;    /* requests that were refused */
-} by__admission_sample;
+} by__protocol_admission_sample;
 
-typedef struct by__service {
+typedef struct by__protocol_service {
     double busy; /* busy seconds of sessions, */
     double done; /* and completed sequences, both over the last few for each session */
-} by__service;
+} by__protocol_service;
 
 /* Measurements so far; all zero: nothing was measured yet. */
-typedef struct by__admission {
-    by__admission_sample last;
+typedef struct by__protocol_admission {
+    by__protocol_admission_sample last;
     double sessions; /* the last number above 0; 0: none seen yet */
     /* of all times, and of those in which nearly all sessions were busy */
-    by__service any;
-    by__service full;
+    by__protocol_service any;
+    by__protocol_service full;
     double asked;   /* requests of the last second, */
     double refused; /* and those that were refused */
-} by__admission;
+} by__protocol_admission;
 
 /* Adds a measurement; called several times a second. */
-void by__admission_look(by__admission *a, const by__admission_sample *sample);
+void by__protocol_admission_look(by__protocol_admission *a,
+                                 const by__protocol_admission_sample *sample);
 /* Sequences completed in a second when all sessions are busy; 0: not known. */
-double by__admission_rate(const by__admission *a);
+double by__protocol_admission_rate(const by__protocol_admission *a);
 /* Seconds that a request may wait. setting: the configured limit in seconds; 0: use the rule
  * above. */
-double by__admission_bound(const by__admission *a, double setting);
+double by__protocol_admission_bound(const by__protocol_admission *a, double setting);
 
-typedef struct by__admission_rule {
+typedef struct by__protocol_admission_rule {
     /* a request is accepted while fewer sequences than this are ahead, at workers and waiting */
     int64_t limit;
-    const char *why; /* reason for a refusal as by__refusal_of knows it: "wait" or "late" */
-} by__admission_rule;
+    const char
+        *why; /* reason for a refusal as by__protocol_refusal_of knows it: "wait" or "late" */
+} by__protocol_admission_rule;
 
-/* The rule for a request that may wait as long as by__admission_bound says (by BY__ADMISSION_COLD
- * while little is known), and at most `left` seconds (0: no limit). patient: only `left` counts,
- * since no client is connected. */
-by__admission_rule by__admission_rule_of(const by__admission *a, double setting, double left,
-                                         bool patient);
+/* The rule for a request that may wait as long as by__protocol_admission_bound says (by
+ * BY__ADMISSION_COLD while little is known), and at most `left` seconds (0: no limit). patient:
+ * only `left` counts, since no client is connected. */
+by__protocol_admission_rule by__protocol_admission_rule_of(const by__protocol_admission *a,
+                                                           double setting, double left,
+                                                           bool patient);
 /* Expected seconds until a request gets a session when `ahead` sequences are in front of it; 0: not
  * known. */
-double by__admission_wait(const by__admission *a, int64_t ahead);
+double by__protocol_admission_wait(const by__protocol_admission *a, int64_t ahead);
 
 #endif

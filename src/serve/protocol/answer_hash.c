@@ -14,27 +14,28 @@ static uint64_t add(uint64_t hash, const char *data, size_t length)
     return hash;
 }
 
-void by__answer_hash_piece(by__answer_hash *hash, size_t sequence, const char *text, size_t length)
+void by__protocol_answer_hash_piece(by__protocol_answer_hash *hash, size_t sequence,
+                                    const char *text, size_t length)
 {
     uint64_t *own = &hash->texts[sequence < BY__HASHED_SEQUENCES ? sequence : 0];
     *own = add(*own, text, length);
 }
 
-void by__answer_hash_add(by__answer_hash *hash, const json_t *event)
+void by__protocol_answer_hash_add(by__protocol_answer_hash *hash, const json_t *event)
 {
-    const char *kind = by__get_text(event, "e");
+    const char *kind = by__protocol_get_text(event, "e");
     if (kind != NULL && strcmp(kind, "text") == 0) {
         const json_t *text = json_object_get(event, "text");
-        int64_t i = by__get_integer(event, "i");
-        by__answer_hash_piece(hash, i < 0 ? 0 : (size_t)i,
-                              json_is_string(text) ? json_string_value(text) : "",
-                              json_string_length(text));
+        int64_t i = by__protocol_get_integer(event, "i");
+        by__protocol_answer_hash_piece(hash, i < 0 ? 0 : (size_t)i,
+                                       json_is_string(text) ? json_string_value(text) : "",
+                                       json_string_length(text));
     } else if (kind != NULL && strcmp(kind, "again") == 0) {
-        *hash = (by__answer_hash){0};
+        *hash = (by__protocol_answer_hash){0};
     }
 }
 
-void by__answer_hash_print(char out[17], const by__answer_hash *hash)
+void by__protocol_answer_hash_print(char out[17], const by__protocol_answer_hash *hash)
 {
     (void)snprintf(out, 17, "%016llx",
                    (unsigned long long)by__hash64(hash->texts, sizeof hash->texts));

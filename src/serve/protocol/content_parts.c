@@ -8,7 +8,7 @@
 static const json_t *text_of(const json_t *part, by_error *error)
 {
     static const char *const types[] = {"text", "input_text", "output_text", "refusal"};
-    const char *type = by__get_text(part, "type");
+    const char *type = by__protocol_get_text(part, "type");
     bool refuses = type != NULL && strcmp(type, "refusal") == 0;
     const json_t *text = json_object_get(part, refuses ? "refusal" : "text");
     if (type == NULL) {
@@ -32,7 +32,7 @@ static const json_t *text_of(const json_t *part, by_error *error)
     return NULL;
 }
 
-by_status by__content_text(json_t **out, const json_t *content, by_error *error)
+by_status by__protocol_content_text(json_t **out, const json_t *content, by_error *error)
 {
     size_t i;
     json_t *part;
@@ -62,7 +62,7 @@ by_status by__content_text(json_t **out, const json_t *content, by_error *error)
     return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a conversation");
 }
 
-by_status by__content_parts(json_t **out, const json_t *content, by_error *error)
+by_status by__protocol_content_parts(json_t **out, const json_t *content, by_error *error)
 {
     size_t i;
     json_t *part;

@@ -7,7 +7,7 @@ void by_deploy_defaults(by_deploy_options *out)
     *out = (by_deploy_options){.hold = 30.0, .errors = 0.02, .slower = 1.5};
 }
 
-by_status by__deploy_check(const by_deploy_options *options, by_error *error)
+by_status by__protocol_deploy_check(const by_deploy_options *options, by_error *error)
 {
     const by_deploy_options *o = options;
     /* Comparisons that NaN fails. */
@@ -31,7 +31,7 @@ by_status by__deploy_check(const by_deploy_options *options, by_error *error)
     return BY_OK;
 }
 
-json_t *by__deploy_message(const by_deploy_options *options)
+json_t *by__protocol_deploy_message(const by_deploy_options *options)
 {
     const by_deploy_options *o = options;
     return o->rollback ? json_pack("{ss ss*}", "t", "rollback", "model", o->model)
@@ -41,19 +41,19 @@ json_t *by__deploy_message(const by_deploy_options *options)
                                    o->slower, "shadow", (int)o->shadow, "force", (int)o->force);
 }
 
-by_status by__deploy_read(by_deploy_options *out, const json_t *message, by_error *error)
+by_status by__protocol_deploy_read(by_deploy_options *out, const json_t *message, by_error *error)
 {
     by_deploy_options o;
     by_deploy_defaults(&o);
-    o.path = by__get_text(message, "path");
-    o.adapter = by__get_text(message, "adapter");
-    o.canary = by__get_number(message, "canary", o.canary);
-    o.hold = by__get_number(message, "hold", o.hold);
-    o.errors = by__get_number(message, "errors", o.errors);
-    o.slower = by__get_number(message, "slower", o.slower);
+    o.path = by__protocol_get_text(message, "path");
+    o.adapter = by__protocol_get_text(message, "adapter");
+    o.canary = by__protocol_get_number(message, "canary", o.canary);
+    o.hold = by__protocol_get_number(message, "hold", o.hold);
+    o.errors = by__protocol_get_number(message, "errors", o.errors);
+    o.slower = by__protocol_get_number(message, "slower", o.slower);
     o.shadow = json_is_true(json_object_get(message, "shadow"));
     o.force = json_is_true(json_object_get(message, "force"));
-    BY_TRY(by__deploy_check(&o, error));
+    BY_TRY(by__protocol_deploy_check(&o, error));
     *out = o;
     return BY_OK;
 }

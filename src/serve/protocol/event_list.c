@@ -58,8 +58,8 @@ static bool add_head(by__text *list, by__serve_event_kind kind, const char *id, 
     return true;
 }
 
-void by__events_add_piece(by__text *list, const char *id, int64_t attempt, size_t sequence,
-                          const char *text, size_t length)
+void by__protocol_events_add_piece(by__text *list, const char *id, int64_t attempt, size_t sequence,
+                                   const char *text, size_t length)
 {
     char index = (char)(unsigned char)sequence;
     if (add_head(list, BY__EVENT_PIECE, id, attempt, 1 + length)) {
@@ -68,15 +68,15 @@ void by__events_add_piece(by__text *list, const char *id, int64_t attempt, size_
     }
 }
 
-void by__events_add(by__text *list, int64_t attempt, const json_t *event)
+void by__protocol_events_add(by__text *list, int64_t attempt, const json_t *event)
 {
-    const char *id = by__get_text(event, "id");
-    const char *name = by__get_text(event, "e");
+    const char *id = by__protocol_get_text(event, "id");
+    const char *name = by__protocol_get_text(event, "e");
     size_t kind = 0;
     while (name != NULL && kind < BY_ARRAY_LENGTH(kinds) && strcmp(kinds[kind].name, name) != 0) {
         kind++;
     }
-    if (id == NULL || name == NULL || kind == BY_ARRAY_LENGTH(kinds) || !by__id_valid(id)) {
+    if (id == NULL || name == NULL || kind == BY_ARRAY_LENGTH(kinds) || !by__serve_id_valid(id)) {
         return;
     }
     size_t before = list->length;
@@ -92,7 +92,7 @@ void by__events_add(by__text *list, int64_t attempt, const json_t *event)
     put_u32(list->data + before, list->length - before - SIZE);
 }
 
-bool by__events_next(const char *list, size_t length, size_t *at, by__serve_event *out)
+bool by__protocol_events_next(const char *list, size_t length, size_t *at, by__serve_event *out)
 {
     size_t left = length - *at;
     if (left < HEAD) {
@@ -118,16 +118,16 @@ bool by__events_next(const char *list, size_t length, size_t *at, by__serve_even
     return true;
 }
 
-bool by__events_valid(const char *list, size_t length)
+bool by__protocol_events_valid(const char *list, size_t length)
 {
     by__serve_event event;
     size_t at = 0;
-    while (by__events_next(list, length, &at, &event)) {
+    while (by__protocol_events_next(list, length, &at, &event)) {
     }
     return at == length;
 }
 
-json_t *by__event_json(const by__serve_event *event)
+json_t *by__protocol_event_json(const by__serve_event *event)
 {
     if (event->kind == BY__EVENT_PIECE) {
         return json_pack("{ss ss sI ss%}", "id", event->id, "e", "text", "i",
@@ -139,12 +139,13 @@ json_t *by__event_json(const by__serve_event *event)
         return json;
     }
     json_decref(json);
-    return by__event_ends(event) ? by__event_error(event->id, 500, "server_error", NULL,
-                                                   "the end of the answer cannot be read")
-                                 : NULL;
+    return by__protocol_event_ends(event)
+               ? by__protocol_event_error(event->id, 500, "server_error", NULL,
+                                          "the end of the answer cannot be read")
+               : NULL;
 }
 
-bool by__event_ends(const by__serve_event *event)
+bool by__protocol_event_ends(const by__serve_event *event)
 {
     return event->kind == BY__EVENT_END || event->kind == BY__EVENT_RESULT ||
            event->kind == BY__EVENT_ERROR;

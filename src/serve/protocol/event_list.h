@@ -39,22 +39,22 @@ typedef struct by__serve_event {
     size_t size;
 } by__serve_event;
 
-/* Appends a piece of text. id: valid (by__id_valid); sequence: below 256. */
-void by__events_add_piece(by__text *list, const char *id, int64_t attempt, size_t sequence,
-                          const char *text, size_t length);
+/* Appends a piece of text. id: valid (by__serve_id_valid); sequence: below 256. */
+void by__protocol_events_add_piece(by__text *list, const char *id, int64_t attempt, size_t sequence,
+                                   const char *text, size_t length);
 /* Appends an event as messages.h defines it; one without a valid "id", or of an unknown kind, is
  * skipped. The caller keeps the event. */
-void by__events_add(by__text *list, int64_t attempt, const json_t *event);
+void by__protocol_events_add(by__text *list, int64_t attempt, const json_t *event);
 /* Reads the event at *at and advances *at past it. Returns false at the end of the list, or (*at is
  * not `length`) if it is malformed. */
-bool by__events_next(const char *list, size_t length, size_t *at, by__serve_event *out);
+bool by__protocol_events_next(const char *list, size_t length, size_t *at, by__serve_event *out);
 /* Returns true if the bytes are a well-formed list of events; their JSON is not checked. */
-bool by__events_valid(const char *list, size_t length);
+bool by__protocol_events_valid(const char *list, size_t length);
 /* Decodes an event to JSON as messages.h defines it; a new reference. If its JSON is invalid, an
  * event that ends a request becomes an error and any other NULL. NULL also when memory is
  * exhausted. */
-json_t *by__event_json(const by__serve_event *event);
+json_t *by__protocol_event_json(const by__serve_event *event);
 /* True for kinds after which no event follows. */
-bool by__event_ends(const by__serve_event *event);
+bool by__protocol_event_ends(const by__serve_event *event);
 
 #endif

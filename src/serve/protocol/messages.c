@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 
-json_t *by__copy_object(const json_t *object)
+json_t *by__protocol_copy_object(const json_t *object)
 {
     json_t *out = json_object();
     if (json_object_update(out, (json_t *)(uintptr_t)object) != 0) {
@@ -15,29 +15,29 @@ json_t *by__copy_object(const json_t *object)
     return out;
 }
 
-const char *by__get_text(const json_t *object, const char *key)
+const char *by__protocol_get_text(const json_t *object, const char *key)
 {
     return by__json_string(json_object_get(object, key));
 }
 
-int64_t by__get_integer(const json_t *object, const char *key)
+int64_t by__protocol_get_integer(const json_t *object, const char *key)
 {
     return json_integer_value(json_object_get(object, key));
 }
 
-double by__get_number(const json_t *object, const char *key, double otherwise)
+double by__protocol_get_number(const json_t *object, const char *key, double otherwise)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
-json_t *by__event_new(const char *id, const char *kind)
+json_t *by__protocol_event_new(const char *id, const char *kind)
 {
     return json_pack("{ss ss}", "id", id, "e", kind);
 }
 
-json_t *by__event_error(const char *id, int status, const char *code, const char *param,
-                        const char *message)
+json_t *by__protocol_event_error(const char *id, int status, const char *code, const char *param,
+                                 const char *message)
 {
     by__text valid = {0};
     /* A message may be cut within a character, or contain bytes of the client. */
@@ -49,21 +49,21 @@ json_t *by__event_error(const char *id, int status, const char *code, const char
     return event;
 }
 
-bool by__event_is_last(const json_t *event)
+bool by__protocol_event_is_last(const json_t *event)
 {
-    const char *kind = by__get_text(event, "e");
+    const char *kind = by__protocol_get_text(event, "e");
     return kind != NULL &&
            (strcmp(kind, "end") == 0 || strcmp(kind, "result") == 0 || strcmp(kind, "error") == 0);
 }
 
-bool by__event_is_fault(const json_t *event)
+bool by__protocol_event_is_fault(const json_t *event)
 {
-    const char *code = by__get_text(event, "code");
-    return by__get_integer(event, "status") >= 500 ||
+    const char *code = by__protocol_get_text(event, "code");
+    return by__protocol_get_integer(event, "status") >= 500 ||
            (code != NULL && strcmp(code, BY__UNWRITABLE) == 0);
 }
 
-json_t *by__request_text(const json_t *request)
+json_t *by__protocol_request_text(const json_t *request)
 {
     by__text text = {0};
     by__json_write(&text, request, JSON_COMPACT);
@@ -72,10 +72,10 @@ json_t *by__request_text(const json_t *request)
     return out;
 }
 
-json_t *by__message_with_text(const json_t *message)
+json_t *by__protocol_message_with_text(const json_t *message)
 {
-    json_t *out = by__copy_object(message);
-    json_t *text = by__request_text(json_object_get(message, "request"));
+    json_t *out = by__protocol_copy_object(message);
+    json_t *text = by__protocol_request_text(json_object_get(message, "request"));
     if (json_object_set_new(out, "request", text) != 0) {
         json_decref(out);
         out = NULL;
@@ -83,7 +83,7 @@ json_t *by__message_with_text(const json_t *message)
     return out;
 }
 
-by_status by__request_parse(json_t *message, by_error *error)
+by_status by__protocol_request_parse(json_t *message, by_error *error)
 {
     const json_t *given = json_object_get(message, "request");
     if (json_is_object(given)) {
@@ -101,9 +101,9 @@ by_status by__request_parse(json_t *message, by_error *error)
     return BY_OK;
 }
 
-const by__refusal *by__refusal_of(const char *why)
+const by__protocol_refusal *by__protocol_refusal_of(const char *why)
 {
-    static const by__refusal refusals[] = {
+    static const by__protocol_refusal refusals[] = {
         {"full", 429, "queue_full", NULL, "too many requests wait for this model; try again later"},
         {"wait", 429, "queue_wait", NULL,
          "a request for this model would wait too long now; try again later"},
@@ -126,30 +126,32 @@ const by__refusal *by__refusal_of(const char *why)
     return NULL;
 }
 
-json_t *by__event_refused(const char *id, const by__refusal *refusal, double seconds)
+json_t *by__protocol_event_refused(const char *id, const by__protocol_refusal *refusal,
+                                   double seconds)
 {
-    json_t *event =
-        by__event_error(id, refusal->status, refusal->code, refusal->param, refusal->message);
+    json_t *event = by__protocol_event_error(id, refusal->status, refusal->code, refusal->param,
+                                             refusal->message);
     if (seconds > 0.0) {
         (void)json_object_set_new(event, "retry_after", json_real(seconds));
     }
     return event;
 }
 
-json_t *by__task_refused(const json_t *message, const by__refusal *refusal, double seconds)
+json_t *by__protocol_task_refused(const json_t *message, const by__protocol_refusal *refusal,
+                                  double seconds)
 {
     return json_pack("{ss sO sn s{si ss ss sf}}", "t", "task", "ref",
                      json_object_get(message, "ref"), "task", "error", "status", refusal->status,
                      "code", refusal->code, "message", refusal->message, "retry_after", seconds);
 }
 
-double by__retry_after(double wait)
+double by__protocol_retry_after(double wait)
 {
     return wait < 1.0 ? 1.0 : wait > 60.0 ? 60.0 : wait;
 }
 
-int64_t by__sequences_of(const json_t *request)
+int64_t by__protocol_sequences_of(const json_t *request)
 {
-    int64_t n = by__get_integer(request, "sequences");
+    int64_t n = by__protocol_get_integer(request, "sequences");
     return n > 0 ? n : 1;
 }

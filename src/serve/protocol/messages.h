@@ -55,12 +55,12 @@
  *   work      to a worker: "id", "attempt", "request", "left" (0: it does not expire)
  *   cancel    to a worker: "id", and at Redis the "attempt" that it is about
  *   (events   as lists, to a gateway or a supervisor)
- *   hooks     to a gateway, after task_hooks: "hooks", a list as by__tasks_hooks gives it
+ *   hooks     to a gateway, after task_hooks: "hooks", a list as by__broker_tasks_hooks gives it
  *   feedback_passed   to a gateway, after feedback: "heard": whether the gateway that gave the
  *             answer is connected, "label": whether there is one
- *   task      to a gateway: "ref", "task" as by__tasks_get gives it, or null, and possibly "error"
- *   state     to gateways and supervisors every 250 ms: "workers" and "models", the input of
- *             /health, the page and autoscaling. "info" of a model is that of the version that
+ *   task      to a gateway: "ref", "task" as by__broker_tasks_get gives it, or null, and possibly
+ *   "error" state     to gateways and supervisors every 250 ms: "workers" and "models", the input
+ *             of /health, the page and autoscaling. "info" of a model is that of the version that
  *             serves, and each of its "versions" has its own. Of a model at Redis: "decides": the
  *             supervisor whose route is in effect, "decided": whether it is still connected, and
  *             its "deployment". "restarts" are those of the model's supervisor
@@ -89,57 +89,59 @@
 
 /* The value of a key; NULL, 0, -1.0 or false if it is missing or of another type, or a text with
  * U+0000. */
-const char *by__get_text(const json_t *object, const char *key);
-int64_t by__get_integer(const json_t *object, const char *key);
-double by__get_number(const json_t *object, const char *key, double otherwise);
+const char *by__protocol_get_text(const json_t *object, const char *key);
+int64_t by__protocol_get_integer(const json_t *object, const char *key);
+double by__protocol_get_number(const json_t *object, const char *key, double otherwise);
 /* A shallow copy, a new reference. NULL if it is no object, or memory is exhausted; json_copy would
  * leave members out. */
-json_t *by__copy_object(const json_t *object);
+json_t *by__protocol_copy_object(const json_t *object);
 
 /* The text of a request, as JSON, in a string of JSON: what takes a request in between neither
  * parses it nor needs the memory of its values, up to 80 times that of the text. NULL: memory is
  * exhausted. */
-json_t *by__request_text(const json_t *request);
+json_t *by__protocol_request_text(const json_t *request);
 /* A shallow copy of a message, with its request as text. NULL: memory is exhausted. */
-json_t *by__message_with_text(const json_t *message);
+json_t *by__protocol_message_with_text(const json_t *message);
 /* Replaces the text by the request, also when it is one already. BY_EFORMAT: it is none. */
-by_status by__request_parse(json_t *message, by_error *error);
+by_status by__protocol_request_parse(json_t *message, by_error *error);
 
 /* A new event or message; NULL when memory is exhausted. */
-json_t *by__event_new(const char *id, const char *kind);
-json_t *by__event_error(const char *id, int status, const char *code, const char *param,
-                        const char *message);
+json_t *by__protocol_event_new(const char *id, const char *kind);
+json_t *by__protocol_event_error(const char *id, int status, const char *code, const char *param,
+                                 const char *message);
 /* True for kinds after which no event follows. */
-bool by__event_is_last(const json_t *event);
+bool by__protocol_event_is_last(const json_t *event);
 /* Error code (status 400) for a format that the model's vocabulary cannot express. */
 #define BY__UNWRITABLE "unwritable_format"
 /* The same for a text of more tokens than the model's context, as OpenAI's API has it. */
 #define BY__TOO_LONG "context_length_exceeded"
 /* Returns true if an event is an error caused by the version of the model, so that another version
  * may succeed: status 500 or more, or BY__UNWRITABLE. */
-bool by__event_is_fault(const json_t *event);
+bool by__protocol_event_is_fault(const json_t *event);
 
 /* Why a broker does not take a request. */
-typedef struct by__refusal {
+typedef struct by__protocol_refusal {
     const char *why; /* "full", "wait", "late", "stored", "unknown", "starting", "broker_full" */
     int status;      /* HTTP status */
     const char *code;
     const char *param;
     const char *message;
-} by__refusal;
+} by__protocol_refusal;
 
 /* Retry-After of the refusal "stored": when tasks expire is up to the client. */
 #define BY__STORED_RETRY 60.0
 
 /* The refusal with this reason; NULL for an unknown one. */
-const by__refusal *by__refusal_of(const char *why);
+const by__protocol_refusal *by__protocol_refusal_of(const char *why);
 /* The event "error" of a refusal; seconds: delay before a retry, 0: do not retry. */
-json_t *by__event_refused(const char *id, const by__refusal *refusal, double seconds);
+json_t *by__protocol_event_refused(const char *id, const by__protocol_refusal *refusal,
+                                   double seconds);
 /* The reply "task" to a "task_add" that is refused. */
-json_t *by__task_refused(const json_t *message, const by__refusal *refusal, double seconds);
+json_t *by__protocol_task_refused(const json_t *message, const by__protocol_refusal *refusal,
+                                  double seconds);
 /* Seconds to put into Retry-After if the queue moves within `wait` seconds: 1 to 60. */
-double by__retry_after(double wait);
+double by__protocol_retry_after(double wait);
 /* "sequences" of a request; at least 1. */
-int64_t by__sequences_of(const json_t *request);
+int64_t by__protocol_sequences_of(const json_t *request);
 
 #endif

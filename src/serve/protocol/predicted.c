@@ -5,7 +5,7 @@
 
 #define BATCH 64
 
-struct by__predicted_rows {
+struct by__protocol_predicted_rows {
     by_predictor *predictor;
     by_predictor_input *input;
     size_t next;
@@ -14,7 +14,7 @@ struct by__predicted_rows {
     bool failed;
 };
 
-json_t *by__predicted_json(const by_field *fields, size_t count)
+json_t *by__protocol_predicted_json(const by_field *fields, size_t count)
 {
     json_t *out = json_object();
     bool failed = out == NULL;
@@ -33,10 +33,11 @@ json_t *by__predicted_json(const by_field *fields, size_t count)
     return out;
 }
 
-by_status by__predicted_rows_open(by__predicted_rows **out, char **why, const by_pretrained *model,
-                                  const by_table *table, by_error *error)
+by_status by__protocol_predicted_rows_open(by__protocol_predicted_rows **out, char **why,
+                                           const by_pretrained *model, const by_table *table,
+                                           by_error *error)
 {
-    by__predicted_rows *r;
+    by__protocol_predicted_rows *r;
     const by_predictor_options options = {.batch = BATCH};
     const by_task_examples examples = {.table = table};
     by_error lacks = {0};
@@ -49,7 +50,7 @@ by_status by__predicted_rows_open(by__predicted_rows **out, char **why, const by
     if (status == BY_OK) {
         status = by_predictor_take(&r->input, r->predictor, &examples, &lacks);
         if (status == BY_EFORMAT) {
-            by__predicted_rows_close(&r);
+            by__protocol_predicted_rows_close(&r);
             *why = by__strdup(lacks.message);
             return *why != NULL ? BY_OK
                                 : by_error_set(error, BY_EMEMORY, "out of memory: a message");
@@ -59,16 +60,16 @@ by_status by__predicted_rows_open(by__predicted_rows **out, char **why, const by
         }
     }
     if (status != BY_OK) {
-        by__predicted_rows_close(&r);
+        by__protocol_predicted_rows_close(&r);
         return status;
     }
     *out = r;
     return BY_OK;
 }
 
-void by__predicted_rows_close(by__predicted_rows **rows)
+void by__protocol_predicted_rows_close(by__protocol_predicted_rows **rows)
 {
-    by__predicted_rows *r = *rows;
+    by__protocol_predicted_rows *r = *rows;
     if (r != NULL) {
         *rows = NULL;
         json_decref(r->batch);
@@ -80,14 +81,15 @@ void by__predicted_rows_close(by__predicted_rows **rows)
 
 static void take(void *user, const by_field *fields, size_t count)
 {
-    by__predicted_rows *r = user;
-    json_t *one = by__predicted_json(fields, count);
+    by__protocol_predicted_rows *r = user;
+    json_t *one = by__protocol_predicted_json(fields, count);
     r->failed = json_array_append_new(r->batch, one) != 0 || r->failed;
 }
 
-by_status by__predicted_rows_next(by__predicted_rows *rows, json_t **out, by_error *error)
+by_status by__protocol_predicted_rows_next(by__protocol_predicted_rows *rows, json_t **out,
+                                           by_error *error)
 {
-    by__predicted_rows *r = rows;
+    by__protocol_predicted_rows *r = rows;
     if (r->batch == NULL || r->taken == json_array_size(r->batch)) {
         by_predictor_place places[BATCH];
         size_t left = by_predictor_input_count(r->input) - r->next;

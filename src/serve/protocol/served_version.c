@@ -104,8 +104,8 @@ static by_status hash_manifest(by__hasher *hasher, const char *directory, by_err
 
 /* A manifest is believed only where it was verified, in a run: in a directory that was copied and
  * changed it is that of other weights. */
-static by_status hash_version(char out[33], const by__served_version *v, const char *settings,
-                              by_error *error)
+static by_status hash_version(char out[33], const by__protocol_served_version *v,
+                              const char *settings, by_error *error)
 {
     by__hasher *hasher = NULL;
     BY_TRY(by__hasher_open(&hasher, error));
@@ -130,7 +130,7 @@ static by_status hash_version(char out[33], const by__served_version *v, const c
 
 /* Makes "step-00001000-1a2b3c4d": the last part of the directory, converted to an id, and eight
  * digits. */
-static void name_version(by__served_version *v, const char *hash)
+static void name_version(by__protocol_served_version *v, const char *hash)
 {
     size_t end = strlen(v->directory);
     while (end > 1 && v->directory[end - 1] == '/') {
@@ -144,7 +144,7 @@ static void name_version(by__served_version *v, const char *hash)
     for (size_t i = 0; i < n; i++) {
         char c[2] = {v->directory[begin + i], '\0'};
         v->name[i] = '_';
-        if (by__id_valid(c)) {
+        if (by__serve_id_valid(c)) {
             v->name[i] = c[0];
         }
     }
@@ -153,7 +153,7 @@ static void name_version(by__served_version *v, const char *hash)
 
 /* Finds the newest valid checkpoint of a root and leases it. Training may remove a checkpoint
  * between the two. */
-static by_status find_checkpoint(by__served_version *v, const char *root, by_error *error)
+static by_status find_checkpoint(by__protocol_served_version *v, const char *root, by_error *error)
 {
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
     by_status status = BY_ESTATE;
@@ -165,7 +165,7 @@ static by_status find_checkpoint(by__served_version *v, const char *root, by_err
         free(v->skipped);
         v->directory = v->skipped = NULL;
         BY_TRY(by_checkpoint_latest(root, &v->directory, &v->skipped, error));
-        status = by__lease_open(&v->lease, v->directory, error);
+        status = by__checkpoint_lease_open(&v->lease, v->directory, error);
     }
     if (v->skipped != NULL && v->skipped[0] == '\0') {
         free(v->skipped);
@@ -174,15 +174,16 @@ static by_status find_checkpoint(by__served_version *v, const char *root, by_err
     return status;
 }
 
-static by_status find_directory(by__served_version *v, by_error *error)
+static by_status find_directory(by__protocol_served_version *v, by_error *error)
 {
     v->directory = by__strdup(v->path);
     return v->directory == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
-           : by__path_is_dir(v->directory) ? by__lease_open(&v->lease, v->directory, error)
-                                           : BY_OK;
+           : by__path_is_dir(v->directory)
+               ? by__checkpoint_lease_open(&v->lease, v->directory, error)
+               : BY_OK;
 }
 
-static by_status find_adapter(by__served_version *v, const char *adapter, by_error *error)
+static by_status find_adapter(by__protocol_served_version *v, const char *adapter, by_error *error)
 {
     if (!by__path_is_dir(adapter)) {
         return by_error_set(error, BY_ECONFIG, "%s: there is no such directory of an adapter",
@@ -190,13 +191,14 @@ static by_status find_adapter(by__served_version *v, const char *adapter, by_err
     }
     v->adapter = by__strdup(adapter);
     return v->adapter == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
-                              : by__lease_open(&v->adapter_lease, adapter, error);
+                              : by__checkpoint_lease_open(&v->adapter_lease, adapter, error);
 }
 
-by_status by__served_version_find(by__served_version *out, const char *path, const char *adapter,
-                                  const char *settings, by_error *error)
+by_status by__protocol_served_version_find(by__protocol_served_version *out, const char *path,
+                                           const char *adapter, const char *settings,
+                                           by_error *error)
 {
-    by__served_version v = {.path = by__strdup(path)};
+    by__protocol_served_version v = {.path = by__strdup(path)};
     char *root = by__path_join(path, "checkpoints");
     char hash[33];
     by_status status = v.path == NULL || root == NULL
@@ -218,7 +220,7 @@ by_status by__served_version_find(by__served_version *out, const char *path, con
     }
     free(root);
     if (status != BY_OK) {
-        by__served_version_free(&v);
+        by__protocol_served_version_free(&v);
         return status;
     }
     name_version(&v, hash);
@@ -226,10 +228,10 @@ by_status by__served_version_find(by__served_version *out, const char *path, con
     return BY_OK;
 }
 
-by_status by__served_version_copy(by__served_version *out, const by__served_version *from,
-                                  by_error *error)
+by_status by__protocol_served_version_copy(by__protocol_served_version *out,
+                                           const by__protocol_served_version *from, by_error *error)
 {
-    by__served_version v = *from;
+    by__protocol_served_version v = *from;
     v.path = by__strdup(from->path);
     v.directory = by__strdup(from->directory);
     v.adapter = from->adapter == NULL ? NULL : by__strdup(from->adapter);
@@ -238,45 +240,45 @@ by_status by__served_version_copy(by__served_version *out, const by__served_vers
     bool lacks =
         v.path == NULL || v.directory == NULL || (v.adapter == NULL) != (from->adapter == NULL);
     by_status status = lacks ? by_error_set(error, BY_EMEMORY, "out of memory: a version")
-                             : by__lease_share(&v.lease, from->lease, error);
+                             : by__checkpoint_lease_share(&v.lease, from->lease, error);
     if (status == BY_OK) {
-        status = by__lease_share(&v.adapter_lease, from->adapter_lease, error);
+        status = by__checkpoint_lease_share(&v.adapter_lease, from->adapter_lease, error);
     }
     if (status != BY_OK) {
-        by__served_version_free(&v);
+        by__protocol_served_version_free(&v);
         return status;
     }
     *out = v;
     return BY_OK;
 }
 
-void by__serve_version_let_go(by__served_version *version)
+void by__serve_version_let_go(by__protocol_served_version *version)
 {
-    by__lease_close(&version->lease);
-    by__lease_close(&version->adapter_lease);
+    by__checkpoint_lease_close(&version->lease);
+    by__checkpoint_lease_close(&version->adapter_lease);
 }
 
-by_status by__serve_version_keep(by__served_version *version, by_error *error)
+by_status by__serve_version_keep(by__protocol_served_version *version, by_error *error)
 {
     if (!by__path_exists(version->directory)) {
         return by_error_set(error, BY_EIO, "%s has been removed", version->directory);
     }
     if (version->lease == NULL && by__path_is_dir(version->directory)) {
-        BY_TRY(by__lease_open(&version->lease, version->directory, error));
+        BY_TRY(by__checkpoint_lease_open(&version->lease, version->directory, error));
     }
     if (version->adapter != NULL && version->adapter_lease == NULL) {
-        BY_TRY(by__lease_open(&version->adapter_lease, version->adapter, error));
+        BY_TRY(by__checkpoint_lease_open(&version->adapter_lease, version->adapter, error));
     }
     return BY_OK;
 }
 
-void by__served_version_free(by__served_version *version)
+void by__protocol_served_version_free(by__protocol_served_version *version)
 {
     free(version->path);
     free(version->directory);
     free(version->adapter);
     free(version->skipped);
-    by__lease_close(&version->lease);
-    by__lease_close(&version->adapter_lease);
-    *version = (by__served_version){0};
+    by__checkpoint_lease_close(&version->lease);
+    by__checkpoint_lease_close(&version->adapter_lease);
+    *version = (by__protocol_served_version){0};
 }

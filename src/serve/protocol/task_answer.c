@@ -8,7 +8,7 @@
 /* Most sequences of a task. */
 #define MOST 8
 
-struct by__gather {
+struct by__protocol_gather {
     by__text texts[MOST];
     char reasons[MOST][16];
     json_t *scores[MOST]; /* NULL: no scores requested */
@@ -16,36 +16,36 @@ struct by__gather {
     bool lost;            /* an event was lost */
 };
 
-by_status by__gather_open(by__gather **out, by_error *error)
+by_status by__protocol_gather_open(by__protocol_gather **out, by_error *error)
 {
     return by__alloc((void **)out, 1, sizeof **out, "a task", error);
 }
 
-void by__gather_clear(by__gather *gather)
+void by__protocol_gather_clear(by__protocol_gather *gather)
 {
     for (size_t i = 0; i < MOST; i++) {
         by__text_free(&gather->texts[i]);
         json_decref(gather->scores[i]);
     }
-    *gather = (by__gather){0};
+    *gather = (by__protocol_gather){0};
 }
 
-void by__gather_close(by__gather **gather)
+void by__protocol_gather_close(by__protocol_gather **gather)
 {
     if (*gather != NULL) {
-        by__gather_clear(*gather);
+        by__protocol_gather_clear(*gather);
         free(*gather);
         *gather = NULL;
     }
 }
 
-void by__gather_add(by__gather *gather, const json_t *event)
+void by__protocol_gather_add(by__protocol_gather *gather, const json_t *event)
 {
-    const char *kind = by__get_text(event, "e");
-    int64_t at = by__get_integer(event, "i");
+    const char *kind = by__protocol_get_text(event, "e");
+    int64_t at = by__protocol_get_integer(event, "i");
     size_t i = at < 0 || at >= MOST ? 0 : (size_t)at;
     const json_t *text = json_object_get(event, "text");
-    const char *reason = by__get_text(event, "reason");
+    const char *reason = by__protocol_get_text(event, "reason");
     gather->lost = gather->lost || event == NULL;
     if (kind == NULL || (strcmp(kind, "text") != 0 && strcmp(kind, "stop") != 0)) {
         return;
@@ -62,7 +62,7 @@ void by__gather_add(by__gather *gather, const json_t *event)
     }
 }
 
-json_t *by__gather_result(const by__gather *gather, const json_t *end)
+json_t *by__protocol_gather_result(const by__protocol_gather *gather, const json_t *end)
 {
     json_t *whole = json_object_get(end, "result");
     if (whole != NULL) {
@@ -83,7 +83,7 @@ json_t *by__gather_result(const by__gather *gather, const json_t *end)
     return json_pack("{so sO?}", "choices", choices, "usage", json_object_get(end, "usage"));
 }
 
-json_t *by__gather_failure(const json_t *event)
+json_t *by__protocol_gather_failure(const json_t *event)
 {
     return json_pack("{sO? sO? sO?}", "status", json_object_get(event, "status"), "code",
                      json_object_get(event, "code"), "message", json_object_get(event, "message"));

@@ -4,20 +4,20 @@
 
 #include "serve/base/serve.h"
 
-typedef struct by__gather by__gather;
+typedef struct by__protocol_gather by__protocol_gather;
 
-by_status by__gather_open(by__gather **out, by_error *error);
-void by__gather_close(by__gather **gather);
+by_status by__protocol_gather_open(by__protocol_gather **out, by_error *error);
+void by__protocol_gather_close(by__protocol_gather **gather);
 /* Adds the text of "text", and the reason and score of "stop"; other events are ignored. NULL is an
  * event for which memory was exhausted: the answer is then incomplete. */
-void by__gather_add(by__gather *gather, const json_t *event);
+void by__protocol_gather_add(by__protocol_gather *gather, const json_t *event);
 /* Discards the answer so far: the request is run again. */
-void by__gather_clear(by__gather *gather);
+void by__protocol_gather_clear(by__protocol_gather *gather);
 /* Builds the result. For the event "end": {"choices": [{"text", "reason", and perhaps "score"},
  * ...], "usage"}; for the event "result": {"result", "usage"}. A new reference; NULL: memory is
  * exhausted, or was when events were added. */
-json_t *by__gather_result(const by__gather *gather, const json_t *end);
+json_t *by__protocol_gather_result(const by__protocol_gather *gather, const json_t *end);
 /* Builds the failure of the event "error": {"status", "code", "message"}, a new reference. */
-json_t *by__gather_failure(const json_t *event);
+json_t *by__protocol_gather_failure(const json_t *event);
 
 #endif

@@ -7,16 +7,17 @@ static double otherwise(double value, double fallback)
     return value > 0.0 ? value : fallback;
 }
 
-void by__autoscale_begin(by__autoscale *a, const by__autoscale_options *options, size_t workers,
-                         double now)
+void by__rollout_autoscale_begin(by__rollout_autoscale *a,
+                                 const by__rollout_autoscale_options *options, size_t workers,
+                                 double now)
 {
-    *a = (by__autoscale){.options = *options,
-                         .needed = workers,
-                         .wanted = workers,
-                         .changed = now,
-                         .used = now,
-                         .active = now,
-                         .ready_since = now};
+    *a = (by__rollout_autoscale){.options = *options,
+                                 .needed = workers,
+                                 .wanted = workers,
+                                 .changed = now,
+                                 .used = now,
+                                 .active = now,
+                                 .ready_since = now};
     a->options.pause = otherwise(options->pause, 2.0);
     a->options.drain = otherwise(options->drain, 5.0);
     a->options.calm = otherwise(options->calm, 15.0);
@@ -24,7 +25,7 @@ void by__autoscale_begin(by__autoscale *a, const by__autoscale_options *options,
 }
 
 /* Number of late or soon-to-be-late requests: those in flight beyond what the target allows. */
-static double excess_of(const by__autoscale *a, const by__autoscale_input *in)
+static double excess_of(const by__rollout_autoscale *a, const by__rollout_autoscale_input *in)
 {
     double under_way = (double)(in->waiting + in->running);
     double allowed = a->capacity * (double)in->ready * a->options.target;
@@ -32,7 +33,7 @@ static double excess_of(const by__autoscale *a, const by__autoscale_input *in)
 }
 
 /* With few requests a percentile is noise: two may have come together. */
-static bool is_slow(const by__autoscale *a, const by__autoscale_input *in)
+static bool is_slow(const by__rollout_autoscale *a, const by__rollout_autoscale_input *in)
 {
     bool refused = (double)in->refused > BY__AUTOSCALE_REFUSED * (double)in->arrived;
     return (in->p95 > a->options.target && in->ended >= BY__AUTOSCALE_SAMPLE) ||
@@ -42,7 +43,7 @@ static bool is_slow(const by__autoscale *a, const by__autoscale_input *in)
 /* Measures capacity while requests are late and no worker is idle, when the rate of completions is
  * what workers can do; the mean decays slowly. A window in which the number of workers changed is
  * ignored. */
-static void measure(by__autoscale *a, const by__autoscale_input *in)
+static void measure(by__rollout_autoscale *a, const by__rollout_autoscale_input *in)
 {
     if (in->ready != a->ready) {
         a->ready = in->ready;
@@ -60,7 +61,7 @@ static void measure(by__autoscale *a, const by__autoscale_input *in)
 }
 
 /* Number of workers needed for `rate` requests a second. */
-static size_t workers_for(const by__autoscale *a, double rate, size_t current)
+static size_t workers_for(const by__rollout_autoscale *a, double rate, size_t current)
 {
     if (a->capacity <= 0.0) {
         return rate > 0.0 ? current : 0;
@@ -70,9 +71,10 @@ static size_t workers_for(const by__autoscale *a, double rate, size_t current)
 }
 
 /* The number of workers for an overloaded model. */
-static size_t scale_out(const by__autoscale *a, const by__autoscale_input *in, double rate)
+static size_t scale_out(const by__rollout_autoscale *a, const by__rollout_autoscale_input *in,
+                        double rate)
 {
-    const by__autoscale_options *o = &a->options;
+    const by__rollout_autoscale_options *o = &a->options;
     bool settled = in->ready >= a->wanted && in->now - a->changed >= o->pause + in->window;
     size_t need = workers_for(a, rate + excess_of(a, in) / o->drain, a->wanted);
     /* Goes beyond the computed number only if the workers already started have had no effect. */
@@ -82,9 +84,9 @@ static size_t scale_out(const by__autoscale *a, const by__autoscale_input *in, d
 }
 
 /* The number of workers for a model without overload. */
-static size_t scale_in(by__autoscale *a, const by__autoscale_input *in)
+static size_t scale_in(by__rollout_autoscale *a, const by__rollout_autoscale_input *in)
 {
-    const by__autoscale_options *o = &a->options;
+    const by__rollout_autoscale_options *o = &a->options;
     size_t least = o->least;
     if (least == 0) {
         least = in->now - a->active >= o->idle && in->running == 0 && in->waiting == 0 ? 0 : 1;
@@ -103,7 +105,7 @@ static size_t scale_in(by__autoscale *a, const by__autoscale_input *in)
     return a->wanted;
 }
 
-void by__autoscale_decide(by__autoscale *a, const by__autoscale_input *in)
+void by__rollout_autoscale_decide(by__rollout_autoscale *a, const by__rollout_autoscale_input *in)
 {
     double rate = in->window > 0.0 ? (double)in->arrived / in->window : 0.0;
     measure(a, in);
@@ -123,13 +125,13 @@ void by__autoscale_decide(by__autoscale *a, const by__autoscale_input *in)
 }
 
 /* What a model gets if nobody gets more than `share`, except for its minimum. */
-static size_t part_of(const by__autoscale *a, size_t share)
+static size_t part_of(const by__rollout_autoscale *a, size_t share)
 {
     size_t most = share > a->options.least ? share : a->options.least;
     return a->needed < most ? a->needed : most;
 }
 
-static size_t sum_of_parts(const by__autoscale *all, size_t count, size_t share)
+static size_t sum_of_parts(const by__rollout_autoscale *all, size_t count, size_t share)
 {
     size_t sum = 0;
     for (size_t i = 0; i < count; i++) {
@@ -138,7 +140,8 @@ static size_t sum_of_parts(const by__autoscale *all, size_t count, size_t share)
     return sum;
 }
 
-void by__autoscale_divide(by__autoscale *all, size_t count, size_t total, double now)
+void by__rollout_autoscale_divide(by__rollout_autoscale *all, size_t count, size_t total,
+                                  double now)
 {
     size_t needed = sum_of_parts(all, count, SIZE_MAX);
     size_t share = total == 0 || needed <= total ? SIZE_MAX : 0;

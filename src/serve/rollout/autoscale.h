@@ -27,7 +27,7 @@
 /* Least number of requests in a window for its 95th percentile to count. */
 #define BY__AUTOSCALE_SAMPLE 8
 
-typedef struct by__autoscale_options {
+typedef struct by__rollout_autoscale_options {
     size_t least; /* least number of workers; 0: none while there are no requests */
     size_t most;
     double target; /* of the 95th percentile, in seconds */
@@ -36,10 +36,10 @@ typedef struct by__autoscale_options {
     double calm;   /* seconds of low load before workers are removed; 0: 15 */
     /* seconds without a request before the last worker is removed, if least is 0; 0: 60 */
     double idle;
-} by__autoscale_options;
+} by__rollout_autoscale_options;
 
 /* Measurements over the last `window` seconds. */
-typedef struct by__autoscale_input {
+typedef struct by__rollout_autoscale_input {
     double now; /* seconds, of a clock that does not jump */
     double window;
     size_t ready;     /* workers that accept requests */
@@ -50,10 +50,10 @@ typedef struct by__autoscale_input {
     size_t waiting; /* requests in the queue */
     size_t running; /* requests at workers */
     double oldest;  /* seconds that the oldest queued request has waited */
-} by__autoscale_input;
+} by__rollout_autoscale_input;
 
-typedef struct by__autoscale {
-    by__autoscale_options options;
+typedef struct by__rollout_autoscale {
+    by__rollout_autoscale_options options;
     size_t needed;   /* workers that the load needs, from `least` to `most` */
     size_t wanted;   /* workers to run: `needed`, or fewer if the server's total is too small */
     double capacity; /* requests a second of one worker; 0: not measured yet */
@@ -63,14 +63,16 @@ typedef struct by__autoscale {
     double active;   /* `now` of the last request */
     size_t ready;    /* `ready` of the last input, and since when it has been so */
     double ready_since;
-} by__autoscale;
+} by__rollout_autoscale;
 
-void by__autoscale_begin(by__autoscale *a, const by__autoscale_options *options, size_t workers,
-                         double now);
+void by__rollout_autoscale_begin(by__rollout_autoscale *a,
+                                 const by__rollout_autoscale_options *options, size_t workers,
+                                 double now);
 /* Takes a measurement of one model and sets `needed`. */
-void by__autoscale_decide(by__autoscale *a, const by__autoscale_input *in);
+void by__rollout_autoscale_decide(by__rollout_autoscale *a, const by__rollout_autoscale_input *in);
 /* Sets `wanted` of a server's models from what they need. `total`: maximum of their sum, at least
  * the sum of `least`; 0: no limit. */
-void by__autoscale_divide(by__autoscale *all, size_t count, size_t total, double now);
+void by__rollout_autoscale_divide(by__rollout_autoscale *all, size_t count, size_t total,
+                                  double now);
 
 #endif

@@ -18,10 +18,10 @@
 #define FORMER 8
 
 typedef struct shifting {
-    by__session session; /* first member */
+    by__rollout_session session; /* first member */
     const by_shared_deploy_options *options;
-    by__log log;
-    by__golden_run golden;
+    by__telemetry_log log;
+    by__rollout_golden_run golden;
     by__rollout rollout;
     char version[65]; /* the version to deploy; "": not known yet, of a roll-back */
     char former[65];  /* the version that serves; "": not known yet */
@@ -50,7 +50,7 @@ static void tell(shifting *s, const char *version, const char *phase, double sha
 
 static size_t workers_of(const json_t *model, const char *version)
 {
-    return (size_t)by__get_integer(by__state_version(model, version), "workers");
+    return (size_t)by__protocol_get_integer(by__rollout_state_version(model, version), "workers");
 }
 
 /* ---- start ---- */
@@ -60,7 +60,7 @@ static void give_up(shifting *s, const char *why)
     char text[400];
     (void)snprintf(text, sizeof text, "%s%sof model %s: %s", s->version,
                    s->version[0] == '\0' ? "" : " ", s->options->model, why);
-    by__session_fail(&s->session, BY_ESTATE, text);
+    by__rollout_session_fail(&s->session, BY_ESTATE, text);
 }
 
 /* Workers may still come. */
@@ -75,9 +75,9 @@ static void look_patiently(shifting *s)
  * none. */
 static bool choose(shifting *s, const json_t *model)
 {
-    const char *coming = by__state_deployment(model, "coming");
-    const char *previous = by__state_deployment(model, "previous");
-    const char *target = coming[0] == '\0' ? previous : by__state_serving(model, coming);
+    const char *coming = by__rollout_state_deployment(model, "coming");
+    const char *previous = by__rollout_state_deployment(model, "previous");
+    const char *target = coming[0] == '\0' ? previous : by__rollout_state_serving(model, coming);
     if (target == NULL || target[0] == '\0') {
         give_up(s, "there is no version before the one that serves: deploy one by its name");
         return false;
@@ -90,7 +90,7 @@ static bool choose(shifting *s, const json_t *model)
     }
     if (s->asked) {
         json_t *message = json_pack("{ss ss}", "t", "rollback", "model", s->options->model);
-        (void)by__broker_link_send(&s->session.link, message);
+        (void)by__link_broker_send(&s->session.link, message);
         json_decref(message);
         s->since = by__now();
         copy(s->former, sizeof s->former, s->version);
@@ -102,10 +102,10 @@ static bool choose(shifting *s, const json_t *model)
 static bool begin(shifting *s, const json_t *model)
 {
     by__rollout_options options;
-    const json_t *own = by__state_version(model, s->version);
-    const char *former = by__state_serving(model, s->version);
-    bool serves = by__get_number(own, "share", 0.0) >= 1.0;
-    bool alone = former == NULL && by__get_integer(own, "workers") > 0;
+    const json_t *own = by__rollout_state_version(model, s->version);
+    const char *former = by__rollout_state_serving(model, s->version);
+    bool serves = by__protocol_get_number(own, "share", 0.0) >= 1.0;
+    bool alone = former == NULL && by__protocol_get_integer(own, "workers") > 0;
     if (serves) {
         give_up(s, "it is already live");
         return false;
@@ -129,7 +129,7 @@ static bool begin(shifting *s, const json_t *model)
 /* Handles the first states; returns false until requests can be shifted. */
 static bool look_for_begin(shifting *s, const json_t *model)
 {
-    if (by__state_serving(model, "") == NULL) {
+    if (by__rollout_state_serving(model, "") == NULL) {
         look_patiently(s);
         return false;
     }
@@ -143,7 +143,7 @@ static bool look_for_begin(shifting *s, const json_t *model)
 
 static const char *earlier(const shifting *s, const char *key)
 {
-    const char *text = by__get_text(s->earlier, key);
+    const char *text = by__protocol_get_text(s->earlier, key);
     return text == NULL ? "" : text;
 }
 
@@ -199,14 +199,14 @@ static void say_route(shifting *s)
     bool done = r->phase == BY__ROLLOUT_DONE;
     json_t *versions = json_array();
     if (by__rollout_ended(r)) {
-        by__route_add(versions, done ? s->version : s->former, 1.0, false);
+        by__rollout_route_add(versions, done ? s->version : s->former, 1.0, false);
     } else {
-        by__route_add(versions, s->former, 1.0 - r->share, false);
-        by__route_add(versions, s->version, r->share, r->mirrors);
+        by__rollout_route_add(versions, s->former, 1.0 - r->share, false);
+        by__rollout_route_add(versions, s->version, r->share, r->mirrors);
     }
     json_t *route = json_pack("{ss ss so sb so?}", "t", "route", "model", s->options->model,
                               "versions", versions, "elastic", 0, "deployment", deployment_of(s));
-    (void)by__broker_link_send(&s->session.link, route);
+    (void)by__link_broker_send(&s->session.link, route);
     json_decref(route);
 }
 
@@ -216,41 +216,44 @@ static void say_route(shifting *s)
  * while. */
 static bool decides(const shifting *s, const json_t *model)
 {
-    const char *who = by__get_text(model, "decides");
+    const char *who = by__protocol_get_text(model, "decides");
     double patience = json_is_true(json_object_get(model, "decided")) ? TAKEOVER : PATIENCE;
     return (who != NULL && strcmp(who, s->session.name) == 0) || by__now() - s->since < patience;
 }
 
-static by__golden_target golden_of(shifting *s)
+static by__rollout_golden_target golden_of(shifting *s)
 {
-    return (by__golden_target){&s->session.link, s->options->model, s->version, NULL, &s->log};
+    return (by__rollout_golden_target){&s->session.link, s->options->model, s->version, NULL,
+                                       &s->log};
 }
 
 static void step(shifting *s, const json_t *model)
 {
     by__rollout *r = &s->rollout;
     char why[BY__INTERFACE_REASON];
-    const json_t *info = by__state_info(model, s->version, true);
-    bool differs = by__interface_differs(why, by__state_info(model, s->former, true),
-                                         by__state_info(model, s->version, false));
+    const json_t *info = by__rollout_state_info(model, s->version, true);
+    bool differs =
+        by__rollout_interface_differs(why, by__rollout_state_info(model, s->former, true),
+                                      by__rollout_state_info(model, s->version, false));
     size_t total = workers_of(model, s->former);
     by__rollout_input in = {.now = by__now(),
                             .total = total > 0 ? total : 1,
                             .ready = workers_of(model, s->version),
                             .differs = differs ? why : NULL,
-                            .golden = by__golden_exists(info) ? s->golden.result : BY__GOLDEN_GOOD,
+                            .golden = by__rollout_golden_exists(info) ? s->golden.result
+                                                                      : BY__GOLDEN_GOOD,
                             .golden_reason = s->golden.reason};
     by__rollout_phase phase = r->phase;
     double share = r->share;
-    by__state_load(&in.before, model, s->former);
-    by__state_load(&in.after, model, s->version);
+    by__rollout_state_load(&in.before, model, s->former);
+    by__rollout_state_load(&in.after, model, s->version);
     by__rollout_step(r, &in);
     if (!decides(s, model)) {
         by__rollout_fail(r, "another server or deployment controls the model's requests");
     }
-    if (r->phase == BY__ROLLOUT_CHECKING && by__golden_exists(info)) {
-        by__golden_target target = golden_of(s);
-        by__golden_ask(&s->golden, &target, info, in.ready);
+    if (r->phase == BY__ROLLOUT_CHECKING && by__rollout_golden_exists(info)) {
+        by__rollout_golden_target target = golden_of(s);
+        by__rollout_golden_ask(&s->golden, &target, info, in.ready);
     }
     if (phase != r->phase || share != r->share) {
         tell(s, s->version, by__rollout_name(r->phase), r->share);
@@ -261,30 +264,31 @@ static void step(shifting *s, const json_t *model)
 static void look_for_end(shifting *s, const json_t *model)
 {
     const char *last = s->rollout.phase == BY__ROLLOUT_DONE ? s->version : s->former;
-    bool taken = by__get_number(by__state_version(model, last), "share", 0.0) >= 1.0;
+    bool taken =
+        by__protocol_get_number(by__rollout_state_version(model, last), "share", 0.0) >= 1.0;
     if (taken || by__now() - s->since > PATIENCE) {
-        by__session_end(&s->session);
+        by__rollout_session_end(&s->session);
     }
 }
 
 /* Follows a roll-back done by another process until it has ended. */
 static void follow(shifting *s, const json_t *model)
 {
-    const char *coming = by__state_deployment(model, "coming");
+    const char *coming = by__rollout_state_deployment(model, "coming");
     s->begun = s->begun || coming[0] != '\0';
     if (!json_is_true(json_object_get(model, "decided"))) {
         give_up(s, "the process that shifts its requests has ended: ask again");
     } else if (coming[0] != '\0') {
-        tell(s, coming, by__state_deployment(model, "phase"),
-             by__get_number(by__state_version(model, coming), "share", 0.0));
+        tell(s, coming, by__rollout_state_deployment(model, "phase"),
+             by__protocol_get_number(by__rollout_state_version(model, coming), "share", 0.0));
     } else if (s->begun) {
-        const char *outcome = by__state_deployment(model, "outcome");
+        const char *outcome = by__rollout_state_deployment(model, "outcome");
         if (strcmp(outcome, "deployed") == 0) {
             s->rollout.phase = BY__ROLLOUT_DONE;
         } else {
-            by__rollout_fail(&s->rollout, by__state_deployment(model, "reason"));
+            by__rollout_fail(&s->rollout, by__rollout_state_deployment(model, "reason"));
         }
-        by__session_end(&s->session);
+        by__rollout_session_end(&s->session);
     } else if (by__now() - s->since > PATIENCE) {
         give_up(s, "the server that decides has not rolled it back");
     }
@@ -292,7 +296,7 @@ static void follow(shifting *s, const json_t *model)
 
 static void on_state(shifting *s, const json_t *message)
 {
-    const json_t *model = by__state_model(message, s->options->model);
+    const json_t *model = by__rollout_state_model(message, s->options->model);
     if (s->session.failure.status != BY_OK || (s->former[0] == '\0' && !look_for_begin(s, model))) {
         return;
     }
@@ -311,7 +315,7 @@ static void on_state(shifting *s, const json_t *message)
 static void on_message(void *user, json_t *message)
 {
     shifting *s = user;
-    const char *kind = by__get_text(message, "t");
+    const char *kind = by__protocol_get_text(message, "t");
     if (kind != NULL && strcmp(kind, "state") == 0) {
         on_state(s, message);
     } else if (kind != NULL && strcmp(kind, "rollback") == 0 && s->former[0] != '\0' && !s->ended) {
@@ -322,17 +326,17 @@ static void on_message(void *user, json_t *message)
 static void on_events(void *user, const char *list, size_t length)
 {
     shifting *s = user;
-    by__golden_target target = golden_of(s);
-    by__golden_events(&s->golden, &target, list, length);
+    by__rollout_golden_target target = golden_of(s);
+    by__rollout_golden_events(&s->golden, &target, list, length);
 }
 
 /* A broker that was never reached is probably misspelled; a lost one is waited for. */
 static void on_lost(void *user, const char *why)
 {
     shifting *s = user;
-    by__golden_reset(&s->golden);
+    by__rollout_golden_reset(&s->golden);
     if (s->former[0] == '\0') {
-        by__session_fail(&s->session, BY_EIO, why);
+        by__rollout_session_fail(&s->session, BY_EIO, why);
     }
 }
 
@@ -340,7 +344,7 @@ static void on_stop(void *user, bool again)
 {
     shifting *s = user;
     if (again || s->former[0] == '\0' || s->asked) {
-        by__session_fail(&s->session, BY_ESTOPPED, "stopped");
+        by__rollout_session_fail(&s->session, BY_ESTOPPED, "stopped");
     } else if (!s->ended) {
         by__rollout_fail(&s->rollout, "it was stopped");
     }
@@ -349,22 +353,23 @@ static void on_stop(void *user, bool again)
 by_status by_deploy_shared(const by_shared_deploy_options *options, by_error *error)
 {
     shifting s = {.options = options, .since = by__now()};
-    const by__broker_link_handler handler = {
+    const by__link_broker_handler handler = {
         .message = on_message, .events = on_events, .lost = on_lost};
     bool rollback = options->how.rollback;
-    BY_TRY(by__deploy_check(&options->how, error));
-    if (!rollback && !by__id_valid(options->version)) {
+    BY_TRY(by__protocol_deploy_check(&options->how, error));
+    if (!rollback && !by__serve_id_valid(options->version)) {
         return by_error_set(error, BY_EARG,
                             "version '%s' does not exist: /metrics lists the running ones",
                             options->version);
     }
     copy(s.version, sizeof s.version, rollback ? "" : options->version);
-    by_status status = by__session_run(&s.session, options->broker, &handler, on_stop, error);
+    by_status status =
+        by__rollout_session_run(&s.session, options->broker, &handler, on_stop, error);
     if (status == BY_OK && s.rollout.phase != BY__ROLLOUT_DONE) {
         status =
             by_error_set(error, BY_ESTATE, "%s was rolled back: %s", s.version, s.rollout.reason);
     }
-    by__golden_reset(&s.golden);
+    by__rollout_golden_reset(&s.golden);
     json_decref(s.earlier);
     return status;
 }

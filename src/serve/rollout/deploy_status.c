@@ -11,7 +11,7 @@
 #define PATIENCE 5.0
 
 typedef struct looking {
-    by__session session; /* first member */
+    by__rollout_session session; /* first member */
     by_deploy_status *out;
     const char *model;
     by__telemetry_histogram before; /* histogram of times to first text at `since` */
@@ -26,7 +26,7 @@ static by__telemetry_histogram times_of(const json_t *model)
     json_t *v;
     json_array_foreach(json_object_get(model, "versions"), i, v)
     {
-        by__histogram_read(&first, json_object_get(v, "first"));
+        by__telemetry_histogram_read(&first, json_object_get(v, "first"));
     }
     return first;
 }
@@ -39,76 +39,78 @@ static void copy(char *out, size_t size, const char *text)
 static void fill(const looking *l, const json_t *model)
 {
     by_deploy_status *out = l->out;
-    const char *coming = by__state_deployment(model, "coming");
-    const char *serving = by__state_serving(model, coming);
-    const json_t *new = by__state_version(model, coming);
+    const char *coming = by__rollout_state_deployment(model, "coming");
+    const char *serving = by__rollout_state_serving(model, coming);
+    const json_t *new = by__rollout_state_version(model, coming);
     by__telemetry_histogram first = times_of(model);
-    by__version_load load;
+    by__rollout_version_load load;
     /* Others start the workers: the number wanted is the number present. */
-    size_t workers = (size_t)by__get_integer(
-        serving == NULL ? NULL : by__state_version(model, serving), "workers");
-    by__histogram_subtract(&first, &l->before);
-    by__state_load(&load, model, coming);
-    *out = (by_deploy_status){.workers = workers,
-                              .needed = workers,
-                              .ready = workers,
-                              .least = workers,
-                              .most = workers,
-                              .waiting = (size_t)by__get_integer(model, "queue"),
-                              .p95 = by__histogram_quantile(&first, 0.95),
-                              .share = new == NULL ? 0.0 : by__get_number(new, "share", 0.0),
-                              .coming_ready = (size_t)by__get_integer(new, "workers"),
-                              .same = load.same,
-                              .different = load.different,
-                              .failed = load.failed};
+    size_t workers = (size_t)by__protocol_get_integer(
+        serving == NULL ? NULL : by__rollout_state_version(model, serving), "workers");
+    by__telemetry_histogram_subtract(&first, &l->before);
+    by__rollout_state_load(&load, model, coming);
+    *out =
+        (by_deploy_status){.workers = workers,
+                           .needed = workers,
+                           .ready = workers,
+                           .least = workers,
+                           .most = workers,
+                           .waiting = (size_t)by__protocol_get_integer(model, "queue"),
+                           .p95 = by__telemetry_histogram_quantile(&first, 0.95),
+                           .share = new == NULL ? 0.0 : by__protocol_get_number(new, "share", 0.0),
+                           .coming_ready = (size_t)by__protocol_get_integer(new, "workers"),
+                           .same = load.same,
+                           .different = load.different,
+                           .failed = load.failed};
     bool left = coming[0] != '\0' && !json_is_true(json_object_get(model, "decided"));
     copy(out->model, sizeof out->model, l->model);
     copy(out->version, sizeof out->version, serving);
-    copy(out->previous, sizeof out->previous, by__state_deployment(model, "previous"));
+    copy(out->previous, sizeof out->previous, by__rollout_state_deployment(model, "previous"));
     copy(out->coming, sizeof out->coming, coming);
-    copy(out->phase, sizeof out->phase, left ? "abandoned" : by__state_deployment(model, "phase"));
-    copy(out->last, sizeof out->last, by__state_deployment(model, "last"));
-    copy(out->outcome, sizeof out->outcome, by__state_deployment(model, "outcome"));
-    copy(out->reason, sizeof out->reason, by__state_deployment(model, "reason"));
+    copy(out->phase, sizeof out->phase,
+         left ? "abandoned" : by__rollout_state_deployment(model, "phase"));
+    copy(out->last, sizeof out->last, by__rollout_state_deployment(model, "last"));
+    copy(out->outcome, sizeof out->outcome, by__rollout_state_deployment(model, "outcome"));
+    copy(out->reason, sizeof out->reason, by__rollout_state_deployment(model, "reason"));
 }
 
 static void on_message(void *user, json_t *message)
 {
     looking *l = user;
-    const char *kind = by__get_text(message, "t");
+    const char *kind = by__protocol_get_text(message, "t");
     if (kind == NULL || strcmp(kind, "state") != 0) {
         return;
     }
-    const json_t *model = by__state_model(message, l->model);
+    const json_t *model = by__rollout_state_model(message, l->model);
     double now = by__now();
     if (model == NULL && now - l->began > PATIENCE) {
         char text[320];
         (void)snprintf(text, sizeof text, "the broker knows no model %s", l->model);
-        by__session_fail(&l->session, BY_ESTATE, text);
+        by__rollout_session_fail(&l->session, BY_ESTATE, text);
     } else if (model != NULL && l->since == 0.0) {
         l->since = now;
         l->before = times_of(model);
     } else if (model != NULL && now - l->since > WINDOW) {
         fill(l, model);
-        by__session_end(&l->session);
+        by__rollout_session_end(&l->session);
     }
 }
 
 static void on_lost(void *user, const char *why)
 {
-    by__session_fail(user, BY_EIO, why);
+    by__rollout_session_fail(user, BY_EIO, why);
 }
 
 static void on_stop(void *user, bool again)
 {
     BY_UNUSED(again);
-    by__session_fail(user, BY_ESTOPPED, "stopped");
+    by__rollout_session_fail(user, BY_ESTOPPED, "stopped");
 }
 
 by_status by_deploy_shared_status(by_deploy_status *out, const char *broker, const char *model,
                                   by_error *error)
 {
     looking l = {.out = out, .model = model, .began = by__now()};
-    const by__broker_link_handler handler = {.message = on_message, .lost = on_lost};
-    return by__session_run(&l.session, broker, &handler, on_stop, error);
+    const by__link_broker_handler handler = {.message = on_message, .lost = on_lost};
+    return by__rollout_session_run(&l.session, broker, &handler, on_stop, error);
 }

@@ -9,33 +9,33 @@
 #include "serve/rollout/rollout.h"
 #include "serve/telemetry/log.h"
 
-typedef struct by__golden_run {
+typedef struct by__rollout_golden_run {
     bool sent;
     size_t asked; /* number of requests sent, one for each worker */
     size_t answered;
     json_t *answers; /* by id: {"text", "logprobs"}, or {"result"} */
-    by__golden result;
+    by__rollout_golden result;
     char reason[160];
-} by__golden_run;
+} by__rollout_golden_run;
 
 /* The version under test, and how to reach it. */
-typedef struct by__golden_target {
-    by__broker_link *link;
+typedef struct by__rollout_golden_target {
+    by__link_broker *link;
     const char *model;
     const char *version;
     const char *known; /* file of the answers of earlier uses; NULL: not kept */
-    const by__log *log;
-} by__golden_target;
+    const by__telemetry_log *log;
+} by__rollout_golden_target;
 
 /* Returns true if there is a golden request for models of this kind (`info`, messages.h): for all
  * but those that read images. */
-bool by__golden_exists(const json_t *info);
+bool by__rollout_golden_exists(const json_t *info);
 /* Sends the golden requests to the version, which `info` describes, once. */
-void by__golden_ask(by__golden_run *run, const by__golden_target *target, const json_t *info,
-                    size_t workers);
+void by__rollout_golden_ask(by__rollout_golden_run *run, const by__rollout_golden_target *target,
+                            const json_t *info, size_t workers);
 /* Handles a list of events (event_list.h) of the broker; those of other requests are ignored. */
-void by__golden_events(by__golden_run *run, const by__golden_target *target, const char *list,
-                       size_t length);
-void by__golden_reset(by__golden_run *run);
+void by__rollout_golden_events(by__rollout_golden_run *run, const by__rollout_golden_target *target,
+                               const char *list, size_t length);
+void by__rollout_golden_reset(by__rollout_golden_run *run);
 
 #endif

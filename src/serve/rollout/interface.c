@@ -20,7 +20,7 @@ static const json_t *find_column(const json_t *columns, const char *name)
     json_t *column;
     json_array_foreach(columns, i, column)
     {
-        const char *own = by__get_text(column, "name");
+        const char *own = by__protocol_get_text(column, "name");
         if (own != NULL && strcmp(own, name) == 0) {
             return column;
         }
@@ -47,13 +47,13 @@ static bool columns_differ(char why[BY__INTERFACE_REASON], const json_t *serving
     json_t *column;
     json_array_foreach(serving, i, column)
     {
-        const char *name = by__get_text(column, "name");
+        const char *name = by__protocol_get_text(column, "name");
         if (name == NULL) {
             continue;
         }
-        const char *kind = by__get_text(column, "kind");
+        const char *kind = by__protocol_get_text(column, "kind");
         const json_t *other = find_column(coming, name);
-        const char *other_kind = by__get_text(other, "kind");
+        const char *other_kind = by__protocol_get_text(other, "kind");
         if (other == NULL) {
             (void)snprintf(why, BY__INTERFACE_REASON, "it reads no column '%.*s'", shown(name),
                            name);
@@ -67,8 +67,8 @@ static bool columns_differ(char why[BY__INTERFACE_REASON], const json_t *serving
     }
     json_array_foreach(coming, i, column)
     {
-        const char *name = by__get_text(column, "name");
-        const char *former = by__get_text(json_array_get(serving, i), "name");
+        const char *name = by__protocol_get_text(column, "name");
+        const char *former = by__protocol_get_text(json_array_get(serving, i), "name");
         if (name != NULL && find_column(serving, name) == NULL) {
             (void)snprintf(why, BY__INTERFACE_REASON, "it also reads a column '%.*s'", shown(name),
                            name);
@@ -82,8 +82,8 @@ static bool columns_differ(char why[BY__INTERFACE_REASON], const json_t *serving
     return false;
 }
 
-bool by__interface_differs(char why[BY__INTERFACE_REASON], const json_t *serving,
-                           const json_t *coming)
+bool by__rollout_interface_differs(char why[BY__INTERFACE_REASON], const json_t *serving,
+                                   const json_t *coming)
 {
     if (!json_is_object(serving) || !json_is_object(coming)) {
         return false;

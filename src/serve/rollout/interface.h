@@ -10,7 +10,7 @@
 /* Returns true, and writes why, if a version refuses requests that another one answers: it reads
  * another kind of input, other columns, or has no chat template. Either may be NULL, for not known
  * yet, which differs from nothing. */
-bool by__interface_differs(char why[BY__INTERFACE_REASON], const json_t *serving,
-                           const json_t *coming);
+bool by__rollout_interface_differs(char why[BY__INTERFACE_REASON], const json_t *serving,
+                                   const json_t *coming);
 
 #endif

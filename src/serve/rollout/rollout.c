@@ -67,23 +67,23 @@ size_t by__rollout_workers(const by__rollout *r, size_t total)
 /* ---- comparison of versions ---- */
 
 /* Totals below earlier ones are from a broker that was restarted. */
-static bool has_fallen(const by__version_load *now, const by__version_load *then)
+static bool has_fallen(const by__rollout_version_load *now, const by__rollout_version_load *then)
 {
     return now->requests < then->requests || now->errors < then->errors ||
            now->failed < then->failed || now->same < then->same ||
            now->different < then->different || now->first.count < then->first.count;
 }
 
-static void window_of(by__version_load *out, const by__version_load *now,
-                      const by__version_load *then)
+static void window_of(by__rollout_version_load *out, const by__rollout_version_load *now,
+                      const by__rollout_version_load *then)
 {
-    *out = (by__version_load){.requests = now->requests - then->requests,
-                              .errors = now->errors - then->errors,
-                              .failed = now->failed - then->failed,
-                              .same = now->same - then->same,
-                              .different = now->different - then->different};
+    *out = (by__rollout_version_load){.requests = now->requests - then->requests,
+                                      .errors = now->errors - then->errors,
+                                      .failed = now->failed - then->failed,
+                                      .same = now->same - then->same,
+                                      .different = now->different - then->different};
     out->first = now->first;
-    by__histogram_subtract(&out->first, &then->first);
+    by__telemetry_histogram_subtract(&out->first, &then->first);
 }
 
 static double rate_of(uint64_t part, uint64_t whole)
@@ -96,8 +96,8 @@ static double rate_of(uint64_t part, uint64_t whole)
 static bool judge(by__rollout *r, const by__rollout_input *in)
 {
     const by__rollout_options *o = &r->options;
-    by__version_load before;
-    by__version_load after;
+    by__rollout_version_load before;
+    by__rollout_version_load after;
     char text[160];
     window_of(&before, &in->before, &r->before);
     window_of(&after, &in->after, &r->after);
@@ -115,8 +115,8 @@ static bool judge(by__rollout *r, const by__rollout_input *in)
         by__rollout_fail(r, text);
         return true;
     }
-    double slow = by__histogram_quantile(&after.first, 0.95);
-    double usual = by__histogram_quantile(&before.first, 0.95);
+    double slow = by__telemetry_histogram_quantile(&after.first, 0.95);
+    double usual = by__telemetry_histogram_quantile(&before.first, 0.95);
     bool both = after.first.count >= o->requests && before.first.count >= o->requests;
     if (both && slow > usual * o->slower + NOISE) {
         (void)snprintf(text, sizeof text,

@@ -9,8 +9,8 @@
  * answer, or when at one of its shares more of its requests
  * fail, or they are slower, than those of the former version in the same period.
  *
- * Types: by__rollout, the state; by__rollout_input, a measurement; by__version_load, the totals of
- * a version. autoscale.h has the same for the number of workers.
+ * Types: by__rollout, the state; by__rollout_input, a measurement; by__rollout_version_load, the
+ * totals of a version. autoscale.h has the same for the number of workers.
  *
  * Who owns what: the records belong to the caller and own nothing.
  *
@@ -46,16 +46,20 @@ typedef struct by__rollout_options {
 } by__rollout_options;
 
 /* Totals of a version. */
-typedef struct by__version_load {
+typedef struct by__rollout_version_load {
     uint64_t requests;
     uint64_t errors;
     by__telemetry_histogram first;
     uint64_t same; /* copies of requests, by how their answers compared */
     uint64_t different;
     uint64_t failed;
-} by__version_load;
+} by__rollout_version_load;
 
-typedef enum by__golden { BY__GOLDEN_PENDING, BY__GOLDEN_GOOD, BY__GOLDEN_BAD } by__golden;
+typedef enum by__rollout_golden {
+    BY__GOLDEN_PENDING,
+    BY__GOLDEN_GOOD,
+    BY__GOLDEN_BAD
+} by__rollout_golden;
 
 typedef struct by__rollout_input {
     double now;
@@ -66,21 +70,21 @@ typedef struct by__rollout_input {
     const char *why; /* what the last one said of its end; NULL or "": nothing */
     /* why it refuses requests that the former version answers (interface.h); NULL: it does not */
     const char *differs;
-    by__golden golden;
-    const char *golden_reason; /* of BY__GOLDEN_BAD */
-    by__version_load before;   /* of the former version */
-    by__version_load after;    /* of the new one */
+    by__rollout_golden golden;
+    const char *golden_reason;       /* of BY__GOLDEN_BAD */
+    by__rollout_version_load before; /* of the former version */
+    by__rollout_version_load after;  /* of the new one */
 } by__rollout_input;
 
 typedef struct by__rollout {
     by__rollout_options options;
     by__rollout_phase phase;
     size_t step;
-    double since;            /* `now` at the beginning of the phase or share */
-    double share;            /* share of requests of the new version */
-    bool mirrors;            /* the new version gets copies of requests */
-    by__version_load before; /* totals at `since` */
-    by__version_load after;
+    double since;                    /* `now` at the beginning of the phase or share */
+    double share;                    /* share of requests of the new version */
+    bool mirrors;                    /* the new version gets copies of requests */
+    by__rollout_version_load before; /* totals at `since` */
+    by__rollout_version_load after;
     char reason[512]; /* of BY__ROLLOUT_FAILED */
 } by__rollout;
 

@@ -16,10 +16,10 @@
 #define MOST_BYTES    ((size_t)16 << 20)
 #define MOST_VERSIONS 256
 
-void by__golden_reset(by__golden_run *g)
+void by__rollout_golden_reset(by__rollout_golden_run *g)
 {
     json_decref(g->answers);
-    *g = (by__golden_run){0};
+    *g = (by__rollout_golden_run){0};
 }
 
 static bool reads_rows(const json_t *info)
@@ -27,7 +27,7 @@ static bool reads_rows(const json_t *info)
     return json_object_get(info, "columns") != NULL;
 }
 
-bool by__golden_exists(const json_t *info)
+bool by__rollout_golden_exists(const json_t *info)
 {
     return json_object_get(info, "context") != NULL || reads_rows(info);
 }
@@ -40,13 +40,13 @@ static json_t *request_of(const json_t *info)
                           : json_pack("{so si sf si sb sb}", "prompt",
                                       by__json_read(PROMPT, 0, NULL), "max_tokens", TOKENS,
                                       "temperature", 0.0, "n", 1, "logprobs", 1, "ignore_eos", 1);
-    json_t *text = by__request_text(request);
+    json_t *text = by__protocol_request_text(request);
     json_decref(request);
     return text;
 }
 
-void by__golden_ask(by__golden_run *g, const by__golden_target *target, const json_t *info,
-                    size_t workers)
+void by__rollout_golden_ask(by__rollout_golden_run *g, const by__rollout_golden_target *target,
+                            const json_t *info, size_t workers)
 {
     by_error ignored = {0};
     if (g->sent || target->link->link == NULL || workers == 0) {
@@ -56,7 +56,7 @@ void by__golden_ask(by__golden_run *g, const by__golden_target *target, const js
     g->sent = true;
     for (size_t i = 0; i < workers; i++) {
         char id[BY__ID_BYTES];
-        if (by__request_id(id, "golden_", &ignored) != BY_OK) {
+        if (by__serve_request_id(id, "golden_", &ignored) != BY_OK) {
             continue;
         }
         json_t *message = json_pack("{ss ss ss ss si si so}", "t", "submit", "id", id, "model",
@@ -65,12 +65,12 @@ void by__golden_ask(by__golden_run *g, const by__golden_target *target, const js
         json_t *answer =
             reads_rows(info) ? json_object() : json_pack("{ss s[]}", "text", "", "logprobs");
         (void)json_object_set_new(g->answers, id, answer);
-        g->asked += by__broker_link_send(target->link, message);
+        g->asked += by__link_broker_send(target->link, message);
         json_decref(message);
     }
 }
 
-static void fail(by__golden_run *g, const char *reason)
+static void fail(by__rollout_golden_run *g, const char *reason)
 {
     g->result = BY__GOLDEN_BAD;
     (void)snprintf(g->reason, sizeof g->reason, "%s", reason);
@@ -95,7 +95,7 @@ static json_t *read_known(const char *path)
     return known;
 }
 
-static void write_known(const by__golden_target *target, json_t *known)
+static void write_known(const by__rollout_golden_target *target, json_t *known)
 {
     by_error error = {0};
     if (json_object_size(known) > MOST_VERSIONS) {
@@ -105,12 +105,12 @@ static void write_known(const by__golden_target *target, json_t *known)
     by_status status =
         text == NULL ? BY_EMEMORY : by__file_write(target->known, text, strlen(text), &error);
     if (status != BY_OK) {
-        by__log_event(target->log, "golden_not_written", "{ss}", "reason", error.message);
+        by__telemetry_log_event(target->log, "golden_not_written", "{ss}", "reason", error.message);
     }
     free(text);
 }
 
-static void compare(by__golden_run *g, const by__golden_target *target)
+static void compare(by__rollout_golden_run *g, const by__rollout_golden_target *target)
 {
     const char *id;
     json_t *answer;
@@ -142,8 +142,8 @@ static void compare(by__golden_run *g, const by__golden_target *target)
 static bool take_text(json_t *answer, const json_t *event)
 {
     const json_t *list = json_object_get(event, "logprobs");
-    const char *text = by__get_text(event, "text");
-    const char *before = by__get_text(answer, "text");
+    const char *text = by__protocol_get_text(event, "text");
+    const char *before = by__protocol_get_text(answer, "text");
     by__text whole = {0};
     size_t i;
     json_t *p;
@@ -153,7 +153,7 @@ static bool take_text(json_t *answer, const json_t *event)
     by__text_free(&whole);
     json_array_foreach(list, i, p)
     {
-        double value = by__get_number(p, "logprob", NAN);
+        double value = by__protocol_get_number(p, "logprob", NAN);
         if (!isfinite(value)) {
             return false;
         }
@@ -183,17 +183,18 @@ static bool is_finite(const json_t *value)
     return !json_is_null(value);
 }
 
-static void take_end(by__golden_run *g, const by__golden_target *target)
+static void take_end(by__rollout_golden_run *g, const by__rollout_golden_target *target)
 {
     if (++g->answered == g->asked) {
         compare(g, target);
     }
 }
 
-static void take(by__golden_run *g, const by__golden_target *target, const json_t *event)
+static void take(by__rollout_golden_run *g, const by__rollout_golden_target *target,
+                 const json_t *event)
 {
-    const char *id = by__get_text(event, "id");
-    const char *kind = by__get_text(event, "e");
+    const char *id = by__protocol_get_text(event, "id");
+    const char *kind = by__protocol_get_text(event, "e");
     json_t *answer = id == NULL ? NULL : json_object_get(g->answers, id);
     if (answer == NULL || kind == NULL || g->result != BY__GOLDEN_PENDING) {
         return;
@@ -205,7 +206,7 @@ static void take(by__golden_run *g, const by__golden_target *target, const json_
         fail(g, "the log-probabilities of the golden request are not finite");
     } else if (strcmp(kind, "error") == 0) {
         char reason[160];
-        const char *message = by__get_text(event, "message");
+        const char *message = by__protocol_get_text(event, "message");
         (void)snprintf(reason, sizeof reason, "the golden request failed: %s",
                        message == NULL ? "?" : message);
         fail(g, reason);
@@ -222,13 +223,13 @@ static void take(by__golden_run *g, const by__golden_target *target, const json_
     }
 }
 
-void by__golden_events(by__golden_run *g, const by__golden_target *target, const char *list,
-                       size_t length)
+void by__rollout_golden_events(by__rollout_golden_run *g, const by__rollout_golden_target *target,
+                               const char *list, size_t length)
 {
     by__serve_event event;
     size_t at = 0;
-    while (by__events_next(list, length, &at, &event)) {
-        json_t *json = by__event_json(&event);
+    while (by__protocol_events_next(list, length, &at, &event)) {
+        json_t *json = by__protocol_event_json(&event);
         take(g, target, json);
         json_decref(json);
     }

@@ -6,56 +6,56 @@
 
 static void on_greet(void *user)
 {
-    by__session *s = user;
+    by__rollout_session *s = user;
     json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "supervisor", "name", s->name,
                               "pid", (json_int_t)getpid());
-    (void)by__broker_link_send(&s->link, hello);
+    (void)by__link_broker_send(&s->link, hello);
     json_decref(hello);
 }
 
 static void on_refused(void *user, const char *why)
 {
-    by__session_fail(user, BY_ESTATE, why);
+    by__rollout_session_fail(user, BY_ESTATE, why);
 }
 
-void by__session_end(by__session *session)
+void by__rollout_session_end(by__rollout_session *session)
 {
     uv_stop(&session->loop);
 }
 
-void by__session_fail(by__session *session, by_status status, const char *why)
+void by__rollout_session_fail(by__rollout_session *session, by_status status, const char *why)
 {
     (void)by_error_set(&session->failure, status, "%s", why);
-    by__session_end(session);
+    by__rollout_session_end(session);
 }
 
-by_status by__session_run(by__session *session, const char *broker,
-                          const by__broker_link_handler *handler,
-                          void (*stop)(void *user, bool again), by_error *error)
+by_status by__rollout_session_run(by__rollout_session *session, const char *broker,
+                                  const by__link_broker_handler *handler,
+                                  void (*stop)(void *user, bool again), by_error *error)
 {
-    by__session *s = session;
-    by__stop *stopper = NULL;
-    by__broker_link_handler own = *handler;
+    by__rollout_session *s = session;
+    by__serve_stop *stopper = NULL;
+    by__link_broker_handler own = *handler;
     own.greet = on_greet;
     own.refused = on_refused;
     own.user = s;
     BY_TRY(by__link_check(broker, error));
-    BY_TRY(by__request_id(s->name, "deploy_", error));
+    BY_TRY(by__serve_request_id(s->name, "deploy_", error));
     int code = uv_loop_init(&s->loop);
     if (code < 0) {
-        return by__uv_error(error, "make", "an event loop", code);
+        return by__serve_uv_error(error, "make", "an event loop", code);
     }
-    by_status status = by__stop_open(&stopper, &s->loop, false, stop, s, error);
+    by_status status = by__serve_stop_open(&stopper, &s->loop, false, stop, s, error);
     if (status == BY_OK) {
-        by__broker_link_open(&s->link, &s->loop, broker, NULL, &own);
+        by__link_broker_open(&s->link, &s->loop, broker, NULL, &own);
         (void)uv_run(&s->loop, UV_RUN_DEFAULT);
-        by__broker_link_close(&s->link);
+        by__link_broker_close(&s->link);
         if (s->failure.status != BY_OK) {
             *error = s->failure;
             status = s->failure.status;
         }
     }
-    by__stop_close(&stopper);
+    by__serve_stop_close(&stopper);
     (void)uv_run(&s->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&s->loop);
     return status;

@@ -8,21 +8,21 @@
 #include "serve/protocol/messages.h"
 
 /* Embedded as the first member of its owner's record. */
-typedef struct by__session {
+typedef struct by__rollout_session {
     uv_loop_t loop;
-    by__broker_link link;
+    by__link_broker link;
     char name[BY__ID_BYTES]; /* name of this process at the broker */
     by_error failure;
-} by__session;
+} by__rollout_session;
 
-/* Connects, and runs the loop until by__session_end or by__session_fail. The session sets the
- * handler's `greet` and `refused`; `user` of the others is the session, and so its owner's record.
- * stop: called for SIGTERM and SIGINT, `again` for the second one. */
-by_status by__session_run(by__session *session, const char *broker,
-                          const by__broker_link_handler *handler,
-                          void (*stop)(void *user, bool again), by_error *error);
-void by__session_end(by__session *session);
-/* Ends the session with an error, which by__session_run returns. */
-void by__session_fail(by__session *session, by_status status, const char *why);
+/* Connects, and runs the loop until by__rollout_session_end or by__rollout_session_fail. The
+ * session sets the handler's `greet` and `refused`; `user` of the others is the session, and so its
+ * owner's record. stop: called for SIGTERM and SIGINT, `again` for the second one. */
+by_status by__rollout_session_run(by__rollout_session *session, const char *broker,
+                                  const by__link_broker_handler *handler,
+                                  void (*stop)(void *user, bool again), by_error *error);
+void by__rollout_session_end(by__rollout_session *session);
+/* Ends the session with an error, which by__rollout_session_run returns. */
+void by__rollout_session_fail(by__rollout_session *session, by_status status, const char *why);
 
 #endif

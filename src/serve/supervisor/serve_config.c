@@ -7,7 +7,7 @@
 #include "config/schema.h"
 #include "serve/base/serve.h"
 
-static const by__section sections[] = {
+static const by__config_section sections[] = {
     {"", "Keys at the top of the file.", 0},
     {"gateway", "The process that answers HTTP.", 0},
     {"worker", "The processes that run the model.", 0},
@@ -33,7 +33,7 @@ static const by__section sections[] = {
 
 /* clang-format off: one row a key */
 #define OWN(member) BY__OWN(by_serve_config, member)
-static const by__key model_fields[] = {
+static const by__config_key model_fields[] = {
     {"models", "path", BY__KEY_TEXT, BY__OWN(by_served_model_config, path), NULL, .min = 1,
      .help = "run, model directory or GGUF file"},
     {"models", "name", BY__KEY_TEXT, BY__OWN(by_served_model_config, name), "\"\"",
@@ -69,9 +69,9 @@ static const by__key model_fields[] = {
     {"models", "drift_window", BY__KEY_INT, BY__OWN(by_served_model_config, drift_window), "0", 0,
      BY__MI30, .help = "requests per window that is compared with the training data"},
 };
-static const by__key_list model_list = BY__KEY_LIST(model_fields);
+static const by__config_key_list model_list = BY__KEY_LIST(model_fields);
 
-static const by__key limit_fields[] = {
+static const by__config_key limit_fields[] = {
     {"limits.keys", "name", BY__KEY_TEXT, BY__OWN(by_limit_config, name), NULL, .min = 1,
      .help = "name of the API keys that this entry applies to; keys of the same name share its "
              "limits"},
@@ -84,18 +84,18 @@ static const by__key limit_fields[] = {
      BY__MANY,
      .help = "tokens per day, of prompts and answers, from midnight to midnight UTC; 0: no limit"},
 };
-static const by__key_list limit_list = BY__KEY_LIST(limit_fields);
+static const by__config_key_list limit_list = BY__KEY_LIST(limit_fields);
 
-static const by__key entity_fields[] = {
+static const by__config_key entity_fields[] = {
     {"features.entities", "name", BY__KEY_TEXT, BY__OWN(by_feature_entity_config, name), NULL,
      .min = 1, .help = "join key of the entity, as in Feast"},
     {"features.entities", "type", BY__KEY_TEXT, BY__OWN(by_feature_entity_config, type), "int64",
      .choices = "int64|int32|string|bytes|unix_timestamp",
      .help = "type of its values, as in Feast; in a request, bytes are base64"},
 };
-static const by__key_list entity_list = BY__KEY_LIST(entity_fields);
+static const by__config_key_list entity_list = BY__KEY_LIST(entity_fields);
 
-static const by__key view_fields[] = {
+static const by__config_key view_fields[] = {
     {"features.views", "name", BY__KEY_TEXT, BY__OWN(by_feature_view_config, name), NULL, .min = 1,
      .help = "name of the feature view"},
     {"features.views", "entities", BY__KEY_TEXT, BY__OWN(by_feature_view_config, entities), NULL,
@@ -103,9 +103,9 @@ static const by__key view_fields[] = {
     {"features.views", "ttl", BY__KEY_TIME, BY__OWN(by_feature_view_config, ttl), "0", 0, 1e12,
      .help = "age in seconds at which a feature counts as missing; 0: never"},
 };
-static const by__key_list view_list = BY__KEY_LIST(view_fields);
+static const by__config_key_list view_list = BY__KEY_LIST(view_fields);
 
-static const by__key column_fields[] = {
+static const by__config_key column_fields[] = {
     {"features.columns", "column", BY__KEY_TEXT, BY__OWN(by_feature_column_config, column), NULL,
      .min = 1, .help = "name of the model's column"},
     {"features.columns", "feature", BY__KEY_TEXT, BY__OWN(by_feature_column_config, feature), NULL,
@@ -121,9 +121,9 @@ static const by__key column_fields[] = {
      "s", .choices = "s|ms|us|ns",
      .help = "unit of the number that a Feast timestamp becomes; must match the training data"},
 };
-static const by__key_list column_list = BY__KEY_LIST(column_fields);
+static const by__config_key_list column_list = BY__KEY_LIST(column_fields);
 
-static const by__key keys[] = {
+static const by__config_key keys[] = {
     {"", "models", BY__KEY_RECORDS, OWN(models), "[]", .fields = &model_list,
      .size = sizeof(by_served_model_config),
      .help =
@@ -344,9 +344,9 @@ static const by__key keys[] = {
      .help = "columns that features fill: `[{column: rate, feature: driver_stats:conv_rate}]`"},
 };
 /* clang-format on */
-static const by__section_list section_list = {sections, BY_ARRAY_LENGTH(sections)};
-static const by__key_list key_list = BY__KEY_LIST(keys);
-static const by__schema schema = {
+static const by__config_section_list section_list = {sections, BY_ARRAY_LENGTH(sections)};
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
+static const by__config_schema schema = {
     .sections = &section_list, .keys = &key_list, .size = sizeof(by_serve_config)};
 
 static by_serve_config *take(by_config *config)
@@ -382,18 +382,18 @@ by_status by_serve_config_set(by_serve_config *config, const char *key, const ch
                               const char *where, by_error *error)
 {
     by__config *whole = (by__config *)config->config;
-    by__entry *entry = by__entry_at(whole, key);
+    by__config_entry *entry = by__config_entry_at(whole, key);
     by__config_node node = {0};
     if (entry == NULL) {
         return by_error_set(error, BY_EARG, "%s: there is no key %s", where, key);
     }
     /* Quoted, a text is taken as it is; an empty one is refused as a missing value. */
     bool quoted = entry->key.type == BY__KEY_TEXT && value[0] != '\0';
-    by_status status = by__node_add(&node, value, strlen(value), quoted, error);
+    by_status status = by__config_node_add(&node, value, strlen(value), quoted, error);
     if (status == BY_OK) {
         status = by__config_assign(whole, entry, &node, where, true, error);
     }
-    by__node_free(&node);
+    by__config_node_free(&node);
     return status;
 }
 

@@ -16,17 +16,18 @@
 #include "serve/link/core/link.h"
 #include "serve/link/core/redis_address.h"
 
-static bool has_name(const by__keys *file, const char *name)
+static bool has_name(const by__gateway_keys *file, const char *name)
 {
-    for (size_t i = 0; i < by__keys_count(file); i++) {
-        if (strcmp(by__keys_at(file, i)->name, name) == 0) {
+    for (size_t i = 0; i < by__gateway_keys_count(file); i++) {
+        if (strcmp(by__gateway_keys_at(file, i)->name, name) == 0) {
             return true;
         }
     }
     return false;
 }
 
-static by_status check_limits(const by_serve_config *c, const by__keys *file, by_error *error)
+static by_status check_limits(const by_serve_config *c, const by__gateway_keys *file,
+                              by_error *error)
 {
     const by_limit_config *rows = c->limits.keys.items;
     const char *where = by__config_where(c->config, "limits.keys", "limits.keys");
@@ -78,7 +79,7 @@ static by_status check_scaling(const by_serve_config *c, by_error *error)
 
 static by_status check_tracing(const by_serve_config *c, by_error *error)
 {
-    by_status status = by__trace_endpoint_check(c->tracing.endpoint, error);
+    by_status status = by__gateway_trace_endpoint_check(c->tracing.endpoint, error);
     return status == BY_OK ? BY_OK
                            : by_error_prefix(error, status, "%s",
                                              by__config_where(c->config, "tracing.endpoint",
@@ -98,9 +99,9 @@ static by_status check_metrics(const by_serve_config *c, by_error *error)
 
 static by_status check_proxies(const by_serve_config *c, by_error *error)
 {
-    by__addresses *addresses = NULL;
-    by_status status = by__addresses_open(&addresses, 0, &c->gateway.proxies, error);
-    by__addresses_close(&addresses);
+    by__http_addresses *addresses = NULL;
+    by_status status = by__http_addresses_open(&addresses, 0, &c->gateway.proxies, error);
+    by__http_addresses_close(&addresses);
     return status;
 }
 
@@ -111,7 +112,7 @@ static by_status check_broker(const by_serve_config *c, by_error *error)
     if (address[0] == '\0') {
         return BY_OK;
     }
-    if (!by__redis_is_address(address)) {
+    if (!by__link_redis_is_address(address)) {
         return by_error_set(error, BY_ECONFIG,
                             "%s: broker.address %s: must be redis://HOST[:PORT]; without it, the "
                             "server starts a broker on this host",
@@ -180,25 +181,25 @@ static by_status check_directory(const by_serve_config *c, const char *key, cons
 
 static by_status check_webhooks(const by_serve_config *c, by_error *error)
 {
-    by__webhook_rules *rules = NULL;
-    by_status status = by__webhook_rules_open(&rules, &c->webhooks, error);
-    by__webhook_rules_close(&rules);
+    by__gateway_webhook_rules *rules = NULL;
+    by_status status = by__gateway_webhook_rules_open(&rules, &c->webhooks, error);
+    by__gateway_webhook_rules_close(&rules);
     return status;
 }
 
 by_status by_serve_config_check(const by_serve_config *config, by_error *error)
 {
     const by_serve_config *c = config;
-    by__keys *file = NULL;
+    by__gateway_keys *file = NULL;
     by__feature_map *features = NULL;
     struct sockaddr_storage address;
-    by_status status = by__listen_address(&address, c->gateway.listen, error);
+    by_status status = by__http_listen_address(&address, c->gateway.listen, error);
     if (status != BY_OK) {
         return by_error_prefix(error, status, "%s: gateway.listen",
                                by__config_where(c->config, "gateway.listen", "gateway.listen"));
     }
     if (c->gateway.keys[0] == '\0' && c->gateway.insecure == 0 &&
-        !by__listens_locally(c->gateway.listen)) {
+        !by__http_listens_locally(c->gateway.listen)) {
         return by_error_set(error, BY_ECONFIG,
                             "%s: gateway.listen %s is reachable by other machines: give "
                             "gateway.keys (--keys), listen on 127.0.0.1, or set gateway.insecure: "
@@ -207,7 +208,7 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
                             c->gateway.listen);
     }
     if (c->gateway.keys[0] != '\0') {
-        status = by__keys_open(&file, c->gateway.keys, error);
+        status = by__gateway_keys_open(&file, c->gateway.keys, error);
     }
     if (status == BY_OK) {
         status = check_limits(c, file, error);
@@ -246,6 +247,6 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
         status = check_directory(c, "feedback.directory", c->feedback.directory, error);
     }
     by__feature_map_close(&features);
-    by__keys_close(&file);
+    by__gateway_keys_close(&file);
     return status;
 }

@@ -9,12 +9,12 @@
 #include "serve/supervisor/serve_processes.h"
 
 /* An operator's request while its weights are being found. */
-struct by__request_to {
-    by__served *model;
+struct by__serve_request_to {
+    by__serve_served *model;
     char *path;
     char *adapter; /* NULL: none */
     by__rollout_options options;
-    by__served_version version;
+    by__protocol_served_version version;
     by_status status;
     by_error error;
     char *settings; /* NULL: none */
@@ -43,10 +43,10 @@ static void answer(by__link *link, const by_error *error)
     json_decref(message);
 }
 
-static void free_request(struct by__request_to *r)
+static void free_request(struct by__serve_request_to *r)
 {
     if (r != NULL) {
-        by__served_version_free(&r->version);
+        by__protocol_served_version_free(&r->version);
         (void)pthread_mutex_destroy(&r->lock);
         free(r->path);
         free(r->adapter);
@@ -59,8 +59,9 @@ static void free_request(struct by__request_to *r)
  * mount hangs: libuv would wait for a thread of its pool at the end of the program. */
 static void *find(void *user)
 {
-    struct by__request_to *r = user;
-    r->status = by__served_version_find(&r->version, r->path, r->adapter, r->settings, &r->error);
+    struct by__serve_request_to *r = user;
+    r->status =
+        by__protocol_served_version_find(&r->version, r->path, r->adapter, r->settings, &r->error);
     (void)pthread_mutex_lock(&r->lock);
     bool abandoned = r->abandoned;
     r->done = true;
@@ -74,7 +75,7 @@ static void *find(void *user)
     return NULL;
 }
 
-static by_status start_search(struct by__request_to *r, by_error *error)
+static by_status start_search(struct by__serve_request_to *r, by_error *error)
 {
     pthread_attr_t attributes;
     pthread_t thread;
@@ -91,9 +92,9 @@ static by_status start_search(struct by__request_to *r, by_error *error)
 static void reload_next(by__supervisor *s);
 
 /* Takes the request that is in progress, if its search has ended; *running: it has not. */
-static struct by__request_to *take_search(by__supervisor *s, bool abandon, bool *running)
+static struct by__serve_request_to *take_search(by__supervisor *s, bool abandon, bool *running)
 {
-    struct by__request_to *r = s->request;
+    struct by__serve_request_to *r = s->request;
     *running = false;
     if (r == NULL) {
         return NULL;
@@ -114,17 +115,17 @@ static void on_found(uv_async_t *async)
 {
     by__supervisor *s = async->data;
     bool running;
-    struct by__request_to *r = take_search(s, false, &running);
+    struct by__serve_request_to *r = take_search(s, false, &running);
     if (r == NULL) {
         return;
     }
     (void)uv_timer_stop(&s->late);
     if (r->status == BY_OK && !s->ending) {
-        r->status = by__served_deploy(r->model, &r->version, &r->options, &r->error);
+        r->status = by__serve_served_deploy(r->model, &r->version, &r->options, &r->error);
     }
     if (r->status != BY_OK) {
-        by__log_event(&s->log, "not_deployed", "{ss ss ss}", "model", r->model->name, "path",
-                      r->path, "reason", r->error.message);
+        by__telemetry_log_event(&s->log, "not_deployed", "{ss ss ss}", "model", r->model->name,
+                                "path", r->path, "reason", r->error.message);
     }
     answer(s->asker, &r->error);
     s->asker = NULL;
@@ -138,9 +139,9 @@ static void on_search_late(uv_timer_t *timer)
     by_error error = {0};
     bool running;
     (void)by_error_set(&error, BY_EIO, "the weights were not read within %d s", SEARCH);
-    struct by__request_to *r = take_search(s, true, &running);
+    struct by__serve_request_to *r = take_search(s, true, &running);
     if (running) {
-        by__log_event(&s->log, "not_deployed", "{ss}", "reason", error.message);
+        by__telemetry_log_event(&s->log, "not_deployed", "{ss}", "reason", error.message);
         answer(s->asker, &error);
         s->asker = NULL;
         reload_next(s);
@@ -150,15 +151,15 @@ static void on_search_late(uv_timer_t *timer)
     }
 }
 
-static void look_for(by__served *m, by__link *link, const by_deploy_options *options)
+static void look_for(by__serve_served *m, by__link *link, const by_deploy_options *options)
 {
     by__supervisor *s = m->all;
-    const by__served_version *now = &m->current->version;
+    const by__protocol_served_version *now = &m->current->version;
     const char *path = options->path == NULL ? now->path : options->path;
     const char *adapter =
         options->path == NULL && options->adapter == NULL ? now->adapter : options->adapter;
     by_error error = {0};
-    struct by__request_to *r = NULL;
+    struct by__serve_request_to *r = NULL;
     by_status status = s->request != NULL
                            ? by_error_set(&error, BY_ESTATE, "another deployment has just started")
                            : by__alloc((void **)&r, 1, sizeof *r, "a deployment", &error);
@@ -197,13 +198,13 @@ static void reload_next(by__supervisor *s)
     }
 }
 
-void by__control_reload(by__supervisor *s)
+void by__serve_control_reload(by__supervisor *s)
 {
     s->reloaded = 0;
     reload_next(s);
 }
 
-static void roll_back(by__served *m, by__link *link)
+static void roll_back(by__serve_served *m, by__link *link)
 {
     by_deploy_options how;
     by__rollout_options options;
@@ -218,48 +219,49 @@ static void roll_back(by__served *m, by__link *link)
                            "this server has served no version before %s: deploy one by its path",
                            m->current->version.name);
     } else {
-        by__served_version back = {0};
-        if (by__served_version_copy(&back, &m->former[0], &error) == BY_OK) {
-            (void)by__served_deploy(m, &back, &options, &error);
+        by__protocol_served_version back = {0};
+        if (by__protocol_served_version_copy(&back, &m->former[0], &error) == BY_OK) {
+            (void)by__serve_served_deploy(m, &back, &options, &error);
             m->returns = error.status == BY_OK;
         }
-        by__served_version_free(&back);
+        by__protocol_served_version_free(&back);
     }
     answer(link, &error);
 }
 
-void by__control_rollback(by__served *model)
+void by__serve_control_rollback(by__serve_served *model)
 {
     roll_back(model, NULL);
 }
 
 /* What a version was deployed from, RUN or RUN+ADAPTER; a new reference, NULL for NULL. */
-static json_t *origin_of(const by__served_version *version)
+static json_t *origin_of(const by__protocol_served_version *version)
 {
     return version == NULL            ? NULL
            : version->adapter == NULL ? json_string(version->path)
                                       : json_sprintf("%s+%s", version->path, version->adapter);
 }
 
-static void tell_status(by__served *m, by__link *link)
+static void tell_status(by__serve_served *m, by__link *link)
 {
-    const by__group *coming = m->coming;
-    const by__served_version *former = m->former_count == 0 ? NULL : &m->former[0];
+    const by__serve_group *coming = m->coming;
+    const by__protocol_served_version *former = m->former_count == 0 ? NULL : &m->former[0];
     json_t *message = json_pack(
         "{ss ss ss so* ss? so* sI sI sI sI sI sI sf sf ss ss ss}", "t", "status", "model", m->name,
         "version", m->current->version.name, "path", origin_of(&m->current->version), "previous",
         former == NULL ? NULL : former->name, "previous_path", origin_of(former), "wanted",
         (json_int_t)m->current->wanted, "needed", (json_int_t)m->scale->needed, "ready",
-        (json_int_t)by__group_ready(m->all, m->current), "least", (json_int_t)m->least, "most",
-        (json_int_t)m->most, "waiting", (json_int_t)m->load.waiting, "p95", m->load.p95, "capacity",
-        m->scale->capacity, "last", m->last, "outcome", m->outcome, "reason", m->reason);
+        (json_int_t)by__serve_group_ready(m->all, m->current), "least", (json_int_t)m->least,
+        "most", (json_int_t)m->most, "waiting", (json_int_t)m->load.waiting, "p95", m->load.p95,
+        "capacity", m->scale->capacity, "last", m->last, "outcome", m->outcome, "reason",
+        m->reason);
     if (coming != NULL) {
         (void)json_object_set_new(
             message, "coming",
             json_pack("{ss so* ss sf sI sI sI sI sI sI}", "version", coming->version.name, "path",
                       origin_of(&coming->version), "phase", by__rollout_name(m->rollout.phase),
                       "share", m->rollout.share, "ready",
-                      (json_int_t)by__group_ready(m->all, coming), "requests",
+                      (json_int_t)by__serve_group_ready(m->all, coming), "requests",
                       (json_int_t)m->after.requests, "errors", (json_int_t)m->after.errors, "same",
                       (json_int_t)m->after.same, "different", (json_int_t)m->after.different,
                       "failed", (json_int_t)m->after.failed));
@@ -269,14 +271,14 @@ static void tell_status(by__served *m, by__link *link)
 }
 
 /* The model that a message names, which a server of one model need not. NULL: an error. */
-static by__served *choose(by__supervisor *s, const json_t *message, by_error *error)
+static by__serve_served *choose(by__supervisor *s, const json_t *message, by_error *error)
 {
-    const char *name = by__get_text(message, "model");
+    const char *name = by__protocol_get_text(message, "model");
     by__text names = {0};
     if (name == NULL && s->model_count == 1) {
         return s->models;
     }
-    by__served *m = name == NULL ? NULL : by__supervisor_model(s, name);
+    by__serve_served *m = name == NULL ? NULL : by__supervisor_model(s, name);
     if (m != NULL) {
         return m;
     }
@@ -298,15 +300,15 @@ static by__served *choose(by__supervisor *s, const json_t *message, by_error *er
 
 static void on_message(void *user, by__link *link, json_t *message)
 {
-    const char *kind = by__get_text(message, "t");
+    const char *kind = by__protocol_get_text(message, "t");
     by_deploy_options options;
     by_error error = {0};
-    by__served *m = choose(user, message, &error);
+    by__serve_served *m = choose(user, message, &error);
     kind = kind == NULL ? "" : kind;
     if (m == NULL) {
         answer(link, &error);
     } else if (strcmp(kind, "deploy") == 0) {
-        if (by__deploy_read(&options, message, &error) == BY_OK) {
+        if (by__protocol_deploy_read(&options, message, &error) == BY_OK) {
             look_for(m, link, &options);
         } else {
             answer(link, &error);
@@ -345,14 +347,14 @@ static void on_taken(void *user, by__link *link)
     by__link_close(&link);
 }
 
-by_status by__control_open(by__supervisor *s, by_error *error)
+by_status by__serve_control_open(by__supervisor *s, by_error *error)
 {
     by__link_handler handler = {.message = on_message, .lost = on_lost, .user = s};
     (void)uv_timer_init(&s->loop, &s->late); /* cannot fail */
     s->late.data = s->found.data = s;
     int code = uv_async_init(&s->loop, &s->found, on_found);
     if (code < 0) {
-        return by__uv_error(error, "watch", "a thread", code);
+        return by__serve_uv_error(error, "watch", "a thread", code);
     }
     uv_unref((uv_handle_t *)&s->found);
     if (s->options.control == NULL) {
@@ -361,7 +363,7 @@ by_status by__control_open(by__supervisor *s, by_error *error)
     return by__link_listen(&s->control, &s->loop, s->options.control, on_taken, &handler, error);
 }
 
-void by__control_close(by__supervisor *s)
+void by__serve_control_close(by__supervisor *s)
 {
     bool running;
     by__link_listener_close(&s->control);
@@ -426,7 +428,7 @@ static by_status ask(json_t **out, const char *control, const json_t *message, b
         .message = on_reply, .lost = on_end, .ready = on_connected, .user = &q};
     int code = uv_loop_init(&q.loop);
     if (code < 0) {
-        return by__uv_error(error, "make", "an event loop", code);
+        return by__serve_uv_error(error, "make", "an event loop", code);
     }
     (void)uv_timer_init(&q.loop, &q.timer);
     by_status status = by__link_connect(&q.link, &q.loop, control, NULL, &handler, error);
@@ -444,9 +446,9 @@ static by_status ask(json_t **out, const char *control, const json_t *message, b
                               "directory?",
                               control);
     }
-    const char *kind = by__get_text(q.reply, "t");
+    const char *kind = by__protocol_get_text(q.reply, "t");
     if (status == BY_OK && kind != NULL && strcmp(kind, "error") == 0) {
-        const char *text = by__get_text(q.reply, "message");
+        const char *text = by__protocol_get_text(q.reply, "message");
         status = by_error_set(error, BY_ESTATE, "%s", text == NULL ? "it was refused" : text);
     }
     if (status != BY_OK) {
@@ -459,7 +461,7 @@ static by_status ask(json_t **out, const char *control, const json_t *message, b
 
 static void copy_text(char *out, size_t size, const json_t *from, const char *key)
 {
-    const char *text = by__get_text(from, key);
+    const char *text = by__protocol_get_text(from, key);
     (void)snprintf(out, size, "%s", text == NULL ? "" : text);
 }
 
@@ -475,18 +477,18 @@ by_status by_deploy_status_now(by_deploy_status *out, const char *control, const
     json_decref(message);
     BY_TRY(status);
     const json_t *coming = json_object_get(reply, "coming");
-    *out = (by_deploy_status){.workers = (size_t)by__get_integer(reply, "wanted"),
-                              .needed = (size_t)by__get_integer(reply, "needed"),
-                              .ready = (size_t)by__get_integer(reply, "ready"),
-                              .least = (size_t)by__get_integer(reply, "least"),
-                              .most = (size_t)by__get_integer(reply, "most"),
-                              .waiting = (size_t)by__get_integer(reply, "waiting"),
-                              .p95 = by__get_number(reply, "p95", 0.0),
-                              .coming_ready = (size_t)by__get_integer(coming, "ready"),
-                              .share = by__get_number(coming, "share", 0.0),
-                              .same = (uint64_t)by__get_integer(coming, "same"),
-                              .different = (uint64_t)by__get_integer(coming, "different"),
-                              .failed = (uint64_t)by__get_integer(coming, "failed")};
+    *out = (by_deploy_status){.workers = (size_t)by__protocol_get_integer(reply, "wanted"),
+                              .needed = (size_t)by__protocol_get_integer(reply, "needed"),
+                              .ready = (size_t)by__protocol_get_integer(reply, "ready"),
+                              .least = (size_t)by__protocol_get_integer(reply, "least"),
+                              .most = (size_t)by__protocol_get_integer(reply, "most"),
+                              .waiting = (size_t)by__protocol_get_integer(reply, "waiting"),
+                              .p95 = by__protocol_get_number(reply, "p95", 0.0),
+                              .coming_ready = (size_t)by__protocol_get_integer(coming, "ready"),
+                              .share = by__protocol_get_number(coming, "share", 0.0),
+                              .same = (uint64_t)by__protocol_get_integer(coming, "same"),
+                              .different = (uint64_t)by__protocol_get_integer(coming, "different"),
+                              .failed = (uint64_t)by__protocol_get_integer(coming, "failed")};
     copy_text(out->model, sizeof out->model, reply, "model");
     copy_text(out->version, sizeof out->version, reply, "version");
     copy_text(out->path, sizeof out->path, reply, "path");
@@ -505,8 +507,8 @@ by_status by_deploy_status_now(by_deploy_status *out, const char *control, const
 by_status by_deploy(const by_deploy_options *options, by_error *error)
 {
     json_t *reply = NULL;
-    BY_TRY(by__deploy_check(options, error));
-    json_t *message = by__deploy_message(options);
+    BY_TRY(by__protocol_deploy_check(options, error));
+    json_t *message = by__protocol_deploy_message(options);
     if (message == NULL) {
         return by_error_set(error, BY_EARG, "paths and the name of a model must be UTF-8");
     }

@@ -23,14 +23,14 @@
 /* Seconds that a process has to close what it has open, after those for its requests. */
 #define CLOSING 10.0
 
-static void start(by__child *c);
+static void start(by__serve_child *c);
 static void go_on_ending(by__supervisor *s);
 
 /* ---- one process ---- */
 
 static void on_again(uv_timer_t *timer)
 {
-    by__child *c = timer->data;
+    by__serve_child *c = timer->data;
     if (c->wanted && !c->running) {
         start(c);
     }
@@ -38,7 +38,7 @@ static void on_again(uv_timer_t *timer)
 
 static void on_kill(uv_timer_t *timer)
 {
-    by__child *c = timer->data;
+    by__serve_child *c = timer->data;
     if (c->running) {
         (void)uv_process_kill(&c->process, SIGKILL);
     }
@@ -50,9 +50,9 @@ static void on_freed(uv_handle_t *handle)
 }
 
 /* Removes a worker that has ended for good from the list. */
-static void forget(by__child *c)
+static void forget(by__serve_child *c)
 {
-    by__child **at = &c->all->workers;
+    by__serve_child **at = &c->all->workers;
     while (*at != c) {
         at = &(*at)->next;
     }
@@ -67,7 +67,7 @@ static void end_all(by__supervisor *s)
 }
 
 /* Returns true if a process of this kind has been ready since the server started. */
-static bool is_proven(const by__child *c)
+static bool is_proven(const by__serve_child *c)
 {
     return c->group != NULL ? c->group->proven : c->proven;
 }
@@ -82,12 +82,12 @@ void by__supervisor_fail(by__supervisor *s, const char *why)
 
 /* Returns true if the exit code means that a restart is useless: a wrong configuration stays wrong,
  * of broker and gateway, and of all workers of one version. */
-static bool is_hopeless(const by__supervisor *s, const by__child *c, int code)
+static bool is_hopeless(const by__supervisor *s, const by__serve_child *c, int code)
 {
     if (code != BY_EXIT_CONFIG || is_proven(c)) {
         return false;
     }
-    for (const by__child *w = s->workers; w != NULL && c->group != NULL; w = w->next) {
+    for (const by__serve_child *w = s->workers; w != NULL && c->group != NULL; w = w->next) {
         bool same = w->group == c->group;
         if (w != c && (same ? w->running : w->group->model == c->group->model)) {
             return false;
@@ -98,7 +98,7 @@ static bool is_hopeless(const by__supervisor *s, const by__child *c, int code)
 
 /* Returns true if a process that was never ready has exited too often; a rollout counts its own
  * workers. */
-static bool gives_up(by__child *c)
+static bool gives_up(by__serve_child *c)
 {
     if (is_proven(c) || (c->group != NULL && c->group != c->group->model->current)) {
         return false;
@@ -107,14 +107,14 @@ static bool gives_up(by__child *c)
 }
 
 /* The pause before each further restart of a worker grows. */
-static void start_later(by__child *c, double lived)
+static void start_later(by__serve_child *c, double lived)
 {
     c->pause = lived > LONG_ENOUGH || c->pause == 0.0 ? FIRST_PAUSE : 2.0 * c->pause;
     c->pause = c->pause > MOST_PAUSE ? MOST_PAUSE : c->pause;
     (void)uv_timer_start(&c->timer, on_again, (uint64_t)(c->pause * 1000.0), 0);
 }
 
-json_t *by__served_restarts(by__served *model)
+json_t *by__serve_served_restarts(by__serve_served *model)
 {
     by__supervisor *s = model->all;
     json_t *own = json_object_get(s->restarts, model->name);
@@ -129,9 +129,9 @@ json_t *by__served_restarts(by__served *model)
     return own;
 }
 
-static void count_restart(const by__child *c, int code)
+static void count_restart(const by__serve_child *c, int code)
 {
-    json_t *own = by__served_restarts(c->group->model);
+    json_t *own = by__serve_served_restarts(c->group->model);
     const char *reason = c->killed ? SILENT : by_exit_name(code);
     json_int_t count = json_integer_value(json_object_get(own, reason));
     (void)json_object_set_new(own, reason, json_integer(count + 1));
@@ -146,7 +146,7 @@ static bool has_listened(const by__supervisor *s)
 
 /* While the server ends, its processes end by themselves, or by SIGTERM while they start. A worker
  * that was never ready, as those of a version that cannot be loaded, had no requests. */
-static void note_end(by__supervisor *s, const by__child *c, int code)
+static void note_end(by__supervisor *s, const by__serve_child *c, int code)
 {
     bool had_requests = c->group == NULL || c->known > 0.0;
     if (had_requests && code != BY_EXIT_DONE && code != 128 + SIGTERM && !s->forced &&
@@ -159,7 +159,7 @@ static void note_end(by__supervisor *s, const by__child *c, int code)
 }
 
 /* Keeps what a worker has said of its end. */
-static void note_failure(by__group *g, int code)
+static void note_failure(by__serve_group *g, int code)
 {
     char *text = NULL;
     size_t length = 0;
@@ -176,15 +176,16 @@ static void note_failure(by__group *g, int code)
 
 static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
 {
-    by__child *c = process->data;
+    by__serve_child *c = process->data;
     by__supervisor *s = c->all;
     double lived = by__now() - c->began;
     int code = signal_number != 0 ? 128 + signal_number : (int)status;
     c->running = false;
     c->proven = c->proven || (c == &s->gateway && has_listened(s));
     (void)uv_timer_stop(&c->timer);
-    by__log_event(&s->log, "process_ended", "{ss sI si sf}", "role", c->role, "pid",
-                  (json_int_t)process->pid, "code", code, "seconds", by__observe_seconds(lived));
+    by__telemetry_log_event(&s->log, "process_ended", "{ss sI si sf}", "role", c->role, "pid",
+                            (json_int_t)process->pid, "code", code, "seconds",
+                            by__telemetry_observe_seconds(lived));
     uv_close((uv_handle_t *)process, NULL);
     if (c->group != NULL && c->wanted) {
         c->group->exits++;
@@ -213,7 +214,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
     }
 }
 
-static void start(by__child *c)
+static void start(by__serve_child *c)
 {
     by__supervisor *s = c->all;
     if (c == &s->gateway && s->options.listening != NULL) {
@@ -237,8 +238,8 @@ static void start(by__child *c)
     int code = uv_spawn(&s->loop, &c->process, &options);
     c->running = code == 0;
     if (code < 0) {
-        by__log_event(&s->log, "process_failed", "{ss ss}", "role", c->role, "reason",
-                      uv_strerror(code));
+        by__telemetry_log_event(&s->log, "process_failed", "{ss ss}", "role", c->role, "reason",
+                                uv_strerror(code));
         uv_close((uv_handle_t *)&c->process, NULL);
         if (c->group == NULL) {
             (void)by_error_set(&s->failure, BY_EIO, "cannot start the %s: %s", c->role,
@@ -250,11 +251,11 @@ static void start(by__child *c)
         }
         return;
     }
-    by__log_event(&s->log, "process", "{ss sI}", "role", c->role, "pid",
-                  (json_int_t)c->process.pid);
+    by__telemetry_log_event(&s->log, "process", "{ss sI}", "role", c->role, "pid",
+                            (json_int_t)c->process.pid);
 }
 
-static void end_child(by__child *c)
+static void end_child(by__serve_child *c)
 {
     const by_serve_options *o = &c->all->options;
     double seconds = CLOSING + (c == &c->all->gateway ? o->drain : c->group != NULL ? o->grace : 0);
@@ -265,7 +266,7 @@ static void end_child(by__child *c)
     c->wanted = false;
 }
 
-static void open_child(by__supervisor *s, by__child *c, const char *role,
+static void open_child(by__supervisor *s, by__serve_child *c, const char *role,
                        const char *const *command)
 {
     c->all = s;
@@ -278,19 +279,19 @@ static void open_child(by__supervisor *s, by__child *c, const char *role,
 
 /* ---- groups ---- */
 
-static size_t count_wanted(const by__supervisor *s, const by__group *group)
+static size_t count_wanted(const by__supervisor *s, const by__serve_group *group)
 {
     size_t count = 0;
-    for (const by__child *c = s->workers; c != NULL; c = c->next) {
+    for (const by__serve_child *c = s->workers; c != NULL; c = c->next) {
         count += c->group == group && c->wanted;
     }
     return count;
 }
 
-size_t by__group_ready(const by__supervisor *s, const by__group *group)
+size_t by__serve_group_ready(const by__supervisor *s, const by__serve_group *group)
 {
     size_t count = 0;
-    for (const by__child *c = s->workers; c != NULL; c = c->next) {
+    for (const by__serve_child *c = s->workers; c != NULL; c = c->next) {
         count += c->group == group && c->running && c->wanted && c->known > 0.0;
     }
     return count;
@@ -298,22 +299,22 @@ size_t by__group_ready(const by__supervisor *s, const by__group *group)
 
 /* Returns true if no further worker of a live version may start: those that are ending use memory
  * until they have ended. */
-static bool is_full(const by__supervisor *s, const by__group *group)
+static bool is_full(const by__supervisor *s, const by__serve_group *group)
 {
     size_t count = 0;
-    for (const by__child *c = s->workers; c != NULL; c = c->next) {
+    for (const by__serve_child *c = s->workers; c != NULL; c = c->next) {
         count += c->group == c->group->model->current && (c->running || c->wanted);
     }
     return s->options.total > 0 && group == group->model->current && count >= s->options.total;
 }
 
-static void add_worker(by__supervisor *s, by__group *group)
+static void add_worker(by__supervisor *s, by__serve_group *group)
 {
-    by__child *c = NULL;
+    by__serve_child *c = NULL;
     by_error error = {0};
     if (by__alloc((void **)&c, 1, sizeof *c, "a process", &error) != BY_OK) {
-        by__log_event(&s->log, "process_failed", "{ss ss}", "role", "worker", "reason",
-                      error.message);
+        by__telemetry_log_event(&s->log, "process_failed", "{ss ss}", "role", "worker", "reason",
+                                error.message);
         group->wanted = count_wanted(s, group);
         return;
     }
@@ -325,10 +326,10 @@ static void add_worker(by__supervisor *s, by__group *group)
 }
 
 /* Ends a worker that is not ready yet, if there is one, else the youngest. */
-static void end_worker(by__supervisor *s, const by__group *group)
+static void end_worker(by__supervisor *s, const by__serve_group *group)
 {
-    by__child *best = NULL;
-    for (by__child *c = s->workers; c != NULL; c = c->next) {
+    by__serve_child *best = NULL;
+    for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
         bool earlier = best == NULL || (best->known > 0.0 && c->known == 0.0) ||
                        ((best->known > 0.0) == (c->known > 0.0) && c->began > best->began);
         if (c->group == group && c->wanted && earlier) {
@@ -342,16 +343,16 @@ static void end_worker(by__supervisor *s, const by__group *group)
 
 static void sweep(by__supervisor *s)
 {
-    for (by__child *c = s->workers, *next; c != NULL; c = next) {
+    for (by__serve_child *c = s->workers, *next; c != NULL; c = next) {
         next = c->next;
         if (!c->wanted && !c->running && !uv_is_active((uv_handle_t *)&c->timer)) {
             forget(c);
         }
     }
-    for (by__group **at = &s->groups; *at != NULL;) {
-        by__group *g = *at;
+    for (by__serve_group **at = &s->groups; *at != NULL;) {
+        by__serve_group *g = *at;
         bool used = g == g->model->current || g == g->model->coming;
-        for (const by__child *c = s->workers; c != NULL && !used; c = c->next) {
+        for (const by__serve_child *c = s->workers; c != NULL && !used; c = c->next) {
             used = c->group == g;
         }
         if (used) {
@@ -359,15 +360,15 @@ static void sweep(by__supervisor *s)
             continue;
         }
         *at = g->next;
-        by__log_event(&s->log, "version_ended", "{ss ss}", "model", g->model->name, "version",
-                      g->version.name);
-        by__group_free(g);
+        by__telemetry_log_event(&s->log, "version_ended", "{ss ss}", "model", g->model->name,
+                                "version", g->version.name);
+        by__serve_group_free(g);
     }
 }
 
 void by__supervisor_reconcile(by__supervisor *s)
 {
-    for (by__group *g = s->groups; g != NULL && !s->ending; g = g->next) {
+    for (by__serve_group *g = s->groups; g != NULL && !s->ending; g = g->next) {
         g->wanted = g->retire > 0.0 && by__now() > g->retire ? 0 : g->wanted;
         for (size_t n = count_wanted(s, g); n < g->wanted && !is_full(s, g); n++) {
             add_worker(s, g);
@@ -390,7 +391,7 @@ static void go_on_ending(by__supervisor *s)
     if (s->gateway.running) {
         return;
     }
-    for (by__child *c = s->workers; c != NULL; c = c->next) {
+    for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
         end_child(c);
         workers = workers || c->running;
     }
@@ -403,7 +404,7 @@ static void go_on_ending(by__supervisor *s)
     }
 }
 
-static void kill_now(by__child *c)
+static void kill_now(by__serve_child *c)
 {
     if (c->running) {
         (void)uv_process_kill(&c->process, SIGKILL);
@@ -417,7 +418,7 @@ static void on_stop(void *user, bool again)
         s->forced = true;
         kill_now(&s->gateway);
         kill_now(&s->broker);
-        for (by__child *c = s->workers; c != NULL; c = c->next) {
+        for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
             kill_now(c);
         }
     }
@@ -427,16 +428,16 @@ static void on_stop(void *user, bool again)
 static void on_hangup(uv_signal_t *handle, int number)
 {
     BY_UNUSED(number);
-    by__control_reload(handle->data);
+    by__serve_control_reload(handle->data);
 }
 
 static by_status begin(by__supervisor *s, by_error *error)
 {
     BY_TRY(by__supervisor_add_models(s, error));
-    BY_TRY(by__control_open(s, error));
+    BY_TRY(by__serve_control_open(s, error));
     int code = uv_signal_start(&s->reload, on_hangup, SIGHUP);
     if (code < 0) {
-        return by__uv_error(error, "watch", "SIGHUP", code);
+        return by__serve_uv_error(error, "watch", "SIGHUP", code);
     }
     if (s->broker.wanted) {
         start(&s->broker);
@@ -450,16 +451,16 @@ static by_status begin(by__supervisor *s, by_error *error)
 static void release(by__supervisor *s)
 {
     while (s->groups != NULL) {
-        by__group *g = s->groups;
+        by__serve_group *g = s->groups;
         s->groups = g->next;
-        by__group_free(g);
+        by__serve_group_free(g);
     }
     for (size_t i = 0; i < s->model_count; i++) {
-        by__served *m = &s->models[i];
+        by__serve_served *m = &s->models[i];
         for (size_t k = 0; k < m->former_count; k++) {
-            by__served_version_free(&m->former[k]);
+            by__protocol_served_version_free(&m->former[k]);
         }
-        by__golden_reset(&m->golden);
+        by__rollout_golden_reset(&m->golden);
         json_decref(m->info);
         free(m->routed);
     }
@@ -481,27 +482,27 @@ static void set_options(by__supervisor *s)
 by_status by_serve_run(const by_serve_options *options, by_error *error)
 {
     by__supervisor s = {.options = *options, .log = {options->log, options->user}};
-    by__stop *stop = NULL;
+    by__serve_stop *stop = NULL;
     BY_TRY(by__link_check(options->address, error));
     if (options->workers == 0 && options->most == 0) {
         return by_error_set(error, BY_EARG,
                             "no worker can be started: set scaling.most, or --workers 0:8");
     }
-    BY_TRY(by__request_id(s.name, "supervisor_", error));
+    BY_TRY(by__serve_request_id(s.name, "supervisor_", error));
     set_options(&s);
     if (pipe2(s.lifeline, O_CLOEXEC) != 0) {
-        return by__uv_error(error, "make", "a pipe", -errno);
+        return by__serve_uv_error(error, "make", "a pipe", -errno);
     }
     int code = uv_loop_init(&s.loop);
     if (code < 0) {
         release(&s);
-        return by__uv_error(error, "make", "an event loop", code);
+        return by__serve_uv_error(error, "make", "an event loop", code);
     }
     (void)uv_signal_init(&s.loop, &s.reload);
     s.reload.data = &s;
     open_child(&s, &s.broker, "broker", options->broker);
     open_child(&s, &s.gateway, "gateway", options->gateway);
-    by_status status = by__stop_open(&stop, &s.loop, false, on_stop, &s, error);
+    by_status status = by__serve_stop_open(&stop, &s.loop, false, on_stop, &s, error);
     if (status == BY_OK) {
         status = begin(&s, error);
     }
@@ -513,10 +514,10 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
         }
     }
     if (s.link.loop != NULL) {
-        by__broker_link_close(&s.link);
+        by__link_broker_close(&s.link);
     }
-    by__control_close(&s);
-    by__stop_close(&stop);
+    by__serve_control_close(&s);
+    by__serve_stop_close(&stop);
     uv_close((uv_handle_t *)&s.reload, NULL);
     uv_close((uv_handle_t *)&s.broker.timer, NULL);
     uv_close((uv_handle_t *)&s.gateway.timer, NULL);

@@ -5,8 +5,8 @@
  * serve_processes.c (processes), serve_state.c (the broker's state and the decisions based on it)
  * and serve_control.c (operators' requests).
  *
- * Types: by__supervisor; by__served, a model; by__group, the workers of one of its versions;
- * by__child, a process.
+ * Types: by__supervisor; by__serve_served, a model; by__serve_group, the workers of one of its
+ * versions; by__serve_child, a process.
  *
  * Who owns what: the supervisor owns models, groups and children and its link to the broker. A
  * child process ends when the pipe that is its standard input is closed, so that none outlives the
@@ -33,12 +33,12 @@
 #define BY__OPERATORS 16
 
 typedef struct by__supervisor by__supervisor;
-typedef struct by__served by__served;
+typedef struct by__serve_served by__serve_served;
 
 /* The workers of one version. */
-typedef struct by__group {
-    by__served_version version;
-    by__served *model;
+typedef struct by__serve_group {
+    by__protocol_served_version version;
+    by__serve_served *model;
     const char *command[BY__ARGUMENTS];
     size_t wanted;
     size_t exits;  /* exits of workers that were not told to end */
@@ -47,17 +47,17 @@ typedef struct by__group {
     char why[400]; /* what the last one said, or its exit; "": none has exited */
     bool proven;   /* one of its workers has registered at the broker */
     double retire; /* by__now when it stops getting requests and ends; 0: not planned */
-    struct by__group *next;
-} by__group;
+    struct by__serve_group *next;
+} by__serve_group;
 
-typedef struct by__child {
+typedef struct by__serve_child {
     uv_process_t process;
     uv_timer_t timer; /* for the next start, or for SIGKILL */
     by__supervisor *all;
-    by__group *group; /* NULL: the broker or the gateway */
+    by__serve_group *group; /* NULL: the broker or the gateway */
     const char *role;
     const char *const *command;
-    struct by__child *next;
+    struct by__serve_child *next;
     double began;
     double pause;
     double known;    /* by__now when the broker last listed it; 0: never */
@@ -66,59 +66,59 @@ typedef struct by__child {
     bool running;    /* the process exists */
     bool killed;     /* killed by the supervisor because it was silent or made no step */
     bool wanted;     /* it should be running */
-} by__child;
+} by__serve_child;
 
 /* Totals at a point in time. */
-typedef struct by__totals {
+typedef struct by__serve_totals {
     double now;
     uint64_t arrived;
     uint64_t refused;
     uint64_t ended;
     by__telemetry_histogram first;
-} by__totals;
+} by__serve_totals;
 
 /* A model: its versions, the deployment of one, and its load. */
-struct by__served {
+struct by__serve_served {
     by__supervisor *all;
     const char *name;
     const char *const *worker; /* as in by_serve_model, and the next */
     const char *settings;
     size_t least; /* as in by_serve_options, and the next */
     size_t most;
-    by__group *current; /* the group that serves */
-    by__group *coming;  /* the group of a rollout in progress; NULL: none */
+    by__serve_group *current; /* the group that serves */
+    by__serve_group *coming;  /* the group of a rollout in progress; NULL: none */
     /* The versions served before `current`, the last one first: what roll-backs return to. Only
      * the last one's weights are kept from removal. */
-    by__served_version former[BY__FORMER];
+    by__protocol_served_version former[BY__FORMER];
     size_t former_count;
     bool returns; /* the rollout in progress is a roll-back to former[0] */
     by__rollout rollout;
-    by__golden_run golden;
-    by__version_load before;
-    by__version_load after;
+    by__rollout_golden_run golden;
+    by__rollout_version_load before;
+    by__rollout_version_load after;
     char last[65]; /* version and outcome of the last completed rollout */
     char outcome[16];
     char reason[512];
-    json_t *info;                  /* as reported by workers; NULL: not known yet */
-    char *routed;                  /* the last "route" that was sent */
-    by__autoscale *scale;          /* one of by__supervisor's `scales` */
-    by__totals window[BY__WINDOW]; /* a ring buffer */
+    json_t *info;                        /* as reported by workers; NULL: not known yet */
+    char *routed;                        /* the last "route" that was sent */
+    by__rollout_autoscale *scale;        /* one of by__supervisor's `scales` */
+    by__serve_totals window[BY__WINDOW]; /* a ring buffer */
     size_t window_count;
-    by__autoscale_input load; /* the last measurement */
+    by__rollout_autoscale_input load; /* the last measurement */
 };
 
 struct by__supervisor {
     by_serve_options options;
-    by__log log;
+    by__telemetry_log log;
     uv_loop_t loop;
     uv_signal_t reload; /* SIGHUP */
-    by__broker_link link;
-    by__child broker;
-    by__child gateway;
-    by__child *workers;
-    by__group *groups;
-    by__served *models;    /* [model_count] */
-    by__autoscale *scales; /* [model_count] */
+    by__link_broker link;
+    by__serve_child broker;
+    by__serve_child gateway;
+    by__serve_child *workers;
+    by__serve_group *groups;
+    by__serve_served *models;      /* [model_count] */
+    by__rollout_autoscale *scales; /* [model_count] */
     size_t model_count;
     char name[BY__ID_BYTES]; /* name of this process at the broker */
     json_t *restarts;        /* {MODEL: {REASON: number of restarted workers}} */
@@ -128,8 +128,8 @@ struct by__supervisor {
     by__link *asker;  /* the operator that waits for `request`; NULL: it has disconnected */
     uv_async_t found; /* the weights of a request were found, or not, by its thread */
     uv_timer_t late;  /* gives it up */
-    struct by__request_to *request; /* NULL: none in progress */
-    size_t reloaded;                /* models that the last SIGHUP has looked at */
+    struct by__serve_request_to *request; /* NULL: none in progress */
+    size_t reloaded;                      /* models that the last SIGHUP has looked at */
     by_error failure;
     uv_file lifeline[2]; /* a pipe that is never written to */
     bool ending;
@@ -141,10 +141,10 @@ struct by__supervisor {
 /* Adds the models of the options, with a group for the first version of each. */
 by_status by__supervisor_add_models(by__supervisor *s, by_error *error);
 /* Adds a group for a version, which is copied, of a model; it has no workers yet. */
-by_status by__group_add(by__served *model, by__group **out, const by__served_version *version,
-                        by_error *error);
+by_status by__serve_group_add(by__serve_served *model, by__serve_group **out,
+                              const by__protocol_served_version *version, by_error *error);
 
-void by__group_free(by__group *group);
+void by__serve_group_free(by__serve_group *group);
 
 /* ---- processes (serve_processes.c) ---- */
 
@@ -154,9 +154,9 @@ void by__supervisor_reconcile(by__supervisor *s);
 /* Ends everything with an error of BY_ESTATE. */
 void by__supervisor_fail(by__supervisor *s, const char *why);
 /* Restarts of workers of a model, by reason; a borrowed reference. NULL: memory is exhausted. */
-json_t *by__served_restarts(by__served *model);
+json_t *by__serve_served_restarts(by__serve_served *model);
 /* Number of a group's workers that the broker knows. */
-size_t by__group_ready(const by__supervisor *s, const by__group *group);
+size_t by__serve_group_ready(const by__supervisor *s, const by__serve_group *group);
 
 /* ---- decisions based on the broker's state (serve_state.c) ---- */
 
@@ -164,21 +164,22 @@ size_t by__group_ready(const by__supervisor *s, const by__group *group);
 void by__supervisor_connect(by__supervisor *s);
 /* Begins a rollout of a version, which is copied. BY_ESTATE: one is in progress, or that version is
  * already served. */
-by_status by__served_deploy(by__served *model, const by__served_version *version,
-                            const by__rollout_options *options, by_error *error);
+by_status by__serve_served_deploy(by__serve_served *model,
+                                  const by__protocol_served_version *version,
+                                  const by__rollout_options *options, by_error *error);
 /* Forgets former[0], and those before it whose weights have been removed since. */
-void by__pool_forget_version(by__served *model);
+void by__serve_pool_forget_version(by__serve_served *model);
 /* The model with a name; NULL: there is none. */
-by__served *by__supervisor_model(by__supervisor *s, const char *name);
+by__serve_served *by__supervisor_model(by__supervisor *s, const char *name);
 
 /* ---- operators (serve_control.c) ---- */
 
-by_status by__control_open(by__supervisor *s, by_error *error);
-void by__control_close(by__supervisor *s);
+by_status by__serve_control_open(by__supervisor *s, by_error *error);
+void by__serve_control_close(by__supervisor *s);
 /* Handles `banyan deploy --rollback` received through the broker. */
-void by__control_rollback(by__served *model);
+void by__serve_control_rollback(by__serve_served *model);
 /* Handles SIGHUP: deploys, one model after the other, what the path of the live version refers to
  * now. */
-void by__control_reload(by__supervisor *s);
+void by__serve_control_reload(by__supervisor *s);
 
 #endif

@@ -21,57 +21,57 @@
 
 /* ---- reading a state ---- */
 
-static by__totals totals_of(const json_t *model)
+static by__serve_totals totals_of(const json_t *model)
 {
-    by__totals t = {.now = by__now(),
-                    .arrived = (uint64_t)by__get_integer(model, "arrived"),
-                    .refused = (uint64_t)by__get_integer(model, "refused")};
+    by__serve_totals t = {.now = by__now(),
+                          .arrived = (uint64_t)by__protocol_get_integer(model, "arrived"),
+                          .refused = (uint64_t)by__protocol_get_integer(model, "refused")};
     size_t i;
     json_t *v;
     json_array_foreach(json_object_get(model, "versions"), i, v)
     {
-        t.ended += (uint64_t)by__get_integer(v, "requests");
-        by__histogram_read(&t.first, json_object_get(v, "first"));
+        t.ended += (uint64_t)by__protocol_get_integer(v, "requests");
+        by__telemetry_histogram_read(&t.first, json_object_get(v, "first"));
     }
     return t;
 }
 
 /* Measures the load over the window, which restarts when totals fall: after a restart of the
  * broker, or when a version is forgotten. */
-static void measure(by__served *m, const json_t *model, const json_t *message)
+static void measure(by__serve_served *m, const json_t *model, const json_t *message)
 {
-    by__totals t = totals_of(model);
-    const by__totals *newest = &m->window[(m->window_count + BY__WINDOW - 1) % BY__WINDOW];
+    by__serve_totals t = totals_of(model);
+    const by__serve_totals *newest = &m->window[(m->window_count + BY__WINDOW - 1) % BY__WINDOW];
     size_t i;
     json_t *w;
     if (m->window_count > 0 && (t.arrived < newest->arrived || t.ended < newest->ended ||
                                 t.first.count < newest->first.count)) {
         m->window_count = 0;
     }
-    const by__totals *oldest =
+    const by__serve_totals *oldest =
         &m->window[m->window_count < BY__WINDOW ? 0 : m->window_count % BY__WINDOW];
-    by__totals from = m->window_count == 0 ? t : *oldest;
+    by__serve_totals from = m->window_count == 0 ? t : *oldest;
     by__telemetry_histogram first = t.first;
-    by__histogram_subtract(&first, &from.first);
+    by__telemetry_histogram_subtract(&first, &from.first);
     m->window[m->window_count++ % BY__WINDOW] = t;
-    by__autoscale_input *in = &m->load;
-    *in = (by__autoscale_input){.now = t.now,
-                                .window = t.now - from.now,
-                                .arrived = t.arrived - from.arrived,
-                                .refused = t.refused - from.refused,
-                                .ended = t.ended - from.ended,
-                                .p95 = by__histogram_quantile(&first, 0.95),
-                                .waiting = (size_t)by__get_integer(model, "queue"),
-                                .oldest = by__get_number(model, "oldest", 0.0)};
+    by__rollout_autoscale_input *in = &m->load;
+    *in = (by__rollout_autoscale_input){.now = t.now,
+                                        .window = t.now - from.now,
+                                        .arrived = t.arrived - from.arrived,
+                                        .refused = t.refused - from.refused,
+                                        .ended = t.ended - from.ended,
+                                        .p95 = by__telemetry_histogram_quantile(&first, 0.95),
+                                        .waiting = (size_t)by__protocol_get_integer(model, "queue"),
+                                        .oldest = by__protocol_get_number(model, "oldest", 0.0)};
     json_array_foreach(json_object_get(message, "workers"), i, w)
     {
-        const char *of = by__get_text(w, "model");
+        const char *of = by__protocol_get_text(w, "model");
         bool own = of != NULL && strcmp(of, m->name) == 0;
-        in->running += own ? (size_t)by__get_integer(w, "requests") : 0;
+        in->running += own ? (size_t)by__protocol_get_integer(w, "requests") : 0;
     }
-    for (const by__group *g = m->all->groups; g != NULL; g = g->next) {
+    for (const by__serve_group *g = m->all->groups; g != NULL; g = g->next) {
         bool counts = g->retire == 0.0 && g->model == m;
-        in->ready += counts ? by__group_ready(m->all, g) : 0;
+        in->ready += counts ? by__serve_group_ready(m->all, g) : 0;
     }
 }
 
@@ -84,21 +84,22 @@ static void look_at_workers(by__supervisor *s, const json_t *message)
     (void)gethostname(own, sizeof own - 1);
     json_array_foreach(json_object_get(message, "workers"), i, w)
     {
-        const char *host = by__get_text(w, "host");
-        int64_t pid = by__get_integer(w, "pid");
+        const char *host = by__protocol_get_text(w, "host");
+        int64_t pid = by__protocol_get_integer(w, "pid");
         if (host != NULL && strcmp(host, own) != 0) {
             continue;
         }
-        for (by__child *c = s->workers; c != NULL; c = c->next) {
+        for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
             if (c->running && c->process.pid == pid) {
                 c->known = now;
                 c->group->proven = true;
             }
         }
     }
-    for (by__child *c = s->workers; c != NULL; c = c->next) {
+    for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
         if (c->running && c->known > 0.0 && now - c->known > FORGOTTEN) {
-            by__log_event(&s->log, "worker_killed", "{sI}", "pid", (json_int_t)c->process.pid);
+            by__telemetry_log_event(&s->log, "worker_killed", "{sI}", "pid",
+                                    (json_int_t)c->process.pid);
             c->known = 0.0;
             c->killed = true;
             (void)uv_process_kill(&c->process, SIGKILL);
@@ -110,7 +111,7 @@ static void look_at_workers(by__supervisor *s, const json_t *message)
 
 /* The "deployment" for Redis; NULL: nothing was deployed, and a deployment of another supervisor
  * stays recorded. */
-static json_t *deployment_of(const by__served *m)
+static json_t *deployment_of(const by__serve_served *m)
 {
     bool coming = m->coming != NULL;
     if (!coming && m->last[0] == '\0') {
@@ -130,21 +131,21 @@ static json_t *deployment_of(const by__served *m)
     return deployment;
 }
 
-static void send_route(by__served *m)
+static void send_route(by__serve_served *m)
 {
     json_t *versions = json_array();
     double share = m->coming == NULL ? 0.0 : m->rollout.share;
-    by__route_add(versions, m->current->version.name, 1.0 - share, false);
+    by__rollout_route_add(versions, m->current->version.name, 1.0 - share, false);
     if (m->coming != NULL) {
-        by__route_add(versions, m->coming->version.name, share, m->rollout.mirrors);
+        by__rollout_route_add(versions, m->coming->version.name, share, m->rollout.mirrors);
     }
     json_t *route =
         json_pack("{ss ss so sb sO? so? sO?}", "t", "route", "model", m->name, "versions", versions,
                   "elastic", (int)(m->least == 0), "info", m->info, "deployment", deployment_of(m),
-                  "restarts", by__served_restarts(m));
+                  "restarts", by__serve_served_restarts(m));
     char *text = by__json_dump(route, JSON_COMPACT | JSON_SORT_KEYS);
     bool news = text != NULL && (m->routed == NULL || strcmp(text, m->routed) != 0);
-    if (news && by__broker_link_send(&m->all->link, route)) {
+    if (news && by__link_broker_send(&m->all->link, route)) {
         free(m->routed);
         m->routed = text;
         text = NULL;
@@ -155,8 +156,8 @@ static void send_route(by__served *m)
 
 /* ---- rollouts ---- */
 
-by_status by__served_deploy(by__served *m, const by__served_version *version,
-                            const by__rollout_options *options, by_error *error)
+by_status by__serve_served_deploy(by__serve_served *m, const by__protocol_served_version *version,
+                                  const by__rollout_options *options, by_error *error)
 {
     if (m->coming != NULL) {
         return by_error_set(error, BY_ESTATE,
@@ -171,43 +172,43 @@ by_status by__served_deploy(by__served *m, const by__served_version *version,
                             why[0] == '\0' ? "" : "; a newer checkpoint was skipped: ",
                             (int)strcspn(why, "\n"), why);
     }
-    BY_TRY(by__group_add(m, &m->coming, version, error));
+    BY_TRY(by__serve_group_add(m, &m->coming, version, error));
     m->returns = false;
     by__rollout_begin(&m->rollout, options, by__now());
-    by__golden_reset(&m->golden);
-    by__log_event(&m->all->log, "deploy", "{ss ss ss ss*}", "model", m->name, "version",
-                  version->name, "path", version->path, "skipped", version->skipped);
+    by__rollout_golden_reset(&m->golden);
+    by__telemetry_log_event(&m->all->log, "deploy", "{ss ss ss ss*}", "model", m->name, "version",
+                            version->name, "path", version->path, "skipped", version->skipped);
     by__supervisor_reconcile(m->all);
     return BY_OK;
 }
 
-static void retire(by__group *group)
+static void retire(by__serve_group *group)
 {
     group->retire = by__now() + LINGER;
 }
 
-void by__pool_forget_version(by__served *m)
+void by__serve_pool_forget_version(by__serve_served *m)
 {
     by_error ignored = {0};
-    by__served_version_free(&m->former[0]);
+    by__protocol_served_version_free(&m->former[0]);
     m->former_count--;
     memmove(m->former, m->former + 1, m->former_count * sizeof *m->former);
-    m->former[m->former_count] = (by__served_version){0};
+    m->former[m->former_count] = (by__protocol_served_version){0};
     if (m->former_count > 0 && by__serve_version_keep(&m->former[0], &ignored) != BY_OK) {
-        by__pool_forget_version(m); /* removed since: the one before is next */
+        by__serve_pool_forget_version(m); /* removed since: the one before is next */
     }
 }
 
 /* Puts the version that is replaced before those that roll-backs return to. */
-static void remember(by__served *m)
+static void remember(by__serve_served *m)
 {
     by_error ignored = {0};
-    by__served_version version = {0};
-    if (by__served_version_copy(&version, &m->current->version, &ignored) != BY_OK) {
+    by__protocol_served_version version = {0};
+    if (by__protocol_served_version_copy(&version, &m->current->version, &ignored) != BY_OK) {
         return;
     }
     if (m->former_count == BY__FORMER) {
-        by__served_version_free(&m->former[--m->former_count]);
+        by__protocol_served_version_free(&m->former[--m->former_count]);
     }
     if (m->former_count > 0) {
         by__serve_version_let_go(&m->former[0]);
@@ -217,19 +218,19 @@ static void remember(by__served *m)
     m->former_count++;
 }
 
-static void end_rollout(by__served *m)
+static void end_rollout(by__serve_served *m)
 {
     bool done = m->rollout.phase == BY__ROLLOUT_DONE;
-    by__group *group = m->coming;
+    by__serve_group *group = m->coming;
     m->coming = NULL;
     memcpy(m->last, group->version.name, sizeof m->last);
     (void)snprintf(m->outcome, sizeof m->outcome, "%s", done ? "deployed" : "rolled_back");
     (void)snprintf(m->reason, sizeof m->reason, "%s", m->rollout.reason);
-    by__log_event(&m->all->log, done ? "deployed" : "rolled_back", "{ss ss ss}", "model", m->name,
-                  "version", group->version.name, "reason", m->rollout.reason);
+    by__telemetry_log_event(&m->all->log, done ? "deployed" : "rolled_back", "{ss ss ss}", "model",
+                            m->name, "version", group->version.name, "reason", m->rollout.reason);
     if (done) {
         if (m->returns) {
-            by__pool_forget_version(m);
+            by__serve_pool_forget_version(m);
         } else {
             remember(m);
         }
@@ -239,44 +240,46 @@ static void end_rollout(by__served *m)
     } else {
         retire(group);
     }
-    by__golden_reset(&m->golden);
+    by__rollout_golden_reset(&m->golden);
 }
 
-static by__golden_target golden_of(by__served *m)
+static by__rollout_golden_target golden_of(by__serve_served *m)
 {
-    return (by__golden_target){&m->all->link, m->name, m->coming->version.name,
-                               m->all->options.golden, &m->all->log};
+    return (by__rollout_golden_target){&m->all->link, m->name, m->coming->version.name,
+                                       m->all->options.golden, &m->all->log};
 }
 
 /* Returns true if this process decides which versions get requests, where others might: it has
  * claimed that when the rollout began. */
-static bool decides(const by__served *m, const json_t *model)
+static bool decides(const by__serve_served *m, const json_t *model)
 {
-    const char *who = by__get_text(model, "decides");
+    const char *who = by__protocol_get_text(model, "decides");
     return who == NULL || strcmp(who, m->all->name) == 0 || by__now() - m->rollout.since < TAKEOVER;
 }
 
-static void tend_rollout(by__served *m, const json_t *model)
+static void tend_rollout(by__serve_served *m, const json_t *model)
 {
-    by__group *g = m->coming;
+    by__serve_group *g = m->coming;
     if (g == NULL) {
         return;
     }
     size_t total = m->scale->wanted > 0 ? m->scale->wanted : 1;
     char why[BY__INTERFACE_REASON];
-    const json_t *info = by__state_info(model, g->version.name, true);
-    bool differs = by__interface_differs(why, by__state_info(model, m->current->version.name, true),
-                                         by__state_info(model, g->version.name, false));
-    by__state_load(&m->before, model, m->current->version.name);
-    by__state_load(&m->after, model, g->version.name);
+    const json_t *info = by__rollout_state_info(model, g->version.name, true);
+    bool differs = by__rollout_interface_differs(
+        why, by__rollout_state_info(model, m->current->version.name, true),
+        by__rollout_state_info(model, g->version.name, false));
+    by__rollout_state_load(&m->before, model, m->current->version.name);
+    by__rollout_state_load(&m->after, model, g->version.name);
     by__rollout_input in = {.now = by__now(),
                             .total = total,
-                            .ready = by__group_ready(m->all, g),
+                            .ready = by__serve_group_ready(m->all, g),
                             .exits = g->exits,
                             .hopeless = g->hopeless,
                             .why = g->why,
                             .differs = differs ? why : NULL,
-                            .golden = by__golden_exists(info) ? m->golden.result : BY__GOLDEN_GOOD,
+                            .golden = by__rollout_golden_exists(info) ? m->golden.result
+                                                                      : BY__GOLDEN_GOOD,
                             .golden_reason = m->golden.reason,
                             .before = m->before,
                             .after = m->after};
@@ -286,14 +289,14 @@ static void tend_rollout(by__served *m, const json_t *model)
     if (!decides(m, model)) {
         by__rollout_fail(&m->rollout, "another server or deployment controls the model's requests");
     }
-    if (m->rollout.phase == BY__ROLLOUT_CHECKING && by__golden_exists(info)) {
-        by__golden_target target = golden_of(m);
-        by__golden_ask(&m->golden, &target, info, in.ready);
+    if (m->rollout.phase == BY__ROLLOUT_CHECKING && by__rollout_golden_exists(info)) {
+        by__rollout_golden_target target = golden_of(m);
+        by__rollout_golden_ask(&m->golden, &target, info, in.ready);
     }
     if (phase != m->rollout.phase || share != m->rollout.share) {
-        by__log_event(&m->all->log, "deploy_phase", "{ss ss ss sf}", "model", m->name, "version",
-                      g->version.name, "phase", by__rollout_name(m->rollout.phase), "share",
-                      m->rollout.share);
+        by__telemetry_log_event(&m->all->log, "deploy_phase", "{ss ss ss sf}", "model", m->name,
+                                "version", g->version.name, "phase",
+                                by__rollout_name(m->rollout.phase), "share", m->rollout.share);
     }
     g->wanted = by__rollout_workers(&m->rollout, total);
     if (by__rollout_ended(&m->rollout)) {
@@ -301,22 +304,22 @@ static void tend_rollout(by__served *m, const json_t *model)
     }
 }
 
-static void scale(by__served *m)
+static void scale(by__serve_served *m)
 {
     size_t before = m->current->wanted;
     size_t wanted = m->scale->wanted;
     m->current->wanted = wanted;
     if (before != wanted) {
-        by__log_event(&m->all->log, "scale", "{ss sI sI sI sf sI sf sf}", "model", m->name, "from",
-                      (json_int_t)before, "to", (json_int_t)wanted, "needed",
-                      (json_int_t)m->scale->needed, "p95", m->load.p95, "waiting",
-                      (json_int_t)m->load.waiting, "arrivals",
-                      m->load.window > 0.0 ? (double)m->load.arrived / m->load.window : 0.0,
-                      "capacity", m->scale->capacity);
+        by__telemetry_log_event(
+            &m->all->log, "scale", "{ss sI sI sI sf sI sf sf}", "model", m->name, "from",
+            (json_int_t)before, "to", (json_int_t)wanted, "needed", (json_int_t)m->scale->needed,
+            "p95", m->load.p95, "waiting", (json_int_t)m->load.waiting, "arrivals",
+            m->load.window > 0.0 ? (double)m->load.arrived / m->load.window : 0.0, "capacity",
+            m->scale->capacity);
     }
 }
 
-by__served *by__supervisor_model(by__supervisor *s, const char *name)
+by__serve_served *by__supervisor_model(by__supervisor *s, const char *name)
 {
     for (size_t i = 0; i < s->model_count; i++) {
         if (strcmp(s->models[i].name, name) == 0) {
@@ -328,9 +331,9 @@ by__served *by__supervisor_model(by__supervisor *s, const char *name)
 
 /* ---- the link ---- */
 
-static void tend(by__served *m, const json_t *message)
+static void tend(by__serve_served *m, const json_t *message)
 {
-    const json_t *model = by__state_model(message, m->name);
+    const json_t *model = by__rollout_state_model(message, m->name);
     const json_t *info = json_object_get(model, "info");
     if (json_is_object(info) && !json_equal(info, m->info)) {
         json_decref(m->info);
@@ -338,7 +341,7 @@ static void tend(by__served *m, const json_t *message)
     }
     measure(m, model, message);
     tend_rollout(m, model);
-    by__autoscale_decide(m->scale, &m->load);
+    by__rollout_autoscale_decide(m->scale, &m->load);
     send_route(m);
 }
 
@@ -348,7 +351,7 @@ static void on_state(by__supervisor *s, const json_t *message)
     for (size_t i = 0; i < s->model_count; i++) {
         tend(&s->models[i], message);
     }
-    by__autoscale_divide(s->scales, s->model_count, s->options.total, by__now());
+    by__rollout_autoscale_divide(s->scales, s->model_count, s->options.total, by__now());
     for (size_t i = 0; i < s->model_count; i++) {
         scale(&s->models[i]);
     }
@@ -358,13 +361,13 @@ static void on_state(by__supervisor *s, const json_t *message)
 static void on_message(void *user, json_t *message)
 {
     by__supervisor *s = user;
-    const char *kind = by__get_text(message, "t");
-    const char *name = by__get_text(message, "model");
-    by__served *m = name == NULL ? NULL : by__supervisor_model(s, name);
+    const char *kind = by__protocol_get_text(message, "t");
+    const char *name = by__protocol_get_text(message, "model");
+    by__serve_served *m = name == NULL ? NULL : by__supervisor_model(s, name);
     if (kind != NULL && strcmp(kind, "state") == 0 && !s->ending) {
         on_state(s, message);
     } else if (kind != NULL && strcmp(kind, "rollback") == 0 && !s->ending && m != NULL) {
-        by__control_rollback(m);
+        by__serve_control_rollback(m);
     }
 }
 
@@ -372,10 +375,10 @@ static void on_events(void *user, const char *list, size_t length)
 {
     by__supervisor *s = user;
     for (size_t i = 0; i < s->model_count; i++) {
-        by__served *m = &s->models[i];
+        by__serve_served *m = &s->models[i];
         if (m->coming != NULL) {
-            by__golden_target target = golden_of(m);
-            by__golden_events(&m->golden, &target, list, length);
+            by__rollout_golden_target target = golden_of(m);
+            by__rollout_golden_events(&m->golden, &target, list, length);
         }
     }
 }
@@ -385,7 +388,7 @@ static void on_greet(void *user)
     by__supervisor *s = user;
     json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "supervisor", "name", s->name,
                               "pid", (json_int_t)getpid());
-    (void)by__broker_link_send(&s->link, hello);
+    (void)by__link_broker_send(&s->link, hello);
     json_decref(hello);
 }
 
@@ -394,11 +397,11 @@ static void on_ready(void *user)
     by__supervisor *s = user;
     s->broker.proven = true;
     /* A restarted broker does not know any peer or version yet. */
-    for (by__child *c = s->workers; c != NULL; c = c->next) {
+    for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
         c->known = 0.0;
     }
     for (size_t i = 0; i < s->model_count; i++) {
-        by__served *m = &s->models[i];
+        by__serve_served *m = &s->models[i];
         free(m->routed);
         m->routed = NULL;
         send_route(m);
@@ -410,7 +413,7 @@ static void on_lost(void *user, const char *why)
     by__supervisor *s = user;
     BY_UNUSED(why);
     for (size_t i = 0; i < s->model_count; i++) {
-        by__golden_reset(&s->models[i].golden);
+        by__rollout_golden_reset(&s->models[i].golden);
     }
 }
 
@@ -421,12 +424,12 @@ static void on_refused(void *user, const char *why)
 
 void by__supervisor_connect(by__supervisor *s)
 {
-    by__broker_link_handler handler = {.greet = on_greet,
+    by__link_broker_handler handler = {.greet = on_greet,
                                        .ready = on_ready,
                                        .message = on_message,
                                        .events = on_events,
                                        .refused = on_refused,
                                        .lost = on_lost,
                                        .user = s};
-    by__broker_link_open(&s->link, &s->loop, s->options.address, NULL, &handler);
+    by__link_broker_open(&s->link, &s->loop, s->options.address, NULL, &handler);
 }

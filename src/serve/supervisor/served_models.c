@@ -22,15 +22,15 @@ static const char *adapter_of(const char *const *worker)
     return NULL;
 }
 
-by_status by__group_add(by__served *model, by__group **out, const by__served_version *version,
-                        by_error *error)
+by_status by__serve_group_add(by__serve_served *model, by__serve_group **out,
+                              const by__protocol_served_version *version, by_error *error)
 {
     by__supervisor *s = model->all;
-    by__group *g = NULL;
+    by__serve_group *g = NULL;
     size_t n = 0;
     const char *const *worker = model->worker;
     BY_TRY(by__alloc((void **)&g, 1, sizeof *g, "a version", error));
-    by_status status = by__served_version_copy(&g->version, version, error);
+    by_status status = by__protocol_served_version_copy(&g->version, version, error);
     if (status != BY_OK) {
         free(g);
         return status;
@@ -69,12 +69,12 @@ by_status by__group_add(by__served *model, by__group **out, const by__served_ver
     return BY_OK;
 }
 
-void by__group_free(by__group *group)
+void by__serve_group_free(by__serve_group *group)
 {
     if (group->failure != NULL) {
         (void)unlink(group->failure);
     }
-    by__served_version_free(&group->version);
+    by__protocol_served_version_free(&group->version);
     free(group->failure);
     free(group);
 }
@@ -99,30 +99,30 @@ static size_t first_workers(size_t least)
 static by_status add_model(by__supervisor *s, const by_serve_model *model, by_error *error)
 {
     const by_serve_options *o = &s->options;
-    by__served *m = &s->models[s->model_count];
-    by__served_version version = {0};
-    *m = (by__served){.all = s,
-                      .name = model->name,
-                      .worker = model->worker,
-                      .settings = model->settings,
-                      .scale = &s->scales[s->model_count]};
+    by__serve_served *m = &s->models[s->model_count];
+    by__protocol_served_version version = {0};
+    *m = (by__serve_served){.all = s,
+                            .name = model->name,
+                            .worker = model->worker,
+                            .settings = model->settings,
+                            .scale = &s->scales[s->model_count]};
     count_workers(o, model, &m->least, &m->most);
     s->model_count++;
-    by__autoscale_options scale = {.least = m->least,
-                                   .most = m->most,
-                                   .target = o->target_p95 > 0.0 ? o->target_p95 : 0.2,
-                                   .calm = o->calm,
-                                   .idle = o->idle};
-    by__autoscale_begin(m->scale, &scale, first_workers(m->least), by__now());
-    by_status status =
-        by__served_version_find(&version, model->path, adapter_of(m->worker), m->settings, error);
+    by__rollout_autoscale_options scale = {.least = m->least,
+                                           .most = m->most,
+                                           .target = o->target_p95 > 0.0 ? o->target_p95 : 0.2,
+                                           .calm = o->calm,
+                                           .idle = o->idle};
+    by__rollout_autoscale_begin(m->scale, &scale, first_workers(m->least), by__now());
+    by_status status = by__protocol_served_version_find(&version, model->path,
+                                                        adapter_of(m->worker), m->settings, error);
     if (status == BY_OK) {
-        status = by__group_add(m, &m->current, &version, error);
+        status = by__serve_group_add(m, &m->current, &version, error);
     }
     if (status == BY_OK) {
         m->current->wanted = m->scale->wanted;
     }
-    by__served_version_free(&version);
+    by__protocol_served_version_free(&version);
     return status;
 }
 

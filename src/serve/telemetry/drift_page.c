@@ -47,7 +47,7 @@ static size_t alarms_of(const by_drift_report *r, size_t feature)
 static json_t *feature_of(const by_drift_report *r, size_t feature)
 {
     by_drift_kind kind;
-    const char *name = by__served_drift_feature(r->drift, feature, &kind);
+    const char *name = by__telemetry_served_drift_feature(r->drift, feature, &kind);
     json_t *out = json_pack("{ss ss sI}", "name", name, "kind", kinds[kind], "alarms",
                             (json_int_t)alarms_of(r, feature));
     json_t *detected = json_array();

@@ -7,7 +7,7 @@
 #include "serve/telemetry/served_drift.h"
 
 struct by_drift_report {
-    by__served_drift *drift;
+    by__telemetry_served_drift *drift;
     char *title;
     uint64_t requests;
     by_drift_verdict *verdicts; /* [windows, features] */

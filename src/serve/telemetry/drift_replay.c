@@ -14,7 +14,7 @@
 /* Adds the last compared window to the report. */
 static by_status take_window(by_drift_report *r, by_error *error)
 {
-    const by_drift_window *w = by__served_drift_last(r->drift);
+    const by_drift_window *w = by__telemetry_served_drift_last(r->drift);
     if (w->number == r->windows) {
         return BY_OK;
     }
@@ -50,28 +50,29 @@ static json_t *row_of(const by_table *table, uint64_t at)
 static by_status count_rows(by_drift_report *r, const by_pretrained *model, const by_table *table,
                             by_error *error)
 {
-    by__predicted_rows *predictions = NULL;
+    by__protocol_predicted_rows *predictions = NULL;
     char *why = NULL;
-    by_status status = by__served_drift_predicts(r->drift)
-                           ? by__predicted_rows_open(&predictions, &why, model, table, error)
-                           : BY_OK;
+    by_status status =
+        by__telemetry_served_drift_predicts(r->drift)
+            ? by__protocol_predicted_rows_open(&predictions, &why, model, table, error)
+            : BY_OK;
     free(r->unpredicted);
     r->unpredicted = why;
     for (uint64_t i = 0; status == BY_OK && i < by_table_rows(table); i++) {
         json_t *row = row_of(table, i);
         json_t *predicted = NULL;
         if (predictions != NULL) {
-            status = by__predicted_rows_next(predictions, &predicted, error);
+            status = by__protocol_predicted_rows_next(predictions, &predicted, error);
         }
         if (status == BY_OK) {
-            by__served_drift_example(r->drift, row, predicted);
+            by__telemetry_served_drift_example(r->drift, row, predicted);
             r->requests++;
             status = take_window(r, error);
         }
         json_decref(predicted);
         json_decref(row);
     }
-    by__predicted_rows_close(&predictions);
+    by__protocol_predicted_rows_close(&predictions);
     return status;
 }
 
@@ -80,7 +81,7 @@ static by_status count_rows(by_drift_report *r, const by_pretrained *model, cons
 static by_status open_table(by_table **out, const by_drift_report *r, const char *data,
                             by_error *error)
 {
-    by_table_options options = {.learned = by__served_drift_encoding(r->drift)};
+    by_table_options options = {.learned = by__telemetry_served_drift_encoding(r->drift)};
     by_column_type target = {0};
     BY_TRY(by_table_open(out, data, &options, error));
     const char *name = options.learned == NULL ? NULL : by_encoding_target(options.learned);
@@ -104,8 +105,8 @@ static by_status replay_table(by_drift_report *r, const by_pretrained *model, co
     bool known = false;
     by_status status = open_table(&table, r, data, error);
     for (size_t i = 0; i < r->features && status == BY_OK; i++) {
-        bool is_input = by__served_drift_is_input(r->drift, i);
-        const char *name = by__served_drift_feature(r->drift, i, NULL);
+        bool is_input = by__telemetry_served_drift_is_input(r->drift, i);
+        const char *name = by__telemetry_served_drift_feature(r->drift, i, NULL);
         bool there = is_input && by_table_find(table, name) != NULL;
         known = known || there;
         r->expected[i] = r->expected[i] || there || !is_input;
@@ -138,8 +139,8 @@ static by_status count_text(const reader *in, const char *text, size_t length, b
         by_tokenizer_encode(in->tokenizer, text, length, &tokens, BY_ENCODE_SPECIAL, error);
     if (status == BY_OK) {
         /* Ids are below 2^31, so they are the same as int32_t. */
-        by__served_drift_tokens(in->report->drift, (const int32_t *)(const void *)tokens.ids,
-                                tokens.count);
+        by__telemetry_served_drift_tokens(in->report->drift,
+                                          (const int32_t *)(const void *)tokens.ids, tokens.count);
         in->report->requests++;
         status = take_window(in->report, error);
     }
@@ -188,7 +189,7 @@ static by_status count_example(const reader *in, const json_t *line, by_error *e
     const json_t *predicted = json_object_get(line, "prediction");
     bool apart = json_is_object(row) || json_is_object(predicted);
     row = json_is_object(row) ? row : apart ? NULL : line;
-    bool known = row != NULL && by__served_drift_knows(in->report->drift, row);
+    bool known = row != NULL && by__telemetry_served_drift_knows(in->report->drift, row);
     if (!apart && !known) {
         /* `banyan predict` prints an index, and unlike feedback no time. */
         bool printed =
@@ -199,7 +200,7 @@ static by_status count_example(const reader *in, const json_t *line, by_error *e
     if ((row != NULL && !known) || (row == NULL && predicted == NULL)) {
         return BY_OK;
     }
-    by__served_drift_example(in->report->drift, row, predicted);
+    by__telemetry_served_drift_example(in->report->drift, row, predicted);
     in->report->requests++;
     return take_window(in->report, error);
 }
@@ -326,7 +327,8 @@ static by_status fail_empty(const reader *in, const char *data, by_error *error)
         return by_error_set(error, BY_EFORMAT,
                             "%s has %llu %s, and a window is compared from %zu on: give --window "
                             "a smaller number",
-                            data, requests, what, by__served_drift_least(in->report->drift));
+                            data, requests, what,
+                            by__telemetry_served_drift_least(in->report->drift));
     }
     if (in->lines == 0) {
         return by_error_set(error, BY_EFORMAT, "%s has no %s", data, what);
@@ -348,7 +350,7 @@ static by_status replay(by_drift_report *r, const by_pretrained *model, const ch
     reader in = {.report = r, .model = model, .field = field};
     by_drift_kind kind = BY_DRIFT_NUMBER;
     for (size_t i = 0; i < r->features && kind != BY_DRIFT_TOKENS; i++) {
-        (void)by__served_drift_feature(r->drift, i, &kind);
+        (void)by__telemetry_served_drift_feature(r->drift, i, &kind);
     }
     if (kind == BY_DRIFT_TOKENS) {
         BY_TRY(by_tokenizer_open(&in.tokenizer, by_pretrained_directory(model), error));
@@ -356,7 +358,7 @@ static by_status replay(by_drift_report *r, const by_pretrained *model, const ch
     by_status status =
         by__path_is_dir(data) ? replay_directory(&in, data, error) : replay_file(&in, data, error);
     if (status == BY_OK) {
-        by__served_drift_end(r->drift);
+        by__telemetry_served_drift_end(r->drift);
         status = take_window(r, error);
     }
     if (status == BY_OK && r->windows == 0) {
@@ -390,13 +392,13 @@ by_status by_drift_report_open(by_drift_report **out, const by_pretrained *model
     const char *weights = by_pretrained_directory(model);
     const by_drift_options of = of_file(options);
     by_drift_report *r;
-    static const by__log silent = {0};
+    static const by__telemetry_log silent = {0};
     BY_TRY(by__alloc((void **)&r, 1, sizeof *r, "a report", error));
     r->title = by__strdup(data);
     r->threshold = of.threshold == 0.0 ? 0.1 : of.threshold;
-    by_status status = r->title == NULL
-                           ? by_error_set(error, BY_EMEMORY, "out of memory: a report")
-                           : by__served_drift_open(&r->drift, weights, &of, &silent, error);
+    by_status status =
+        r->title == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a report")
+                         : by__telemetry_served_drift_open(&r->drift, weights, &of, &silent, error);
     if (status == BY_OK && r->drift == NULL) {
         status = by_error_set(error, BY_ESTATE,
                               "%s has no " BY_DRIFT_FILE ": train it anew, or save another "
@@ -404,7 +406,7 @@ by_status by_drift_report_open(by_drift_report **out, const by_pretrained *model
                               weights);
     }
     if (status == BY_OK) {
-        r->features = by__served_drift_features(r->drift);
+        r->features = by__telemetry_served_drift_features(r->drift);
         status = by__alloc((void **)&r->expected, r->features + 1, sizeof *r->expected, "a report",
                            error);
     }
@@ -445,8 +447,8 @@ by_status by_drift_report_check(const by_drift_report *report, by_error *error)
         bool values;
         if (!was_compared(r, i, &values) && (values || r->expected[i])) {
             by__text_format(&names, "%s'%.60s'", names.length > 0 ? ", " : "",
-                            by__served_drift_feature(r->drift, i, NULL));
-            predictions = predictions || !by__served_drift_is_input(r->drift, i);
+                            by__telemetry_served_drift_feature(r->drift, i, NULL));
+            predictions = predictions || !by__telemetry_served_drift_is_input(r->drift, i);
         }
     }
     bool why = predictions && r->unpredicted != NULL;
@@ -465,7 +467,7 @@ void by_drift_report_close(by_drift_report **report)
     by_drift_report *r = *report;
     if (r != NULL) {
         *report = NULL;
-        by__served_drift_close(&r->drift);
+        by__telemetry_served_drift_close(&r->drift);
         free(r->verdicts);
         free(r->expected);
         free(r->unpredicted);

@@ -22,19 +22,20 @@ static bool is_exposed(const char *path, unsigned *mode)
     return open;
 }
 
-void by__tell_exposed(const by__log *log, const char *path, const char *holds)
+void by__telemetry_tell_exposed(const by__telemetry_log *log, const char *path, const char *holds)
 {
     unsigned mode;
     if (path != NULL && path[0] != '\0' && is_exposed(path, &mode)) {
         char text[8];
         (void)snprintf(text, sizeof text, "%04o", mode);
-        by__log_event(log, "file_exposed", "{ss ss ss ss}", "file", path, "mode", text, "holds",
-                      holds, "reason", "every user of this machine can read it: chmod o-rwx");
+        by__telemetry_log_event(log, "file_exposed", "{ss ss ss ss}", "file", path, "mode", text,
+                                "holds", holds, "reason",
+                                "every user of this machine can read it: chmod o-rwx");
     }
 }
 
 void by_serve_tell_exposed(const char *path, const char *holds, by_serve_log *log, void *user)
 {
-    const by__log to = {log, user};
-    by__tell_exposed(&to, path, holds);
+    const by__telemetry_log to = {log, user};
+    by__telemetry_tell_exposed(&to, path, holds);
 }

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-void by__log_object(const by__log *log, const char *event, json_t *object)
+void by__telemetry_log_object(const by__telemetry_log *log, const char *event, json_t *object)
 {
     char now[24];
     if (log->write != NULL) {
@@ -23,12 +23,13 @@ void by__log_object(const by__log *log, const char *event, json_t *object)
     json_decref(object);
 }
 
-double by__observe_seconds(double seconds)
+double by__telemetry_observe_seconds(double seconds)
 {
     return round(seconds * 1e4) / 1e4;
 }
 
-void by__log_event(const by__log *log, const char *event, const char *format, ...)
+void by__telemetry_log_event(const by__telemetry_log *log, const char *event, const char *format,
+                             ...)
 {
     va_list list;
     if (log->write == NULL) {
@@ -37,5 +38,5 @@ void by__log_event(const by__log *log, const char *event, const char *format, ..
     va_start(list, format);
     json_t *object = format == NULL ? NULL : json_vpack_ex(NULL, 0, format, list);
     va_end(list);
-    by__log_object(log, event, object);
+    by__telemetry_log_object(log, event, object);
 }

@@ -4,17 +4,18 @@
 
 #include "serve/base/serve.h"
 
-typedef struct by__log {
+typedef struct by__telemetry_log {
     by_serve_log *write; /* NULL: logging is off */
     void *user;
-} by__log;
+} by__telemetry_log;
 
 /* Writes {"time": "...", "event": EVENT, ...}: `format` as for json_pack of an object, or NULL for
  * no further members. Dropped when memory is exhausted. */
-void by__log_event(const by__log *log, const char *event, const char *format, ...);
+void by__telemetry_log_event(const by__telemetry_log *log, const char *event, const char *format,
+                             ...);
 /* Seconds to log: in tenths of a millisecond, since more digits are noise. */
-double by__observe_seconds(double seconds);
+double by__telemetry_observe_seconds(double seconds);
 /* The same with an object, which is taken. */
-void by__log_object(const by__log *log, const char *event, json_t *object);
+void by__telemetry_log_object(const by__telemetry_log *log, const char *event, json_t *object);
 
 #endif

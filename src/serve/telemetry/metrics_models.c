@@ -2,7 +2,7 @@
 #include "serve/protocol/messages.h"
 #include "serve/telemetry/metrics.h"
 
-json_t *by__histogram_json(const by__telemetry_histogram *histogram)
+json_t *by__telemetry_histogram_json(const by__telemetry_histogram *histogram)
 {
     json_t *counts = json_array();
     for (size_t i = 0; i <= BY__EDGES; i++) {
@@ -12,14 +12,14 @@ json_t *by__histogram_json(const by__telemetry_histogram *histogram)
                      (json_int_t)histogram->count);
 }
 
-void by__histogram_read(by__telemetry_histogram *histogram, const json_t *value)
+void by__telemetry_histogram_read(by__telemetry_histogram *histogram, const json_t *value)
 {
     const json_t *counts = json_object_get(value, "counts");
     for (size_t i = 0; i <= BY__EDGES; i++) {
         histogram->buckets[i] += (uint64_t)json_integer_value(json_array_get(counts, i));
     }
-    histogram->sum += by__get_number(value, "sum", 0.0);
-    histogram->count += (uint64_t)by__get_integer(value, "count");
+    histogram->sum += by__protocol_get_number(value, "sum", 0.0);
+    histogram->count += (uint64_t)by__protocol_get_integer(value, "count");
 }
 
 typedef enum source { OF_MODEL, OF_VERSION, OF_COPIES } source;
@@ -68,10 +68,10 @@ static const struct {
 /* Adds model="..." and, for a version, version="...". */
 static void add_labels(by__text *out, const json_t *model, const json_t *version)
 {
-    const char *id = by__get_text(model, "id");
-    const char *name = by__get_text(version, "version");
+    const char *id = by__protocol_get_text(model, "id");
+    const char *name = by__protocol_get_text(version, "version");
     by__text_add(out, "model=\"");
-    by__metrics_label(out, id == NULL ? "" : id);
+    by__telemetry_metrics_label(out, id == NULL ? "" : id);
     by__text_add(out, "\"");
     if (version != NULL) {
         by__text_format(out, ",version=\"%s\"", name == NULL ? "" : name);
@@ -86,8 +86,8 @@ static void add_row(by__text *out, size_t row, const json_t *model, const json_t
     by__text labels = {0};
     add_labels(&labels, model, version);
     if (!labels.failed) {
-        by__metrics_sample(out, rows[row].name, labels.data,
-                           by__get_number(from, rows[row].key, 0.0));
+        by__telemetry_metrics_sample(out, rows[row].name, labels.data,
+                                     by__protocol_get_number(from, rows[row].key, 0.0));
     }
     by__text_free(&labels);
 }
@@ -97,9 +97,9 @@ static void add_times(by__text *out, size_t row, const json_t *model, const json
     by__telemetry_histogram histogram = {0};
     by__text labels = {0};
     add_labels(&labels, model, version);
-    by__histogram_read(&histogram, json_object_get(version, times[row].key));
+    by__telemetry_histogram_read(&histogram, json_object_get(version, times[row].key));
     if (!labels.failed) {
-        by__metrics_buckets(out, times[row].name, labels.data, &histogram);
+        by__telemetry_metrics_buckets(out, times[row].name, labels.data, &histogram);
     }
     by__text_free(&labels);
 }
@@ -111,8 +111,8 @@ static void add_restarts(by__text *out, const json_t *models)
     json_t *m;
     const char *reason;
     json_t *count;
-    by__metrics_family(out, name, "Workers that ended and were started again, by reason.",
-                       "counter");
+    by__telemetry_metrics_family(out, name, "Workers that ended and were started again, by reason.",
+                                 "counter");
     json_array_foreach(models, i, m)
     {
         json_object_foreach(json_object_get(m, "restarts"), reason, count)
@@ -120,35 +120,36 @@ static void add_restarts(by__text *out, const json_t *models)
             by__text labels = {0};
             add_labels(&labels, m, NULL);
             by__text_add(&labels, ",reason=\"");
-            by__metrics_label(&labels, reason);
+            by__telemetry_metrics_label(&labels, reason);
             by__text_add(&labels, "\"");
             if (!labels.failed) {
-                by__metrics_sample(out, name, labels.data, json_number_value(count));
+                by__telemetry_metrics_sample(out, name, labels.data, json_number_value(count));
             }
             by__text_free(&labels);
         }
     }
 }
 
-void by__metrics_models(by__text *out, const json_t *state)
+void by__telemetry_metrics_models(by__text *out, const json_t *state)
 {
     const json_t *models = json_object_get(state, "models");
     size_t i;
     size_t j;
     json_t *m;
     json_t *v;
-    by__metrics_family(out, "banyan_dead_requests_total",
-                       "Requests that ended since they lost too many workers.", "counter");
+    by__telemetry_metrics_family(out, "banyan_dead_requests_total",
+                                 "Requests that ended since they lost too many workers.",
+                                 "counter");
     /* Without a state nothing is printed: a counter that falls to 0 for a while would be counted
      * twice. */
     if (state != NULL) {
-        by__metrics_sample(out, "banyan_dead_requests_total", NULL,
-                           by__get_number(state, "dead", 0.0));
+        by__telemetry_metrics_sample(out, "banyan_dead_requests_total", NULL,
+                                     by__protocol_get_number(state, "dead", 0.0));
     }
     add_restarts(out, models);
     for (size_t row = 0; row < BY_ARRAY_LENGTH(rows); row++) {
-        by__metrics_family(out, rows[row].name, rows[row].help,
-                           rows[row].counts ? "counter" : "gauge");
+        by__telemetry_metrics_family(out, rows[row].name, rows[row].help,
+                                     rows[row].counts ? "counter" : "gauge");
         json_array_foreach(models, i, m)
         {
             if (rows[row].from == OF_MODEL) {
@@ -162,7 +163,7 @@ void by__metrics_models(by__text *out, const json_t *state)
         }
     }
     for (size_t row = 0; row < BY_ARRAY_LENGTH(times); row++) {
-        by__metrics_family(out, times[row].name, times[row].help, "histogram");
+        by__telemetry_metrics_family(out, times[row].name, times[row].help, "histogram");
         json_array_foreach(models, i, m)
         {
             json_array_foreach(json_object_get(m, "versions"), j, v)

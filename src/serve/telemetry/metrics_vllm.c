@@ -5,22 +5,22 @@
 
 #include "serve/protocol/messages.h"
 
-static const by__model_family families[] = {
-    {"vllm:prompt_tokens_total", "Tokens of prompts.", offsetof(by__model_metrics, prompt_tokens),
-     false},
+static const by__telemetry_model_family families[] = {
+    {"vllm:prompt_tokens_total", "Tokens of prompts.",
+     offsetof(by__telemetry_model_metrics, prompt_tokens), false},
     {"vllm:generation_tokens_total", "Tokens of answers.",
-     offsetof(by__model_metrics, generated_tokens), false},
+     offsetof(by__telemetry_model_metrics, generated_tokens), false},
     {"vllm:time_to_first_token_seconds", "From a request to its first text.",
-     offsetof(by__model_metrics, first), true},
+     offsetof(by__telemetry_model_metrics, first), true},
     {"vllm:inter_token_latency_seconds", "Between two texts of a request.",
-     offsetof(by__model_metrics, token), true},
+     offsetof(by__telemetry_model_metrics, token), true},
     /* The same under its former name. */
     {"vllm:time_per_output_token_seconds", "Between two texts of a request.",
-     offsetof(by__model_metrics, token), true},
+     offsetof(by__telemetry_model_metrics, token), true},
     {"vllm:e2e_request_latency_seconds", "From a request to its end.",
-     offsetof(by__model_metrics, whole), true},
+     offsetof(by__telemetry_model_metrics, whole), true},
     {"vllm:request_queue_time_seconds", "From a request to its acceptance by a worker.",
-     offsetof(by__model_metrics, queue), true},
+     offsetof(by__telemetry_model_metrics, queue), true},
 };
 
 /* Values from the broker's state: sums over the workers of a model. */
@@ -47,7 +47,7 @@ static const struct {
 static void add_labels(by__text *out, const char *model)
 {
     by__text_add(out, "model_name=\"");
-    by__metrics_label(out, model);
+    by__telemetry_metrics_label(out, model);
     by__text_add(out, "\",engine=\"0\"");
 }
 
@@ -58,9 +58,9 @@ static double sum_of(const json_t *state, const char *model, const char *key)
     json_t *w;
     json_array_foreach(json_object_get(state, "workers"), i, w)
     {
-        const char *of = by__get_text(w, "model");
+        const char *of = by__protocol_get_text(w, "model");
         if (of != NULL && strcmp(of, model) == 0) {
-            sum += by__get_number(json_object_get(w, "engine"), key, 0.0);
+            sum += by__protocol_get_number(json_object_get(w, "engine"), key, 0.0);
         }
     }
     return sum;
@@ -72,48 +72,51 @@ static void print_sums(by__text *out, const json_t *state)
     for (size_t row = 0; row < BY_ARRAY_LENGTH(sums); row++) {
         size_t i;
         json_t *m;
-        by__metrics_family(out, sums[row].name, sums[row].help, sums[row].type);
+        by__telemetry_metrics_family(out, sums[row].name, sums[row].help, sums[row].type);
         json_array_foreach(models, i, m)
         {
-            const char *model = by__get_text(m, "id");
+            const char *model = by__protocol_get_text(m, "id");
             by__text labels = {0};
             if (model == NULL) {
                 continue;
             }
             double value = sum_of(state, model, sums[row].key);
             double whole = sums[row].of == NULL ? 1.0 : sum_of(state, model, sums[row].of);
-            value += sums[row].queue == NULL ? 0.0 : by__get_number(m, sums[row].queue, 0.0);
+            value +=
+                sums[row].queue == NULL ? 0.0 : by__protocol_get_number(m, sums[row].queue, 0.0);
             add_labels(&labels, model);
             if (!labels.failed) {
-                by__metrics_sample(out, sums[row].name, labels.data,
-                                   whole > 0.0 ? value / whole : 0.0);
+                by__telemetry_metrics_sample(out, sums[row].name, labels.data,
+                                             whole > 0.0 ? value / whole : 0.0);
             }
             by__text_free(&labels);
         }
     }
 }
 
-static void print_finished(by__text *out, const by__model_metrics *list)
+static void print_finished(by__text *out, const by__telemetry_model_metrics *list)
 {
     static const char *const reasons[BY__FINISHES] = {"stop", "length", "abort", "error"};
     static const char name[] = "vllm:request_success_total";
-    by__metrics_family(out, name, "Sequences that ended, by reason.", "counter");
-    for (const by__model_metrics *m = list; m != NULL; m = m->next) {
+    by__telemetry_metrics_family(out, name, "Sequences that ended, by reason.", "counter");
+    for (const by__telemetry_model_metrics *m = list; m != NULL; m = m->next) {
         for (size_t i = 0; i < BY__FINISHES; i++) {
             by__text labels = {0};
             add_labels(&labels, m->model);
             by__text_format(&labels, ",finished_reason=\"%s\"", reasons[i]);
             if (!labels.failed) {
-                by__metrics_sample(out, name, labels.data, (double)m->finished[i]);
+                by__telemetry_metrics_sample(out, name, labels.data, (double)m->finished[i]);
             }
             by__text_free(&labels);
         }
     }
 }
 
-void by__metrics_vllm(by__text *out, const by__model_metrics *list, const json_t *state)
+void by__telemetry_metrics_vllm(by__text *out, const by__telemetry_model_metrics *list,
+                                const json_t *state)
 {
     print_sums(out, state);
-    by__model_metrics_families(out, list, families, BY_ARRAY_LENGTH(families), add_labels);
+    by__telemetry_model_metrics_families(out, list, families, BY_ARRAY_LENGTH(families),
+                                         add_labels);
     print_finished(out, list);
 }

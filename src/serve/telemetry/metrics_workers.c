@@ -29,9 +29,10 @@ static const struct {
 static void add_labels(by__text *out, const json_t *worker)
 {
     by__text_add(out, "model=\"");
-    by__metrics_label(out, by__get_text(worker, "model"));
-    by__text_format(out, "\",version=\"%s\",worker=\"%s\"", by__get_text(worker, "version"),
-                    by__get_text(worker, "name"));
+    by__telemetry_metrics_label(out, by__protocol_get_text(worker, "model"));
+    by__text_format(out, "\",version=\"%s\",worker=\"%s\"",
+                    by__protocol_get_text(worker, "version"),
+                    by__protocol_get_text(worker, "name"));
 }
 
 /* The batch size of text: a histogram of the sequences in a step, whose edges are powers of 2. */
@@ -50,33 +51,34 @@ static void print_steps(by__text *out, const json_t *worker)
         by__text_format(out, "\"} %.0f\n", count);
     }
     if (!labels.failed) {
-        by__metrics_sample(out, "banyan_engine_step_sequences_sum", labels.data,
-                           by__get_number(engine, "sequences", 0.0));
-        by__metrics_sample(out, "banyan_engine_step_sequences_count", labels.data, count);
+        by__telemetry_metrics_sample(out, "banyan_engine_step_sequences_sum", labels.data,
+                                     by__protocol_get_number(engine, "sequences", 0.0));
+        by__telemetry_metrics_sample(out, "banyan_engine_step_sequences_count", labels.data, count);
     }
     by__text_free(&labels);
 }
 
-void by__metrics_workers(by__text *out, const json_t *workers)
+void by__telemetry_metrics_workers(by__text *out, const json_t *workers)
 {
     size_t i;
     json_t *w;
     for (size_t row = 0; row < BY_ARRAY_LENGTH(rows); row++) {
-        by__metrics_family(out, rows[row].name, rows[row].help, rows[row].type);
+        by__telemetry_metrics_family(out, rows[row].name, rows[row].help, rows[row].type);
         json_array_foreach(workers, i, w)
         {
             by__text labels = {0};
             add_labels(&labels, w);
             if (!labels.failed) {
-                by__metrics_sample(
+                by__telemetry_metrics_sample(
                     out, rows[row].name, labels.data,
-                    by__get_number(json_object_get(w, "engine"), rows[row].key, 0.0));
+                    by__protocol_get_number(json_object_get(w, "engine"), rows[row].key, 0.0));
             }
             by__text_free(&labels);
         }
     }
-    by__metrics_family(out, "banyan_engine_step_sequences",
-                       "Sequences that a step of the engine computed together.", "histogram");
+    by__telemetry_metrics_family(out, "banyan_engine_step_sequences",
+                                 "Sequences that a step of the engine computed together.",
+                                 "histogram");
     json_array_foreach(workers, i, w)
     {
         print_steps(out, w);

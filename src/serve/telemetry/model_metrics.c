@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-by__model_metrics *by__model_metrics_of(by__model_metrics **list, const char *model)
+by__telemetry_model_metrics *by__telemetry_model_metrics_of(by__telemetry_model_metrics **list,
+                                                            const char *model)
 {
-    by__model_metrics *m = *list;
+    by__telemetry_model_metrics *m = *list;
     by_error ignored = {0};
     while (m != NULL && strcmp(m->model, model) != 0) {
         m = m->next;
@@ -20,26 +21,26 @@ by__model_metrics *by__model_metrics_of(by__model_metrics **list, const char *mo
     return m;
 }
 
-void by__model_metrics_free(by__model_metrics **list)
+void by__telemetry_model_metrics_free(by__telemetry_model_metrics **list)
 {
     while (*list != NULL) {
-        by__model_metrics *m = *list;
+        by__telemetry_model_metrics *m = *list;
         *list = m->next;
         free(m);
     }
 }
 
-void by__model_metrics_tokens(by__model_metrics *metrics, const char *version, int64_t prompt,
-                              int64_t generated)
+void by__telemetry_model_metrics_tokens(by__telemetry_model_metrics *metrics, const char *version,
+                                        int64_t prompt, int64_t generated)
 {
-    by__version_tokens *v = &metrics->versions[0];
+    by__telemetry_version_tokens *v = &metrics->versions[0];
     metrics->prompt_tokens += (uint64_t)prompt;
     metrics->generated_tokens += (uint64_t)generated;
     if (version[0] == '\0' || strlen(version) >= sizeof v->version) {
         return;
     }
     for (size_t i = 0; i < BY__COUNTED_VERSIONS; i++) {
-        by__version_tokens *other = &metrics->versions[i];
+        by__telemetry_version_tokens *other = &metrics->versions[i];
         if (strcmp(other->version, version) == 0) {
             v = other;
             break;
@@ -47,7 +48,7 @@ void by__model_metrics_tokens(by__model_metrics *metrics, const char *version, i
         v = other->used < v->used ? other : v;
     }
     if (strcmp(v->version, version) != 0) {
-        *v = (by__version_tokens){0};
+        *v = (by__telemetry_version_tokens){0};
         memcpy(v->version, version, strlen(version) + 1);
     }
     v->used = by__now();
@@ -55,20 +56,21 @@ void by__model_metrics_tokens(by__model_metrics *metrics, const char *version, i
     v->generated += (uint64_t)generated;
 }
 
-void by__model_metrics_families(by__text *out, const by__model_metrics *list,
-                                const by__model_family *families, size_t count,
-                                void (*labels)(by__text *out, const char *model))
+void by__telemetry_model_metrics_families(by__text *out, const by__telemetry_model_metrics *list,
+                                          const by__telemetry_model_family *families, size_t count,
+                                          void (*labels)(by__text *out, const char *model))
 {
-    for (const by__model_family *f = families; f < families + count; f++) {
-        by__metrics_family(out, f->name, f->help, f->histogram ? "histogram" : "counter");
-        for (const by__model_metrics *m = list; m != NULL; m = m->next) {
+    for (const by__telemetry_model_family *f = families; f < families + count; f++) {
+        by__telemetry_metrics_family(out, f->name, f->help, f->histogram ? "histogram" : "counter");
+        for (const by__telemetry_model_metrics *m = list; m != NULL; m = m->next) {
             const void *at = (const char *)m + f->offset;
             by__text text = {0};
             labels(&text, m->model);
             if (!text.failed && f->histogram) {
-                by__metrics_buckets(out, f->name, text.data, at);
+                by__telemetry_metrics_buckets(out, f->name, text.data, at);
             } else if (!text.failed) {
-                by__metrics_sample(out, f->name, text.data, (double)*(const uint64_t *)at);
+                by__telemetry_metrics_sample(out, f->name, text.data,
+                                             (double)*(const uint64_t *)at);
             }
             by__text_free(&text);
         }
@@ -77,26 +79,26 @@ void by__model_metrics_families(by__text *out, const by__model_metrics *list,
 
 /* ---- banyan's names ---- */
 
-static const by__model_family own[] = {
+static const by__telemetry_model_family own[] = {
     {"banyan_model_queue_time_seconds", "From a request to its acceptance by a worker.",
-     offsetof(by__model_metrics, queue), true},
+     offsetof(by__telemetry_model_metrics, queue), true},
     {"banyan_model_time_to_first_token_seconds",
      "From a request to its first text, or to an answer in one piece.",
-     offsetof(by__model_metrics, first), true},
+     offsetof(by__telemetry_model_metrics, first), true},
     {"banyan_model_inter_token_latency_seconds", "Between two texts of a stream.",
-     offsetof(by__model_metrics, token), true},
+     offsetof(by__telemetry_model_metrics, token), true},
     {"banyan_model_request_duration_seconds", "From a request to its end.",
-     offsetof(by__model_metrics, whole), true},
+     offsetof(by__telemetry_model_metrics, whole), true},
     {"banyan_model_prompt_tokens_total", "Tokens of prompts of completed requests.",
-     offsetof(by__model_metrics, prompt_tokens), false},
+     offsetof(by__telemetry_model_metrics, prompt_tokens), false},
     {"banyan_model_generated_tokens_total", "Tokens of the answers to completed requests.",
-     offsetof(by__model_metrics, generated_tokens), false},
+     offsetof(by__telemetry_model_metrics, generated_tokens), false},
 };
 
 static void add_labels(by__text *out, const char *model)
 {
     by__text_add(out, "model=\"");
-    by__metrics_label(out, model);
+    by__telemetry_metrics_label(out, model);
     by__text_add(out, "\"");
 }
 
@@ -108,18 +110,18 @@ static void print_sample(by__text *out, const char *name, const char *model, con
     add_labels(&labels, model);
     by__text_format(&labels, ",%s=\"%s\"", label, label_value);
     if (!labels.failed) {
-        by__metrics_sample(out, name, labels.data, (double)value);
+        by__telemetry_metrics_sample(out, name, labels.data, (double)value);
     }
     by__text_free(&labels);
 }
 
-static void print_versions(by__text *out, const by__model_metrics *list, const char *name,
+static void print_versions(by__text *out, const by__telemetry_model_metrics *list, const char *name,
                            const char *help, size_t offset)
 {
-    by__metrics_family(out, name, help, "counter");
-    for (const by__model_metrics *m = list; m != NULL; m = m->next) {
+    by__telemetry_metrics_family(out, name, help, "counter");
+    for (const by__telemetry_model_metrics *m = list; m != NULL; m = m->next) {
         for (size_t i = 0; i < BY__COUNTED_VERSIONS; i++) {
-            const by__version_tokens *v = &m->versions[i];
+            const by__telemetry_version_tokens *v = &m->versions[i];
             if (v->version[0] != '\0') {
                 const void *at = (const char *)v + offset;
                 print_sample(out, name, m->model, "version", v->version, *(const uint64_t *)at);
@@ -128,20 +130,22 @@ static void print_versions(by__text *out, const by__model_metrics *list, const c
     }
 }
 
-void by__model_metrics_print(by__text *out, const by__model_metrics *list)
+void by__telemetry_model_metrics_print(by__text *out, const by__telemetry_model_metrics *list)
 {
     static const char rejected[] = "banyan_model_rejected_total";
-    by__model_metrics_families(out, list, own, BY_ARRAY_LENGTH(own), add_labels);
-    by__metrics_family(out, rejected, "Requests that were refused, by reason.", "counter");
-    for (const by__model_metrics *m = list; m != NULL; m = m->next) {
+    by__telemetry_model_metrics_families(out, list, own, BY_ARRAY_LENGTH(own), add_labels);
+    by__telemetry_metrics_family(out, rejected, "Requests that were refused, by reason.",
+                                 "counter");
+    for (const by__telemetry_model_metrics *m = list; m != NULL; m = m->next) {
         for (size_t i = 0; i < BY__REFUSALS; i++) {
-            print_sample(out, rejected, m->model, "reason", by__refusals[i], m->rejected[i]);
+            print_sample(out, rejected, m->model, "reason", by__telemetry_refusals[i],
+                         m->rejected[i]);
         }
     }
     print_versions(out, list, "banyan_version_prompt_tokens_total",
                    "Tokens of prompts of completed requests.",
-                   offsetof(by__version_tokens, prompt));
+                   offsetof(by__telemetry_version_tokens, prompt));
     print_versions(out, list, "banyan_version_generated_tokens_total",
                    "Tokens of the answers to completed requests.",
-                   offsetof(by__version_tokens, generated));
+                   offsetof(by__telemetry_version_tokens, generated));
 }

@@ -16,10 +16,10 @@
 /* Bytes of an encoding that is read. */
 #define MOST_ENCODING ((size_t)64 << 20)
 
-struct by__served_drift {
+struct by__telemetry_served_drift {
     by_drift_reference *reference;
     by_drift_watch *watch;
-    const by__log *log;
+    const by__telemetry_log *log;
     size_t tokens; /* index of the feature of tokens; the number of features if there is none */
     by_encoding *encoding; /* of a model of tables; NULL: none */
     bool *read;            /* [features] whether the model reads that column of a table */
@@ -27,7 +27,7 @@ struct by__served_drift {
 
 /* Marks the columns that the encoding next to the weights has; other models have no encoding. The
  * reference also has the target, which requests need not have. */
-static by_status mark_columns(by__served_drift *d, const char *directory, by_error *error)
+static by_status mark_columns(by__telemetry_served_drift *d, const char *directory, by_error *error)
 {
     size_t features = by_drift_reference_features(d->reference);
     char *text = NULL;
@@ -58,11 +58,11 @@ static by_status mark_columns(by__served_drift *d, const char *directory, by_err
     return status;
 }
 
-by_status by__served_drift_open(by__served_drift **out, const char *directory,
-                                const by_drift_options *options, const by__log *log,
-                                by_error *error)
+by_status by__telemetry_served_drift_open(by__telemetry_served_drift **out, const char *directory,
+                                          const by_drift_options *options,
+                                          const by__telemetry_log *log, by_error *error)
 {
-    by__served_drift *d = NULL;
+    by__telemetry_served_drift *d = NULL;
     by_drift_reference *reference = NULL;
     *out = NULL;
     by_status status = by_drift_reference_read(&reference, directory, error);
@@ -76,23 +76,23 @@ by_status by__served_drift_open(by__served_drift **out, const char *directory,
         by_drift_reference_close(&reference);
         return status;
     }
-    *d = (by__served_drift){.reference = reference, .log = log};
+    *d = (by__telemetry_served_drift){.reference = reference, .log = log};
     d->tokens = by_drift_reference_find(reference, "tokens");
     status = mark_columns(d, directory, error);
     if (status == BY_OK) {
         status = by_drift_watch_open(&d->watch, reference, options, error);
     }
     if (status != BY_OK) {
-        by__served_drift_close(&d);
+        by__telemetry_served_drift_close(&d);
         return status;
     }
     *out = d;
     return BY_OK;
 }
 
-void by__served_drift_close(by__served_drift **drift)
+void by__telemetry_served_drift_close(by__telemetry_served_drift **drift)
 {
-    by__served_drift *d = *drift;
+    by__telemetry_served_drift *d = *drift;
     if (d != NULL) {
         *drift = NULL;
         by_drift_watch_close(&d->watch);
@@ -103,62 +103,64 @@ void by__served_drift_close(by__served_drift **drift)
     }
 }
 
-const by_drift_window *by__served_drift_last(const by__served_drift *drift)
+const by_drift_window *by__telemetry_served_drift_last(const by__telemetry_served_drift *drift)
 {
     return by_drift_watch_last(drift->watch);
 }
 
-size_t by__served_drift_least(const by__served_drift *drift)
+size_t by__telemetry_served_drift_least(const by__telemetry_served_drift *drift)
 {
     return by_drift_watch_least(drift->watch);
 }
 
-size_t by__served_drift_features(const by__served_drift *drift)
+size_t by__telemetry_served_drift_features(const by__telemetry_served_drift *drift)
 {
     return by_drift_reference_features(drift->reference);
 }
 
-const by_encoding *by__served_drift_encoding(const by__served_drift *drift)
+const by_encoding *by__telemetry_served_drift_encoding(const by__telemetry_served_drift *drift)
 {
     return drift->encoding;
 }
 
-const char *by__served_drift_feature(const by__served_drift *drift, size_t index,
-                                     by_drift_kind *kind)
+const char *by__telemetry_served_drift_feature(const by__telemetry_served_drift *drift,
+                                               size_t index, by_drift_kind *kind)
 {
     return by_drift_reference_feature(drift->reference, index, kind);
 }
 
 /* ---- counting ---- */
 
-static void tell(const by__served_drift *d)
+static void tell(const by__telemetry_served_drift *d)
 {
     const by_drift_window *w = by_drift_watch_last(d->watch);
     for (size_t i = 0; i < w->count; i++) {
         const by_drift_verdict *v = &w->verdicts[i];
         if (v->detected) {
-            by__log_event(d->log, "drift", "{ss sI sI sf sf sf}", "feature", v->feature, "window",
-                          (json_int_t)w->number, "requests", (json_int_t)w->requests, "psi", v->psi,
-                          "jensen_shannon", v->jensen_shannon, "p", v->p);
+            by__telemetry_log_event(d->log, "drift", "{ss sI sI sf sf sf}", "feature", v->feature,
+                                    "window", (json_int_t)w->number, "requests",
+                                    (json_int_t)w->requests, "psi", v->psi, "jensen_shannon",
+                                    v->jensen_shannon, "p", v->p);
         }
     }
 }
 
-static void next(by__served_drift *d)
+static void next(by__telemetry_served_drift *d)
 {
     if (by_drift_watch_next(d->watch, by__now())) {
         tell(d);
     }
 }
 
-void by__served_drift_end(by__served_drift *drift)
+void by__telemetry_served_drift_end(by__telemetry_served_drift *drift)
 {
     if (by_drift_watch_end(drift->watch)) {
         tell(drift);
     }
 }
 
-void by__served_drift_tokens(by__served_drift *drift, const int32_t *ids, size_t count)
+void by__telemetry_served_drift_tokens(by__telemetry_served_drift *drift, const int32_t *ids,
+                                       size_t count)
 {
     if (drift != NULL && drift->tokens < by_drift_reference_features(drift->reference)) {
         by_drift_watch_tokens(drift->watch, drift->tokens, ids, count);
@@ -174,24 +176,24 @@ static double number_of(const json_t *value)
     if (json_is_number(value)) {
         return json_number_value(value);
     }
-    const char *text = by__row_cell_text(digits, value);
-    bool is_number = text != NULL && by__cell_as_number(text, strlen(text), '.', &number);
+    const char *text = by__table_row_cell_text(digits, value);
+    bool is_number = text != NULL && by__table_cell_as_number(text, strlen(text), '.', &number);
     return is_number ? number : NAN;
 }
 
 /* Returns the category that a cell is for the model; NULL if it is missing. */
-static const char *category_of(char digits[BY__CELL_DIGITS], const by__served_drift *d,
+static const char *category_of(char digits[BY__CELL_DIGITS], const by__telemetry_served_drift *d,
                                size_t feature, const json_t *value)
 {
-    const char *text = by__row_cell_text(digits, value);
-    bool missing = text == NULL || (by__cell_missing(text, strlen(text)) &&
+    const char *text = by__table_row_cell_text(digits, value);
+    bool missing = text == NULL || (by__table_cell_missing(text, strlen(text)) &&
                                     !by_drift_reference_has(d->reference, feature, text));
     return missing ? NULL : text;
 }
 
 /* A value of a row, which the model reads as a cell of a table, or (predicted) of an answer. */
-static void count_value(by__served_drift *d, size_t feature, by_drift_kind kind, bool predicted,
-                        const json_t *value)
+static void count_value(by__telemetry_served_drift *d, size_t feature, by_drift_kind kind,
+                        bool predicted, const json_t *value)
 {
     char digits[BY__CELL_DIGITS];
     if (value == NULL && (predicted || !d->read[feature])) {
@@ -206,7 +208,8 @@ static void count_value(by__served_drift *d, size_t feature, by_drift_kind kind,
     }
 }
 
-void by__served_drift_example(by__served_drift *drift, const json_t *row, const json_t *predicted)
+void by__telemetry_served_drift_example(by__telemetry_served_drift *drift, const json_t *row,
+                                        const json_t *predicted)
 {
     if (drift == NULL) {
         return;
@@ -235,35 +238,36 @@ void by__served_drift_example(by__served_drift *drift, const json_t *row, const 
     next(drift);
 }
 
-bool by__served_drift_is_input(const by__served_drift *drift, size_t index)
+bool by__telemetry_served_drift_is_input(const by__telemetry_served_drift *drift, size_t index)
 {
     return by_drift_reference_role(drift->reference, index) == BY_DRIFT_INPUT;
 }
 
-bool by__served_drift_predicts(const by__served_drift *drift)
+bool by__telemetry_served_drift_predicts(const by__telemetry_served_drift *drift)
 {
     return by_drift_reference_predicted(drift->reference, BY_DRIFT_OUTCOME) <
            by_drift_reference_features(drift->reference);
 }
 
-void by__served_drift_answer(by__served_drift *drift, const json_t *rows, const json_t *answer)
+void by__telemetry_served_drift_answer(by__telemetry_served_drift *drift, const json_t *rows,
+                                       const json_t *answer)
 {
     size_t i;
     json_t *predicted;
-    if (drift == NULL || (rows == NULL && !by__served_drift_predicts(drift))) {
+    if (drift == NULL || (rows == NULL && !by__telemetry_served_drift_predicts(drift))) {
         return;
     }
     json_array_foreach(answer, i, predicted)
     {
-        by__served_drift_example(drift, json_array_get(rows, i), predicted);
+        by__telemetry_served_drift_example(drift, json_array_get(rows, i), predicted);
     }
 }
 
-bool by__served_drift_knows(const by__served_drift *drift, const json_t *row)
+bool by__telemetry_served_drift_knows(const by__telemetry_served_drift *drift, const json_t *row)
 {
     bool known = false;
     for (size_t i = 0; i < by_drift_reference_features(drift->reference) && !known; i++) {
-        known = by__served_drift_is_input(drift, i) &&
+        known = by__telemetry_served_drift_is_input(drift, i) &&
                 json_object_get(row, by_drift_reference_feature(drift->reference, i, NULL)) != NULL;
     }
     return known;
@@ -292,7 +296,7 @@ static json_t *feature_of(const by_drift_verdict *v)
                      "detected", v->compared ? json_boolean(v->detected) : json_null());
 }
 
-json_t *by__served_drift_state(const by__served_drift *drift)
+json_t *by__telemetry_served_drift_state(const by__telemetry_served_drift *drift)
 {
     if (drift == NULL) {
         return NULL;
@@ -359,12 +363,13 @@ static void print_sample(by__text *out, const gauge *g, const json_t *worker, co
         return;
     }
     const char *const names[] = {"model", "version", "worker", "feature"};
-    const char *const texts[] = {by__get_text(worker, "model"), by__get_text(worker, "version"),
-                                 by__get_text(worker, "name"), by__get_text(feature, "name")};
+    const char *const texts[] = {
+        by__protocol_get_text(worker, "model"), by__protocol_get_text(worker, "version"),
+        by__protocol_get_text(worker, "name"), by__protocol_get_text(feature, "name")};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
         if (texts[i] != NULL) {
             by__text_format(&label, "%s%s=\"", label.length > 0 ? "," : "", names[i]);
-            by__metrics_label(&label, texts[i]);
+            by__telemetry_metrics_label(&label, texts[i]);
             by__text_add(&label, "\"");
         }
     }
@@ -372,8 +377,9 @@ static void print_sample(by__text *out, const gauge *g, const json_t *worker, co
         by__text_format(&label, ",method=\"%s\"", g->method);
     }
     if (!label.failed && label.data != NULL) {
-        by__metrics_sample(out, g->name, label.data,
-                           json_is_boolean(value) ? json_is_true(value) : json_number_value(value));
+        by__telemetry_metrics_sample(out, g->name, label.data,
+                                     json_is_boolean(value) ? json_is_true(value)
+                                                            : json_number_value(value));
     }
     by__text_free(&label);
 }
@@ -385,7 +391,7 @@ static void print_head(by__text *out, const gauge *g)
     }
 }
 
-void by__served_drift_print(by__text *out, const json_t *workers)
+void by__telemetry_served_drift_print(by__text *out, const json_t *workers)
 {
     size_t i;
     size_t k;

@@ -19,9 +19,9 @@ static bool take_id(char *out, const char *from, size_t count)
     return take_digits(out, from, count) && strspn(out, "0") < count;
 }
 
-bool by__trace_read(by__trace_context *out, const char *header)
+bool by__telemetry_trace_read(by__telemetry_trace_context *out, const char *header)
 {
-    by__trace_context read = *out;
+    by__telemetry_trace_context read = *out;
     char flags[3];
     if (strlen(header) != BY__TRACEPARENT_BYTES - 1 || memcmp(header, "00-", 3) != 0 ||
         header[35] != '-' || header[52] != '-' || !take_id(read.trace, header + 3, 32) ||
@@ -39,7 +39,7 @@ static by_status make_id(char *out, size_t count, by_error *error)
 {
     unsigned char random[16];
     do {
-        BY_TRY(by__random_bytes(random, count / 2, error));
+        BY_TRY(by__serve_random_bytes(random, count / 2, error));
         for (size_t i = 0; i < count; i++) {
             out[i] = "0123456789abcdef"[random[i / 2] >> (i % 2 == 0 ? 4 : 0) & 15];
         }
@@ -58,29 +58,30 @@ static bool draw(const char *trace, double fraction)
     return fraction >= 1.0 || (double)value * 0x1p-56 < fraction;
 }
 
-by_status by__span_id(char out[BY__SPAN_ID_BYTES], by_error *error)
+by_status by__telemetry_span_id(char out[BY__SPAN_ID_BYTES], by_error *error)
 {
     return make_id(out, BY__SPAN_ID_BYTES - 1, error);
 }
 
-by_status by__trace_begin(by__trace_context *out, const char *header, double fraction,
-                          by_error *error)
+by_status by__telemetry_trace_begin(by__telemetry_trace_context *out, const char *header,
+                                    double fraction, by_error *error)
 {
-    *out = (by__trace_context){0};
-    if (header == NULL || !by__trace_read(out, header)) {
+    *out = (by__telemetry_trace_context){0};
+    if (header == NULL || !by__telemetry_trace_read(out, header)) {
         BY_TRY(make_id(out->trace, BY__TRACE_ID_BYTES - 1, error));
         out->sampled = draw(out->trace, fraction);
     }
-    return by__span_id(out->span, error);
+    return by__telemetry_span_id(out->span, error);
 }
 
-void by__trace_print(char out[BY__TRACEPARENT_BYTES], const by__trace_context *context)
+void by__telemetry_trace_print(char out[BY__TRACEPARENT_BYTES],
+                               const by__telemetry_trace_context *context)
 {
     (void)snprintf(out, BY__TRACEPARENT_BYTES, "00-%s-%s-%s", context->trace, context->span,
                    context->sampled ? "01" : "00");
 }
 
-void by__trace_take(char out[BY__TRACE_ID_BYTES], const char *text)
+void by__telemetry_trace_take(char out[BY__TRACE_ID_BYTES], const char *text)
 {
     const size_t digits = BY__TRACE_ID_BYTES - 1;
     bool good =

@@ -10,27 +10,28 @@
 #define BY__TRACEPARENT_BYTES 56
 
 /* Identifiers are lower-case hexadecimal digits. */
-typedef struct by__trace_context {
+typedef struct by__telemetry_trace_context {
     char trace[BY__TRACE_ID_BYTES];
     char parent[BY__SPAN_ID_BYTES]; /* the caller's span; "": the trace begins here */
     char span[BY__SPAN_ID_BYTES];   /* the span of the request itself */
     bool sampled;                   /* spans are exported */
-} by__trace_context;
+} by__telemetry_trace_context;
 
 /* Parses a header of version 00: "00-", 32 digits, "-", 16 digits, "-", 2 digits, in lower case,
  * with neither identifier all zeros. Returns false, leaving *out unchanged, if it is malformed.
  * Sets all but `span`. */
-bool by__trace_read(by__trace_context *out, const char *header);
+bool by__telemetry_trace_read(by__telemetry_trace_context *out, const char *header);
 /* Makes the context of a request from its header or, if that is NULL or invalid, of a new trace. A
  * caller's flag decides whether the trace is sampled; of new ones `fraction` (0 to 1) are, by their
  * identifiers. BY_EIO: the system has no random numbers. */
-by_status by__trace_begin(by__trace_context *out, const char *header, double fraction,
-                          by_error *error);
+by_status by__telemetry_trace_begin(by__telemetry_trace_context *out, const char *header,
+                                    double fraction, by_error *error);
 /* Copies the identifier of a trace, or "" if it is malformed. text may be NULL. */
-void by__trace_take(char out[BY__TRACE_ID_BYTES], const char *text);
+void by__telemetry_trace_take(char out[BY__TRACE_ID_BYTES], const char *text);
 /* Generates the identifier of a span. */
-by_status by__span_id(char out[BY__SPAN_ID_BYTES], by_error *error);
+by_status by__telemetry_span_id(char out[BY__SPAN_ID_BYTES], by_error *error);
 /* Prints the header that names the request's own span as the parent. */
-void by__trace_print(char out[BY__TRACEPARENT_BYTES], const by__trace_context *context);
+void by__telemetry_trace_print(char out[BY__TRACEPARENT_BYTES],
+                               const by__telemetry_trace_context *context);
 
 #endif

@@ -25,8 +25,8 @@
 /* Seconds between two log entries about a collector that does not take spans. */
 #define REMINDER 60.0
 
-struct by__trace_export {
-    by__thread thread;
+struct by__telemetry_trace_export {
+    by__serve_thread thread;
     /* Under its lock: */
     char **spans; /* [capacity] a ring buffer: each span as OTLP's JSON */
     size_t capacity;
@@ -35,7 +35,7 @@ struct by__trace_export {
     uint64_t sent;
     uint64_t dropped;
     char failure[CURL_ERROR_SIZE + 32]; /* why the last batch was not taken; "": it was */
-    /* Used by the caller of by__trace_export_tell: */
+    /* Used by the caller of by__telemetry_trace_export_tell: */
     char *endpoint; /* URL without user, password and query, which may hold secrets; curl_free */
     double told;    /* by__now of the last traces_unavailable; 0: none since a batch was taken */
     /* Used by the thread only: */
@@ -67,7 +67,7 @@ static void add_attribute(by__text *out, const char *key, const json_t *value)
     by__text_add(out, "}}");
 }
 
-static void print_span(by__text *out, const by__span *s)
+static void print_span(by__text *out, const by__telemetry_span *s)
 {
     const char *key;
     json_t *value;
@@ -108,7 +108,7 @@ static size_t ignore_answer(char *data, size_t size, size_t count, void *user)
 
 /* Sends a body. code: the answer's status, 0 without one. *again: it failed, but a retry may
  * succeed (by OTLP's list of such answers). */
-static bool post(by__trace_export *t, const by__text *body, long *code, bool *again)
+static bool post(by__telemetry_trace_export *t, const by__text *body, long *code, bool *again)
 {
     bool closing = t->closed > 0.0;
     (void)curl_easy_setopt(t->curl, CURLOPT_CONNECTTIMEOUT_MS,
@@ -130,7 +130,7 @@ static bool post(by__trace_export *t, const by__text *body, long *code, bool *ag
 
 /* Pauses, but not beyond the end of the process. Called with the lock held. Returns false if the
  * thread must end. */
-static bool rest(by__trace_export *t, double seconds)
+static bool rest(by__telemetry_trace_export *t, double seconds)
 {
     double until = by__now() + seconds;
     double left = seconds;
@@ -148,7 +148,7 @@ static bool rest(by__trace_export *t, double seconds)
 static int look_up(void *user, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
                    curl_off_t up)
 {
-    by__trace_export *t = user;
+    by__telemetry_trace_export *t = user;
     BY_UNUSED(down_all);
     BY_UNUSED(down);
     BY_UNUSED(up_all);
@@ -163,7 +163,7 @@ static int look_up(void *user, curl_off_t down_all, curl_off_t down, curl_off_t 
 }
 
 /* Moves a batch from the queue to a body. Called with the lock held. */
-static size_t take_batch(by__trace_export *t, by__text *body)
+static size_t take_batch(by__telemetry_trace_export *t, by__text *body)
 {
     size_t count = t->count < BATCH ? t->count : BATCH;
     by__text_add(body, t->head.data);
@@ -180,7 +180,7 @@ static size_t take_batch(by__trace_export *t, by__text *body)
 }
 
 /* Called with the lock held; releases it during the request to the collector. */
-static void send_batch(by__trace_export *t)
+static void send_batch(by__telemetry_trace_export *t)
 {
     by__text body = {0};
     bool sent = false;
@@ -213,7 +213,7 @@ static void send_batch(by__trace_export *t)
 
 static void run(void *user)
 {
-    by__trace_export *t = user;
+    by__telemetry_trace_export *t = user;
     uv_mutex_lock(&t->thread.lock);
     for (;;) {
         while (t->count == 0 && !t->thread.closing) {
@@ -234,7 +234,7 @@ static void run(void *user)
 
 /* ---- opening and closing ---- */
 
-static void release(by__trace_export *t)
+static void release(by__telemetry_trace_export *t)
 {
     for (size_t i = 0; i < t->count; i++) {
         free(t->spans[(t->first + i) % t->capacity]);
@@ -262,7 +262,7 @@ static char *print_endpoint(const char *url)
     return good ? out : NULL;
 }
 
-static bool set_up(by__trace_export *t, const char *url, const char *service)
+static bool set_up(by__telemetry_trace_export *t, const char *url, const char *service)
 {
     const char *authorities = by__authorities();
     t->curl = curl_easy_init();
@@ -286,10 +286,10 @@ static bool set_up(by__trace_export *t, const char *url, const char *service)
             curl_easy_setopt(t->curl, CURLOPT_CAINFO, authorities) == CURLE_OK);
 }
 
-by_status by__trace_export_open(by__trace_export **out, const char *url, const char *service,
-                                size_t queue, by_error *error)
+by_status by__telemetry_trace_export_open(by__telemetry_trace_export **out, const char *url,
+                                          const char *service, size_t queue, by_error *error)
 {
-    by__trace_export *t = NULL;
+    by__telemetry_trace_export *t = NULL;
     *out = NULL;
     if (url[0] == '\0') {
         return BY_OK;
@@ -304,7 +304,7 @@ by_status by__trace_export_open(by__trace_export **out, const char *url, const c
                               url);
     }
     if (status == BY_OK) {
-        status = by__thread_start(&t->thread, run, t, "the thread of traces", error);
+        status = by__serve_thread_start(&t->thread, run, t, "the thread of traces", error);
     }
     if (status != BY_OK) {
         release(t);
@@ -314,23 +314,25 @@ by_status by__trace_export_open(by__trace_export **out, const char *url, const c
     return BY_OK;
 }
 
-static void tell(by__trace_export *t, const char *failure, json_int_t dropped, const by__log *log)
+static void tell(by__telemetry_trace_export *t, const char *failure, json_int_t dropped,
+                 const by__telemetry_log *log)
 {
     double now = by__now();
     if (failure[0] != '\0' && (t->told == 0.0 || now - t->told >= REMINDER)) {
-        by__log_event(log, "traces_unavailable", "{ss ss sI}", "endpoint", t->endpoint, "reason",
-                      failure, "dropped", dropped);
+        by__telemetry_log_event(log, "traces_unavailable", "{ss ss sI}", "endpoint", t->endpoint,
+                                "reason", failure, "dropped", dropped);
         t->told = now;
     } else if (failure[0] == '\0' && t->told > 0.0) {
-        by__log_event(log, "traces_available", "{ss sI}", "endpoint", t->endpoint, "dropped",
-                      dropped);
+        by__telemetry_log_event(log, "traces_available", "{ss sI}", "endpoint", t->endpoint,
+                                "dropped", dropped);
         t->told = 0.0;
     }
 }
 
-void by__trace_export_tell(by__trace_export *traces, const by__log *log)
+void by__telemetry_trace_export_tell(by__telemetry_trace_export *traces,
+                                     const by__telemetry_log *log)
 {
-    by__trace_export *t = traces;
+    by__telemetry_trace_export *t = traces;
     char failure[sizeof t->failure];
     if (t == NULL) {
         return;
@@ -342,21 +344,23 @@ void by__trace_export_tell(by__trace_export *traces, const by__log *log)
     tell(t, failure, dropped, log);
 }
 
-void by__trace_export_close(by__trace_export **traces, const by__log *log)
+void by__telemetry_trace_export_close(by__telemetry_trace_export **traces,
+                                      const by__telemetry_log *log)
 {
-    by__trace_export *t = *traces;
+    by__telemetry_trace_export *t = *traces;
     if (t == NULL) {
         return;
     }
     *traces = NULL;
-    by__thread_end(&t->thread);
+    by__serve_thread_end(&t->thread);
     tell(t, t->failure, (json_int_t)t->dropped, log);
     release(t);
 }
 
-void by__trace_export_add(by__trace_export *traces, const by__span *span)
+void by__telemetry_trace_export_add(by__telemetry_trace_export *traces,
+                                    const by__telemetry_span *span)
 {
-    by__trace_export *t = traces;
+    by__telemetry_trace_export *t = traces;
     by__text text = {0};
     if (t == NULL) {
         return;
@@ -379,9 +383,9 @@ void by__trace_export_add(by__trace_export *traces, const by__span *span)
     }
 }
 
-void by__trace_export_print(by__trace_export *traces, by__text *out)
+void by__telemetry_trace_export_print(by__telemetry_trace_export *traces, by__text *out)
 {
-    by__trace_export *t = traces;
+    by__telemetry_trace_export *t = traces;
     if (t == NULL) {
         return;
     }
@@ -390,11 +394,12 @@ void by__trace_export_print(by__trace_export *traces, by__text *out)
     double dropped = (double)t->dropped;
     double waiting = (double)t->count;
     uv_mutex_unlock(&t->thread.lock);
-    by__metrics_counter(out, "banyan_trace_spans_total", "Spans that the collector took.",
-                        "counter", NULL, sent);
-    by__metrics_counter(out, "banyan_trace_spans_dropped_total",
-                        "Spans that found the queue full, or that the collector did not take.",
-                        "counter", NULL, dropped);
-    by__metrics_counter(out, "banyan_trace_spans_waiting", "Spans that wait for the collector.",
-                        "gauge", NULL, waiting);
+    by__telemetry_metrics_counter(out, "banyan_trace_spans_total", "Spans that the collector took.",
+                                  "counter", NULL, sent);
+    by__telemetry_metrics_counter(
+        out, "banyan_trace_spans_dropped_total",
+        "Spans that found the queue full, or that the collector did not take.", "counter", NULL,
+        dropped);
+    by__telemetry_metrics_counter(out, "banyan_trace_spans_waiting",
+                                  "Spans that wait for the collector.", "gauge", NULL, waiting);
 }

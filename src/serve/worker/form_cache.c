@@ -7,7 +7,7 @@
 #include "serve/protocol/messages.h"
 
 typedef struct form {
-    by__form_kind kind;
+    by__worker_form_kind kind;
     char *source;
     size_t length;
     by_constraint *constraint;
@@ -16,7 +16,7 @@ typedef struct form {
     struct form *next; /* less recently used */
 } form;
 
-struct by__form_cache {
+struct by__worker_form_cache {
     const by_token_list *list;
     size_t most, most_idle;
     uv_mutex_t lock;
@@ -25,10 +25,10 @@ struct by__form_cache {
     size_t bytes, idle;
 };
 
-by_status by__form_cache_open(by__form_cache **out, const by_token_list *list, size_t most,
-                              size_t idle, by_error *error)
+by_status by__worker_form_cache_open(by__worker_form_cache **out, const by_token_list *list,
+                                     size_t most, size_t idle, by_error *error)
 {
-    by__form_cache *c;
+    by__worker_form_cache *c;
     *out = NULL;
     BY_TRY(by__alloc((void **)&c, 1, sizeof *c, "a cache of formats", error));
     c->list = list;
@@ -37,7 +37,7 @@ by_status by__form_cache_open(by__form_cache **out, const by_token_list *list, s
     int code = uv_mutex_init(&c->lock);
     if (code < 0) {
         free(c);
-        return by__uv_error(error, "make", "a lock", code);
+        return by__serve_uv_error(error, "make", "a lock", code);
     }
     *out = c;
     return BY_OK;
@@ -50,9 +50,9 @@ static void free_form(form *f)
     free(f);
 }
 
-void by__form_cache_close(by__form_cache **cache)
+void by__worker_form_cache_close(by__worker_form_cache **cache)
 {
-    by__form_cache *c = *cache;
+    by__worker_form_cache *c = *cache;
     if (c == NULL) {
         return;
     }
@@ -66,7 +66,7 @@ void by__form_cache_close(by__form_cache **cache)
 }
 
 /* The link to the least recently used idle form; NULL: there is none. */
-static form **find_idle(by__form_cache *c)
+static form **find_idle(by__worker_form_cache *c)
 {
     form **last = NULL;
     for (form **at = &c->forms; *at != NULL; at = &(*at)->next) {
@@ -76,7 +76,7 @@ static form **find_idle(by__form_cache *c)
 }
 
 /* Drops idle forms until at most `idle` bytes of them are left. */
-static void shrink(by__form_cache *c, size_t idle)
+static void shrink(by__worker_form_cache *c, size_t idle)
 {
     form **at;
     while (c->idle > idle && (at = find_idle(c)) != NULL) {
@@ -89,7 +89,8 @@ static void shrink(by__form_cache *c, size_t idle)
 }
 
 /* Finds a form, moves it to the front and counts one more user; NULL: it is not cached. */
-static form *find(by__form_cache *c, by__form_kind kind, const char *source, size_t length)
+static form *find(by__worker_form_cache *c, by__worker_form_kind kind, const char *source,
+                  size_t length)
 {
     for (form **at = &c->forms; *at != NULL; at = &(*at)->next) {
         form *f = *at;
@@ -104,8 +105,8 @@ static form *find(by__form_cache *c, by__form_kind kind, const char *source, siz
     return NULL;
 }
 
-static by_status make(form **out, const by__form_cache *c, by__form_kind kind, const char *source,
-                      size_t length, by_error *error)
+static by_status make(form **out, const by__worker_form_cache *c, by__worker_form_kind kind,
+                      const char *source, size_t length, by_error *error)
 {
     form *f;
     BY_TRY(by__alloc((void **)&f, 1, sizeof *f, "a format", error));
@@ -131,7 +132,7 @@ static by_status make(form **out, const by__form_cache *c, by__form_kind kind, c
 }
 
 /* Adds a form, dropping idle ones to make room. */
-static by_status add(by__form_cache *c, form *f, by_error *error)
+static by_status add(by__worker_form_cache *c, form *f, by_error *error)
 {
     size_t used = c->bytes - c->idle;
     if (used + f->bytes > c->most) {
@@ -148,10 +149,11 @@ static by_status add(by__form_cache *c, form *f, by_error *error)
     return BY_OK;
 }
 
-by_status by__form_take(const by_constraint **out, by__form_cache *cache, by__form_kind kind,
-                        const char *source, size_t length, by_error *error)
+by_status by__worker_form_take(const by_constraint **out, by__worker_form_cache *cache,
+                               by__worker_form_kind kind, const char *source, size_t length,
+                               by_error *error)
 {
-    by__form_cache *c = cache;
+    by__worker_form_cache *c = cache;
     by_status status = BY_OK;
     uv_mutex_lock(&c->lock);
     form *f = find(c, kind, source, length);
@@ -170,9 +172,9 @@ by_status by__form_take(const by_constraint **out, by__form_cache *cache, by__fo
     return BY_OK;
 }
 
-void by__form_give(by__form_cache *cache, const by_constraint *constraint)
+void by__worker_form_give(by__worker_form_cache *cache, const by_constraint *constraint)
 {
-    by__form_cache *c = cache;
+    by__worker_form_cache *c = cache;
     if (constraint == NULL) {
         return;
     }
@@ -188,7 +190,7 @@ void by__form_give(by__form_cache *cache, const by_constraint *constraint)
     uv_mutex_unlock(&c->lock);
 }
 
-size_t by__form_cache_count(by__form_cache *cache)
+size_t by__worker_form_cache_count(by__worker_form_cache *cache)
 {
     size_t count = 0;
     uv_mutex_lock(&cache->lock);

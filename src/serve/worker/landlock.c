@@ -62,7 +62,7 @@ static int add_device(int set, const char *path, uint64_t handled)
     return code == 0 ? 0 : -1;
 }
 
-static int add_rules(int set, const by__landlock *rules, const ruleset *handled)
+static int add_rules(int set, const by__worker_landlock *rules, const ruleset *handled)
 {
     port_rule port = {.allowed = TCP_CONNECT & handled->net, .port = rules->port};
     if (rules->port != 0 && port.allowed != 0 && syscall(ADD_RULE, set, OF_PORT, &port, 0) != 0) {
@@ -76,7 +76,7 @@ static int add_rules(int set, const by__landlock *rules, const ruleset *handled)
     return 0;
 }
 
-by_status by__landlock_enter(int *version, const by__landlock *rules, by_error *error)
+by_status by__worker_landlock_enter(int *version, const by__worker_landlock *rules, by_error *error)
 {
     long known = syscall(CREATE, NULL, 0, ASK_VERSION);
     *version = known > 0 ? (int)known : 0;
@@ -92,5 +92,5 @@ by_status by__landlock_enter(int *version, const by__landlock *rules, by_error *
     if (set >= 0) {
         (void)close(set);
     }
-    return code == 0 ? BY_OK : by__uv_error(error, "restrict", "files (Landlock)", -why);
+    return code == 0 ? BY_OK : by__serve_uv_error(error, "restrict", "files (Landlock)", -why);
 }

@@ -5,13 +5,14 @@
 
 #include "serve/base/serve.h"
 
-typedef struct by__landlock {
+typedef struct by__worker_landlock {
     uint16_t port;              /* TCP port that may still be connected to; 0: none */
     const char *const *devices; /* files that may still be opened, ending with NULL; NULL: none */
-} by__landlock;
+} by__worker_landlock;
 
 /* Restricts the calling thread and those that it will start, as far as the kernel can. *version
  * becomes that of the kernel's Landlock; 0: it has none, and nothing changes. */
-by_status by__landlock_enter(int *version, const by__landlock *rules, by_error *error);
+by_status by__worker_landlock_enter(int *version, const by__worker_landlock *rules,
+                                    by_error *error);
 
 #endif

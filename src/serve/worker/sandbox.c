@@ -79,7 +79,7 @@ static void on_refused(int number, siginfo_t *info, void *context)
     }
 }
 
-bool by__sandbox_violation(char name[BY__SANDBOX_CALL])
+bool by__worker_sandbox_violation(char name[BY__SANDBOX_CALL])
 {
     int number = refused - 1;
     if (number < 0) {
@@ -318,9 +318,10 @@ static void drop_capabilities(void)
     (void)syscall(SYS_capset, &header, none);
 }
 
-by_status by__sandbox_prepare(const by__sandbox *sandbox, int *version, by_error *error)
+by_status by__worker_sandbox_prepare(const by__worker_sandbox *sandbox, int *version,
+                                     by_error *error)
 {
-    const by__landlock files = {.port = sandbox->port, .devices = sandbox->devices};
+    const by__worker_landlock files = {.port = sandbox->port, .devices = sandbox->devices};
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
     if (filter == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a sandbox");
@@ -328,7 +329,7 @@ by_status by__sandbox_prepare(const by__sandbox *sandbox, int *version, by_error
     /* Reads the file of the time zone, for templates that tell the time. */
     tzset();
     BY_TRY(load(filter, add_absent(filter, 3), error));
-    BY_TRY(by__landlock_enter(version, &files, error));
+    BY_TRY(by__worker_landlock_enter(version, &files, error));
     if (sandbox->devices != NULL && *version == 0) {
         return by_error_set(error, BY_ESTATE,
                             "the sandbox of a worker on this device needs Landlock (Linux 5.13), "
@@ -338,7 +339,7 @@ by_status by__sandbox_prepare(const by__sandbox *sandbox, int *version, by_error
     return BY_OK;
 }
 
-by_status by__sandbox_enter(const by__sandbox *sandbox, by_error *error)
+by_status by__worker_sandbox_enter(const by__worker_sandbox *sandbox, by_error *error)
 {
     struct sigaction action = {.sa_sigaction = on_refused, .sa_flags = SA_SIGINFO | SA_RESTART};
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_TRAP);

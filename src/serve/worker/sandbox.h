@@ -11,25 +11,26 @@
 
 #include "serve/worker/landlock.h"
 
-typedef struct by__sandbox {
+typedef struct by__worker_sandbox {
     /* Port of a Redis server, which the worker connects to by itself; 0: it opens no sockets. */
     uint16_t port;
     /* Files of devices that are opened late, such as an accelerator's, ending with NULL; NULL:
      * none. They need Landlock. */
     const char *const *devices;
-} by__sandbox;
+} by__worker_sandbox;
 
 /* The part that is done before the first event loop and the threads that will compute: takes away
  * files and capabilities, and makes io_uring fail as on a kernel that lacks it, because a loop with
- * a ring could not go on in the sandbox. *version: as by__landlock_enter. BY_ESTATE: the kernel
- * does not support it. */
-by_status by__sandbox_prepare(const by__sandbox *sandbox, int *version, by_error *error);
+ * a ring could not go on in the sandbox. *version: as by__worker_landlock_enter. BY_ESTATE: the
+ * kernel does not support it. */
+by_status by__worker_sandbox_prepare(const by__worker_sandbox *sandbox, int *version,
+                                     by_error *error);
 /* Enables the list of calls for all threads of this process, permanently. */
-by_status by__sandbox_enter(const by__sandbox *sandbox, by_error *error);
+by_status by__worker_sandbox_enter(const by__worker_sandbox *sandbox, by_error *error);
 
 #define BY__SANDBOX_CALL 48
 /* Copies the name of a forbidden call that was tried since the last query. Returns false if there
  * was none. */
-bool by__sandbox_violation(char name[BY__SANDBOX_CALL]);
+bool by__worker_sandbox_violation(char name[BY__SANDBOX_CALL]);
 
 #endif

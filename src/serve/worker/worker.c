@@ -23,12 +23,12 @@ static void on_due(uv_timer_t *timer);
 
 /* ---- output of the threads ---- */
 
-static void drop_work(by__worker *w, by__work *work)
+static void drop_work(by__worker *w, by__worker_work *work)
 {
     for (size_t i = 0; i < w->work_count; i++) {
         if (w->works[i] == work) {
             w->works[i] = w->works[--w->work_count];
-            by__work_close(&work);
+            by__worker_work_close(&work);
             return;
         }
     }
@@ -38,9 +38,9 @@ static void finish_leaving(by__worker *w)
 {
     size_t preparing;
     uint64_t prepared;
-    by__preparer_look(w->preparer, &preparing, &prepared);
+    by__worker_preparer_look(w->preparer, &preparing, &prepared);
     if (w->leaving && w->work_count == 0 && preparing == 0 &&
-        by__batcher_look(w->batcher).jobs == 0) {
+        by__worker_batcher_look(w->batcher).jobs == 0) {
         uv_stop(&w->loop);
     }
 }
@@ -51,7 +51,7 @@ static void begin_due(by__worker *w)
     double now = by__now();
     size_t i = 0;
     while (i < w->work_count) {
-        by__work *work = w->works[i];
+        by__worker_work *work = w->works[i];
         by_error error = {0};
         if (!work->held || work->due > now) {
             i++;
@@ -60,7 +60,7 @@ static void begin_due(by__worker *w)
         work->held = false;
         if (work->silent) {
             drop_work(w, work);
-        } else if (by__engine_submit(w->thread, work, &error) != BY_OK) {
+        } else if (by__worker_engine_submit(w->thread, work, &error) != BY_OK) {
             by__worker_fail(w, work, 503, "out_of_memory", error.message);
             drop_work(w, work);
         } else {
@@ -69,7 +69,7 @@ static void begin_due(by__worker *w)
     }
     double first = 0.0;
     for (i = 0; i < w->work_count; i++) {
-        const by__work *work = w->works[i];
+        const by__worker_work *work = w->works[i];
         first = work->held && (first == 0.0 || work->due < first) ? work->due : first;
     }
     if (first > 0.0) {
@@ -85,7 +85,7 @@ static void on_due(uv_timer_t *timer)
 }
 
 /* Holds a work back until max_rate allows it. */
-static void hold(by__worker *w, by__work *work)
+static void hold(by__worker *w, by__worker_work *work)
 {
     double now = by__now();
     w->next_due = w->next_due > now ? w->next_due : now;
@@ -97,34 +97,34 @@ static void hold(by__worker *w, by__work *work)
 /* Passes prepared requests to the engine or the batcher. */
 static void take_prepared(by__worker *w)
 {
-    by__prepared *item;
-    while ((item = by__preparer_take(w->preparer)) != NULL) {
+    by__worker_prepared *item;
+    while ((item = by__worker_preparer_take(w->preparer)) != NULL) {
         by_error error = item->error;
         by_status status = item->status;
         if (item->job != NULL && status == BY_OK && !item->cancelled) {
             item->job->rows =
                 json_incref(json_object_get(json_object_get(item->message, "request"), "rows"));
-            by__batcher_give(w->batcher, item->job);
+            by__worker_batcher_give(w->batcher, item->job);
             item->job = NULL;
         } else if (status == BY_OK && !item->cancelled) {
             status = by__reserve((void **)&w->works, &w->work_capacity, w->work_count + 1,
-                                 sizeof(by__work *), &error);
+                                 sizeof(by__worker_work *), &error);
             if (status == BY_OK && w->options.max_rate > 0.0) {
                 hold(w, item->work);
             } else if (status == BY_OK) {
-                status = by__engine_submit(w->thread, item->work, &error);
+                status = by__worker_engine_submit(w->thread, item->work, &error);
             }
             if (status == BY_OK) {
                 w->works[w->work_count++] = item->work;
-                by__served_drift_tokens(w->model.drift, item->work->request.prompt,
-                                        item->work->request.prompt_count);
+                by__telemetry_served_drift_tokens(w->model.drift, item->work->request.prompt,
+                                                  item->work->request.prompt_count);
                 item->work = NULL;
             }
         }
         if (status != BY_OK && !item->cancelled) {
             by__worker_refuse(w, item->id, item->attempt, item->code, item->param, &error);
         }
-        by__prepared_free(item);
+        by__worker_prepared_free(item);
     }
     if (w->options.max_rate > 0.0) {
         begin_due(w);
@@ -133,32 +133,32 @@ static void take_prepared(by__worker *w)
 
 static void take_jobs(by__worker *w)
 {
-    by__batch_job *job;
-    while ((job = by__batcher_take(w->batcher)) != NULL) {
+    by__worker_batch_job *job;
+    while ((job = by__worker_batcher_take(w->batcher)) != NULL) {
         by__worker_job(w, job);
         if (job->status == BY_OK && !job->cancelled && !job->late) {
-            by__served_drift_answer(w->model.drift, job->rows, job->results);
+            by__telemetry_served_drift_answer(w->model.drift, job->rows, job->results);
         }
-        by__batch_job_free(job);
+        by__worker_batch_job_free(job);
     }
 }
 
 static void on_wake(uv_async_t *async)
 {
     by__worker *w = async->data;
-    const by__out *outs;
+    const by__worker_out *outs;
     size_t count;
     by_engine_statistics statistics;
     bool busy;
     take_prepared(w);
     take_jobs(w);
-    by__engine_take(w->thread, &outs, &count);
+    by__worker_engine_take(w->thread, &outs, &count);
     for (size_t i = 0; i < count; i++) {
-        by__work *work = outs[i].work;
+        by__worker_work *work = outs[i].work;
         switch (outs[i].kind) {
         case BY__OUT_BEGUN: {
             work->since = by__now();
-            json_t *event = by__event_new(work->id, "begin");
+            json_t *event = by__protocol_event_new(work->id, "begin");
             (void)json_object_set_new(event, "prompt_tokens",
                                       json_integer((json_int_t)work->request.prompt_count));
             (void)json_object_set_new(event, "version", json_string(w->version));
@@ -177,7 +177,7 @@ static void on_wake(uv_async_t *async)
         }
     }
     by__worker_flush(w);
-    if (by__engine_look(w->thread, &statistics, &busy, &w->failure) != BY_OK) {
+    if (by__worker_engine_look(w->thread, &statistics, &busy, &w->failure) != BY_OK) {
         uv_stop(&w->loop);
     }
     finish_leaving(w);
@@ -185,7 +185,7 @@ static void on_wake(uv_async_t *async)
 
 /* ---- the broker ---- */
 
-static by__work *find_work(const by__worker *w, const char *id)
+static by__worker_work *find_work(const by__worker *w, const char *id)
 {
     for (size_t i = 0; i < w->work_count; i++) {
         if (!w->works[i]->silent && strcmp(w->works[i]->id, id) == 0) {
@@ -197,28 +197,28 @@ static by__work *find_work(const by__worker *w, const char *id)
 
 static void take_work(by__worker *w, json_t *message)
 {
-    const char *id = by__get_text(message, "id");
+    const char *id = by__protocol_get_text(message, "id");
     by_error error = {0};
-    by_status status = by__preparer_give(w->preparer, message, &error);
+    by_status status = by__worker_preparer_give(w->preparer, message, &error);
     if (status != BY_OK && id != NULL) {
-        by__worker_refuse(w, id, by__get_integer(message, "attempt"), NULL, NULL, &error);
+        by__worker_refuse(w, id, by__protocol_get_integer(message, "attempt"), NULL, NULL, &error);
     }
 }
 
 static void on_message(void *user, json_t *message)
 {
     by__worker *w = user;
-    const char *kind = by__get_text(message, "t");
+    const char *kind = by__protocol_get_text(message, "t");
     if (kind != NULL && strcmp(kind, "work") == 0) {
         take_work(w, message);
     } else if (kind != NULL && strcmp(kind, "cancel") == 0) {
-        const char *id = by__get_text(message, "id");
-        by__work *work = id == NULL ? NULL : find_work(w, id);
+        const char *id = by__protocol_get_text(message, "id");
+        by__worker_work *work = id == NULL ? NULL : find_work(w, id);
         if (work != NULL) {
             by__worker_silence(w, work);
         } else if (id != NULL) {
-            by__preparer_cancel(w->preparer, id);
-            by__batcher_cancel(w->batcher, id);
+            by__worker_preparer_cancel(w->preparer, id);
+            by__worker_batcher_cancel(w->batcher, id);
             finish_leaving(w);
         }
     }
@@ -230,9 +230,9 @@ static void send_beat(by__worker *w)
     bool busy;
     size_t preparing;
     uint64_t prepared;
-    by__preparer_look(w->preparer, &preparing, &prepared);
-    const by__batch_statistics batches = by__batcher_look(w->batcher);
-    if (by__engine_look(w->thread, &s, &busy, &w->failure) != BY_OK) {
+    by__worker_preparer_look(w->preparer, &preparing, &prepared);
+    const by__worker_batch_statistics batches = by__worker_batcher_look(w->batcher);
+    if (by__worker_engine_look(w->thread, &s, &busy, &w->failure) != BY_OK) {
         uv_stop(&w->loop);
         return;
     }
@@ -249,14 +249,14 @@ static void send_beat(by__worker *w)
         sizes);
     (void)json_object_set_new(engine, "batches", json_integer((json_int_t)batches.batches));
     (void)json_object_set_new(engine, "examples", json_integer((json_int_t)batches.examples));
-    json_t *drift = by__served_drift_state(w->model.drift);
+    json_t *drift = by__telemetry_served_drift_state(w->model.drift);
     if (drift != NULL) {
         (void)json_object_set_new(engine, "drift", drift);
     }
     int64_t steps = (int64_t)(s.steps + prepared + batches.batches);
     busy = busy || preparing > 0 || batches.jobs > 0;
     if (steps != w->steps || !busy) {
-        by__hang_watch_moved(w->watch);
+        by__worker_hang_watch_moved(w->watch);
     }
     w->steps = steps;
     by__worker_post(w, json_pack("{ss sI sb so}", "t", "beat", "steps", (json_int_t)steps, "busy",
@@ -267,8 +267,8 @@ static void on_beat(uv_timer_t *timer)
 {
     by__worker *w = timer->data;
     char call[BY__SANDBOX_CALL];
-    if (by__sandbox_violation(call)) {
-        by__log_event(&w->log, "sandbox_violation", "{ss}", "call", call);
+    if (by__worker_sandbox_violation(call)) {
+        by__telemetry_log_event(&w->log, "sandbox_violation", "{ss}", "call", call);
     }
     send_beat(w);
 }
@@ -283,7 +283,7 @@ static void greet(void *user)
         w, json_pack("{ss ss ss sI ss ss ss sI sI so}", "t", "hello", "role", "worker", "name",
                      w->id, "pid", (json_int_t)getpid(), "host", host, "model", w->name, "version",
                      w->version, "slots", (json_int_t)w->model.slots, "sessions",
-                     (json_int_t)w->model.sessions, "info", by__served_info(&w->model)));
+                     (json_int_t)w->model.sessions, "info", by__worker_served_info(&w->model)));
     if (w->leaving) {
         by__worker_post(w, json_pack("{ss}", "t", "leaving"));
     }
@@ -295,7 +295,8 @@ static void tell_ready(const by__worker *w, bool ready)
 {
     if (w->ready_file >= 0 &&
         (ready ? pwrite(w->ready_file, "1", 1, 0) != 1 : ftruncate(w->ready_file, 0) != 0)) {
-        by__log_event(&w->log, "ready_file_not_written", "{ss}", "reason", strerror(errno));
+        by__telemetry_log_event(&w->log, "ready_file_not_written", "{ss}", "reason",
+                                strerror(errno));
     }
 }
 
@@ -311,9 +312,9 @@ static by_status open_ready_file(by__worker *w, by_error *error)
 static void on_ready(void *user)
 {
     by__worker *w = user;
-    by__log_event(&w->log, "worker_ready", "{ss ss sI}", "model", w->name, "version", w->version,
-                  "slots", (json_int_t)w->model.slots);
-    by__served_log_memory(&w->model, &w->log);
+    by__telemetry_log_event(&w->log, "worker_ready", "{ss ss sI}", "model", w->name, "version",
+                            w->version, "slots", (json_int_t)w->model.slots);
+    by__worker_served_log_memory(&w->model, &w->log);
     tell_ready(w, true);
 }
 
@@ -323,8 +324,8 @@ static void on_lost(void *user, const char *why)
     BY_UNUSED(why);
     tell_ready(w, false);
     /* Clients of these requests have them submitted again. */
-    by__preparer_cancel(w->preparer, NULL);
-    by__batcher_cancel(w->batcher, NULL);
+    by__worker_preparer_cancel(w->preparer, NULL);
+    by__worker_batcher_cancel(w->batcher, NULL);
     for (size_t i = 0; i < w->work_count; i++) {
         by__worker_silence(w, w->works[i]);
     }
@@ -360,13 +361,13 @@ static by_status find_weights(by__worker *w, by_error *error)
 {
     by_worker_options *o = &w->options;
     if (o->checkpoint != NULL) {
-        BY_TRY(by__lease_open(&w->lease, o->checkpoint, error));
+        BY_TRY(by__checkpoint_lease_open(&w->lease, o->checkpoint, error));
     }
     if (o->version == NULL || o->checkpoint == NULL) {
         char *settings;
         BY_TRY(by_worker_settings(&settings, o, error));
         by_status status =
-            by__served_version_find(&w->served, o->model, o->adapter, settings, error);
+            by__protocol_served_version_find(&w->served, o->model, o->adapter, settings, error);
         free(settings);
         BY_TRY(status);
         o->version = o->version == NULL ? w->served.name : o->version;
@@ -390,14 +391,14 @@ static by_status set_names(by__worker *w, by_error *error)
     size_t n = w->options.name != NULL ? strlen(name) : (size_t)(path + length - name);
     const char *version = w->options.version;
     if (n == 0 || n >= sizeof w->name || !by__utf8_valid(name, n) ||
-        (version != NULL && !by__id_valid(version))) {
+        (version != NULL && !by__serve_id_valid(version))) {
         return by_error_set(error, BY_EARG,
                             "a model's name has 1 to %zu bytes of UTF-8, and its version 1 to 64 "
                             "of letters, digits, - and _",
                             sizeof w->name - 1);
     }
     memcpy(w->name, name, n);
-    return by__request_id(w->id, "worker_", error);
+    return by__serve_request_id(w->id, "worker_", error);
 }
 
 /* ---- the sandbox (sandbox.h) ---- */
@@ -406,65 +407,66 @@ static by_status set_names(by__worker *w, by_error *error)
 static by_status open_dialer(by__worker *w, by_error *error)
 {
     const by_worker_options *o = &w->options;
-    return o->open ? BY_OK : by__dialer_open(&w->dialer, o->broker, w->name, error);
+    return o->open ? BY_OK : by__link_dialer_open(&w->dialer, o->broker, w->name, error);
 }
 
-static by_status describe_sandbox(by__sandbox *out, const by_worker_options *options,
+static by_status describe_sandbox(by__worker_sandbox *out, const by_worker_options *options,
                                   by_error *error)
 {
-    *out = (by__sandbox){0};
-    if (by__redis_is_address(options->broker)) {
-        by__redis_address address;
-        BY_TRY(by__redis_address_read(&address, options->broker, error));
+    *out = (by__worker_sandbox){0};
+    if (by__link_redis_is_address(options->broker)) {
+        by__link_redis_address address;
+        BY_TRY(by__link_redis_address_read(&address, options->broker, error));
         out->port = (uint16_t)address.port;
     }
     return BY_OK;
 }
 
 /* The part for a warm worker that has no other thread. */
-static by_status prepare_sandbox(const by__worker *w, by__sandbox *out, by_error *error)
+static by_status prepare_sandbox(const by__worker *w, by__worker_sandbox *out, by_error *error)
 {
     int version = 0;
     if (w->options.open) {
         return BY_OK;
     }
     BY_TRY(describe_sandbox(out, &w->options, error));
-    BY_TRY(by__sandbox_prepare(out, &version, error));
+    BY_TRY(by__worker_sandbox_prepare(out, &version, error));
     if (version == 0) {
-        by__log_event(&w->log, "landlock_missing", "{ss}", "reason",
-                      "this kernel lacks Landlock or has disabled it: the list of system calls "
-                      "alone keeps the worker from files");
+        by__telemetry_log_event(
+            &w->log, "landlock_missing", "{ss}", "reason",
+            "this kernel lacks Landlock or has disabled it: the list of system calls "
+            "alone keeps the worker from files");
     }
     return BY_OK;
 }
 
 /* Prepares a job for the batcher. */
-static by_status prepare_job(const by__worker *w, by__prepared *item, const json_t *request,
+static by_status prepare_job(const by__worker *w, by__worker_prepared *item, const json_t *request,
                              const char **param, by_error *error)
 {
-    by__batch_job *job = NULL;
+    by__worker_batch_job *job = NULL;
     BY_TRY(by__alloc((void **)&job, 1, sizeof *job, "a request", error));
     item->job = job;
     memcpy(job->id, item->id, sizeof job->id);
-    by__trace_take(job->trace, by__get_text(request, "trace"));
+    by__telemetry_trace_take(job->trace, by__protocol_get_text(request, "trace"));
     job->attempt = item->attempt;
-    double left = by__get_number(item->message, "left", 0.0);
+    double left = by__protocol_get_number(item->message, "left", 0.0);
     job->deadline = left > 0.0 ? item->since + left : 0.0;
     job->results = json_array();
     return w->model.predicting != NULL
-               ? by__predicting_prepare(w->model.predicting, job, request, param, error)
-               : by__embedder_prepare(w->embedder, job, request, param, &item->code, error);
+               ? by__worker_predicting_prepare(w->model.predicting, job, request, param, error)
+               : by__worker_embedder_prepare(w->embedder, job, request, param, &item->code, error);
 }
 
-static by_status prepare(void *user, by__prepared *item, const char **param, by_error *error)
+static by_status prepare(void *user, by__worker_prepared *item, const char **param, by_error *error)
 {
     const by__worker *w = user;
     if (item->job != NULL) {
-        return by__predicting_more(w->model.predicting, item->job, param, error);
+        return by__worker_predicting_more(w->model.predicting, item->job, param, error);
     }
-    BY_TRY(by__request_parse(item->message, error));
+    BY_TRY(by__protocol_request_parse(item->message, error));
     const json_t *request = json_object_get(item->message, "request");
-    const char *kind = by__get_text(request, "kind");
+    const char *kind = by__protocol_get_text(request, "kind");
     const char *wanted = w->model.predicting != NULL ? "predict" : "embed";
     if (w->model.predicting != NULL ? kind == NULL || strcmp(kind, wanted) != 0
                                     : kind != NULL && strcmp(kind, wanted) != 0) {
@@ -473,8 +475,8 @@ static by_status prepare(void *user, by__prepared *item, const char **param, by_
                                 ? "the model predicts rows or images: ask /v1/predict"
                                 : "the model reads text: ask for completions or embeddings");
     }
-    return kind == NULL ? by__work_open(&item->work, &w->model, item->message, item->since, param,
-                                        &item->code, error)
+    return kind == NULL ? by__worker_work_open(&item->work, &w->model, item->message, item->since,
+                                               param, &item->code, error)
                         : prepare_job(w, item, request, param, error);
 }
 
@@ -485,33 +487,34 @@ static by_status open_watch(by__worker *w, by_error *error)
     if (o->hangs == NULL) {
         return BY_OK;
     }
-    if (o->hang_seconds == 0.0 && by__redis_is_address(o->broker)) {
-        by__redis_address address;
-        BY_TRY(by__redis_address_read(&address, o->broker, error));
+    if (o->hang_seconds == 0.0 && by__link_redis_is_address(o->broker)) {
+        by__link_redis_address address;
+        BY_TRY(by__link_redis_address_read(&address, o->broker, error));
         seconds = address.hang;
     }
-    return by__hang_watch_open(&w->watch, seconds, o->hangs, o->user, error);
+    return by__worker_hang_watch_open(&w->watch, seconds, o->hangs, o->user, error);
 }
 
 static by_status open_threads(by__worker *w, by_error *error)
 {
     const by_worker_options *o = &w->options;
-    by__batch_options batches = {.delay = o->delay > 0.0 ? o->delay : DELAY};
+    by__worker_batch_options batches = {.delay = o->delay > 0.0 ? o->delay : DELAY};
     if (w->model.predicting != NULL) {
-        batches.most = by__predicting_batch(w->model.predicting);
-        batches.run = by__predicting_run;
+        batches.most = by__worker_predicting_batch(w->model.predicting);
+        batches.run = by__worker_predicting_run;
         batches.user = w->model.predicting;
     } else {
-        BY_TRY(by__engine_thread_open(&w->thread, w->model.engine, &w->wake, error));
-        BY_TRY(by__embedder_open(&w->embedder, &w->model, error));
-        batches.most = by__embedder_batch();
-        batches.run = by__embedder_run;
+        BY_TRY(by__worker_engine_thread_open(&w->thread, w->model.engine, &w->wake, error));
+        BY_TRY(by__worker_embedder_open(&w->embedder, &w->model, error));
+        batches.most = by__worker_embedder_batch();
+        batches.run = by__worker_embedder_run;
         batches.user = w->embedder;
     }
     BY_TRY(open_watch(w, error));
-    BY_TRY(by__batcher_open(&w->batcher, &batches, &w->wake, error));
+    BY_TRY(by__worker_batcher_open(&w->batcher, &batches, &w->wake, error));
     /* Twice what the broker gives at a time: cancelled requests may still be queued here. */
-    return by__preparer_open(&w->preparer, 2 * (size_t)w->model.slots, prepare, w, &w->wake, error);
+    return by__worker_preparer_open(&w->preparer, 2 * (size_t)w->model.slots, prepare, w, &w->wake,
+                                    error);
 }
 
 /* Logs what the engine has done since the start. */
@@ -519,34 +522,34 @@ static void log_steps(const by__worker *w)
 {
     by_engine_statistics s;
     bool busy;
-    if (w->thread != NULL && by__engine_look(w->thread, &s, &busy, NULL) == BY_OK) {
-        by__log_event(&w->log, "worker_stopped", "{sI sI sI sI}", "steps", (json_int_t)s.steps,
-                      "rows", (json_int_t)s.rows, "padding", (json_int_t)s.padding, "generated",
-                      (json_int_t)s.generated);
+    if (w->thread != NULL && by__worker_engine_look(w->thread, &s, &busy, NULL) == BY_OK) {
+        by__telemetry_log_event(&w->log, "worker_stopped", "{sI sI sI sI}", "steps",
+                                (json_int_t)s.steps, "rows", (json_int_t)s.rows, "padding",
+                                (json_int_t)s.padding, "generated", (json_int_t)s.generated);
     }
 }
 
 static void close_threads(by__worker *w)
 {
-    by__preparer_close(&w->preparer);
-    by__batcher_close(&w->batcher);
-    by__embedder_close(&w->embedder);
-    by__engine_thread_close(&w->thread);
+    by__worker_preparer_close(&w->preparer);
+    by__worker_batcher_close(&w->batcher);
+    by__worker_embedder_close(&w->embedder);
+    by__worker_engine_thread_close(&w->thread);
     /* Closed last: it watches the end of the others. */
-    by__hang_watch_close(&w->watch);
+    by__worker_hang_watch_close(&w->watch);
 }
 
 static void release(by__worker *w)
 {
     for (size_t i = 0; i < w->work_count; i++) {
-        by__work_close(&w->works[i]);
+        by__worker_work_close(&w->works[i]);
     }
     free(w->works);
     by__text_free(&w->events);
-    by__served_close(&w->model);
-    by__dialer_close(&w->dialer);
-    by__served_version_free(&w->served);
-    by__lease_close(&w->lease);
+    by__worker_served_close(&w->model);
+    by__link_dialer_close(&w->dialer);
+    by__protocol_served_version_free(&w->served);
+    by__checkpoint_lease_close(&w->lease);
     if (w->ready_file >= 0) {
         (void)close(w->ready_file);
     }
@@ -555,10 +558,10 @@ static void release(by__worker *w)
 by_status by_worker_run(const by_worker_options *options, by_error *error)
 {
     by__worker w = {.options = *options, .log = {options->log, options->user}, .ready_file = -1};
-    by__sandbox sandbox = {0};
+    by__worker_sandbox sandbox = {0};
     BY_TRY(by__link_check(options->broker, error));
     if (!options->child) { /* else its gateway tells */
-        by__redis_tell_exposed(options->broker, &w.log);
+        by__link_redis_tell_exposed(options->broker, &w.log);
     }
     /* Before threads are created, which inherit it. Lowering the priority cannot fail. */
     (void)nice(options->nice);
@@ -574,14 +577,14 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
         status = find_weights(&w, error);
     }
     if (status == BY_OK) {
-        status = by__served_open(&w.model, &w.options, &w.log, error);
+        status = by__worker_served_open(&w.model, &w.options, &w.log, error);
     }
     if (status != BY_OK) {
         release(&w);
         return status;
     }
     /* The model is loaded and warmed up; from now on other threads compute. */
-    by__thread_release_helpers();
+    by__serve_thread_release_helpers();
     status = prepare_sandbox(&w, &sandbox, error);
     if (status != BY_OK) {
         release(&w);
@@ -590,7 +593,7 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     int code = uv_loop_init(&w.loop);
     if (code < 0) {
         release(&w);
-        return by__uv_error(error, "make", "an event loop", code);
+        return by__serve_uv_error(error, "make", "an event loop", code);
     }
     (void)uv_timer_init(&w.loop, &w.beat);
     (void)uv_timer_init(&w.loop, &w.due);
@@ -598,20 +601,20 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     w.beat.data = w.due.data = w.wake.data = &w;
     status = open_threads(&w, error);
     if (status == BY_OK) {
-        status = by__stop_open(&w.stop, &w.loop, options->child, on_stop, &w, error);
+        status = by__serve_stop_open(&w.stop, &w.loop, options->child, on_stop, &w, error);
     }
     if (status == BY_OK && !options->open) {
-        status = by__sandbox_enter(&sandbox, error);
+        status = by__worker_sandbox_enter(&sandbox, error);
     }
     if (status == BY_OK) {
-        by__broker_link_handler handler = {.greet = greet,
+        by__link_broker_handler handler = {.greet = greet,
                                            .ready = on_ready,
                                            .message = on_message,
                                            .refused = on_refused,
                                            .lost = on_lost,
                                            .user = &w,
                                            .log = &w.log};
-        by__broker_link_open(&w.broker, &w.loop, w.options.broker, w.dialer, &handler);
+        by__link_broker_open(&w.broker, &w.loop, w.options.broker, w.dialer, &handler);
         (void)uv_timer_start(&w.beat, on_beat, BY__BEAT, BY__BEAT);
         (void)uv_run(&w.loop, UV_RUN_DEFAULT);
         if (w.failure.status != BY_OK) {
@@ -623,9 +626,9 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     log_steps(&w);
     close_threads(&w);
     if (w.broker.loop != NULL) {
-        by__broker_link_close(&w.broker);
+        by__link_broker_close(&w.broker);
     }
-    by__stop_close(&w.stop);
+    by__serve_stop_close(&w.stop);
     uv_close((uv_handle_t *)&w.beat, NULL);
     uv_close((uv_handle_t *)&w.due, NULL);
     uv_close((uv_handle_t *)&w.wake, NULL);

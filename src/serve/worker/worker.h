@@ -6,12 +6,14 @@
  * with worker_embed.c and worker_predict.c), and one detects when the others hang (worker_watch.c).
  * This header has the records that they share; worker_model.c opens the model.
  *
- * Types: by__served_model, the model; by__work, a request for the engine; by__batch_job, a request
- * that runs in batches; by__prepared, a request that was parsed; by__worker, the process.
+ * Types: by__worker_served_model, the model; by__worker_work, a request for the engine;
+ * by__worker_batch_job, a request that runs in batches; by__worker_prepared, a request that was
+ * parsed; by__worker, the process.
  *
- * Who owns what: a work belongs to the loop, but to the engine's thread between by__engine_submit
- * and BY__OUT_LAST; a batch job to the batcher between by__batcher_give and by__batcher_take.
- * Threads exchange pointers under one lock each.
+ * Who owns what: a work belongs to the loop, but to the engine's thread between
+ * by__worker_engine_submit and BY__OUT_LAST; a batch job to the batcher between
+ * by__worker_batcher_give and by__worker_batcher_take. Threads exchange pointers under one lock
+ * each.
  *
  * Never put here: HTTP, the choice of requests to run, kernels. */
 #ifndef BY_SERVE_WORKER_H
@@ -36,57 +38,61 @@
 #define BY__MOST_N 8
 #define BY__STOPS  8
 
-typedef struct by__predicting by__predicting;
+typedef struct by__worker_predicting by__worker_predicting;
 
 /* What is served: a language model, or (predicting not NULL) a model of rows or images. Read-only
  * once it is open, except for the members that one thread alone uses. */
-typedef struct by__served_model {
+typedef struct by__worker_served_model {
     by_engine *engine; /* used by the engine's thread alone */
     by_embed *embed;   /* shares the engine's weights; used by the batcher's thread alone */
-    by__predicting *predicting; /* used by the batcher's thread alone */
-    by__served_drift *drift;    /* used by the loop alone; NULL: the weights have no reference */
-    int64_t slots;              /* requests that the worker takes at a time */
-    int64_t sessions;           /* sequences, or examples of a batch, that it runs at a time */
-    int64_t created;            /* seconds since 1970 when its files were written; 0: unknown */
+    by__worker_predicting *predicting; /* used by the batcher's thread alone */
+    by__telemetry_served_drift
+        *drift;       /* used by the loop alone; NULL: the weights have no reference */
+    int64_t slots;    /* requests that the worker takes at a time */
+    int64_t sessions; /* sequences, or examples of a batch, that it runs at a time */
+    int64_t created;  /* seconds since 1970 when its files were written; 0: unknown */
     by_tokenizer *tokenizer;
     by_chat *chat;         /* NULL: the model has no chat template */
     by_token_list *tokens; /* for constraints */
-    by__form_cache *forms;
+    by__worker_form_cache *forms;
     int32_t ends[BY_END_TOKENS];
     size_t end_count;
     int64_t context;
     int64_t width;  /* width of its hidden states */
     size_t longest; /* most bytes of a token */
-} by__served_model;
+} by__worker_served_model;
 
-/* Opens the model and runs a warm-up request. Even on failure by__served_close must be called. */
-by_status by__served_open(by__served_model *model, const by_worker_options *options,
-                          const by__log *log, by_error *error);
-void by__served_close(by__served_model *model);
+/* Opens the model and runs a warm-up request. Even on failure by__worker_served_close must be
+ * called. */
+by_status by__worker_served_open(by__worker_served_model *model, const by_worker_options *options,
+                                 const by__telemetry_log *log, by_error *error);
+void by__worker_served_close(by__worker_served_model *model);
 /* The model's entry in /v1/models. */
-json_t *by__served_info(const by__served_model *model);
+json_t *by__worker_served_info(const by__worker_served_model *model);
 /* Logs the memory of a language model in bytes, as planned when it was opened. */
-void by__served_log_memory(const by__served_model *model, const by__log *log);
+void by__worker_served_log_memory(const by__worker_served_model *model,
+                                  const by__telemetry_log *log);
 /* Encodes a text that must have 1 token to the context. *code: BY__TOO_LONG for one that has
  * more. */
-by_status by__served_encode(by_token_buffer *out, const by__served_model *model, const char *text,
-                            size_t length, unsigned flags, const char **code, by_error *error);
+by_status by__worker_served_encode(by_token_buffer *out, const by__worker_served_model *model,
+                                   const char *text, size_t length, unsigned flags,
+                                   const char **code, by_error *error);
 /* The same check of a number of tokens. */
-by_status by__served_fits(const by__served_model *model, size_t count, const char **code,
-                          by_error *error);
+by_status by__worker_served_fits(const by__worker_served_model *model, size_t count,
+                                 const char **code, by_error *error);
 /* Copies a list of ids; `name` is the field, for errors. */
-by_status by__served_ids(by_token_buffer *out, const by__served_model *model, const json_t *list,
-                         const char *name, by_error *error);
+by_status by__worker_served_ids(by_token_buffer *out, const by__worker_served_model *model,
+                                const json_t *list, const char *name, by_error *error);
 /* Encodes a conversation, with what its template ends it with (worker_messages.c). The parts of a
  * content are joined unless the template iterates over them. tools, variables (of the template):
  * NULL for none. */
-by_status by__served_messages(by_token_buffer *out, const by__served_model *model,
-                              const json_t *messages, const json_t *tools, const json_t *variables,
-                              const char **code, by_error *error);
+by_status by__worker_served_messages(by_token_buffer *out, const by__worker_served_model *model,
+                                     const json_t *messages, const json_t *tools,
+                                     const json_t *variables, const char **code, by_error *error);
 
-/* A request in the worker. The engine's thread owns it from by__engine_submit until it returns it
- * with BY__OUT_LAST, but reads only `request` and writes only `session`. */
-typedef struct by__work {
+/* A request in the worker. The engine's thread owns it from by__worker_engine_submit until it
+ * returns it with BY__OUT_LAST, but reads only `request` and writes only `session`. */
+typedef struct by__worker_work {
     char id[65];
     char trace[BY__TRACE_ID_BYTES]; /* trace id for the log entry of its end; "": none */
     int64_t attempt;
@@ -95,7 +101,7 @@ typedef struct by__work {
     int32_t *bias_tokens;
     float *biases;
     int32_t stops[BY_STOP_TOKENS]; /* stop tokens of the request */
-    by__form_cache *forms;         /* the cache that owns the constraint */
+    by__worker_form_cache *forms;  /* the cache that owns the constraint */
     const by_constraint *constraint;
     by_logit_process *process;
     by_text_stream *streams[BY__MOST_N];
@@ -116,32 +122,33 @@ typedef struct by__work {
     double due; /* by__now when it will be */
     uint64_t session;
     int32_t open; /* sequences still running in the engine */
-    struct by__work *next;
-} by__work;
+    struct by__worker_work *next;
+} by__worker_work;
 
 /* ---- parsing of requests (worker_request.c) ---- */
 
 /* Parses "request" of a message that arrived at `since` (by__now): checks, encodes and compiles all
- * of it. BY_EARG, BY_EFORMAT: a sentence for the client; *param as by__fields_read sets it, *code
- * as in by__prepared. */
-by_status by__work_open(by__work **out, const by__served_model *model, const json_t *message,
-                        double since, const char **param, const char **code, by_error *error);
-void by__work_close(by__work **work);
+ * of it. BY_EARG, BY_EFORMAT: a sentence for the client; *param as by__serve_fields_read sets it,
+ * *code as in by__worker_prepared. */
+by_status by__worker_work_open(by__worker_work **out, const by__worker_served_model *model,
+                               const json_t *message, double since, const char **param,
+                               const char **code, by_error *error);
+void by__worker_work_close(by__worker_work **work);
 
 /* ---- requests that run in batches (worker_batch.c) ---- */
 
-typedef struct by__batcher by__batcher;
+typedef struct by__worker_batcher by__worker_batcher;
 
 /* A request whose examples (texts, rows, images) run in batches with those of others. The batcher
- * owns it from by__batcher_give until by__batcher_take returns it. */
-typedef struct by__batch_job {
+ * owns it from by__worker_batcher_give until by__worker_batcher_take returns it. */
+typedef struct by__worker_batch_job {
     char id[65];
-    char trace[BY__TRACE_ID_BYTES]; /* as in by__work */
+    char trace[BY__TRACE_ID_BYTES]; /* as in by__worker_work */
     int64_t attempt;
     double deadline; /* by__now after which it is not started; 0: none */
     size_t count;    /* number of examples */
     size_t rest;     /* pixels that are not decoded yet */
-    bool more;       /* by__predicting_more is to be called */
+    bool more;       /* by__worker_predicting_more is to be called */
     int64_t tokens;  /* tokens of the examples, for its usage */
     void *input;     /* freed by `close`; NULL: none */
     void (*close)(void *input);
@@ -154,197 +161,209 @@ typedef struct by__batch_job {
     size_t taken;   /* examples that were put into batches */
     size_t ended;   /* examples that were computed */
     double since;   /* by__now when it was submitted */
-    struct by__batch_job *next;
-} by__batch_job;
+    struct by__worker_batch_job *next;
+} by__worker_batch_job;
 
-typedef struct by__batch_place {
-    by__batch_job *job;
+typedef struct by__worker_batch_place {
+    by__worker_batch_job *job;
     size_t example;
-} by__batch_place;
+} by__worker_batch_place;
 
-typedef struct by__batch_options {
+typedef struct by__worker_batch_options {
     size_t most;  /* most examples in a batch */
     double delay; /* most seconds that an example waits for others */
     /* Computes a batch, and appends the result of each example to its job, in order. */
-    by_status (*run)(void *user, const by__batch_place *places, size_t count, by_error *error);
+    by_status (*run)(void *user, const by__worker_batch_place *places, size_t count,
+                     by_error *error);
     void *user;
-} by__batch_options;
+} by__worker_batch_options;
 
-typedef struct by__batch_statistics {
+typedef struct by__worker_batch_statistics {
     size_t jobs; /* jobs that are not done */
     uint64_t batches;
     uint64_t examples;
-} by__batch_statistics;
+} by__worker_batch_statistics;
 
 /* Starts the thread; `wake` is sent when a job can be taken. */
-by_status by__batcher_open(by__batcher **out, const by__batch_options *options, uv_async_t *wake,
-                           by_error *error);
+by_status by__worker_batcher_open(by__worker_batcher **out, const by__worker_batch_options *options,
+                                  uv_async_t *wake, by_error *error);
 /* Waits for the end of the running batch. */
-void by__batcher_close(by__batcher **batcher);
-void by__batcher_give(by__batcher *batcher, by__batch_job *job);
+void by__worker_batcher_close(by__worker_batcher **batcher);
+void by__worker_batcher_give(by__worker_batcher *batcher, by__worker_batch_job *job);
 /* Cancels a job, or (id NULL) all. */
-void by__batcher_cancel(by__batcher *batcher, const char *id);
+void by__worker_batcher_cancel(by__worker_batcher *batcher, const char *id);
 /* The next finished job; NULL: none yet. */
-by__batch_job *by__batcher_take(by__batcher *batcher);
-by__batch_statistics by__batcher_look(by__batcher *batcher);
-void by__batch_job_free(by__batch_job *job);
+by__worker_batch_job *by__worker_batcher_take(by__worker_batcher *batcher);
+by__worker_batch_statistics by__worker_batcher_look(by__worker_batcher *batcher);
+void by__worker_batch_job_free(by__worker_batch_job *job);
 
 /* ---- embeddings of texts (worker_embed.c) ---- */
 
-typedef struct by__embedder by__embedder;
+typedef struct by__worker_embedder by__worker_embedder;
 
 /* The model must outlive it. */
-by_status by__embedder_open(by__embedder **out, const by__served_model *model, by_error *error);
-void by__embedder_close(by__embedder **embedder);
+by_status by__worker_embedder_open(by__worker_embedder **out, const by__worker_served_model *model,
+                                   by_error *error);
+void by__worker_embedder_close(by__worker_embedder **embedder);
 /* Most examples in a batch. */
-size_t by__embedder_batch(void);
-/* Fills a job from "request" of a message; errors as for by__work_open. */
-by_status by__embedder_prepare(const by__embedder *embedder, by__batch_job *job,
-                               const json_t *request, const char **param, const char **code,
-                               by_error *error);
-/* by__batch_options.run; user: an embedder. */
-by_status by__embedder_run(void *user, const by__batch_place *places, size_t count,
-                           by_error *error);
+size_t by__worker_embedder_batch(void);
+/* Fills a job from "request" of a message; errors as for by__worker_work_open. */
+by_status by__worker_embedder_prepare(const by__worker_embedder *embedder,
+                                      by__worker_batch_job *job, const json_t *request,
+                                      const char **param, const char **code, by_error *error);
+/* by__worker_batch_options.run; user: an embedder. */
+by_status by__worker_embedder_run(void *user, const by__worker_batch_place *places, size_t count,
+                                  by_error *error);
 
 /* ---- predictions of rows and images (worker_predict.c) ---- */
 
 /* BY_EARG: the model predicts neither. */
-by_status by__predicting_open(by__predicting **out, const by_pretrained *pretrained,
-                              const by_worker_options *options, by_error *error);
-void by__predicting_close(by__predicting **predicting);
-size_t by__predicting_batch(const by__predicting *predicting);
+by_status by__worker_predicting_open(by__worker_predicting **out, const by_pretrained *pretrained,
+                                     const by_worker_options *options, by_error *error);
+void by__worker_predicting_close(by__worker_predicting **predicting);
+size_t by__worker_predicting_batch(const by__worker_predicting *predicting);
 /* Its part of the entry in /v1/models: its columns, or the size of its images. */
-json_t *by__predicting_info(const by__predicting *predicting);
-by_status by__predicting_prepare(const by__predicting *predicting, by__batch_job *job,
-                                 const json_t *request, const char **param, by_error *error);
+json_t *by__worker_predicting_info(const by__worker_predicting *predicting);
+by_status by__worker_predicting_prepare(const by__worker_predicting *predicting,
+                                        by__worker_batch_job *job, const json_t *request,
+                                        const char **param, by_error *error);
 /* Decodes one image of a job that has more. */
-by_status by__predicting_more(const by__predicting *predicting, by__batch_job *job,
-                              const char **param, by_error *error);
-/* by__batch_options.run; user: a by__predicting. */
-by_status by__predicting_run(void *user, const by__batch_place *places, size_t count,
-                             by_error *error);
+by_status by__worker_predicting_more(const by__worker_predicting *predicting,
+                                     by__worker_batch_job *job, const char **param,
+                                     by_error *error);
+/* by__worker_batch_options.run; user: a by__worker_predicting. */
+by_status by__worker_predicting_run(void *user, const by__worker_batch_place *places, size_t count,
+                                    by_error *error);
 
 /* ---- the thread that parses requests (worker_prepare.c) ---- */
 
-typedef struct by__preparer by__preparer;
+typedef struct by__worker_preparer by__worker_preparer;
 
 /* A request that is queued for parsing, or parsed. */
-typedef struct by__prepared {
+typedef struct by__worker_prepared {
     char id[65];
     int64_t attempt;
     json_t *message;
     size_t bytes; /* of the request's text */
     double since; /* by__now when it was submitted */
     bool cancelled;
-    by__work *work;     /* on BY_OK one of the two is set, and belongs to the taker */
-    by__batch_job *job; /* for requests that run in batches */
+    by__worker_work *work;     /* on BY_OK one of the two is set, and belongs to the taker */
+    by__worker_batch_job *job; /* for requests that run in batches */
     by_status status;
     by_error error;
     const char *param; /* static */
     const char *code;  /* static error code for the client; NULL: "invalid_request" */
-    struct by__prepared *next;
-} by__prepared;
+    struct by__worker_prepared *next;
+} by__worker_prepared;
 
 /* Parses item->message, on the preparer's thread. If item->job then has `more`, it is called again
  * for it, after others had their turn. */
-typedef by_status by__prepare(void *user, by__prepared *item, const char **param, by_error *error);
+typedef by_status by__worker_prepare(void *user, by__worker_prepared *item, const char **param,
+                                     by_error *error);
 
 /* Starts the thread; `wake` is sent when a request can be taken. `most`: limit on the requests that
  * are not taken yet. */
-by_status by__preparer_open(by__preparer **out, size_t most, by__prepare *prepare, void *user,
-                            uv_async_t *wake, by_error *error);
+by_status by__worker_preparer_open(by__worker_preparer **out, size_t most,
+                                   by__worker_prepare *prepare, void *user, uv_async_t *wake,
+                                   by_error *error);
 /* Waits for the end of the request in progress. */
-void by__preparer_close(by__preparer **preparer);
+void by__worker_preparer_close(by__worker_preparer **preparer);
 /* Submits a message. BY_ESTATE: there are too many; BY_EARG: the message has no id. */
-by_status by__preparer_give(by__preparer *preparer, json_t *message, by_error *error);
+by_status by__worker_preparer_give(by__worker_preparer *preparer, json_t *message, by_error *error);
 /* Drops a request, or (id NULL) all of them; the one in progress is returned with `cancelled`. */
-void by__preparer_cancel(by__preparer *preparer, const char *id);
-/* The next parsed request, in order of submission; NULL: none yet. Freed with by__prepared_free. */
-by__prepared *by__preparer_take(by__preparer *preparer);
-void by__prepared_free(by__prepared *item);
+void by__worker_preparer_cancel(by__worker_preparer *preparer, const char *id);
+/* The next parsed request, in order of submission; NULL: none yet. Freed with
+ * by__worker_prepared_free. */
+by__worker_prepared *by__worker_preparer_take(by__worker_preparer *preparer);
+void by__worker_prepared_free(by__worker_prepared *item);
 /* Number of requests not taken yet, and of all steps of preparing that ever ended. */
-void by__preparer_look(by__preparer *preparer, size_t *count, uint64_t *ended);
+void by__worker_preparer_look(by__worker_preparer *preparer, size_t *count, uint64_t *ended);
 
 /* ---- the engine's thread (worker_engine.c) ---- */
 
-typedef struct by__engine_thread by__engine_thread;
+typedef struct by__worker_engine_thread by__worker_engine_thread;
 
-typedef enum by__out_kind {
+typedef enum by__worker_out_kind {
     BY__OUT_BEGUN, /* the engine has accepted it */
     BY__OUT_TOKEN,
     BY__OUT_REFUSED, /* the engine has refused it: `error` */
     BY__OUT_LAST     /* the engine has ended all its sequences: the loop owns the work again */
-} by__out_kind;
+} by__worker_out_kind;
 
-typedef struct by__out {
-    by__work *work;
-    by__out_kind kind;
+typedef struct by__worker_out {
+    by__worker_work *work;
+    by__worker_out_kind kind;
     by_event event; /* of BY__OUT_TOKEN; its `top` is the member below */
     by_top_token top[BY_TOP_TOKENS];
     by_error error; /* of BY__OUT_REFUSED, and of a sequence that failed */
-} by__out;
+} by__worker_out;
 
 /* Starts the thread; `wake` is sent when there is output to take. The caller keeps the engine, but
  * only the thread may use it until it is closed. */
-by_status by__engine_thread_open(by__engine_thread **out, by_engine *engine, uv_async_t *wake,
-                                 by_error *error);
+by_status by__worker_engine_thread_open(by__worker_engine_thread **out, by_engine *engine,
+                                        uv_async_t *wake, by_error *error);
 /* Waits for the end of the running step. */
-void by__engine_thread_close(by__engine_thread **thread);
+void by__worker_engine_thread_close(by__worker_engine_thread **thread);
 /* Passes a work to the engine. BY_EMEMORY: the caller still owns it. */
-by_status by__engine_submit(by__engine_thread *thread, by__work *work, by_error *error);
+by_status by__worker_engine_submit(by__worker_engine_thread *thread, by__worker_work *work,
+                                   by_error *error);
 /* Cancels a work before the next step. */
-void by__engine_cancel(by__engine_thread *thread, by__work *work);
+void by__worker_engine_cancel(by__worker_engine_thread *thread, by__worker_work *work);
 /* Output since the last call, in order; *outs is valid until the next call. thread may be NULL here
  * and below: nothing is done. */
-void by__engine_take(by__engine_thread *thread, const by__out **outs, size_t *count);
+void by__worker_engine_take(by__worker_engine_thread *thread, const by__worker_out **outs,
+                            size_t *count);
 /* Statistics as of the last step, and whether there is work. BY_EDEVICE...: the engine has failed,
  * and no more output will come. */
-by_status by__engine_look(by__engine_thread *thread, by_engine_statistics *statistics, bool *busy,
-                          by_error *error);
+by_status by__worker_engine_look(by__worker_engine_thread *thread, by_engine_statistics *statistics,
+                                 bool *busy, by_error *error);
 
 /* ---- the thread that detects a hanging worker (worker_watch.c) ---- */
 
-typedef struct by__hang_watch by__hang_watch;
+typedef struct by__worker_hang_watch by__worker_hang_watch;
 
-/* Starts the thread, which calls `hangs` if by__hang_watch_moved is not called for `seconds`. */
-by_status by__hang_watch_open(by__hang_watch **out, double seconds,
-                              void (*hangs)(void *user, double seconds), void *user,
-                              by_error *error);
+/* Starts the thread, which calls `hangs` if by__worker_hang_watch_moved is not called for
+ * `seconds`. */
+by_status by__worker_hang_watch_open(by__worker_hang_watch **out, double seconds,
+                                     void (*hangs)(void *user, double seconds), void *user,
+                                     by_error *error);
 /* Reports progress: the loop turns, and there is no work or it advances. watch may be NULL. */
-void by__hang_watch_moved(by__hang_watch *watch);
-void by__hang_watch_close(by__hang_watch **watch);
+void by__worker_hang_watch_moved(by__worker_hang_watch *watch);
+void by__worker_hang_watch_close(by__worker_hang_watch **watch);
 
 /* ---- the worker and its output (worker_events.c) ---- */
 
 /* A worker (worker.c, worker_events.c). */
 typedef struct by__worker {
     by_worker_options options;
-    by__log log;
-    by__served_model model;
-    by__preparer *preparer;
-    by__embedder *embedder; /* NULL: it does not serve text */
-    by__batcher *batcher;
-    by__engine_thread *thread;
-    by__hang_watch *watch; /* NULL: not watched */
-    int64_t steps;         /* steps of all threads at the last beat */
+    by__telemetry_log log;
+    by__worker_served_model model;
+    by__worker_preparer *preparer;
+    by__worker_embedder *embedder; /* NULL: it does not serve text */
+    by__worker_batcher *batcher;
+    by__worker_engine_thread *thread;
+    by__worker_hang_watch *watch; /* NULL: not watched */
+    int64_t steps;                /* steps of all threads at the last beat */
     uv_loop_t loop;
     uv_async_t wake;
     uv_timer_t beat;
-    by__dialer *dialer; /* NULL: not in a sandbox */
-    by__broker_link broker;
+    by__link_dialer *dialer; /* NULL: not in a sandbox */
+    by__link_broker broker;
     int ready_file;  /* the open ready file; -1: none */
     uv_timer_t due;  /* for the next work that max_rate delays */
     double next_due; /* by__now before which the next work does not start */
-    by__stop *stop;
-    by__work **works; /* works that the engine's thread has, or whose last output is pending */
+    by__serve_stop *stop;
+    by__worker_work *
+        *works; /* works that the engine's thread has, or whose last output is pending */
     size_t work_count;
     size_t work_capacity;
     by__text events; /* gathered into one list (event_list.h) */
     char id[BY__ID_BYTES];
     char name[256];
     char version[65];
-    by__served_version served; /* its lease keeps the weights; if path is NULL, `lease` does */
-    by__lease *lease;          /* of the checkpoint named by the options */
+    by__protocol_served_version
+        served;                  /* its lease keeps the weights; if path is NULL, `lease` does */
+    by__checkpoint_lease *lease; /* of the checkpoint named by the options */
     by_error failure;
     bool leaving;
 } by__worker;
@@ -352,18 +371,18 @@ typedef struct by__worker {
 /* Sends a message, which is taken; does nothing without a broker. */
 void by__worker_post(by__worker *w, json_t *message);
 /* Queues an event of a work, which is taken, for by__worker_flush. */
-void by__worker_tell(by__worker *w, const by__work *work, json_t *event);
+void by__worker_tell(by__worker *w, const by__worker_work *work, json_t *event);
 void by__worker_flush(by__worker *w);
 /* Ends a work for the client; the engine may need one more step. */
-void by__worker_silence(by__worker *w, by__work *work);
-void by__worker_fail(by__worker *w, by__work *work, int status, const char *code,
+void by__worker_silence(by__worker *w, by__worker_work *work);
+void by__worker_fail(by__worker *w, by__worker_work *work, int status, const char *code,
                      const char *message);
 /* Handles a token of the engine: sends its text, and the end of its sequence if it is the last. */
-void by__worker_token(by__worker *w, by__work *work, const by__out *out);
-/* Reports a request that was not accepted; code as in by__prepared. */
+void by__worker_token(by__worker *w, by__worker_work *work, const by__worker_out *out);
+/* Reports a request that was not accepted; code as in by__worker_prepared. */
 void by__worker_refuse(by__worker *w, const char *id, int64_t attempt, const char *code,
                        const char *param, const by_error *error);
 /* The end of a job that the batcher has given back. */
-void by__worker_job(by__worker *w, by__batch_job *job);
+void by__worker_job(by__worker *w, by__worker_batch_job *job);
 
 #endif

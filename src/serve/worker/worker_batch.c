@@ -8,22 +8,22 @@
 /* Nanoseconds without a job after which it releases its OpenMP helpers. */
 #define IDLE 500000000
 
-struct by__batcher {
-    by__batch_options options;
+struct by__worker_batcher {
+    by__worker_batch_options options;
     uv_async_t *wake;
-    by__thread thread;
+    by__serve_thread thread;
     /* Under its lock: */
-    by__batch_job *waiting; /* jobs with examples in no batch yet, in turn */
-    by__batch_job *running; /* the other unfinished jobs */
-    by__batch_job *done;    /* oldest first */
-    size_t count;           /* number of jobs in the first two lists */
+    by__worker_batch_job *waiting; /* jobs with examples in no batch yet, in turn */
+    by__worker_batch_job *running; /* the other unfinished jobs */
+    by__worker_batch_job *done;    /* oldest first */
+    size_t count;                  /* number of jobs in the first two lists */
     uint64_t batches;
     uint64_t examples;
     /* Used by the thread only: */
-    by__batch_place *places;
+    by__worker_batch_place *places;
 };
 
-static void append(by__batch_job **list, by__batch_job *job)
+static void append(by__worker_batch_job **list, by__worker_batch_job *job)
 {
     while (*list != NULL) {
         list = &(*list)->next;
@@ -32,7 +32,7 @@ static void append(by__batch_job **list, by__batch_job *job)
     *list = job;
 }
 
-static void unlink_job(by__batch_job **list, const by__batch_job *job)
+static void unlink_job(by__worker_batch_job **list, const by__worker_batch_job *job)
 {
     while (*list != job) {
         list = &(*list)->next;
@@ -40,7 +40,7 @@ static void unlink_job(by__batch_job **list, const by__batch_job *job)
     *list = job->next;
 }
 
-void by__batch_job_free(by__batch_job *job)
+void by__worker_batch_job_free(by__worker_batch_job *job)
 {
     if (job != NULL) {
         if (job->input != NULL) {
@@ -55,7 +55,7 @@ void by__batch_job_free(by__batch_job *job)
 /* ---- the thread ---- */
 
 /* Ends a job that has no example in a running batch. */
-static void end_waiting(by__batcher *b, by__batch_job *job)
+static void end_waiting(by__worker_batcher *b, by__worker_batch_job *job)
 {
     unlink_job(&b->waiting, job);
     append(&b->done, job);
@@ -65,12 +65,12 @@ static void end_waiting(by__batcher *b, by__batch_job *job)
 /* Takes one example of each job in turn, so that a short job does not wait for the end of a long
  * one. Jobs past their deadline before their first example, and cancelled ones, are done at once.
  * Called between batches. */
-static size_t fill(by__batcher *b)
+static size_t fill(by__worker_batcher *b)
 {
     double now = by__now();
     size_t count = 0;
     while (b->waiting != NULL && count < b->options.most) {
-        by__batch_job *job = b->waiting;
+        by__worker_batch_job *job = b->waiting;
         bool late = job->taken == 0 && job->deadline > 0.0 && now > job->deadline;
         if (job->cancelled || late) {
             job->late = late;
@@ -78,16 +78,16 @@ static size_t fill(by__batcher *b)
             continue;
         }
         b->waiting = job->next;
-        b->places[count++] = (by__batch_place){job, job->taken++};
+        b->places[count++] = (by__worker_batch_place){job, job->taken++};
         append(job->taken == job->count ? &b->running : &b->waiting, job);
     }
     return count;
 }
 
-static size_t count_waiting(const by__batcher *b)
+static size_t count_waiting(const by__worker_batcher *b)
 {
     size_t count = 0;
-    for (const by__batch_job *job = b->waiting; job != NULL && count < b->options.most;
+    for (const by__worker_batch_job *job = b->waiting; job != NULL && count < b->options.most;
          job = job->next) {
         count += job->count - job->taken;
     }
@@ -95,21 +95,21 @@ static size_t count_waiting(const by__batcher *b)
 }
 
 /* Waits for a job. The OpenMP helpers are kept between jobs that follow closely. */
-static void await_job(by__batcher *b)
+static void await_job(by__worker_batcher *b)
 {
     bool released = false;
     while (!b->thread.closing && b->waiting == NULL) {
         if (released) {
             uv_cond_wait(&b->thread.changed, &b->thread.lock);
         } else if (uv_cond_timedwait(&b->thread.changed, &b->thread.lock, IDLE) == UV_ETIMEDOUT) {
-            by__thread_release_helpers();
+            by__serve_thread_release_helpers();
             released = true;
         }
     }
 }
 
 /* Waits until a batch is due. Returns false if the thread must end. */
-static bool await_batch(by__batcher *b)
+static bool await_batch(by__worker_batcher *b)
 {
     for (;;) {
         await_job(b);
@@ -125,10 +125,10 @@ static bool await_batch(by__batcher *b)
 }
 
 /* Finishes the jobs whose last example was in the batch. */
-static void count_done(by__batcher *b, size_t count, by_status status, const by_error *error)
+static void count_done(by__worker_batcher *b, size_t count, by_status status, const by_error *error)
 {
     for (size_t i = 0; i < count; i++) {
-        by__batch_job *job = b->places[i].job;
+        by__worker_batch_job *job = b->places[i].job;
         if (status != BY_OK && job->status == BY_OK) {
             job->status = status;
             job->error = *error;
@@ -145,7 +145,7 @@ static void count_done(by__batcher *b, size_t count, by_status status, const by_
 
 static void run(void *user)
 {
-    by__batcher *b = user;
+    by__worker_batcher *b = user;
     uv_mutex_lock(&b->thread.lock);
     while (await_batch(b)) {
         size_t count = fill(b);
@@ -162,10 +162,10 @@ static void run(void *user)
 
 /* ---- the loop's side ---- */
 
-by_status by__batcher_open(by__batcher **out, const by__batch_options *options, uv_async_t *wake,
-                           by_error *error)
+by_status by__worker_batcher_open(by__worker_batcher **out, const by__worker_batch_options *options,
+                                  uv_async_t *wake, by_error *error)
 {
-    by__batcher *b = NULL;
+    by__worker_batcher *b = NULL;
     *out = NULL;
     BY_TRY(by__alloc((void **)&b, 1, sizeof *b, "a thread", error));
     b->options = *options;
@@ -173,7 +173,7 @@ by_status by__batcher_open(by__batcher **out, const by__batch_options *options, 
     by_status status =
         by__alloc((void **)&b->places, options->most, sizeof *b->places, "a batch", error);
     if (status == BY_OK) {
-        status = by__thread_start(&b->thread, run, b, "the thread that runs batches", error);
+        status = by__serve_thread_start(&b->thread, run, b, "the thread that runs batches", error);
     }
     if (status != BY_OK) {
         free(b->places);
@@ -184,23 +184,23 @@ by_status by__batcher_open(by__batcher **out, const by__batch_options *options, 
     return BY_OK;
 }
 
-static void free_list(by__batch_job *job)
+static void free_list(by__worker_batch_job *job)
 {
     while (job != NULL) {
-        by__batch_job *next = job->next;
-        by__batch_job_free(job);
+        by__worker_batch_job *next = job->next;
+        by__worker_batch_job_free(job);
         job = next;
     }
 }
 
-void by__batcher_close(by__batcher **batcher)
+void by__worker_batcher_close(by__worker_batcher **batcher)
 {
-    by__batcher *b = *batcher;
+    by__worker_batcher *b = *batcher;
     if (b == NULL) {
         return;
     }
     *batcher = NULL;
-    by__thread_end(&b->thread);
+    by__serve_thread_end(&b->thread);
     free_list(b->waiting);
     free_list(b->running);
     free_list(b->done);
@@ -208,7 +208,7 @@ void by__batcher_close(by__batcher **batcher)
     free(b);
 }
 
-void by__batcher_give(by__batcher *b, by__batch_job *job)
+void by__worker_batcher_give(by__worker_batcher *b, by__worker_batch_job *job)
 {
     uv_mutex_lock(&b->thread.lock);
     job->since = by__now();
@@ -218,14 +218,14 @@ void by__batcher_give(by__batcher *b, by__batch_job *job)
     uv_mutex_unlock(&b->thread.lock);
 }
 
-static void mark(by__batch_job *list, const char *id)
+static void mark(by__worker_batch_job *list, const char *id)
 {
     for (; list != NULL; list = list->next) {
         list->cancelled = list->cancelled || id == NULL || strcmp(list->id, id) == 0;
     }
 }
 
-void by__batcher_cancel(by__batcher *b, const char *id)
+void by__worker_batcher_cancel(by__worker_batcher *b, const char *id)
 {
     uv_mutex_lock(&b->thread.lock);
     mark(b->waiting, id);
@@ -234,10 +234,10 @@ void by__batcher_cancel(by__batcher *b, const char *id)
     uv_mutex_unlock(&b->thread.lock);
 }
 
-by__batch_job *by__batcher_take(by__batcher *b)
+by__worker_batch_job *by__worker_batcher_take(by__worker_batcher *b)
 {
     uv_mutex_lock(&b->thread.lock);
-    by__batch_job *job = b->done;
+    by__worker_batch_job *job = b->done;
     if (job != NULL) {
         b->done = job->next;
         job->next = NULL;
@@ -246,10 +246,10 @@ by__batch_job *by__batcher_take(by__batcher *b)
     return job;
 }
 
-by__batch_statistics by__batcher_look(by__batcher *b)
+by__worker_batch_statistics by__worker_batcher_look(by__worker_batcher *b)
 {
     uv_mutex_lock(&b->thread.lock);
-    by__batch_statistics s = {
+    by__worker_batch_statistics s = {
         .jobs = b->count + (b->done != NULL), .batches = b->batches, .examples = b->examples};
     uv_mutex_unlock(&b->thread.lock);
     return s;

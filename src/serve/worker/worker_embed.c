@@ -12,8 +12,8 @@
 /* Texts per batch. */
 #define BATCH 8
 
-struct by__embedder {
-    const by__served_model *model;
+struct by__worker_embedder {
+    const by__worker_served_model *model;
     by_embed_text texts[BATCH];
 };
 
@@ -41,7 +41,7 @@ typedef struct asked {
     const char *tenant;
 } asked;
 
-static const by__field fields[] = {
+static const by__serve_field fields[] = {
     BY__STRING("kind", asked, kind, 16),
     BY__IGNORED("trace"), /* the worker has read it */
     BY__ANY("input", asked, input),
@@ -49,22 +49,22 @@ static const by__field fields[] = {
     BY__STRING("tenant", asked, tenant, 256),
 };
 
-static by_status take_text(by_token_buffer *out, const by__served_model *m, const json_t *text,
-                           const char **code, by_error *error)
+static by_status take_text(by_token_buffer *out, const by__worker_served_model *m,
+                           const json_t *text, const char **code, by_error *error)
 {
     if (json_is_string(text)) {
-        return by__served_encode(out, m, json_string_value(text), json_string_length(text),
-                                 BY_ENCODE_ORDINARY | BY_ENCODE_AROUND, code, error);
+        return by__worker_served_encode(out, m, json_string_value(text), json_string_length(text),
+                                        BY_ENCODE_ORDINARY | BY_ENCODE_AROUND, code, error);
     }
     if (json_is_array(text)) {
-        BY_TRY(by__served_ids(out, m, text, "input", error));
-        return by__served_fits(m, out->count, code, error);
+        BY_TRY(by__worker_served_ids(out, m, text, "input", error));
+        return by__worker_served_fits(m, out->count, code, error);
     }
     return by_error_set(error, BY_EARG, "'input' must be texts or lists of token ids");
 }
 
-static by_status fill(by__batch_job *job, const by__served_model *m, const json_t *input,
-                      const char **code, by_error *error)
+static by_status fill(by__worker_batch_job *job, const by__worker_served_model *m,
+                      const json_t *input, const char **code, by_error *error)
 {
     inputs *in = NULL;
     BY_TRY(by__alloc((void **)&in, 1, sizeof *in, "texts", error));
@@ -79,11 +79,12 @@ static by_status fill(by__batch_job *job, const by__served_model *m, const json_
     return BY_OK;
 }
 
-by_status by__embedder_prepare(const by__embedder *e, by__batch_job *job, const json_t *request,
-                               const char **param, const char **code, by_error *error)
+by_status by__worker_embedder_prepare(const by__worker_embedder *e, by__worker_batch_job *job,
+                                      const json_t *request, const char **param, const char **code,
+                                      by_error *error)
 {
     asked a = {0};
-    BY_TRY(by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, param, error));
+    BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, param, error));
     *param = "dimensions";
     if (a.dimensions > 0 && a.dimensions != e->model->width) {
         return by_error_set(error, BY_EARG,
@@ -109,9 +110,10 @@ by_status by__embedder_prepare(const by__embedder *e, by__batch_job *job, const 
 
 /* ---- a batch, on the batcher's thread ---- */
 
-by_status by__embedder_run(void *user, const by__batch_place *places, size_t count, by_error *error)
+by_status by__worker_embedder_run(void *user, const by__worker_batch_place *places, size_t count,
+                                  by_error *error)
 {
-    by__embedder *e = user;
+    by__worker_embedder *e = user;
     const float *vectors;
     by_embed *embed = e->model->embed;
     size_t width = (size_t)by_embed_width(embed);
@@ -135,20 +137,21 @@ by_status by__embedder_run(void *user, const by__batch_place *places, size_t cou
 
 /* ---- all ---- */
 
-by_status by__embedder_open(by__embedder **out, const by__served_model *model, by_error *error)
+by_status by__worker_embedder_open(by__worker_embedder **out, const by__worker_served_model *model,
+                                   by_error *error)
 {
     BY_TRY(by__alloc((void **)out, 1, sizeof **out, "vectors of texts", error));
     (*out)->model = model;
     return BY_OK;
 }
 
-void by__embedder_close(by__embedder **embedder)
+void by__worker_embedder_close(by__worker_embedder **embedder)
 {
     free(*embedder);
     *embedder = NULL;
 }
 
-size_t by__embedder_batch(void)
+size_t by__worker_embedder_batch(void)
 {
     return BATCH;
 }

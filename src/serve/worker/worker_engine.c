@@ -6,19 +6,19 @@
 #include "serve/worker/worker.h"
 
 typedef struct order {
-    by__work *work;
+    by__worker_work *work;
     bool cancels;
 } order;
 
-struct by__engine_thread {
+struct by__worker_engine_thread {
     by_engine *engine;
     uv_async_t *wake;
-    by__thread thread;
+    by__serve_thread thread;
     /* Under its lock: */
     order *orders;
     size_t order_count;
     size_t order_capacity;
-    by__out *outs;
+    by__worker_out *outs;
     size_t out_count;
     size_t out_capacity;
     by_engine_statistics statistics;
@@ -27,16 +27,16 @@ struct by__engine_thread {
     /* Used by the thread only: */
     order *taken;
     size_t taken_capacity;
-    by__work *live;    /* submitted and not ended */
-    by__work *waiting; /* waiting for room in the engine, in order */
+    by__worker_work *live;    /* submitted and not ended */
+    by__worker_work *waiting; /* waiting for room in the engine, in order */
     /* Used by the loop only: */
-    by__out *read;
+    by__worker_out *read;
     size_t read_capacity;
 };
 
 /* ---- the thread ---- */
 
-static void put(by__engine_thread *t, const by__out *out)
+static void put(by__worker_engine_thread *t, const by__worker_out *out)
 {
     by_error ignored = {0};
     uv_mutex_lock(&t->thread.lock);
@@ -49,7 +49,7 @@ static void put(by__engine_thread *t, const by__out *out)
     uv_mutex_unlock(&t->thread.lock);
 }
 
-static by__work **link_of(by__work **list, const by__work *work)
+static by__worker_work **link_of(by__worker_work **list, const by__worker_work *work)
 {
     while (*list != NULL && *list != work) {
         list = &(*list)->next;
@@ -57,17 +57,17 @@ static by__work **link_of(by__work **list, const by__work *work)
     return list;
 }
 
-static void unlink_work(by__work **at)
+static void unlink_work(by__worker_work **at)
 {
-    by__work *w = *at;
+    by__worker_work *w = *at;
     *at = w->next;
     w->next = NULL;
 }
 
 /* BY_ESTATE: the engine has no room now. */
-static by_status submit(by__engine_thread *t, by__work *work)
+static by_status submit(by__worker_engine_thread *t, by__worker_work *work)
 {
-    by__out out = {.work = work};
+    by__worker_out out = {.work = work};
     by_status status = by_engine_submit(t->engine, &work->request, &work->session, &out.error);
     if (status == BY_ESTATE) {
         return status;
@@ -79,15 +79,15 @@ static by_status submit(by__engine_thread *t, by__work *work)
     }
     put(t, &out);
     if (status != BY_OK) {
-        put(t, &(by__out){.work = work, .kind = BY__OUT_LAST});
+        put(t, &(by__worker_out){.work = work, .kind = BY__OUT_LAST});
     }
     return status;
 }
 
-static void submit_waiting(by__engine_thread *t)
+static void submit_waiting(by__worker_engine_thread *t)
 {
     while (t->waiting != NULL) {
-        by__work *work = t->waiting;
+        by__worker_work *work = t->waiting;
         t->waiting = work->next;
         if (submit(t, work) == BY_ESTATE) {
             work->next = t->waiting;
@@ -97,7 +97,7 @@ static void submit_waiting(by__engine_thread *t)
     }
 }
 
-static void carry_out(by__engine_thread *t, const order *o)
+static void carry_out(by__worker_engine_thread *t, const order *o)
 {
     by_error ignored = {0};
     if (!o->cancels) {
@@ -105,24 +105,24 @@ static void carry_out(by__engine_thread *t, const order *o)
         *link_of(&t->waiting, NULL) = o->work;
         return;
     }
-    by__work **at = link_of(&t->waiting, o->work);
+    by__worker_work **at = link_of(&t->waiting, o->work);
     if (*at != NULL) {
         unlink_work(at);
-        put(t, &(by__out){.work = o->work, .kind = BY__OUT_LAST});
+        put(t, &(by__worker_out){.work = o->work, .kind = BY__OUT_LAST});
     } else if (*link_of(&t->live, o->work) != NULL) {
         /* The next step reports its end. */
         (void)by_engine_cancel(t->engine, o->work->session, &ignored);
     }
 }
 
-static void tell(by__engine_thread *t, const by_event *event)
+static void tell(by__worker_engine_thread *t, const by_event *event)
 {
-    by__work **at = &t->live;
+    by__worker_work **at = &t->live;
     while (*at != NULL && (*at)->session != event->session) {
         at = &(*at)->next;
     }
-    by__work *work = *at;
-    by__out out = {.work = work, .kind = BY__OUT_TOKEN, .event = *event};
+    by__worker_work *work = *at;
+    by__worker_out out = {.work = work, .kind = BY__OUT_TOKEN, .event = *event};
     if (work == NULL) {
         return;
     }
@@ -135,12 +135,12 @@ static void tell(by__engine_thread *t, const by_event *event)
     put(t, &out);
     if (event->finish != BY_FINISH_NONE && --work->open == 0) {
         unlink_work(at);
-        put(t, &(by__out){.work = work, .kind = BY__OUT_LAST});
+        put(t, &(by__worker_out){.work = work, .kind = BY__OUT_LAST});
     }
 }
 
 /* Takes orders; waits for one if there is nothing to do. Returns false if the thread must end. */
-static bool take_orders(by__engine_thread *t, size_t *count)
+static bool take_orders(by__worker_engine_thread *t, size_t *count)
 {
     by_error ignored = {0};
     uv_mutex_lock(&t->thread.lock);
@@ -165,7 +165,7 @@ static bool take_orders(by__engine_thread *t, size_t *count)
 
 static void run(void *user)
 {
-    by__engine_thread *t = user;
+    by__worker_engine_thread *t = user;
     size_t count;
     while (take_orders(t, &count)) {
         const by_event *events;
@@ -192,7 +192,7 @@ static void run(void *user)
 
 /* ---- the loop's side ---- */
 
-static by_status give(by__engine_thread *t, order o, by_error *error)
+static by_status give(by__worker_engine_thread *t, order o, by_error *error)
 {
     uv_mutex_lock(&t->thread.lock);
     by_status status = by__reserve((void **)&t->orders, &t->order_capacity, t->order_count + 1,
@@ -205,27 +205,29 @@ static by_status give(by__engine_thread *t, order o, by_error *error)
     return status;
 }
 
-by_status by__engine_submit(by__engine_thread *thread, by__work *work, by_error *error)
+by_status by__worker_engine_submit(by__worker_engine_thread *thread, by__worker_work *work,
+                                   by_error *error)
 {
     return give(thread, (order){work, false}, error);
 }
 
-void by__engine_cancel(by__engine_thread *thread, by__work *work)
+void by__worker_engine_cancel(by__worker_engine_thread *thread, by__worker_work *work)
 {
     by_error ignored = {0};
     /* If memory is exhausted the work runs to its end; its output is ignored. */
     (void)give(thread, (order){work, true}, &ignored);
 }
 
-void by__engine_take(by__engine_thread *thread, const by__out **outs, size_t *count)
+void by__worker_engine_take(by__worker_engine_thread *thread, const by__worker_out **outs,
+                            size_t *count)
 {
-    by__engine_thread *t = thread;
+    by__worker_engine_thread *t = thread;
     *count = 0;
     if (t == NULL) {
         return;
     }
     uv_mutex_lock(&t->thread.lock);
-    by__out *full = t->outs;
+    by__worker_out *full = t->outs;
     size_t capacity = t->out_capacity;
     *count = t->out_count;
     t->outs = t->read;
@@ -237,8 +239,8 @@ void by__engine_take(by__engine_thread *thread, const by__out **outs, size_t *co
     *outs = full;
 }
 
-by_status by__engine_look(by__engine_thread *thread, by_engine_statistics *statistics, bool *busy,
-                          by_error *error)
+by_status by__worker_engine_look(by__worker_engine_thread *thread, by_engine_statistics *statistics,
+                                 bool *busy, by_error *error)
 {
     *statistics = (by_engine_statistics){0};
     *busy = false;
@@ -256,7 +258,7 @@ by_status by__engine_look(by__engine_thread *thread, by_engine_statistics *stati
     return failure.status;
 }
 
-static void release(by__engine_thread *t)
+static void release(by__worker_engine_thread *t)
 {
     free(t->orders);
     free(t->outs);
@@ -265,15 +267,15 @@ static void release(by__engine_thread *t)
     free(t);
 }
 
-by_status by__engine_thread_open(by__engine_thread **out, by_engine *engine, uv_async_t *wake,
-                                 by_error *error)
+by_status by__worker_engine_thread_open(by__worker_engine_thread **out, by_engine *engine,
+                                        uv_async_t *wake, by_error *error)
 {
-    by__engine_thread *t = NULL;
+    by__worker_engine_thread *t = NULL;
     *out = NULL;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "a thread", error));
     t->engine = engine;
     t->wake = wake;
-    by_status status = by__thread_start(&t->thread, run, t, "the engine's thread", error);
+    by_status status = by__serve_thread_start(&t->thread, run, t, "the engine's thread", error);
     if (status != BY_OK) {
         release(t);
         return status;
@@ -282,13 +284,13 @@ by_status by__engine_thread_open(by__engine_thread **out, by_engine *engine, uv_
     return BY_OK;
 }
 
-void by__engine_thread_close(by__engine_thread **thread)
+void by__worker_engine_thread_close(by__worker_engine_thread **thread)
 {
-    by__engine_thread *t = *thread;
+    by__worker_engine_thread *t = *thread;
     if (t == NULL) {
         return;
     }
     *thread = NULL;
-    by__thread_end(&t->thread);
+    by__serve_thread_end(&t->thread);
     release(t);
 }

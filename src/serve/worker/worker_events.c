@@ -12,27 +12,27 @@
 void by__worker_post(by__worker *w, json_t *message)
 {
     if (message != NULL) {
-        (void)by__broker_link_send(&w->broker, message);
+        (void)by__link_broker_send(&w->broker, message);
     }
     json_decref(message);
 }
 
-void by__worker_tell(by__worker *w, const by__work *work, json_t *event)
+void by__worker_tell(by__worker *w, const by__worker_work *work, json_t *event)
 {
     if (work->silent || event == NULL) {
         json_decref(event);
         return;
     }
-    by__events_add(&w->events, work->attempt, event);
+    by__protocol_events_add(&w->events, work->attempt, event);
     json_decref(event);
 }
 
 void by__worker_flush(by__worker *w)
 {
     if (w->events.failed) {
-        by__broker_link_drop(&w->broker, "no memory for events");
+        by__link_broker_drop(&w->broker, "no memory for events");
     } else if (w->events.length > 0) {
-        (void)by__broker_link_send_events(&w->broker, w->events.data, w->events.length);
+        (void)by__link_broker_send_events(&w->broker, w->events.data, w->events.length);
     }
     if (w->events.failed || w->events.capacity > MOST_KEPT) {
         by__text_free(&w->events);
@@ -40,12 +40,12 @@ void by__worker_flush(by__worker *w)
     w->events.length = 0;
 }
 
-void by__worker_silence(by__worker *w, by__work *work)
+void by__worker_silence(by__worker *w, by__worker_work *work)
 {
     if (!work->silent) {
         work->silent = true;
         if (!work->held) {
-            by__engine_cancel(w->thread, work);
+            by__worker_engine_cancel(w->thread, work);
         }
     }
 }
@@ -55,26 +55,26 @@ static void log_end(const by__worker *w, const char *id, const char *trace, cons
                     int64_t prompt, int64_t generated, double seconds)
 {
     if (trace[0] != '\0') {
-        by__log_event(&w->log, "traced_request", "{ss ss ss ss? sI sI sf}", "id", id, "trace_id",
-                      trace, "model", w->name, "code", code, "prompt_tokens", (json_int_t)prompt,
-                      "generated_tokens", (json_int_t)generated, "seconds",
-                      by__observe_seconds(seconds));
+        by__telemetry_log_event(&w->log, "traced_request", "{ss ss ss ss? sI sI sf}", "id", id,
+                                "trace_id", trace, "model", w->name, "code", code, "prompt_tokens",
+                                (json_int_t)prompt, "generated_tokens", (json_int_t)generated,
+                                "seconds", by__telemetry_observe_seconds(seconds));
     }
 }
 
-static void log_work(const by__worker *w, const by__work *work, const char *code)
+static void log_work(const by__worker *w, const by__worker_work *work, const char *code)
 {
     log_end(w, work->id, work->trace, code, (int64_t)work->request.prompt_count, work->generated,
             work->since > 0.0 ? by__now() - work->since : 0.0);
 }
 
-void by__worker_fail(by__worker *w, by__work *work, int status, const char *code,
+void by__worker_fail(by__worker *w, by__worker_work *work, int status, const char *code,
                      const char *message)
 {
     if (!work->silent) {
         log_work(w, work, code);
     }
-    by__worker_tell(w, work, by__event_error(work->id, status, code, NULL, message));
+    by__worker_tell(w, work, by__protocol_event_error(work->id, status, code, NULL, message));
     work->silent = true;
 }
 
@@ -101,7 +101,7 @@ static json_t *token_of(const by__worker *w, int32_t id, float log_probability, 
     return out;
 }
 
-static json_t *logprobs_of(const by__worker *w, by__work *work, const by__out *out)
+static json_t *logprobs_of(const by__worker *w, by__worker_work *work, const by__worker_out *out)
 {
     const by_event *e = &out->event;
     size_t ignored = 0;
@@ -118,7 +118,7 @@ static json_t *logprobs_of(const by__worker *w, by__work *work, const by__out *o
 }
 
 /* out->event.token -1: text that belongs to no token. */
-static void tell_text(by__worker *w, by__work *work, const by__out *out, by_text text)
+static void tell_text(by__worker *w, by__worker_work *work, const by__worker_out *out, by_text text)
 {
     const by_event *e = &out->event;
     bool echoes =
@@ -139,22 +139,23 @@ static void tell_text(by__worker *w, by__work *work, const by__out *out, by_text
                                   (int)e->index, "text", data, valid.length, "logprobs",
                                   logprobs_of(w, work, out)));
     } else if (!work->silent) {
-        by__events_add_piece(&w->events, work->id, work->attempt, (size_t)e->index, data,
-                             valid.length);
+        by__protocol_events_add_piece(&w->events, work->id, work->attempt, (size_t)e->index, data,
+                                      valid.length);
     }
     by__text_free(&valid);
 }
 
 /* Ends a sequence for the client; the last one ends the request. */
-static void end_sequence(by__worker *w, by__work *work, const by_event *e, const char *reason)
+static void end_sequence(by__worker *w, by__worker_work *work, const by_event *e,
+                         const char *reason)
 {
     by_text rest;
     by_text_stream_end(work->streams[e->index], &rest);
     if (rest.length > 0 || work->echo.length > 0) {
-        tell_text(w, work, &(by__out){.event = {.index = e->index, .token = -1}}, rest);
+        tell_text(w, work, &(by__worker_out){.event = {.index = e->index, .token = -1}}, rest);
     }
     work->done[e->index] = true;
-    json_t *event = by__event_new(work->id, "stop");
+    json_t *event = by__protocol_event_new(work->id, "stop");
     (void)json_object_set_new(event, "i", json_integer(e->index));
     (void)json_object_set_new(event, "reason", json_string(reason));
     if (work->echo.length > 0) {
@@ -170,7 +171,7 @@ static void end_sequence(by__worker *w, by__work *work, const by_event *e, const
             return;
         }
     }
-    event = by__event_new(work->id, "end");
+    event = by__protocol_event_new(work->id, "end");
     (void)json_object_set_new(event, "usage",
                               json_pack("{sI sI}", "prompt_tokens",
                                         (json_int_t)work->request.prompt_count, "completion_tokens",
@@ -185,7 +186,7 @@ static void end_sequence(by__worker *w, by__work *work, const by_event *e, const
     by__worker_silence(w, work);
 }
 
-void by__worker_token(by__worker *w, by__work *work, const by__out *out)
+void by__worker_token(by__worker *w, by__worker_work *work, const by__worker_out *out)
 {
     const by_event *e = &out->event;
     bool stopped = false;
@@ -239,17 +240,17 @@ void by__worker_refuse(by__worker *w, const char *id, int64_t attempt, const cha
 {
     by_status status = error->status;
     bool theirs = status == BY_EARG || status == BY_EFORMAT;
-    json_t *event = by__event_error(id, theirs ? 400 : 503,
-                                    theirs                ? code != NULL ? code : "invalid_request"
-                                    : status == BY_ESTATE ? "worker_busy"
-                                                          : "out_of_memory",
-                                    param, error->message);
-    by__events_add(&w->events, attempt, event);
+    json_t *event = by__protocol_event_error(id, theirs ? 400 : 503,
+                                             theirs ? code != NULL ? code : "invalid_request"
+                                             : status == BY_ESTATE ? "worker_busy"
+                                                                   : "out_of_memory",
+                                             param, error->message);
+    by__protocol_events_add(&w->events, attempt, event);
     json_decref(event);
     by__worker_flush(w);
 }
 
-void by__worker_job(by__worker *w, by__batch_job *job)
+void by__worker_job(by__worker *w, by__worker_batch_job *job)
 {
     json_t *event;
     const char *code = NULL;
@@ -258,13 +259,13 @@ void by__worker_job(by__worker *w, by__batch_job *job)
     }
     if (job->late) {
         code = "deadline_exceeded";
-        event = by__event_error(job->id, 504, code, NULL,
-                                "the deadline came before the request was computed");
+        event = by__protocol_event_error(job->id, 504, code, NULL,
+                                         "the deadline came before the request was computed");
     } else if (job->status != BY_OK) {
         code = "computation_failed";
-        event = by__event_error(job->id, 500, code, NULL, job->error.message);
+        event = by__protocol_event_error(job->id, 500, code, NULL, job->error.message);
     } else {
-        event = by__event_new(job->id, "result");
+        event = by__protocol_event_new(job->id, "result");
         (void)json_object_set_new(event, "result", json_pack("{sO}", "list", job->results));
         (void)json_object_set_new(event, "usage",
                                   json_pack("{sI sI}", "prompt_tokens", (json_int_t)job->tokens,
@@ -273,12 +274,12 @@ void by__worker_job(by__worker *w, by__batch_job *job)
                                   json_pack("{sf}", "compute", by__now() - job->since));
     }
     log_end(w, job->id, job->trace, code, job->tokens, 0, by__now() - job->since);
-    json_t *begin = by__event_new(job->id, "begin");
+    json_t *begin = by__protocol_event_new(job->id, "begin");
     (void)json_object_set_new(begin, "prompt_tokens", json_integer((json_int_t)job->tokens));
     (void)json_object_set_new(begin, "version", json_string(w->version));
     (void)json_object_set_new(begin, "seconds", json_real(by__now() - job->since));
-    by__events_add(&w->events, job->attempt, begin);
-    by__events_add(&w->events, job->attempt, event);
+    by__protocol_events_add(&w->events, job->attempt, begin);
+    by__protocol_events_add(&w->events, job->attempt, event);
     json_decref(begin);
     json_decref(event);
     by__worker_flush(w);

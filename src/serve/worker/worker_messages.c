@@ -15,7 +15,7 @@ static json_t *without_empty(const json_t *message)
     const char *name;
     json_t *value;
     void *next;
-    json_t *out = by__copy_object(message);
+    json_t *out = by__protocol_copy_object(message);
     json_object_foreach_safe(out, next, name, value)
     {
         bool empty = json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
@@ -52,8 +52,8 @@ static by_status level(json_t **out, const json_t *messages, bool parts, by_erro
         json_t *whole = without_empty(message);
         if (json_is_array(content)) {
             json_t *even = NULL;
-            status = parts ? by__content_parts(&even, content, error)
-                           : by__content_text(&even, content, error);
+            status = parts ? by__protocol_content_parts(&even, content, error)
+                           : by__protocol_content_text(&even, content, error);
             if (status == BY_OK && json_object_set_new(whole, "content", even) != 0) {
                 json_decref(whole);
                 whole = NULL;
@@ -90,8 +90,8 @@ static bool fill_contents(json_t *messages, bool *failed)
 }
 
 /* Renders what was leveled. */
-static by_status render(char **text, size_t *length, const by__served_model *model, json_t *even,
-                        by_chat_request *chat, by_error *error)
+static by_status render(char **text, size_t *length, const by__worker_served_model *model,
+                        json_t *even, by_chat_request *chat, by_error *error)
 {
     char *said = by__json_dump(even, JSON_COMPACT);
     if (said == NULL) {
@@ -104,9 +104,9 @@ static by_status render(char **text, size_t *length, const by__served_model *mod
     return status;
 }
 
-by_status by__served_messages(by_token_buffer *out, const by__served_model *model,
-                              const json_t *messages, const json_t *tools, const json_t *variables,
-                              const char **code, by_error *error)
+by_status by__worker_served_messages(by_token_buffer *out, const by__worker_served_model *model,
+                                     const json_t *messages, const json_t *tools,
+                                     const json_t *variables, const char **code, by_error *error)
 {
     char *text = NULL;
     size_t length;
@@ -137,7 +137,7 @@ by_status by__served_messages(by_token_buffer *out, const by__served_model *mode
     }
     json_decref(even);
     if (status == BY_OK) {
-        status = by__served_encode(out, model, text, length, BY_ENCODE_SPECIAL, code, error);
+        status = by__worker_served_encode(out, model, text, length, BY_ENCODE_SPECIAL, code, error);
     }
     free(known);
     free(more);

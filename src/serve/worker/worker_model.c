@@ -19,7 +19,7 @@
 #define MOST_COUNTED ((size_t)1 << 20)
 
 /* Finds the tokens that end an answer, and the bytes of the longest token. */
-static by_status look_at_tokens(by__served_model *m, const char *directory, by_error *error)
+static by_status look_at_tokens(by__worker_served_model *m, const char *directory, by_error *error)
 {
     by_error none = {0};
     BY_TRY(by_end_tokens(m->ends, &m->end_count, directory, m->tokenizer, error));
@@ -34,14 +34,14 @@ static by_status look_at_tokens(by__served_model *m, const char *directory, by_e
     return BY_OK;
 }
 
-static by_status open_text(by__served_model *m, const char *directory,
+static by_status open_text(by__worker_served_model *m, const char *directory,
                            const by_worker_options *options, by_error *error)
 {
     by_error none = {0};
     by_chat_source source = {.directory = directory, .file = options->chat_template};
     BY_TRY(by_tokenizer_open(&m->tokenizer, directory, error));
     BY_TRY(by_token_list_of(&m->tokens, m->tokenizer, error));
-    BY_TRY(by__form_cache_open(&m->forms, m->tokens, MOST_FORMS, IDLE_FORMS, error));
+    BY_TRY(by__worker_form_cache_open(&m->forms, m->tokens, MOST_FORMS, IDLE_FORMS, error));
     by_status chat = by_chat_open(&m->chat, &source, &none);
     if (chat != BY_OK && chat != BY_ESTATE) {
         *error = none;
@@ -50,7 +50,7 @@ static by_status open_text(by__served_model *m, const char *directory,
     return look_at_tokens(m, directory, error);
 }
 
-static by_status open_engine(by__served_model *m, const by_pretrained *pretrained,
+static by_status open_engine(by__worker_served_model *m, const by_pretrained *pretrained,
                              const by_worker_options *o, by_error *error)
 {
     by_engine_options options = {.context = o->context,
@@ -73,7 +73,7 @@ static by_status open_engine(by__served_model *m, const by_pretrained *pretraine
     const by_embed_options vectors = {.pooling = o->pool_last ? BY_POOL_LAST : BY_POOL_MEAN,
                                       .normalize = true,
                                       .context = m->context,
-                                      .batch = (int64_t)by__embedder_batch()};
+                                      .batch = (int64_t)by__worker_embedder_batch()};
     return by_embed_open_beside(&m->embed, m->engine, by_pretrained_config(pretrained), &vectors,
                                 error);
 }
@@ -95,8 +95,8 @@ static by_status warm_up(by_engine *engine, by_error *error)
     return BY_OK;
 }
 
-by_status by__served_ids(by_token_buffer *out, const by__served_model *model, const json_t *list,
-                         const char *name, by_error *error)
+by_status by__worker_served_ids(by_token_buffer *out, const by__worker_served_model *model,
+                                const json_t *list, const char *name, by_error *error)
 {
     size_t count = json_array_size(list);
     int64_t vocab = (int64_t)by_tokenizer_vocab(model->tokenizer);
@@ -113,8 +113,8 @@ by_status by__served_ids(by_token_buffer *out, const by__served_model *model, co
     return BY_OK;
 }
 
-by_status by__served_fits(const by__served_model *model, size_t count, const char **code,
-                          by_error *error)
+by_status by__worker_served_fits(const by__worker_served_model *model, size_t count,
+                                 const char **code, by_error *error)
 {
     if (count == 0) {
         return by_error_set(error, BY_EARG, "the text has no tokens; the model takes 1 to %lld",
@@ -131,8 +131,9 @@ by_status by__served_fits(const by__served_model *model, size_t count, const cha
 }
 
 /* A very long text that cannot fit is not encoded, because other requests would wait for it. */
-by_status by__served_encode(by_token_buffer *out, const by__served_model *model, const char *text,
-                            size_t length, unsigned flags, const char **code, by_error *error)
+by_status by__worker_served_encode(by_token_buffer *out, const by__worker_served_model *model,
+                                   const char *text, size_t length, unsigned flags,
+                                   const char **code, by_error *error)
 {
     size_t least = length / model->longest;
     if (least > (size_t)model->context && length > MOST_COUNTED) {
@@ -143,7 +144,7 @@ by_status by__served_encode(by_token_buffer *out, const by__served_model *model,
                             (long long)model->context, least);
     }
     BY_TRY(by_tokenizer_encode(model->tokenizer, text, length, out, flags, error));
-    return by__served_fits(model, out->count, code, error);
+    return by__worker_served_fits(model, out->count, code, error);
 }
 
 /* Opens the run or directory that the options name, with their adapter. */
@@ -223,8 +224,8 @@ by_status by_worker_settings(char **out, const by_worker_options *options, by_er
     return BY_OK;
 }
 
-by_status by__served_open(by__served_model *m, const by_worker_options *options, const by__log *log,
-                          by_error *error)
+by_status by__worker_served_open(by__worker_served_model *m, const by_worker_options *options,
+                                 const by__telemetry_log *log, by_error *error)
 {
     by_pretrained *pretrained = NULL;
     struct stat facts;
@@ -235,17 +236,17 @@ by_status by__served_open(by__served_model *m, const by_worker_options *options,
     bool text = status == BY_OK && reads_text(pretrained);
     if (status == BY_OK && !text) {
         m->slots = PREDICTING;
-        status = by__predicting_open(&m->predicting, pretrained, options, error);
+        status = by__worker_predicting_open(&m->predicting, pretrained, options, error);
     } else if (status == BY_OK) {
         status = open_text(m, by_pretrained_directory(pretrained), options, error);
     }
     if (status == BY_OK && !text) {
-        m->sessions = (int64_t)by__predicting_batch(m->predicting);
+        m->sessions = (int64_t)by__worker_predicting_batch(m->predicting);
     }
     if (status == BY_OK) {
         const by_drift_options drift = {.requests = options->drift_requests};
-        status = by__served_drift_open(&m->drift, by_pretrained_directory(pretrained), &drift, log,
-                                       error);
+        status = by__telemetry_served_drift_open(&m->drift, by_pretrained_directory(pretrained),
+                                                 &drift, log, error);
     }
     if (status == BY_OK && text) {
         status = open_engine(m, pretrained, options, error);
@@ -254,35 +255,36 @@ by_status by__served_open(by__served_model *m, const by_worker_options *options,
     return status == BY_OK && text ? warm_up(m->engine, error) : status;
 }
 
-json_t *by__served_info(const by__served_model *m)
+json_t *by__worker_served_info(const by__worker_served_model *m)
 {
     json_t *info = m->predicting != NULL
-                       ? by__predicting_info(m->predicting)
+                       ? by__worker_predicting_info(m->predicting)
                        : json_pack("{sI sI sb}", "context", (json_int_t)m->context, "width",
                                    (json_int_t)m->width, "chat", (int)(m->chat != NULL));
     (void)json_object_set_new(info, "created", json_integer((json_int_t)m->created));
     return info;
 }
 
-void by__served_log_memory(const by__served_model *m, const by__log *log)
+void by__worker_served_log_memory(const by__worker_served_model *m, const by__telemetry_log *log)
 {
     if (m->engine != NULL) {
         const by_engine_memory_report *e = by_engine_memory(m->engine);
         uint64_t embeddings = by_embed_memory(m->embed);
-        by__log_event(log, "worker_memory", "{sI sI sI sI sI}", "weights", (json_int_t)e->weights,
-                      "keys_and_values", (json_int_t)e->pool, "engine",
-                      (json_int_t)(e->total - e->weights - e->pool), "embeddings",
-                      (json_int_t)embeddings, "total", (json_int_t)(e->total + embeddings));
+        by__telemetry_log_event(log, "worker_memory", "{sI sI sI sI sI}", "weights",
+                                (json_int_t)e->weights, "keys_and_values", (json_int_t)e->pool,
+                                "engine", (json_int_t)(e->total - e->weights - e->pool),
+                                "embeddings", (json_int_t)embeddings, "total",
+                                (json_int_t)(e->total + embeddings));
     }
 }
 
-void by__served_close(by__served_model *m)
+void by__worker_served_close(by__worker_served_model *m)
 {
     by_embed_close(&m->embed);
     by_engine_close(&m->engine);
-    by__predicting_close(&m->predicting);
-    by__served_drift_close(&m->drift);
-    by__form_cache_close(&m->forms);
+    by__worker_predicting_close(&m->predicting);
+    by__telemetry_served_drift_close(&m->drift);
+    by__worker_form_cache_close(&m->forms);
     by_token_list_close(&m->tokens);
     by_chat_close(&m->chat);
     by_tokenizer_close(&m->tokenizer);

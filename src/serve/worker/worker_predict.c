@@ -17,7 +17,7 @@
 /* Default number of rows or images in a batch. */
 #define BATCH 16
 
-struct by__predicting {
+struct by__worker_predicting {
     by_predictor *predictor;
     size_t columns; /* 0: the model reads images */
     int64_t image[3];
@@ -31,7 +31,7 @@ typedef struct asked {
     const json_t *images;
 } asked;
 
-static const by__field fields[] = {
+static const by__serve_field fields[] = {
     BY__STRING("kind", asked, kind, 16),
     BY__IGNORED("trace"), /* the worker has read it */
     BY__ANY("rows", asked, rows),
@@ -60,7 +60,7 @@ static void close_input(void *user)
     free(e);
 }
 
-static by_status find_unknown(const by__predicting *p, const json_t *object, size_t row,
+static by_status find_unknown(const by__worker_predicting *p, const json_t *object, size_t row,
                               by_error *error)
 {
     const char *names[256];
@@ -88,8 +88,8 @@ static by_status find_unknown(const by__predicting *p, const json_t *object, siz
 }
 
 /* Reads a row given by column names, where absent ones are missing, or in the order of columns. */
-static by_status copy_row(char **cells, const by__predicting *p, const json_t *value, size_t row,
-                          by_error *error)
+static by_status copy_row(char **cells, const by__worker_predicting *p, const json_t *value,
+                          size_t row, by_error *error)
 {
     size_t found = 0;
     by_column_type column;
@@ -105,15 +105,15 @@ static by_status copy_row(char **cells, const by__predicting *p, const json_t *v
         const json_t *cell =
             json_is_array(value) ? json_array_get(value, i) : json_object_get(value, column.name);
         found += cell != NULL;
-        BY_TRY(by__row_cell(&cells[i], cell, row, error));
+        BY_TRY(by__table_row_cell(&cells[i], cell, row, error));
     }
     return json_is_object(value) && found < json_object_size(value)
                ? find_unknown(p, value, row, error)
                : BY_OK;
 }
 
-static by_status take_rows(by__batch_job *job, const by__predicting *p, const json_t *rows,
-                           by_error *error)
+static by_status take_rows(by__worker_batch_job *job, const by__worker_predicting *p,
+                           const json_t *rows, by_error *error)
 {
     by_table *table = NULL;
     char **cells = NULL;
@@ -161,14 +161,14 @@ static by_status decode_base64(by_image_bytes *out, const json_t *image, by_erro
 }
 
 /* Pixels of all images together, by their heads: a small file can contain any number. */
-static by_status count_pixels(by__batch_job *job, const examples *e, by_error *error)
+static by_status count_pixels(by__worker_batch_job *job, const examples *e, by_error *error)
 {
     uint64_t all = 0;
     for (size_t i = 0; i < e->count; i++) {
         int64_t height = 0;
         int64_t width = 0;
-        if (by__image_size(&height, &width, e->files[i].data, e->files[i].size) && height > 0 &&
-            width > 0) { /* of 32 bits each */
+        if (by__format_image_size(&height, &width, e->files[i].data, e->files[i].size) &&
+            height > 0 && width > 0) { /* of 32 bits each */
             all += (uint64_t)height > UINT64_MAX / 1024 / (uint64_t)width
                        ? UINT64_MAX / 1024
                        : (uint64_t)height * (uint64_t)width;
@@ -183,7 +183,7 @@ static by_status count_pixels(by__batch_job *job, const examples *e, by_error *e
                               (unsigned long long)all, (long long)BY__IMAGES_PIXELS);
 }
 
-static by_status take_images(by__batch_job *job, const json_t *list, by_error *error)
+static by_status take_images(by__worker_batch_job *job, const json_t *list, by_error *error)
 {
     size_t count = json_array_size(list);
     examples *e = job->input;
@@ -202,8 +202,8 @@ static by_status take_images(by__batch_job *job, const json_t *list, by_error *e
     return count_pixels(job, e, error);
 }
 
-by_status by__predicting_more(const by__predicting *p, by__batch_job *job, const char **param,
-                              by_error *error)
+by_status by__worker_predicting_more(const by__worker_predicting *p, by__worker_batch_job *job,
+                                     const char **param, by_error *error)
 {
     examples *e = job->input;
     by_image_bytes *file = &e->files[e->decoded];
@@ -225,11 +225,11 @@ by_status by__predicting_more(const by__predicting *p, by__batch_job *job, const
     return BY_OK;
 }
 
-by_status by__predicting_prepare(const by__predicting *p, by__batch_job *job, const json_t *request,
-                                 const char **param, by_error *error)
+by_status by__worker_predicting_prepare(const by__worker_predicting *p, by__worker_batch_job *job,
+                                        const json_t *request, const char **param, by_error *error)
 {
     asked a = {0};
-    BY_TRY(by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, param, error));
+    BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, param, error));
     bool images = p->columns == 0;
     *param = images ? "images" : "rows";
     if ((images ? a.images : a.rows) == NULL || (images ? a.rows : a.images) != NULL) {
@@ -247,15 +247,15 @@ by_status by__predicting_prepare(const by__predicting *p, by__batch_job *job, co
 /* ---- a batch, on the batcher's thread ---- */
 
 typedef struct telling {
-    const by__batch_place *places;
+    const by__worker_batch_place *places;
     bool failed;
 } telling;
 
 static void tell(void *user, const by_field *fields_of, size_t count)
 {
     telling *t = user;
-    const by__batch_place *place = NULL;
-    json_t *out = by__predicted_json(fields_of, count);
+    const by__worker_batch_place *place = NULL;
+    json_t *out = by__protocol_predicted_json(fields_of, count);
     json_t *index = json_object_get(out, "index");
     if (index != NULL) { /* the index in the batch is replaced by that in the request */
         place = &t->places[(size_t)json_integer_value(index)];
@@ -266,10 +266,10 @@ static void tell(void *user, const by_field *fields_of, size_t count)
     }
 }
 
-by_status by__predicting_run(void *user, const by__batch_place *places, size_t count,
-                             by_error *error)
+by_status by__worker_predicting_run(void *user, const by__worker_batch_place *places, size_t count,
+                                    by_error *error)
 {
-    by__predicting *p = user;
+    by__worker_predicting *p = user;
     by_predictor_place *at;
     telling t = {.places = places};
     BY_TRY(by__alloc((void **)&at, count, sizeof *at, "a batch", error));
@@ -287,10 +287,10 @@ by_status by__predicting_run(void *user, const by__batch_place *places, size_t c
 
 /* ---- all ---- */
 
-by_status by__predicting_open(by__predicting **out, const by_pretrained *pretrained,
-                              const by_worker_options *o, by_error *error)
+by_status by__worker_predicting_open(by__worker_predicting **out, const by_pretrained *pretrained,
+                                     const by_worker_options *o, by_error *error)
 {
-    by__predicting *p;
+    by__worker_predicting *p;
     by_column_type column;
     const by_predictor_options options = {.batch = o->batch > 0 ? o->batch : BATCH,
                                           .threads = o->threads};
@@ -310,7 +310,7 @@ by_status by__predicting_open(by__predicting **out, const by_pretrained *pretrai
     return BY_OK;
 }
 
-void by__predicting_close(by__predicting **predicting)
+void by__worker_predicting_close(by__worker_predicting **predicting)
 {
     if (*predicting != NULL) {
         by_predictor_close(&(*predicting)->predictor);
@@ -319,12 +319,12 @@ void by__predicting_close(by__predicting **predicting)
     }
 }
 
-size_t by__predicting_batch(const by__predicting *predicting)
+size_t by__worker_predicting_batch(const by__worker_predicting *predicting)
 {
     return (size_t)by_predictor_batch(predicting->predictor);
 }
 
-json_t *by__predicting_info(const by__predicting *p)
+json_t *by__worker_predicting_info(const by__worker_predicting *p)
 {
     by_column_type column;
     json_t *columns = json_array();

@@ -6,22 +6,22 @@
 #include "serve/protocol/messages.h"
 #include "serve/worker/worker.h"
 
-struct by__preparer {
-    by__prepare *prepare;
+struct by__worker_preparer {
+    by__worker_prepare *prepare;
     void *user;
     size_t most;
     uv_async_t *wake;
-    by__thread thread;
+    by__serve_thread thread;
     /* Under its lock: */
-    by__prepared *first; /* queued requests, oldest first */
-    by__prepared *current;
-    by__prepared *done; /* oldest first */
-    size_t count;       /* number of all of them */
+    by__worker_prepared *first; /* queued requests, oldest first */
+    by__worker_prepared *current;
+    by__worker_prepared *done; /* oldest first */
+    size_t count;              /* number of all of them */
     uint64_t ended;
     bool smallest; /* the last one was the smallest, not the oldest */
 };
 
-static void append(by__prepared **list, by__prepared *item)
+static void append(by__worker_prepared **list, by__worker_prepared *item)
 {
     while (*list != NULL) {
         list = &(*list)->next;
@@ -31,7 +31,7 @@ static void append(by__prepared **list, by__prepared *item)
 }
 
 /* Images count by what they become. */
-static size_t size_of(const by__prepared *item)
+static size_t size_of(const by__worker_prepared *item)
 {
     size_t rest = item->job == NULL ? 0 : item->job->rest;
     return item->bytes > rest ? item->bytes : rest;
@@ -39,11 +39,11 @@ static size_t size_of(const by__prepared *item)
 
 /* The link to the next request: in turn the oldest and the smallest, so that a few large ones do
  * not hold up all others. */
-static by__prepared **choose(by__preparer *p)
+static by__worker_prepared **choose(by__worker_preparer *p)
 {
-    by__prepared **best = &p->first;
+    by__worker_prepared **best = &p->first;
     p->smallest = !p->smallest;
-    for (by__prepared **at = &p->first; *at != NULL && p->smallest; at = &(*at)->next) {
+    for (by__worker_prepared **at = &p->first; *at != NULL && p->smallest; at = &(*at)->next) {
         best = size_of(*at) < size_of(*best) ? at : best;
     }
     return best;
@@ -53,7 +53,7 @@ static by__prepared **choose(by__preparer *p)
 
 static void run(void *user)
 {
-    by__preparer *p = user;
+    by__worker_preparer *p = user;
     uv_mutex_lock(&p->thread.lock);
     for (;;) {
         while (!p->thread.closing && p->first == NULL) {
@@ -62,8 +62,8 @@ static void run(void *user)
         if (p->thread.closing) {
             break;
         }
-        by__prepared **at = choose(p);
-        by__prepared *item = p->current = *at;
+        by__worker_prepared **at = choose(p);
+        by__worker_prepared *item = p->current = *at;
         *at = item->next;
         uv_mutex_unlock(&p->thread.lock);
         item->status = p->prepare(p->user, item, &item->param, &item->error);
@@ -79,10 +79,11 @@ static void run(void *user)
 
 /* ---- the loop's side ---- */
 
-by_status by__preparer_open(by__preparer **out, size_t most, by__prepare *prepare, void *user,
-                            uv_async_t *wake, by_error *error)
+by_status by__worker_preparer_open(by__worker_preparer **out, size_t most,
+                                   by__worker_prepare *prepare, void *user, uv_async_t *wake,
+                                   by_error *error)
 {
-    by__preparer *p = NULL;
+    by__worker_preparer *p = NULL;
     *out = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a thread", error));
     p->prepare = prepare;
@@ -90,7 +91,7 @@ by_status by__preparer_open(by__preparer **out, size_t most, by__prepare *prepar
     p->most = most;
     p->wake = wake;
     by_status status =
-        by__thread_start(&p->thread, run, p, "the thread that prepares requests", error);
+        by__serve_thread_start(&p->thread, run, p, "the thread that prepares requests", error);
     if (status != BY_OK) {
         free(p);
         return status;
@@ -99,48 +100,48 @@ by_status by__preparer_open(by__preparer **out, size_t most, by__prepare *prepar
     return BY_OK;
 }
 
-void by__prepared_free(by__prepared *item)
+void by__worker_prepared_free(by__worker_prepared *item)
 {
     if (item != NULL) {
         json_decref(item->message);
-        by__work_close(&item->work);
-        by__batch_job_free(item->job);
+        by__worker_work_close(&item->work);
+        by__worker_batch_job_free(item->job);
         free(item);
     }
 }
 
-static void free_list(by__prepared *list)
+static void free_list(by__worker_prepared *list)
 {
     while (list != NULL) {
-        by__prepared *next = list->next;
-        by__prepared_free(list);
+        by__worker_prepared *next = list->next;
+        by__worker_prepared_free(list);
         list = next;
     }
 }
 
-void by__preparer_close(by__preparer **preparer)
+void by__worker_preparer_close(by__worker_preparer **preparer)
 {
-    by__preparer *p = *preparer;
+    by__worker_preparer *p = *preparer;
     if (p == NULL) {
         return;
     }
     *preparer = NULL;
-    by__thread_end(&p->thread);
+    by__serve_thread_end(&p->thread);
     free_list(p->first);
     free_list(p->done);
     free(p);
 }
 
-by_status by__preparer_give(by__preparer *p, json_t *message, by_error *error)
+by_status by__worker_preparer_give(by__worker_preparer *p, json_t *message, by_error *error)
 {
-    const char *id = by__get_text(message, "id");
-    by__prepared *item = NULL;
-    if (id == NULL || !by__id_valid(id)) {
+    const char *id = by__protocol_get_text(message, "id");
+    by__worker_prepared *item = NULL;
+    if (id == NULL || !by__serve_id_valid(id)) {
         return by_error_set(error, BY_EARG, "a request without an id");
     }
     BY_TRY(by__alloc((void **)&item, 1, sizeof *item, "a request", error));
     memcpy(item->id, id, strlen(id) + 1);
-    item->attempt = by__get_integer(message, "attempt");
+    item->attempt = by__protocol_get_integer(message, "attempt");
     item->message = json_incref(message);
     item->bytes = json_string_length(json_object_get(message, "request"));
     item->since = by__now();
@@ -153,24 +154,24 @@ by_status by__preparer_give(by__preparer *p, json_t *message, by_error *error)
     }
     uv_mutex_unlock(&p->thread.lock);
     if (full) {
-        by__prepared_free(item);
+        by__worker_prepared_free(item);
         return by_error_set(error, BY_ESTATE, "%zu requests are being read; try again later",
                             p->most);
     }
     return BY_OK;
 }
 
-static bool matches(const by__prepared *item, const char *id)
+static bool matches(const by__worker_prepared *item, const char *id)
 {
     return id == NULL || strcmp(item->id, id) == 0;
 }
 
-void by__preparer_cancel(by__preparer *p, const char *id)
+void by__worker_preparer_cancel(by__worker_preparer *p, const char *id)
 {
-    by__prepared *gone = NULL;
+    by__worker_prepared *gone = NULL;
     uv_mutex_lock(&p->thread.lock);
-    for (by__prepared **at = &p->first; *at != NULL;) {
-        by__prepared *item = *at;
+    for (by__worker_prepared **at = &p->first; *at != NULL;) {
+        by__worker_prepared *item = *at;
         if (!matches(item, id)) {
             at = &item->next;
             continue;
@@ -182,17 +183,17 @@ void by__preparer_cancel(by__preparer *p, const char *id)
     if (p->current != NULL && matches(p->current, id)) {
         p->current->cancelled = true;
     }
-    for (by__prepared *item = p->done; item != NULL; item = item->next) {
+    for (by__worker_prepared *item = p->done; item != NULL; item = item->next) {
         item->cancelled = item->cancelled || matches(item, id);
     }
     uv_mutex_unlock(&p->thread.lock);
     free_list(gone);
 }
 
-by__prepared *by__preparer_take(by__preparer *p)
+by__worker_prepared *by__worker_preparer_take(by__worker_preparer *p)
 {
     uv_mutex_lock(&p->thread.lock);
-    by__prepared *item = p->done;
+    by__worker_prepared *item = p->done;
     if (item != NULL) {
         p->done = item->next;
         item->next = NULL;
@@ -202,7 +203,7 @@ by__prepared *by__preparer_take(by__preparer *p)
     return item;
 }
 
-void by__preparer_look(by__preparer *p, size_t *count, uint64_t *ended)
+void by__worker_preparer_look(by__worker_preparer *p, size_t *count, uint64_t *ended)
 {
     uv_mutex_lock(&p->thread.lock);
     *count = p->count;

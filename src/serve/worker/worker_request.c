@@ -39,7 +39,7 @@ typedef struct asked {
     bool score;
 } asked;
 
-static const by__field fields[] = {
+static const by__serve_field fields[] = {
     BY__ANY("prompt", asked, prompt),
     BY__ANY("messages", asked, messages),
     BY__ANY("tools", asked, tools),
@@ -72,31 +72,31 @@ static const by__field fields[] = {
 
 /* ---- the prompt ---- */
 
-static by_status take_prompt(by__work *w, const by__served_model *model, const asked *a,
-                             const char **param, const char **code, by_error *error)
+static by_status take_prompt(by__worker_work *w, const by__worker_served_model *model,
+                             const asked *a, const char **param, const char **code, by_error *error)
 {
     if ((a->prompt == NULL) == (a->messages == NULL)) {
         return by_error_set(error, BY_EARG, "one of 'prompt' and 'messages' is needed");
     }
     *param = a->messages != NULL ? "messages" : "prompt";
     if (a->messages != NULL) {
-        return by__served_messages(&w->prompt, model, a->messages, a->tools, a->variables, code,
-                                   error);
+        return by__worker_served_messages(&w->prompt, model, a->messages, a->tools, a->variables,
+                                          code, error);
     }
     if (json_is_array(a->prompt)) {
-        BY_TRY(by__served_ids(&w->prompt, model, a->prompt, "prompt", error));
-        return by__served_fits(model, w->prompt.count, code, error);
+        BY_TRY(by__worker_served_ids(&w->prompt, model, a->prompt, "prompt", error));
+        return by__worker_served_fits(model, w->prompt.count, code, error);
     }
     if (!json_is_string(a->prompt)) {
         return by_error_set(error, BY_EARG, "'prompt' must be a text or a list of token ids");
     }
-    return by__served_encode(&w->prompt, model, json_string_value(a->prompt),
-                             json_string_length(a->prompt), BY_ENCODE_ORDINARY | BY_ENCODE_AROUND,
-                             code, error);
+    return by__worker_served_encode(&w->prompt, model, json_string_value(a->prompt),
+                                    json_string_length(a->prompt),
+                                    BY_ENCODE_ORDINARY | BY_ENCODE_AROUND, code, error);
 }
 
 /* Sets the text of the prompt, if the answer is to begin with it. */
-static by_status take_echo(by__work *w, const by__served_model *model, const asked *a,
+static by_status take_echo(by__worker_work *w, const by__worker_served_model *model, const asked *a,
                            by_error *error)
 {
     char *text = NULL;
@@ -126,8 +126,8 @@ static int64_t read_token(const char *name)
     return good ? strtoll(name, NULL, 10) : -1;
 }
 
-static by_status take_biases(by__work *w, const asked *a, by_logit_rules *rules, int64_t vocab,
-                             by_error *error)
+static by_status take_biases(by__worker_work *w, const asked *a, by_logit_rules *rules,
+                             int64_t vocab, by_error *error)
 {
     const char *name;
     json_t *value;
@@ -166,36 +166,37 @@ static by_status take_biases(by__work *w, const asked *a, by_logit_rules *rules,
     return BY_OK;
 }
 
-static by_status take_format(by__work *w, by__form_cache *forms, const json_t *format,
+static by_status take_format(by__worker_work *w, by__worker_form_cache *forms, const json_t *format,
                              by_error *error)
 {
-    const char *type = by__get_text(format, "type");
+    const char *type = by__protocol_get_text(format, "type");
     if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) {
         return BY_OK;
     }
     if (type != NULL && strcmp(type, "json_object") == 0) {
-        return by__form_take(&w->constraint, forms, BY__FORM_OBJECT, "", 0, error);
+        return by__worker_form_take(&w->constraint, forms, BY__FORM_OBJECT, "", 0, error);
     }
-    if (type != NULL && strcmp(type, "regex") == 0 && by__get_text(format, "pattern") != NULL) {
-        const char *pattern = by__get_text(format, "pattern");
-        return by__form_take(&w->constraint, forms, BY__FORM_REGEX, pattern, strlen(pattern),
-                             error);
+    if (type != NULL && strcmp(type, "regex") == 0 &&
+        by__protocol_get_text(format, "pattern") != NULL) {
+        const char *pattern = by__protocol_get_text(format, "pattern");
+        return by__worker_form_take(&w->constraint, forms, BY__FORM_REGEX, pattern, strlen(pattern),
+                                    error);
     }
     if (type != NULL && strcmp(type, "json_schema") == 0) {
         char *schema =
             by__json_dump(json_object_get(format, "schema"), JSON_COMPACT | JSON_ENCODE_ANY);
         by_status status = schema == NULL
                                ? by_error_set(error, BY_EARG, "the format has no 'schema'")
-                               : by__form_take(&w->constraint, forms, BY__FORM_SCHEMA, schema,
-                                               strlen(schema), error);
+                               : by__worker_form_take(&w->constraint, forms, BY__FORM_SCHEMA,
+                                                      schema, strlen(schema), error);
         free(schema);
         return status;
     }
     return by_error_set(error, BY_EARG, "a format is text, json_object, json_schema or regex");
 }
 
-static by_status take_process(by__work *w, const by__served_model *model, const asked *a,
-                              by_error *error)
+static by_status take_process(by__worker_work *w, const by__worker_served_model *model,
+                              const asked *a, by_error *error)
 {
     by_logit_process_options options = {
         .vocab = (int64_t)by_tokenizer_vocab(model->tokenizer),
@@ -220,8 +221,8 @@ static by_status take_process(by__work *w, const by__served_model *model, const 
 /* ---- stops ---- */
 
 /* Collects the tokens that end a sequence: the model's, and those of the request. */
-static by_status take_stop_tokens(by__work *w, const by__served_model *model, const asked *a,
-                                  by_error *error)
+static by_status take_stop_tokens(by__worker_work *w, const by__worker_served_model *model,
+                                  const asked *a, by_error *error)
 {
     by_token_buffer ids = {0};
     size_t count = a->ignore_eos ? 0 : model->end_count;
@@ -232,7 +233,7 @@ static by_status take_stop_tokens(by__work *w, const by__served_model *model, co
                             most);
     }
     memcpy(w->stops, model->ends, count * sizeof *w->stops);
-    by_status status = by__served_ids(&ids, model, a->stop_ids, "stop_token_ids", error);
+    by_status status = by__worker_served_ids(&ids, model, a->stop_ids, "stop_token_ids", error);
     for (size_t i = 0; i < ids.count; i++) {
         w->stops[count++] = (int32_t)ids.ids[i];
     }
@@ -242,8 +243,8 @@ static by_status take_stop_tokens(by__work *w, const by__served_model *model, co
     return status;
 }
 
-static by_status open_streams(by__work *w, const by__served_model *model, const asked *a,
-                              by_error *error)
+static by_status open_streams(by__worker_work *w, const by__worker_served_model *model,
+                              const asked *a, by_error *error)
 {
     const char *stops[BY__STOPS];
     by_text_stream_options options = {.stops = stops,
@@ -274,7 +275,7 @@ static by_status open_streams(by__work *w, const by__served_model *model, const 
 
 /* ---- all of it ---- */
 
-static by_status fill(by__work *w, const by__served_model *model, const asked *a,
+static by_status fill(by__worker_work *w, const by__worker_served_model *model, const asked *a,
                       const json_t *message, double since, const char **param, const char **code,
                       by_error *error)
 {
@@ -289,7 +290,7 @@ static by_status fill(by__work *w, const by__served_model *model, const asked *a
     w->logprobs = a->logprobs;
     w->scored = a->score;
     w->open = (int32_t)a->n;
-    double left = by__get_number(message, "left", 0.0);
+    double left = by__protocol_get_number(message, "left", 0.0);
     double rest = since + left - by__now();
     w->request =
         (by_request){/* Ids are below 2^31, so they are the same as int32_t. */
@@ -317,31 +318,32 @@ static by_status fill(by__work *w, const by__served_model *model, const asked *a
     return BY_OK;
 }
 
-by_status by__work_open(by__work **out, const by__served_model *model, const json_t *message,
-                        double since, const char **param, const char **code, by_error *error)
+by_status by__worker_work_open(by__worker_work **out, const by__worker_served_model *model,
+                               const json_t *message, double since, const char **param,
+                               const char **code, by_error *error)
 {
     asked a = {.n = 1, .temperature = 1.0, .top_p = 1.0};
-    const char *id = by__get_text(message, "id");
+    const char *id = by__protocol_get_text(message, "id");
     *out = NULL;
-    BY_TRY(by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), json_object_get(message, "request"),
-                           param, error));
-    if (id == NULL || !by__id_valid(id)) {
+    BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields),
+                                 json_object_get(message, "request"), param, error));
+    if (id == NULL || !by__serve_id_valid(id)) {
         return by_error_set(error, BY_EARG, "a request without an id");
     }
     BY_TRY(by__alloc((void **)out, 1, sizeof **out, "a request", error));
     memcpy((*out)->id, id, strlen(id) + 1);
-    by__trace_take((*out)->trace, a.trace);
-    (*out)->attempt = by__get_integer(message, "attempt");
+    by__telemetry_trace_take((*out)->trace, a.trace);
+    (*out)->attempt = by__protocol_get_integer(message, "attempt");
     by_status status = fill(*out, model, &a, message, since, param, code, error);
     if (status != BY_OK) {
-        by__work_close(out);
+        by__worker_work_close(out);
     }
     return status;
 }
 
-void by__work_close(by__work **work)
+void by__worker_work_close(by__worker_work **work)
 {
-    by__work *w = *work;
+    by__worker_work *w = *work;
     if (w == NULL) {
         return;
     }
@@ -350,7 +352,7 @@ void by__work_close(by__work **work)
         by_text_stream_close(&w->streams[i]);
     }
     by_logit_process_close(&w->process);
-    by__form_give(w->forms, w->constraint);
+    by__worker_form_give(w->forms, w->constraint);
     by_token_buffer_free(&w->prompt);
     by__text_free(&w->echo);
     free(w->bias_tokens);

@@ -8,17 +8,17 @@
 /* Number of waits after which a worker counts as hanging. */
 #define WAITS 20
 
-struct by__hang_watch {
+struct by__worker_hang_watch {
     double seconds;
     void (*hangs)(void *user, double seconds);
     void *user;
-    by__thread thread;
+    by__serve_thread thread;
     unsigned waits; /* under the lock: waits since the worker last made progress */
 };
 
 static void run(void *user)
 {
-    by__hang_watch *h = user;
+    by__worker_hang_watch *h = user;
     uint64_t wait = (uint64_t)(h->seconds * 1e9 / WAITS);
     uv_mutex_lock(&h->thread.lock);
     while (!h->thread.closing) {
@@ -30,17 +30,17 @@ static void run(void *user)
     uv_mutex_unlock(&h->thread.lock);
 }
 
-by_status by__hang_watch_open(by__hang_watch **out, double seconds,
-                              void (*hangs)(void *user, double seconds), void *user,
-                              by_error *error)
+by_status by__worker_hang_watch_open(by__worker_hang_watch **out, double seconds,
+                                     void (*hangs)(void *user, double seconds), void *user,
+                                     by_error *error)
 {
-    by__hang_watch *h = NULL;
+    by__worker_hang_watch *h = NULL;
     *out = NULL;
     BY_TRY(by__alloc((void **)&h, 1, sizeof *h, "a thread", error));
     h->seconds = seconds;
     h->hangs = hangs;
     h->user = user;
-    by_status status = by__thread_start(&h->thread, run, h, "a thread", error);
+    by_status status = by__serve_thread_start(&h->thread, run, h, "a thread", error);
     if (status != BY_OK) {
         free(h);
         return status;
@@ -49,7 +49,7 @@ by_status by__hang_watch_open(by__hang_watch **out, double seconds,
     return BY_OK;
 }
 
-void by__hang_watch_moved(by__hang_watch *watch)
+void by__worker_hang_watch_moved(by__worker_hang_watch *watch)
 {
     if (watch != NULL) {
         uv_mutex_lock(&watch->thread.lock);
@@ -58,13 +58,13 @@ void by__hang_watch_moved(by__hang_watch *watch)
     }
 }
 
-void by__hang_watch_close(by__hang_watch **watch)
+void by__worker_hang_watch_close(by__worker_hang_watch **watch)
 {
-    by__hang_watch *h = *watch;
+    by__worker_hang_watch *h = *watch;
     *watch = NULL;
     if (h == NULL) {
         return;
     }
-    by__thread_end(&h->thread);
+    by__serve_thread_end(&h->thread);
     free(h);
 }

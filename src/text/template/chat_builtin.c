@@ -21,7 +21,7 @@ static const struct {
               "{% if add_generation_prompt %}Assistant:{% endif %}"},
 };
 
-const char *by__chat_builtin(const char *name)
+const char *by__template_chat_builtin(const char *name)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(templates); i++) {
         if (strcmp(templates[i].name, name) == 0) {

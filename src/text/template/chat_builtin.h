@@ -2,6 +2,6 @@
 #define BY_TEXT_TEMPLATE_CHAT_BUILTIN_H
 
 /* The text of a built-in chat template; NULL: there is none of this name. */
-const char *by__chat_builtin(const char *name);
+const char *by__template_chat_builtin(const char *name);
 
 #endif

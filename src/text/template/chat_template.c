@@ -145,7 +145,7 @@ static by_status open_template(by_chat *c, const by_chat_source *s, const json_t
                                by_error *error)
 {
     if (s->file != NULL) {
-        const char *own = by__path_exists(s->file) ? NULL : by__chat_builtin(s->file);
+        const char *own = by__path_exists(s->file) ? NULL : by__template_chat_builtin(s->file);
         return own != NULL ? by__template_parse(&c->tpl, own, strlen(own), s->file, error)
                            : parse_file(c, s->file, error);
     }
@@ -188,8 +188,8 @@ by_status by_chat_open(by_chat **out, const by_chat_source *source, by_error *er
     BY_TRY(by__alloc((void **)&c, 1, sizeof *c, "chat template", error));
     by_status status = BY_OK;
     if (source->directory != NULL) {
-        status = by__gguf_is_file(source->directory)
-                     ? by__gguf_settings_open(&config, source->directory, error)
+        status = by__format_gguf_is_file(source->directory)
+                     ? by__tokenizer_gguf_settings_open(&config, source->directory, error)
                      : read_json(&config, source->directory, "tokenizer_config.json", error);
         if (status == BY_OK) {
             status = read_special(c, config, error);
@@ -226,63 +226,65 @@ by_status by_chat_parse(by_chat **out, const char *text, size_t length, const ch
 
 /* ---- JSON to values ---- */
 
-static by_status convert(by__render *r, const json_t *json, by__template_value *out);
+static by_status convert(by__template_render *r, const json_t *json, by__template_value *out);
 
-static by_status convert_object(by__render *r, const json_t *json, by__template_value *out)
+static by_status convert_object(by__template_render *r, const json_t *json, by__template_value *out)
 {
     const char *key;
     json_t *item;
     size_t count = json_object_size(json);
     const char *spelled = by__json_spelled(json);
     if (spelled != NULL) {
-        BY_TRY(by__value_copy_string(r, spelled, strlen(spelled), out));
+        BY_TRY(by__template_value_copy_string(r, spelled, strlen(spelled), out));
         out->kind = BY__SPELLED;
         return BY_OK;
     }
-    BY_TRY(by__value_map(r, out));
-    BY_TRY(by__render_take(r, (void **)&out->as.table->pairs, count, sizeof(by__pair)));
+    BY_TRY(by__template_value_map(r, out));
+    BY_TRY(by__template_render_take(r, (void **)&out->as.table->pairs, count,
+                                    sizeof(by__template_pair)));
     out->as.table->capacity = count;
     json_object_foreach((json_t *)(uintptr_t)json, key, item)
     {
-        by__pair *pair = &out->as.table->pairs[out->as.table->count];
-        BY_TRY(by__value_copy_string(r, key, strlen(key), &pair->key));
+        by__template_pair *pair = &out->as.table->pairs[out->as.table->count];
+        BY_TRY(by__template_value_copy_string(r, key, strlen(key), &pair->key));
         BY_TRY(convert(r, item, &pair->value));
         out->as.table->count++;
     }
     return BY_OK;
 }
 
-static by_status convert_inner(by__render *r, const json_t *json, by__template_value *out)
+static by_status convert_inner(by__template_render *r, const json_t *json, by__template_value *out)
 {
     switch (json_typeof(json)) {
     case JSON_OBJECT:
         return convert_object(r, json, out);
     case JSON_ARRAY:
-        BY_TRY(by__value_list(r, json_array_size(json), false, out));
+        BY_TRY(by__template_value_list(r, json_array_size(json), false, out));
         for (size_t i = 0; i < out->as.list->count; i++) {
             BY_TRY(convert(r, json_array_get(json, i), &out->as.list->items[i]));
         }
         return BY_OK;
     case JSON_STRING:
-        return by__value_copy_string(r, json_string_value(json), json_string_length(json), out);
+        return by__template_value_copy_string(r, json_string_value(json), json_string_length(json),
+                                              out);
     case JSON_INTEGER:
-        *out = by__value_integer(json_integer_value(json));
+        *out = by__template_value_integer(json_integer_value(json));
         return BY_OK;
     case JSON_REAL:
         *out = (by__template_value){.kind = BY__REAL, .as.real = json_real_value(json)};
         return BY_OK;
     case JSON_NULL:
-        *out = by__value_none();
+        *out = by__template_value_none();
         return BY_OK;
     default:
-        *out = by__value_bool(json_is_true(json));
+        *out = by__template_value_bool(json_is_true(json));
         return BY_OK;
     }
 }
 
-static by_status convert(by__render *r, const json_t *json, by__template_value *out)
+static by_status convert(by__template_render *r, const json_t *json, by__template_value *out)
 {
-    BY_TRY(by__render_enter(r));
+    BY_TRY(by__template_render_enter(r));
     BY_TRY(convert_inner(r, json, out));
     r->depth--;
     return BY_OK;
@@ -290,10 +292,11 @@ static by_status convert(by__render *r, const json_t *json, by__template_value *
 
 /* ---- rendering ---- */
 
-static by_status set_global(by__render *r, const char *name, const by__template_value *value)
+static by_status set_global(by__template_render *r, const char *name,
+                            const by__template_value *value)
 {
-    by__template_value key = by__value_string(name, strlen(name));
-    return by__table_put(r, &r->scope->variables, &key, value);
+    by__template_value key = by__template_value_string(name, strlen(name));
+    return by__template_table_put(r, &r->scope->variables, &key, value);
 }
 
 /* Makes the object that the text of a call's arguments is; another text remains one. */
@@ -339,7 +342,7 @@ static by_status open_calls(json_t *messages, by_error *error)
     return BY_OK;
 }
 
-static by_status set_json(by__render *r, const char *name, const char *text, size_t length,
+static by_status set_json(by__template_render *r, const char *name, const char *text, size_t length,
                           bool calls)
 {
     json_t *json;
@@ -361,14 +364,14 @@ static const char *fixed_name(const by__template_value *name)
 {
     static const char *const names[] = {"messages", "tools"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
-        if (by__value_is(name, names[i])) {
+        if (by__template_value_is(name, names[i])) {
             return names[i];
         }
     }
     return NULL;
 }
 
-static by_status set_variables(by__render *r, const char *text, size_t length)
+static by_status set_variables(by__template_render *r, const char *text, size_t length)
 {
     json_t *json;
     by__template_value value;
@@ -378,24 +381,25 @@ static by_status set_variables(by__render *r, const char *text, size_t length)
                            : by_error_set(r->error, BY_EFORMAT, "variables: not a JSON object");
     json_decref(json);
     for (size_t i = 0; status == BY_OK && i < value.as.table->count; i++) {
-        const by__pair *pair = &value.as.table->pairs[i];
+        const by__template_pair *pair = &value.as.table->pairs[i];
         const char *fixed = fixed_name(&pair->key);
         if (fixed != NULL) {
             return by_error_set(r->error, BY_EARG,
                                 "a template's variable cannot be '%s', which the request has",
                                 fixed);
         }
-        status = by__table_put(r, &r->scope->variables, &pair->key, &pair->value);
+        status = by__template_table_put(r, &r->scope->variables, &pair->key, &pair->value);
     }
     return status;
 }
 
-static by_status set_globals(by__render *r, const by_chat *c, const by_chat_request *q)
+static by_status set_globals(by__template_render *r, const by_chat *c, const by_chat_request *q)
 {
-    by__template_value none = by__value_none();
-    by__template_value prompt = by__value_bool(q->add_generation_prompt);
+    by__template_value none = by__template_value_none();
+    by__template_value prompt = by__template_value_bool(q->add_generation_prompt);
     for (size_t i = 0; i < c->special_count; i++) {
-        by__template_value text = by__value_string(c->special[i].text, strlen(c->special[i].text));
+        by__template_value text =
+            by__template_value_string(c->special[i].text, strlen(c->special[i].text));
         BY_TRY(set_global(r, c->special[i].name, &text));
     }
     BY_TRY(set_json(r, "messages", q->messages, q->messages_length, q->calls_as_text));
@@ -413,19 +417,20 @@ by_status by_chat_render(const by_chat *chat, const by_chat_request *q, char **o
     input = input < 1024 * MIB ? input : 1024 * MIB;
     by__text text = {0};
     by__template_scope globals = {0};
-    by__render r = {.tpl = &chat->tpl,
-                    .steps = q->limits.steps > 0 ? q->limits.steps : 1000000 + input,
-                    .output = q->limits.output > 0 ? q->limits.output : 8 * MIB + 4 * input,
-                    .out = &text,
-                    .scope = &globals,
-                    .now = q->now != 0 ? q->now : (int64_t)time(NULL),
-                    .error = error};
+    by__template_render r = {.tpl = &chat->tpl,
+                             .steps = q->limits.steps > 0 ? q->limits.steps : 1000000 + input,
+                             .output =
+                                 q->limits.output > 0 ? q->limits.output : 8 * MIB + 4 * input,
+                             .out = &text,
+                             .scope = &globals,
+                             .now = q->now != 0 ? q->now : (int64_t)time(NULL),
+                             .error = error};
     r.arena.left = q->limits.memory > 0 ? q->limits.memory : 64 * MIB + 16 * input;
     by_status status = set_globals(&r, chat, q);
     if (status == BY_OK) {
-        status = by__render_body(&r, chat->tpl.body);
+        status = by__template_render_body(&r, chat->tpl.body);
     }
-    by__arena_free(&r.arena);
+    by__template_arena_free(&r.arena);
     if (status != BY_OK) {
         by__text_free(&text);
         return status;

@@ -138,14 +138,14 @@ by_status by_end_tokens(int32_t ids[BY_END_TOKENS], size_t *count, const char *d
                         const by_tokenizer *tokenizer, by_error *error)
 {
     ends e = {.ids = ids, .vocab = INT32_MAX};
-    bool gguf = by__gguf_is_file(directory);
+    bool gguf = by__format_gguf_is_file(directory);
     if (tokenizer != NULL) {
         e.vocab = (int64_t)by_tokenizer_vocab(tokenizer);
         add(&e, by_tokenizer_eos(tokenizer));
     }
     if (gguf) {
         int64_t said[2];
-        BY_TRY(by__gguf_ends_open(said, directory, error));
+        BY_TRY(by__tokenizer_gguf_ends_open(said, directory, error));
         add(&e, said[0]);
         add(&e, said[1]);
     } else {

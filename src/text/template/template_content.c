@@ -20,7 +20,8 @@ static bool is_content(const names *known, const by__template_node *e)
         case BY__NODE_ATTRIBUTE:
             return strcmp(e->name, "content") == 0;
         case BY__NODE_INDEX:
-            return e->b->kind == BY__NODE_CONSTANT && by__value_is(&e->b->value, "content");
+            return e->b->kind == BY__NODE_CONSTANT &&
+                   by__template_value_is(&e->b->value, "content");
         case BY__NODE_NAME:
             for (size_t i = 0; i < known->count; i++) {
                 if (strcmp(known->list[i], e->name) == 0) {

@@ -29,11 +29,12 @@ static bool print_real(char out[NUMBER_BYTES], const char *format, int precision
 /* ---- round ---- */
 
 /* Rounds to a multiple of 10^digits, ties to even. */
-static by_status round_whole(by__render *r, int64_t value, int64_t digits, by__template_value *out)
+static by_status round_whole(by__template_render *r, int64_t value, int64_t digits,
+                             by__template_value *out)
 {
     int64_t unit = 1;
     if (digits > 18) {
-        *out = by__value_integer(0);
+        *out = by__template_value_integer(0);
         return BY_OK;
     }
     for (int64_t i = 0; i < digits; i++) {
@@ -44,14 +45,15 @@ static by_status round_whole(by__render *r, int64_t value, int64_t digits, by__t
     int64_t size = rest < 0 ? -rest : rest;
     if (size > unit - size || (size == unit - size && low / unit % 2 != 0)) {
         if (__builtin_add_overflow(low, rest < 0 ? -unit : unit, &low)) {
-            return by__render_fail(r, "round: the number is too large");
+            return by__template_render_fail(r, "round: the number is too large");
         }
     }
-    *out = by__value_integer(low);
+    *out = by__template_value_integer(low);
     return BY_OK;
 }
 
-static by_status round_real(by__render *r, double value, int64_t digits, by__template_value *out)
+static by_status round_real(by__template_render *r, double value, int64_t digits,
+                            by__template_value *out)
 {
     char text[NUMBER_BYTES];
     double rounded = value;
@@ -60,38 +62,41 @@ static by_status round_real(by__render *r, double value, int64_t digits, by__tem
     } else if (digits < 0) {
         rounded = copysign(value - remainder(value, pow(10.0, (double)-digits)), value);
     } else if (!print_real(text, "%.*f", (int)digits, value) || !by__parse_f64(text, &rounded)) {
-        return by__render_fail(r, "out of memory: round");
+        return by__template_render_fail(r, "out of memory: round");
     }
     *out = (by__template_value){.kind = BY__REAL, .as.real = rounded};
     return BY_OK;
 }
 
-by_status by__filter_round(by__render *r, const by__template_value *v, const by__arguments *a,
-                           by__template_value *out)
+by_status by__template_filter_round(by__template_render *r, const by__template_value *v,
+                                    const by__template_arguments *a, by__template_value *out)
 {
     static const char *const names[] = {"precision", "method", NULL};
-    const by__template_value *precision = by__argument(a, 0, "precision");
-    const by__template_value *method = by__argument(a, 1, "method");
-    BY_TRY(by__arguments_check(r, a, "round", 2, names));
-    if (!by__value_is_number(v) || (precision != NULL && precision->kind != BY__INTEGER)) {
-        return by__render_fail(r, "round takes a number and a whole precision, not %s",
-                               by__value_word(by__value_is_number(v) ? precision : v));
+    const by__template_value *precision = by__template_argument(a, 0, "precision");
+    const by__template_value *method = by__template_argument(a, 1, "method");
+    BY_TRY(by__template_arguments_check(r, a, "round", 2, names));
+    if (!by__template_value_is_number(v) || (precision != NULL && precision->kind != BY__INTEGER)) {
+        return by__template_render_fail(
+            r, "round takes a number and a whole precision, not %s",
+            by__template_value_word(by__template_value_is_number(v) ? precision : v));
     }
     int64_t digits = precision == NULL ? 0 : precision->as.integer;
     if (digits < -MOST_DIGITS || digits > MOST_DIGITS) {
-        return by__render_fail(r, "round: the precision is -%d to %d", MOST_DIGITS, MOST_DIGITS);
+        return by__template_render_fail(r, "round: the precision is -%d to %d", MOST_DIGITS,
+                                        MOST_DIGITS);
     }
-    if (method == NULL || by__value_is(method, "common")) {
-        return by__value_is_real(v)
-                   ? round_real(r, by__value_real(v), digits, out)
-                   : round_whole(r, by__value_whole(v), digits < 0 ? -digits : 0, out);
+    if (method == NULL || by__template_value_is(method, "common")) {
+        return by__template_value_is_real(v)
+                   ? round_real(r, by__template_value_real(v), digits, out)
+                   : round_whole(r, by__template_value_whole(v), digits < 0 ? -digits : 0, out);
     }
-    bool up = by__value_is(method, "ceil");
+    bool up = by__template_value_is(method, "ceil");
     double scale = pow(10.0, (double)digits);
-    double value = by__value_real(v) * scale;
-    if ((!up && !by__value_is(method, "floor")) || !isfinite(value)) {
-        return by__render_fail(r, isfinite(value) ? "round: the method is common, ceil or floor"
-                                                  : "round: the number is not finite");
+    double value = by__template_value_real(v) * scale;
+    if ((!up && !by__template_value_is(method, "floor")) || !isfinite(value)) {
+        return by__template_render_fail(r, isfinite(value)
+                                               ? "round: the method is common, ceil or floor"
+                                               : "round: the number is not finite");
     }
     *out = (by__template_value){.kind = BY__REAL,
                                 .as.real = (up ? ceil(value) : floor(value)) / scale + 0.0};
@@ -157,18 +162,18 @@ static bool read_directive(directive *d, const char **at, const char *end)
 }
 
 /* Appends at most `precision` characters of text in a field of `width`. */
-static by_status add_text(by__render *r, by__text *out, const directive *d,
+static by_status add_text(by__template_render *r, by__text *out, const directive *d,
                           const by__template_value *v)
 {
     by__template_value text;
-    BY_TRY(by__value_text(r, v, &text));
+    BY_TRY(by__template_value_text(r, v, &text));
     const char *s = text.as.string.data;
     size_t length = text.as.string.length;
     if (d->type == 'r') { /* values in a list are printed in this way */
         by__template_value list;
-        BY_TRY(by__value_list(r, 1, false, &list));
+        BY_TRY(by__template_value_list(r, 1, false, &list));
         list.as.list->items[0] = *v;
-        BY_TRY(by__value_text(r, &list, &text));
+        BY_TRY(by__template_value_text(r, &list, &text));
         s = text.as.string.data + 1;
         length = text.as.string.length - 2;
     }
@@ -187,10 +192,10 @@ static by_status add_text(by__render *r, by__text *out, const directive *d,
     for (size_t i = 0; i < blanks && d->left; i++) {
         by__text_add(out, " ");
     }
-    return by__render_steps(r, length / 8);
+    return by__template_render_steps(r, length / 8);
 }
 
-static by_status add_number(by__render *r, by__text *out, const directive *d,
+static by_status add_number(by__template_render *r, by__text *out, const directive *d,
                             const by__template_value *v)
 {
     char format[32];
@@ -198,11 +203,13 @@ static by_status add_number(by__render *r, by__text *out, const directive *d,
     char text[NUMBER_BYTES];
     bool whole = strchr("diu", d->type) != NULL;
     bool bits = strchr("xXo", d->type) != NULL;
-    double real = by__value_is_number(v) ? by__value_real(v) : (double)NAN;
-    if (!by__value_is_number(v) || (bits && (by__value_is_real(v) || real < 0.0)) ||
-        (whole && by__value_is_real(v) && !(real > -9e18 && real < 9e18))) {
-        return by__render_fail(r, "format: %%%c takes a number%s, not %s", d->type,
-                               bits ? " that is whole and not negative" : "", by__value_word(v));
+    double real = by__template_value_is_number(v) ? by__template_value_real(v) : (double)NAN;
+    if (!by__template_value_is_number(v) ||
+        (bits && (by__template_value_is_real(v) || real < 0.0)) ||
+        (whole && by__template_value_is_real(v) && !(real > -9e18 && real < 9e18))) {
+        return by__template_render_fail(r, "format: %%%c takes a number%s, not %s", d->type,
+                                        bits ? " that is whole and not negative" : "",
+                                        by__template_value_word(v));
     }
     width[0] = '\0';
     if (d->width > 0) {
@@ -211,34 +218,36 @@ static by_status add_number(by__render *r, by__text *out, const directive *d,
     (void)snprintf(format, sizeof format, "%%%s%s.*%s%c", d->flags, width,
                    whole || bits ? "ll" : "", d->type);
     if (whole || bits) {
-        long long value = by__value_is_real(v) ? (long long)real : (long long)by__value_whole(v);
+        long long value = by__template_value_is_real(v) ? (long long)real
+                                                        : (long long)by__template_value_whole(v);
         (void)snprintf(text, sizeof text, format, d->precision, value);
     } else if (!print_real(text, format, d->precision < 0 ? 6 : d->precision, real)) {
-        return by__render_fail(r, "out of memory: format");
+        return by__template_render_fail(r, "out of memory: format");
     }
     by__text_add(out, text);
     return BY_OK;
 }
 
-static by_status add_directive(by__render *r, by__text *out, const directive *d,
-                               const by__arguments *a, size_t *next)
+static by_status add_directive(by__template_render *r, by__text *out, const directive *d,
+                               const by__template_arguments *a, size_t *next)
 {
     bool named = d->name[0] != '\0';
-    const by__template_value *v = named              ? by__argument(a, SIZE_MAX, d->name)
+    const by__template_value *v = named              ? by__template_argument(a, SIZE_MAX, d->name)
                                   : *next < a->count ? &a->values[*next]
                                                      : NULL;
     *next += named ? 0 : 1;
     if (v == NULL) {
-        return by__render_fail(r,
-                               named ? "format: there is no argument '%s'"
-                                     : "format: there are fewer arguments than directives%s",
-                               d->name);
+        return by__template_render_fail(r,
+                                        named
+                                            ? "format: there is no argument '%s'"
+                                            : "format: there are fewer arguments than directives%s",
+                                        d->name);
     }
     return d->type == 's' || d->type == 'r' ? add_text(r, out, d, v) : add_number(r, out, d, v);
 }
 
-static by_status format_text(by__render *r, by__text *out, const by__template_value *text,
-                             const by__arguments *a)
+static by_status format_text(by__template_render *r, by__text *out, const by__template_value *text,
+                             const by__template_arguments *a)
 {
     const char *at = text->as.string.data;
     const char *end = at + text->as.string.length;
@@ -253,33 +262,35 @@ static by_status format_text(by__render *r, by__text *out, const by__template_va
         } else if (percent != NULL) {
             directive d;
             if (!read_directive(&d, &at, end)) {
-                return by__render_fail(r, "format: '%.*s' is not supported",
-                                       (int)(end - percent < 20 ? end - percent : 20), percent);
+                return by__template_render_fail(r, "format: '%.*s' is not supported",
+                                                (int)(end - percent < 20 ? end - percent : 20),
+                                                percent);
             }
             BY_TRY(add_directive(r, out, &d, a, &next));
         }
         if (out->length > r->arena.left) {
-            return by__render_fail(r, "the template needs more memory than it may have");
+            return by__template_render_fail(r, "the template needs more memory than it may have");
         }
     }
-    return next < a->count ? by__render_fail(r, "format: there are more arguments than directives")
-                           : BY_OK;
+    return next < a->count
+               ? by__template_render_fail(r, "format: there are more arguments than directives")
+               : BY_OK;
 }
 
-by_status by__filter_format(by__render *r, const by__template_value *v, const by__arguments *a,
-                            by__template_value *out)
+by_status by__template_filter_format(by__template_render *r, const by__template_value *v,
+                                     const by__template_arguments *a, by__template_value *out)
 {
     by__template_value text;
     by__text made = {0};
     if (a->count > 0 && a->keyword_count > 0) {
-        return by__render_fail(r, "format takes arguments with names or without");
+        return by__template_render_fail(r, "format takes arguments with names or without");
     }
-    BY_TRY(by__value_text(r, v, &text));
-    BY_TRY(by__render_steps(r, text.as.string.length / 8));
+    BY_TRY(by__template_value_text(r, v, &text));
+    BY_TRY(by__template_render_steps(r, text.as.string.length / 8));
     by_status status = format_text(r, &made, &text, a);
     if (status != BY_OK) {
         by__text_free(&made);
         return status;
     }
-    return by__value_take_text(r, &made, out);
+    return by__template_value_take_text(r, &made, out);
 }

@@ -14,7 +14,7 @@ typedef struct lexer {
     size_t counted; /* end of the text whose lines were counted */
     unsigned line;
     bool line_start; /* the last input ended with a newline */
-    by__token *tokens;
+    by__template_token *tokens;
     size_t count;
     size_t capacity;
     by_error *error;
@@ -32,11 +32,11 @@ static void count_lines(lexer *l, size_t to)
     }
 }
 
-static by_status add(lexer *l, by__token_kind kind, size_t begin, size_t end)
+static by_status add(lexer *l, by__template_token_kind kind, size_t begin, size_t end)
 {
     BY_TRY(
         by__reserve((void **)&l->tokens, &l->capacity, l->count + 1, sizeof *l->tokens, l->error));
-    l->tokens[l->count++] = (by__token){kind, l->line, l->s + begin, end - begin};
+    l->tokens[l->count++] = (by__template_token){kind, l->line, l->s + begin, end - begin};
     return BY_OK;
 }
 
@@ -49,7 +49,7 @@ static bool has(const lexer *l, size_t at, const char *text)
 static size_t skip_space(const lexer *l, size_t at)
 {
     size_t length;
-    while (at < l->n && by__is_space(l->s + at, l->n - at, &length)) {
+    while (at < l->n && by__template_is_space(l->s + at, l->n - at, &length)) {
         at += length;
     }
     return at;
@@ -63,7 +63,7 @@ static by_status add_text(lexer *l, size_t end, char sign, bool lstrip)
     if (sign == '-') {
         const char *data = l->s + begin;
         size_t length = end - begin;
-        by__strip(&data, &length, NULL, false, true);
+        by__template_strip(&data, &length, NULL, false, true);
         stop = begin + length;
     } else if (sign != '+' && lstrip) {
         size_t line = end;
@@ -120,7 +120,7 @@ static by_status lex_number(lexer *l)
     size_t at = begin;
     bool real = false;
     /* After a point it is an index: x.0.1 */
-    const by__token *before = l->count > 0 ? &l->tokens[l->count - 1] : NULL;
+    const by__template_token *before = l->count > 0 ? &l->tokens[l->count - 1] : NULL;
     bool element = before != NULL && before->kind == BY__TOKEN_OPERATOR && before->data[0] == '.';
     while (is_digit(l, at) || (at < l->n && l->s[at] == '_' && is_digit(l, at + 1))) {
         at++;
@@ -286,7 +286,7 @@ static by_status lex_all(lexer *l)
     return add(l, BY__TOKEN_END, l->n, l->n);
 }
 
-by_status by__template_lex(const by__template *tpl, by__token **out, by_error *error)
+by_status by__template_lex(const by__template *tpl, by__template_token **out, by_error *error)
 {
     lexer l = {.tpl = tpl, .s = tpl->source, .n = strlen(tpl->source), .line = 1, .error = error};
     by_status status = lex_all(&l);

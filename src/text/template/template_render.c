@@ -3,40 +3,42 @@
 
 #include "text/template/template.h"
 
-static by_status print(by__render *r, const char *data, size_t length)
+static by_status print(by__template_render *r, const char *data, size_t length)
 {
     if (length > r->output) {
-        return by__render_fail(r, "the template's text is longer than it may be");
+        return by__template_render_fail(r, "the template's text is longer than it may be");
     }
     r->output -= length;
     by__text_add_bytes(r->out, data, length);
     return r->out->failed ? by_error_set(r->error, BY_EMEMORY, "out of memory: text of a template")
-                          : by__render_steps(r, length / 64);
+                          : by__template_render_steps(r, length / 64);
 }
 
-by_status by__render_capture(by__render *r, const by__template_node *body, by__template_value *out)
+by_status by__template_render_capture(by__template_render *r, const by__template_node *body,
+                                      by__template_value *out)
 {
     by__text text = {0};
     by__text *kept = r->out;
     r->out = &text;
-    by_status status = by__render_body(r, body);
+    by_status status = by__template_render_body(r, body);
     r->out = kept;
     if (status != BY_OK) {
         by__text_free(&text);
         return status;
     }
     r->output += text.length; /* it is not printed yet */
-    return by__value_take_text(r, &text, out);
+    return by__template_value_take_text(r, &text, out);
 }
 
-static by_status set_variable(by__render *r, const char *name, const by__template_value *value)
+static by_status set_variable(by__template_render *r, const char *name,
+                              const by__template_value *value)
 {
-    by__template_value key = by__value_string(name, strlen(name));
-    return by__table_put(r, &r->scope->variables, &key, value);
+    by__template_value key = by__template_value_string(name, strlen(name));
+    return by__template_table_put(r, &r->scope->variables, &key, value);
 }
 
 /* Assigns to a name, to names from the elements of a value, or to an attribute of a namespace. */
-static by_status assign(by__render *r, const by__template_node *target,
+static by_status assign(by__template_render *r, const by__template_node *target,
                         const by__template_value *value)
 {
     if (target->kind == BY__NODE_NAME) {
@@ -44,17 +46,18 @@ static by_status assign(by__render *r, const by__template_node *target,
     }
     if (target->kind == BY__NODE_ATTRIBUTE) {
         by__template_value object;
-        BY_TRY(by__render_expression(r, target->a, &object));
+        BY_TRY(by__template_render_expression(r, target->a, &object));
         if (object.kind != BY__NAMESPACE) {
-            return by__render_fail(r, "'%.60s' is not a namespace, so '%.60s' of it cannot be set",
-                                   target->a->name, target->name);
+            return by__template_render_fail(
+                r, "'%.60s' is not a namespace, so '%.60s' of it cannot be set", target->a->name,
+                target->name);
         }
-        by__template_value key = by__value_string(target->name, strlen(target->name));
-        return by__table_put(r, object.as.table, &key, value);
+        by__template_value key = by__template_value_string(target->name, strlen(target->name));
+        return by__template_table_put(r, object.as.table, &key, value);
     }
-    by__list *items;
+    by__template_list *items;
     size_t index = 0;
-    BY_TRY(by__value_items(r, value, &items));
+    BY_TRY(by__template_value_items(r, value, &items));
     for (const by__template_node *name = target->a; name != NULL; name = name->next, index++) {
         if (index < items->count) {
             BY_TRY(assign(r, name, &items->items[index]));
@@ -62,137 +65,139 @@ static by_status assign(by__render *r, const by__template_node *target,
     }
     return index == items->count
                ? BY_OK
-               : by__render_fail(r, "%zu values cannot be given to %zu names", items->count, index);
+               : by__template_render_fail(r, "%zu values cannot be given to %zu names",
+                                          items->count, index);
 }
 
-static by_status render_set(by__render *r, const by__template_node *node)
+static by_status render_set(by__template_render *r, const by__template_node *node)
 {
     by__template_value value;
     if (node->b != NULL) {
-        BY_TRY(by__render_expression(r, node->b, &value));
+        BY_TRY(by__template_render_expression(r, node->b, &value));
         return assign(r, node->a, &value);
     }
     by__template_scope *scope; /* scope of what the body sets */
     by__template_scope *kept = r->scope;
-    BY_TRY(by__render_take(r, (void **)&scope, 1, sizeof *scope));
+    BY_TRY(by__template_render_take(r, (void **)&scope, 1, sizeof *scope));
     scope->parent = kept;
     r->scope = scope;
-    BY_TRY(by__render_capture(r, node->body, &value));
+    BY_TRY(by__template_render_capture(r, node->body, &value));
     r->scope = kept;
     if (node->c != NULL) {
         by__template_value printed = value;
         r->subject = &printed;
-        BY_TRY(by__render_expression(r, node->c, &value));
+        BY_TRY(by__template_render_expression(r, node->c, &value));
     }
     return assign(r, node->a, &value);
 }
 
-static by_status render_macro(by__render *r, const by__template_node *node)
+static by_status render_macro(by__template_render *r, const by__template_node *node)
 {
     by__template_value value = {.kind = BY__MACRO};
-    BY_TRY(by__render_take(r, (void **)&value.as.macro, 1, sizeof *value.as.macro));
+    BY_TRY(by__template_render_take(r, (void **)&value.as.macro, 1, sizeof *value.as.macro));
     value.as.macro->node = node;
     value.as.macro->scope = r->scope;
     return set_variable(r, node->name, &value);
 }
 
-static by_status render_filtered(by__render *r, const by__template_node *node)
+static by_status render_filtered(by__template_render *r, const by__template_node *node)
 {
     by__template_value printed;
     by__template_value value;
-    BY_TRY(by__render_capture(r, node->body, &printed));
+    BY_TRY(by__template_render_capture(r, node->body, &printed));
     r->subject = &printed;
-    BY_TRY(by__render_expression(r, node->a, &value));
-    BY_TRY(by__value_text(r, &value, &value));
+    BY_TRY(by__template_render_expression(r, node->a, &value));
+    BY_TRY(by__template_value_text(r, &value, &value));
     return print(r, value.as.string.data, value.as.string.length);
 }
 
 /* Values are evaluated outside, before any of the names is set. */
-static by_status render_with(by__render *r, const by__template_node *node)
+static by_status render_with(by__template_render *r, const by__template_node *node)
 {
     by__template_scope *scope;
     by__template_scope *kept = r->scope;
     const by__template_node *target = node->a;
-    BY_TRY(by__render_take(r, (void **)&scope, 1, sizeof *scope));
+    BY_TRY(by__template_render_take(r, (void **)&scope, 1, sizeof *scope));
     scope->parent = kept;
     for (const by__template_node *n = node->b; n != NULL; n = n->next, target = target->next) {
         by__template_value value;
         r->scope = kept;
-        BY_TRY(by__render_expression(r, n, &value));
+        BY_TRY(by__template_render_expression(r, n, &value));
         r->scope = scope;
         BY_TRY(assign(r, target, &value));
     }
     r->scope = scope;
-    BY_TRY(by__render_body(r, node->body));
+    BY_TRY(by__template_render_body(r, node->body));
     r->scope = kept;
     return BY_OK;
 }
 
 /* ---- loops ---- */
 
-static by_status put_fact(by__render *r, by__table *loop, const char *name,
+static by_status put_fact(by__template_render *r, by__template_table *loop, const char *name,
                           by__template_value value)
 {
-    by__template_value key = by__value_string(name, strlen(name));
-    return by__table_put(r, loop, &key, &value);
+    by__template_value key = by__template_value_string(name, strlen(name));
+    return by__template_table_put(r, loop, &key, &value);
 }
 
 /* Sets the variable `loop` for element i. */
-static by_status describe_loop(by__render *r, const by__list *items, size_t i)
+static by_status describe_loop(by__template_render *r, const by__template_list *items, size_t i)
 {
     by__template_value loop;
     by__template_value cycle = {.kind = BY__METHOD};
-    by__table *t;
+    by__template_table *t;
     int64_t index = (int64_t)i;
     int64_t left = (int64_t)(items->count - i);
-    BY_TRY(by__value_map(r, &loop));
+    BY_TRY(by__template_value_map(r, &loop));
     t = loop.as.table;
     t->capacity = 12;
-    BY_TRY(by__render_take(r, (void **)&t->pairs, t->capacity, sizeof *t->pairs));
-    BY_TRY(by__render_take(r, (void **)&cycle.as.method, 1, sizeof *cycle.as.method));
-    BY_TRY(by__render_take(r, (void **)&cycle.as.method->object, 1, sizeof(by__template_value)));
-    *cycle.as.method->object = by__value_integer(index);
+    BY_TRY(by__template_render_take(r, (void **)&t->pairs, t->capacity, sizeof *t->pairs));
+    BY_TRY(by__template_render_take(r, (void **)&cycle.as.method, 1, sizeof *cycle.as.method));
+    BY_TRY(by__template_render_take(r, (void **)&cycle.as.method->object, 1,
+                                    sizeof(by__template_value)));
+    *cycle.as.method->object = by__template_value_integer(index);
     cycle.as.method->name = "cycle";
     BY_TRY(put_fact(r, t, "cycle", cycle));
-    BY_TRY(put_fact(r, t, "depth", by__value_integer(1)));
-    BY_TRY(put_fact(r, t, "depth0", by__value_integer(0)));
-    BY_TRY(put_fact(r, t, "index", by__value_integer(index + 1)));
-    BY_TRY(put_fact(r, t, "index0", by__value_integer(index)));
-    BY_TRY(put_fact(r, t, "revindex", by__value_integer(left)));
-    BY_TRY(put_fact(r, t, "revindex0", by__value_integer(left - 1)));
-    BY_TRY(put_fact(r, t, "first", by__value_bool(i == 0)));
-    BY_TRY(put_fact(r, t, "last", by__value_bool(left == 1)));
-    BY_TRY(put_fact(r, t, "length", by__value_integer((int64_t)items->count)));
-    BY_TRY(
-        put_fact(r, t, "previtem", i > 0 ? items->items[i - 1] : by__value_undefined("previtem")));
+    BY_TRY(put_fact(r, t, "depth", by__template_value_integer(1)));
+    BY_TRY(put_fact(r, t, "depth0", by__template_value_integer(0)));
+    BY_TRY(put_fact(r, t, "index", by__template_value_integer(index + 1)));
+    BY_TRY(put_fact(r, t, "index0", by__template_value_integer(index)));
+    BY_TRY(put_fact(r, t, "revindex", by__template_value_integer(left)));
+    BY_TRY(put_fact(r, t, "revindex0", by__template_value_integer(left - 1)));
+    BY_TRY(put_fact(r, t, "first", by__template_value_bool(i == 0)));
+    BY_TRY(put_fact(r, t, "last", by__template_value_bool(left == 1)));
+    BY_TRY(put_fact(r, t, "length", by__template_value_integer((int64_t)items->count)));
+    BY_TRY(put_fact(r, t, "previtem",
+                    i > 0 ? items->items[i - 1] : by__template_value_undefined("previtem")));
     BY_TRY(put_fact(r, t, "nextitem",
-                    left > 1 ? items->items[i + 1] : by__value_undefined("nextitem")));
+                    left > 1 ? items->items[i + 1] : by__template_value_undefined("nextitem")));
     return set_variable(r, "loop", &loop);
 }
 
 /* Makes the scope of one iteration, with its target set. */
-static by_status begin_turn(by__render *r, const by__template_node *node,
+static by_status begin_turn(by__template_render *r, const by__template_node *node,
                             by__template_scope *parent, const by__template_value *item)
 {
     by__template_scope *scope;
-    BY_TRY(by__render_take(r, (void **)&scope, 1, sizeof *scope));
+    BY_TRY(by__template_render_take(r, (void **)&scope, 1, sizeof *scope));
     scope->parent = parent;
     r->scope = scope;
     return assign(r, node->a, item);
 }
 
 /* Lists the elements for which a loop's condition holds. */
-static by_status choose_items(by__render *r, const by__template_node *node,
-                              by__template_scope *parent, by__list **items)
+static by_status choose_items(by__template_render *r, const by__template_node *node,
+                              by__template_scope *parent, by__template_list **items)
 {
     by__template_value chosen;
     size_t count = 0;
-    BY_TRY(by__value_list(r, (*items)->count, false, &chosen));
+    BY_TRY(by__template_value_list(r, (*items)->count, false, &chosen));
     for (size_t i = 0; i < (*items)->count; i++) {
         by__template_value test;
         BY_TRY(begin_turn(r, node, parent, &(*items)->items[i]));
-        BY_TRY(by__render_expression(r, node->c, &test));
-        if (by__value_true(&test)) {
+        BY_TRY(by__template_render_expression(r, node->c, &test));
+        if (by__template_value_true(&test)) {
             chosen.as.list->items[count++] = (*items)->items[i];
         }
     }
@@ -202,20 +207,20 @@ static by_status choose_items(by__render *r, const by__template_node *node,
     return BY_OK;
 }
 
-static by_status render_for(by__render *r, const by__template_node *node)
+static by_status render_for(by__template_render *r, const by__template_node *node)
 {
     by__template_value value;
-    by__list *items;
+    by__template_list *items;
     by__template_scope *parent = r->scope;
-    BY_TRY(by__render_expression(r, node->b, &value));
-    BY_TRY(by__value_items(r, &value, &items));
+    BY_TRY(by__template_render_expression(r, node->b, &value));
+    BY_TRY(by__template_value_items(r, &value, &items));
     if (node->c != NULL) {
         BY_TRY(choose_items(r, node, parent, &items));
     }
     for (size_t i = 0; i < items->count; i++) {
         BY_TRY(begin_turn(r, node, parent, &items->items[i]));
         BY_TRY(describe_loop(r, items, i));
-        BY_TRY(by__render_body(r, node->body));
+        BY_TRY(by__template_render_body(r, node->body));
         bool leaves = r->leaving == BY__NODE_BREAK;
         r->leaving = BY__NODE_TEXT;
         if (leaves) {
@@ -223,22 +228,23 @@ static by_status render_for(by__render *r, const by__template_node *node)
         }
     }
     r->scope = parent;
-    return items->count == 0 ? by__render_body(r, node->other) : BY_OK;
+    return items->count == 0 ? by__template_render_body(r, node->other) : BY_OK;
 }
 
-static by_status render_statement(by__render *r, const by__template_node *node)
+static by_status render_statement(by__template_render *r, const by__template_node *node)
 {
     by__template_value value;
     switch (node->kind) {
     case BY__NODE_TEXT:
         return print(r, node->value.as.string.data, node->value.as.string.length);
     case BY__NODE_PRINT:
-        BY_TRY(by__render_expression(r, node->a, &value));
-        BY_TRY(by__value_text(r, &value, &value));
+        BY_TRY(by__template_render_expression(r, node->a, &value));
+        BY_TRY(by__template_value_text(r, &value, &value));
         return print(r, value.as.string.data, value.as.string.length);
     case BY__NODE_IF:
-        BY_TRY(by__render_expression(r, node->a, &value));
-        return by__render_body(r, by__value_true(&value) ? node->body : node->other);
+        BY_TRY(by__template_render_expression(r, node->a, &value));
+        return by__template_render_body(r,
+                                        by__template_value_true(&value) ? node->body : node->other);
     case BY__NODE_FOR:
         return render_for(r, node);
     case BY__NODE_SET:
@@ -248,7 +254,7 @@ static by_status render_statement(by__render *r, const by__template_node *node)
     case BY__NODE_FILTERED:
         return render_filtered(r, node);
     case BY__NODE_GROUP:
-        return by__render_body(r, node->body);
+        return by__template_render_body(r, node->body);
     case BY__NODE_WITH:
         return render_with(r, node);
     default: /* break and continue */
@@ -257,13 +263,13 @@ static by_status render_statement(by__render *r, const by__template_node *node)
     }
 }
 
-by_status by__render_body(by__render *r, const by__template_node *body)
+by_status by__template_render_body(by__template_render *r, const by__template_node *body)
 {
-    BY_TRY(by__render_enter(r));
+    BY_TRY(by__template_render_enter(r));
     for (const by__template_node *node = body; node != NULL && r->leaving == BY__NODE_TEXT;
          node = node->next) {
         r->line = node->line;
-        BY_TRY(by__render_steps(r, 1));
+        BY_TRY(by__template_render_steps(r, 1));
         BY_TRY(render_statement(r, node));
     }
     r->depth--;

@@ -6,7 +6,7 @@
 
 #define MAX_DEPTH 400u
 
-by_status(by__render_fail)(by__render *r, const char *format, ...)
+by_status(by__template_render_fail)(by__template_render *r, const char *format, ...)
 {
     char message[400];
     va_list args;
@@ -16,29 +16,29 @@ by_status(by__render_fail)(by__render *r, const char *format, ...)
     return by_error_set(r->error, BY_EARG, "%s:%u: %s", r->tpl->name, r->line, message);
 }
 
-by_status by__render_steps(by__render *r, size_t count)
+by_status by__template_render_steps(by__template_render *r, size_t count)
 {
     if (count >= r->steps) {
-        return by__render_fail(r, "the template takes more steps than it may");
+        return by__template_render_fail(r, "the template takes more steps than it may");
     }
     r->steps -= count;
     return BY_OK;
 }
 
-by_status by__render_enter(by__render *r)
+by_status by__template_render_enter(by__template_render *r)
 {
     if (r->depth >= MAX_DEPTH) {
-        return by__render_fail(r, "calls or values are nested deeper than %u", MAX_DEPTH);
+        return by__template_render_fail(r, "calls or values are nested deeper than %u", MAX_DEPTH);
     }
     r->depth++;
-    return by__render_steps(r, 1);
+    return by__template_render_steps(r, 1);
 }
 
-by_status by__render_take(by__render *r, void **out, size_t count, size_t size)
+by_status by__template_render_take(by__template_render *r, void **out, size_t count, size_t size)
 {
-    by_status status = by__arena_take(&r->arena, out, count, size, r->error);
+    by_status status = by__template_arena_take(&r->arena, out, count, size, r->error);
     if (status == BY_EARG) {
-        return by__render_fail(r, "the template needs more memory than it may have");
+        return by__template_render_fail(r, "the template needs more memory than it may have");
     }
     return status;
 }

@@ -19,18 +19,18 @@ typedef struct layout {
     bool json; /* else repr() */
 } layout;
 
-static by_status add_value(by__render *r, const by__template_value *v, const layout *l,
+static by_status add_value(by__template_render *r, const by__template_value *v, const layout *l,
                            unsigned level, by__text *out);
 
 /* Checks that the text is within the render's remaining limit. */
-static by_status check_room(by__render *r, const by__text *out)
+static by_status check_room(by__template_render *r, const by__text *out)
 {
     if (out->failed) {
         return by_error_set(r->error, BY_EMEMORY, "out of memory: text of a template");
     }
     return out->length <= r->arena.left
                ? BY_OK
-               : by__render_fail(r, "a template needs more memory than it may have");
+               : by__template_render_fail(r, "a template needs more memory than it may have");
 }
 
 static void add_json_string(by__text *out, const char *s, size_t n, bool ascii)
@@ -95,8 +95,8 @@ static void add_line(by__text *out, const layout *l, unsigned level)
     }
 }
 
-static by_status add_list(by__render *r, const by__list *list, const layout *l, unsigned level,
-                          by__text *out)
+static by_status add_list(by__template_render *r, const by__template_list *list, const layout *l,
+                          unsigned level, by__text *out)
 {
     bool tuple = list->tuple && !l->json;
     bool lines = l->indent >= 0 && list->count > 0;
@@ -117,8 +117,8 @@ static by_status add_list(by__render *r, const by__list *list, const layout *l, 
 
 static int compare_keys(const void *a, const void *b)
 {
-    const by__template_value *x = &(*(const by__pair *const *)a)->key;
-    const by__template_value *y = &(*(const by__pair *const *)b)->key;
+    const by__template_value *x = &(*(const by__template_pair *const *)a)->key;
+    const by__template_value *y = &(*(const by__template_pair *const *)b)->key;
     if (x->kind != BY__STRING || y->kind != BY__STRING) {
         return x < y ? -1 : 1;
     }
@@ -130,14 +130,15 @@ static int compare_keys(const void *a, const void *b)
                             (x->as.string.length < y->as.string.length);
 }
 
-static by_status add_key(by__render *r, const by__template_value *key, const layout *l,
+static by_status add_key(by__template_render *r, const by__template_value *key, const layout *l,
                          by__text *out)
 {
     if (!l->json || key->kind == BY__STRING) {
         return add_value(r, key, l, 0, out);
     }
     if (key->kind == BY__LIST || key->kind == BY__MAP) {
-        return by__render_fail(r, "%s cannot be a key of JSON", by__value_word(key));
+        return by__template_render_fail(r, "%s cannot be a key of JSON",
+                                        by__template_value_word(key));
     }
     by__text_add(out, "\"");
     BY_TRY(add_value(r, key, l, 0, out));
@@ -145,12 +146,12 @@ static by_status add_key(by__render *r, const by__template_value *key, const lay
     return BY_OK;
 }
 
-static by_status add_table(by__render *r, const by__table *table, const layout *l, unsigned level,
-                           by__text *out)
+static by_status add_table(by__template_render *r, const by__template_table *table, const layout *l,
+                           unsigned level, by__text *out)
 {
-    const by__pair **pairs;
+    const by__template_pair **pairs;
     bool lines = l->indent >= 0 && table->count > 0;
-    BY_TRY(by__render_take(r, (void **)&pairs, table->count, sizeof *pairs));
+    BY_TRY(by__template_render_take(r, (void **)&pairs, table->count, sizeof *pairs));
     for (size_t i = 0; i < table->count; i++) {
         pairs[i] = &table->pairs[i];
     }
@@ -234,7 +235,7 @@ static void add_real(by__text *out, double value, bool json)
     add_decimal(out, digits, count, exponent);
 }
 
-static by_status add_inner(by__render *r, const by__template_value *v, const layout *l,
+static by_status add_inner(by__template_render *r, const by__template_value *v, const layout *l,
                            unsigned level, by__text *out)
 {
     switch (v->kind) {
@@ -260,7 +261,7 @@ static by_status add_inner(by__render *r, const by__template_value *v, const lay
         } else {
             add_python_string(out, v->as.string.data, v->as.string.length);
         }
-        return by__render_steps(r, v->as.string.length / 16);
+        return by__template_render_steps(r, v->as.string.length / 16);
     case BY__LIST:
         return add_list(r, v->as.list, l, level, out);
     case BY__MAP:
@@ -270,24 +271,24 @@ static by_status add_inner(by__render *r, const by__template_value *v, const lay
             by__text_add(out, "Undefined");
             return BY_OK;
         }
-        return by__render_fail(r, "tojson: '%.*s' is undefined", (int)v->as.string.length,
-                               v->as.string.data);
+        return by__template_render_fail(r, "tojson: '%.*s' is undefined", (int)v->as.string.length,
+                                        v->as.string.data);
     default:
-        return by__render_fail(r, "%s cannot become text", by__value_word(v));
+        return by__template_render_fail(r, "%s cannot become text", by__template_value_word(v));
     }
 }
 
-static by_status add_value(by__render *r, const by__template_value *v, const layout *l,
+static by_status add_value(by__template_render *r, const by__template_value *v, const layout *l,
                            unsigned level, by__text *out)
 {
-    BY_TRY(by__render_enter(r));
+    BY_TRY(by__template_render_enter(r));
     BY_TRY(add_inner(r, v, l, level, out));
     BY_TRY(check_room(r, out));
     r->depth--;
     return BY_OK;
 }
 
-static by_status make_text(by__render *r, const by__template_value *v, const layout *l,
+static by_status make_text(by__template_render *r, const by__template_value *v, const layout *l,
                            by__template_value *out)
 {
     by__text text = {0};
@@ -296,10 +297,11 @@ static by_status make_text(by__render *r, const by__template_value *v, const lay
         by__text_free(&text);
         return status;
     }
-    return by__value_take_text(r, &text, out);
+    return by__template_value_take_text(r, &text, out);
 }
 
-by_status by__value_text(by__render *r, const by__template_value *v, by__template_value *out)
+by_status by__template_value_text(by__template_render *r, const by__template_value *v,
+                                  by__template_value *out)
 {
     static const layout python = {
         .item = ", ", .item_length = 2, .colon = ": ", .colon_length = 2, .indent = -1};
@@ -308,17 +310,17 @@ by_status by__value_text(by__render *r, const by__template_value *v, by__templat
         return BY_OK;
     }
     if (v->kind == BY__UNDEFINED) {
-        *out = by__value_string("", 0);
+        *out = by__template_value_string("", 0);
         return BY_OK;
     }
     return make_text(r, v, &python, out);
 }
 
-static by_status set_separators(by__render *r, const by__template_value *v, layout *l)
+static by_status set_separators(by__template_render *r, const by__template_value *v, layout *l)
 {
     if (v->kind != BY__LIST || v->as.list->count != 2 || v->as.list->items[0].kind != BY__STRING ||
         v->as.list->items[1].kind != BY__STRING) {
-        return by__render_fail(r, "tojson: separators are two strings");
+        return by__template_render_fail(r, "tojson: separators are two strings");
     }
     const by__template_value *items = v->as.list->items;
     l->item = items[0].as.string.data;
@@ -328,8 +330,8 @@ static by_status set_separators(by__render *r, const by__template_value *v, layo
     return BY_OK;
 }
 
-by_status by__value_json(by__render *r, const by__template_value *v, const by__arguments *arguments,
-                         by__template_value *out)
+by_status by__template_value_json(by__template_render *r, const by__template_value *v,
+                                  const by__template_arguments *arguments, by__template_value *out)
 {
     static const char *const names[] = {"ensure_ascii", "indent", "separators", "sort_keys", NULL};
     layout l = {.item = ", ",
@@ -338,13 +340,13 @@ by_status by__value_json(by__render *r, const by__template_value *v, const by__a
                 .colon_length = 2,
                 .indent = -1,
                 .json = true};
-    BY_TRY(by__arguments_check(r, arguments, "tojson", 4, names));
-    const by__template_value *ascii = by__argument(arguments, 0, "ensure_ascii");
-    const by__template_value *indent = by__argument(arguments, 1, "indent");
-    const by__template_value *separators = by__argument(arguments, 2, "separators");
-    const by__template_value *sort = by__argument(arguments, 3, "sort_keys");
-    l.ascii = ascii != NULL && by__value_true(ascii);
-    l.sort = sort != NULL && by__value_true(sort);
+    BY_TRY(by__template_arguments_check(r, arguments, "tojson", 4, names));
+    const by__template_value *ascii = by__template_argument(arguments, 0, "ensure_ascii");
+    const by__template_value *indent = by__template_argument(arguments, 1, "indent");
+    const by__template_value *separators = by__template_argument(arguments, 2, "separators");
+    const by__template_value *sort = by__template_argument(arguments, 3, "sort_keys");
+    l.ascii = ascii != NULL && by__template_value_true(ascii);
+    l.sort = sort != NULL && by__template_value_true(sort);
     if (indent != NULL && indent->kind == BY__INTEGER) {
         l.indent = indent->as.integer < 0 ? 0 : indent->as.integer > 100 ? 100 : indent->as.integer;
         l.item_length = 1;

@@ -8,14 +8,15 @@
 
 #define BLOCK_BYTES ((size_t)16 << 10)
 
-struct by__arena_block {
-    by__arena_block *next;
+struct by__template_arena_block {
+    by__template_arena_block *next;
     size_t used;
     size_t size;
     size_t padding;
 };
 
-by_status by__arena_take(by__arena *a, void **out, size_t count, size_t size, by_error *error)
+by_status by__template_arena_take(by__template_arena *a, void **out, size_t count, size_t size,
+                                  by_error *error)
 {
     size_t bytes;
     if (!by__size_mul(count, size, &bytes) || bytes > a->left || a->left - bytes < BY_CACHE_LINE) {
@@ -25,12 +26,12 @@ by_status by__arena_take(by__arena *a, void **out, size_t count, size_t size, by
     a->left -= bytes < a->left ? bytes : a->left;
     if (a->blocks == NULL || a->blocks->size - a->blocks->used < bytes) {
         size_t capacity = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
-        by__arena_block *block = malloc(sizeof *block + capacity);
+        by__template_arena_block *block = malloc(sizeof *block + capacity);
         if (block == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: %zu bytes of a template",
                                 capacity);
         }
-        *block = (by__arena_block){.next = a->blocks, .size = capacity};
+        *block = (by__template_arena_block){.next = a->blocks, .size = capacity};
         a->blocks = block;
     }
     char *data = (char *)(a->blocks + 1) + a->blocks->used;
@@ -40,10 +41,10 @@ by_status by__arena_take(by__arena *a, void **out, size_t count, size_t size, by
     return BY_OK;
 }
 
-void by__arena_free(by__arena *a)
+void by__template_arena_free(by__template_arena *a)
 {
     while (a->blocks != NULL) {
-        by__arena_block *next = a->blocks->next;
+        by__template_arena_block *next = a->blocks->next;
         free(a->blocks);
         a->blocks = next;
     }
@@ -51,71 +52,74 @@ void by__arena_free(by__arena *a)
 
 /* ---- making values ---- */
 
-by__template_value by__value_none(void)
+by__template_value by__template_value_none(void)
 {
     return (by__template_value){.kind = BY__NONE};
 }
 
-by__template_value by__value_bool(bool truth)
+by__template_value by__template_value_bool(bool truth)
 {
     return (by__template_value){.kind = BY__BOOL, .as.truth = truth};
 }
 
-by__template_value by__value_integer(int64_t integer)
+by__template_value by__template_value_integer(int64_t integer)
 {
     return (by__template_value){.kind = BY__INTEGER, .as.integer = integer};
 }
 
-by__template_value by__value_string(const char *data, size_t length)
+by__template_value by__template_value_string(const char *data, size_t length)
 {
     return (by__template_value){.kind = BY__STRING, .as.string = {data, length}};
 }
 
-by__template_value by__value_undefined(const char *name)
+by__template_value by__template_value_undefined(const char *name)
 {
     return (by__template_value){.kind = BY__UNDEFINED, .as.string = {name, strlen(name)}};
 }
 
-by_status by__value_copy_string(by__render *r, const char *data, size_t length,
-                                by__template_value *out)
+by_status by__template_value_copy_string(by__template_render *r, const char *data, size_t length,
+                                         by__template_value *out)
 {
     char *copy;
-    BY_TRY(by__render_take(r, (void **)&copy, length + 1, 1));
+    BY_TRY(by__template_render_take(r, (void **)&copy, length + 1, 1));
     if (length > 0) {
         memcpy(copy, data, length);
     }
-    *out = by__value_string(copy, length);
+    *out = by__template_value_string(copy, length);
     return BY_OK;
 }
 
-by_status by__value_take_text(by__render *r, by__text *text, by__template_value *out)
+by_status by__template_value_take_text(by__template_render *r, by__text *text,
+                                       by__template_value *out)
 {
-    by_status status =
-        text->failed
-            ? by_error_set(r->error, BY_EMEMORY, "out of memory: text of a template")
-            : by__value_copy_string(r, text->data != NULL ? text->data : "", text->length, out);
+    by_status status = text->failed
+                           ? by_error_set(r->error, BY_EMEMORY, "out of memory: text of a template")
+                           : by__template_value_copy_string(r, text->data != NULL ? text->data : "",
+                                                            text->length, out);
     by__text_free(text);
     return status;
 }
 
-by_status by__value_list(by__render *r, size_t count, bool tuple, by__template_value *out)
+by_status by__template_value_list(by__template_render *r, size_t count, bool tuple,
+                                  by__template_value *out)
 {
-    by__list *list;
-    BY_TRY(by__render_take(r, (void **)&list, 1, sizeof *list));
-    BY_TRY(by__render_take(r, (void **)&list->items, count, sizeof *list->items));
+    by__template_list *list;
+    BY_TRY(by__template_render_take(r, (void **)&list, 1, sizeof *list));
+    BY_TRY(by__template_render_take(r, (void **)&list->items, count, sizeof *list->items));
     list->count = count;
     list->tuple = tuple;
     *out = (by__template_value){.kind = BY__LIST, .as.list = list};
     return BY_OK;
 }
 
-by_status by__value_map(by__render *r, by__template_value *out)
+by_status by__template_value_map(by__template_render *r, by__template_value *out)
 {
     out->kind = BY__MAP;
-    return by__render_take(r, (void **)&out->as.table, 1, sizeof *out->as.table);
+    return by__template_render_take(r, (void **)&out->as.table, 1, sizeof *out->as.table);
 }
 
-by__template_value *by__table_find(const by__table *table, const char *key, size_t length)
+by__template_value *by__template_table_find(const by__template_table *table, const char *key,
+                                            size_t length)
 {
     for (size_t i = 0; i < table->count; i++) {
         const by__template_value *held = &table->pairs[i].key;
@@ -127,61 +131,62 @@ by__template_value *by__table_find(const by__table *table, const char *key, size
     return NULL;
 }
 
-by_status by__table_get(by__render *r, const by__table *table, const by__template_value *key,
-                        by__template_value **out)
+by_status by__template_table_get(by__template_render *r, const by__template_table *table,
+                                 const by__template_value *key, by__template_value **out)
 {
     *out = NULL;
-    BY_TRY(by__render_steps(r, table->count / 16));
+    BY_TRY(by__template_render_steps(r, table->count / 16));
     if (key->kind == BY__STRING) {
-        *out = by__table_find(table, key->as.string.data, key->as.string.length);
+        *out = by__template_table_find(table, key->as.string.data, key->as.string.length);
         return BY_OK;
     }
     for (size_t i = 0; i < table->count && *out == NULL; i++) {
         bool same;
-        BY_TRY(by__value_equal(r, &table->pairs[i].key, key, &same));
+        BY_TRY(by__template_value_equal(r, &table->pairs[i].key, key, &same));
         *out = same ? &table->pairs[i].value : NULL;
     }
     return BY_OK;
 }
 
-by_status by__check_key(by__render *r, const by__template_value *key)
+by_status by__template_check_key(by__template_render *r, const by__template_value *key)
 {
     bool changes = (key->kind == BY__LIST && !key->as.list->tuple) || key->kind == BY__MAP;
-    return changes ? by__render_fail(r, "%s cannot be a key", by__value_word(key)) : BY_OK;
+    return changes ? by__template_render_fail(r, "%s cannot be a key", by__template_value_word(key))
+                   : BY_OK;
 }
 
-by_status by__table_put(by__render *r, by__table *table, const by__template_value *key,
-                        const by__template_value *value)
+by_status by__template_table_put(by__template_render *r, by__template_table *table,
+                                 const by__template_value *key, const by__template_value *value)
 {
     by__template_value *held;
-    BY_TRY(by__table_get(r, table, key, &held));
+    BY_TRY(by__template_table_get(r, table, key, &held));
     if (held != NULL) {
         *held = *value;
         return BY_OK;
     }
     if (table->pairs == NULL || table->count == table->capacity) {
         size_t capacity = table->capacity == 0 ? 4 : 2 * table->capacity;
-        by__pair *pairs;
-        BY_TRY(by__render_take(r, (void **)&pairs, capacity, sizeof *pairs));
+        by__template_pair *pairs;
+        BY_TRY(by__template_render_take(r, (void **)&pairs, capacity, sizeof *pairs));
         if (table->pairs != NULL) {
             memcpy(pairs, table->pairs, table->count * sizeof *pairs);
         }
         table->pairs = pairs;
         table->capacity = capacity;
     }
-    table->pairs[table->count++] = (by__pair){*key, *value};
+    table->pairs[table->count++] = (by__template_pair){*key, *value};
     return BY_OK;
 }
 
 /* ---- predicates ---- */
 
-bool by__value_is(const by__template_value *value, const char *text)
+bool by__template_value_is(const by__template_value *value, const char *text)
 {
     return value->kind == BY__STRING && value->as.string.length == strlen(text) &&
            memcmp(value->as.string.data, text, value->as.string.length) == 0;
 }
 
-bool by__value_true(const by__template_value *v)
+bool by__template_value_true(const by__template_value *v)
 {
     switch (v->kind) {
     case BY__UNDEFINED:
@@ -193,7 +198,7 @@ bool by__value_true(const by__template_value *v)
         return v->as.integer != 0;
     case BY__REAL:
     case BY__SPELLED:
-        return by__value_real(v) != 0.0;
+        return by__template_value_real(v) != 0.0;
     case BY__STRING:
         return v->as.string.length > 0;
     case BY__LIST:
@@ -205,7 +210,7 @@ bool by__value_true(const by__template_value *v)
     }
 }
 
-const char *by__value_word(const by__template_value *v)
+const char *by__template_value_word(const by__template_value *v)
 {
     static const char *const words[] = {[BY__UNDEFINED] = "an undefined value",
                                         [BY__NONE] = "none",
@@ -223,17 +228,17 @@ const char *by__value_word(const by__template_value *v)
     return words[v->kind];
 }
 
-bool by__value_is_number(const by__template_value *v)
+bool by__template_value_is_number(const by__template_value *v)
 {
-    return v->kind == BY__INTEGER || v->kind == BY__BOOL || by__value_is_real(v);
+    return v->kind == BY__INTEGER || v->kind == BY__BOOL || by__template_value_is_real(v);
 }
 
-bool by__value_is_real(const by__template_value *v)
+bool by__template_value_is_real(const by__template_value *v)
 {
     return v->kind == BY__REAL || v->kind == BY__SPELLED;
 }
 
-double by__value_real(const by__template_value *v)
+double by__template_value_real(const by__template_value *v)
 {
     double spelled;
     if (v->kind == BY__SPELLED) {
@@ -244,33 +249,34 @@ double by__value_real(const by__template_value *v)
                                     : (v->as.truth ? 1.0 : 0.0);
 }
 
-int64_t by__value_whole(const by__template_value *v)
+int64_t by__template_value_whole(const by__template_value *v)
 {
     return v->kind == BY__BOOL ? (v->as.truth ? 1 : 0) : v->as.integer;
 }
 
-static by_status equal_tables(by__render *r, const by__table *a, const by__table *b, bool *out)
+static by_status equal_tables(by__template_render *r, const by__template_table *a,
+                              const by__template_table *b, bool *out)
 {
     *out = a->count == b->count;
     for (size_t i = 0; i < a->count && *out; i++) {
         by__template_value *other;
-        BY_TRY(by__table_get(r, b, &a->pairs[i].key, &other));
+        BY_TRY(by__template_table_get(r, b, &a->pairs[i].key, &other));
         *out = other != NULL;
         if (*out) {
-            BY_TRY(by__value_equal(r, &a->pairs[i].value, other, out));
+            BY_TRY(by__template_value_equal(r, &a->pairs[i].value, other, out));
         }
     }
     return BY_OK;
 }
 
-static by_status equal_values(by__render *r, const by__template_value *a,
+static by_status equal_values(by__template_render *r, const by__template_value *a,
                               const by__template_value *b, bool *out)
 {
     *out = false;
-    if (by__value_is_number(a) && by__value_is_number(b)) {
-        *out = by__value_is_real(a) || by__value_is_real(b)
-                   ? by__value_real(a) == by__value_real(b)
-                   : by__value_whole(a) == by__value_whole(b);
+    if (by__template_value_is_number(a) && by__template_value_is_number(b)) {
+        *out = by__template_value_is_real(a) || by__template_value_is_real(b)
+                   ? by__template_value_real(a) == by__template_value_real(b)
+                   : by__template_value_whole(a) == by__template_value_whole(b);
         return BY_OK;
     }
     if (a->kind != b->kind) {
@@ -280,11 +286,11 @@ static by_status equal_values(by__render *r, const by__template_value *a,
     case BY__STRING:
         *out = a->as.string.length == b->as.string.length &&
                memcmp(a->as.string.data, b->as.string.data, a->as.string.length) == 0;
-        return by__render_steps(r, a->as.string.length / 64);
+        return by__template_render_steps(r, a->as.string.length / 64);
     case BY__LIST:
         *out = a->as.list->count == b->as.list->count && a->as.list->tuple == b->as.list->tuple;
         for (size_t i = 0; i < a->as.list->count && *out; i++) {
-            BY_TRY(by__value_equal(r, &a->as.list->items[i], &b->as.list->items[i], out));
+            BY_TRY(by__template_value_equal(r, &a->as.list->items[i], &b->as.list->items[i], out));
         }
         return BY_OK;
     case BY__MAP:
@@ -301,27 +307,27 @@ static by_status equal_values(by__render *r, const by__template_value *a,
     }
 }
 
-by_status by__value_equal(by__render *r, const by__template_value *a, const by__template_value *b,
-                          bool *out)
+by_status by__template_value_equal(by__template_render *r, const by__template_value *a,
+                                   const by__template_value *b, bool *out)
 {
-    BY_TRY(by__render_enter(r));
+    BY_TRY(by__template_render_enter(r));
     BY_TRY(equal_values(r, a, b, out));
     r->depth--;
     return BY_OK;
 }
 
-by_status by__value_compare(by__render *r, const by__template_value *a, const by__template_value *b,
-                            int *out)
+by_status by__template_value_compare(by__template_render *r, const by__template_value *a,
+                                     const by__template_value *b, int *out)
 {
-    BY_TRY(by__render_steps(r, 1));
-    if (by__value_is_number(a) && by__value_is_number(b)) {
-        if (!by__value_is_real(a) && !by__value_is_real(b)) {
-            int64_t x = by__value_whole(a);
-            int64_t y = by__value_whole(b);
+    BY_TRY(by__template_render_steps(r, 1));
+    if (by__template_value_is_number(a) && by__template_value_is_number(b)) {
+        if (!by__template_value_is_real(a) && !by__template_value_is_real(b)) {
+            int64_t x = by__template_value_whole(a);
+            int64_t y = by__template_value_whole(b);
             *out = (x > y) - (x < y);
         } else {
-            double x = by__value_real(a);
-            double y = by__value_real(b);
+            double x = by__template_value_real(a);
+            double y = by__template_value_real(b);
             *out = (x > y) - (x < y);
         }
         return BY_OK;
@@ -333,16 +339,18 @@ by_status by__value_compare(by__render *r, const by__template_value *a, const by
         *out = order != 0 ? order
                           : (a->as.string.length > b->as.string.length) -
                                 (a->as.string.length < b->as.string.length);
-        return by__render_steps(r, n / 64);
+        return by__template_render_steps(r, n / 64);
     }
     if (a->kind == BY__LIST && b->kind == BY__LIST) {
         size_t n = a->as.list->count < b->as.list->count ? a->as.list->count : b->as.list->count;
         for (size_t i = 0; i < n; i++) {
             bool same;
-            BY_TRY(by__value_equal(r, &a->as.list->items[i], &b->as.list->items[i], &same));
+            BY_TRY(
+                by__template_value_equal(r, &a->as.list->items[i], &b->as.list->items[i], &same));
             if (!same) {
-                BY_TRY(by__render_enter(r));
-                BY_TRY(by__value_compare(r, &a->as.list->items[i], &b->as.list->items[i], out));
+                BY_TRY(by__template_render_enter(r));
+                BY_TRY(by__template_value_compare(r, &a->as.list->items[i], &b->as.list->items[i],
+                                                  out));
                 r->depth--;
                 return BY_OK;
             }
@@ -350,19 +358,20 @@ by_status by__value_compare(by__render *r, const by__template_value *a, const by
         *out = (a->as.list->count > b->as.list->count) - (a->as.list->count < b->as.list->count);
         return BY_OK;
     }
-    return by__render_fail(r, "%s and %s have no order", by__value_word(a), by__value_word(b));
+    return by__template_render_fail(r, "%s and %s have no order", by__template_value_word(a),
+                                    by__template_value_word(b));
 }
 
-by_status by__value_contains(by__render *r, const by__template_value *all,
-                             const by__template_value *one, bool *out)
+by_status by__template_value_contains(by__template_render *r, const by__template_value *all,
+                                      const by__template_value *one, bool *out)
 {
     *out = false;
     if (all->kind == BY__STRING) {
         if (one->kind != BY__STRING) {
-            return by__render_fail(r, "'in' of a string needs a string, not %s",
-                                   by__value_word(one));
+            return by__template_render_fail(r, "'in' of a string needs a string, not %s",
+                                            by__template_value_word(one));
         }
-        BY_TRY(by__render_steps(r, all->as.string.length / 16));
+        BY_TRY(by__template_render_steps(r, all->as.string.length / 16));
         *out = one->as.string.length == 0 ||
                memmem(all->as.string.data, all->as.string.length, one->as.string.data,
                       one->as.string.length) != NULL;
@@ -370,34 +379,36 @@ by_status by__value_contains(by__render *r, const by__template_value *all,
     }
     if (all->kind == BY__MAP) {
         by__template_value *held;
-        BY_TRY(by__check_key(r, one));
-        BY_TRY(by__table_get(r, all->as.table, one, &held));
+        BY_TRY(by__template_check_key(r, one));
+        BY_TRY(by__template_table_get(r, all->as.table, one, &held));
         *out = held != NULL;
         return BY_OK;
     }
-    by__list *items;
-    BY_TRY(by__value_items(r, all, &items));
+    by__template_list *items;
+    BY_TRY(by__template_value_items(r, all, &items));
     for (size_t i = 0; i < items->count && !*out; i++) {
-        BY_TRY(by__value_equal(r, &items->items[i], one, out));
+        BY_TRY(by__template_value_equal(r, &items->items[i], one, out));
     }
     return BY_OK;
 }
 
-static by_status string_items(by__render *r, const by__template_value *v, by__template_value *list)
+static by_status string_items(by__template_render *r, const by__template_value *v,
+                              by__template_value *list)
 {
     const char *s = v->as.string.data;
     size_t n = v->as.string.length;
-    BY_TRY(by__value_list(r, by__template_characters(s, n), false, list));
+    BY_TRY(by__template_value_list(r, by__template_characters(s, n), false, list));
     for (size_t i = 0, at = 0; i < list->as.list->count; i++) {
         uint32_t code;
         size_t length = by__utf8_next((const uint8_t *)s + at, n - at, &code);
-        list->as.list->items[i] = by__value_string(s + at, length);
+        list->as.list->items[i] = by__template_value_string(s + at, length);
         at += length;
     }
     return BY_OK;
 }
 
-by_status by__value_items(by__render *r, const by__template_value *v, by__list **out)
+by_status by__template_value_items(by__template_render *r, const by__template_value *v,
+                                   by__template_list **out)
 {
     by__template_value list = {0};
     switch (v->kind) {
@@ -405,20 +416,20 @@ by_status by__value_items(by__render *r, const by__template_value *v, by__list *
         *out = v->as.list;
         return BY_OK;
     case BY__UNDEFINED:
-        BY_TRY(by__value_list(r, 0, false, &list));
+        BY_TRY(by__template_value_list(r, 0, false, &list));
         break;
     case BY__STRING:
         BY_TRY(string_items(r, v, &list));
         break;
     case BY__MAP:
-        BY_TRY(by__value_list(r, v->as.table->count, false, &list));
+        BY_TRY(by__template_value_list(r, v->as.table->count, false, &list));
         for (size_t i = 0; i < v->as.table->count; i++) {
             list.as.list->items[i] = v->as.table->pairs[i].key;
         }
         break;
     default:
-        return by__render_fail(r, "%s has no elements", by__value_word(v));
+        return by__template_render_fail(r, "%s has no elements", by__template_value_word(v));
     }
     *out = list.as.list;
-    return by__render_steps(r, list.as.list->count / 4);
+    return by__template_render_steps(r, list.as.list->count / 4);
 }

@@ -12,16 +12,16 @@
 
 static int compare_contents(const void *a, const void *b)
 {
-    const by__added_token *x = *(by__added_token *const *)a;
-    const by__added_token *y = *(by__added_token *const *)b;
+    const by__tokenizer_added_token *x = *(by__tokenizer_added_token *const *)a;
+    const by__tokenizer_added_token *y = *(by__tokenizer_added_token *const *)b;
     return strcmp(x->content, y->content);
 }
 
 /* Sorts by pass, then first byte, then longest first. */
 static int compare_places(const void *a, const void *b)
 {
-    const by__added_token *x = *(by__added_token *const *)a;
-    const by__added_token *y = *(by__added_token *const *)b;
+    const by__tokenizer_added_token *x = *(by__tokenizer_added_token *const *)a;
+    const by__tokenizer_added_token *y = *(by__tokenizer_added_token *const *)b;
     if (x->normalized != y->normalized) {
         return x->normalized ? 1 : -1;
     }
@@ -35,16 +35,16 @@ static int compare_places(const void *a, const void *b)
 }
 
 /* A `normalized` token is searched for in its normalized form, in normalized text. */
-static by_status make_match(by_tokenizer *t, by__added_token *a, by_error *error)
+static by_status make_match(by_tokenizer *t, by__tokenizer_added_token *a, by_error *error)
 {
-    by__rewriting rewriting = {0};
+    by__tokenizer_rewriting rewriting = {0};
     const uint8_t *out = (const uint8_t *)a->content;
     size_t length = a->length;
     bool first = true;
     by_status status = BY_OK;
     if (a->normalized) {
-        status = by__rewrite_text(&t->pipeline, 0, t->pipeline.normalizers, &rewriting, out, length,
-                                  &first, &out, &length, error);
+        status = by__tokenizer_rewrite_text(&t->pipeline, 0, t->pipeline.normalizers, &rewriting,
+                                            out, length, &first, &out, &length, error);
     }
     if (status == BY_OK && length == 0) { /* empty after stripping: it could not match anything */
         out = (const uint8_t *)a->content;
@@ -56,13 +56,13 @@ static by_status make_match(by_tokenizer *t, by__added_token *a, by_error *error
         status = a->match != NULL ? BY_OK
                                   : by_error_set(error, BY_EMEMORY, "out of memory: added token");
     }
-    by__rewriting_free(&rewriting);
+    by__tokenizer_rewriting_free(&rewriting);
     return status;
 }
 
-by_status by__added_index(by_tokenizer *t, const char *name, by_error *error)
+by_status by__tokenizer_added_index(by_tokenizer *t, const char *name, by_error *error)
 {
-    by__added_token **sorted;
+    by__tokenizer_added_token **sorted;
     size_t count = t->added_count;
     BY_TRY(
         by__alloc((void **)&t->added_order, count, sizeof *t->added_order, "added tokens", error));
@@ -103,7 +103,7 @@ by_status by__added_index(by_tokenizer *t, const char *name, by_error *error)
     return BY_OK;
 }
 
-bool by__added_any(const by_tokenizer *t, unsigned pass, unsigned flags)
+bool by__tokenizer_added_any(const by_tokenizer *t, unsigned pass, unsigned flags)
 {
     for (size_t i = 0; i < t->added_count; i++) {
         if (t->added[i].normalized == (pass == 1) &&
@@ -141,7 +141,8 @@ static unsigned class_behind(const uint8_t *s, size_t at, size_t end, size_t *le
     return by__code_class(code);
 }
 
-static by_status add_part(by__parts *parts, size_t start, size_t end, uint32_t id, by_error *error)
+static by_status add_part(by__tokenizer_parts *parts, size_t start, size_t end, uint32_t id,
+                          by_error *error)
 {
     BY_TRY(by__reserve((void **)&parts->items, &parts->capacity, parts->count + 1,
                        sizeof *parts->items, error));
@@ -150,12 +151,12 @@ static by_status add_part(by__parts *parts, size_t start, size_t end, uint32_t i
 }
 
 /* The longest token of the pass at s[at]; NULL: none. */
-static const by__added_token *match_at(const by_tokenizer *t, unsigned pass, const uint8_t *s,
-                                       size_t at, size_t end)
+static const by__tokenizer_added_token *match_at(const by_tokenizer *t, unsigned pass,
+                                                 const uint8_t *s, size_t at, size_t end)
 {
     const uint32_t *starts = t->added_start[pass];
     for (uint32_t k = starts[s[at]]; k < starts[s[at] + 1u]; k++) {
-        const by__added_token *a = &t->added[t->added_order[k]];
+        const by__tokenizer_added_token *a = &t->added[t->added_order[k]];
         if (a->match_length <= end - at && memcmp(s + at, a->match, a->match_length) == 0) {
             return a;
         }
@@ -170,12 +171,13 @@ static bool stands_alone(const uint8_t *s, size_t begin, size_t start, size_t st
            (stop == end || (class_behind(s, stop, end, &unused) & BY__WORD) == 0);
 }
 
-by_status by__added_pass(const by_tokenizer *t, unsigned pass, unsigned flags, const uint8_t *s,
-                         size_t begin, size_t end, by__parts *parts, by_error *error)
+by_status by__tokenizer_added_pass(const by_tokenizer *t, unsigned pass, unsigned flags,
+                                   const uint8_t *s, size_t begin, size_t end,
+                                   by__tokenizer_parts *parts, by_error *error)
 {
     size_t done = begin; /* everything before is in parts */
     for (size_t at = begin; at < end;) {
-        const by__added_token *a = match_at(t, pass, s, at, end);
+        const by__tokenizer_added_token *a = match_at(t, pass, s, at, end);
         if (a == NULL) {
             at++;
             continue;

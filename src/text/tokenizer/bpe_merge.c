@@ -4,7 +4,7 @@
 #include "base/heap.h"
 #include "text/tokenizer/encoder.h"
 
-size_t by__merge_short(const by_tokenizer *t, uint32_t *ids, size_t n)
+size_t by__tokenizer_merge_short(const by_tokenizer *t, uint32_t *ids, size_t n)
 {
     uint32_t ranks[BY__SHORT_PIECE];
     for (size_t i = 0; i + 1 < n; i++) {
@@ -41,7 +41,7 @@ static bool before(const void *user, const void *a, const void *b)
 }
 
 /* Sets and returns the rank of the pair of the symbol at `at` and the next one. */
-static uint32_t rank_at(const by_tokenizer *t, by__symbol *symbols, uint32_t at)
+static uint32_t rank_at(const by_tokenizer *t, by__tokenizer_symbol *symbols, uint32_t at)
 {
     uint32_t next = symbols[at].next;
     symbols[at].rank =
@@ -52,7 +52,7 @@ static uint32_t rank_at(const by_tokenizer *t, by__symbol *symbols, uint32_t at)
 static void merge_heap(by_encoder *e)
 {
     const by_tokenizer *t = e->tokenizer;
-    by__symbol *symbols = e->symbols;
+    by__tokenizer_symbol *symbols = e->symbols;
     while (e->heap_count > 0) {
         uint64_t top;
         by__base_heap_pop(e->heap, e->heap_count--, sizeof top, &top, before, NULL);
@@ -82,7 +82,7 @@ static void merge_heap(by_encoder *e)
     }
 }
 
-by_status by__merge_long(by_encoder *e, uint32_t *ids, size_t *count, by_error *error)
+by_status by__tokenizer_merge_long(by_encoder *e, uint32_t *ids, size_t *count, by_error *error)
 {
     const by_tokenizer *t = e->tokenizer;
     size_t n = *count;
@@ -94,8 +94,9 @@ by_status by__merge_long(by_encoder *e, uint32_t *ids, size_t *count, by_error *
     /* A merge pops one entry and pushes at most two, and there are fewer than n merges. */
     BY_TRY(by__reserve((void **)&e->heap, &e->heap_capacity, 2 * n, sizeof *e->heap, error));
     for (size_t i = 0; i < n; i++) {
-        e->symbols[i] = (by__symbol){ids[i], i == 0 ? BY__NO_TOKEN : (uint32_t)(i - 1),
-                                     i + 1 == n ? BY__NO_TOKEN : (uint32_t)(i + 1), BY__NO_TOKEN};
+        e->symbols[i] =
+            (by__tokenizer_symbol){ids[i], i == 0 ? BY__NO_TOKEN : (uint32_t)(i - 1),
+                                   i + 1 == n ? BY__NO_TOKEN : (uint32_t)(i + 1), BY__NO_TOKEN};
     }
     e->heap_count = 0;
     for (size_t i = 0; i + 1 < n; i++) {

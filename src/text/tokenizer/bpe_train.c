@@ -48,7 +48,7 @@ typedef struct trainer {
     uint32_t *symbols;
     size_t *start;
     uint32_t *length;
-    const by__word *words;
+    const by__tokenizer_word *words;
     /* Pairs, and a hash table of them. */
     pair *pairs;
     size_t pair_count;
@@ -222,7 +222,7 @@ static by_status add_alphabet(trainer *t, uint32_t byte_ids[256], by_error *erro
                                    error));
     BY_TRY(by__tokenizer_add_end_of_text(t->tokenizer, 0, error));
     for (uint32_t letter = 0; letter < 0x200; letter++) {
-        int byte = by__letter_byte(letter);
+        int byte = by__text_letter_byte(letter);
         if (byte >= 0) {
             char c = (char)(uint8_t)byte;
             BY_TRY(intern_token(t, &c, 1, &byte_ids[byte], error));
@@ -233,8 +233,8 @@ static by_status add_alphabet(trainer *t, uint32_t byte_ids[256], by_error *erro
 
 /* ---- learning ---- */
 
-static by_status load_words(trainer *t, const by__word_counts *counts, const uint32_t byte_ids[256],
-                            by_error *error)
+static by_status load_words(trainer *t, const by__tokenizer_word_counts *counts,
+                            const uint32_t byte_ids[256], by_error *error)
 {
     t->words = counts->words;
     BY_TRY(by__alloc((void **)&t->symbols, counts->used, sizeof *t->symbols, "words", error));
@@ -328,7 +328,7 @@ static void drop_repeated(trainer *t)
     by_tokenizer *v = t->tokenizer;
     size_t kept = 0;
     for (size_t i = 0; i < v->merge_count; i++) {
-        by__merge m = v->merges[i];
+        by__tokenizer_merge m = v->merges[i];
         if (t->pairs[find_pair(t, m.left, m.right)].merged == i + 1) {
             v->merges[kept++] = m;
         }
@@ -336,8 +336,8 @@ static void drop_repeated(trainer *t)
     v->merge_count = kept;
 }
 
-static by_status learn(trainer *t, const by__word_counts *counts, const by_bpe_options *options,
-                       by_error *error)
+static by_status learn(trainer *t, const by__tokenizer_word_counts *counts,
+                       const by_bpe_options *options, by_error *error)
 {
     uint32_t byte_ids[256];
     BY_TRY(by__tokenizer_new(&t->tokenizer, false, error));
@@ -359,8 +359,8 @@ static by_status learn(trainer *t, const by__word_counts *counts, const by_bpe_o
     return by__tokenizer_finish(t->tokenizer, "learned vocabulary", error);
 }
 
-by_status by__bpe_learn(by_tokenizer **out, const by__word_counts *counts,
-                        const by_bpe_options *options, by_error *error)
+by_status by__tokenizer_bpe_learn(by_tokenizer **out, const by__tokenizer_word_counts *counts,
+                                  const by_bpe_options *options, by_error *error)
 {
     trainer t = {0};
     if (options->vocab < 257 || options->vocab > BY__MAX_TOKENS) {
@@ -405,7 +405,7 @@ typedef struct counting {
     uint64_t done;
     uint64_t total;
     bool stopped;
-    by__word_counts *tables; /* one per thread */
+    by__tokenizer_word_counts *tables; /* one per thread */
 } counting;
 
 /* The next chunk of the texts; returns false if there is none. */
@@ -423,7 +423,8 @@ static bool next_chunk(counting *c, by_text *chunk)
         chunk->data = text->data + c->offset;
         chunk->length = left;
         if (left > COUNT_CHUNK) {
-            chunk->length = by__split_chunk((const uint8_t *)chunk->data, left, COUNT_CHUNK);
+            chunk->length =
+                by__tokenizer_split_chunk((const uint8_t *)chunk->data, left, COUNT_CHUNK);
         }
         c->offset += chunk->length;
         c->done += chunk->length;
@@ -443,7 +444,7 @@ static by_status count_words(void *context, size_t i, by_error *error)
     counting *c = context;
     by_text chunk;
     while (next_chunk(c, &chunk)) {
-        BY_TRY(by__word_counts_add(&c->tables[i], chunk.data, chunk.length, error));
+        BY_TRY(by__tokenizer_word_counts_add(&c->tables[i], chunk.data, chunk.length, error));
     }
     return BY_OK;
 }
@@ -463,13 +464,13 @@ by_status by_tokenizer_train_bpe(by_tokenizer **out, const by_bpe_options *optio
         status = by_error_set(error, BY_ESTOPPED, "stopped while counting words");
     }
     for (size_t i = 1; i < threads && status == BY_OK; i++) {
-        status = by__word_counts_merge(&c.tables[0], &c.tables[i], error);
+        status = by__tokenizer_word_counts_merge(&c.tables[0], &c.tables[i], error);
     }
     if (status == BY_OK) {
-        status = by__bpe_learn(out, &c.tables[0], options, error);
+        status = by__tokenizer_bpe_learn(out, &c.tables[0], options, error);
     }
     for (size_t i = 0; i < threads; i++) {
-        by__word_counts_free(&c.tables[i]);
+        by__tokenizer_word_counts_free(&c.tables[i]);
     }
     free(c.tables);
     return status;

@@ -5,8 +5,8 @@
 #include "text/tokenizer/characters.h"
 #include "text/unicode/unicode.h"
 
-by_status by__characters_add(by__characters *set, const char *text, size_t length, const char *name,
-                             by_error *error)
+by_status by__tokenizer_characters_add(by__tokenizer_characters *set, const char *text,
+                                       size_t length, const char *name, by_error *error)
 {
     const uint8_t *s = (const uint8_t *)text;
     for (size_t at = 0; at < length;) {
@@ -24,14 +24,16 @@ by_status by__characters_add(by__characters *set, const char *text, size_t lengt
     return BY_OK;
 }
 
-void by__characters_merge(by__characters *set, const by__characters *other)
+void by__tokenizer_characters_merge(by__tokenizer_characters *set,
+                                    const by__tokenizer_characters *other)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(set->seen); i++) {
         set->seen[i] |= other->seen[i];
     }
 }
 
-by_status by__characters_finish(by_tokenizer **out, const by__characters *set, by_error *error)
+by_status by__tokenizer_characters_finish(by_tokenizer **out, const by__tokenizer_characters *set,
+                                          by_error *error)
 {
     by_tokenizer *t;
     BY_TRY(by__tokenizer_new(&t, true, error));
@@ -56,16 +58,16 @@ by_status by__characters_finish(by_tokenizer **out, const by__characters *set, b
 
 by_status by_tokenizer_char(by_tokenizer **out, const by_text *texts, size_t count, by_error *error)
 {
-    by__characters *set;
+    by__tokenizer_characters *set;
     BY_TRY(by__alloc((void **)&set, 1, sizeof *set, "characters", error));
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         char name[40];
         (void)snprintf(name, sizeof name, "text %zu", i);
-        status = by__characters_add(set, texts[i].data, texts[i].length, name, error);
+        status = by__tokenizer_characters_add(set, texts[i].data, texts[i].length, name, error);
     }
     if (status == BY_OK) {
-        status = by__characters_finish(out, set, error);
+        status = by__tokenizer_characters_finish(out, set, error);
     }
     free(set);
     return status;

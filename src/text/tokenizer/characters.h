@@ -5,15 +5,17 @@
 #include "text/tokenizer/vocabulary.h"
 
 /* One bit per code point. Zeroed is empty. */
-typedef struct by__characters {
+typedef struct by__tokenizer_characters {
     uint64_t seen[0x110000 / 64];
-} by__characters;
+} by__tokenizer_characters;
 
 /* Adds the characters of a text; `name` is used in messages. */
-by_status by__characters_add(by__characters *set, const char *text, size_t length, const char *name,
-                             by_error *error);
-void by__characters_merge(by__characters *set, const by__characters *other);
+by_status by__tokenizer_characters_add(by__tokenizer_characters *set, const char *text,
+                                       size_t length, const char *name, by_error *error);
+void by__tokenizer_characters_merge(by__tokenizer_characters *set,
+                                    const by__tokenizer_characters *other);
 /* Makes a tokenizer with these characters. */
-by_status by__characters_finish(by_tokenizer **out, const by__characters *set, by_error *error);
+by_status by__tokenizer_characters_finish(by_tokenizer **out, const by__tokenizer_characters *set,
+                                          by_error *error);
 
 #endif

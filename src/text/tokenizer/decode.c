@@ -21,7 +21,7 @@ static int fallback_byte(const char *name, size_t length)
     return by__hex_digit(name[3]) * 16 + by__hex_digit(name[4]);
 }
 
-static void put_replaced(by__text *out, const char *s, size_t n, const by__rewrite *w)
+static void put_replaced(by__text *out, const char *s, size_t n, const by__tokenizer_rewrite *w)
 {
     for (size_t at = 0; at < n;) {
         if (n - at >= w->from_length && memcmp(s + at, w->from, w->from_length) == 0) {
@@ -34,7 +34,7 @@ static void put_replaced(by__text *out, const char *s, size_t n, const by__rewri
     }
 }
 
-static void put_spaces(by__text *out, const char *s, size_t n, const by__rewrite *w)
+static void put_spaces(by__text *out, const char *s, size_t n, const by__tokenizer_rewrite *w)
 {
     for (size_t at = 0; at < n;) {
         size_t end = at;
@@ -50,7 +50,7 @@ static void put_spaces(by__text *out, const char *s, size_t n, const by__rewrite
 /* Appends the text of the token with this name. */
 static void put_piece(const by_tokenizer *t, const char *name, size_t n, by__text *out)
 {
-    const by__pipeline *p = &t->pipeline;
+    const by__tokenizer_pipeline *p = &t->pipeline;
     int byte = p->decode_bytes ? fallback_byte(name, n) : -1;
     if (byte >= 0) {
         uint8_t one = (uint8_t)byte;
@@ -77,12 +77,12 @@ static void put_piece(const by_tokenizer *t, const char *name, size_t n, by__tex
 
 /* Returns true if a token is matched as something other than its content: its text is then what it
  * matches (including a prefix added by the normalizer). */
-static bool is_rewritten(const by__added_token *a)
+static bool is_rewritten(const by__tokenizer_added_token *a)
 {
     return a->match_length != a->length || memcmp(a->match, a->content, a->length) != 0;
 }
 
-by_status by__pieces_make(by_tokenizer *t, by_error *error)
+by_status by__tokenizer_pieces_make(by_tokenizer *t, by_error *error)
 {
     by__text pieces = {0};
     bool whole = t->byte_level || t->characters; /* tokens are their own text */
@@ -93,7 +93,7 @@ by_status by__pieces_make(by_tokenizer *t, by_error *error)
     if (whole && !rewritten) {
         return BY_OK;
     }
-    const by__added_token **added; /* by id */
+    const by__tokenizer_added_token **added; /* by id */
     BY_TRY(by__alloc((void **)&t->piece_offsets, (size_t)t->vocab + 1, sizeof *t->piece_offsets,
                      "decoded tokens", error));
     BY_TRY(by__alloc((void **)&added, t->vocab, sizeof *added, "added tokens", error));
@@ -120,7 +120,7 @@ by_status by__pieces_make(by_tokenizer *t, by_error *error)
 static void drop_marks(const by_tokenizer *t, uint32_t id, char *scratch, const char **data,
                        size_t *length)
 {
-    const by__rewrite *w = &t->pipeline.replacements[0];
+    const by__tokenizer_rewrite *w = &t->pipeline.replacements[0];
     const char *name = t->bytes + t->offsets[id];
     size_t n = t->offsets[id + 1] - t->offsets[id];
     size_t used = 0;
@@ -135,8 +135,8 @@ static void drop_marks(const by_tokenizer *t, uint32_t id, char *scratch, const 
     *length = used;
 }
 
-void by__piece_of(const by_tokenizer *t, uint32_t id, bool first, char *scratch, const char **data,
-                  size_t *length)
+void by__tokenizer_piece_of(const by_tokenizer *t, uint32_t id, bool first, char *scratch,
+                            const char **data, size_t *length)
 {
     const char *bytes = t->pieces != NULL ? t->pieces : t->bytes;
     const size_t *offsets = t->pieces != NULL ? t->piece_offsets : t->offsets;
@@ -156,7 +156,7 @@ by_status by_tokenizer_token_bytes(const by_tokenizer *t, uint32_t id, const cha
         return by_error_set(error, BY_EARG,
                             "token %" PRIu32 " is not in the vocabulary of %" PRIu32, id, t->vocab);
     }
-    by__piece_of(t, id, false, NULL, data, length);
+    by__tokenizer_piece_of(t, id, false, NULL, data, length);
     return BY_OK;
 }
 
@@ -174,7 +174,7 @@ by_status by_tokenizer_decode(const by_tokenizer *t, const uint32_t *ids, size_t
             size_t name = t->offsets[ids[0] + 1] - t->offsets[ids[0]];
             status = by__reserve((void **)&scratch, &capacity, name + 1, 1, error);
             if (status == BY_OK) {
-                by__piece_of(t, ids[0], true, scratch, &data, &n);
+                by__tokenizer_piece_of(t, ids[0], true, scratch, &data, &n);
             }
         }
         if (status != BY_OK) {
@@ -185,7 +185,7 @@ by_status by_tokenizer_decode(const by_tokenizer *t, const uint32_t *ids, size_t
         by__text_add_bytes(&text, data, n);
     }
     free(scratch);
-    const by__pipeline *p = &t->pipeline;
+    const by__tokenizer_pipeline *p = &t->pipeline;
     size_t skip = 0;
     for (size_t i = 0;
          i < p->strip_count && text.length > skip && text.length - skip >= p->strip_length &&

@@ -44,8 +44,8 @@ void by_encoder_close(by_encoder **encoder)
     free(e->heap);
     free(e->parts.items);
     free(e->inner.items);
-    by__rewriting_free(&e->normal);
-    by__rewriting_free(&e->prefixed);
+    by__tokenizer_rewriting_free(&e->normal);
+    by__tokenizer_rewriting_free(&e->prefixed);
     free(e);
     *encoder = NULL;
 }
@@ -175,7 +175,7 @@ static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t 
                               by_token_buffer *out, by_error *error)
 {
     const by_tokenizer *t = e->tokenizer;
-    by__cached *slot = NULL;
+    by__tokenizer_cached *slot = NULL;
     uint64_t low = 0;
     uint64_t high = 0;
     if (n <= CACHE_BYTES) {
@@ -197,9 +197,9 @@ static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t 
     } else {
         BY_TRY(find_symbols(t, s, n, ids, &count, error));
         if (count > BY__SHORT_PIECE) {
-            BY_TRY(by__merge_long(e, ids, &count, error));
+            BY_TRY(by__tokenizer_merge_long(e, ids, &count, error));
         } else {
-            count = by__merge_short(t, ids, count);
+            count = by__tokenizer_merge_short(t, ids, count);
         }
     }
     out->count += count;
@@ -217,11 +217,12 @@ static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t 
 static by_status encode_pieces(by_encoder *e, size_t step, const uint8_t *s, size_t n,
                                size_t readable, by_token_buffer *out, by_error *error)
 {
-    const by__pipeline *p = &e->tokenizer->pipeline;
+    const by__tokenizer_pipeline *p = &e->tokenizer->pipeline;
     bool last = step + 1 >= p->splitter_count;
     for (size_t at = 0; at < n;) {
-        size_t length =
-            step < p->splitter_count ? by__splitter_next(&p->splitters[step], s + at, n - at) : n;
+        size_t length = step < p->splitter_count
+                            ? by__tokenizer_splitter_next(&p->splitters[step], s + at, n - at)
+                            : n;
         if (!last) {
             BY_TRY(encode_pieces(e, step + 1, s + at, length, readable - at, out, error));
         } else {
@@ -256,10 +257,10 @@ static by_status encode_characters(const by_tokenizer *t, const uint8_t *text, s
 static by_status encode_plain(by_encoder *e, const uint8_t *s, size_t n, bool first,
                               by_token_buffer *out, by_error *error)
 {
-    const by__pipeline *p = &e->tokenizer->pipeline;
+    const by__tokenizer_pipeline *p = &e->tokenizer->pipeline;
     if (p->normalizers < p->rewrite_count) {
-        BY_TRY(by__rewrite_text(p, p->normalizers, p->rewrite_count, &e->prefixed, s, n, &first, &s,
-                                &n, error));
+        BY_TRY(by__tokenizer_rewrite_text(p, p->normalizers, p->rewrite_count, &e->prefixed, s, n,
+                                          &first, &s, &n, error));
     }
     return encode_pieces(e, 0, s, n, n, out, error);
 }
@@ -279,16 +280,16 @@ static by_status encode_part(by_encoder *e, const uint8_t *text, size_t begin, s
     const uint8_t *s = text + begin;
     size_t n = end - begin;
     bool first = begin == 0;
-    if (t->characters && !by__added_any(t, 1, flags)) {
+    if (t->characters && !by__tokenizer_added_any(t, 1, flags)) {
         return encode_characters(t, text, begin, end, out, error);
     }
-    BY_TRY(by__rewrite_text(&t->pipeline, 0, t->pipeline.normalizers, &e->normal, s, n, &first, &s,
-                            &n, error));
-    if (!by__added_any(t, 1, flags)) {
+    BY_TRY(by__tokenizer_rewrite_text(&t->pipeline, 0, t->pipeline.normalizers, &e->normal, s, n,
+                                      &first, &s, &n, error));
+    if (!by__tokenizer_added_any(t, 1, flags)) {
         return encode_plain(e, s, n, first, out, error);
     }
     e->inner.count = 0;
-    BY_TRY(by__added_pass(t, 1, flags, s, 0, n, &e->inner, error));
+    BY_TRY(by__tokenizer_added_pass(t, 1, flags, s, 0, n, &e->inner, error));
     for (size_t i = 0; i < e->inner.count; i++) {
         const by__tokenizer_part *part = &e->inner.items[i];
         if (part->id != BY__NO_TOKEN) {
@@ -306,11 +307,11 @@ static by_status encode_part(by_encoder *e, const uint8_t *text, size_t begin, s
 static by_status encode_text(by_encoder *e, const uint8_t *s, size_t length, by_token_buffer *out,
                              unsigned flags, by_error *error)
 {
-    if (!by__added_any(e->tokenizer, 0, flags)) {
+    if (!by__tokenizer_added_any(e->tokenizer, 0, flags)) {
         return encode_part(e, s, 0, length, flags, out, error);
     }
     e->parts.count = 0;
-    BY_TRY(by__added_pass(e->tokenizer, 0, flags, s, 0, length, &e->parts, error));
+    BY_TRY(by__tokenizer_added_pass(e->tokenizer, 0, flags, s, 0, length, &e->parts, error));
     for (size_t i = 0; i < e->parts.count; i++) {
         const by__tokenizer_part *part = &e->parts.items[i];
         BY_TRY(part->id != BY__NO_TOKEN
@@ -323,7 +324,7 @@ static by_status encode_text(by_encoder *e, const uint8_t *s, size_t length, by_
 by_status by_encoder_encode(by_encoder *e, const char *text, size_t length, by_token_buffer *out,
                             unsigned flags, by_error *error)
 {
-    const by__pipeline *p = &e->tokenizer->pipeline;
+    const by__tokenizer_pipeline *p = &e->tokenizer->pipeline;
     size_t kept = out->count;
     if ((flags & ~(unsigned)(BY_ENCODE_SPECIAL | BY_ENCODE_AROUND)) != 0) {
         return by_error_set(error, BY_EARG, "encode flags 0x%x are not known", flags);

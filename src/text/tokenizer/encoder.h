@@ -7,38 +7,39 @@
 #define BY__CACHE_IDS   3u  /* most ids of a cached piece */
 #define BY__SHORT_PIECE 48u /* most symbols of a piece that is merged by scanning */
 
-typedef struct by__cached {
+typedef struct by__tokenizer_cached {
     uint64_t low; /* the piece's bytes, padded with zeros, its length in the last byte */
     uint64_t high;
     uint32_t ids[BY__CACHE_IDS];
     uint32_t count;
-} by__cached;
+} by__tokenizer_cached;
 
 /* A symbol of a long piece, in a doubly linked list within an array. */
-typedef struct by__symbol {
+typedef struct by__tokenizer_symbol {
     uint32_t id; /* BY__NO_TOKEN: merged into the previous one */
     uint32_t previous;
     uint32_t next;
     uint32_t rank; /* rank of the pair with the next one */
-} by__symbol;
+} by__tokenizer_symbol;
 
 struct by_encoder {
     const by_tokenizer *tokenizer;
-    by__cached *cache;
-    by__symbol *symbols;
+    by__tokenizer_cached *cache;
+    by__tokenizer_symbol *symbols;
     size_t symbol_capacity;
     uint64_t *heap; /* rank << 32 | position, smallest first */
     size_t heap_count;
     size_t heap_capacity;
-    by__parts parts;
-    by__parts inner; /* parts of one part, after normalization */
-    by__rewriting normal;
-    by__rewriting prefixed;
+    by__tokenizer_parts parts;
+    by__tokenizer_parts inner; /* parts of one part, after normalization */
+    by__tokenizer_rewriting normal;
+    by__tokenizer_rewriting prefixed;
 };
 
 /* Merges the symbols of a piece in place; returns how many are left. Short: 1 .. BY__SHORT_PIECE
  * symbols. */
-size_t by__merge_short(const by_tokenizer *tokenizer, uint32_t *ids, size_t count);
-by_status by__merge_long(by_encoder *encoder, uint32_t *ids, size_t *count, by_error *error);
+size_t by__tokenizer_merge_short(const by_tokenizer *tokenizer, uint32_t *ids, size_t count);
+by_status by__tokenizer_merge_long(by_encoder *encoder, uint32_t *ids, size_t *count,
+                                   by_error *error);
 
 #endif

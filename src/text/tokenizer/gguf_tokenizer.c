@@ -26,10 +26,10 @@ typedef struct word {
 
 typedef struct vocabulary {
     const char *name; /* of the file */
-    const by__gguf_file *file;
+    const by__format_gguf_file *file;
     word *words;
     size_t count;
-    const by__gguf_pair *scores;
+    const by__format_gguf_pair *scores;
 } vocabulary;
 
 static by_status lacks(const vocabulary *v, const char *key, by_error *error)
@@ -39,11 +39,11 @@ static by_status lacks(const vocabulary *v, const char *key, by_error *error)
 
 static by_status read_words(vocabulary *v, by_error *error)
 {
-    const by__gguf_pair *tokens =
-        by__gguf_array(v->file, "tokenizer.ggml.tokens", BY__GGUF_KIND_STRING);
-    const by__gguf_pair *types =
-        by__gguf_array(v->file, "tokenizer.ggml.token_type", BY__GGUF_KIND_I32);
-    v->scores = by__gguf_array(v->file, "tokenizer.ggml.scores", BY__GGUF_KIND_F32);
+    const by__format_gguf_pair *tokens =
+        by__format_gguf_array(v->file, "tokenizer.ggml.tokens", BY__GGUF_KIND_STRING);
+    const by__format_gguf_pair *types =
+        by__format_gguf_array(v->file, "tokenizer.ggml.token_type", BY__GGUF_KIND_I32);
+    v->scores = by__format_gguf_array(v->file, "tokenizer.ggml.scores", BY__GGUF_KIND_F32);
     if (tokens == NULL || tokens->count == 0 || tokens->count >= BY__MAX_TOKENS) {
         return lacks(v, "tokenizer.ggml.tokens", error);
     }
@@ -58,9 +58,10 @@ static by_status read_words(vocabulary *v, by_error *error)
     const uint8_t *at = tokens->data;
     for (uint64_t i = 0; i < tokens->count; i++) {
         word *w = &v->words[v->count++];
-        w->text = by__gguf_next_text(&at, &w->length);
-        w->type = types == NULL ? NORMAL : by__gguf_i32_at(types, i);
-        if (v->scores != NULL && isnan(by__gguf_f32_at(v->scores, i))) { /* they are sorted */
+        w->text = by__format_gguf_next_text(&at, &w->length);
+        w->type = types == NULL ? NORMAL : by__format_gguf_i32_at(types, i);
+        if (v->scores != NULL &&
+            isnan(by__format_gguf_f32_at(v->scores, i))) { /* they are sorted */
             return by_error_set(error, BY_EFORMAT,
                                 "%s: tokenizer.ggml.scores: that of token %" PRIu64 " is no number",
                                 v->name, i);
@@ -118,8 +119,9 @@ static void add_around(by__text *out, const vocabulary *v, bool in_front)
 {
     uint64_t id;
     bool wanted = in_front;
-    (void)by__gguf_bool(v->file, "tokenizer.ggml.add_bos_token", &wanted);
-    if (!wanted || !by__gguf_whole(v->file, "tokenizer.ggml.bos_token_id", &id) || id >= v->count) {
+    (void)by__format_gguf_bool(v->file, "tokenizer.ggml.add_bos_token", &wanted);
+    if (!wanted || !by__format_gguf_whole(v->file, "tokenizer.ggml.bos_token_id", &id) ||
+        id >= v->count) {
         by__text_add(out, "\"post_processor\": null, ");
         return;
     }
@@ -166,7 +168,7 @@ static by_status add_pattern(by__text *out, const vocabulary *v, const char *pre
         pre = strcmp(aliases[i].alias, pre) == 0 ? aliases[i].name : pre;
     }
     bool digits = strcmp(pre, "smollm") == 0;
-    const by__split_rule *rule = by__split_rule_named(digits ? "gpt-2" : pre);
+    const by__tokenizer_split_rule *rule = by__tokenizer_split_rule_named(digits ? "gpt-2" : pre);
     if (rule == NULL) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: tokenizer.ggml.pre '%.60s' is not known; supported are gpt-2, "
@@ -208,12 +210,12 @@ static by_status make_byte_level(by__text *out, const vocabulary *v, by_error *e
     char pre[64] = "gpt-2";
     const char *text;
     size_t length;
-    const by__gguf_pair *merges =
-        by__gguf_array(v->file, "tokenizer.ggml.merges", BY__GGUF_KIND_STRING);
+    const by__format_gguf_pair *merges =
+        by__format_gguf_array(v->file, "tokenizer.ggml.merges", BY__GGUF_KIND_STRING);
     if (merges == NULL) {
         return lacks(v, "tokenizer.ggml.merges", error);
     }
-    if (by__gguf_text(v->file, "tokenizer.ggml.pre", &text, &length)) {
+    if (by__format_gguf_text(v->file, "tokenizer.ggml.pre", &text, &length)) {
         (void)snprintf(pre, sizeof pre, "%.*s", length < 60 ? (int)length : 60, text);
     }
     bool whole = is_whole(pre);
@@ -228,7 +230,7 @@ static by_status make_byte_level(by__text *out, const vocabulary *v, by_error *e
     by__text_add(out, "\"merges\": [");
     const uint8_t *at = merges->data;
     for (uint64_t i = 0; i < merges->count; i++) {
-        text = by__gguf_next_text(&at, &length);
+        text = by__format_gguf_next_text(&at, &length);
         by__text_add(out, i == 0 ? "" : ", ");
         by__text_json(out, text, length);
     }
@@ -285,7 +287,7 @@ static by_status add_splits(merges *out, const by__name_table *table, const voca
         if (right >= 0) {
             BY_TRY(by__reserve((void **)&out->items, &out->capacity, out->count + 1,
                                sizeof *out->items, error));
-            out->items[out->count++] = (merge){.score = by__gguf_f32_at(v->scores, id),
+            out->items[out->count++] = (merge){.score = by__format_gguf_f32_at(v->scores, id),
                                                .id = id,
                                                .left = (size_t)left,
                                                .right = (size_t)right};
@@ -343,7 +345,7 @@ static by_status make_pieces(by__text *out, const vocabulary *v, by_error *error
         return lacks(v, "tokenizer.ggml.scores", error);
     }
     by_status status = find_merges(&list, v, error);
-    (void)by__gguf_bool(v->file, "tokenizer.ggml.add_space_prefix", &prefix);
+    (void)by__format_gguf_bool(v->file, "tokenizer.ggml.add_space_prefix", &prefix);
     add_added(out, v);
     by__text_format(out,
                     "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [%s{\"type\": "
@@ -359,7 +361,7 @@ static by_status make_pieces(by__text *out, const vocabulary *v, by_error *error
                              "\"stop\": 0}"
                            : "");
     begin_model(out, true, false);
-    if (by__gguf_whole(v->file, "tokenizer.ggml.unknown_token_id", &unknown) &&
+    if (by__format_gguf_whole(v->file, "tokenizer.ggml.unknown_token_id", &unknown) &&
         unknown < v->count) {
         by__text_add(out, "\"unk_token\": ");
         by__text_json(out, v->words[unknown].text, v->words[unknown].length);
@@ -450,8 +452,8 @@ static by_status make_characters(by__text *out, const vocabulary *v, by_error *e
     return BY_OK;
 }
 
-by_status by__tokenizer_from_gguf(by_tokenizer **out, const char *name, const by__gguf_file *file,
-                                  by_error *error)
+by_status by__tokenizer_from_gguf(by_tokenizer **out, const char *name,
+                                  const by__format_gguf_file *file, by_error *error)
 {
     vocabulary v = {.name = name, .file = file};
     by__text text = {0};
@@ -460,11 +462,11 @@ by_status by__tokenizer_from_gguf(by_tokenizer **out, const char *name, const by
         free(v.words);
         return status;
     }
-    if (by__gguf_is(file, "tokenizer.ggml.model", "gpt2")) {
+    if (by__format_gguf_is(file, "tokenizer.ggml.model", "gpt2")) {
         status = make_byte_level(&text, &v, error);
-    } else if (by__gguf_is(file, "tokenizer.ggml.model", "llama")) {
+    } else if (by__format_gguf_is(file, "tokenizer.ggml.model", "llama")) {
         status = make_pieces(&text, &v, error);
-    } else if (by__gguf_is(file, "tokenizer.ggml.model", "rwkv")) {
+    } else if (by__format_gguf_is(file, "tokenizer.ggml.model", "rwkv")) {
         status = make_characters(&text, &v, error);
     } else {
         status = by_error_set(error, BY_EFORMAT,
@@ -484,12 +486,12 @@ by_status by__tokenizer_from_gguf(by_tokenizer **out, const char *name, const by
 by_status by__tokenizer_open_gguf(by_tokenizer **out, const char *path, by_error *error)
 {
     by__map map;
-    by__gguf_file file;
+    by__format_gguf_file file;
     BY_TRY(by__map_open(&map, path, error));
-    by_status status = by__gguf_parse(&file, path, map.data, map.size, error);
+    by_status status = by__format_gguf_parse(&file, path, map.data, map.size, error);
     if (status == BY_OK) {
         status = by__tokenizer_from_gguf(out, path, &file, error);
-        by__gguf_free(&file);
+        by__format_gguf_free(&file);
     }
     by__map_close(&map);
     return status;
@@ -497,58 +499,60 @@ by_status by__tokenizer_open_gguf(by_tokenizer **out, const char *path, by_error
 
 /* ---- settings ---- */
 
-by_status by__gguf_vocabulary_exists(bool *out, const char *path, by_error *error)
+by_status by__tokenizer_gguf_vocabulary_exists(bool *out, const char *path, by_error *error)
 {
     by__map map;
-    by__gguf_file file;
+    by__format_gguf_file file;
     BY_TRY(by__map_open(&map, path, error));
-    by_status status = by__gguf_parse(&file, path, map.data, map.size, error);
+    by_status status = by__format_gguf_parse(&file, path, map.data, map.size, error);
     if (status == BY_OK) {
-        *out = !by__gguf_is(&file, "tokenizer.ggml.model", "no_vocab");
-        by__gguf_free(&file);
+        *out = !by__format_gguf_is(&file, "tokenizer.ggml.model", "no_vocab");
+        by__format_gguf_free(&file);
     }
     by__map_close(&map);
     return status;
 }
 
-by_status by__gguf_ends_open(int64_t out[2], const char *path, by_error *error)
+by_status by__tokenizer_gguf_ends_open(int64_t out[2], const char *path, by_error *error)
 {
     static const char *const keys[2] = {"tokenizer.ggml.eos_token_id",
                                         "tokenizer.ggml.eot_token_id"};
     by__map map;
-    by__gguf_file file;
+    by__format_gguf_file file;
     BY_TRY(by__map_open(&map, path, error));
-    by_status status = by__gguf_parse(&file, path, map.data, map.size, error);
+    by_status status = by__format_gguf_parse(&file, path, map.data, map.size, error);
     for (size_t i = 0; i < 2 && status == BY_OK; i++) {
         uint64_t id;
-        bool there = by__gguf_whole(&file, keys[i], &id) && id < BY__MAX_TOKENS;
+        bool there = by__format_gguf_whole(&file, keys[i], &id) && id < BY__MAX_TOKENS;
         out[i] = there ? (int64_t)id : -1;
     }
     if (status == BY_OK) {
-        by__gguf_free(&file);
+        by__format_gguf_free(&file);
     }
     by__map_close(&map);
     return status;
 }
 
-static void set_token(json_t *object, const char *name, const char *key, const by__gguf_file *file)
+static void set_token(json_t *object, const char *name, const char *key,
+                      const by__format_gguf_file *file)
 {
     uint64_t id;
     size_t length = 0;
     const char *text = NULL;
-    const by__gguf_pair *tokens =
-        by__gguf_array(file, "tokenizer.ggml.tokens", BY__GGUF_KIND_STRING);
-    if (tokens == NULL || !by__gguf_whole(file, key, &id) || id >= tokens->count) {
+    const by__format_gguf_pair *tokens =
+        by__format_gguf_array(file, "tokenizer.ggml.tokens", BY__GGUF_KIND_STRING);
+    if (tokens == NULL || !by__format_gguf_whole(file, key, &id) || id >= tokens->count) {
         return;
     }
     const uint8_t *at = tokens->data;
     for (uint64_t i = 0; i <= id; i++) {
-        text = by__gguf_next_text(&at, &length);
+        text = by__format_gguf_next_text(&at, &length);
     }
     (void)json_object_set_new(object, name, json_stringn(text, length));
 }
 
-by_status by__gguf_settings(json_t **out, const by__gguf_file *file, by_error *error)
+by_status by__tokenizer_gguf_settings(json_t **out, const by__format_gguf_file *file,
+                                      by_error *error)
 {
     const char *text;
     size_t length;
@@ -557,7 +561,7 @@ by_status by__gguf_settings(json_t **out, const by__gguf_file *file, by_error *e
     set_token(object, "eos_token", "tokenizer.ggml.eos_token_id", file);
     set_token(object, "unk_token", "tokenizer.ggml.unknown_token_id", file);
     set_token(object, "pad_token", "tokenizer.ggml.padding_token_id", file);
-    if (by__gguf_text(file, "tokenizer.chat_template", &text, &length)) {
+    if (by__format_gguf_text(file, "tokenizer.chat_template", &text, &length)) {
         (void)json_object_set_new(object, "chat_template", json_stringn(text, length));
     }
     (void)json_object_set_new(object, "tokenizer_class", json_string("PreTrainedTokenizerFast"));
@@ -568,15 +572,15 @@ by_status by__gguf_settings(json_t **out, const by__gguf_file *file, by_error *e
     return BY_OK;
 }
 
-by_status by__gguf_settings_open(json_t **out, const char *path, by_error *error)
+by_status by__tokenizer_gguf_settings_open(json_t **out, const char *path, by_error *error)
 {
     by__map map;
-    by__gguf_file file;
+    by__format_gguf_file file;
     BY_TRY(by__map_open(&map, path, error));
-    by_status status = by__gguf_parse(&file, path, map.data, map.size, error);
+    by_status status = by__format_gguf_parse(&file, path, map.data, map.size, error);
     if (status == BY_OK) {
-        status = by__gguf_settings(out, &file, error);
-        by__gguf_free(&file);
+        status = by__tokenizer_gguf_settings(out, &file, error);
+        by__format_gguf_free(&file);
     }
     by__map_close(&map);
     return status;

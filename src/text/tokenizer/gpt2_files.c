@@ -20,7 +20,7 @@ static by_status read_line(by_tokenizer *t, const json_t *vocab, char *line, siz
                             name, number);
     }
     *space = '\0';
-    return by__merge_from_names(t, vocab, line, space + 1, t->merge_count, name, error);
+    return by__tokenizer_merge_from_names(t, vocab, line, space + 1, t->merge_count, name, error);
 }
 
 /* Modifies `text`. */
@@ -60,7 +60,7 @@ by_status by__tokenizer_parse_gpt2(by_tokenizer **out, const char *encoder_name,
     by_status status = lines == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: merges")
                                      : by__tokenizer_new(&t, false, error);
     if (status == BY_OK) {
-        status = by__vocab_from_json(t, vocab, encoder_name, error);
+        status = by__tokenizer_vocab_from_json(t, vocab, encoder_name, error);
     }
     if (status == BY_OK) {
         status = read_lines(t, vocab, lines, merges_length, merges_name, error);

@@ -16,7 +16,7 @@ static bool letters_to_bytes(const char *text, char *out, size_t *length)
     for (size_t at = 0; at < n;) {
         uint32_t code;
         at += by__utf8_next(s + at, n - at, &code);
-        int byte = code == BY__INVALID ? -1 : by__letter_byte(code);
+        int byte = code == BY__INVALID ? -1 : by__text_letter_byte(code);
         if (byte < 0) {
             return false;
         }
@@ -54,8 +54,8 @@ static by_status add_token(by_tokenizer *t, const char *key, const char *name, b
     return status;
 }
 
-by_status by__vocab_from_json(by_tokenizer *t, const json_t *vocab, const char *name,
-                              by_error *error)
+by_status by__tokenizer_vocab_from_json(by_tokenizer *t, const json_t *vocab, const char *name,
+                                        by_error *error)
 {
     const char *key;
     json_t *value;
@@ -106,12 +106,13 @@ static by_status id_of(const json_t *vocab, const char *token, size_t number, co
             "%s: merge %zu needs the token \"%.60s\", which is not in the vocabulary", name, number,
             token);
     }
-    *out = (uint32_t)json_integer_value(id); /* checked by by__vocab_from_json */
+    *out = (uint32_t)json_integer_value(id); /* checked by by__tokenizer_vocab_from_json */
     return BY_OK;
 }
 
-by_status by__merge_from_names(by_tokenizer *t, const json_t *vocab, const char *left,
-                               const char *right, size_t number, const char *name, by_error *error)
+by_status by__tokenizer_merge_from_names(by_tokenizer *t, const json_t *vocab, const char *left,
+                                         const char *right, size_t number, const char *name,
+                                         by_error *error)
 {
     uint32_t ids[3] = {0};
     by__text joined = {0};

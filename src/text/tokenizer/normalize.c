@@ -6,7 +6,7 @@
 #include "text/tokenizer/text_pipeline.h"
 #include "text/unicode/unicode.h"
 
-void by__pipeline_free(by__pipeline *p)
+void by__tokenizer_pipeline_free(by__tokenizer_pipeline *p)
 {
     for (size_t i = 0; i < BY__MAX_REWRITES; i++) {
         free(p->rewrites[i].from);
@@ -17,20 +17,20 @@ void by__pipeline_free(by__pipeline *p)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(p->source); i++) {
         free(p->source[i]);
     }
-    *p = (by__pipeline){0};
+    *p = (by__tokenizer_pipeline){0};
 }
 
-void by__rewriting_free(by__rewriting *r)
+void by__tokenizer_rewriting_free(by__tokenizer_rewriting *r)
 {
     free(r->data[0]);
     free(r->data[1]);
     free(r->codes.items);
-    *r = (by__rewriting){0};
+    *r = (by__tokenizer_rewriting){0};
 }
 
 /* A text being written to one of the two buffers. */
 typedef struct target {
-    by__rewriting *rewriting;
+    by__tokenizer_rewriting *rewriting;
     unsigned buffer;
     size_t length;
 } target;
@@ -41,7 +41,7 @@ static by_status put(target *t, const void *bytes, size_t n, by_error *error)
     if (!by__size_add(t->length, n, &need)) {
         return by_error_set(error, BY_EMEMORY, "size overflow: text");
     }
-    by__rewriting *r = t->rewriting;
+    by__tokenizer_rewriting *r = t->rewriting;
     BY_TRY(by__reserve((void **)&r->data[t->buffer], &r->capacity[t->buffer], need + 1, 1, error));
     if (n > 0) {
         memcpy(r->data[t->buffer] + t->length, bytes, n);
@@ -50,12 +50,12 @@ static by_status put(target *t, const void *bytes, size_t n, by_error *error)
     return BY_OK;
 }
 
-static by_status put_form(const by__rewrite *w, const uint8_t *s, size_t n, target *t,
+static by_status put_form(const by__tokenizer_rewrite *w, const uint8_t *s, size_t n, target *t,
                           by_error *error)
 {
-    by__code_points *codes = &t->rewriting->codes;
+    by__text_code_points *codes = &t->rewriting->codes;
     codes->count = 0;
-    BY_TRY(by__form_make(w->form, s, n, codes, error));
+    BY_TRY(by__text_form_make(w->form, s, n, codes, error));
     for (size_t i = 0; i < codes->count; i++) {
         uint8_t utf8[4];
         uint32_t code = codes->items[i];
@@ -68,7 +68,7 @@ static by_status put_form(const by__rewrite *w, const uint8_t *s, size_t n, targ
     return BY_OK;
 }
 
-static by_status put_replaced(const by__rewrite *w, const uint8_t *s, size_t n, target *t,
+static by_status put_replaced(const by__tokenizer_rewrite *w, const uint8_t *s, size_t n, target *t,
                               by_error *error)
 {
     size_t done = 0;
@@ -90,7 +90,7 @@ static by_status put_replaced(const by__rewrite *w, const uint8_t *s, size_t n, 
     return put(t, s + done, n - done, error);
 }
 
-static by_status put_spaces(const by__rewrite *w, const uint8_t *s, size_t n, target *t,
+static by_status put_spaces(const by__tokenizer_rewrite *w, const uint8_t *s, size_t n, target *t,
                             by_error *error)
 {
     for (size_t at = 0; at < n;) {
@@ -116,7 +116,7 @@ static bool is_space(const uint8_t *s, size_t n, size_t *length)
     return (by__code_class(code) & BY__CLASS) == BY__SPACE;
 }
 
-static void strip(const by__rewrite *w, const uint8_t **s, size_t *n)
+static void strip(const by__tokenizer_rewrite *w, const uint8_t **s, size_t *n)
 {
     size_t length;
     while (w->left && *n > 0 && is_space(*s, *n, &length)) {
@@ -132,17 +132,17 @@ static void strip(const by__rewrite *w, const uint8_t **s, size_t *n)
     *n = w->right ? end : *n;
 }
 
-static bool begins_with(const uint8_t *s, size_t n, const by__rewrite *w)
+static bool begins_with(const uint8_t *s, size_t n, const by__tokenizer_rewrite *w)
 {
     return n >= w->to_length && memcmp(s, w->to, w->to_length) == 0;
 }
 
 /* Returns true if a rewrite certainly does not change the text. */
-static bool leaves(const by__rewrite *w, const uint8_t *s, size_t n, bool first)
+static bool leaves(const by__tokenizer_rewrite *w, const uint8_t *s, size_t n, bool first)
 {
     switch (w->kind) {
     case BY__REWRITE_FORM:
-        return !by__form_changes(w->form, s, n);
+        return !by__text_form_changes(w->form, s, n);
     case BY__REWRITE_REPLACE:
         return memchr(s, (uint8_t)w->from[0], n) == NULL;
     case BY__REWRITE_PREFIX:
@@ -154,9 +154,10 @@ static bool leaves(const by__rewrite *w, const uint8_t *s, size_t n, bool first)
     }
 }
 
-by_status by__rewrite_text(const by__pipeline *p, size_t begin, size_t end, by__rewriting *r,
-                           const uint8_t *s, size_t n, bool *first, const uint8_t **out,
-                           size_t *length, by_error *error)
+by_status by__tokenizer_rewrite_text(const by__tokenizer_pipeline *p, size_t begin, size_t end,
+                                     by__tokenizer_rewriting *r, const uint8_t *s, size_t n,
+                                     bool *first, const uint8_t **out, size_t *length,
+                                     by_error *error)
 {
     /* Uses the buffer that does not contain the text. */
     unsigned buffer = r->data[0] != NULL && s >= (const uint8_t *)r->data[0] &&
@@ -164,7 +165,7 @@ by_status by__rewrite_text(const by__pipeline *p, size_t begin, size_t end, by__
                           ? 1
                           : 0;
     for (size_t i = begin; i < end && n > 0; i++) {
-        const by__rewrite *w = &p->rewrites[i];
+        const by__tokenizer_rewrite *w = &p->rewrites[i];
         target t = {r, buffer, 0};
         if (w->kind == BY__REWRITE_STRIP) {
             const uint8_t *old = s;

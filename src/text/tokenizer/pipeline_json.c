@@ -6,7 +6,8 @@
 
 #include "base/json.h"
 
-by_status by__json_refuse(const char *name, const char *what, const json_t *value, by_error *error)
+by_status by__tokenizer_json_refuse(const char *name, const char *what, const json_t *value,
+                                    by_error *error)
 {
     const char *type = json_string_value(json_object_get(value, "type"));
     return by_error_set(error, BY_EFORMAT,
@@ -15,20 +16,20 @@ by_status by__json_refuse(const char *name, const char *what, const json_t *valu
                         name, what, type != NULL ? " " : "", type != NULL ? type : "");
 }
 
-bool by__json_absent(const json_t *object, const char *key)
+bool by__tokenizer_json_absent(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return value == NULL || json_is_null(value);
 }
 
-bool by__json_is_type(const json_t *value, const char *type)
+bool by__tokenizer_json_is_type(const json_t *value, const char *type)
 {
     const char *held = json_string_value(json_object_get(value, "type"));
     return held != NULL && strcmp(held, type) == 0;
 }
 
-by_status by__json_bool(const json_t *object, const char *key, bool missing, bool *out,
-                        const char *name, by_error *error)
+by_status by__tokenizer_json_bool(const json_t *object, const char *key, bool missing, bool *out,
+                                  const char *name, by_error *error)
 {
     const json_t *value = json_object_get(object, key);
     if (value != NULL && !json_is_boolean(value)) {
@@ -41,7 +42,7 @@ by_status by__json_bool(const json_t *object, const char *key, bool missing, boo
 /* State of the reader. */
 typedef struct reading {
     by_tokenizer *tokenizer;
-    by__pipeline *pipeline;
+    by__tokenizer_pipeline *pipeline;
     const char *name;
     bool fused;    /* an earlier decoder step has joined the tokens */
     bool changes;  /* the post-processor adds ids */
@@ -68,7 +69,7 @@ typedef by_status (*read_step)(reading *r, const json_t *step, by_error *error);
 static by_status each_step(reading *r, const json_t *part, const char *key, unsigned depth,
                            read_step read, by_error *error)
 {
-    if (!by__json_is_type(part, "Sequence")) {
+    if (!by__tokenizer_json_is_type(part, "Sequence")) {
         return read(r, part, error);
     }
     const json_t *steps = json_object_get(part, key);
@@ -94,9 +95,10 @@ static by_status copy_text(char **out, size_t *length, const json_t *value, cons
     return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: %s", what);
 }
 
-static by_status next_rewrite(reading *r, by__rewrite_kind kind, by__rewrite **out, by_error *error)
+static by_status next_rewrite(reading *r, by__tokenizer_rewrite_kind kind,
+                              by__tokenizer_rewrite **out, by_error *error)
 {
-    by__pipeline *p = r->pipeline;
+    by__tokenizer_pipeline *p = r->pipeline;
     if (p->rewrite_count == BY__MAX_REWRITES) {
         return by_error_set(error, BY_EFORMAT, "%s: more than %u steps change a text", r->name,
                             BY__MAX_REWRITES);
@@ -108,7 +110,8 @@ static by_status next_rewrite(reading *r, by__rewrite_kind kind, by__rewrite **o
 
 /* Reads {"pattern": {"String": ...} or {"Regex": ...}, "content": ...} of normalizers and
  * decoders. */
-static by_status read_replace(reading *r, const json_t *step, by__rewrite *w, by_error *error)
+static by_status read_replace(reading *r, const json_t *step, by__tokenizer_rewrite *w,
+                              by_error *error)
 {
     const json_t *pattern = json_object_get(step, "pattern");
     const char *regex = json_string_value(json_object_get(pattern, "Regex"));
@@ -134,54 +137,55 @@ static by_status read_normalizer(reading *r, const json_t *step, by_error *error
 {
     static const struct {
         const char *type;
-        by__form form;
+        by__text_form form;
         size_t most; /* largest lengthening: U+FDFA has 3 bytes, and 33 when decomposed */
     } forms[] = {
         {"NFC", BY__NFC, 3}, {"NFD", BY__NFD, 3}, {"NFKC", BY__NFKC, 11}, {"NFKD", BY__NFKD, 11}};
-    by__rewrite *w;
+    by__tokenizer_rewrite *w;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(forms); i++) {
-        if (by__json_is_type(step, forms[i].type)) {
+        if (by__tokenizer_json_is_type(step, forms[i].type)) {
             BY_TRY(next_rewrite(r, BY__REWRITE_FORM, &w, error));
             w->form = forms[i].form;
             return check_growth(r, 1, forms[i].most, error);
         }
     }
-    if (by__json_is_type(step, "Replace")) {
+    if (by__tokenizer_json_is_type(step, "Replace")) {
         BY_TRY(next_rewrite(r, BY__REWRITE_REPLACE, &w, error));
         return read_replace(r, step, w, error);
     }
-    if (by__json_is_type(step, "Prepend")) {
+    if (by__tokenizer_json_is_type(step, "Prepend")) {
         BY_TRY(next_rewrite(r, BY__REWRITE_PREPEND, &w, error));
         return copy_text(&w->to, &w->to_length, json_object_get(step, "prepend"), "Prepend text", r,
                          error);
     }
-    if (by__json_is_type(step, "Strip")) {
+    if (by__tokenizer_json_is_type(step, "Strip")) {
         BY_TRY(next_rewrite(r, BY__REWRITE_STRIP, &w, error));
-        BY_TRY(by__json_bool(step, "strip_left", true, &w->left, r->name, error));
-        return by__json_bool(step, "strip_right", true, &w->right, r->name, error);
+        BY_TRY(by__tokenizer_json_bool(step, "strip_left", true, &w->left, r->name, error));
+        return by__tokenizer_json_bool(step, "strip_right", true, &w->right, r->name, error);
     }
-    return by__json_refuse(r->name, "normalizer", step, error);
+    return by__tokenizer_json_refuse(r->name, "normalizer", step, error);
 }
 
-static by_status next_splitter(reading *r, by__splitter_kind kind, by__splitter **out,
-                               by_error *error)
+static by_status next_splitter(reading *r, by__tokenizer_splitter_kind kind,
+                               by__tokenizer_splitter **out, by_error *error)
 {
-    by__pipeline *p = r->pipeline;
+    by__tokenizer_pipeline *p = r->pipeline;
     if (p->splitter_count == BY__MAX_SPLITTERS) {
         return by_error_set(error, BY_EFORMAT, "%s: more than %u pre-tokenizers", r->name,
                             BY__MAX_SPLITTERS);
     }
     *out = &p->splitters[p->splitter_count++];
-    **out = (by__splitter){.kind = kind};
+    **out = (by__tokenizer_splitter){.kind = kind};
     return BY_OK;
 }
 
 /* Pre-tokenizers that modify the text must come before those that split. */
-static by_status next_prefix(reading *r, const json_t *step, by__rewrite_kind kind,
-                             const char *text, by__rewrite **out, by_error *error)
+static by_status next_prefix(reading *r, const json_t *step, by__tokenizer_rewrite_kind kind,
+                             const char *text, by__tokenizer_rewrite **out, by_error *error)
 {
     if (r->pipeline->splitter_count > 0) {
-        return by__json_refuse(r->name, "behind another pre-tokenizer, a prefix of", step, error);
+        return by__tokenizer_json_refuse(r->name, "behind another pre-tokenizer, a prefix of", step,
+                                         error);
     }
     BY_TRY(next_rewrite(r, kind, out, error));
     (*out)->to_length = strlen(text);
@@ -189,8 +193,8 @@ static by_status next_prefix(reading *r, const json_t *step, by__rewrite_kind ki
     return (*out)->to != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: prefix");
 }
 
-static by_status set_literal(by__splitter *s, const char *text, size_t length, const reading *r,
-                             by_error *error)
+static by_status set_literal(by__tokenizer_splitter *s, const char *text, size_t length,
+                             const reading *r, by_error *error)
 {
     if (length == 0 || length > sizeof s->literal) {
         return by_error_set(error, BY_EFORMAT, "%s: Split at \"%.60s\" is not supported", r->name,
@@ -207,13 +211,14 @@ static by_status read_metaspace(reading *r, const json_t *step, by_error *error)
     const char *scheme = json_string_value(json_object_get(step, "prepend_scheme"));
     bool split;
     bool prefix;
-    by__rewrite *w;
+    by__tokenizer_rewrite *w;
     if (mark == NULL || mark[0] == '\0' || strlen(mark) > 4) {
-        return by__json_refuse(r->name, "without a replacement, pre_tokenizer", step, error);
+        return by__tokenizer_json_refuse(r->name, "without a replacement, pre_tokenizer", step,
+                                         error);
     }
-    BY_TRY(by__json_bool(step, "split", true, &split, r->name, error));
+    BY_TRY(by__tokenizer_json_bool(step, "split", true, &split, r->name, error));
     /* Early versions have add_prefix_space instead of the scheme. */
-    BY_TRY(by__json_bool(step, "add_prefix_space", true, &prefix, r->name, error));
+    BY_TRY(by__tokenizer_json_bool(step, "add_prefix_space", true, &prefix, r->name, error));
     scheme = scheme != NULL ? scheme : prefix ? "always" : "never";
     BY_TRY(check_growth(r, 1, strlen(mark), error));
     BY_TRY(next_prefix(r, step, BY__REWRITE_REPLACE, mark, &w, error));
@@ -233,7 +238,7 @@ static by_status read_metaspace(reading *r, const json_t *step, by_error *error)
     if (!split) {
         return BY_OK;
     }
-    by__splitter *s;
+    by__tokenizer_splitter *s;
     BY_TRY(next_splitter(r, BY__SPLIT_BEHIND, &s, error));
     return set_literal(s, mark, strlen(mark), r, error);
 }
@@ -244,13 +249,13 @@ static by_status read_split_text(reading *r, const json_t *step, const char *tex
 {
     static const struct {
         const char *behavior;
-        by__splitter_kind kind;
+        by__tokenizer_splitter_kind kind;
     } kinds[] = {{"Isolated", BY__SPLIT_ALONE},
                  {"MergedWithPrevious", BY__SPLIT_BEFORE},
                  {"MergedWithNext", BY__SPLIT_BEHIND}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds); i++) {
         if (strcmp(kinds[i].behavior, behavior) == 0 && !invert) {
-            by__splitter *s;
+            by__tokenizer_splitter *s;
             BY_TRY(next_splitter(r, kinds[i].kind, &s, error));
             return set_literal(
                 s, text,
@@ -271,8 +276,8 @@ static by_status read_split(reading *r, const json_t *step, by_error *error)
     const char *text = json_string_value(json_object_get(pattern, "String"));
     const char *regex = json_string_value(json_object_get(pattern, "Regex"));
     bool invert;
-    by__splitter *s;
-    BY_TRY(by__json_bool(step, "invert", false, &invert, r->name, error));
+    by__tokenizer_splitter *s;
+    BY_TRY(by__tokenizer_json_bool(step, "invert", false, &invert, r->name, error));
     if (behavior == NULL || (text == NULL && regex == NULL)) {
         return by_error_set(error, BY_EFORMAT, "%s: Split lacks its pattern or behavior", r->name);
     }
@@ -286,7 +291,7 @@ static by_status read_split(reading *r, const json_t *step, by_error *error)
         s->digits = groups ? 3 : 1;
         return BY_OK;
     }
-    const by__split_rule *rule = by__split_rule_find(regex);
+    const by__tokenizer_split_rule *rule = by__tokenizer_split_rule_find(regex);
     if (rule == NULL) {
         return by_error_set(
             error, BY_EFORMAT,
@@ -306,37 +311,38 @@ static by_status read_split(reading *r, const json_t *step, by_error *error)
 
 static by_status read_pre_tokenizer(reading *r, const json_t *step, by_error *error)
 {
-    by__splitter *s;
-    by__rewrite *w;
-    if (by__json_is_type(step, "ByteLevel")) {
+    by__tokenizer_splitter *s;
+    by__tokenizer_rewrite *w;
+    if (by__tokenizer_json_is_type(step, "ByteLevel")) {
         bool prefix;
         bool pattern;
-        BY_TRY(by__json_bool(step, "add_prefix_space", true, &prefix, r->name, error));
-        BY_TRY(by__json_bool(step, "use_regex", true, &pattern, r->name, error));
+        BY_TRY(by__tokenizer_json_bool(step, "add_prefix_space", true, &prefix, r->name, error));
+        BY_TRY(by__tokenizer_json_bool(step, "use_regex", true, &pattern, r->name, error));
         if (prefix) {
             BY_TRY(next_prefix(r, step, BY__REWRITE_PREFIX, " ", &w, error));
         }
         return pattern ? next_splitter(r, BY__SPLIT_GPT2, &s, error) : BY_OK;
     }
-    if (by__json_is_type(step, "Split")) {
+    if (by__tokenizer_json_is_type(step, "Split")) {
         return read_split(r, step, error);
     }
-    if (by__json_is_type(step, "Digits")) {
+    if (by__tokenizer_json_is_type(step, "Digits")) {
         bool individually;
-        BY_TRY(by__json_bool(step, "individual_digits", false, &individually, r->name, error));
+        BY_TRY(by__tokenizer_json_bool(step, "individual_digits", false, &individually, r->name,
+                                       error));
         BY_TRY(next_splitter(r, BY__SPLIT_NUMBERS, &s, error));
         s->digits = individually ? 1 : 0;
         return BY_OK;
     }
-    return by__json_is_type(step, "Metaspace")
+    return by__tokenizer_json_is_type(step, "Metaspace")
                ? read_metaspace(r, step, error)
-               : by__json_refuse(r->name, "pre_tokenizer", step, error);
+               : by__tokenizer_json_refuse(r->name, "pre_tokenizer", step, error);
 }
 
 static by_status read_template_ids(reading *r, const json_t *step, const char *id, bool behind,
                                    by_error *error)
 {
-    by__pipeline *p = r->pipeline;
+    by__tokenizer_pipeline *p = r->pipeline;
     const json_t *special = json_object_get(json_object_get(step, "special_tokens"), id);
     const json_t *ids = json_object_get(special, "ids");
     size_t *count = behind ? &p->after_count : &p->before_count;
@@ -364,8 +370,8 @@ static by_status read_template(reading *r, const json_t *step, by_error *error)
     const json_t *single = json_object_get(step, "single");
     unsigned sequences = 0;
     if (!json_is_array(single) || r->changes) {
-        return by__json_refuse(r->name, "without a single template, or twice, post_processor", step,
-                               error);
+        return by__tokenizer_json_refuse(
+            r->name, "without a single template, or twice, post_processor", step, error);
     }
     for (size_t i = 0; i < json_array_size(single); i++) {
         const json_t *item = json_array_get(single, i);
@@ -376,34 +382,34 @@ static by_status read_template(reading *r, const json_t *step, by_error *error)
         } else if (id != NULL) {
             BY_TRY(read_template_ids(r, step, id, sequences > 0, error));
         } else {
-            return by__json_refuse(r->name, "a part of post_processor", step, error);
+            return by__tokenizer_json_refuse(r->name, "a part of post_processor", step, error);
         }
     }
-    return sequences == 1
-               ? BY_OK
-               : by__json_refuse(r->name, "without one text, post_processor", step, error);
+    return sequences == 1 ? BY_OK
+                          : by__tokenizer_json_refuse(r->name, "without one text, post_processor",
+                                                      step, error);
 }
 
 static by_status read_post_processor(reading *r, const json_t *step, by_error *error)
 {
-    if (by__json_is_type(step, "ByteLevel")) {
+    if (by__tokenizer_json_is_type(step, "ByteLevel")) {
         return BY_OK; /* affects offsets only */
     }
-    return by__json_is_type(step, "TemplateProcessing")
+    return by__tokenizer_json_is_type(step, "TemplateProcessing")
                ? read_template(r, step, error)
-               : by__json_refuse(r->name, "post_processor", step, error);
+               : by__tokenizer_json_refuse(r->name, "post_processor", step, error);
 }
 
 static by_status read_strip(reading *r, const json_t *step, by_error *error)
 {
-    by__pipeline *p = r->pipeline;
+    by__tokenizer_pipeline *p = r->pipeline;
     const char *content = json_string_value(json_object_get(step, "content"));
     json_int_t start = json_integer_value(json_object_get(step, "start"));
     json_int_t stop = json_integer_value(json_object_get(step, "stop"));
     if (!r->fused || content == NULL || content[0] == '\0' || strlen(content) > sizeof p->strip ||
         start < 0 || start > 1000 || stop != 0 || p->strip_count > 0) {
-        return by__json_refuse(r->name, "before Fuse or at the end of a text, decoder", step,
-                               error);
+        return by__tokenizer_json_refuse(r->name, "before Fuse or at the end of a text, decoder",
+                                         step, error);
     }
     p->strip_length = strlen(content);
     memcpy(p->strip, content, p->strip_length);
@@ -413,36 +419,37 @@ static by_status read_strip(reading *r, const json_t *step, by_error *error)
 
 static by_status read_decoder(reading *r, const json_t *step, by_error *error)
 {
-    by__pipeline *p = r->pipeline;
-    if (by__json_is_type(step, "Fuse")) {
+    by__tokenizer_pipeline *p = r->pipeline;
+    if (by__tokenizer_json_is_type(step, "Fuse")) {
         r->fused = true;
         return BY_OK;
     }
     if (r->tokenizer->byte_level) {
-        return by__json_is_type(step, "ByteLevel")
+        return by__tokenizer_json_is_type(step, "ByteLevel")
                    ? BY_OK
-                   : by__json_refuse(r->name, "decoder", step, error);
+                   : by__tokenizer_json_refuse(r->name, "decoder", step, error);
     }
-    if (by__json_is_type(step, "Strip")) {
+    if (by__tokenizer_json_is_type(step, "Strip")) {
         return read_strip(r, step, error);
     }
-    if (by__json_is_type(step, "ByteFallback") && !r->fused) {
+    if (by__tokenizer_json_is_type(step, "ByteFallback") && !r->fused) {
         p->decode_bytes = true;
         return BY_OK;
     }
-    bool metaspace = by__json_is_type(step, "Metaspace");
-    if ((!metaspace && !by__json_is_type(step, "Replace")) || r->fused || p->decode_bytes ||
-        p->replacement_count == BY__MAX_REWRITES || (metaspace && p->replacement_count > 0)) {
-        return by__json_refuse(r->name, "decoder", step, error);
+    bool metaspace = by__tokenizer_json_is_type(step, "Metaspace");
+    if ((!metaspace && !by__tokenizer_json_is_type(step, "Replace")) || r->fused ||
+        p->decode_bytes || p->replacement_count == BY__MAX_REWRITES ||
+        (metaspace && p->replacement_count > 0)) {
+        return by__tokenizer_json_refuse(r->name, "decoder", step, error);
     }
-    by__rewrite *w = &p->replacements[p->replacement_count++];
+    by__tokenizer_rewrite *w = &p->replacements[p->replacement_count++];
     w->kind = BY__REWRITE_REPLACE;
     if (!metaspace) {
         return read_replace(r, step, w, error);
     }
     const char *scheme = json_string_value(json_object_get(step, "prepend_scheme"));
     bool prefix;
-    BY_TRY(by__json_bool(step, "add_prefix_space", true, &prefix, r->name, error));
+    BY_TRY(by__tokenizer_json_bool(step, "add_prefix_space", true, &prefix, r->name, error));
     p->drop_first = scheme != NULL ? strcmp(scheme, "never") != 0 : prefix;
     w->to = by__strdup(" ");
     w->to_length = 1;
@@ -453,14 +460,15 @@ static by_status read_decoder(reading *r, const json_t *step, by_error *error)
                : by_error_set(error, BY_EFORMAT, "%s: Metaspace without a replacement", r->name);
 }
 
-bool by__pipeline_is_byte_level(const json_t *pre)
+bool by__tokenizer_pipeline_is_byte_level(const json_t *pre)
 {
     const json_t *steps = json_object_get(pre, "pretokenizers");
-    if (by__json_is_type(pre, "ByteLevel")) {
+    if (by__tokenizer_json_is_type(pre, "ByteLevel")) {
         return true;
     }
-    for (size_t i = 0; by__json_is_type(pre, "Sequence") && i < json_array_size(steps); i++) {
-        if (by__json_is_type(json_array_get(steps, i), "ByteLevel")) {
+    for (size_t i = 0; by__tokenizer_json_is_type(pre, "Sequence") && i < json_array_size(steps);
+         i++) {
+        if (by__tokenizer_json_is_type(json_array_get(steps, i), "ByteLevel")) {
             return true;
         }
     }
@@ -471,12 +479,13 @@ bool by__pipeline_is_byte_level(const json_t *pre)
 static bool is_default(const reading *r)
 {
     const by_tokenizer *t = r->tokenizer;
-    const by__pipeline *p = r->pipeline;
+    const by__tokenizer_pipeline *p = r->pipeline;
     bool gpt2 = t->byte_level && p->splitter_count == 1 && p->splitters[0].kind == BY__SPLIT_GPT2;
     return (gpt2 || t->characters) && p->rewrite_count == 0 && !r->changes;
 }
 
-by_status by__pipeline_read(by_tokenizer *t, const json_t *root, const char *name, by_error *error)
+by_status by__tokenizer_pipeline_read(by_tokenizer *t, const json_t *root, const char *name,
+                                      by_error *error)
 {
     static const char *const keys[] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};
     static const char *const lists[] = {"normalizers", "pretokenizers", "processors", "decoders"};
@@ -484,10 +493,10 @@ by_status by__pipeline_read(by_tokenizer *t, const json_t *root, const char *nam
                                         read_decoder};
     reading r = {.tokenizer = t, .pipeline = &t->pipeline, .name = name};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
-        if (!by__json_absent(root, keys[i])) {
+        if (!by__tokenizer_json_absent(root, keys[i])) {
             BY_TRY(each_step(&r, json_object_get(root, keys[i]), lists[i], 0, readers[i], error));
         } else if (i == 3) {
-            return by__json_refuse(name, "a missing decoder", NULL, error);
+            return by__tokenizer_json_refuse(name, "a missing decoder", NULL, error);
         }
         if (i == 0) {
             t->pipeline.normalizers = t->pipeline.rewrite_count;

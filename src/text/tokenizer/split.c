@@ -85,7 +85,7 @@ static size_t spaces(const uint8_t *s, size_t n)
     return end == n || last == 0 ? end : last;
 }
 
-size_t by__split_next(const uint8_t *s, size_t n)
+size_t by__tokenizer_split_next(const uint8_t *s, size_t n)
 {
     size_t length;
     if (s[0] == ' ' && n > 1) {
@@ -104,7 +104,7 @@ size_t by__split_next(const uint8_t *s, size_t n)
 
 /* Finds a border that is valid under every rule: a space after a letter or a number, or a space
  * that is not a newline after a symbol. */
-size_t by__split_chunk(const uint8_t *s, size_t n, size_t wanted)
+size_t by__tokenizer_split_chunk(const uint8_t *s, size_t n, size_t wanted)
 {
     for (size_t i = wanted < 1 ? 1 : wanted; i < n; i++) {
         uint8_t before = s[i - 1];
@@ -126,7 +126,7 @@ size_t by__split_chunk(const uint8_t *s, size_t n, size_t wanted)
 #define O200K_FIRST         "[^\\r\\n\\p{L}\\p{N}]?" O200K_UPPER "*" O200K_LOWER "+"
 #define O200K_SECOND        "[^\\r\\n\\p{L}\\p{N}]?" O200K_UPPER "+" O200K_LOWER "*"
 
-static const by__split_rule rules[] = {
+static const by__tokenizer_split_rule rules[] = {
     {"gpt-2", "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
      true, BY__LETTERS, BY__CONTRACTIONS_APART, 0, false},
     {"gpt-2", "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
@@ -156,7 +156,7 @@ static const by__split_rule rules[] = {
      false, BY__LETTERS_CASED, BY__CONTRACTIONS_NONE, 1, true},
 };
 
-const by__split_rule *by__split_rule_find(const char *pattern)
+const by__tokenizer_split_rule *by__tokenizer_split_rule_find(const char *pattern)
 {
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (strcmp(rules[i].pattern, pattern) == 0) {
@@ -166,7 +166,7 @@ const by__split_rule *by__split_rule_find(const char *pattern)
     return NULL;
 }
 
-const by__split_rule *by__split_rule_named(const char *name)
+const by__tokenizer_split_rule *by__tokenizer_split_rule_named(const char *name)
 {
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (strcmp(rules[i].name, name) == 0) {
@@ -195,18 +195,20 @@ static size_t contraction_of_any_case(const uint8_t *s, size_t n)
 }
 
 /* Class and length of the character at s under a rule: with BY__LETTERS_MARKS marks are letters. */
-static unsigned kind_at(const by__split_rule *rule, const uint8_t *s, size_t n, size_t *length)
+static unsigned kind_at(const by__tokenizer_split_rule *rule, const uint8_t *s, size_t n,
+                        size_t *length)
 {
     unsigned kind = class_at(s, n, length);
     if (kind == BY__OTHER && rule->letters == BY__LETTERS_MARKS && s[0] >= 0x80) {
         uint32_t code;
         (void)by__utf8_next(s, n, &code);
-        return code != BY__INVALID && by__case_class(code) == BY__CASE_MARK ? BY__LETTER : kind;
+        return code != BY__INVALID && by__text_case_class(code) == BY__CASE_MARK ? BY__LETTER
+                                                                                 : kind;
     }
     return kind;
 }
 
-static size_t kind_run(const by__split_rule *rule, const uint8_t *s, size_t n, size_t i,
+static size_t kind_run(const by__tokenizer_split_rule *rule, const uint8_t *s, size_t n, size_t i,
                        unsigned kind, size_t limit)
 {
     size_t length;
@@ -230,7 +232,7 @@ static unsigned sides_at(const uint8_t *s, size_t n, size_t *length)
     }
     uint32_t code;
     *length = by__utf8_next(s, n, &code);
-    return code == BY__INVALID ? 0 : sides[by__case_class(code)];
+    return code == BY__INVALID ? 0 : sides[by__text_case_class(code)];
 }
 
 static size_t side_run(const uint8_t *s, size_t n, size_t i, unsigned side)
@@ -273,8 +275,8 @@ static size_t cased_word(const uint8_t *s, size_t n, size_t skip)
     return end > 0 ? end : side_run(s, n, 0, 1);
 }
 
-static size_t word_end(const by__split_rule *rule, const uint8_t *s, size_t n, unsigned kind,
-                       size_t length)
+static size_t word_end(const by__tokenizer_split_rule *rule, const uint8_t *s, size_t n,
+                       unsigned kind, size_t length)
 {
     bool skips = kind != BY__LETTER && kind != BY__NUMBER && s[0] != '\r' && s[0] != '\n';
     size_t next;
@@ -294,7 +296,7 @@ static size_t word_end(const by__split_rule *rule, const uint8_t *s, size_t n, u
     return kind_run(rule, s, n, length + next, BY__LETTER, SIZE_MAX);
 }
 
-static size_t rule_next(const by__split_rule *rule, const uint8_t *s, size_t n)
+static size_t rule_next(const by__tokenizer_split_rule *rule, const uint8_t *s, size_t n)
 {
     size_t length;
     unsigned kind = kind_at(rule, s, n, &length);
@@ -340,13 +342,13 @@ static size_t numbers_next(size_t digits, const uint8_t *s, size_t n)
     return at;
 }
 
-static bool literal_at(const by__splitter *p, const uint8_t *s, size_t n)
+static bool literal_at(const by__tokenizer_splitter *p, const uint8_t *s, size_t n)
 {
     return n >= p->literal_length && memcmp(s, p->literal, p->literal_length) == 0;
 }
 
 /* Start of the next literal from i on; n: there is none. */
-static size_t find_literal(const by__splitter *p, const uint8_t *s, size_t n, size_t i)
+static size_t find_literal(const by__tokenizer_splitter *p, const uint8_t *s, size_t n, size_t i)
 {
     while (i < n) {
         const uint8_t *found = memchr(s + i, p->literal[0], n - i);
@@ -362,7 +364,7 @@ static size_t find_literal(const by__splitter *p, const uint8_t *s, size_t n, si
     return n;
 }
 
-static size_t literal_next(const by__splitter *p, const uint8_t *s, size_t n)
+static size_t literal_next(const by__tokenizer_splitter *p, const uint8_t *s, size_t n)
 {
     size_t length = p->literal_length;
     size_t end = 0;
@@ -382,11 +384,12 @@ static size_t literal_next(const by__splitter *p, const uint8_t *s, size_t n)
     return length;
 }
 
-size_t by__splitter_next(const by__splitter *splitter, const uint8_t *s, size_t n)
+size_t by__tokenizer_splitter_next(const by__tokenizer_splitter *splitter, const uint8_t *s,
+                                   size_t n)
 {
     switch (splitter->kind) {
     case BY__SPLIT_GPT2:
-        return by__split_next(s, n);
+        return by__tokenizer_split_next(s, n);
     case BY__SPLIT_RULE:
         return rule_next(splitter->rule, s, n);
     case BY__SPLIT_NUMBERS:

@@ -24,35 +24,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum by__letters {
+typedef enum by__tokenizer_letters {
     BY__LETTERS,       /* \p{L}+ */
     BY__LETTERS_MARKS, /* [\p{L}\p{M}]+, and marks are not symbols */
     BY__LETTERS_CASED  /* a word ends where upper case starts again (o200k) */
-} by__letters;
+} by__tokenizer_letters;
 
-typedef enum by__contractions {
+typedef enum by__tokenizer_contractions {
     BY__CONTRACTIONS_NONE,
     BY__CONTRACTIONS_APART, /* separate pieces */
     BY__CONTRACTIONS_BEHIND /* part of the preceding word */
-} by__contractions;
+} by__tokenizer_contractions;
 
 /* A published pattern. */
-typedef struct by__split_rule {
+typedef struct by__tokenizer_split_rule {
     const char *name; /* llama.cpp's name for it ("tokenizer.ggml.pre") */
     const char *pattern;
     bool gpt2; /* GPT-2's pattern; else a variation of cl100k's, with: */
-    by__letters letters;
-    by__contractions contractions;
+    by__tokenizer_letters letters;
+    by__tokenizer_contractions contractions;
     size_t digits; /* most numbers in a piece */
     bool slash;    /* symbols also include '/' after their newlines */
-} by__split_rule;
+} by__tokenizer_split_rule;
 
 /* The rule for the text of a pattern; NULL if it is unknown. */
-const by__split_rule *by__split_rule_find(const char *pattern);
+const by__tokenizer_split_rule *by__tokenizer_split_rule_find(const char *pattern);
 /* The first rule with llama.cpp's name; NULL if it is unknown. */
-const by__split_rule *by__split_rule_named(const char *name);
+const by__tokenizer_split_rule *by__tokenizer_split_rule_named(const char *name);
 
-typedef enum by__splitter_kind {
+typedef enum by__tokenizer_splitter_kind {
     BY__SPLIT_GPT2,
     BY__SPLIT_RULE,
     BY__SPLIT_NUMBERS, /* runs of at most `digits` numbers are pieces; 0: of any length */
@@ -60,22 +60,23 @@ typedef enum by__splitter_kind {
     BY__SPLIT_BEFORE,  /* a literal ends the preceding piece (MergedWithPrevious) */
     BY__SPLIT_BEHIND,  /* a literal begins the following piece (MergedWithNext) */
     BY__SPLIT_WORDS    /* a run of literals begins a piece */
-} by__splitter_kind;
+} by__tokenizer_splitter_kind;
 
-typedef struct by__splitter {
-    by__splitter_kind kind;
-    const by__split_rule *rule;
+typedef struct by__tokenizer_splitter {
+    by__tokenizer_splitter_kind kind;
+    const by__tokenizer_split_rule *rule;
     size_t digits;
     uint8_t literal[8];
     size_t literal_length;
-} by__splitter;
+} by__tokenizer_splitter;
 
 /* Length of the piece that begins at s, with n >= 1 bytes to the end of the text. */
-size_t by__splitter_next(const by__splitter *splitter, const uint8_t *s, size_t n);
+size_t by__tokenizer_splitter_next(const by__tokenizer_splitter *splitter, const uint8_t *s,
+                                   size_t n);
 /* The same for GPT-2's pattern. */
-size_t by__split_next(const uint8_t *s, size_t n);
+size_t by__tokenizer_split_next(const uint8_t *s, size_t n);
 /* Length of a first part of s (n >= 1 bytes) that can be encoded independently: up to the first
  * border from `wanted` bytes on, else to the end. */
-size_t by__split_chunk(const uint8_t *s, size_t n, size_t wanted);
+size_t by__tokenizer_split_chunk(const uint8_t *s, size_t n, size_t wanted);
 
 #endif

@@ -12,7 +12,7 @@
 #include "text/tokenizer/split.h"
 #include "text/unicode/unicode_forms.h"
 
-typedef enum by__rewrite_kind {
+typedef enum by__tokenizer_rewrite_kind {
     BY__REWRITE_FORM,         /* to the Unicode normal form `form` */
     BY__REWRITE_REPLACE,      /* each `from` by `to` */
     BY__REWRITE_SPACES,       /* each run of two or more spaces by `to` */
@@ -20,28 +20,28 @@ typedef enum by__rewrite_kind {
     BY__REWRITE_PREFIX,       /* the same unless the text begins with it */
     BY__REWRITE_PREFIX_FIRST, /* the same at the beginning of the whole text only */
     BY__REWRITE_STRIP         /* removes spaces at the beginning (left), at the end (right) */
-} by__rewrite_kind;
+} by__tokenizer_rewrite_kind;
 
-typedef struct by__rewrite {
-    by__rewrite_kind kind;
-    by__form form;
+typedef struct by__tokenizer_rewrite {
+    by__tokenizer_rewrite_kind kind;
+    by__text_form form;
     bool left;
     bool right;
     char *from; /* owned; may contain any bytes */
     size_t from_length;
     char *to;
     size_t to_length;
-} by__rewrite;
+} by__tokenizer_rewrite;
 
 #define BY__MAX_REWRITES  16u
 #define BY__MAX_SPLITTERS 8u
 #define BY__MAX_AROUND    16u
 
-typedef struct by__pipeline {
-    by__rewrite rewrites[BY__MAX_REWRITES];
+typedef struct by__tokenizer_pipeline {
+    by__tokenizer_rewrite rewrites[BY__MAX_REWRITES];
     size_t normalizers; /* how many rewrites precede the search for `normalized` added tokens */
     size_t rewrite_count;
-    by__splitter splitters[BY__MAX_SPLITTERS];
+    by__tokenizer_splitter splitters[BY__MAX_SPLITTERS];
     size_t splitter_count;
     uint32_t before[BY__MAX_AROUND]; /* ids before and after a text */
     uint32_t after[BY__MAX_AROUND];
@@ -49,7 +49,7 @@ typedef struct by__pipeline {
     size_t after_count;
     /* Decoding of tokenizers that are not byte-level. In each token, `from` becomes `to`, for all
      * replacements; */
-    by__rewrite replacements[BY__MAX_REWRITES];
+    by__tokenizer_rewrite replacements[BY__MAX_REWRITES];
     size_t replacement_count;
     bool decode_bytes; /* <0x..> becomes a byte; */
     bool drop_first;   /* of the first token, a match of the first replacement is dropped; */
@@ -59,22 +59,23 @@ typedef struct by__pipeline {
     /* JSON of normalizer, pre_tokenizer, post_processor and decoder as they are written to files;
      * all NULL: the ones that tokenizer_write.c generates. */
     char *source[4];
-} by__pipeline;
+} by__tokenizer_pipeline;
 
-void by__pipeline_free(by__pipeline *pipeline);
+void by__tokenizer_pipeline_free(by__tokenizer_pipeline *pipeline);
 
 /* A text being rewritten. {0} is empty. */
-typedef struct by__rewriting {
+typedef struct by__tokenizer_rewriting {
     char *data[2]; /* double buffer */
     size_t capacity[2];
-    by__code_points codes;
-} by__rewriting;
+    by__text_code_points codes;
+} by__tokenizer_rewriting;
 
-void by__rewriting_free(by__rewriting *rewriting);
+void by__tokenizer_rewriting_free(by__tokenizer_rewriting *rewriting);
 /* Applies rewrites [begin, end) to s; `first`: s begins the whole text; cleared when that is no
  * longer true. *out, borrowed from s or `rewriting`, is valid until the next call. */
-by_status by__rewrite_text(const by__pipeline *pipeline, size_t begin, size_t end,
-                           by__rewriting *rewriting, const uint8_t *s, size_t n, bool *first,
-                           const uint8_t **out, size_t *length, by_error *error);
+by_status by__tokenizer_rewrite_text(const by__tokenizer_pipeline *pipeline, size_t begin,
+                                     size_t end, by__tokenizer_rewriting *rewriting,
+                                     const uint8_t *s, size_t n, bool *first, const uint8_t **out,
+                                     size_t *length, by_error *error);
 
 #endif

@@ -110,7 +110,7 @@ static by_status append(by_text_stream *s, uint32_t id, by_error *error)
     if (s->first) {
         BY_TRY(by__reserve((void **)&s->scratch, &s->scratch_capacity,
                            t->offsets[id + 1] - t->offsets[id] + 1, 1, error));
-        by__piece_of(t, id, true, s->scratch, &data, &n);
+        by__tokenizer_piece_of(t, id, true, s->scratch, &data, &n);
     }
     if (!by__size_add(s->length, n, &need)) {
         return by_error_set(error, BY_EMEMORY, "size overflow: text");
@@ -135,7 +135,7 @@ static void drop_front(by_text_stream *s, size_t n)
 /* Strips the beginning of the text as its decoder says; returns false while that is undecided. */
 static bool strip_front(by_text_stream *s)
 {
-    const by__pipeline *p = &s->tokenizer->pipeline;
+    const by__tokenizer_pipeline *p = &s->tokenizer->pipeline;
     while (s->strips > 0) {
         size_t n = s->length < p->strip_length ? s->length : p->strip_length;
         if (n > 0 && memcmp(s->held, p->strip, n) != 0) {

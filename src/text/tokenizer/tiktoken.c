@@ -117,8 +117,8 @@ static by_status read_lines(ranks *r, const char *text, size_t length, const cha
 
 static int compare_pairs(const void *a, const void *b)
 {
-    const by__merge *x = a;
-    const by__merge *y = b;
+    const by__tokenizer_merge *x = a;
+    const by__tokenizer_merge *y = b;
     if (x->id != y->id) {
         return x->id < y->id ? -1 : 1;
     }

@@ -22,17 +22,18 @@ static by_status find_kind(by_tokenizer *t, const json_t *root, const char *name
         return by_error_set(error, BY_EFORMAT, "%s: model is missing", name);
     }
     /* Early versions omit the type. */
-    if (json_object_get(model, "type") != NULL && !by__json_is_type(model, "BPE")) {
-        return by__json_refuse(name, "model", model, error);
+    if (json_object_get(model, "type") != NULL && !by__tokenizer_json_is_type(model, "BPE")) {
+        return by__tokenizer_json_refuse(name, "model", model, error);
     }
-    BY_TRY(by__json_bool(model, "byte_fallback", false, &t->byte_fallback, name, error));
-    BY_TRY(by__json_bool(model, "fuse_unk", false, &t->fuse_unk, name, error));
-    BY_TRY(by__json_bool(model, "ignore_merges", false, &t->ignore_merges, name, error));
+    BY_TRY(by__tokenizer_json_bool(model, "byte_fallback", false, &t->byte_fallback, name, error));
+    BY_TRY(by__tokenizer_json_bool(model, "fuse_unk", false, &t->fuse_unk, name, error));
+    BY_TRY(by__tokenizer_json_bool(model, "ignore_merges", false, &t->ignore_merges, name, error));
     t->pipeline.splitter_count = 0;
-    t->byte_level = by__pipeline_is_byte_level(json_object_get(root, "pre_tokenizer"));
-    t->characters = by__json_absent(root, "pre_tokenizer") && by__json_absent(root, "normalizer") &&
+    t->byte_level = by__tokenizer_pipeline_is_byte_level(json_object_get(root, "pre_tokenizer"));
+    t->characters = by__tokenizer_json_absent(root, "pre_tokenizer") &&
+                    by__tokenizer_json_absent(root, "normalizer") &&
                     json_array_size(json_object_get(model, "merges")) == 0 && !t->byte_fallback &&
-                    by__json_absent(model, "unk_token");
+                    by__tokenizer_json_absent(model, "unk_token");
     return BY_OK;
 }
 
@@ -40,14 +41,14 @@ static by_status check_model(const json_t *model, const char *name, by_error *er
 {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const json_t *dropout = json_object_get(model, "dropout");
-    if (!by__json_absent(model, "dropout") &&
+    if (!by__tokenizer_json_absent(model, "dropout") &&
         !(json_is_number(dropout) && json_number_value(dropout) == 0)) {
-        return by__json_refuse(name, "model dropout", NULL, error);
+        return by__tokenizer_json_refuse(name, "model dropout", NULL, error);
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(affixes); i++) {
         const char *affix = json_string_value(json_object_get(model, affixes[i]));
-        if (!by__json_absent(model, affixes[i]) && (affix == NULL || affix[0] != '\0')) {
-            return by__json_refuse(name, affixes[i], NULL, error);
+        if (!by__tokenizer_json_absent(model, affixes[i]) && (affix == NULL || affix[0] != '\0')) {
+            return by__tokenizer_json_refuse(name, affixes[i], NULL, error);
         }
     }
     return BY_OK;
@@ -57,7 +58,7 @@ static by_status check_model(const json_t *model, const char *name, by_error *er
 static by_status read_unk(by_tokenizer *t, const json_t *model, const char *name, by_error *error)
 {
     const json_t *unk = json_object_get(model, "unk_token");
-    if (by__json_absent(model, "unk_token")) {
+    if (by__tokenizer_json_absent(model, "unk_token")) {
         return BY_OK;
     }
     const json_t *id = json_is_string(unk) ? json_object_get(json_object_get(model, "vocab"),
@@ -77,9 +78,9 @@ static by_status read_merge(by_tokenizer *t, const json_t *vocab, const json_t *
 {
     if (json_is_array(item) && json_array_size(item) == 2 &&
         json_is_string(json_array_get(item, 0)) && json_is_string(json_array_get(item, 1))) {
-        return by__merge_from_names(t, vocab, json_string_value(json_array_get(item, 0)),
-                                    json_string_value(json_array_get(item, 1)), number, name,
-                                    error);
+        return by__tokenizer_merge_from_names(t, vocab, json_string_value(json_array_get(item, 0)),
+                                              json_string_value(json_array_get(item, 1)), number,
+                                              name, error);
     }
     const char *text = json_string_value(item);
     const char *space = text != NULL ? strchr(text, ' ') : NULL;
@@ -91,7 +92,8 @@ static by_status read_merge(by_tokenizer *t, const json_t *vocab, const json_t *
     if (left == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: merge");
     }
-    by_status status = by__merge_from_names(t, vocab, left, space + 1, number, name, error);
+    by_status status =
+        by__tokenizer_merge_from_names(t, vocab, left, space + 1, number, name, error);
     free(left);
     return status;
 }
@@ -119,13 +121,14 @@ static by_status read_added(by_tokenizer *t, const json_t *vocab, const json_t *
         strlen(json_string_value(content)) != json_string_length(content)) {
         return by_error_set(error, BY_EFORMAT, "%s: an added token lacks its content or id", name);
     }
-    by__added_token token = {.content = (char *)(uintptr_t)json_string_value(content),
-                             .length = json_string_length(content)};
-    BY_TRY(by__json_bool(item, "single_word", false, &token.single_word, name, error));
-    BY_TRY(by__json_bool(item, "lstrip", false, &token.lstrip, name, error));
-    BY_TRY(by__json_bool(item, "rstrip", false, &token.rstrip, name, error));
-    BY_TRY(by__json_bool(item, "special", false, &token.special, name, error));
-    BY_TRY(by__json_bool(item, "normalized", !token.special, &token.normalized, name, error));
+    by__tokenizer_added_token token = {.content = (char *)(uintptr_t)json_string_value(content),
+                                       .length = json_string_length(content)};
+    BY_TRY(by__tokenizer_json_bool(item, "single_word", false, &token.single_word, name, error));
+    BY_TRY(by__tokenizer_json_bool(item, "lstrip", false, &token.lstrip, name, error));
+    BY_TRY(by__tokenizer_json_bool(item, "rstrip", false, &token.rstrip, name, error));
+    BY_TRY(by__tokenizer_json_bool(item, "special", false, &token.special, name, error));
+    BY_TRY(by__tokenizer_json_bool(item, "normalized", !token.special, &token.normalized, name,
+                                   error));
     /* As in Hugging Face's implementation: the model's id of the same text, else the next free
      * one. */
     const json_t *held = json_object_get(vocab, token.content);
@@ -157,7 +160,7 @@ static by_status read_root(by_tokenizer **out, const json_t *root, const char *n
         status = check_model(model, name, error);
     }
     if (status == BY_OK) {
-        status = by__vocab_from_json(t, vocab, name, error);
+        status = by__tokenizer_vocab_from_json(t, vocab, name, error);
     }
     if (status == BY_OK) {
         status = read_merges(t, model, name, error);
@@ -165,14 +168,15 @@ static by_status read_root(by_tokenizer **out, const json_t *root, const char *n
     if (status == BY_OK) {
         status = read_unk(t, model, name, error);
     }
-    if (status == BY_OK && !by__json_absent(root, "added_tokens") && !json_is_array(added)) {
+    if (status == BY_OK && !by__tokenizer_json_absent(root, "added_tokens") &&
+        !json_is_array(added)) {
         status = by_error_set(error, BY_EFORMAT, "%s: added_tokens is not a list", name);
     }
     for (size_t i = 0; status == BY_OK && i < json_array_size(added); i++) {
         status = read_added(t, vocab, json_array_get(added, i), name, error);
     }
     if (status == BY_OK) { /* after the added tokens, whose ids it may refer to */
-        status = by__pipeline_read(t, root, name, error);
+        status = by__tokenizer_pipeline_read(t, root, name, error);
     }
     if (status == BY_OK) {
         status = by__tokenizer_finish(t, name, error);

@@ -67,17 +67,17 @@ by_status by_tokenizer_open(by_tokenizer **out, const char *path, by_error *erro
                             "or bpe)",
                             path);
     }
-    if (by__gguf_is_file(path)) {
+    if (by__format_gguf_is_file(path)) {
         return by__tokenizer_open_gguf(out, path, error);
     }
     return n > e && strcmp(path + n - e, ending) == 0 ? open_tiktoken(out, path, error)
                                                       : open_json(out, path, error);
 }
 
-by_status by__model_has_tokenizer(bool *out, const char *model, by_error *error)
+by_status by__tokenizer_model_has(bool *out, const char *model, by_error *error)
 {
-    if (by__gguf_is_file(model)) {
-        return by__gguf_vocabulary_exists(out, model, error);
+    if (by__format_gguf_is_file(model)) {
+        return by__tokenizer_gguf_vocabulary_exists(out, model, error);
     }
     static const char *const files[] = {"tokenizer.json", "encoder.json", "vocab.bpe"};
     bool there[BY_ARRAY_LENGTH(files)];
@@ -91,12 +91,12 @@ by_status by__model_has_tokenizer(bool *out, const char *model, by_error *error)
     return BY_OK;
 }
 
-by_status by__model_has_same_tokenizer(bool *same, char found[9], const char *model,
+by_status by__tokenizer_model_has_same(bool *same, char found[9], const char *model,
                                        const char *hash, by_error *error)
 {
     bool there;
     by_tokenizer *tokenizer;
-    BY_TRY(by__model_has_tokenizer(&there, model, error));
+    BY_TRY(by__tokenizer_model_has(&there, model, error));
     *same = true;
     found[0] = '\0';
     if (there) {

@@ -30,7 +30,7 @@ static void add_name(by__text *text, const by_tokenizer *t, uint32_t id)
     by__text_add(text, "\"");
     for (size_t i = 0; i < length; i++) {
         uint8_t utf8[4];
-        uint32_t letter = by__byte_letter((uint8_t)data[i]);
+        uint32_t letter = by__text_byte_letter((uint8_t)data[i]);
         if (letter == '"' || letter == '\\') {
             by__text_add(text, "\\");
         }
@@ -39,7 +39,7 @@ static void add_name(by__text *text, const by_tokenizer *t, uint32_t id)
     by__text_add(text, "\"");
 }
 
-static void add_added(by__text *text, const by__added_token *a)
+static void add_added(by__text *text, const by__tokenizer_added_token *a)
 {
     by__text_format(text, "{\"id\": %" PRIu32 ", \"content\": ", a->id);
     by__text_json(text, a->content, a->length);
@@ -56,7 +56,7 @@ static void add_added(by__text *text, const by__added_token *a)
 static void add_parts(by__text *text, const by_tokenizer *t)
 {
     static const char *const keys[] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};
-    const by__pipeline *p = &t->pipeline;
+    const by__tokenizer_pipeline *p = &t->pipeline;
     if (p->source[0] == NULL) {
         by__text_add(text, "  \"normalizer\": null,\n");
         by__text_add(text, t->characters ? character_parts : byte_level_parts);

@@ -43,7 +43,7 @@ void by_tokenizer_close(by_tokenizer **tokenizer)
         free(t->added[i].content);
         free(t->added[i].match);
     }
-    by__pipeline_free(&t->pipeline);
+    by__tokenizer_pipeline_free(&t->pipeline);
     free(t->piece_offsets);
     free(t->pieces);
     free(t->added);
@@ -98,15 +98,16 @@ by_status by__tokenizer_add_merge(by_tokenizer *t, uint32_t left, uint32_t right
     }
     BY_TRY(by__reserve((void **)&t->merges, &t->merge_capacity, t->merge_count + 1,
                        sizeof *t->merges, error));
-    t->merges[t->merge_count++] = (by__merge){left, right, id};
+    t->merges[t->merge_count++] = (by__tokenizer_merge){left, right, id};
     return BY_OK;
 }
 
-by_status by__tokenizer_add_added(by_tokenizer *t, const by__added_token *token, by_error *error)
+by_status by__tokenizer_add_added(by_tokenizer *t, const by__tokenizer_added_token *token,
+                                  by_error *error)
 {
     BY_TRY(by__reserve((void **)&t->added, &t->added_capacity, t->added_count + 1, sizeof *t->added,
                        error));
-    by__added_token copy = *token;
+    by__tokenizer_added_token copy = *token;
     copy.match = NULL;
     copy.content = by__strndup(token->content, token->length);
     if (copy.content == NULL) {
@@ -127,7 +128,7 @@ by_status by__tokenizer_add_added(by_tokenizer *t, const by__added_token *token,
 by_status by__tokenizer_add_end_of_text(by_tokenizer *t, uint32_t id, by_error *error)
 {
     char content[] = BY__END_OF_TEXT;
-    by__added_token token = {
+    by__tokenizer_added_token token = {
         .content = content, .length = strlen(content), .id = id, .special = true};
     return by__tokenizer_add_added(t, &token, error);
 }
@@ -195,14 +196,14 @@ static by_status build_pairs(by_tokenizer *t, by_error *error)
     t->pair_mask = size - 1;
     t->pair_shift = 64 - (unsigned)__builtin_ctzll(size);
     for (size_t rank = 0; rank < t->merge_count; rank++) {
-        const by__merge *merge = &t->merges[rank];
+        const by__tokenizer_merge *merge = &t->merges[rank];
         uint64_t key = (uint64_t)merge->left << 32 | merge->right;
         size_t i = (size_t)((key * 0x9e3779b97f4a7c15u) >> t->pair_shift);
         while (t->pairs[i].rank != BY__NO_TOKEN &&
                (t->pairs[i].left != merge->left || t->pairs[i].right != merge->right)) {
             i = (i + 1) & t->pair_mask;
         }
-        t->pairs[i] = (by__pair_slot){merge->left, merge->right, (uint32_t)rank};
+        t->pairs[i] = (by__tokenizer_pair_slot){merge->left, merge->right, (uint32_t)rank};
     }
     return BY_OK;
 }
@@ -224,7 +225,7 @@ static void find_eos(by_tokenizer *t)
  * have. */
 static void hash_pipeline(const by_tokenizer *t, by__hasher *hasher)
 {
-    const by__pipeline *p = &t->pipeline;
+    const by__tokenizer_pipeline *p = &t->pipeline;
     if (p->source[0] == NULL && t->byte_level == !t->characters && t->unk == BY__NO_TOKEN) {
         return;
     }
@@ -258,7 +259,7 @@ static by_status hash_all(by_tokenizer *t, by_error *error)
     }
     hash_pipeline(t, hasher);
     for (size_t i = 0; i < t->added_count; i++) {
-        const by__added_token *a = &t->added[i];
+        const by__tokenizer_added_token *a = &t->added[i];
         unsigned flags = (a->single_word ? 1u : 0u) | (a->lstrip ? 2u : 0u) |
                          (a->rstrip ? 4u : 0u) | (a->normalized ? 8u : 0u) |
                          (a->special ? 16u : 0u);
@@ -275,9 +276,9 @@ static by_status hash_all(by_tokenizer *t, by_error *error)
  * before each run of marks: no merge crosses the split, and words are found in the cache. */
 static void find_words(by_tokenizer *t)
 {
-    static const by__splitter words = {
+    static const by__tokenizer_splitter words = {
         .kind = BY__SPLIT_WORDS, .literal = "\xe2\x96\x81", .literal_length = 3};
-    by__pipeline *p = &t->pipeline;
+    by__tokenizer_pipeline *p = &t->pipeline;
     if (t->byte_level || t->characters || t->ignore_merges ||
         p->splitter_count == BY__MAX_SPLITTERS ||
         by__tokenizer_find(t, words.literal, 3) == BY__NO_TOKEN) {
@@ -287,7 +288,7 @@ static void find_words(by_tokenizer *t)
         uint32_t id = t->merges[i].id;
         const uint8_t *s = (const uint8_t *)t->bytes + t->offsets[id];
         size_t n = t->offsets[id + 1] - t->offsets[id];
-        if (n > 0 && by__splitter_next(&words, s, n) < n) {
+        if (n > 0 && by__tokenizer_splitter_next(&words, s, n) < n) {
             return;
         }
     }
@@ -296,14 +297,14 @@ static void find_words(by_tokenizer *t)
 
 bool by__tokenizer_cuts(const by_tokenizer *t)
 {
-    const by__pipeline *p = &t->pipeline;
+    const by__tokenizer_pipeline *p = &t->pipeline;
     for (size_t i = 0; i < p->rewrite_count; i++) {
         if (p->rewrites[i].kind != BY__REWRITE_FORM) {
             return false;
         }
     }
     for (size_t i = 0; i < p->splitter_count; i++) {
-        by__splitter_kind kind = p->splitters[i].kind;
+        by__tokenizer_splitter_kind kind = p->splitters[i].kind;
         if (kind != BY__SPLIT_GPT2 && kind != BY__SPLIT_RULE && kind != BY__SPLIT_NUMBERS) {
             return false;
         }
@@ -338,8 +339,8 @@ by_status by__tokenizer_finish(by_tokenizer *t, const char *name, by_error *erro
                             name);
     }
     find_words(t);
-    BY_TRY(by__added_index(t, name, error));
-    BY_TRY(by__pieces_make(t, error));
+    BY_TRY(by__tokenizer_added_index(t, name, error));
+    BY_TRY(by__tokenizer_pieces_make(t, error));
     find_eos(t);
     return hash_all(t, error);
 }

@@ -32,20 +32,20 @@
 #define BY__MAX_TOKENS ((size_t)1 << 30)
 
 /* The pair left, right merges to id. */
-typedef struct by__merge {
+typedef struct by__tokenizer_merge {
     uint32_t left;
     uint32_t right;
     uint32_t id;
-} by__merge;
+} by__tokenizer_merge;
 
 /* A slot of the open-addressing table from pairs to ranks; rank BY__NO_TOKEN: free. */
-typedef struct by__pair_slot {
+typedef struct by__tokenizer_pair_slot {
     uint32_t left;
     uint32_t right;
     uint32_t rank;
-} by__pair_slot;
+} by__tokenizer_pair_slot;
 
-typedef struct by__added_token {
+typedef struct by__tokenizer_added_token {
     char *content;
     size_t length;
     /* the string to search for: the content, normalized if the token is `normalized` */
@@ -57,7 +57,7 @@ typedef struct by__added_token {
     bool rstrip;      /* includes the spaces after it */
     bool normalized;  /* searched for in the normalized text, after the others */
     bool special;
-} by__added_token;
+} by__tokenizer_added_token;
 
 struct by_tokenizer {
     bool characters;    /* one id per code point, no merges */
@@ -66,7 +66,7 @@ struct by_tokenizer {
     bool byte_fallback; /* a character without a token becomes the tokens <0x..> of its bytes */
     bool fuse_unk;      /* consecutive unknown symbols become one unknown token */
     uint32_t unk;       /* the unknown token; BY__NO_TOKEN: unknown characters are an error */
-    by__pipeline pipeline;
+    by__tokenizer_pipeline pipeline;
     uint32_t model_vocab;
     uint32_t vocab;
     char *bytes;       /* bytes of all tokens, concatenated */
@@ -75,16 +75,16 @@ struct by_tokenizer {
     size_t bytes_capacity;
     size_t offsets_capacity;
     size_t verbatim_capacity;
-    by__merge *merges;
+    by__tokenizer_merge *merges;
     size_t merge_count;
     size_t merge_capacity;
-    by__added_token *added;
+    by__tokenizer_added_token *added;
     size_t added_count;
     size_t added_capacity;
     /* Built by by__tokenizer_finish: */
     uint32_t *slots; /* hash table of tokens by bytes; BY__NO_TOKEN: free */
     size_t slot_mask;
-    by__pair_slot *pairs;
+    by__tokenizer_pair_slot *pairs;
     unsigned pair_shift;
     size_t pair_mask;
     uint32_t byte_ids[256];       /* the token of a single byte; BY__NO_TOKEN: none */
@@ -108,7 +108,7 @@ by_status by__tokenizer_add_merge(by_tokenizer *tokenizer, uint32_t left, uint32
                                   uint32_t id, by_error *error);
 /* Appends an added token (content is copied); if token->id is BY__NO_TOKEN it gets the next id
  * after the model's, which must then be complete. */
-by_status by__tokenizer_add_added(by_tokenizer *tokenizer, const by__added_token *token,
+by_status by__tokenizer_add_added(by_tokenizer *tokenizer, const by__tokenizer_added_token *token,
                                   by_error *error);
 /* Adds the special token <|endoftext|> with this id (BY__NO_TOKEN: the next one). */
 by_status by__tokenizer_add_end_of_text(by_tokenizer *tokenizer, uint32_t id, by_error *error);
@@ -120,7 +120,7 @@ by_status by__tokenizer_finish(by_tokenizer *tokenizer, const char *name, by_err
 uint32_t by__tokenizer_find(const by_tokenizer *tokenizer, const uint8_t *data, size_t length);
 
 /* Builds added_order and added_start (added_tokens.c). BY_EFORMAT: a token occurs twice. */
-by_status by__added_index(by_tokenizer *tokenizer, const char *name, by_error *error);
+by_status by__tokenizer_added_index(by_tokenizer *tokenizer, const char *name, by_error *error);
 
 /* A part of a text: an added token, or ordinary text (id BY__NO_TOKEN). */
 typedef struct by__tokenizer_part {
@@ -129,28 +129,29 @@ typedef struct by__tokenizer_part {
     uint32_t id;
 } by__tokenizer_part;
 
-typedef struct by__parts {
+typedef struct by__tokenizer_parts {
     by__tokenizer_part *items;
     size_t count;
     size_t capacity;
-} by__parts;
+} by__tokenizer_parts;
 
 /* Splits text[begin, end) at its added tokens, as Hugging Face does, and appends the parts. Pass 0
  * searches for the tokens that are not `normalized`, pass 1 for the others. Special tokens are
  * recognized only with BY_ENCODE_SPECIAL. */
-by_status by__added_pass(const by_tokenizer *tokenizer, unsigned pass, unsigned flags,
-                         const uint8_t *text, size_t begin, size_t end, by__parts *parts,
-                         by_error *error);
+by_status by__tokenizer_added_pass(const by_tokenizer *tokenizer, unsigned pass, unsigned flags,
+                                   const uint8_t *text, size_t begin, size_t end,
+                                   by__tokenizer_parts *parts, by_error *error);
 /* False if a pass cannot find any token under these flags. */
-bool by__added_any(const by_tokenizer *tokenizer, unsigned pass, unsigned flags);
+bool by__tokenizer_added_any(const by_tokenizer *tokenizer, unsigned pass, unsigned flags);
 
 /* Builds the decoded pieces of a tokenizer that is not byte-level (decode.c). */
-by_status by__pieces_make(by_tokenizer *tokenizer, by_error *error);
+by_status by__tokenizer_pieces_make(by_tokenizer *tokenizer, by_error *error);
 /* The text of a token, at the beginning of a text or not. *data may point into `scratch`, which
  * must have room for the token's name. */
-void by__piece_of(const by_tokenizer *tokenizer, uint32_t id, bool first, char *scratch,
-                  const char **data, size_t *length);
-/* True if a text may be cut where by__split_chunk does and its parts encoded independently. */
+void by__tokenizer_piece_of(const by_tokenizer *tokenizer, uint32_t id, bool first, char *scratch,
+                            const char **data, size_t *length);
+/* True if a text may be cut where by__tokenizer_split_chunk does and its parts encoded
+ * independently. */
 bool by__tokenizer_cuts(const by_tokenizer *tokenizer);
 
 /* Rank of a pair; BY__NO_TOKEN: it does not merge. */
@@ -159,7 +160,7 @@ static inline uint32_t by__pair_rank(const by_tokenizer *tokenizer, uint32_t lef
     uint64_t key = (uint64_t)left << 32 | right;
     size_t i = (size_t)((key * 0x9e3779b97f4a7c15u) >> tokenizer->pair_shift);
     for (;; i = (i + 1) & tokenizer->pair_mask) {
-        const by__pair_slot *slot = &tokenizer->pairs[i];
+        const by__tokenizer_pair_slot *slot = &tokenizer->pairs[i];
         if (slot->rank == BY__NO_TOKEN || (slot->left == left && slot->right == right)) {
             return slot->rank;
         }
@@ -178,10 +179,10 @@ by_status by__tokenizer_parse_tiktoken(by_tokenizer **out, const char *name, con
 
 /* Finds out whether a model, a directory or a GGUF file, comes with a tokenizer; one of token ids
  * alone does not. */
-by_status by__model_has_tokenizer(bool *out, const char *model, by_error *error);
+by_status by__tokenizer_model_has(bool *out, const char *model, by_error *error);
 /* Compares the hash of the tokenizer that a model comes with to another. `found` gets its first
  * digits, or "" if the model has none: its tokens are unknown, and *same is true. */
-by_status by__model_has_same_tokenizer(bool *same, char found[9], const char *model,
+by_status by__tokenizer_model_has_same(bool *same, char found[9], const char *model,
                                        const char *hash, by_error *error);
 
 #endif

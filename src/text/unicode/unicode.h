@@ -31,11 +31,12 @@ static inline unsigned by__code_class(uint32_t code)
     return code == BY__INVALID ? (unsigned)BY__OTHER : by__unicode_class(code);
 }
 
-/* The byte-level letters: byte b is written as the character by__byte_letter(b), which is printable
- * and not a space: b itself for 21-7E, A1-AC, AE-FF, the others U+0100 and on in increasing order.
+/* The byte-level letters: byte b is written as the character by__text_byte_letter(b), which is
+ * printable and not a space: b itself for 21-7E, A1-AC, AE-FF, the others U+0100 and on in
+ * increasing order.
  */
-uint32_t by__byte_letter(uint8_t byte);
+uint32_t by__text_byte_letter(uint8_t byte);
 /* The byte of a letter; -1: the code point is not one. */
-int by__letter_byte(uint32_t code);
+int by__text_letter_byte(uint32_t code);
 
 #endif

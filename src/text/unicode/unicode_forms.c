@@ -2,7 +2,7 @@
 #include "text/unicode/unicode_forms.h"
 
 /* clang-format off */
-const uint32_t by__form_pool[] = {
+const uint32_t by__text_form_pool[] = {
     32, 32, 776, 97, 32, 772, 50, 51, 32, 769, 956, 32, 807, 49, 111, 49, 8260, 52, 49, 8260,
     50, 51, 8260, 52, 65, 768, 65, 769, 65, 770, 65, 771, 65, 776, 65, 778, 67, 807, 69, 768,
     69, 769, 69, 770, 69, 776, 73, 768, 73, 769, 73, 770, 73, 776, 78, 771, 79, 768, 79, 769,
@@ -418,7 +418,7 @@ const uint32_t by__form_pool[] = {
     40702, 40709, 40719, 40726, 173568,
 };
 
-const by__decomposition by__decompositions[] = {
+const by__text_decomposition by__text_decompositions[] = {
     {160,0,0,0,1}, {168,0,1,0,2}, {170,0,3,0,1}, {175,0,4,0,2}, {178,0,6,0,1}, {179,0,7,0,1},
     {180,0,8,0,2}, {181,0,10,0,1}, {184,0,11,0,2}, {185,0,13,0,1}, {186,0,14,0,1},
     {188,0,15,0,3}, {189,0,18,0,3}, {190,0,21,0,3}, {192,24,24,2,2}, {193,26,26,2,2},
@@ -1881,7 +1881,7 @@ const by__decomposition by__decompositions[] = {
     {195100,3009,3009,1,1}, {195101,6618,6618,1,1},
 };
 
-const by__composition by__compositions[] = {
+const by__text_composition by__text_compositions[] = {
     {60,824,8814}, {61,824,8800}, {62,824,8815}, {65,768,192}, {65,769,193}, {65,770,194},
     {65,771,195}, {65,772,256}, {65,774,258}, {65,775,550}, {65,776,196}, {65,777,7842},
     {65,778,197}, {65,780,461}, {65,783,512}, {65,785,514}, {65,803,7840}, {65,805,7680},
@@ -2063,7 +2063,7 @@ const by__composition by__compositions[] = {
     {71096,71087,71098}, {71097,71087,71099},
 };
 
-const by__tokenizer_code_range by__combining[] = {
+const by__text_tokenizer_code_range by__text_combining[] = {
     {768,788,230}, {789,789,232}, {790,793,220}, {794,794,232}, {795,795,216}, {796,800,220},
     {801,802,202}, {803,806,220}, {807,808,202}, {809,819,220}, {820,824,1}, {825,828,220},
     {829,831,230}, {834,834,230}, {837,837,240}, {838,838,230}, {839,841,220}, {842,844,230},
@@ -2133,7 +2133,7 @@ const by__tokenizer_code_range by__combining[] = {
     {125136,125142,220}, {125252,125257,230}, {125258,125258,7},
 };
 
-const by__tokenizer_code_range by__suspects[] = {
+const by__text_tokenizer_code_range by__text_suspects[] = {
     {768,846,0}, {848,879,0}, {884,884,0}, {894,894,0}, {903,903,0}, {1155,1159,0},
     {1425,1469,0}, {1471,1471,0}, {1473,1474,0}, {1476,1477,0}, {1479,1479,0}, {1552,1562,0},
     {1611,1631,0}, {1648,1648,0}, {1750,1756,0}, {1759,1764,0}, {1767,1768,0}, {1770,1773,0},
@@ -2181,7 +2181,7 @@ const by__tokenizer_code_range by__suspects[] = {
     {122918,122922,0}, {125136,125142,0}, {125252,125258,0}, {194560,195101,0},
 };
 
-const by__tokenizer_code_range by__cases[] = {
+const by__text_tokenizer_code_range by__text_cases[] = {
     {65,90,1}, {97,122,2}, {170,170,3}, {181,181,2}, {186,186,3}, {192,214,1}, {216,222,1},
     {223,246,2}, {248,255,2}, {256,256,1}, {257,257,2}, {258,258,1}, {259,259,2}, {260,260,1},
     {261,261,2}, {262,262,1}, {263,263,2}, {264,264,1}, {265,265,2}, {266,266,1}, {267,267,2},
@@ -2585,8 +2585,11 @@ const by__tokenizer_code_range by__cases[] = {
     {196608,201546,3}, {201552,205743,3}, {917760,917999,4},
 };
 
-const size_t by__decomposition_count = sizeof by__decompositions / sizeof by__decompositions[0];
-const size_t by__composition_count = sizeof by__compositions / sizeof by__compositions[0];
-const size_t by__combining_count = sizeof by__combining / sizeof by__combining[0];
-const size_t by__suspect_count = sizeof by__suspects / sizeof by__suspects[0];
-const size_t by__case_count = sizeof by__cases / sizeof by__cases[0];
+const size_t by__text_decomposition_count =
+    sizeof by__text_decompositions / sizeof by__text_decompositions[0];
+const size_t by__text_composition_count =
+    sizeof by__text_compositions / sizeof by__text_compositions[0];
+const size_t by__text_combining_count =
+    sizeof by__text_combining / sizeof by__text_combining[0];
+const size_t by__text_suspect_count = sizeof by__text_suspects / sizeof by__text_suspects[0];
+const size_t by__text_case_count = sizeof by__text_cases / sizeof by__text_cases[0];

@@ -9,60 +9,62 @@
 
 #include "banyan/status.h"
 
-/* Full decompositions of a code point as ranges of by__form_pool; canonical_length 0: the code
+/* Full decompositions of a code point as ranges of by__text_form_pool; canonical_length 0: the code
  * point itself. */
-typedef struct by__decomposition {
+typedef struct by__text_decomposition {
     uint32_t code;
     uint16_t canonical;
     uint16_t compatible;
     uint8_t canonical_length;
     uint8_t compatible_length;
-} by__decomposition;
+} by__text_decomposition;
 
-typedef struct by__composition {
+typedef struct by__text_composition {
     uint32_t first;
     uint32_t second;
     uint32_t code;
-} by__composition;
+} by__text_composition;
 
-typedef struct by__tokenizer_code_range {
+typedef struct by__text_tokenizer_code_range {
     uint32_t first;
     uint32_t last;
     uint32_t value;
-} by__tokenizer_code_range;
+} by__text_tokenizer_code_range;
 
 /* All sorted by code point (compositions by first, then second). */
-extern const uint32_t by__form_pool[];
-extern const by__decomposition by__decompositions[];
-extern const by__composition by__compositions[];
-extern const by__tokenizer_code_range by__combining[]; /* combining classes that are not 0 */
-extern const by__tokenizer_code_range by__suspects[];  /* code points that NFC may change */
-extern const by__tokenizer_code_range by__cases[];     /* by__case_class */
-extern const size_t by__decomposition_count;
-extern const size_t by__composition_count;
-extern const size_t by__combining_count;
-extern const size_t by__suspect_count;
-extern const size_t by__case_count;
+extern const uint32_t by__text_form_pool[];
+extern const by__text_decomposition by__text_decompositions[];
+extern const by__text_composition by__text_compositions[];
+extern const by__text_tokenizer_code_range
+    by__text_combining[]; /* combining classes that are not 0 */
+extern const by__text_tokenizer_code_range
+    by__text_suspects[];                                     /* code points that NFC may change */
+extern const by__text_tokenizer_code_range by__text_cases[]; /* by__text_case_class */
+extern const size_t by__text_decomposition_count;
+extern const size_t by__text_composition_count;
+extern const size_t by__text_combining_count;
+extern const size_t by__text_suspect_count;
+extern const size_t by__text_case_count;
 
 /* Case of a letter; BY__CASE_EITHER for letters without case. 0: neither letter nor mark. */
 enum { BY__CASE_UPPER = 1, BY__CASE_LOWER = 2, BY__CASE_EITHER = 3, BY__CASE_MARK = 4 };
-unsigned by__case_class(uint32_t code);
+unsigned by__text_case_class(uint32_t code);
 
-typedef enum by__form { BY__NFC, BY__NFD, BY__NFKC, BY__NFKD } by__form;
+typedef enum by__text_form { BY__NFC, BY__NFD, BY__NFKC, BY__NFKD } by__text_form;
 
 /* Code points of a text being normalized. {0} is empty. */
-typedef struct by__code_points {
+typedef struct by__text_code_points {
     uint32_t *items;
     size_t count;
     size_t capacity;
-} by__code_points;
+} by__text_code_points;
 
 /* Returns false if the text is certainly in the form already. */
-bool by__form_changes(by__form form, const uint8_t *s, size_t n);
+bool by__text_form_changes(by__text_form form, const uint8_t *s, size_t n);
 /* Appends the normal form of s as code points to `codes`; a byte that is not valid UTF-8 becomes
  * BY__BYTE_CODE + byte and stays in place. */
 #define BY__BYTE_CODE 0x110000u
-by_status by__form_make(by__form form, const uint8_t *s, size_t n, by__code_points *codes,
-                        by_error *error);
+by_status by__text_form_make(by__text_form form, const uint8_t *s, size_t n,
+                             by__text_code_points *codes, by_error *error);
 
 #endif

@@ -15,7 +15,7 @@
 #define T_BASE       0x11a7u
 #define T_COUNT      28u
 
-static uint32_t find_range(const by__tokenizer_code_range *ranges, size_t count, uint32_t code)
+static uint32_t find_range(const by__text_tokenizer_code_range *ranges, size_t count, uint32_t code)
 {
     size_t low = 0;
     size_t high = count;
@@ -30,19 +30,20 @@ static uint32_t find_range(const by__tokenizer_code_range *ranges, size_t count,
     return low < count && ranges[low].first <= code ? (uint32_t)low : UINT32_MAX;
 }
 
-unsigned by__case_class(uint32_t code)
+unsigned by__text_case_class(uint32_t code)
 {
-    uint32_t at = find_range(by__cases, by__case_count, code);
-    return at == UINT32_MAX ? 0 : by__cases[at].value;
+    uint32_t at = find_range(by__text_cases, by__text_case_count, code);
+    return at == UINT32_MAX ? 0 : by__text_cases[at].value;
 }
 
 static unsigned combining_class(uint32_t code)
 {
-    uint32_t at = code < 0x300 ? UINT32_MAX : find_range(by__combining, by__combining_count, code);
-    return at == UINT32_MAX ? 0 : by__combining[at].value;
+    uint32_t at =
+        code < 0x300 ? UINT32_MAX : find_range(by__text_combining, by__text_combining_count, code);
+    return at == UINT32_MAX ? 0 : by__text_combining[at].value;
 }
 
-bool by__form_changes(by__form form, const uint8_t *s, size_t n)
+bool by__text_form_changes(by__text_form form, const uint8_t *s, size_t n)
 {
     for (size_t at = 0; at < n;) {
         if (s[at] < 0x80) {
@@ -56,14 +57,15 @@ bool by__form_changes(by__form form, const uint8_t *s, size_t n)
         }
         /* Marks, which compose, begin at U+0300. */
         if (form != BY__NFC ||
-            (code >= 0x300 && find_range(by__suspects, by__suspect_count, code) != UINT32_MAX)) {
+            (code >= 0x300 &&
+             find_range(by__text_suspects, by__text_suspect_count, code) != UINT32_MAX)) {
             return true;
         }
     }
     return false;
 }
 
-static by_status add_code(by__code_points *codes, uint32_t code, by_error *error)
+static by_status add_code(by__text_code_points *codes, uint32_t code, by_error *error)
 {
     BY_TRY(by__reserve((void **)&codes->items, &codes->capacity, codes->count + 1,
                        sizeof *codes->items, error));
@@ -71,24 +73,25 @@ static by_status add_code(by__code_points *codes, uint32_t code, by_error *error
     return BY_OK;
 }
 
-static const by__decomposition *find_decomposition(uint32_t code)
+static const by__text_decomposition *find_decomposition(uint32_t code)
 {
     size_t low = 0;
-    size_t high = by__decomposition_count;
+    size_t high = by__text_decomposition_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (by__decompositions[middle].code < code) {
+        if (by__text_decompositions[middle].code < code) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    return low < by__decomposition_count && by__decompositions[low].code == code
-               ? &by__decompositions[low]
+    return low < by__text_decomposition_count && by__text_decompositions[low].code == code
+               ? &by__text_decompositions[low]
                : NULL;
 }
 
-static by_status decompose(by__form form, uint32_t code, by__code_points *codes, by_error *error)
+static by_status decompose(by__text_form form, uint32_t code, by__text_code_points *codes,
+                           by_error *error)
 {
     if (code < 0x80) {
         return add_code(codes, code, error);
@@ -99,13 +102,13 @@ static by_status decompose(by__form form, uint32_t code, by__code_points *codes,
         BY_TRY(add_code(codes, V_BASE + index % (V_COUNT * T_COUNT) / T_COUNT, error));
         return index % T_COUNT == 0 ? BY_OK : add_code(codes, T_BASE + index % T_COUNT, error);
     }
-    const by__decomposition *d = find_decomposition(code);
+    const by__text_decomposition *d = find_decomposition(code);
     bool compatible = form == BY__NFKC || form == BY__NFKD;
     size_t length = d == NULL ? 0 : compatible ? d->compatible_length : d->canonical_length;
     if (length == 0) {
         return add_code(codes, code, error);
     }
-    const uint32_t *from = by__form_pool + (compatible ? d->compatible : d->canonical);
+    const uint32_t *from = by__text_form_pool + (compatible ? d->compatible : d->canonical);
     for (size_t i = 0; i < length; i++) {
         BY_TRY(add_code(codes, from[i], error));
     }
@@ -132,7 +135,7 @@ static void sort_marks(uint32_t *run, size_t count, uint32_t *scratch)
     memcpy(run, scratch, count * sizeof *run);
 }
 
-static by_status order_marks(by__code_points *codes, size_t begin, by_error *error)
+static by_status order_marks(by__text_code_points *codes, size_t begin, by_error *error)
 {
     while (begin < codes->count) {
         size_t end = begin;
@@ -165,19 +168,19 @@ static uint32_t compose_pair(uint32_t first, uint32_t second)
         return first + (second - T_BASE);
     }
     size_t low = 0;
-    size_t high = by__composition_count;
+    size_t high = by__text_composition_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        const by__composition *c = &by__compositions[middle];
+        const by__text_composition *c = &by__text_compositions[middle];
         if (c->first < first || (c->first == first && c->second < second)) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    return low < by__composition_count && by__compositions[low].first == first &&
-                   by__compositions[low].second == second
-               ? by__compositions[low].code
+    return low < by__text_composition_count && by__text_compositions[low].first == first &&
+                   by__text_compositions[low].second == second
+               ? by__text_compositions[low].code
                : 0;
 }
 
@@ -206,8 +209,8 @@ static size_t compose(uint32_t *codes, size_t count)
     return used;
 }
 
-by_status by__form_make(by__form form, const uint8_t *s, size_t n, by__code_points *codes,
-                        by_error *error)
+by_status by__text_form_make(by__text_form form, const uint8_t *s, size_t n,
+                             by__text_code_points *codes, by_error *error)
 {
     size_t begin = codes->count;
     for (size_t at = 0; at < n;) {

@@ -6,7 +6,7 @@
 #include "track/mlflow_client.h"
 #include "track/sinks/sink.h"
 
-static by_status open_sink(void **sink, const by__tracker_options *options, by_error *error)
+static by_status open_sink(void **sink, const by__track_tracker_options *options, by_error *error)
 {
     char *path;
     by_events *events = NULL;
@@ -16,7 +16,7 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
                            : BY_OK;
     if (status == BY_OK && options->is_resumed) {
         /* Done even if this process has no mlflow sink, because a later one may have. */
-        status = by__mlflow_rewind(options->run, error);
+        status = by__track_mlflow_rewind(options->run, error);
     }
     if (status == BY_OK) {
         status = by_events_open(&events, path, error);
@@ -26,12 +26,12 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
     return status;
 }
 
-static by_status put(void *sink, const by__run_event *event, by_error *error)
+static by_status put(void *sink, const by__track_run_event *event, by_error *error)
 {
     by_events *events = sink;
     by_events_begin(events, event->name, event->step);
     for (size_t i = 0; i < event->count; i++) {
-        const by__event_value *v = &event->values[i];
+        const by__track_event_value *v = &event->values[i];
         if (v->text != NULL) {
             by_events_string(events, v->key, v->text);
         } else if (v->is_whole) {
@@ -40,7 +40,7 @@ static by_status put(void *sink, const by__run_event *event, by_error *error)
             by_events_number(events, v->key, v->number);
         }
     }
-    return by__events_end_at(events, event->time, error);
+    return by__track_events_end_at(events, event->time, error);
 }
 
 static by_status flush(void *sink, by_error *error)

@@ -12,8 +12,8 @@
 enum { longest_delay = 60 };
 
 typedef struct sender {
-    by__mlflow *mlflow;
-    by__mlflow_options options;
+    by__track_mlflow *mlflow;
+    by__track_mlflow_options options;
     by__base_worker thread; /* its lock guards the fields below; `stop` also aborts a request */
     bool is_new;            /* there may be something to send */
     bool is_ending;         /* make one more attempt, then send how the run ended */
@@ -36,9 +36,9 @@ static by_status send_all(sender *s, bool is_ending, by_error *error)
 {
     bool more = true;
     while (more && !is_stopped(s)) {
-        BY_TRY(by__mlflow_send(s->mlflow, &more, error));
+        BY_TRY(by__track_mlflow_send(s->mlflow, &more, error));
     }
-    return is_ending && !more ? by__mlflow_end(s->mlflow, error) : BY_OK;
+    return is_ending && !more ? by__track_mlflow_end(s->mlflow, error) : BY_OK;
 }
 
 static bool is_urgent(sender *s)
@@ -88,24 +88,24 @@ static void *run(void *user)
     return NULL;
 }
 
-static by_status open_sink(void **sink, const by__tracker_options *options, by_error *error)
+static by_status open_sink(void **sink, const by__track_tracker_options *options, by_error *error)
 {
     sender *s;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "mlflow", error));
     *sink = s;
     s->began = by__now();
-    s->options = (by__mlflow_options){.run = options->run,
-                                      .server = options->mlflow,
-                                      .project = options->project,
-                                      .stop = is_stopped,
-                                      .user = s};
-    BY_TRY(by__mlflow_open(&s->mlflow, &s->options, error));
+    s->options = (by__track_mlflow_options){.run = options->run,
+                                            .server = options->mlflow,
+                                            .project = options->project,
+                                            .stop = is_stopped,
+                                            .user = s};
+    BY_TRY(by__track_mlflow_open(&s->mlflow, &s->options, error));
     return by__base_worker_start(&s->thread, run, s, "the thread that sends to the mlflow server",
                                  error);
 }
 
 /* Every event is in events.jsonl already, so only wake the sender. */
-static by_status put(void *sink, const by__run_event *event, by_error *error)
+static by_status put(void *sink, const by__track_run_event *event, by_error *error)
 {
     sender *s = sink;
     BY_UNUSED(event);
@@ -125,7 +125,7 @@ static by_status flush(void *sink, by_error *error)
     by__base_worker_lock(&s->thread);
     s->is_ending = true;
     by__base_worker_notify(&s->thread);
-    double patience = by__mlflow_patience(began - s->began);
+    double patience = by__track_mlflow_patience(began - s->began);
     for (double left; !s->is_done && (left = patience - (by__now() - began)) > 0;) {
         (void)by__base_worker_wait_seconds(&s->thread, left);
     }
@@ -136,12 +136,12 @@ static by_status flush(void *sink, by_error *error)
         return BY_OK;
     }
     char text[32];
-    return by_error_set(error, BY_EIO,
-                        "%s of events were not sent to %s (%.200s); send them with: banyan runs "
-                        "sync %s",
-                        by_format_bytes(text, by__mlflow_waiting(s->mlflow)), s->options.server,
-                        s->problem.message[0] != '\0' ? s->problem.message : "it is slow",
-                        s->options.run);
+    return by_error_set(
+        error, BY_EIO,
+        "%s of events were not sent to %s (%.200s); send them with: banyan runs "
+        "sync %s",
+        by_format_bytes(text, by__track_mlflow_waiting(s->mlflow)), s->options.server,
+        s->problem.message[0] != '\0' ? s->problem.message : "it is slow", s->options.run);
 }
 
 static void close_sink(void *sink)
@@ -151,7 +151,7 @@ static void close_sink(void *sink)
         return;
     }
     by__base_worker_close(&s->thread);
-    by__mlflow_close(&s->mlflow);
+    by__track_mlflow_close(&s->mlflow);
     free(s);
 }
 

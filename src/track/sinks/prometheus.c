@@ -106,7 +106,7 @@ static void add_page(by__text *out, exporter *e)
 
 /* ---- requests ---- */
 
-by__scrape by__scrape_parse(const char *text, size_t length)
+by__track_scrape by__track_scrape_parse(const char *text, size_t length)
 {
     static const char get[] = "GET ";
     static const char path[] = "/metrics";
@@ -134,7 +134,7 @@ static bool ready(const exporter *e, int fd, short what, double until)
     return left > 0.0 && poll(fds, 2, 1 + (int)(left * 1000.0)) > 0 && fds[1].revents == 0;
 }
 
-static void reply(exporter *e, int fd, by__scrape kind, double until)
+static void reply(exporter *e, int fd, by__track_scrape kind, double until)
 {
     static const char *const statuses[] = {[BY__SCRAPE_METRICS] = "200 OK",
                                            [BY__SCRAPE_UNKNOWN] = "404 Not Found",
@@ -168,14 +168,14 @@ static void serve(exporter *e, int fd)
     char text[most_request];
     size_t length = 0;
     double until = by__now() + request_seconds;
-    by__scrape kind = BY__SCRAPE_PARTIAL;
+    by__track_scrape kind = BY__SCRAPE_PARTIAL;
     while (kind == BY__SCRAPE_PARTIAL && ready(e, fd, POLLIN, until)) {
         ssize_t n = recv(fd, text + length, sizeof text - length, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
             return;
         }
         length += n < 0 ? 0 : (size_t)n;
-        kind = by__scrape_parse(text, length);
+        kind = by__track_scrape_parse(text, length);
     }
     reply(e, fd, kind, until);
 }
@@ -206,9 +206,9 @@ static void *run(void *user)
 
 static by_status start(exporter *e, const char *where, by_error *error)
 {
-    by__address address;
+    by__track_address address;
     int on = 1;
-    BY_TRY(by__address_parse(&address, where, error));
+    BY_TRY(by__track_address_parse(&address, where, error));
     e->stop = eventfd(0, EFD_CLOEXEC);
     e->listener = socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (e->stop < 0 || e->listener < 0 ||
@@ -223,7 +223,7 @@ static by_status start(exporter *e, const char *where, by_error *error)
     return BY_OK;
 }
 
-static by_status open_sink(void **sink, const by__tracker_options *options, by_error *error)
+static by_status open_sink(void **sink, const by__track_tracker_options *options, by_error *error)
 {
     exporter *e;
     const char *slash = strrchr(options->run, '/');
@@ -258,7 +258,7 @@ static by_status find(gauge **out, exporter *e, const char *tag, bool is_layer, 
     return BY_OK;
 }
 
-static by_status put(void *sink, const by__run_event *event, by_error *error)
+static by_status put(void *sink, const by__track_run_event *event, by_error *error)
 {
     exporter *e = sink;
     by_status status = BY_OK;
@@ -271,7 +271,7 @@ static by_status put(void *sink, const by__run_event *event, by_error *error)
             continue;
         }
         tag.length = 0;
-        by__event_tag(&tag, event, event->values[i].key);
+        by__track_event_tag(&tag, event, event->values[i].key);
         status = tag.failed ? by_error_set(error, BY_EMEMORY, "out of memory: prometheus")
                             : find(&g, e, tag.data, event->kind == BY__EVENT_LAYERS, error);
         if (status == BY_OK) {

@@ -14,8 +14,8 @@ typedef struct by__sink_row {
     unsigned kinds;    /* kinds of events that it takes: bits of by__track_event_kind */
     const char *then;  /* ends the note when it fails: "training continues; ..." */
     /* *sink is NULL on entry; close releases what a failed open has left. */
-    by_status (*open)(void **sink, const by__tracker_options *options, by_error *error);
-    by_status (*put)(void *sink, const by__run_event *event, by_error *error);
+    by_status (*open)(void **sink, const by__track_tracker_options *options, by_error *error);
+    by_status (*put)(void *sink, const by__track_run_event *event, by_error *error);
     /* At the end of a run: delivers what is pending. BY_OK: nothing was lost. NULL: nothing is ever
      * pending. */
     by_status (*flush)(void *sink, by_error *error);
@@ -30,11 +30,12 @@ extern const by__sink_row by__sink_mlflow;
 extern const by__sink_row by__sink_prometheus;
 
 /* Appends the name of a value among all values of a run: "train/loss". */
-void by__event_tag(by__text *out, const by__run_event *event, const char *key);
+void by__track_event_tag(by__text *out, const by__track_run_event *event, const char *key);
 
 /* Calls `take` for each key of a resolved config in the format of by_config_print: "section.key"
  * and the value as JSON (a number, true, false, or else a string). */
-void by__config_items(const char *yaml, void (*take)(void *user, const char *key, const char *json),
-                      void *user);
+void by__track_config_items(const char *yaml,
+                            void (*take)(void *user, const char *key, const char *json),
+                            void *user);
 
 #endif

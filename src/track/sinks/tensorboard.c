@@ -21,7 +21,7 @@ enum { value_tag = 1, value_simple = 2, value_histogram = 5, value_tensor = 8, v
 enum { session_status = 1, session_start = 1 };
 
 typedef struct tensorboard {
-    by__append_file file;
+    by__track_append_file file;
     by__text record; /* these keep their memory between events */
     by__text event;
     by__text summary;
@@ -54,7 +54,7 @@ static by_status write_event(tensorboard *t, by_error *error)
         by__text_free(&t->event);
     }
     t->event.length = 0;
-    return by__append(&t->file, &t->record, error);
+    return by__track_append(&t->file, &t->record, error);
 }
 
 static void begin_event(tensorboard *t, double time, uint64_t step)
@@ -108,16 +108,16 @@ static void add_histogram(tensorboard *t, const by__track_histogram *h)
     by__proto_message(&t->summary, summary_value, &t->value);
 }
 
-static by_status put(void *sink, const by__run_event *event, by_error *error)
+static by_status put(void *sink, const by__track_run_event *event, by_error *error)
 {
     tensorboard *t = sink;
     t->summary.length = 0;
     for (size_t i = 0; i < event->count; i++) {
-        const by__event_value *v = &event->values[i];
+        const by__track_event_value *v = &event->values[i];
         bool is_tensor = event->histogram != NULL && v->text != NULL;
         t->tag.length = 0;
         t->value.length = 0;
-        by__event_tag(&t->tag, event, is_tensor ? v->text : v->key);
+        by__track_event_tag(&t->tag, event, is_tensor ? v->text : v->key);
         by__proto_bytes(&t->value, value_tag, t->tag.data == NULL ? "" : t->tag.data,
                         t->tag.length);
         if (is_tensor) {
@@ -134,7 +134,7 @@ static by_status put(void *sink, const by__run_event *event, by_error *error)
 }
 
 /* Writes the file's first record, and the step at which the run begins. */
-static by_status write_start(tensorboard *t, const by__tracker_options *options, double now,
+static by_status write_start(tensorboard *t, const by__track_tracker_options *options, double now,
                              by_error *error)
 {
     by__proto_double(&t->event, event_time, now);
@@ -168,7 +168,7 @@ static by_status name_second(long long *second, const char *directory, by_error 
     return BY_OK;
 }
 
-static by_status open_sink(void **sink, const by__tracker_options *options, by_error *error)
+static by_status open_sink(void **sink, const by__track_tracker_options *options, by_error *error)
 {
     tensorboard *t;
     char host[128] = "";
@@ -189,7 +189,7 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
     if (status == BY_OK) {
-        status = by__append_open(&t->file, path.data, error);
+        status = by__track_append_open(&t->file, path.data, error);
     }
     by__text_free(&path);
     return status == BY_OK ? write_start(t, options, options->time, error) : status;
@@ -198,7 +198,7 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
 static by_status flush(void *sink, by_error *error)
 {
     tensorboard *t = sink;
-    return by__append_flush(&t->file, error);
+    return by__track_append_flush(&t->file, error);
 }
 
 static void close_sink(void *sink)
@@ -207,7 +207,7 @@ static void close_sink(void *sink)
     if (t == NULL) {
         return;
     }
-    by__append_close(&t->file);
+    by__track_append_close(&t->file);
     by__text_free(&t->record);
     by__text_free(&t->event);
     by__text_free(&t->summary);

@@ -2,16 +2,16 @@
  * prints nothing. */
 #include "track/sinks/sink.h"
 
-static by_status open_sink(void **sink, const by__tracker_options *options, by_error *error)
+static by_status open_sink(void **sink, const by__track_tracker_options *options, by_error *error)
 {
     BY_UNUSED(error);
     *sink = (void *)(uintptr_t)options;
     return BY_OK;
 }
 
-static by_status put(void *sink, const by__run_event *event, by_error *error)
+static by_status put(void *sink, const by__track_run_event *event, by_error *error)
 {
-    const by__tracker_options *options = sink;
+    const by__track_tracker_options *options = sink;
     BY_UNUSED(error);
     if (event->report != NULL && options->show != NULL) {
         options->show(options->user, event->report);

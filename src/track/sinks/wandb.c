@@ -44,7 +44,7 @@ enum {
 };
 
 typedef struct wandb {
-    by__append_file file;
+    by__track_append_file file;
     uint64_t size; /* of the file, including kept records */
     int64_t records;
     char id[9];
@@ -107,7 +107,7 @@ static by_status write_record(wandb *w, uint32_t field, by_error *error)
     cut(w, w->record.data == NULL ? "" : w->record.data, w->record.length);
     uint64_t lost = w->file.lost;
     size_t length = w->chunks.length;
-    by_status status = by__append(&w->file, &w->chunks, error);
+    by_status status = by__track_append(&w->file, &w->chunks, error);
     w->size += w->file.lost == lost ? length : 0;
     return status;
 }
@@ -193,15 +193,15 @@ static by_status add_histogram(wandb *w, const char *key, const by__track_histog
     return BY_OK;
 }
 
-static by_status add_values(wandb *w, const by__run_event *event, by_error *error)
+static by_status add_values(wandb *w, const by__track_run_event *event, by_error *error)
 {
     by__text tag = {0};
     by_status status = BY_OK;
     for (size_t i = 0; i < event->count && status == BY_OK; i++) {
-        const by__event_value *v = &event->values[i];
+        const by__track_event_value *v = &event->values[i];
         bool is_tensor = event->histogram != NULL && v->text != NULL;
         tag.length = 0;
-        by__event_tag(&tag, event, is_tensor ? v->text : v->key);
+        by__track_event_tag(&tag, event, is_tensor ? v->text : v->key);
         if (tag.failed) {
             status = by_error_set(error, BY_EMEMORY, "out of memory: event");
         } else if (is_tensor) {
@@ -230,7 +230,7 @@ static void add_config(void *user, const char *key, const char *json)
     add_item(items->sink, &items->config, 1, key, json, strlen(json));
 }
 
-static by_status write_run(wandb *w, const by__run_event *event, by_error *error)
+static by_status write_run(wandb *w, const by__track_run_event *event, by_error *error)
 {
     enum { header_version = 1, version_producer = 1, version_least = 2 };
     char host[128] = "";
@@ -242,9 +242,9 @@ static by_status write_run(wandb *w, const by__run_event *event, by_error *error
     by__proto_message(&w->part, header_version, &w->item);
     BY_TRY(write_record(w, record_header, error));
     for (size_t i = 0; i < event->count; i++) {
-        const by__event_value *v = &event->values[i];
+        const by__track_event_value *v = &event->values[i];
         if (strcmp(v->key, "config") == 0) {
-            by__config_items(v->text, add_config, &items);
+            by__track_config_items(v->text, add_config, &items);
         }
     }
     by__proto_string(&w->part, run_id, w->id);
@@ -263,7 +263,7 @@ static by_status write_run(wandb *w, const by__run_event *event, by_error *error
     return write_record(w, record_run, error);
 }
 
-static by_status write_end(wandb *w, const by__run_event *event, by_error *error)
+static by_status write_end(wandb *w, const by__track_run_event *event, by_error *error)
 {
     enum { exit_code = 1, exit_runtime = 2 };
     BY_TRY(write_row(w, error));
@@ -277,7 +277,7 @@ static by_status write_end(wandb *w, const by__run_event *event, by_error *error
     return write_record(w, record_footer, error);
 }
 
-static by_status put(void *sink, const by__run_event *event, by_error *error)
+static by_status put(void *sink, const by__track_run_event *event, by_error *error)
 {
     wandb *w = sink;
     w->part.length = 0;
@@ -336,7 +336,7 @@ static by_status write_header(wandb *w, by_error *error)
     w->size = (uint64_t)info.st_size;
     by__text_add_bytes(&w->chunks, header, sizeof header);
     size_t length = w->chunks.length;
-    by_status status = by__append(&w->file, &w->chunks, error);
+    by_status status = by__track_append(&w->file, &w->chunks, error);
     w->size += length;
     return status;
 }
@@ -360,13 +360,13 @@ static by_status open_file(wandb *w, const char *directory, double time, by_erro
     by__text_format(&path, "/run-%s.wandb", w->id);
     if (status == BY_OK) {
         status = path.failed ? by_error_set(error, BY_EMEMORY, "out of memory: path")
-                             : by__append_open(&w->file, path.data, error);
+                             : by__track_append_open(&w->file, path.data, error);
     }
     by__text_free(&path);
     return status == BY_OK ? write_header(w, error) : status;
 }
 
-static by_status open_sink(void **sink, const by__tracker_options *options, by_error *error)
+static by_status open_sink(void **sink, const by__track_tracker_options *options, by_error *error)
 {
     wandb *w;
     const char *slash = strrchr(options->run, '/');
@@ -393,7 +393,7 @@ static by_status flush(void *sink, by_error *error)
 {
     wandb *w = sink;
     BY_TRY(write_row(w, error));
-    return by__append_flush(&w->file, error);
+    return by__track_append_flush(&w->file, error);
 }
 
 static void close_sink(void *sink)
@@ -402,7 +402,7 @@ static void close_sink(void *sink)
     if (w == NULL) {
         return;
     }
-    by__append_close(&w->file);
+    by__track_append_close(&w->file);
     by__text *texts[] = {&w->row, &w->record, &w->chunks, &w->part, &w->item, &w->text};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(texts); i++) {
         by__text_free(texts[i]);

@@ -11,7 +11,7 @@
 /* A slice, and the address of its values. */
 typedef struct found {
     by__trainer_held held;
-    by__held_piece piece;
+    by__store_held_piece piece;
     bool in_box; /* the slice is elements begin, ... of box k of the part */
     int64_t k;
     int64_t begin;
@@ -35,9 +35,9 @@ static bool take(search *s, const found *next)
 
 /* Visits the boxes of the tensor that make up elements [first, first + count) of box k of the
  * part. */
-static bool visit_box(search *s, const by__stored_tensor *entry, found *next)
+static bool visit_box(search *s, const by__store_stored_tensor *entry, found *next)
 {
-    by__box boxes[BY__SLICE_BOXES];
+    by__checkpoint_box boxes[BY__SLICE_BOXES];
     by__store_box whole = by__store_box_at(entry, next->k);
     by_tensor_view view = {.dtype = BY_F32, .rank = whole.shape.rank};
     by_tensor_slice range = {.flat = true};
@@ -45,7 +45,7 @@ static bool visit_box(search *s, const by__stored_tensor *entry, found *next)
     by__store_box_range(entry, next->k, next->piece.first, next->piece.count, &range.offset[0],
                         &range.shape[0]);
     next->begin = range.offset[0];
-    int boxes_count = by__slice_boxes(boxes, &view, &range);
+    int boxes_count = by__checkpoint_slice_boxes(boxes, &view, &range);
     for (int i = 0; i < boxes_count; i++) {
         next->elements = 1;
         next->held = (by__trainer_held){.whole = entry->shape, .is_copy = !entry->trainable};
@@ -62,12 +62,12 @@ static bool visit_box(search *s, const by__stored_tensor *entry, found *next)
     return false;
 }
 
-static bool find(const by_trainer *t, int flat, by__handle handle, search *s)
+static bool find(const by_trainer *t, int flat, by__store_handle handle, search *s)
 {
-    const by__stored_tensor tensor = by__store_held(t->store, flat, handle);
-    const by__stored_tensor *entry = &tensor;
+    const by__store_stored_tensor tensor = by__store_held(t->store, flat, handle);
+    const by__store_stored_tensor *entry = &tensor;
     bool part = by__store_is_part(entry);
-    by__held_piece piece;
+    by__store_held_piece piece;
     for (size_t k = 0; by__store_piece(t->store, flat, handle, k, &piece); k++) {
         found next = {.piece = piece, .in_box = part};
         if (piece.count == 0) {
@@ -92,15 +92,15 @@ static bool find(const by_trainer *t, int flat, by__handle handle, search *s)
     return false;
 }
 
-size_t by__divided_slices(const by_trainer *t, int flat, by__handle handle)
+size_t by__trainer_divided_slices(const by_trainer *t, int flat, by__store_handle handle)
 {
     search s = {.left = SIZE_MAX};
     (void)find(t, flat, handle, &s);
     return SIZE_MAX - s.left;
 }
 
-void by__divided_slice(by__trainer_held *out, const by_trainer *t, int flat, by__handle handle,
-                       size_t i)
+void by__trainer_divided_slice(by__trainer_held *out, const by_trainer *t, int flat,
+                               by__store_handle handle, size_t i)
 {
     found slice = {0};
     search s = {.left = i, .out = &slice};
@@ -108,14 +108,14 @@ void by__divided_slice(by__trainer_held *out, const by_trainer *t, int flat, by_
     *out = slice.held;
 }
 
-by_status by__divided_read(const by_trainer *t, int flat, by__handle handle, size_t i,
-                           const void **data, void **owned, by_error *error)
+by_status by__trainer_divided_read(const by_trainer *t, int flat, by__store_handle handle, size_t i,
+                                   const void **data, void **owned, by_error *error)
 {
     found slice = {0};
     search s = {.left = i, .out = &slice};
     void *read = NULL;
     (void)find(t, flat, handle, &s);
-    const by__held_piece *piece = &slice.piece;
+    const by__store_held_piece *piece = &slice.piece;
     *data = (const void *)piece->memory.address; /* ranks only work on devices with host memory */
     if (piece->on_disk) {
         BY_TRY(by__alloc_aligned(
@@ -136,7 +136,7 @@ by_status by__divided_read(const by_trainer *t, int flat, by__handle handle, siz
     by_status status = by__alloc_aligned(owned, (size_t)slice.elements * sizeof(float),
                                          "a part of a tensor", error);
     if (status == BY_OK) {
-        const by__stored_tensor tensor = by__store_held(t->store, flat, handle);
+        const by__store_stored_tensor tensor = by__store_held(t->store, flat, handle);
         by__store_box_read(&tensor, slice.k, slice.begin, slice.elements, *owned, *data,
                            piece->first, by_dtype_size(by__store_dtype(t->store, flat, handle)));
         *data = *owned;

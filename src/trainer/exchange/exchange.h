@@ -10,78 +10,83 @@
 
 /* Number of slices that this rank holds; the i-th; and its values, in the trainer's memory or
  * *owned. */
-size_t by__divided_slices(const by_trainer *t, int flat, by__handle handle);
-void by__divided_slice(by__trainer_held *out, const by_trainer *t, int flat, by__handle handle,
-                       size_t i);
-by_status by__divided_read(const by_trainer *t, int flat, by__handle handle, size_t i,
-                           const void **data, void **owned, by_error *error);
+size_t by__trainer_divided_slices(const by_trainer *t, int flat, by__store_handle handle);
+void by__trainer_divided_slice(by__trainer_held *out, const by_trainer *t, int flat,
+                               by__store_handle handle, size_t i);
+by_status by__trainer_divided_read(const by_trainer *t, int flat, by__store_handle handle, size_t i,
+                                   const void **data, void **owned, by_error *error);
 
 /* ---- gradient_buckets.c ---- */
 
 /* Plans the buckets of a gradient set, once groups are known. */
-by_status by__buckets_plan(by_trainer *t, by_error *error);
+by_status by__trainer_buckets_plan(by_trainer *t, by_error *error);
 /* The same for any rank of a pipeline, which has the entries of `store`. *out is freed with
  * free(). */
-by_status by__buckets_list(by__bucket **out, size_t *count, const by_trainer *t,
-                           const by__store *store, by_error *error);
+by_status by__trainer_buckets_list(by__trainer_bucket **out, size_t *count, const by_trainer *t,
+                                   const by__store *store, by_error *error);
 /* Lists the parts of each bucket. */
-by_status by__bucket_parts_list(by__bucket_parts *out, const by_trainer *t, by_error *error);
-void by__bucket_parts_free(by__bucket_parts *parts);
+by_status by__trainer_bucket_parts_list(by__trainer_bucket_parts *out, const by_trainer *t,
+                                        by_error *error);
+void by__trainer_bucket_parts_free(by__trainer_bucket_parts *parts);
 /* The gradient's value in a graph; BY_NONE: it is not there. */
-by_value by__part_gradient(const by_trainer *t, const by_graph *graph, const by__bucket_part *part);
+by_value by__trainer_part_gradient(const by_trainer *t, const by_graph *graph,
+                                   const by__trainer_bucket_part *part);
 /* Lists the buckets whose gradients the graph computes, in the order in which it completes them.
  * *out is freed with free(). */
-by_status by__buckets_order(by__bucket_order **out, size_t *count, const by_trainer *t,
-                            const by__bucket_parts *parts, const by_graph *graph, by_error *error);
+by_status by__trainer_buckets_order(by__trainer_bucket_order **out, size_t *count,
+                                    const by_trainer *t, const by__trainer_bucket_parts *parts,
+                                    const by_graph *graph, by_error *error);
 
 /* ---- gradient_norm.c ---- */
 
 /* Adds the programs. */
-by_status by__norm_plan(by_trainer *t, by_error *error);
-size_t by__norm_bytes(const by_trainer *t);
+by_status by__trainer_norm_plan(by_trainer *t, by_error *error);
+size_t by__trainer_norm_bytes(const by_trainer *t);
 /* Collective: allocates memory and binds everything that does not depend on the gradient set. */
-by_status by__norm_open(by_trainer *t, by_error *error);
-void by__norm_close(by_trainer *t);
+by_status by__trainer_norm_open(by_trainer *t, by_error *error);
+void by__trainer_norm_close(by_trainer *t);
 /* Collective: computes the squares that the norm's program adds up. */
-by_status by__norm_squares(by_trainer *t, by_error *error);
+by_status by__trainer_norm_squares(by_trainer *t, by_error *error);
 
 /* ---- pipe_share.c ---- */
 
 /* Collective, after an update: sends parameters that several stages read. */
-by_status by__pipe_share_parameters(by_trainer *t, by_error *error);
+by_status by__trainer_pipe_share_parameters(by_trainer *t, by_error *error);
 
 /* ---- shard_gradients.c ---- */
 
 /* Builds the graph of gradients, which lists the parameters, */
-by_status by__turns_build(by_trainer *t, const by_trainer_options *options, by_error *error);
+by_status by__trainer_turns_build(by_trainer *t, const by_trainer_options *options,
+                                  by_error *error);
 /* and its program, once buckets are known. */
-by_status by__turns_plan(by_trainer *t, by_error *error);
-/* The two parts of by__turns_plan, which a pipeline calls itself: lists the parts of buckets, and
- * adds nodes to an ordered graph that hand over the buckets whose gradients it has. */
-by_status by__turns_list(by_trainer *t, by_error *error);
-by_status by__turns_hand_over(by_trainer *t, by_graph *graph, by_error *error);
+by_status by__trainer_turns_plan(by_trainer *t, by_error *error);
+/* The two parts of by__trainer_turns_plan, which a pipeline calls itself: lists the parts of
+ * buckets, and adds nodes to an ordered graph that hand over the buckets whose gradients it has. */
+by_status by__trainer_turns_list(by_trainer *t, by_error *error);
+by_status by__trainer_turns_hand_over(by_trainer *t, by_graph *graph, by_error *error);
 /* Number of micro-batches of a step on each rank. */
-int64_t by__turns_rounds(const by_trainer *t);
+int64_t by__trainer_turns_rounds(const by_trainer *t);
 /* Begins a round, before the program that hands over. Returns the index of the rank's micro-batch;
  * *kept_as: index of its loss. */
-int64_t by__turns_begin(by_trainer *t, int64_t round, int64_t *kept_as);
+int64_t by__trainer_turns_begin(by_trainer *t, int64_t round, int64_t *kept_as);
 /* Bytes of host memory. */
-size_t by__turns_bytes(const by_trainer *t);
+size_t by__trainer_turns_bytes(const by_trainer *t);
 /* Called after the reducer was opened. */
-by_status by__turns_open(by_trainer *t, by_error *error);
-void by__turns_close(by_trainer *t);
+by_status by__trainer_turns_open(by_trainer *t, by_error *error);
+void by__trainer_turns_close(by_trainer *t);
 /* Collective: forward and backward of all rounds; the sum is in set 0. */
-by_status by__turns_step(by_trainer *t, const by_batch *batch, by_error *error);
+by_status by__trainer_turns_step(by_trainer *t, const by_batch *batch, by_error *error);
 /* Collective: gathers the losses of all micro-batches. */
-by_status by__turns_losses(by_trainer *t, by_error *error);
+by_status by__trainer_turns_losses(by_trainer *t, by_error *error);
 
 /* ---- shard_parameters.c ---- */
 
 /* Sets the pass options of a forward graph accordingly. Parameters are numbered as in the graph of
  * gradients, in whose order the store has them. */
-void by__gathered_options(const by_trainer *t, const by_graph *graph, by_pass_options *options);
+void by__trainer_gathered_options(const by_trainer *t, const by_graph *graph,
+                                  by_pass_options *options);
 /* Implements GATHER_PARAMETER; `user` is the trainer. */
-by_status by__gathered_run(void *user, const by__device_call *call, by_error *error);
+by_status by__trainer_gathered_run(void *user, const by__device_call *call, by_error *error);
 
 /* ---- sync_values.c ---- */
 
@@ -93,14 +98,14 @@ size_t by__exchange_elements(const by_trainer *t);
 /* Copies them from one flat buffer to another. */
 by_status by__exchange_copy(by_trainer *t, int to, int from, by_error *error);
 /* Collective: data = its sum over the replicas. */
-by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *error);
+by_status by__trainer_sync_add_up(by_trainer *t, float *data, bool exact, by_error *error);
 /* Takes the outer optimizer's step on the anchor, with the summed differences. */
-by_status by__sync_outer_step(by_trainer *t, by_error *error);
+by_status by__trainer_sync_outer_step(by_trainer *t, by_error *error);
 /* Sets the weights to the anchor. */
-by_status by__sync_take_anchor(by_trainer *t, by_error *error);
+by_status by__trainer_sync_take_anchor(by_trainer *t, by_error *error);
 /* Sets the padding between the tensors of a gradient set to zero, because a code of signs cannot
  * represent zero. */
-void by__sync_clear_gaps(const by__sync *s, float *values);
+void by__trainer_sync_clear_gaps(const by__trainer_sync *s, float *values);
 
 /* ---- trainer_late.c ---- */
 
@@ -114,15 +119,15 @@ bool by__trainer_is_late(const by_trainer *trainer);
  * Returns true on all of them once an applied exchange carried such a wish. */
 bool by__trainer_agree_to_stop(by_trainer *trainer, bool mine);
 
-by_status by__late_lay_out(by_trainer *t, by_error *error);
-by_status by__late_add_program(by_trainer *t, by_error *error);
+by_status by__trainer_late_lay_out(by_trainer *t, by_error *error);
+by_status by__trainer_late_add_program(by_trainer *t, by_error *error);
 /* Collective. */
-by_status by__late_open(by_trainer *t, by_error *error);
-void by__late_close(by_trainer *t);
+by_status by__trainer_late_open(by_trainer *t, by_error *error);
+void by__trainer_late_close(by_trainer *t);
 /* Applies an exchange when it has reached its staleness, and begins one that is due. */
-by_status by__late_after_update(by_trainer *t, bool due, by_error *error);
+by_status by__trainer_late_after_update(by_trainer *t, bool due, by_error *error);
 /* Waits for the current exchange and discards it. */
-void by__late_drop(by_trainer *t);
+void by__trainer_late_drop(by_trainer *t);
 
 /* ---- trainer_overlap.c ---- */
 
@@ -130,109 +135,110 @@ void by__late_drop(by_trainer *t);
 
 /* Adds the program of a rank's last micro-batch, during which gradients are summed, and sorts the
  * buckets in the order in which it completes them. */
-by_status by__overlap_plan(by_trainer *t, const by_trainer_options *options, by_error *error);
+by_status by__trainer_overlap_plan(by_trainer *t, const by_trainer_options *options,
+                                   by_error *error);
 /* Called after the reducer was opened. */
-void by__overlap_open(by_trainer *t);
+void by__trainer_overlap_open(by_trainer *t);
 
 /* ---- trainer_ranks.c ---- */
 
 /* Number of ranks that compute different micro-batches; *rank: index of this one. */
-size_t by__ranks_replicas(const by_trainer *trainer, size_t *rank);
+size_t by__trainer_ranks_replicas(const by_trainer *trainer, size_t *rank);
 /* Collective among these: gathers counts[r] 32-bit words of each rank; `mine` is this rank's place
  * in `all`. */
-by_status by__ranks_gather(const by_trainer *trainer, const void *mine, void *all,
-                           const size_t *counts, by_error *error);
+by_status by__trainer_ranks_gather(const by_trainer *trainer, const void *mine, void *all,
+                                   const size_t *counts, by_error *error);
 /* Collective if a replica consists of several ranks, which compute a micro-batch together: sets
  * *flag to whether it is true on any of them. Else does nothing. */
-by_status by__ranks_agree(const by_trainer *trainer, bool *flag, by_error *error);
+by_status by__trainer_ranks_agree(const by_trainer *trainer, bool *flag, by_error *error);
 
 /* Seconds that this rank has waited for others since the trainer was opened. */
 double by__trainer_stood(const by_trainer *trainer);
 
 /* Resolves the layout, and which micro-batches belong to this rank. */
-by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error);
+by_status by__trainer_ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error);
 /* Sets the number of micro-batches of a step, over all ranks: at most t->most_micro_batches. */
-by_status by__ranks_set_micro_batches(by_trainer *t, int64_t count, by_error *error);
+by_status by__trainer_ranks_set_micro_batches(by_trainer *t, int64_t count, by_error *error);
 /* Number of gradient sets that this rank needs in any stage of train.batch_warmup. */
-int by__ranks_sets(by_trainer *t);
+int by__trainer_ranks_sets(by_trainer *t);
 /* Collective: opens communicators and prepares sums. */
-by_status by__ranks_open(by_trainer *t, by_error *error);
-void by__ranks_close(by_trainer *t);
+by_status by__trainer_ranks_open(by_trainer *t, by_error *error);
+void by__trainer_ranks_close(by_trainer *t);
 /* Collective, after this rank's gradients and losses were submitted: sums them over all ranks.
  * *set: the gradient set with the sum. */
-by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error);
+by_status by__trainer_ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error);
 
 /* Time that this rank has spent in exchanges so far, on all communicators of its job: in programs
  * (where they overlap with computation only the stalls count) and between them. */
-by__spent by__ranks_spent(const by_trainer *t);
+by__trainer_spent by__trainer_ranks_spent(const by_trainer *t);
 /* Records the sums that this rank holds, and the set that its last micro-batch is computed into. */
-void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set);
+void by__trainer_ranks_hold(by_trainer *t, const by__sum_tree *tree, int set);
 
 /* ---- trainer_settle.c ---- */
 
 /* Called after states were loaded: they are the same on all ranks. */
-void by__sync_loaded(by_trainer *t);
+void by__trainer_sync_loaded(by_trainer *t);
 
 /* ---- trainer_shard.c ---- */
 
 /* Divides the buckets into slices, before flat buffers are declared. */
-by_status by__shard_plan(by_trainer *t, by_error *error);
-by_status by__shard_open(by_trainer *t, by_error *error);
-void by__shard_close(by_trainer *t);
+by_status by__trainer_shard_plan(by_trainer *t, by_error *error);
+by_status by__trainer_shard_open(by_trainer *t, by_error *error);
+void by__trainer_shard_close(by_trainer *t);
 /* Divides buckets of the entries of `store` into slices. *out, which they point to, is freed with
  * free(). */
-by_status by__shard_cut(size_t **out, const by_trainer *t, const by__store *store,
-                        by__bucket *buckets, size_t count, by_error *error);
+by_status by__trainer_shard_cut(size_t **out, const by_trainer *t, const by__store *store,
+                                by__trainer_bucket *buckets, size_t count, by_error *error);
 /* The slice of a bucket owned by a rank of `shard`, possibly empty. It has no name. */
-by__slice by__bucket_slice(const by__bucket *bucket, int rank);
+by__trainer_slice by__trainer_bucket_slice(const by__trainer_bucket *bucket, int rank);
 /* The same for the k-th bucket, with its name. */
-by__slice by__shard_slice(const by_trainer *t, size_t bucket, int rank);
+by__trainer_slice by__trainer_shard_slice(const by_trainer *t, size_t bucket, int rank);
 /* Set of the groups of f32 weights of which a rank holds its slices only. */
-unsigned by__shard_masters(const by_trainer *t);
+unsigned by__trainer_shard_masters(const by_trainer *t);
 /* The runs of a flat buffer with the groups in `whole` and this rank's slices of those in
  * `divided`. *out is freed with free(). */
-by_status by__shard_list_held(const by_trainer *t, unsigned whole, unsigned divided,
-                              by__store_run **out, size_t *count, by_error *error);
+by_status by__trainer_shard_list_held(const by_trainer *t, unsigned whole, unsigned divided,
+                                      by__store_run **out, size_t *count, by_error *error);
 /* Declares a flat buffer; of the groups in `divided` this rank holds its slices only. */
-by_status by__shard_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, int *out,
-                             by_error *error);
+by_status by__trainer_shard_add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divided,
+                                     int *out, by_error *error);
 /* Returns true if this rank updates a whole tensor. */
-bool by__shard_owns(const by_trainer *t, by__handle handle);
+bool by__trainer_shard_owns(const by_trainer *t, by__store_handle handle);
 /* Collective: gathers a tensor that is divided element by element, in the format in which it is
  * held. */
-by_status by__shard_collect(const by_trainer *t, int flat, by__handle handle, void *out,
-                            by_error *error);
+by_status by__trainer_shard_collect(const by_trainer *t, int flat, by__store_handle handle,
+                                    void *out, by_error *error);
 /* Collective, after the update or new weights were submitted: gives all ranks the values that
  * programs compute with, except those that programs gather themselves. */
-by_status by__shard_gather(by_trainer *t, by_error *error);
+by_status by__trainer_shard_gather(by_trainer *t, by_error *error);
 /* Returns true if a tensor of a flat buffer is divided, so that reading it is collective; */
-bool by__shard_divides(const by_trainer *t, int flat, by__handle handle);
+bool by__trainer_shard_divides(const by_trainer *t, int flat, by__store_handle handle);
 /* then this reads it. */
-by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, void *out,
-                         by_error *error);
+by_status by__trainer_shard_read(const by_trainer *t, int flat, by__store_handle handle, void *out,
+                                 by_error *error);
 
 /* ---- trainer_sync.c ---- */
 
 /* Plans what the config asks for; the sum tree then covers this rank's own micro-batches. */
-by_status by__sync_plan(by_trainer *t, by_error *error);
+by_status by__trainer_sync_plan(by_trainer *t, by_error *error);
 /* Declares its flat buffers, after those of the optimizer. */
-by_status by__sync_lay_out(by_trainer *t, by_error *error);
-by_status by__sync_add_programs(by_trainer *t, by_error *error);
+by_status by__trainer_sync_lay_out(by_trainer *t, by_error *error);
+by_status by__trainer_sync_add_programs(by_trainer *t, by_error *error);
 /* Bytes of host memory for its exchanges. */
-size_t by__sync_bytes(const by_trainer *t);
-/* Called after by__ranks_open. */
-by_status by__sync_open(by_trainer *t, by_error *error);
-void by__sync_close(by_trainer *t);
+size_t by__trainer_sync_bytes(const by_trainer *t);
+/* Called after by__trainer_ranks_open. */
+by_status by__trainer_sync_open(by_trainer *t, by_error *error);
+void by__trainer_sync_close(by_trainer *t);
 /* Collective: sums the gradients in `set`, unless replicas take independent steps. */
-by_status by__sync_gradients(by_trainer *t, int set, by_error *error);
-by_status by__sync_before_step(by_trainer *t, by_error *error);
+by_status by__trainer_sync_gradients(by_trainer *t, int set, by_error *error);
+by_status by__trainer_sync_before_step(by_trainer *t, by_error *error);
 /* Collective: exchanges weights if an exchange is due. */
-by_status by__sync_after_update(by_trainer *t, by_error *error);
+by_status by__trainer_sync_after_update(by_trainer *t, by_error *error);
 /* Called after weights were set. */
-void by__sync_forget(by_trainer *t);
+void by__trainer_sync_forget(by_trainer *t);
 /* Returns true if the exchange that is due now is uncompressed. */
-bool by__sync_is_exact(const by_trainer *t);
+bool by__trainer_sync_is_exact(const by_trainer *t);
 /* Collective: exchanges weights. */
-by_status by__sync_exchange(by_trainer *t, by_error *error);
+by_status by__trainer_sync_exchange(by_trainer *t, by_error *error);
 
 #endif

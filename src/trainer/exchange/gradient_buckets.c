@@ -13,8 +13,8 @@ static int64_t tensor_border(const by__store *store, int group, int64_t at)
 {
     int64_t border = 0;
     for (size_t i = 0; i < by__store_count(store); i++) {
-        int64_t begin = by__store_begin(store, (by__handle)i);
-        if (by__store_entry(store, (by__handle)i)->group == group && begin <= at) {
+        int64_t begin = by__store_begin(store, (by__store_handle)i);
+        if (by__store_entry(store, (by__store_handle)i)->group == group && begin <= at) {
             border = begin > border ? begin : border;
         }
     }
@@ -33,7 +33,7 @@ static int64_t default_bucket(const by_trainer *t, const by__store *store)
     int64_t least = (int64_t)t->layout.size[BY_MESH_SHARD] * 2 * BY_SUM_BLOCK;
     int64_t elements = 0;
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
-        elements += by__group_elements(store, group);
+        elements += by__trainer_group_elements(store, group);
     }
     elements = elements / 8 < LEAST_BUCKET  ? LEAST_BUCKET
                : elements / 8 > MOST_BUCKET ? MOST_BUCKET
@@ -56,10 +56,10 @@ static int64_t stage_begin(const by_trainer *t, const by__store *store, int grou
     int last = -1;
     int64_t begin = 0;
     for (size_t i = 0; i < by__store_count(store) && t->pipe != NULL; i++) {
-        const by__stored_tensor *entry = by__store_entry(store, (by__handle)i);
-        if (entry->group == group && by__store_begin(store, (by__handle)i) < end) {
+        const by__store_stored_tensor *entry = by__store_entry(store, (by__store_handle)i);
+        if (entry->group == group && by__store_begin(store, (by__store_handle)i) < end) {
             int stage = by__pipe_stage_of(t->pipe, entry->name);
-            begin = stage != last ? by__store_begin(store, (by__handle)i) : begin;
+            begin = stage != last ? by__store_begin(store, (by__store_handle)i) : begin;
             last = stage;
         }
     }
@@ -71,7 +71,7 @@ static int64_t stage_begin(const by_trainer *t, const by__store *store, int grou
 static int64_t bucket_begin(const by_trainer *t, const by__store *store, int group, int64_t end,
                             int64_t size)
 {
-    bool whole = by__is_sharded(t) && by_optimizer_needs_tensors(&t->config->optimizer);
+    bool whole = by__trainer_is_sharded(t) && by_optimizer_needs_tensors(&t->config->optimizer);
     int64_t least = stage_begin(t, store, group, end);
     if (end - least <= size) {
         return least;
@@ -83,18 +83,18 @@ static int64_t bucket_begin(const by_trainer *t, const by__store *store, int gro
 
 /* Buckets of all groups, from the end of each group, because the backward pass completes the last
  * layers first. */
-by_status by__buckets_list(by__bucket **out, size_t *count, const by_trainer *t,
-                           const by__store *store, by_error *error)
+by_status by__trainer_buckets_list(by__trainer_bucket **out, size_t *count, const by_trainer *t,
+                                   const by__store *store, by_error *error)
 {
     int64_t size = bucket_elements(t, store);
     size_t capacity = 0;
     int64_t offset = 0;
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
-        int64_t elements = by__group_elements(store, group);
+        int64_t elements = by__trainer_group_elements(store, group);
         for (int64_t end = elements; end > 0;) {
             int64_t first = bucket_begin(t, store, group, end, size);
             BY_TRY(by__reserve((void **)out, &capacity, *count + 1, sizeof **out, error));
-            (*out)[(*count)++] = (by__bucket){
+            (*out)[(*count)++] = (by__trainer_bucket){
                 .group = group, .first = first, .count = end - first, .offset = offset + first};
             end = first;
         }
@@ -103,17 +103,18 @@ by_status by__buckets_list(by__bucket **out, size_t *count, const by_trainer *t,
     return BY_OK;
 }
 
-by_status by__buckets_plan(by_trainer *t, by_error *error)
+by_status by__trainer_buckets_plan(by_trainer *t, by_error *error)
 {
-    return by__ranks_adders(t) == 1 || t->sets == 0
+    return by__trainer_ranks_adders(t) == 1 || t->sets == 0
                ? BY_OK
-               : by__buckets_list(&t->ranks.buckets, &t->ranks.bucket_count, t, t->store, error);
+               : by__trainer_buckets_list(&t->ranks.buckets, &t->ranks.bucket_count, t, t->store,
+                                          error);
 }
 
 /* ---- parts of buckets ---- */
 
-static by_status add_part(by__bucket_parts *p, size_t *capacity, by__bucket_part part,
-                          by_error *error)
+static by_status add_part(by__trainer_bucket_parts *p, size_t *capacity,
+                          by__trainer_bucket_part part, by_error *error)
 {
     BY_TRY(by__reserve((void **)&p->parts, capacity, p->count + 1, sizeof *p->parts, error));
     p->parts[p->count++] = part;
@@ -121,27 +122,28 @@ static by_status add_part(by__bucket_parts *p, size_t *capacity, by__bucket_part
 }
 
 /* Lists the gradients of a bucket, after those of the previous bucket. */
-static by_status list_bucket(by__bucket_parts *p, size_t *capacity, const by_trainer *t,
-                             const by__bucket *b, by_error *error)
+static by_status list_bucket(by__trainer_bucket_parts *p, size_t *capacity, const by_trainer *t,
+                             const by__trainer_bucket *b, by_error *error)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
-        int64_t begin = by__store_begin(t->store, (by__handle)i);
+        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+        int64_t begin = by__store_begin(t->store, (by__store_handle)i);
         int64_t end = begin + by_shape_count(&entry->local);
         int64_t low = begin > b->first ? begin : b->first;
         int64_t high = end < b->first + b->count ? end : b->first + b->count;
         if (entry->group == b->group && low < high) {
-            const by__bucket_part part = {.entry = (by__handle)i,
-                                          .from = low - begin,
-                                          .at = low - b->first,
-                                          .count = high - low};
+            const by__trainer_bucket_part part = {.entry = (by__store_handle)i,
+                                                  .from = low - begin,
+                                                  .at = low - b->first,
+                                                  .count = high - low};
             BY_TRY(add_part(p, capacity, part, error));
         }
     }
     return BY_OK;
 }
 
-by_status by__bucket_parts_list(by__bucket_parts *out, const by_trainer *t, by_error *error)
+by_status by__trainer_bucket_parts_list(by__trainer_bucket_parts *out, const by_trainer *t,
+                                        by_error *error)
 {
     size_t buckets = t->ranks.bucket_count;
     size_t capacity = 0;
@@ -153,14 +155,15 @@ by_status by__bucket_parts_list(by__bucket_parts *out, const by_trainer *t, by_e
     return BY_OK;
 }
 
-void by__bucket_parts_free(by__bucket_parts *parts)
+void by__trainer_bucket_parts_free(by__trainer_bucket_parts *parts)
 {
     free(parts->parts);
     free(parts->first);
-    *parts = (by__bucket_parts){0};
+    *parts = (by__trainer_bucket_parts){0};
 }
 
-by_value by__part_gradient(const by_trainer *t, const by_graph *graph, const by__bucket_part *part)
+by_value by__trainer_part_gradient(const by_trainer *t, const by_graph *graph,
+                                   const by__trainer_bucket_part *part)
 {
     char name[300];
     (void)snprintf(name, sizeof name, "grad.%s", by__store_entry(t->store, part->entry)->name);
@@ -171,12 +174,12 @@ by_value by__part_gradient(const by_trainer *t, const by_graph *graph, const by_
 
 /* Finds the node that completes a bucket. Returns false if the graph, that of a pipeline stage,
  * does not have its gradients. Inputs of the graph are complete before any node. */
-static bool find_completion(const by_trainer *t, const by__bucket_parts *parts,
-                            const by_graph *graph, by__bucket_order *out)
+static bool find_completion(const by_trainer *t, const by__trainer_bucket_parts *parts,
+                            const by_graph *graph, by__trainer_bucket_order *out)
 {
     out->node = 0;
     for (size_t i = parts->first[out->bucket]; i < parts->first[out->bucket + 1]; i++) {
-        by_value gradient = by__part_gradient(t, graph, &parts->parts[i]);
+        by_value gradient = by__trainer_part_gradient(t, graph, &parts->parts[i]);
         if (gradient == BY_NONE) {
             return false;
         }
@@ -189,21 +192,22 @@ static bool find_completion(const by_trainer *t, const by__bucket_parts *parts,
 
 static int earlier(const void *a, const void *b)
 {
-    const by__bucket_order *x = a;
-    const by__bucket_order *y = b;
+    const by__trainer_bucket_order *x = a;
+    const by__trainer_bucket_order *y = b;
     if (x->node != y->node) {
         return x->node < y->node ? -1 : 1;
     }
     return x->offset > y->offset ? -1 : x->offset < y->offset;
 }
 
-by_status by__buckets_order(by__bucket_order **out, size_t *count, const by_trainer *t,
-                            const by__bucket_parts *parts, const by_graph *graph, by_error *error)
+by_status by__trainer_buckets_order(by__trainer_bucket_order **out, size_t *count,
+                                    const by_trainer *t, const by__trainer_bucket_parts *parts,
+                                    const by_graph *graph, by_error *error)
 {
     BY_TRY(by__alloc((void **)out, t->ranks.bucket_count + 1, sizeof **out, "buckets", error));
     *count = 0;
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
-        by__bucket_order *next = &(*out)[*count];
+        by__trainer_bucket_order *next = &(*out)[*count];
         next->bucket = k;
         *count += find_completion(t, parts, graph, next) ? 1 : 0;
     }

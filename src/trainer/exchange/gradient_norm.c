@@ -19,19 +19,19 @@
 /* The entries of a rank of the pipeline, and how the ranks of `shard` divide them. */
 typedef struct holder {
     by__store *store; /* of its entries; never allocated */
-    by__bucket *buckets;
+    by__trainer_bucket *buckets;
     size_t bucket_count;
     size_t *slices;
 } holder;
 
 typedef struct planner {
     const by_trainer *t;
-    by__gradient_norm *norm;
+    by__trainer_gradient_norm *norm;
     by__store *whole; /* with the model's entries */
     holder *holders;  /* one per rank of the pipeline */
     int holder_count;
     int shards;
-    by__norm_run *segments; /* runs of elements on one rank */
+    by__trainer_norm_run *segments; /* runs of elements on one rank */
     size_t segment_count;
     size_t segment_capacity;
 } planner;
@@ -48,18 +48,18 @@ static by_status open_holder(holder *h, const by_trainer *t, int rank, by_error 
     by_status status = BY_OK;
     BY_TRY(by__store_open(&h->store, t->device, error));
     if (t->pipe != NULL) {
-        status = by__pipe_list_trained(&list, t->pipe, rank, error);
+        status = by__trainer_pipe_list_trained(&list, t->pipe, rank, error);
         parameters = list;
     }
     if (status == BY_OK) {
-        status = by__declare_parameters(h->store, parameters, error);
+        status = by__nn_declare_parameters(h->store, parameters, error);
     }
     by_graph_close(&list);
-    if (status == BY_OK && by__is_sharded(t)) {
-        status = by__buckets_list(&h->buckets, &h->bucket_count, t, h->store, error);
+    if (status == BY_OK && by__trainer_is_sharded(t)) {
+        status = by__trainer_buckets_list(&h->buckets, &h->bucket_count, t, h->store, error);
     }
-    return status == BY_OK && by__is_sharded(t)
-               ? by__shard_cut(&h->slices, t, h->store, h->buckets, h->bucket_count, error)
+    return status == BY_OK && by__trainer_is_sharded(t)
+               ? by__trainer_shard_cut(&h->slices, t, h->store, h->buckets, h->bucket_count, error)
                : status;
 }
 
@@ -77,9 +77,9 @@ static void close_planner(planner *p)
 
 /* Adds elements of a group as a segment, or extends the previous one if they are adjacent in the
  * group and in one slice of their owner. */
-static by_status add_segment(planner *p, by__norm_run next, by_error *error)
+static by_status add_segment(planner *p, by__trainer_norm_run next, by_error *error)
 {
-    by__norm_run *last = p->segment_count == 0 ? NULL : &p->segments[p->segment_count - 1];
+    by__trainer_norm_run *last = p->segment_count == 0 ? NULL : &p->segments[p->segment_count - 1];
     if (last != NULL && last->owner == next.owner && last->group == next.group &&
         last->bucket == next.bucket && last->first + last->count == next.first &&
         last->at + last->count == next.at) {
@@ -94,32 +94,33 @@ static by_status add_segment(planner *p, by__norm_run next, by_error *error)
 
 static int by_place(const void *a, const void *b)
 {
-    const by__norm_run *x = a;
-    const by__norm_run *y = b;
+    const by__trainer_norm_run *x = a;
+    const by__trainer_norm_run *y = b;
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
 /* Adds the slices of a tensor that the ranks of `shard` have; the tensor is on a rank of the
  * pipeline, and `all` is the whole of it. */
-static by_status add_slices(planner *p, const holder *h, const by__norm_run *all, by_error *error)
+static by_status add_slices(planner *p, const holder *h, const by__trainer_norm_run *all,
+                            by_error *error)
 {
-    by__norm_run *found;
+    by__trainer_norm_run *found;
     size_t count = 0;
     BY_TRY(by__alloc((void **)&found, h->bucket_count * (size_t)p->shards + 1, sizeof *found,
                      "gradient norm", error));
     for (size_t k = 0; k < h->bucket_count; k++) {
         for (int r = 0; r < p->shards && h->buckets[k].group == all->group; r++) {
-            const by__slice slice = by__bucket_slice(&h->buckets[k], r);
+            const by__trainer_slice slice = by__trainer_bucket_slice(&h->buckets[k], r);
             int64_t low = slice.first > all->at ? slice.first : all->at;
             int64_t high = slice.first + slice.count;
             high = high < all->at + all->count ? high : all->at + all->count;
             if (low < high) {
-                found[count++] = (by__norm_run){.owner = all->owner + r,
-                                                .group = all->group,
-                                                .bucket = k,
-                                                .first = all->first + low - all->at,
-                                                .count = high - low,
-                                                .at = low};
+                found[count++] = (by__trainer_norm_run){.owner = all->owner + r,
+                                                        .group = all->group,
+                                                        .bucket = k,
+                                                        .first = all->first + low - all->at,
+                                                        .count = high - low,
+                                                        .at = low};
             }
         }
     }
@@ -134,18 +135,18 @@ static by_status add_slices(planner *p, const holder *h, const by__norm_run *all
 
 static by_status list_segments(planner *p, by_error *error)
 {
-    const by__pipe *pipe = p->t->pipe;
+    const by__trainer_pipe *pipe = p->t->pipe;
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         int64_t end = 0;
         for (size_t i = 0; i < by__store_count(p->whole); i++) {
-            const by__stored_tensor *entry = by__store_entry(p->whole, (by__handle)i);
+            const by__store_stored_tensor *entry = by__store_entry(p->whole, (by__store_handle)i);
             if (entry->group != group) {
                 continue;
             }
             int rank =
                 pipe == NULL ? 0 : by__pipe_rank_of(pipe, by__pipe_stage_of(pipe, entry->name));
             const holder *h = &p->holders[rank];
-            const by__norm_run next = {
+            const by__trainer_norm_run next = {
                 .owner = rank * p->shards, /* and those after it */
                 .group = group,
                 .first = end,
@@ -161,30 +162,31 @@ static by_status list_segments(planner *p, by_error *error)
 
 /* ---- blocks and pieces of blocks ---- */
 
-static by_status add_run(by__norm_run **list, size_t *count, size_t *capacity,
-                         const by__norm_run *segment, int64_t first, int64_t end, by_error *error)
+static by_status add_run(by__trainer_norm_run **list, size_t *count, size_t *capacity,
+                         const by__trainer_norm_run *segment, int64_t first, int64_t end,
+                         by_error *error)
 {
     if (first >= end) {
         return BY_OK;
     }
     BY_TRY(by__reserve((void **)list, capacity, *count + 1, sizeof **list, error));
-    (*list)[(*count)++] = (by__norm_run){.owner = segment->owner,
-                                         .group = segment->group,
-                                         .bucket = segment->bucket,
-                                         .first = first,
-                                         .count = end - first,
-                                         .at = segment->at + first - segment->first};
+    (*list)[(*count)++] = (by__trainer_norm_run){.owner = segment->owner,
+                                                 .group = segment->group,
+                                                 .bucket = segment->bucket,
+                                                 .first = first,
+                                                 .count = end - first,
+                                                 .at = segment->at + first - segment->first};
     return BY_OK;
 }
 
 /* Divides the segments into whole blocks and pieces of shared ones. */
 static by_status divide(planner *p, by_error *error)
 {
-    by__gradient_norm *n = p->norm;
+    by__trainer_gradient_norm *n = p->norm;
     size_t runs = 0;
     size_t pieces = 0;
     for (size_t i = 0; i < p->segment_count; i++) {
-        const by__norm_run *s = &p->segments[i];
+        const by__trainer_norm_run *s = &p->segments[i];
         int64_t end = s->first + s->count;
         int64_t first = (s->first + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK * BY_SUM_BLOCK;
         int64_t last = end == n->elements[s->group] ? end : end / BY_SUM_BLOCK * BY_SUM_BLOCK;
@@ -202,13 +204,14 @@ static by_status divide(planner *p, by_error *error)
 }
 
 /* Lists the blocks that the ascending pieces make up. */
-static by_status list_shared(by__gradient_norm *n, by_error *error)
+static by_status list_shared(by__trainer_gradient_norm *n, by_error *error)
 {
     size_t capacity = 0;
     for (size_t i = 0; i < n->piece_count; i++) {
-        const by__norm_run *piece = &n->pieces[i];
+        const by__trainer_norm_run *piece = &n->pieces[i];
         int64_t block = piece->first / BY_SUM_BLOCK * BY_SUM_BLOCK;
-        const by__norm_run *last = n->shared_count == 0 ? NULL : &n->shared[n->shared_count - 1];
+        const by__trainer_norm_run *last =
+            n->shared_count == 0 ? NULL : &n->shared[n->shared_count - 1];
         if (last != NULL && last->group == piece->group && last->first == block) {
             continue;
         }
@@ -216,11 +219,11 @@ static by_status list_shared(by__gradient_norm *n, by_error *error)
         BY_TRY(by__reserve((void **)&n->shared, &capacity, n->shared_count + 1, sizeof *n->shared,
                            error));
         n->shared[n->shared_count] =
-            (by__norm_run){.owner = -1,
-                           .group = piece->group,
-                           .first = block,
-                           .count = left < BY_SUM_BLOCK ? left : BY_SUM_BLOCK,
-                           .at = (int64_t)n->shared_count * BY_SUM_BLOCK};
+            (by__trainer_norm_run){.owner = -1,
+                                   .group = piece->group,
+                                   .first = block,
+                                   .count = left < BY_SUM_BLOCK ? left : BY_SUM_BLOCK,
+                                   .at = (int64_t)n->shared_count * BY_SUM_BLOCK};
         n->shared_count++;
     }
     return BY_OK;
@@ -238,7 +241,7 @@ static size_t room_of(int64_t elements)
 }
 
 /* Counts per rank, and the offsets of all arrays in one allocation. */
-static by_status lay_out(by__gradient_norm *n, by_error *error)
+static by_status lay_out(by__trainer_gradient_norm *n, by_error *error)
 {
     size_t ranks = (size_t)n->ranks;
     size_t pieces = 0;
@@ -270,7 +273,7 @@ static by_status plan_runs(planner *p, by_error *error)
     const by_trainer *t = p->t;
     const by_graph *all = t->pipe != NULL ? t->pipe->train.whole : t->parameters;
     BY_TRY(by__store_open(&p->whole, t->device, error));
-    BY_TRY(by__declare_parameters(p->whole, all, error));
+    BY_TRY(by__nn_declare_parameters(p->whole, all, error));
     BY_TRY(by__alloc((void **)&p->holders, (size_t)p->holder_count, sizeof *p->holders,
                      "gradient norm", error));
     for (int rank = 0; rank < p->holder_count; rank++) {
@@ -297,12 +300,12 @@ static void square(by_graph *graph, const char *what, size_t i, int64_t count)
     name_of(name, what, i);
     (void)snprintf(squares, sizeof squares, "squares.%s", name);
     by_value x = by_graph_input(graph, name, BY_F32, BY_SHAPE(count));
-    by_graph_output(graph, by__sum_squares(graph, x), squares);
+    by_graph_output(graph, by__op_build_sum_squares(graph, x), squares);
 }
 
 static by_status build_squares(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    const by__gradient_norm *n = &t->divided_norm;
+    const by__trainer_gradient_norm *n = &t->divided_norm;
     for (size_t i = 0; i < n->run_count; i++) {
         if (n->runs[i].owner == n->rank) {
             square(graph, "run", i, n->runs[i].count);
@@ -316,15 +319,16 @@ static by_status build_squares(const by_trainer *t, by_graph *graph, by_error *e
 
 static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    const by__gradient_norm *n = &t->divided_norm;
+    const by__trainer_gradient_norm *n = &t->divided_norm;
     by_value in[3 + BY__TRAINED_GROUPS];
     by_value norm;
     by_value scale;
     int count = 3;
     in[0] = by_graph_state(graph, "failed", BY_F32, BY_SHAPE(1));
     in[1] = by_graph_input(graph, "losses", BY_F32, BY_SHAPE(t->most_micro_batches));
-    in[2] = by__scales_loss(t->config) ? by_graph_input(graph, "loss_factor", BY_F32, BY_SHAPE(1))
-                                       : BY_NONE;
+    in[2] = by__trainer_scales_loss(t->config)
+                ? by_graph_input(graph, "loss_factor", BY_F32, BY_SHAPE(1))
+                : BY_NONE;
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         if (n->elements[group] > 0) {
             char name[48];
@@ -332,18 +336,18 @@ static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *erro
             by_shape blocks = BY_SHAPE(blocks_of(n->elements[group]));
             by_update_unit unit = by__trainer_unit(t, name, blocks, group);
             in[count++] =
-                by__unit_squares(graph, &unit, by_graph_input(graph, name, BY_F32, blocks));
+                by__optim_unit_squares(graph, &unit, by_graph_input(graph, name, BY_F32, blocks));
         }
     }
-    by__clip_scale(graph, in, count, (float)t->config->optimizer.clip, &norm, &scale);
+    by__op_build_clip_scale(graph, in, count, (float)t->config->optimizer.clip, &norm, &scale);
     by_graph_output(graph, norm, "norm");
     by_graph_output(graph, scale, "scale");
     return by_graph_check(graph, error);
 }
 
-by_status by__norm_plan(by_trainer *t, by_error *error)
+by_status by__trainer_norm_plan(by_trainer *t, by_error *error)
 {
-    by__gradient_norm *n = &t->divided_norm;
+    by__trainer_gradient_norm *n = &t->divided_norm;
     planner p = {.t = t,
                  .norm = n,
                  .holder_count = t->layout.size[BY_MESH_PIPELINE],
@@ -357,9 +361,9 @@ by_status by__norm_plan(by_trainer *t, by_error *error)
     return by__trainer_add_update(t, "gradient norm", build_norm, error);
 }
 
-void by__norm_close(by_trainer *t)
+void by__trainer_norm_close(by_trainer *t)
 {
-    by__gradient_norm *n = &t->divided_norm;
+    by__trainer_gradient_norm *n = &t->divided_norm;
     by_device_free(&n->memory);
     free(n->runs);
     free(n->pieces);
@@ -368,7 +372,7 @@ void by__norm_close(by_trainer *t)
     free(n->run_blocks);
 }
 
-size_t by__norm_bytes(const by_trainer *t)
+size_t by__trainer_norm_bytes(const by_trainer *t)
 {
     return t->divided_norm.bytes;
 }
@@ -376,7 +380,7 @@ size_t by__norm_bytes(const by_trainer *t)
 /* ---- memory ---- */
 
 /* Offset of the squares of a group's blocks. */
-static size_t group_squares(const by__gradient_norm *n, int group)
+static size_t group_squares(const by__trainer_gradient_norm *n, int group)
 {
     size_t at = n->squares_at;
     for (int g = 0; g < group; g++) {
@@ -385,9 +389,9 @@ static size_t group_squares(const by__gradient_norm *n, int group)
     return at;
 }
 
-by_status by__norm_open(by_trainer *t, by_error *error)
+by_status by__trainer_norm_open(by_trainer *t, by_error *error)
 {
-    by__gradient_norm *n = &t->divided_norm;
+    by__trainer_gradient_norm *n = &t->divided_norm;
     char name[48];
     n->bound_set = -1;
     BY_TRY(by_device_alloc(&n->memory, t->device, n->bytes, "the gradient norm", error));
@@ -396,12 +400,12 @@ by_status by__norm_open(by_trainer *t, by_error *error)
     for (size_t i = 0; i < n->shared_count; i++) {
         size_t bytes = (size_t)n->shared[i].count * sizeof(float);
         name_of(name, "shared", i);
-        BY_TRY(by__row_bind(
+        BY_TRY(by__exec_row_bind(
             n->squares, name,
             by_memory_at(n->memory, n->blocks_at + i * BY_SUM_BLOCK * sizeof(float), bytes),
             error));
         name_of(name, "squares.shared", i);
-        BY_TRY(by__row_bind(
+        BY_TRY(by__exec_row_bind(
             n->squares, name,
             by_memory_at(n->memory, n->shared_squares_at + i * BY_CACHE_LINE, sizeof(float)),
             error));
@@ -409,15 +413,15 @@ by_status by__norm_open(by_trainer *t, by_error *error)
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         size_t bytes = (size_t)blocks_of(n->elements[group]) * sizeof(float);
         name_of(name, "squares", (size_t)group);
-        BY_TRY(by__row_bind(t->norm, name, by_memory_at(n->memory, group_squares(n, group), bytes),
-                            error));
+        BY_TRY(by__exec_row_bind(t->norm, name,
+                                 by_memory_at(n->memory, group_squares(n, group), bytes), error));
     }
     return BY_OK;
 }
 
 /* ---- a step ---- */
 
-static float *host_at(const by__gradient_norm *n, size_t offset)
+static float *host_at(const by__trainer_gradient_norm *n, size_t offset)
 {
     return (float *)(n->memory.address + offset);
 }
@@ -433,7 +437,7 @@ static size_t before(const size_t *counts, int rank)
 }
 
 /* Memory of this rank's gradients, in the set with the sum. */
-static by_memory run_memory(const by_trainer *t, const by__norm_run *run)
+static by_memory run_memory(const by_trainer *t, const by__trainer_norm_run *run)
 {
     return by__store_range(t->store, t->gradient_sets[t->sum_set], run->group, run->at, run->count);
 }
@@ -441,12 +445,12 @@ static by_memory run_memory(const by_trainer *t, const by__norm_run *run)
 /* Sends all pieces to all ranks, and copies them into their blocks. */
 static by_status share_pieces(by_trainer *t, by_error *error)
 {
-    by__gradient_norm *n = &t->divided_norm;
+    by__trainer_gradient_norm *n = &t->divided_norm;
     float *all = host_at(n, 0);
     float *own = all + before(n->piece_elements, n->rank);
     float *blocks = host_at(n, n->blocks_at);
     for (size_t i = 0; i < n->piece_count; i++) {
-        const by__norm_run *piece = &n->pieces[i];
+        const by__trainer_norm_run *piece = &n->pieces[i];
         if (piece->owner == n->rank) {
             by_memory memory = run_memory(t, piece);
             memcpy(own, (const void *)memory.address, (size_t)piece->count * sizeof *own);
@@ -459,7 +463,7 @@ static by_status share_pieces(by_trainer *t, by_error *error)
     for (int rank = 0; rank < n->ranks; rank++) {
         size_t shared = 0;
         for (size_t i = 0; i < n->piece_count; i++) {
-            const by__norm_run *piece = &n->pieces[i];
+            const by__trainer_norm_run *piece = &n->pieces[i];
             while (n->shared[shared].group != piece->group ||
                    n->shared[shared].first != piece->first / BY_SUM_BLOCK * BY_SUM_BLOCK) {
                 shared++; /* both ascend */
@@ -476,12 +480,12 @@ static by_status share_pieces(by_trainer *t, by_error *error)
 
 /* Arranges the squares of all ranks' runs and of the shared blocks in the order of a single
  * rank. */
-static void order_squares(const by__gradient_norm *n)
+static void order_squares(const by__trainer_gradient_norm *n)
 {
     for (int rank = 0; rank < n->ranks; rank++) {
         const float *from = host_at(n, n->run_squares_at) + before(n->run_blocks, rank);
         for (size_t i = 0; i < n->run_count; i++) {
-            const by__norm_run *run = &n->runs[i];
+            const by__trainer_norm_run *run = &n->runs[i];
             size_t blocks = (size_t)blocks_of(run->count);
             if (run->owner == rank) {
                 float *to = host_at(n, group_squares(n, run->group)) + run->first / BY_SUM_BLOCK;
@@ -491,7 +495,7 @@ static void order_squares(const by__gradient_norm *n)
         }
     }
     for (size_t i = 0; i < n->shared_count; i++) {
-        const by__norm_run *shared = &n->shared[i];
+        const by__trainer_norm_run *shared = &n->shared[i];
         host_at(n, group_squares(n, shared->group))[shared->first / BY_SUM_BLOCK] =
             *host_at(n, n->shared_squares_at + i * BY_CACHE_LINE);
     }
@@ -500,33 +504,33 @@ static void order_squares(const by__gradient_norm *n)
 /* Binds the squares' program to the runs of the gradient set with the sum. */
 static by_status bind_runs(by_trainer *t, by_error *error)
 {
-    by__gradient_norm *n = &t->divided_norm;
+    by__trainer_gradient_norm *n = &t->divided_norm;
     size_t at = n->run_squares_at + before(n->run_blocks, n->rank) * sizeof(float);
     for (size_t i = 0; i < n->run_count && n->bound_set != t->sum_set; i++) {
-        const by__norm_run *run = &n->runs[i];
+        const by__trainer_norm_run *run = &n->runs[i];
         char name[48];
         if (run->owner != n->rank) {
             continue;
         }
         size_t bytes = (size_t)blocks_of(run->count) * sizeof(float);
         name_of(name, "run", i);
-        BY_TRY(by__row_bind(n->squares, name, run_memory(t, run), error));
+        BY_TRY(by__exec_row_bind(n->squares, name, run_memory(t, run), error));
         name_of(name, "squares.run", i);
-        BY_TRY(by__row_bind(n->squares, name, by_memory_at(n->memory, at, bytes), error));
+        BY_TRY(by__exec_row_bind(n->squares, name, by_memory_at(n->memory, at, bytes), error));
         at += room_of(run->count) * sizeof(float);
     }
     n->bound_set = t->sum_set;
     return BY_OK;
 }
 
-by_status by__norm_squares(by_trainer *t, by_error *error)
+by_status by__trainer_norm_squares(by_trainer *t, by_error *error)
 {
-    by__gradient_norm *n = &t->divided_norm;
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    by__trainer_gradient_norm *n = &t->divided_norm;
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     BY_TRY(share_pieces(t, error));
     BY_TRY(bind_runs(t, error));
     BY_TRY(by_program_submit(n->squares->program, error));
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     float *squares = host_at(n, n->run_squares_at);
     BY_TRY(by_comm_all_gather(n->comm, squares + before(n->run_blocks, n->rank), squares,
                               n->run_blocks, BY_F32, "squares of gradients", error));

@@ -3,23 +3,24 @@
 #include "trainer/exchange/exchange.h"
 #include "trainer/state/pipe_stages.h"
 
-by_status by__pipe_share_parameters(by_trainer *t, by_error *error)
+by_status by__trainer_pipe_share_parameters(by_trainer *t, by_error *error)
 {
-    const by__pipe *pipe = t->pipe;
+    const by__trainer_pipe *pipe = t->pipe;
     for (size_t i = 0; i < pipe->share_count; i++) {
-        const by__pipe_share *s = &pipe->shares[i];
+        const by__trainer_pipe_share *s = &pipe->shares[i];
         if (s->from != pipe->rank && s->to != pipe->rank) {
             continue;
         }
-        by__handle entry = by__store_find(t->store, s->name);
+        by__store_handle entry = by__store_find(t->store, s->name);
         int flat = by__store_shape(t->store, t->copies, entry).rank >= 0 ? t->copies : t->masters;
         const void *whole = (const void *)by__store_buffer(t->store, flat, entry).address;
         by_shape shape = by__store_shape(t->store, flat, entry);
         size_t elements = (size_t)by_shape_count(&shape);
         by_dtype dtype = by__store_dtype(t->store, flat, entry);
-        BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-        if (s->from == pipe->rank && by__shard_divides(t, flat, entry) && by__is_gathered(t)) {
-            BY_TRY(by__shard_collect(t, flat, entry, pipe->shared, error));
+        BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+        if (s->from == pipe->rank && by__trainer_shard_divides(t, flat, entry) &&
+            by__trainer_is_gathered(t)) {
+            BY_TRY(by__trainer_shard_collect(t, flat, entry, pipe->shared, error));
             whole = pipe->shared;
         }
         BY_TRY(s->from == pipe->rank

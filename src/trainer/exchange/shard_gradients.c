@@ -17,13 +17,14 @@
 #include "trainer/exchange/exchange.h"
 #include "trainer/graphs/graphs.h"
 
-by_status by__turns_build(by_trainer *t, const by_trainer_options *o, by_error *error)
+by_status by__trainer_turns_build(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
-    const by__recipe recipe = {o->builder, o->user, t->task};
-    by__turns *turns = &t->shard.turns;
-    BY_TRY(by__train_forward(&turns->graph, &t->model, t->config, &recipe, BY_MODEL_TRAIN, error));
+    const by__trainer_recipe recipe = {o->builder, o->user, t->task};
+    by__trainer_turns *turns = &t->shard.turns;
+    BY_TRY(by__trainer_train_forward(&turns->graph, &t->model, t->config, &recipe, BY_MODEL_TRAIN,
+                                     error));
     by_pass_options options = by__trainer_pass_options(t, &t->model);
-    by__gathered_options(t, turns->graph, &options);
+    by__trainer_gathered_options(t, turns->graph, &options);
     turns->ahead = options.prefetch_bytes;
     return by_passes_run(turns->graph, BY_PURPOSE_TRAIN, &options, "order", error);
 }
@@ -31,11 +32,12 @@ by_status by__turns_build(by_trainer *t, const by_trainer_options *o, by_error *
 /* ---- the program ---- */
 
 /* Appends start and wait of each bucket. *bytes: of the gradients of the largest one. */
-static by_status append_collectives(by_trainer *t, by_graph *graph, const by__bucket_order *order,
-                                    size_t buckets, size_t *bytes, by_error *error)
+static by_status append_collectives(by_trainer *t, by_graph *graph,
+                                    const by__trainer_bucket_order *order, size_t buckets,
+                                    size_t *bytes, by_error *error)
 {
-    const uint32_t mesh = by__ranks_adding_axes(t);
-    const by__bucket_parts *parts = &t->shard.turns.parts;
+    const uint32_t mesh = by__trainer_ranks_adding_axes(t);
+    const by__trainer_bucket_parts *parts = &t->shard.turns.parts;
     by_value *values;
     BY_TRY(
         by__alloc((void **)&values, by__store_count(t->store), sizeof *values, "buckets", error));
@@ -46,15 +48,16 @@ static by_status append_collectives(by_trainer *t, by_graph *graph, const by__bu
         size_t size = 0;
         int count = 0;
         for (size_t i = parts->first[bucket]; i < parts->first[bucket + 1]; i++) {
-            by_value gradient = by__part_gradient(t, graph, &parts->parts[i]);
+            by_value gradient = by__trainer_part_gradient(t, graph, &parts->parts[i]);
             by__graph_value *value = &graph->values[gradient];
             value->role = value->producer < 0 ? BY_ROLE_INPUT : BY_ROLE_ACTIVATION;
             values[count++] = gradient;
-            size += by__value_bytes(value);
+            size += by__graph_value_bytes(value);
         }
         *bytes = size > *bytes ? size : *bytes;
-        (void)by__wait(graph, by__reduce_gradients(graph, values, count, (int64_t)bucket, mesh,
-                                                   by__ranks_adders(t), false));
+        (void)by__op_build_wait(
+            graph, by__op_build_reduce_gradients(graph, values, count, (int64_t)bucket, mesh,
+                                                 by__trainer_ranks_adders(t), false));
     }
     free(values);
     return by_graph_check(graph, error);
@@ -71,7 +74,8 @@ static bool gathers(const by_graph *graph, size_t node)
  * that complete their buckets. Collectives keep their order, so that parameters gathered for the
  * next nodes come first, where they may overlap with earlier nodes. */
 static by_status place_collectives(by_trainer *t, by_graph *graph, size_t before,
-                                   const by__bucket_order *order, size_t buckets, by_error *error)
+                                   const by__trainer_bucket_order *order, size_t buckets,
+                                   by_error *error)
 {
     by__graph_node *ordered;
     size_t kept = 0;
@@ -93,14 +97,14 @@ static by_status place_collectives(by_trainer *t, by_graph *graph, size_t before
     return BY_OK;
 }
 
-by_status by__turns_hand_over(by_trainer *t, by_graph *graph, by_error *error)
+by_status by__trainer_turns_hand_over(by_trainer *t, by_graph *graph, by_error *error)
 {
-    const by__turns *turns = &t->shard.turns;
-    by__bucket_order *order = NULL;
+    const by__trainer_turns *turns = &t->shard.turns;
+    by__trainer_bucket_order *order = NULL;
     size_t before = graph->node_count;
     size_t buckets = 0;
     size_t bytes = 0;
-    by_status status = by__buckets_order(&order, &buckets, t, &turns->parts, graph, error);
+    by_status status = by__trainer_buckets_order(&order, &buckets, t, &turns->parts, graph, error);
     if (status == BY_OK) {
         status = append_collectives(t, graph, order, buckets, &bytes, error);
     }
@@ -114,27 +118,27 @@ by_status by__turns_hand_over(by_trainer *t, by_graph *graph, by_error *error)
                : BY_OK;
 }
 
-by_status by__turns_list(by_trainer *t, by_error *error)
+by_status by__trainer_turns_list(by_trainer *t, by_error *error)
 {
-    by__turns *turns = &t->shard.turns;
+    by__trainer_turns *turns = &t->shard.turns;
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
         int64_t count = t->ranks.buckets[k].count;
         turns->most = count > turns->most ? count : turns->most;
     }
-    return by__bucket_parts_list(&turns->parts, t, error);
+    return by__trainer_bucket_parts_list(&turns->parts, t, error);
 }
 
-by_status by__turns_plan(by_trainer *t, by_error *error)
+by_status by__trainer_turns_plan(by_trainer *t, by_error *error)
 {
-    by__turns *turns = &t->shard.turns;
+    by__trainer_turns *turns = &t->shard.turns;
     by_graph *graph = turns->graph;
-    BY_TRY(by__turns_list(t, error));
-    BY_TRY(by__turns_hand_over(t, graph, error));
+    BY_TRY(by__trainer_turns_list(t, error));
+    BY_TRY(by__trainer_turns_hand_over(t, graph, error));
     turns->graph = NULL; /* owned by the set from here on */
-    return by__set_add(&t->programs, "gradients", graph, (by_purpose)0, NULL, error);
+    return by__exec_set_add(&t->programs, "gradients", graph, (by_purpose)0, NULL, error);
 }
 
-size_t by__turns_bytes(const by_trainer *t)
+size_t by__trainer_turns_bytes(const by_trainer *t)
 {
     return (size_t)t->shard.turns.most * sizeof(float);
 }
@@ -144,8 +148,8 @@ size_t by__turns_bytes(const by_trainer *t)
 /* Copies the gradients of a bucket to contiguous memory, as they are in a gradient set. */
 static float *pack(const by_trainer *t, const by__device_call *call, size_t bucket)
 {
-    const by__turns *turns = &t->shard.turns;
-    const by__bucket_part *parts = turns->parts.parts + turns->parts.first[bucket];
+    const by__trainer_turns *turns = &t->shard.turns;
+    const by__trainer_bucket_part *parts = turns->parts.parts + turns->parts.first[bucket];
     size_t count = turns->parts.first[bucket + 1] - turns->parts.first[bucket];
     int64_t at = 0;
     if (count == 1 && parts[0].count == t->ranks.buckets[bucket].count) {
@@ -166,72 +170,73 @@ static float *pack(const by_trainer *t, const by__device_call *call, size_t buck
 static by_status hand_over(void *user, const by__device_call *call, by_error *error)
 {
     by_trainer *t = user;
-    by__turns *turns = &t->shard.turns;
+    by__trainer_turns *turns = &t->shard.turns;
     size_t k = (size_t)call->attrs.bucket;
-    by__slice own = by__shard_slice(t, k, t->layout.place[BY_MESH_SHARD]);
+    by__trainer_slice own = by__trainer_shard_slice(t, k, t->layout.place[BY_MESH_SHARD]);
     float *sums[BY__MAX_SETS] = {NULL};
     for (int i = 0; i < t->sets && own.count > 0; i++) {
-        sums[i] = (float *)by__shard_memory(t, t->gradient_sets[i], &own).address;
+        sums[i] = (float *)by__trainer_shard_memory(t, t->gradient_sets[i], &own).address;
     }
-    return by__reducer_add(t->ranks.reducer, turns->round, k,
-                           turns->gives ? pack(t, call, k) : NULL, sums, error);
+    return by__trainer_reducer_add(t->ranks.reducer, turns->round, k,
+                                   turns->gives ? pack(t, call, k) : NULL, sums, error);
 }
 
-by_status by__turns_open(by_trainer *t, by_error *error)
+by_status by__trainer_turns_open(by_trainer *t, by_error *error)
 {
-    by__turns *turns = &t->shard.turns;
+    by__trainer_turns *turns = &t->shard.turns;
     t->ranks.collectives->gradients = hand_over;
-    t->ranks.collectives->parameters = by__gathered_run;
+    t->ranks.collectives->parameters = by__trainer_gathered_run;
     t->ranks.collectives->user = t;
     BY_TRY(by__alloc((void **)&turns->losses, (size_t)t->most_micro_batches, sizeof *turns->losses,
                      "losses", error));
-    return by__alloc_aligned((void **)&turns->packed, by__turns_bytes(t), "a bucket of gradients",
-                             error);
+    return by__alloc_aligned((void **)&turns->packed, by__trainer_turns_bytes(t),
+                             "a bucket of gradients", error);
 }
 
-void by__turns_close(by_trainer *t)
+void by__trainer_turns_close(by_trainer *t)
 {
-    by__turns *turns = &t->shard.turns;
+    by__trainer_turns *turns = &t->shard.turns;
     by_graph_close(&turns->graph);
-    by__bucket_parts_free(&turns->parts);
+    by__trainer_bucket_parts_free(&turns->parts);
     free(turns->packed);
     free(turns->losses);
 }
 
-int64_t by__turns_rounds(const by_trainer *t)
+int64_t by__trainer_turns_rounds(const by_trainer *t)
 {
-    int64_t ranks = by__ranks_members(t);
+    int64_t ranks = by__trainer_ranks_members(t);
     return (t->leaves + ranks - 1) / ranks;
 }
 
-int64_t by__turns_begin(by_trainer *t, int64_t round, int64_t *kept_as)
+int64_t by__trainer_turns_begin(by_trainer *t, int64_t round, int64_t *kept_as)
 {
-    by__turns *turns = &t->shard.turns;
+    by__trainer_turns *turns = &t->shard.turns;
     turns->round = round;
     turns->gives = round < t->micro_batches;
     *kept_as = turns->gives ? by__trainer_leaf(t, round) : t->most_micro_batches;
     return turns->gives ? round : t->micro_batches - 1;
 }
 
-by_status by__turns_step(by_trainer *t, const by_batch *batch, by_error *error)
+by_status by__trainer_turns_step(by_trainer *t, const by_batch *batch, by_error *error)
 {
     int64_t examples = t->micro_batches * t->config->train.micro_batch;
-    for (int64_t round = 0; round < by__turns_rounds(t); round++) {
+    for (int64_t round = 0; round < by__trainer_turns_rounds(t); round++) {
         int64_t kept_as;
-        int64_t i = by__turns_begin(t, round, &kept_as);
-        BY_TRY(by__trainer_feed(t, t->gradients, batch, examples, i, kept_as, error));
-        BY_TRY(t->shard.turns.gives ? by__activations_keep(t, t->gradients, i, error) : BY_OK);
+        int64_t i = by__trainer_turns_begin(t, round, &kept_as);
+        BY_TRY(by__trainer_feed_micro_batch(t, t->gradients, batch, examples, i, kept_as, error));
+        BY_TRY(t->shard.turns.gives ? by__trainer_activations_keep(t, t->gradients, i, error)
+                                    : BY_OK);
     }
     return BY_OK;
 }
 
-by_status by__turns_losses(by_trainer *t, by_error *error)
+by_status by__trainer_turns_losses(by_trainer *t, by_error *error)
 {
-    by__turns *turns = &t->shard.turns;
+    by__trainer_turns *turns = &t->shard.turns;
     float *losses = by__trainer_losses(t);
     size_t *counts = t->ranks.counts;
     size_t mine = 0;
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     for (int r = 0; r < t->layout.replica; r++) {
         mine += counts[r];
     }
@@ -242,7 +247,7 @@ by_status by__turns_losses(by_trainer *t, by_error *error)
                               "losses", error));
     const float *next = turns->losses;
     for (int r = 0; r < t->layout.replicas; r++) {
-        const by__leaves leaves = by__replica_leaves(t, r);
+        const by__trainer_leaves leaves = by__trainer_replica_leaves(t, r);
         for (int64_t i = 0; i < leaves.count; i++) {
             losses[leaves.first + i * leaves.stride] = *next++;
         }

@@ -12,7 +12,7 @@
  * on what is gathered in advance. */
 static size_t largest_unit(const by_trainer *t, const by_graph *graph)
 {
-    size_t size = by_dtype_size(by__compute_dtype(t->config));
+    size_t size = by_dtype_size(by__trainer_compute_dtype(t->config));
     size_t largest = 0;
     for (size_t v = 0; v < graph->value_count; v++) {
         size_t bytes = 0;
@@ -29,9 +29,10 @@ static size_t largest_unit(const by_trainer *t, const by_graph *graph)
     return largest;
 }
 
-void by__gathered_options(const by_trainer *t, const by_graph *graph, by_pass_options *options)
+void by__trainer_gathered_options(const by_trainer *t, const by_graph *graph,
+                                  by_pass_options *options)
 {
-    if (by__is_gathered(t)) {
+    if (by__trainer_is_gathered(t)) {
         options->gather = (by_gather_options){.mesh = 1u << BY_MESH_SHARD,
                                               .ranks = t->layout.size[BY_MESH_SHARD],
                                               .parameters = t->pipe != NULL ? t->parameters
@@ -41,10 +42,11 @@ void by__gathered_options(const by_trainer *t, const by_graph *graph, by_pass_op
     }
 }
 
-by_status by__gathered_run(void *user, const by__device_call *call, by_error *error)
+by_status by__trainer_gathered_run(void *user, const by__device_call *call, by_error *error)
 {
     by_trainer *t = user;
-    by__handle handle = (by__handle)call->attrs.bucket;
+    by__store_handle handle = (by__store_handle)call->attrs.bucket;
     bool wide = (by__store_entry(t->store, handle)->group & BY__GROUP_WIDE) != 0;
-    return by__shard_collect(t, wide ? t->masters : t->copies, handle, call->out[0].data, error);
+    return by__trainer_shard_collect(t, wide ? t->masters : t->copies, handle, call->out[0].data,
+                                     error);
 }

@@ -5,13 +5,13 @@
 
 size_t by__exchange_units(const by_trainer *t)
 {
-    return by__is_sharded(t) ? t->shard.own_count : t->trained_groups;
+    return by__trainer_is_sharded(t) ? t->shard.own_count : t->trained_groups;
 }
 
 by_memory by__exchange_unit_memory(const by_trainer *t, int flat, size_t i)
 {
-    return by__is_sharded(t) ? by__shard_memory(t, flat, &t->shard.own[i])
-                             : by__trainer_group(t, flat, i);
+    return by__trainer_is_sharded(t) ? by__trainer_shard_memory(t, flat, &t->shard.own[i])
+                                     : by__trainer_group(t, flat, i);
 }
 
 size_t by__exchange_elements(const by_trainer *t)
@@ -23,60 +23,60 @@ size_t by__exchange_elements(const by_trainer *t)
     return (size_t)elements;
 }
 
-void by__sync_clear_gaps(const by__sync *s, float *values)
+void by__trainer_sync_clear_gaps(const by__trainer_sync *s, float *values)
 {
     for (size_t i = 0; i < s->gap_count; i++) {
         memset(values + s->gaps[i].first, 0, s->gaps[i].rows * sizeof *values);
     }
 }
 
-by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *error)
+by_status by__trainer_sync_add_up(by_trainer *t, float *data, bool exact, by_error *error)
 {
-    by__sync *s = &t->sync;
+    by__trainer_sync *s = &t->sync;
     const char *what = s->is_local ? "weights since the last exchange" : "gradients";
     if (exact) {
         return by_comm_all_reduce(s->peers, data, by__exchange_elements(t), BY_F32, what, error);
     }
-    BY_TRY(s->is_power ? by__power_sum_run(s->power, data, what, error) : BY_OK);
+    BY_TRY(s->is_power ? by__comm_power_sum_run(s->power, data, what, error) : BY_OK);
     for (int k = 0; k < BY__SPLITS; k++) {
-        const by__sync_codes *codes = &s->codes[k];
+        const by__trainer_sync_codes *codes = &s->codes[k];
         BY_TRY(codes->sum == NULL
                    ? BY_OK
-                   : by__coded_sum_run(codes->sum, data + codes->first, what, error));
+                   : by__comm_coded_sum_run(codes->sum, data + codes->first, what, error));
     }
-    by__sync_clear_gaps(s, data);
-    by__sync_clear_gaps(s, by__sync_values(by__trainer_flat(t, s->residual)));
+    by__trainer_sync_clear_gaps(s, data);
+    by__trainer_sync_clear_gaps(s, by__sync_values(by__trainer_flat(t, s->residual)));
     return BY_OK;
 }
 
 by_status by__exchange_copy(by_trainer *t, int to, int from, by_error *error)
 {
-    if (!by__is_sharded(t)) {
-        return by__copy(BY__QUEUE_COMPUTE, by__trainer_flat(t, to), by__trainer_flat(t, from),
-                        error);
+    if (!by__trainer_is_sharded(t)) {
+        return by__device_copy(BY__QUEUE_COMPUTE, by__trainer_flat(t, to),
+                               by__trainer_flat(t, from), error);
     }
     for (size_t i = 0; i < by__exchange_units(t); i++) {
-        BY_TRY(by__copy(BY__QUEUE_COMPUTE, by__exchange_unit_memory(t, to, i),
-                        by__exchange_unit_memory(t, from, i), error));
+        BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, by__exchange_unit_memory(t, to, i),
+                               by__exchange_unit_memory(t, from, i), error));
     }
     return BY_OK;
 }
 
-by_status by__sync_outer_step(by_trainer *t, by_error *error)
+by_status by__trainer_sync_outer_step(by_trainer *t, by_error *error)
 {
-    by__sync *s = &t->sync;
+    by__trainer_sync *s = &t->sync;
     float hyper[BY_HYPER_COUNT];
     float scale = 1.0f / (float)by_comm_size(s->peers);
     by_optimizer_hyper(hyper, &s->outer->optimizer, 0, t->config->sync.outer_lr);
     BY_TRY(by_device_write(by_memory_at(s->numbers, 0, sizeof hyper), hyper, error));
     BY_TRY(by_device_write(by_memory_at(s->numbers, BY_CACHE_LINE, sizeof scale), &scale, error));
-    return by_program_submit(by__set_row(&t->programs, "outer update")->program, error);
+    return by_program_submit(by__exec_set_row(&t->programs, "outer update")->program, error);
 }
 
-by_status by__sync_take_anchor(by_trainer *t, by_error *error)
+by_status by__trainer_sync_take_anchor(by_trainer *t, by_error *error)
 {
     BY_TRY(by__exchange_copy(t, t->masters, t->sync.anchor, error));
     BY_TRY(t->copy == NULL ? BY_OK : by_program_submit(t->copy->program, error));
-    BY_TRY(by__shard_gather(t, error));
-    return t->pipe == NULL ? BY_OK : by__pipe_share_parameters(t, error);
+    BY_TRY(by__trainer_shard_gather(t, error));
+    return t->pipe == NULL ? BY_OK : by__trainer_pipe_share_parameters(t, error);
 }

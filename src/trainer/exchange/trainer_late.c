@@ -19,13 +19,13 @@
 #include "trainer/graphs/graphs.h"
 #include "trainer/state/trainer.h"
 
-by_status by__late_lay_out(by_trainer *t, by_error *error)
+by_status by__trainer_late_lay_out(by_trainer *t, by_error *error)
 {
-    by__late *late = &t->sync.late;
-    by__flat_spec spec = {.role = BY__STATE,
-                          .name = "sent",
-                          .dtype = BY_F32,
-                          .groups = (1u << BY__TRAINED_GROUPS) - 1};
+    by__trainer_late *late = &t->sync.late;
+    by__store_flat_spec spec = {.role = BY__STATE,
+                                .name = "sent",
+                                .dtype = BY_F32,
+                                .groups = (1u << BY__TRAINED_GROUPS) - 1};
     BY_TRY(by__store_add_flat(t->store, &spec, &late->sent, error));
     spec.name = "difference";
     return by__store_add_flat(t->store, &spec, &late->difference, error);
@@ -48,15 +48,15 @@ static by_status build_merge(const by_trainer *t, by_graph *graph, by_error *err
     return by_graph_check(graph, error);
 }
 
-by_status by__late_add_program(by_trainer *t, by_error *error)
+by_status by__trainer_late_add_program(by_trainer *t, by_error *error)
 {
     return by__trainer_add_update(t, "late merge", build_merge, error);
 }
 
-by_status by__late_open(by_trainer *t, by_error *error)
+by_status by__trainer_late_open(by_trainer *t, by_error *error)
 {
-    by__late *late = &t->sync.late;
-    by__program_row *merge = by__set_row(&t->programs, "late merge");
+    by__trainer_late *late = &t->sync.late;
+    by__exec_program_row *merge = by__exec_set_row(&t->programs, "late merge");
     /* Used by a thread other than all other communicators. */
     BY_TRY(by_comm_split(&late->peers, t->sync.peers, 0, by_comm_rank(t->sync.peers), error));
     by__comm_set_beside(late->peers);
@@ -65,29 +65,29 @@ by_status by__late_open(by_trainer *t, by_error *error)
         char name[64];
         const char *unit = t->groups[i].name;
         by_memory own = by__trainer_group(t, t->masters, i);
-        BY_TRY(by__row_bind(merge, unit, own, error));
+        BY_TRY(by__exec_row_bind(merge, unit, own, error));
         (void)snprintf(name, sizeof name, "merged.%s", unit);
-        BY_TRY(by__row_bind(merge, name, own, error));
+        BY_TRY(by__exec_row_bind(merge, name, own, error));
         (void)snprintf(name, sizeof name, "anchor.%s", unit);
-        BY_TRY(by__row_bind(merge, name, by__trainer_group(t, t->sync.anchor, i), error));
+        BY_TRY(by__exec_row_bind(merge, name, by__trainer_group(t, t->sync.anchor, i), error));
         (void)snprintf(name, sizeof name, "sent.%s", unit);
-        BY_TRY(by__row_bind(merge, name, by__trainer_group(t, late->sent, i), error));
+        BY_TRY(by__exec_row_bind(merge, name, by__trainer_group(t, late->sent, i), error));
     }
     return BY_OK;
 }
 
-void by__late_drop(by_trainer *t)
+void by__trainer_late_drop(by_trainer *t)
 {
-    by__late *late = &t->sync.late;
+    by__trainer_late *late = &t->sync.late;
     if (late->is_under_way) {
         (void)pthread_join(late->thread, NULL);
         late->is_under_way = false;
     }
 }
 
-void by__late_close(by_trainer *t)
+void by__trainer_late_close(by_trainer *t)
 {
-    by__late_drop(t);
+    by__trainer_late_drop(t);
     by_comm_close(&t->sync.late.peers);
 }
 
@@ -96,13 +96,13 @@ void by__late_close(by_trainer *t)
 static void *exchange(void *user)
 {
     by_trainer *t = user;
-    by__late *late = &t->sync.late;
+    by__trainer_late *late = &t->sync.late;
     double begin = by__now();
     float *data = (float *)by__trainer_flat(t, late->difference).address;
     late->status =
         by_comm_all_reduce(late->peers, &late->count, 1, BY_I32, "requests to stop", &late->error);
     if (late->status == BY_OK) {
-        late->status = by__sync_add_up(t, data, late->is_exact, &late->error);
+        late->status = by__trainer_sync_add_up(t, data, late->is_exact, &late->error);
     }
     late->seconds = by__now() - begin;
     return NULL;
@@ -110,12 +110,12 @@ static void *exchange(void *user)
 
 static by_status begin_exchange(by_trainer *t, by_error *error)
 {
-    by__late *late = &t->sync.late;
-    BY_TRY(by__copy(BY__QUEUE_COMPUTE, by__trainer_flat(t, late->sent),
-                    by__trainer_flat(t, t->masters), error));
-    BY_TRY(by_program_run(by__set_row(&t->programs, "difference")->program, error));
+    by__trainer_late *late = &t->sync.late;
+    BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, by__trainer_flat(t, late->sent),
+                           by__trainer_flat(t, t->masters), error));
+    BY_TRY(by_program_run(by__exec_set_row(&t->programs, "difference")->program, error));
     late->begun = t->updates;
-    late->is_exact = by__sync_is_exact(t);
+    late->is_exact = by__trainer_sync_is_exact(t);
     late->count = late->wishes;
     late->error = (by_error){0};
     BY_TRY(by__base_thread_create(&late->thread, exchange, t, "the thread of an exchange", error));
@@ -125,29 +125,29 @@ static by_status begin_exchange(by_trainer *t, by_error *error)
 
 by_status by__trainer_finish_exchange(by_trainer *t, by_error *error)
 {
-    by__late *late = &t->sync.late;
+    by__trainer_late *late = &t->sync.late;
     double begin = by__now();
     if (!late->is_under_way) {
         return BY_OK;
     }
-    by__late_drop(t);
+    by__trainer_late_drop(t);
     if (late->status != BY_OK) {
         return by_error_set(error, late->status, "%s", late->error.message);
     }
     late->stops = late->stops || late->count > 0;
     t->ranks.late += late->seconds;
     t->ranks.stood += by__now() - begin;
-    BY_TRY(by__sync_outer_step(t, error));
+    BY_TRY(by__trainer_sync_outer_step(t, error));
     if (late->begun == t->updates) { /* w = w_n: exactly the anchor, as on all ranks */
-        return by__sync_take_anchor(t, error);
+        return by__trainer_sync_take_anchor(t, error);
     }
-    BY_TRY(by_program_submit(by__set_row(&t->programs, "late merge")->program, error));
+    BY_TRY(by_program_submit(by__exec_set_row(&t->programs, "late merge")->program, error));
     return t->copy == NULL ? BY_OK : by_program_submit(t->copy->program, error);
 }
 
-by_status by__late_after_update(by_trainer *t, bool due, by_error *error)
+by_status by__trainer_late_after_update(by_trainer *t, bool due, by_error *error)
 {
-    const by__late *late = &t->sync.late;
+    const by__trainer_late *late = &t->sync.late;
     if (late->is_under_way && t->updates - late->begun >= t->config->sync.staleness) {
         BY_TRY(by__trainer_finish_exchange(t, error));
     }

@@ -11,22 +11,23 @@
 static void set_leaves(by_trainer *t, int64_t count)
 {
     t->all_micro_batches = count;
-    const by__leaves mine = by__replica_leaves(t, t->layout.replica);
-    const by__leaves together = by__trainer_sum_leaves(t, t->layout.replica);
+    const by__trainer_leaves mine = by__trainer_replica_leaves(t, t->layout.replica);
+    const by__trainer_leaves together = by__trainer_sum_leaves(t, t->layout.replica);
     t->first_micro_batch = mine.first;
     t->micro_batches = mine.count;
     t->first_leaf = mine.first - together.first;
     t->leaves = together.count;
 }
 
-by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
+by_status by__trainer_ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     by_comm *comm = o->comm;
     t->most_micro_batches = t->config->train.batch / t->config->train.micro_batch;
-    by__layout_alone(&t->layout);
+    by__trainer_layout_alone(&t->layout);
     if (o->mode == BY_TRAINER_FULL || comm != NULL) {
-        BY_TRY(by__layout_resolve(&t->layout, t->config, comm == NULL ? 1 : by_comm_size(comm),
-                                  comm == NULL ? 0 : by_comm_rank(comm), error));
+        BY_TRY(by__trainer_layout_resolve(&t->layout, t->config,
+                                          comm == NULL ? 1 : by_comm_size(comm),
+                                          comm == NULL ? 0 : by_comm_rank(comm), error));
     }
     t->ranks.all = t->layout.ranks > 1 ? comm : NULL;
     t->sets = o->mode == BY_TRAINER_FULL ? 1 : 0;
@@ -37,11 +38,12 @@ by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *e
 static int sets_of(by_trainer *t, int64_t count)
 {
     set_leaves(t, count);
-    return by__is_in_turn(t) ? by__reducer_sets(t->leaves, by__ranks_members(t))
-                             : by__sum_tree_sets(t->first_leaf, t->micro_batches, t->leaves);
+    return by__trainer_is_in_turn(t)
+               ? by__trainer_reducer_sets(t->leaves, by__trainer_ranks_members(t))
+               : by__sum_tree_sets(t->first_leaf, t->micro_batches, t->leaves);
 }
 
-int by__ranks_sets(by_trainer *t)
+int by__trainer_ranks_sets(by_trainer *t)
 {
     const by_record_list *stages = &t->config->train.batch_warmup;
     int most = 0;
@@ -75,17 +77,18 @@ static void tell(void *user, by_status status, const by_error *error)
 }
 
 /* How gradients are summed. */
-static by__reducer_spec reducer_spec(const by_trainer *t)
+static by__trainer_reducer_spec reducer_spec(const by_trainer *t)
 {
-    return (by__reducer_spec){.peers = t->ranks.adders,
-                              .parts = by__ranks_parts(t),
-                              .leaves = t->leaves,
-                              .last_apart = t->last != NULL,
-                              .owners = by__is_sharded(t) ? t->layout.size[BY_MESH_SHARD] : 1,
-                              .copies = t->sync.is_on ? NULL : t->shard.copies,
-                              .in_turn = by__is_in_turn(t),
-                              .buckets = t->ranks.buckets,
-                              .bucket_count = t->ranks.bucket_count};
+    return (by__trainer_reducer_spec){
+        .peers = t->ranks.adders,
+        .parts = by__trainer_ranks_parts(t),
+        .leaves = t->leaves,
+        .last_apart = t->last != NULL,
+        .owners = by__trainer_is_sharded(t) ? t->layout.size[BY_MESH_SHARD] : 1,
+        .copies = t->sync.is_on ? NULL : t->shard.copies,
+        .in_turn = by__trainer_is_in_turn(t),
+        .buckets = t->ranks.buckets,
+        .bucket_count = t->ranks.bucket_count};
 }
 
 /* Opens the communicators that programs need, in one order on all ranks: stages of a pipeline may
@@ -106,13 +109,13 @@ static by_status open_split_comms(by_trainer *t, by_error *error)
 static void count_losses(by_trainer *t)
 {
     for (int k = 0; k < t->layout.replicas && t->ranks.counts != NULL; k++) {
-        t->ranks.counts[k] = (size_t)by__replica_leaves(t, k).count;
+        t->ranks.counts[k] = (size_t)by__trainer_replica_leaves(t, k).count;
     }
 }
 
-by_status by__ranks_open(by_trainer *t, by_error *error)
+by_status by__trainer_ranks_open(by_trainer *t, by_error *error)
 {
-    by__ranks *r = &t->ranks;
+    by__trainer_ranks *r = &t->ranks;
     size_t replicas = (size_t)t->layout.replicas;
     if (r->all == NULL) {
         return BY_OK;
@@ -122,53 +125,53 @@ by_status by__ranks_open(by_trainer *t, by_error *error)
     BY_TRY(by_mesh_open(&r->mesh, r->all, t->layout.size, error));
     BY_TRY(open_split_comms(t, error));
     BY_TRY(by_mesh_comm(&r->peers, r->mesh, 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD, error));
-    BY_TRY(by_mesh_comm(&r->adders, r->mesh, by__ranks_adding_axes(t), error));
-    BY_TRY(by__shard_open(t, error));
+    BY_TRY(by_mesh_comm(&r->adders, r->mesh, by__trainer_ranks_adding_axes(t), error));
+    BY_TRY(by__trainer_shard_open(t, error));
     BY_TRY(by__alloc((void **)&r->counts, replicas, sizeof *r->counts, "losses", error));
     count_losses(t);
-    BY_TRY(by__mesh_collectives_open(&r->collectives, r->mesh, error));
+    BY_TRY(by__exec_mesh_collectives_open(&r->collectives, r->mesh, error));
     by__device_set_collectives(t->device, &r->collectives->base);
     for (size_t i = 0; i < t->programs.count; i++) {
-        BY_TRY(by__mesh_collectives_use(r->collectives, t->programs.rows[i].graph, error));
+        BY_TRY(by__exec_mesh_collectives_use(r->collectives, t->programs.rows[i].graph, error));
     }
     if (r->bucket_count == 0) {
         return BY_OK;
     }
-    const by__reducer_spec spec = reducer_spec(t);
-    BY_TRY(by__reducer_open(&r->reducer, &spec, error));
-    by__overlap_open(t);
-    return by__is_in_turn(t) ? by__turns_open(t, error) : BY_OK;
+    const by__trainer_reducer_spec spec = reducer_spec(t);
+    BY_TRY(by__trainer_reducer_open(&r->reducer, &spec, error));
+    by__trainer_overlap_open(t);
+    return by__trainer_is_in_turn(t) ? by__trainer_turns_open(t, error) : BY_OK;
 }
 
-by_status by__ranks_set_micro_batches(by_trainer *t, int64_t count, by_error *error)
+by_status by__trainer_ranks_set_micro_batches(by_trainer *t, int64_t count, by_error *error)
 {
-    by__reducer *reducer;
+    by__trainer_reducer *reducer;
     set_leaves(t, count);
     count_losses(t);
     if (t->ranks.reducer == NULL) {
         return BY_OK;
     }
-    const by__reducer_spec spec = reducer_spec(t);
-    BY_TRY(by__reducer_open(&reducer, &spec, error));
-    by__reducer_close(&t->ranks.reducer);
+    const by__trainer_reducer_spec spec = reducer_spec(t);
+    BY_TRY(by__trainer_reducer_open(&reducer, &spec, error));
+    by__trainer_reducer_close(&t->ranks.reducer);
     t->ranks.reducer = reducer;
     return BY_OK;
 }
 
-void by__ranks_close(by_trainer *t)
+void by__trainer_ranks_close(by_trainer *t)
 {
-    by__ranks *r = &t->ranks;
+    by__trainer_ranks *r = &t->ranks;
     if (r->mesh != NULL && t->device != NULL) {
         by__device_on_error(t->device, NULL, NULL);
         by__device_set_collectives(t->device, NULL);
     }
-    by__mesh_collectives_close(&r->collectives);
-    by__reducer_close(&r->reducer);
+    by__exec_mesh_collectives_close(&r->collectives);
+    by__trainer_reducer_close(&r->reducer);
     by_mesh_close(&r->mesh);
     free(r->buckets);
     free(r->counts);
-    by__turns_close(t);
-    by__shard_close(t);
+    by__trainer_turns_close(t);
+    by__trainer_shard_close(t);
 }
 
 static float *set_data(const by_trainer *t, int set)
@@ -176,7 +179,7 @@ static float *set_data(const by_trainer *t, int set)
     return (float *)by__trainer_group(t, t->gradient_sets[set], 0).address;
 }
 
-void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set)
+void by__trainer_ranks_hold(by_trainer *t, const by__sum_tree *tree, int set)
 {
     for (int i = 0; i < tree->held_count; i++) {
         t->ranks.held[i] = set_data(t, tree->held[i].set);
@@ -184,10 +187,10 @@ void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set)
     t->ranks.held[tree->held_count] = set_data(t, set);
 }
 
-by__spent by__ranks_spent(const by_trainer *t)
+by__trainer_spent by__trainer_ranks_spent(const by_trainer *t)
 {
-    const by__ranks *r = &t->ranks;
-    by__spent spent = {0};
+    const by__trainer_ranks *r = &t->ranks;
+    by__trainer_spent spent = {0};
     if (r->collectives != NULL) {
         double calls = by__comm_spent(r->all);
         spent.exchange = calls + r->late;
@@ -198,42 +201,42 @@ by__spent by__ranks_spent(const by_trainer *t)
 
 double by__trainer_stood(const by_trainer *trainer)
 {
-    return by__ranks_spent(trainer).exposed;
+    return by__trainer_ranks_spent(trainer).exposed;
 }
 
-by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
+by_status by__trainer_ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
 {
-    by__ranks *r = &t->ranks;
-    if (by__is_in_turn(t)) {
+    by__trainer_ranks *r = &t->ranks;
+    if (by__trainer_is_in_turn(t)) {
         *set = 0;
-        return by__turns_losses(t, error);
+        return by__trainer_turns_losses(t, error);
     }
     *set = tree->held[tree->held_count - 1].set;
     if (t->sync.is_on) {
-        BY_TRY(by__sync_gradients(t, *set, error));
+        BY_TRY(by__trainer_sync_gradients(t, *set, error));
     }
     if (r->peers == NULL || t->sync.is_late) {
         /* it does not wait for others at every step, so it does not have their losses */
         return BY_OK;
     }
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     for (int i = 0; i < tree->held_count; i++) {
         r->held[i] = set_data(t, tree->held[i].set);
     }
     for (size_t k = 0; k < r->bucket_count && t->last == NULL; k++) {
-        BY_TRY(by__reducer_run(r->reducer, k, r->held, error));
+        BY_TRY(by__trainer_reducer_run(r->reducer, k, r->held, error));
     }
     return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,
                               by__trainer_losses(t), r->counts, BY_F32, "losses", error);
 }
 
-size_t by__ranks_replicas(const by_trainer *trainer, size_t *rank)
+size_t by__trainer_ranks_replicas(const by_trainer *trainer, size_t *rank)
 {
     *rank = (size_t)trainer->layout.replica;
     return (size_t)trainer->layout.replicas;
 }
 
-by_status by__ranks_agree(const by_trainer *t, bool *flag, by_error *error)
+by_status by__trainer_ranks_agree(const by_trainer *t, bool *flag, by_error *error)
 {
     int32_t asked = *flag;
     if (t->layout.ranks == t->layout.replicas) {
@@ -244,8 +247,8 @@ by_status by__ranks_agree(const by_trainer *t, bool *flag, by_error *error)
     return BY_OK;
 }
 
-by_status by__ranks_gather(const by_trainer *trainer, const void *mine, void *all,
-                           const size_t *counts, by_error *error)
+by_status by__trainer_ranks_gather(const by_trainer *trainer, const void *mine, void *all,
+                                   const size_t *counts, by_error *error)
 {
     return trainer->ranks.peers == NULL ? BY_OK
                                         : by_comm_all_gather(trainer->ranks.peers, mine, all,

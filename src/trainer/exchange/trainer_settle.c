@@ -14,7 +14,7 @@ static by_status average(by_trainer *t, by_memory memory, by_error *error)
     float *values = by__sync_values(memory);
     size_t count = memory.bytes / sizeof(float);
     BY_TRY(t->sync.is_coded
-               ? by__rounded_sum(t->sync.peers, values, count, what, error)
+               ? by__comm_rounded_sum(t->sync.peers, values, count, what, error)
                : by_comm_all_reduce(t->sync.peers, values, count, BY_F32, what, error));
     for (size_t i = 0; i < count; i++) {
         values[i] *= share;
@@ -26,8 +26,8 @@ static by_status average(by_trainer *t, by_memory memory, by_error *error)
 static by_status average_pieces(by_trainer *t, int flat, by_error *error)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        by__held_piece piece;
-        for (size_t k = 0; by__store_piece(t->store, flat, (by__handle)i, k, &piece); k++) {
+        by__store_held_piece piece;
+        for (size_t k = 0; by__store_piece(t->store, flat, (by__store_handle)i, k, &piece); k++) {
             BY_TRY(piece.count > 0 ? average(t, piece.memory, error) : BY_OK);
         }
     }
@@ -40,8 +40,8 @@ static by_status average_states(by_trainer *t, by_error *error)
     for (int k = 0; k < t->state_count; k++) {
         int flat = t->states[k];
         if (flat != t->sync.momentum && flat != t->sync.residual) {
-            BY_TRY(by__is_sharded(t) ? average_pieces(t, flat, error)
-                                     : average(t, by__trainer_flat(t, flat), error));
+            BY_TRY(by__trainer_is_sharded(t) ? average_pieces(t, flat, error)
+                                             : average(t, by__trainer_flat(t, flat), error));
         }
     }
     return BY_OK;
@@ -52,7 +52,7 @@ static by_status average_states(by_trainer *t, by_error *error)
  * row, apply to all. */
 static by_status agree_on_skips(by_trainer *t, by_error *error)
 {
-    by__guard *g = &t->guard;
+    by__trainer_guard *g = &t->guard;
     size_t peers = (size_t)by_comm_size(t->sync.peers);
     const int64_t mine[2] = {g->skipped, g->in_row};
     const size_t words = 2 * sizeof(int64_t) / sizeof(int32_t);
@@ -78,16 +78,16 @@ static by_status agree_on_skips(by_trainer *t, by_error *error)
 
 by_status by_trainer_settle(by_trainer *t, by_error *error)
 {
-    by__sync *s = &t->sync;
+    by__trainer_sync *s = &t->sync;
     if (!s->is_on || t->sets == 0 || s->is_settled) {
         return BY_OK;
     }
     s->is_settled = true;
     BY_TRY(by__trainer_finish_exchange(t, error));
     if (s->is_local && t->updates % t->config->sync.every != 0) {
-        BY_TRY(by__sync_exchange(t, error));
+        BY_TRY(by__trainer_sync_exchange(t, error));
     }
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     if (s->is_local && by_comm_size(s->peers) > 1) {
         BY_TRY(average_states(t, error));
         BY_TRY(agree_on_skips(t, error));
@@ -95,15 +95,15 @@ by_status by_trainer_settle(by_trainer *t, by_error *error)
     if (!s->is_coded) {
         return BY_OK;
     }
-    BY_TRY(s->is_power ? by__power_sum_settle(s->power, error) : BY_OK);
+    BY_TRY(s->is_power ? by__comm_power_sum_settle(s->power, error) : BY_OK);
     for (int k = 0; k < BY__SPLITS; k++) {
-        BY_TRY(s->codes[k].sum == NULL ? BY_OK : by__coded_sum_settle(s->codes[k].sum, error));
+        BY_TRY(s->codes[k].sum == NULL ? BY_OK : by__comm_coded_sum_settle(s->codes[k].sum, error));
     }
-    by__sync_clear_gaps(s, by__sync_values(by__trainer_flat(t, s->residual)));
+    by__trainer_sync_clear_gaps(s, by__sync_values(by__trainer_flat(t, s->residual)));
     return BY_OK;
 }
 
-void by__sync_loaded(by_trainer *t)
+void by__trainer_sync_loaded(by_trainer *t)
 {
     t->sync.is_settled = true;
 }

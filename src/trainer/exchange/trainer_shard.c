@@ -13,12 +13,12 @@
 /* ---- the plan ---- */
 
 /* Lists the first elements of a bucket's tensors, and its end; returns the number of tensors. */
-static size_t list_borders(const by__store *store, const by__bucket *b, int64_t *borders)
+static size_t list_borders(const by__store *store, const by__trainer_bucket *b, int64_t *borders)
 {
     size_t count = 0;
     for (size_t i = 0; i < by__store_count(store); i++) {
-        int64_t begin = by__store_begin(store, (by__handle)i);
-        if (by__store_entry(store, (by__handle)i)->group == b->group && begin >= b->first &&
+        int64_t begin = by__store_begin(store, (by__store_handle)i);
+        if (by__store_entry(store, (by__store_handle)i)->group == b->group && begin >= b->first &&
             begin < b->first + b->count) {
             borders[count++] = begin;
         }
@@ -47,8 +47,8 @@ typedef struct cuts {
     size_t *from;
 } cuts;
 
-static by_status open_cuts(cuts *c, const by__store *store, const by__bucket *b, size_t ranks,
-                           by_error *error)
+static by_status open_cuts(cuts *c, const by__store *store, const by__trainer_bucket *b,
+                           size_t ranks, by_error *error)
 {
     size_t most = by__store_count(store) + 1;
     BY_TRY(by__alloc((void **)&c->borders, most, sizeof *c->borders, "slices", error));
@@ -86,7 +86,7 @@ static void find_best(cuts *c, const uint64_t *load, size_t ranks)
 
 /* Divides at tensors: of all ways to give consecutive tensors to the ranks in order, chooses the
  * one that makes the total loads, including earlier buckets, most equal. */
-static by_status cut_at_tensors(const by__store *store, const by__bucket *b, size_t *slices,
+static by_status cut_at_tensors(const by__store *store, const by__trainer_bucket *b, size_t *slices,
                                 uint64_t *load, size_t ranks, by_error *error)
 {
     cuts c = {0};
@@ -108,7 +108,7 @@ static by_status cut_at_tensors(const by__store *store, const by__bucket *b, siz
 /* Divides at blocks whose squares are summed together, so that slices differ by at most one block.
  * `turn` is the rank that gets the first extra block: it rotates, so that one rank's excess does
  * not accumulate. */
-static void cut_at_blocks(const by__bucket *b, size_t *slices, int ranks, int *turn)
+static void cut_at_blocks(const by__trainer_bucket *b, size_t *slices, int ranks, int *turn)
 {
     int64_t blocks = (b->count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
     int more = (int)(blocks % ranks);
@@ -125,8 +125,8 @@ static void cut_at_blocks(const by__bucket *b, size_t *slices, int ranks, int *t
 
 static int by_size(const void *a, const void *b)
 {
-    const by__bucket *x = *(by__bucket *const *)a;
-    const by__bucket *y = *(by__bucket *const *)b;
+    const by__trainer_bucket *x = *(by__trainer_bucket *const *)a;
+    const by__trainer_bucket *y = *(by__trainer_bucket *const *)b;
     if (x->count != y->count) {
         return x->count > y->count ? -1 : 1;
     }
@@ -134,10 +134,10 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Largest buckets first, so that small ones compensate for uneven tensors. */
-static by_status cut_all_at_tensors(const by__store *store, by__bucket *buckets, size_t count,
-                                    size_t ranks, size_t *slices, by_error *error)
+static by_status cut_all_at_tensors(const by__store *store, by__trainer_bucket *buckets,
+                                    size_t count, size_t ranks, size_t *slices, by_error *error)
 {
-    by__bucket **order;
+    by__trainer_bucket **order;
     uint64_t *load;
     BY_TRY(by__alloc((void **)&order, count + 1, sizeof *order, "slices", error));
     by_status status = by__alloc((void **)&load, ranks, sizeof *load, "slices", error);
@@ -160,7 +160,7 @@ static by_status check_even_parts(const by_trainer *t, const by__store *store, b
 {
     int64_t tensor = t->layout.size[BY_MESH_TENSOR];
     for (size_t i = 0; i < by__store_count(store) && tensor > 1; i++) {
-        const by__stored_tensor *entry = by__store_entry(store, (by__handle)i);
+        const by__store_stored_tensor *entry = by__store_entry(store, (by__store_handle)i);
         for (int k = 0; k < entry->shape.rank; k++) {
             if (entry->local.dim[k] != entry->shape.dim[k] && entry->shape.dim[k] % tensor != 0) {
                 return by_error_set(
@@ -176,8 +176,8 @@ static by_status check_even_parts(const by_trainer *t, const by__store *store, b
     return BY_OK;
 }
 
-by_status by__shard_cut(size_t **out, const by_trainer *t, const by__store *store,
-                        by__bucket *buckets, size_t count, by_error *error)
+by_status by__trainer_shard_cut(size_t **out, const by_trainer *t, const by__store *store,
+                                by__trainer_bucket *buckets, size_t count, by_error *error)
 {
     int ranks = t->layout.size[BY_MESH_SHARD];
     int turn = 0;
@@ -196,35 +196,35 @@ by_status by__shard_cut(size_t **out, const by_trainer *t, const by__store *stor
     return BY_OK;
 }
 
-by__slice by__bucket_slice(const by__bucket *bucket, int rank)
+by__trainer_slice by__trainer_bucket_slice(const by__trainer_bucket *bucket, int rank)
 {
-    by__slice slice = {.group = bucket->group,
-                       .first = bucket->first,
-                       .count = (int64_t)bucket->slices[rank],
-                       .owner = rank};
+    by__trainer_slice slice = {.group = bucket->group,
+                               .first = bucket->first,
+                               .count = (int64_t)bucket->slices[rank],
+                               .owner = rank};
     for (int r = 0; r < rank; r++) {
         slice.first += (int64_t)bucket->slices[r];
     }
     return slice;
 }
 
-by__slice by__shard_slice(const by_trainer *t, size_t bucket, int rank)
+by__trainer_slice by__trainer_shard_slice(const by_trainer *t, size_t bucket, int rank)
 {
-    by__slice slice = by__bucket_slice(&t->ranks.buckets[bucket], rank);
+    by__trainer_slice slice = by__trainer_bucket_slice(&t->ranks.buckets[bucket], rank);
     (void)snprintf(slice.name, sizeof slice.name, "slice.%zu", bucket);
     return slice;
 }
 
 static by_status list_slices(by_trainer *t, by_error *error)
 {
-    by__shard *s = &t->shard;
+    by__trainer_shard *s = &t->shard;
     int ranks = t->layout.size[BY_MESH_SHARD];
     size_t most = t->ranks.bucket_count * (size_t)ranks;
     BY_TRY(by__alloc((void **)&s->all, most, sizeof *s->all, "slices", error));
     BY_TRY(by__alloc((void **)&s->own, t->ranks.bucket_count, sizeof *s->own, "slices", error));
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
         for (int r = 0; r < ranks; r++) {
-            const by__slice slice = by__shard_slice(t, k, r);
+            const by__trainer_slice slice = by__trainer_shard_slice(t, k, r);
             if (slice.count > 0) {
                 s->all[s->count++] = slice;
             }
@@ -236,33 +236,33 @@ static by_status list_slices(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-by_status by__shard_plan(by_trainer *t, by_error *error)
+by_status by__trainer_shard_plan(by_trainer *t, by_error *error)
 {
-    if (!by__is_sharded(t)) {
+    if (!by__trainer_is_sharded(t)) {
         return BY_OK;
     }
     BY_TRY(by__alloc((void **)&t->shard.counts, (size_t)t->layout.size[BY_MESH_SHARD],
                      sizeof *t->shard.counts, "slices", error));
-    BY_TRY(by__shard_cut(&t->shard.slices, t, t->store, t->ranks.buckets, t->ranks.bucket_count,
-                         error));
+    BY_TRY(by__trainer_shard_cut(&t->shard.slices, t, t->store, t->ranks.buckets,
+                                 t->ranks.bucket_count, error));
     return list_slices(t, error);
 }
 
-by_status by__shard_list_held(const by_trainer *t, unsigned whole, unsigned divided,
-                              by__store_run **out, size_t *count, by_error *error)
+by_status by__trainer_shard_list_held(const by_trainer *t, unsigned whole, unsigned divided,
+                                      by__store_run **out, size_t *count, by_error *error)
 {
     int64_t offset[BY__GROUPS + 1] = {0};
     BY_TRY(by__alloc((void **)out, t->shard.own_count + BY__GROUPS, sizeof **out, "slices", error));
     *count = 0;
     for (int g = 0; g < BY__GROUPS; g++) {
-        int64_t elements = by__group_elements(t->store, g);
+        int64_t elements = by__trainer_group_elements(t->store, g);
         offset[g + 1] = offset[g] + elements;
         if ((whole >> g & 1u) != 0 && elements > 0) {
             (*out)[(*count)++] = (by__store_run){.first = offset[g], .count = elements};
         }
     }
     for (size_t i = 0; i < t->shard.own_count; i++) {
-        const by__slice *own = &t->shard.own[i];
+        const by__trainer_slice *own = &t->shard.own[i];
         if ((divided >> own->group & 1u) != 0) {
             (*out)[(*count)++] =
                 (by__store_run){.first = offset[own->group] + own->first, .count = own->count};
@@ -271,12 +271,12 @@ by_status by__shard_list_held(const by_trainer *t, unsigned whole, unsigned divi
     return BY_OK;
 }
 
-by_status by__shard_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, int *out,
-                             by_error *error)
+by_status by__trainer_shard_add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divided,
+                                     int *out, by_error *error)
 {
     by__store_run *held = NULL;
-    if (by__is_sharded(t) && divided != 0) {
-        BY_TRY(by__shard_list_held(t, ~divided, divided, &held, &spec.held_count, error));
+    if (by__trainer_is_sharded(t) && divided != 0) {
+        BY_TRY(by__trainer_shard_list_held(t, ~divided, divided, &held, &spec.held_count, error));
         spec.held = held;
     }
     by_status status = by__store_add_flat(t->store, &spec, out, error);
@@ -284,37 +284,37 @@ by_status by__shard_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided
     return status;
 }
 
-bool by__shard_owns(const by_trainer *t, by__handle handle)
+bool by__trainer_shard_owns(const by_trainer *t, by__store_handle handle)
 {
-    const by__stored_tensor *entry = by__store_entry(t->store, handle);
+    const by__store_stored_tensor *entry = by__store_entry(t->store, handle);
     int64_t begin = by__store_begin(t->store, handle);
     int64_t end = begin + by_shape_count(&entry->local);
     for (size_t i = 0; i < t->shard.own_count; i++) {
-        const by__slice *own = &t->shard.own[i];
+        const by__trainer_slice *own = &t->shard.own[i];
         if (own->group == entry->group && begin >= own->first && end <= own->first + own->count) {
             return true;
         }
     }
-    return !by__is_sharded(t);
+    return !by__trainer_is_sharded(t);
 }
 
 /* ---- collective operations ---- */
 
-by_status by__shard_open(by_trainer *t, by_error *error)
+by_status by__trainer_shard_open(by_trainer *t, by_error *error)
 {
-    if (!by__is_sharded(t)) {
+    if (!by__trainer_is_sharded(t)) {
         return BY_OK;
     }
     BY_TRY(by_mesh_comm(&t->shard.comm, t->ranks.mesh, 1u << BY_MESH_SHARD, error));
-    return t->layout.size[BY_MESH_DATA] * by__ranks_parts(t) == 1
+    return t->layout.size[BY_MESH_DATA] * by__trainer_ranks_parts(t) == 1
                ? BY_OK
                : by_mesh_comm(&t->shard.copies, t->ranks.mesh,
-                              (by__ranks_adding_axes(t) | 1u << BY_MESH_DATA) &
+                              (by__trainer_ranks_adding_axes(t) | 1u << BY_MESH_DATA) &
                                   ~(1u << BY_MESH_SHARD),
                               error);
 }
 
-void by__shard_close(by_trainer *t)
+void by__trainer_shard_close(by_trainer *t)
 {
     free(t->shard.slices);
     free(t->shard.counts);
@@ -325,11 +325,11 @@ void by__shard_close(by_trainer *t)
 /* Gathers a bucket in a flat buffer from the slices of all ranks. */
 static by_status gather_bucket(const by_trainer *t, int flat, size_t bucket, by_error *error)
 {
-    const by__bucket *b = &t->ranks.buckets[bucket];
-    const by__slice whole = {.group = b->group, .first = b->first, .count = b->count};
+    const by__trainer_bucket *b = &t->ranks.buckets[bucket];
+    const by__trainer_slice whole = {.group = b->group, .first = b->first, .count = b->count};
     by_dtype dtype = by__store_group_dtype(t->store, flat, b->group);
-    char *all = (char *)by__shard_memory(t, flat, &whole).address;
-    int64_t begin = by__shard_slice(t, bucket, t->layout.place[BY_MESH_SHARD]).first;
+    char *all = (char *)by__trainer_shard_memory(t, flat, &whole).address;
+    int64_t begin = by__trainer_shard_slice(t, bucket, t->layout.place[BY_MESH_SHARD]).first;
     char what[48];
     (void)snprintf(what, sizeof what, "bucket %zu of the weights", bucket);
     return by_comm_all_gather(t->shard.comm,
@@ -337,15 +337,15 @@ static by_status gather_bucket(const by_trainer *t, int flat, size_t bucket, by_
                               b->slices, dtype, what, error);
 }
 
-by_status by__shard_gather(by_trainer *t, by_error *error)
+by_status by__trainer_shard_gather(by_trainer *t, by_error *error)
 {
-    if (!by__is_sharded(t)) {
+    if (!by__trainer_is_sharded(t)) {
         return BY_OK;
     }
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
         int group = t->ranks.buckets[k].group;
-        if ((by__gathered_groups(t) >> group & 1u) == 0) {
+        if ((by__trainer_gathered_groups(t) >> group & 1u) == 0) {
             bool narrow = (group & BY__GROUP_WIDE) == 0;
             BY_TRY(gather_bucket(t, narrow ? t->copies : t->masters, k, error));
         }
@@ -355,17 +355,18 @@ by_status by__shard_gather(by_trainer *t, by_error *error)
 
 /* ---- reading divided tensors ---- */
 
-unsigned by__shard_masters(const by_trainer *t)
+unsigned by__trainer_shard_masters(const by_trainer *t)
 {
-    unsigned groups = by__gathered_groups(t);
-    bool narrow = by__copies_dtype(t->config) != BY_F32;
-    for (int group = 0; group < BY__TRAINED_GROUPS && narrow && by__is_sharded(t); group++) {
+    unsigned groups = by__trainer_gathered_groups(t);
+    bool narrow = by__trainer_copies_dtype(t->config) != BY_F32;
+    for (int group = 0; group < BY__TRAINED_GROUPS && narrow && by__trainer_is_sharded(t);
+         group++) {
         groups |= (group & BY__GROUP_WIDE) == 0 ? 1u << group : 0u;
     }
     return groups;
 }
 
-bool by__shard_divides(const by_trainer *t, int flat, by__handle handle)
+bool by__trainer_shard_divides(const by_trainer *t, int flat, by__store_handle handle)
 {
     int group = by__store_entry(t->store, handle)->group;
     bool state = false;
@@ -375,19 +376,19 @@ bool by__shard_divides(const by_trainer *t, int flat, by__handle handle)
     for (int i = 0; i < t->sets; i++) {
         state = state || t->gradient_sets[i] == flat;
     }
-    unsigned groups = flat == t->masters  ? by__shard_masters(t)
-                      : flat == t->copies ? by__gathered_groups(t)
+    unsigned groups = flat == t->masters  ? by__trainer_shard_masters(t)
+                      : flat == t->copies ? by__trainer_gathered_groups(t)
                                           : 0;
-    return by__is_sharded(t) && (state || (groups >> group & 1u) != 0);
+    return by__trainer_is_sharded(t) && (state || (groups >> group & 1u) != 0);
 }
 
 /* The rank that owns a tensor. */
-static int owner_of(const by_trainer *t, by__handle handle)
+static int owner_of(const by_trainer *t, by__store_handle handle)
 {
     int64_t begin = by__store_begin(t->store, handle);
     int group = by__store_entry(t->store, handle)->group;
     for (size_t i = 0; i < t->shard.count; i++) {
-        const by__slice *slice = &t->shard.all[i];
+        const by__trainer_slice *slice = &t->shard.all[i];
         if (slice->group == group && begin >= slice->first && begin < slice->first + slice->count) {
             return slice->owner;
         }
@@ -395,7 +396,7 @@ static int owner_of(const by_trainer *t, by__handle handle)
     return 0;
 }
 
-static by_status read_owned(const by_trainer *t, int flat, by__handle handle, void *out,
+static by_status read_owned(const by_trainer *t, int flat, by__store_handle handle, void *out,
                             by_error *error)
 {
     by_shape shape = by__store_shape(t->store, flat, handle);
@@ -414,25 +415,25 @@ static int64_t clip(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-by_status by__shard_collect(const by_trainer *t, int flat, by__handle handle, void *out,
-                            by_error *error)
+by_status by__trainer_shard_collect(const by_trainer *t, int flat, by__store_handle handle,
+                                    void *out, by_error *error)
 {
-    const by__stored_tensor *entry = by__store_entry(t->store, handle);
+    const by__store_stored_tensor *entry = by__store_entry(t->store, handle);
     by_dtype dtype = by__store_dtype(t->store, flat, handle);
     int64_t begin = by__store_begin(t->store, handle);
     int64_t end = begin + by_shape_count(&entry->local);
     int ranks = t->layout.size[BY_MESH_SHARD];
     size_t *counts = t->shard.counts;
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
-        const by__bucket *b = &t->ranks.buckets[k];
+        const by__trainer_bucket *b = &t->ranks.buckets[k];
         int64_t low = clip(begin, b->first, b->first + b->count);
         int64_t high = clip(end, b->first, b->first + b->count);
-        by__slice mine = {.group = b->group};
+        by__trainer_slice mine = {.group = b->group};
         if (b->group != entry->group || low == high) {
             continue;
         }
         for (int r = 0; r < ranks; r++) {
-            const by__slice slice = by__shard_slice(t, k, r);
+            const by__trainer_slice slice = by__trainer_shard_slice(t, k, r);
             int64_t from = clip(slice.first, low, high);
             counts[r] = (size_t)(clip(slice.first + slice.count, low, high) - from);
             if (r == t->layout.place[BY_MESH_SHARD]) {
@@ -448,26 +449,26 @@ by_status by__shard_collect(const by_trainer *t, int flat, by__handle handle, vo
                                        place, error));
             in = place;
         } else if (mine.count > 0) {
-            in = (const void *)by__shard_memory(t, flat, &mine).address;
+            in = (const void *)by__trainer_shard_memory(t, flat, &mine).address;
         }
         BY_TRY(by_comm_all_gather(t->shard.comm, in, to, counts, dtype, entry->name, error));
     }
     return BY_OK;
 }
 
-by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, void *out,
-                         by_error *error)
+by_status by__trainer_shard_read(const by_trainer *t, int flat, by__store_handle handle, void *out,
+                                 by_error *error)
 {
     by_dtype dtype = by__store_dtype(t->store, flat, handle);
     by_shape shape = by__store_shape(t->store, flat, handle);
     size_t count = (size_t)by_shape_count(&shape);
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     if (by_optimizer_needs_tensors(&t->config->optimizer)) {
         return read_owned(t, flat, handle, out, error);
     }
     size_t wide = by_dtype_is_float(dtype) ? sizeof(float) : by_dtype_size(dtype);
     char *raw = (char *)out + count * (wide - by_dtype_size(dtype));
-    BY_TRY(by__shard_collect(t, flat, handle, raw, error));
+    BY_TRY(by__trainer_shard_collect(t, flat, handle, raw, error));
     if (by_dtype_is_float(dtype)) {
         by__store_widen((float *)out, raw, dtype, count);
     }

@@ -20,7 +20,7 @@
 
 /* ---- the plan ---- */
 
-static by_status open_outer(by__sync *s, const by_sync_config *c, by_error *error)
+static by_status open_outer(by__trainer_sync *s, const by_sync_config *c, by_error *error)
 {
     char momentum[64];
     const char *settings[] = {"optimizer.kind=sgd", "optimizer.weight_decay=0", momentum,
@@ -34,10 +34,10 @@ static by_status open_outer(by__sync *s, const by_sync_config *c, by_error *erro
     return BY_OK;
 }
 
-by_status by__sync_plan(by_trainer *t, by_error *error)
+by_status by__trainer_sync_plan(by_trainer *t, by_error *error)
 {
     const by_sync_config *c = &t->config->sync;
-    by__sync *s = &t->sync;
+    by__trainer_sync *s = &t->sync;
     s->anchor = s->momentum = s->residual = -1;
     s->is_local = c->every > 1;
     s->is_late = s->is_local && c->staleness > 0;
@@ -48,43 +48,43 @@ by_status by__sync_plan(by_trainer *t, by_error *error)
     }
     s->is_power = strcmp(c->compress, "power_sgd") == 0;
     if (s->is_coded && !s->is_power) {
-        BY_TRY(by__codec_find(&s->codec, c->compress, error));
+        BY_TRY(by__comm_codec_find(&s->codec, c->compress, error));
     }
     return s->is_local ? open_outer(s, c, error) : BY_OK;
 }
 
 static by_update_unit unit_at(const by_trainer *t, size_t i)
 {
-    if (!by__is_sharded(t)) {
+    if (!by__trainer_is_sharded(t)) {
         return t->groups[i];
     }
-    const by__slice *own = &t->shard.own[i];
+    const by__trainer_slice *own = &t->shard.own[i];
     return by__trainer_unit(t, own->name, BY_SHAPE(own->count), own->group);
 }
 
-by_status by__sync_lay_out(by_trainer *t, by_error *error)
+by_status by__trainer_sync_lay_out(by_trainer *t, by_error *error)
 {
     const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
-    by__sync *s = &t->sync;
+    by__trainer_sync *s = &t->sync;
     if (t->sets == 0) { /* it only computes losses */
         return BY_OK;
     }
     if (s->is_local) {
-        by__flat_spec spec = {
+        by__store_flat_spec spec = {
             .role = BY__STATE, .name = "anchor", .dtype = BY_F32, .groups = trained};
-        BY_TRY(by__shard_add_flat(t, spec, trained, &s->anchor, error));
+        BY_TRY(by__trainer_shard_add_flat(t, spec, trained, &s->anchor, error));
     }
     if (s->is_local && t->config->sync.outer_momentum > 0.0) {
-        by__flat_spec spec = {
+        by__store_flat_spec spec = {
             .role = BY__STATE, .name = "outer_momentum", .dtype = BY_F32, .groups = trained};
-        BY_TRY(by__shard_add_flat(t, spec, trained, &s->momentum, error));
+        BY_TRY(by__trainer_shard_add_flat(t, spec, trained, &s->momentum, error));
         t->states[t->state_count++] = s->momentum;
     }
     if (s->is_late) {
-        BY_TRY(by__late_lay_out(t, error));
+        BY_TRY(by__trainer_late_lay_out(t, error));
     }
     if (s->is_coded) {
-        by__flat_spec spec = {
+        by__store_flat_spec spec = {
             .role = BY__STATE, .name = "residual", .dtype = BY_F32, .groups = trained};
         BY_TRY(by__store_add_flat(t->store, &spec, &s->residual, error));
         t->states[t->state_count++] = s->residual;
@@ -123,12 +123,12 @@ static by_status build_outer(const by_trainer *t, by_graph *graph, by_error *err
     return status;
 }
 
-by_status by__sync_add_programs(by_trainer *t, by_error *error)
+by_status by__trainer_sync_add_programs(by_trainer *t, by_error *error)
 {
     if (!t->sync.is_local) {
         return BY_OK;
     }
-    BY_TRY(t->sync.is_late ? by__late_add_program(t, error) : BY_OK);
+    BY_TRY(t->sync.is_late ? by__trainer_late_add_program(t, error) : BY_OK);
     BY_TRY(by__trainer_add_update(t, "difference", build_difference, error));
     return by__trainer_add_update(t, "outer update", build_outer, error);
 }
@@ -147,36 +147,36 @@ static size_t count_split(const by_trainer *t, int split)
 }
 
 /* Lists the tensors of a gradient set, as matrices if possible: all axes but the last are rows. */
-static by_status list_tensors(by__power_tensor **out, size_t *count, const by_trainer *t,
+static by_status list_tensors(by__comm_power_tensor **out, size_t *count, const by_trainer *t,
                               by_error *error)
 {
-    by__power_tensor *tensors;
+    by__comm_power_tensor *tensors;
     int flat = t->gradient_sets[0];
     uintptr_t base = by__trainer_flat(t, flat).address;
     BY_TRY(by__alloc((void **)&tensors, by__store_count(t->store), sizeof *tensors, "PowerSGD",
                      error));
     *count = 0;
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        by_memory memory = by__store_buffer(t->store, flat, (by__handle)i);
-        by_shape shape = by__store_shape(t->store, flat, (by__handle)i);
+        by_memory memory = by__store_buffer(t->store, flat, (by__store_handle)i);
+        by_shape shape = by__store_shape(t->store, flat, (by__store_handle)i);
         if (shape.rank < 0) {
             continue;
         }
         size_t elements = (size_t)by_shape_count(&shape);
         size_t columns = shape.rank > 1 ? (size_t)shape.dim[shape.rank - 1] : 0;
         tensors[(*count)++] =
-            (by__power_tensor){.first = (memory.address - base) / sizeof(float),
-                               .rows = columns > 0 ? elements / columns : elements,
-                               .columns = columns};
+            (by__comm_power_tensor){.first = (memory.address - base) / sizeof(float),
+                                    .rows = columns > 0 ? elements / columns : elements,
+                                    .columns = columns};
     }
     *out = tensors;
     return BY_OK;
 }
 
-size_t by__sync_bytes(const by_trainer *t)
+size_t by__trainer_sync_bytes(const by_trainer *t)
 {
     const by_sync_config *c = &t->config->sync;
-    by__power_tensor *tensors;
+    by__comm_power_tensor *tensors;
     size_t count;
     if (t->sets == 0) {
         return 0;
@@ -186,29 +186,29 @@ size_t by__sync_bytes(const by_trainer *t)
         for (int k = 0; k < BY__SPLITS; k++) {
             size_t elements = count_split(t, k);
             bytes += elements == 0 ? 0
-                                   : by__coded_sum_bytes(t->layout.replicas, t->sync.codec,
-                                                         c->density, elements);
+                                   : by__comm_coded_sum_bytes(t->layout.replicas, t->sync.codec,
+                                                              c->density, elements);
         }
         return bytes;
     }
     if (!t->sync.is_power || list_tensors(&tensors, &count, t, NULL) != BY_OK) {
         return 0;
     }
-    size_t bytes = by__power_sum_bytes(tensors, count, (size_t)c->rank);
+    size_t bytes = by__comm_power_sum_bytes(tensors, count, (size_t)c->rank);
     free(tensors);
     return bytes;
 }
 
 static int compare_places(const void *a, const void *b)
 {
-    const by__power_tensor *x = a;
-    const by__power_tensor *y = b;
+    const by__comm_power_tensor *x = a;
+    const by__comm_power_tensor *y = b;
     return (x->first > y->first) - (x->first < y->first);
 }
 
 /* Lists the padding between the tensors of a set. Sorts `tensors`. */
-static by_status list_gaps(by__sync *s, by__power_tensor *tensors, size_t count, size_t elements,
-                           by_error *error)
+static by_status list_gaps(by__trainer_sync *s, by__comm_power_tensor *tensors, size_t count,
+                           size_t elements, by_error *error)
 {
     size_t end = 0;
     BY_TRY(by__alloc((void **)&s->gaps, count + 1, sizeof *s->gaps, "gaps", error));
@@ -216,7 +216,7 @@ static by_status list_gaps(by__sync *s, by__power_tensor *tensors, size_t count,
     for (size_t i = 0; i <= count; i++) {
         size_t first = i < count ? tensors[i].first : elements;
         if (first > end) {
-            s->gaps[s->gap_count++] = (by__power_tensor){.first = end, .rows = first - end};
+            s->gaps[s->gap_count++] = (by__comm_power_tensor){.first = end, .rows = first - end};
         }
         if (i < count) {
             end = first + tensors[i].rows * (tensors[i].columns > 0 ? tensors[i].columns : 1);
@@ -227,14 +227,15 @@ static by_status list_gaps(by__sync *s, by__power_tensor *tensors, size_t count,
 
 static by_status open_coded_sums(by_trainer *t, float *residual, by_error *error)
 {
-    by__sync *s = &t->sync;
+    by__trainer_sync *s = &t->sync;
     size_t first = 0;
     for (int k = 0; k < BY__SPLITS; k++) {
         size_t count = count_split(t, k);
         s->codes[k].first = first;
         if (count > 0) {
-            BY_TRY(by__coded_sum_open(&s->codes[k].sum, s->peers, s->codec, t->config->sync.density,
-                                      residual + first, count, s->is_late ? 1 : t->threads, error));
+            BY_TRY(by__comm_coded_sum_open(&s->codes[k].sum, s->peers, s->codec,
+                                           t->config->sync.density, residual + first, count,
+                                           s->is_late ? 1 : t->threads, error));
         }
         first += count;
     }
@@ -244,17 +245,17 @@ static by_status open_coded_sums(by_trainer *t, float *residual, by_error *error
 static by_status open_codes(by_trainer *t, by_error *error)
 {
     const by_sync_config *c = &t->config->sync;
-    by__sync *s = &t->sync;
+    by__trainer_sync *s = &t->sync;
     float *residual = by__sync_values(by__trainer_flat(t, s->residual));
     size_t count = by__exchange_elements(t);
-    by__power_tensor *tensors;
+    by__comm_power_tensor *tensors;
     size_t tensor_count;
     BY_TRY(list_tensors(&tensors, &tensor_count, t, error));
     by_status status = list_gaps(s, tensors, tensor_count, count, error);
     if (status == BY_OK) {
         status = s->is_power
-                     ? by__power_sum_open(&s->power, s->peers, tensors, tensor_count, residual,
-                                          count, (size_t)c->rank, t->config->seed, error)
+                     ? by__comm_power_sum_open(&s->power, s->peers, tensors, tensor_count, residual,
+                                               count, (size_t)c->rank, t->config->seed, error)
                      : open_coded_sums(t, residual, error);
     }
     free(tensors);
@@ -272,48 +273,50 @@ static int exchanged_flat(const by_trainer *t)
 
 static by_status bind_outer(by_trainer *t, by_error *error)
 {
-    by__sync *s = &t->sync;
-    by__program_row *difference = by__set_row(&t->programs, "difference");
-    by__program_row *outer = by__set_row(&t->programs, "outer update");
+    by__trainer_sync *s = &t->sync;
+    by__exec_program_row *difference = by__exec_set_row(&t->programs, "difference");
+    by__exec_program_row *outer = by__exec_set_row(&t->programs, "outer update");
     BY_TRY(by_device_alloc(&s->numbers, t->device, OUTER_BYTES, "the outer optimizer", error));
-    BY_TRY(by__row_bind(outer, "hyper", by_memory_at(s->numbers, 0, BY_HYPER_COUNT * sizeof(float)),
-                        error));
-    BY_TRY(by__row_bind(outer, "scale", by_memory_at(s->numbers, BY_CACHE_LINE, sizeof(float)),
-                        error));
+    BY_TRY(by__exec_row_bind(outer, "hyper",
+                             by_memory_at(s->numbers, 0, BY_HYPER_COUNT * sizeof(float)), error));
+    BY_TRY(by__exec_row_bind(outer, "scale", by_memory_at(s->numbers, BY_CACHE_LINE, sizeof(float)),
+                             error));
     for (size_t i = 0; i < by__exchange_units(t); i++) {
         char name[64];
         const char *unit = unit_at(t, i).name;
         by_memory anchor = by__exchange_unit_memory(t, s->anchor, i);
         by_memory gradient = by__exchange_unit_memory(t, exchanged_flat(t), i);
-        BY_TRY(by__row_bind(difference, unit, by__exchange_unit_memory(t, t->masters, i), error));
-        BY_TRY(by__row_bind(outer, unit, anchor, error));
+        BY_TRY(
+            by__exec_row_bind(difference, unit, by__exchange_unit_memory(t, t->masters, i), error));
+        BY_TRY(by__exec_row_bind(outer, unit, anchor, error));
         (void)snprintf(name, sizeof name, "anchor.%s", unit);
-        BY_TRY(by__row_bind(difference, name, anchor, error));
+        BY_TRY(by__exec_row_bind(difference, name, anchor, error));
         (void)snprintf(name, sizeof name, "grad.%s", unit);
-        BY_TRY(by__row_bind(difference, name, gradient, error));
-        BY_TRY(by__row_bind(outer, name, gradient, error));
+        BY_TRY(by__exec_row_bind(difference, name, gradient, error));
+        BY_TRY(by__exec_row_bind(outer, name, gradient, error));
         (void)snprintf(name, sizeof name, "momentum.%s", unit);
         if (s->momentum >= 0) {
-            BY_TRY(by__row_bind(outer, name, by__exchange_unit_memory(t, s->momentum, i), error));
+            BY_TRY(
+                by__exec_row_bind(outer, name, by__exchange_unit_memory(t, s->momentum, i), error));
         }
     }
     return BY_OK;
 }
 
-by_status by__sync_open(by_trainer *t, by_error *error)
+by_status by__trainer_sync_open(by_trainer *t, by_error *error)
 {
-    by__sync *s = &t->sync;
+    by__trainer_sync *s = &t->sync;
     if (!s->is_on || t->sets == 0) {
         return BY_OK;
     }
-    s->peers = by__is_sharded(t) ? t->shard.copies : t->ranks.peers;
+    s->peers = by__trainer_is_sharded(t) ? t->shard.copies : t->ranks.peers;
     if (s->peers == NULL) {
         const by_comm_options alone = {.backend = "self"};
         BY_TRY(by_comm_open(&s->alone, &alone, error));
         s->peers = s->alone;
     }
     if (s->is_late) {
-        BY_TRY(by__late_open(t, error));
+        BY_TRY(by__trainer_late_open(t, error));
     }
     if (s->is_coded) {
         BY_TRY(open_codes(t, error));
@@ -321,14 +324,14 @@ by_status by__sync_open(by_trainer *t, by_error *error)
     return s->is_local ? bind_outer(t, error) : BY_OK;
 }
 
-void by__sync_close(by_trainer *t)
+void by__trainer_sync_close(by_trainer *t)
 {
-    by__sync *s = &t->sync;
-    by__late_close(t);
+    by__trainer_sync *s = &t->sync;
+    by__trainer_late_close(t);
     for (int k = 0; k < BY__SPLITS; k++) {
-        by__coded_sum_close(&s->codes[k].sum);
+        by__comm_coded_sum_close(&s->codes[k].sum);
     }
-    by__power_sum_close(&s->power);
+    by__comm_power_sum_close(&s->power);
     by_comm_close(&s->alone);
     by_device_free(&s->numbers);
     by_config_close(&s->outer);
@@ -337,7 +340,7 @@ void by__sync_close(by_trainer *t)
 
 /* ---- exchanges ---- */
 
-bool by__sync_is_exact(const by_trainer *t)
+bool by__trainer_sync_is_exact(const by_trainer *t)
 {
     /* Weights are exchanged after an update, gradients before it. */
     int64_t steps = t->sync.is_local ? t->updates - 1 : t->updates;
@@ -349,8 +352,9 @@ bool by__sync_is_exact(const by_trainer *t)
 static by_status are_finite(by_trainer *t, const float *gradients, bool *out, by_error *error)
 {
     size_t losses = (size_t)t->micro_batches;
-    int32_t bad = !by__all_finite(BY_F32, gradients, by__exchange_elements(t)) ||
-                  !by__all_finite(BY_F32, by__trainer_losses(t) + t->first_micro_batch, losses);
+    int32_t bad =
+        !by__trainer_all_finite(BY_F32, gradients, by__exchange_elements(t)) ||
+        !by__trainer_all_finite(BY_F32, by__trainer_losses(t) + t->first_micro_batch, losses);
     /* All ranks: parts of a tensor on other ranks also decide whether the step is applied. */
     by_comm *all = t->ranks.all != NULL ? t->ranks.all : t->sync.peers;
     BY_TRY(by_comm_all_reduce(all, &bad, 1, BY_I32, "steps not finite", error));
@@ -358,32 +362,33 @@ static by_status are_finite(by_trainer *t, const float *gradients, bool *out, by
     return BY_OK;
 }
 
-by_status by__sync_gradients(by_trainer *t, int set, by_error *error)
+by_status by__trainer_sync_gradients(by_trainer *t, int set, by_error *error)
 {
     float *gradients = by__sync_values(by__trainer_set(t, set));
     bool finite = true;
     if (t->sync.is_local) {
         return BY_OK;
     }
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     BY_TRY(are_finite(t, gradients, &finite, error));
     if (!finite) {
         gradients[0] = NAN; /* so that the norm of every rank is not finite */
         return BY_OK;
     }
-    return by__sync_add_up(t, gradients, by__sync_is_exact(t), error);
+    return by__trainer_sync_add_up(t, gradients, by__trainer_sync_is_exact(t), error);
 }
 
 /* After settling all ranks have the sum of the residuals: one rank keeps it. */
 static by_status leave_settled(by_trainer *t, by_error *error)
 {
-    by__sync *s = &t->sync;
+    by__trainer_sync *s = &t->sync;
     bool clears = s->is_settled && s->is_coded && by_comm_rank(s->peers) > 0;
     s->is_settled = false;
-    return clears ? by__fill(BY__QUEUE_COMPUTE, by__trainer_flat(t, s->residual), 0, error) : BY_OK;
+    return clears ? by__device_fill(BY__QUEUE_COMPUTE, by__trainer_flat(t, s->residual), 0, error)
+                  : BY_OK;
 }
 
-by_status by__sync_before_step(by_trainer *t, by_error *error)
+by_status by__trainer_sync_before_step(by_trainer *t, by_error *error)
 {
     BY_TRY(t->sync.is_on ? leave_settled(t, error) : BY_OK);
     if (!t->sync.is_local || t->sync.is_anchored) {
@@ -393,9 +398,9 @@ by_status by__sync_before_step(by_trainer *t, by_error *error)
     return by__exchange_copy(t, t->sync.anchor, t->masters, error);
 }
 
-void by__sync_forget(by_trainer *t)
+void by__trainer_sync_forget(by_trainer *t)
 {
-    by__late_drop(t);
+    by__trainer_late_drop(t);
     t->sync.is_anchored = false;
 }
 
@@ -411,22 +416,22 @@ static by_status add_slices(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-by_status by__sync_exchange(by_trainer *t, by_error *error)
+by_status by__trainer_sync_exchange(by_trainer *t, by_error *error)
 {
-    BY_TRY(by_program_run(by__set_row(&t->programs, "difference")->program, error));
-    BY_TRY(by__is_sharded(t)
+    BY_TRY(by_program_run(by__exec_set_row(&t->programs, "difference")->program, error));
+    BY_TRY(by__trainer_is_sharded(t)
                ? add_slices(t, error)
-               : by__sync_add_up(t, by__sync_values(by__trainer_flat(t, exchanged_flat(t))),
-                                 by__sync_is_exact(t), error));
-    BY_TRY(by__sync_outer_step(t, error));
-    return by__sync_take_anchor(t, error);
+               : by__trainer_sync_add_up(t, by__sync_values(by__trainer_flat(t, exchanged_flat(t))),
+                                         by__trainer_sync_is_exact(t), error));
+    BY_TRY(by__trainer_sync_outer_step(t, error));
+    return by__trainer_sync_take_anchor(t, error);
 }
 
-by_status by__sync_after_update(by_trainer *t, by_error *error)
+by_status by__trainer_sync_after_update(by_trainer *t, by_error *error)
 {
     bool due = t->sync.is_local && t->updates % t->config->sync.every == 0;
     if (t->sync.is_late) {
-        return by__late_after_update(t, due, error);
+        return by__trainer_late_after_update(t, due, error);
     }
-    return due ? by__sync_exchange(t, error) : BY_OK;
+    return due ? by__trainer_sync_exchange(t, error) : BY_OK;
 }

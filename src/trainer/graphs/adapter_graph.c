@@ -6,11 +6,11 @@
 #include "tasks/tasks.h"
 #include "trainer/graphs/graphs.h"
 
-bool by__has_adapters(const by_weights *weights)
+bool by__trainer_has_adapters(const by_weights *weights)
 {
     bool any = false;
     for (size_t i = 0; i < by_weights_count(weights) && !any; i++) {
-        any = by__is_adapter(by_weights_name(weights, i));
+        any = by__task_is_adapter(by_weights_name(weights, i));
     }
     return any;
 }
@@ -67,7 +67,7 @@ static by_status check_trained(const by_graph *graph, by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__graph_value *value = &graph->values[v];
-        if (value->role == BY_ROLE_PARAMETER && value->frozen && by__is_adapter(value->name)) {
+        if (value->role == BY_ROLE_PARAMETER && value->frozen && by__task_is_adapter(value->name)) {
             return by_error_set(error, BY_ECONFIG,
                                 "optimizer.groups freezes %s, but adapters are trained; leave out "
                                 "lora or the group",
@@ -84,8 +84,8 @@ static float scale_of(const by_lora_config *lora)
     return (float)(lora->alpha / (lora->rslora == 1 ? sqrt(rank) : rank));
 }
 
-by_status by__adapters_apply(by_graph *graph, by_model *model, const by_config *config,
-                             by_model_mode mode, by_error *error)
+by_status by__trainer_adapters_apply(by_graph *graph, by_model *model, const by_config *config,
+                                     by_model_mode mode, by_error *error)
 {
     const by_lora_config *lora = &config->lora;
     const char *defaults[ADAPTED];
@@ -116,7 +116,8 @@ by_status by__adapters_apply(by_graph *graph, by_model *model, const by_config *
     return status == BY_OK ? check_head(graph, model, config, error) : status;
 }
 
-by_status by__adapters_check(const by_graph *graph, const by_config *config, by_error *error)
+by_status by__trainer_adapters_check(const by_graph *graph, const by_config *config,
+                                     by_error *error)
 {
     return config->lora.rank == 0 ? BY_OK : check_trained(graph, error);
 }

@@ -8,37 +8,40 @@
 /* ---- adapter_graph.c ---- */
 
 /* Returns true if any of the weights belongs to an adapter. */
-bool by__has_adapters(const by_weights *weights);
+bool by__trainer_has_adapters(const by_weights *weights);
 /* Adds the adapters that config.lora asks for, if any, to the forward graph of a model. */
-by_status by__adapters_apply(by_graph *graph, by_model *model, const by_config *config,
-                             by_model_mode mode, by_error *error);
-/* After by__groups_apply: BY_ECONFIG if that has frozen an adapter. */
-by_status by__adapters_check(const by_graph *graph, const by_config *config, by_error *error);
+by_status by__trainer_adapters_apply(by_graph *graph, by_model *model, const by_config *config,
+                                     by_model_mode mode, by_error *error);
+/* After by__optim_groups_apply: BY_ECONFIG if that has frozen an adapter. */
+by_status by__trainer_adapters_check(const by_graph *graph, const by_config *config,
+                                     by_error *error);
 
 /* ---- teacher_weights.c ---- */
 
 /* Declares its weights, after the programs of the model. */
-by_status by__teacher_plan(by_trainer *t, by_error *error);
+by_status by__trainer_teacher_plan(by_trainer *t, by_error *error);
 /* Bytes of its weights. */
-uint64_t by__teacher_bytes(const by_trainer *t);
+uint64_t by__trainer_teacher_bytes(const by_trainer *t);
 /* Allocates memory, loads the weights and binds programs. */
-by_status by__teacher_open(by_trainer *t, by_error *error);
-void by__teacher_close(by_trainer *t);
+by_status by__trainer_teacher_open(by_trainer *t, by_error *error);
+void by__trainer_teacher_close(by_trainer *t);
 /* Hash of the loaded weights; "": there is no teacher. */
-const char *by__teacher_hash(const by_trainer *t);
+const char *by__trainer_teacher_hash(const by_trainer *t);
 
 /* ---- train_graph.c ---- */
 
 /* Number of examples, as the task counts them, in one sample of a batch. */
-int64_t by__per_sample(const by_task *task, const by_config *config);
+int64_t by__trainer_per_sample(const by_task *task, const by_config *config);
 /* Builds the graph of one micro-batch in `mode`, with its loss, before any pass. */
-by_status by__train_forward(by_graph **out, by_model *model, const by_config *config,
-                            const by__recipe *recipe, by_model_mode mode, by_error *error);
+by_status by__trainer_train_forward(by_graph **out, by_model *model, const by_config *config,
+                                    const by__trainer_recipe *recipe, by_model_mode mode,
+                                    by_error *error);
 /* Builds the graph that adds one token to a sequence, with caches of `cache` positions. */
-by_status by__decode_forward(by_graph **out, by_model *model, const by_config *config,
-                             const by__recipe *recipe, int64_t cache, by_error *error);
+by_status by__trainer_decode_forward(by_graph **out, by_model *model, const by_config *config,
+                                     const by__trainer_recipe *recipe, int64_t cache,
+                                     by_error *error);
 /* The pass options given by a config; model (may be NULL) has the loss to differentiate. */
-by_pass_options by__pass_options(const by_config *config, const by_model *model);
+by_pass_options by__trainer_graph_pass_options(const by_config *config, const by_model *model);
 
 /* ---- trainer_flops.c ---- */
 
@@ -50,7 +53,7 @@ by_status by__trainer_measure(by_trainer *t, const by_trainer_options *o, by_err
 /* The pass options for a graph of `model`. */
 by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *model);
 /* Builds one of the graphs that follow the gradients and adds its program. */
-by_status by__trainer_add_update(by_trainer *t, const char *name, by__update_builder *build,
+by_status by__trainer_add_update(by_trainer *t, const char *name, by__trainer_update_builder *build,
                                  by_error *error);
 
 #endif

@@ -6,7 +6,7 @@
 #include "tasks/tasks.h"
 #include "trainer/graphs/graphs.h"
 
-int64_t by__per_sample(const by_task *task, const by_config *config)
+int64_t by__trainer_per_sample(const by_task *task, const by_config *config)
 {
     return task->per_sample == NULL ? 1 : task->per_sample(config);
 }
@@ -34,10 +34,10 @@ static by_observe_options observed(const by_config *config, const by_model *mode
                                 .output = is_on ? model->output : BY_NONE};
 }
 
-by_pass_options by__pass_options(const by_config *config, const by_model *model)
+by_pass_options by__trainer_graph_pass_options(const by_config *config, const by_model *model)
 {
     const char *kept = config->memory.activations;
-    return (by_pass_options){.compute = by__compute_dtype(config),
+    return (by_pass_options){.compute = by__trainer_compute_dtype(config),
                              .loss = model == NULL ? BY_NONE : model->objective,
                              .kept = strcmp(kept, "bf16") == 0   ? BY_BF16
                                      : strcmp(kept, "int8") == 0 ? BY_U8
@@ -72,7 +72,8 @@ static by_status add_loss(by_model *model, by_graph *graph, const by_config *con
 }
 
 static by_status build(by_model *model, by_graph *graph, const by_config *config,
-                       const by__recipe *recipe, const by_model_request *request, by_error *error)
+                       const by__trainer_recipe *recipe, const by_model_request *request,
+                       by_error *error)
 {
     const by_task *task = recipe->task;
     if (task == NULL) {
@@ -82,9 +83,9 @@ static by_status build(by_model *model, by_graph *graph, const by_config *config
                ? recipe->builder(recipe->user, model, graph, &config->model, request, error)
                : by_model_build(model, graph, &config->model, request, error));
     BY_TRY(quantise(graph, &config->precision, error));
-    BY_TRY(by__adapters_apply(graph, model, config, request->mode, error));
-    BY_TRY(by__groups_apply(graph, &config->optimizer, error));
-    BY_TRY(by__adapters_check(graph, config, error));
+    BY_TRY(by__trainer_adapters_apply(graph, model, config, request->mode, error));
+    BY_TRY(by__optim_groups_apply(graph, &config->optimizer, error));
+    BY_TRY(by__trainer_adapters_check(graph, config, error));
     if (request->mode == BY_MODEL_DECODE) {
         return by_graph_check(graph, error);
     }
@@ -104,7 +105,7 @@ static by_status build(by_model *model, by_graph *graph, const by_config *config
 }
 
 static by_status build_graph(by_graph **out, by_model *model, const by_config *config,
-                             const by__recipe *recipe, const by_model_request *request,
+                             const by__trainer_recipe *recipe, const by_model_request *request,
                              by_error *error)
 {
     by_graph *graph;
@@ -118,18 +119,20 @@ static by_status build_graph(by_graph **out, by_model *model, const by_config *c
     return BY_OK;
 }
 
-by_status by__train_forward(by_graph **out, by_model *model, const by_config *config,
-                            const by__recipe *recipe, by_model_mode mode, by_error *error)
+by_status by__trainer_train_forward(by_graph **out, by_model *model, const by_config *config,
+                                    const by__trainer_recipe *recipe, by_model_mode mode,
+                                    by_error *error)
 {
     const by_model_request request = {.mode = mode,
                                       .batch = config->train.micro_batch,
                                       .time = config->model.context,
-                                      .documents = by__keeps_documents(config)};
+                                      .documents = by__task_keeps_documents(config)};
     return build_graph(out, model, config, recipe, &request, error);
 }
 
-by_status by__decode_forward(by_graph **out, by_model *model, const by_config *config,
-                             const by__recipe *recipe, int64_t cache, by_error *error)
+by_status by__trainer_decode_forward(by_graph **out, by_model *model, const by_config *config,
+                                     const by__trainer_recipe *recipe, int64_t cache,
+                                     by_error *error)
 {
     const by_model_request request = {
         .mode = BY_MODEL_DECODE, .batch = 1, .time = 1, .cache = cache};
@@ -141,9 +144,9 @@ by_status by_train_graph(by_graph **out, by_model *model, const by_config *confi
 {
     by_graph *graph;
     by_model built;
-    const by__recipe recipe = {.builder = builder, .user = user};
-    BY_TRY(by__train_forward(&graph, &built, config, &recipe, BY_MODEL_TRAIN, error));
-    by_pass_options options = by__pass_options(config, &built);
+    const by__trainer_recipe recipe = {.builder = builder, .user = user};
+    BY_TRY(by__trainer_train_forward(&graph, &built, config, &recipe, BY_MODEL_TRAIN, error));
+    by_pass_options options = by__trainer_graph_pass_options(config, &built);
     by_status status = by_passes_run(graph, BY_PURPOSE_TRAIN, &options, last, error);
     if (status != BY_OK) {
         by_graph_close(&graph);

@@ -28,11 +28,11 @@ static by_status count_products(products *out, const by_graph *graph, const bool
 {
     *out = (products){0};
     for (size_t n = 0; n < graph->node_count; n++) {
-        by__cost cost;
+        by__op_cost cost;
         if (by__op_row_of(graph->nodes[n].op)->factors == 0) {
             continue;
         }
-        BY_TRY(by__node_cost(graph, n, &cost, error));
+        BY_TRY(by__op_node_cost(graph, n, &cost, error));
         out->forward += cost.flops;
         out->backward += cost.flops * count_needed(&graph->nodes[n], needed);
         out->all += cost.flops * count_needed(&graph->nodes[n], all);
@@ -54,14 +54,14 @@ static by_status count_attention(attention *out, const by_graph *graph, const bo
     *out = (attention){0};
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__graph_node *node = &graph->nodes[n];
-        by__attention_cost cost;
-        by__cost all;
+        by__op_attention_cost cost;
+        by__op_cost all;
         double times = needed[node->out[0]] ? 3.0 : 1.0;
-        BY_TRY(by__node_attention(graph, n, &cost, error));
+        BY_TRY(by__op_node_attention(graph, n, &cost, error));
         out->full += times * cost.token_flops;
         out->seen += times * cost.token_flops * cost.seen;
         if (by__op_row_of(node->op)->attention != NULL) {
-            BY_TRY(by__node_cost(graph, n, &all, error));
+            BY_TRY(by__op_node_cost(graph, n, &all, error));
             out->batch += times * all.flops;
         }
     }
@@ -75,8 +75,8 @@ static by_status measure(by_trainer *t, const by_graph *graph, const bool *neede
     products p;
     attention a;
     by_model_size *size = &t->size;
-    by__parameter_count count;
-    BY_TRY(by__model_count(&count, graph, error));
+    by__nn_parameter_count count;
+    BY_TRY(by__nn_model_count(&count, graph, error));
     size->parameters = count.all;
     size->in_products = count.in_products;
     size->trained = count.trained;
@@ -105,8 +105,8 @@ static by_status measure_graph(by_trainer *t, const by_graph *graph, by_error *e
     BY_TRY(by__alloc((void **)&needed, count, sizeof *needed, "count", error));
     by_status status = by__alloc((void **)&all, count, sizeof *all, "count", error);
     if (status == BY_OK) {
-        by__gradients_needed(graph, false, needed);
-        by__gradients_needed(graph, true, all);
+        by__pass_gradients_needed(graph, false, needed);
+        by__pass_gradients_needed(graph, true, all);
         status = measure(t, graph, needed, all, error);
     }
     free(needed);
@@ -120,11 +120,11 @@ by_status by__trainer_measure(by_trainer *t, const by_trainer_options *o, by_err
 {
     by_graph *graph = NULL;
     by_model model;
-    const by__recipe recipe = {o->builder, o->user, t->task};
-    if (!by__is_gathered(t) || t->pipe != NULL) {
+    const by__trainer_recipe recipe = {o->builder, o->user, t->task};
+    if (!by__trainer_is_gathered(t) || t->pipe != NULL) {
         return measure_graph(t, t->forward, error);
     }
-    BY_TRY(by__train_forward(&graph, &model, t->config, &recipe, BY_MODEL_LOSS, error));
+    BY_TRY(by__trainer_train_forward(&graph, &model, t->config, &recipe, BY_MODEL_LOSS, error));
     by_pass_options options = by__trainer_pass_options(t, &model);
     by_status status = by_passes_run(graph, BY_PURPOSE_LOSS, &options, NULL, error);
     if (status == BY_OK) {

@@ -13,13 +13,13 @@ static void set_shards(const by_trainer *t, by_shard_axis shards[BY_SHARD_KINDS]
                                        .rank = t->layout.place[axes[kind]],
                                        .mesh = 1u << axes[kind]};
     }
-    shards[BY_SHARD_SEQUENCE].addends = by__ranks_parts(t) > 1;
+    shards[BY_SHARD_SEQUENCE].addends = by__trainer_ranks_parts(t) > 1;
     shards[BY_SHARD_TENSOR].sequence = t->config->parallel.sequence_parallel != 0;
 }
 
 by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *model)
 {
-    by_pass_options options = by__pass_options(t->config, model);
+    by_pass_options options = by__trainer_graph_pass_options(t->config, model);
     set_shards(t, options.shard);
     options.recompute.arena_bytes = t->arena_bytes;
     options.recompute.within_blocks = t->layout.size[BY_MESH_PIPELINE] > 1;
@@ -27,7 +27,7 @@ by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *mo
     return options;
 }
 
-by_status by__trainer_add_update(by_trainer *t, const char *name, by__update_builder *build,
+by_status by__trainer_add_update(by_trainer *t, const char *name, by__trainer_update_builder *build,
                                  by_error *error)
 {
     by_graph *graph;
@@ -37,5 +37,5 @@ by_status by__trainer_add_update(by_trainer *t, const char *name, by__update_bui
         by_graph_close(&graph);
         return status;
     }
-    return by__set_add(&t->programs, name, graph, BY_PURPOSE_UPDATE, NULL, error);
+    return by__exec_set_add(&t->programs, name, graph, BY_PURPOSE_UPDATE, NULL, error);
 }

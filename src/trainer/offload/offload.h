@@ -25,7 +25,7 @@ by_status by__offload_swap(by_trainer *t, bool back, by_error *error);
 by_status by__offload_plan(by_trainer *t, by_error *error);
 /* Declares a flat buffer with spec.on_disk, of which the windows are held; of other groups this
  * rank holds its slices if they are in `divided`, else everything. */
-by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, int *out,
+by_status by__offload_add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divided, int *out,
                                by_error *error);
 /* Adds the programs that replace "update" and "compute copies". */
 by_status by__offload_add_programs(by_trainer *t, by_error *error);

@@ -21,7 +21,7 @@ by_status by__offload_open(by_trainer *t, by_error *error)
                            "the buffer of what is on disk", error));
     uintptr_t base = by__round_up(o->buffer.address, BY__SCRATCH_ALIGNMENT);
     for (size_t i = 0; i < o->count; i++) {
-        by__window *w = &o->windows[i];
+        by__trainer_window *w = &o->windows[i];
         size_t at = w->at;
         for (int k = 0; k < w->part_count; k++) {
             w->parts[k].transfer.data = (char *)(base + at);
@@ -29,7 +29,7 @@ by_status by__offload_open(by_trainer *t, by_error *error)
         }
     }
     for (size_t i = 0; i < o->kind_count; i++) {
-        BY_TRY(by__trainer_bind_update(t, by__set_row(&t->programs, o->kinds[i].name), error));
+        BY_TRY(by__trainer_bind_update(t, by__exec_set_row(&t->programs, o->kinds[i].name), error));
     }
     return BY_OK;
 }
@@ -38,10 +38,10 @@ by_status by__offload_open(by_trainer *t, by_error *error)
 static void finish(by_trainer *t)
 {
     by__offload *o = t->offload;
-    for (size_t i = 0; i < o->count && by__store_scratch(t->store) != NULL; i++) {
+    for (size_t i = 0; i < o->count && by__store_scratch_of(t->store) != NULL; i++) {
         for (int k = 0; k < o->windows[i].part_count; k++) {
-            (void)by__scratch_wait(by__store_scratch(t->store), &o->windows[i].parts[k].transfer,
-                                   NULL);
+            (void)by__store_scratch_wait(by__store_scratch_of(t->store),
+                                         &o->windows[i].parts[k].transfer, NULL);
         }
     }
     o->tail = o->head = o->next;
@@ -63,36 +63,39 @@ void by__offload_close(by_trainer *t)
 
 /* ---- transfers ---- */
 
-static by_status start(by_trainer *t, by__window *w, by__transfer_kind what, by_error *error)
+static by_status start(by_trainer *t, by__trainer_window *w, by__store_transfer_kind what,
+                       by_error *error)
 {
     for (int k = 0; k < w->part_count; k++) {
         w->parts[k].transfer.kind = what;
-        BY_TRY(by__scratch_start(by__store_scratch(t->store), &w->parts[k].transfer, error));
+        BY_TRY(
+            by__store_scratch_start(by__store_scratch_of(t->store), &w->parts[k].transfer, error));
     }
     return BY_OK;
 }
 
-static bool is_done(const by_trainer *t, const by__window *w)
+static bool is_done(const by_trainer *t, const by__trainer_window *w)
 {
     for (int k = 0; k < w->part_count; k++) {
-        if (!by__scratch_is_done(by__store_scratch(t->store), &w->parts[k].transfer)) {
+        if (!by__store_scratch_is_done(by__store_scratch_of(t->store), &w->parts[k].transfer)) {
             return false;
         }
     }
     return true;
 }
 
-static by_status wait(by_trainer *t, by__window *w, by_error *error)
+static by_status wait(by_trainer *t, by__trainer_window *w, by_error *error)
 {
     double begin = by__now();
     for (int k = 0; k < w->part_count; k++) {
-        BY_TRY(by__scratch_wait(by__store_scratch(t->store), &w->parts[k].transfer, error));
+        BY_TRY(
+            by__store_scratch_wait(by__store_scratch_of(t->store), &w->parts[k].transfer, error));
     }
     t->offload->waited += by__now() - begin;
     return BY_OK;
 }
 
-static by__window *window_of(by__offload *o, uint64_t number)
+static by__trainer_window *window_of(by__offload *o, uint64_t number)
 {
     return &o->windows[number % o->trained];
 }
@@ -100,9 +103,9 @@ static by__window *window_of(by__offload *o, uint64_t number)
 /* Returns true if the place of the next window is free. */
 static bool is_free(by__offload *o)
 {
-    const by__window *w = window_of(o, o->head);
+    const by__trainer_window *w = window_of(o, o->head);
     for (uint64_t s = o->tail; s < o->head; s++) {
-        const by__window *other = window_of(o, s);
+        const by__trainer_window *other = window_of(o, s);
         if (other == w || (w->at < other->at + other->bytes && other->at < w->at + w->bytes)) {
             return false;
         }
@@ -142,8 +145,8 @@ static by_status bring_in(by_trainer *t, by_error *error)
 static void forget_old(by_trainer *t)
 {
     by__offload *o = t->offload;
-    const by__scratch *scratch = by__store_scratch(t->store);
-    uint64_t version = scratch == NULL ? 0 : by__scratch_version(scratch);
+    const by__store_scratch *scratch = by__store_scratch_of(t->store);
+    uint64_t version = scratch == NULL ? 0 : by__store_scratch_version(scratch);
     if (version != o->version) {
         finish(t);
         o->version = version;
@@ -153,7 +156,8 @@ static void forget_old(by_trainer *t)
 /* ---- the update ---- */
 
 /* Binds the values of a window, on disk or not. */
-static by_status bind(by_trainer *t, const by__window *w, by__program_row *row, by_error *error)
+static by_status bind(by_trainer *t, const by__trainer_window *w, by__exec_program_row *row,
+                      by_error *error)
 {
     char name[64];
     bool whole = w->tensor != BY__NO_ENTRY;
@@ -165,28 +169,28 @@ static by_status bind(by_trainer *t, const by__window *w, by__program_row *row, 
             i == 0 || (i == 1 ? w->kinds[BY__USE_COPIES] >= 0 : w->kinds[BY__USE_UPDATE] >= 0);
         by_memory memory = !has    ? (by_memory){0}
                            : whole ? by__store_buffer(t->store, flats[i], w->tensor)
-                                   : by__shard_memory(t, flats[i], &w->slice);
+                                   : by__trainer_shard_memory(t, flats[i], &w->slice);
         if (memory.bytes > 0) {
-            BY_TRY(by__row_bind(row, names[i], memory, error));
+            BY_TRY(by__exec_row_bind(row, names[i], memory, error));
         }
     }
     for (int k = 0; k < w->part_count; k++) {
-        const by__window_part *p = &w->parts[k];
+        const by__trainer_window_part *p = &w->parts[k];
         const by_memory memory = {.device = t->offload->buffer.device,
                                   .address = (uintptr_t)p->transfer.data,
                                   .bytes = p->transfer.bytes};
         (void)snprintf(name, sizeof name, "%s.%s", by__store_flat_name(t->store, p->flat),
                        BY__WINDOW_UNIT_NAME);
-        BY_TRY(
-            by__row_bind(row, p->flat == t->masters ? BY__WINDOW_UNIT_NAME : name, memory, error));
+        BY_TRY(by__exec_row_bind(row, p->flat == t->masters ? BY__WINDOW_UNIT_NAME : name, memory,
+                                 error));
     }
     return BY_OK;
 }
 
 /* Runs the program of kind `number` on a window in memory. */
-static by_status compute(by_trainer *t, const by__window *w, int number, by_error *error)
+static by_status compute(by_trainer *t, const by__trainer_window *w, int number, by_error *error)
 {
-    by__program_row *row = by__set_row(&t->programs, t->offload->kinds[number].name);
+    by__exec_program_row *row = by__exec_set_row(&t->programs, t->offload->kinds[number].name);
     BY_TRY(bind(t, w, row, error));
     return by_program_run(row->program, error);
 }
@@ -200,7 +204,7 @@ by_status by__offload_update(by_trainer *t, by_error *error)
     }
     forget_old(t);
     for (size_t i = 0; i < o->trained; i++) {
-        by__window *w = window_of(o, o->next);
+        by__trainer_window *w = window_of(o, o->next);
         BY_TRY(bring_in(t, error));
         BY_TRY(compute(t, w, w->kinds[BY__USE_UPDATE], error));
         BY_TRY(w->kinds[BY__USE_AVERAGE] >= 0 ? compute(t, w, w->kinds[BY__USE_AVERAGE], error)
@@ -216,12 +220,12 @@ by_status by__offload_copy(by_trainer *t, by_error *error)
     by__offload *o = t->offload;
     finish(t);
     for (size_t i = 0; i < o->count; i++) {
-        by__window *w = &o->windows[i];
+        by__trainer_window *w = &o->windows[i];
         if (w->kinds[BY__USE_COPIES] >= 0) {
-            by__transfer *master = &w->parts[0].transfer;
+            by__store_transfer *master = &w->parts[0].transfer;
             master->kind = BY__TRANSFER_READ;
-            BY_TRY(by__scratch_start(by__store_scratch(t->store), master, error));
-            BY_TRY(by__scratch_wait(by__store_scratch(t->store), master, error));
+            BY_TRY(by__store_scratch_start(by__store_scratch_of(t->store), master, error));
+            BY_TRY(by__store_scratch_wait(by__store_scratch_of(t->store), master, error));
             BY_TRY(compute(t, w, w->kinds[BY__USE_COPIES], error));
         }
     }
@@ -237,7 +241,7 @@ by_status by__offload_swap(by_trainer *t, bool back, by_error *error)
     }
     finish(t);
     for (size_t i = 0; i < o->trained; i++) {
-        by__window *w = &o->windows[i];
+        by__trainer_window *w = &o->windows[i];
         BY_TRY(start(t, w, BY__TRANSFER_READ, error));
         BY_TRY(wait(t, w, error));
         BY_TRY(compute(t, w, w->kinds[back ? BY__USE_RETURN : BY__USE_TAKE], error));

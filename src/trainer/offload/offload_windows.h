@@ -12,47 +12,47 @@
 /* Programs that run on windows: the update, the compute copies alone, and the moving average of the
  * weights (trainer_average.c): its step after the update, its swap with the weights, and the way
  * back. */
-typedef enum by__window_use {
+typedef enum by__trainer_window_use {
     BY__USE_UPDATE,
     BY__USE_COPIES,
     BY__USE_AVERAGE,
     BY__USE_TAKE,
     BY__USE_RETURN,
     BY__USES
-} by__window_use;
+} by__trainer_window_use;
 
 /* The part of a window in one flat buffer on disk. */
-typedef struct by__window_part {
+typedef struct by__trainer_window_part {
     int flat;
-    by__transfer transfer; /* its memory is fixed in by__offload_open */
-} by__window_part;
+    by__store_transfer transfer; /* its memory is fixed in by__offload_open */
+} by__trainer_window_part;
 
-typedef struct by__window {
-    by__slice slice;
-    by__handle tensor;   /* a whole tensor; BY__NO_ENTRY: elements of a group, across tensors */
-    int kinds[BY__USES]; /* programs that it runs; -1: none. It is trained if it is updated */
-    size_t at;           /* offset in the buffer */
-    size_t bytes;        /* size in the buffer */
-    by__window_part parts[BY__WINDOW_PARTS];
+typedef struct by__trainer_window {
+    by__trainer_slice slice;
+    by__store_handle tensor; /* a whole tensor; BY__NO_ENTRY: elements of a group, across tensors */
+    int kinds[BY__USES];     /* programs that it runs; -1: none. It is trained if it is updated */
+    size_t at;               /* offset in the buffer */
+    size_t bytes;            /* size in the buffer */
+    by__trainer_window_part parts[BY__WINDOW_PARTS];
     int part_count;
-} by__window;
+} by__trainer_window;
 
 /* A program for all windows that differ only in their memory. */
-typedef struct by__window_kind {
+typedef struct by__trainer_window_kind {
     char name[32];
-    by__window_use purpose;
+    by__trainer_window_use purpose;
     by_update_unit unit;
-} by__window_kind;
+} by__trainer_window_kind;
 
 struct by__offload {
-    by__window *windows; /* trained ones first */
+    by__trainer_window *windows; /* trained ones first */
     size_t count;
     size_t trained;
     size_t capacity;
-    by__window_kind *kinds;
+    by__trainer_window_kind *kinds;
     size_t kind_count;
     size_t kind_capacity;
-    const by__window_kind *building; /* set while its program is added */
+    const by__trainer_window_kind *building; /* set while its program is added */
     size_t window_elements;
     size_t buffer_bytes;
     by_memory buffer;

@@ -25,10 +25,11 @@
 
 static bool has_copies(const by_trainer *t, int group)
 {
-    return by__compute_dtype(t->config) != BY_F32 && (group & BY__GROUP_WIDE) == 0;
+    return by__trainer_compute_dtype(t->config) != BY_F32 && (group & BY__GROUP_WIDE) == 0;
 }
 
-static by_status add_window(by__offload *o, by__slice slice, by__handle tensor, by_error *error)
+static by_status add_window(by__offload *o, by__trainer_slice slice, by__store_handle tensor,
+                            by_error *error)
 {
     if (slice.count == 0) {
         return BY_OK;
@@ -36,7 +37,7 @@ static by_status add_window(by__offload *o, by__slice slice, by__handle tensor, 
     BY_TRY(
         by__reserve((void **)&o->windows, &o->capacity, o->count + 1, sizeof *o->windows, error));
     o->windows[o->count++] =
-        (by__window){.slice = slice, .tensor = tensor, .kinds = {-1, -1, -1, -1, -1}};
+        (by__trainer_window){.slice = slice, .tensor = tensor, .kinds = {-1, -1, -1, -1, -1}};
     return BY_OK;
 }
 
@@ -44,7 +45,7 @@ static by_status cut(by__offload *o, int group, int64_t first, int64_t count, by
 {
     int64_t most = (int64_t)o->window_elements;
     for (int64_t at = 0; at < count; at += most) {
-        const by__slice slice = {
+        const by__trainer_slice slice = {
             .group = group, .first = first + at, .count = count - at < most ? count - at : most};
         BY_TRY(add_window(o, slice, BY__NO_ENTRY, error));
     }
@@ -55,7 +56,7 @@ static by_status cut_groups(by_trainer *t, int from, int to, bool needed, by_err
 {
     for (int group = from; group < to; group++) {
         if (needed || has_copies(t, group)) {
-            BY_TRY(cut(t->offload, group, 0, by__group_elements(t->store, group), error));
+            BY_TRY(cut(t->offload, group, 0, by__trainer_group_elements(t->store, group), error));
         }
     }
     return BY_OK;
@@ -66,28 +67,29 @@ static by_status list_trained(by_trainer *t, by_error *error)
     by__offload *o = t->offload;
     if (by_optimizer_needs_tensors(&t->config->optimizer)) {
         for (size_t i = 0; i < by__store_count(t->store); i++) {
-            const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
-            const by__slice slice = {.group = entry->group,
-                                     .first = by__store_begin(t->store, (by__handle)i),
-                                     .count = by_shape_count(&entry->local)};
-            if (entry->trainable && by__shard_owns(t, (by__handle)i)) {
-                BY_TRY(add_window(o, slice, (by__handle)i, error));
+            const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+            const by__trainer_slice slice = {.group = entry->group,
+                                             .first =
+                                                 by__store_begin(t->store, (by__store_handle)i),
+                                             .count = by_shape_count(&entry->local)};
+            if (entry->trainable && by__trainer_shard_owns(t, (by__store_handle)i)) {
+                BY_TRY(add_window(o, slice, (by__store_handle)i, error));
             }
         }
         return BY_OK;
     }
     for (size_t i = 0; i < t->shard.own_count; i++) {
-        const by__slice *own = &t->shard.own[i];
+        const by__trainer_slice *own = &t->shard.own[i];
         BY_TRY(cut(o, own->group, own->first, own->count, error));
     }
-    return by__is_sharded(t) ? BY_OK : cut_groups(t, 0, BY__TRAINED_GROUPS, true, error);
+    return by__trainer_is_sharded(t) ? BY_OK : cut_groups(t, 0, BY__TRAINED_GROUPS, true, error);
 }
 
 /* Elements per window, such that the wanted number of windows fits into the buffer. */
 static size_t window_elements(const by_trainer *t)
 {
     int parts = by_optimizer_state_count(&t->config->optimizer) +
-                (by__compute_dtype(t->config) != BY_F32 ? 1 : 0);
+                (by__trainer_compute_dtype(t->config) != BY_F32 ? 1 : 0);
     size_t all = (size_t)(t->config->offload.buffer_mib * 0x1p20) / sizeof(float);
     size_t each = all / WINDOWS_AT_ONCE / (size_t)(parts > 0 ? parts : 1);
     return each < WINDOW_UNIT ? WINDOW_UNIT : each / WINDOW_UNIT * WINDOW_UNIT;
@@ -100,7 +102,7 @@ by_status by__offload_plan(by_trainer *t, by_error *error)
         return BY_OK;
     }
     if (by_optimizer_state_count(&t->config->optimizer) == 0 &&
-        by__compute_dtype(t->config) == BY_F32) {
+        by__trainer_compute_dtype(t->config) == BY_F32) {
         return BY_OK; /* there is nothing that could be on disk */
     }
     BY_TRY(by_device_describe(&info, t->device, error));
@@ -117,24 +119,24 @@ by_status by__offload_plan(by_trainer *t, by_error *error)
     return cut_groups(t, BY__TRAINED_GROUPS, BY__GROUPS, false, error);
 }
 
-by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, int *out,
+by_status by__offload_add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divided, int *out,
                                by_error *error)
 {
     const by__offload *o = t->offload;
     int64_t begin[BY__GROUPS + 1] = {0};
     by__store_run *held = NULL;
     size_t capacity;
-    divided = by__is_sharded(t) ? divided & ~spec.on_disk : 0;
-    BY_TRY(
-        by__shard_list_held(t, ~(spec.on_disk | divided), divided, &held, &spec.held_count, error));
+    divided = by__trainer_is_sharded(t) ? divided & ~spec.on_disk : 0;
+    BY_TRY(by__trainer_shard_list_held(t, ~(spec.on_disk | divided), divided, &held,
+                                       &spec.held_count, error));
     capacity = spec.held_count;
     by_status status =
         by__reserve((void **)&held, &capacity, spec.held_count + o->count + 1, sizeof *held, error);
     for (int g = 0; g < BY__GROUPS; g++) {
-        begin[g + 1] = begin[g] + by__group_elements(t->store, g);
+        begin[g + 1] = begin[g] + by__trainer_group_elements(t->store, g);
     }
     for (size_t i = 0; i < o->count && status == BY_OK; i++) {
-        const by__slice *slice = &o->windows[i].slice;
+        const by__trainer_slice *slice = &o->windows[i].slice;
         if ((spec.on_disk >> slice->group & 1u) != 0) {
             held[spec.held_count++] =
                 (by__store_run){begin[slice->group] + slice->first, slice->count};
@@ -162,7 +164,8 @@ static bool same_axes(const by_update_unit *a, const by_update_unit *b)
                                                 : strcmp(a->axes, b->axes) == 0;
 }
 
-static bool same_kind(const by__window_kind *k, by__window_use use, const by_update_unit *unit)
+static bool same_kind(const by__trainer_window_kind *k, by__trainer_window_use use,
+                      const by_update_unit *unit)
 {
     return k->purpose == use && k->unit.copy == unit->copy &&
            by_shape_equal(&k->unit.shape, &unit->shape) &&
@@ -175,7 +178,7 @@ static bool same_kind(const by__window_kind *k, by__window_use use, const by_upd
 
 static by_status build_kind(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    const by__window_kind *k = t->offload->building;
+    const by__trainer_window_kind *k = t->offload->building;
     if (k->purpose == BY__USE_UPDATE) {
         return by_optimizer_update_graph(graph, &t->config->optimizer, &k->unit, 1, error);
     }
@@ -191,8 +194,8 @@ static by_status build_kind(const by_trainer *t, by_graph *graph, by_error *erro
 }
 
 /* Finds the program for a unit, or adds it. */
-static by_status find_kind(by_trainer *t, by__window_use use, const by_update_unit *unit, int *out,
-                           by_error *error)
+static by_status find_kind(by_trainer *t, by__trainer_window_use use, const by_update_unit *unit,
+                           int *out, by_error *error)
 {
     by__offload *o = t->offload;
     for (size_t i = 0; i < o->kind_count; i++) {
@@ -203,17 +206,17 @@ static by_status find_kind(by_trainer *t, by__window_use use, const by_update_un
     }
     BY_TRY(by__reserve((void **)&o->kinds, &o->kind_capacity, o->kind_count + 1, sizeof *o->kinds,
                        error));
-    by__window_kind *k = &o->kinds[o->kind_count];
-    *k = (by__window_kind){.purpose = use, .unit = *unit};
+    by__trainer_window_kind *k = &o->kinds[o->kind_count];
+    *k = (by__trainer_window_kind){.purpose = use, .unit = *unit};
     *out = (int)o->kind_count++;
     return BY_OK;
 }
 
 /* Offset of a window in the scratch file; *elements 0: the optimizer keeps no such state for it. */
-static bool find_place(const by_trainer *t, int flat, const by__window *w, int64_t *elements,
-                       uint64_t *offset)
+static bool find_place(const by_trainer *t, int flat, const by__trainer_window *w,
+                       int64_t *elements, uint64_t *offset)
 {
-    by__held_piece piece = {0};
+    by__store_held_piece piece = {0};
     *elements = w->slice.count;
     if (w->tensor == BY__NO_ENTRY) {
         return by__store_disk_range(t->store, flat, w->slice.group, w->slice.first, *elements,
@@ -230,7 +233,7 @@ static bool find_place(const by_trainer *t, int flat, const by__window *w, int64
 }
 
 /* Finds the parts of a window on disk, and their offsets in the file. */
-static by_status find_parts(const by_trainer *t, by__window *w, by_error *error)
+static by_status find_parts(const by_trainer *t, by__trainer_window *w, by_error *error)
 {
     int flats[BY__WINDOW_PARTS] = {t->masters};
     int count = has_copies(t, w->slice.group) ? 1 : 0;
@@ -240,7 +243,7 @@ static by_status find_parts(const by_trainer *t, by__window *w, by_error *error)
         flats[count++] = t->states[i];
     }
     for (int i = 0; i < count; i++) {
-        by__window_part p = {.flat = flats[i]};
+        by__trainer_window_part p = {.flat = flats[i]};
         int64_t elements;
         if (!find_place(t, p.flat, w, &elements, &p.transfer.offset)) {
             return by_error_set(error, BY_ESTATE, "a window of '%s' is not on disk as one run",
@@ -257,14 +260,14 @@ static by_status find_parts(const by_trainer *t, by__window *w, by_error *error)
     return BY_OK;
 }
 
-static by_status find_programs(by_trainer *t, by__window *w, bool trained, by_error *error)
+static by_status find_programs(by_trainer *t, by__trainer_window *w, bool trained, by_error *error)
 {
     by_update_unit unit =
         w->tensor == BY__NO_ENTRY
             ? by__trainer_unit(t, BY__WINDOW_UNIT_NAME, BY_SHAPE(w->slice.count), w->slice.group)
             : by__trainer_tensor_unit(t, BY__WINDOW_UNIT_NAME,
                                       by__store_entry(t->store, w->tensor));
-    bool averaged = trained && by__has_average(t);
+    bool averaged = trained && by__trainer_has_average(t);
     bool swapped = averaged && t->config->train.eval_ema != 0;
     BY_TRY(trained ? find_kind(t, BY__USE_UPDATE, &unit, &w->kinds[BY__USE_UPDATE], error) : BY_OK);
     BY_TRY(averaged ? find_kind(t, BY__USE_AVERAGE, &unit, &w->kinds[BY__USE_AVERAGE], error)
@@ -286,7 +289,7 @@ static void place_windows(by__offload *o, size_t wanted)
             o->windows[i].bytes > o->buffer_bytes ? o->windows[i].bytes : o->buffer_bytes;
     }
     for (size_t i = 0; i < o->count; i++) {
-        by__window *w = &o->windows[i];
+        by__trainer_window *w = &o->windows[i];
         w->at = at + w->bytes > o->buffer_bytes ? 0 : at;
         at = w->at + w->bytes;
     }
@@ -302,7 +305,7 @@ by_status by__offload_add_programs(by_trainer *t, by_error *error)
     place_windows(
         o, by__round_up((size_t)(t->config->offload.buffer_mib * 0x1p20), BY__SCRATCH_ALIGNMENT));
     for (size_t i = 0; i < o->kind_count; i++) {
-        by__window_kind *k = &o->kinds[i];
+        by__trainer_window_kind *k = &o->kinds[i];
         o->building = k;
         static const char *const names[BY__USES] = {"update", "copies", "average", "average in",
                                                     "average out"};
@@ -316,7 +319,7 @@ by_status by__offload_add_programs(by_trainer *t, by_error *error)
 static bool has_parts(const by_trainer *t)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        if (by__store_is_part(by__store_entry(t->store, (by__handle)i))) {
+        if (by__store_is_part(by__store_entry(t->store, (by__store_handle)i))) {
             return true;
         }
     }
@@ -338,5 +341,5 @@ size_t by__offload_bytes(const by_trainer *t)
     }
     /* The boxes of a part of a tensor are copied out of what was read. */
     most = has_parts(t) ? 2 * most : most;
-    return o->buffer_bytes + BY__SCRATCH_ALIGNMENT + most + by__scratch_memory();
+    return o->buffer_bytes + BY__SCRATCH_ALIGNMENT + most + by__store_scratch_memory();
 }

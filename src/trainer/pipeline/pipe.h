@@ -8,39 +8,41 @@
 /* ---- pipe_plan.c ---- */
 
 /* Memory of a stage's gradients of a group in a gradient set; {0} if it has none. */
-by_memory by__pipe_gradients(const by_trainer *t, const by__pipe_stage *stage, int group, int set);
+by_memory by__pipeline_gradients(const by_trainer *t, const by__trainer_pipe_stage *stage,
+                                 int group, int set);
 
 /* Cuts the model into stages, lists the parameters of the rank's stages and makes the schedule. */
-by_status by__pipe_open(by_trainer *t, const by_trainer_options *options, by_error *error);
+by_status by__pipeline_open(by_trainer *t, const by_trainer_options *options, by_error *error);
 /* {NULL} is accepted. Called after the programs were closed. */
-void by__pipe_close(by_trainer *t);
+void by__pipeline_close(by_trainer *t);
 /* The part of the plan that needs the store: the programs of the rank's stages, and sums of
  * gradient sets. */
-by_status by__pipe_plan(by_trainer *t, by_error *error);
-by_status by__pipe_plan_sums(by_trainer *t, by_error *error);
+by_status by__pipeline_plan(by_trainer *t, by_error *error);
+by_status by__pipeline_plan_sums(by_trainer *t, by_error *error);
 /* Looks up the programs again after some were added. */
-void by__pipe_find_rows(by_trainer *t);
+void by__pipeline_find_rows(by_trainer *t);
 /* Collective. Allocates memory and binds parameters. */
-by_status by__pipe_allocate(by_trainer *t, by_error *error);
+by_status by__pipeline_allocate(by_trainer *t, by_error *error);
 
 /* ---- pipe_slots.c ---- */
 
 /* Plans the values that cross to or from a stage, its rings and their places in the memory of all
  * slots. */
-by_status by__pipe_plan_slots(by_trainer *t, by__pipe_stage *stage, by_error *error);
+by_status by__pipeline_plan_slots(by_trainer *t, by__trainer_pipe_stage *stage, by_error *error);
 
 /* Bytes of the largest parameter that this rank shares and has a part of. */
-size_t by__pipe_largest_share(const by_trainer *t);
+size_t by__pipeline_largest_share(const by_trainer *t);
 /* Bytes of activations between programs and stages. */
-uint64_t by__pipe_bytes(const by_trainer *t);
+uint64_t by__pipeline_bytes(const by_trainer *t);
 
 /* ---- pipe_step.c ---- */
 
 /* Collective along the pipeline: forward and backward of all micro-batches of this replica, their
  * sums and losses. *tree: the sets that hold the sums. */
-by_status by__pipe_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, by_error *error);
+by_status by__pipeline_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree,
+                            by_error *error);
 /* Collective: loss and evaluated values of a micro-batch, on all ranks; batch NULL: repeats the
  * previous inputs. */
-by_status by__pipe_evaluate(by_trainer *t, const by_batch *batch, by_error *error);
+by_status by__pipeline_evaluate(by_trainer *t, const by_batch *batch, by_error *error);
 
 #endif

@@ -9,7 +9,7 @@
 #include "trainer/pipeline/pipe.h"
 #include "trainer/state/pipe_stages.h"
 
-/* Indices of by__pipe_stage.name after those of the parts. */
+/* Indices of by__trainer_pipe_stage.name after those of the parts. */
 enum { NAME_LOSS = BY__PART_KINDS, NAME_SUM };
 
 /* ---- the whole graphs ---- */
@@ -19,9 +19,9 @@ enum { NAME_LOSS = BY__PART_KINDS, NAME_SUM };
 static by_status build_whole(by_graph **out, by_trainer *t, const by_trainer_options *o,
                              bool training, bool first, by_error *error)
 {
-    const by__recipe recipe = {o->builder, o->user, t->task};
+    const by__trainer_recipe recipe = {o->builder, o->user, t->task};
     by_model_mode mode = training ? BY_MODEL_TRAIN : BY_MODEL_LOSS;
-    BY_TRY(by__train_forward(out, &t->model, t->config, &recipe, mode, error));
+    BY_TRY(by__trainer_train_forward(out, &t->model, t->config, &recipe, mode, error));
     by_pass_options options = by__trainer_pass_options(t, &t->model);
     for (int kind = 0; kind < BY_SHARD_KINDS && first; kind++) {
         options.shard[kind].rank = 0;
@@ -34,7 +34,7 @@ static by_status build_whole(by_graph **out, by_trainer *t, const by_trainer_opt
  * tensors. These ranks may have parts of uneven size, but all must cut alike. */
 static by_status map_stages(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
-    by__pipe *pipe = t->pipe;
+    by__trainer_pipe *pipe = t->pipe;
     by_graph *first = NULL;
     bool is_first = true;
     int stages = pipe->ranks * pipe->chunks;
@@ -43,12 +43,13 @@ static by_status map_stages(by_trainer *t, const by_trainer_options *o, by_error
     }
     if (is_first) {
         const by_graph *whole = pipe->train.whole;
-        return by__map_stages(&pipe->map, whole, by_graph_find(whole, "loss_scale"), stages, error);
+        return by__pass_map_stages(&pipe->map, whole, by_graph_find(whole, "loss_scale"), stages,
+                                   error);
     }
     by_status status = build_whole(&first, t, o, true, true, error);
     if (status == BY_OK) {
-        status =
-            by__map_stages(&pipe->map, first, by_graph_find(first, "loss_scale"), stages, error);
+        status = by__pass_map_stages(&pipe->map, first, by_graph_find(first, "loss_scale"), stages,
+                                     error);
     }
     by_graph_close(&first);
     return status;
@@ -56,8 +57,8 @@ static by_status map_stages(by_trainer *t, const by_trainer_options *o, by_error
 
 static int by_value_then_stage(const void *a, const void *b)
 {
-    const by__pipe_move *x = a;
-    const by__pipe_move *y = b;
+    const by__trainer_pipe_move *x = a;
+    const by__trainer_pipe_move *y = b;
     if (x->value != y->value) {
         return x->value < y->value ? -1 : 1;
     }
@@ -65,14 +66,15 @@ static int by_value_then_stage(const void *a, const void *b)
 }
 
 /* Lists the values that cross between stages, each once per stage. */
-static by_status list_moves(by__pipe_graph *g, by_error *error)
+static by_status list_moves(by__trainer_pipe_graph *g, by_error *error)
 {
     size_t kept = 0;
     BY_TRY(
         by__alloc((void **)&g->moves, g->crossing_count + 1, sizeof *g->moves, "pipeline", error));
     for (size_t i = 0; i < g->crossing_count; i++) {
-        const by__crossing *x = &g->crossings[i];
-        by__pipe_move move = {x->value, by__stage_of_part(x->from), by__stage_of_part(x->to)};
+        const by__pass_crossing *x = &g->crossings[i];
+        by__trainer_pipe_move move = {x->value, by__stage_of_part(x->from),
+                                      by__stage_of_part(x->to)};
         if (move.from != move.to) {
             g->moves[g->move_count++] = move;
         }
@@ -87,16 +89,17 @@ static by_status list_moves(by__pipe_graph *g, by_error *error)
     return BY_OK;
 }
 
-static by_status cut_whole(by__pipe *pipe, by__pipe_graph *g, by_value seed, by_error *error)
+static by_status cut_whole(by__trainer_pipe *pipe, by__trainer_pipe_graph *g, by_value seed,
+                           by_error *error)
 {
     BY_TRY(
         by__alloc((void **)&g->part, g->whole->node_count + 1, sizeof *g->part, "pipeline", error));
-    BY_TRY(by__assign_parts(g->part, g->whole, seed, &pipe->map, pipe->apart, error));
-    BY_TRY(by__list_crossings(&g->crossings, &g->crossing_count, g->whole, g->part, error));
+    BY_TRY(by__pass_assign_parts(g->part, g->whole, seed, &pipe->map, pipe->apart, error));
+    BY_TRY(by__pass_list_crossings(&g->crossings, &g->crossing_count, g->whole, g->part, error));
     return list_moves(g, error);
 }
 
-static void free_graph(by__pipe_graph *g)
+static void free_graph(by__trainer_pipe_graph *g)
 {
     by_graph_close(&g->whole);
     free(g->part);
@@ -107,8 +110,8 @@ static void free_graph(by__pipe_graph *g)
 /* ---- the schedule ---- */
 
 /* Lists transfers between stages that are not neighbours. */
-static by_status list_links(const by__pipe_graph *g, by_pipeline_link **links, size_t *count,
-                            by_error *error)
+static by_status list_links(const by__trainer_pipe_graph *g, by_pipeline_link **links,
+                            size_t *count, by_error *error)
 {
     BY_TRY(by__alloc((void **)links, g->move_count + 1, sizeof **links, "pipeline", error));
     *count = 0;
@@ -128,13 +131,14 @@ static by_status list_links(const by__pipe_graph *g, by_pipeline_link **links, s
 
 static by_status make_schedule(by_trainer *t, by_pipeline_kind kind, by_error *error)
 {
-    by__pipe *pipe = t->pipe;
+    by__trainer_pipe *pipe = t->pipe;
     by_pipeline_link *links;
     by_pipeline_options options = {.kind = kind,
                                    .ranks = pipe->ranks,
                                    .chunks = pipe->chunks,
-                                   .micro_batches =
-                                       by__is_in_turn(t) ? by__turns_rounds(t) : t->micro_batches};
+                                   .micro_batches = by__trainer_is_in_turn(t)
+                                                        ? by__trainer_turns_rounds(t)
+                                                        : t->micro_batches};
     BY_TRY(list_links(&pipe->train, &links, &options.link_count, error));
     options.links = links;
     by_status status = by_pipeline_open(&pipe->schedule, &options, error);
@@ -145,7 +149,7 @@ static by_status make_schedule(by_trainer *t, by_pipeline_kind kind, by_error *e
 /* ---- programs ---- */
 
 /* Returns true if the program completes the gradients of its stage. */
-static bool is_last(const by__pipe *pipe, const by__pipe_graph *g, int part)
+static bool is_last(const by__trainer_pipe *pipe, const by__trainer_pipe_graph *g, int part)
 {
     return g == &pipe->train &&
            part % BY__PART_KINDS == (pipe->apart ? BY__PART_WEIGHT : BY__PART_BACKWARD);
@@ -155,7 +159,7 @@ static bool is_last(const by__pipe *pipe, const by__pipe_graph *g, int part)
  * them over: they are inputs from the slot. */
 static by_status add_early_gradients(by_graph *graph, by_trainer *t, int part, by_error *error)
 {
-    const by__pipe *pipe = t->pipe;
+    const by__trainer_pipe *pipe = t->pipe;
     const by_graph *whole = pipe->train.whole;
     int backward = by__part_of(by__stage_of_part(part), BY__PART_BACKWARD);
     for (size_t v = 0; v < whole->value_count && pipe->apart; v++) {
@@ -169,42 +173,43 @@ static by_status add_early_gradients(by_graph *graph, by_trainer *t, int part, b
 }
 
 /* Adds the collectives of a program if ranks of `shard` divide gradients or parameters. */
-static by_status finish_part(by_trainer *t, const by__pipe_graph *g, int part, by_graph *graph,
-                             by_error *error)
+static by_status finish_part(by_trainer *t, const by__trainer_pipe_graph *g, int part,
+                             by_graph *graph, by_error *error)
 {
     by_pass_options options = {0};
-    bool hands_over = by__is_in_turn(t) && is_last(t->pipe, g, part);
-    by__gathered_options(t, t->pipe->train.whole, &options);
+    bool hands_over = by__trainer_is_in_turn(t) && is_last(t->pipe, g, part);
+    by__trainer_gathered_options(t, t->pipe->train.whole, &options);
     BY_TRY(by_pass_gather(graph, &options.gather, error));
     BY_TRY(by_pass_order(graph, error));
     if (hands_over) {
         BY_TRY(add_early_gradients(graph, t, part, error));
-        return by__turns_hand_over(t, graph, error);
+        return by__trainer_turns_hand_over(t, graph, error);
     }
-    return t->config->parallel.overlap != 0 || !by__is_in_turn(t)
+    return t->config->parallel.overlap != 0 || !by__trainer_is_in_turn(t)
                ? by_pass_overlap(graph, options.prefetch_bytes, error)
                : BY_OK;
 }
 
-static by_status add_part(by_trainer *t, const by__pipe_graph *g, int part, const char *name,
-                          by_error *error)
+static by_status add_part(by_trainer *t, const by__trainer_pipe_graph *g, int part,
+                          const char *name, by_error *error)
 {
     by_graph *graph;
-    BY_TRY(by__cut_part(&graph, g->whole, g->part, part, g->crossings, g->crossing_count, error));
+    BY_TRY(
+        by__pass_cut_part(&graph, g->whole, g->part, part, g->crossings, g->crossing_count, error));
     by_status status = finish_part(t, g, part, graph, error);
     if (status != BY_OK || by_graph_node_count(graph) == 0) {
         by_graph_close(&graph);
         return status;
     }
     /* Its passes are done already. */
-    return by__set_add(&t->programs, name, graph, (by_purpose)0, NULL, error);
+    return by__exec_set_add(&t->programs, name, graph, (by_purpose)0, NULL, error);
 }
 
-static by_status add_stage(by_trainer *t, by__pipe_stage *stage, int chunk, by_error *error)
+static by_status add_stage(by_trainer *t, by__trainer_pipe_stage *stage, int chunk, by_error *error)
 {
     static const char *const names[] = {"forward", "backward", "weights", "evaluation",
                                         "stage sum"};
-    const by__pipe *pipe = t->pipe;
+    const by__trainer_pipe *pipe = t->pipe;
     for (int i = 0; i < BY__PART_KINDS + 2; i++) {
         if (pipe->chunks > 1) {
             (void)snprintf(stage->name[i], sizeof stage->name[i], "%s %d", names[i], chunk);
@@ -213,22 +218,22 @@ static by_status add_stage(by_trainer *t, by__pipe_stage *stage, int chunk, by_e
         }
     }
     for (int kind = 0; kind < BY__PART_KINDS; kind++) {
-        BY_TRY(add_part(t, &pipe->train, by__part_of(stage->stage, (by__part_kind)kind),
+        BY_TRY(add_part(t, &pipe->train, by__part_of(stage->stage, (by__pass_part_kind)kind),
                         stage->name[kind], error));
     }
     return add_part(t, &pipe->loss, by__part_of(stage->stage, BY__PART_FORWARD),
                     stage->name[NAME_LOSS], error);
 }
 
-void by__pipe_find_rows(by_trainer *t)
+void by__pipeline_find_rows(by_trainer *t)
 {
     for (int i = 0; i < t->pipe->chunks; i++) {
-        by__pipe_stage *stage = &t->pipe->stages[i];
+        by__trainer_pipe_stage *stage = &t->pipe->stages[i];
         for (int kind = 0; kind < BY__PART_KINDS; kind++) {
-            stage->row[kind] = by__set_row(&t->programs, stage->name[kind]);
+            stage->row[kind] = by__exec_set_row(&t->programs, stage->name[kind]);
         }
-        stage->loss = by__set_row(&t->programs, stage->name[NAME_LOSS]);
-        stage->sum = by__set_row(&t->programs, stage->name[NAME_SUM]);
+        stage->loss = by__exec_set_row(&t->programs, stage->name[NAME_LOSS]);
+        stage->sum = by__exec_set_row(&t->programs, stage->name[NAME_SUM]);
     }
 }
 
@@ -236,7 +241,7 @@ void by__pipe_find_rows(by_trainer *t)
 
 static by_status cut_model(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
-    by__pipe *pipe = t->pipe;
+    by__trainer_pipe *pipe = t->pipe;
     BY_TRY(build_whole(&pipe->train.whole, t, o, true, false, error));
     by_value seed = by_graph_find(pipe->train.whole, "loss_scale");
     BY_TRY(map_stages(t, o, error));
@@ -256,9 +261,9 @@ static by_status say_where(const by_config *config, by_status status, by_error *
                               (long long)config->parallel.pipeline, plain.message);
 }
 
-by_status by__pipe_open(by_trainer *t, const by_trainer_options *options, by_error *error)
+by_status by__pipeline_open(by_trainer *t, const by_trainer_options *options, by_error *error)
 {
-    by__pipe *pipe;
+    by__trainer_pipe *pipe;
     by_pipeline_kind kind;
     const by_parallel_config *parallel = &t->config->parallel;
     BY_TRY(by_pipeline_kind_find(&kind, parallel->schedule, error));
@@ -270,44 +275,44 @@ by_status by__pipe_open(by_trainer *t, const by_trainer_options *options, by_err
     pipe->apart = kind == BY_PIPELINE_ZERO_BUBBLE;
     BY_TRY(say_where(t->config, cut_model(t, options, error), error));
     BY_TRY(say_where(t->config, make_schedule(t, kind, error), error));
-    BY_TRY(say_where(t->config, by__pipe_list_parameters(pipe, error), error));
+    BY_TRY(say_where(t->config, by__trainer_pipe_list_parameters(pipe, error), error));
     t->parameters = pipe->parameters;
     t->forward = pipe->loss.whole;
     return BY_OK;
 }
 
-by_status by__pipe_plan(by_trainer *t, by_error *error)
+by_status by__pipeline_plan(by_trainer *t, by_error *error)
 {
-    by__pipe *pipe = t->pipe;
+    by__trainer_pipe *pipe = t->pipe;
     by_pass_options options = {0};
     BY_TRY(by__alloc((void **)&pipe->stages, (size_t)pipe->chunks, sizeof *pipe->stages, "pipeline",
                      error));
-    if (by__is_in_turn(t)) {
-        by__gathered_options(t, pipe->train.whole, &options);
+    if (by__trainer_is_in_turn(t)) {
+        by__trainer_gathered_options(t, pipe->train.whole, &options);
         t->shard.turns.ahead = options.prefetch_bytes;
-        BY_TRY(by__turns_list(t, error));
+        BY_TRY(by__trainer_turns_list(t, error));
     }
     for (int i = 0; i < pipe->chunks; i++) {
         pipe->stages[i].stage = i * pipe->ranks + pipe->rank;
         BY_TRY(add_stage(t, &pipe->stages[i], i, error));
     }
-    by__pipe_find_rows(t);
+    by__pipeline_find_rows(t);
     for (int i = 0; i < pipe->chunks; i++) {
-        BY_TRY(by__pipe_plan_slots(t, &pipe->stages[i], error));
+        BY_TRY(by__pipeline_plan_slots(t, &pipe->stages[i], error));
     }
     return BY_OK;
 }
 
-void by__pipe_close(by_trainer *t)
+void by__pipeline_close(by_trainer *t)
 {
-    by__pipe *pipe = t->pipe;
+    by__trainer_pipe *pipe = t->pipe;
     if (pipe == NULL) {
         return;
     }
     by_device_free(&pipe->memory);
     free(pipe->shared);
     by_pipeline_close(&pipe->schedule);
-    by__stage_map_free(&pipe->map);
+    by__pass_stage_map_free(&pipe->map);
     free_graph(&pipe->train);
     free_graph(&pipe->loss);
     by_graph_close(&pipe->parameters);
@@ -325,23 +330,24 @@ void by__pipe_close(by_trainer *t)
 /* ---- the part that needs the store ---- */
 
 /* Finds the stage's gradients in a set: within a group they are contiguous. */
-static void find_gradients(const by_trainer *t, by__pipe_stage *stage)
+static void find_gradients(const by_trainer *t, by__trainer_pipe_stage *stage)
 {
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         stage->first[group] = BY__NO_ENTRY;
     }
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         if (entry->trainable && by__pipe_stage_of(t->pipe, entry->name) == stage->stage) {
-            by__handle *first = &stage->first[entry->group];
-            *first = *first == BY__NO_ENTRY ? (by__handle)i : *first;
+            by__store_handle *first = &stage->first[entry->group];
+            *first = *first == BY__NO_ENTRY ? (by__store_handle)i : *first;
             stage->elements[entry->group] +=
                 (int64_t)by__round_up((size_t)by_shape_count(&entry->local), BY__ENTRY_ALIGNMENT);
         }
     }
 }
 
-by_memory by__pipe_gradients(const by_trainer *t, const by__pipe_stage *stage, int group, int set)
+by_memory by__pipeline_gradients(const by_trainer *t, const by__trainer_pipe_stage *stage,
+                                 int group, int set)
 {
     by_memory memory = {0};
     if (stage->elements[group] > 0) {
@@ -352,7 +358,7 @@ by_memory by__pipe_gradients(const by_trainer *t, const by__pipe_stage *stage, i
 }
 
 /* sum = a + b for the gradients of one stage, one value per group. */
-static by_status build_sum(const by__pipe_stage *stage, by_graph *graph, by_error *error)
+static by_status build_sum(const by__trainer_pipe_stage *stage, by_graph *graph, by_error *error)
 {
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         char name[32];
@@ -370,7 +376,7 @@ static by_status build_sum(const by__pipe_stage *stage, by_graph *graph, by_erro
     return by_graph_check(graph, error);
 }
 
-static by_status add_sum(by_trainer *t, const by__pipe_stage *stage, by_error *error)
+static by_status add_sum(by_trainer *t, const by__trainer_pipe_stage *stage, by_error *error)
 {
     by_graph *graph;
     BY_TRY(by_graph_open(&graph, error));
@@ -379,14 +385,15 @@ static by_status add_sum(by_trainer *t, const by__pipe_stage *stage, by_error *e
         by_graph_close(&graph);
         return status;
     }
-    return by__set_add(&t->programs, stage->name[NAME_SUM], graph, BY_PURPOSE_UPDATE, NULL, error);
+    return by__exec_set_add(&t->programs, stage->name[NAME_SUM], graph, BY_PURPOSE_UPDATE, NULL,
+                            error);
 }
 
-by_status by__pipe_plan_sums(by_trainer *t, by_error *error)
+by_status by__pipeline_plan_sums(by_trainer *t, by_error *error)
 {
-    by__pipe *pipe = t->pipe;
+    by__trainer_pipe *pipe = t->pipe;
     for (int i = 0; i < pipe->chunks; i++) {
-        by__pipe_stage *stage = &pipe->stages[i];
+        by__trainer_pipe_stage *stage = &pipe->stages[i];
         find_gradients(t, stage);
         if (t->sets > 1) {
             BY_TRY(add_sum(t, stage, error));
@@ -395,26 +402,26 @@ by_status by__pipe_plan_sums(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-static by_status bind_parameters(by_trainer *t, by__program_row *row, by_error *error)
+static by_status bind_parameters(by_trainer *t, by__exec_program_row *row, by_error *error)
 {
     if (row == NULL) {
         return BY_OK;
     }
-    BY_TRY(by__row_link(row, t->store, error));
-    return by__row_bind_flat(row, t->store, BY_ROLE_PARAMETER, t->copies, t->masters, error);
+    BY_TRY(by__exec_row_link(row, t->store, error));
+    return by__exec_row_bind_flat(row, t->store, BY_ROLE_PARAMETER, t->copies, t->masters, error);
 }
 
-by_status by__pipe_allocate(by_trainer *t, by_error *error)
+by_status by__pipeline_allocate(by_trainer *t, by_error *error)
 {
-    by__pipe *pipe = t->pipe;
+    by__trainer_pipe *pipe = t->pipe;
     BY_TRY(by_mesh_comm(&pipe->comm, t->ranks.mesh, 1u << BY_MESH_PIPELINE, error));
     BY_TRY(by_device_alloc(&pipe->memory, t->device, pipe->bytes, "the pipeline's slots", error));
-    if (by__pipe_largest_share(t) > 0) {
-        BY_TRY(by__alloc_aligned(&pipe->shared, by__pipe_largest_share(t), "a shared parameter",
+    if (by__pipeline_largest_share(t) > 0) {
+        BY_TRY(by__alloc_aligned(&pipe->shared, by__pipeline_largest_share(t), "a shared parameter",
                                  error));
     }
     for (int i = 0; i < pipe->chunks; i++) {
-        by__pipe_stage *stage = &pipe->stages[i];
+        by__trainer_pipe_stage *stage = &pipe->stages[i];
         for (int kind = 0; kind < BY__PART_KINDS; kind++) {
             BY_TRY(bind_parameters(t, stage->row[kind], error));
         }

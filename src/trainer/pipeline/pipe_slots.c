@@ -7,11 +7,11 @@
 #include "trainer/state/pipe_stages.h"
 
 /* Returns true if an action at another stage of this rank produces a value for the stage. */
-static bool copies_to(const by__pipe *pipe, const by_pipeline_action *a, int stage)
+static bool copies_to(const by__trainer_pipe *pipe, const by_pipeline_action *a, int stage)
 {
     bool found = false;
     for (size_t k = 0; k < pipe->train.move_count && a->kind < BY_PIPELINE_SEND; k++) {
-        const by__pipe_move *move = &pipe->train.moves[k];
+        const by__trainer_pipe_move *move = &pipe->train.moves[k];
         found = found || (move->from == a->stage && move->to == stage && a->stage != stage);
     }
     return found;
@@ -20,7 +20,8 @@ static bool copies_to(const by__pipe *pipe, const by_pipeline_action *a, int sta
 /* Number of slots of a stage's ring: the largest number of micro-batches that hold one at the same
  * time, from their first pass at the stage, or the first transfer to it, to the last action
  * there. */
-static by_status count_slots(by__pipe *pipe, by__pipe_stage *stage, int ring, by_error *error)
+static by_status count_slots(by__trainer_pipe *pipe, by__trainer_pipe_stage *stage, int ring,
+                             by_error *error)
 {
     size_t count;
     const by_pipeline_action *actions = by_pipeline_actions(pipe->schedule, pipe->rank, &count);
@@ -55,43 +56,43 @@ static by_status count_slots(by__pipe *pipe, by__pipe_stage *stage, int ring, by
     return BY_OK;
 }
 
-static by_status add_value(by__pipe_stage *stage, const by__pipe_graph *g, by_value value,
-                           bool loss, by_error *error)
+static by_status add_value(by__trainer_pipe_stage *stage, const by__trainer_pipe_graph *g,
+                           by_value value, bool loss, by_error *error)
 {
-    by__pipe_value **values = loss ? &stage->loss_values : &stage->values;
+    by__trainer_pipe_value **values = loss ? &stage->loss_values : &stage->values;
     size_t *count = loss ? &stage->loss_count : &stage->value_count;
     char name[32];
     if (*count > 0 && (*values)[*count - 1].source == value) {
         return BY_OK;
     }
-    by__pipe_value *grown = realloc(*values, (*count + 1) * sizeof **values);
+    by__trainer_pipe_value *grown = realloc(*values, (*count + 1) * sizeof **values);
     if (grown == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: %zu values", *count + 1);
     }
     *values = grown;
-    by__pipe_value *v = &grown[(*count)++];
+    by__trainer_pipe_value *v = &grown[(*count)++];
     int producer = g->whole->values[value].producer;
     bool made = loss || by__stage_of_part(g->part[producer]) == stage->stage;
-    *v = (by__pipe_value){.source = value,
-                          .gradient = BY__NO_ENTRY,
-                          .ring = made ? BY__RING_MADE : BY__RING_RECEIVED};
+    *v = (by__trainer_pipe_value){.source = value,
+                                  .gradient = BY__NO_ENTRY,
+                                  .ring = made ? BY__RING_MADE : BY__RING_RECEIVED};
     for (int kind = 0; kind < BY__PART_KINDS; kind++) {
-        const by__program_row *row = loss && kind == 0 ? stage->loss
-                                     : loss            ? NULL
-                                                       : stage->row[kind];
-        v->in[kind] = row == NULL
-                          ? BY_NONE
-                          : by_graph_find(row->graph, by__crossing_name(name, g->whole, value));
+        const by__exec_program_row *row = loss && kind == 0 ? stage->loss
+                                          : loss            ? NULL
+                                                            : stage->row[kind];
+        v->in[kind] =
+            row == NULL ? BY_NONE
+                        : by_graph_find(row->graph, by__pass_crossing_name(name, g->whole, value));
     }
     return BY_OK;
 }
 
 /* Lists the values that cross to or from a part of the stage; crossings ascend by value. */
-static by_status list_values(by__pipe_stage *stage, const by__pipe_graph *g, bool loss,
-                             by_error *error)
+static by_status list_values(by__trainer_pipe_stage *stage, const by__trainer_pipe_graph *g,
+                             bool loss, by_error *error)
 {
     for (size_t i = 0; i < g->crossing_count; i++) {
-        const by__crossing *x = &g->crossings[i];
+        const by__pass_crossing *x = &g->crossings[i];
         if (by__stage_of_part(x->from) == stage->stage ||
             by__stage_of_part(x->to) == stage->stage) {
             BY_TRY(add_value(stage, g, x->value, loss, error));
@@ -102,9 +103,9 @@ static by_status list_values(by__pipe_stage *stage, const by__pipe_graph *g, boo
 
 /* Lists the parameter gradients of the backward program if the weight-gradient program runs later:
  * they are kept until the micro-batch gets a gradient set. */
-static by_status list_early_gradients(by_trainer *t, by__pipe_stage *stage, by_error *error)
+static by_status list_early_gradients(by_trainer *t, by__trainer_pipe_stage *stage, by_error *error)
 {
-    const by__program_row *row = stage->row[BY__PART_BACKWARD];
+    const by__exec_program_row *row = stage->row[BY__PART_BACKWARD];
     const by_graph *whole = t->pipe->train.whole;
     for (size_t v = 0; row != NULL && v < row->graph->value_count; v++) {
         const by__graph_value *value = &row->graph->values[v];
@@ -117,27 +118,29 @@ static by_status list_early_gradients(by_trainer *t, by__pipe_stage *stage, by_e
 }
 
 /* Assigns offsets to values; returns the bytes of a slot. */
-static size_t place_values(const by_graph *whole, by__pipe_value *values, size_t count, int ring)
+static size_t place_values(const by_graph *whole, by__trainer_pipe_value *values, size_t count,
+                           int ring)
 {
     size_t end = 0;
     for (size_t i = 0; i < count; i++) {
         if (values[i].ring == ring) {
             values[i].offset = end;
-            end += by__round_up(by__value_bytes(&whole->values[values[i].source]), BY_CACHE_LINE);
+            end += by__round_up(by__graph_value_bytes(&whole->values[values[i].source]),
+                                BY_CACHE_LINE);
         }
     }
     return end;
 }
 
-by_status by__pipe_plan_slots(by_trainer *t, by__pipe_stage *stage, by_error *error)
+by_status by__pipeline_plan_slots(by_trainer *t, by__trainer_pipe_stage *stage, by_error *error)
 {
-    by__pipe *pipe = t->pipe;
+    by__trainer_pipe *pipe = t->pipe;
     size_t first = pipe->bytes;
     BY_TRY(list_values(stage, &pipe->train, false, error));
     BY_TRY(pipe->apart ? list_early_gradients(t, stage, error) : BY_OK);
     BY_TRY(list_values(stage, &pipe->loss, true, error));
     for (int i = 0; i < BY__RINGS; i++) {
-        by__pipe_ring *ring = &stage->rings[i];
+        by__trainer_pipe_ring *ring = &stage->rings[i];
         BY_TRY(count_slots(pipe, stage, i, error));
         ring->slot_bytes = place_values(pipe->train.whole, stage->values, stage->value_count, i);
         ring->offset = pipe->bytes;
@@ -151,37 +154,38 @@ by_status by__pipe_plan_slots(by_trainer *t, by__pipe_stage *stage, by_error *er
 
 /* Bytes of the largest message to another rank: a communicator keeps a copy until it is
  * delivered. */
-static size_t largest_send(const by__pipe *pipe)
+static size_t largest_send(const by__trainer_pipe *pipe)
 {
     const by_graph *whole = pipe->train.whole;
     size_t largest = 0;
     for (size_t i = 0; i < pipe->train.move_count; i++) {
-        const by__pipe_move *move = &pipe->train.moves[i];
-        size_t bytes = by__value_bytes(&whole->values[move->value]);
+        const by__trainer_pipe_move *move = &pipe->train.moves[i];
+        size_t bytes = by__graph_value_bytes(&whole->values[move->value]);
         bool sent = by__pipe_rank_of(pipe, move->from) == pipe->rank &&
                     by__pipe_rank_of(pipe, move->to) != pipe->rank;
         largest = sent && bytes > largest ? bytes : largest;
     }
     for (size_t i = 0; i < pipe->share_count; i++) {
-        size_t bytes = by__value_bytes(&whole->values[by_graph_find(whole, pipe->shares[i].name)]);
+        size_t bytes =
+            by__graph_value_bytes(&whole->values[by_graph_find(whole, pipe->shares[i].name)]);
         largest = pipe->shares[i].from == pipe->rank && bytes > largest ? bytes : largest;
     }
     return largest;
 }
 
-size_t by__pipe_largest_share(const by_trainer *t)
+size_t by__pipeline_largest_share(const by_trainer *t)
 {
-    const by__pipe *pipe = t->pipe;
+    const by__trainer_pipe *pipe = t->pipe;
     size_t largest = 0;
-    for (size_t i = 0; i < pipe->share_count && by__is_gathered(t); i++) {
+    for (size_t i = 0; i < pipe->share_count && by__trainer_is_gathered(t); i++) {
         by_value value = by_graph_find(pipe->train.whole, pipe->shares[i].name);
-        size_t bytes = by__value_bytes(&pipe->train.whole->values[value]);
+        size_t bytes = by__graph_value_bytes(&pipe->train.whole->values[value]);
         largest = pipe->shares[i].from == pipe->rank && bytes > largest ? bytes : largest;
     }
     return largest;
 }
 
-uint64_t by__pipe_bytes(const by_trainer *t)
+uint64_t by__pipeline_bytes(const by_trainer *t)
 {
-    return t->pipe->bytes + largest_send(t->pipe) + by__pipe_largest_share(t);
+    return t->pipe->bytes + largest_send(t->pipe) + by__pipeline_largest_share(t);
 }

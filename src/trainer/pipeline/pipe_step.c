@@ -9,27 +9,29 @@
 /* Tags repeat after this many transfers, far more than are in flight. */
 #define TAGS 4096
 
-static by__pipe_stage *stage_at(const by__pipe *pipe, int stage)
+static by__trainer_pipe_stage *stage_at(const by__trainer_pipe *pipe, int stage)
 {
     return &pipe->stages[stage / pipe->ranks];
 }
 
-static bool is_here(const by__pipe *pipe, int stage)
+static bool is_here(const by__trainer_pipe *pipe, int stage)
 {
     return by__pipe_rank_of(pipe, stage) == pipe->rank;
 }
 
 /* Memory of a value in the slot of a micro-batch. */
-static by_memory slot_of(const by__pipe *pipe, const by__pipe_graph *g, const by__pipe_stage *stage,
-                         const by__pipe_value *value, int64_t micro_batch)
+static by_memory slot_of(const by__trainer_pipe *pipe, const by__trainer_pipe_graph *g,
+                         const by__trainer_pipe_stage *stage, const by__trainer_pipe_value *value,
+                         int64_t micro_batch)
 {
-    const by__pipe_ring *ring = &stage->rings[value->ring];
+    const by__trainer_pipe_ring *ring = &stage->rings[value->ring];
     size_t slot = ring->slots > 0 ? (size_t)(micro_batch % ring->slots) : 0;
     return by_memory_at(pipe->memory, ring->offset + slot * ring->slot_bytes + value->offset,
-                        by__value_bytes(&g->whole->values[value->source]));
+                        by__graph_value_bytes(&g->whole->values[value->source]));
 }
 
-static const by__pipe_value *find_value(const by__pipe_value *values, size_t count, by_value value)
+static const by__trainer_pipe_value *find_value(const by__trainer_pipe_value *values, size_t count,
+                                                by_value value)
 {
     for (size_t i = 0; i < count; i++) {
         if (values[i].source == value) {
@@ -51,24 +53,24 @@ typedef struct transfer {
     bool loss;
 } transfer;
 
-static by_memory moved(const by__pipe *pipe, const transfer *x, by_value value, int stage)
+static by_memory moved(const by__trainer_pipe *pipe, const transfer *x, by_value value, int stage)
 {
-    const by__pipe_stage *s = stage_at(pipe, stage);
-    const by__pipe_graph *g = x->loss ? &pipe->loss : &pipe->train;
-    const by__pipe_value *v = x->loss ? find_value(s->loss_values, s->loss_count, value)
-                                      : find_value(s->values, s->value_count, value);
+    const by__trainer_pipe_stage *s = stage_at(pipe, stage);
+    const by__trainer_pipe_graph *g = x->loss ? &pipe->loss : &pipe->train;
+    const by__trainer_pipe_value *v = x->loss ? find_value(s->loss_values, s->loss_count, value)
+                                              : find_value(s->values, s->value_count, value);
     return slot_of(pipe, g, s, v, x->loss ? 0 : x->micro_batch);
 }
 
 /* Sends, receives or copies all values that go from one stage to another. */
 static by_status move_values(by_trainer *t, const transfer *x, by_error *error)
 {
-    const by__pipe *pipe = t->pipe;
-    const by__pipe_graph *g = x->loss ? &pipe->loss : &pipe->train;
+    const by__trainer_pipe *pipe = t->pipe;
+    const by__trainer_pipe_graph *g = x->loss ? &pipe->loss : &pipe->train;
     bool sends = is_here(pipe, x->from);
     bool receives = is_here(pipe, x->to);
     for (size_t i = 0; i < g->move_count; i++) {
-        const by__pipe_move *move = &g->moves[i];
+        const by__trainer_pipe_move *move = &g->moves[i];
         char what[64];
         if (move->from != x->from || move->to != x->to) {
             continue;
@@ -79,15 +81,15 @@ static by_status move_values(by_trainer *t, const transfer *x, by_error *error)
                        x->from < x->to ? "activations" : "gradients", (long long)x->micro_batch,
                        x->from, x->to);
         if (sends && receives) {
-            BY_TRY(by__copy(BY__QUEUE_COMPUTE, moved(pipe, x, move->value, x->to),
-                            moved(pipe, x, move->value, x->from), error));
+            BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, moved(pipe, x, move->value, x->to),
+                                   moved(pipe, x, move->value, x->from), error));
         } else if (sends) {
-            BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+            BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
             BY_TRY(by_comm_send(
                 pipe->comm, (const void *)moved(pipe, x, move->value, x->from).address, count,
                 value->dtype, by__pipe_rank_of(pipe, x->to), x->tag % TAGS, what, error));
         } else {
-            BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+            BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
             BY_TRY(by_comm_receive(pipe->comm, (void *)moved(pipe, x, move->value, x->to).address,
                                    count, value->dtype, by__pipe_rank_of(pipe, x->from),
                                    x->tag % TAGS, what, error));
@@ -99,7 +101,7 @@ static by_status move_values(by_trainer *t, const transfer *x, by_error *error)
 /* Copies results of a pass to other stages of this rank. */
 static by_status copy_to_neighbours(by_trainer *t, const by_pipeline_action *a, by_error *error)
 {
-    const by__pipe *pipe = t->pipe;
+    const by__trainer_pipe *pipe = t->pipe;
     for (int chunk = 0; chunk < pipe->chunks; chunk++) {
         const transfer x = {
             .from = a->stage, .to = pipe->stages[chunk].stage, .micro_batch = a->micro_batch};
@@ -114,11 +116,11 @@ static by_status copy_to_neighbours(by_trainer *t, const by_pipeline_action *a, 
 
 /* ---- passes ---- */
 
-static by_status bind_slot(const by__pipe *pipe, const by__pipe_stage *stage, by__part_kind kind,
-                           int64_t micro_batch, by_error *error)
+static by_status bind_slot(const by__trainer_pipe *pipe, const by__trainer_pipe_stage *stage,
+                           by__pass_part_kind kind, int64_t micro_batch, by_error *error)
 {
     for (size_t i = 0; i < stage->value_count; i++) {
-        const by__pipe_value *value = &stage->values[i];
+        const by__trainer_pipe_value *value = &stage->values[i];
         if (value->in[kind] != BY_NONE) {
             BY_TRY(by_program_bind(stage->row[kind]->program, value->in[kind],
                                    slot_of(pipe, &pipe->train, stage, value, micro_batch), error));
@@ -128,67 +130,71 @@ static by_status bind_slot(const by__pipe *pipe, const by__pipe_stage *stage, by
 }
 
 /* Runs a part of a stage; gradients of parameters go to `set` (-1: to the slot). */
-static by_status run_part(by_trainer *t, const by__pipe_stage *stage, by__part_kind kind,
-                          const by_batch *batch, int64_t i, int set, by_error *error)
+static by_status run_part(by_trainer *t, const by__trainer_pipe_stage *stage,
+                          by__pass_part_kind kind, const by_batch *batch, int64_t i, int set,
+                          by_error *error)
 {
-    by__program_row *row = stage->row[kind];
+    by__exec_program_row *row = stage->row[kind];
     if (row == NULL) {
         return BY_OK;
     }
     if (set >= 0) {
         int flat = t->gradient_sets[set];
-        BY_TRY(by__row_bind_flat(row, t->store, BY_ROLE_GRADIENT, flat, flat, error));
+        BY_TRY(by__exec_row_bind_flat(row, t->store, BY_ROLE_GRADIENT, flat, flat, error));
     }
     BY_TRY(bind_slot(t->pipe, stage, kind, i, error));
     int64_t examples = t->micro_batches * t->config->train.micro_batch;
     int64_t kept = by__trainer_leaf(t, i);
-    i = by__is_in_turn(t) ? by__turns_begin(t, i, &kept) : i;
+    i = by__trainer_is_in_turn(t) ? by__trainer_turns_begin(t, i, &kept) : i;
     if (by_graph_find(row->graph, "loss") == BY_NONE) {
         kept = t->most_micro_batches;
     }
-    BY_TRY(by__trainer_feed(t, row, batch, examples, i, kept, error));
-    bool counts = !by__is_in_turn(t) || t->shard.turns.gives;
-    return kind == BY__PART_FORWARD && counts ? by__activations_keep(t, row, i, error) : BY_OK;
+    BY_TRY(by__trainer_feed_micro_batch(t, row, batch, examples, i, kept, error));
+    bool counts = !by__trainer_is_in_turn(t) || t->shard.turns.gives;
+    return kind == BY__PART_FORWARD && counts ? by__trainer_activations_keep(t, row, i, error)
+                                              : BY_OK;
 }
 
 /* Copies gradients that the backward part has left in the slot. */
-static by_status collect_early(by_trainer *t, const by__pipe_stage *stage, int64_t i, int set,
-                               by_error *error)
+static by_status collect_early(by_trainer *t, const by__trainer_pipe_stage *stage, int64_t i,
+                               int set, by_error *error)
 {
     for (size_t k = 0; k < stage->value_count; k++) {
-        const by__pipe_value *value = &stage->values[k];
+        const by__trainer_pipe_value *value = &stage->values[k];
         if (value->gradient != BY__NO_ENTRY) {
-            BY_TRY(by__copy(BY__QUEUE_COMPUTE,
-                            by__store_buffer(t->store, t->gradient_sets[set], value->gradient),
-                            slot_of(t->pipe, &t->pipe->train, stage, value, i), error));
+            BY_TRY(
+                by__device_copy(BY__QUEUE_COMPUTE,
+                                by__store_buffer(t->store, t->gradient_sets[set], value->gradient),
+                                slot_of(t->pipe, &t->pipe->train, stage, value, i), error));
         }
     }
     return BY_OK;
 }
 
-static by_status add_sets(by_trainer *t, const by__pipe_stage *stage, int earlier, int set,
+static by_status add_sets(by_trainer *t, const by__trainer_pipe_stage *stage, int earlier, int set,
                           by_error *error)
 {
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
-        by_memory sum = by__pipe_gradients(t, stage, group, set);
+        by_memory sum = by__pipeline_gradients(t, stage, group, set);
         char name[32];
         (void)snprintf(name, sizeof name, "a.%d", group);
-        BY_TRY(by__row_bind(stage->sum, name, by__pipe_gradients(t, stage, group, earlier), error));
+        BY_TRY(by__exec_row_bind(stage->sum, name, by__pipeline_gradients(t, stage, group, earlier),
+                                 error));
         (void)snprintf(name, sizeof name, "b.%d", group);
-        BY_TRY(by__row_bind(stage->sum, name, sum, error));
+        BY_TRY(by__exec_row_bind(stage->sum, name, sum, error));
         (void)snprintf(name, sizeof name, "sum.%d", group);
-        BY_TRY(by__row_bind(stage->sum, name, sum, error));
+        BY_TRY(by__exec_row_bind(stage->sum, name, sum, error));
     }
     return by_program_submit(stage->sum->program, error);
 }
 
 /* Runs the pass that completes a micro-batch's gradients at a stage, and the additions that become
  * possible. */
-static by_status run_last(by_trainer *t, by__pipe_stage *stage, by__part_kind kind,
+static by_status run_last(by_trainer *t, by__trainer_pipe_stage *stage, by__pass_part_kind kind,
                           const by_batch *batch, int64_t i, by_error *error)
 {
     by__sum_addition pair;
-    if (by__is_in_turn(t)) { /* the program hands gradients over */
+    if (by__trainer_is_in_turn(t)) { /* the program hands gradients over */
         return run_part(t, stage, kind, batch, i, -1, error);
     }
     int set = by__sum_tree_take(&stage->tree);
@@ -206,16 +212,16 @@ static by_status run_last(by_trainer *t, by__pipe_stage *stage, by__part_kind ki
 static by_status run_action(by_trainer *t, const by_pipeline_action *a, const by_batch *batch,
                             by_error *error)
 {
-    static const by__part_kind kinds[] = {[BY_PIPELINE_FORWARD] = BY__PART_FORWARD,
-                                          [BY_PIPELINE_BACKWARD] = BY__PART_BACKWARD,
-                                          [BY_PIPELINE_WEIGHT] = BY__PART_WEIGHT};
-    const by__pipe *pipe = t->pipe;
+    static const by__pass_part_kind kinds[] = {[BY_PIPELINE_FORWARD] = BY__PART_FORWARD,
+                                               [BY_PIPELINE_BACKWARD] = BY__PART_BACKWARD,
+                                               [BY_PIPELINE_WEIGHT] = BY__PART_WEIGHT};
+    const by__trainer_pipe *pipe = t->pipe;
     if (a->kind == BY_PIPELINE_SEND || a->kind == BY_PIPELINE_RECEIVE) {
         const transfer x = {
             .from = a->stage, .to = a->to, .micro_batch = a->micro_batch, .tag = a->tag};
         return move_values(t, &x, error);
     }
-    by__pipe_stage *stage = stage_at(pipe, a->stage);
+    by__trainer_pipe_stage *stage = stage_at(pipe, a->stage);
     bool last = a->kind == (pipe->apart ? BY_PIPELINE_WEIGHT : BY_PIPELINE_BACKWARD);
     BY_TRY(last ? run_last(t, stage, kinds[a->kind], batch, a->micro_batch, error)
                 : run_part(t, stage, kinds[a->kind], batch, a->micro_batch, -1, error));
@@ -224,14 +230,15 @@ static by_status run_action(by_trainer *t, const by_pipeline_action *a, const by
 
 /* ---- a step ---- */
 
-static int last_rank(const by__pipe *pipe)
+static int last_rank(const by__trainer_pipe *pipe)
 {
     return by__pipe_rank_of(pipe, pipe->ranks * pipe->chunks - 1);
 }
 
-by_status by__pipe_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, by_error *error)
+by_status by__pipeline_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree,
+                            by_error *error)
 {
-    const by__pipe *pipe = t->pipe;
+    const by__trainer_pipe *pipe = t->pipe;
     size_t count;
     const by_pipeline_action *actions = by_pipeline_actions(pipe->schedule, pipe->rank, &count);
     for (int i = 0; i < pipe->chunks; i++) {
@@ -240,7 +247,7 @@ by_status by__pipe_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree
     for (size_t i = 0; i < count; i++) {
         BY_TRY(run_action(t, &actions[i], batch, error));
     }
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     /* The trees of all stages have ended with the same sets. */
     *tree = pipe->stages[0].tree;
     return by_comm_broadcast(pipe->comm, by__trainer_losses(t), (size_t)t->all_micro_batches,
@@ -249,30 +256,31 @@ by_status by__pipe_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree
 
 /* ---- an evaluation ---- */
 
-static by_status run_loss(by_trainer *t, const by__pipe_stage *stage, const by_batch *batch,
+static by_status run_loss(by_trainer *t, const by__trainer_pipe_stage *stage, const by_batch *batch,
                           by_error *error)
 {
     if (stage->loss == NULL) {
         return BY_OK;
     }
     for (size_t i = 0; i < stage->loss_count; i++) {
-        const by__pipe_value *value = &stage->loss_values[i];
+        const by__trainer_pipe_value *value = &stage->loss_values[i];
         if (value->in[0] != BY_NONE) {
             BY_TRY(by_program_bind(stage->loss->program, value->in[0],
                                    slot_of(t->pipe, &t->pipe->loss, stage, value, 0), error));
         }
     }
-    return batch == NULL ? by_program_run(stage->loss->program, error)
-                         : by__trainer_feed(t, stage->loss, batch, t->config->train.micro_batch, 0,
-                                            t->most_micro_batches, error);
+    return batch == NULL
+               ? by_program_run(stage->loss->program, error)
+               : by__trainer_feed_micro_batch(t, stage->loss, batch, t->config->train.micro_batch,
+                                              0, t->most_micro_batches, error);
 }
 
-by_status by__pipe_evaluate(by_trainer *t, const by_batch *batch, by_error *error)
+by_status by__pipeline_evaluate(by_trainer *t, const by_batch *batch, by_error *error)
 {
-    const by__pipe *pipe = t->pipe;
+    const by__trainer_pipe *pipe = t->pipe;
     int stages = pipe->ranks * pipe->chunks;
     for (int i = 0; i < pipe->chunks; i++) {
-        const by__pipe_stage *stage = &pipe->stages[i];
+        const by__trainer_pipe_stage *stage = &pipe->stages[i];
         transfer x = {.to = stage->stage, .loss = true};
         for (x.from = 0; x.from < stage->stage; x.from++) {
             x.tag = x.from * stages + x.to;
@@ -285,7 +293,7 @@ by_status by__pipe_evaluate(by_trainer *t, const by_batch *batch, by_error *erro
             BY_TRY(move_values(t, &x, error));
         }
     }
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     BY_TRY(by_comm_broadcast(pipe->comm, by__trainer_losses(t) + t->most_micro_batches, 1, BY_F32,
                              last_rank(pipe), "loss of an evaluation", error));
     by_memory evaluated = by__trainer_evaluated(t);

@@ -4,8 +4,8 @@
  * lists of actions (pipeline_schedule.c), their time (pipeline_simulate.c), pictures
  * (pipeline_picture.c). They are functions of the options alone, without any rank running.
  *
- * Types: by_pipeline, a schedule with the list of actions of each rank; by__pass_unit, one pass of
- * a stage on a micro-batch.
+ * Types: by_pipeline, a schedule with the list of actions of each rank; by__pipeline_pass_unit, one
+ * pass of a stage on a micro-batch.
  *
  * Who owns what: a schedule owns its lists and a copy of the links; options are copied.
  *
@@ -17,11 +17,11 @@
 #include "base/base.h"
 
 /* A pass of a stage on a micro-batch. */
-typedef struct by__pass_unit {
+typedef struct by__pipeline_pass_unit {
     by_pipeline_action_kind kind; /* not a transfer */
     int stage;
     int64_t micro_batch;
-} by__pass_unit;
+} by__pipeline_pass_unit;
 
 struct by_pipeline {
     by_pipeline_options options;
@@ -41,6 +41,6 @@ size_t by__pipeline_order_count(const by_pipeline_options *options);
 /* Writes the order in which rank `rank` runs its passes to `out`. `slack`: forward passes that an
  * interleaved schedule runs before its first backward pass in addition to the usual number. */
 void by__pipeline_order(const by_pipeline_options *options, int rank, int64_t slack,
-                        by__pass_unit *out);
+                        by__pipeline_pass_unit *out);
 
 #endif

@@ -2,7 +2,7 @@
 #include "trainer/pipeline/pipeline.h"
 
 typedef struct order {
-    by__pass_unit *out;
+    by__pipeline_pass_unit *out;
     size_t count;
     int64_t done[3]; /* number of passes of each kind so far */
 } order;
@@ -15,7 +15,7 @@ static int64_t smaller(int64_t a, int64_t b)
 /* Appends the next pass of that kind, of a rank with one stage. */
 static void put(order *o, by_pipeline_action_kind kind, int rank)
 {
-    o->out[o->count++] = (by__pass_unit){kind, rank, o->done[kind]++};
+    o->out[o->count++] = (by__pipeline_pass_unit){kind, rank, o->done[kind]++};
 }
 
 static void gpipe(const by_pipeline_options *options, int rank, order *o)
@@ -69,8 +69,8 @@ static void zero_bubble(const by_pipeline_options *options, int rank, order *o)
 
 /* Forward pass k of a rank with several chunks: micro-batches go through a chunk in groups of as
  * many as there are ranks; the last group is the remainder. */
-static by__pass_unit chunked(const by_pipeline_options *options, int rank, int64_t k,
-                             by_pipeline_action_kind kind)
+static by__pipeline_pass_unit chunked(const by_pipeline_options *options, int rank, int64_t k,
+                                      by_pipeline_action_kind kind)
 {
     int64_t p = options->ranks;
     int64_t group = k / (p * options->chunks);
@@ -80,7 +80,7 @@ static by__pass_unit chunked(const by_pipeline_options *options, int rank, int64
     if (kind == BY_PIPELINE_BACKWARD) {
         chunk = options->chunks - 1 - chunk;
     }
-    return (by__pass_unit){kind, chunk * options->ranks + rank, group * p + within % size};
+    return (by__pipeline_pass_unit){kind, chunk * options->ranks + rank, group * p + within % size};
 }
 
 /* The warm-up of Narayanan et al. 2021: enough for the first backward pass of the last chunk, and
@@ -109,7 +109,7 @@ size_t by__pipeline_order_count(const by_pipeline_options *options)
 }
 
 void by__pipeline_order(const by_pipeline_options *options, int rank, int64_t slack,
-                        by__pass_unit *out)
+                        by__pipeline_pass_unit *out)
 {
     order o = {.out = out};
     switch (options->kind) {

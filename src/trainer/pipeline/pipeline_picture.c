@@ -137,7 +137,7 @@ static void draw_rank(cairo_t *cairo, const by_pipeline *p, const by_pipeline_ti
     cairo_set_font_size(cairo, FONT_SIZE);
     set_color(cairo, ink, 1);
     (void)snprintf(text, sizeof text, "rank %d", rank);
-    by__plot_text(cairo, 10, y + ROW / 2 + 4, 0, text);
+    by__track_plot_text(cairo, 10, y + ROW / 2 + 4, 0, text);
     set_color(cairo, idle_color, 1);
     draw_box(cairo, LEFT, y, time->makespan * CELL, ROW - 4);
     cairo_set_font_size(cairo, NUMBER_SIZE);
@@ -153,7 +153,7 @@ static void draw_rank(cairo_t *cairo, const by_pipeline *p, const by_pipeline_ti
         draw_box(cairo, x, y, width, ROW - 4);
         (void)snprintf(text, sizeof text, "%lld", (long long)a->micro_batch);
         set_color(cairo, ink, 1);
-        by__plot_text(cairo, x + width / 2, y + ROW / 2 + 2, 0.5, text);
+        by__track_plot_text(cairo, x + width / 2, y + ROW / 2 + 2, 0.5, text);
     }
 }
 
@@ -166,7 +166,7 @@ static void draw_legend(cairo_t *cairo, const by_pipeline *p, double y)
         set_color(cairo, i < count ? kinds[i] : idle_color, 1);
         draw_box(cairo, x, y - 11, 14, 14);
         set_color(cairo, ink, 1);
-        by__plot_text(cairo, x + 20, y, 0, i < count ? kind_labels[i] : "idle");
+        by__track_plot_text(cairo, x + 20, y, 0, i < count ? kind_labels[i] : "idle");
         x += i == 2 ? 150 : 100;
     }
 }
@@ -174,9 +174,9 @@ static void draw_legend(cairo_t *cairo, const by_pipeline *p, double y)
 static void draw_all(cairo_t *cairo, const by_pipeline *p, const by_pipeline_time *time,
                      double height, const char *title)
 {
-    by__plot_begin(cairo, FONT_SIZE);
+    by__track_plot_begin(cairo, FONT_SIZE);
     set_color(cairo, ink, 1);
-    by__plot_text(cairo, 10, 22, 0, title);
+    by__track_plot_text(cairo, 10, 22, 0, title);
     for (int rank = 0; rank < p->options.ranks; rank++) {
         draw_rank(cairo, p, time, rank);
     }
@@ -201,8 +201,8 @@ static by_status write_picture(const by_pipeline *p, const by_pipeline_time *tim
 {
     double width = LEFT + time->makespan * CELL + 16;
     picture drawn = {p, time, title, TOP + p->options.ranks * ROW + BOTTOM};
-    return by__plot_file(path, width < MIN_WIDTH ? MIN_WIDTH : width, drawn.height, draw_on, &drawn,
-                         error);
+    return by__track_plot_file(path, width < MIN_WIDTH ? MIN_WIDTH : width, drawn.height, draw_on,
+                               &drawn, error);
 }
 
 by_status by_pipeline_draw(const by_pipeline *pipeline, const char *path, by_error *error)

@@ -99,7 +99,7 @@ static by_status list_links(by_pipeline *p, const by_pipeline_options *o, by_err
 
 /* A pass with its time at the default costs. */
 typedef struct timed {
-    by__pass_unit pass;
+    by__pipeline_pass_unit pass;
     double begin;
     double end;
 } timed;
@@ -119,7 +119,7 @@ static double *ended_at(const clock *c, bool backward, int stage, int64_t i)
 }
 
 /* Time when a pass has its inputs; -1: not yet. */
-static double ready_at(const clock *c, const by__pass_unit *pass)
+static double ready_at(const clock *c, const by__pipeline_pass_unit *pass)
 {
     bool backward = pass->kind != BY_PIPELINE_FORWARD;
     double ready = 0.0;
@@ -190,7 +190,7 @@ static by_status order_passes(clock *c, by_error *error)
     const by_pipeline_options *o = &c->pipeline->options;
     size_t count = by__pipeline_order_count(o);
     size_t cells = 2 * (size_t)c->stages * (size_t)o->micro_batches;
-    by__pass_unit *order;
+    by__pipeline_pass_unit *order;
     bool done = false;
     by_status status = BY_OK;
     BY_TRY(by__alloc((void **)&order, count, sizeof *order, "pipeline", error));

@@ -20,7 +20,8 @@ static int64_t load(const by_config *config, int64_t micro_batch, int64_t replic
 
 /* Returns true if a candidate is permitted, and divides the work more evenly than `best`, or as
  * evenly in larger micro-batches. */
-static bool is_better(const by_config *config, const by__layout *l, int64_t candidate, int64_t best)
+static bool is_better(const by_config *config, const by__trainer_layout *l, int64_t candidate,
+                      int64_t best)
 {
     int64_t first = by_config_batch(config, 0);
     if (candidate % l->size[BY_MESH_EXPERT] != 0 || first / candidate < l->replicas) {
@@ -36,13 +37,13 @@ static bool is_better(const by_config *config, const by__layout *l, int64_t cand
 
 by_status by_config_fit_ranks(by_config *config, int ranks, by_error *error)
 {
-    by__layout layout = {.ranks = ranks};
+    by__trainer_layout layout = {.ranks = ranks};
     int64_t best = 0;
     if (!by__config_is_derived(config, key)) {
         return BY_OK;
     }
-    BY_TRY(by__layout_axes(&layout, config, error));
-    int64_t all = by__batch_divisor(config);
+    BY_TRY(by__trainer_layout_axes(&layout, config, error));
+    int64_t all = by__config_batch_divisor(config);
     for (int64_t d = 1; d <= all / d; d++) {
         if (all % d == 0) {
             best = is_better(config, &layout, d, best) ? d : best;
@@ -96,7 +97,7 @@ static by_status find_fitting(int32_t *out, by_trainer *t, const by_config *conf
     }
     if (!mine) {
         int64_t found;
-        BY_TRY(by__micro_batch_within(&found, config, o, limit, error));
+        BY_TRY(by__trainer_micro_batch_within(&found, config, o, limit, error));
         *out = (int32_t)found;
     }
     return least(out, o->comm, error);
@@ -129,12 +130,12 @@ by_status by_trainer_open_fitting(by_trainer **out, by_config *config,
 
 by_status by_train_check_ranks(const by_config *config, int ranks, int *unit, by_error *error)
 {
-    by__layout layout;
+    by__trainer_layout layout;
     by_config *copy;
     BY_TRY(by_config_copy(&copy, config, error));
     by_status status = by_config_fit_ranks(copy, ranks, error);
     if (status == BY_OK) {
-        status = by__layout_resolve(&layout, copy, ranks, 0, error);
+        status = by__trainer_layout_resolve(&layout, copy, ranks, 0, error);
     }
     by_config_close(&copy);
     if (status == BY_OK) {

@@ -53,7 +53,7 @@ static void forget_keys(by_config *config, const char *kind)
 {
     by__config *c = (by__config *)config;
     for (size_t i = 0; i < c->count; i++) {
-        by__entry *entry = &c->entries[i];
+        by__config_entry *entry = &c->entries[i];
         bool of_kind = entry->kind != NULL && strcmp(entry->key.section, "optimizer") == 0;
         if (of_kind && strcmp(entry->kind->name, kind) != 0) {
             free(entry->origin);
@@ -168,13 +168,14 @@ static size_t list_micro_batches(int64_t out[MOST_DIVISORS], const search *s,
                                  const by_config *config, bool larger_too)
 {
     size_t count = 0;
-    by__layout layout;
-    if (by__layout_resolve(&layout, config, s->ranks, 0, NULL) != BY_OK) {
+    by__trainer_layout layout;
+    if (by__trainer_layout_resolve(&layout, config, s->ranks, 0, NULL) != BY_OK) {
         return 0;
     }
     /* Ranks of `expert` divide the examples of a micro-batch. */
     int64_t unit = layout.size[BY_MESH_EXPERT];
-    int64_t all = by__batch_divisor(config); /* growing batches must be whole micro-batches, too */
+    int64_t all =
+        by__config_batch_divisor(config); /* growing batches must be whole micro-batches, too */
     int64_t end = larger_too ? all : config->train.micro_batch - 1;
     for (int64_t d = unit; d <= end && count < MOST_DIVISORS; d += unit) {
         if (all % d == 0 && d != config->train.micro_batch) {
@@ -217,8 +218,9 @@ static bool find_micro_batch(search *s, by_config *config, bool larger_too, by_p
     return false;
 }
 
-by_status by__micro_batch_within(int64_t *out, const by_config *config,
-                                 const by_trainer_options *options, uint64_t limit, by_error *error)
+by_status by__trainer_micro_batch_within(int64_t *out, const by_config *config,
+                                         const by_trainer_options *options, uint64_t limit,
+                                         by_error *error)
 {
     by_config *copy;
     by_plan_change change = {0};
@@ -243,7 +245,7 @@ static void describe(const search *s, unsigned set, by_plan_change *change)
         if (moves[i].of == MICRO_BATCH) {
             by__text_format(&text, "%lld", (long long)change->micro_batch);
         } else if (moves[i].value == NULL) {
-            by__size_print(&text, (int64_t)(s->limit >> 20 << 20));
+            by__config_size_print(&text, (int64_t)(s->limit >> 20 << 20));
         } else {
             by__text_add(&text, moves[i].value);
         }

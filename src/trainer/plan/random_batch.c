@@ -13,7 +13,7 @@ struct by_random_batch {
 };
 
 /* Fills an example's part of a feed; `row` is its index in the global batch. */
-static void fill(void *data, const by__feed *feed, size_t row, size_t count, int64_t limit,
+static void fill(void *data, const by__trainer_feed *feed, size_t row, size_t count, int64_t limit,
                  uint32_t stream)
 {
     const uint32_t key[2] = {PURPOSE_BATCH, stream};
@@ -34,7 +34,7 @@ static int64_t limit_of(const by_trainer *t, const char *name)
 {
     int64_t least = INT64_MAX;
     for (size_t i = 0; i < t->programs.count; i++) {
-        const by__program_row *row = &t->programs.rows[i];
+        const by__exec_program_row *row = &t->programs.rows[i];
         by_value value = by_graph_find(row->graph, name);
         if (value != BY_NONE && row->graph->values[value].role == BY_ROLE_INPUT) {
             int64_t limit = by_program_limit(row->program, value);
@@ -46,7 +46,7 @@ static int64_t limit_of(const by_trainer *t, const char *name)
 
 static by_status make_array(by_random_batch *b, size_t i, const by_trainer *t, by_error *error)
 {
-    const by__feed *feed = &t->feeds[i];
+    const by__trainer_feed *feed = &t->feeds[i];
     const by_batch_part part = by_trainer_part(t);
     by_array *array = &b->arrays[i];
     *array = (by_array){.name = feed->name, .dtype = feed->dtype, .shape = feed->shape};
@@ -71,7 +71,7 @@ by_status by_random_batch_open(by_random_batch **out, const by_trainer *t, by_er
 {
     by_random_batch *b;
     const by_batch_part part = by_trainer_part(t);
-    uint64_t each = (uint64_t)by__per_sample(t->task, t->config);
+    uint64_t each = (uint64_t)by__trainer_per_sample(t->task, t->config);
     BY_TRY(by__alloc((void **)&b, 1, sizeof *b, "a random batch", error));
     b->batch = (by_batch){.array_count = t->feed_count,
                           .batch = part.count,

@@ -47,10 +47,10 @@ static uint64_t digest(const by_trainer *t)
 /* Bytes of the activations of one micro-batch of the whole model. */
 static by_status whole_bytes(uint64_t *out, const by_trainer *t, by_error *error)
 {
-    by__memory_plan plan;
-    BY_TRY(by__memory_plan_make(&plan, t->pipe->train.whole, error));
+    by__pass_memory_plan plan;
+    BY_TRY(by__pass_memory_plan_make(&plan, t->pipe->train.whole, error));
     *out = plan.bytes;
-    by__memory_plan_free(&plan);
+    by__pass_memory_plan_free(&plan);
     return BY_OK;
 }
 
@@ -101,7 +101,7 @@ static by_status look_settled(view *out, bool *alike, by_trainer *t, const by_tr
                               by_comm *comm, by_error *error)
 {
     BY_TRY(comm == NULL ? BY_OK : look(out, alike, t, o, comm, error)); /* waits for all */
-    count_process(t, by__train_settled_bytes());
+    count_process(t, by__trainer_train_settled_bytes());
     return look(out, alike, t, o, comm, error);
 }
 
@@ -187,12 +187,12 @@ by_status by_trainer_open(by_trainer **out, const by_config *config,
 /* Bytes per second, if not measured. */
 #define USUAL_DISK 1e9
 
-static double row_seconds(const by_trainer *t, const by__program_row *row)
+static double row_seconds(const by_trainer *t, const by__exec_program_row *row)
 {
     double seconds = 0.0;
     /* Costs were computed when the graph was planned, so this can only fail for lack of memory. */
     if (row != NULL) {
-        (void)by__graph_seconds(&seconds, row->graph, 0, &t->speeds, NULL);
+        (void)by__pass_graph_seconds(&seconds, row->graph, 0, &t->speeds, NULL);
     }
     return seconds;
 }
@@ -202,7 +202,7 @@ double by_trainer_seconds(const by_trainer *t)
     double once = 0.0;
     double each = 0.0;
     for (size_t i = 0; i < t->programs.count; i++) {
-        const by__program_row *row = &t->programs.rows[i];
+        const by__exec_program_row *row = &t->programs.rows[i];
         bool training = row == t->gradients || (t->pipe != NULL && row != t->loss);
         if (training) {
             each += row_seconds(t, row);

@@ -8,9 +8,9 @@
 
 /* Sets *out to the largest micro-batch below the config's whose plan takes at most `limit` bytes;
  * 0: none. Not collective. */
-by_status by__micro_batch_within(int64_t *out, const by_config *config,
-                                 const by_trainer_options *options, uint64_t limit,
-                                 by_error *error);
+by_status by__trainer_micro_batch_within(int64_t *out, const by_config *config,
+                                         const by_trainer_options *options, uint64_t limit,
+                                         by_error *error);
 
 /* ---- trainer_budget.c ---- */
 

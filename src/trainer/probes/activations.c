@@ -11,7 +11,7 @@ static const char prefix[] = "activation.";
 
 /* ---- plan ---- */
 
-static const by__trainer_measured *find(const by__activations *a, const char *name)
+static const by__trainer_measured *find(const by__trainer_activations *a, const char *name)
 {
     for (size_t i = 0; i < a->count; i++) {
         if (strcmp(a->items[i].name, name) == 0) {
@@ -30,7 +30,7 @@ static const by__graph_value *measured_value(const by_graph *graph, size_t v)
     return is_one ? &graph->values[graph->nodes[out->producer].in[0]] : NULL;
 }
 
-static by_status list_row(by__activations *a, const by_graph *graph, by__trainer_range *r,
+static by_status list_row(by__trainer_activations *a, const by_graph *graph, by__trainer_range *r,
                           by_error *error)
 {
     bool is_first = true;
@@ -43,7 +43,7 @@ static by_status list_row(by__activations *a, const by_graph *graph, by__trainer
         if (known == NULL) {
             BY_TRY(by__reserve((void **)&a->items, &a->capacity, a->count + 1, sizeof *a->items,
                                error));
-            size_t bytes = by__round_up(by__value_bytes(&graph->values[v]), BY_CACHE_LINE);
+            size_t bytes = by__round_up(by__graph_value_bytes(&graph->values[v]), BY_CACHE_LINE);
             a->items[a->count] = (by__trainer_measured){.name = graph->values[v].name,
                                                         .elements = by_shape_count(&value->shape),
                                                         .at = a->bytes,
@@ -58,13 +58,13 @@ static by_status list_row(by__activations *a, const by_graph *graph, by__trainer
     return BY_OK;
 }
 
-by_status by__activations_plan(by_trainer *t, by_error *error)
+by_status by__trainer_activations_plan(by_trainer *t, by_error *error)
 {
     if (t->config->track.activations_every == 0) {
         return BY_OK;
     }
     BY_TRY(by__alloc((void **)&t->activations, 1, sizeof *t->activations, "activations", error));
-    by__activations *a = t->activations;
+    by__trainer_activations *a = t->activations;
     BY_TRY(
         by__alloc((void **)&a->ranges, t->programs.count, sizeof *a->ranges, "activations", error));
     for (size_t i = 0; i < t->programs.count; i++) {
@@ -81,15 +81,15 @@ static size_t step_bytes(const by_trainer *t)
     return (size_t)t->micro_batches * t->activations->bytes;
 }
 
-size_t by__activations_bytes(const by_trainer *t)
+size_t by__trainer_activations_bytes(const by_trainer *t)
 {
     return t->activations == NULL ? 0
                                   : t->activations->bytes + (1 + BY_STEPS_AHEAD) * step_bytes(t);
 }
 
-by_status by__activations_open(by_trainer *t, by_error *error)
+by_status by__trainer_activations_open(by_trainer *t, by_error *error)
 {
-    by__activations *a = t->activations;
+    by__trainer_activations *a = t->activations;
     if (a == NULL || a->count == 0) {
         return BY_OK;
     }
@@ -99,17 +99,17 @@ by_status by__activations_open(by_trainer *t, by_error *error)
                          "statistics of activations", error));
     for (size_t i = 0; i < t->programs.count; i++) {
         for (size_t k = 0; k < a->count; k++) {
-            BY_TRY(by__row_bind(&t->programs.rows[i], a->items[k].name,
-                                by_memory_at(a->numbers, a->items[k].at, a->items[k].bytes),
-                                error));
+            BY_TRY(by__exec_row_bind(&t->programs.rows[i], a->items[k].name,
+                                     by_memory_at(a->numbers, a->items[k].at, a->items[k].bytes),
+                                     error));
         }
     }
     return BY_OK;
 }
 
-void by__activations_close(by_trainer *t)
+void by__trainer_activations_close(by_trainer *t)
 {
-    by__activations *a = t->activations;
+    by__trainer_activations *a = t->activations;
     if (a != NULL) {
         by_device_free(&a->numbers);
         by_device_unpin(&a->host);
@@ -128,9 +128,9 @@ static char *host_of(const by_trainer *t, unsigned slot)
     return (char *)t->activations->host.data + slot * step_bytes(t);
 }
 
-by_status by__activations_fetch(by_trainer *t, unsigned slot, by_error *error)
+by_status by__trainer_activations_fetch(by_trainer *t, unsigned slot, by_error *error)
 {
-    by__activations *a = t->activations;
+    by__trainer_activations *a = t->activations;
     if (a == NULL) {
         return BY_OK;
     }
@@ -138,8 +138,8 @@ by_status by__activations_fetch(by_trainer *t, unsigned slot, by_error *error)
     if (!a->is_due[slot] || a->count == 0) {
         return BY_OK;
     }
-    return by__copy_out(BY__QUEUE_COMPUTE, host_of(t, slot),
-                        by_memory_at(a->numbers, a->bytes, step_bytes(t)), error);
+    return by__device_copy_out(BY__QUEUE_COMPUTE, host_of(t, slot),
+                               by_memory_at(a->numbers, a->bytes, step_bytes(t)), error);
 }
 
 /* Adds the numbers of a micro-batch. */
@@ -157,9 +157,9 @@ static void add(double *sums, const by__trainer_measured *m, const float *blocks
     }
 }
 
-void by__activations_collect(by_trainer *t, unsigned slot)
+void by__trainer_activations_collect(by_trainer *t, unsigned slot)
 {
-    by__activations *a = t->activations;
+    by__trainer_activations *a = t->activations;
     if (a == NULL) {
         return;
     }
@@ -174,17 +174,17 @@ void by__activations_collect(by_trainer *t, unsigned slot)
     }
 }
 
-size_t by__activations_count(const by_trainer *t)
+size_t by__trainer_activations_count(const by_trainer *t)
 {
     return t->activations == NULL ? 0 : t->activations->count;
 }
 
-const char *by__activations_name(const by_trainer *t, size_t i)
+const char *by__trainer_activations_name(const by_trainer *t, size_t i)
 {
     return t->activations->items[i].name + sizeof prefix - 1;
 }
 
-const double *by__activations_numbers(const by_trainer *t)
+const double *by__trainer_activations_numbers(const by_trainer *t)
 {
     return t->activations != NULL && t->activations->is_known ? t->activations->sums : NULL;
 }

@@ -19,10 +19,10 @@ enum {
 
 /* Number of activations that this rank measures, and the name of the i-th: "block.3", "hidden",
  * "output". */
-size_t by__activations_count(const by_trainer *t);
-const char *by__activations_name(const by_trainer *t, size_t i);
+size_t by__trainer_activations_count(const by_trainer *t);
+const char *by__trainer_activations_name(const by_trainer *t, size_t i);
 /* Statistics of this rank's micro-batches of the last collected step, [count]
  * [BY__ACTIVATION_NUMBERS]; NULL if it was not measured. */
-const double *by__activations_numbers(const by_trainer *t);
+const double *by__trainer_activations_numbers(const by_trainer *t);
 
 #endif

@@ -4,11 +4,11 @@
 #include "trainer/probes/finding.h"
 #include "trainer/state/pipe_stages.h"
 
-int64_t by__finding_part(const by_trainer *t, const by__program_row *row)
+int64_t by__trainer_finding_part(const by_trainer *t, const by__exec_program_row *row)
 {
-    const by__pipe *pipe = t->pipe;
+    const by__trainer_pipe *pipe = t->pipe;
     for (int i = 0; pipe != NULL && i < pipe->chunks; i++) {
-        const by__pipe_stage *stage = &pipe->stages[i];
+        const by__trainer_pipe_stage *stage = &pipe->stages[i];
         int stages = pipe->ranks * pipe->chunks;
         if (stage->row[BY__PART_FORWARD] == row) {
             return stage->stage;
@@ -20,7 +20,8 @@ int64_t by__finding_part(const by_trainer *t, const by__program_row *row)
     return row == t->gradients || (row == t->last && row != NULL) ? 0 : -1;
 }
 
-by_status by__finding_share(const by_trainer *t, by__finding *mine, int32_t *rank, by_error *error)
+by_status by__trainer_finding_share(const by_trainer *t, by__trainer_finding *mine, int32_t *rank,
+                                    by_error *error)
 {
     by_comm *all = t->ranks.all;
     *rank = 0;
@@ -29,7 +30,7 @@ by_status by__finding_share(const by_trainer *t, by__finding *mine, int32_t *ran
     }
     size_t ranks = (size_t)by_comm_size(all);
     size_t me = (size_t)by_comm_rank(all);
-    by__finding *list;
+    by__trainer_finding *list;
     size_t *counts = NULL;
     BY_TRY(by__alloc((void **)&list, ranks, sizeof *list, "findings", error));
     by_status status = by__alloc((void **)&counts, ranks, sizeof *counts, "findings", error);
@@ -42,7 +43,7 @@ by_status by__finding_share(const by_trainer *t, by__finding *mine, int32_t *ran
                                     "where a value is not finite", error);
     }
     for (size_t r = 0; r < ranks && status == BY_OK; r++) {
-        const by__finding *f = &list[r];
+        const by__trainer_finding *f = &list[r];
         bool same = f->leaf == mine->leaf && f->part == mine->part;
         if (r == 0 || f->leaf < mine->leaf || (f->leaf == mine->leaf && f->part < mine->part) ||
             (same && f->node < mine->node)) {

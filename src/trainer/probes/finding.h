@@ -6,17 +6,18 @@
 
 /* A finding as ranks exchange it. Micro-batches, programs and nodes are ordered as in a single
  * process. */
-typedef struct by__finding {
+typedef struct by__trainer_finding {
     int64_t leaf; /* micro-batch of the step; INT64_MAX: nothing found */
     int64_t part; /* of a pipeline's step: stages forward, then backward */
     int64_t node;
     int64_t row; /* sample of the micro-batch; -1: unknown */
     char what[240];
-} by__finding;
+} by__trainer_finding;
 
 /* Position in a step of a program that runs on a micro-batch; -1: it does not (sums of sets). */
-int64_t by__finding_part(const by_trainer *t, const by__program_row *row);
+int64_t by__trainer_finding_part(const by_trainer *t, const by__exec_program_row *row);
 /* Collective: replaces *mine by the first finding of all ranks, and sets its rank. */
-by_status by__finding_share(const by_trainer *t, by__finding *mine, int32_t *rank, by_error *error);
+by_status by__trainer_finding_share(const by_trainer *t, by__trainer_finding *mine, int32_t *rank,
+                                    by_error *error);
 
 #endif

@@ -10,7 +10,7 @@
 
 /* ---- checks by the host ---- */
 
-static void remember(by__guard *g, double loss, int64_t window)
+static void remember(by__trainer_guard *g, double loss, int64_t window)
 {
     if (g->count >= window) { /* the window may have become smaller */
         int64_t dropped = g->count - window + 1;
@@ -20,23 +20,23 @@ static void remember(by__guard *g, double loss, int64_t window)
     g->losses[g->count++] = loss;
 }
 
-by_status by__guard_decide(by_trainer *t, unsigned slot, uint64_t targets, by_error *error)
+by_status by__trainer_guard_decide(by_trainer *t, unsigned slot, uint64_t targets, by_error *error)
 {
     const by_guard_config *c = &t->config->guard;
-    by__guard *g = &t->guard;
-    by__results results;
+    by__trainer_guard *g = &t->guard;
+    by__trainer_results results;
     g->veto = BY_SKIP_NONE;
     g->zscore = 0.0;
     if (strcmp(c->spike, "off") == 0) {
         return BY_OK;
     }
     BY_TRY(by__trainer_fetch(t, slot, error));
-    BY_TRY(by__trainer_results(t, slot, &results, error));
+    BY_TRY(by__trainer_wait_results(t, slot, &results, error));
     double loss = by__trainer_mean_loss(t, results.losses, targets);
     if (results.failed != 0.0f || !isfinite(loss)) {
         return BY_OK;
     }
-    g->zscore = by__robust_zscore(g->losses, g->count, (c->spike_window + 1) / 2, loss);
+    g->zscore = by__trainer_robust_zscore(g->losses, g->count, (c->spike_window + 1) / 2, loss);
     if (g->zscore > c->spike_zscore && strcmp(c->spike, "warn") != 0) {
         g->veto = BY_SKIP_SPIKE;
         return by__trainer_veto(t, error);
@@ -75,16 +75,17 @@ static by_status diverged(const by_trainer *t, const by_step_result *result, by_
                         (long long)result->step, result->loss, spike, result->norm, row);
 }
 
-by_status by__guard_collected(by_trainer *t, by_step_result *result, bool failed, by_error *error)
+by_status by__trainer_guard_collected(by_trainer *t, by_step_result *result, bool failed,
+                                      by_error *error)
 {
     const by_guard_config *c = &t->config->guard;
-    by__guard *g = &t->guard;
+    by__trainer_guard *g = &t->guard;
     bool vetoed = result->skipped != BY_SKIP_NONE; /* a veto is not related to the scale */
     bool overflows = failed && !vetoed && isfinite(result->loss) &&
-                     by__loss_scale_backs_off(&g->loss_scale, t->config);
+                     by__trainer_loss_scale_backs_off(&g->loss_scale, t->config);
     result->loss_scale = g->loss_scale.scale;
     if (!vetoed) {
-        by__loss_scale_follow(&g->loss_scale, t->config, failed);
+        by__trainer_loss_scale_follow(&g->loss_scale, t->config, failed);
     }
     if (!failed) {
         g->in_row = 0;
@@ -105,12 +106,12 @@ by_status by__guard_collected(by_trainer *t, by_step_result *result, bool failed
     return BY_OK;
 }
 
-const by__guard *by__trainer_guard(const by_trainer *trainer)
+const by__trainer_guard *by__trainer_guard_of(const by_trainer *trainer)
 {
     return &trainer->guard;
 }
 
-void by__trainer_set_guard(by_trainer *trainer, const by__guard *guard)
+void by__trainer_set_guard(by_trainer *trainer, const by__trainer_guard *guard)
 {
     trainer->guard = *guard;
 }

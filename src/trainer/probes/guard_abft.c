@@ -37,21 +37,21 @@ typedef struct sums {
     double *absolute;
 } sums;
 
-struct by__abft {
+struct by__trainer_abft {
     by_trainer *t;
     sums inner;    /* of A: one per inner index */
     sums expected; /* one per column */
     sums made;
-    by__finding first;
+    by__trainer_finding first;
 };
 
 typedef struct matrix {
-    const by__tensor *x;
+    const by__device_tensor *x;
     int64_t rows; /* as stored */
     int64_t columns;
 } matrix;
 
-static matrix matrix_of(const by__tensor *x)
+static matrix matrix_of(const by__device_tensor *x)
 {
     int64_t columns = x->shape.dim[x->shape.rank - 1];
     return (matrix){x, by_shape_count(&x->shape) / columns, columns};
@@ -59,7 +59,7 @@ static matrix matrix_of(const by__tensor *x)
 
 #define PIECE 512 /* columns whose sums stay in the first-level cache */
 
-static void load(float *out, const by__tensor *x, int64_t at, int64_t count)
+static void load(float *out, const by__device_tensor *x, int64_t at, int64_t count)
 {
     const uint16_t *halves = x->data;
     if (x->dtype == BY_F32) {
@@ -141,7 +141,7 @@ static double rounding_of(by_dtype dtype)
 }
 
 /* The first column whose sum differs from the operands'; -1: none. */
-static int64_t check(by__abft *a, const by__device_call *call, double *off, double *most)
+static int64_t check(by__trainer_abft *a, const by__device_call *call, double *off, double *most)
 {
     matrix left = matrix_of(&call->in[0]);
     matrix right = matrix_of(&call->in[1]);
@@ -185,9 +185,10 @@ static int64_t check(by__abft *a, const by__device_call *call, double *off, doub
     return -1;
 }
 
-static void look(void *user, const by__program_row *row, size_t node, const by__device_call *call)
+static void look(void *user, const by__exec_program_row *row, size_t node,
+                 const by__device_call *call)
 {
-    by__abft *a = user;
+    by__trainer_abft *a = user;
     char what[160];
     double off;
     double most;
@@ -197,11 +198,11 @@ static void look(void *user, const by__program_row *row, size_t node, const by__
     }
     int64_t column = check(a, call, &off, &most);
     if (column >= 0) {
-        a->first = (by__finding){.leaf = a->t->leaf,
-                                 .part = by__finding_part(a->t, row),
-                                 .node = (int64_t)node,
-                                 .row = -1};
-        by__node_watch_describe(row, node, what, sizeof what);
+        a->first = (by__trainer_finding){.leaf = a->t->leaf,
+                                         .part = by__trainer_finding_part(a->t, row),
+                                         .node = (int64_t)node,
+                                         .row = -1};
+        by__trainer_node_watch_describe(row, node, what, sizeof what);
         (void)snprintf(a->first.what, sizeof a->first.what,
                        "%s, column %lld: off by %.3g, rounding is at most %.3g", what,
                        (long long)column, off, most);
@@ -237,7 +238,7 @@ static void measure(const by_trainer *t, int64_t *inner, int64_t *columns)
     }
 }
 
-size_t by__abft_bytes(const by_trainer *t)
+size_t by__trainer_abft_bytes(const by_trainer *t)
 {
     int64_t inner;
     int64_t columns;
@@ -248,7 +249,7 @@ size_t by__abft_bytes(const by_trainer *t)
     return (size_t)(inner + 2 * columns) * 2 * sizeof(double);
 }
 
-by_status by__abft_open(by_trainer *t, by_error *error)
+by_status by__trainer_abft_open(by_trainer *t, by_error *error)
 {
     int64_t inner;
     int64_t columns;
@@ -258,21 +259,21 @@ by_status by__abft_open(by_trainer *t, by_error *error)
     measure(t, &inner, &columns);
     BY_TRY(by__alloc((void **)&t->abft, 1, sizeof *t->abft, "guards", error));
     t->abft->t = t;
-    t->abft->first = (by__finding){.leaf = INT64_MAX};
+    t->abft->first = (by__trainer_finding){.leaf = INT64_MAX};
     BY_TRY(allocate(&t->abft->inner, inner, error));
     BY_TRY(allocate(&t->abft->expected, columns, error));
     BY_TRY(allocate(&t->abft->made, columns, error));
-    return by__node_watch_set(t, BY__WATCH_ABFT, look, t->abft, error);
+    return by__trainer_node_watch_set(t, BY__WATCH_ABFT, look, t->abft, error);
 }
 
-by_status by__abft_verdict(by_trainer *t, by_error *error)
+by_status by__trainer_abft_verdict(by_trainer *t, by_error *error)
 {
     int32_t rank;
     if (t->abft == NULL) {
         return BY_OK;
     }
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    BY_TRY(by__finding_share(t, &t->abft->first, &rank, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__trainer_finding_share(t, &t->abft->first, &rank, error));
     if (t->abft->first.leaf == INT64_MAX) {
         return BY_OK;
     }
@@ -285,9 +286,9 @@ by_status by__abft_verdict(by_trainer *t, by_error *error)
         t->abft->first.what);
 }
 
-void by__abft_close(by_trainer *t)
+void by__trainer_abft_close(by_trainer *t)
 {
-    by__abft *a = t->abft;
+    by__trainer_abft *a = t->abft;
     if (a == NULL) {
         return;
     }

@@ -7,7 +7,7 @@
 #include "trainer/probes/node_watch.h"
 #include "trainer/probes/probes.h"
 
-struct by__replay {
+struct by__trainer_replay {
     by_trainer *t;
     uint64_t *hashes; /* of the first computation, in order */
     size_t count;
@@ -15,11 +15,11 @@ struct by__replay {
     size_t next;    /* in the second computation: index of the next one to compare */
     bool again;     /* this is the second computation */
     bool no_memory; /* memory was exhausted in a hook */
-    by__finding first;
+    by__trainer_finding first;
 };
 
 /* In the first computation stores the hash of a value; in the second returns whether it differs. */
-static bool differs(by__replay *r, uint64_t hash)
+static bool differs(by__trainer_replay *r, uint64_t hash)
 {
     if (r->again) {
         bool same = r->next < r->count && r->hashes[r->next] == hash;
@@ -35,7 +35,7 @@ static bool differs(by__replay *r, uint64_t hash)
     return false;
 }
 
-static uint64_t hash_of(const by__tensor *x)
+static uint64_t hash_of(const by__device_tensor *x)
 {
     bool present = x->shape.rank >= 0 && x->data != NULL;
     return present
@@ -44,12 +44,15 @@ static uint64_t hash_of(const by__tensor *x)
 }
 
 /* Hashes the weights that a node reads, then its results. */
-static void look(void *user, const by__program_row *row, size_t node, const by__device_call *call)
+static void look(void *user, const by__exec_program_row *row, size_t node,
+                 const by__device_call *call)
 {
-    by__replay *r = user;
+    by__trainer_replay *r = user;
     const by__graph_node *n = &row->graph->nodes[node];
-    by__finding f = {
-        .leaf = r->t->leaf, .part = by__finding_part(r->t, row), .node = (int64_t)node, .row = -1};
+    by__trainer_finding f = {.leaf = r->t->leaf,
+                             .part = by__trainer_finding_part(r->t, row),
+                             .node = (int64_t)node,
+                             .row = -1};
     bool bad = false;
     if (f.part < 0) { /* sums of gradients: look_at_sums names their tensors */
         return;
@@ -64,7 +67,7 @@ static void look(void *user, const by__program_row *row, size_t node, const by__
     }
     for (int i = 0; i < n->output_count; i++) {
         if (n->out[i] != BY_NONE && differs(r, hash_of(&call->out[i])) && !bad) {
-            by__node_watch_describe(row, node, f.what, sizeof f.what);
+            by__trainer_node_watch_describe(row, node, f.what, sizeof f.what);
             bad = true;
         }
     }
@@ -74,22 +77,22 @@ static void look(void *user, const by__program_row *row, size_t node, const by__
 }
 
 /* Hashes the sums that the update will read. */
-static void look_at_sums(by__replay *r)
+static void look_at_sums(by__trainer_replay *r)
 {
     const by_trainer *t = r->t;
     int flat = t->gradient_sets[t->sum_set];
-    by__finding f = {.leaf = t->all_micro_batches, .row = -1};
+    by__trainer_finding f = {.leaf = t->all_micro_batches, .row = -1};
     for (size_t i = 0; i < by__store_count(t->store) && t->shard.own_count == 0; i++) {
-        by_memory memory = by__store_buffer(t->store, flat, (by__handle)i);
+        by_memory memory = by__store_buffer(t->store, flat, (by__store_handle)i);
         if (memory.address != 0 && differs(r, by__hash64((void *)memory.address, memory.bytes)) &&
             r->first.leaf == INT64_MAX) {
             (void)snprintf(f.what, sizeof f.what, "the gradient of '%s' behind its last node",
-                           by__store_entry(t->store, (by__handle)i)->name);
+                           by__store_entry(t->store, (by__store_handle)i)->name);
             r->first = f;
         }
     }
     for (size_t i = 0; i < t->shard.own_count; i++) {
-        by_memory memory = by__shard_memory(t, flat, &t->shard.own[i]);
+        by_memory memory = by__trainer_shard_memory(t, flat, &t->shard.own[i]);
         if (differs(r, by__hash64((void *)memory.address, memory.bytes)) &&
             r->first.leaf == INT64_MAX) {
             (void)snprintf(f.what, sizeof f.what, "the sums of gradients %s", t->shard.own[i].name);
@@ -98,46 +101,46 @@ static void look_at_sums(by__replay *r)
     }
 }
 
-bool by__replay_is_due(const by_trainer *t)
+bool by__trainer_replay_is_due(const by_trainer *t)
 {
     int64_t every = t->config->guard.replay_every;
     return every > 0 && (t->updates + 1) % every == 0;
 }
 
-by_status by__replay_begin(by_trainer *t, by_error *error)
+by_status by__trainer_replay_begin(by_trainer *t, by_error *error)
 {
     if (t->replay == NULL) {
         BY_TRY(by__alloc((void **)&t->replay, 1, sizeof *t->replay, "guards", error));
         t->replay->t = t;
     }
-    by__replay *r = t->replay;
+    by__trainer_replay *r = t->replay;
     r->count = 0;
     r->next = 0;
     r->again = false;
     r->no_memory = false;
-    r->first = (by__finding){.leaf = INT64_MAX, .row = -1};
-    return by__node_watch_set(t, BY__WATCH_REPLAY, look, r, error);
+    r->first = (by__trainer_finding){.leaf = INT64_MAX, .row = -1};
+    return by__trainer_node_watch_set(t, BY__WATCH_REPLAY, look, r, error);
 }
 
-by_status by__replay_again(by_trainer *t, by_error *error)
+by_status by__trainer_replay_again(by_trainer *t, by_error *error)
 {
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     look_at_sums(t->replay);
     t->replay->again = true;
     return BY_OK;
 }
 
-by_status by__replay_end(by_trainer *t, by_error *error)
+by_status by__trainer_replay_end(by_trainer *t, by_error *error)
 {
-    by__replay *r = t->replay;
+    by__trainer_replay *r = t->replay;
     int32_t rank;
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     look_at_sums(r);
-    BY_TRY(by__node_watch_set(t, BY__WATCH_REPLAY, NULL, NULL, error));
+    BY_TRY(by__trainer_node_watch_set(t, BY__WATCH_REPLAY, NULL, NULL, error));
     if (r->no_memory) {
         return by_error_set(error, BY_EMEMORY, "out of memory: guard.replay_every");
     }
-    BY_TRY(by__finding_share(t, &r->first, &rank, error));
+    BY_TRY(by__trainer_finding_share(t, &r->first, &rank, error));
     if (r->first.leaf == INT64_MAX) {
         return BY_OK;
     }
@@ -149,7 +152,7 @@ by_status by__replay_end(by_trainer *t, by_error *error)
         t->ranks.all == NULL ? "this machine" : by_comm_host(t->ranks.all, rank), r->first.what);
 }
 
-void by__replay_close(by_trainer *t)
+void by__trainer_replay_close(by_trainer *t)
 {
     if (t->replay != NULL) {
         free(t->replay->hashes);

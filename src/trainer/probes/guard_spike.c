@@ -12,7 +12,7 @@ static double median_of(double *values, int64_t count)
     return count % 2 == 1 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
 
-double by__robust_zscore(const double *losses, int64_t count, int64_t least, double loss)
+double by__trainer_robust_zscore(const double *losses, int64_t count, int64_t least, double loss)
 {
     double sorted[BY_GUARD_WINDOW];
     if (count == 0 || count < least) {
@@ -27,7 +27,7 @@ double by__robust_zscore(const double *losses, int64_t count, int64_t least, dou
     return loss == median ? 0.0 : (loss - median) / sigma;
 }
 
-by_status by__window_print(by__text *out, const by__guard *guard)
+by_status by__trainer_window_print(by__text *out, const by__trainer_guard *guard)
 {
     for (int64_t i = 0; i < guard->count; i++) {
         uint64_t bits;
@@ -37,7 +37,7 @@ by_status by__window_print(by__text *out, const by__guard *guard)
     return out->failed ? BY_EMEMORY : BY_OK;
 }
 
-by_status by__window_parse(by__guard *guard, const char *text, by_error *error)
+by_status by__trainer_window_parse(by__trainer_guard *guard, const char *text, by_error *error)
 {
     size_t length = strlen(text);
     size_t count = length / 16;

@@ -11,7 +11,7 @@
 
 /* Contiguous elements of a tensor, within a group, that this rank measures. */
 typedef struct piece {
-    by__handle entry;
+    by__store_handle entry;
     int group;
     int64_t first; /* index in the group */
     int64_t count;
@@ -19,12 +19,12 @@ typedef struct piece {
     size_t at;   /* offset of its numbers in bytes */
 } piece;
 
-struct by__layer_norms {
+struct by__trainer_layer_norms {
     piece *pieces;
     size_t count;
     size_t capacity;
-    by__program_row *gradients;
-    by__program_row *weights;
+    by__exec_program_row *gradients;
+    by__exec_program_row *weights;
     int bound_set;     /* gradient set it is bound to; -1: none */
     by_memory kept;    /* weights before the update */
     by_memory numbers; /* results of MEASURE for gradients, then for weights */
@@ -57,7 +57,7 @@ static bool is_first(const by_trainer *t, int group)
     return first;
 }
 
-static bool is_trained_here(const by_trainer *t, const by__stored_tensor *entry)
+static bool is_trained_here(const by_trainer *t, const by__store_stored_tensor *entry)
 {
     return entry->trainable && is_first(t, entry->group) &&
            (t->pipe == NULL ||
@@ -65,11 +65,11 @@ static bool is_trained_here(const by_trainer *t, const by__stored_tensor *entry)
 }
 
 /* Adds the elements of an entry that are in [first, first + count) of its group. */
-static by_status add_piece(by_trainer *t, by__handle handle, int64_t first, int64_t count,
+static by_status add_piece(by_trainer *t, by__store_handle handle, int64_t first, int64_t count,
                            by_error *error)
 {
-    by__layer_norms *n = t->norms;
-    const by__stored_tensor *entry = by__store_entry(t->store, handle);
+    by__trainer_layer_norms *n = t->norms;
+    const by__store_stored_tensor *entry = by__store_entry(t->store, handle);
     int64_t begin = by__store_begin(t->store, handle);
     int64_t end = begin + by_shape_count(&entry->local);
     begin = begin > first ? begin : first;
@@ -94,17 +94,17 @@ static by_status add_piece(by_trainer *t, by__handle handle, int64_t first, int6
 static by_status list_pieces(by_trainer *t, by_error *error)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        by__handle handle = (by__handle)i;
-        const by__stored_tensor *entry = by__store_entry(t->store, handle);
+        by__store_handle handle = (by__store_handle)i;
+        const by__store_stored_tensor *entry = by__store_entry(t->store, handle);
         if (!is_trained_here(t, entry)) {
             continue;
         }
-        if (!by__is_sharded(t)) {
+        if (!by__trainer_is_sharded(t)) {
             BY_TRY(add_piece(t, handle, 0, INT64_MAX, error));
             continue;
         }
         for (size_t k = 0; k < t->shard.own_count; k++) {
-            const by__slice *own = &t->shard.own[k];
+            const by__trainer_slice *own = &t->shard.own[k];
             if (own->group == entry->group) {
                 BY_TRY(add_piece(t, handle, own->first, own->count, error));
             }
@@ -137,7 +137,7 @@ static void output(by_graph *graph, by_value x, by_value y, size_t i)
 {
     char name[48];
     (void)snprintf(name, sizeof name, "measures.%zu", i);
-    by_graph_output(graph, by__measure(graph, x, y), name);
+    by_graph_output(graph, by__op_build_measure(graph, x, y), name);
 }
 
 /* Measures gradients, and copies the weights: adding 0 is a copy by all threads. */
@@ -165,7 +165,7 @@ static by_status build_weights(const by_trainer *t, by_graph *graph, by_error *e
     return by_graph_check(graph, error);
 }
 
-by_status by__layers_plan(by_trainer *t, by_error *error)
+by_status by__trainer_layers_plan(by_trainer *t, by_error *error)
 {
     const by_track_config *track = &t->config->track;
     if (t->sets == 0 || (track->norms_every == 0 && track->histograms_every == 0)) {
@@ -191,30 +191,30 @@ by_status by__layers_plan(by_trainer *t, by_error *error)
 
 /* ---- memory ---- */
 
-size_t by__layers_bytes(const by_trainer *t)
+size_t by__trainer_layers_bytes(const by_trainer *t)
 {
-    const by__layer_norms *n = t->norms;
+    const by__trainer_layer_norms *n = t->norms;
     return n == NULL || t->config->track.norms_every == 0
                ? 0
                : n->kept_bytes + 2 * (1 + BY_STEPS_AHEAD) * n->numbers_bytes;
 }
 
-static by_status bind(by__program_row *row, const char *kind, size_t i, by_memory memory,
+static by_status bind(by__exec_program_row *row, const char *kind, size_t i, by_memory memory,
                       by_error *error)
 {
     char name[48];
     (void)snprintf(name, sizeof name, "%s.%zu", kind, i);
-    return by__row_bind(row, name, memory, error);
+    return by__exec_row_bind(row, name, memory, error);
 }
 
-by_status by__layers_open(by_trainer *t, by_error *error)
+by_status by__trainer_layers_open(by_trainer *t, by_error *error)
 {
-    by__layer_norms *n = t->norms;
-    if (by__layers_bytes(t) == 0) {
+    by__trainer_layer_norms *n = t->norms;
+    if (by__trainer_layers_bytes(t) == 0) {
         return BY_OK;
     }
-    n->gradients = by__set_row(&t->programs, "gradient measures");
-    n->weights = by__set_row(&t->programs, "weight measures");
+    n->gradients = by__exec_set_row(&t->programs, "gradient measures");
+    n->weights = by__exec_set_row(&t->programs, "weight measures");
     BY_TRY(by_device_alloc(&n->kept, t->device, n->kept_bytes, "weights before an update", error));
     BY_TRY(by_device_alloc(&n->numbers, t->device, 2 * n->numbers_bytes, "norms", error));
     BY_TRY(
@@ -235,7 +235,7 @@ by_status by__layers_open(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-void by__layers_close(by_trainer *t)
+void by__trainer_layers_close(by_trainer *t)
 {
     if (t->norms != NULL) {
         by_device_free(&t->norms->kept);
@@ -250,9 +250,9 @@ void by__layers_close(by_trainer *t)
 
 /* ---- a step ---- */
 
-by_status by__layers_before_update(by_trainer *t, unsigned slot, by_error *error)
+by_status by__trainer_layers_before_update(by_trainer *t, unsigned slot, by_error *error)
 {
-    by__layer_norms *n = t->norms;
+    by__trainer_layer_norms *n = t->norms;
     if (n == NULL) {
         return BY_OK;
     }
@@ -268,24 +268,24 @@ by_status by__layers_before_update(by_trainer *t, unsigned slot, by_error *error
     return by_program_submit(n->gradients->program, error);
 }
 
-static char *host_of(const by__layer_norms *n, unsigned slot)
+static char *host_of(const by__trainer_layer_norms *n, unsigned slot)
 {
     return (char *)n->host.data + slot * 2 * n->numbers_bytes;
 }
 
-by_status by__layers_after_update(by_trainer *t, unsigned slot, by_error *error)
+by_status by__trainer_layers_after_update(by_trainer *t, unsigned slot, by_error *error)
 {
-    by__layer_norms *n = t->norms;
+    by__trainer_layer_norms *n = t->norms;
     if (n == NULL || !n->measured[slot] || n->count == 0) {
         return BY_OK;
     }
     BY_TRY(by_program_submit(n->weights->program, error));
-    return by__copy_out(BY__QUEUE_COMPUTE, host_of(n, slot), n->numbers, error);
+    return by__device_copy_out(BY__QUEUE_COMPUTE, host_of(n, slot), n->numbers, error);
 }
 
-void by__layers_collect(by_trainer *t, unsigned slot)
+void by__trainer_layers_collect(by_trainer *t, unsigned slot)
 {
-    by__layer_norms *n = t->norms;
+    by__trainer_layer_norms *n = t->norms;
     if (n == NULL) {
         return;
     }
@@ -310,12 +310,12 @@ void by__layers_collect(by_trainer *t, unsigned slot)
     }
 }
 
-const double *by__layers_sums(const by_trainer *t)
+const double *by__trainer_layers_sums(const by_trainer *t)
 {
     return t->norms != NULL && t->norms->is_known ? t->norms->sums : NULL;
 }
 
-bool by__layers_has(const by_trainer *t, by__handle entry)
+bool by__trainer_layers_has(const by_trainer *t, by__store_handle entry)
 {
     bool has = false;
     for (size_t i = 0; t->norms != NULL && i < t->norms->count; i++) {
@@ -338,7 +338,7 @@ static uint32_t bucket_of(float value)
     return bits >> 31 != 0 ? HALF - 1 - magnitude : HALF + magnitude;
 }
 
-double by__bucket_limit(uint32_t bucket)
+double by__trainer_bucket_limit(uint32_t bucket)
 {
     /* The least magnitude of a negative bucket, or that of the bucket after a positive one. */
     uint32_t bits = (bucket < HALF ? HALF - 1 - bucket : bucket - HALF + 1) << BUCKET_SHIFT;
@@ -364,8 +364,8 @@ static void count_values(const float *values, size_t n, float factor, double cou
     }
 }
 
-by_status by__layers_histogram(const by_trainer *t, by__handle entry, bool gradient,
-                               double counts[BY__BUCKETS], double facts[4], by_error *error)
+by_status by__trainer_layers_histogram(const by_trainer *t, by__store_handle entry, bool gradient,
+                                       double counts[BY__BUCKETS], double facts[4], by_error *error)
 {
     enum { most = 1 << 18 };
     float *values;

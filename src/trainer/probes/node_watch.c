@@ -7,13 +7,13 @@
 #include "trainer/probes/probes.h"
 
 typedef struct watched {
-    const by__node_watch *watch;
-    const by__program_row *row;
+    const by__trainer_node_watch *watch;
+    const by__exec_program_row *row;
 } watched;
 
-struct by__node_watch {
+struct by__trainer_node_watch {
     struct {
-        by__node_watcher *call;
+        by__trainer_node_watcher *call;
         void *user;
     } slots[BY__WATCH_SLOTS];
     size_t count;
@@ -28,7 +28,7 @@ static void look(void *user, int node, double begin, double end)
     if (by__op_row_of(w->row->graph->nodes[node].op)->communicates) {
         return;
     }
-    const by__device_call *call = by__program_call(w->row->program, (size_t)node);
+    const by__device_call *call = by__exec_program_call(w->row->program, (size_t)node);
     for (int i = 0; i < BY__WATCH_SLOTS; i++) {
         if (w->watch->slots[i].call != NULL) {
             w->watch->slots[i].call(w->watch->slots[i].user, w->row, (size_t)node, call);
@@ -48,8 +48,8 @@ static by_status open_watch(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-by_status by__node_watch_set(by_trainer *t, by__node_watch_slot slot, by__node_watcher *call,
-                             void *user, by_error *error)
+by_status by__trainer_node_watch_set(by_trainer *t, by__trainer_node_watch_slot slot,
+                                     by__trainer_node_watcher *call, void *user, by_error *error)
 {
     bool any = false;
     BY_TRY(t->watch == NULL ? open_watch(t, error) : BY_OK);
@@ -64,7 +64,7 @@ by_status by__node_watch_set(by_trainer *t, by__node_watch_slot slot, by__node_w
     return BY_OK;
 }
 
-void by__node_watch_close(by_trainer *t)
+void by__trainer_node_watch_close(by_trainer *t)
 {
     free(t->watch);
     t->watch = NULL;
@@ -80,7 +80,8 @@ static const char *name_of(const by_graph *graph, const by_value *values, int co
     return NULL;
 }
 
-void by__node_watch_describe(const by__program_row *row, size_t node, char *text, size_t size)
+void by__trainer_node_watch_describe(const by__exec_program_row *row, size_t node, char *text,
+                                     size_t size)
 {
     const by__graph_node *n = &row->graph->nodes[node];
     const char *name = name_of(row->graph, n->out, n->output_count);

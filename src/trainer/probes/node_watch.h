@@ -6,23 +6,24 @@
 
 /* Called after a node has run, while its operands and results are in host memory. Not called for
  * nodes that run concurrently with others (collectives). */
-typedef void by__node_watcher(void *user, const by__program_row *row, size_t node,
-                              const by__device_call *call);
+typedef void by__trainer_node_watcher(void *user, const by__exec_program_row *row, size_t node,
+                                      const by__device_call *call);
 
 /* Independent observers, which may be active at the same time. */
-typedef enum by__node_watch_slot {
+typedef enum by__trainer_node_watch_slot {
     BY__WATCH_FIND,
     BY__WATCH_REPLAY,
     BY__WATCH_ABFT,
     BY__WATCH_SLOTS
-} by__node_watch_slot;
+} by__trainer_node_watch_slot;
 
 /* Sets or (call NULL) removes an observer. Hooks are installed only while there is one. */
-by_status by__node_watch_set(by_trainer *t, by__node_watch_slot slot, by__node_watcher *call,
-                             void *user, by_error *error);
+by_status by__trainer_node_watch_set(by_trainer *t, by__trainer_node_watch_slot slot,
+                                     by__trainer_node_watcher *call, void *user, by_error *error);
 
 /* Describes a node by the first named value that it writes or reads: "layer_norm of block 2 in the
  * forward pass, node 17 (h.2.ln_1.weight)"; truncated to `size` bytes. */
-void by__node_watch_describe(const by__program_row *row, size_t node, char *text, size_t size);
+void by__trainer_node_watch_describe(const by__exec_program_row *row, size_t node, char *text,
+                                     size_t size);
 
 #endif

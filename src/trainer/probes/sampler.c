@@ -20,7 +20,7 @@ enum {
     AT_LOGITS = 3 * BY_CACHE_LINE
 };
 
-struct by__sampler {
+struct by__trainer_sampler {
     int64_t positions;
     int64_t vocab; /* of the model */
     size_t bytes;  /* size of `memory` */
@@ -44,21 +44,22 @@ static int dividing_axis(const by_trainer *t)
             return axes[i];
         }
     }
-    return by__is_gathered(t) ? BY_MESH_SHARD : -1;
+    return by__trainer_is_gathered(t) ? BY_MESH_SHARD : -1;
 }
 
 static by_status add_program(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     by_graph *graph;
     by_model model;
-    const by__recipe recipe = {o->builder, o->user, t->task};
-    const by_pass_options options = by__pass_options(t->config, NULL);
-    BY_TRY(by__decode_forward(&graph, &model, t->config, &recipe, t->sampler->positions, error));
+    const by__trainer_recipe recipe = {o->builder, o->user, t->task};
+    const by_pass_options options = by__trainer_graph_pass_options(t->config, NULL);
+    BY_TRY(by__trainer_decode_forward(&graph, &model, t->config, &recipe, t->sampler->positions,
+                                      error));
     t->sampler->vocab = by_shape_count(&graph->values[model.logits].shape);
-    return by__set_add(&t->programs, NAME, graph, BY_PURPOSE_LOSS, &options, error);
+    return by__exec_set_add(&t->programs, NAME, graph, BY_PURPOSE_LOSS, &options, error);
 }
 
-by_status by__sampler_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
+by_status by__trainer_sampler_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     if (t->config->track.sample_every == 0 || t->sets == 0) {
         return BY_OK;
@@ -77,18 +78,19 @@ by_status by__sampler_plan(by_trainer *t, const by_trainer_options *o, by_error 
     BY_TRY(by__alloc((void **)&t->sampler, 1, sizeof *t->sampler, "sampler", error));
     t->sampler->positions = positions_of(t->config);
     BY_TRY(add_program(t, o, error));
-    const by_graph *graph = by__set_row(&t->programs, NAME)->graph;
+    const by_graph *graph = by__exec_set_row(&t->programs, NAME)->graph;
     t->sampler->bytes =
         AT_LOGITS + by__round_up((size_t)t->sampler->vocab * sizeof(float), BY_CACHE_LINE);
     for (size_t v = 0; v < graph->value_count; v++) {
         if (graph->values[v].role == BY_ROLE_STATE) {
-            t->sampler->bytes += by__round_up(by__value_bytes(&graph->values[v]), BY_CACHE_LINE);
+            t->sampler->bytes +=
+                by__round_up(by__graph_value_bytes(&graph->values[v]), BY_CACHE_LINE);
         }
     }
     return BY_OK;
 }
 
-size_t by__sampler_bytes(const by_trainer *t)
+size_t by__trainer_sampler_bytes(const by_trainer *t)
 {
     return t->sampler == NULL
                ? 0
@@ -98,42 +100,42 @@ size_t by__sampler_bytes(const by_trainer *t)
 /* A weight as the programs of a step read it. */
 static by_memory weight_of(const by_trainer *t, const char *name)
 {
-    by__handle entry = by__store_find(t->store, name);
+    by__store_handle entry = by__store_find(t->store, name);
     bool has_copy = entry != BY__NO_ENTRY && by__store_shape(t->store, t->copies, entry).rank >= 0;
     return entry == BY__NO_ENTRY
                ? (by_memory){0}
                : by__store_buffer(t->store, has_copy ? t->copies : t->masters, entry);
 }
 
-by_status by__sampler_open(by_trainer *t, by_error *error)
+by_status by__trainer_sampler_open(by_trainer *t, by_error *error)
 {
-    by__sampler *s = t->sampler;
+    by__trainer_sampler *s = t->sampler;
     if (s == NULL) {
         return BY_OK;
     }
     BY_TRY(by__alloc((void **)&s->logits, (size_t)s->vocab, sizeof *s->logits, "logits", error));
     BY_TRY(by_device_alloc(&s->memory, t->device, s->bytes, "the caches of samples", error));
-    by__program_row *row = by__set_row(&t->programs, NAME);
+    by__exec_program_row *row = by__exec_set_row(&t->programs, NAME);
     size_t logits = (size_t)s->vocab * sizeof(float);
     size_t at = AT_LOGITS + by__round_up(logits, BY_CACHE_LINE);
     for (size_t v = 0; v < row->graph->value_count; v++) {
         const by__graph_value *value = &row->graph->values[v];
-        size_t bytes = by__value_bytes(value);
+        size_t bytes = by__graph_value_bytes(value);
         if (value->role == BY_ROLE_PARAMETER) {
-            BY_TRY(by__row_bind(row, value->name, weight_of(t, value->name), error));
+            BY_TRY(by__exec_row_bind(row, value->name, weight_of(t, value->name), error));
         } else if (value->role == BY_ROLE_STATE) {
-            BY_TRY(by__row_bind(row, value->name, by_memory_at(s->memory, at, bytes), error));
+            BY_TRY(by__exec_row_bind(row, value->name, by_memory_at(s->memory, at, bytes), error));
             at += by__round_up(bytes, BY_CACHE_LINE);
         }
     }
     const size_t id = sizeof(int32_t);
-    BY_TRY(by__row_bind(row, "start", by_memory_at(s->memory, AT_START, id), error));
-    BY_TRY(by__row_bind(row, "tokens", by_memory_at(s->memory, AT_TOKENS, id), error));
-    BY_TRY(by__row_bind(row, "positions", by_memory_at(s->memory, AT_POSITIONS, id), error));
-    return by__row_bind(row, "logits", by_memory_at(s->memory, AT_LOGITS, logits), error);
+    BY_TRY(by__exec_row_bind(row, "start", by_memory_at(s->memory, AT_START, id), error));
+    BY_TRY(by__exec_row_bind(row, "tokens", by_memory_at(s->memory, AT_TOKENS, id), error));
+    BY_TRY(by__exec_row_bind(row, "positions", by_memory_at(s->memory, AT_POSITIONS, id), error));
+    return by__exec_row_bind(row, "logits", by_memory_at(s->memory, AT_LOGITS, logits), error);
 }
 
-void by__sampler_close(by_trainer *t)
+void by__trainer_sampler_close(by_trainer *t)
 {
     if (t->sampler != NULL) {
         by_device_free(&t->sampler->memory);
@@ -143,7 +145,7 @@ void by__sampler_close(by_trainer *t)
     }
 }
 
-int64_t by__sampler_positions(const by_trainer *t)
+int64_t by__trainer_sampler_positions(const by_trainer *t)
 {
     return t->sampler == NULL ? 0 : t->sampler->positions;
 }
@@ -151,7 +153,7 @@ int64_t by__sampler_positions(const by_trainer *t)
 /* Computes the logits after `id` at a position. */
 static by_status take_in(by_trainer *t, int32_t id, size_t position, by_error *error)
 {
-    by__sampler *s = t->sampler;
+    by__trainer_sampler *s = t->sampler;
     int32_t at = (int32_t)position;
     const struct {
         size_t offset;
@@ -161,7 +163,7 @@ static by_status take_in(by_trainer *t, int32_t id, size_t position, by_error *e
         BY_TRY(by_device_write(by_memory_at(s->memory, inputs[i].offset, sizeof at),
                                &inputs[i].value, error));
     }
-    BY_TRY(by_program_run(by__set_row(&t->programs, NAME)->program, error));
+    BY_TRY(by_program_run(by__exec_set_row(&t->programs, NAME)->program, error));
     size_t bytes = (size_t)s->vocab * sizeof *s->logits;
     return by_device_read(s->logits, by_memory_at(s->memory, AT_LOGITS, bytes), error);
 }
@@ -179,7 +181,7 @@ static double uniform(uint64_t seed, size_t position, uint32_t id)
 
 /* Draws from softmax(logits / temperature): the largest of logit / temperature + G with G from the
  * standard Gumbel distribution, -log(-log(u)) (Gumbel 1954). -1: no logit is finite. */
-static int32_t draw(const by__sampler *s, uint64_t seed, size_t position, int64_t vocab)
+static int32_t draw(const by__trainer_sampler *s, uint64_t seed, size_t position, int64_t vocab)
 {
     int32_t best = -1;
     double most = -INFINITY;
@@ -194,10 +196,10 @@ static int32_t draw(const by__sampler *s, uint64_t seed, size_t position, int64_
     return best;
 }
 
-by_status by__sampler_run(by_trainer *t, int32_t *ids, size_t count, size_t more, int64_t vocab,
-                          size_t *made, by_error *error)
+by_status by__trainer_sampler_run(by_trainer *t, int32_t *ids, size_t count, size_t more,
+                                  int64_t vocab, size_t *made, by_error *error)
 {
-    const by__sampler *s = t->sampler;
+    const by__trainer_sampler *s = t->sampler;
     vocab = vocab < s->vocab ? vocab : s->vocab;
     *made = 0;
     for (size_t i = 0; i + 1 < count + more; i++) {

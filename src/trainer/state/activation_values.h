@@ -19,7 +19,7 @@ typedef struct by__trainer_range {
     size_t bytes;
 } by__trainer_range;
 
-struct by__activations {
+struct by__trainer_activations {
     by__trainer_measured *items;
     size_t count;
     size_t capacity;

@@ -26,7 +26,7 @@ static bool all_finite_floats(const float *values, size_t count)
     return most < UINT32_C(0x7f800000);
 }
 
-bool by__all_finite(by_dtype dtype, const void *values, size_t count)
+bool by__trainer_all_finite(by_dtype dtype, const void *values, size_t count)
 {
     return dtype == BY_F32    ? all_finite_floats(values, count)
            : dtype == BY_BF16 ? all_finite_halves(values, count, 0x7f80)

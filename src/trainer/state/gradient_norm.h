@@ -8,24 +8,25 @@
 #include "trainer/state/train.h"
 
 /* A run of elements of the gradients of one group of the whole model, in the memory of one rank. */
-typedef struct by__norm_run {
+typedef struct by__trainer_norm_run {
     int owner; /* rank along `pipeline` and `shard` */
     int group;
     size_t bucket; /* bucket that it is a slice of; 0: ranks hold whole tensors */
     int64_t first; /* index in the group of the whole model; a multiple of BY_SUM_BLOCK */
     int64_t count;
     int64_t at; /* index in the owner's group */
-} by__norm_run;
+} by__trainer_norm_run;
 
 /* Computes the norm of gradients of which ranks hold parts (gradient_norm.c). Runs of whole blocks
  * are squared by their owners; blocks of which several ranks have pieces are squared by every rank,
  * after an exchange of the pieces. */
-typedef struct by__gradient_norm {
-    by__norm_run *runs;
+typedef struct by__trainer_gradient_norm {
+    by__trainer_norm_run *runs;
     size_t run_count;
-    by__norm_run *pieces; /* count below BY_SUM_BLOCK; first is any index */
+    by__trainer_norm_run *pieces; /* count below BY_SUM_BLOCK; first is any index */
     size_t piece_count;
-    by__norm_run *shared; /* blocks assembled from pieces; owner -1, at: index in `blocks` */
+    by__trainer_norm_run
+        *shared; /* blocks assembled from pieces; owner -1, at: index in `blocks` */
     size_t shared_count;
     int64_t elements[BY__TRAINED_GROUPS]; /* of the whole model */
     size_t *piece_elements;               /* elements of each rank's pieces */
@@ -41,12 +42,12 @@ typedef struct by__gradient_norm {
     by_comm *comm; /* owned by the mesh */
     int ranks;     /* size of comm */
     int rank;
-    by__program_row *squares; /* program that squares this rank's runs and the shared blocks */
-    int bound_set;            /* gradient set it is bound to; -1: none */
-} by__gradient_norm;
+    by__exec_program_row *squares; /* program that squares this rank's runs and the shared blocks */
+    int bound_set;                 /* gradient set it is bound to; -1: none */
+} by__trainer_gradient_norm;
 
 /* Returns true if ranks of a pipeline or of `shard` hold parts of the sum of gradients. The other
  * functions are for this case only. */
-bool by__norm_is_divided(const by_trainer *t);
+bool by__trainer_norm_is_divided(const by_trainer *t);
 
 #endif

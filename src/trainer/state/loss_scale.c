@@ -11,34 +11,37 @@
 static bool is_auto(const by_config *config, const char *word)
 {
     const char *wanted = config->precision.loss_scaling;
-    bool derived = strcmp(wanted, "auto") == 0 && by__compute_dtype(config) == BY_F16;
+    bool derived = strcmp(wanted, "auto") == 0 && by__trainer_compute_dtype(config) == BY_F16;
     return strcmp(wanted, word) == 0 || (derived && strcmp(word, "dynamic") == 0);
 }
 
-bool by__scales_loss_dynamically(const by_config *config)
+bool by__trainer_scales_loss_dynamically(const by_config *config)
 {
     return is_auto(config, "dynamic");
 }
 
-bool by__scales_loss(const by_config *config)
+bool by__trainer_scales_loss(const by_config *config)
 {
     return is_auto(config, "dynamic") || is_auto(config, "static");
 }
 
-by__loss_scale by__loss_scale_first(const by_config *config)
+by__trainer_loss_scale by__trainer_loss_scale_first(const by_config *config)
 {
-    return (by__loss_scale){.scale = by__scales_loss(config) ? config->precision.loss_scale : 1.0};
+    return (by__trainer_loss_scale){
+        .scale = by__trainer_scales_loss(config) ? config->precision.loss_scale : 1.0};
 }
 
-bool by__loss_scale_backs_off(const by__loss_scale *s, const by_config *config)
+bool by__trainer_loss_scale_backs_off(const by__trainer_loss_scale *s, const by_config *config)
 {
-    return by__scales_loss_dynamically(config) && s->scale > config->precision.min_loss_scale;
+    return by__trainer_scales_loss_dynamically(config) &&
+           s->scale > config->precision.min_loss_scale;
 }
 
-void by__loss_scale_follow(by__loss_scale *s, const by_config *config, bool overflow)
+void by__trainer_loss_scale_follow(by__trainer_loss_scale *s, const by_config *config,
+                                   bool overflow)
 {
     const by_precision_config *p = &config->precision;
-    if (!by__scales_loss_dynamically(config)) {
+    if (!by__trainer_scales_loss_dynamically(config)) {
         return;
     }
     if (overflow) {

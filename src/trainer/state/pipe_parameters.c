@@ -22,7 +22,7 @@ static by_status hold(by_graph *list, const by__graph_value *value, bool frozen,
     return BY_OK;
 }
 
-static bool reads(const by__pipe_graph *g, int stage, by_value value)
+static bool reads(const by__trainer_pipe_graph *g, int stage, by_value value)
 {
     for (size_t n = 0; n < g->whole->node_count; n++) {
         const by__graph_node *node = &g->whole->nodes[n];
@@ -36,11 +36,12 @@ static bool reads(const by__pipe_graph *g, int stage, by_value value)
 }
 
 /* Adds a parameter that a stage reads and another rank trains. */
-static by_status share(by__pipe *pipe, by_value parameter, int from, int stage, by_error *error)
+static by_status share(by__trainer_pipe *pipe, by_value parameter, int from, int stage,
+                       by_error *error)
 {
     const by__graph_value *value = &pipe->train.whole->values[parameter];
-    by__pipe_share next = {value->name, by__pipe_rank_of(pipe, from),
-                           by__pipe_rank_of(pipe, stage)};
+    by__trainer_pipe_share next = {value->name, by__pipe_rank_of(pipe, from),
+                                   by__pipe_rank_of(pipe, stage)};
     if (next.from == next.to || !reads(&pipe->train, stage, parameter)) {
         return BY_OK;
     }
@@ -50,7 +51,8 @@ static by_status share(by__pipe *pipe, by_value parameter, int from, int stage, 
     if (value->frozen) {
         return BY_OK; /* it never changes */
     }
-    by__pipe_share *grown = realloc(pipe->shares, (pipe->share_count + 1) * sizeof *pipe->shares);
+    by__trainer_pipe_share *grown =
+        realloc(pipe->shares, (pipe->share_count + 1) * sizeof *pipe->shares);
     if (grown == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: %zu parameters",
                             pipe->share_count + 1);
@@ -66,7 +68,7 @@ static by_status share(by__pipe *pipe, by_value parameter, int from, int stage, 
 }
 
 /* Refuses, on all ranks, a rank that would have nothing to train. */
-static by_status check_trained(const by__pipe *pipe, by_error *error)
+static by_status check_trained(const by__trainer_pipe *pipe, by_error *error)
 {
     const by_graph *whole = pipe->train.whole;
     for (int rank = 0; rank < pipe->ranks; rank++) {
@@ -85,7 +87,8 @@ static by_status check_trained(const by__pipe *pipe, by_error *error)
     return BY_OK;
 }
 
-by_status by__pipe_list_trained(by_graph **out, const by__pipe *pipe, int rank, by_error *error)
+by_status by__trainer_pipe_list_trained(by_graph **out, const by__trainer_pipe *pipe, int rank,
+                                        by_error *error)
 {
     const by_graph *whole = pipe->train.whole;
     by_graph *list;
@@ -107,7 +110,7 @@ by_status by__pipe_list_trained(by_graph **out, const by__pipe *pipe, int rank, 
     return BY_OK;
 }
 
-by_status by__pipe_list_parameters(by__pipe *pipe, by_error *error)
+by_status by__trainer_pipe_list_parameters(by__trainer_pipe *pipe, by_error *error)
 {
     const by_graph *whole = pipe->train.whole;
     int stages = pipe->ranks * pipe->chunks;
@@ -116,10 +119,10 @@ by_status by__pipe_list_parameters(by__pipe *pipe, by_error *error)
     for (size_t v = 0; v < whole->value_count; v++) {
         bool is_parameter = whole->values[v].role == BY_ROLE_PARAMETER;
         pipe->stage_of[v] =
-            is_parameter ? by__stage_of_parameter(whole, pipe->train.part, (by_value)v) : -1;
+            is_parameter ? by__pass_stage_of_parameter(whole, pipe->train.part, (by_value)v) : -1;
     }
     BY_TRY(check_trained(pipe, error));
-    BY_TRY(by__pipe_list_trained(&pipe->parameters, pipe, pipe->rank, error));
+    BY_TRY(by__trainer_pipe_list_trained(&pipe->parameters, pipe, pipe->rank, error));
     for (size_t v = 0; v < whole->value_count; v++) {
         for (int stage = 0; stage < stages && pipe->stage_of[v] >= 0; stage++) {
             BY_TRY(share(pipe, (by_value)v, pipe->stage_of[v], stage, error));

@@ -22,97 +22,98 @@
 #include "trainer/state/trainer.h"
 
 /* A value that outlives a program, in one of the stage's rings. */
-typedef struct by__pipe_value {
+typedef struct by__trainer_pipe_value {
     by_value source;             /* in the whole graph */
     by_value in[BY__PART_KINDS]; /* in the graph of each part; BY_NONE: not there */
     /* the parameter whose gradient it is, until the weight-gradient part runs */
-    by__handle gradient;
+    by__store_handle gradient;
     int ring;
     size_t offset; /* offset in a slot of the ring */
-} by__pipe_value;
+} by__trainer_pipe_value;
 
 /* A value sent from one stage to another. */
-typedef struct by__pipe_move {
+typedef struct by__trainer_pipe_move {
     by_value value; /* in the whole graph */
     int from;
     int to;
-} by__pipe_move;
+} by__trainer_pipe_move;
 
 /* The graph of a model, cut into stages. */
-typedef struct by__pipe_graph {
+typedef struct by__trainer_pipe_graph {
     by_graph *whole;
     int *part;
-    by__crossing *crossings;
+    by__pass_crossing *crossings;
     size_t crossing_count;
-    by__pipe_move *moves; /* of all stages, ascending by value */
+    by__trainer_pipe_move *moves; /* of all stages, ascending by value */
     size_t move_count;
-} by__pipe_graph;
+} by__trainer_pipe_graph;
 
 /* Slots used in turn by micro-batches. */
-typedef struct by__pipe_ring {
+typedef struct by__trainer_pipe_ring {
     int64_t slots;
     size_t slot_bytes;
     size_t offset; /* offset in the memory of all slots */
-} by__pipe_ring;
+} by__trainer_pipe_ring;
 
 /* Values that a stage computes are kept from its forward pass on, those that it receives from
  * before that. */
 enum { BY__RING_MADE = 0, BY__RING_RECEIVED, BY__RINGS };
 
 /* A stage held by this rank. */
-typedef struct by__pipe_stage {
+typedef struct by__trainer_pipe_stage {
     int stage;
     /* names of the programs, then of those for loss and gradient sum */
     char name[BY__PART_KINDS + 2][24];
-    by__program_row *row[BY__PART_KINDS]; /* NULL: it has no nodes */
-    by__program_row *loss;                /* for evaluation */
-    by__program_row *sum;                 /* adds two gradient sets of the stage */
-    by__pipe_value *values;
+    by__exec_program_row *row[BY__PART_KINDS]; /* NULL: it has no nodes */
+    by__exec_program_row *loss;                /* for evaluation */
+    by__exec_program_row *sum;                 /* adds two gradient sets of the stage */
+    by__trainer_pipe_value *values;
     size_t value_count;
-    by__pipe_ring rings[BY__RINGS];
+    by__trainer_pipe_ring rings[BY__RINGS];
     /* Range of its gradients in each group: the first entry of the store, and number of
      * elements. */
-    by__handle first[BY__TRAINED_GROUPS];
+    by__store_handle first[BY__TRAINED_GROUPS];
     int64_t elements[BY__TRAINED_GROUPS];
-    by__pipe_value *loss_values; /* at the beginning of the first ring, during an evaluation */
+    by__trainer_pipe_value
+        *loss_values; /* at the beginning of the first ring, during an evaluation */
     size_t loss_count;
     by__sum_tree tree;
-} by__pipe_stage;
+} by__trainer_pipe_stage;
 
 /* A parameter that one rank trains and another reads. */
-typedef struct by__pipe_share {
+typedef struct by__trainer_pipe_share {
     const char *name;
     int from; /* ranks of the pipeline */
     int to;
-} by__pipe_share;
+} by__trainer_pipe_share;
 
-struct by__pipe {
+struct by__trainer_pipe {
     int ranks;
     int rank;
     int chunks;
     bool apart; /* weight gradients have separate programs */
     by_pipeline *schedule;
-    by__stage_map map;
-    by__pipe_graph train;
-    by__pipe_graph loss;
+    by__pass_stage_map map;
+    by__trainer_pipe_graph train;
+    by__trainer_pipe_graph loss;
     int *stage_of;        /* for each parameter of the whole graph: the stage that trains it */
     by_graph *parameters; /* the parameters that this rank holds; no nodes */
-    by__pipe_share *shares;
+    by__trainer_pipe_share *shares;
     size_t share_count;
-    by__pipe_stage *stages; /* of this rank, ascending */
-    by_memory memory;       /* memory of all slots */
+    by__trainer_pipe_stage *stages; /* of this rank, ascending */
+    by_memory memory;               /* memory of all slots */
     size_t bytes;
     void *shared;  /* buffer for a parameter that is divided over ranks of `shard` */
     by_comm *comm; /* of the pipeline; owned by the mesh */
 };
 
 /* The stage that trains a parameter, or the first that reads it if none does. */
-static inline int by__pipe_stage_of(const by__pipe *pipe, const char *parameter)
+static inline int by__pipe_stage_of(const by__trainer_pipe *pipe, const char *parameter)
 {
     return pipe->stage_of[by_graph_find(pipe->train.whole, parameter)];
 }
 /* Rank of a stage. */
-static inline int by__pipe_rank_of(const by__pipe *pipe, int stage)
+static inline int by__pipe_rank_of(const by__trainer_pipe *pipe, int stage)
 {
     return stage % pipe->ranks;
 }
@@ -120,9 +121,10 @@ static inline int by__pipe_rank_of(const by__pipe *pipe, int stage)
 /* ---- pipe_parameters.c ---- */
 
 /* Lists the parameters of this rank's stages, then those that they only read. */
-by_status by__pipe_list_parameters(by__pipe *pipe, by_error *error);
+by_status by__trainer_pipe_list_parameters(by__trainer_pipe *pipe, by_error *error);
 /* Lists the parameters that a rank of the pipeline trains, stage by stage, and the frozen ones
  * there. */
-by_status by__pipe_list_trained(by_graph **out, const by__pipe *pipe, int rank, by_error *error);
+by_status by__trainer_pipe_list_trained(by_graph **out, const by__trainer_pipe *pipe, int rank,
+                                        by_error *error);
 
 #endif

@@ -27,13 +27,13 @@ uint64_t by_plan_limit(const by_config *config, const by_comm *comm)
 {
     by__host_memory memory;
     by__memory_available(&memory);
-    uint64_t limit = memory.available / ranks_here(comm) + by__resident_bytes();
+    uint64_t limit = memory.available / ranks_here(comm) + by__trainer_resident_bytes();
     uint64_t budget = (uint64_t)config->memory.budget;
     return budget > 0 && budget < limit ? budget : limit;
 }
 
-by_status by__plan_fits(const by_memory_report *planned, const by_config *config,
-                        const by_comm *comm, by_error *error)
+by_status by__trainer_plan_fits(const by_memory_report *planned, const by_config *config,
+                                const by_comm *comm, by_error *error)
 {
     char text[2][32];
     by__host_memory memory;

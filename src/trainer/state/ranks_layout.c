@@ -52,7 +52,7 @@ static by_status refuse_product(const by_config *config, int64_t product, int de
 }
 
 /* Derives the sizes of all axes, whose product is the layout's number of ranks. */
-static by_status derive(by__layout *l, const by_config *config, by_error *error)
+static by_status derive(by__trainer_layout *l, const by_config *config, by_error *error)
 {
     int derived = -1;
     int64_t product = 1;
@@ -74,7 +74,7 @@ static by_status derive(by__layout *l, const by_config *config, by_error *error)
                : refuse_product(config, product, derived, l->ranks, error);
 }
 
-by_status by__layout_axes(by__layout *l, const by_config *config, by_error *error)
+by_status by__trainer_layout_axes(by__trainer_layout *l, const by_config *config, by_error *error)
 {
     BY_TRY(derive(l, config, error));
     l->replicas = l->size[BY_MESH_DATA] * l->size[BY_MESH_SHARD];
@@ -82,7 +82,7 @@ by_status by__layout_axes(by__layout *l, const by_config *config, by_error *erro
 }
 
 /* Every replica must compute at least one micro-batch of a step. */
-static by_status check_batch(const by__layout *l, const by_config *config, by_error *error)
+static by_status check_batch(const by__trainer_layout *l, const by_config *config, by_error *error)
 {
     const by_train_config *train = &config->train;
     int64_t count = train->batch / train->micro_batch;
@@ -130,7 +130,7 @@ static by_status check_batch(const by__layout *l, const by_config *config, by_er
 }
 
 /* Stages cannot keep gathered parameters, because they are separate programs. */
-static by_status check_keep(const by__layout *l, const by_config *config, by_error *error)
+static by_status check_keep(const by__trainer_layout *l, const by_config *config, by_error *error)
 {
     if (config->parallel.keep != 0 && config->parallel.zero > 2 && l->size[BY_MESH_SHARD] > 1 &&
         l->size[BY_MESH_PIPELINE] > 1) {
@@ -144,7 +144,7 @@ static by_status check_keep(const by__layout *l, const by_config *config, by_err
 }
 
 /* BY_ECONFIG for axes that are incompatible with other settings of the config. */
-static by_status check_axes(const by__layout *l, const by_config *config, by_error *error)
+static by_status check_axes(const by__trainer_layout *l, const by_config *config, by_error *error)
 {
     BY_TRY(check_keep(l, config, error));
     if (config->sync.staleness > 0 && l->ranks != l->size[BY_MESH_DATA]) {
@@ -158,11 +158,11 @@ static by_status check_axes(const by__layout *l, const by_config *config, by_err
     return BY_OK;
 }
 
-by_status by__layout_resolve(by__layout *out, const by_config *config, int ranks, int rank,
-                             by_error *error)
+by_status by__trainer_layout_resolve(by__trainer_layout *out, const by_config *config, int ranks,
+                                     int rank, by_error *error)
 {
-    by__layout l = {.ranks = ranks, .rank = rank};
-    BY_TRY(by__layout_axes(&l, config, error));
+    by__trainer_layout l = {.ranks = ranks, .rank = rank};
+    BY_TRY(by__trainer_layout_axes(&l, config, error));
     int left = rank;
     for (int axis = BY_MESH_AXES - 1; axis >= 0; axis--) {
         l.place[axis] = left % l.size[axis];
@@ -175,8 +175,8 @@ by_status by__layout_resolve(by__layout *out, const by_config *config, int ranks
     return BY_OK;
 }
 
-void by__layout_describe(const by__layout *layout, const int numbers[BY_MESH_AXES], char *text,
-                         size_t size)
+void by__trainer_layout_describe(const by__trainer_layout *layout, const int numbers[BY_MESH_AXES],
+                                 char *text, size_t size)
 {
     size_t length = 0;
     (void)snprintf(text, size, "%s", "");
@@ -189,9 +189,9 @@ void by__layout_describe(const by__layout *layout, const int numbers[BY_MESH_AXE
     }
 }
 
-void by__layout_alone(by__layout *out)
+void by__trainer_layout_alone(by__trainer_layout *out)
 {
-    *out = (by__layout){.ranks = 1, .replicas = 1};
+    *out = (by__trainer_layout){.ranks = 1, .replicas = 1};
     for (int axis = 0; axis < BY_MESH_AXES; axis++) {
         out->size[axis] = 1;
     }

@@ -3,91 +3,91 @@
 
 #include "trainer/state/trainer.h"
 
-bool by__is_in_turn(const by_trainer *t)
+bool by__trainer_is_in_turn(const by_trainer *t)
 {
-    return by__is_sharded(t) && t->config->parallel.zero > 1;
+    return by__trainer_is_sharded(t) && t->config->parallel.zero > 1;
 }
 
 int64_t by__trainer_leaf(const by_trainer *t, int64_t i)
 {
-    return t->first_micro_batch + i * by__replica_leaves(t, t->layout.replica).stride;
+    return t->first_micro_batch + i * by__trainer_replica_leaves(t, t->layout.replica).stride;
 }
 
-int by__ranks_members(const by_trainer *t)
+int by__trainer_ranks_members(const by_trainer *t)
 {
     return t->sync.is_on ? t->layout.size[BY_MESH_SHARD] : t->layout.replicas;
 }
 
-by__leaves by__trainer_sum_leaves(const by_trainer *t, int replica)
+by__trainer_leaves by__trainer_sum_leaves(const by_trainer *t, int replica)
 {
-    by__leaves all = {.stride = 1};
-    int members = by__ranks_members(t);
+    by__trainer_leaves all = {.stride = 1};
+    int members = by__trainer_ranks_members(t);
     by__sum_tree_block(t->all_micro_batches, t->layout.replicas / members, replica / members,
                        &all.first, &all.count);
     return all;
 }
 
-by__leaves by__replica_leaves(const by_trainer *t, int replica)
+by__trainer_leaves by__trainer_replica_leaves(const by_trainer *t, int replica)
 {
-    const by__leaves all = by__trainer_sum_leaves(t, replica);
-    int members = by__ranks_members(t);
+    const by__trainer_leaves all = by__trainer_sum_leaves(t, replica);
+    int members = by__trainer_ranks_members(t);
     int member = replica % members;
-    by__leaves own = {.stride = 1};
-    if (by__is_in_turn(t)) {
-        return (by__leaves){.first = all.first + member,
-                            .count = (all.count - member + members - 1) / members,
-                            .stride = members};
+    by__trainer_leaves own = {.stride = 1};
+    if (by__trainer_is_in_turn(t)) {
+        return (by__trainer_leaves){.first = all.first + member,
+                                    .count = (all.count - member + members - 1) / members,
+                                    .stride = members};
     }
     by__sum_tree_block(all.count, members, member, &own.first, &own.count);
     own.first += all.first;
     return own;
 }
 
-int by__ranks_parts(const by_trainer *t)
+int by__trainer_ranks_parts(const by_trainer *t)
 {
-    return by__is_in_turn(t) || t->sync.is_on ? 1 : t->layout.size[BY_MESH_SEQUENCE];
+    return by__trainer_is_in_turn(t) || t->sync.is_on ? 1 : t->layout.size[BY_MESH_SEQUENCE];
 }
 
-int by__ranks_adders(const by_trainer *t)
+int by__trainer_ranks_adders(const by_trainer *t)
 {
-    return by__ranks_members(t) * by__ranks_parts(t);
+    return by__trainer_ranks_members(t) * by__trainer_ranks_parts(t);
 }
 
-unsigned by__ranks_adding_axes(const by_trainer *t)
+unsigned by__trainer_ranks_adding_axes(const by_trainer *t)
 {
     unsigned peers = 1u << BY_MESH_SHARD | (t->sync.is_on ? 0 : 1u << BY_MESH_DATA);
-    return by__ranks_parts(t) > 1 ? peers | 1u << BY_MESH_SEQUENCE : peers;
+    return by__trainer_ranks_parts(t) > 1 ? peers | 1u << BY_MESH_SEQUENCE : peers;
 }
 
-bool by__is_sharded(const by_trainer *t)
+bool by__trainer_is_sharded(const by_trainer *t)
 {
     return t->layout.size[BY_MESH_SHARD] > 1 && t->sets > 0;
 }
 
-by_memory by__shard_memory(const by_trainer *t, int flat, const by__slice *slice)
+by_memory by__trainer_shard_memory(const by_trainer *t, int flat, const by__trainer_slice *slice)
 {
     return by__store_range(t->store, flat, slice->group, slice->first, slice->count);
 }
 
-bool by__is_gathered(const by_trainer *t)
+bool by__trainer_is_gathered(const by_trainer *t)
 {
-    return by__is_in_turn(t) && t->config->parallel.zero > 2;
+    return by__trainer_is_in_turn(t) && t->config->parallel.zero > 2;
 }
 
-unsigned by__gathered_groups(const by_trainer *t)
+unsigned by__trainer_gathered_groups(const by_trainer *t)
 {
     unsigned groups = 0;
-    for (int group = 0; group < BY__TRAINED_GROUPS && by__is_gathered(t); group++) {
+    for (int group = 0; group < BY__TRAINED_GROUPS && by__trainer_is_gathered(t); group++) {
         groups |= (group & BY__GROUP_VECTOR) == 0 ? 1u << group : 0u;
     }
     return groups;
 }
 
-int64_t by__group_elements(const by__store *store, int group)
+int64_t by__trainer_group_elements(const by__store *store, int group)
 {
     int64_t elements = 0;
     for (size_t i = 0; i < by__store_count(store); i++) {
-        const by__stored_tensor *entry = by__store_entry(store, (by__handle)i);
+        const by__store_stored_tensor *entry = by__store_entry(store, (by__store_handle)i);
         if (entry->group == group) {
             elements +=
                 (int64_t)by__round_up((size_t)by_shape_count(&entry->local), BY__ENTRY_ALIGNMENT);
@@ -96,12 +96,12 @@ int64_t by__group_elements(const by__store *store, int group)
     return elements;
 }
 
-bool by__norm_is_divided(const by_trainer *t)
+bool by__trainer_norm_is_divided(const by_trainer *t)
 {
-    return by__is_sharded(t) || t->pipe != NULL;
+    return by__trainer_is_sharded(t) || t->pipe != NULL;
 }
 
-bool by__has_average(const by_trainer *t)
+bool by__trainer_has_average(const by_trainer *t)
 {
     return t->sets > 0 && t->config->optimizer.ema != 0.0;
 }

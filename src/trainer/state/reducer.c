@@ -4,9 +4,9 @@
 
 #include "comm/comm.h"
 
-struct by__reducer {
-    by__reducer_spec spec;
-    by__holder_plan plan;
+struct by__trainer_reducer {
+    by__trainer_reducer_spec spec;
+    by__comm_holder_plan plan;
     int *owners;
     by__sum_merge *merges;
     int held;
@@ -21,13 +21,13 @@ struct by__reducer {
     int kept_count;
 };
 
-static int parts_of(const by__reducer_spec *spec)
+static int parts_of(const by__trainer_reducer_spec *spec)
 {
     return spec->parts > 1 ? spec->parts : 1;
 }
 
 /* Lists the forest of a replica, with the beginning of each sum. Returns their number. */
-static int list_sums(const by__reducer *r, int replica, by__sum_node *nodes)
+static int list_sums(const by__trainer_reducer *r, int replica, by__sum_node *nodes)
 {
     int64_t first;
     int64_t count;
@@ -43,7 +43,7 @@ static int list_sums(const by__reducer *r, int replica, by__sum_node *nodes)
 
 /* State while the plan is made. */
 typedef struct planning {
-    by__reducer *r;
+    by__trainer_reducer *r;
     int64_t *begin; /* for one part: first leaf of each holder */
     size_t begins;
     size_t owners;
@@ -55,7 +55,7 @@ typedef struct planning {
  * extra entry of `begin` is the end. */
 static by_status list_holders(planning *p, int part, int *holders, by_error *error)
 {
-    by__reducer *r = p->r;
+    by__trainer_reducer *r = p->r;
     int parts = parts_of(&r->spec);
     int replicas = by_comm_size(r->spec.peers) / parts;
     *holders = 0;
@@ -80,7 +80,7 @@ static by_status list_holders(planning *p, int part, int *holders, by_error *err
 static by_status append_merges(planning *p, const int64_t *begin, int count, const int *holder,
                                int first, int *root, by_error *error)
 {
-    by__reducer *r = p->r;
+    by__trainer_reducer *r = p->r;
     by__sum_merge *merges;
     size_t more;
     BY_TRY(by__sum_tree_merges(&merges, &more, begin, count, error));
@@ -101,7 +101,7 @@ static by_status append_merges(planning *p, const int64_t *begin, int count, con
 /* Plans each part's sum tree over the micro-batches, then the tree over the parts. */
 static by_status plan_parts(planning *p, by_error *error)
 {
-    by__reducer *r = p->r;
+    by__trainer_reducer *r = p->r;
     int parts = parts_of(&r->spec);
     BY_TRY(by__alloc((void **)&p->roots, (size_t)parts, sizeof *p->roots, "reducer", error));
     for (int part = 0; part < parts; part++) {
@@ -117,7 +117,7 @@ static by_status plan_parts(planning *p, by_error *error)
     return append_merges(p, p->begin, parts, p->roots, 0, &r->plan.root, error);
 }
 
-static by_status make_plan(by__reducer *r, by_error *error)
+static by_status make_plan(by__trainer_reducer *r, by_error *error)
 {
     planning p = {.r = r};
     by_status status = plan_parts(&p, error);
@@ -129,7 +129,7 @@ static by_status make_plan(by__reducer *r, by_error *error)
 }
 
 /* Reserves memory for the plan of any round. */
-static by_status reserve_rounds(by__reducer *r, by_error *error)
+static by_status reserve_rounds(by__trainer_reducer *r, by_error *error)
 {
     size_t most = (size_t)by_comm_size(r->spec.peers) + BY__SUM_TREE_NODES;
     r->round = -1;
@@ -142,9 +142,10 @@ static by_status reserve_rounds(by__reducer *r, by_error *error)
     return BY_OK;
 }
 
-by_status by__reducer_open(by__reducer **out, const by__reducer_spec *spec, by_error *error)
+by_status by__trainer_reducer_open(by__trainer_reducer **out, const by__trainer_reducer_spec *spec,
+                                   by_error *error)
 {
-    by__reducer *r;
+    by__trainer_reducer *r;
     size_t ranks = (size_t)by_comm_size(spec->peers);
     BY_TRY(by__alloc((void **)&r, 1, sizeof *r, "reducer", error));
     r->spec = *spec;
@@ -159,14 +160,14 @@ by_status by__reducer_open(by__reducer **out, const by__reducer_spec *spec, by_e
         status = spec->in_turn ? reserve_rounds(r, error) : make_plan(r, error);
     }
     if (status != BY_OK) {
-        by__reducer_close(&r);
+        by__trainer_reducer_close(&r);
         return status;
     }
     *out = r;
     return BY_OK;
 }
 
-void by__reducer_close(by__reducer **reducer)
+void by__trainer_reducer_close(by__trainer_reducer **reducer)
 {
     if (reducer == NULL || *reducer == NULL) {
         return;
@@ -184,7 +185,7 @@ void by__reducer_close(by__reducer **reducer)
 
 /* Divides the slices of a bucket's owners among their peers. Returns the offset of the slice of
  * owner `mine`, and sets r->parts to its parts. */
-static size_t cut_slices(by__reducer *r, const by__bucket *b, int mine)
+static size_t cut_slices(by__trainer_reducer *r, const by__trainer_bucket *b, int mine)
 {
     int owners = r->spec.owners;
     int parts = parts_of(&r->spec);
@@ -207,10 +208,11 @@ static size_t cut_slices(by__reducer *r, const by__bucket *b, int mine)
     return found;
 }
 
-by_status by__reducer_run(by__reducer *reducer, size_t bucket, float *const *sets, by_error *error)
+by_status by__trainer_reducer_run(by__trainer_reducer *reducer, size_t bucket, float *const *sets,
+                                  by_error *error)
 {
-    by__reducer *r = reducer;
-    const by__bucket *b = &r->spec.buckets[bucket];
+    by__trainer_reducer *r = reducer;
+    const by__trainer_bucket *b = &r->spec.buckets[bucket];
     int rank = by_comm_rank(r->spec.peers);
     size_t begin = 0;
     char what[48];
@@ -218,13 +220,13 @@ by_status by__reducer_run(by__reducer *reducer, size_t bucket, float *const *set
         r->mine[i] = sets[i] + b->offset;
     }
     (void)snprintf(what, sizeof what, "bucket %zu of the gradients", bucket);
-    by__holder_sum sum = {.plan = &r->plan,
-                          .mine = r->mine,
-                          .out = r->mine[r->held - 1],
-                          .count = (size_t)b->count,
-                          .slices = r->slices,
-                          .gather = r->spec.owners <= 1,
-                          .what = what};
+    by__comm_holder_sum sum = {.plan = &r->plan,
+                               .mine = r->mine,
+                               .out = r->mine[r->held - 1],
+                               .count = (size_t)b->count,
+                               .slices = r->slices,
+                               .gather = r->spec.owners <= 1,
+                               .what = what};
     if (sum.gather) {
         by__comm_even_slices(r->slices, sum.count, by_comm_size(r->spec.peers));
     } else {
@@ -240,7 +242,7 @@ by_status by__reducer_run(by__reducer *reducer, size_t bucket, float *const *set
 
 /* ---- micro-batches in turn ---- */
 
-int by__reducer_sets(int64_t leaves, int ranks)
+int by__trainer_reducer_sets(int64_t leaves, int ranks)
 {
     by__sum_node nodes[BY__SUM_TREE_NODES];
     int most = 1;
@@ -252,7 +254,7 @@ int by__reducer_sets(int64_t leaves, int ranks)
 }
 
 /* The holders of a round are in the order of their leaves, those of earlier rounds first. */
-static void plan_round(by__reducer *r, int64_t round)
+static void plan_round(by__trainer_reducer *r, int64_t round)
 {
     int ranks = by_comm_size(r->spec.peers);
     int64_t first = round * ranks;
@@ -276,11 +278,11 @@ static void plan_round(by__reducer *r, int64_t round)
     r->round = round;
 }
 
-by_status by__reducer_add(by__reducer *reducer, int64_t round, size_t bucket, float *leaf,
-                          float *const *sums, by_error *error)
+by_status by__trainer_reducer_add(by__trainer_reducer *reducer, int64_t round, size_t bucket,
+                                  float *leaf, float *const *sums, by_error *error)
 {
-    by__reducer *r = reducer;
-    const by__bucket *b = &r->spec.buckets[bucket];
+    by__trainer_reducer *r = reducer;
+    const by__trainer_bucket *b = &r->spec.buckets[bucket];
     int rank = by_comm_rank(r->spec.peers);
     size_t begin = cut_slices(r, b, rank / parts_of(&r->spec) % r->spec.owners);
     size_t part = r->first[rank] - begin;
@@ -298,15 +300,15 @@ by_status by__reducer_add(by__reducer *reducer, int64_t round, size_t bucket, fl
         results[i] = sums[i] + part;
     }
     (void)snprintf(what, sizeof what, "bucket %zu of the gradients", bucket);
-    const by__holder_sum sum = {.plan = &r->plan,
-                                .mine = mine,
-                                .count = (size_t)b->count,
-                                .slices = r->slices,
-                                .first = r->first,
-                                .kept = r->kept,
-                                .kept_count = r->kept_count,
-                                .results = results,
-                                .what = what};
+    const by__comm_holder_sum sum = {.plan = &r->plan,
+                                     .mine = mine,
+                                     .count = (size_t)b->count,
+                                     .slices = r->slices,
+                                     .first = r->first,
+                                     .kept = r->kept,
+                                     .kept_count = r->kept_count,
+                                     .results = results,
+                                     .what = what};
     BY_TRY(by__comm_reduce_holders(r->spec.peers, &sum, error));
     bool last = (round + 1) * by_comm_size(r->spec.peers) >= r->spec.leaves;
     return last && r->spec.copies != NULL

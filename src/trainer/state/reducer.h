@@ -21,7 +21,7 @@
 #include "base/base.h"
 
 /* A range of a gradient set. */
-typedef struct by__bucket {
+typedef struct by__trainer_bucket {
     int group;     /* of the store */
     int64_t first; /* index of its first element in the group */
     int64_t count;
@@ -31,10 +31,10 @@ typedef struct by__bucket {
     const size_t *slices;
     /* with overlap: summed together with the previous bucket, which contains its gradients */
     bool is_joined;
-} by__bucket;
+} by__trainer_bucket;
 
 /* The distribution of micro-batches, and the sums that each peer has when its last one is done. */
-typedef struct by__reducer_spec {
+typedef struct by__trainer_reducer_spec {
     by_comm *peers; /* ranks that compute different micro-batches; owned by the caller */
     int64_t leaves; /* micro-batches per step */
     /* Each rank's last micro-batch is a separate sum, which the rank does not add to others. */
@@ -43,33 +43,35 @@ typedef struct by__reducer_spec {
      * sum of their parts: the sum tree over the parts of each part's tree over micro-batches,
      * whichever replica computes these. Peer p is replica p / parts and has part p % parts. */
     int parts;
-    /* If more than 1: each of this many owners gets only its slice of a bucket (by__bucket.slices).
-     * Replica q is owner q % owners, and `copies` contains the peers of this rank's owner in the
-     * order of peers; NULL: just one. */
+    /* If more than 1: each of this many owners gets only its slice of a bucket
+     * (by__trainer_bucket.slices). Replica q is owner q % owners, and `copies` contains the peers
+     * of this rank's owner in the order of peers; NULL: just one. */
     int owners;
     by_comm *copies;
-    bool in_turn;              /* peer p of n has leaves p, n + p, 2 n + p ...: by__reducer_add */
-    const by__bucket *buckets; /* owned by the caller */
+    bool in_turn; /* peer p of n has leaves p, n + p, 2 n + p ...: by__trainer_reducer_add */
+    const by__trainer_bucket *buckets; /* owned by the caller */
     size_t bucket_count;
-} by__reducer_spec;
+} by__trainer_reducer_spec;
 
-typedef struct by__reducer by__reducer;
+typedef struct by__trainer_reducer by__trainer_reducer;
 
-by_status by__reducer_open(by__reducer **out, const by__reducer_spec *spec, by_error *error);
-void by__reducer_close(by__reducer **reducer);
+by_status by__trainer_reducer_open(by__trainer_reducer **out, const by__trainer_reducer_spec *spec,
+                                   by_error *error);
+void by__trainer_reducer_close(by__trainer_reducer **reducer);
 /* Sums a bucket: sets[i] is the whole set with the i-th sum that this rank holds. The last one
  * receives the result, or an owner's slice of it. Collective. */
-by_status by__reducer_run(by__reducer *reducer, size_t bucket, float *const *sets, by_error *error);
+by_status by__trainer_reducer_run(by__trainer_reducer *reducer, size_t bucket, float *const *sets,
+                                  by_error *error);
 
 /* ---- micro-batches in turn ---- */
 
 /* Most sums that an owner holds after a round: one leaf of each of `ranks` peers. */
-int by__reducer_sets(int64_t leaves, int ranks);
+int by__trainer_reducer_sets(int64_t leaves, int ranks);
 /* Adds the leaves of a round to the sums of earlier rounds: `leaf` has this rank's bucket (NULL: it
  * has no leaf in the last round), sums[i] its owner's slice of the bucket in the i-th remaining
  * sum, ascending. After the last round sums[0] has the result. Collective, with rounds 0, 1, ... of
  * each bucket in order. */
-by_status by__reducer_add(by__reducer *reducer, int64_t round, size_t bucket, float *leaf,
-                          float *const *sums, by_error *error);
+by_status by__trainer_reducer_add(by__trainer_reducer *reducer, int64_t round, size_t bucket,
+                                  float *leaf, float *const *sums, by_error *error);
 
 #endif

@@ -25,17 +25,17 @@ static uint64_t status_bytes(const char *key)
     return (uint64_t)kib * 1024u;
 }
 
-uint64_t by__resident_bytes(void)
+uint64_t by__trainer_resident_bytes(void)
 {
     return status_bytes("VmRSS");
 }
 
-uint64_t by__train_settled_bytes(void)
+uint64_t by__trainer_train_settled_bytes(void)
 {
 #ifdef __GLIBC__
     (void)malloc_trim(0);
 #endif
-    return by__resident_bytes();
+    return by__trainer_resident_bytes();
 }
 
 uint64_t by_peak_resident_bytes(void)

@@ -16,9 +16,9 @@
  * submitted after a failed one changes nothing either.
  *
  * Types: by_trainer (trainer.h) runs steps; by__job (job/job.h) is a run with its directory, events
- * and checkpoints; by__recipe and by__layout, below, describe how graphs are built and how ranks
- * are arranged. A job owns its trainer, a trainer its store, programs and memory; communicators
- * belong to the mesh.
+ * and checkpoints; by__trainer_recipe and by__trainer_layout, below, describe how graphs are built
+ * and how ranks are arranged. A job owns its trainer, a trainer its store, programs and memory;
+ * communicators belong to the mesh.
  *
  * Never put here: kernels, file formats, printing.
  */
@@ -31,58 +31,59 @@
 #include "exec/exec.h"
 
 /* Inputs of a graph besides the config. */
-typedef struct by__recipe {
+typedef struct by__trainer_recipe {
     by_model_builder *builder; /* NULL: the model named by the config */
     void *user;
     const by_task *task; /* NULL: the task named by the config */
-} by__recipe;
+} by__trainer_recipe;
 
 /* ---- train_dtypes.c ---- */
 
 /* Dtype that programs compute in. */
-by_dtype by__compute_dtype(const by_config *config);
+by_dtype by__trainer_compute_dtype(const by_config *config);
 /* Dtype of matrices and of the optimizer's states for them. */
-by_dtype by__weights_dtype(const by_config *config);
+by_dtype by__trainer_weights_dtype(const by_config *config);
 /* Dtype of the copies of weights that programs compute with; BY_F32: they use the weights
  * themselves. */
-by_dtype by__copies_dtype(const by_config *config);
+by_dtype by__trainer_copies_dtype(const by_config *config);
 /* Returns true if updates are rounded stochastically. */
-bool by__rounds_stochastically(const by_config *config);
+bool by__trainer_rounds_stochastically(const by_config *config);
 
 /* ---- resident.c ---- */
 
 /* Resident memory of this process in bytes; 0 if the system does not tell. */
-uint64_t by__resident_bytes(void);
+uint64_t by__trainer_resident_bytes(void);
 /* The same after memory that was freed has been returned to the system, so that what planning used
  * for a while is not counted. */
-uint64_t by__train_settled_bytes(void);
+uint64_t by__trainer_train_settled_bytes(void);
 
 /* ---- ranks_layout.c ---- */
 
 /* A rank's place in the mesh of the job. */
-typedef struct by__layout {
+typedef struct by__trainer_layout {
     int ranks;
     int rank;
     int size[BY_MESH_AXES];
     int place[BY_MESH_AXES];
     int replicas; /* data x shard: number of replicas that compute different micro-batches */
     int replica;  /* replica that this rank belongs to */
-} by__layout;
+} by__trainer_layout;
 
 /* Resolves the section `parallel` for a job of `ranks` ranks. BY_ECONFIG: the sizes of the axes do
  * not multiply to it, or a step has fewer micro-batches than replicas; the message names both
  * numbers and values that would fit. */
-by_status by__layout_resolve(by__layout *out, const by_config *config, int ranks, int rank,
-                             by_error *error);
+by_status by__trainer_layout_resolve(by__trainer_layout *out, const by_config *config, int ranks,
+                                     int rank, by_error *error);
 /* The part of it that sets sizes and replicas of a layout of layout->ranks ranks. */
-by_status by__layout_axes(by__layout *layout, const by_config *config, by_error *error);
+by_status by__trainer_layout_axes(by__trainer_layout *layout, const by_config *config,
+                                  by_error *error);
 /* Formats "pipeline 0, data 1": a number for each axis that is larger than 1, such as layout->place
  * or layout->size; truncated to `size` bytes. */
-void by__layout_describe(const by__layout *layout, const int numbers[BY_MESH_AXES], char *text,
-                         size_t size);
+void by__trainer_layout_describe(const by__trainer_layout *layout, const int numbers[BY_MESH_AXES],
+                                 char *text, size_t size);
 /* The layout of a process that works alone, whatever the config says, to evaluate, predict or
  * plan. */
-void by__layout_alone(by__layout *out);
+void by__trainer_layout_alone(by__trainer_layout *out);
 
 /* A slice that this rank holds of a parameter or (state >= 0) of one of its states. */
 typedef struct by__trainer_held {
@@ -100,7 +101,7 @@ bool by__trainer_above_budget(const by_memory_report *planned, const by_config *
 /* BY_EMEMORY if the planned memory, in addition to the process and its data, is not free, counting
  * all ranks of this host, or the total exceeds memory.budget. comm NULL: this process
  * alone. */
-by_status by__plan_fits(const by_memory_report *planned, const by_config *config,
-                        const by_comm *comm, by_error *error);
+by_status by__trainer_plan_fits(const by_memory_report *planned, const by_config *config,
+                                const by_comm *comm, by_error *error);
 
 #endif

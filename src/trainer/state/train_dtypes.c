@@ -3,7 +3,7 @@
 
 #include "trainer/state/train.h"
 
-by_dtype by__compute_dtype(const by_config *config)
+by_dtype by__trainer_compute_dtype(const by_config *config)
 {
     by_dtype dtype = BY_F32;
     (void)by_precision_parse(&dtype, config->precision.compute,
@@ -11,18 +11,18 @@ by_dtype by__compute_dtype(const by_config *config)
     return dtype;
 }
 
-by_dtype by__weights_dtype(const by_config *config)
+by_dtype by__trainer_weights_dtype(const by_config *config)
 {
     return strcmp(config->precision.weights, "bf16") == 0 ? BY_BF16 : BY_F32;
 }
 
-by_dtype by__copies_dtype(const by_config *config)
+by_dtype by__trainer_copies_dtype(const by_config *config)
 {
-    return by__weights_dtype(config) == BY_F32 ? by__compute_dtype(config) : BY_F32;
+    return by__trainer_weights_dtype(config) == BY_F32 ? by__trainer_compute_dtype(config) : BY_F32;
 }
 
-bool by__rounds_stochastically(const by_config *config)
+bool by__trainer_rounds_stochastically(const by_config *config)
 {
-    return by__weights_dtype(config) != BY_F32 &&
+    return by__trainer_weights_dtype(config) != BY_F32 &&
            strcmp(config->precision.rounding, "stochastic") == 0;
 }

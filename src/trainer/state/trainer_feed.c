@@ -47,12 +47,12 @@ static by_status add_feeds(by_trainer *t, const by_graph *graph, by_error *error
         }
         BY_TRY(by__reserve((void **)&t->feeds, &t->feed_capacity, t->feed_count + 1,
                            sizeof *t->feeds, error));
-        t->feeds[t->feed_count++] = (by__feed){.name = value->name,
-                                               .dtype = value->dtype,
-                                               .shape = value->shape,
-                                               .offset = t->input_bytes,
-                                               .bytes = by__value_bytes(value)};
-        if (!by__size_add(t->input_bytes, by__value_bytes(value) + BY_CACHE_LINE,
+        t->feeds[t->feed_count++] = (by__trainer_feed){.name = value->name,
+                                                       .dtype = value->dtype,
+                                                       .shape = value->shape,
+                                                       .offset = t->input_bytes,
+                                                       .bytes = by__graph_value_bytes(value)};
+        if (!by__size_add(t->input_bytes, by__graph_value_bytes(value) + BY_CACHE_LINE,
                           &t->input_bytes)) {
             return by_error_set(error, BY_EMEMORY, "the inputs' size overflows");
         }
@@ -105,7 +105,7 @@ static by_status plan_evaluated(by_trainer *t, by_error *error)
                             "train.micro_batch (%lld) examples in front",
                             t->task->name, (long long)t->config->train.micro_batch);
     }
-    t->evaluated_bytes = by__value_bytes(value);
+    t->evaluated_bytes = by__graph_value_bytes(value);
     return BY_OK;
 }
 
@@ -125,36 +125,36 @@ uint64_t by__trainer_feed_bytes(const by_trainer *t)
     return t->input_bytes + output_bytes(t) + staging_bytes(t);
 }
 
-static by_status bind_model(by_trainer *t, by__program_row *row, by_error *error)
+static by_status bind_model(by_trainer *t, by__exec_program_row *row, by_error *error)
 {
     by_memory rng = by_memory_at(t->inputs, t->rng_offset, 4 * sizeof(int32_t));
     by_memory seed = by_memory_at(t->inputs, t->seed_offset, sizeof(float));
     for (size_t i = 0; i < t->feed_count; i++) {
-        const by__feed *feed = &t->feeds[i];
-        BY_TRY(by__row_bind(row, feed->name, by_memory_at(t->inputs, feed->offset, feed->bytes),
-                            error));
+        const by__trainer_feed *feed = &t->feeds[i];
+        BY_TRY(by__exec_row_bind(row, feed->name,
+                                 by_memory_at(t->inputs, feed->offset, feed->bytes), error));
     }
-    BY_TRY(by__row_bind(row, "rng", rng, error));
+    BY_TRY(by__exec_row_bind(row, "rng", rng, error));
     by_memory factor = by_memory_at(t->inputs, t->seed_offset + BY_CACHE_LINE, sizeof(float));
-    BY_TRY(by__row_bind(row, "loss_scale", seed, error));
-    BY_TRY(by__row_bind(row, "loss_factor", factor, error));
+    BY_TRY(by__exec_row_bind(row, "loss_scale", seed, error));
+    BY_TRY(by__exec_row_bind(row, "loss_factor", factor, error));
     if (t->evaluated_bytes > 0) {
-        BY_TRY(by__row_bind(row, "evaluated",
-                            by_memory_at(t->outputs, evaluated_offset(t), t->evaluated_bytes),
-                            error));
+        BY_TRY(by__exec_row_bind(row, "evaluated",
+                                 by_memory_at(t->outputs, evaluated_offset(t), t->evaluated_bytes),
+                                 error));
     }
-    return by__row_bind(row, "loss", by_memory_at(t->outputs, OUT_LOSS, sizeof(float)), error);
+    return by__exec_row_bind(row, "loss", by_memory_at(t->outputs, OUT_LOSS, sizeof(float)), error);
 }
 
 static by_status open_events(by_trainer *t, by_error *error)
 {
     for (int i = 0; i < BY__STAGES; i++) {
-        BY_TRY(by__event_open(&t->copied[i], t->device, false, error));
+        BY_TRY(by__device_event_open(&t->copied[i], t->device, false, error));
     }
     for (int i = 0; i < BY_STEPS_AHEAD; i++) {
-        BY_TRY(by__event_open(&t->pending[i].read, t->device, false, error));
+        BY_TRY(by__device_event_open(&t->pending[i].read, t->device, false, error));
     }
-    return by__event_open(&t->computed, t->device, false, error);
+    return by__device_event_open(&t->computed, t->device, false, error);
 }
 
 by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
@@ -167,31 +167,34 @@ by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
         BY_TRY(bind_model(t, &t->programs.rows[i], error));
     }
     by_memory scale = by_memory_at(t->outputs, OUT_SCALE, sizeof(float));
-    BY_TRY(by__row_bind(t->norm, "norm", by_memory_at(t->outputs, OUT_NORM, sizeof(float)), error));
+    BY_TRY(by__exec_row_bind(t->norm, "norm", by_memory_at(t->outputs, OUT_NORM, sizeof(float)),
+                             error));
     size_t losses = (size_t)t->most_micro_batches * sizeof(float);
-    BY_TRY(by__row_bind(t->norm, "scale", scale, error));
-    BY_TRY(by__row_bind(t->norm, "failed", by_memory_at(t->outputs, OUT_FAILED, sizeof(float)),
-                        error));
-    BY_TRY(by__row_bind(t->norm, "losses", by_memory_at(t->outputs, OUT_LOSSES, losses), error));
+    BY_TRY(by__exec_row_bind(t->norm, "scale", scale, error));
+    BY_TRY(by__exec_row_bind(t->norm, "failed", by_memory_at(t->outputs, OUT_FAILED, sizeof(float)),
+                             error));
+    BY_TRY(
+        by__exec_row_bind(t->norm, "losses", by_memory_at(t->outputs, OUT_LOSSES, losses), error));
     return by__trainer_bind_update(t, t->update, error);
 }
 
-by_status by__trainer_bind_update(by_trainer *t, by__program_row *row, by_error *error)
+by_status by__trainer_bind_update(by_trainer *t, by__exec_program_row *row, by_error *error)
 {
     size_t numbers = BY_HYPER_COUNT * sizeof(float);
-    BY_TRY(by__row_bind(row, "scale", by_memory_at(t->outputs, OUT_SCALE, sizeof(float)), error));
-    return by__row_bind(row, "hyper", by_memory_at(t->outputs, OUT_HYPER, numbers), error);
+    BY_TRY(
+        by__exec_row_bind(row, "scale", by_memory_at(t->outputs, OUT_SCALE, sizeof(float)), error));
+    return by__exec_row_bind(row, "hyper", by_memory_at(t->outputs, OUT_HYPER, numbers), error);
 }
 
 void by__trainer_close_feeds(by_trainer *t)
 {
     for (int i = 0; i < BY__STAGES; i++) {
-        by__event_close(&t->copied[i]);
+        by__device_event_close(&t->copied[i]);
     }
     for (int i = 0; i < BY_STEPS_AHEAD; i++) {
-        by__event_close(&t->pending[i].read);
+        by__device_event_close(&t->pending[i].read);
     }
-    by__event_close(&t->computed);
+    by__device_event_close(&t->computed);
     by_device_unpin(&t->staging);
     by_device_free(&t->inputs);
     by_device_free(&t->outputs);
@@ -201,8 +204,9 @@ void by__trainer_close_feeds(by_trainer *t)
 /* ---- to the device ---- */
 
 /* Finds the batch's array for a feed, which must have `examples` examples. */
-static by_status find_array(const by_trainer *t, const by__feed *feed, const by_batch *batch,
-                            int64_t examples, const by_array **out, by_error *error)
+static by_status find_array(const by_trainer *t, const by__trainer_feed *feed,
+                            const by_batch *batch, int64_t examples, const by_array **out,
+                            by_error *error)
 {
     const by_array *array = by_batch_array(batch, feed->name);
     by_shape want = feed->shape;
@@ -224,17 +228,18 @@ static by_status find_array(const by_trainer *t, const by__feed *feed, const by_
     return BY_OK;
 }
 
-by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *batch,
-                           int64_t examples, int64_t index, int64_t kept_as, by_error *error)
+by_status by__trainer_feed_micro_batch(by_trainer *t, by__exec_program_row *row,
+                                       const by_batch *batch, int64_t examples, int64_t index,
+                                       int64_t kept_as, by_error *error)
 {
     unsigned stage = t->fed++ % BY__STAGES;
     char *block = (char *)t->staging.data + stage * t->input_bytes;
     uint64_t seed = t->config->seed;
     t->leaf = by__trainer_leaf(t, index);
     /* Waits until the previous copy from this block is done. */
-    BY_TRY(by__event_wait(t->copied[stage], error));
+    BY_TRY(by__device_event_wait(t->copied[stage], error));
     for (size_t i = 0; i < t->feed_count; i++) {
-        const by__feed *feed = &t->feeds[i];
+        const by__trainer_feed *feed = &t->feeds[i];
         const by_array *array = NULL;
         if (by_graph_find(row->graph, feed->name) == BY_NONE) {
             continue;
@@ -242,7 +247,7 @@ by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *
         BY_TRY(find_array(t, feed, batch, examples, &array, error));
         memcpy(block + feed->offset, (const char *)array->data + feed->bytes * (size_t)index,
                feed->bytes);
-        BY_TRY(by__row_check(row, feed->name, block + feed->offset, error));
+        BY_TRY(by__exec_row_check(row, feed->name, block + feed->offset, error));
     }
     int32_t *rng = (int32_t *)(void *)(block + t->rng_offset);
     rng[0] = (int32_t)(uint32_t)seed;
@@ -256,16 +261,16 @@ by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *
         (targets > 0 ? 1.0f / (float)targets : 0.0f) * factor;
     *(float *)(void *)(block + t->seed_offset + BY_CACHE_LINE) = factor;
     /* The device's inputs may be overwritten when the previous program has run. */
-    BY_TRY(by__event_order(t->computed, BY__QUEUE_COPY_IN, error));
-    BY_TRY(by__copy_in(BY__QUEUE_COPY_IN, t->inputs, block, error));
-    BY_TRY(by__event_record(t->copied[stage], BY__QUEUE_COPY_IN, error));
-    BY_TRY(by__event_order(t->copied[stage], BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_event_order(t->computed, BY__QUEUE_COPY_IN, error));
+    BY_TRY(by__device_copy_in(BY__QUEUE_COPY_IN, t->inputs, block, error));
+    BY_TRY(by__device_event_record(t->copied[stage], BY__QUEUE_COPY_IN, error));
+    BY_TRY(by__device_event_order(t->copied[stage], BY__QUEUE_COMPUTE, error));
     BY_TRY(by_program_submit(row->program, error));
     by_memory loss = by_memory_at(t->outputs, OUT_LOSS, sizeof(float));
     by_memory kept =
         by_memory_at(t->outputs, OUT_LOSSES + (size_t)kept_as * sizeof(float), sizeof(float));
-    BY_TRY(by__copy(BY__QUEUE_COMPUTE, kept, loss, error));
-    return by__event_record(t->computed, BY__QUEUE_COMPUTE, error);
+    BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, kept, loss, error));
+    return by__device_event_record(t->computed, BY__QUEUE_COMPUTE, error);
 }
 
 /* ---- and back ---- */
@@ -282,15 +287,16 @@ float *by__trainer_losses(const by_trainer *t)
 
 by_status by__trainer_fetch(by_trainer *t, unsigned slot, by_error *error)
 {
-    BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, host_of_step(t, slot),
-                        by_memory_at(t->outputs, OUT_RESULTS, result_bytes(t)), error));
-    return by__event_record(t->pending[slot].read, BY__QUEUE_COMPUTE, error);
+    BY_TRY(by__device_copy_out(BY__QUEUE_COMPUTE, host_of_step(t, slot),
+                               by_memory_at(t->outputs, OUT_RESULTS, result_bytes(t)), error));
+    return by__device_event_record(t->pending[slot].read, BY__QUEUE_COMPUTE, error);
 }
 
-by_status by__trainer_results(by_trainer *t, unsigned slot, by__results *out, by_error *error)
+by_status by__trainer_wait_results(by_trainer *t, unsigned slot, by__trainer_results *out,
+                                   by_error *error)
 {
     const char *host = host_of_step(t, slot);
-    BY_TRY(by__event_wait(t->pending[slot].read, error));
+    BY_TRY(by__device_event_wait(t->pending[slot].read, error));
     out->norm = *(const float *)(const void *)(host + OUT_NORM - OUT_RESULTS);
     out->failed = *(const float *)(const void *)(host + OUT_FAILED - OUT_RESULTS);
     out->losses = (const float *)(const void *)(host + OUT_LOSSES - OUT_RESULTS);
@@ -305,24 +311,25 @@ by_status by__trainer_fetch_evaluated(by_trainer *t, const float **out, by_error
         return BY_OK;
     }
     *out = (const float *)(const void *)host;
-    return by__copy_out(BY__QUEUE_COMPUTE, host,
-                        by_memory_at(t->outputs, evaluated_offset(t), t->evaluated_bytes), error);
+    return by__device_copy_out(BY__QUEUE_COMPUTE, host,
+                               by_memory_at(t->outputs, evaluated_offset(t), t->evaluated_bytes),
+                               error);
 }
 
 by_status by__trainer_send_hyper(by_trainer *t, unsigned slot, const float *hyper, by_error *error)
 {
     char *host = host_of_step(t, slot) + result_bytes(t);
     memcpy(host, hyper, BY_HYPER_COUNT * sizeof *hyper);
-    return by__copy_in(BY__QUEUE_COMPUTE,
-                       by_memory_at(t->outputs, OUT_HYPER, BY_HYPER_COUNT * sizeof(float)), host,
-                       error);
+    return by__device_copy_in(BY__QUEUE_COMPUTE,
+                              by_memory_at(t->outputs, OUT_HYPER, BY_HYPER_COUNT * sizeof(float)),
+                              host, error);
 }
 
 by_status by__trainer_veto(by_trainer *t, by_error *error)
 {
     const float failed = 1.0f;
     const float scale = NAN;
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     BY_TRY(by_device_write(by_memory_at(t->outputs, OUT_FAILED, sizeof failed), &failed, error));
     return by_device_write(by_memory_at(t->outputs, OUT_SCALE, sizeof scale), &scale, error);
 }
@@ -332,7 +339,7 @@ by_status by__trainer_clear_losses(by_trainer *t, by_error *error)
     char *zeros;
     size_t bytes = (size_t)t->most_micro_batches * sizeof(float);
     BY_TRY(by__alloc((void **)&zeros, bytes, 1, "losses", error));
-    by_status status = by__queue_finish(t->device, BY__QUEUE_COMPUTE, error);
+    by_status status = by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error);
     if (status == BY_OK) {
         status = by_device_write(by_memory_at(t->outputs, OUT_LOSSES, bytes), zeros, error);
     }

@@ -23,25 +23,25 @@ by_memory by__trainer_set(const by_trainer *t, int set)
     return by__trainer_flat(t, t->gradient_sets[set]);
 }
 
-by_memory by__unit_memory(const by_trainer *t, int flat, size_t i)
+by_memory by__trainer_unit_memory(const by_trainer *t, int flat, size_t i)
 {
-    return t->pieces != NULL ? by__shard_memory(t, flat, &t->pieces[i])
+    return t->pieces != NULL ? by__trainer_shard_memory(t, flat, &t->pieces[i])
            : t->tensors != NULL && !by_optimizer_needs_tensors(&t->config->optimizer)
-               ? by__shard_memory(t, flat, &t->shard.own[i])
+               ? by__trainer_shard_memory(t, flat, &t->shard.own[i])
            : t->tensors != NULL
                ? by__store_buffer(t->store, flat, by__store_find(t->store, t->tensors[i].name))
                : by__trainer_group(t, flat, i);
 }
 
-static by_status bind_gradient(by__program_row *row, const by_update_unit *unit, by_memory memory,
-                               by_error *error)
+static by_status bind_gradient(by__exec_program_row *row, const by_update_unit *unit,
+                               by_memory memory, by_error *error)
 {
     char name[300];
     (void)snprintf(name, sizeof name, "grad.%s", unit->name);
-    return by__row_bind(row, name, memory, error);
+    return by__exec_row_bind(row, name, memory, error);
 }
 
-const by_update_unit *by__update_units(const by_trainer *t, size_t *count)
+const by_update_unit *by__trainer_update_units(const by_trainer *t, size_t *count)
 {
     *count = t->tensors != NULL ? t->tensor_count : t->trained_groups;
     return t->tensors != NULL ? t->tensors : t->groups;
@@ -51,13 +51,13 @@ by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error)
 {
     int flat = t->gradient_sets[set];
     size_t count;
-    const by_update_unit *units = by__update_units(t, &count);
+    const by_update_unit *units = by__trainer_update_units(t, &count);
     t->sum_set = set;
-    for (size_t i = 0; i < t->trained_groups && !by__norm_is_divided(t); i++) {
+    for (size_t i = 0; i < t->trained_groups && !by__trainer_norm_is_divided(t); i++) {
         BY_TRY(bind_gradient(t->norm, &t->groups[i], by__trainer_group(t, flat, i), error));
     }
     for (size_t i = 0; i < count; i++) {
-        BY_TRY(bind_gradient(t->update, &units[i], by__unit_memory(t, flat, i), error));
+        BY_TRY(bind_gradient(t->update, &units[i], by__trainer_unit_memory(t, flat, i), error));
     }
     return BY_OK;
 }

@@ -9,76 +9,76 @@
 #include "trainer/state/train.h"
 
 /* A range of a group of parameters. */
-typedef struct by__slice {
+typedef struct by__trainer_slice {
     int group;
     int64_t first;
     int64_t count;
     int owner;     /* rank along `shard` */
     char name[32]; /* prefix of the update's values */
-} by__slice;
+} by__trainer_slice;
 
 /* A part of a gradient in a bucket. */
-typedef struct by__bucket_part {
-    by__handle entry; /* whose gradient it is */
-    int64_t from;     /* index of its first element in the gradient */
-    int64_t at;       /* index in the bucket */
+typedef struct by__trainer_bucket_part {
+    by__store_handle entry; /* whose gradient it is */
+    int64_t from;           /* index of its first element in the gradient */
+    int64_t at;             /* index in the bucket */
     int64_t count;
-} by__bucket_part;
+} by__trainer_bucket_part;
 
 /* The gradients of all buckets. */
-typedef struct by__bucket_parts {
-    by__bucket_part *parts; /* those of bucket k are first[k] .. first[k + 1] - 1 */
+typedef struct by__trainer_bucket_parts {
+    by__trainer_bucket_part *parts; /* those of bucket k are first[k] .. first[k + 1] - 1 */
     size_t *first;
     size_t count;
-} by__bucket_parts;
+} by__trainer_bucket_parts;
 
 /* A bucket, and the node of a graph that completes it. */
-typedef struct by__bucket_order {
+typedef struct by__trainer_bucket_order {
     size_t bucket;
     size_t node;
     int64_t offset; /* the bucket's */
-} by__bucket_order;
+} by__trainer_bucket_order;
 
 /* Gradients that are handed over after each micro-batch (shard_gradients.c). */
-typedef struct by__turns {
+typedef struct by__trainer_turns {
     by_graph *graph; /* graph of the program, until that is made */
-    by__bucket_parts parts;
+    by__trainer_bucket_parts parts;
     size_t ahead;  /* limit on bytes that are gathered in advance */
     int64_t most;  /* elements of the largest bucket */
     float *packed; /* buffer for these */
     float *losses; /* of all micro-batches, rank by rank */
     int64_t round; /* the current round */
     bool gives;    /* this rank has a micro-batch in it */
-} by__turns;
+} by__trainer_turns;
 
 /* State divided by the ranks of `shard`. Everything is NULL and 0 if there is one rank. */
-typedef struct by__shard {
-    by_comm *comm;   /* owned by the mesh */
-    by_comm *copies; /* the ranks of `data` that own the same slices; NULL: this one alone */
-    size_t *slices;  /* [bucket][rank]: target of by__bucket.slices */
-    size_t *counts;  /* [rank]: elements of a tensor that is gathered */
-    by__slice *all;  /* of all ranks, in the order of buckets before sorting */
+typedef struct by__trainer_shard {
+    by_comm *comm;          /* owned by the mesh */
+    by_comm *copies;        /* the ranks of `data` that own the same slices; NULL: this one alone */
+    size_t *slices;         /* [bucket][rank]: target of by__trainer_bucket.slices */
+    size_t *counts;         /* [rank]: elements of a tensor that is gathered */
+    by__trainer_slice *all; /* of all ranks, in the order of buckets before sorting */
     size_t count;
-    by__slice *own; /* of this rank */
+    by__trainer_slice *own; /* of this rank */
     size_t own_count;
-    by__turns turns;
-} by__shard;
+    by__trainer_turns turns;
+} by__trainer_shard;
 
 /* ---- ranks_parts.c ---- */
 
 /* Returns true if ranks divide the state of the optimizer. */
-bool by__is_sharded(const by_trainer *t);
+bool by__trainer_is_sharded(const by_trainer *t);
 /* Memory of a slice in a flat buffer. */
-by_memory by__shard_memory(const by_trainer *t, int flat, const by__slice *slice);
+by_memory by__trainer_shard_memory(const by_trainer *t, int flat, const by__trainer_slice *slice);
 
 /* Returns true if gradients are divided, and ranks take micro-batches in turn. */
-bool by__is_in_turn(const by_trainer *t);
+bool by__trainer_is_in_turn(const by_trainer *t);
 /* Index in the step of this rank's i-th micro-batch. */
 int64_t by__trainer_leaf(const by_trainer *t, int64_t i);
 
 /* Returns true if parameters are divided, and programs gather them. */
-bool by__is_gathered(const by_trainer *t);
+bool by__trainer_is_gathered(const by_trainer *t);
 /* Set of the groups that are gathered: bit g is group g. */
-unsigned by__gathered_groups(const by_trainer *t);
+unsigned by__trainer_gathered_groups(const by_trainer *t);
 
 #endif

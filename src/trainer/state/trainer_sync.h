@@ -14,7 +14,7 @@
 #include "trainer/state/train.h"
 
 /* An exchange that overlaps with the replica's steps (trainer_late.c). */
-typedef struct by__late {
+typedef struct by__trainer_late {
     pthread_t thread;
     bool is_under_way;
     bool is_exact; /* not compressed */
@@ -28,18 +28,18 @@ typedef struct by__late {
     by_comm *peers; /* the thread's own communicator of the replicas */
     int sent;       /* flat buffers: the weights at its beginning, */
     int difference; /* and their difference to the anchor, which is summed */
-} by__late;
+} by__trainer_late;
 
 #define BY__SPLITS (BY__TRAINED_GROUPS / BY__GROUP_TENSOR)
 
 /* Coded sums of neighbouring groups; NULL if these have no elements. */
-typedef struct by__sync_codes {
+typedef struct by__trainer_sync_codes {
     size_t first; /* first element, in a gradient set */
-    by__coded_sum *sum;
-} by__sync_codes;
+    by__comm_coded_sum *sum;
+} by__trainer_sync_codes;
 
 /* Exchanges that the section `sync` asks for (trainer_sync.c). */
-typedef struct by__sync {
+typedef struct by__trainer_sync {
     bool is_on;
     bool is_local; /* replicas take independent steps */
     bool is_late;  /* also while they exchange */
@@ -47,13 +47,13 @@ typedef struct by__sync {
     bool is_power;    /* by PowerSGD, not by `codec` */
     bool is_anchored; /* `anchor` holds the weights of the last exchange */
     bool is_settled;  /* no step was taken since the state of the ranks was made equal */
-    const by__codec *codec;
+    const by__comm_codec *codec;
     /* One for the groups that are not split, then one for each set of axes that split tensors: a
      * block of a code must not mix values of two of them, because ranks along one axis must agree
      * on values that another axis splits. */
-    by__sync_codes codes[BY__SPLITS];
-    by__power_sum *power;
-    by__power_tensor *gaps; /* padding between the tensors of a gradient set */
+    by__trainer_sync_codes codes[BY__SPLITS];
+    by__comm_power_sum *power;
+    by__comm_power_tensor *gaps; /* padding between the tensors of a gradient set */
     size_t gap_count;
     by_comm *peers;
     by_comm *alone;    /* peers of a job of one rank; else NULL */
@@ -62,8 +62,8 @@ typedef struct by__sync {
     int anchor;        /* flat buffers of the store; -1: none */
     int momentum;
     int residual;
-    by__late late;
-} by__sync;
+    by__trainer_late late;
+} by__trainer_sync;
 
 static inline float *by__sync_values(by_memory memory)
 {

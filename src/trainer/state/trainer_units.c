@@ -17,12 +17,12 @@ by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape 
                             .mesh = mesh,
                             .shape = shape,
                             .decay = (group & BY__GROUP_VECTOR) == 0,
-                            .copy = wide ? BY_F32 : by__copies_dtype(t->config),
-                            .format = wide ? BY_F32 : by__weights_dtype(t->config)};
+                            .copy = wide ? BY_F32 : by__trainer_copies_dtype(t->config),
+                            .format = wide ? BY_F32 : by__trainer_weights_dtype(t->config)};
 }
 
 /* Returns true if the i-th logical axis of a tensor is that of experts. */
-static bool is_of_experts(const by__stored_tensor *entry, int i)
+static bool is_of_experts(const by__store_stored_tensor *entry, int i)
 {
     const char *name = entry->axes;
     for (; i > 0 && *name != '\0'; i--) {
@@ -33,21 +33,21 @@ static bool is_of_experts(const by__stored_tensor *entry, int i)
 }
 
 void by__trainer_set_random(const by_trainer *t, by_update_unit *unit,
-                            const by__stored_tensor *entry, int64_t first)
+                            const by__store_stored_tensor *entry, int64_t first)
 {
-    unit->stochastic = unit->format != BY_F32 && by__rounds_stochastically(t->config);
+    unit->stochastic = unit->format != BY_F32 && by__trainer_rounds_stochastically(t->config);
     unit->seed = t->config->seed;
     unit->stream = by__hash64(entry->name, strlen(entry->name));
     unit->first = first;
 }
 
 by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
-                                       const by__stored_tensor *entry)
+                                       const by__store_stored_tensor *entry)
 {
     by_update_unit unit = by__trainer_unit(t, name, entry->local, entry->group);
     unit.whole = entry->shape;
     unit.axes = entry->axes;
-    by__groups_set_rates(&unit, t->forward, &t->config->optimizer, entry->name);
+    by__optim_groups_set_rates(&unit, t->forward, &t->config->optimizer, entry->name);
     by__trainer_set_random(t, &unit, entry, 0);
     for (int i = 0; i < entry->shape.rank && unit.ranks > 1; i++) {
         if (entry->local.dim[i] != entry->shape.dim[i]) {

@@ -10,7 +10,7 @@
 
 /* ---- files of a run ---- */
 
-const char *by__adapters_prefix(const by_config *config)
+const char *by__trainer_adapters_prefix(const by_config *config)
 {
     const char *family = by_model_name_prefix(&config->model);
     return family != NULL && strcmp(family, "transformer.") == 0 ? "base_model.model.transformer."
@@ -69,7 +69,7 @@ static by_status list_modules(modules *layers, modules *also, const by_graph *gr
         const char *dot = strrchr(value->name, '.');
         if (half != NULL) {
             BY_TRY(add_module(layers, prefix, value->name, (size_t)(half - value->name), error));
-        } else if (!by__is_adapter(value->name)) {
+        } else if (!by__task_is_adapter(value->name)) {
             size_t length = dot == NULL ? strlen(value->name) : (size_t)(dot - value->name);
             BY_TRY(add_module(also, prefix, value->name, length, error));
         }
@@ -132,12 +132,12 @@ static by_status describe(char **out, const by_graph *graph, const by_config *co
     return status;
 }
 
-by_status by__adapters_describe(char **out, const by_config *config, const by__recipe *recipe,
-                                by_error *error)
+by_status by__trainer_adapters_describe(char **out, const by_config *config,
+                                        const by__trainer_recipe *recipe, by_error *error)
 {
     by_graph *graph;
     by_model model;
-    BY_TRY(by__train_forward(&graph, &model, config, recipe, BY_MODEL_LOSS, error));
+    BY_TRY(by__trainer_train_forward(&graph, &model, config, recipe, BY_MODEL_LOSS, error));
     by_status status = describe(out, graph, config, error);
     by_graph_close(&graph);
     return status;
@@ -164,8 +164,8 @@ static by_status check_names(const by_weights *weights, const by_graph *graph,
     return BY_OK;
 }
 
-by_status by__adapters_load(by_trainer *trainer, const by_config *config, const by__recipe *recipe,
-                            by_error *error)
+by_status by__trainer_adapters_load(by_trainer *trainer, const by_config *config,
+                                    const by__trainer_recipe *recipe, by_error *error)
 {
     by_adapter *adapter;
     by_graph *graph;
@@ -173,7 +173,7 @@ by_status by__adapters_load(by_trainer *trainer, const by_config *config, const 
     if (config->lora.from[0] == '\0') {
         return BY_OK;
     }
-    BY_TRY(by__train_forward(&graph, &model, config, recipe, BY_MODEL_LOSS, error));
+    BY_TRY(by__trainer_train_forward(&graph, &model, config, recipe, BY_MODEL_LOSS, error));
     by_status status = by_adapter_open(&adapter, config->lora.from, error);
     if (status == BY_OK) {
         status = check_names(by_adapter_weights(adapter), graph, config, error);

@@ -18,12 +18,12 @@ static by_status add_model(by_trainer *t, const by_trainer_options *o, bool trai
 {
     by_graph *graph;
     by_model_mode mode = training ? BY_MODEL_TRAIN : BY_MODEL_LOSS;
-    const by__recipe recipe = {o->builder, o->user, t->task};
-    BY_TRY(by__train_forward(&graph, &t->model, t->config, &recipe, mode, error));
+    const by__trainer_recipe recipe = {o->builder, o->user, t->task};
+    BY_TRY(by__trainer_train_forward(&graph, &t->model, t->config, &recipe, mode, error));
     by_pass_options options = by__trainer_pass_options(t, &t->model);
-    by__gathered_options(t, graph, &options);
-    return by__set_add(&t->programs, training ? "gradients" : "loss", graph,
-                       training ? BY_PURPOSE_TRAIN : BY_PURPOSE_LOSS, &options, error);
+    by__trainer_gathered_options(t, graph, &options);
+    return by__exec_set_add(&t->programs, training ? "gradients" : "loss", graph,
+                            training ? BY_PURPOSE_TRAIN : BY_PURPOSE_LOSS, &options, error);
 }
 
 /* Number of elements of a gradient set. */
@@ -49,20 +49,21 @@ static by_status build_sum(const by_trainer *t, by_graph *graph, by_error *error
 static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *error)
 {
     return by_optimizer_norm_graph(graph, &t->config->optimizer, t->groups, t->trained_groups,
-                                   t->most_micro_batches, by__scales_loss(t->config), error);
+                                   t->most_micro_batches, by__trainer_scales_loss(t->config),
+                                   error);
 }
 
 static by_status build_update(const by_trainer *t, by_graph *graph, by_error *error)
 {
     size_t count;
-    const by_update_unit *units = by__update_units(t, &count);
+    const by_update_unit *units = by__trainer_update_units(t, &count);
     return by_optimizer_update_graph(graph, &t->config->optimizer, units, count, error);
 }
 
 /* Returns true if a rank updates slices of a group instead of all of it. */
 static bool is_divided(const by_trainer *t, int group)
 {
-    return by__is_sharded(t) && group < BY__TRAINED_GROUPS;
+    return by__trainer_is_sharded(t) && group < BY__TRAINED_GROUPS;
 }
 
 static void add_copy(by_graph *graph, const char *unit, by_shape shape, by_dtype copy)
@@ -83,9 +84,9 @@ static by_status build_copy(const by_trainer *t, by_graph *graph, by_error *erro
         }
     }
     for (size_t i = 0; i < t->shard.own_count; i++) {
-        const by__slice *own = &t->shard.own[i];
+        const by__trainer_slice *own = &t->shard.own[i];
         if ((own->group & BY__GROUP_WIDE) == 0) {
-            add_copy(graph, own->name, BY_SHAPE(own->count), by__copies_dtype(t->config));
+            add_copy(graph, own->name, BY_SHAPE(own->count), by__trainer_copies_dtype(t->config));
         }
     }
     return by_graph_check(graph, error);
@@ -93,16 +94,16 @@ static by_status build_copy(const by_trainer *t, by_graph *graph, by_error *erro
 
 static void find_rows(by_trainer *t)
 {
-    t->loss = by__set_row(&t->programs, "loss");
-    t->gradients = by__set_row(&t->programs, "gradients");
-    t->last = by__set_row(&t->programs, BY__LAST_GRADIENTS);
-    t->norm = by__set_row(&t->programs, "gradient norm");
-    t->sum = by__set_row(&t->programs, "gradient sum");
-    t->update = by__set_row(&t->programs, "update");
-    t->copy = by__set_row(&t->programs, "compute copies");
-    t->divided_norm.squares = by__set_row(&t->programs, "gradient squares");
+    t->loss = by__exec_set_row(&t->programs, "loss");
+    t->gradients = by__exec_set_row(&t->programs, "gradients");
+    t->last = by__exec_set_row(&t->programs, BY__LAST_GRADIENTS);
+    t->norm = by__exec_set_row(&t->programs, "gradient norm");
+    t->sum = by__exec_set_row(&t->programs, "gradient sum");
+    t->update = by__exec_set_row(&t->programs, "update");
+    t->copy = by__exec_set_row(&t->programs, "compute copies");
+    t->divided_norm.squares = by__exec_set_row(&t->programs, "gradient squares");
     if (t->pipe != NULL) {
-        by__pipe_find_rows(t);
+        by__pipeline_find_rows(t);
     }
 }
 
@@ -112,15 +113,17 @@ static void plan_memory(by_trainer *t)
 {
     by_memory_report *m = &t->memory;
     m->parameters = by__store_bytes(t->store, BY__MASTER) + by__store_bytes(t->store, BY__COPY) +
-                    by__teacher_bytes(t);
+                    by__trainer_teacher_bytes(t);
     m->gradients = by__store_bytes(t->store, BY__GRADIENT);
     m->optimizer = by__store_bytes(t->store, BY__STATE) + by__offload_bytes(t);
     m->on_disk = by__store_disk_bytes(t->store);
     m->spared = by__trainer_spared(t, &t->size.frozen);
-    m->activations = by__set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipe_bytes(t));
-    m->workspace = by__set_workspace_bytes(&t->programs) + by__sync_bytes(t) + by__norm_bytes(t) +
-                   by__turns_bytes(t) + by__layers_bytes(t) + by__activations_bytes(t) +
-                   by__sampler_bytes(t) + by__abft_bytes(t);
+    m->activations =
+        by__exec_set_arena_bytes(&t->programs) + (t->pipe == NULL ? 0 : by__pipeline_bytes(t));
+    m->workspace = by__exec_set_workspace_bytes(&t->programs) + by__trainer_sync_bytes(t) +
+                   by__trainer_norm_bytes(t) + by__trainer_turns_bytes(t) +
+                   by__trainer_layers_bytes(t) + by__trainer_activations_bytes(t) +
+                   by__trainer_sampler_bytes(t) + by__trainer_abft_bytes(t);
     m->data = by__trainer_feed_bytes(t);
     m->total = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
                m->data + m->process;
@@ -130,17 +133,18 @@ static void plan_memory(by_trainer *t)
 static by_status add_models(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     if (t->sets > 0 && t->layout.size[BY_MESH_PIPELINE] > 1) {
-        return by__pipe_open(t, o, error);
+        return by__pipeline_open(t, o, error);
     }
     if (t->sets > 0) {
-        BY_TRY(by__is_in_turn(t) ? by__turns_build(t, o, error) : add_model(t, o, true, error));
+        BY_TRY(by__trainer_is_in_turn(t) ? by__trainer_turns_build(t, o, error)
+                                         : add_model(t, o, true, error));
     }
     BY_TRY(add_model(t, o, false, error));
     find_rows(t);
     t->forward = t->loss->graph;
-    t->parameters = by__is_in_turn(t)      ? t->shard.turns.graph
-                    : t->gradients != NULL ? t->gradients->graph
-                                           : t->forward;
+    t->parameters = by__trainer_is_in_turn(t) ? t->shard.turns.graph
+                    : t->gradients != NULL    ? t->gradients->graph
+                                              : t->forward;
     return BY_OK;
 }
 
@@ -151,27 +155,28 @@ static by_status add_updates(by_trainer *t, by_error *error)
         return BY_OK;
     }
     if (t->pipe != NULL) {
-        BY_TRY(by__pipe_plan_sums(t, error));
+        BY_TRY(by__pipeline_plan_sums(t, error));
     } else {
-        BY_TRY(t->sets > 1 && !by__is_in_turn(t)
+        BY_TRY(t->sets > 1 && !by__trainer_is_in_turn(t)
                    ? by__trainer_add_update(t, "gradient sum", build_sum, error)
                    : BY_OK);
     }
-    BY_TRY(by__norm_is_divided(t) ? by__norm_plan(t, error)
-                                  : by__trainer_add_update(t, "gradient norm", build_norm, error));
+    BY_TRY(by__trainer_norm_is_divided(t)
+               ? by__trainer_norm_plan(t, error)
+               : by__trainer_add_update(t, "gradient norm", build_norm, error));
     BY_TRY(t->offload != NULL ? by__offload_add_programs(t, error)
                               : by__trainer_add_update(t, "update", build_update, error));
-    BY_TRY(by__average_plan(t, error));
-    BY_TRY(by__layers_plan(t, error));
-    BY_TRY(by__activations_plan(t, error));
-    return by__sync_add_programs(t, error);
+    BY_TRY(by__trainer_average_plan(t, error));
+    BY_TRY(by__trainer_layers_plan(t, error));
+    BY_TRY(by__trainer_activations_plan(t, error));
+    return by__trainer_sync_add_programs(t, error);
 }
 
 static by_status build(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     const by_train_config *train = &t->config->train;
-    BY_TRY(by__sync_plan(t, error));
-    BY_TRY(by__ranks_plan(t, o, error));
+    BY_TRY(by__trainer_sync_plan(t, error));
+    BY_TRY(by__trainer_ranks_plan(t, o, error));
     t->threads = by__thread_count((int)train->threads);
     t->device = o->device;
     if (t->device == NULL) {
@@ -185,23 +190,23 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     }
     BY_TRY(by__store_open(&t->store, t->device, error));
     if (o->mode == BY_TRAINER_FULL) {
-        t->sets = by__ranks_sets(t);
+        t->sets = by__trainer_ranks_sets(t);
     }
     BY_TRY(add_models(t, o, error));
-    BY_TRY(by__teacher_plan(t, error));
+    BY_TRY(by__trainer_teacher_plan(t, error));
     BY_TRY(by__trainer_lay_out(t, error));
-    BY_TRY(t->pipe != NULL     ? by__pipe_plan(t, error)
-           : by__is_in_turn(t) ? by__turns_plan(t, error)
-                               : by__overlap_plan(t, o, error));
+    BY_TRY(t->pipe != NULL             ? by__pipeline_plan(t, error)
+           : by__trainer_is_in_turn(t) ? by__trainer_turns_plan(t, error)
+                                       : by__trainer_overlap_plan(t, o, error));
     BY_TRY(add_updates(t, error));
-    BY_TRY(by__sampler_plan(t, o, error));
+    BY_TRY(by__trainer_sampler_plan(t, o, error));
     if (t->copies != t->masters && t->offload == NULL) {
         BY_TRY(by__trainer_add_update(t, "compute copies", build_copy, error));
     }
     find_rows(t); /* adding programs may have moved them */
     BY_TRY(by__trainer_plan_feeds(t, error));
     BY_TRY(by__trainer_measure(t, o, error));
-    t->memory.process = by__train_settled_bytes();
+    t->memory.process = by__trainer_train_settled_bytes();
     plan_memory(t);
     return BY_OK;
 }
@@ -212,7 +217,7 @@ by_status by__trainer_build(by_trainer **out, const by_config *config, const by_
     by_trainer *t;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "trainer", error));
     t->config = config;
-    t->guard.loss_scale = by__loss_scale_first(config);
+    t->guard.loss_scale = by__trainer_loss_scale_first(config);
     t->speeds = o->speeds;
     t->arena_bytes = arena_bytes;
     by_status status = build(t, o, error);
@@ -233,20 +238,20 @@ void by_trainer_close(by_trainer **trainer)
     if (t->device != NULL) {
         (void)by_device_finish(t->device, NULL);
     }
-    by__replay_close(t);
-    by__abft_close(t);
-    by__node_watch_close(t);
-    by__sync_close(t);
-    by__ranks_close(t);
-    by__norm_close(t);
-    by__set_close(&t->programs);
-    by__pipe_close(t);
+    by__trainer_replay_close(t);
+    by__trainer_abft_close(t);
+    by__trainer_node_watch_close(t);
+    by__trainer_sync_close(t);
+    by__trainer_ranks_close(t);
+    by__trainer_norm_close(t);
+    by__exec_set_close(&t->programs);
+    by__pipeline_close(t);
     by__trainer_close_feeds(t);
     by__offload_close(t);
-    by__layers_close(t);
-    by__activations_close(t);
-    by__sampler_close(t);
-    by__teacher_close(t);
+    by__trainer_layers_close(t);
+    by__trainer_activations_close(t);
+    by__trainer_sampler_close(t);
+    by__trainer_teacher_close(t);
     by__store_close(&t->store);
     if (t->owns_device) {
         by_device_close(&t->device);
@@ -279,7 +284,7 @@ void by_trainer_plan_staging(by_trainer *t)
     const uint64_t small = (uint64_t)64 << 20;
     uint64_t all = by__trainer_saved_bytes(t);
     uint64_t writers = 1 + all / small;
-    uint64_t sharing = by__is_sharded(t) ? 1 : (uint64_t)t->layout.replicas;
+    uint64_t sharing = by__trainer_is_sharded(t) ? 1 : (uint64_t)t->layout.replicas;
     uint64_t parts = writers < sharing ? writers : sharing;
     uint64_t own = parts > 1 ? all / parts : all;
     uint64_t bytes = own / 4 > small ? own / 4 : own < small ? own : small;
@@ -305,7 +310,7 @@ int64_t by_trainer_updates(const by_trainer *trainer)
 
 void by_trainer_place(const by_trainer *trainer, char *text, size_t size)
 {
-    by__layout_describe(&trainer->layout, trainer->layout.place, text, size);
+    by__trainer_layout_describe(&trainer->layout, trainer->layout.place, text, size);
 }
 
 const char *by_trainer_program_name(const by_trainer *trainer, size_t i)
@@ -315,12 +320,12 @@ const char *by_trainer_program_name(const by_trainer *trainer, size_t i)
 
 by_program *by_trainer_program(const by_trainer *trainer, const char *name)
 {
-    const by__program_row *row = by__set_row(&trainer->programs, name);
+    const by__exec_program_row *row = by__exec_set_row(&trainer->programs, name);
     return row == NULL ? NULL : row->program;
 }
 
 const by_graph *by_trainer_graph(const by_trainer *trainer, const char *name)
 {
-    const by__program_row *row = by__set_row(&trainer->programs, name);
+    const by__exec_program_row *row = by__exec_set_row(&trainer->programs, name);
     return row == NULL ? NULL : row->graph;
 }

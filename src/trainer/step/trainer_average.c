@@ -15,27 +15,27 @@ static int average_flat(const by_trainer *t)
 static by_status build_average(const by_trainer *t, by_graph *graph, by_error *error)
 {
     size_t count;
-    const by_update_unit *units = by__update_units(t, &count);
+    const by_update_unit *units = by__trainer_update_units(t, &count);
     return by_optimizer_average_graph(graph, units, count, error);
 }
 
 static by_status build_take(const by_trainer *t, by_graph *graph, by_error *error)
 {
     size_t count;
-    const by_update_unit *units = by__update_units(t, &count);
+    const by_update_unit *units = by__trainer_update_units(t, &count);
     return by_optimizer_swap_graph(graph, units, count, false, error);
 }
 
 static by_status build_return(const by_trainer *t, by_graph *graph, by_error *error)
 {
     size_t count;
-    const by_update_unit *units = by__update_units(t, &count);
+    const by_update_unit *units = by__trainer_update_units(t, &count);
     return by_optimizer_swap_graph(graph, units, count, true, error);
 }
 
-by_status by__average_plan(by_trainer *t, by_error *error)
+by_status by__trainer_average_plan(by_trainer *t, by_error *error)
 {
-    if (!by__has_average(t) || t->offload != NULL) {
+    if (!by__trainer_has_average(t) || t->offload != NULL) {
         return BY_OK;
     }
     BY_TRY(by__trainer_add_update(t, "average", build_average, error));
@@ -46,35 +46,36 @@ by_status by__average_plan(by_trainer *t, by_error *error)
     return by__trainer_add_update(t, "average out", build_return, error);
 }
 
-static by_status bind(by_trainer *t, by__program_row *row, by_error *error)
+static by_status bind(by_trainer *t, by__exec_program_row *row, by_error *error)
 {
     size_t count;
-    const by_update_unit *units = by__update_units(t, &count);
+    const by_update_unit *units = by__trainer_update_units(t, &count);
     for (size_t i = 0; i < count; i++) {
         char name[300];
         const char *unit = units[i].name;
-        BY_TRY(by__row_bind(row, unit, by__unit_memory(t, t->masters, i), error));
+        BY_TRY(by__exec_row_bind(row, unit, by__trainer_unit_memory(t, t->masters, i), error));
         (void)snprintf(name, sizeof name, "%s.%s", BY_AVERAGE_STATE, unit);
-        BY_TRY(by__row_bind(row, name, by__unit_memory(t, average_flat(t), i), error));
+        BY_TRY(by__exec_row_bind(row, name, by__trainer_unit_memory(t, average_flat(t), i), error));
         (void)snprintf(name, sizeof name, "kept.%s", unit);
-        BY_TRY(by__row_bind(row, name, by__unit_memory(t, t->gradient_sets[0], i), error));
+        BY_TRY(by__exec_row_bind(row, name, by__trainer_unit_memory(t, t->gradient_sets[0], i),
+                                 error));
     }
     return by__trainer_bind_update(t, row, error);
 }
 
-by_status by__average_open(by_trainer *t, by_error *error)
+by_status by__trainer_average_open(by_trainer *t, by_error *error)
 {
     static const char *const names[] = {"average", "average in", "average out"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
-        by__program_row *row = by__set_row(&t->programs, names[i]);
+        by__exec_program_row *row = by__exec_set_row(&t->programs, names[i]);
         BY_TRY(row != NULL ? bind(t, row, error) : BY_OK);
     }
     return BY_OK;
 }
 
-by_status by__average_update(by_trainer *t, by_error *error)
+by_status by__trainer_average_update(by_trainer *t, by_error *error)
 {
-    by__program_row *row = by__set_row(&t->programs, "average");
+    by__exec_program_row *row = by__exec_set_row(&t->programs, "average");
     return row == NULL ? BY_OK : by_program_submit(row->program, error);
 }
 
@@ -84,9 +85,10 @@ by_status by__trainer_swap_average(by_trainer *t, bool back, by_error *error)
     if (t->offload != NULL) {
         BY_TRY(by__offload_swap(t, back, error));
     } else {
-        by__program_row *row = by__set_row(&t->programs, back ? "average out" : "average in");
+        by__exec_program_row *row =
+            by__exec_set_row(&t->programs, back ? "average out" : "average in");
         BY_TRY(by_program_run(row->program, error));
     }
     BY_TRY(by__trainer_refresh(t, error));
-    return t->pipe != NULL ? by__pipe_share_parameters(t, error) : BY_OK;
+    return t->pipe != NULL ? by__trainer_pipe_share_parameters(t, error) : BY_OK;
 }

@@ -32,10 +32,10 @@ static const char *const group_names[BY__GROUPS] = {
 /* Lists this rank's slices. */
 static by_status list_slices(by_trainer *t, by_error *error)
 {
-    by__shard *s = &t->shard;
+    by__trainer_shard *s = &t->shard;
     BY_TRY(by__alloc((void **)&t->tensors, s->own_count + 1, sizeof *t->tensors, "update", error));
     for (size_t i = 0; i < s->own_count; i++) {
-        const by__slice *own = &s->own[i];
+        const by__trainer_slice *own = &s->own[i];
         t->tensors[t->tensor_count++] =
             by__trainer_unit(t, own->name, BY_SHAPE(own->count), own->group);
     }
@@ -46,16 +46,16 @@ static by_status list_slices(by_trainer *t, by_error *error)
 static void add_pieces(by_trainer *t, int group, int64_t first, int64_t count)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
-        int64_t begin = by__store_begin(t->store, (by__handle)i);
+        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+        int64_t begin = by__store_begin(t->store, (by__store_handle)i);
         int64_t end = begin + by_shape_count(&entry->local);
         int64_t low = begin > first ? begin : first;
         int64_t high = end < first + count ? end : first + count;
         if (entry->group != group || low >= high) {
             continue;
         }
-        by__slice *piece = &t->pieces[t->tensor_count];
-        *piece = (by__slice){.group = group, .first = low, .count = high - low};
+        by__trainer_slice *piece = &t->pieces[t->tensor_count];
+        *piece = (by__trainer_slice){.group = group, .first = low, .count = high - low};
         (void)snprintf(piece->name, sizeof piece->name, "piece.%zu", t->tensor_count);
         by_update_unit unit = by__trainer_unit(t, piece->name, BY_SHAPE(piece->count), group);
         by__trainer_set_random(t, &unit, entry, low - begin);
@@ -70,10 +70,10 @@ static by_status list_pieces(by_trainer *t, by_error *error)
     BY_TRY(by__alloc((void **)&t->tensors, most, sizeof *t->tensors, "update", error));
     BY_TRY(by__alloc((void **)&t->pieces, most, sizeof *t->pieces, "update", error));
     for (size_t i = 0; i < t->shard.own_count; i++) {
-        const by__slice *own = &t->shard.own[i];
+        const by__trainer_slice *own = &t->shard.own[i];
         add_pieces(t, own->group, own->first, own->count);
     }
-    for (size_t i = 0; i < t->trained_groups && !by__is_sharded(t); i++) {
+    for (size_t i = 0; i < t->trained_groups && !by__trainer_is_sharded(t); i++) {
         add_pieces(t, t->group_of_unit[i], 0, by_shape_count(&t->groups[i].shape));
     }
     return BY_OK;
@@ -100,17 +100,17 @@ static by_status list_units(by_trainer *t, by_error *error)
         return BY_OK;
     }
     if (!by_optimizer_needs_tensors(&t->config->optimizer) &&
-        by__rounds_stochastically(t->config)) {
+        by__trainer_rounds_stochastically(t->config)) {
         return list_pieces(t, error);
     }
     if (!by_optimizer_needs_tensors(&t->config->optimizer)) {
-        return by__is_sharded(t) ? list_slices(t, error) : BY_OK;
+        return by__trainer_is_sharded(t) ? list_slices(t, error) : BY_OK;
     }
     size_t count = by__store_count(t->store);
     BY_TRY(by__alloc((void **)&t->tensors, count, sizeof *t->tensors, "update", error));
     for (size_t i = 0; i < count; i++) {
-        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
-        if (entry->trainable && by__shard_owns(t, (by__handle)i)) {
+        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+        if (entry->trainable && by__trainer_shard_owns(t, (by__store_handle)i)) {
             t->tensors[t->tensor_count++] = by__trainer_tensor_unit(t, entry->name, entry);
         }
     }
@@ -120,19 +120,19 @@ static by_status list_units(by_trainer *t, by_error *error)
 uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
 {
     uint64_t bytes = 0;
-    uint64_t owners = by__is_sharded(t) ? (uint64_t)t->layout.size[BY_MESH_SHARD] : 1;
+    uint64_t owners = by__trainer_is_sharded(t) ? (uint64_t)t->layout.size[BY_MESH_SHARD] : 1;
     /* Without the buffers of exchanges (trainer_sync.c), which t->state_count includes. */
     int states = by_optimizer_state_count(&t->config->optimizer);
     *elements = 0;
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         by_value value = by_graph_find(t->forward, entry->name);
         if (entry->trainable || value == BY_NONE || !t->forward->values[value].frozen) {
             continue; /* a stage of a pipeline only reads it */
         }
         int64_t count = by_shape_count(&entry->local);
         uint64_t sets = (uint64_t)t->sets * (uint64_t)count * sizeof(float);
-        bytes += by__is_in_turn(t) ? sets / owners : sets;
+        bytes += by__trainer_is_in_turn(t) ? sets / owners : sets;
         for (int s = 0; s < states; s++) {
             by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, s);
             by_shape shape = entry->local;
@@ -147,11 +147,11 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
 
 /* Declares a flat buffer of which this rank holds its slices of the groups in `divided`; with
  * offload, those in `on_disk` are on disk. */
-static by_status add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, unsigned on_disk,
-                          int *out, by_error *error)
+static by_status add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divided,
+                          unsigned on_disk, int *out, by_error *error)
 {
     if (t->offload == NULL || on_disk == 0) {
-        return by__shard_add_flat(t, spec, divided, out, error);
+        return by__trainer_shard_add_flat(t, spec, divided, out, error);
     }
     spec.on_disk = on_disk;
     return by__offload_add_flat(t, spec, divided, out, error);
@@ -162,43 +162,46 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
     const unsigned all = (1u << BY__GROUPS) - 1;
     const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
     unsigned narrow = 0;
-    by_dtype weights = by__weights_dtype(t->config);
-    by_dtype copied = by__copies_dtype(t->config);
+    by_dtype weights = by__trainer_weights_dtype(t->config);
+    by_dtype copied = by__trainer_copies_dtype(t->config);
     for (int group = 0; group < BY__GROUPS; group++) {
         narrow |= (group & BY__GROUP_WIDE) == 0 ? 1u << group : 0u;
     }
-    BY_TRY(by__declare_parameters(t->store, t->parameters, error));
+    BY_TRY(by__nn_declare_parameters(t->store, t->parameters, error));
     if (by__store_count(t->store) == 0) {
         return by_error_set(error, BY_EARG, "the model has no parameters to train");
     }
-    BY_TRY(by__buckets_plan(t, error));
-    BY_TRY(by__shard_plan(t, error));
+    BY_TRY(by__trainer_buckets_plan(t, error));
+    BY_TRY(by__trainer_shard_plan(t, error));
     BY_TRY(by__offload_plan(t, error));
-    by__flat_spec masters = {.role = BY__MASTER, .dtype = weights, .wide = ~narrow, .groups = all};
-    BY_TRY(add_flat(t, masters, by__shard_masters(t), copied != BY_F32 ? narrow : 0, &t->masters,
-                    error));
+    by__store_flat_spec masters = {
+        .role = BY__MASTER, .dtype = weights, .wide = ~narrow, .groups = all};
+    BY_TRY(add_flat(t, masters, by__trainer_shard_masters(t), copied != BY_F32 ? narrow : 0,
+                    &t->masters, error));
     t->copies = t->masters;
     if (copied != BY_F32) {
-        by__flat_spec copies = {.role = BY__COPY, .dtype = copied, .groups = narrow};
-        BY_TRY(by__shard_add_flat(t, copies, by__gathered_groups(t) & narrow, &t->copies, error));
+        by__store_flat_spec copies = {.role = BY__COPY, .dtype = copied, .groups = narrow};
+        BY_TRY(by__trainer_shard_add_flat(t, copies, by__trainer_gathered_groups(t) & narrow,
+                                          &t->copies, error));
     }
     for (int i = 0; i < t->sets; i++) {
-        by__flat_spec set = {
+        by__store_flat_spec set = {
             .role = BY__GRADIENT, .name = "grad", .dtype = BY_F32, .groups = trained};
-        BY_TRY(by__shard_add_flat(t, set, by__is_in_turn(t) ? trained : 0, &t->gradient_sets[i],
-                                  error));
+        BY_TRY(by__trainer_shard_add_flat(t, set, by__trainer_is_in_turn(t) ? trained : 0,
+                                          &t->gradient_sets[i], error));
     }
     t->state_count = t->sets > 0 ? by_optimizer_state_count(&t->config->optimizer) : 0;
     for (int i = 0; i < t->state_count; i++) {
         by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, i);
-        by__flat_spec spec = {.role = BY__STATE,
-                              .name = state.name,
-                              .dtype = state.dtype == BY_F32 && !state.wide ? weights : state.dtype,
-                              .wide = state.dtype == BY_F32 ? ~narrow : 0,
-                              .groups = trained,
-                              .shape = state.shape};
+        by__store_flat_spec spec = {.role = BY__STATE,
+                                    .name = state.name,
+                                    .dtype = state.dtype == BY_F32 && !state.wide ? weights
+                                                                                  : state.dtype,
+                                    .wide = state.dtype == BY_F32 ? ~narrow : 0,
+                                    .groups = trained,
+                                    .shape = state.shape};
         BY_TRY(add_flat(t, spec, trained, trained, &t->states[i], error));
     }
-    BY_TRY(by__sync_lay_out(t, error));
+    BY_TRY(by__trainer_sync_lay_out(t, error));
     return list_units(t, error);
 }

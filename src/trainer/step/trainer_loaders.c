@@ -8,7 +8,7 @@ by_batch_part by_trainer_part(const by_trainer *trainer)
 {
     size_t micro_batch = (size_t)trainer->config->train.micro_batch;
     size_t count = (size_t)trainer->micro_batches * micro_batch;
-    const by__leaves leaves = by__replica_leaves(trainer, trainer->layout.replica);
+    const by__trainer_leaves leaves = by__trainer_replica_leaves(trainer, trainer->layout.replica);
     bool in_turn = leaves.stride > 1;
     return (by_batch_part){.first = (size_t)by__trainer_leaf(trainer, 0) * micro_batch,
                            .count = count,
@@ -58,7 +58,7 @@ by_status by_trainer_begin_step(by_trainer *t, by_loader *loader, by_error *erro
             (long long)batch, (long long)(t->all_micro_batches * t->config->train.micro_batch));
     }
     BY_TRY(by__trainer_clear_losses(t, error));
-    BY_TRY(by__ranks_set_micro_batches(t, count, error));
+    BY_TRY(by__trainer_ranks_set_micro_batches(t, count, error));
     const by_loader_options options = part_options(t, true);
     return loader == NULL ? BY_OK : by_loader_resize(loader, &options, error);
 }
@@ -71,7 +71,7 @@ by_status by_trainer_plan_loaders(by_trainer *t, bool held_out, by_error *error)
     by_loader_options options = part_options(t, true);
     BY_TRY(by__alloc((void **)&arrays, t->feed_count, sizeof *arrays, "arrays", error));
     for (size_t i = 0; i < t->feed_count; i++) {
-        const by__feed *feed = &t->feeds[i];
+        const by__trainer_feed *feed = &t->feeds[i];
         arrays[i] = (by_array){.name = feed->name, .dtype = feed->dtype};
         arrays[i].shape.rank = feed->shape.rank - 1;
         for (int k = 0; k < arrays[i].shape.rank; k++) {

@@ -8,13 +8,13 @@
 /* ---- adapters.c ---- */
 
 /* Loads the adapters to start from (lora.from) into a trainer that has its other weights. */
-by_status by__adapters_load(by_trainer *trainer, const by_config *config, const by__recipe *recipe,
-                            by_error *error);
+by_status by__trainer_adapters_load(by_trainer *trainer, const by_config *config,
+                                    const by__trainer_recipe *recipe, by_error *error);
 /* Makes adapter_config.json of the adapters that a config trains, freed with free(), and the prefix
  * of PEFT's parameter names relative to ours; static. */
-by_status by__adapters_describe(char **out, const by_config *config, const by__recipe *recipe,
-                                by_error *error);
-const char *by__adapters_prefix(const by_config *config);
+by_status by__trainer_adapters_describe(char **out, const by_config *config,
+                                        const by__trainer_recipe *recipe, by_error *error);
+const char *by__trainer_adapters_prefix(const by_config *config);
 
 /* ---- trainer.c ---- */
 
@@ -29,10 +29,10 @@ by_status by__trainer_build(by_trainer **out, const by_config *config, const by_
  * the weights, which are saved in the memory of the gradients, or (`back`) restores them. */
 by_status by__trainer_swap_average(by_trainer *trainer, bool back, by_error *error);
 /* Adds its programs, unless windows have their own (trainer_offload.c). */
-by_status by__average_plan(by_trainer *t, by_error *error);
-by_status by__average_open(by_trainer *t, by_error *error);
+by_status by__trainer_average_plan(by_trainer *t, by_error *error);
+by_status by__trainer_average_open(by_trainer *t, by_error *error);
 /* Submits its step, after the update. */
-by_status by__average_update(by_trainer *t, by_error *error);
+by_status by__trainer_average_update(by_trainer *t, by_error *error);
 
 /* ---- trainer_layout.c ---- */
 
@@ -52,8 +52,8 @@ by_status by__trainer_load_adapter(by_trainer *trainer, const by_weights *weight
 /* Number of slices that this rank holds, 0 if none; the i-th; and its values, dense, in the
  * trainer's memory or in *owned, freed with free(). */
 size_t by__trainer_slices(const by_trainer *trainer, size_t parameter, int state);
-void by__trainer_slice(by__trainer_held *out, const by_trainer *trainer, size_t parameter,
-                       int state, size_t i);
+void by__trainer_hold_slice(by__trainer_held *out, const by_trainer *trainer, size_t parameter,
+                            int state, size_t i);
 by_status by__trainer_read_slice(const by_trainer *trainer, size_t parameter, int state, size_t i,
                                  const void **data, void **owned, by_error *error);
 

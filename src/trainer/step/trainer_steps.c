@@ -8,12 +8,12 @@
 #include "trainer/step/trainer_step.h"
 
 /* Binds the outputs of a gradient program to a gradient set; *bound: the one they are bound to. */
-static by_status bind_gradients(by_trainer *t, by__program_row *row, int *bound, int set,
+static by_status bind_gradients(by_trainer *t, by__exec_program_row *row, int *bound, int set,
                                 by_error *error)
 {
     if (set != *bound) {
         int flat = t->gradient_sets[set];
-        BY_TRY(by__row_bind_flat(row, t->store, BY_ROLE_GRADIENT, flat, flat, error));
+        BY_TRY(by__exec_row_bind_flat(row, t->store, BY_ROLE_GRADIENT, flat, flat, error));
     }
     *bound = set;
     return BY_OK;
@@ -21,9 +21,9 @@ static by_status bind_gradients(by_trainer *t, by__program_row *row, int *bound,
 
 static by_status add_sets(by_trainer *t, int earlier, int set, by_error *error)
 {
-    BY_TRY(by__row_bind(t->sum, "a", by__trainer_set(t, earlier), error));
-    BY_TRY(by__row_bind(t->sum, "b", by__trainer_set(t, set), error));
-    BY_TRY(by__row_bind(t->sum, "sum", by__trainer_set(t, set), error));
+    BY_TRY(by__exec_row_bind(t->sum, "a", by__trainer_set(t, earlier), error));
+    BY_TRY(by__exec_row_bind(t->sum, "b", by__trainer_set(t, set), error));
+    BY_TRY(by__exec_row_bind(t->sum, "sum", by__trainer_set(t, set), error));
     return by_program_submit(t->sum->program, error);
 }
 
@@ -71,15 +71,15 @@ static by_status submit_micro_batches(by_trainer *t, const by_batch *batch, by__
     by__sum_tree_begin(tree, t->first_leaf, t->leaves, t->sets);
     for (int64_t i = 0; i < t->micro_batches; i++) {
         bool last = t->last != NULL && i == t->micro_batches - 1;
-        by__program_row *row = last ? t->last : t->gradients;
+        by__exec_program_row *row = last ? t->last : t->gradients;
         int set = by__sum_tree_take(tree);
         BY_TRY(bind_gradients(t, row, last ? &t->last_set : &t->bound_set, set, error));
         if (last) {
-            by__ranks_hold(t, tree, set);
+            by__trainer_ranks_hold(t, tree, set);
         }
-        BY_TRY(
-            by__trainer_feed(t, row, batch, part_examples(t), i, t->first_micro_batch + i, error));
-        BY_TRY(by__activations_keep(t, row, i, error));
+        BY_TRY(by__trainer_feed_micro_batch(t, row, batch, part_examples(t), i,
+                                            t->first_micro_batch + i, error));
+        BY_TRY(by__trainer_activations_keep(t, row, i, error));
         by__sum_tree_put(tree, set);
         BY_TRY(last ? BY_OK : add_up(t, tree, error));
     }
@@ -90,7 +90,7 @@ static by_status submit_micro_batches(by_trainer *t, const by_batch *batch, by__
 static by_status count_targets(by_trainer *t, const by_batch *batch, by_error *error)
 {
     int32_t count = (int32_t)batch->valid_targets;
-    if (t->sync.is_local && by__is_sharded(t)) {
+    if (t->sync.is_local && by__trainer_is_sharded(t)) {
         BY_TRY(by_comm_all_reduce(t->shard.comm, &count, 1, BY_I32, "targets", error));
     }
     t->own_targets = (uint64_t)count;
@@ -101,13 +101,13 @@ static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error
 {
     by__sum_tree tree;
     int sum;
-    t->ranks.before = by__ranks_spent(t);
+    t->ranks.before = by__trainer_ranks_spent(t);
     BY_TRY(count_targets(t, batch, error));
-    BY_TRY(by__sync_before_step(t, error));
-    BY_TRY(t->pipe != NULL     ? by__pipe_step(t, batch, &tree, error)
-           : by__is_in_turn(t) ? by__turns_step(t, batch, error)
-                               : submit_micro_batches(t, batch, &tree, error));
-    BY_TRY(by__ranks_sum(t, &tree, &sum, error));
+    BY_TRY(by__trainer_sync_before_step(t, error));
+    BY_TRY(t->pipe != NULL             ? by__pipeline_step(t, batch, &tree, error)
+           : by__trainer_is_in_turn(t) ? by__trainer_turns_step(t, batch, error)
+                                       : submit_micro_batches(t, batch, &tree, error));
+    BY_TRY(by__trainer_ranks_sum(t, &tree, &sum, error));
     return by__trainer_bind_sum(t, sum, error);
 }
 
@@ -139,22 +139,22 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
 {
     float hyper[BY_HYPER_COUNT];
     unsigned slot = slot_of(t->submitted);
-    by__pending *pending = &t->pending[slot];
-    BY_TRY(by__abft_verdict(t, error));
+    by__trainer_pending *pending = &t->pending[slot];
+    BY_TRY(by__trainer_abft_verdict(t, error));
     by__trainer_changes(t);
-    BY_TRY(by__norm_is_divided(t) ? by__norm_squares(t, error) : BY_OK);
+    BY_TRY(by__trainer_norm_is_divided(t) ? by__trainer_norm_squares(t, error) : BY_OK);
     BY_TRY(by_program_submit(t->norm->program, error));
-    BY_TRY(by__guard_decide(t, slot, targets, error));
+    BY_TRY(by__trainer_guard_decide(t, slot, targets, error));
     by_optimizer_hyper(hyper, &t->config->optimizer, t->updates - t->guard.skipped, lr);
     BY_TRY(by__trainer_send_hyper(t, slot, hyper, error));
-    BY_TRY(by__layers_before_update(t, slot, error));
+    BY_TRY(by__trainer_layers_before_update(t, slot, error));
     BY_TRY(t->offload != NULL ? by__offload_update(t, error)
                               : by_program_submit(t->update->program, error));
-    BY_TRY(by__average_update(t, error));
-    BY_TRY(by__layers_after_update(t, slot, error));
-    BY_TRY(by__shard_gather(t, error));
-    BY_TRY(t->pipe != NULL ? by__pipe_share_parameters(t, error) : BY_OK);
-    BY_TRY(by__activations_fetch(t, slot, error));
+    BY_TRY(by__trainer_average_update(t, error));
+    BY_TRY(by__trainer_layers_after_update(t, slot, error));
+    BY_TRY(by__trainer_shard_gather(t, error));
+    BY_TRY(t->pipe != NULL ? by__trainer_pipe_share_parameters(t, error) : BY_OK);
+    BY_TRY(by__trainer_activations_fetch(t, slot, error));
     BY_TRY(by__trainer_fetch(t, slot, error));
     t->updates++;
     t->submitted++;
@@ -162,8 +162,8 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     pending->batch = step_examples(t);
     pending->result = (by_step_result){
         .step = t->updates, .lr = lr, .skipped = t->guard.veto, .zscore = t->guard.zscore};
-    BY_TRY(by__sync_after_update(t, error));
-    by__spent spent = by__ranks_spent(t);
+    BY_TRY(by__trainer_sync_after_update(t, error));
+    by__trainer_spent spent = by__trainer_ranks_spent(t);
     by_step_result *result = &pending->result;
     result->exchange = spent.exchange - t->ranks.before.exchange;
     result->exposed = spent.exposed - t->ranks.before.exposed;
@@ -177,23 +177,23 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
 /* Computes gradients twice; the second ones are used. */
 static by_status submit_twice(by_trainer *t, const by_batch *batch, by_error *error)
 {
-    BY_TRY(by__replay_begin(t, error));
+    BY_TRY(by__trainer_replay_begin(t, error));
     BY_TRY(submit_gradients(t, batch, error));
-    BY_TRY(by__replay_again(t, error));
+    BY_TRY(by__trainer_replay_again(t, error));
     BY_TRY(submit_gradients(t, batch, error));
-    return by__replay_end(t, error);
+    return by__trainer_replay_end(t, error);
 }
 
 by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *error)
 {
     const by_config *c = t->config;
-    if (t->submitted != t->collected && by__scales_loss_dynamically(c)) {
+    if (t->submitted != t->collected && by__trainer_scales_loss_dynamically(c)) {
         return by_error_set(error, BY_ESTATE,
                             "the scale of the loss follows from the step before: collect it first");
     }
     BY_TRY(check_free_slot(t, true, error));
-    BY_TRY(by__replay_is_due(t) ? submit_twice(t, batch, error)
-                                : submit_gradients(t, batch, error));
+    BY_TRY(by__trainer_replay_is_due(t) ? submit_twice(t, batch, error)
+                                        : submit_gradients(t, batch, error));
     double lr = learning_rate(t);
     return submit_update(t, lr, targets_of(t, batch), error);
 }
@@ -201,29 +201,29 @@ by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *erro
 by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result *out,
                              by_error *error)
 {
-    by__results results;
+    by__trainer_results results;
     unsigned slot = slot_of(t->collected);
-    by__pending *pending = &t->pending[slot];
+    by__trainer_pending *pending = &t->pending[slot];
     *got = false;
     if (t->submitted == t->collected) {
         return BY_OK;
     }
     if (!wait) {
         bool done;
-        BY_TRY(by__event_done(&done, pending->read, error));
+        BY_TRY(by__device_event_done(&done, pending->read, error));
         if (!done) {
             return BY_OK;
         }
     }
-    BY_TRY(by__trainer_results(t, slot, &results, error));
+    BY_TRY(by__trainer_wait_results(t, slot, &results, error));
     by_step_result result = pending->result;
     result.loss = by__trainer_mean_loss(t, results.losses, pending->targets);
     result.norm = (double)results.norm;
-    result.examples = pending->batch * by__per_sample(t->task, t->config);
+    result.examples = pending->batch * by__trainer_per_sample(t->task, t->config);
     t->collected++;
-    by__layers_collect(t, slot);
-    by__activations_collect(t, slot);
-    BY_TRY(by__guard_collected(t, &result, results.failed != 0.0f, error));
+    by__trainer_layers_collect(t, slot);
+    by__trainer_activations_collect(t, slot);
+    BY_TRY(by__trainer_guard_collected(t, &result, results.failed != 0.0f, error));
     *out = result;
     *got = true;
     return BY_OK;
@@ -243,11 +243,11 @@ by_status by_trainer_step(by_trainer *t, const by_batch *batch, by_step_result *
 
 by_status by_trainer_gradients(by_trainer *t, const by_batch *batch, double *loss, by_error *error)
 {
-    by__results results;
+    by__trainer_results results;
     BY_TRY(check_free_slot(t, true, error));
     BY_TRY(submit_gradients(t, batch, error));
     BY_TRY(by__trainer_fetch(t, slot_of(t->submitted), error));
-    BY_TRY(by__trainer_results(t, slot_of(t->submitted), &results, error));
+    BY_TRY(by__trainer_wait_results(t, slot_of(t->submitted), &results, error));
     t->gradient_targets = targets_of(t, batch);
     *loss = by__trainer_mean_loss(t, results.losses, t->gradient_targets);
     return BY_OK;
@@ -264,16 +264,16 @@ by_status by_trainer_update(by_trainer *t, double lr, by_step_result *out, by_er
 by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
                               const float **values, size_t *width, by_error *error)
 {
-    by__results results;
+    by__trainer_results results;
     unsigned slot = slot_of(t->submitted);
     int64_t examples = t->config->train.micro_batch;
     BY_TRY(check_free_slot(t, false, error));
-    BY_TRY(t->pipe != NULL
-               ? by__pipe_evaluate(t, batch, error)
-               : by__trainer_feed(t, t->loss, batch, examples, 0, t->most_micro_batches, error));
+    BY_TRY(t->pipe != NULL ? by__pipeline_evaluate(t, batch, error)
+                           : by__trainer_feed_micro_batch(t, t->loss, batch, examples, 0,
+                                                          t->most_micro_batches, error));
     BY_TRY(by__trainer_fetch_evaluated(t, values, error));
     BY_TRY(by__trainer_fetch(t, slot, error));
-    BY_TRY(by__trainer_results(t, slot, &results, error));
+    BY_TRY(by__trainer_wait_results(t, slot, &results, error));
     *sum = (double)results.losses[t->most_micro_batches];
     *width = t->evaluated_bytes / sizeof(float) / (size_t)examples;
     return BY_OK;

@@ -17,7 +17,7 @@ by_status by__trainer_refresh(by_trainer *t, by_error *error)
         BY_TRY(t->offload != NULL ? by__offload_copy(t, error)
                                   : by_program_run(t->copy->program, error));
     }
-    return by__shard_gather(t, error);
+    return by__trainer_shard_gather(t, error);
 }
 
 /* Without copies, all ranks have set the weights that they hold. */
@@ -30,12 +30,12 @@ by_status by_trainer_initialize(by_trainer *t, by_error *error)
 {
     BY_TRY(by__trainer_ready(t, false, error));
     by__trainer_changes(t);
-    BY_TRY(by__initialize_parameters(t->store, t->masters, t->parameters, t->config->seed,
-                                     t->threads, error));
+    BY_TRY(by__nn_initialize_parameters(t->store, t->masters, t->parameters, t->config->seed,
+                                        t->threads, error));
     BY_TRY(by__store_clear(t->store, BY__STATE, error));
-    by__sync_forget(t);
+    by__trainer_sync_forget(t);
     t->updates = 0;
-    t->guard = (by__guard){.loss_scale = by__loss_scale_first(t->config)};
+    t->guard = (by__trainer_guard){.loss_scale = by__trainer_loss_scale_first(t->config)};
     return refresh_copies(t, error);
 }
 
@@ -47,12 +47,12 @@ static bool any(const char *name)
 
 by_status by__trainer_load_adapter(by_trainer *t, const by_weights *weights, by_error *error)
 {
-    by__load_options options = {
+    by__checkpoint_load_options options = {
         .family = by_model_name_prefix(&t->config->model), .may_lack = any, .threads = t->threads};
     BY_TRY(by__trainer_ready(t, false, error));
     by__trainer_changes(t);
-    BY_TRY(by__store_load(t->store, t->masters, weights, &options, error));
-    by__sync_forget(t);
+    BY_TRY(by__checkpoint_store_load(t->store, t->masters, weights, &options, error));
+    by__trainer_sync_forget(t);
     return refresh_copies(t, error);
 }
 
@@ -64,24 +64,24 @@ static bool is_besides(const char *name)
 
 static bool is_added(const char *name)
 {
-    return is_besides(name) || by__is_adapter(name);
+    return is_besides(name) || by__task_is_adapter(name);
 }
 
 by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_error *error)
 {
     /* The base weights of a run with adapters have none. */
-    bool is_base = t->config->lora.rank > 0 && !by__has_adapters(weights);
-    by__file_names names = by__model_file_names(&t->config->model);
-    by__load_options options = {.family = names.family,
-                                .base = names.base,
-                                .tied = names.tied,
-                                .may_lack = is_base ? is_added : is_besides,
-                                .whole = t->pipe == NULL,
-                                .threads = t->threads};
+    bool is_base = t->config->lora.rank > 0 && !by__trainer_has_adapters(weights);
+    by__nn_file_names names = by__nn_model_file_names(&t->config->model);
+    by__checkpoint_load_options options = {.family = names.family,
+                                           .base = names.base,
+                                           .tied = names.tied,
+                                           .may_lack = is_base ? is_added : is_besides,
+                                           .whole = t->pipe == NULL,
+                                           .threads = t->threads};
     BY_TRY(by__trainer_ready(t, false, error));
     by__trainer_changes(t);
-    BY_TRY(by__store_load(t->store, t->masters, weights, &options, error));
-    by__sync_forget(t);
+    BY_TRY(by__checkpoint_store_load(t->store, t->masters, weights, &options, error));
+    by__trainer_sync_forget(t);
     return refresh_copies(t, error);
 }
 
@@ -125,13 +125,13 @@ by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *states, int
     }
     for (int i = 0; i < t->state_count; i++) {
         char prefix[64];
-        by__load_options options = {.prefix = prefix, .threads = t->threads};
+        by__checkpoint_load_options options = {.prefix = prefix, .threads = t->threads};
         (void)snprintf(prefix, sizeof prefix, "%s.", by__store_flat_name(t->store, t->states[i]));
-        BY_TRY(by__store_load(t->store, t->states[i], states, &options, error));
+        BY_TRY(by__checkpoint_store_load(t->store, t->states[i], states, &options, error));
     }
     t->updates = step;
-    t->guard = (by__guard){.loss_scale = by__loss_scale_first(t->config)};
-    by__sync_loaded(t);
+    t->guard = (by__trainer_guard){.loss_scale = by__trainer_loss_scale_first(t->config)};
+    by__trainer_sync_loaded(t);
     return BY_OK;
 }
 
@@ -149,11 +149,11 @@ int by_trainer_state_count(const by_trainer *trainer)
 
 static by_tensor_view view(const by_trainer *t, int flat, size_t i)
 {
-    by_shape shape = by__store_shape(t->store, flat, (by__handle)i);
-    by_tensor_view tensor = {.name = by__store_entry(t->store, (by__handle)i)->name,
-                             .dtype = by__store_dtype(t->store, flat, (by__handle)i),
+    by_shape shape = by__store_shape(t->store, flat, (by__store_handle)i);
+    by_tensor_view tensor = {.name = by__store_entry(t->store, (by__store_handle)i)->name,
+                             .dtype = by__store_dtype(t->store, flat, (by__store_handle)i),
                              .rank = shape.rank,
-                             .data = by__store_host(t->store, flat, (by__handle)i)};
+                             .data = by__store_host(t->store, flat, (by__store_handle)i)};
     if (shape.rank > 0) {
         memcpy(tensor.shape, shape.dim, (size_t)shape.rank * sizeof shape.dim[0]);
     }
@@ -179,10 +179,10 @@ static uint64_t held_bytes(const by_trainer *t, int flat)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        by__held_piece piece;
-        for (size_t k = 0; by__store_piece(t->store, flat, (by__handle)i, k, &piece); k++) {
+        by__store_held_piece piece;
+        for (size_t k = 0; by__store_piece(t->store, flat, (by__store_handle)i, k, &piece); k++) {
             bytes += (uint64_t)piece.count *
-                     by_dtype_size(by__store_dtype(t->store, flat, (by__handle)i));
+                     by_dtype_size(by__store_dtype(t->store, flat, (by__store_handle)i));
         }
     }
     return bytes;
@@ -212,36 +212,36 @@ static int saved_flat(const by_trainer *t, int state)
 }
 
 /* Returns true if this rank's part of a buffer is in pieces: ranks divide it, or it is on disk. */
-static bool is_in_pieces(const by_trainer *t, int flat, by__handle handle)
+static bool is_in_pieces(const by_trainer *t, int flat, by__store_handle handle)
 {
-    return by__shard_divides(t, flat, handle) || by__store_on_disk(t->store, flat, handle);
+    return by__trainer_shard_divides(t, flat, handle) || by__store_on_disk(t->store, flat, handle);
 }
 
 size_t by__trainer_slices(const by_trainer *t, size_t parameter, int state)
 {
     int flat = saved_flat(t, state);
-    by__handle handle = (by__handle)parameter;
+    by__store_handle handle = (by__store_handle)parameter;
     if (by__store_shape(t->store, flat, handle).rank < 0) {
         return 0;
     }
     if (is_in_pieces(t, flat, handle)) {
-        return by__divided_slices(t, flat, handle);
+        return by__trainer_divided_slices(t, flat, handle);
     }
     /* A state of another shape than the entry (row sums) may be whole even if the entry is not. */
-    const by__stored_tensor held = by__store_held(t->store, flat, handle);
+    const by__store_stored_tensor held = by__store_held(t->store, flat, handle);
     return by__store_is_part(&held) ? (size_t)by__store_box_count(&held) : 1;
 }
 
-void by__trainer_slice(by__trainer_held *out, const by_trainer *t, size_t parameter, int state,
-                       size_t i)
+void by__trainer_hold_slice(by__trainer_held *out, const by_trainer *t, size_t parameter, int state,
+                            size_t i)
 {
     int flat = saved_flat(t, state);
-    by__handle handle = (by__handle)parameter;
-    const by__stored_tensor held = by__store_held(t->store, flat, handle);
+    by__store_handle handle = (by__store_handle)parameter;
+    const by__store_stored_tensor held = by__store_held(t->store, flat, handle);
     by__store_box box = {.shape = by__store_shape(t->store, flat, handle)};
     bool part = by__store_is_part(&held);
     if (is_in_pieces(t, flat, handle)) {
-        by__divided_slice(out, t, flat, handle, i);
+        by__trainer_divided_slice(out, t, flat, handle, i);
         return;
     }
     if (part) {
@@ -257,7 +257,7 @@ void by__trainer_slice(by__trainer_held *out, const by_trainer *t, size_t parame
 }
 
 /* Values that the host cannot read in place are copied. */
-static by_status read_all(const by_trainer *t, int flat, by__handle handle, const void **data,
+static by_status read_all(const by_trainer *t, int flat, by__store_handle handle, const void **data,
                           void **owned, by_error *error)
 {
     by_shape shape = by__store_shape(t->store, flat, handle);
@@ -279,12 +279,12 @@ by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int stat
                                  const void **data, void **owned, by_error *error)
 {
     int flat = saved_flat(t, state);
-    by__handle handle = (by__handle)parameter;
-    const by__stored_tensor held = by__store_held(t->store, flat, handle);
+    by__store_handle handle = (by__store_handle)parameter;
+    const by__store_stored_tensor held = by__store_held(t->store, flat, handle);
     void *all = NULL;
     *owned = NULL;
     if (is_in_pieces(t, flat, handle)) {
-        return by__divided_read(t, flat, handle, i, data, owned, error);
+        return by__trainer_divided_read(t, flat, handle, i, data, owned, error);
     }
     BY_TRY(read_all(t, flat, handle, data, &all, error));
     if (by__trainer_slices(t, parameter, state) == 1) {
@@ -336,11 +336,11 @@ by_status by_trainer_read(const by_trainer *trainer, by_trainer_tensor what, int
                           float *out, by_error *error)
 {
     int flat = flat_of(trainer, what, state);
-    by_shape shape = by__store_shape(trainer->store, flat, (by__handle)i);
-    BY_TRY(by__shard_divides(trainer, flat, (by__handle)i)
-               ? by__shard_read(trainer, flat, (by__handle)i, out, error)
-               : by__store_read(trainer->store, flat, (by__handle)i, out, error));
-    if (by__store_dtype(trainer->store, flat, (by__handle)i) == BY_U8) {
+    by_shape shape = by__store_shape(trainer->store, flat, (by__store_handle)i);
+    BY_TRY(by__trainer_shard_divides(trainer, flat, (by__store_handle)i)
+               ? by__trainer_shard_read(trainer, flat, (by__store_handle)i, out, error)
+               : by__store_read(trainer->store, flat, (by__store_handle)i, out, error));
+    if (by__store_dtype(trainer->store, flat, (by__store_handle)i) == BY_U8) {
         const unsigned char *codes = (const unsigned char *)out;
         for (int64_t k = by_shape_count(&shape); k-- > 0;) { /* in place, from the end */
             out[k] = (float)codes[k];

@@ -121,13 +121,14 @@ static by_table *served_table(const by_task_data *data)
         for (size_t i = 0; i < COLUMNS; i++) {
             by_column_type column;
             assert_true(data->task->column(data, i, &column));
-            check_ok(by__row_cell(&cells[row * COLUMNS + i], json_object_get(object, column.name),
-                                  row, &error),
+            check_ok(by__table_row_cell(&cells[row * COLUMNS + i],
+                                        json_object_get(object, column.name), row, &error),
                      &error);
         }
         json_decref(object);
     }
-    check_ok(by__table_of_cells(&table, data, (const char *const *)cells, ROWS, &error), &error);
+    check_ok(by__job_table_of_cells(&table, data, (const char *const *)cells, ROWS, &error),
+             &error);
     for (size_t i = 0; i < ROWS * COLUMNS; i++) {
         free(cells[i]);
     }

@@ -9,17 +9,18 @@
 #include "job/job.h"
 
 /* A rank of `host` with so many threads that may use the cores of the mask. */
-static by__rank_cores rank_on(int32_t host, int32_t threads, uint32_t mask)
+static by__job_rank_cores rank_on(int32_t host, int32_t threads, uint32_t mask)
 {
-    by__rank_cores rank = {.host = host, .threads = threads};
+    by__job_rank_cores rank = {.host = host, .threads = threads};
     rank.cores.bits[1] = mask;
     return rank;
 }
 
 #define CHECK(wanted, ...)                                                                         \
     do {                                                                                           \
-        const by__rank_cores ranks[] = {__VA_ARGS__};                                              \
-        assert_true(fabs(by__cores_of_ranks(ranks, BY_ARRAY_LENGTH(ranks)) - (wanted)) < 1e-12);   \
+        const by__job_rank_cores ranks[] = {__VA_ARGS__};                                          \
+        assert_true(fabs(by__job_cores_of_ranks(ranks, BY_ARRAY_LENGTH(ranks)) - (wanted)) <       \
+                    1e-12);                                                                        \
     } while (0)
 
 static void test_cores_of_ranks(void **state)

@@ -19,7 +19,8 @@ static by_status compare(by_comm *comm, void *user, by_error *error)
 {
     const builds *b = user;
     int rank = by_comm_rank(comm);
-    return by__ranks_compute_alike(comm, b->version[rank], b->hash[rank], b->level[rank], error);
+    return by__job_ranks_compute_alike(comm, b->version[rank], b->hash[rank], b->level[rank],
+                                       error);
 }
 
 static void test_builds(void **state)

@@ -341,8 +341,8 @@ static by_status read_saved(float *out, const by_tensor_view *view, const by_ten
     size_t total;
     uint64_t first;
     size_t length;
-    by__runs runs;
-    if (!by__name_is_stacked(view->name) || by_weights_has(weights, view->name)) {
+    by__checkpoint_runs runs;
+    if (!by__checkpoint_name_is_stacked(view->name) || by_weights_has(weights, view->name)) {
         return by_weights_read(weights, view->name, slice, out, count, error);
     }
     BY_TRY(by_tensor_size(view, &total, NULL, error));
@@ -351,12 +351,12 @@ static by_status read_saved(float *out, const by_tensor_view *view, const by_ten
         char name[512];
         by_tensor_view part = *view;
         size_t each = total / (size_t)view->shape[0];
-        (void)by__stacked_part(&part, name, sizeof name, i);
+        (void)by__checkpoint_stacked_part(&part, name, sizeof name, i);
         const by_tensor_slice all = by_tensor_whole(&part);
         BY_TRY(by_weights_read(weights, name, &all, whole + (size_t)i * each, each, error));
     }
-    by__runs_begin(&runs, view, slice, count);
-    while (by__runs_next(&runs, &first, &length)) {
+    by__checkpoint_runs_begin(&runs, view, slice, count);
+    while (by__checkpoint_runs_next(&runs, &first, &length)) {
         memcpy(out, whole + first, length * sizeof *out);
         out += length;
     }
@@ -375,14 +375,14 @@ static by_status check_slices(const by_trainer *t, const by_checkpoint *checkpoi
                 void *owned;
                 char name[256];
                 const char *plain = by_trainer_parameter(t, i).name;
-                by__trainer_slice(&has, t, i, state, k);
+                by__trainer_hold_slice(&has, t, i, state, k);
                 (void)snprintf(name, sizeof name, "%s%s%s",
                                state < 0 ? "" : by_trainer_state_name(t, state),
                                state < 0 ? "" : ".", plain);
                 by_tensor_view view = {.name = name, .dtype = BY_F32, .rank = has.whole.rank};
                 size_t count;
                 memcpy(view.shape, has.whole.dim, (size_t)view.rank * sizeof view.shape[0]);
-                BY_TRY(by__slice_check(&view, &has.slice, &count, error));
+                BY_TRY(by__checkpoint_slice_check(&view, &has.slice, &count, error));
                 float *expected = malloc(count * sizeof *expected);
                 BY_TRY(by__trainer_read_slice(t, i, state, k, &got, &owned, error));
                 BY_TRY(read_saved(expected, &view, &has.slice, count,
@@ -544,7 +544,7 @@ static by_status check_windows(by_comm *comm, void *user, by_error *error)
             for (size_t k = 0; k < by__trainer_slices(t, i, state); k++) {
                 by__trainer_held has;
                 size_t count = 1;
-                by__trainer_slice(&has, t, i, state, k);
+                by__trainer_hold_slice(&has, t, i, state, k);
                 for (int axis = 0; axis < (has.slice.flat ? 1 : has.whole.rank); axis++) {
                     count *= (size_t)has.slice.shape[axis];
                 }
@@ -554,7 +554,7 @@ static by_status check_windows(by_comm *comm, void *user, by_error *error)
     }
     by_trainer_close(&t);
     return largest == PAGE / sizeof(float) &&
-                   planned == BUFFER + PAGE + 2 * PAGE + by__scratch_memory()
+                   planned == BUFFER + PAGE + 2 * PAGE + by__store_scratch_memory()
                ? BY_OK
                : by_error_set(error, BY_ESTATE, "the largest slice: %zu; planned bytes: %zu",
                               largest, planned);
@@ -599,11 +599,11 @@ static by_status flip_rank(by_comm *comm, void *user, by_error *error)
     if (status == BY_OK) {
         if (rank == job->flips) {
             int flat = job->in_master ? t->masters : t->copies;
-            by__handle handle = by__store_find(t->store, "h.0.mlp.c_fc.weight");
+            by__store_handle handle = by__store_find(t->store, "h.0.mlp.c_fc.weight");
             uint8_t *bytes = by__store_host(t->store, flat, handle);
             bytes[17] ^= 0x10;
         }
-        job->status[rank] = by__trainer_compare_replicas(t, error);
+        job->status[rank] = by__job_trainer_compare_replicas(t, error);
         (void)snprintf(job->message[rank], sizeof job->message[rank], "%s",
                        job->status[rank] == BY_OK ? "" : error->message);
     }

@@ -36,7 +36,7 @@ typedef struct saver_job {
 /* What a rank holds of each tensor, and its present values. */
 typedef struct values {
     float data[TENSORS][MOST];
-    by__held_slice held[TENSORS];
+    by__checkpoint_held_slice held[TENSORS];
     size_t tensor[TENSORS];
     size_t count;
     bool fails;
@@ -60,9 +60,10 @@ static void set_values(values *v, int step)
 static void list_held(values *v, int rank, int ranks)
 {
     for (size_t t = 0; t < TENSORS; t++) {
-        by__held_slice *h = &v->held[v->count];
+        by__checkpoint_held_slice *h = &v->held[v->count];
         int64_t first = rank * sizes[t] / ranks;
-        *h = (by__held_slice){.dtype = BY_F32, .rank = 1, .shape = {sizes[t]}, .optimizer = t > 2};
+        *h = (by__checkpoint_held_slice){
+            .dtype = BY_F32, .rank = 1, .shape = {sizes[t]}, .optimizer = t > 2};
         (void)snprintf(h->name, sizeof h->name, t > 2 ? "m.t%zu" : "t%zu", t);
         h->slice.flat = true;
         h->slice.offset[0] = first;
@@ -76,7 +77,7 @@ static void list_held(values *v, int rank, int ranks)
 static by_status read_values(void *user, size_t i, const void **data, void **owned, by_error *error)
 {
     const values *v = user;
-    const by__held_slice *h = &v->held[i];
+    const by__checkpoint_held_slice *h = &v->held[i];
     if (v->fails) {
         return by_error_set(error, BY_EDEVICE, "there is no value");
     }
@@ -90,36 +91,36 @@ static by_status read_values(void *user, size_t i, const void **data, void **own
     return BY_OK;
 }
 
-static by_status save_steps(by__saver *saver, const saver_job *job, const by__save_plan *plan,
-                            values *v, by_error *error)
+static by_status save_steps(by__checkpoint_saver *saver, const saver_job *job,
+                            const by__checkpoint_save_plan *plan, values *v, by_error *error)
 {
     for (int step = 1; step <= job->steps; step++) {
-        by__save_end end;
+        by__checkpoint_save_end end;
         char text[16];
         (void)snprintf(text, sizeof text, "%d", step);
         by_checkpoint_value value = {"step", BY_VALUE_STRING, {.string = text}};
         by_checkpoint_file file = {"config.json", text, strlen(text), NULL, NULL};
-        const by__save_request request = {.root = job->root,
-                                          .step = (uint64_t)step,
-                                          .plan = plan,
-                                          .read = read_values,
-                                          .user = v,
-                                          .beside = job->beside,
-                                          .values = &value,
-                                          .value_count = 1,
-                                          .files = &file,
-                                          .file_count = 1,
-                                          .is_best = step == 2,
-                                          .loss = 0.5};
+        const by__checkpoint_save_request request = {.root = job->root,
+                                                     .step = (uint64_t)step,
+                                                     .plan = plan,
+                                                     .read = read_values,
+                                                     .user = v,
+                                                     .beside = job->beside,
+                                                     .values = &value,
+                                                     .value_count = 1,
+                                                     .files = &file,
+                                                     .file_count = 1,
+                                                     .is_best = step == 2,
+                                                     .loss = 0.5};
         set_values(v, step);
-        BY_TRY(by__saver_begin(saver, &request, error));
+        BY_TRY(by__checkpoint_saver_begin(saver, &request, error));
         memset(text, 0, sizeof text);
-        EXPECT(by__saver_is_pending(saver));
-        EXPECT(by__saver_begin(saver, &request, NULL) == BY_ESTATE);
-        by__saver_let_go(saver);
+        EXPECT(by__checkpoint_saver_is_pending(saver));
+        EXPECT(by__checkpoint_saver_begin(saver, &request, NULL) == BY_ESTATE);
+        by__checkpoint_saver_let_go(saver);
         set_values(v, -step);
-        BY_TRY(by__saver_wait(saver, &end, error));
-        EXPECT(!by__saver_is_pending(saver) && !by__saver_is_done(saver));
+        BY_TRY(by__checkpoint_saver_wait(saver, &end, error));
+        EXPECT(!by__checkpoint_saver_is_pending(saver) && !by__checkpoint_saver_is_done(saver));
         EXPECT(end.step == (uint64_t)step && end.seconds > 0.0 && end.stalled >= 0.0);
     }
     return BY_OK;
@@ -128,23 +129,24 @@ static by_status save_steps(by__saver *saver, const saver_job *job, const by__sa
 static by_status save_rank(by_comm *comm, void *user, by_error *error)
 {
     saver_job *job = user;
-    by__saver *saver;
-    by__save_plan plan;
+    by__checkpoint_saver *saver;
+    by__checkpoint_save_plan plan;
     values *v;
     by_comm *own;
     int rank = by_comm_rank(comm);
     BY_TRY(by__alloc((void **)&v, 1, sizeof *v, "test", error));
     v->fails = rank == job->fails;
     list_held(v, rank, by_comm_size(comm));
-    by_status status = by__save_plan_make(&plan, comm, v->held, v->count, 16, error);
+    by_status status = by__checkpoint_save_plan_make(&plan, comm, v->held, v->count, 16, error);
     if (status == BY_OK) {
         status = by_comm_split(&own, comm, 0, rank, error);
-        status = status == BY_OK ? by__saver_open(&saver, &own, job->staging, error) : status;
+        status =
+            status == BY_OK ? by__checkpoint_saver_open(&saver, &own, job->staging, error) : status;
         if (status == BY_OK) {
             status = save_steps(saver, job, &plan, v, error);
-            by__saver_close(&saver);
+            by__checkpoint_saver_close(&saver);
         }
-        by__save_plan_free(&plan);
+        by__checkpoint_save_plan_free(&plan);
     }
     free(v);
     job->status[rank] = status;
@@ -158,7 +160,7 @@ static void check_saved(const char *root, int step)
     float *data;
     const char *text;
     by_error error = {0};
-    check_ok(by__step_path(&path, root, (uint64_t)step, &error), &error);
+    check_ok(by__checkpoint_step_path(&path, root, (uint64_t)step, &error), &error);
     check_ok(by_checkpoint_open(&checkpoint, path, true, &error), &error);
     check_ok(by__alloc((void **)&data, MOST, sizeof *data, "test", &error), &error);
     for (size_t t = 0; t < TENSORS; t++) {

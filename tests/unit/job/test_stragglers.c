@@ -17,24 +17,25 @@
 
 /* ---- the rule ---- */
 
-static by__own_time of(double compute, double data, double saving)
+static by__job_own_time of(double compute, double data, double saving)
 {
-    return (by__own_time){{(float)compute, (float)data, (float)saving}};
+    return (by__job_own_time){{(float)compute, (float)data, (float)saving}};
 }
 
-static by__stragglers *open_stragglers(const int *work, int ranks)
+static by__job_stragglers *open_stragglers(const int *work, int ranks)
 {
-    by__stragglers *s;
+    by__job_stragglers *s;
     by_error error = {0};
-    check_ok(by__stragglers_open(&s, work, ranks, &error), &error);
+    check_ok(by__job_stragglers_open(&s, work, ranks, &error), &error);
     return s;
 }
 
 /* Steps until somebody is named, 0: nobody in `most`. */
-static int steps_until(by__stragglers *s, const by__own_time *times, int most, by__straggler *named)
+static int steps_until(by__job_stragglers *s, const by__job_own_time *times, int most,
+                       by__job_straggler *named)
 {
     for (int i = 1; i <= most; i++) {
-        int count = by__stragglers_add(s, times, named);
+        int count = by__job_stragglers_add(s, times, named);
         if (count > 0) {
             assert_int_equal(count, 1);
             return i;
@@ -47,12 +48,12 @@ static void test_rule(void **state)
 {
     BY_UNUSED(state);
     static const int work[4] = {0};
-    by__straggler named[4];
-    by__stragglers *s = open_stragglers(work, 4);
-    const by__own_time slow[] = {of(1.0, 0.0, 0.0), of(1.1, 0.0, 0.0), of(1.0, 0.3, 0.0),
-                                 of(0.9, 0.0, 0.0)};
-    const by__own_time even[] = {of(1.0, 0.0, 0.0), of(1.1, 0.0, 0.0), of(1.0, 0.1, 0.0),
-                                 of(0.9, 0.0, 0.0)};
+    by__job_straggler named[4];
+    by__job_stragglers *s = open_stragglers(work, 4);
+    const by__job_own_time slow[] = {of(1.0, 0.0, 0.0), of(1.1, 0.0, 0.0), of(1.0, 0.3, 0.0),
+                                     of(0.9, 0.0, 0.0)};
+    const by__job_own_time even[] = {of(1.0, 0.0, 0.0), of(1.1, 0.0, 0.0), of(1.0, 0.1, 0.0),
+                                     of(0.9, 0.0, 0.0)};
     assert_int_equal(steps_until(s, even, 2000, named), 0);
     /* 19 steps are too few, and one that is not slow begins anew. */
     assert_int_equal(steps_until(s, slow, 19, named), 0);
@@ -66,7 +67,7 @@ static void test_rule(void **state)
     assert_int_equal(steps_until(s, slow, 2000, named), 980);
     assert_int_equal(steps_until(s, slow, 2000, named), 1000);
     assert_int_equal(named[0].steps, 2000);
-    by__stragglers_close(&s);
+    by__job_stragglers_close(&s);
 }
 
 /* Ranks with other work are not compared, of two the faster one is the median, and differences of
@@ -76,23 +77,23 @@ static void test_compared(void **state)
     BY_UNUSED(state);
     static const int stages[4] = {0, 0, 1, 1};
     static const int alone[2] = {0, 1};
-    by__straggler named[4];
-    by__stragglers *s = open_stragglers(stages, 4);
-    const by__own_time two[] = {of(1.0, 0.0, 0.0), of(1.1, 0.0, 0.0), of(3.0, 0.0, 0.0),
-                                of(3.0, 0.0, 0.7)};
+    by__job_straggler named[4];
+    by__job_stragglers *s = open_stragglers(stages, 4);
+    const by__job_own_time two[] = {of(1.0, 0.0, 0.0), of(1.1, 0.0, 0.0), of(3.0, 0.0, 0.0),
+                                    of(3.0, 0.0, 0.7)};
     assert_int_equal(steps_until(s, two, 40, named), 20);
     assert_int_equal(named[0].rank, 3);
     assert_true(fabs(named[0].median - 3.0) < 1e-6);
     assert_string_equal(named[0].part, "saving");
-    by__stragglers_close(&s);
+    by__job_stragglers_close(&s);
     s = open_stragglers(alone, 2);
-    const by__own_time other[] = {of(1.0, 0.0, 0.0), of(2.0, 0.0, 0.0)};
+    const by__job_own_time other[] = {of(1.0, 0.0, 0.0), of(2.0, 0.0, 0.0)};
     assert_int_equal(steps_until(s, other, 40, named), 0);
-    by__stragglers_close(&s);
+    by__job_stragglers_close(&s);
     s = open_stragglers(stages, 2);
-    const by__own_time tiny[] = {of(1e-3, 0.0, 0.0), of(1.9e-3, 0.0, 0.0)};
+    const by__job_own_time tiny[] = {of(1e-3, 0.0, 0.0), of(1.9e-3, 0.0, 0.0)};
     assert_int_equal(steps_until(s, tiny, 40, named), 0);
-    by__stragglers_close(&s);
+    by__job_stragglers_close(&s);
 }
 
 /* ---- a run ---- */

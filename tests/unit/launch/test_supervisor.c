@@ -19,13 +19,13 @@
 
 /* ---- messages ---- */
 
-static void assert_round_trip(const by__message *m)
+static void assert_round_trip(const by__launch_message *m)
 {
     char line[BY__MESSAGE_LINE];
-    by__message back;
-    size_t length = by__message_format(line, m);
+    by__launch_message back;
+    size_t length = by__launch_message_format(line, m);
     assert_int_equal(line[length - 1], '\n');
-    assert_true(by__message_parse(&back, line, length - 1));
+    assert_true(by__launch_message_parse(&back, line, length - 1));
     assert_int_equal(back.kind, m->kind);
     assert_int_equal(back.rank, m->rank);
     assert_int_equal(back.ranks, m->ranks);
@@ -45,28 +45,28 @@ static void assert_round_trip(const by__message *m)
 static void test_messages(void **state)
 {
     (void)state;
-    assert_round_trip(&(by__message){.kind = BY__MESSAGE_HELLO,
-                                     .token = "0123",
-                                     .rank = 3,
-                                     .ranks = 4,
-                                     .pid = 77,
-                                     .host = "n1"});
-    assert_round_trip(&(by__message){.kind = BY__MESSAGE_BEAT,
-                                     .count = UINT64_MAX,
-                                     .step = INT64_MAX,
-                                     .number = 9,
-                                     .stopping = true,
-                                     .phase = "save",
-                                     .text = "all-reduce 8 \"h.3\""});
-    assert_round_trip(&(by__message){.kind = BY__MESSAGE_RUN, .path = "runs/a b"});
-    assert_round_trip(&(by__message){.kind = BY__MESSAGE_SAVED, .step = 10});
-    assert_round_trip(&(by__message){.kind = BY__MESSAGE_END, .code = 137, .text = ""});
+    assert_round_trip(&(by__launch_message){.kind = BY__MESSAGE_HELLO,
+                                            .token = "0123",
+                                            .rank = 3,
+                                            .ranks = 4,
+                                            .pid = 77,
+                                            .host = "n1"});
+    assert_round_trip(&(by__launch_message){.kind = BY__MESSAGE_BEAT,
+                                            .count = UINT64_MAX,
+                                            .step = INT64_MAX,
+                                            .number = 9,
+                                            .stopping = true,
+                                            .phase = "save",
+                                            .text = "all-reduce 8 \"h.3\""});
+    assert_round_trip(&(by__launch_message){.kind = BY__MESSAGE_RUN, .path = "runs/a b"});
+    assert_round_trip(&(by__launch_message){.kind = BY__MESSAGE_SAVED, .step = 10});
+    assert_round_trip(&(by__launch_message){.kind = BY__MESSAGE_END, .code = 137, .text = ""});
     /* A text cannot forge a second message or field. */
-    by__message forged = {.kind = BY__MESSAGE_END, .code = 1, .text = "a\tb\nsaved\t9"};
+    by__launch_message forged = {.kind = BY__MESSAGE_END, .code = 1, .text = "a\tb\nsaved\t9"};
     char line[BY__MESSAGE_LINE];
-    size_t length = by__message_format(line, &forged);
+    size_t length = by__launch_message_format(line, &forged);
     assert_ptr_equal(memchr(line, '\n', length), line + length - 1);
-    assert_true(by__message_parse(&forged, line, length - 1));
+    assert_true(by__launch_message_parse(&forged, line, length - 1));
     assert_string_equal(forged.text, "a b saved 9");
 }
 
@@ -85,41 +85,41 @@ static void test_messages_refused(void **state)
         "end\t256\tx",
         "END\t1\tx",
     };
-    by__message m;
+    by__launch_message m;
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(wrong); i++) {
-        if (by__message_parse(&m, wrong[i], strlen(wrong[i]))) {
+        if (by__launch_message_parse(&m, wrong[i], strlen(wrong[i]))) {
             fail_msg("accepted: %s", wrong[i]);
         }
     }
-    assert_false(by__message_parse(&m, "run\ta\0b", 7));
+    assert_false(by__launch_message_parse(&m, "run\ta\0b", 7));
 }
 
 static void test_contact(void **state)
 {
     char text[256];
-    by__contact back;
-    const by__contact contact = {.token = "abcd",
-                                 .port = 65535,
-                                 .silence_ms = 60000,
-                                 .grace_ms = 30000,
-                                 .addresses = {"10.0.0.1", "127.0.0.1"},
-                                 .address_count = 2};
+    by__launch_contact back;
+    const by__launch_contact contact = {.token = "abcd",
+                                        .port = 65535,
+                                        .silence_ms = 60000,
+                                        .grace_ms = 30000,
+                                        .addresses = {"10.0.0.1", "127.0.0.1"},
+                                        .address_count = 2};
     (void)state;
-    assert_true(by__contact_format(text, sizeof text, &contact) < sizeof text);
-    assert_true(by__contact_parse(&back, text));
+    assert_true(by__launch_contact_format(text, sizeof text, &contact) < sizeof text);
+    assert_true(by__launch_contact_parse(&back, text));
     assert_memory_equal(&back, &contact, sizeof back);
-    assert_false(by__contact_parse(&back, ""));
-    assert_false(by__contact_parse(&back, "abcd;65536;1;1;10.0.0.1"));
-    assert_false(by__contact_parse(&back, "abcd;1;1;1;"));
-    assert_false(by__contact_parse(&back, "abcd;1;0;1;10.0.0.1"));
+    assert_false(by__launch_contact_parse(&back, ""));
+    assert_false(by__launch_contact_parse(&back, "abcd;65536;1;1;10.0.0.1"));
+    assert_false(by__launch_contact_parse(&back, "abcd;1;1;1;"));
+    assert_false(by__launch_contact_parse(&back, "abcd;1;0;1;10.0.0.1"));
 }
 
 /* ---- host files ---- */
 
 static by_status parse_hosts(by_host_list *out, const char *text, by_error *error)
 {
-    return by__hosts_parse(out, "hosts", text, strlen(text), error);
+    return by__launch_hosts_parse(out, "hosts", text, strlen(text), error);
 }
 
 static void test_host_file(void **state)
@@ -215,30 +215,30 @@ static void test_launch_line(void **state)
 
 static void test_policy(void **state)
 {
-    const by__policy policy = {.max_restarts = 4, .host_faults = 3, .back_off = 1.0};
-    by__history h = {.saved = -1};
+    const by__launch_policy policy = {.max_restarts = 4, .host_faults = 3, .back_off = 1.0};
+    by__launch_history h = {.saved = -1};
     (void)state;
-    assert_false(by__policy_decide(&h, &policy, BY_EXIT_CONFIG, -1).restart);
-    assert_false(by__policy_decide(&h, &policy, BY_EXIT_SAVED, 10).restart);
-    assert_false(by__policy_decide(&h, &policy, BY_EXIT_INTERRUPTED, -1).restart);
-    by__decision d = by__policy_decide(&h, &policy, 139, 10);
+    assert_false(by__launch_policy_decide(&h, &policy, BY_EXIT_CONFIG, -1).restart);
+    assert_false(by__launch_policy_decide(&h, &policy, BY_EXIT_SAVED, 10).restart);
+    assert_false(by__launch_policy_decide(&h, &policy, BY_EXIT_INTERRUPTED, -1).restart);
+    by__launch_decision d = by__launch_policy_decide(&h, &policy, 139, 10);
     assert_true(d.restart && !d.older);
     assert_true(d.delay == 1.0);
-    assert_true(by__policy_decide(&h, &policy, BY_EXIT_HANG, -1).delay == 2.0);
+    assert_true(by__launch_policy_decide(&h, &policy, BY_EXIT_HANG, -1).delay == 2.0);
     /* Three failures behind step 10: an older checkpoint. That step 10 is written again then is no
      * progress. */
-    d = by__policy_decide(&h, &policy, BY_EXIT_FAILED, -1);
+    d = by__launch_policy_decide(&h, &policy, BY_EXIT_FAILED, -1);
     assert_true(d.restart && d.older);
-    assert_true(by__policy_decide(&h, &policy, BY_EXIT_FAILED, 10).delay == 8.0);
-    assert_false(by__policy_decide(&h, &policy, BY_EXIT_FAILED, 10).restart);
+    assert_true(by__launch_policy_decide(&h, &policy, BY_EXIT_FAILED, 10).delay == 8.0);
+    assert_false(by__launch_policy_decide(&h, &policy, BY_EXIT_FAILED, 10).restart);
     /* A checkpoint that is newer than all before resets the limit and the pause. */
-    d = by__policy_decide(&h, &policy, BY_EXIT_FAILED, 11);
+    d = by__launch_policy_decide(&h, &policy, BY_EXIT_FAILED, 11);
     assert_true(d.restart && !d.older);
     assert_true(d.delay == 1.0);
     /* The pause has a limit. */
-    const by__policy patient = {.max_restarts = 1000, .back_off = 1.0};
+    const by__launch_policy patient = {.max_restarts = 1000, .back_off = 1.0};
     for (int i = 0; i < 20; i++) {
-        d = by__policy_decide(&h, &patient, BY_EXIT_FAILED, -1);
+        d = by__launch_policy_decide(&h, &patient, BY_EXIT_FAILED, -1);
     }
     assert_true(d.delay == BY__MOST_BACK_OFF);
 }
@@ -248,9 +248,9 @@ static void test_policy(void **state)
 static void open_watch(by__launch_watch *w, int ranks)
 {
     char text[512];
-    assert_int_equal(by__watch_open(w, true, 2.0, 1.0, NULL), BY_OK);
-    assert_int_equal(by__watch_arm(w, ranks, NULL), BY_OK);
-    (void)by__contact_format(text, sizeof text, &w->contact);
+    assert_int_equal(by__launch_watch_open(w, true, 2.0, 1.0, NULL), BY_OK);
+    assert_int_equal(by__launch_watch_arm(w, ranks, NULL), BY_OK);
+    (void)by__launch_contact_format(text, sizeof text, &w->contact);
     assert_int_equal(setenv(BY__SUPERVISOR, text, 1), 0);
 }
 
@@ -265,17 +265,17 @@ static int connect_to(const by__launch_watch *w)
     return fd;
 }
 
-static void say(int fd, by__message m)
+static void say(int fd, by__launch_message m)
 {
     char line[BY__MESSAGE_LINE];
-    size_t n = by__message_format(line, &m);
+    size_t n = by__launch_message_format(line, &m);
     assert_int_equal(write(fd, line, n), n);
 }
 
 static void hear(by__launch_watch *w, bool (*done)(const by__launch_watch *))
 {
     for (int i = 0; i < 500 && !done(w); i++) {
-        by__watch_hear(w, 0.01);
+        by__launch_watch_hear(w, 0.01);
     }
     assert_true(done(w));
 }
@@ -283,7 +283,8 @@ static void hear(by__launch_watch *w, bool (*done)(const by__launch_watch *))
 static int enter(by__launch_watch *w, int rank)
 {
     int fd = connect_to(w);
-    by__message hello = {.kind = BY__MESSAGE_HELLO, .rank = rank, .ranks = w->count, .host = "n1"};
+    by__launch_message hello = {
+        .kind = BY__MESSAGE_HELLO, .rank = rank, .ranks = w->count, .host = "n1"};
     memcpy(hello.token, w->contact.token, sizeof hello.token);
     say(fd, hello);
     return fd;
@@ -291,7 +292,7 @@ static int enter(by__launch_watch *w, int rank)
 
 static bool both_run(const by__launch_watch *w)
 {
-    return by__watch_number(w, BY__RANK_RUNNING) == 2;
+    return by__launch_watch_number(w, BY__RANK_RUNNING) == 2;
 }
 static bool second_has_come_far(const by__launch_watch *w)
 {
@@ -299,20 +300,20 @@ static bool second_has_come_far(const by__launch_watch *w)
 }
 static bool one_is_lost(const by__launch_watch *w)
 {
-    return by__watch_number(w, BY__RANK_LOST) == 1;
+    return by__launch_watch_number(w, BY__RANK_LOST) == 1;
 }
 static bool both_have_ended(const by__launch_watch *w)
 {
-    return by__watch_number(w, BY__RANK_ENDED) == 2;
+    return by__launch_watch_number(w, BY__RANK_ENDED) == 2;
 }
 
 static void beat(int fd, uint64_t count, uint64_t number, const char *text)
 {
-    by__message m = {.kind = BY__MESSAGE_BEAT,
-                     .count = count,
-                     .step = 12,
-                     .number = number,
-                     .phase = "gradients"};
+    by__launch_message m = {.kind = BY__MESSAGE_BEAT,
+                            .count = count,
+                            .step = 12,
+                            .number = number,
+                            .phase = "gradients"};
     (void)snprintf(m.text, sizeof m.text, "%s", text);
     say(fd, m);
 }
@@ -328,9 +329,9 @@ static void test_stuck_rank(void **state)
     beat(fds[0], 5, 8, "all-reduce 8 \"h.4\"");
     beat(fds[1], 4, 7, "all-reduce 7 \"h.3\"");
     hear(&w, second_has_come_far);
-    by__watch_check(&w, by__now(), 600.0, 60.0);
+    by__launch_watch_check(&w, by__now(), 600.0, 60.0);
     assert_int_equal(w.fault.code, 0);
-    by__watch_check(&w, by__now() + 700.0, 600.0, 6000.0);
+    by__launch_watch_check(&w, by__now() + 700.0, 600.0, 6000.0);
     assert_int_equal(w.fault.code, BY_EXIT_HANG);
     assert_int_equal(w.fault.rank, 1);
     assert_non_null(strstr(w.fault.text,
@@ -338,7 +339,7 @@ static void test_stuck_rank(void **state)
                            "gradients; last collective: all-reduce 7 \"h.3\""));
     close(fds[0]);
     close(fds[1]);
-    by__watch_close(&w);
+    by__launch_watch_close(&w);
 }
 
 static void test_silent_and_absent_ranks(void **state)
@@ -347,18 +348,18 @@ static void test_silent_and_absent_ranks(void **state)
     (void)state;
     open_watch(&w, 2);
     int fd = enter(&w, 1);
-    for (int i = 0; i < 500 && by__watch_number(&w, BY__RANK_RUNNING) < 1; i++) {
-        by__watch_hear(&w, 0.01);
+    for (int i = 0; i < 500 && by__launch_watch_number(&w, BY__RANK_RUNNING) < 1; i++) {
+        by__launch_watch_hear(&w, 0.01);
     }
-    by__watch_check(&w, by__now() + 61.0, 600.0, 60.0);
+    by__launch_watch_check(&w, by__now() + 61.0, 600.0, 60.0);
     assert_int_equal(w.fault.rank, 1);
     assert_non_null(strstr(w.fault.text, "was not heard of for 61 s"));
     w.fault.code = 0;
-    by__watch_check(&w, by__now() + 601.0, 600.0, 6000.0);
+    by__launch_watch_check(&w, by__now() + 601.0, 600.0, 6000.0);
     assert_int_equal(w.fault.rank, 0);
     assert_non_null(strstr(w.fault.text, "did not start within 600 s"));
     close(fd);
-    by__watch_close(&w);
+    by__launch_watch_close(&w);
 }
 
 static void test_lost_rank(void **state)
@@ -373,13 +374,14 @@ static void test_lost_rank(void **state)
     assert_int_equal(w.fault.code, BY__CRASH);
     assert_int_equal(w.fault.rank, 1);
     /* What follows from the first fault does not replace it. */
-    say(fds[0], (by__message){.kind = BY__MESSAGE_END, .code = BY_EXIT_FAILED, .text = "later"});
+    say(fds[0],
+        (by__launch_message){.kind = BY__MESSAGE_END, .code = BY_EXIT_FAILED, .text = "later"});
     close(fds[0]);
-    for (int i = 0; i < 500 && by__watch_number(&w, BY__RANK_ENDED) < 1; i++) {
-        by__watch_hear(&w, 0.01);
+    for (int i = 0; i < 500 && by__launch_watch_number(&w, BY__RANK_ENDED) < 1; i++) {
+        by__launch_watch_hear(&w, 0.01);
     }
     assert_int_equal(w.fault.rank, 1);
-    by__watch_close(&w);
+    by__launch_watch_close(&w);
 }
 
 /* Neither another job's rank nor a stray connection counts. */
@@ -390,14 +392,14 @@ static void test_strangers(void **state)
     (void)state;
     open_watch(&w, 2);
     int wrong_token = connect_to(&w);
-    say(wrong_token, (by__message){.kind = BY__MESSAGE_HELLO, .token = "0", .ranks = 2});
+    say(wrong_token, (by__launch_message){.kind = BY__MESSAGE_HELLO, .token = "0", .ranks = 2});
     int no_hello = connect_to(&w);
-    say(no_hello, (by__message){.kind = BY__MESSAGE_SAVED, .step = 5});
+    say(no_hello, (by__launch_message){.kind = BY__MESSAGE_SAVED, .step = 5});
     int twice[2] = {enter(&w, 0), enter(&w, 0)};
     for (int i = 0; i < 20; i++) {
-        by__watch_hear(&w, 0.01);
+        by__launch_watch_hear(&w, 0.01);
     }
-    assert_int_equal(by__watch_number(&w, BY__RANK_RUNNING), 1);
+    assert_int_equal(by__launch_watch_number(&w, BY__RANK_RUNNING), 1);
     assert_int_equal(w.saved, -1);
     assert_int_equal(w.fault.code, 0);
     assert_int_equal(read(wrong_token, &byte, 1), 0);
@@ -406,7 +408,7 @@ static void test_strangers(void **state)
     close(no_hello);
     close(twice[0]);
     close(twice[1]);
-    by__watch_close(&w);
+    by__launch_watch_close(&w);
 }
 
 typedef struct beating {
@@ -468,16 +470,16 @@ static void test_heartbeats(void **state)
     by_heartbeat_watch(b.beats[1], last_collective, &number);
     for (int i = 0; i < 500 && (w.ranks[1].number != 42 || w.saved != 7 || w.ranks[0].step != 7);
          i++) {
-        by__watch_hear(&w, 0.01);
+        by__launch_watch_hear(&w, 0.01);
     }
     assert_int_equal(w.saved, 7);
     assert_string_equal(w.run, "runs/tiny");
     assert_string_equal(w.ranks[0].phase, "save");
     assert_string_equal(w.ranks[1].text, "broadcast");
     assert_false(by_heartbeat_stop(b.beats[0]));
-    by__watch_stop(&w);
+    by__launch_watch_stop(&w);
     for (int i = 0; i < 500 && !by_heartbeat_stop(b.beats[1]); i++) {
-        by__watch_hear(&w, 0.01);
+        by__launch_watch_hear(&w, 0.01);
     }
     assert_true(by_heartbeat_stop(b.beats[1]));
     assert_int_equal(pthread_create(&thread, NULL, close_beats, &b), 0);
@@ -487,7 +489,7 @@ static void test_heartbeats(void **state)
     assert_int_equal(w.ranks[0].code, BY_EXIT_SAVED);
     assert_int_equal(w.fault.rank, 1);
     assert_non_null(strstr(w.fault.text, "ended with 1 (failed): no disk"));
-    by__watch_close(&w);
+    by__launch_watch_close(&w);
     assert_int_equal(unsetenv(BY__SUPERVISOR), 0);
 }
 
@@ -504,7 +506,7 @@ static void test_abandoned(void **state)
     assert_int_equal(pthread_create(&thread, NULL, open_beats, &b), 0);
     hear(&w, both_run);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    by__watch_close(&w);
+    by__launch_watch_close(&w);
     while (!by_heartbeat_stop(b.beats[0])) {
         usleep(10000);
     }
@@ -538,18 +540,18 @@ static void test_processes(void **state)
     pid_t pid;
     int code = -1;
     (void)state;
-    assert_int_equal(by__process_start(&pid, words, extra, NULL), BY_OK);
+    assert_int_equal(by__launch_process_start(&pid, words, extra, NULL), BY_OK);
     while (code < 0) {
-        by__process_reap(&pid, &code, 1);
+        by__launch_process_reap(&pid, &code, 1);
         usleep(10000);
     }
     assert_int_equal(code, 7);
-    assert_true(by__process_end_all(600.0));
+    assert_true(by__launch_process_end_all(600.0));
     assert_int_equal(kill(-pid, 0), -1);
     char missing[] = "banyan-no-such-program";
     words[0] = missing;
     by_error error = {0};
-    assert_int_equal(by__process_start(&pid, words, extra, &error), BY_EIO);
+    assert_int_equal(by__launch_process_start(&pid, words, extra, &error), BY_EIO);
     assert_non_null(strstr(error.message, "banyan-no-such-program"));
 }
 

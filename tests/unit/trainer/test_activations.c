@@ -128,9 +128,9 @@ static void test_numbers(void **state)
     by_step_result result;
     setup s;
     open_setup(&s, settings);
-    assert_int_equal(by__activations_count(s.trainer), 3);
+    assert_int_equal(by__trainer_activations_count(s.trainer), 3);
     check_ok(by_trainer_step(s.trainer, &s.batch, &result, &error), &error);
-    assert_null(by__activations_numbers(s.trainer)); /* step 1 is not due */
+    assert_null(by__trainer_activations_numbers(s.trainer)); /* step 1 is not due */
     for (size_t i = 0; i < TOKENS * WIDTH; i++) {
         size_t token = (size_t)s.tokens[i / WIDTH];
         x[0][i] = (double)weights_of(&s, "table")[token * WIDTH + i % WIDTH];
@@ -144,10 +144,10 @@ static void test_numbers(void **state)
         x[3][i] = 2.0 * x[2][i];
     }
     check_ok(by_trainer_step(s.trainer, &s.batch, &result, &error), &error);
-    const double *have = by__activations_numbers(s.trainer);
+    const double *have = by__trainer_activations_numbers(s.trainer);
     assert_non_null(have);
     for (size_t i = 0; i < 3; i++) {
-        assert_string_equal(by__activations_name(s.trainer, i), names[i]);
+        assert_string_equal(by__trainer_activations_name(s.trainer, i), names[i]);
         compare(have + i * BY__ACTIVATION_NUMBERS, x[1 + i]);
     }
     assert_true(have[BY__ACTIVATION_ZEROS] > 0.0); /* of the ReLU */
@@ -167,7 +167,7 @@ static void test_nonfinite(void **state)
     w1[3] = INFINITY; /* of column 3: half of what multiplies it is 0, which makes NaN */
     check_ok(by_trainer_step(s.trainer, &s.batch, &result, &error), &error);
     assert_int_equal(result.skipped, BY_SKIP_NONFINITE);
-    const double *have = by__activations_numbers(s.trainer);
+    const double *have = by__trainer_activations_numbers(s.trainer);
     const double *block1 = have + BY__ACTIVATION_NUMBERS;
     assert_true(have[BY__ACTIVATION_NONFINITE] == 0.0);
     assert_true(block1[BY__ACTIVATION_NONFINITE] == TOKENS);

@@ -60,9 +60,9 @@ static by_status build(by_graph **out, const by_config *config, by_shard_kind ki
                        int rank, by_error *error)
 {
     by_model model;
-    const by__recipe recipe = {0};
-    BY_TRY(by__train_forward(out, &model, config, &recipe, BY_MODEL_TRAIN, error));
-    by_pass_options options = by__pass_options(config, &model);
+    const by__trainer_recipe recipe = {0};
+    BY_TRY(by__trainer_train_forward(out, &model, config, &recipe, BY_MODEL_TRAIN, error));
+    by_pass_options options = by__trainer_graph_pass_options(config, &model);
     options.shard[kind] = (by_shard_axis){.ranks = ranks, .rank = rank, .mesh = RANK_MESH};
     options.prefetch_bytes = 1 << 20;
     return by_passes_run(*out, BY_PURPOSE_TRAIN, &options, NULL, error);
@@ -100,7 +100,7 @@ static by_status compare(const world *w, const rank_run *r, int ranks, int rank,
         if (value->role != BY_ROLE_GRADIENT && value->role != BY_ROLE_OUTPUT) {
             continue;
         }
-        float *want = malloc(by__value_bytes(value));
+        float *want = malloc(by__graph_value_bytes(value));
         if (want == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory");
         }

@@ -105,7 +105,7 @@ static float *find_weight(const by_trainer *t)
 {
     for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
         if (strstr(by_trainer_parameter(t, i).name, "h.0.ln_1.weight") != NULL) {
-            return (float *)by__store_buffer(t->store, t->masters, (by__handle)i).address;
+            return (float *)by__store_buffer(t->store, t->masters, (by__store_handle)i).address;
         }
     }
     return NULL;
@@ -155,7 +155,7 @@ static by_status train(job *j, by_trainer *t, bool leads, by_error *error)
             j->losses[step] = result.loss;
         }
     }
-    EXPECT(by__trainer_guard(t)->skipped == !j->forgets && by__trainer_guard(t)->in_row == 0);
+    EXPECT(by__trainer_guard_of(t)->skipped == !j->forgets && by__trainer_guard_of(t)->in_row == 0);
     uint64_t hash = 0;
     BY_TRY(add_hash(&hash, t, error));
     if (leads) {
@@ -296,7 +296,7 @@ static void test_limit(void **state)
     *weight = saved;
     assert_true(hash_of(t) == before);
     assert_int_equal(by_trainer_updates(t), 6);
-    assert_int_equal(by__trainer_guard(t)->skipped, 4);
+    assert_int_equal(by__trainer_guard_of(t)->skipped, 4);
     by_trainer_close(&t);
     by_config_close(&config);
 }
@@ -308,22 +308,22 @@ static void test_origin(void **state)
     static const char *const none[] = {NULL};
     by_error error = {0};
     by_trainer *t;
-    by__found found;
+    by__trainer_found found;
     data d;
     by_config *config = open_config(none);
     check_ok(by_trainer_open(&t, config, NULL, &error), &error);
     check_ok(by_trainer_allocate(t, &error), &error);
     check_ok(by_trainer_initialize(t, &error), &error);
     by_batch batch = make_batch(&d, t, 0);
-    check_ok(by__guard_find(t, &batch, 1, &found, &error), &error);
+    check_ok(by__job_guard_find(t, &batch, 1, &found, &error), &error);
     assert_false(found.found);
     float *weight = find_weight(t);
     weight[3] = NAN;
-    check_ok(by__guard_find(t, &batch, 1, &found, &error), &error);
+    check_ok(by__job_guard_find(t, &batch, 1, &found, &error), &error);
     assert_true(found.found && found.leaf == 0 && found.row == -1);
     assert_string_equal(found.what, "the parameter 'h.0.ln_1.weight', element 3");
     weight[3] = 3e38f; /* products overflow */
-    check_ok(by__guard_find(t, &batch, 1, &found, &error), &error);
+    check_ok(by__job_guard_find(t, &batch, 1, &found, &error), &error);
     assert_true(found.found);
     assert_non_null(strstr(found.what, "of block 0 in the forward pass"));
     assert_int_equal(by_trainer_updates(t), 0);
@@ -338,12 +338,12 @@ static void test_zscore(void **state)
     const double flat[] = {3.0, 3.0, 3.0, 3.0};
     /* sorted: 1.9 1.95 2 2.05 2.1 2.15 2.2 50: median 2.075, deviations .025 .025 .075 .075 .125
      * .125 .175 47.925, whose median is .1 */
-    double z = by__robust_zscore(losses, 8, 4, 2.5);
+    double z = by__trainer_robust_zscore(losses, 8, 4, 2.5);
     assert_true(fabs(z - (2.5 - 2.075) / (1.4826 * 0.1)) < 1e-9);
-    assert_true(by__robust_zscore(losses, 8, 4, 1.0) < -5.0);
-    assert_true(by__robust_zscore(losses, 3, 4, 99.0) == 0.0);
-    assert_true(by__robust_zscore(flat, 4, 4, 3.0) == 0.0);
-    assert_true(fabs(by__robust_zscore(flat, 4, 4, 3.003) - 10.0) < 1e-6);
+    assert_true(by__trainer_robust_zscore(losses, 8, 4, 1.0) < -5.0);
+    assert_true(by__trainer_robust_zscore(losses, 3, 4, 99.0) == 0.0);
+    assert_true(by__trainer_robust_zscore(flat, 4, 4, 3.0) == 0.0);
+    assert_true(fabs(by__trainer_robust_zscore(flat, 4, 4, 3.003) - 10.0) < 1e-6);
 }
 
 /* Guards that are as they were before there were keys of them leave the hash of a config alone. */
@@ -373,15 +373,15 @@ static void test_window_as_text(void **state)
                                       "3ff00000000000003", "+ff0000000000000"};
     by_error error = {0};
     by__text text = {0};
-    by__guard g = {.count = 3, .losses = {1.5, 0.1, 1e-300}};
-    by__guard back = {0};
-    check_ok(by__window_print(&text, &g), &error);
-    check_ok(by__window_parse(&back, text.data, &error), &error);
+    by__trainer_guard g = {.count = 3, .losses = {1.5, 0.1, 1e-300}};
+    by__trainer_guard back = {0};
+    check_ok(by__trainer_window_print(&text, &g), &error);
+    check_ok(by__trainer_window_parse(&back, text.data, &error), &error);
     assert_int_equal(back.count, 3);
     assert_memory_equal(back.losses, g.losses, 3 * sizeof *g.losses);
     by__text_free(&text);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(bad); i++) {
-        assert_int_equal(by__window_parse(&back, bad[i], &error), BY_EFORMAT);
+        assert_int_equal(by__trainer_window_parse(&back, bad[i], &error), BY_EFORMAT);
     }
 }
 
@@ -406,8 +406,8 @@ static void hit(float *value, int bit)
     memcpy(value, &bits, sizeof bits);
 }
 
-static bool names(const by__program_row *row, const by_value *values, int count, const char *name,
-                  int *at)
+static bool names(const by__exec_program_row *row, const by_value *values, int count,
+                  const char *name, int *at)
 {
     for (int i = 0; i < count; i++) {
         const char *has = values[i] == BY_NONE ? NULL : row->graph->values[values[i]].name;
@@ -419,7 +419,7 @@ static bool names(const by__program_row *row, const by_value *values, int count,
     return false;
 }
 
-static void flip_bit(void *user, const by__program_row *row, size_t node,
+static void flip_bit(void *user, const by__exec_program_row *row, size_t node,
                      const by__device_call *call)
 {
     flip *f = user;
@@ -472,7 +472,7 @@ static by_status corrupt_rank(by_comm *comm, void *user, by_error *error)
     for (uint64_t step = 0; step < 2 && status == BY_OK; step++) {
         by_batch batch = make_batch(&d, t, step);
         if (step == 1 && rank == c->hit_rank) {
-            status = by__node_watch_set(t, BY__WATCH_FIND, flip_bit, &f, error);
+            status = by__trainer_node_watch_set(t, BY__WATCH_FIND, flip_bit, &f, error);
         }
         status = status == BY_OK ? by_trainer_step(t, &batch, &result, error) : status;
     }

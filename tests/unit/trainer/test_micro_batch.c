@@ -235,7 +235,7 @@ static void test_between(void **state)
     uint64_t limit = needed_with(4) + 8 * MIB;
     assert_true(needed_with(2) > limit && needed_with(1) > limit);
     by_config *config = config_of(common, deep_sum);
-    check_ok(by__micro_batch_within(&found, config, &none, limit, &error), &error);
+    check_ok(by__trainer_micro_batch_within(&found, config, &none, limit, &error), &error);
     assert_int_equal(found, 4);
     config->train.micro_batch = 1;
     check_ok(by_plan_changes(changes, &count, config, &none, limit, &error), &error);

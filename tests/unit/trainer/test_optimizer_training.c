@@ -63,7 +63,7 @@ static double train(training *t, int steps)
 static uint64_t hash_flat(const by_trainer *t, int flat)
 {
     uint64_t hash = 0;
-    for (by__handle i = 0; (size_t)i < by__store_count(t->store); i++) {
+    for (by__store_handle i = 0; (size_t)i < by__store_count(t->store); i++) {
         by_memory buffer = by__store_buffer(t->store, flat, i);
         hash = hash * 31u + by__hash64((const void *)buffer.address, buffer.bytes);
     }
@@ -215,7 +215,7 @@ static void test_planned_states(void **state)
                 by_tensor_view parameter = by_trainer_parameter(t.trainer, i);
                 by_shape shape = {.rank = parameter.rank};
                 memcpy(shape.dim, parameter.shape, (size_t)shape.rank * sizeof shape.dim[0]);
-                const char *axes = by__store_entry(t.trainer->store, (by__handle)i)->axes;
+                const char *axes = by__store_entry(t.trainer->store, (by__store_handle)i)->axes;
                 by_optimizer_state rule = by_optimizer_state_at(&t.config->optimizer, s);
                 by_shape want = shape;
                 bool has = rule.shape == NULL || rule.shape(&shape, axes, &want);

@@ -82,7 +82,7 @@ static by_status read_tensors(result *r, const by_trainer *t, by_error *error)
     size_t most = by_trainer_parameter_count(t) * (size_t)(1 + by_trainer_state_count(t));
     r->tensors = calloc(most + 1, sizeof *r->tensors);
     for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
-        if (!by__store_entry(t->store, (by__handle)i)->trainable) {
+        if (!by__store_entry(t->store, (by__store_handle)i)->trainable) {
             continue;
         }
         for (int s = -1; s < by_trainer_state_count(t); s++) {

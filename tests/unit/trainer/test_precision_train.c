@@ -89,18 +89,18 @@ static void test_course(void **state)
     static const char *const settings[] = {"precision.compute=fp16", "precision.growth_interval=3",
                                            NULL};
     by_config *config = rank_job_config(settings);
-    by__loss_scale s = by__loss_scale_first(config);
+    by__trainer_loss_scale s = by__trainer_loss_scale_first(config);
     assert_true(s.scale == 65536.0);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(steps); i++) {
-        by__loss_scale_follow(&s, config, steps[i].overflow);
+        by__trainer_loss_scale_follow(&s, config, steps[i].overflow);
         assert_true(s.scale == steps[i].scale);
     }
     for (int i = 0; i < 40; i++) {
-        by__loss_scale_follow(&s, config, true);
+        by__trainer_loss_scale_follow(&s, config, true);
     }
-    assert_true(s.scale == 1.0 && !by__loss_scale_backs_off(&s, config));
+    assert_true(s.scale == 1.0 && !by__trainer_loss_scale_backs_off(&s, config));
     for (int i = 0; i < 300; i++) {
-        by__loss_scale_follow(&s, config, false);
+        by__trainer_loss_scale_follow(&s, config, false);
     }
     assert_true(s.scale == 16777216.0);
     by_config_close(&config);
@@ -123,8 +123,8 @@ static void test_defaults(void **state)
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         by_config *config = rank_job_config(cases[i].settings);
-        assert_true(by__loss_scale_first(config).scale == cases[i].scale);
-        assert_true(by__scales_loss_dynamically(config) == cases[i].dynamic);
+        assert_true(by__trainer_loss_scale_first(config).scale == cases[i].scale);
+        assert_true(by__trainer_scales_loss_dynamically(config) == cases[i].dynamic);
         by_config_close(&config);
     }
 }
@@ -212,11 +212,11 @@ static void test_overflow(void **state)
         skips++;
     }
     assert_true(skips > 3 && result.loss_scale == scale && hash_of(t) != before);
-    assert_true(by__trainer_guard(t)->skipped == skips && by__trainer_guard(t)->in_row == 0);
+    assert_true(by__trainer_guard_of(t)->skipped == skips && by__trainer_guard_of(t)->in_row == 0);
     assert_true(by_trainer_updates(t) == skips + 1);
     result = step_of(t);
     assert_true(result.loss_scale == scale);
-    assert_true(by__trainer_guard(t)->loss_scale.scale == 2.0 * scale);
+    assert_true(by__trainer_guard_of(t)->loss_scale.scale == 2.0 * scale);
     by_trainer_close(&t);
     by_config_close(&config);
 }

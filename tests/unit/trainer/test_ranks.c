@@ -78,9 +78,9 @@ static void test_failing_together(void **state)
 static void refused(int ranks, const char *const *settings, const char *message)
 {
     by_error error = {0};
-    by__layout layout;
+    by__trainer_layout layout;
     by_config *config = rank_job_config(settings);
-    assert_int_equal(by__layout_resolve(&layout, config, ranks, 0, &error), BY_ECONFIG);
+    assert_int_equal(by__trainer_layout_resolve(&layout, config, ranks, 0, &error), BY_ECONFIG);
     assert_string_equal(error.message, message);
     by_config_close(&config);
 }
@@ -89,11 +89,11 @@ static void test_layout(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__layout l;
+    by__trainer_layout l;
     static const char *const axes[] = {"parallel.shard=2", "parallel.tensor=2",
                                        "parallel.pipeline=2", NULL};
     by_config *config = rank_job_config(axes);
-    check_ok(by__layout_resolve(&l, config, 24, 17, &error), &error);
+    check_ok(by__trainer_layout_resolve(&l, config, 24, 17, &error), &error);
     assert_int_equal(l.size[BY_MESH_DATA], 3);
     assert_int_equal(l.replicas, 6);
     /* 17 = 1 of 2 stages, 1 of 3 data, 0 of 2 shard, 1 of 2 tensor */

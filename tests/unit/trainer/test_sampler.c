@@ -79,8 +79,8 @@ static void compare(const char *const *settings)
     int32_t again[CONTEXT] = {3, 1, 4};
     const int32_t vocab = VOCAB - 2; /* the table has more rows than there are tokens */
     open_setup(&s, settings);
-    assert_int_equal(by__sampler_positions(s.trainer), CONTEXT);
-    check_ok(by__sampler_run(s.trainer, ids, 3, CONTEXT - 3, vocab, &made, &error), &error);
+    assert_int_equal(by__trainer_sampler_positions(s.trainer), CONTEXT);
+    check_ok(by__trainer_sampler_run(s.trainer, ids, 3, CONTEXT - 3, vocab, &made, &error), &error);
     assert_int_equal(made, CONTEXT - 3);
     check_ok(by_logits_open(&logits, s.config, NULL, 1, CONTEXT, NULL, 0, &error), &error);
     check_ok(by_logits_run(logits, ids, &all, &error), &error);
@@ -89,7 +89,8 @@ static void compare(const char *const *settings)
     }
     by_logits_close(&logits);
     /* What is left in the caches does not matter. */
-    check_ok(by__sampler_run(s.trainer, again, 3, CONTEXT - 3, vocab, &made, &error), &error);
+    check_ok(by__trainer_sampler_run(s.trainer, again, 3, CONTEXT - 3, vocab, &made, &error),
+             &error);
     assert_memory_equal(ids, again, sizeof ids);
     close_setup(&s);
 }
@@ -121,7 +122,7 @@ static void test_bits(void **state)
     by_array arrays[2];
     open_setup(&plain, off);
     open_setup(&seen, on);
-    assert_int_equal(by__sampler_positions(plain.trainer), 0);
+    assert_int_equal(by__trainer_sampler_positions(plain.trainer), 0);
     assert_true(by_trainer_memory(seen.trainer)->workspace >
                 by_trainer_memory(plain.trainer)->workspace);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(tokens); i++) {
@@ -130,7 +131,7 @@ static void test_bits(void **state)
     by_batch batch = by_batch_of_tokens(arrays, tokens, tokens, BATCH, CONTEXT);
     for (int i = 0; i < 3; i++) {
         check_ok(by_trainer_step(plain.trainer, &batch, &result, &error), &error);
-        check_ok(by__sampler_run(seen.trainer, ids, 2, 8, VOCAB, &made, &error), &error);
+        check_ok(by__trainer_sampler_run(seen.trainer, ids, 2, 8, VOCAB, &made, &error), &error);
         check_ok(by_trainer_step(seen.trainer, &batch, &result, &error), &error);
     }
     for (size_t i = 0; i < by_trainer_parameter_count(plain.trainer); i++) {
@@ -141,7 +142,7 @@ static void test_bits(void **state)
         assert_memory_equal(a.data, b.data, bytes);
         memset((void *)(uintptr_t)b.data, 0xff, bytes); /* NaN */
     }
-    check_ok(by__sampler_run(seen.trainer, ids, 2, 8, VOCAB, &made, &error), &error);
+    check_ok(by__trainer_sampler_run(seen.trainer, ids, 2, 8, VOCAB, &made, &error), &error);
     assert_int_equal(made, 0);
     close_setup(&plain);
     close_setup(&seen);

@@ -94,15 +94,15 @@ static by_status write_state(const float *from, by_trainer *t, int64_t step, by_
     for (int s = -1; s < t->state_count; s++) {
         for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
             int flat = s < 0 ? t->masters : t->states[s];
-            int64_t size = by_shape_count(&by__store_entry(t->store, (by__handle)i)->local);
-            memcpy(by__store_host(t->store, flat, (by__handle)i), from,
+            int64_t size = by_shape_count(&by__store_entry(t->store, (by__store_handle)i)->local);
+            memcpy(by__store_host(t->store, flat, (by__store_handle)i), from,
                    (size_t)size * sizeof *from);
             from += size;
         }
     }
-    by__sync_forget(t);
+    by__trainer_sync_forget(t);
     t->updates = step;
-    by__sync_loaded(t);
+    by__trainer_sync_loaded(t);
     return t->copy == NULL ? BY_OK : by_program_run(t->copy->program, error);
 }
 
@@ -394,7 +394,7 @@ static by_status skip_main(by_comm *comm, void *user, by_error *error)
         status = status == BY_OK ? by_trainer_step(t, &batch, &result, error) : status;
     }
     status = status == BY_OK ? by_trainer_settle(t, error) : status;
-    skipped[rank] = by__trainer_guard(t)->skipped;
+    skipped[rank] = by__trainer_guard_of(t)->skipped;
     by_trainer_close(&t);
     by_config_close(&config);
     return status;

@@ -76,10 +76,10 @@ static by_status differ(const char *name, double off, by_error *error)
 static by_status check_weights(job *j, const by_trainer *t, by_error *error)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         size_t count = (size_t)by_shape_count(&entry->local);
         float *have = calloc(count, sizeof *have);
-        BY_TRY(by__store_read(t->store, t->masters, (by__handle)i, have, error));
+        BY_TRY(by__store_read(t->store, t->masters, (by__store_handle)i, have, error));
         if (j->alone == NULL && t->layout.rank > 0) {
             free(have);
             continue;
@@ -113,14 +113,14 @@ static by_status check_equal(const by_trainer *t, by_error *error)
     const unsigned axes = 1u << BY_MESH_TENSOR | 1u << BY_MESH_EXPERT | 1u << BY_MESH_SEQUENCE;
     BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, axes, error));
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__stored_tensor *entry = by__store_entry(t->store, (by__handle)i);
+        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         size_t count = (size_t)by_shape_count(&entry->local);
         if (by__store_is_part(entry)) {
             continue;
         }
         float *mine = calloc(count, sizeof *mine);
         float *first = calloc(count, sizeof *first);
-        BY_TRY(by__store_read(t->store, t->masters, (by__handle)i, mine, error));
+        BY_TRY(by__store_read(t->store, t->masters, (by__store_handle)i, mine, error));
         memcpy(first, mine, count * sizeof *first);
         BY_TRY(by_comm_broadcast(comm, first, count, BY_F32, 0, entry->name, error));
         bool equal = memcmp(mine, first, count * sizeof *mine) == 0;

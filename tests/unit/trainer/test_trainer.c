@@ -201,7 +201,7 @@ static void test_dropout_depends_on_step_and_seed(void **state)
 static uint64_t hash_flat(const by_trainer *t, int flat)
 {
     uint64_t hash = 0;
-    for (by__handle i = 0; (size_t)i < by__store_count(t->store); i++) {
+    for (by__store_handle i = 0; (size_t)i < by__store_count(t->store); i++) {
         by_memory buffer = by__store_buffer(t->store, flat, i);
         hash = hash * 31u + by__hash64((const void *)buffer.address, buffer.bytes);
     }

@@ -191,14 +191,14 @@ static by_dtype copy_dtype(const by__device_call *call)
     return copied ? call->out[0].dtype : BY_F32;
 }
 
-static by_status run_adamw8(const by__device_call *call, const by__context *context)
+static by_status run_adamw8(const by__device_call *call, const by__device_context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     int64_t blocks = by__ceil_div(count, BY_CODE_BLOCK);
     if (!isfinite(*(const float *)call->in[7].data)) {
         return BY_OK; /* the step has failed: nothing is changed */
     }
-    by__parallel(context, call, blocks, GRAIN, count, update_ranges[copy_dtype(call)]);
+    by__cpu_parallel(context, call, blocks, GRAIN, count, update_ranges[copy_dtype(call)]);
     return BY_OK;
 }
 

@@ -43,9 +43,9 @@ static inline bool by__binary_takes_types(const by__device_call *call)
     BY__BINARY_OP_RANGES(add, work, BY_OP_ADD)                                                     \
     BY__BINARY_OP_RANGES(sub, work, BY_OP_SUB)                                                     \
     BY__BINARY_OP_RANGES(mul, work, BY_OP_MUL)                                                     \
-    static by__range_fn *range_of(const by__device_call *call)                                     \
+    static by__cpu_range_fn *range_of(const by__device_call *call)                                 \
     {                                                                                              \
-        static by__range_fn *const ranges[3][2][BY__ACTS] = {                                      \
+        static by__cpu_range_fn *const ranges[3][2][BY__ACTS] = {                                  \
             BY__BINARY_OP_ROW(add), BY__BINARY_OP_ROW(sub), BY__BINARY_OP_ROW(mul)};               \
         by_dtype type = call->in[0].dtype;                                                         \
         return ranges[call->op - BY_OP_ADD][call->in[1].dtype != type][type];                      \

@@ -67,7 +67,8 @@ static bool supports_binary(const by__device_call *call)
            is_suffix(&call->in[1].shape, &call->in[0].shape);
 }
 
-static by_status prepare_binary(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare_binary(by__device_call *call, const by__device_context *context,
+                                by_error *error)
 {
     BY_UNUSED(context);
     BY_UNUSED(error);
@@ -79,14 +80,14 @@ static by_status prepare_binary(by__device_call *call, const by__context *contex
     return BY_OK;
 }
 
-static by_status run_binary(const by__device_call *call, const by__context *context)
+static by_status run_binary(const by__device_call *call, const by__device_context *context)
 {
     size_t bytes = (size_t)by__tensor_count(&call->in[1]) * by_dtype_size(call->in[1].dtype);
     for (size_t at = 0; at < call->work_bytes; at += bytes) {
         memcpy((char *)call->work + at, call->in[1].data, bytes);
     }
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count, GRAIN, count, range_of(call));
+    by__cpu_parallel(context, call, count, GRAIN, count, range_of(call));
     return BY_OK;
 }
 
@@ -114,10 +115,10 @@ static bool supports_scale(const by__device_call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_scale(const by__device_call *call, const by__context *context)
+static by_status run_scale(const by__device_call *call, const by__device_context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count, GRAIN, count, scale_ranges[call->in[0].dtype]);
+    by__cpu_parallel(context, call, count, GRAIN, count, scale_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 
@@ -154,14 +155,15 @@ static bool supports_cast(const by__device_call *call)
     return by_dtype_is_float(call->in[0].dtype) && by_dtype_is_float(call->out[0].dtype);
 }
 
-static by_status run_cast(const by__device_call *call, const by__context *context)
+static by_status run_cast(const by__device_call *call, const by__device_context *context)
 {
-    static by__range_fn *const ranges[3][3] = {
+    static by__cpu_range_fn *const ranges[3][3] = {
         [BY_F32] = {[BY_F32] = f32_to_f32, [BY_BF16] = f32_to_bf16, [BY_F16] = f32_to_f16},
         [BY_BF16] = {[BY_F32] = bf16_to_f32, [BY_BF16] = bf16_to_bf16, [BY_F16] = bf16_to_f16},
         [BY_F16] = {[BY_F32] = f16_to_f32, [BY_BF16] = f16_to_bf16, [BY_F16] = f16_to_f16}};
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count, GRAIN, count, ranges[call->in[0].dtype][call->out[0].dtype]);
+    by__cpu_parallel(context, call, count, GRAIN, count,
+                     ranges[call->in[0].dtype][call->out[0].dtype]);
     return BY_OK;
 }
 

@@ -120,12 +120,13 @@ static bool supports(const by__device_call *call)
     return by__binary_takes_types(call);
 }
 
-static by_status run(const by__device_call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__device_context *context)
 {
     layout l = measure(call);
     int64_t count = by__tensor_count(&call->out[0]);
     int64_t length = l.dim[l.rank - 1];
-    by__parallel(context, call, count / length, by__ceil_div(GRAIN, length), count, range_of(call));
+    by__cpu_parallel(context, call, count / length, by__ceil_div(GRAIN, length), count,
+                     range_of(call));
     return BY_OK;
 }
 

@@ -93,19 +93,19 @@ BY__INLINE void decode(const by__device_call *call, int64_t begin, int64_t end, 
 BY__ACT_RANGES(encode)
 BY__ACT_RANGES(decode)
 
-static by_status run_encode8(const by__device_call *call, const by__context *context)
+static by_status run_encode8(const by__device_call *call, const by__device_context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count / columns_of(call), GRAIN, count,
-                 encode_ranges[call->in[0].dtype]);
+    by__cpu_parallel(context, call, count / columns_of(call), GRAIN, count,
+                     encode_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 
-static by_status run_decode8(const by__device_call *call, const by__context *context)
+static by_status run_decode8(const by__device_call *call, const by__device_context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count / columns_of(call), GRAIN, count,
-                 decode_ranges[call->out[0].dtype]);
+    by__cpu_parallel(context, call, count / columns_of(call), GRAIN, count,
+                     decode_ranges[call->out[0].dtype]);
     return BY_OK;
 }
 

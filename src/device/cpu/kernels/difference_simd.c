@@ -97,7 +97,7 @@ static int64_t block_count(const by__device_call *call)
     return by__ceil_div(by__tensor_rows(&call->in[0]), block_rows(call));
 }
 
-static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
     BY_UNUSED(context);
     BY_UNUSED(error);
@@ -105,13 +105,13 @@ static by_status prepare(by__device_call *call, const by__context *context, by_e
     return BY_OK;
 }
 
-static by_status run(const by__device_call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__device_context *context)
 {
     by_dtype type = call->in[0].dtype;
     double total = 0.0;
-    by__parallel(context, call, by__tensor_rows(&call->in[0]), block_rows(call),
-                 by__tensor_count(&call->in[0]),
-                 call->op == BY_OP_SMOOTH_L1 ? smooth_ranges[type] : squared_ranges[type]);
+    by__cpu_parallel(context, call, by__tensor_rows(&call->in[0]), block_rows(call),
+                     by__tensor_count(&call->in[0]),
+                     call->op == BY_OP_SMOOTH_L1 ? smooth_ranges[type] : squared_ranges[type]);
     for (int64_t block = 0; block < block_count(call); block++) {
         total += ((const double *)call->work)[block];
     }
@@ -119,13 +119,13 @@ static by_status run(const by__device_call *call, const by__context *context)
     return BY_OK;
 }
 
-static by_status run_grad(const by__device_call *call, const by__context *context)
+static by_status run_grad(const by__device_call *call, const by__device_context *context)
 {
     by_dtype type = call->in[0].dtype;
-    by__parallel(context, call, by__tensor_rows(&call->in[0]), block_rows(call),
-                 by__tensor_count(&call->in[0]),
-                 call->op == BY_OP_SMOOTH_L1_GRAD ? smooth_grad_ranges[type]
-                                                  : squared_grad_ranges[type]);
+    by__cpu_parallel(context, call, by__tensor_rows(&call->in[0]), block_rows(call),
+                     by__tensor_count(&call->in[0]),
+                     call->op == BY_OP_SMOOTH_L1_GRAD ? smooth_grad_ranges[type]
+                                                      : squared_grad_ranges[type]);
     return BY_OK;
 }
 

@@ -6,14 +6,14 @@
 /* A block is 64 neighbouring elements of one sample; the last one of a sample may be shorter. */
 #define BLOCK 64
 
-static int64_t sample_size(const by__tensor *x)
+static int64_t sample_size(const by__device_tensor *x)
 {
     return x->shape.rank == 0 ? 1 : by__tensor_count(x) / x->shape.dim[0];
 }
 
 /* Processes elements [at, at + size) with the block of this counter. For whole blocks size is the
  * constant 64. */
-BY__INLINE void drop_block(const by__device_call *call, const by__dropout *dropout,
+BY__INLINE void drop_block(const by__device_call *call, const by__cpu_dropout *dropout,
                            const uint32_t counter[4], int64_t at, int64_t size, by_dtype type)
 {
     for (int64_t j = 0; j < 16; j += BY__LANES) {
@@ -40,7 +40,7 @@ BY__INLINE void drop_block(const by__device_call *call, const by__dropout *dropo
 
 BY__INLINE void drop(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
-    by__dropout dropout = by__dropout_setup(call);
+    by__cpu_dropout dropout = by__cpu_dropout_setup(call);
     int64_t size = sample_size(&call->in[0]);
     int64_t blocks = by__ceil_div(size, BLOCK);
     for (int64_t block = begin; block < end; block++) {
@@ -57,7 +57,7 @@ BY__INLINE void drop(const by__device_call *call, int64_t begin, int64_t end, by
  * blocks. */
 static void drop_elements(const by__device_call *call, int64_t begin, int64_t end)
 {
-    by__dropout dropout = by__dropout_setup(call);
+    by__cpu_dropout dropout = by__cpu_dropout_setup(call);
     int64_t size = sample_size(&call->in[0]);
     by_dtype type = call->in[0].dtype;
     for (int64_t i = begin; i < end; i++) {
@@ -79,18 +79,18 @@ static bool supports_dropout(const by__device_call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_dropout(const by__device_call *call, const by__context *context)
+static by_status run_dropout(const by__device_call *call, const by__device_context *context)
 {
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t count = by__tensor_count(x);
     const by_attrs *a = &call->attrs;
     bool whole_blocks = (a->begin | a->turn | a->gap) % BLOCK == 0;
     if (!whole_blocks) {
-        by__parallel(context, call, count, 1024, count, drop_elements);
+        by__cpu_parallel(context, call, count, 1024, count, drop_elements);
     } else if (count > 0) {
         int64_t size = sample_size(x);
-        by__parallel(context, call, count / size * by__ceil_div(size, BLOCK), 128, count,
-                     drop_ranges[x->dtype]);
+        by__cpu_parallel(context, call, count / size * by__ceil_div(size, BLOCK), 128, count,
+                         drop_ranges[x->dtype]);
     }
     return BY_OK;
 }

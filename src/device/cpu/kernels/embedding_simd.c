@@ -28,11 +28,11 @@ static bool supports_embedding(const by__device_call *call)
     return call->in[1].dtype == call->out[0].dtype;
 }
 
-static by_status run_embedding(const by__device_call *call, const by__context *context)
+static by_status run_embedding(const by__device_call *call, const by__device_context *context)
 {
-    by__parallel(context, call, by__tensor_count(&call->in[0]),
-                 row_grain(by__tensor_columns(&call->in[1])), by__tensor_count(&call->out[0]),
-                 gather);
+    by__cpu_parallel(context, call, by__tensor_count(&call->in[0]),
+                     row_grain(by__tensor_columns(&call->in[1])), by__tensor_count(&call->out[0]),
+                     gather);
     return BY_OK;
 }
 
@@ -86,17 +86,18 @@ static bool supports_embedding_grad(const by__device_call *call)
     return by__tensor_is_act(&call->in[1]);
 }
 
-static by_status run_embedding_grad(const by__device_call *call, const by__context *context)
+static by_status run_embedding_grad(const by__device_call *call, const by__device_context *context)
 {
-    const by__tensor *dy = &call->in[1];
+    const by__device_tensor *dy = &call->in[1];
     int64_t size = by__tensor_count(&call->out[0]);
     int64_t columns = by__tensor_columns(dy);
     if (!based(call) || call->in[2].data != call->out[0].data) {
-        by__parallel(context, call, size, 65536, size, start_table);
+        by__cpu_parallel(context, call, size, 65536, size, start_table);
     }
     /* Whole cache lines, and as wide as the number of threads allows. */
     int64_t grain = by__ceil_div(by__ceil_div(columns, context->threads), 16) * 16;
-    by__parallel(context, call, columns, grain, by__tensor_count(dy), scatter_ranges[dy->dtype]);
+    by__cpu_parallel(context, call, columns, grain, by__tensor_count(dy),
+                     scatter_ranges[dy->dtype]);
     return BY_OK;
 }
 
@@ -131,11 +132,11 @@ static bool supports_position(const by__device_call *call)
     return by__tensor_is_act(&call->in[0]) && call->in[1].dtype == call->in[0].dtype;
 }
 
-static by_status run_position(const by__device_call *call, const by__context *context)
+static by_status run_position(const by__device_call *call, const by__device_context *context)
 {
-    const by__tensor *x = &call->in[0];
-    by__parallel(context, call, by__tensor_rows(x), row_grain(by__tensor_columns(x)),
-                 by__tensor_count(x), position_ranges[x->dtype]);
+    const by__device_tensor *x = &call->in[0];
+    by__cpu_parallel(context, call, by__tensor_rows(x), row_grain(by__tensor_columns(x)),
+                     by__tensor_count(x), position_ranges[x->dtype]);
     return BY_OK;
 }
 
@@ -147,7 +148,7 @@ BY__KERNEL(position) = {BY_OP_POSITION, BY__KERNEL_NAME("position"), supports_po
 BY__INLINE void position_sums(const by__device_call *call, int64_t begin, int64_t end, int64_t from,
                               by_dtype type)
 {
-    const by__tensor *dy = &call->in[0];
+    const by__device_tensor *dy = &call->in[0];
     float *dtable = call->out[0].data;
     int64_t size = dy->shape.dim[dy->shape.rank - 2] * by__tensor_columns(dy);
     int64_t samples = size == 0 ? 0 : by__tensor_count(dy) / size;
@@ -167,7 +168,7 @@ BY__INLINE void position_sums(const by__device_call *call, int64_t begin, int64_
 BY__INLINE void position_grad(const by__device_call *call, int64_t begin, int64_t end,
                               by_dtype type)
 {
-    const by__tensor *dy = &call->in[0];
+    const by__device_tensor *dy = &call->in[0];
     float *dtable = call->out[0].data;
     int64_t columns = by__tensor_columns(dy);
     int64_t size = dy->shape.dim[dy->shape.rank - 2] * columns;
@@ -194,10 +195,10 @@ static bool supports_position_grad(const by__device_call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_position_grad(const by__device_call *call, const by__context *context)
+static by_status run_position_grad(const by__device_call *call, const by__device_context *context)
 {
-    by__parallel(context, call, by__tensor_count(&call->out[0]), 8192,
-                 by__tensor_count(&call->in[0]), position_grad_ranges[call->in[0].dtype]);
+    by__cpu_parallel(context, call, by__tensor_count(&call->out[0]), 8192,
+                     by__tensor_count(&call->in[0]), position_grad_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 

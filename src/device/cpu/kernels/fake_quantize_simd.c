@@ -118,18 +118,18 @@ BY__ACT_RANGES_OF(rows8, over_rows, true)
 BY__ACT_RANGES_OF(columns4, over_columns, false)
 BY__ACT_RANGES_OF(columns8, over_columns, true)
 
-static by_status run(const by__device_call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__device_context *context)
 {
     const by_packing *p = &call->attrs.packing;
     by_dtype type = call->out[0].dtype;
     bool wide = p->kind == BY_PACKING_INT8;
     if (call->attrs.trans_b) {
         int64_t rows = by__packed_matrices(p) * p->n;
-        by__parallel(context, call, rows, ROWS, rows * p->k,
-                     wide ? rows8_ranges[type] : rows4_ranges[type]);
+        by__cpu_parallel(context, call, rows, ROWS, rows * p->k,
+                         wide ? rows8_ranges[type] : rows4_ranges[type]);
     } else {
-        by__parallel(context, call, p->n, COLUMNS, p->n * p->k,
-                     wide ? columns8_ranges[type] : columns4_ranges[type]);
+        by__cpu_parallel(context, call, p->n, COLUMNS, p->n * p->k,
+                         wide ? columns8_ranges[type] : columns4_ranges[type]);
     }
     return BY_OK;
 }

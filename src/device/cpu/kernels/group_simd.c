@@ -47,10 +47,10 @@ BY__INLINE void scatter(const by__device_call *call, int64_t begin, int64_t end,
 
 BY__ACT_RANGES(scatter)
 
-static by_status run_scatter(const by__device_call *call, const by__context *context)
+static by_status run_scatter(const by__device_call *call, const by__device_context *context)
 {
-    by__parallel(context, call, by__tensor_rows(&call->out[0]), grain_of(call),
-                 by__tensor_count(&call->out[0]), scatter_ranges[call->in[0].dtype]);
+    by__cpu_parallel(context, call, by__tensor_rows(&call->out[0]), grain_of(call),
+                     by__tensor_count(&call->out[0]), scatter_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 
@@ -84,11 +84,11 @@ BY__INLINE void gather(const by__device_call *call, int64_t begin, int64_t end, 
 
 BY__ACT_RANGES(gather)
 
-static by_status run_gather(const by__device_call *call, const by__context *context)
+static by_status run_gather(const by__device_call *call, const by__device_context *context)
 {
-    by__parallel(context, call, by__tensor_rows(&call->out[0]), grain_of(call),
-                 by__tensor_count(&call->in[1]) * by__tensor_columns(&call->in[0]),
-                 gather_ranges[call->in[0].dtype]);
+    by__cpu_parallel(context, call, by__tensor_rows(&call->out[0]), grain_of(call),
+                     by__tensor_count(&call->in[1]) * by__tensor_columns(&call->in[0]),
+                     gather_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 
@@ -123,11 +123,11 @@ static bool supports_dots(const by__device_call *call)
     return by__tensor_is_act(&call->in[0]) && call->in[0].dtype == call->in[1].dtype;
 }
 
-static by_status run_dots(const by__device_call *call, const by__context *context)
+static by_status run_dots(const by__device_call *call, const by__device_context *context)
 {
     int64_t entries = by__tensor_count(&call->in[2]);
-    by__parallel(context, call, entries, grain_of(call), entries * by__tensor_columns(&call->in[0]),
-                 dots_ranges[call->in[0].dtype]);
+    by__cpu_parallel(context, call, entries, grain_of(call),
+                     entries * by__tensor_columns(&call->in[0]), dots_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 

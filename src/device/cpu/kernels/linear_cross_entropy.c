@@ -13,10 +13,10 @@ typedef enum mode { FORWARD, PART, GRAD, TRAIN } mode;
 
 typedef struct plan {
     mode mode;
-    by__vocabulary v;
+    by__cpu_vocabulary v;
     int64_t first, all; /* w has entries first ... first + v.vocabulary - 1 of `all` */
     bool outside;       /* logits are PART's result, or GRAD's operand, which is not overwritten */
-    by__gemm *logits[2];
+    by__cpu_gemm *logits[2];
     size_t losses, gemm_work; /* offsets in the workspace; logits are at 0 */
 } plan;
 
@@ -177,12 +177,12 @@ static void run_row(const plan *p, const operands *o, int64_t r, float *row, flo
     }
 }
 
-static void run_chunk(const by__device_call *call, const by__context *context, const operands *o,
-                      int64_t begin)
+static void run_chunk(const by__device_call *call, const by__device_context *context,
+                      const operands *o, int64_t begin)
 {
     const plan *p = call->state;
     int last;
-    int64_t rows = by__vocabulary_rows(&p->v, begin, &last);
+    int64_t rows = by__cpu_vocabulary_rows(&p->v, begin, &last);
     char *work = call->work;
     float *gradients = call->work;
     float *logits = p->outside ? o->logits + begin * p->v.vocabulary : gradients;
@@ -192,8 +192,8 @@ static void run_chunk(const by__device_call *call, const by__context *context, c
     const char *x = (const char *)o->x + offset;
     void *gemm_work = work + p->gemm_work;
     if (p->logits[last] != NULL) {
-        by__gemm_run(p->logits[last],
-                     &(by__gemm_operands){.a = x, .b = o->w, .c = logits, .work = gemm_work});
+        by__cpu_gemm_run(p->logits[last], &(by__cpu_gemm_operands){
+                                              .a = x, .b = o->w, .c = logits, .work = gemm_work});
     }
 #pragma omp parallel for schedule(static) num_threads(context->threads) if (context->threads > 1)
     for (int64_t r = 0; r < rows; r++) {
@@ -204,16 +204,16 @@ static void run_chunk(const by__device_call *call, const by__context *context, c
     if (p->mode <= PART) {
         return;
     }
-    by__vocabulary_gradients(&p->v, begin,
-                             &(by__vocabulary_operands){.gradients = gradients,
-                                                        .x = x,
-                                                        .w = o->w,
-                                                        .dx = (char *)o->dx + offset,
-                                                        .dw = o->dw,
-                                                        .work = gemm_work});
+    by__cpu_vocabulary_gradients(&p->v, begin,
+                                 &(by__cpu_vocabulary_operands){.gradients = gradients,
+                                                                .x = x,
+                                                                .w = o->w,
+                                                                .dx = (char *)o->dx + offset,
+                                                                .dw = o->dw,
+                                                                .work = gemm_work});
 }
 
-static by_status run(const by__device_call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__device_context *context)
 {
     const plan *p = call->state;
     operands o = bind(call);
@@ -222,7 +222,7 @@ static by_status run(const by__device_call *call, const by__context *context)
     }
     if (o.loss != NULL) {
         const double *losses = (const double *)((const char *)call->work + p->losses);
-        *o.loss = by__vocabulary_loss(&p->v, losses);
+        *o.loss = by__cpu_vocabulary_loss(&p->v, losses);
     }
     return BY_OK;
 }
@@ -231,9 +231,9 @@ static void release(by__device_call *call)
 {
     plan *p = call->state;
     if (p != NULL) {
-        by__gemm_close(&p->logits[0]);
-        by__gemm_close(&p->logits[1]);
-        by__vocabulary_close(&p->v);
+        by__cpu_gemm_close(&p->logits[0]);
+        by__cpu_gemm_close(&p->logits[1]);
+        by__cpu_vocabulary_close(&p->v);
         free(p);
         call->state = NULL;
     }
@@ -243,12 +243,12 @@ static by_status open_products(plan *p, by_error *error)
 {
     if (p->mode != GRAD || !p->outside) {
         int64_t ldc = p->outside ? p->v.vocabulary : p->v.stride;
-        BY_TRY(by__vocabulary_open_logits(p->logits, &p->v, p->v.columns, ldc, error));
+        BY_TRY(by__cpu_vocabulary_open_logits(p->logits, &p->v, p->v.columns, ldc, error));
     }
-    return p->mode <= PART ? BY_OK : by__vocabulary_open_gradients(&p->v, error);
+    return p->mode <= PART ? BY_OK : by__cpu_vocabulary_open_gradients(&p->v, error);
 }
 
-static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the vocabulary loss", error));
@@ -257,13 +257,13 @@ static by_status prepare(by__device_call *call, const by__context *context, by_e
               : call->op == BY_OP_LINEAR_CROSS_ENTROPY_PART ? PART
               : call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD ? GRAD
                                                             : TRAIN;
-    p->v = (by__vocabulary){.rows = by__tensor_rows(&call->in[0]),
-                            .columns = by__tensor_columns(&call->in[0]),
-                            .vocabulary = by__tensor_rows(&call->in[1]),
-                            .dtype = call->in[0].dtype,
-                            .isa = BY__AT_LEVEL(BY__LEVEL),
-                            .threads = context->threads};
-    by__vocabulary_cut(&p->v, 1);
+    p->v = (by__cpu_vocabulary){.rows = by__tensor_rows(&call->in[0]),
+                                .columns = by__tensor_columns(&call->in[0]),
+                                .vocabulary = by__tensor_rows(&call->in[1]),
+                                .dtype = call->in[0].dtype,
+                                .isa = BY__AT_LEVEL(BY__LEVEL),
+                                .threads = context->threads};
+    by__cpu_vocabulary_cut(&p->v, 1);
     p->first = call->attrs.begin;
     p->all = call->attrs.rows > 0 ? call->attrs.rows : p->v.vocabulary;
     p->outside = p->mode == PART ? call->attrs.keep : p->mode == GRAD && call->input_count > 5;

@@ -17,13 +17,13 @@ enum { X, W, TARGETS, HIDDEN, HEAD, IDS, LOGARITHMS, DLOSS };
 typedef struct plan {
     bool forward;  /* only the loss is computed */
     bool has_loss; /* output 0 exists */
-    by__vocabulary v;
+    by__cpu_vocabulary v;
     int64_t width;  /* of the teacher; 0: its probabilities are stored, */
     int64_t stored; /* this many tokens of each row */
     float inverse;  /* 1 / temperature */
     float hard;     /* weight of the cross-entropy */
     float soft;     /* weight of the divergence times temperature */
-    by__gemm *logits[2], *teacher[2];
+    by__cpu_gemm *logits[2], *teacher[2];
     size_t second, losses, gemm_work; /* offsets in the workspace; the student's logits are at 0 */
 } plan;
 
@@ -252,17 +252,17 @@ static double run_row(const plan *p, const by__device_call *call, int64_t r, con
     return loss;
 }
 
-static const char *row_of(const by__tensor *tensor, int64_t row)
+static const char *row_of(const by__device_tensor *tensor, int64_t row)
 {
     size_t bytes = (size_t)by__tensor_columns(tensor) * by_dtype_size(tensor->dtype);
     return (const char *)tensor->data + (size_t)row * bytes;
 }
 
-static void run_chunk(const by__device_call *call, const by__context *context, int64_t begin)
+static void run_chunk(const by__device_call *call, const by__device_context *context, int64_t begin)
 {
     const plan *p = call->state;
     int last;
-    int64_t rows = by__vocabulary_rows(&p->v, begin, &last);
+    int64_t rows = by__cpu_vocabulary_rows(&p->v, begin, &last);
     char *work = call->work;
     float *logits = call->work;
     float *second = (float *)(void *)(work + p->second);
@@ -270,13 +270,14 @@ static void run_chunk(const by__device_call *call, const by__context *context, i
     void *gemm_work = work + p->gemm_work;
     const void *x = row_of(&call->in[X], begin);
     const void *w = call->in[W].data;
-    by__gemm_run(p->logits[last],
-                 &(by__gemm_operands){.a = x, .b = w, .c = logits, .work = gemm_work});
+    by__cpu_gemm_run(p->logits[last],
+                     &(by__cpu_gemm_operands){.a = x, .b = w, .c = logits, .work = gemm_work});
     if (p->width > 0) {
-        by__gemm_run(p->teacher[last], &(by__gemm_operands){.a = row_of(&call->in[HIDDEN], begin),
-                                                            .b = call->in[HEAD].data,
-                                                            .c = second,
-                                                            .work = gemm_work});
+        by__cpu_gemm_run(p->teacher[last],
+                         &(by__cpu_gemm_operands){.a = row_of(&call->in[HIDDEN], begin),
+                                                  .b = call->in[HEAD].data,
+                                                  .c = second,
+                                                  .work = gemm_work});
     }
 #pragma omp parallel for schedule(static) num_threads(context->threads) if (context->threads > 1)
     for (int64_t r = 0; r < rows; r++) {
@@ -292,17 +293,17 @@ static void run_chunk(const by__device_call *call, const by__context *context, i
         return;
     }
     int first = p->has_loss ? 1 : 0;
-    by__vocabulary_gradients(
+    by__cpu_vocabulary_gradients(
         &p->v, begin,
-        &(by__vocabulary_operands){.gradients = second,
-                                   .x = x,
-                                   .w = w,
-                                   .dx = (void *)(uintptr_t)row_of(&call->out[first], begin),
-                                   .dw = call->out[first + 1].data,
-                                   .work = gemm_work});
+        &(by__cpu_vocabulary_operands){.gradients = second,
+                                       .x = x,
+                                       .w = w,
+                                       .dx = (void *)(uintptr_t)row_of(&call->out[first], begin),
+                                       .dw = call->out[first + 1].data,
+                                       .work = gemm_work});
 }
 
-static by_status run(const by__device_call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__device_context *context)
 {
     const plan *p = call->state;
     for (int64_t begin = 0; begin < p->v.rows; begin += p->v.chunk) {
@@ -310,7 +311,7 @@ static by_status run(const by__device_call *call, const by__context *context)
     }
     if (p->has_loss) {
         const double *losses = (const double *)((const char *)call->work + p->losses);
-        *(float *)call->out[0].data = by__vocabulary_loss(&p->v, losses);
+        *(float *)call->out[0].data = by__cpu_vocabulary_loss(&p->v, losses);
     }
     return BY_OK;
 }
@@ -320,10 +321,10 @@ static void release(by__device_call *call)
     plan *p = call->state;
     if (p != NULL) {
         for (int i = 0; i < 2; i++) {
-            by__gemm_close(&p->logits[i]);
-            by__gemm_close(&p->teacher[i]);
+            by__cpu_gemm_close(&p->logits[i]);
+            by__cpu_gemm_close(&p->teacher[i]);
         }
-        by__vocabulary_close(&p->v);
+        by__cpu_vocabulary_close(&p->v);
         free(p);
         call->state = NULL;
     }
@@ -331,28 +332,28 @@ static void release(by__device_call *call)
 
 static by_status open_products(plan *p, by_error *error)
 {
-    by__vocabulary *v = &p->v;
-    BY_TRY(by__vocabulary_open_logits(p->logits, v, v->columns, v->stride, error));
+    by__cpu_vocabulary *v = &p->v;
+    BY_TRY(by__cpu_vocabulary_open_logits(p->logits, v, v->columns, v->stride, error));
     if (p->width > 0) {
-        BY_TRY(by__vocabulary_open_logits(p->teacher, v, p->width, v->stride, error));
+        BY_TRY(by__cpu_vocabulary_open_logits(p->teacher, v, p->width, v->stride, error));
     }
-    return p->forward ? BY_OK : by__vocabulary_open_gradients(v, error);
+    return p->forward ? BY_OK : by__cpu_vocabulary_open_gradients(v, error);
 }
 
-static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the loss of a student", error));
     call->state = p;
     p->forward = call->op == BY_OP_LINEAR_DISTILL;
     p->has_loss = call->op != BY_OP_LINEAR_DISTILL_GRAD;
-    p->v = (by__vocabulary){.rows = by__tensor_rows(&call->in[X]),
-                            .columns = by__tensor_columns(&call->in[X]),
-                            .vocabulary = by__tensor_rows(&call->in[W]),
-                            .dtype = call->in[X].dtype,
-                            .isa = BY__AT_LEVEL(BY__LEVEL),
-                            .threads = context->threads};
-    by__vocabulary_cut(&p->v, 2);
+    p->v = (by__cpu_vocabulary){.rows = by__tensor_rows(&call->in[X]),
+                                .columns = by__tensor_columns(&call->in[X]),
+                                .vocabulary = by__tensor_rows(&call->in[W]),
+                                .dtype = call->in[X].dtype,
+                                .isa = BY__AT_LEVEL(BY__LEVEL),
+                                .threads = context->threads};
+    by__cpu_vocabulary_cut(&p->v, 2);
     bool is_stored = call->in[HIDDEN].shape.rank < 1;
     p->width = is_stored ? 0 : by__tensor_columns(&call->in[HIDDEN]);
     p->stored = is_stored ? by__tensor_columns(&call->in[IDS]) : 0;

@@ -12,7 +12,7 @@
 /* Addresses of the values of a tile, by the places of the plan. */
 typedef struct tile {
     const by__device_call *call;
-    const by__map_plan *plan;
+    const by__cpu_map_plan *plan;
     int64_t at; /* index of the first element */
     char *place[BY__MAP_PLACES];
 } tile;
@@ -39,10 +39,10 @@ static float splat_of(const tile *t, int k)
 
 static void run_function(by_function function, float *data)
 {
-    by__tensor in = {data, BY_F32, BY_SHAPE(TILE)};
+    by__device_tensor in = {data, BY_F32, BY_SHAPE(TILE)};
     by__device_call call = {.op = BY_OP_UNARY, .input_count = 1, .output_count = 1, .in = &in};
     call.out[0] = in;
-    BY__AT_LEVEL(by__unary_range)(function)(&call, 0, TILE);
+    BY__AT_LEVEL(by__kernel_unary_range)(function)(&call, 0, TILE);
 }
 
 /* Generates the random bits of a tile's elements: word k at place `first` + k. */
@@ -101,7 +101,7 @@ BY__INLINE by__vf less(by__vf a, by__vf b)
 }
 
 /* Runs instructions on a tile, until END. */
-static void run_codes(const tile *t, const by__map_op *op)
+static void run_codes(const tile *t, const by__cpu_map_op *op)
 {
 #define LABEL(code) [BY__MAP_##code] = &&code,
     static const void *const codes[] = {BY__MAP_CODES(LABEL)};
@@ -166,7 +166,9 @@ static void place_tensors(tile *t, int64_t at, size_t size[BY__MAP_TENSORS])
         int r = p - BY__MAP_RESULT;
         bool is_input = p < map->inputs && (map->scalars >> p & 1u) == 0;
         bool is_result = r >= 0 && r < map->results && by__present(&call->out[r]);
-        const by__tensor *tensor = is_input ? &call->in[p] : is_result ? &call->out[r] : NULL;
+        const by__device_tensor *tensor = is_input    ? &call->in[p]
+                                          : is_result ? &call->out[r]
+                                                      : NULL;
         size[p] = tensor == NULL ? 0 : by_dtype_size(tensor->dtype);
         t->place[p] = tensor == NULL ? NULL : (char *)tensor->data + (size_t)at * size[p];
     }
@@ -219,12 +221,12 @@ static void run_range(const by__device_call *call, int64_t begin, int64_t end)
     by__stream_end();
 }
 
-static by_status run_map(const by__device_call *call, const by__context *context)
+static by_status run_map(const by__device_call *call, const by__device_context *context)
 {
-    int64_t count = by__map_count(call);
-    by__parallel(context, call, count, GRAIN, count, run_range);
+    int64_t count = by__cpu_map_count(call);
+    by__cpu_parallel(context, call, count, GRAIN, count, run_range);
     return BY_OK;
 }
 
-BY__KERNEL(map) = {BY_OP_MAP,       BY__KERNEL_NAME("map"), NULL,
-                   by__map_prepare, by__map_release,        run_map};
+BY__KERNEL(map) = {BY_OP_MAP,           BY__KERNEL_NAME("map"), NULL,
+                   by__cpu_map_prepare, by__cpu_map_release,    run_map};

@@ -78,13 +78,13 @@ static bool supports_measure(const by__device_call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_measure(const by__device_call *call, const by__context *context)
+static by_status run_measure(const by__device_call *call, const by__device_context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
     by_dtype type = call->in[0].dtype;
     bool has_y = call->input_count > 1 && by__present(&call->in[1]);
-    by__parallel(context, call, count, BY_SUM_BLOCK, count,
-                 has_y ? apart_ranges[type] : measure_ranges[type]);
+    by__cpu_parallel(context, call, count, BY_SUM_BLOCK, count,
+                     has_y ? apart_ranges[type] : measure_ranges[type]);
     return BY_OK;
 }
 

@@ -83,12 +83,13 @@ static bool supports_norm(const by__device_call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_norm(const by__device_call *call, const by__context *context)
+static by_status run_norm(const by__device_call *call, const by__device_context *context)
 {
-    by__range_fn *const *ranges = call->op == BY_OP_RMS_NORM ? rms_norm_ranges : layer_norm_ranges;
-    const by__tensor *x = &call->in[0];
-    by__parallel(context, call, by__tensor_rows(x), row_grain(by__tensor_columns(x)),
-                 by__tensor_count(x), ranges[x->dtype]);
+    by__cpu_range_fn *const *ranges =
+        call->op == BY_OP_RMS_NORM ? rms_norm_ranges : layer_norm_ranges;
+    const by__device_tensor *x = &call->in[0];
+    by__cpu_parallel(context, call, by__tensor_rows(x), row_grain(by__tensor_columns(x)),
+                     by__tensor_count(x), ranges[x->dtype]);
     return BY_OK;
 }
 
@@ -222,7 +223,7 @@ static void add_blocks(const by__device_call *call, int64_t begin, int64_t end)
     }
 }
 
-static by_status prepare_norm_grad(by__device_call *call, const by__context *context,
+static by_status prepare_norm_grad(by__device_call *call, const by__device_context *context,
                                    by_error *error)
 {
     BY_UNUSED(context);
@@ -236,15 +237,15 @@ static by_status prepare_norm_grad(by__device_call *call, const by__context *con
     return BY_OK;
 }
 
-static by_status run_norm_grad(const by__device_call *call, const by__context *context)
+static by_status run_norm_grad(const by__device_call *call, const by__device_context *context)
 {
-    by__range_fn *const *ranges =
+    by__cpu_range_fn *const *ranges =
         call->op == BY_OP_RMS_NORM_GRAD ? rms_norm_grad_ranges : layer_norm_grad_ranges;
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t rows = by__tensor_rows(x);
-    by__parallel(context, call, rows, block_rows(rows), by__tensor_count(x), ranges[x->dtype]);
-    by__parallel(context, call, by__tensor_columns(x), 64,
-                 (int64_t)(call->work_bytes / sizeof(float)), add_blocks);
+    by__cpu_parallel(context, call, rows, block_rows(rows), by__tensor_count(x), ranges[x->dtype]);
+    by__cpu_parallel(context, call, by__tensor_columns(x), 64,
+                     (int64_t)(call->work_bytes / sizeof(float)), add_blocks);
     return BY_OK;
 }
 

@@ -77,8 +77,8 @@ BY__INLINE void values_of_16_counters(float out[64], float std, const uint32_t k
     }
 }
 
-void BY__AT_LEVEL(by__fill_normal_block)(float *out, int64_t count, float std,
-                                         const uint32_t key[2], int64_t block)
+void BY__AT_LEVEL(by__kernel_fill_normal_block)(float *out, int64_t count, float std,
+                                                const uint32_t key[2], int64_t block)
 {
     int64_t i = 0;
     for (; i + 64 <= count; i += 64) {

@@ -48,10 +48,10 @@ static bool supports_fill(const by__device_call *call)
     return by__tensor_is_act(&call->out[0]);
 }
 
-static by_status run_fill(const by__device_call *call, const by__context *context)
+static by_status run_fill(const by__device_call *call, const by__device_context *context)
 {
     int64_t count = by__tensor_count(&call->out[0]);
-    by__parallel(context, call, count, GRAIN, count, fill_ranges[call->out[0].dtype]);
+    by__cpu_parallel(context, call, count, GRAIN, count, fill_ranges[call->out[0].dtype]);
     return BY_OK;
 }
 
@@ -66,11 +66,11 @@ static void reshape_range(const by__device_call *call, int64_t begin, int64_t en
            (const char *)call->in[0].data + (size_t)begin * size, (size_t)(end - begin) * size);
 }
 
-static by_status run_reshape(const by__device_call *call, const by__context *context)
+static by_status run_reshape(const by__device_call *call, const by__device_context *context)
 {
     int64_t count = by__tensor_count(&call->out[0]);
     if (call->out[0].data != call->in[0].data) {
-        by__parallel(context, call, count, GRAIN, count, reshape_range);
+        by__cpu_parallel(context, call, count, GRAIN, count, reshape_range);
     }
     return BY_OK;
 }
@@ -98,7 +98,7 @@ static int64_t piece_at(const by__device_call *call, int64_t row, int64_t at, in
     const by_attrs *a = &call->attrs;
     size_t size = element_bytes(call);
     int64_t inner = inner_count(&call->out[0].shape, a->axis);
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t x_row = x->shape.dim[a->axis] * inner;
     int64_t begin = a->begin * inner;
     *from = NULL;
@@ -148,10 +148,10 @@ static void move_range(const by__device_call *call, int64_t begin, int64_t end)
     }
 }
 
-static by_status run_move(const by__device_call *call, const by__context *context)
+static by_status run_move(const by__device_call *call, const by__device_context *context)
 {
     int64_t count = by__tensor_count(&call->out[0]);
-    by__parallel(context, call, count, GRAIN, count, move_range);
+    by__cpu_parallel(context, call, count, GRAIN, count, move_range);
     return BY_OK;
 }
 
@@ -379,20 +379,21 @@ static bool supports_strided(const by__device_call *call)
            (last <= 1 || (element_bytes(call) >= 2 && contiguous_axis(&s) >= 0));
 }
 
-static by_status run_strided(const by__device_call *call, const by__context *context)
+static by_status run_strided(const by__device_call *call, const by__device_context *context)
 {
     strided s = measure(call);
     int64_t count = by__tensor_count(&call->out[0]);
     int64_t length = s.dim[s.rank - 1];
     if (s.stride[s.rank - 1] <= 1) {
-        by__parallel(context, call, count / length, by__ceil_div(GRAIN, length), count, rows_range);
+        by__cpu_parallel(context, call, count / length, by__ceil_div(GRAIN, length), count,
+                         rows_range);
         return BY_OK;
     }
     int64_t columns = s.dim[contiguous_axis(&s)];
     int64_t side = TILE_BYTES / (int64_t)element_bytes(call);
     int64_t tiles = by__ceil_div(length, side) * by__ceil_div(columns, side);
     int64_t grain = by__ceil_div(GRAIN, by__min_i64(length, side) * by__min_i64(columns, side));
-    by__parallel(context, call, count / length / columns * tiles, grain, count, tiles_range);
+    by__cpu_parallel(context, call, count / length / columns * tiles, grain, count, tiles_range);
     return BY_OK;
 }
 

@@ -190,7 +190,7 @@ static bool supports(const by__device_call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
     BY_UNUSED(context);
     plan p = measure(call);
@@ -201,16 +201,16 @@ static by_status prepare(by__device_call *call, const by__context *context, by_e
     return BY_OK;
 }
 
-static by_status run(const by__device_call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__device_context *context)
 {
     plan p = measure(call);
     int64_t count = by__tensor_count(&call->in[0]);
     int64_t row = p.lanes ? p.length : by__min_i64(p.length, PART);
     int64_t results = p.kept.count;
-    by__parallel(context, call, results * p.pieces, by__ceil_div(GRAIN, p.piece * row), count,
-                 piece_ranges[call->in[0].dtype]);
-    by__parallel(context, call, results, by__ceil_div(GRAIN, p.pieces * result_length(&p)),
-                 results * p.pieces * result_length(&p), finish);
+    by__cpu_parallel(context, call, results * p.pieces, by__ceil_div(GRAIN, p.piece * row), count,
+                     piece_ranges[call->in[0].dtype]);
+    by__cpu_parallel(context, call, results, by__ceil_div(GRAIN, p.pieces * result_length(&p)),
+                     results * p.pieces * result_length(&p), finish);
     return BY_OK;
 }
 

@@ -103,7 +103,8 @@ static bool supports_rope(const by__device_call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status prepare_rope(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare_rope(by__device_call *call, const by__device_context *context,
+                              by_error *error)
 {
     BY_UNUSED(context);
     int64_t half = half_width(call);
@@ -127,14 +128,15 @@ static void release_rope(by__device_call *call)
     call->state = NULL;
 }
 
-static by_status run_rope(const by__device_call *call, const by__context *context)
+static by_status run_rope(const by__device_call *call, const by__device_context *context)
 {
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t length = positions_of(call);
     int64_t half = half_width(call);
-    by__parallel(context, call, length, by__ceil_div(1024, half), length * half * 4, make_table);
-    by__parallel(context, call, by__tensor_rows(x), by__ceil_div(8192, by__tensor_columns(x)),
-                 by__tensor_count(x), rotate_ranges[x->dtype]);
+    by__cpu_parallel(context, call, length, by__ceil_div(1024, half), length * half * 4,
+                     make_table);
+    by__cpu_parallel(context, call, by__tensor_rows(x), by__ceil_div(8192, by__tensor_columns(x)),
+                     by__tensor_count(x), rotate_ranges[x->dtype]);
     return BY_OK;
 }
 

@@ -89,7 +89,7 @@ static void route(const by__device_call *call, int64_t begin, int64_t end)
     }
 }
 
-static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
     BY_UNUSED(context);
     size_t blocks = (size_t)by__ceil_div(by__tensor_rows(&call->in[0]), BLOCK_ROWS);
@@ -101,12 +101,12 @@ static by_status prepare(by__device_call *call, const by__context *context, by_e
     return BY_OK;
 }
 
-static by_status run_router(const by__device_call *call, const by__context *context)
+static by_status run_router(const by__device_call *call, const by__device_context *context)
 {
     int64_t experts = by__tensor_columns(&call->in[0]);
     int64_t rows = by__tensor_rows(&call->in[0]);
     float *mass = call->out[2].data;
-    by__parallel(context, call, rows, BLOCK_ROWS, 8 * by__tensor_count(&call->in[0]), route);
+    by__cpu_parallel(context, call, rows, BLOCK_ROWS, 8 * by__tensor_count(&call->in[0]), route);
     memset(mass, 0, (size_t)experts * sizeof *mass);
     for (int64_t row = 0; row < rows; row += BLOCK_ROWS) {
         const float *block = block_work(call, row);
@@ -192,10 +192,10 @@ static void route_grad(const by__device_call *call, int64_t begin, int64_t end)
     }
 }
 
-static by_status run_router_grad(const by__device_call *call, const by__context *context)
+static by_status run_router_grad(const by__device_call *call, const by__device_context *context)
 {
-    by__parallel(context, call, by__tensor_rows(&call->in[0]), BLOCK_ROWS,
-                 8 * by__tensor_count(&call->in[0]), route_grad);
+    by__cpu_parallel(context, call, by__tensor_rows(&call->in[0]), BLOCK_ROWS,
+                     8 * by__tensor_count(&call->in[0]), route_grad);
     return BY_OK;
 }
 

@@ -47,8 +47,9 @@ typedef uint32_t by__vu __attribute__((vector_size(4 * BY__LANES)));
 typedef uint64_t by__vu64 __attribute__((vector_size(4 * BY__LANES)));
 typedef uint16_t by__vh __attribute__((vector_size(2 * BY__LANES)));
 /* The same in memory: any alignment, any underlying type. */
-typedef float by__vf_any __attribute__((vector_size(4 * BY__LANES), aligned(4), may_alias));
-typedef uint16_t by__vh_any __attribute__((vector_size(2 * BY__LANES), aligned(2), may_alias));
+typedef float by__kernel_vf_any __attribute__((vector_size(4 * BY__LANES), aligned(4), may_alias));
+typedef uint16_t by__kernel_vh_any
+    __attribute__((vector_size(2 * BY__LANES), aligned(2), may_alias));
 
 /* Runs `step(i, n)` for i = begin, begin + BY__LANES, ...: n is the constant BY__LANES, except for
  * a shorter last step. `step` is a macro or an always-inline function call. */
@@ -374,7 +375,7 @@ BY__INLINE by__vh by__to_f16(by__vf x)
 BY__INLINE by__vh by__load_halves_n(const uint16_t *p, int n)
 {
     if (n == BY__LANES) {
-        return *(const by__vh_any *)p;
+        return *(const by__kernel_vh_any *)p;
     }
 #if defined(__AVX512F__)
     return (by__vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
@@ -430,7 +431,7 @@ BY__INLINE by__vf by__load_n(const void *data, int64_t i, by_dtype dtype, int n)
     if (dtype == BY_F32) {
         const float *p = (const float *)data + i;
         if (n == BY__LANES) {
-            return *(const by__vf_any *)p;
+            return *(const by__kernel_vf_any *)p;
         }
 #if defined(__AVX512F__)
         return (by__vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
@@ -447,7 +448,7 @@ BY__INLINE by__vf by__load_n(const void *data, int64_t i, by_dtype dtype, int n)
 BY__INLINE void by__store_halves_n(uint16_t *p, by__vh h, int n)
 {
     if (n == BY__LANES) {
-        *(by__vh_any *)p = h;
+        *(by__kernel_vh_any *)p = h;
         return;
     }
 #if defined(__AVX512F__)
@@ -466,7 +467,7 @@ BY__INLINE void by__store_n(void *data, int64_t i, by__vf x, by_dtype dtype, int
     }
     float *p = (float *)data + i;
     if (n == BY__LANES) {
-        *(by__vf_any *)p = x;
+        *(by__kernel_vf_any *)p = x;
         return;
     }
 #if defined(__AVX512F__)

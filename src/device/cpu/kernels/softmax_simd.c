@@ -162,10 +162,10 @@ BY__INLINE void cross_entropy_grad(const by__device_call *call, int64_t begin, i
 
 #define RANGES(name)                                                                               \
     BY__ACT_RANGES(name)                                                                           \
-    static void run_rows_##name(const by__device_call *call, const by__context *context)           \
+    static void run_rows_##name(const by__device_call *call, const by__device_context *context)    \
     {                                                                                              \
-        by__parallel(context, call, by__tensor_rows(&call->in[0]), grain_of(call),                 \
-                     by__tensor_count(&call->in[0]), name##_ranges[call->in[0].dtype]);            \
+        by__cpu_parallel(context, call, by__tensor_rows(&call->in[0]), grain_of(call),             \
+                         by__tensor_count(&call->in[0]), name##_ranges[call->in[0].dtype]);        \
     }
 RANGES(softmax)
 RANGES(softmax_grad)
@@ -178,19 +178,19 @@ static bool supports(const by__device_call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status run_softmax(const by__device_call *call, const by__context *context)
+static by_status run_softmax(const by__device_call *call, const by__device_context *context)
 {
     run_rows_softmax(call, context);
     return BY_OK;
 }
 
-static by_status run_softmax_grad(const by__device_call *call, const by__context *context)
+static by_status run_softmax_grad(const by__device_call *call, const by__device_context *context)
 {
     run_rows_softmax_grad(call, context);
     return BY_OK;
 }
 
-static by_status prepare_cross_entropy(by__device_call *call, const by__context *context,
+static by_status prepare_cross_entropy(by__device_call *call, const by__device_context *context,
                                        by_error *error)
 {
     BY_UNUSED(context);
@@ -199,7 +199,7 @@ static by_status prepare_cross_entropy(by__device_call *call, const by__context 
     return BY_OK;
 }
 
-static by_status run_cross_entropy(const by__device_call *call, const by__context *context)
+static by_status run_cross_entropy(const by__device_call *call, const by__device_context *context)
 {
     double loss = 0.0;
     run_rows_cross_entropy(call, context);
@@ -210,7 +210,8 @@ static by_status run_cross_entropy(const by__device_call *call, const by__contex
     return BY_OK;
 }
 
-static by_status run_cross_entropy_grad(const by__device_call *call, const by__context *context)
+static by_status run_cross_entropy_grad(const by__device_call *call,
+                                        const by__device_context *context)
 {
     run_rows_cross_entropy_grad(call, context);
     return BY_OK;

@@ -14,49 +14,49 @@
 
 #include "device/cpu/kernels/simd.h"
 
-typedef enum by__arithmetic {
+typedef enum by__kernel_arithmetic {
     BY__UNITS_F32,    /* f32 times f32 */
     BY__PAIRS_BF16,   /* pairs of bf16 by vdpbf16ps */
     BY__PAIRS_SPREAD, /* pairs of bf16, widened, times two f32 */
     BY__UNITS_F16,    /* f16, widened, times f32 */
     BY__CODES_I8      /* integers of 8 bits times f32 */
-} by__arithmetic;
+} by__kernel_arithmetic;
 
 typedef float by__kernel_unit __attribute__((may_alias));
 
 /* Values of a step; for PAIRS_SPREAD the even and the odd ones. */
-typedef struct by__step {
+typedef struct by__kernel_step {
     by__vf value, odd;
-} by__step;
+} by__kernel_step;
 
-BY__INLINE by__arithmetic by__arithmetic_of(by_dtype dtype)
+BY__INLINE by__kernel_arithmetic by__arithmetic_of(by_dtype dtype)
 {
 #if defined(__AVX512BF16__)
-    by__arithmetic pairs = BY__PAIRS_BF16;
+    by__kernel_arithmetic pairs = BY__PAIRS_BF16;
 #else
-    by__arithmetic pairs = BY__PAIRS_SPREAD;
+    by__kernel_arithmetic pairs = BY__PAIRS_SPREAD;
 #endif
     return dtype == BY_F32 ? BY__UNITS_F32 : dtype == BY_F16 ? BY__UNITS_F16 : pairs;
 }
 
 /* Bytes per lane. */
-BY__INLINE int64_t by__step_size(by__arithmetic kind)
+BY__INLINE int64_t by__step_size(by__kernel_arithmetic kind)
 {
     return kind == BY__CODES_I8 ? 1 : kind == BY__UNITS_F16 ? 2 : 4;
 }
 
 /* Units of a row that a step uses. */
-BY__INLINE int64_t by__step_units(by__arithmetic kind)
+BY__INLINE int64_t by__step_units(by__kernel_arithmetic kind)
 {
     return kind == BY__PAIRS_SPREAD ? 2 : 1;
 }
 
-BY__INLINE by__step by__step_of_words(by__arithmetic kind, by__vu words)
+BY__INLINE by__kernel_step by__step_of_words(by__kernel_arithmetic kind, by__vu words)
 {
     if (kind != BY__PAIRS_SPREAD) {
-        return (by__step){.value = (by__vf)words};
+        return (by__kernel_step){.value = (by__vf)words};
     }
-    return (by__step){.value = (by__vf)(words << 16), .odd = (by__vf)(words & 0xffff0000u)};
+    return (by__kernel_step){.value = (by__vf)(words << 16), .odd = (by__vf)(words & 0xffff0000u)};
 }
 
 BY__INLINE by__vf by__load_codes_n(const int8_t *codes, int n)
@@ -74,24 +74,24 @@ BY__INLINE by__vf by__load_codes_n(const int8_t *codes, int n)
 }
 
 /* Loads the first n lanes of a step; zeros after them. */
-BY__INLINE by__step by__step_load_n(by__arithmetic kind, const void *data, int n)
+BY__INLINE by__kernel_step by__step_load_n(by__kernel_arithmetic kind, const void *data, int n)
 {
     if (kind == BY__CODES_I8) {
-        return (by__step){.value = by__load_codes_n(data, n)};
+        return (by__kernel_step){.value = by__load_codes_n(data, n)};
     }
     if (kind == BY__UNITS_F16) {
-        return (by__step){.value = by__load_n(data, 0, BY_F16, n)};
+        return (by__kernel_step){.value = by__load_n(data, 0, BY_F16, n)};
     }
     return by__step_of_words(kind, (by__vu)by__load_n(data, 0, BY_F32, n));
 }
 
-BY__INLINE by__step by__step_load(by__arithmetic kind, const void *data)
+BY__INLINE by__kernel_step by__step_load(by__kernel_arithmetic kind, const void *data)
 {
     return by__step_load_n(kind, data, BY__LANES);
 }
 
 /* sum + the step times the row's units for it. */
-BY__INLINE by__vf by__step_add(by__arithmetic kind, by__vf sum, by__step step,
+BY__INLINE by__vf by__step_add(by__kernel_arithmetic kind, by__vf sum, by__kernel_step step,
                                const by__kernel_unit *row)
 {
     by__vf x = row[0] - by__zero();

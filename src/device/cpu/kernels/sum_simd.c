@@ -77,7 +77,7 @@ static bool supports_sum_rows(const by__device_call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by_status prepare_sum_rows(by__device_call *call, const by__context *context,
+static by_status prepare_sum_rows(by__device_call *call, const by__device_context *context,
                                   by_error *error)
 {
     BY_UNUSED(context);
@@ -89,14 +89,14 @@ static by_status prepare_sum_rows(by__device_call *call, const by__context *cont
     return BY_OK;
 }
 
-static by_status run_sum_rows(const by__device_call *call, const by__context *context)
+static by_status run_sum_rows(const by__device_call *call, const by__device_context *context)
 {
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     int64_t rows = summed_rows(call);
-    by__parallel(context, call, rows, block_rows(rows), by__tensor_count(x),
-                 sum_block_ranges[x->dtype]);
-    by__parallel(context, call, kept_columns(call), 64, (int64_t)(call->work_bytes / sizeof(float)),
-                 add_blocks);
+    by__cpu_parallel(context, call, rows, block_rows(rows), by__tensor_count(x),
+                     sum_block_ranges[x->dtype]);
+    by__cpu_parallel(context, call, kept_columns(call), 64,
+                     (int64_t)(call->work_bytes / sizeof(float)), add_blocks);
     return BY_OK;
 }
 
@@ -133,10 +133,10 @@ static void sum_squares(const by__device_call *call, int64_t begin, int64_t end)
     ((float *)call->out[0].data)[begin / BY_SUM_BLOCK] = by__sum(total);
 }
 
-static by_status run_sum_squares(const by__device_call *call, const by__context *context)
+static by_status run_sum_squares(const by__device_call *call, const by__device_context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count, BY_SUM_BLOCK, count, sum_squares);
+    by__cpu_parallel(context, call, count, BY_SUM_BLOCK, count, sum_squares);
     return BY_OK;
 }
 
@@ -144,7 +144,7 @@ BY__KERNEL(sum_squares) = {BY_OP_SUM_SQUARES, BY__KERNEL_NAME("sum_squares"), NU
                            run_sum_squares};
 
 /* CLIP_SCALE. */
-static bool all_finite(const by__tensor *tensor)
+static bool all_finite(const by__device_tensor *tensor)
 {
     const float *values = tensor->data;
     int64_t count = by__present(tensor) ? by__tensor_count(tensor) : 0;
@@ -155,7 +155,7 @@ static bool all_finite(const by__tensor *tensor)
     return finite;
 }
 
-static by_status run_clip_scale(const by__device_call *call, const by__context *context)
+static by_status run_clip_scale(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     float *failed = call->in[0].data;

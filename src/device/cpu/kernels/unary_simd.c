@@ -148,37 +148,37 @@ static bool supports_act(const by__device_call *call)
     return by__tensor_is_act(&call->in[0]);
 }
 
-static by__range_fn *const *const unary_ranges[BY_FN_COUNT] = {
+static by__cpu_range_fn *const *const unary_ranges[BY_FN_COUNT] = {
     [BY_FN_GELU] = gelu_ranges,         [BY_FN_SILU] = silu_ranges,
     [BY_FN_RELU] = relu_ranges,         [BY_FN_TANH] = tanh_ranges,
     [BY_FN_SIGMOID] = sigmoid_ranges,   [BY_FN_NEGATE] = negate_ranges,
     [BY_FN_GELU_ERF] = gelu_erf_ranges,
 };
 
-by__range_fn *BY__AT_LEVEL(by__unary_range)(by_function function)
+by__cpu_range_fn *BY__AT_LEVEL(by__kernel_unary_range)(by_function function)
 {
     return unary_ranges[function][BY_F32];
 }
 
-static by_status run_unary(const by__device_call *call, const by__context *context)
+static by_status run_unary(const by__device_call *call, const by__device_context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count, GRAIN, count,
-                 unary_ranges[call->attrs.function][call->in[0].dtype]);
+    by__cpu_parallel(context, call, count, GRAIN, count,
+                     unary_ranges[call->attrs.function][call->in[0].dtype]);
     return BY_OK;
 }
 
-static by_status run_unary_grad(const by__device_call *call, const by__context *context)
+static by_status run_unary_grad(const by__device_call *call, const by__device_context *context)
 {
-    static by__range_fn *const *const ranges[BY_FN_COUNT] = {
+    static by__cpu_range_fn *const *const ranges[BY_FN_COUNT] = {
         [BY_FN_GELU] = gelu_grad_ranges,         [BY_FN_SILU] = silu_grad_ranges,
         [BY_FN_RELU] = relu_grad_ranges,         [BY_FN_TANH] = tanh_grad_ranges,
         [BY_FN_SIGMOID] = sigmoid_grad_ranges,   [BY_FN_NEGATE] = negate_grad_ranges,
         [BY_FN_GELU_ERF] = gelu_erf_grad_ranges,
     };
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count, GRAIN, count,
-                 ranges[call->attrs.function][call->in[0].dtype]);
+    by__cpu_parallel(context, call, count, GRAIN, count,
+                     ranges[call->attrs.function][call->in[0].dtype]);
     return BY_OK;
 }
 
@@ -224,17 +224,17 @@ BY__ACT_RANGES(swiglu)
 
 BY__ACT_RANGES(swiglu_grad)
 
-static by_status run_swiglu(const by__device_call *call, const by__context *context)
+static by_status run_swiglu(const by__device_call *call, const by__device_context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count, GRAIN, count, swiglu_ranges[call->in[0].dtype]);
+    by__cpu_parallel(context, call, count, GRAIN, count, swiglu_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 
-static by_status run_swiglu_grad(const by__device_call *call, const by__context *context)
+static by_status run_swiglu_grad(const by__device_call *call, const by__device_context *context)
 {
     int64_t count = by__tensor_count(&call->in[0]);
-    by__parallel(context, call, count, GRAIN, count, swiglu_grad_ranges[call->in[0].dtype]);
+    by__cpu_parallel(context, call, count, GRAIN, count, swiglu_grad_ranges[call->in[0].dtype]);
     return BY_OK;
 }
 

@@ -22,26 +22,26 @@
 
 /* A client that waits until its record is on disk. */
 typedef struct waiting {
-    by__waiter waiter;
+    by__gateway_waiter waiter;
     by__http_exchange *exchange; /* NULL: the client has disconnected */
     struct waiting *next;
     uint64_t number; /* number of its line */
     char id[65];
 } waiting;
 
-struct by__feedback {
+struct by__gateway_feedback {
     by__gateway *gateway;
-    by__append_log *lines;
+    by__serve_append_log *lines;
     waiting *first; /* in the order of lines */
     waiting **last;
     uint64_t labels;
-    by__ratings ratings;
-    by__quality *quality;
+    by__gateway_ratings ratings;
+    by__gateway_quality *quality;
     size_t passing; /* records on their way to other gateways, and how many of them have a label */
     size_t passing_labels;
 };
 
-static void on_gone(by__waiter *waiter)
+static void on_gone(by__gateway_waiter *waiter)
 {
     ((waiting *)(void *)waiter)->exchange = NULL;
 }
@@ -49,31 +49,32 @@ static void on_gone(by__waiter *waiter)
 /* Lines are written in order, so clients are answered in order. */
 static void on_done(void *user, uint64_t upto, by_status status, const by_error *error)
 {
-    by__feedback *f = user;
+    by__gateway_feedback *f = user;
     if (status != BY_OK) {
-        by__log_event(&f->gateway->log, "feedback_lost", "{ss}", "reason", error->message);
+        by__telemetry_log_event(&f->gateway->log, "feedback_lost", "{ss}", "reason",
+                                error->message);
     }
     while (f->first != NULL && f->first->number <= upto) {
         waiting *w = f->first;
         f->first = w->next;
         f->last = f->first == NULL ? &f->first : f->last;
         if (w->exchange != NULL && status == BY_OK) {
-            by__exchange_set(w->exchange, NULL);
-            by__reply_json(f->gateway, w->exchange, 200,
-                           json_pack("{ss ss}", "id", w->id, "object", "feedback"));
+            by__http_exchange_set(w->exchange, NULL);
+            by__gateway_reply_json(f->gateway, w->exchange, 200,
+                                   json_pack("{ss ss}", "id", w->id, "object", "feedback"));
         } else if (w->exchange != NULL) {
-            by__exchange_header(w->exchange, "Retry-After", "1");
-            by__reply_error(f->gateway, w->exchange, 503, "not_stored", NULL,
-                            "the record could not be written");
+            by__http_exchange_header(w->exchange, "Retry-After", "1");
+            by__gateway_reply_error(f->gateway, w->exchange, 503, "not_stored", NULL,
+                                    "the record could not be written");
         }
         free(w);
     }
 }
 
-by_status by__feedback_open(by__feedback **out, by__gateway *gateway,
-                            const by_serve_feedback_config *config, by_error *error)
+by_status by__gateway_feedback_open(by__gateway_feedback **out, by__gateway *gateway,
+                                    const by_serve_feedback_config *config, by_error *error)
 {
-    by__feedback *f;
+    by__gateway_feedback *f;
     *out = NULL;
     if (config->directory[0] == '\0') {
         return BY_OK;
@@ -81,19 +82,19 @@ by_status by__feedback_open(by__feedback **out, by__gateway *gateway,
     BY_TRY(by__alloc((void **)&f, 1, sizeof *f, "feedback", error));
     f->gateway = gateway;
     f->last = &f->first;
-    const by__append_options options = {.directory = config->directory,
-                                        .name = "feedback",
-                                        .bytes = (size_t)config->bytes,
-                                        .files = (size_t)config->files,
-                                        .sync = true,
-                                        .done = on_done,
-                                        .user = f};
-    by_status status = by__quality_open(&f->quality, error);
+    const by__serve_append_options options = {.directory = config->directory,
+                                              .name = "feedback",
+                                              .bytes = (size_t)config->bytes,
+                                              .files = (size_t)config->files,
+                                              .sync = true,
+                                              .done = on_done,
+                                              .user = f};
+    by_status status = by__gateway_quality_open(&f->quality, error);
     if (status == BY_OK) {
-        status = by__append_log_open(&f->lines, &gateway->loop, &options, error);
+        status = by__serve_append_log_open(&f->lines, &gateway->loop, &options, error);
     }
     if (status != BY_OK) {
-        by__quality_close(&f->quality);
+        by__gateway_quality_close(&f->quality);
         free(f);
         return status;
     }
@@ -101,34 +102,34 @@ by_status by__feedback_open(by__feedback **out, by__gateway *gateway,
     return BY_OK;
 }
 
-void by__feedback_close(by__feedback **feedback)
+void by__gateway_feedback_close(by__gateway_feedback **feedback)
 {
     if (*feedback != NULL) {
-        by__append_log_close(&(*feedback)->lines); /* answers all waiting clients */
-        by__quality_close(&(*feedback)->quality);
+        by__serve_append_log_close(&(*feedback)->lines); /* answers all waiting clients */
+        by__gateway_quality_close(&(*feedback)->quality);
         free(*feedback);
         *feedback = NULL;
     }
 }
 
-void by__feedback_answer(by__feedback *feedback, const by__gateway_call *call)
+void by__gateway_feedback_answer(by__gateway_feedback *feedback, const by__gateway_call *call)
 {
     if (feedback != NULL) {
-        by__quality_answer(feedback->quality, call);
+        by__gateway_quality_answer(feedback->quality, call);
     }
 }
 
 /* ---- what other gateways were given, or are told ---- */
 
-void by__feedback_take(by__feedback *feedback, const json_t *message)
+void by__gateway_feedback_take(by__gateway_feedback *feedback, const json_t *message)
 {
-    const by__opinion o = {.id = by__get_text(message, "id"),
-                           .key = by__get_text(message, "key"),
-                           .index = by__get_integer(message, "index"),
-                           .label = json_object_get(message, "label"),
-                           .rating = json_object_get(message, "rating")};
+    const by__gateway_opinion o = {.id = by__protocol_get_text(message, "id"),
+                                   .key = by__protocol_get_text(message, "key"),
+                                   .index = by__protocol_get_integer(message, "index"),
+                                   .label = json_object_get(message, "label"),
+                                   .rating = json_object_get(message, "rating")};
     if (feedback != NULL && o.id != NULL) {
-        by__quality_judge(feedback->quality, &o);
+        by__gateway_quality_judge(feedback->quality, &o);
     }
 }
 
@@ -142,7 +143,7 @@ static const char *tag_of(const char *id)
 }
 
 /* Passes it to the gateway with this tag. The client does not wait for that. */
-static void pass(by__feedback *f, const by__opinion *o, const char *tag)
+static void pass(by__gateway_feedback *f, const by__gateway_opinion *o, const char *tag)
 {
     by__gateway *g = f->gateway;
     bool can = g->broker.ready && f->passing < MOST_PASSING;
@@ -150,18 +151,18 @@ static void pass(by__feedback *f, const by__opinion *o, const char *tag)
                                 (size_t)BY__TAG, "id", o->id, "key", o->key, "index",
                                 (json_int_t)o->index, "label", o->label, "rating", o->rating)
                     : NULL;
-    if (m != NULL && by__broker_link_send(&g->broker, m)) {
+    if (m != NULL && by__link_broker_send(&g->broker, m)) {
         f->passing++;
         f->passing_labels += o->label != NULL;
     } else if (o->label != NULL) {
-        by__quality_unmatched(f->quality, BY__NO_BROKER, 1);
+        by__gateway_quality_unmatched(f->quality, BY__NO_BROKER, 1);
     }
     json_decref(m);
 }
 
-void by__feedback_passed(by__feedback *feedback, const json_t *message)
+void by__gateway_feedback_passed(by__gateway_feedback *feedback, const json_t *message)
 {
-    by__feedback *f = feedback;
+    by__gateway_feedback *f = feedback;
     if (f == NULL || f->passing == 0) {
         return;
     }
@@ -169,14 +170,14 @@ void by__feedback_passed(by__feedback *feedback, const json_t *message)
     f->passing--;
     f->passing_labels -= label;
     if (label && !json_is_true(json_object_get(message, "heard"))) {
-        by__quality_unmatched(f->quality, BY__UNKNOWN_ID, 1);
+        by__gateway_quality_unmatched(f->quality, BY__UNKNOWN_ID, 1);
     }
 }
 
-void by__feedback_lost(by__feedback *feedback)
+void by__gateway_feedback_lost(by__gateway_feedback *feedback)
 {
     if (feedback != NULL) {
-        by__quality_unmatched(feedback->quality, BY__NO_BROKER, feedback->passing_labels);
+        by__gateway_quality_unmatched(feedback->quality, BY__NO_BROKER, feedback->passing_labels);
         feedback->passing = feedback->passing_labels = 0;
     }
 }
@@ -184,12 +185,12 @@ void by__feedback_lost(by__feedback *feedback)
 /* ---- the route ---- */
 
 typedef struct asked {
-    by__opinion opinion;
+    by__gateway_opinion opinion;
     const char *model;
     const char *comment;
 } asked;
 
-static const by__field fields[] = {
+static const by__serve_field fields[] = {
     BY__STRING("id", asked, opinion.id, 64),
     BY__STRING("model", asked, model, 256),
     BY__STRING("comment", asked, comment, MOST_TEXT),
@@ -200,10 +201,10 @@ static const by__field fields[] = {
 
 static by_status read_body(asked *a, const json_t *body, const char **param, by_error *error)
 {
-    const by__opinion *o = &a->opinion;
-    BY_TRY(by__fields_read(a, fields, BY_ARRAY_LENGTH(fields), body, param, error));
+    const by__gateway_opinion *o = &a->opinion;
+    BY_TRY(by__serve_fields_read(a, fields, BY_ARRAY_LENGTH(fields), body, param, error));
     *param = "id";
-    if (o->id == NULL || !by__id_valid(o->id)) {
+    if (o->id == NULL || !by__serve_id_valid(o->id)) {
         return by_error_set(error, BY_EARG,
                             "'id' must be the id of an answer, or one of your own, of 1 to 64 "
                             "letters, digits, '-' and '_'");
@@ -240,7 +241,7 @@ static bool add_text(json_t *record, const char *key, const char *text)
 /* NULL: out of memory. */
 static json_t *record_of(const asked *a)
 {
-    const by__opinion *o = &a->opinion;
+    const by__gateway_opinion *o = &a->opinion;
     char now[24];
     by__utc_now(now);
     json_t *record = json_pack("{ss ss ss sO* sO*}", "time", now, "id", o->id, "key", o->key,
@@ -254,27 +255,28 @@ static json_t *record_of(const asked *a)
 }
 
 /* The gateway that gave the answer, this one or another, judges it. */
-static void count(by__feedback *f, const by__opinion *o)
+static void count(by__gateway_feedback *f, const by__gateway_opinion *o)
 {
     const char *tag = tag_of(o->id);
     f->labels += o->label != NULL;
     if (o->rating != NULL) {
-        by__ratings_add(&f->ratings, json_number_value(o->rating));
+        by__gateway_ratings_add(&f->ratings, json_number_value(o->rating));
     }
     if (tag != NULL && memcmp(tag, f->gateway->tag, BY__TAG) != 0) {
         pass(f, o, tag);
     } else {
-        by__quality_judge(f->quality, o);
+        by__gateway_quality_judge(f->quality, o);
     }
 }
 
-static by_status keep(by__feedback *f, by__http_exchange *x, const asked *a, by_error *error)
+static by_status keep(by__gateway_feedback *f, by__http_exchange *x, const asked *a,
+                      by_error *error)
 {
     waiting *w;
     BY_TRY(by__alloc((void **)&w, 1, sizeof *w, "feedback", error));
     *w = (waiting){.waiter = {on_gone}, .exchange = x};
     (void)snprintf(w->id, sizeof w->id, "%s", a->opinion.id);
-    w->number = by__append_log_record(f->lines, record_of(a));
+    w->number = by__serve_append_log_record(f->lines, record_of(a));
     if (w->number == 0) {
         free(w);
         return by_error_set(error, BY_EMEMORY,
@@ -282,56 +284,58 @@ static by_status keep(by__feedback *f, by__http_exchange *x, const asked *a, by_
     }
     *f->last = w;
     f->last = &w->next;
-    by__exchange_set(x, &w->waiter);
+    by__http_exchange_set(x, &w->waiter);
     count(f, &a->opinion);
     return BY_OK;
 }
 
-void by__answer_feedback(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                         const char *key)
+void by__gateway_answer_feedback(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                                 const char *key)
 {
     asked a = {.opinion.index = -1, .opinion.key = key};
     by_error error = {0};
     const char *param = NULL;
     if (g->feedback == NULL) {
-        by__reply_error(g, x, 404, "route_not_found", NULL,
-                        "this server keeps no feedback (feedback.directory)");
+        by__gateway_reply_error(g, x, 404, "route_not_found", NULL,
+                                "this server keeps no feedback (feedback.directory)");
         return;
     }
     if (!by__gateway_takes_json(g, x, r)) {
         return;
     }
     json_t *body = NULL;
-    by_status status = by__body_parse(&body, r->body, r->body_length, &error);
+    by_status status = by__gateway_body_parse(&body, r->body, r->body_length, &error);
     if (status == BY_OK) {
         status = read_body(&a, body, &param, &error);
     }
-    if (status == BY_OK && by__quality_is_foreign(g->feedback->quality, &a.opinion)) {
-        by__reply_error(g, x, 404, "answer_not_found", "id", "the key has no such answer");
+    if (status == BY_OK && by__gateway_quality_is_foreign(g->feedback->quality, &a.opinion)) {
+        by__gateway_reply_error(g, x, 404, "answer_not_found", "id", "the key has no such answer");
     } else if (status == BY_OK) {
         status = keep(g->feedback, x, &a, &error);
     }
     json_decref(body);
     if (status != BY_OK) {
         bool theirs = status == BY_EARG;
-        by__reply_error(g, x, theirs ? 400 : 503, theirs ? "invalid_request" : "not_stored", param,
-                        error.message);
+        by__gateway_reply_error(g, x, theirs ? 400 : 503, theirs ? "invalid_request" : "not_stored",
+                                param, error.message);
     }
 }
 
-void by__feedback_print(const by__feedback *feedback, by__text *out)
+void by__gateway_feedback_print(const by__gateway_feedback *feedback, by__text *out)
 {
-    const by__feedback *f = feedback;
+    const by__gateway_feedback *f = feedback;
     if (f == NULL) {
         return;
     }
-    by__metrics_family(out, "banyan_feedback_total", "Records of clients about answers.",
-                       "counter");
-    by__metrics_sample(out, "banyan_feedback_total", "kind=\"rating\"", (double)f->ratings.count);
-    by__metrics_sample(out, "banyan_feedback_total", "kind=\"label\"", (double)f->labels);
+    by__telemetry_metrics_family(out, "banyan_feedback_total", "Records of clients about answers.",
+                                 "counter");
+    by__telemetry_metrics_sample(out, "banyan_feedback_total", "kind=\"rating\"",
+                                 (double)f->ratings.count);
+    by__telemetry_metrics_sample(out, "banyan_feedback_total", "kind=\"label\"", (double)f->labels);
     if (f->ratings.count > 0) {
-        by__metrics_counter(out, "banyan_feedback_rating_mean", "Of the last 100 ratings.", "gauge",
-                            NULL, by__ratings_mean(&f->ratings));
+        by__telemetry_metrics_counter(out, "banyan_feedback_rating_mean",
+                                      "Of the last 100 ratings.", "gauge", NULL,
+                                      by__gateway_ratings_mean(&f->ratings));
     }
-    by__quality_print(f->quality, out);
+    by__gateway_quality_print(f->quality, out);
 }

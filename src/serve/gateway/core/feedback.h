@@ -4,27 +4,27 @@
 
 #include "serve/gateway/core/gateway_reply.h"
 
-typedef struct by__feedback by__feedback;
+typedef struct by__gateway_feedback by__gateway_feedback;
 
 /* Opens the log of feedback: lines of DIRECTORY/feedback-000001.jsonl and so on. Without a
  * directory *out is NULL, and feedback is refused. BY_EIO: the directory cannot be opened. */
-by_status by__feedback_open(by__feedback **out, by__gateway *gateway,
-                            const by_serve_feedback_config *config, by_error *error);
+by_status by__gateway_feedback_open(by__gateway_feedback **out, by__gateway *gateway,
+                                    const by_serve_feedback_config *config, by_error *error);
 /* Flushes pending records. */
-void by__feedback_close(by__feedback **feedback);
+void by__gateway_feedback_close(by__gateway_feedback **feedback);
 /* Remembers an answer that feedback may be about. feedback may be NULL. */
-void by__feedback_answer(by__feedback *feedback, const by__gateway_call *call);
+void by__gateway_feedback_answer(by__gateway_feedback *feedback, const by__gateway_call *call);
 /* Handles feedback on an answer of this gateway that another one was given. feedback may be NULL,
  * as for the next two. */
-void by__feedback_take(by__feedback *feedback, const json_t *message);
+void by__gateway_feedback_take(by__gateway_feedback *feedback, const json_t *message);
 /* Handles the broker's answer about feedback that was passed to another gateway. */
-void by__feedback_passed(by__feedback *feedback, const json_t *message);
+void by__gateway_feedback_passed(by__gateway_feedback *feedback, const json_t *message);
 /* The link to the broker is lost: what was passed may not have arrived. */
-void by__feedback_lost(by__feedback *feedback);
+void by__gateway_feedback_lost(by__gateway_feedback *feedback);
 /* Prints the counters, and the mean of the last hundred ratings. feedback may be NULL. */
-void by__feedback_print(const by__feedback *feedback, by__text *out);
+void by__gateway_feedback_print(const by__gateway_feedback *feedback, by__text *out);
 
 /* {"id", "rating" and/or "label", "index", "model", "comment"}; 200 once the record is on disk. */
-by__route_answer by__answer_feedback;
+by__gateway_route_answer by__gateway_answer_feedback;
 
 #endif

@@ -11,12 +11,14 @@
  * OpenAI's API in openai.h, routes and their access control in gateway_routes.h, the process in
  * gateway.c.
  *
- * Types: by__gateway; by__gateway_call, by__gateway_part and by__gateway_choice; by__call_form, the
- * functions of a kind of call; by__waiter, anything that waits at an exchange.
+ * Types: by__gateway; by__gateway_call, by__gateway_part and by__gateway_choice;
+ * by__gateway_call_form, the functions of a kind of call; by__gateway_waiter, anything that waits
+ * at an exchange.
  *
- * Who owns what: the gateway owns calls from by__call_start on; an exchange belongs to the server
- * (http_server.h), and its user pointer is the waiter. Everything is used by one loop, except for
- * large requests and answers, which another thread parses or prints alone (gateway_read.h).
+ * Who owns what: the gateway owns calls from by__gateway_call_start on; an exchange belongs to the
+ * server (http_server.h), and its user pointer is the waiter. Everything is used by one loop,
+ * except for large requests and answers, which another thread parses or prints alone
+ * (gateway_read.h).
  *
  * Never put here: the engine, queues of requests, what a model computes.
  */
@@ -53,14 +55,15 @@
 
 /* Whatever waits for an answer at an exchange (its user pointer); the first member of its
  * record. */
-typedef struct by__waiter {
-    void (*gone)(struct by__waiter *waiter); /* the client has disconnected */
-} by__waiter;
+typedef struct by__gateway_waiter {
+    void (*gone)(struct by__gateway_waiter *waiter); /* the client has disconnected */
+} by__gateway_waiter;
 
 typedef struct by__gateway {
     by_gateway_options options;
-    const struct by__call_form *const *forms; /* that it answers, before a NULL; NULL: none */
-    by__log log;
+    const struct by__gateway_call_form *const
+        *forms; /* that it answers, before a NULL; NULL: none */
+    by__telemetry_log log;
     uv_loop_t loop;
     uv_timer_t drain;
     uv_timer_t tick;  /* periodic check for expired calls */
@@ -69,32 +72,32 @@ typedef struct by__gateway {
     by_error failure; /* the error that ends the process */
     by_error unsaved; /* why the last save failed */
     by__http_server *server;
-    by__addresses *addresses; /* NULL: addresses are not counted */
-    by__broker_link broker;
-    by__event_queue events;          /* events of the broker that are not handled yet */
-    by__text frame;                  /* scratch for the frame of a stream */
-    by__keys *keys;                  /* NULL: no keys are required */
-    uv_fs_poll_t key_file;           /* detects that the file has changed */
-    by__client anyone;               /* the client used where no key is required */
-    by__limits *limits;              /* NULL: no limits */
-    struct by__payload_log *payload; /* NULL: not kept, as for the next member */
-    struct by__feedback *feedback;
-    struct by__webhooks *webhooks; /* NULL: not sent */
-    by__features *features;        /* NULL: no feature store */
+    by__http_addresses *addresses; /* NULL: addresses are not counted */
+    by__link_broker broker;
+    by__link_event_queue events;             /* events of the broker that are not handled yet */
+    by__text frame;                          /* scratch for the frame of a stream */
+    by__gateway_keys *keys;                  /* NULL: no keys are required */
+    uv_fs_poll_t key_file;                   /* detects that the file has changed */
+    by__gateway_client anyone;               /* the client used where no key is required */
+    by__gateway_limits *limits;              /* NULL: no limits */
+    struct by__gateway_payload_log *payload; /* NULL: not kept, as for the next member */
+    struct by__gateway_feedback *feedback;
+    struct by__gateway_webhooks *webhooks; /* NULL: not sent */
+    by__features *features;                /* NULL: no feature store */
     by__gateway_tracing tracing;
-    by__id_table parts;
-    struct by__gateway_call *calls;    /* calls that have not ended */
-    struct by__ask *asks;              /* questions about tasks in flight */
-    struct by__admin_ask *admin;       /* questions of operators in flight */
-    struct by__gateway_watch *watches; /* clients that follow a task */
-    struct by__reading *readings;      /* large requests that wait to be read, oldest first */
-    size_t readers;                    /* of large requests, on other threads */
-    size_t reading_bytes;              /* of bodies that are read, or wait for it */
-    bool reads_smallest;               /* the last one was the smallest, not the oldest */
+    by__serve_id_table parts;
+    struct by__gateway_call *calls;       /* calls that have not ended */
+    struct by__gateway_ask *asks;         /* questions about tasks in flight */
+    struct by__gateway_admin_ask *admin;  /* questions of operators in flight */
+    struct by__gateway_watch *watches;    /* clients that follow a task */
+    struct by__gateway_reading *readings; /* large requests that wait to be read, oldest first */
+    size_t readers;                       /* of large requests, on other threads */
+    size_t reading_bytes;                 /* of bodies that are read, or wait for it */
+    bool reads_smallest;                  /* the last one was the smallest, not the oldest */
     uv_timer_t watching;
     uint64_t asked;
-    by__metrics metrics;
-    by__model_metrics *models; /* metrics of models that have been requested */
+    by__telemetry_metrics metrics;
+    by__telemetry_model_metrics *models; /* metrics of models that have been requested */
     double heard;  /* by__now of the last message of the broker, or of connecting to it */
     json_t *state; /* the broker's last state */
     double stated; /* by__now of it */
@@ -106,28 +109,28 @@ typedef struct by__gateway {
     bool draining;
 } by__gateway;
 
-typedef enum by__call_kind {
+typedef enum by__gateway_call_kind {
     BY__CALL_COMPLETION,
     BY__CALL_CHAT,
     BY__CALL_RESPONSE,
     BY__CALL_EMBEDDINGS,
     BY__CALL_PREDICT
-} by__call_kind;
+} by__gateway_call_kind;
 
 /* How a kind of request is read and answered: one table of functions per route. For calls that
  * never stream, `first`, `text`, `stop`, `end` and `fail` are NULL. */
-typedef struct by__call_form {
+typedef struct by__gateway_call_form {
     const char *name;   /* name of the kind in tasks */
     const char *route;  /* path of the route */
     const char *prefix; /* prefix of ids */
-    by__call_kind kind;
+    by__gateway_call_kind kind;
     bool any_type; /* any content type is accepted, not JSON alone */
     bool keeps;    /* text is kept even if it is streamed */
     /* Reads a request into a call that has an exchange, a key and an id. BY_EARG: a sentence for
-     * the client; *param as by__fields_read sets it, or the call's `place`. */
+     * the client; *param as by__serve_fields_read sets it, or the call's `place`. */
     by_status (*read)(struct by__gateway_call *call, const by__http_request *request,
                       const char **param, by_error *error);
-    /* Starts a call that was read; NULL: by__call_start. */
+    /* Starts a call that was read; NULL: by__gateway_call_start. */
     void (*start)(struct by__gateway_call *call);
     /* Append frames of a stream to `out`: the first ones of a choice, text, the end of a choice,
      * the last ones, and an error. */
@@ -141,7 +144,7 @@ typedef struct by__call_form {
     /* Prints the whole answer of a call without a stream. */
     void (*answer)(struct by__gateway_call *call, by__text *out);
     bool apart; /* `answer` only reads the call, and so may run on any thread */
-} by__call_form;
+} by__gateway_call_form;
 
 /* A sequence of an answer. */
 typedef struct by__gateway_choice {
@@ -157,7 +160,7 @@ typedef struct by__gateway_choice {
 
 /* One prompt of a request, which the broker sees as a request of its own. */
 typedef struct by__gateway_part {
-    by__id_entry entry;
+    by__serve_id_entry entry;
     struct by__gateway_call *call;
     json_t *message; /* the message as it was submitted, kept to submit it again */
     json_t *text;    /* of a large request, its text until it is submitted; NULL: none */
@@ -173,20 +176,20 @@ typedef struct by__gateway_part {
 
 /* An HTTP request that workers answer. */
 typedef struct by__gateway_call {
-    by__waiter waiter;
+    by__gateway_waiter waiter;
     by__gateway *gateway;
     by__http_exchange *exchange;
     struct by__gateway_call *next;
     struct by__gateway_call *previous;
-    const by__call_form *form;
+    const by__gateway_call_form *form;
     char id[BY__ID_BYTES];
     char *model;
-    const char *key;           /* name of the client's key; "": none */
-    int64_t created;           /* seconds since 1970 */
-    double since;              /* by__now at its arrival */
-    double last_text;          /* by__now of the last text; 0: none yet */
-    by__model_metrics *counts; /* metrics of its model; NULL: the model is not known */
-    bool queued;               /* no worker has accepted it yet */
+    const char *key;                     /* name of the client's key; "": none */
+    int64_t created;                     /* seconds since 1970 */
+    double since;                        /* by__now at its arrival */
+    double last_text;                    /* by__now of the last text; 0: none yet */
+    by__telemetry_model_metrics *counts; /* metrics of its model; NULL: the model is not known */
+    bool queued;                         /* no worker has accepted it yet */
     bool stream;
     bool usage; /* the last chunk of a stream includes usage */
     bool logprobs;
@@ -217,65 +220,66 @@ typedef struct by__gateway_call {
 
 /* ---- a request in flight (gateway_call.c; its record: gateway_call_record.c) ---- */
 
-/* Creates a call with an id, without an exchange. Freed with by__call_free. */
-by_status by__call_open(by__gateway_call **out, by__gateway *gateway, const by__call_form *form,
-                        const char *key, by_error *error);
+/* Creates a call with an id, without an exchange. Freed with by__gateway_call_free. */
+by_status by__gateway_call_open(by__gateway_call **out, by__gateway *gateway,
+                                const by__gateway_call_form *form, const char *key,
+                                by_error *error);
 /* Creates the only part of a call whose answer is not streamed from the request for a worker, which
  * is taken. cost: estimated tokens. */
-by_status by__call_one_part(by__gateway_call *call, json_t *request, int64_t cost, int64_t priority,
-                            by_error *error);
+by_status by__gateway_call_one_part(by__gateway_call *call, json_t *request, int64_t cost,
+                                    int64_t priority, by_error *error);
 /* Makes the text for a worker of a request whose body had `length` bytes, if that is large.
  * BY_EARG: it does not fit into a message: numbers and images take more bytes there than in the
  * body. */
-by_status by__call_encode(by__gateway_call *call, size_t length, by_error *error);
+by_status by__gateway_call_encode(by__gateway_call *call, size_t length, by_error *error);
 /* Sends all parts to the broker. The gateway takes ownership; the call ends by itself. */
-void by__call_start(by__gateway_call *call);
+void by__gateway_call_start(by__gateway_call *call);
 /* The form of a route, or of a task's kind, that this gateway answers; NULL: there is none. */
-const by__call_form *by__form_of_route(const by__gateway *g, const char *route);
-const by__call_form *by__form_named(const by__gateway *g, const char *name);
+const by__gateway_call_form *by__gateway_form_of_route(const by__gateway *g, const char *route);
+const by__gateway_call_form *by__gateway_form_named(const by__gateway *g, const char *name);
 /* Of a call that has ended, keeps for each prompt the sequences with the highest score: as many as
  * call->own says, if it says so; among equals the first ones. */
-void by__call_keep_best(by__gateway_call *call);
+void by__gateway_call_keep_best(by__gateway_call *call);
 /* Frees a call and everything that it holds. */
-void by__call_free(by__gateway_call *call);
+void by__gateway_call_free(by__gateway_call *call);
 /* Handles an event of the broker. */
-void by__call_event(by__gateway *g, const by__serve_event *event);
+void by__gateway_call_event(by__gateway *g, const by__serve_event *event);
 /* Handles an event other than a piece of text, given its JSON. */
-void by__call_read(by__gateway *g, const by__serve_event *event, const json_t *json);
+void by__gateway_call_read(by__gateway *g, const by__serve_event *event, const json_t *json);
 /* The client has disconnected. */
-void by__call_gone(by__waiter *waiter);
+void by__gateway_call_gone(by__gateway_waiter *waiter);
 /* Ends calls that are well past their deadline, which broker and worker enforce as long as they
  * live. */
-void by__calls_expire(by__gateway *g);
+void by__gateway_calls_expire(by__gateway *g);
 /* Sends BY__WAIT_COMMENT to streams that have begun and have been silent for BY__QUIET seconds:
  * while a worker reads a long prompt, proxies must not close the connection. */
-void by__calls_keep_open(by__gateway *g);
+void by__gateway_calls_keep_open(by__gateway *g);
 /* The broker is connected again: submits all calls that have not ended once more. */
-void by__calls_again(by__gateway *g);
+void by__gateway_calls_again(by__gateway *g);
 /* Parses a large event, or prints a large answer (whose call has left the gateway, and is freed
  * afterwards), on another thread. Returns false if it is not large or no thread is available: the
  * caller then does the work. */
-bool by__large_read(by__gateway *g, const by__serve_event *event);
-bool by__large_print(by__gateway_call *call);
+bool by__gateway_large_read(by__gateway *g, const by__serve_event *event);
+bool by__gateway_large_print(by__gateway_call *call);
 
 /* ---- models (gateway_models.c) ---- */
 
 /* A model's object in the broker's state; NULL: no worker has named the model. */
 const json_t *by__gateway_model(const by__gateway *g, const char *name);
 /* The same in a state of the broker, which may be NULL. */
-const json_t *by__stated_model(const json_t *state, const char *name);
+const json_t *by__gateway_stated_model(const json_t *state, const char *name);
 /* The broker's current state; NULL: it is unreachable or silent, so that its last state may be
  * wrong. */
 const json_t *by__gateway_state(const by__gateway *g);
 /* The metrics of a model; NULL: no worker has named it, since clients must not create metrics. */
-by__model_metrics *by__gateway_counts(by__gateway *g, const char *name);
+by__telemetry_model_metrics *by__gateway_counts(by__gateway *g, const char *name);
 
 /* The value of "model" in a query; a new reference. NULL: there is none, or it is too long. */
-json_t *by__query_model(const char *query);
+json_t *by__gateway_query_model(const char *query);
 
 /* ---- bodies (json_body.c) ---- */
 
 /* Parses JSON. BY_EARG: it is malformed, nested too deep, or has too many values. */
-by_status by__body_parse(json_t **out, const char *body, size_t length, by_error *error);
+by_status by__gateway_body_parse(json_t **out, const char *body, size_t length, by_error *error);
 
 #endif

@@ -33,7 +33,7 @@ static bool is_bound(const by__gateway_part *part)
     return has_sent(part) && part->version[0] != '\0';
 }
 
-/* Nothing is sent while the link is down: by__calls_again will submit it. */
+/* Nothing is sent while the link is down: by__gateway_calls_again will submit it. */
 static void submit_part(by__gateway *g, by__gateway_part *part)
 {
     if (is_bound(part)) {
@@ -46,14 +46,14 @@ static void submit_part(by__gateway *g, by__gateway_part *part)
         (void)json_object_set_new(part->message, "seen", json_boolean(seen));
         (void)json_object_set_new(part->message, "again", json_boolean(part->submitted));
         (void)json_object_set_new(part->message, "left", json_real(left > 0.001 ? left : 0.001));
-        json_t *message = part->text == NULL ? by__message_with_text(part->message)
-                                             : by__copy_object(part->message);
+        json_t *message = part->text == NULL ? by__protocol_message_with_text(part->message)
+                                             : by__protocol_copy_object(part->message);
         if (part->text != NULL && json_object_set_new(message, "request", part->text) != 0) {
             json_decref(message);
             message = NULL;
         }
         part->text = NULL; /* it was taken */
-        bool sent = message != NULL && by__broker_link_send(&g->broker, message);
+        bool sent = message != NULL && by__link_broker_send(&g->broker, message);
         part->submitted = sent || part->submitted;
         json_decref(message);
     }
@@ -63,12 +63,12 @@ static void submit_part(by__gateway *g, by__gateway_part *part)
 static void cancel_part(by__gateway *g, by__gateway_part *part)
 {
     if (part->listed) {
-        by__id_remove(&g->parts, &part->entry);
+        by__serve_id_remove(&g->parts, &part->entry);
         part->listed = false;
     }
     if (part->submitted && !part->done) {
         json_t *message = json_pack("{ss ss}", "t", "cancel", "id", part->entry.id);
-        (void)by__broker_link_send(&g->broker, message);
+        (void)by__link_broker_send(&g->broker, message);
         json_decref(message);
     }
     part->done = true;
@@ -105,7 +105,7 @@ static void log_call(const by__gateway_call *call, const char *code)
                                  (json_int_t)prompt, "generated_tokens", (json_int_t)generated));
 }
 
-static void count_end(by__gateway_call *call, by__finish finish)
+static void count_end(by__gateway_call *call, by__telemetry_finish finish)
 {
     if (call->counts != NULL) {
         call->counts->finished[finish]++;
@@ -117,20 +117,21 @@ static void count_ends(by__gateway_call *call)
 {
     double seconds = by__now() - call->since;
     bool whole = call->last_text == 0.0; /* an answer in one piece */
-    by__histogram_add(&call->gateway->metrics.whole, seconds);
+    by__telemetry_histogram_add(&call->gateway->metrics.whole, seconds);
     if (whole) {
-        by__histogram_add(&call->gateway->metrics.first, seconds);
+        by__telemetry_histogram_add(&call->gateway->metrics.first, seconds);
     }
     if (call->counts == NULL) {
         return;
     }
-    by__histogram_add(&call->counts->whole, seconds);
+    by__telemetry_histogram_add(&call->counts->whole, seconds);
     if (whole) {
-        by__histogram_add(&call->counts->first, seconds);
+        by__telemetry_histogram_add(&call->counts->first, seconds);
     }
     for (size_t i = 0; i < call->part_count; i++) {
         const by__gateway_part *part = &call->parts[i];
-        by__model_metrics_tokens(call->counts, part->version, part->prompt_tokens, part->generated);
+        by__telemetry_model_metrics_tokens(call->counts, part->version, part->prompt_tokens,
+                                           part->generated);
     }
     for (size_t i = 0; i < call->part_count * call->n; i++) {
         bool cut = strcmp(call->choices[i].reason, "length") == 0;
@@ -138,7 +139,7 @@ static void count_ends(by__gateway_call *call)
     }
 }
 
-void by__call_gone(by__waiter *waiter)
+void by__gateway_call_gone(by__gateway_waiter *waiter)
 {
     by__gateway_call *call = (by__gateway_call *)(void *)waiter;
     call->gateway->metrics.cancelled++;
@@ -152,15 +153,15 @@ void by__call_gone(by__waiter *waiter)
     count_end(call, BY__FINISH_ABORT);
     log_call(call, "client_gone");
     leave(call);
-    by__call_free(call);
+    by__gateway_call_free(call);
 }
 
 /* Ends a stream with its last frames. */
 static void end_stream(by__http_exchange *x, const by__text *frames)
 {
-    by__exchange_set(x, NULL);
-    if (by__exchange_send_text(x, frames)) {
-        by__exchange_end(x);
+    by__http_exchange_set(x, NULL);
+    if (by__http_exchange_send_text(x, frames)) {
+        by__http_exchange_end(x);
     }
 }
 
@@ -172,22 +173,22 @@ static void finish(by__gateway_call *call)
     count_ends(call);
     log_call(call, NULL);
     leave(call);
-    by__call_keep_best(call);
-    by__feedback_answer(g->feedback, call);
+    by__gateway_call_keep_best(call);
+    by__gateway_feedback_answer(g->feedback, call);
     if (call->kept) {
-        by__payload_log_call(g->payload, call);
+        by__gateway_payload_log_call(g->payload, call);
     }
     if (call->stream) {
         call->form->end(call, &out);
         end_stream(x, &out);
-    } else if (by__large_print(call)) {
+    } else if (by__gateway_large_print(call)) {
         return;
     } else {
         call->form->answer(call, &out);
-        by__reply_text(g, x, 200, &out);
+        by__gateway_reply_text(g, x, 200, &out);
     }
     by__text_free(&out);
-    by__call_free(call);
+    by__gateway_call_free(call);
 }
 
 /* An error that ends a call. */
@@ -204,34 +205,34 @@ static void fail_with(by__gateway_call *call, const failure *f)
 {
     by__gateway *g = call->gateway;
     by__http_exchange *x = call->exchange;
-    by__metrics_refused(g->metrics.rejected, f->code);
+    by__telemetry_metrics_refused(g->metrics.rejected, f->code);
     if (call->counts != NULL) {
-        by__metrics_refused(call->counts->rejected, f->code);
+        by__telemetry_metrics_refused(call->counts->rejected, f->code);
     }
     g->metrics.failed += f->status >= 500;
     count_end(call, BY__FINISH_ERROR);
     log_call(call, f->code);
     leave(call);
     if (!call->began && strcmp(f->code, "model_not_found") == 0) {
-        by__reply_no_model(g, x, call->model);
+        by__gateway_reply_no_model(g, x, call->model);
     } else if (!call->began) {
         by__gateway_retry_after(x, f->retry_after);
-        by__reply_error(g, x, f->status, f->code, f->param, f->message);
+        by__gateway_reply_error(g, x, f->status, f->code, f->param, f->message);
     } else {
         by__text out = {0};
         call->form->fail(call, f->status, f->code, f->param, f->message, &out);
         end_stream(x, &out);
         by__text_free(&out);
     }
-    by__call_free(call);
+    by__gateway_call_free(call);
 }
 
 static void fail(by__gateway_call *call, const json_t *event)
 {
-    const char *code = by__get_text(event, "code");
-    const char *message = by__get_text(event, "message");
-    const char *param = by__get_text(event, "param");
-    int status = (int)by__get_integer(event, "status");
+    const char *code = by__protocol_get_text(event, "code");
+    const char *message = by__protocol_get_text(event, "message");
+    const char *param = by__protocol_get_text(event, "param");
+    int status = (int)by__protocol_get_integer(event, "status");
     if (param != NULL && call->form->kind == BY__CALL_RESPONSE && strcmp(param, "messages") == 0) {
         param = "input"; /* of which the messages were made */
     }
@@ -239,10 +240,10 @@ static void fail(by__gateway_call *call, const json_t *event)
                                .code = code == NULL ? "server_error" : code,
                                .param = param,
                                .message = message == NULL ? "the request failed" : message,
-                               .retry_after = by__get_number(event, "retry_after", 0.0)});
+                               .retry_after = by__protocol_get_number(event, "retry_after", 0.0)});
 }
 
-void by__calls_expire(by__gateway *g)
+void by__gateway_calls_expire(by__gateway *g)
 {
     static const failure late = {504, "deadline_exceeded", NULL,
                                  "no answer came before the deadline", 0.0};
@@ -257,8 +258,8 @@ void by__calls_expire(by__gateway *g)
 
 /* ---- start of a call ---- */
 
-by_status by__call_open(by__gateway_call **out, by__gateway *gateway, const by__call_form *form,
-                        const char *key, by_error *error)
+by_status by__gateway_call_open(by__gateway_call **out, by__gateway *gateway,
+                                const by__gateway_call_form *form, const char *key, by_error *error)
 {
     by__gateway_call *call = NULL;
     BY_TRY(by__alloc((void **)&call, 1, sizeof *call, "a request", error));
@@ -266,12 +267,12 @@ by_status by__call_open(by__gateway_call **out, by__gateway *gateway, const by__
                                .form = form,
                                .n = 1,
                                .key = key,
-                               .waiter = {by__call_gone},
-                               .created = (int64_t)by__wall_clock(),
+                               .waiter = {by__gateway_call_gone},
+                               .created = (int64_t)by__serve_wall_clock(),
                                .since = by__now()};
-    by_status status = by__request_id(call->id, form->prefix, error);
+    by_status status = by__serve_request_id(call->id, form->prefix, error);
     if (status != BY_OK) {
-        by__call_free(call);
+        by__gateway_call_free(call);
         return status;
     }
     memcpy(call->id + strlen(form->prefix), gateway->tag, strlen(gateway->tag));
@@ -279,16 +280,16 @@ by_status by__call_open(by__gateway_call **out, by__gateway *gateway, const by__
     return BY_OK;
 }
 
-void by__call_start(by__gateway_call *call)
+void by__gateway_call_start(by__gateway_call *call)
 {
     by__gateway *g = call->gateway;
     by_error error = {0};
     int64_t cost = 0;
     for (size_t i = 0; i < call->part_count; i++) {
-        cost += by__get_integer(call->parts[i].message, "cost");
+        cost += by__protocol_get_integer(call->parts[i].message, "cost");
     }
     if (!by__gateway_charge(g, call->exchange, cost)) {
-        by__call_free(call);
+        by__gateway_call_free(call);
         return;
     }
     call->next = g->calls;
@@ -299,11 +300,11 @@ void by__call_start(by__gateway_call *call)
     g->metrics.running++;
     call->counts = by__gateway_counts(g, call->model);
     call->queued = true;
-    call->kept = by__payload_wants(g->payload, call->id);
-    by__exchange_set(call->exchange, &call->waiter);
+    call->kept = by__gateway_payload_wants(g->payload, call->id);
+    by__http_exchange_set(call->exchange, &call->waiter);
     for (size_t i = 0; i < call->part_count; i++) {
-        const char *id = by__get_text(call->parts[i].message, "id");
-        if (by__id_add(&g->parts, &call->parts[i].entry, id, &error) != BY_OK) {
+        const char *id = by__protocol_get_text(call->parts[i].message, "id");
+        if (by__serve_id_add(&g->parts, &call->parts[i].entry, id, &error) != BY_OK) {
             fail_with(call, &(failure){503, "out_of_memory", NULL, error.message, 0.0});
             return;
         }
@@ -314,7 +315,7 @@ void by__call_start(by__gateway_call *call)
     }
 }
 
-void by__calls_again(by__gateway *g)
+void by__gateway_calls_again(by__gateway *g)
 {
     for (by__gateway_call *call = g->calls; call != NULL; call = call->next) {
         for (size_t i = 0; i < call->part_count * call->n; i++) {
@@ -343,7 +344,7 @@ static size_t choice_of(const by__gateway_part *part, int64_t i)
 static bool put(by__gateway_call *call, by__text *out)
 {
     call->spoke = by__now();
-    bool sent = by__exchange_send_text(call->exchange, out);
+    bool sent = by__http_exchange_send_text(call->exchange, out);
     by__text_free(out);
     return sent;
 }
@@ -353,7 +354,7 @@ static bool put(by__gateway_call *call, by__text *out)
 static bool take_version(by__gateway_part *part, const json_t *event)
 {
     by__gateway_call *call = part->call;
-    const char *version = by__get_text(event, "version");
+    const char *version = by__protocol_get_text(event, "version");
     static const failure gone = {
         503, "version_gone", NULL,
         "the version of the model that began the answer is no longer served", 0.0};
@@ -382,7 +383,7 @@ static bool begin(by__gateway_call *call)
         return true;
     }
     call->began = true;
-    if (!by__exchange_stream(call->exchange)) {
+    if (!by__http_exchange_stream(call->exchange)) {
         return false;
     }
     for (size_t i = 0; i < call->part_count * call->n; i++) {
@@ -391,7 +392,7 @@ static bool begin(by__gateway_call *call)
     return put(call, &out);
 }
 
-void by__calls_keep_open(by__gateway *g)
+void by__gateway_calls_keep_open(by__gateway *g)
 {
     double now = by__now();
     for (by__gateway_call *call = g->calls, *next; call != NULL; call = next) {
@@ -420,7 +421,7 @@ static void take_text(by__gateway_part *part, size_t choice, const char *text, s
                       const json_t *logprobs)
 {
     by__gateway_call *call = part->call;
-    by__metrics *m = &call->gateway->metrics;
+    by__telemetry_metrics *m = &call->gateway->metrics;
     by__gateway_choice *c = &call->choices[choice];
     double now = by__now();
     if (text == NULL || c->reason[0] != '\0') {
@@ -436,9 +437,9 @@ static void take_text(by__gateway_part *part, size_t choice, const char *text, s
     part->generated++; /* an estimate until the end: a piece is one or more tokens */
     bool first = call->last_text == 0.0;
     double seconds = now - (first ? call->since : call->last_text);
-    by__histogram_add(first ? &m->first : &m->token, seconds);
+    by__telemetry_histogram_add(first ? &m->first : &m->token, seconds);
     if (call->counts != NULL) {
-        by__histogram_add(first ? &call->counts->first : &call->counts->token, seconds);
+        by__telemetry_histogram_add(first ? &call->counts->first : &call->counts->token, seconds);
     }
     call->last_text = now;
     if (!call->stream || call->form->keeps || call->gathers || call->kept) {
@@ -449,7 +450,7 @@ static void take_text(by__gateway_part *part, size_t choice, const char *text, s
         out->length = 0;
         call->spoke = now;
         call->form->text(call, choice, text, length, logprobs, out);
-        (void)by__exchange_send_text(call->exchange, out);
+        (void)by__http_exchange_send_text(call->exchange, out);
         if (out->failed || out->capacity > MOST_FRAME) {
             by__text_free(out);
         }
@@ -459,15 +460,15 @@ static void take_text(by__gateway_part *part, size_t choice, const char *text, s
 static void take_stop(by__gateway_part *part, const json_t *event)
 {
     by__gateway_call *call = part->call;
-    size_t choice = choice_of(part, by__get_integer(event, "i"));
+    size_t choice = choice_of(part, by__protocol_get_integer(event, "i"));
     by__gateway_choice *c = &call->choices[choice];
-    const char *reason = by__get_text(event, "reason");
+    const char *reason = by__protocol_get_text(event, "reason");
     if (c->reason[0] != '\0') {
         return;
     }
-    int64_t echo = by__get_integer(event, "echo");
+    int64_t echo = by__protocol_get_integer(event, "echo");
     c->echo = echo > 0 ? (size_t)echo : 0;
-    c->score = by__get_number(event, "score", 0.0);
+    c->score = by__protocol_get_number(event, "score", 0.0);
     (void)snprintf(c->reason, sizeof c->reason, "%s",
                    reason != NULL && strcmp(reason, "length") == 0 ? "length" : "stop");
     if (call->stream && begin(call)) {
@@ -480,17 +481,17 @@ static void take_stop(by__gateway_part *part, const json_t *event)
 static void take_end(by__gateway_part *part, const json_t *event)
 {
     by__gateway_call *call = part->call;
-    by__metrics *m = &call->gateway->metrics;
+    by__telemetry_metrics *m = &call->gateway->metrics;
     const json_t *usage = json_object_get(event, "usage");
-    part->prompt_tokens = by__get_integer(usage, "prompt_tokens");
-    part->generated = by__get_integer(usage, "completion_tokens");
+    part->prompt_tokens = by__protocol_get_integer(usage, "prompt_tokens");
+    part->generated = by__protocol_get_integer(usage, "completion_tokens");
     m->prompt_tokens += (uint64_t)part->prompt_tokens;
     m->generated_tokens += (uint64_t)part->generated;
     part->done = true;
     part->listed = false;
     by__gateway_part_ended(call->gateway, call->exchange, call->since,
                            json_object_get(event, "timing"));
-    by__id_remove(&call->gateway->parts, &part->entry);
+    by__serve_id_remove(&call->gateway->parts, &part->entry);
     for (size_t i = 0; i < call->part_count; i++) {
         if (!call->parts[i].done) {
             return;
@@ -513,12 +514,12 @@ static void take_begin(by__gateway_part *part, const json_t *event)
 {
     by__gateway_call *call = part->call;
     if (call->queued && call->counts != NULL) {
-        double queue = by__now() - call->since - by__get_number(event, "seconds", 0.0);
-        by__histogram_add(&call->counts->queue, queue > 0.0 ? queue : 0.0);
+        double queue = by__now() - call->since - by__protocol_get_number(event, "seconds", 0.0);
+        by__telemetry_histogram_add(&call->counts->queue, queue > 0.0 ? queue : 0.0);
     }
     call->queued = false;
     if (take_version(part, event)) {
-        part->prompt_tokens = by__get_integer(event, "prompt_tokens");
+        part->prompt_tokens = by__protocol_get_integer(event, "prompt_tokens");
         (void)begin(call);
     }
 }
@@ -544,14 +545,15 @@ static void take_other(by__gateway_part *part, const by__serve_event *event, con
 {
     by__gateway_call *call = part->call;
     const json_t *text = json_object_get(json, "text");
-    const char *name = by__get_text(json, "e");
+    const char *name = by__protocol_get_text(json, "e");
     if (json == NULL) {
         fail_with(call, &unread);
     } else if (name != NULL && strcmp(name, "error") == 0) { /* also a malformed event */
         fail(call, json);
     } else if (event->kind == BY__EVENT_TEXT) {
-        take_text(part, choice_of(part, by__get_integer(json, "i")), json_string_value(text),
-                  json_string_length(text), json_object_get(json, "logprobs"));
+        take_text(part, choice_of(part, by__protocol_get_integer(json, "i")),
+                  json_string_value(text), json_string_length(text),
+                  json_object_get(json, "logprobs"));
     } else if (event->kind == BY__EVENT_BEGIN) {
         take_begin(part, json);
     } else if (event->kind == BY__EVENT_STOP) {
@@ -565,18 +567,18 @@ static void take_other(by__gateway_part *part, const by__serve_event *event, con
     }
 }
 
-void by__call_read(by__gateway *g, const by__serve_event *event, const json_t *json)
+void by__gateway_call_read(by__gateway *g, const by__serve_event *event, const json_t *json)
 {
-    by__gateway_part *part = (by__gateway_part *)(void *)by__id_find(&g->parts, event->id);
+    by__gateway_part *part = (by__gateway_part *)(void *)by__serve_id_find(&g->parts, event->id);
     if (part != NULL) {
         part->reading = false;
         take_other(part, event, json);
     }
 }
 
-void by__call_event(by__gateway *g, const by__serve_event *event)
+void by__gateway_call_event(by__gateway *g, const by__serve_event *event)
 {
-    by__gateway_part *part = (by__gateway_part *)(void *)by__id_find(&g->parts, event->id);
+    by__gateway_part *part = (by__gateway_part *)(void *)by__serve_id_find(&g->parts, event->id);
     if (part == NULL) {
         return;
     }
@@ -585,11 +587,11 @@ void by__call_event(by__gateway *g, const by__serve_event *event)
                   NULL);
         return;
     }
-    if (event->kind == BY__EVENT_RESULT && by__large_read(g, event)) {
+    if (event->kind == BY__EVENT_RESULT && by__gateway_large_read(g, event)) {
         part->reading = true;
         return;
     }
-    json_t *json = by__event_json(event);
+    json_t *json = by__protocol_event_json(event);
     take_other(part, event, json);
     json_decref(json);
 }

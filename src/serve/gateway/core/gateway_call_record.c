@@ -10,7 +10,7 @@
 
 /* ---- forms ---- */
 
-const by__call_form *by__form_of_route(const by__gateway *g, const char *route)
+const by__gateway_call_form *by__gateway_form_of_route(const by__gateway *g, const char *route)
 {
     for (size_t i = 0; g->forms != NULL && g->forms[i] != NULL && route != NULL; i++) {
         if (strcmp(g->forms[i]->route, route) == 0) {
@@ -20,7 +20,7 @@ const by__call_form *by__form_of_route(const by__gateway *g, const char *route)
     return NULL;
 }
 
-const by__call_form *by__form_named(const by__gateway *g, const char *name)
+const by__gateway_call_form *by__gateway_form_named(const by__gateway *g, const char *name)
 {
     for (size_t i = 0; g->forms != NULL && g->forms[i] != NULL && name != NULL; i++) {
         if (strcmp(g->forms[i]->name, name) == 0) {
@@ -32,8 +32,8 @@ const by__call_form *by__form_named(const by__gateway *g, const char *name)
 
 /* ---- records ---- */
 
-by_status by__call_one_part(by__gateway_call *call, json_t *request, int64_t cost, int64_t priority,
-                            by_error *error)
+by_status by__gateway_call_one_part(by__gateway_call *call, json_t *request, int64_t cost,
+                                    int64_t priority, by_error *error)
 {
     char id[65];
     by_status status = by__alloc((void **)&call->parts, 1, sizeof *call->parts, "a request", error);
@@ -58,13 +58,13 @@ by_status by__call_one_part(by__gateway_call *call, json_t *request, int64_t cos
                : BY_OK;
 }
 
-by_status by__call_encode(by__gateway_call *call, size_t length, by_error *error)
+by_status by__gateway_call_encode(by__gateway_call *call, size_t length, by_error *error)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < call->part_count && length >= BY__LARGE; i++) {
         by__gateway_part *part = &call->parts[i];
         json_decref(part->text);
-        part->text = by__request_text(json_object_get(part->message, "request"));
+        part->text = by__protocol_request_text(json_object_get(part->message, "request"));
         if (part->text == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a request");
         }
@@ -79,9 +79,9 @@ by_status by__call_encode(by__gateway_call *call, size_t length, by_error *error
     return BY_OK;
 }
 
-void by__call_keep_best(by__gateway_call *call)
+void by__gateway_call_keep_best(by__gateway_call *call)
 {
-    size_t kept = (size_t)by__get_integer(call->own, "best");
+    size_t kept = (size_t)by__protocol_get_integer(call->own, "best");
     if (kept == 0 || kept >= call->n) {
         return;
     }
@@ -105,7 +105,7 @@ void by__call_keep_best(by__gateway_call *call)
     call->n = kept;
 }
 
-void by__call_free(by__gateway_call *call)
+void by__gateway_call_free(by__gateway_call *call)
 {
     for (size_t i = 0; i < call->part_count && call->parts != NULL; i++) {
         json_decref(call->parts[i].message);

@@ -21,7 +21,7 @@ typedef struct reading {
 static void read_event(uv_work_t *work)
 {
     reading *r = work->data;
-    r->json = by__event_json(&r->event);
+    r->json = by__protocol_event_json(&r->event);
 }
 
 /* The call may have ended: its part is looked up by its id, as for any event. */
@@ -29,12 +29,12 @@ static void on_read(uv_work_t *work, int status)
 {
     reading *r = work->data;
     BY_UNUSED(status);
-    by__call_read(r->gateway, &r->event, r->json);
+    by__gateway_call_read(r->gateway, &r->event, r->json);
     json_decref(r->json);
     free(r);
 }
 
-bool by__large_read(by__gateway *g, const by__serve_event *event)
+bool by__gateway_large_read(by__gateway *g, const by__serve_event *event)
 {
     size_t at = 0;
     reading *r = event->length < BY__LARGE ? NULL : malloc(sizeof *r + event->size);
@@ -44,7 +44,7 @@ bool by__large_read(by__gateway *g, const by__serve_event *event)
     *r = (reading){.gateway = g};
     r->work.data = r;
     memcpy(r->list, event->record, event->size);
-    if (!by__events_next(r->list, event->size, &at, &r->event) ||
+    if (!by__protocol_events_next(r->list, event->size, &at, &r->event) ||
         uv_queue_work(&g->loop, &r->work, read_event, on_read) < 0) {
         free(r);
         return false;
@@ -56,14 +56,14 @@ bool by__large_read(by__gateway *g, const by__serve_event *event)
 /* ---- printing ---- */
 
 typedef struct printing {
-    by__waiter waiter; /* replaces the call as the exchange's user */
+    by__gateway_waiter waiter; /* replaces the call as the exchange's user */
     uv_work_t work;
     by__gateway_call *call;
     by__http_exchange *exchange; /* NULL: the client has disconnected */
     by__text out;
 } printing;
 
-static void on_gone(by__waiter *waiter)
+static void on_gone(by__gateway_waiter *waiter)
 {
     ((printing *)(void *)waiter)->exchange = NULL;
 }
@@ -79,10 +79,10 @@ static void on_printed(uv_work_t *work, int status)
     printing *p = work->data;
     BY_UNUSED(status);
     if (p->exchange != NULL) {
-        by__reply_text(p->call->gateway, p->exchange, 200, &p->out);
+        by__gateway_reply_text(p->call->gateway, p->exchange, 200, &p->out);
     }
     by__text_free(&p->out);
-    by__call_free(p->call);
+    by__gateway_call_free(p->call);
     free(p);
 }
 
@@ -99,7 +99,7 @@ static bool is_large(const by__gateway_call *call)
     return bytes + (size_t)tokens * (size_t)(1 + call->top) * TOKEN >= BY__LARGE;
 }
 
-bool by__large_print(by__gateway_call *call)
+bool by__gateway_large_print(by__gateway_call *call)
 {
     printing *p = call->form->apart && is_large(call) ? calloc(1, sizeof *p) : NULL;
     if (p == NULL) {
@@ -111,7 +111,7 @@ bool by__large_print(by__gateway_call *call)
         free(p);
         return false;
     }
-    by__exchange_set(call->exchange, &p->waiter);
+    by__http_exchange_set(call->exchange, &p->waiter);
     call->gateway->metrics.apart++;
     return true;
 }

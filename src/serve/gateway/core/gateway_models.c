@@ -15,16 +15,16 @@ const json_t *by__gateway_state(const by__gateway *g)
 
 const json_t *by__gateway_model(const by__gateway *g, const char *name)
 {
-    return by__stated_model(g->state, name);
+    return by__gateway_stated_model(g->state, name);
 }
 
-const json_t *by__stated_model(const json_t *state, const char *name)
+const json_t *by__gateway_stated_model(const json_t *state, const char *name)
 {
     size_t i;
     json_t *m;
     json_array_foreach(json_object_get(state, "models"), i, m)
     {
-        const char *id = by__get_text(m, "id");
+        const char *id = by__protocol_get_text(m, "id");
         if (id != NULL && strcmp(id, name) == 0 && json_is_object(json_object_get(m, "info"))) {
             return m;
         }
@@ -32,14 +32,15 @@ const json_t *by__stated_model(const json_t *state, const char *name)
     return NULL;
 }
 
-by__model_metrics *by__gateway_counts(by__gateway *g, const char *name)
+by__telemetry_model_metrics *by__gateway_counts(by__gateway *g, const char *name)
 {
-    return by__gateway_model(g, name) == NULL ? NULL : by__model_metrics_of(&g->models, name);
+    return by__gateway_model(g, name) == NULL ? NULL
+                                              : by__telemetry_model_metrics_of(&g->models, name);
 }
 
-json_t *by__query_model(const char *query)
+json_t *by__gateway_query_model(const char *query)
 {
     char name[BY__MOST_NAME + 1];
-    long length = by__query_value(name, sizeof name, query, "model");
+    long length = by__http_query_value(name, sizeof name, query, "model");
     return length > 0 ? json_stringn(name, (size_t)length) : NULL;
 }

@@ -14,29 +14,29 @@
 
 static void start_next(by__gateway *g);
 
-static void free_reading(by__reading *r)
+static void free_reading(by__gateway_reading *r)
 {
     json_decref((json_t *)(uintptr_t)r->state);
     json_decref(r->message);
     if (r->call != NULL) {
-        by__call_free(r->call);
+        by__gateway_call_free(r->call);
     }
     free(r->unknown);
     free(r->copy);
 }
 
-bool by__reading_knows_not(by__reading *r, const char *model)
+bool by__gateway_reading_knows_not(by__gateway_reading *r, const char *model)
 {
     const json_t *models = json_object_get(r->state, "models");
     if (r->unknown == NULL && r->knows && json_array_size(models) > 0 &&
-        by__stated_model(r->state, model) == NULL) {
+        by__gateway_stated_model(r->state, model) == NULL) {
         r->unknown = by__strdup(model);
     }
     return r->unknown != NULL;
 }
 
 /* Finds the model of a large body without the rest of it. What is wrong is left to `read`. */
-static bool asks_in_vain(by__reading *r)
+static bool asks_in_vain(by__gateway_reading *r)
 {
     json_t *model = NULL;
     bool vain = false;
@@ -44,7 +44,7 @@ static bool asks_in_vain(by__reading *r)
         by__json_member(&model, r->request.body, r->request.body_length, "model", JSON_ALLOW_NUL,
                         &(json_error_t){0})) {
         const char *name = by__json_string(model);
-        vain = name != NULL && by__reading_knows_not(r, name);
+        vain = name != NULL && by__gateway_reading_knows_not(r, name);
     }
     json_decref(model);
     return vain;
@@ -54,25 +54,25 @@ static bool asks_in_vain(by__reading *r)
 
 static void read_large(uv_work_t *work)
 {
-    by__reading *r = work->data;
+    by__gateway_reading *r = work->data;
     if (!asks_in_vain(r)) {
         r->status = r->kind->read(r);
     }
 }
 
-static void on_gone(by__waiter *waiter)
+static void on_gone(by__gateway_waiter *waiter)
 {
-    by__reading *r = (by__reading *)(void *)waiter;
+    by__gateway_reading *r = (by__gateway_reading *)(void *)waiter;
     r->exchange = NULL;
     r->gateway->metrics.cancelled++;
 }
 
-static void answer(by__reading *r)
+static void answer(by__gateway_reading *r)
 {
     by__gateway *g = r->gateway;
     if (r->unknown != NULL) {
-        by__metrics_refused(g->metrics.rejected, "model_not_found");
-        by__reply_no_model(g, r->exchange, r->unknown);
+        by__telemetry_metrics_refused(g->metrics.rejected, "model_not_found");
+        by__gateway_reply_no_model(g, r->exchange, r->unknown);
     } else {
         r->kind->answer(r);
     }
@@ -80,14 +80,14 @@ static void answer(by__reading *r)
 
 static void on_read(uv_work_t *work, int status)
 {
-    by__reading *r = work->data;
+    by__gateway_reading *r = work->data;
     by__gateway *g = r->gateway;
     BY_UNUSED(status);
     g->readers--;
     g->reading_bytes -= r->bytes;
     start_next(g);
     if (r->exchange != NULL) {
-        by__exchange_set(r->exchange, NULL);
+        by__http_exchange_set(r->exchange, NULL);
         answer(r);
     }
     free_reading(r);
@@ -95,11 +95,12 @@ static void on_read(uv_work_t *work, int status)
 }
 
 /* The link to the next one: in turn the oldest and the smallest. */
-static by__reading **choose(by__gateway *g)
+static by__gateway_reading **choose(by__gateway *g)
 {
-    by__reading **best = &g->readings;
+    by__gateway_reading **best = &g->readings;
     g->reads_smallest = !g->reads_smallest;
-    for (by__reading **at = &g->readings; *at != NULL && g->reads_smallest; at = &(*at)->next) {
+    for (by__gateway_reading **at = &g->readings; *at != NULL && g->reads_smallest;
+         at = &(*at)->next) {
         best = (*at)->bytes < (*best)->bytes ? at : best;
     }
     return best;
@@ -108,8 +109,8 @@ static by__reading **choose(by__gateway *g)
 static void start_next(by__gateway *g)
 {
     while (g->readings != NULL && g->readers < MOST_READERS) {
-        by__reading **at = choose(g);
-        by__reading *r = *at;
+        by__gateway_reading **at = choose(g);
+        by__gateway_reading *r = *at;
         *at = r->next;
         if (r->exchange == NULL) { /* nobody waits for it any more */
             g->reading_bytes -= r->bytes;
@@ -138,7 +139,7 @@ static const char *keep(char **at, const char *text, size_t length)
 }
 
 /* Copies what routes use of a request: the parser's own does not last. */
-static bool copy_request(by__reading *r, const by__http_request *from)
+static bool copy_request(by__gateway_reading *r, const by__http_request *from)
 {
     static const char *const names[] = {"content-type", "idempotency-key"};
     const char *values[BY_ARRAY_LENGTH(names)];
@@ -166,18 +167,18 @@ static bool copy_request(by__reading *r, const by__http_request *from)
     return true;
 }
 
-static void queue(by__gateway *g, by__reading *small, const by__http_request *request)
+static void queue(by__gateway *g, by__gateway_reading *small, const by__http_request *request)
 {
-    by__reading **end = &g->readings;
-    by__reading *r =
+    by__gateway_reading **end = &g->readings;
+    by__gateway_reading *r =
         g->reading_bytes + request->body_length > MOST_BYTES ? NULL : malloc(sizeof *r);
     if (r != NULL) {
         *r = *small;
         r->state = json_incref((json_t *)(uintptr_t)r->state);
     }
     if (r == NULL || !copy_request(r, request)) {
-        by__reply_error(g, small->exchange, 503, "busy", NULL,
-                        "too many large requests are being read; try again later");
+        by__gateway_reply_error(g, small->exchange, 503, "busy", NULL,
+                                "too many large requests are being read; try again later");
         if (r != NULL) {
             free_reading(r);
             free(r);
@@ -187,7 +188,7 @@ static void queue(by__gateway *g, by__reading *small, const by__http_request *re
     r->waiter.gone = on_gone;
     r->bytes = request->body_length;
     g->reading_bytes += r->bytes;
-    by__exchange_set(r->exchange, &r->waiter);
+    by__http_exchange_set(r->exchange, &r->waiter);
     while (*end != NULL) {
         end = &(*end)->next;
     }
@@ -197,19 +198,19 @@ static void queue(by__gateway *g, by__reading *small, const by__http_request *re
 
 /* ---- all of them ---- */
 
-void by__request_read(by__gateway *g, by__http_exchange *x, const by__http_request *request,
-                      const char *key, const by__read_kind *kind)
+void by__gateway_request_read(by__gateway *g, by__http_exchange *x, const by__http_request *request,
+                              const char *key, const by__gateway_read_kind *kind)
 {
     const char *trace = by__gateway_trace(g, x);
-    by__reading r = {.kind = kind,
-                     .gateway = g,
-                     .exchange = x,
-                     .request = *request,
-                     .key = key,
-                     .state = g->state,
-                     .knows = by__gateway_state(g) != NULL &&
-                              !json_is_true(json_object_get(g->state, "gathering")),
-                     .since = by__now()};
+    by__gateway_reading r = {.kind = kind,
+                             .gateway = g,
+                             .exchange = x,
+                             .request = *request,
+                             .key = key,
+                             .state = g->state,
+                             .knows = by__gateway_state(g) != NULL &&
+                                      !json_is_true(json_object_get(g->state, "gathering")),
+                             .since = by__now()};
     (void)snprintf(r.trace, sizeof r.trace, "%s", trace == NULL ? "" : trace);
     if (request->body_length >= BY__LARGE) {
         queue(g, &r, request);
@@ -221,10 +222,10 @@ void by__request_read(by__gateway *g, by__http_exchange *x, const by__http_reque
     free_reading(&r);
 }
 
-void by__readings_close(by__gateway *g)
+void by__gateway_readings_close(by__gateway *g)
 {
     while (g->readings != NULL) {
-        by__reading *r = g->readings;
+        by__gateway_reading *r = g->readings;
         g->readings = r->next;
         free_reading(r);
         free(r);

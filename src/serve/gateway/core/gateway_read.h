@@ -5,8 +5,8 @@
  * The bytes of all of them are bounded. A request for a model that is not served is refused before
  * its body is parsed as a whole.
  *
- * Who owns what: a reading belongs to this file from by__request_read on; `answer` takes from it
- * what it needs.
+ * Who owns what: a reading belongs to this file from by__gateway_request_read on; `answer` takes
+ * from it what it needs.
  *
  * Never put here: what a body means. */
 #ifndef BY_SERVE_GATEWAY_READ_H
@@ -14,20 +14,20 @@
 
 #include "serve/gateway/core/gateway.h"
 
-typedef struct by__reading by__reading;
+typedef struct by__gateway_reading by__gateway_reading;
 
 /* How a route reads its requests. */
-typedef struct by__read_kind {
+typedef struct by__gateway_read_kind {
     /* Reads the request, on any thread: uses nothing of the gateway but its constants, and no
      * exchange. Returns what `status` becomes. */
-    by_status (*read)(by__reading *reading);
+    by_status (*read)(by__gateway_reading *reading);
     /* Answers, or refuses if `status` is an error; on the loop, with an exchange. */
-    void (*answer)(by__reading *reading);
-} by__read_kind;
+    void (*answer)(by__gateway_reading *reading);
+} by__gateway_read_kind;
 
-struct by__reading {
-    by__waiter waiter;
-    const by__read_kind *kind;
+struct by__gateway_reading {
+    by__gateway_waiter waiter;
+    const by__gateway_read_kind *kind;
     by__gateway *gateway;
     by__http_exchange *exchange; /* NULL: the client has disconnected */
     by__http_request request;
@@ -46,17 +46,17 @@ struct by__reading {
     char place[BY__PLACE_BYTES];
     /* Of a large one: */
     uv_work_t work;
-    by__reading *next;
+    by__gateway_reading *next;
     char *copy;   /* what the request points to */
     size_t bytes; /* of its body */
 };
 
 /* Reads a request and answers it, now or later. */
-void by__request_read(by__gateway *g, by__http_exchange *x, const by__http_request *request,
-                      const char *key, const by__read_kind *kind);
+void by__gateway_request_read(by__gateway *g, by__http_exchange *x, const by__http_request *request,
+                              const char *key, const by__gateway_read_kind *kind);
 /* Frees the readings that have not begun. */
-void by__readings_close(by__gateway *g);
+void by__gateway_readings_close(by__gateway *g);
 /* Sets `unknown` if a model is surely not served. Returns whether it did. */
-bool by__reading_knows_not(by__reading *reading, const char *model);
+bool by__gateway_reading_knows_not(by__gateway_reading *reading, const char *model);
 
 #endif

@@ -11,8 +11,8 @@
 
 /* ---- answers ---- */
 
-void by__openai_error(by__text *out, int status, const char *code, const char *param,
-                      const char *message)
+void by__gateway_openai_error(by__text *out, int status, const char *code, const char *param,
+                              const char *message)
 {
     const char *type = status == 401   ? "authentication_error"
                        : status == 403 ? "permission_error"
@@ -34,31 +34,31 @@ void by__openai_error(by__text *out, int status, const char *code, const char *p
     by__text_add(out, "}}");
 }
 
-void by__reply_error(by__gateway *g, by__http_exchange *x, int status, const char *code,
-                     const char *param, const char *message)
+void by__gateway_reply_error(by__gateway *g, by__http_exchange *x, int status, const char *code,
+                             const char *param, const char *message)
 {
     by__text out = {0};
-    by__gateway_visit *v = by__exchange_noted(x);
+    by__gateway_visit *v = by__http_exchange_noted(x);
     BY_UNUSED(g);
     if (v != NULL) {
         (void)snprintf(v->code, sizeof v->code, "%s", code);
     }
-    by__openai_error(&out, status, code, param, message);
-    by__exchange_set(x, NULL);
-    if (status == 503 && !by__exchange_has_header(x, "Retry-After")) {
-        by__exchange_header(x, "Retry-After", "1");
+    by__gateway_openai_error(&out, status, code, param, message);
+    by__http_exchange_set(x, NULL);
+    if (status == 503 && !by__http_exchange_has_header(x, "Retry-After")) {
+        by__http_exchange_header(x, "Retry-After", "1");
     }
-    by__exchange_reply(x, status, "application/json", out.failed ? "{}" : out.data,
-                       out.failed ? 2 : out.length);
+    by__http_exchange_reply(x, status, "application/json", out.failed ? "{}" : out.data,
+                            out.failed ? 2 : out.length);
     by__text_free(&out);
 }
 
-void by__reply_refused(by__gateway *g, by__http_exchange *x, by_status status, const char *param,
-                       const by_error *error)
+void by__gateway_reply_refused(by__gateway *g, by__http_exchange *x, by_status status,
+                               const char *param, const by_error *error)
 {
     bool theirs = status == BY_EARG || status == BY_EFORMAT;
-    by__reply_error(g, x, theirs ? 400 : 503, theirs ? "invalid_request" : "out_of_memory",
-                    theirs ? param : NULL, error->message);
+    by__gateway_reply_error(g, x, theirs ? 400 : 503, theirs ? "invalid_request" : "out_of_memory",
+                            theirs ? param : NULL, error->message);
 }
 
 bool by__gateway_takes_json(by__gateway *g, by__http_exchange *x, const by__http_request *r)
@@ -66,25 +66,25 @@ bool by__gateway_takes_json(by__gateway *g, by__http_exchange *x, const by__http
     if (by__http_is_type(r, "application/json")) {
         return true;
     }
-    by__reply_error(g, x, 415, "not_json", NULL, "Content-Type must be application/json");
+    by__gateway_reply_error(g, x, 415, "not_json", NULL, "Content-Type must be application/json");
     return false;
 }
 
-void by__reply_text(by__gateway *g, by__http_exchange *x, int status, by__text *json)
+void by__gateway_reply_text(by__gateway *g, by__http_exchange *x, int status, by__text *json)
 {
     if (json->failed) {
-        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for an answer");
+        by__gateway_reply_error(g, x, 503, "out_of_memory", NULL, "no memory for an answer");
     } else {
-        by__exchange_reply_text(x, status, "application/json", json);
+        by__http_exchange_reply_text(x, status, "application/json", json);
     }
 }
 
-void by__reply_json(by__gateway *g, by__http_exchange *x, int status, json_t *value)
+void by__gateway_reply_json(by__gateway *g, by__http_exchange *x, int status, json_t *value)
 {
     by__text out = {0};
     by__json_write(&out, value, JSON_COMPACT);
     json_decref(value);
-    by__reply_text(g, x, status, &out);
+    by__gateway_reply_text(g, x, status, &out);
     by__text_free(&out);
 }
 
@@ -93,11 +93,11 @@ void by__gateway_retry_after(by__http_exchange *x, double seconds)
     char text[16];
     if (seconds > 0.0) {
         (void)snprintf(text, sizeof text, "%d", (int)(seconds + 0.999));
-        by__exchange_header(x, "Retry-After", text);
+        by__http_exchange_header(x, "Retry-After", text);
     }
 }
 
-void by__no_model_text(const by__gateway *g, const char *name, by__text *out)
+void by__gateway_no_model_text(const by__gateway *g, const char *name, by__text *out)
 {
     size_t i;
     size_t named = 0;
@@ -107,7 +107,7 @@ void by__no_model_text(const by__gateway *g, const char *name, by__text *out)
     size_t most = out->length + MOST_NAMED;
     json_array_foreach(json_object_get(g->state, "models"), i, m)
     {
-        const char *id = by__get_text(m, "id");
+        const char *id = by__protocol_get_text(m, "id");
         if (id == NULL || !json_is_object(json_object_get(m, "info"))) {
             continue;
         }
@@ -124,12 +124,12 @@ void by__no_model_text(const by__gateway *g, const char *name, by__text *out)
     by__text_add(out, named + more == 0 ? "; no model is" : "");
 }
 
-void by__reply_no_model(by__gateway *g, by__http_exchange *x, const char *name)
+void by__gateway_reply_no_model(by__gateway *g, by__http_exchange *x, const char *name)
 {
     by__text message = {0};
-    by__no_model_text(g, name, &message);
-    by__reply_error(g, x, 404, "model_not_found", "model",
-                    message.failed ? "no model of this name is served here" : message.data);
+    by__gateway_no_model_text(g, name, &message);
+    by__gateway_reply_error(g, x, 404, "model_not_found", "model",
+                            message.failed ? "no model of this name is served here" : message.data);
     by__text_free(&message);
 }
 
@@ -139,7 +139,7 @@ static void add_number(by__http_exchange *x, const char *name, double value)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%.0f", value);
-    by__exchange_header(x, name, text);
+    by__http_exchange_header(x, name, text);
 }
 
 /* Adds OpenAI's headers; the time is that until the bucket is full. */
@@ -153,7 +153,7 @@ static void add_limit(by__http_exchange *x, const char *what, int64_t limit, dou
         char value[32];
         (void)snprintf(name, sizeof name, "X-RateLimit-%s-%s", parts[i], what);
         (void)snprintf(value, sizeof value, i == 2 ? "%.0fs" : "%.0f", values[i]);
-        by__exchange_header(x, name, value);
+        by__http_exchange_header(x, name, value);
     }
 }
 
@@ -162,13 +162,13 @@ static void add_limit(by__http_exchange *x, const char *what, int64_t limit, dou
 bool by__gateway_take(by__gateway *g, by__http_exchange *x, const by__gateway_visit *v,
                       double requests, double tokens)
 {
-    by__allowance left;
+    by__gateway_allowance left;
     char message[128];
     if (g->limits == NULL) {
         return true;
     }
-    double wait = by__limits_take(g->limits, v->client->account, requests, tokens, by__now(),
-                                  by__wall_clock(), &left);
+    double wait = by__gateway_limits_take(g->limits, v->client->account, requests, tokens,
+                                          by__now(), by__serve_wall_clock(), &left);
     if (left.over == NULL) {
         if (requests > 0.0) {
             add_limit(x, "Requests", left.requests_per_minute, left.requests);
@@ -184,13 +184,14 @@ bool by__gateway_take(by__gateway *g, by__http_exchange *x, const by__gateway_vi
     add_number(x, "Retry-After", ceil(wait));
     (void)snprintf(message, sizeof message, "the key has used its %s%s; again in %.0f s",
                    day ? "tokens of the day" : left.over, day ? "" : " of the minute", ceil(wait));
-    by__reply_error(g, x, 429, day ? "insufficient_quota" : "rate_limit_exceeded", NULL, message);
+    by__gateway_reply_error(g, x, 429, day ? "insufficient_quota" : "rate_limit_exceeded", NULL,
+                            message);
     return false;
 }
 
 bool by__gateway_charge(by__gateway *g, by__http_exchange *x, int64_t tokens)
 {
-    by__gateway_visit *v = by__exchange_noted(x);
+    by__gateway_visit *v = by__http_exchange_noted(x);
     if (!by__gateway_take(g, x, v, 0.0, (double)tokens)) {
         return false;
     }
@@ -201,7 +202,7 @@ bool by__gateway_charge(by__gateway *g, by__http_exchange *x, int64_t tokens)
 
 void by__gateway_used(by__http_exchange *x, int64_t tokens)
 {
-    by__gateway_visit *v = by__exchange_noted(x);
+    by__gateway_visit *v = by__http_exchange_noted(x);
     v->used = tokens;
 }
 
@@ -209,7 +210,7 @@ void by__gateway_used(by__http_exchange *x, int64_t tokens)
 
 void by__gateway_detail(by__http_exchange *x, json_t *details)
 {
-    by__gateway_visit *v = by__exchange_noted(x);
+    by__gateway_visit *v = by__http_exchange_noted(x);
     if (v == NULL || details == NULL) {
         json_decref(details);
     } else {
@@ -221,27 +222,27 @@ void by__gateway_detail(by__http_exchange *x, json_t *details)
 void by__gateway_part_ended(by__gateway *g, by__http_exchange *x, double since,
                             const json_t *timing)
 {
-    const by__gateway_visit *v = by__exchange_noted(x);
-    by__request_trace_part(&v->trace, &g->tracing, since, timing);
+    const by__gateway_visit *v = by__http_exchange_noted(x);
+    by__gateway_request_trace_part(&v->trace, &g->tracing, since, timing);
 }
 
 void by__gateway_span(by__gateway *g, by__http_exchange *x, const char *name, double begin,
                       double end)
 {
-    const by__gateway_visit *v = by__exchange_noted(x);
-    by__request_trace_span(&v->trace, &g->tracing, name, begin, end);
+    const by__gateway_visit *v = by__http_exchange_noted(x);
+    by__gateway_request_trace_span(&v->trace, &g->tracing, name, begin, end);
 }
 
 const char *by__gateway_key(by__http_exchange *x)
 {
-    const by__gateway_visit *v = by__exchange_noted(x);
+    const by__gateway_visit *v = by__http_exchange_noted(x);
     return v->client->name;
 }
 
 const char *by__gateway_trace(const by__gateway *g, by__http_exchange *x)
 {
-    const by__gateway_visit *v = by__exchange_noted(x);
-    const by__trace_context *c = &v->trace.context;
+    const by__gateway_visit *v = by__http_exchange_noted(x);
+    const by__telemetry_trace_context *c = &v->trace.context;
     /* Without an export new traces are marked as sampled, but nobody reads them. */
     return c->sampled && (c->parent[0] != '\0' || g->tracing.exports != NULL) ? c->trace : NULL;
 }

@@ -11,17 +11,17 @@
 #include "serve/gateway/core/gateway.h"
 
 /* Answers a request, at once or later. key: the name of the client's key, "" for none. */
-typedef void by__route_answer(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                              const char *key);
+typedef void by__gateway_route_answer(by__gateway *g, by__http_exchange *x,
+                                      const by__http_request *r, const char *key);
 
 /* State of an exchange from its head to its end, for the logs. */
 typedef struct by__gateway_visit {
-    const struct by__route *route; /* NULL: no route matches its method and path */
-    const by__client *client;
+    const struct by__gateway_route *route; /* NULL: no route matches its method and path */
+    const by__gateway_client *client;
     double since;
     int64_t charged; /* estimated tokens */
     int64_t used;
-    by__request_trace trace;
+    by__gateway_request_trace trace;
     json_t *details; /* members that the answer adds to the log entry; NULL: none */
     char code[40];   /* of the error that is answered; "": none */
     char id[65];
@@ -33,28 +33,28 @@ typedef struct by__gateway_visit {
 
 /* Replies with an error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. A 503
  * gets the header Retry-After: 1, unless it has one already. */
-void by__reply_error(by__gateway *g, by__http_exchange *x, int status, const char *code,
-                     const char *param, const char *message);
+void by__gateway_reply_error(by__gateway *g, by__http_exchange *x, int status, const char *code,
+                             const char *param, const char *message);
 /* Prints {"error": ...} as one object. */
-void by__openai_error(by__text *out, int status, const char *code, const char *param,
-                      const char *message);
+void by__gateway_openai_error(by__text *out, int status, const char *code, const char *param,
+                              const char *message);
 /* Appends the message of a 404: the model that was requested, and those that are served, up to a
  * bound. */
-void by__no_model_text(const by__gateway *g, const char *name, by__text *out);
-void by__reply_no_model(by__gateway *g, by__http_exchange *x, const char *name);
+void by__gateway_no_model_text(const by__gateway *g, const char *name, by__text *out);
+void by__gateway_reply_no_model(by__gateway *g, by__http_exchange *x, const char *name);
 /* Replies to a request that could not be read: 400 if the client is at fault (BY_EARG, BY_EFORMAT),
  * else 503. */
-void by__reply_refused(by__gateway *g, by__http_exchange *x, by_status status, const char *param,
-                       const by_error *error);
+void by__gateway_reply_refused(by__gateway *g, by__http_exchange *x, by_status status,
+                               const char *param, const by_error *error);
 /* Returns false, after replying, if the Content-Type of a request is not JSON. A page of another
  * site cannot send that type without a CORS preflight. */
 bool by__gateway_takes_json(by__gateway *g, by__http_exchange *x, const by__http_request *r);
 /* Adds the header Retry-After in whole seconds; none for 0. */
 void by__gateway_retry_after(by__http_exchange *x, double seconds);
 /* Replies with a JSON text, which is taken; if its memory was exhausted, with an error. */
-void by__reply_text(by__gateway *g, by__http_exchange *x, int status, by__text *json);
+void by__gateway_reply_text(by__gateway *g, by__http_exchange *x, int status, by__text *json);
 /* Replies with a JSON value, which is taken; NULL: memory is exhausted. */
-void by__reply_json(by__gateway *g, by__http_exchange *x, int status, json_t *value);
+void by__gateway_reply_json(by__gateway *g, by__http_exchange *x, int status, json_t *value);
 
 /* ---- the record of an exchange ---- */
 

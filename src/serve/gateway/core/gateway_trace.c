@@ -8,7 +8,7 @@
 /* Most bytes of tracestate that are passed on: the standard requires at least 512. */
 #define MOST_STATE 512
 
-by_status by__trace_endpoint_check(const char *url, by_error *error)
+by_status by__gateway_trace_endpoint_check(const char *url, by_error *error)
 {
     if (url[0] != '\0' && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0) {
         return by_error_set(error, BY_ECONFIG,
@@ -19,49 +19,52 @@ by_status by__trace_endpoint_check(const char *url, by_error *error)
     return BY_OK;
 }
 
-by_status by__request_trace_begin(by__request_trace *trace, const by__gateway_tracing *tracing,
-                                  by__http_exchange *x, const by__http_request *r, by_error *error)
+by_status by__gateway_request_trace_begin(by__gateway_request_trace *trace,
+                                          const by__gateway_tracing *tracing, by__http_exchange *x,
+                                          const by__http_request *r, by_error *error)
 {
     char header[BY__TRACEPARENT_BYTES];
     const char *state = by__http_header_of(r, "tracestate");
-    BY_TRY(by__trace_begin(&trace->context, by__http_header_of(r, "traceparent"), tracing->fraction,
-                           error));
-    trace->clock = by__wall_clock() - by__now();
-    by__trace_print(header, &trace->context);
-    by__exchange_header(x, "traceparent", header);
+    BY_TRY(by__telemetry_trace_begin(&trace->context, by__http_header_of(r, "traceparent"),
+                                     tracing->fraction, error));
+    trace->clock = by__serve_wall_clock() - by__now();
+    by__telemetry_trace_print(header, &trace->context);
+    by__http_exchange_header(x, "traceparent", header);
     /* It applies to the caller's trace only. */
     if (trace->context.parent[0] != '\0' && state != NULL && strlen(state) <= MOST_STATE) {
         trace->state = by__strdup(state);
-        by__exchange_header(x, "tracestate", state);
+        by__http_exchange_header(x, "tracestate", state);
     }
     return BY_OK;
 }
 
-void by__request_trace_free(by__request_trace *trace)
+void by__gateway_request_trace_free(by__gateway_request_trace *trace)
 {
     free(trace->state);
     trace->state = NULL;
 }
 
 /* Adds a child span of the request's. */
-static void add_part(const by__request_trace *trace, const by__gateway_tracing *tracing,
+static void add_part(const by__gateway_request_trace *trace, const by__gateway_tracing *tracing,
                      const char *name, double begin, double end)
 {
     char id[BY__SPAN_ID_BYTES];
-    if (by__span_id(id, NULL) == BY_OK) {
-        by__trace_export_add(tracing->exports, &(by__span){.trace = trace->context.trace,
-                                                           .id = id,
-                                                           .parent = trace->context.span,
-                                                           .state = trace->state,
-                                                           .name = name,
-                                                           .kind = BY__SPAN_INTERNAL,
-                                                           .begin = begin + trace->clock,
-                                                           .end = end + trace->clock});
+    if (by__telemetry_span_id(id, NULL) == BY_OK) {
+        by__telemetry_trace_export_add(tracing->exports,
+                                       &(by__telemetry_span){.trace = trace->context.trace,
+                                                             .id = id,
+                                                             .parent = trace->context.span,
+                                                             .state = trace->state,
+                                                             .name = name,
+                                                             .kind = BY__SPAN_INTERNAL,
+                                                             .begin = begin + trace->clock,
+                                                             .end = end + trace->clock});
     }
 }
 
-void by__request_trace_part(const by__request_trace *trace, const by__gateway_tracing *tracing,
-                            double since, const json_t *timing)
+void by__gateway_request_trace_part(const by__gateway_request_trace *trace,
+                                    const by__gateway_tracing *tracing, double since,
+                                    const json_t *timing)
 {
     /* From last to first: the end of the last one is now, and hosts need not agree on the time. */
     static const char *const names[] = {"decode", "prefill", "compute"};
@@ -70,7 +73,7 @@ void by__request_trace_part(const by__request_trace *trace, const by__gateway_tr
         return;
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
-        double seconds = by__get_number(timing, names[i], -1.0);
+        double seconds = by__protocol_get_number(timing, names[i], -1.0);
         if (seconds >= 0.0) {
             seconds = seconds < end - since ? seconds : end - since;
             add_part(trace, tracing, names[i], end - seconds, end);
@@ -80,8 +83,9 @@ void by__request_trace_part(const by__request_trace *trace, const by__gateway_tr
     add_part(trace, tracing, "queue", since, end);
 }
 
-void by__request_trace_span(const by__request_trace *trace, const by__gateway_tracing *tracing,
-                            const char *name, double begin, double end)
+void by__gateway_request_trace_span(const by__gateway_request_trace *trace,
+                                    const by__gateway_tracing *tracing, const char *name,
+                                    double begin, double end)
 {
     if (tracing->exports != NULL && trace->context.sampled) {
         add_part(trace, tracing, name, begin, end);
@@ -89,7 +93,7 @@ void by__request_trace_span(const by__request_trace *trace, const by__gateway_tr
 }
 
 /* Attributes by OpenTelemetry's conventions for HTTP and for generative models. */
-static json_t *attributes_of(const by__traced_answer *answer)
+static json_t *attributes_of(const by__gateway_traced_answer *answer)
 {
     int status = answer->status;
     const json_t *details = answer->details;
@@ -100,7 +104,7 @@ static json_t *attributes_of(const by__traced_answer *answer)
     json_t *a = json_pack("{ss ss ss si ss}", "http.request.method", answer->method, "http.route",
                           answer->route, "url.path", answer->path, "http.response.status_code",
                           status, "client.address", answer->peer);
-    const char *code = by__get_text(details, "code");
+    const char *code = by__protocol_get_text(details, "code");
     const char *operation = NULL;
     char number[16];
     for (size_t i = 0; i < BY_ARRAY_LENGTH(operations) && operation == NULL; i++) {
@@ -130,8 +134,9 @@ static json_t *attributes_of(const by__traced_answer *answer)
     return a;
 }
 
-void by__request_trace_end(const by__request_trace *trace, const by__gateway_tracing *tracing,
-                           const by__traced_answer *answer)
+void by__gateway_request_trace_end(const by__gateway_request_trace *trace,
+                                   const by__gateway_tracing *tracing,
+                                   const by__gateway_traced_answer *answer)
 {
     by__text name = {0};
     if (tracing->exports == NULL || !trace->context.sampled) {
@@ -139,17 +144,17 @@ void by__request_trace_end(const by__request_trace *trace, const by__gateway_tra
     }
     by__text_format(&name, "%s %s", answer->method, answer->route);
     json_t *attributes = attributes_of(answer);
-    by__trace_export_add(tracing->exports,
-                         &(by__span){.trace = trace->context.trace,
-                                     .id = trace->context.span,
-                                     .parent = trace->context.parent,
-                                     .state = trace->state,
-                                     .name = name.failed ? answer->method : name.data,
-                                     .kind = BY__SPAN_SERVER,
-                                     .begin = answer->since + trace->clock,
-                                     .end = by__now() + trace->clock,
-                                     .failed = answer->status >= 500,
-                                     .attributes = attributes});
+    by__telemetry_trace_export_add(
+        tracing->exports, &(by__telemetry_span){.trace = trace->context.trace,
+                                                .id = trace->context.span,
+                                                .parent = trace->context.parent,
+                                                .state = trace->state,
+                                                .name = name.failed ? answer->method : name.data,
+                                                .kind = BY__SPAN_SERVER,
+                                                .begin = answer->since + trace->clock,
+                                                .end = by__now() + trace->clock,
+                                                .failed = answer->status >= 500,
+                                                .attributes = attributes});
     json_decref(attributes);
     by__text_free(&name);
 }

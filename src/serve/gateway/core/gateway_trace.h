@@ -8,32 +8,35 @@
 #include "serve/telemetry/trace_export.h"
 
 typedef struct by__gateway_tracing {
-    by__trace_export *exports; /* NULL: spans are not exported */
-    double fraction;           /* share of new traces that is sampled */
+    by__telemetry_trace_export *exports; /* NULL: spans are not exported */
+    double fraction;                     /* share of new traces that is sampled */
 } by__gateway_tracing;
 
-typedef struct by__request_trace {
-    by__trace_context context;
+typedef struct by__gateway_request_trace {
+    by__telemetry_trace_context context;
     char *state; /* the header tracestate; NULL: none */
     /* seconds to add to by__now to get seconds since 1970, the same for all its spans */
     double clock;
-} by__request_trace;
+} by__gateway_request_trace;
 
 /* Refuses an address of a collector, "" or a URL, that spans cannot be sent to. BY_ECONFIG. */
-by_status by__trace_endpoint_check(const char *url, by_error *error);
+by_status by__gateway_trace_endpoint_check(const char *url, by_error *error);
 /* Reads the request's trace headers and adds those of the answer. */
-by_status by__request_trace_begin(by__request_trace *trace, const by__gateway_tracing *tracing,
-                                  by__http_exchange *x, const by__http_request *r, by_error *error);
-void by__request_trace_free(by__request_trace *trace);
+by_status by__gateway_request_trace_begin(by__gateway_request_trace *trace,
+                                          const by__gateway_tracing *tracing, by__http_exchange *x,
+                                          const by__http_request *r, by_error *error);
+void by__gateway_request_trace_free(by__gateway_request_trace *trace);
 /* Adds the spans of one answered prompt: `since` is by__now when it was submitted, `timing` a
  * worker's object of durations. */
-void by__request_trace_part(const by__request_trace *trace, const by__gateway_tracing *tracing,
-                            double since, const json_t *timing);
+void by__gateway_request_trace_part(const by__gateway_request_trace *trace,
+                                    const by__gateway_tracing *tracing, double since,
+                                    const json_t *timing);
 /* Adds a span for anything else that a request waited for. */
-void by__request_trace_span(const by__request_trace *trace, const by__gateway_tracing *tracing,
-                            const char *name, double begin, double end);
+void by__gateway_request_trace_span(const by__gateway_request_trace *trace,
+                                    const by__gateway_tracing *tracing, const char *name,
+                                    double begin, double end);
 /* The outcome of a request. */
-typedef struct by__traced_answer {
+typedef struct by__gateway_traced_answer {
     double since; /* by__now at its arrival */
     const char *method;
     const char *route; /* the matching row of the table of routes; it names the span */
@@ -41,9 +44,10 @@ typedef struct by__traced_answer {
     const char *peer;
     int status;
     const json_t *details; /* details of the access log; NULL: no work was done */
-} by__traced_answer;
+} by__gateway_traced_answer;
 
-void by__request_trace_end(const by__request_trace *trace, const by__gateway_tracing *tracing,
-                           const by__traced_answer *answer);
+void by__gateway_request_trace_end(const by__gateway_request_trace *trace,
+                                   const by__gateway_tracing *tracing,
+                                   const by__gateway_traced_answer *answer);
 
 #endif

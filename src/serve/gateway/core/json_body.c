@@ -69,7 +69,7 @@ static bool is_deep(const json_t *value, int left)
     return false;
 }
 
-by_status by__body_parse(json_t **out, const char *body, size_t length, by_error *error)
+by_status by__gateway_body_parse(json_t **out, const char *body, size_t length, by_error *error)
 {
     json_error_t where;
     BY_TRY(check_size(body, length, error));

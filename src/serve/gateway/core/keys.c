@@ -9,19 +9,19 @@
 
 /* All clients that any version of the file had: requests hold pointers to them. */
 typedef struct clients {
-    by__client **items;
+    by__gateway_client **items;
     size_t count;
     size_t capacity;
     size_t accounts;
-    size_t users; /* number of by__keys that share them */
+    size_t users; /* number of by__gateway_keys that share them */
 } clients;
 
 typedef struct key {
     unsigned char hash[SHA256_DIGEST_SIZE];
-    const by__client *client;
+    const by__gateway_client *client;
 } key;
 
-struct by__keys {
+struct by__gateway_keys {
     key *items;
     size_t count;
     size_t capacity;
@@ -36,7 +36,7 @@ static void digest(unsigned char out[SHA256_DIGEST_SIZE], const char *text)
     sha256_digest(&context, SHA256_DIGEST_SIZE, out);
 }
 
-void by__sha256_hex(char out[65], const char *text)
+void by__gateway_sha256_hex(char out[65], const char *text)
 {
     unsigned char hash[SHA256_DIGEST_SIZE];
     digest(hash, text);
@@ -53,7 +53,7 @@ static const struct {
               {BY__SCOPE_METRICS, "metrics"},
               {BY__SCOPE_ADMIN, "admin"}};
 
-const char *by__scope_name(by__gateway_scope scope)
+const char *by__gateway_scope_name(by__gateway_scope scope)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(scopes); i++) {
         if (scopes[i].scope == scope) {
@@ -86,7 +86,7 @@ static unsigned parse_scopes(const char *text, size_t length)
 }
 
 /* Parses "HASH NAME" or "HASH NAME SCOPES". Returns false if it is malformed. */
-static bool parse(key *k, by__client *c, const char *line, size_t length)
+static bool parse(key *k, by__gateway_client *c, const char *line, size_t length)
 {
     size_t digits = 2 * sizeof k->hash;
     if (length < digits + 2 || line[digits] != ' ') {
@@ -110,17 +110,17 @@ static bool parse(key *k, by__client *c, const char *line, size_t length)
     c->name[n] = '\0';
     c->scopes = space == NULL ? BY__SCOPE_INFERENCE | BY__SCOPE_TASKS
                               : parse_scopes(space + 1, length - n - 1);
-    return by__id_valid(c->name) && c->scopes != 0;
+    return by__serve_id_valid(c->name) && c->scopes != 0;
 }
 
 /* Finds or creates the client with this name and scopes. */
-static by_status find_client(const by__client **out, clients *list, const by__client *wanted,
-                             by_error *error)
+static by_status find_client(const by__gateway_client **out, clients *list,
+                             const by__gateway_client *wanted, by_error *error)
 {
     size_t account = 0;
-    by__client *c = NULL;
+    by__gateway_client *c = NULL;
     for (size_t i = 0; i < list->count; i++) {
-        const by__client *other = list->items[i];
+        const by__gateway_client *other = list->items[i];
         bool same = strcmp(other->name, wanted->name) == 0;
         account = same ? other->account : account;
         if (same && other->scopes == wanted->scopes) {
@@ -150,7 +150,8 @@ static void leave_clients(clients *list)
     free(list);
 }
 
-static by_status read_lines(by__keys *keys, const char *text, const char *path, by_error *error)
+static by_status read_lines(by__gateway_keys *keys, const char *text, const char *path,
+                            by_error *error)
 {
     size_t number = 1;
     for (const char *line = text; *line != '\0'; number++) {
@@ -158,7 +159,7 @@ static by_status read_lines(by__keys *keys, const char *text, const char *path, 
         if (length > 0 && line[0] != '#') {
             BY_TRY(by__reserve((void **)&keys->items, &keys->capacity, keys->count + 1,
                                sizeof *keys->items, error));
-            by__client client;
+            by__gateway_client client;
             if (!parse(&keys->items[keys->count], &client, line, length)) {
                 return by_error_set(
                     error, BY_ECONFIG,
@@ -178,13 +179,13 @@ static by_status read_lines(by__keys *keys, const char *text, const char *path, 
     return BY_OK;
 }
 
-by_status by__keys_open(by__keys **out, const char *path, by_error *error)
+by_status by__gateway_keys_open(by__gateway_keys **out, const char *path, by_error *error)
 {
-    return by__keys_open_again(out, NULL, path, error);
+    return by__gateway_keys_open_again(out, NULL, path, error);
 }
 
-by_status by__keys_open_again(by__keys **out, const by__keys *former, const char *path,
-                              by_error *error)
+by_status by__gateway_keys_open_again(by__gateway_keys **out, const by__gateway_keys *former,
+                                      const char *path, by_error *error)
 {
     char *text = NULL;
     size_t length;
@@ -209,12 +210,12 @@ by_status by__keys_open_again(by__keys **out, const by__keys *former, const char
     if (status != BY_OK && *out == NULL) {
         leave_clients(list);
     } else if (status != BY_OK) {
-        by__keys_close(out);
+        by__gateway_keys_close(out);
     }
     return status;
 }
 
-void by__keys_close(by__keys **keys)
+void by__gateway_keys_close(by__gateway_keys **keys)
 {
     if (*keys != NULL) {
         leave_clients((*keys)->clients);
@@ -224,20 +225,20 @@ void by__keys_close(by__keys **keys)
     }
 }
 
-size_t by__keys_count(const by__keys *keys)
+size_t by__gateway_keys_count(const by__gateway_keys *keys)
 {
     return keys->count;
 }
 
-const by__client *by__keys_at(const by__keys *keys, size_t index)
+const by__gateway_client *by__gateway_keys_at(const by__gateway_keys *keys, size_t index)
 {
     return keys->items[index].client;
 }
 
-const by__client *by__keys_find(const by__keys *keys, const char *key_text)
+const by__gateway_client *by__gateway_keys_find(const by__gateway_keys *keys, const char *key_text)
 {
     unsigned char hash[SHA256_DIGEST_SIZE];
-    const by__client *client = NULL;
+    const by__gateway_client *client = NULL;
     digest(hash, key_text);
     for (size_t i = 0; i < keys->count; i++) {
         unsigned char differs = 0;

@@ -25,7 +25,7 @@ typedef struct account {
     double rest;   /* seconds left of that day then; 0: it was not set back */
 } account;
 
-struct by__limits {
+struct by__gateway_limits {
     account *accounts;
     size_t count;
     size_t capacity;
@@ -36,7 +36,7 @@ struct by__limits {
 /* ---- the file ---- */
 
 /* {"day": N, "used": {"NAME": TOKENS, ...}} */
-static by_status read_used(by__limits *l, by_error *error)
+static by_status read_used(by__gateway_limits *l, by_error *error)
 {
     char *text = NULL;
     size_t length;
@@ -89,9 +89,9 @@ static bool turn_day(account *a, double now, double wall)
     return back;
 }
 
-char *by__limits_print(by__limits *limits, double now, double wall)
+char *by__gateway_limits_print(by__gateway_limits *limits, double now, double wall)
 {
-    by__limits *l = limits;
+    by__gateway_limits *l = limits;
     for (size_t i = 0; i < l->count; i++) {
         l->changed = turn_day(&l->accounts[i], now, wall) || l->changed;
     }
@@ -132,21 +132,22 @@ static void set_account(account *a, const by_serve_limits_config *config, const 
     a->tokens = (double)a->tokens_per_minute;
 }
 
-by_status by__limits_extend(by__limits *limits, const by_serve_limits_config *config,
-                            const by__keys *keys, by_error *error)
+by_status by__gateway_limits_extend(by__gateway_limits *limits,
+                                    const by_serve_limits_config *config,
+                                    const by__gateway_keys *keys, by_error *error)
 {
-    by__limits *l = limits;
+    by__gateway_limits *l = limits;
     size_t count = l->count;
-    for (size_t i = 0; i < by__keys_count(keys); i++) {
-        size_t number = by__keys_at(keys, i)->account;
+    for (size_t i = 0; i < by__gateway_keys_count(keys); i++) {
+        size_t number = by__gateway_keys_at(keys, i)->account;
         count = number + 1 > count ? number + 1 : count;
     }
     BY_TRY(by__reserve((void **)&l->accounts, &l->capacity, count, sizeof *l->accounts, error));
     for (; l->count < count; l->count++) {
         set_account(&l->accounts[l->count], config, "");
     }
-    for (size_t i = 0; i < by__keys_count(keys); i++) {
-        const by__client *c = by__keys_at(keys, i);
+    for (size_t i = 0; i < by__gateway_keys_count(keys); i++) {
+        const by__gateway_client *c = by__gateway_keys_at(keys, i);
         if (strcmp(l->accounts[c->account].name, c->name) != 0) {
             set_account(&l->accounts[c->account], config, c->name);
         }
@@ -154,10 +155,10 @@ by_status by__limits_extend(by__limits *limits, const by_serve_limits_config *co
     return BY_OK;
 }
 
-by_status by__limits_open(by__limits **out, const by_serve_limits_config *config,
-                          const by__keys *keys, const char *path, by_error *error)
+by_status by__gateway_limits_open(by__gateway_limits **out, const by_serve_limits_config *config,
+                                  const by__gateway_keys *keys, const char *path, by_error *error)
 {
-    by__limits *l = NULL;
+    by__gateway_limits *l = NULL;
     *out = NULL;
     BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "limits", error));
     by_status status =
@@ -169,19 +170,19 @@ by_status by__limits_open(by__limits **out, const by_serve_limits_config *config
     if (status == BY_OK) {
         set_account(&l->accounts[0], config, "");
         l->count = 1;
-        status = keys == NULL ? BY_OK : by__limits_extend(l, config, keys, error);
+        status = keys == NULL ? BY_OK : by__gateway_limits_extend(l, config, keys, error);
     }
     if (status == BY_OK) {
         status = read_used(l, error);
     }
     if (status != BY_OK) {
-        by__limits_close(&l);
+        by__gateway_limits_close(&l);
     }
     *out = l;
     return status;
 }
 
-void by__limits_close(by__limits **limits)
+void by__gateway_limits_close(by__gateway_limits **limits)
 {
     if (*limits != NULL) {
         free((*limits)->accounts);
@@ -215,19 +216,19 @@ static void renew(account *a, double now, double wall)
     (void)turn_day(a, now, wall);
 }
 
-static by__allowance left_of(const account *a, const char *over)
+static by__gateway_allowance left_of(const account *a, const char *over)
 {
-    return (by__allowance){.requests_per_minute = a->requests_per_minute,
-                           .tokens_per_minute = a->tokens_per_minute,
-                           .tokens_per_day = a->tokens_per_day,
-                           .requests = a->requests > 0.0 ? a->requests : 0.0,
-                           .tokens = a->tokens > 0.0 ? a->tokens : 0.0,
-                           .today = a->today,
-                           .over = over};
+    return (by__gateway_allowance){.requests_per_minute = a->requests_per_minute,
+                                   .tokens_per_minute = a->tokens_per_minute,
+                                   .tokens_per_day = a->tokens_per_day,
+                                   .requests = a->requests > 0.0 ? a->requests : 0.0,
+                                   .tokens = a->tokens > 0.0 ? a->tokens : 0.0,
+                                   .today = a->today,
+                                   .over = over};
 }
 
-double by__limits_take(by__limits *limits, size_t account_number, double requests, double tokens,
-                       double now, double wall, by__allowance *left)
+double by__gateway_limits_take(by__gateway_limits *limits, size_t account_number, double requests,
+                               double tokens, double now, double wall, by__gateway_allowance *left)
 {
     account *a = &limits->accounts[account_number];
     double limit = (double)a->tokens_per_day;
@@ -256,7 +257,8 @@ double by__limits_take(by__limits *limits, size_t account_number, double request
     return wait;
 }
 
-void by__limits_settle(by__limits *limits, size_t account_number, double taken, double used)
+void by__gateway_limits_settle(by__gateway_limits *limits, size_t account_number, double taken,
+                               double used)
 {
     account *a = &limits->accounts[account_number];
     double most = (double)a->tokens_per_minute;

@@ -13,30 +13,30 @@
 /* Most lines of one request: a row takes microseconds, and the loop serves streams meanwhile. */
 #define MOST_LINES 256
 
-struct by__payload_log {
+struct by__gateway_payload_log {
     const by_serve_payload_config *config;
-    by__append_log *lines;
+    by__serve_append_log *lines;
     uint64_t added;
     char salt[BY__ID_BYTES]; /* salt of hashes, new in every process */
 };
 
-by_status by__payload_log_open(by__payload_log **out, uv_loop_t *loop,
-                               const by_serve_payload_config *config, by_error *error)
+by_status by__gateway_payload_log_open(by__gateway_payload_log **out, uv_loop_t *loop,
+                                       const by_serve_payload_config *config, by_error *error)
 {
-    by__payload_log *log;
+    by__gateway_payload_log *log;
     *out = NULL;
     if (config->directory[0] == '\0') {
         return BY_OK;
     }
     BY_TRY(by__alloc((void **)&log, 1, sizeof *log, "a log", error));
     log->config = config;
-    const by__append_options lines = {.directory = config->directory,
-                                      .name = "payload",
-                                      .bytes = (size_t)config->bytes,
-                                      .files = (size_t)config->files};
-    by_status status = by__request_id(log->salt, "", error);
+    const by__serve_append_options lines = {.directory = config->directory,
+                                            .name = "payload",
+                                            .bytes = (size_t)config->bytes,
+                                            .files = (size_t)config->files};
+    by_status status = by__serve_request_id(log->salt, "", error);
     if (status == BY_OK) {
-        status = by__append_log_open(&log->lines, loop, &lines, error);
+        status = by__serve_append_log_open(&log->lines, loop, &lines, error);
     }
     if (status != BY_OK) {
         free(log);
@@ -46,16 +46,16 @@ by_status by__payload_log_open(by__payload_log **out, uv_loop_t *loop,
     return BY_OK;
 }
 
-void by__payload_log_close(by__payload_log **log)
+void by__gateway_payload_log_close(by__gateway_payload_log **log)
 {
     if (*log != NULL) {
-        by__append_log_close(&(*log)->lines);
+        by__serve_append_log_close(&(*log)->lines);
         free(*log);
         *log = NULL;
     }
 }
 
-bool by__payload_wants(const by__payload_log *log, const char *id)
+bool by__gateway_payload_wants(const by__gateway_payload_log *log, const char *id)
 {
     return log != NULL &&
            (double)(by__hash64(id, strlen(id)) >> 11) * 0x1p-53 < log->config->fraction;
@@ -74,15 +74,15 @@ static bool lists(const by_string_list *list, const char *name)
 }
 
 /* The redacted value; NULL: out of memory. */
-static json_t *clean(const by__payload_log *log, const json_t *value);
+static json_t *clean(const by__gateway_payload_log *log, const json_t *value);
 
-static json_t *clean_text(const by__payload_log *log, const json_t *value)
+static json_t *clean_text(const by__gateway_payload_log *log, const json_t *value)
 {
     by__text out = {0};
     if (log->config->redact == 0) {
         return json_deep_copy(value);
     }
-    by__redact_text(&out, json_string_value(value), json_string_length(value));
+    by__gateway_redact_text(&out, json_string_value(value), json_string_length(value));
     json_t *copy = out.failed ? NULL : json_stringn(out.data == NULL ? "" : out.data, out.length);
     by__text_free(&out);
     return copy;
@@ -94,20 +94,21 @@ static bool is_tokens(const char *key, const json_t *value)
     return strcmp(key, "prompt") == 0 && json_is_integer(json_array_get(value, 0));
 }
 
-static json_t *hash_of(const by__payload_log *log, const json_t *value)
+static json_t *hash_of(const by__gateway_payload_log *log, const json_t *value)
 {
     char hash[17];
     char *text = by__json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS);
     if (text == NULL) {
         return NULL;
     }
-    by__redact_hash(hash, log->salt, text, strlen(text));
+    by__gateway_redact_hash(hash, log->salt, text, strlen(text));
     free(text);
     return json_string(hash);
 }
 
 /* The redacted value of a member that is not dropped; NULL: out of memory. */
-static json_t *clean_member(const by__payload_log *log, const char *key, const json_t *value)
+static json_t *clean_member(const by__gateway_payload_log *log, const char *key,
+                            const json_t *value)
 {
     return lists(&log->config->hash, key)                      ? hash_of(log, value)
            : log->config->redact != 0 && is_tokens(key, value) ? json_string("<tokens>")
@@ -115,7 +116,7 @@ static json_t *clean_member(const by__payload_log *log, const char *key, const j
 }
 
 /* Recursion is bounded because bodies are parsed with a limit of depth. */
-static json_t *clean(const by__payload_log *log, const json_t *value)
+static json_t *clean(const by__gateway_payload_log *log, const json_t *value)
 {
     const char *key;
     json_t *member;
@@ -150,7 +151,7 @@ static json_t *clean(const by__payload_log *log, const json_t *value)
 
 /* Adds what is not redacted, such as ids with many digits, unless it is dropped or hashed. Returns
  * false when out of memory. */
-static bool add_head(const by__payload_log *log, json_t *kept, const json_t *head)
+static bool add_head(const by__gateway_payload_log *log, json_t *kept, const json_t *head)
 {
     const char *key;
     json_t *value;
@@ -166,7 +167,7 @@ static bool add_head(const by__payload_log *log, json_t *kept, const json_t *hea
     return code == 0;
 }
 
-void by__payload_log_add(by__payload_log *log, json_t *head, json_t *body)
+void by__gateway_payload_log_add(by__gateway_payload_log *log, json_t *head, json_t *body)
 {
     char now[24];
     json_t *kept = clean(log, body);
@@ -177,21 +178,22 @@ void by__payload_log_add(by__payload_log *log, json_t *head, json_t *body)
         kept = NULL;
     }
     json_decref(head);
-    log->added += by__append_log_record(log->lines, kept) > 0;
+    log->added += by__serve_append_log_record(log->lines, kept) > 0;
 }
 
 /* Returns true if the content of a field may appear in another one. */
-static bool shows(const by__payload_log *log, const char *name)
+static bool shows(const by__gateway_payload_log *log, const char *name)
 {
     return !lists(&log->config->drop, name) && !lists(&log->config->hash, name);
 }
 
 /* Adds the text to train on to a record: prompt and answer, turns separated by line breaks; nothing
  * if neither may be kept. Returns false when out of memory. */
-static bool add_text(const by__payload_log *log, json_t *body, const json_t *request, by_text said)
+static bool add_text(const by__gateway_payload_log *log, json_t *body, const json_t *request,
+                     by_text said)
 {
     by__text text = {0};
-    const char *prompt = shows(log, "prompt") ? by__get_text(request, "prompt") : NULL;
+    const char *prompt = shows(log, "prompt") ? by__protocol_get_text(request, "prompt") : NULL;
     const json_t *messages = shows(log, "messages") && shows(log, "content")
                                  ? json_object_get(request, "messages")
                                  : NULL;
@@ -203,7 +205,7 @@ static bool add_text(const by__payload_log *log, json_t *body, const json_t *req
         json_t *content = NULL;
         by_error ignored = {0};
         by_status status =
-            by__content_text(&content, json_object_get(message, "content"), &ignored);
+            by__protocol_content_text(&content, json_object_get(message, "content"), &ignored);
         text.failed = text.failed || status == BY_EMEMORY;
         by__text_add(&text, content == NULL ? "" : json_string_value(content));
         by__text_add(&text, "\n");
@@ -226,7 +228,7 @@ static by_text said_of(const by__gateway_choice *c)
     return (by_text){c->text.data == NULL ? "" : c->text.data + echo, c->text.length - echo};
 }
 
-static void add_texts(by__payload_log *log, const by__gateway_call *call)
+static void add_texts(by__gateway_payload_log *log, const by__gateway_call *call)
 {
     for (size_t p = 0; p < call->part_count; p++) {
         const json_t *request = json_object_get(call->parts[p].message, "request");
@@ -244,7 +246,7 @@ static void add_texts(by__payload_log *log, const by__gateway_call *call)
                 json_decref(body);
                 body = NULL; /* counted as lost */
             }
-            by__payload_log_add(log, head, body);
+            by__gateway_payload_log_add(log, head, body);
         }
     }
 }
@@ -261,7 +263,7 @@ static json_t *named_row(const json_t *row, const json_t *columns)
     json_t *out = json_is_array(row) ? json_object() : NULL;
     json_array_foreach(columns, i, column)
     {
-        const char *name = by__get_text(column, "name");
+        const char *name = by__protocol_get_text(column, "name");
         if (out != NULL && name != NULL) {
             (void)json_object_set(out, name, json_array_get(row, i));
         }
@@ -270,7 +272,7 @@ static json_t *named_row(const json_t *row, const json_t *columns)
 }
 
 /* Whole answers: each row with its prediction, or each text of which a vector was computed. */
-static void add_examples(by__payload_log *log, const by__gateway_call *call)
+static void add_examples(by__gateway_payload_log *log, const by__gateway_call *call)
 {
     const json_t *request = json_object_get(call->parts[0].message, "request");
     const json_t *rows = json_object_get(request, "rows");
@@ -293,11 +295,11 @@ static void add_examples(by__payload_log *log, const by__gateway_call *call)
             json_decref(body);
             body = NULL; /* counted as lost */
         }
-        by__payload_log_add(log, head, body);
+        by__gateway_payload_log_add(log, head, body);
     }
 }
 
-void by__payload_log_call(by__payload_log *log, const by__gateway_call *call)
+void by__gateway_payload_log_call(by__gateway_payload_log *log, const by__gateway_call *call)
 {
     if (call->whole == NULL) {
         add_texts(log, call);
@@ -306,13 +308,14 @@ void by__payload_log_call(by__payload_log *log, const by__gateway_call *call)
     }
 }
 
-void by__payload_log_print(const by__payload_log *log, by__text *out)
+void by__gateway_payload_log_print(const by__gateway_payload_log *log, by__text *out)
 {
     if (log != NULL) {
-        by__metrics_counter(out, "banyan_payload_records_total", "Records of the payload log.",
-                            "counter", NULL, (double)log->added);
-        by__metrics_counter(out, "banyan_payload_lost_total",
-                            "Records that memory or the disk had no room for.", "counter", NULL,
-                            (double)by__append_log_lost(log->lines));
+        by__telemetry_metrics_counter(out, "banyan_payload_records_total",
+                                      "Records of the payload log.", "counter", NULL,
+                                      (double)log->added);
+        by__telemetry_metrics_counter(out, "banyan_payload_lost_total",
+                                      "Records that memory or the disk had no room for.", "counter",
+                                      NULL, (double)by__serve_append_log_lost(log->lines));
     }
 }

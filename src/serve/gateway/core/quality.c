@@ -27,7 +27,7 @@ typedef struct version {
     uint64_t errors; /* numbers with a label */
     double absolute; /* sum of their errors */
     double squared;
-    by__ratings ratings;
+    by__gateway_ratings ratings;
 } version;
 
 typedef enum kind { NOTHING, CLASS, NUMBER } kind;
@@ -42,7 +42,7 @@ typedef struct prediction {
 } prediction;
 
 typedef struct remembered {
-    by__id_entry entry;
+    by__serve_id_entry entry;
     struct remembered *later;
     version *of;
     uint64_t key; /* hash of the name of the client's key */
@@ -50,8 +50,8 @@ typedef struct remembered {
     prediction predictions[];
 } remembered;
 
-struct by__quality {
-    by__id_table answers;
+struct by__gateway_quality {
+    by__serve_id_table answers;
     remembered *oldest;
     remembered *newest;
     size_t size; /* answers and predictions */
@@ -62,12 +62,12 @@ struct by__quality {
 
 /* ---- ratings ---- */
 
-void by__ratings_add(by__ratings *ratings, double rating)
+void by__gateway_ratings_add(by__gateway_ratings *ratings, double rating)
 {
     ratings->values[ratings->count++ % BY__RECENT_RATINGS] = rating;
 }
 
-double by__ratings_mean(const by__ratings *ratings)
+double by__gateway_ratings_mean(const by__gateway_ratings *ratings)
 {
     size_t recent =
         ratings->count < BY__RECENT_RATINGS ? (size_t)ratings->count : BY__RECENT_RATINGS;
@@ -80,24 +80,24 @@ double by__ratings_mean(const by__ratings *ratings)
 
 /* ---- answers ---- */
 
-by_status by__quality_open(by__quality **out, by_error *error)
+by_status by__gateway_quality_open(by__gateway_quality **out, by_error *error)
 {
     return by__alloc((void **)out, 1, sizeof **out, "feedback", error);
 }
 
-static void forget_oldest(by__quality *q)
+static void forget_oldest(by__gateway_quality *q)
 {
     remembered *a = q->oldest;
     q->oldest = a->later;
     q->newest = q->oldest == NULL ? NULL : q->newest;
     q->size -= 1 + a->count;
-    by__id_remove(&q->answers, &a->entry);
+    by__serve_id_remove(&q->answers, &a->entry);
     free(a);
 }
 
-void by__quality_close(by__quality **quality)
+void by__gateway_quality_close(by__gateway_quality **quality)
 {
-    by__quality *q = *quality;
+    by__gateway_quality *q = *quality;
     if (q == NULL) {
         return;
     }
@@ -105,7 +105,7 @@ void by__quality_close(by__quality **quality)
     while (q->oldest != NULL) {
         forget_oldest(q);
     }
-    by__id_table_free(&q->answers);
+    by__serve_id_table_free(&q->answers);
     for (version *v = q->versions, *next; v != NULL; v = next) {
         next = v->next;
         free(v->model);
@@ -120,7 +120,7 @@ static uint64_t hash_key(const char *key)
 }
 
 /* NULL: there are too many, or no memory. */
-static version *version_of(by__quality *q, const char *model, const char *name)
+static version *version_of(by__gateway_quality *q, const char *model, const char *name)
 {
     version *v = q->versions;
     while (v != NULL && (strcmp(v->model, model) != 0 || strcmp(v->name, name) != 0)) {
@@ -161,16 +161,16 @@ static prediction prediction_of(version *v, const json_t *predicted)
     return p;
 }
 
-void by__quality_answer(by__quality *quality, const by__gateway_call *call)
+void by__gateway_quality_answer(by__gateway_quality *quality, const by__gateway_call *call)
 {
-    by__quality *q = quality;
+    by__gateway_quality *q = quality;
     by_error ignored = {0};
     const json_t *list =
         call->form->kind == BY__CALL_PREDICT ? json_object_get(call->whole, "list") : NULL;
     size_t count = json_array_size(list);
     version *v = version_of(q, call->model, call->parts[0].version);
     remembered *a = v == NULL ? NULL : calloc(1, sizeof *a + count * sizeof a->predictions[0]);
-    if (a == NULL || by__id_add(&q->answers, &a->entry, call->id, &ignored) != BY_OK) {
+    if (a == NULL || by__serve_id_add(&q->answers, &a->entry, call->id, &ignored) != BY_OK) {
         free(a);
         return;
     }
@@ -190,16 +190,16 @@ void by__quality_answer(by__quality *quality, const by__gateway_call *call)
 
 /* ---- feedback ---- */
 
-static remembered *find(const by__quality *q, const char *id)
+static remembered *find(const by__gateway_quality *q, const char *id)
 {
-    return (remembered *)(void *)by__id_find(&q->answers, id);
+    return (remembered *)(void *)by__serve_id_find(&q->answers, id);
 }
 
 /* Compares a label with a prediction. BY__UNMATCHED: it was. */
-static by__unmatched compare(remembered *a, int64_t index, const json_t *label)
+static by__gateway_unmatched compare(remembered *a, int64_t index, const json_t *label)
 {
     char digits[BY__CELL_DIGITS];
-    const char *text = by__row_cell_text(digits, label);
+    const char *text = by__table_row_cell_text(digits, label);
     if (a == NULL) {
         return BY__UNKNOWN_ID;
     }
@@ -228,30 +228,33 @@ static by__unmatched compare(remembered *a, int64_t index, const json_t *label)
     return BY__UNMATCHED;
 }
 
-bool by__quality_is_foreign(const by__quality *quality, const by__opinion *opinion)
+bool by__gateway_quality_is_foreign(const by__gateway_quality *quality,
+                                    const by__gateway_opinion *opinion)
 {
     const remembered *a = find(quality, opinion->id);
     return a != NULL && a->key != hash_key(opinion->key);
 }
 
-void by__quality_judge(by__quality *quality, const by__opinion *opinion)
+void by__gateway_quality_judge(by__gateway_quality *quality, const by__gateway_opinion *opinion)
 {
-    const by__opinion *o = opinion;
+    const by__gateway_opinion *o = opinion;
     remembered *a = find(quality, o->id);
-    if (by__quality_is_foreign(quality, o)) {
-        by__quality_unmatched(quality, BY__OTHER_KEY, o->label != NULL);
+    if (by__gateway_quality_is_foreign(quality, o)) {
+        by__gateway_quality_unmatched(quality, BY__OTHER_KEY, o->label != NULL);
         return;
     }
     if (a != NULL && o->rating != NULL) {
-        by__ratings_add(&a->of->ratings, json_number_value(o->rating));
+        by__gateway_ratings_add(&a->of->ratings, json_number_value(o->rating));
     }
-    by__unmatched reason = o->label == NULL ? BY__UNMATCHED : compare(a, o->index, o->label);
+    by__gateway_unmatched reason =
+        o->label == NULL ? BY__UNMATCHED : compare(a, o->index, o->label);
     if (reason != BY__UNMATCHED) {
-        by__quality_unmatched(quality, reason, 1);
+        by__gateway_quality_unmatched(quality, reason, 1);
     }
 }
 
-void by__quality_unmatched(by__quality *quality, by__unmatched reason, uint64_t labels)
+void by__gateway_quality_unmatched(by__gateway_quality *quality, by__gateway_unmatched reason,
+                                   uint64_t labels)
 {
     quality->unmatched[reason] += labels;
 }
@@ -270,25 +273,25 @@ static double value_of(const version *v, figure f)
            : f == ERRORS   ? numbers + (double)v->errors
            : f == ABSOLUTE ? numbers + v->absolute
            : f == SQUARED  ? numbers + v->squared
-                           : by__ratings_mean(&v->ratings);
+                           : by__gateway_ratings_mean(&v->ratings);
 }
 
 static void print_sample(by__text *out, const char *name, const version *v, double value)
 {
     by__text labels = {0};
     by__text_add(&labels, "model=\"");
-    by__metrics_label(&labels, v->model);
+    by__telemetry_metrics_label(&labels, v->model);
     by__text_add(&labels, "\",version=\"");
-    by__metrics_label(&labels, v->name);
+    by__telemetry_metrics_label(&labels, v->name);
     by__text_add(&labels, "\"");
     out->failed = out->failed || labels.failed;
     if (!labels.failed) {
-        by__metrics_sample(out, name, labels.data, value);
+        by__telemetry_metrics_sample(out, name, labels.data, value);
     }
     by__text_free(&labels);
 }
 
-void by__quality_print(const by__quality *quality, by__text *out)
+void by__gateway_quality_print(const by__gateway_quality *quality, by__text *out)
 {
     static const struct {
         const char *name;
@@ -311,7 +314,7 @@ void by__quality_print(const by__quality *quality, by__text *out)
                     "Mean of the last 100 ratings of the version's answers.", "gauge"},
     };
     for (figure f = CORRECT; f <= RATING; f++) {
-        by__metrics_family(out, families[f].name, families[f].help, families[f].type);
+        by__telemetry_metrics_family(out, families[f].name, families[f].help, families[f].type);
         for (const version *v = quality->versions; v != NULL; v = v->next) {
             double value = value_of(v, f);
             if (!isnan(value)) {
@@ -319,12 +322,12 @@ void by__quality_print(const by__quality *quality, by__text *out)
             }
         }
     }
-    by__metrics_family(out, "banyan_feedback_unmatched_total",
-                       "Labels that no prediction was compared with.", "counter");
-    for (by__unmatched i = BY__UNKNOWN_ID; i < BY__UNMATCHED; i++) {
+    by__telemetry_metrics_family(out, "banyan_feedback_unmatched_total",
+                                 "Labels that no prediction was compared with.", "counter");
+    for (by__gateway_unmatched i = BY__UNKNOWN_ID; i < BY__UNMATCHED; i++) {
         char label[64];
         (void)snprintf(label, sizeof label, "reason=\"%s\"", reasons[i]);
-        by__metrics_sample(out, "banyan_feedback_unmatched_total", label,
-                           (double)quality->unmatched[i]);
+        by__telemetry_metrics_sample(out, "banyan_feedback_unmatched_total", label,
+                                     (double)quality->unmatched[i]);
     }
 }

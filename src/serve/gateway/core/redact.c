@@ -66,7 +66,7 @@ static size_t number_length(const char *text, size_t length)
     return digits >= DIGITS ? end : 0;
 }
 
-void by__redact_text(by__text *out, const char *text, size_t length)
+void by__gateway_redact_text(by__text *out, const char *text, size_t length)
 {
     size_t local = 0; /* bytes at the end of `out` that may be the local part of an address */
     for (size_t i = 0; i < length;) {
@@ -92,7 +92,7 @@ void by__redact_text(by__text *out, const char *text, size_t length)
     }
 }
 
-void by__redact_hash(char out[17], const char *salt, const char *text, size_t length)
+void by__gateway_redact_hash(char out[17], const char *salt, const char *text, size_t length)
 {
     struct sha256_ctx context;
     uint8_t digest[8];

@@ -62,10 +62,10 @@ typedef struct asked {
         NUMBER("typical_p", typical_p, 0, 1), NUMBER("repetition_penalty", repetition, 0.01, 100), \
         BOOL("ignore_eos", ignore_eos), INTEGER("priority", priority, -100, 100)
 
-static const by__field completion_fields[] = {SHARED, ANY("prompt", prompt),
-                                              INTEGER("best_of", best_of, 1, BY__MOST_N),
-                                              BOOL("echo", echo), ANY("suffix", suffix)};
-static const by__field chat_fields[] = {
+static const by__serve_field completion_fields[] = {SHARED, ANY("prompt", prompt),
+                                                    INTEGER("best_of", best_of, 1, BY__MOST_N),
+                                                    BOOL("echo", echo), ANY("suffix", suffix)};
+static const by__serve_field chat_fields[] = {
     SHARED,
     ANY("messages", messages),
     ANY("tools", tools),
@@ -207,7 +207,7 @@ static bool add_rare(json_t *request, const by__gateway_call *call, const asked 
          a->stop_ids != NULL ? json_incref((json_t *)(uintptr_t)a->stop_ids) : json_null()},
         {"priority", a->priority != 0 ? json_integer(a->priority) : json_null()},
         {"echo", a->echo ? json_true() : json_null()},
-        {"score", by__get_integer(call->own, "best") > 0 ? json_true() : json_null()},
+        {"score", by__protocol_get_integer(call->own, "best") > 0 ? json_true() : json_null()},
         {"chat_template_kwargs",
          a->variables != NULL ? json_incref((json_t *)(uintptr_t)a->variables) : json_null()},
     };
@@ -255,7 +255,7 @@ static by_status make_request(json_t **out, by__gateway_call *call, asked *a, co
     uint64_t seed = (uint64_t)a->seed;
     if (a->seed == INT64_MIN) {
         /* Chosen here, so that a worker that takes over draws the same numbers. */
-        BY_TRY(by__random_bytes(&seed, sizeof seed, error));
+        BY_TRY(by__serve_random_bytes(&seed, sizeof seed, error));
         seed >>= 2;
     }
     BY_TRY(make_format(&format, call, a, param, error));
@@ -301,8 +301,8 @@ static int64_t guess_prompt(const by__gateway_call *call, size_t body)
  * longer than the context. */
 static int64_t guess_cost(const by__gateway_call *call, size_t body, int64_t tokens)
 {
-    const json_t *model = by__stated_model(call->state, call->model);
-    int64_t context = by__get_integer(json_object_get(model, "info"), "context");
+    const json_t *model = by__gateway_stated_model(call->state, call->model);
+    int64_t context = by__protocol_get_integer(json_object_get(model, "info"), "context");
     tokens = tokens > 0 ? tokens : 256;
     tokens = context > 0 && tokens > context ? context : tokens;
     return guess_prompt(call, body) + (int64_t)call->n * tokens;
@@ -322,7 +322,7 @@ static by_status make_parts(by__gateway_call *call, const asked *a, const json_t
                      "a request", error));
     for (size_t i = 0; i < call->part_count; i++) {
         const json_t *prompt = chat ? NULL : prompt_at(a->prompt, i);
-        json_t *own = by__copy_object(request);
+        json_t *own = by__protocol_copy_object(request);
         char id[65];
         (void)snprintf(id, sizeof id, "%.40s-%u", call->id, (unsigned)i);
         if (prompt != NULL && json_object_set(own, "prompt", (json_t *)(uintptr_t)prompt) != 0) {
@@ -344,7 +344,7 @@ static by_status make_parts(by__gateway_call *call, const asked *a, const json_t
     return BY_OK;
 }
 
-static const by__field stream_fields[] = {
+static const by__serve_field stream_fields[] = {
     BY__BOOL("include_usage", by__gateway_call, usage),
     BY__IGNORED("include_obfuscation"),
 };
@@ -359,8 +359,8 @@ static by_status read_stream_options(by__gateway_call *call, const asked *a, con
     if (!json_is_object(a->stream_options)) {
         return by_error_set(error, BY_EARG, "'stream_options' must be an object");
     }
-    return by__fields_read(call, stream_fields, BY_ARRAY_LENGTH(stream_fields), a->stream_options,
-                           NULL, error);
+    return by__serve_fields_read(call, stream_fields, BY_ARRAY_LENGTH(stream_fields),
+                                 a->stream_options, NULL, error);
 }
 
 by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t length,
@@ -375,9 +375,10 @@ by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t len
                .parallel = true,
                .tokens = chat ? 0 : 16};
     json_t *request = NULL;
-    BY_TRY(chat ? by__fields_read(&a, chat_fields, BY_ARRAY_LENGTH(chat_fields), body, param, error)
-                : by__fields_read(&a, completion_fields, BY_ARRAY_LENGTH(completion_fields), body,
-                                  param, error));
+    BY_TRY(chat ? by__serve_fields_read(&a, chat_fields, BY_ARRAY_LENGTH(chat_fields), body, param,
+                                        error)
+                : by__serve_fields_read(&a, completion_fields, BY_ARRAY_LENGTH(completion_fields),
+                                        body, param, error));
     *param = "model";
     if (a.model == NULL) {
         return by_error_set(error, BY_EARG, "'model' is missing");
@@ -417,7 +418,7 @@ by_status by__openai_read_text(by__gateway_call *call, const by__http_request *r
                                const char **param, by_error *error)
 {
     json_t *body;
-    BY_TRY(by__body_parse(&body, request->body, request->body_length, error));
+    BY_TRY(by__gateway_body_parse(&body, request->body, request->body_length, error));
     by_status status = by__openai_read(call, body, request->body_length, param, error);
     json_decref(body);
     return status;

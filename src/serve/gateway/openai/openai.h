@@ -5,8 +5,8 @@
 
 #include "serve/gateway/core/gateway_reply.h"
 
-extern const by__call_form by__completion_form;
-extern const by__call_form by__chat_form;
+extern const by__gateway_call_form by__openai_completion_form;
+extern const by__gateway_call_form by__openai_chat_form;
 /* The same as the `read` of a form. */
 by_status by__openai_read_text(by__gateway_call *call, const by__http_request *request,
                                const char **param, by_error *error);
@@ -32,10 +32,10 @@ void by__openai_places(const json_t *list, bool tops, by__text *out);
 
 /* ---- other routes (openai_embeddings.c, openai_responses.c, predict_api.c) ---- */
 
-extern const by__call_form by__embeddings_form;
-extern const by__call_form by__response_form;
-extern const by__call_form by__predict_form;
+extern const by__gateway_call_form by__openai_embeddings_form;
+extern const by__gateway_call_form by__openai_response_form;
+extern const by__gateway_call_form by__openai_predict_form;
 /* The route of stored responses (openai_responses.c). */
-by__route_answer by__answer_response;
+by__gateway_route_answer by__openai_answer_response;
 
 #endif

@@ -69,7 +69,7 @@ static void first(by__gateway_call *call, size_t choice, by__text *out)
     begin_frame(call, choice, out);
     by__text_add(out, "\"delta\":{\"role\":\"assistant\",\"content\":");
     if (kind == BY__CALLS_NAMED) {
-        const char *name = by__get_text(call->own, "function");
+        const char *name = by__protocol_get_text(call->own, "function");
         const by__openai_called called = {.choice = choice,
                                           .streams = true,
                                           .name = name,
@@ -217,7 +217,7 @@ static void add_failure(by__gateway_call *call, int status, const char *code, co
 {
     BY_UNUSED(call);
     by__text_add(out, "data: ");
-    by__openai_error(out, status, code, param, message);
+    by__gateway_openai_error(out, status, code, param, message);
     by__text_add(out, "\n\ndata: [DONE]\n\n");
 }
 
@@ -278,13 +278,13 @@ static void add_answer(by__gateway_call *call, by__text *out)
     .read = by__openai_read_text, .first = first, .text = add_piece, .stop = add_stop,             \
     .end = add_end, .fail = add_failure, .answer = add_answer, .apart = true
 
-const by__call_form by__completion_form = {.name = "completion",
-                                           .route = "/v1/completions",
-                                           .prefix = "cmpl-",
-                                           .kind = BY__CALL_COMPLETION,
-                                           FORM};
-const by__call_form by__chat_form = {.name = "chat",
-                                     .route = "/v1/chat/completions",
-                                     .prefix = "chatcmpl-",
-                                     .kind = BY__CALL_CHAT,
-                                     FORM};
+const by__gateway_call_form by__openai_completion_form = {.name = "completion",
+                                                          .route = "/v1/completions",
+                                                          .prefix = "cmpl-",
+                                                          .kind = BY__CALL_COMPLETION,
+                                                          FORM};
+const by__gateway_call_form by__openai_chat_form = {.name = "chat",
+                                                    .route = "/v1/chat/completions",
+                                                    .prefix = "chatcmpl-",
+                                                    .kind = BY__CALL_CHAT,
+                                                    FORM};

@@ -18,7 +18,7 @@ typedef struct asked {
     int64_t priority;
 } asked;
 
-static const by__field fields[] = {
+static const by__serve_field fields[] = {
     BY__STRING("model", asked, model, 255),
     BY__ANY("input", asked, input),
     BY__STRING("encoding_format", asked, encoding, 16),
@@ -74,7 +74,7 @@ static by_status read_fields(by__gateway_call *call, const asked *a, size_t leng
         json_decref(request);
         return by_error_set(error, BY_EMEMORY, "out of memory: a request");
     }
-    return by__call_one_part(call, request, (int64_t)(length / 4) + 1, a->priority, error);
+    return by__gateway_call_one_part(call, request, (int64_t)(length / 4) + 1, a->priority, error);
 }
 
 static by_status read_body(by__gateway_call *call, const by__http_request *request,
@@ -82,8 +82,9 @@ static by_status read_body(by__gateway_call *call, const by__http_request *reque
 {
     asked a = {0};
     json_t *body;
-    BY_TRY(by__body_parse(&body, request->body, request->body_length, error));
-    by_status status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
+    BY_TRY(by__gateway_body_parse(&body, request->body, request->body_length, error));
+    by_status status =
+        by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
     if (status == BY_OK) {
         status = read_fields(call, &a, request->body_length, param, error);
     }
@@ -138,10 +139,10 @@ static void add_answer(by__gateway_call *call, by__text *out)
                     tokens);
 }
 
-const by__call_form by__embeddings_form = {.name = "embeddings",
-                                           .route = "/v1/embeddings",
-                                           .prefix = "embd-",
-                                           .kind = BY__CALL_EMBEDDINGS,
-                                           .read = read_body,
-                                           .answer = add_answer,
-                                           .apart = true};
+const by__gateway_call_form by__openai_embeddings_form = {.name = "embeddings",
+                                                          .route = "/v1/embeddings",
+                                                          .prefix = "embd-",
+                                                          .kind = BY__CALL_EMBEDDINGS,
+                                                          .read = read_body,
+                                                          .answer = add_answer,
+                                                          .apart = true};

@@ -18,8 +18,8 @@ static by_status make_schema(json_t **out, const json_t *value, by_error *error)
     json_t *schema = json_incref((json_t *)(uintptr_t)value);
     if (json_is_string(value)) {
         json_decref(schema);
-        by_status status =
-            by__body_parse(&schema, json_string_value(value), json_string_length(value), error);
+        by_status status = by__gateway_body_parse(&schema, json_string_value(value),
+                                                  json_string_length(value), error);
         if (status != BY_OK) {
             return by_error_prefix(error, status, "a schema");
         }
@@ -75,7 +75,7 @@ static by_status make_object(json_t **out, const json_t *value, by_error *error)
 /* {"type": "json_schema", "json_schema": {"schema": ...}} */
 static by_status make_response(json_t **out, const json_t *format, by_error *error)
 {
-    const char *type = by__get_text(format, "type");
+    const char *type = by__protocol_get_text(format, "type");
     const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
     if (type == NULL) {
         return by_error_set(error, BY_EARG, "it has no 'type'");

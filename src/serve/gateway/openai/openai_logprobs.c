@@ -75,7 +75,7 @@ static void add_tops(const json_t *list, by__text *out)
         out->failed = out->failed || object == NULL;
         json_array_foreach(json_object_get(p, "top"), k, other)
         {
-            const char *token = by__get_text(other, "token");
+            const char *token = by__protocol_get_text(other, "token");
             json_t *logprob = json_object_get(other, "logprob");
             if (token != NULL && logprob != NULL && json_object_get(object, token) == NULL &&
                 json_object_set(object, token, logprob) != 0) {

@@ -13,7 +13,7 @@ typedef struct message {
 
 /* The API's fields, those of its answers, which clients send back, and those that published
  * templates read. */
-static const by__field fields[] = {
+static const by__serve_field fields[] = {
     BY__STRING("role", message, role, 64),
     BY__ANY("content", message, content),
     BY__ANY("tool_calls", message, calls),
@@ -61,7 +61,7 @@ static by_status check_content(const message *m, by_error *error)
     }
     json_array_foreach(m->content, i, part)
     {
-        if (by__get_text(part, "type") == NULL) {
+        if (by__protocol_get_text(part, "type") == NULL) {
             return by_error_set(error, BY_EARG,
                                 "a part of a 'content' must be an object with a 'type'");
         }
@@ -78,7 +78,7 @@ static by_status check_calls(const message *m, by_error *error)
     }
     json_array_foreach(m->calls, i, call)
     {
-        if (by__get_text(json_object_get(call, "function"), "name") == NULL) {
+        if (by__protocol_get_text(json_object_get(call, "function"), "name") == NULL) {
             return by_error_set(error, BY_EARG,
                                 "a call in 'tool_calls' must be an object with a 'function' that "
                                 "has a 'name'");
@@ -94,7 +94,7 @@ static json_t *without_others(const json_t *value)
     const char *names[BY_ARRAY_LENGTH(fields)];
     const char *name;
     json_t *member;
-    json_t *out = by__copy_object(value);
+    json_t *out = by__protocol_copy_object(value);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(fields); i++) {
         names[i] = fields[i].name;
     }
@@ -111,15 +111,16 @@ static json_t *without_others(const json_t *value)
 
 static by_status read_fields(message *m, const json_t *value, const char **param, by_error *error)
 {
-    const char *role = by__get_text(value, "role");
+    const char *role = by__protocol_get_text(value, "role");
     if (role == NULL || strcmp(role, "assistant") != 0) {
-        return by__fields_read(m, fields, BY_ARRAY_LENGTH(fields), value, param, error);
+        return by__serve_fields_read(m, fields, BY_ARRAY_LENGTH(fields), value, param, error);
     }
     json_t *known = without_others(value);
     if (known == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a conversation");
     }
-    by_status status = by__fields_read(m, fields, BY_ARRAY_LENGTH(fields), known, param, error);
+    by_status status =
+        by__serve_fields_read(m, fields, BY_ARRAY_LENGTH(fields), known, param, error);
     json_decref(known); /* its members live on in the request */
     return status;
 }

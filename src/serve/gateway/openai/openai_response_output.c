@@ -12,13 +12,14 @@ static const char *digits_of(const by__gateway_call *call)
     return digits == NULL ? call->id : digits + 1;
 }
 
-const char *by__response_message_id(const by__gateway_call *call, char id[BY__ITEM_BYTES])
+const char *by__openai_response_message_id(const by__gateway_call *call, char id[BY__ITEM_BYTES])
 {
     (void)snprintf(id, BY__ITEM_BYTES, "msg_%.40s", digits_of(call));
     return id;
 }
 
-const char *by__response_call_id(const by__gateway_call *call, size_t k, char id[BY__ITEM_BYTES])
+const char *by__openai_response_call_id(const by__gateway_call *call, size_t k,
+                                        char id[BY__ITEM_BYTES])
 {
     (void)snprintf(id, BY__ITEM_BYTES, "fc_%.40s_%zu", digits_of(call), k);
     return id;
@@ -26,9 +27,9 @@ const char *by__response_call_id(const by__gateway_call *call, size_t k, char id
 
 /* ---- items ---- */
 
-by__response_items by__response_items_of(const by__gateway_call *call)
+by__openai_response_items by__openai_response_items_of(const by__gateway_call *call)
 {
-    by__response_items items = {0};
+    by__openai_response_items items = {0};
     by__text list = {0};
     by__openai_calling kind = by__openai_calls_as(call);
     by__text_add(&list, "[");
@@ -43,14 +44,14 @@ by__response_items by__response_items_of(const by__gateway_call *call)
     return items;
 }
 
-void by__response_items_free(by__response_items *items)
+void by__openai_response_items_free(by__openai_response_items *items)
 {
     json_decref(items->calls);
     by__text_free(&items->said);
-    *items = (by__response_items){0};
+    *items = (by__openai_response_items){0};
 }
 
-json_t *by__response_tokens(const by__gateway_call *call, const json_t *list)
+json_t *by__openai_response_tokens(const by__gateway_call *call, const json_t *list)
 {
     by__text text = {0};
     if (!call->logprobs || json_array_size(list) == 0) {
@@ -74,7 +75,8 @@ static json_t *tokens_within(const json_t *list, const char *text, size_t length
     }
     json_array_foreach(list, i, token)
     {
-        if (by__get_integer(token, "offset") < characters && json_array_append(out, token) != 0) {
+        if (by__protocol_get_integer(token, "offset") < characters &&
+            json_array_append(out, token) != 0) {
             json_decref(out);
             return NULL;
         }
@@ -82,7 +84,7 @@ static json_t *tokens_within(const json_t *list, const char *text, size_t length
     return out;
 }
 
-json_t *by__response_part(const by__gateway_call *call, const by__text *said)
+json_t *by__openai_response_part(const by__gateway_call *call, const by__text *said)
 {
     const by__gateway_choice *c = &call->choices[0];
     if (c->text.failed || said->failed) {
@@ -96,51 +98,53 @@ json_t *by__response_part(const by__gateway_call *call, const by__text *said)
                                            : json_incref(c->logprobs);
     json_t *out = json_pack("{ss ss% s[] so}", "type", "output_text", "text",
                             said->data == NULL ? "" : said->data, said->length, "annotations",
-                            "logprobs", by__response_tokens(call, within));
+                            "logprobs", by__openai_response_tokens(call, within));
     json_decref(within);
     return out;
 }
 
-json_t *by__response_message(const by__gateway_call *call, const char *status, json_t *content)
+json_t *by__openai_response_message(const by__gateway_call *call, const char *status,
+                                    json_t *content)
 {
     char id[BY__ITEM_BYTES];
-    return json_pack("{ss ss ss ss so}", "id", by__response_message_id(call, id), "type", "message",
-                     "role", "assistant", "status", status, "content", content);
+    return json_pack("{ss ss ss ss so}", "id", by__openai_response_message_id(call, id), "type",
+                     "message", "role", "assistant", "status", status, "content", content);
 }
 
-json_t *by__response_call(const by__gateway_call *call, const by__response_items *items, size_t k,
-                          const char *status, bool whole)
+json_t *by__openai_response_call(const by__gateway_call *call,
+                                 const by__openai_response_items *items, size_t k,
+                                 const char *status, bool whole)
 {
     const json_t *one = json_array_get(items->calls, k);
     const json_t *function = json_object_get(one, "function");
     json_t *arguments =
         whole ? json_incref(json_object_get(function, "arguments")) : json_string("");
     char id[BY__ITEM_BYTES];
-    return json_pack("{ss ss ss sO sO so}", "id", by__response_call_id(call, k, id), "type",
+    return json_pack("{ss ss ss sO sO so}", "id", by__openai_response_call_id(call, k, id), "type",
                      "function_call", "status", status, "call_id", json_object_get(one, "id"),
                      "name", json_object_get(function, "name"), "arguments", arguments);
 }
 
 /* ---- the object ---- */
 
-const char *by__response_status(const by__gateway_call *call)
+const char *by__openai_response_status(const by__gateway_call *call)
 {
     return strcmp(call->choices[0].reason, "length") == 0 ? "incomplete" : "completed";
 }
 
 static json_t *output_of(const by__gateway_call *call, const char *status)
 {
-    by__response_items items = by__response_items_of(call);
+    by__openai_response_items items = by__openai_response_items_of(call);
     json_t *out = json_array();
     int code = items.calls == NULL ? -1 : 0;
     if (items.message) {
-        json_t *content = json_pack("[o]", by__response_part(call, &items.said));
-        code |= json_array_append_new(out, by__response_message(call, status, content));
+        json_t *content = json_pack("[o]", by__openai_response_part(call, &items.said));
+        code |= json_array_append_new(out, by__openai_response_message(call, status, content));
     }
     for (size_t k = 0; k < json_array_size(items.calls); k++) {
-        code |= json_array_append_new(out, by__response_call(call, &items, k, status, true));
+        code |= json_array_append_new(out, by__openai_response_call(call, &items, k, status, true));
     }
-    by__response_items_free(&items);
+    by__openai_response_items_free(&items);
     if (code != 0) {
         json_decref(out);
         return NULL;
@@ -148,7 +152,7 @@ static json_t *output_of(const by__gateway_call *call, const char *status)
     return out;
 }
 
-json_t *by__response_object(const by__gateway_call *call, const char *status, json_t *error)
+json_t *by__openai_response_object(const by__gateway_call *call, const char *status, json_t *error)
 {
     bool whole = strcmp(status, "completed") == 0 || strcmp(status, "incomplete") == 0;
     json_t *output = whole ? output_of(call, status) : json_array();
@@ -168,7 +172,7 @@ json_t *by__response_object(const by__gateway_call *call, const char *status, js
         json_pack("{ss ss sI ss ss so so so so}", "id", call->id, "object", "response",
                   "created_at", (json_int_t)call->created, "status", status, "model", call->model,
                   "output", output, "usage", usage, "incomplete_details", why, "error", error);
-    json_t *out = by__copy_object(call->own);
+    json_t *out = by__protocol_copy_object(call->own);
     by__openai_calls_remove(out);
     if (own == NULL || out == NULL || json_object_update(out, own) != 0) {
         json_decref(out);

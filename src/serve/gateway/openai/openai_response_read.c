@@ -17,7 +17,7 @@ typedef struct asked {
 } asked;
 
 /* seed, top_k, min_p and priority are extensions, as for chats. */
-static const by__field fields[] = {
+static const by__serve_field fields[] = {
     BY__STRING("model", asked, model, 255),
     BY__ANY("input", asked, input),
     BY__STRING("instructions", asked, instructions, 1 << 24),
@@ -76,7 +76,7 @@ static by_status add_message(conversation *c, const char *role, json_t *content,
 static by_status add_said(conversation *c, const json_t *item, by_error *error)
 {
     static const char *const roles[] = {"user", "assistant", "system", "developer"};
-    const char *role = by__get_text(item, "role");
+    const char *role = by__protocol_get_text(item, "role");
     json_t *content;
     size_t r = 0;
     while (r < BY_ARRAY_LENGTH(roles) && (role == NULL || strcmp(role, roles[r]) != 0)) {
@@ -91,7 +91,7 @@ static by_status add_said(conversation *c, const json_t *item, by_error *error)
     if (r == 1 && (given == NULL || json_is_null(given))) {
         content = json_string("");
     } else {
-        BY_TRY(by__content_text(&content, given, error));
+        BY_TRY(by__protocol_content_text(&content, given, error));
     }
     /* Templates know the role "developer" as "system". */
     return add_message(c, r == 3 ? "system" : role, content, error);
@@ -103,7 +103,7 @@ static json_t *calls_of_last(conversation *c)
 {
     size_t count = json_array_size(c->messages);
     json_t *last = count == 0 ? NULL : json_array_get(c->messages, count - 1);
-    const char *role = by__get_text(last, "role");
+    const char *role = by__protocol_get_text(last, "role");
     if (role == NULL || strcmp(role, "assistant") != 0) {
         /* Templates add other texts to an empty one, but not to null. */
         last = json_pack("{ss ss}", "role", "assistant", "content", "");
@@ -120,7 +120,7 @@ static json_t *calls_of_last(conversation *c)
 
 static by_status add_call(conversation *c, const json_t *item, by_error *error)
 {
-    const char *id = by__get_text(item, "call_id");
+    const char *id = by__protocol_get_text(item, "call_id");
     json_t *name = json_object_get(item, "name");
     json_t *arguments = json_object_get(item, "arguments");
     if (id == NULL || !json_is_string(name) || !json_is_string(arguments)) {
@@ -139,7 +139,7 @@ static by_status add_call(conversation *c, const json_t *item, by_error *error)
 
 static by_status add_output(conversation *c, const json_t *item, by_error *error)
 {
-    const char *id = by__get_text(item, "call_id");
+    const char *id = by__protocol_get_text(item, "call_id");
     const json_t *output = json_object_get(item, "output");
     json_t *content;
     if (id == NULL || (!json_is_string(output) && !json_is_array(output))) {
@@ -153,7 +153,7 @@ static by_status add_output(conversation *c, const json_t *item, by_error *error
                             "the items of the response that has the call, too",
                             id);
     }
-    BY_TRY(by__content_text(&content, output, error));
+    BY_TRY(by__protocol_content_text(&content, output, error));
     json_t *message =
         json_pack("{ss ss so}", "role", "tool", "tool_call_id", id, "content", content);
     return json_array_append_new(c->messages, message) == 0 ? BY_OK : lacks_memory(error);
@@ -161,7 +161,7 @@ static by_status add_output(conversation *c, const json_t *item, by_error *error
 
 static by_status add_item(conversation *c, const json_t *item, by_error *error)
 {
-    const char *type = by__get_text(item, "type");
+    const char *type = by__protocol_get_text(item, "type");
     if (type == NULL || strcmp(type, "message") == 0) {
         return add_said(c, item, error);
     }
@@ -209,11 +209,11 @@ static by_status read_input(conversation *c, const json_t *input, char place[BY_
  * reference; NULL: memory is exhausted. What is no function remains as it is, to be refused. */
 static json_t *nested(const json_t *tool)
 {
-    const char *type = by__get_text(tool, "type");
+    const char *type = by__protocol_get_text(tool, "type");
     if (type == NULL || strcmp(type, "function") != 0) {
         return json_incref((json_t *)(uintptr_t)tool);
     }
-    json_t *function = by__copy_object(tool);
+    json_t *function = by__protocol_copy_object(tool);
     (void)json_object_del(function, "type");
     return json_pack("{ss so}", "type", "function", "function", function);
 }
@@ -242,7 +242,7 @@ static json_t *nested_list(const json_t *tools)
 
 static json_t *nested_choice(const json_t *choice)
 {
-    const char *type = by__get_text(choice, "type");
+    const char *type = by__protocol_get_text(choice, "type");
     if (choice == NULL) {
         return json_null();
     }
@@ -260,7 +260,7 @@ static json_t *nested_choice(const json_t *choice)
 static json_t *format_of(const json_t *text)
 {
     const json_t *format = json_object_get(text, "format");
-    const char *type = by__get_text(format, "type");
+    const char *type = by__protocol_get_text(format, "type");
     if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) {
         return json_null();
     }
@@ -403,14 +403,15 @@ static by_status add_head(by__gateway_call *call, const asked *a, by_error *erro
     return added ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a response");
 }
 
-by_status by__response_read(by__gateway_call *call, const by__http_request *request,
-                            const char **param, by_error *error)
+by_status by__openai_response_read(by__gateway_call *call, const by__http_request *request,
+                                   const char **param, by_error *error)
 {
     asked a = {.temperature = 1.0, .top_p = 1.0, .store = true, .parallel = true};
     json_t *body;
     json_t *chat = NULL;
-    BY_TRY(by__body_parse(&body, request->body, request->body_length, error));
-    by_status status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
+    BY_TRY(by__gateway_body_parse(&body, request->body, request->body_length, error));
+    by_status status =
+        by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
     if (status == BY_OK) {
         status = refuse_others(&a, param, error);
     }

@@ -34,8 +34,8 @@ static void add_event(by__gateway_call *call, const char *type, json_t *data, by
 static void add_state(by__gateway_call *call, const char *type, const char *status, json_t *error,
                       by__text *out)
 {
-    add_event(call, type, json_pack("{so}", "response", by__response_object(call, status, error)),
-              out);
+    add_event(call, type,
+              json_pack("{so}", "response", by__openai_response_object(call, status, error)), out);
 }
 
 /* Makes an event about an item, which is taken. */
@@ -50,24 +50,24 @@ static json_t *item_event(size_t index, json_t *item)
 static json_t *text_event(const by__gateway_call *call, const char *key, json_t *value)
 {
     char id[BY__ITEM_BYTES];
-    return json_pack("{ss si si so}", "item_id", by__response_message_id(call, id), "output_index",
-                     0, "content_index", 0, key, value);
+    return json_pack("{ss si si so}", "item_id", by__openai_response_message_id(call, id),
+                     "output_index", 0, "content_index", 0, key, value);
 }
 
 static void begin_message(by__gateway_call *call, by__text *out)
 {
     const by__text nothing = {0};
-    json_t *item = by__response_message(call, "in_progress", json_array());
+    json_t *item = by__openai_response_message(call, "in_progress", json_array());
     add_event(call, "response.output_item.added", item_event(0, item), out);
     add_event(call, "response.content_part.added",
-              text_event(call, "part", by__response_part(call, &nothing)), out);
+              text_event(call, "part", by__openai_response_part(call, &nothing)), out);
 }
 
 static void add_text(by__gateway_call *call, const char *text, size_t length,
                      const json_t *logprobs, by__text *out)
 {
     json_t *event = text_event(call, "delta", json_stringn(text, length));
-    if (json_object_set_new(event, "logprobs", by__response_tokens(call, logprobs)) != 0) {
+    if (json_object_set_new(event, "logprobs", by__openai_response_tokens(call, logprobs)) != 0) {
         out->failed = true;
     }
     add_event(call, "response.output_text.delta", event, out);
@@ -90,14 +90,15 @@ static void add_text_up_to(by__gateway_call *call, const by__text *said, size_t 
 
 static void end_message(by__gateway_call *call, const by__text *said, by__text *out)
 {
-    json_t *part = by__response_part(call, said);
+    json_t *part = by__openai_response_part(call, said);
     json_t *event = text_event(call, "text", json_incref(json_object_get(part, "text")));
     if (json_object_set(event, "logprobs", json_object_get(part, "logprobs")) != 0) {
         out->failed = true;
     }
     add_event(call, "response.output_text.done", event, out);
     add_event(call, "response.content_part.done", text_event(call, "part", json_incref(part)), out);
-    json_t *item = by__response_message(call, by__response_status(call), json_pack("[o]", part));
+    json_t *item =
+        by__openai_response_message(call, by__openai_response_status(call), json_pack("[o]", part));
     add_event(call, "response.output_item.done", item_event(0, item), out);
 }
 
@@ -108,14 +109,14 @@ static json_t *arguments_event(const by__gateway_call *call, size_t index, size_
                                const char *key, json_t *value)
 {
     char id[BY__ITEM_BYTES];
-    return json_pack("{ss sI so}", "item_id", by__response_call_id(call, k, id), "output_index",
-                     (json_int_t)index, key, value);
+    return json_pack("{ss sI so}", "item_id", by__openai_response_call_id(call, k, id),
+                     "output_index", (json_int_t)index, key, value);
 }
 
-static void begin_call(by__gateway_call *call, const by__response_items *items, size_t index,
+static void begin_call(by__gateway_call *call, const by__openai_response_items *items, size_t index,
                        size_t k, by__text *out)
 {
-    json_t *item = by__response_call(call, items, k, "in_progress", false);
+    json_t *item = by__openai_response_call(call, items, k, "in_progress", false);
     add_event(call, "response.output_item.added", item_event(index, item), out);
 }
 
@@ -126,10 +127,10 @@ static void add_arguments(by__gateway_call *call, size_t index, size_t k, json_t
               arguments_event(call, index, k, "delta", piece), out);
 }
 
-static void end_call(by__gateway_call *call, const by__response_items *items, size_t index,
+static void end_call(by__gateway_call *call, const by__openai_response_items *items, size_t index,
                      size_t k, by__text *out)
 {
-    json_t *item = by__response_call(call, items, k, by__response_status(call), true);
+    json_t *item = by__openai_response_call(call, items, k, by__openai_response_status(call), true);
     json_t *event = arguments_event(call, index, k, "arguments",
                                     json_incref(json_object_get(item, "arguments")));
     if (json_object_set(event, "name", json_object_get(item, "name")) != 0) {
@@ -148,13 +149,13 @@ static void begin_items(by__gateway_call *call, by__text *out)
     if (kind == BY__CALLS_NONE) {
         begin_message(call, out);
     } else if (kind == BY__CALLS_NAMED) {
-        by__response_items items = by__response_items_of(call);
+        by__openai_response_items items = by__openai_response_items_of(call);
         begin_call(call, &items, 0, 0, out);
-        by__response_items_free(&items);
+        by__openai_response_items_free(&items);
     }
 }
 
-void by__response_first(by__gateway_call *call, size_t choice, by__text *out)
+void by__openai_response_first(by__gateway_call *call, size_t choice, by__text *out)
 {
     BY_UNUSED(choice);
     add_state(call, "response.created", "in_progress", json_null(), out);
@@ -162,8 +163,8 @@ void by__response_first(by__gateway_call *call, size_t choice, by__text *out)
     begin_items(call, out);
 }
 
-void by__response_text(by__gateway_call *call, size_t choice, const char *text, size_t length,
-                       const json_t *logprobs, by__text *out)
+void by__openai_response_text(by__gateway_call *call, size_t choice, const char *text,
+                              size_t length, const json_t *logprobs, by__text *out)
 {
     by__openai_calling kind = by__openai_calls_as(call);
     BY_UNUSED(choice);
@@ -177,10 +178,11 @@ void by__response_text(by__gateway_call *call, size_t choice, const char *text, 
     }
 }
 
-void by__response_stop(by__gateway_call *call, size_t choice, const char *reason, by__text *out)
+void by__openai_response_stop(by__gateway_call *call, size_t choice, const char *reason,
+                              by__text *out)
 {
     by__openai_calling kind = by__openai_calls_as(call);
-    by__response_items items = by__response_items_of(call);
+    by__openai_response_items items = by__openai_response_items_of(call);
     size_t first = items.message ? 1 : 0;
     BY_UNUSED(choice);
     BY_UNUSED(reason);
@@ -203,18 +205,18 @@ void by__response_stop(by__gateway_call *call, size_t choice, const char *reason
         }
         end_call(call, &items, first + k, k, out);
     }
-    by__response_items_free(&items);
+    by__openai_response_items_free(&items);
 }
 
-void by__response_end(by__gateway_call *call, by__text *out)
+void by__openai_response_end(by__gateway_call *call, by__text *out)
 {
-    const char *status = by__response_status(call);
+    const char *status = by__openai_response_status(call);
     add_state(call, strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete",
               status, json_null(), out);
 }
 
-void by__response_fail(by__gateway_call *call, int status, const char *code, const char *param,
-                       const char *message, by__text *out)
+void by__openai_response_fail(by__gateway_call *call, int status, const char *code,
+                              const char *param, const char *message, by__text *out)
 {
     BY_UNUSED(status);
     BY_UNUSED(param);
@@ -222,7 +224,8 @@ void by__response_fail(by__gateway_call *call, int status, const char *code, con
               json_pack("{ss ss}", "code", code, "message", message), out);
 }
 
-void by__response_replay(by__gateway_call *call, const char *status, json_t *error, by__text *out)
+void by__openai_response_replay(by__gateway_call *call, const char *status, json_t *error,
+                                by__text *out)
 {
     const by__gateway_choice *c = &call->choices[0];
     bool queued = strcmp(status, "queued") == 0;
@@ -238,9 +241,9 @@ void by__response_replay(by__gateway_call *call, const char *status, json_t *err
     } else {
         json_decref(error);
         begin_items(call, out);
-        by__response_text(call, 0, c->text.data == NULL ? "" : c->text.data, c->text.length, NULL,
-                          out);
-        by__response_stop(call, 0, c->reason, out);
-        by__response_end(call, out);
+        by__openai_response_text(call, 0, c->text.data == NULL ? "" : c->text.data, c->text.length,
+                                 NULL, out);
+        by__openai_response_stop(call, 0, c->reason, out);
+        by__openai_response_end(call, out);
     }
 }

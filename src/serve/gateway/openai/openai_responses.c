@@ -30,7 +30,7 @@ static void store(const by__gateway_call *call)
     if (json_object_set_new(message, "result", result) == 0 &&
         json_object_set_new(message, "ref", json_integer(0)) == 0 &&
         json_object_set_new(json_object_get(message, "task"), "request", json_object()) == 0) {
-        (void)by__broker_link_send(&call->gateway->broker, message);
+        (void)by__link_broker_send(&call->gateway->broker, message);
     }
     json_decref(message);
 }
@@ -38,7 +38,8 @@ static void store(const by__gateway_call *call)
 static void add_answer(by__gateway_call *call, by__text *out)
 {
     store(call);
-    json_t *response = by__response_object(call, by__response_status(call), json_null());
+    json_t *response =
+        by__openai_response_object(call, by__openai_response_status(call), json_null());
     by__json_write(out, response, JSON_COMPACT);
     json_decref(response);
 }
@@ -46,7 +47,7 @@ static void add_answer(by__gateway_call *call, by__text *out)
 static void add_end(by__gateway_call *call, by__text *out)
 {
     store(call);
-    by__response_end(call, out);
+    by__openai_response_end(call, out);
 }
 
 /* ---- stored responses ---- */
@@ -65,15 +66,16 @@ static json_t *error_of(const json_t *row)
 static void show(by__gateway *g, by__http_exchange *x, const json_t *row)
 {
     const json_t *task = json_object_get(row, "task");
-    const char *status = by__get_text(row, "status");
+    const char *status = by__protocol_get_text(row, "status");
     json_t *result = json_object_get(row, "result");
     by__task_call t;
     if (json_is_object(result) || !by__task_call_open(&t, g, task, NULL)) {
-        by__reply_json(g, x, 200, by__task_result(g, task, result));
+        by__gateway_reply_json(g, x, 200, by__task_result(g, task, result));
         return;
     }
-    by__reply_json(g, x, 200,
-                   by__response_object(&t.call, status == NULL ? "failed" : status, error_of(row)));
+    by__gateway_reply_json(
+        g, x, 200,
+        by__openai_response_object(&t.call, status == NULL ? "failed" : status, error_of(row)));
     by__task_call_close(&t);
 }
 
@@ -89,61 +91,61 @@ static const char *refuse_stream(const json_t *row)
 static long long print_events(const by__gateway *g, const json_t *row, long long after, bool *last,
                               by__text *out)
 {
-    const char *status = by__get_text(row, "status");
+    const char *status = by__protocol_get_text(row, "status");
     by__task_call t;
     *last = by__task_ended(row);
     if (!by__task_call_open(&t, g, json_object_get(row, "task"), json_object_get(row, "result"))) {
         return after;
     }
     t.call.skipped = (uint64_t)(after + 1);
-    by__response_replay(&t.call, status == NULL ? "failed" : status, error_of(row), out);
+    by__openai_response_replay(&t.call, status == NULL ? "failed" : status, error_of(row), out);
     long long number = (long long)t.call.frames - 1;
     by__task_call_close(&t);
     return number;
 }
 
-static const by__watch_kind watched = {
+static const by__gateway_watch_kind watched = {
     .what = "response", .refuse = refuse_stream, .print = print_events};
 
 static void follow(by__gateway *g, by__http_exchange *x, const json_t *row)
 {
-    by__task_watch(g, x, &watched, by__get_text(row, "id"), by__gateway_key(x), -1);
+    by__task_watch(g, x, &watched, by__protocol_get_text(row, "id"), by__gateway_key(x), -1);
 }
 
 /* A response in the background is a task. */
 static void start(by__gateway_call *call)
 {
     if (!json_is_true(json_object_get(call->own, "background"))) {
-        by__call_start(call);
+        by__gateway_call_start(call);
         return;
     }
-    int64_t cost = by__get_integer(call->parts[0].message, "cost");
+    int64_t cost = by__protocol_get_integer(call->parts[0].message, "cost");
     if (by__gateway_charge(call->gateway, call->exchange, cost)) {
         by__task_ask(call->gateway, call->exchange, call->stream ? follow : show, "response",
                      by__task_message(call, call->id, NULL, NULL, KEPT));
     }
-    by__call_free(call);
+    by__gateway_call_free(call);
 }
 
-const by__call_form by__response_form = {.name = "response",
-                                         .route = "/v1/responses",
-                                         .prefix = "resp_",
-                                         .kind = BY__CALL_RESPONSE,
-                                         .keeps = true,
-                                         .read = by__response_read,
-                                         .start = start,
-                                         .first = by__response_first,
-                                         .text = by__response_text,
-                                         .stop = by__response_stop,
-                                         .end = add_end,
-                                         .fail = by__response_fail,
-                                         .answer = add_answer};
+const by__gateway_call_form by__openai_response_form = {.name = "response",
+                                                        .route = "/v1/responses",
+                                                        .prefix = "resp_",
+                                                        .kind = BY__CALL_RESPONSE,
+                                                        .keeps = true,
+                                                        .read = by__openai_response_read,
+                                                        .start = start,
+                                                        .first = by__openai_response_first,
+                                                        .text = by__openai_response_text,
+                                                        .stop = by__openai_response_stop,
+                                                        .end = add_end,
+                                                        .fail = by__openai_response_fail,
+                                                        .answer = add_answer};
 
 static void show_deleted(by__gateway *g, by__http_exchange *x, const json_t *row)
 {
-    by__reply_json(g, x, 200,
-                   json_pack("{sO ss sb}", "id", json_object_get(row, "id"), "object",
-                             "response.deleted", "deleted", 1));
+    by__gateway_reply_json(g, x, 200,
+                           json_pack("{sO ss sb}", "id", json_object_get(row, "id"), "object",
+                                     "response.deleted", "deleted", 1));
 }
 
 /* What a query asks for. */
@@ -181,30 +183,30 @@ static bool read_query(by__gateway *g, by__http_exchange *x, const by__http_requ
                            "the query parameter '%s' is not supported, or not with this value: GET "
                            "takes stream=true, and with it starting_after=N",
                            name);
-            by__reply_error(g, x, 400, "invalid_request", name, message);
+            by__gateway_reply_error(g, x, 400, "invalid_request", name, message);
             return false;
         }
         query += length;
     }
     if (a->after >= 0 && !a->stream) {
-        by__reply_error(g, x, 400, "invalid_request", "starting_after",
-                        "'starting_after' is a place in a stream: it needs stream=true");
+        by__gateway_reply_error(g, x, 400, "invalid_request", "starting_after",
+                                "'starting_after' is a place in a stream: it needs stream=true");
         return false;
     }
     return true;
 }
 
 /* Handles "/v1/responses/ID" and "/v1/responses/ID/cancel". */
-void by__answer_response(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                         const char *key)
+void by__openai_answer_response(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                                const char *key)
 {
     char id[65];
     asked a;
-    const char *rest = by__path_id(id, r->path + strlen("/v1/responses/"));
+    const char *rest = by__serve_path_id(id, r->path + strlen("/v1/responses/"));
     bool post = strcmp(r->method, "POST") == 0;
     bool deletes = strcmp(r->method, "DELETE") == 0;
     if (rest == NULL || strcmp(rest, post ? "/cancel" : "") != 0 || strncmp(id, "resp_", 5) != 0) {
-        by__reply_error(g, x, 404, "response_not_found", NULL, "there is no such response");
+        by__gateway_reply_error(g, x, 404, "response_not_found", NULL, "there is no such response");
         return;
     }
     if (!read_query(g, x, r, &a)) {

@@ -35,7 +35,7 @@ static const json_t *find(const json_t *tools, const char *name)
     json_array_foreach(tools, i, tool)
     {
         const json_t *function = json_object_get(tool, "function");
-        if (strcmp(by__get_text(function, "name"), name) == 0) {
+        if (strcmp(by__protocol_get_text(function, "name"), name) == 0) {
             return function;
         }
     }
@@ -44,9 +44,9 @@ static const json_t *find(const json_t *tools, const char *name)
 
 static by_status check_tool(const by__gateway_call *call, const json_t *tool, by_error *error)
 {
-    const char *type = by__get_text(tool, "type");
+    const char *type = by__protocol_get_text(tool, "type");
     const json_t *function = json_object_get(tool, "function");
-    const char *name = by__get_text(function, "name");
+    const char *name = by__protocol_get_text(function, "name");
     const json_t *parameters = json_object_get(function, "parameters");
     const json_t *kind = json_object_get(parameters, "type");
     if (type != NULL && strcmp(type, "function") != 0) {
@@ -61,7 +61,7 @@ static by_status check_tool(const by__gateway_call *call, const json_t *tool, by
                                 ? "\"name\": ..., \"parameters\": ..."
                                 : "\"function\": {\"name\": ..., \"parameters\": ...}");
     }
-    if (!by__id_valid(name)) {
+    if (!by__serve_id_valid(name)) {
         return by_error_set(error, BY_EARG,
                             "the name of a function has 1 to 64 letters, digits, '-' and '_', not "
                             "'%.64s'",
@@ -93,9 +93,9 @@ static by_status check_tools(const by__gateway_call *call, const json_t *tools, 
     {
         BY_TRY(check_tool(call, tool, error));
         const json_t *function = json_object_get(tool, "function");
-        if (find(tools, by__get_text(function, "name")) != function) {
+        if (find(tools, by__protocol_get_text(function, "name")) != function) {
             return by_error_set(error, BY_EARG, "'tools' has two functions '%s'",
-                                by__get_text(function, "name"));
+                                by__protocol_get_text(function, "name"));
         }
     }
     return BY_OK;
@@ -110,7 +110,7 @@ typedef struct chosen {
 
 static by_status choose_named(chosen *c, const json_t *tools, const json_t *choice, by_error *error)
 {
-    const char *name = by__get_text(json_object_get(choice, "function"), "name");
+    const char *name = by__protocol_get_text(json_object_get(choice, "function"), "name");
     const json_t *function = name == NULL ? NULL : find(tools, name);
     if (function == NULL) {
         return by_error_set(error, BY_EARG,
@@ -131,7 +131,7 @@ static by_status choose_allowed(chosen *c, const json_t *tools, const json_t *ch
 {
     const json_t *allowed = json_object_get(choice, "allowed_tools");
     const json_t *list = json_object_get(allowed, "tools");
-    const char *mode = by__get_text(allowed, "mode");
+    const char *mode = by__protocol_get_text(allowed, "mode");
     size_t i;
     json_t *one;
     if (mode == NULL || (strcmp(mode, "auto") != 0 && strcmp(mode, "required") != 0) ||
@@ -163,7 +163,7 @@ static by_status choose(chosen *c, const json_t *tools, const json_t *choice, bo
                         by_error *error)
 {
     const char *word = by__json_string(choice);
-    const char *type = by__get_text(choice, "type");
+    const char *type = by__protocol_get_text(choice, "type");
     *none = word != NULL && strcmp(word, "none") == 0;
     if (choice == NULL || *none || (word != NULL && strcmp(word, "auto") == 0)) {
         choose_all(c, *none ? NULL : tools);
@@ -251,8 +251,8 @@ static json_t *schema_of_any(const chosen *c)
         json_t *arguments = arguments_of(c->functions[i]);
         json_t *one =
             json_pack("{ss s{s{ss} s{ss}} s[ss] sb}", "type", "object", "properties", "name",
-                      "const", by__get_text(c->functions[i], "name"), "arguments", "$ref", place,
-                      "required", "name", "arguments", "additionalProperties", 0);
+                      "const", by__protocol_get_text(c->functions[i], "name"), "arguments", "$ref",
+                      place, "required", "name", "arguments", "additionalProperties", 0);
         good = json_array_append_new(any, one) == 0 && good;
         good = arguments != NULL && good &&
                json_object_set_new(parts, name, moved(arguments, place)) == 0;
@@ -271,7 +271,8 @@ static json_t *marked_of(const chosen *c, bool parallel)
 {
     json_t *names = json_array();
     for (size_t i = 0; i < c->count; i++) {
-        if (json_array_append_new(names, json_string(by__get_text(c->functions[i], "name"))) != 0) {
+        if (json_array_append_new(
+                names, json_string(by__protocol_get_text(c->functions[i], "name"))) != 0) {
             json_decref(names);
             return NULL;
         }
@@ -300,7 +301,7 @@ by_status by__openai_tools(by__gateway_call *call, const json_t **tools, const j
     call->own = !c.forced     ? marked_of(&c, parallel)
                 : c.count > 1 ? json_pack("{ss}", "calls", "chosen")
                               : json_pack("{ss ss}", "calls", "named", "function",
-                                          by__get_text(c.functions[0], "name"));
+                                          by__protocol_get_text(c.functions[0], "name"));
     if (c.forced && call->own != NULL) {
         json_t *schema = c.count > 1 ? schema_of_any(&c) : arguments_of(c.functions[0]);
         *format = json_pack("{ss so}", "type", "json_schema", "schema", schema);
@@ -312,7 +313,7 @@ by_status by__openai_tools(by__gateway_call *call, const json_t **tools, const j
 
 by__openai_calling by__openai_calls_as(const by__gateway_call *call)
 {
-    const char *kind = by__get_text(call->own, "calls");
+    const char *kind = by__protocol_get_text(call->own, "calls");
     return kind == NULL                  ? BY__CALLS_NONE
            : strcmp(kind, "named") == 0  ? BY__CALLS_NAMED
            : strcmp(kind, "chosen") == 0 ? BY__CALLS_CHOSEN
@@ -399,7 +400,7 @@ static bool add_marked_one(const by__gateway_call *call, by__openai_called *call
     const char *arguments;
     size_t n;
     json_t *value = by_json_load(text, length, JSON_ALLOW_NUL, &where);
-    const char *name = by__get_text(value, "name");
+    const char *name = by__protocol_get_text(value, "name");
     bool good = knows(call, name) &&
                 by__json_member_text(&arguments, &n, text, length, "arguments") &&
                 arguments[0] == '{';
@@ -488,7 +489,7 @@ size_t by__openai_add_calls(const by__gateway_call *call, size_t choice, bool st
         add_marked(call, &called, c, &list, said);
         count = called.index;
     } else if (kind == BY__CALLS_NAMED) {
-        called.name = by__get_text(call->own, "function");
+        called.name = by__protocol_get_text(call->own, "function");
         called.name_length = strlen(called.name);
         called.arguments = c->text.data == NULL ? "" : c->text.data;
         called.length = c->text.length;

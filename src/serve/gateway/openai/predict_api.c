@@ -17,7 +17,7 @@ typedef struct asked {
     int64_t priority;
 } asked;
 
-static const by__field fields[] = {
+static const by__serve_field fields[] = {
     BY__STRING("model", asked, model, BY__MOST_NAME),
     BY__ANY("rows", asked, rows),
     BY__ANY("images", asked, images),
@@ -39,7 +39,7 @@ static json_t *base64_of(const char *data, size_t length)
 
 static by_status read_image(json_t **out, const by__http_request *request, by_error *error)
 {
-    json_t *model = by__query_model(request->query);
+    json_t *model = by__gateway_query_model(request->query);
     if (model == NULL) {
         return by_error_set(error, BY_EARG,
                             "an image as a body needs the model's name: /v1/predict?model=NAME");
@@ -53,13 +53,14 @@ static by_status read_image(json_t **out, const by__http_request *request, by_er
 static by_status read_parts(json_t **out, const by__http_request *request, by_error *error)
 {
     const char *type = by__http_header_of(request, "content-type");
-    by__multipart_part parts[BY__MULTIPART_MOST];
+    by__http_multipart_part parts[BY__MULTIPART_MOST];
     size_t count;
-    BY_TRY(by__multipart_split(parts, &count, type, request->body, request->body_length, error));
+    BY_TRY(
+        by__http_multipart_split(parts, &count, type, request->body, request->body_length, error));
     json_t *body = json_object();
     by_status status = body == NULL ? by_error_set(error, BY_EMEMORY, "out of memory") : BY_OK;
     for (size_t i = 0; i < count && status == BY_OK; i++) {
-        const by__multipart_part *p = &parts[i];
+        const by__http_multipart_part *p = &parts[i];
         json_t *value;
         if (strcmp(p->name, "image") == 0) {
             json_t *images = json_object_get(body, "images");
@@ -74,7 +75,7 @@ static by_status read_parts(json_t **out, const by__http_request *request, by_er
         } else if (json_object_get(body, p->name) != NULL) {
             status = by_error_set(error, BY_EARG, "the field '%s' comes twice", p->name);
         } else if (strcmp(p->name, "rows") == 0) {
-            status = by__body_parse(&value, p->data, p->length, error);
+            status = by__gateway_body_parse(&value, p->data, p->length, error);
             if (status == BY_OK) {
                 status = json_object_set_new(body, "rows", value) == 0
                              ? BY_OK
@@ -104,7 +105,7 @@ static by_status read_json(json_t **out, const by__http_request *request, by_err
         return read_parts(out, request, error);
     }
     if (by__http_is_type(request, "application/json")) {
-        return by__body_parse(out, request->body, request->body_length, error);
+        return by__gateway_body_parse(out, request->body, request->body_length, error);
     }
     return by_error_set(error, BY_EARG,
                         "Content-Type must be application/json, multipart/form-data, image/jpeg or "
@@ -139,7 +140,7 @@ static by_status read_fields(by__gateway_call *call, const asked *a, size_t leng
         json_decref(request);
         return by_error_set(error, BY_EMEMORY, "out of memory: a request");
     }
-    return by__call_one_part(call, request, (int64_t)(length / 4) + 1, a->priority, error);
+    return by__gateway_call_one_part(call, request, (int64_t)(length / 4) + 1, a->priority, error);
 }
 
 static by_status read_request(by__gateway_call *call, const by__http_request *request,
@@ -148,7 +149,8 @@ static by_status read_request(by__gateway_call *call, const by__http_request *re
     asked a = {0};
     json_t *body;
     BY_TRY(read_json(&body, request, error));
-    by_status status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
+    by_status status =
+        by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
     if (status == BY_OK) {
         status = read_fields(call, &a, request->body_length, param, error);
     }
@@ -165,18 +167,18 @@ static void refuse(by__gateway_call *call, int status, const char *code, const c
     by__gateway_detail(call->exchange,
                        json_pack("{ss ss ss}", "id", call->id, "model", call->model, "code", code));
     if (status == 503) {
-        by__exchange_header(call->exchange, "Retry-After", "1");
+        by__http_exchange_header(call->exchange, "Retry-After", "1");
     }
-    by__reply_error(g, call->exchange, status, code, param, message);
-    by__call_free(call);
+    by__gateway_reply_error(g, call->exchange, status, code, param, message);
+    by__gateway_call_free(call);
 }
 
-static void on_gone(by__waiter *waiter)
+static void on_gone(by__gateway_waiter *waiter)
 {
     by__gateway_call *call = (by__gateway_call *)(void *)waiter;
     by__feature_fetch_cancel(call->fetch);
     call->gateway->metrics.cancelled++;
-    by__call_free(call);
+    by__gateway_call_free(call);
 }
 
 static void on_features(void *user, const by__feature_result *result)
@@ -188,15 +190,15 @@ static void on_features(void *user, const by__feature_result *result)
     by__gateway_span(g, call->exchange, "features", by__feature_fetch_since(call->fetch),
                      by__now());
     call->fetch = NULL;
-    call->waiter.gone = by__call_gone;
+    call->waiter.gone = by__gateway_call_gone;
     if (result->rows == NULL) {
         refuse(call, result->status, result->code, "entities", result->message);
     } else if (json_object_set_new(request, "rows", result->rows) != 0) {
         refuse(call, 503, "out_of_memory", NULL, "no memory for features");
-    } else if (by__call_encode(call, SIZE_MAX, &error) != BY_OK) {
+    } else if (by__gateway_call_encode(call, SIZE_MAX, &error) != BY_OK) {
         refuse(call, 400, "invalid_request", "entities", error.message);
     } else {
-        by__call_start(call);
+        by__gateway_call_start(call);
     }
 }
 
@@ -207,7 +209,7 @@ static void start(by__gateway_call *call)
     const char *param = NULL;
     by_error error = {0};
     if (!call->fetches) {
-        by__call_start(call);
+        by__gateway_call_start(call);
         return;
     }
     const by__feature_request request = {
@@ -224,7 +226,7 @@ static void start(by__gateway_call *call)
         return;
     }
     call->waiter.gone = on_gone;
-    by__exchange_set(call->exchange, &call->waiter);
+    by__http_exchange_set(call->exchange, &call->waiter);
 }
 
 static void add_answer(by__gateway_call *call, by__text *out)
@@ -238,12 +240,12 @@ static void add_answer(by__gateway_call *call, by__text *out)
     by__text_add(out, "}");
 }
 
-const by__call_form by__predict_form = {.name = "predict",
-                                        .route = "/v1/predict",
-                                        .prefix = "pred-",
-                                        .kind = BY__CALL_PREDICT,
-                                        .any_type = true,
-                                        .read = read_request,
-                                        .start = start,
-                                        .answer = add_answer,
-                                        .apart = true};
+const by__gateway_call_form by__openai_predict_form = {.name = "predict",
+                                                       .route = "/v1/predict",
+                                                       .prefix = "pred-",
+                                                       .kind = BY__CALL_PREDICT,
+                                                       .any_type = true,
+                                                       .read = read_request,
+                                                       .start = start,
+                                                       .answer = add_answer,
+                                                       .apart = true};

@@ -19,11 +19,11 @@
 #define LOST 5.0
 
 struct by__gateway_watch {
-    by__waiter waiter;
+    by__gateway_waiter waiter;
     by__gateway *gateway;
     by__http_exchange *exchange;
     struct by__gateway_watch *next;
-    const by__watch_kind *kind;
+    const by__gateway_watch_kind *kind;
     const char *owner;
     uint64_t ref; /* of the pending poll; 0: none */
     double asked; /* by__now of that poll */
@@ -50,7 +50,7 @@ static void leave(struct by__gateway_watch *w)
     }
 }
 
-static void on_gone(by__waiter *waiter)
+static void on_gone(by__gateway_waiter *waiter)
 {
     leave((struct by__gateway_watch *)(void *)waiter);
 }
@@ -59,9 +59,9 @@ static void on_gone(by__waiter *waiter)
 static void end(struct by__gateway_watch *w)
 {
     by__http_exchange *x = w->exchange;
-    by__exchange_set(x, NULL);
+    by__http_exchange_set(x, NULL);
     leave(w);
-    by__exchange_end(x);
+    by__http_exchange_end(x);
 }
 
 static void ask(struct by__gateway_watch *w, double now)
@@ -76,7 +76,7 @@ static void ask(struct by__gateway_watch *w, double now)
     w->asked = now;
     json_t *message = json_pack("{ss sI ss ss}", "t", "task_get", "ref", (json_int_t)w->ref, "id",
                                 w->id, "owner", w->owner);
-    (void)by__broker_link_send(&g->broker, message);
+    (void)by__link_broker_send(&g->broker, message);
     json_decref(message);
 }
 
@@ -85,12 +85,12 @@ static void refuse(struct by__gateway_watch *w, const json_t *error)
 {
     by__gateway *g = w->gateway;
     by__http_exchange *x = w->exchange;
-    by__exchange_set(x, NULL);
+    by__http_exchange_set(x, NULL);
     leave(w);
     if (error != NULL) {
         by__task_refuse(g, x, "", error);
     } else {
-        by__reply_error(g, x, 503, "unavailable", NULL, "the broker does not answer");
+        by__gateway_reply_error(g, x, 503, "unavailable", NULL, "the broker does not answer");
     }
 }
 
@@ -99,22 +99,22 @@ static bool begin(struct by__gateway_watch *w, const json_t *row, bool nothing_n
 {
     by__http_exchange *x = w->exchange;
     by__gateway *g = w->gateway;
-    const by__watch_kind *kind = w->kind;
+    const by__gateway_watch_kind *kind = w->kind;
     const char *why = kind->refuse == NULL || !json_is_object(row) ? NULL : kind->refuse(row);
     if (json_is_object(row) && why == NULL && !nothing_new) {
-        if (!by__exchange_stream(x)) {
+        if (!by__http_exchange_stream(x)) {
             return false; /* the watch is gone */
         }
         w->began = true;
         return true;
     }
-    by__exchange_set(x, NULL);
+    by__http_exchange_set(x, NULL);
     leave(w);
     if (why != NULL) {
-        by__reply_error(g, x, 400, "invalid_request", "stream", why);
+        by__gateway_reply_error(g, x, 400, "invalid_request", "stream", why);
     } else if (json_is_object(row)) {
         /* This tells an EventSource not to reconnect. */
-        by__exchange_reply(x, 204, NULL, "", 0);
+        by__http_exchange_reply(x, 204, NULL, "", 0);
     } else {
         by__task_missing(g, x, kind->what);
     }
@@ -130,7 +130,7 @@ static void tell(struct by__gateway_watch *w, const json_t *row)
     bool is_new = number > w->last;
     bool follows = w->began || begin(w, row, last && !is_new);
     if (follows && is_new) {
-        follows = by__exchange_send_text(w->exchange, &out);
+        follows = by__http_exchange_send_text(w->exchange, &out);
     }
     by__text_free(&out);
     if (!follows) {
@@ -146,9 +146,9 @@ static void tell(struct by__gateway_watch *w, const json_t *row)
     }
 }
 
-void by__watch_answer(by__gateway *g, const json_t *message)
+void by__gateway_watch_answer(by__gateway *g, const json_t *message)
 {
-    uint64_t ref = (uint64_t)by__get_integer(message, "ref");
+    uint64_t ref = (uint64_t)by__protocol_get_integer(message, "ref");
     for (struct by__gateway_watch *w = g->watches; w != NULL && ref != 0; w = w->next) {
         if (w->ref == ref) {
             const json_t *error = json_object_get(message, "error");
@@ -163,7 +163,7 @@ void by__watch_answer(by__gateway *g, const json_t *message)
     }
 }
 
-void by__watches_lost(by__gateway *g)
+void by__gateway_watches_lost(by__gateway *g)
 {
     /* The link may be lost while a watch is asking: the next tick answers. */
     for (struct by__gateway_watch *w = g->watches; w != NULL; w = w->next) {
@@ -186,24 +186,24 @@ static void on_tick(uv_timer_t *timer)
             end(w); /* the client can resume at another gateway */
         } else if (w->began && now - w->spoke > BY__QUIET) {
             w->spoke = now;
-            (void)by__exchange_send(w->exchange, BY__WAIT_COMMENT, strlen(BY__WAIT_COMMENT));
+            (void)by__http_exchange_send(w->exchange, BY__WAIT_COMMENT, strlen(BY__WAIT_COMMENT));
         } else if (w->ref == 0 && now >= w->due) {
             ask(w, now);
         }
     }
 }
 
-void by__task_watch(by__gateway *g, by__http_exchange *x, const by__watch_kind *kind,
+void by__task_watch(by__gateway *g, by__http_exchange *x, const by__gateway_watch_kind *kind,
                     const char *id, const char *key, long long after)
 {
     struct by__gateway_watch *w = NULL;
     by_error error = {0};
     if (g->broker.link == NULL || g->draining) {
-        by__reply_error(g, x, 503, "unavailable", NULL, "the broker is not reached");
+        by__gateway_reply_error(g, x, 503, "unavailable", NULL, "the broker is not reached");
         return;
     }
     if (by__alloc((void **)&w, 1, sizeof *w, "a watch", &error) != BY_OK) {
-        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
+        by__gateway_reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
         return;
     }
     *w = (struct by__gateway_watch){.waiter = {on_gone},
@@ -216,7 +216,7 @@ void by__task_watch(by__gateway *g, by__http_exchange *x, const by__watch_kind *
                                     .last = after};
     (void)snprintf(w->id, sizeof w->id, "%s", id);
     g->watches = w;
-    by__exchange_set(x, &w->waiter);
+    by__http_exchange_set(x, &w->waiter);
     if (w->next == NULL) {
         g->watching.data = g;
         (void)uv_timer_start(&g->watching, on_tick, TICK, TICK);
@@ -236,10 +236,10 @@ long long by__task_event_number(const char *text, size_t length)
  * a lost worker is queued and in progress once more. */
 static long long number_of(const json_t *row, bool *last)
 {
-    const char *status = by__get_text(row, "status");
+    const char *status = by__protocol_get_text(row, "status");
     bool runs = status != NULL && strcmp(status, "in_progress") == 0;
     *last = by__task_ended(row);
-    return 4 * by__get_integer(row, "attempts") + (runs ? 0 : *last ? 2 : 1);
+    return 4 * by__protocol_get_integer(row, "attempts") + (runs ? 0 : *last ? 2 : 1);
 }
 
 static long long print_task(const by__gateway *g, const json_t *row, long long after, bool *last,
@@ -248,7 +248,8 @@ static long long print_task(const by__gateway *g, const json_t *row, long long a
     long long number = number_of(row, last);
     if (number > after) {
         json_t *task = by__task_view(g, row);
-        by__text_format(out, "id: %lld\nevent: %s\ndata: ", number, by__get_text(row, "status"));
+        by__text_format(out, "id: %lld\nevent: %s\ndata: ", number,
+                        by__protocol_get_text(row, "status"));
         by__json_write(out, task, JSON_COMPACT);
         by__text_add(out, "\n\n");
         json_decref(task);
@@ -256,10 +257,10 @@ static long long print_task(const by__gateway *g, const json_t *row, long long a
     return number;
 }
 
-void by__answer_task_events(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                            const char *id, const char *key)
+void by__gateway_answer_task_events(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                                    const char *id, const char *key)
 {
-    static const by__watch_kind kind = {.what = "task", .print = print_task};
+    static const by__gateway_watch_kind kind = {.what = "task", .print = print_task};
     const char *last = by__http_header_of(r, "last-event-id");
     by__task_watch(g, x, &kind, id, key,
                    last == NULL ? -1 : by__task_event_number(last, strlen(last)));

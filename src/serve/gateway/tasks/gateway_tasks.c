@@ -15,11 +15,11 @@
 #define MOST_KEPT (30.0 * 24.0 * 3600.0)
 
 /* A question to the broker for which a client waits. */
-struct by__ask {
-    by__waiter waiter;
+struct by__gateway_ask {
+    by__gateway_waiter waiter;
     by__gateway *gateway;
     by__http_exchange *exchange; /* NULL: the client has disconnected */
-    struct by__ask *next;
+    struct by__gateway_ask *next;
     uint64_t ref;
     by__task_show *show;
     const char *what; /* that is asked for: "task" */
@@ -34,23 +34,23 @@ static void copy(char *out, size_t size, const char *text)
     (void)snprintf(out, size, "%s", text == NULL ? "" : text);
 }
 
-static void on_gone(by__waiter *waiter)
+static void on_gone(by__gateway_waiter *waiter)
 {
-    ((struct by__ask *)(void *)waiter)->exchange = NULL;
+    ((struct by__gateway_ask *)(void *)waiter)->exchange = NULL;
 }
 
 void by__task_ask(by__gateway *g, by__http_exchange *x, by__task_show *show, const char *what,
                   json_t *message)
 {
-    struct by__ask *a = NULL;
+    struct by__gateway_ask *a = NULL;
     by_error error = {0};
     if (g->broker.link == NULL || g->draining) {
         by__gateway_used(x, 0);
-        by__reply_error(g, x, 503, "unavailable", NULL, "the broker is not reached");
+        by__gateway_reply_error(g, x, 503, "unavailable", NULL, "the broker is not reached");
     } else if (message == NULL ||
                by__alloc((void **)&a, 1, sizeof *a, "a question", &error) != BY_OK) {
         by__gateway_used(x, 0);
-        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
+        by__gateway_reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
     } else {
         a->waiter.gone = on_gone;
         a->gateway = g;
@@ -58,15 +58,15 @@ void by__task_ask(by__gateway *g, by__http_exchange *x, by__task_show *show, con
         a->show = show;
         a->what = what;
         const json_t *task = json_object_get(message, "task");
-        copy(a->id, sizeof a->id, task == NULL ? NULL : by__get_text(message, "id"));
-        copy(a->model, sizeof a->model, by__get_text(task, "model"));
-        copy(a->digest, sizeof a->digest, by__get_text(task, "digest"));
+        copy(a->id, sizeof a->id, task == NULL ? NULL : by__protocol_get_text(message, "id"));
+        copy(a->model, sizeof a->model, by__protocol_get_text(task, "model"));
+        copy(a->digest, sizeof a->digest, by__protocol_get_text(task, "digest"));
         a->ref = ++g->asked;
         a->next = g->asks;
         g->asks = a;
-        by__exchange_set(x, &a->waiter);
+        by__http_exchange_set(x, &a->waiter);
         (void)json_object_set_new(message, "ref", json_integer((json_int_t)a->ref));
-        (void)by__broker_link_send(&g->broker, message);
+        (void)by__link_broker_send(&g->broker, message);
     }
     json_decref(message);
 }
@@ -79,8 +79,8 @@ static void fill_choices(by__gateway_call *call, const json_t *list)
     for (size_t i = 0; i < call->n; i++) {
         const json_t *c = json_array_get(list, i);
         const json_t *text = json_object_get(c, "text");
-        const char *reason = by__get_text(c, "reason");
-        call->choices[i].score = by__get_number(c, "score", 0.0);
+        const char *reason = by__protocol_get_text(c, "reason");
+        call->choices[i].score = by__protocol_get_number(c, "score", 0.0);
         by__text_add_bytes(&call->choices[i].text,
                            json_is_string(text) ? json_string_value(text) : "",
                            json_string_length(text));
@@ -94,17 +94,18 @@ bool by__task_call_open(by__task_call *out, const by__gateway *g, const json_t *
 {
     const json_t *list = json_object_get(result, "choices");
     const json_t *usage = json_object_get(result, "usage");
-    const char *id = by__get_text(task, "call");
+    const char *id = by__protocol_get_text(task, "call");
     by__gateway_call *call = &out->call;
-    *out = (by__task_call){.call = {.form = by__form_named(g, by__get_text(task, "kind")),
-                                    .created = by__get_integer(task, "created"),
-                                    .model = (char *)(uintptr_t)by__get_text(task, "model"),
-                                    .own = json_object_get(task, "own"),
-                                    .whole = json_object_get(result, "result"),
-                                    .n = list == NULL ? 1 : json_array_size(list),
-                                    .part_count = 1},
-                           .part = {.prompt_tokens = by__get_integer(usage, "prompt_tokens"),
-                                    .generated = by__get_integer(usage, "completion_tokens")}};
+    *out = (by__task_call){
+        .call = {.form = by__gateway_form_named(g, by__protocol_get_text(task, "kind")),
+                 .created = by__protocol_get_integer(task, "created"),
+                 .model = (char *)(uintptr_t)by__protocol_get_text(task, "model"),
+                 .own = json_object_get(task, "own"),
+                 .whole = json_object_get(result, "result"),
+                 .n = list == NULL ? 1 : json_array_size(list),
+                 .part_count = 1},
+        .part = {.prompt_tokens = by__protocol_get_integer(usage, "prompt_tokens"),
+                 .generated = by__protocol_get_integer(usage, "completion_tokens")}};
     if (call->n < 1 || call->n > BY__MOST_N || id == NULL || call->model == NULL ||
         call->form == NULL) {
         return false;
@@ -130,7 +131,7 @@ json_t *by__task_result(const by__gateway *g, const json_t *task, const json_t *
     if (!by__task_call_open(&t, g, task, result)) {
         return json_null();
     }
-    by__call_keep_best(&t.call);
+    by__gateway_call_keep_best(&t.call);
     t.call.form->answer(&t.call, &out);
     json_t *value = out.failed ? NULL : by_json_load(out.data, out.length, JSON_ALLOW_NUL, NULL);
     by__text_free(&out);
@@ -140,7 +141,7 @@ json_t *by__task_result(const by__gateway *g, const json_t *task, const json_t *
 
 bool by__task_ended(const json_t *row)
 {
-    const char *status = by__get_text(row, "status");
+    const char *status = by__protocol_get_text(row, "status");
     return status == NULL || (strcmp(status, "queued") != 0 && strcmp(status, "in_progress") != 0);
 }
 
@@ -150,8 +151,8 @@ json_t *by__task_view(const by__gateway *g, const json_t *row)
     json_t *out =
         json_pack("{sO ss sO sI sI sO sO}", "id", json_object_get(row, "id"), "object", "task",
                   "status", json_object_get(row, "status"), "created_at",
-                  (json_int_t)by__get_number(row, "created_at", 0.0), "expires_at",
-                  (json_int_t)by__get_number(row, "expires_at", 0.0), "attempts",
+                  (json_int_t)by__protocol_get_number(row, "created_at", 0.0), "expires_at",
+                  (json_int_t)by__protocol_get_number(row, "expires_at", 0.0), "attempts",
                   json_object_get(row, "attempts"), "error", json_object_get(row, "error"));
     json_t *hook = json_object_get(row, "hook");
     if (hook != NULL && json_object_set(out, "webhook", hook) != 0) {
@@ -169,29 +170,29 @@ json_t *by__task_view(const by__gateway *g, const json_t *row)
 }
 
 /* Whether the task is one that its key of idempotency stood for already, and another one. */
-static bool conflicts(const struct by__ask *a, const json_t *row)
+static bool conflicts(const struct by__gateway_ask *a, const json_t *row)
 {
-    const char *known = by__get_text(json_object_get(row, "task"), "digest");
+    const char *known = by__protocol_get_text(json_object_get(row, "task"), "digest");
     return a->digest[0] != '\0' && known != NULL && strcmp(known, a->digest) != 0;
 }
 
 void by__task_refuse(by__gateway *g, by__http_exchange *x, const char *model, const json_t *error)
 {
-    int status = (int)by__get_integer(error, "status");
-    const char *code = by__get_text(error, "code");
-    const char *text = by__get_text(error, "message");
-    by__model_metrics *counts = by__gateway_counts(g, model);
-    by__metrics_refused(g->metrics.rejected, code);
+    int status = (int)by__protocol_get_integer(error, "status");
+    const char *code = by__protocol_get_text(error, "code");
+    const char *text = by__protocol_get_text(error, "message");
+    by__telemetry_model_metrics *counts = by__gateway_counts(g, model);
+    by__telemetry_metrics_refused(g->metrics.rejected, code);
     if (counts != NULL) {
-        by__metrics_refused(counts->rejected, code);
+        by__telemetry_metrics_refused(counts->rejected, code);
     }
     if (code != NULL && strcmp(code, "model_not_found") == 0) {
-        by__reply_no_model(g, x, model);
+        by__gateway_reply_no_model(g, x, model);
         return;
     }
-    by__gateway_retry_after(x, by__get_number(error, "retry_after", 0.0));
-    by__reply_error(g, x, status < 400 || status > 599 ? 500 : status,
-                    code == NULL ? "server_error" : code, NULL, text == NULL ? "" : text);
+    by__gateway_retry_after(x, by__protocol_get_number(error, "retry_after", 0.0));
+    by__gateway_reply_error(g, x, status < 400 || status > 599 ? 500 : status,
+                            code == NULL ? "server_error" : code, NULL, text == NULL ? "" : text);
 }
 
 void by__task_missing(by__gateway *g, by__http_exchange *x, const char *what)
@@ -200,10 +201,10 @@ void by__task_missing(by__gateway *g, by__http_exchange *x, const char *what)
     char sentence[64];
     (void)snprintf(unknown, sizeof unknown, "%s_not_found", what);
     (void)snprintf(sentence, sizeof sentence, "there is no such %s", what);
-    by__reply_error(g, x, 404, unknown, NULL, sentence);
+    by__gateway_reply_error(g, x, 404, unknown, NULL, sentence);
 }
 
-static void answer(struct by__ask *a, const json_t *message)
+static void answer(struct by__gateway_ask *a, const json_t *message)
 {
     by__gateway *g = a->gateway;
     const json_t *row = json_object_get(message, "task");
@@ -213,41 +214,42 @@ static void answer(struct by__ask *a, const json_t *message)
         by__task_refuse(g, a->exchange, a->model, error);
         return;
     }
-    if (by__get_text(row, "id") == NULL) {
+    if (by__protocol_get_text(row, "id") == NULL) {
         by__task_missing(g, a->exchange, a->what);
         return;
     }
-    if (a->id[0] != '\0' && strcmp(by__get_text(row, "id"), a->id) != 0) {
+    if (a->id[0] != '\0' && strcmp(by__protocol_get_text(row, "id"), a->id) != 0) {
         by__gateway_used(a->exchange, 0); /* it was charged when it was new */
     }
     if (conflicts(a, row)) {
-        by__reply_error(g, a->exchange, 409, "idempotency_conflict", NULL,
-                        "this Idempotency-Key stands for a task that was asked for otherwise");
+        by__gateway_reply_error(
+            g, a->exchange, 409, "idempotency_conflict", NULL,
+            "this Idempotency-Key stands for a task that was asked for otherwise");
         return;
     }
-    by__exchange_set(a->exchange, NULL);
+    by__http_exchange_set(a->exchange, NULL);
     a->show(g, a->exchange, row);
 }
 
 static void show_task(by__gateway *g, by__http_exchange *x, const json_t *row)
 {
-    by__reply_json(g, x, 200, by__task_view(g, row));
+    by__gateway_reply_json(g, x, 200, by__task_view(g, row));
 }
 
 static void show_new(by__gateway *g, by__http_exchange *x, const json_t *row)
 {
     char location[96];
-    (void)snprintf(location, sizeof location, "/v1/tasks/%.64s", by__get_text(row, "id"));
-    by__exchange_header(x, "Location", location);
-    by__exchange_header(x, "Retry-After", "1");
-    by__reply_json(g, x, 202, by__task_view(g, row));
+    (void)snprintf(location, sizeof location, "/v1/tasks/%.64s", by__protocol_get_text(row, "id"));
+    by__http_exchange_header(x, "Location", location);
+    by__http_exchange_header(x, "Retry-After", "1");
+    by__gateway_reply_json(g, x, 202, by__task_view(g, row));
 }
 
 void by__task_answer(by__gateway *g, const json_t *message)
 {
-    uint64_t ref = (uint64_t)by__get_integer(message, "ref");
-    for (struct by__ask **at = &g->asks; *at != NULL; at = &(*at)->next) {
-        struct by__ask *a = *at;
+    uint64_t ref = (uint64_t)by__protocol_get_integer(message, "ref");
+    for (struct by__gateway_ask **at = &g->asks; *at != NULL; at = &(*at)->next) {
+        struct by__gateway_ask *a = *at;
         if (a->ref == ref) {
             *at = a->next;
             if (a->exchange != NULL) {
@@ -257,22 +259,22 @@ void by__task_answer(by__gateway *g, const json_t *message)
             return;
         }
     }
-    by__watch_answer(g, message);
+    by__gateway_watch_answer(g, message);
 }
 
 void by__tasks_lost(by__gateway *g)
 {
     while (g->asks != NULL) {
-        struct by__ask *a = g->asks;
+        struct by__gateway_ask *a = g->asks;
         g->asks = a->next;
         if (a->exchange != NULL) {
             /* The task may have been written: with an idempotency key a retry is safe. */
-            by__reply_error(g, a->exchange, 503, "unavailable", NULL,
-                            "the broker was lost before it answered");
+            by__gateway_reply_error(g, a->exchange, 503, "unavailable", NULL,
+                                    "the broker was lost before it answered");
         }
         free(a);
     }
-    by__watches_lost(g);
+    by__gateway_watches_lost(g);
 }
 
 /* ---- routes ---- */
@@ -284,7 +286,7 @@ typedef struct asked {
     double expires;
 } asked;
 
-static const by__field fields[] = {
+static const by__serve_field fields[] = {
     BY__STRING("endpoint", asked, endpoint, 64),
     BY__ANY("body", asked, body),
     BY__STRING("webhook", asked, webhook, BY__WEBHOOK_URL),
@@ -296,29 +298,30 @@ json_t *by__task_message(const by__gateway_call *call, const char *id, const cha
 {
     const json_t *m = call->parts[0].message;
     const json_t *state = call->state != NULL ? call->state : call->gateway->state;
-    json_t *text = call->parts[0].text != NULL ? json_incref(call->parts[0].text)
-                                               : by__request_text(json_object_get(m, "request"));
-    double now = by__wall_clock();
+    json_t *text = call->parts[0].text != NULL
+                       ? json_incref(call->parts[0].text)
+                       : by__protocol_request_text(json_object_get(m, "request"));
+    double now = by__serve_wall_clock();
     return json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sI sO sO so sO? ss*}}", "t", "task_add",
                      "id", id, "owner", call->key, "key", idempotency, "expires", now + expires,
-                     "seen", (int)(by__stated_model(state, call->model) != NULL), "task", "kind",
-                     call->form->name, "call", call->id, "model", call->model, "created",
+                     "seen", (int)(by__gateway_stated_model(state, call->model) != NULL), "task",
+                     "kind", call->form->name, "call", call->id, "model", call->model, "created",
                      (json_int_t)call->created, "sequences", (json_int_t)call->n, "cost",
                      json_object_get(m, "cost"), "priority", json_object_get(m, "priority"),
                      "request", text, "own", call->own, "webhook", webhook);
 }
 
 /* Reads the body of a task as its own route would. */
-static by_status read_body(by__reading *r, const asked *a, by__gateway_call **out)
+static by_status read_body(by__gateway_reading *r, const asked *a, by__gateway_call **out)
 {
-    const by__call_form *form = by__form_of_route(r->gateway, a->endpoint);
+    const by__gateway_call_form *form = by__gateway_form_of_route(r->gateway, a->endpoint);
     by__text body = {0};
     by__json_write(&body, a->body, JSON_COMPACT);
     if (body.failed) {
         by__text_free(&body);
         return by_error_set(&r->error, BY_EMEMORY, "out of memory: a task");
     }
-    by_status status = by__call_open(out, r->gateway, form, r->key, &r->error);
+    by_status status = by__gateway_call_open(out, r->gateway, form, r->key, &r->error);
     if (status == BY_OK) {
         const by__http_request request = {.method = "POST",
                                           .path = a->endpoint,
@@ -329,11 +332,11 @@ static by_status read_body(by__reading *r, const asked *a, by__gateway_call **ou
                                           .body_length = body.length};
         (*out)->state = r->state;
         status = form->read(*out, &request, &r->param, &r->error);
-        if (status == BY_OK && by__reading_knows_not(r, (*out)->model)) {
+        if (status == BY_OK && by__gateway_reading_knows_not(r, (*out)->model)) {
             status = by_error_set(&r->error, BY_EARG, "the model is not served");
         }
         if (status == BY_OK) {
-            status = by__call_encode(*out, body.length, &r->error);
+            status = by__gateway_call_encode(*out, body.length, &r->error);
         }
     }
     by__text_free(&body);
@@ -341,7 +344,7 @@ static by_status read_body(by__reading *r, const asked *a, by__gateway_call **ou
 }
 
 /* What a task cannot be. */
-static by_status check_call(by__reading *r, const by__gateway_call *call)
+static by_status check_call(by__gateway_reading *r, const by__gateway_call *call)
 {
     if (call->part_count != 1 || call->stream || call->logprobs) {
         r->param = call->stream ? "stream" : call->logprobs ? "logprobs" : "prompt";
@@ -358,15 +361,15 @@ static by_status check_call(by__reading *r, const by__gateway_call *call)
 }
 
 /* Makes the message that adds a task from a body that its own route would accept. */
-static by_status make_task(by__reading *r, const asked *a, const char *idempotency)
+static by_status make_task(by__gateway_reading *r, const asked *a, const char *idempotency)
 {
     char id[BY__ID_BYTES];
     if (a->webhook != NULL) {
         r->param = "webhook";
-        BY_TRY(by__webhooks_check(r->gateway->webhooks, a->webhook, &r->error));
+        BY_TRY(by__gateway_webhooks_check(r->gateway->webhooks, a->webhook, &r->error));
     }
     r->param = "endpoint";
-    if (by__form_of_route(r->gateway, a->endpoint) == NULL) {
+    if (by__gateway_form_of_route(r->gateway, a->endpoint) == NULL) {
         return by_error_set(&r->error, BY_EARG,
                             "'endpoint' must be a route that computes, such as /v1/completions");
     }
@@ -376,7 +379,7 @@ static by_status make_task(by__reading *r, const asked *a, const char *idempoten
                             "'body' must be an object: what the endpoint would be sent");
     }
     r->param = NULL;
-    BY_TRY(by__request_id(id, "task_", &r->error));
+    BY_TRY(by__serve_request_id(id, "task_", &r->error));
     by__gateway_call *call = NULL;
     by_status status = read_body(r, a, &call);
     if (status == BY_OK) {
@@ -390,7 +393,7 @@ static by_status make_task(by__reading *r, const asked *a, const char *idempoten
             memcpy(r->place, call->place, sizeof r->place); /* which outlives the call */
             r->param = r->place;
         }
-        by__call_free(call);
+        by__gateway_call_free(call);
     }
     return status;
 }
@@ -403,7 +406,7 @@ static by_status add_digest(json_t *message, const json_t *body, by_error *error
     char *text = by__json_dump(body, JSON_COMPACT | JSON_SORT_KEYS);
     bool added = text != NULL;
     if (added) {
-        by__sha256_hex(digest, text);
+        by__gateway_sha256_hex(digest, text);
         added = json_object_set_new(json_object_get(message, "task"), "digest",
                                     json_string(digest)) == 0;
     }
@@ -411,14 +414,14 @@ static by_status add_digest(json_t *message, const json_t *body, by_error *error
     return added ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a task");
 }
 
-static by_status read_task(by__reading *r)
+static by_status read_task(by__gateway_reading *r)
 {
     asked a = {.expires = KEPT};
     const char *idempotency = by__http_header_of(&r->request, "idempotency-key");
     json_t *body;
-    BY_TRY(by__body_parse(&body, r->request.body, r->request.body_length, &r->error));
+    BY_TRY(by__gateway_body_parse(&body, r->request.body, r->request.body_length, &r->error));
     by_status status =
-        by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, &r->param, &r->error);
+        by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, &r->param, &r->error);
     if (status == BY_OK && idempotency != NULL &&
         (idempotency[0] == '\0' || strlen(idempotency) > 255 ||
          !by__utf8_valid(idempotency, strlen(idempotency)))) {
@@ -434,28 +437,28 @@ static by_status read_task(by__reading *r)
     return status;
 }
 
-static void answer_task(by__reading *r)
+static void answer_task(by__gateway_reading *r)
 {
     json_t *message = r->message;
     if (r->status != BY_OK) {
-        by__reply_refused(r->gateway, r->exchange, r->status, r->param, &r->error);
+        by__gateway_reply_refused(r->gateway, r->exchange, r->status, r->param, &r->error);
         return;
     }
     r->message = NULL;
     if (by__gateway_charge(r->gateway, r->exchange,
-                           by__get_integer(json_object_get(message, "task"), "cost"))) {
+                           by__protocol_get_integer(json_object_get(message, "task"), "cost"))) {
         by__task_ask(r->gateway, r->exchange, show_new, "task", message);
     } else {
         json_decref(message);
     }
 }
 
-void by__answer_task_new(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                         const char *key)
+void by__gateway_answer_task_new(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                                 const char *key)
 {
-    static const by__read_kind kind = {read_task, answer_task};
+    static const by__gateway_read_kind kind = {read_task, answer_task};
     if (by__gateway_takes_json(g, x, r)) {
-        by__request_read(g, x, r, key, &kind);
+        by__gateway_request_read(g, x, r, key, &kind);
     }
 }
 
@@ -464,29 +467,29 @@ static void answer_named(by__gateway *g, by__http_exchange *x, const by__http_re
                          const char *key, const char *question)
 {
     char id[65];
-    const char *rest = by__path_id(id, r->path + strlen("/v1/tasks/"));
+    const char *rest = by__serve_path_id(id, r->path + strlen("/v1/tasks/"));
     bool post = strcmp(r->method, "POST") == 0;
     bool follows = rest != NULL && strcmp(rest, "/events") == 0 && strcmp(r->method, "GET") == 0;
     if (rest == NULL || (!follows && strcmp(rest, post ? "/cancel" : "") != 0)) {
-        by__reply_error(g, x, 404, "task_not_found", NULL, "there is no such task");
+        by__gateway_reply_error(g, x, 404, "task_not_found", NULL, "there is no such task");
         return;
     }
     if (follows) {
-        by__answer_task_events(g, x, r, id, key);
+        by__gateway_answer_task_events(g, x, r, id, key);
         return;
     }
     by__task_ask(g, x, show_task, "task",
                  json_pack("{ss ss ss}", "t", question, "id", id, "owner", key));
 }
 
-void by__answer_task(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                     const char *key)
+void by__gateway_answer_task(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                             const char *key)
 {
     answer_named(g, x, r, key, "task_get");
 }
 
-void by__answer_task_cancel(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                            const char *key)
+void by__gateway_answer_task_cancel(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                                    const char *key)
 {
     answer_named(g, x, r, key, strcmp(r->method, "POST") == 0 ? "task_cancel" : "task_drop");
 }

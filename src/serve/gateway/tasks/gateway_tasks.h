@@ -10,7 +10,8 @@
 
 /* ---- routes ---- */
 
-by__route_answer by__answer_task_new, by__answer_task, by__answer_task_cancel;
+by__gateway_route_answer by__gateway_answer_task_new, by__gateway_answer_task,
+    by__gateway_answer_task_cancel;
 
 /* ---- tasks ---- */
 
@@ -18,7 +19,7 @@ by__route_answer by__answer_task_new, by__answer_task, by__answer_task_cancel;
  * is notified of its end, NULL for none. */
 json_t *by__task_message(const by__gateway_call *call, const char *id, const char *idempotency,
                          const char *webhook, double expires);
-/* Replies with a task that the broker has, given as by__tasks_get gives it. */
+/* Replies with a task that the broker has, given as by__broker_tasks_get gives it. */
 typedef void by__task_show(by__gateway *g, by__http_exchange *x, const json_t *row);
 /* Sends a question about a task to the broker; the exchange is answered by its reply. Takes the
  * message. what: the name of the requested object, for the error if there is none. */
@@ -53,7 +54,7 @@ bool by__task_ended(const json_t *row);
 /* ---- clients that follow a task (gateway_task_events.c) ---- */
 
 /* What they are sent. */
-typedef struct by__watch_kind {
+typedef struct by__gateway_watch_kind {
     const char *what; /* that is asked for: "task" */
     /* Why a task has no events; NULL: it has. Itself NULL: each has. */
     const char *(*refuse)(const json_t *row);
@@ -61,18 +62,18 @@ typedef struct by__watch_kind {
      * all. Returns the number of the last one so far; *last: none will follow. */
     long long (*print)(const by__gateway *g, const json_t *row, long long after, bool *last,
                        by__text *out);
-} by__watch_kind;
+} by__gateway_watch_kind;
 
 /* Streams the events of the task `id` behind number `after` to an exchange, until the last one. */
-void by__task_watch(by__gateway *g, by__http_exchange *x, const by__watch_kind *kind,
+void by__task_watch(by__gateway *g, by__http_exchange *x, const by__gateway_watch_kind *kind,
                     const char *id, const char *key, long long after);
 /* The number of an event; -1: the text is none. */
 long long by__task_event_number(const char *text, size_t length);
 /* Streams the states of the task `id`. */
-void by__answer_task_events(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                            const char *id, const char *key);
+void by__gateway_answer_task_events(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                                    const char *id, const char *key);
 /* Handle the broker's answer to a question of that file, and the loss of the link. */
-void by__watch_answer(by__gateway *g, const json_t *message);
-void by__watches_lost(by__gateway *g);
+void by__gateway_watch_answer(by__gateway *g, const json_t *message);
+void by__gateway_watches_lost(by__gateway *g);
 
 #endif

@@ -14,11 +14,11 @@
 /* Limit on a receiver's Retry-After. */
 #define MOST_WAIT 3600.0
 
-struct by__webhooks {
+struct by__gateway_webhooks {
     by__gateway *gateway;
     const by_serve_webhooks_config *config;
-    by__webhook_rules *rules;
-    by__webhook_sender *sender;
+    by__gateway_webhook_rules *rules;
+    by__gateway_webhook_sender *sender;
     uv_timer_t *timer;
     size_t busy;  /* number of messages in flight */
     double asked; /* by__now of a question to the broker without an answer; 0: none */
@@ -37,8 +37,8 @@ static char *print_body(const by__gateway *g, const json_t *row)
     json_t *task = by__task_view(g, row);
     (void)json_object_del(task, "result");
     (void)json_object_del(task, "webhook");
-    (void)snprintf(type, sizeof type, "task.%s", by__get_text(row, "status"));
-    by__utc(time_text, by__get_number(row, "ended_at", 0.0));
+    (void)snprintf(type, sizeof type, "task.%s", by__protocol_get_text(row, "status"));
+    by__utc(time_text, by__protocol_get_number(row, "ended_at", 0.0));
     json_t *body = json_pack("{ss ss so}", "type", type, "timestamp", time_text, "data", task);
     by__text text = {0};
     char *out = NULL;
@@ -49,16 +49,17 @@ static char *print_body(const by__gateway *g, const json_t *row)
 }
 
 /* NULL: memory is exhausted. */
-static by__webhook_message *make_message(const by__gateway *g, const json_t *row, const char *url)
+static by__gateway_webhook_message *make_message(const by__gateway *g, const json_t *row,
+                                                 const char *url)
 {
-    by__webhook_message *m = calloc(1, sizeof *m);
+    by__gateway_webhook_message *m = calloc(1, sizeof *m);
     if (m == NULL) {
         return NULL;
     }
     m->url = by__strdup(url);
     m->body = print_body(g, row);
     if (m->url == NULL || m->body == NULL) {
-        by__webhook_message_free(m);
+        by__gateway_webhook_message_free(m);
         return NULL;
     }
     return m;
@@ -67,26 +68,26 @@ static by__webhook_message *make_message(const by__gateway *g, const json_t *row
 /* ---- outcomes ---- */
 
 /* Reports an outcome: "delivered", "failed" or "pending", which is due again in `delay` seconds. */
-static void tell_broker(by__webhooks *w, const by__webhook_message *m, const char *state,
-                        double delay)
+static void tell_broker(by__gateway_webhooks *w, const by__gateway_webhook_message *m,
+                        const char *state, double delay)
 {
     json_t *message = json_pack("{ss ss sI ss sf}", "t", "task_hook", "id", m->id, "try",
                                 (json_int_t)m->tries, "state", state, "delay", delay);
-    (void)by__broker_link_send(&w->gateway->broker, message);
+    (void)by__link_broker_send(&w->gateway->broker, message);
     json_decref(message);
 }
 
-static double pause_of(const by__webhooks *w, const by__webhook_message *m)
+static double pause_of(const by__gateway_webhooks *w, const by__gateway_webhook_message *m)
 {
     uint16_t random = 0;
-    (void)by__random_bytes(&random, sizeof random, NULL);
-    double pause = by__webhook_pause(w->config->pause, m->tries, random / 65535.0);
+    (void)by__serve_random_bytes(&random, sizeof random, NULL);
+    double pause = by__gateway_webhook_pause(w->config->pause, m->tries, random / 65535.0);
     double asked = m->retry_after < MOST_WAIT ? m->retry_after : MOST_WAIT;
     return asked > pause ? asked : pause;
 }
 
 /* Handles the outcome of a message. hopeless: another attempt would fail too. */
-static void conclude(by__webhooks *w, const by__webhook_message *m, bool hopeless)
+static void conclude(by__gateway_webhooks *w, const by__gateway_webhook_message *m, bool hopeless)
 {
     bool delivered = m->status >= 200 && m->status < 300;
     bool ends = delivered || hopeless || m->tries >= w->config->attempts;
@@ -95,28 +96,28 @@ static void conclude(by__webhooks *w, const by__webhook_message *m, bool hopeles
     w->delivered += delivered;
     w->given_up += ends && !delivered;
     w->retried += !ends;
-    by__log_event(&w->gateway->log, "webhook", "{ss ss sI sI ss sf}", "task", m->id, "outcome",
-                  outcome, "try", (json_int_t)m->tries, "status", (json_int_t)m->status, "reason",
-                  m->reason, "again", delay);
+    by__telemetry_log_event(&w->gateway->log, "webhook", "{ss ss sI sI ss sf}", "task", m->id,
+                            "outcome", outcome, "try", (json_int_t)m->tries, "status",
+                            (json_int_t)m->status, "reason", m->reason, "again", delay);
     tell_broker(w, m, outcome, delay);
 }
 
-static void on_ended(void *user, by__webhook_message *message)
+static void on_ended(void *user, by__gateway_webhook_message *message)
 {
-    by__webhooks *w = user;
+    by__gateway_webhooks *w = user;
     w->busy--;
     conclude(w, message, message->hopeless);
-    by__webhook_message_free(message);
+    by__gateway_webhook_message_free(message);
 }
 
 /* ---- messages of the broker ---- */
 
-static void ask(by__webhooks *w)
+static void ask(by__gateway_webhooks *w)
 {
     json_t *message =
         json_pack("{ss sf sI}", "t", "task_hooks", "lease", w->config->timeout + LEASE, "most",
                   (json_int_t)(BY__WEBHOOKS_AT_ONCE - w->busy));
-    if (by__broker_link_send(&w->gateway->broker, message)) {
+    if (by__link_broker_send(&w->gateway->broker, message)) {
         w->asked = by__now();
     }
     json_decref(message);
@@ -124,7 +125,7 @@ static void ask(by__webhooks *w)
 
 static void on_timer(uv_timer_t *timer)
 {
-    by__webhooks *w = timer->data;
+    by__gateway_webhooks *w = timer->data;
     const by__gateway *g = w->gateway;
     bool waits = w->asked > 0.0 && by__now() - w->asked < LOST;
     if (!waits && !g->draining && g->broker.ready && w->busy < BY__WEBHOOKS_AT_ONCE) {
@@ -134,23 +135,24 @@ static void on_timer(uv_timer_t *timer)
 
 /* Every attempt that the broker counts must get an outcome, even one for which memory was
  * exhausted. */
-static void take_row(by__webhooks *w, const json_t *row)
+static void take_row(by__gateway_webhooks *w, const json_t *row)
 {
-    const char *id = by__get_text(row, "id");
-    const char *url = by__get_text(json_object_get(row, "task"), "webhook");
-    by__webhook_message attempt = {.tries = by__get_integer(row, "tries")};
+    const char *id = by__protocol_get_text(row, "id");
+    const char *url = by__protocol_get_text(json_object_get(row, "task"), "webhook");
+    by__gateway_webhook_message attempt = {.tries = by__protocol_get_integer(row, "tries")};
     by_error error = {0};
-    if (id == NULL || !by__id_valid(id) || url == NULL || by__get_text(row, "status") == NULL) {
+    if (id == NULL || !by__serve_id_valid(id) || url == NULL ||
+        by__protocol_get_text(row, "status") == NULL) {
         return;
     }
     memcpy(attempt.id, id, strlen(id) + 1);
-    if (by__webhook_check_url(w->rules, url, &error) != BY_OK) {
+    if (by__gateway_webhook_check_url(w->rules, url, &error) != BY_OK) {
         /* It was listed when the task was created. */
         (void)snprintf(attempt.reason, sizeof attempt.reason, "its origin is not listed any more");
         conclude(w, &attempt, true);
         return;
     }
-    by__webhook_message *m = make_message(w->gateway, row, url);
+    by__gateway_webhook_message *m = make_message(w->gateway, row, url);
     if (m == NULL) {
         (void)snprintf(attempt.reason, sizeof attempt.reason, "out of memory");
         conclude(w, &attempt, false);
@@ -159,12 +161,12 @@ static void take_row(by__webhooks *w, const json_t *row)
     memcpy(m->id, attempt.id, sizeof m->id);
     m->tries = attempt.tries;
     w->busy++;
-    by__webhook_send(w->sender, m);
+    by__gateway_webhook_send(w->sender, m);
 }
 
-void by__webhooks_take(by__webhooks *webhooks, const json_t *message)
+void by__gateway_webhooks_take(by__gateway_webhooks *webhooks, const json_t *message)
 {
-    by__webhooks *w = webhooks;
+    by__gateway_webhooks *w = webhooks;
     size_t i;
     json_t *row;
     if (w == NULL) {
@@ -177,21 +179,26 @@ void by__webhooks_take(by__webhooks *webhooks, const json_t *message)
     }
 }
 
-by_status by__webhooks_check(const by__webhooks *webhooks, const char *url, by_error *error)
+by_status by__gateway_webhooks_check(const by__gateway_webhooks *webhooks, const char *url,
+                                     by_error *error)
 {
-    return by__webhook_check_url(webhooks == NULL ? NULL : webhooks->rules, url, error);
+    return by__gateway_webhook_check_url(webhooks == NULL ? NULL : webhooks->rules, url, error);
 }
 
-void by__webhooks_print(const by__webhooks *webhooks, by__text *out)
+void by__gateway_webhooks_print(const by__gateway_webhooks *webhooks, by__text *out)
 {
-    const by__webhooks *w = webhooks;
+    const by__gateway_webhooks *w = webhooks;
     if (w == NULL) {
         return;
     }
-    by__metrics_family(out, "banyan_webhooks_total", "Attempts to deliver a webhook.", "counter");
-    by__metrics_sample(out, "banyan_webhooks_total", "outcome=\"delivered\"", (double)w->delivered);
-    by__metrics_sample(out, "banyan_webhooks_total", "outcome=\"retried\"", (double)w->retried);
-    by__metrics_sample(out, "banyan_webhooks_total", "outcome=\"given_up\"", (double)w->given_up);
+    by__telemetry_metrics_family(out, "banyan_webhooks_total", "Attempts to deliver a webhook.",
+                                 "counter");
+    by__telemetry_metrics_sample(out, "banyan_webhooks_total", "outcome=\"delivered\"",
+                                 (double)w->delivered);
+    by__telemetry_metrics_sample(out, "banyan_webhooks_total", "outcome=\"retried\"",
+                                 (double)w->retried);
+    by__telemetry_metrics_sample(out, "banyan_webhooks_total", "outcome=\"given_up\"",
+                                 (double)w->given_up);
 }
 
 /* ---- opening ---- */
@@ -201,19 +208,19 @@ static void on_timer_closed(uv_handle_t *handle)
     free(handle);
 }
 
-by_status by__webhooks_open(by__webhooks **out, by__gateway *g,
-                            const by_serve_webhooks_config *config, by_error *error)
+by_status by__gateway_webhooks_open(by__gateway_webhooks **out, by__gateway *g,
+                                    const by_serve_webhooks_config *config, by_error *error)
 {
-    by__webhook_rules *rules = NULL;
-    by__webhooks *w = NULL;
+    by__gateway_webhook_rules *rules = NULL;
+    by__gateway_webhooks *w = NULL;
     *out = NULL;
-    BY_TRY(by__webhook_rules_open(&rules, config, error));
+    BY_TRY(by__gateway_webhook_rules_open(&rules, config, error));
     if (rules == NULL) {
         return BY_OK;
     }
     by_status status = by__alloc((void **)&w, 1, sizeof *w, "webhooks", error);
     if (status != BY_OK) {
-        by__webhook_rules_close(&rules);
+        by__gateway_webhook_rules_close(&rules);
         return status;
     }
     w->gateway = g;
@@ -221,11 +228,12 @@ by_status by__webhooks_open(by__webhooks **out, by__gateway *g,
     w->rules = rules;
     status = by__alloc((void **)&w->timer, 1, sizeof *w->timer, "webhooks", error);
     if (status == BY_OK) {
-        status = by__webhook_sender_open(&w->sender, &g->loop, rules, config, on_ended, w, error);
+        status = by__gateway_webhook_sender_open(&w->sender, &g->loop, rules, config, on_ended, w,
+                                                 error);
     }
     if (status != BY_OK) {
         free(w->timer);
-        by__webhook_rules_close(&w->rules);
+        by__gateway_webhook_rules_close(&w->rules);
         free(w);
         return status;
     }
@@ -236,15 +244,15 @@ by_status by__webhooks_open(by__webhooks **out, by__gateway *g,
     return BY_OK;
 }
 
-void by__webhooks_close(by__webhooks **webhooks)
+void by__gateway_webhooks_close(by__gateway_webhooks **webhooks)
 {
-    by__webhooks *w = *webhooks;
+    by__gateway_webhooks *w = *webhooks;
     if (w == NULL) {
         return;
     }
     *webhooks = NULL;
-    by__webhook_sender_close(&w->sender);
+    by__gateway_webhook_sender_close(&w->sender);
     uv_close((uv_handle_t *)w->timer, on_timer_closed);
-    by__webhook_rules_close(&w->rules);
+    by__gateway_webhook_rules_close(&w->rules);
     free(w);
 }

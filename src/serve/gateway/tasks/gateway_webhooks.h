@@ -7,17 +7,18 @@
 #include "serve/gateway/core/gateway.h"
 #include "serve/gateway/tasks/webhook.h"
 
-typedef struct by__webhooks by__webhooks;
+typedef struct by__gateway_webhooks by__gateway_webhooks;
 
 /* *out is NULL if the configuration lists no origin. config must outlive it. */
-by_status by__webhooks_open(by__webhooks **out, by__gateway *g,
-                            const by_serve_webhooks_config *config, by_error *error);
+by_status by__gateway_webhooks_open(by__gateway_webhooks **out, by__gateway *g,
+                                    const by_serve_webhooks_config *config, by_error *error);
 /* The loop must run once more to free it. */
-void by__webhooks_close(by__webhooks **webhooks);
+void by__gateway_webhooks_close(by__gateway_webhooks **webhooks);
 /* BY_EARG: a task may not have this URL. webhooks may be NULL. */
-by_status by__webhooks_check(const by__webhooks *webhooks, const char *url, by_error *error);
+by_status by__gateway_webhooks_check(const by__gateway_webhooks *webhooks, const char *url,
+                                     by_error *error);
 /* Handles the broker's message "hooks". webhooks may be NULL: nothing is done. */
-void by__webhooks_take(by__webhooks *webhooks, const json_t *message);
-void by__webhooks_print(const by__webhooks *webhooks, by__text *out);
+void by__gateway_webhooks_take(by__gateway_webhooks *webhooks, const json_t *message);
+void by__gateway_webhooks_print(const by__gateway_webhooks *webhooks, by__text *out);
 
 #endif

@@ -21,10 +21,10 @@ typedef struct origin {
     char *port;
 } origin;
 
-struct by__webhook_rules {
+struct by__gateway_webhook_rules {
     origin *origins;
     size_t origin_count;
-    by__network *networks;
+    by__http_network *networks;
     size_t network_count;
     uint8_t secrets[SECRETS][MOST_SECRET];
     size_t lengths[SECRETS];
@@ -71,7 +71,8 @@ static bool is_plain(const char *url)
     return length > 0 && length <= BY__WEBHOOK_URL;
 }
 
-by_status by__webhook_check_url(const by__webhook_rules *rules, const char *url, by_error *error)
+by_status by__gateway_webhook_check_url(const by__gateway_webhook_rules *rules, const char *url,
+                                        by_error *error)
 {
     origin o;
     bool listed = false;
@@ -111,23 +112,24 @@ static const char *const special[] = {
 
 static bool is_public(const struct in6_addr *address)
 {
-    by__network n;
+    by__http_network n;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(special); i++) {
-        if (by__network_read(&n, special[i]) && by__network_has(&n, address)) {
+        if (by__http_network_read(&n, special[i]) && by__http_network_has(&n, address)) {
             return false;
         }
     }
     return IN6_IS_ADDR_V4MAPPED(address) || (address->s6_addr[0] >> 5) == 1;
 }
 
-bool by__webhook_check_address(const by__webhook_rules *rules, const struct sockaddr *address)
+bool by__gateway_webhook_check_address(const by__gateway_webhook_rules *rules,
+                                       const struct sockaddr *address)
 {
     struct in6_addr a;
-    if (!by__network_address(&a, address)) {
+    if (!by__http_network_address(&a, address)) {
         return false;
     }
     for (size_t i = 0; i < rules->network_count; i++) {
-        if (by__network_has(&rules->networks[i], &a)) {
+        if (by__http_network_has(&rules->networks[i], &a)) {
             return true;
         }
     }
@@ -137,7 +139,7 @@ bool by__webhook_check_address(const by__webhook_rules *rules, const struct sock
 /* ---- signatures ---- */
 
 /* Parses "whsec_" and base64 of 24 to 64 bytes, as the specification says. */
-static bool read_secret(by__webhook_rules *r, const char *text, size_t length)
+static bool read_secret(by__gateway_webhook_rules *r, const char *text, size_t length)
 {
     static const char prefix[] = "whsec_";
     uint8_t bytes[256];
@@ -154,7 +156,7 @@ static bool read_secret(by__webhook_rules *r, const char *text, size_t length)
     return true;
 }
 
-static by_status read_secrets(by__webhook_rules *r, const char *path, by_error *error)
+static by_status read_secrets(by__gateway_webhook_rules *r, const char *path, by_error *error)
 {
     char *text = NULL;
     size_t length = 0;
@@ -180,8 +182,8 @@ static by_status read_secrets(by__webhook_rules *r, const char *path, by_error *
     return BY_OK;
 }
 
-void by__webhook_sign(const by__webhook_rules *rules, const char *id, int64_t timestamp,
-                      const char *body, size_t length, by__text *out)
+void by__gateway_webhook_sign(const by__gateway_webhook_rules *rules, const char *id,
+                              int64_t timestamp, const char *body, size_t length, by__text *out)
 {
     char head[160];
     int n = snprintf(head, sizeof head, "%.100s.%lld.", id, (long long)timestamp);
@@ -197,7 +199,7 @@ void by__webhook_sign(const by__webhook_rules *rules, const char *id, int64_t ti
     }
 }
 
-double by__webhook_pause(double first, int64_t tries, double random)
+double by__gateway_webhook_pause(double first, int64_t tries, double random)
 {
     double pause = first;
     for (int64_t i = 1; i < tries && pause < MOST_PAUSE; i++) {
@@ -209,7 +211,7 @@ double by__webhook_pause(double first, int64_t tries, double random)
 
 /* ---- opening ---- */
 
-static by_status read_lists(by__webhook_rules *r, const by_serve_webhooks_config *c,
+static by_status read_lists(by__gateway_webhook_rules *r, const by_serve_webhooks_config *c,
                             by_error *error)
 {
     for (size_t i = 0; i < c->origins.count; i++) {
@@ -225,7 +227,7 @@ static by_status read_lists(by__webhook_rules *r, const by_serve_webhooks_config
         r->origin_count++;
     }
     for (size_t i = 0; i < c->networks.count; i++) {
-        if (!by__network_read(&r->networks[i], c->networks.items[i])) {
+        if (!by__http_network_read(&r->networks[i], c->networks.items[i])) {
             return by_error_set(
                 error, BY_ECONFIG,
                 "webhooks.networks has %s, which is not a network: write it as 10.0.0.0/8",
@@ -241,10 +243,10 @@ static by_status read_lists(by__webhook_rules *r, const by_serve_webhooks_config
     return read_secrets(r, c->secret, error);
 }
 
-by_status by__webhook_rules_open(by__webhook_rules **out, const by_serve_webhooks_config *config,
-                                 by_error *error)
+by_status by__gateway_webhook_rules_open(by__gateway_webhook_rules **out,
+                                         const by_serve_webhooks_config *config, by_error *error)
 {
-    by__webhook_rules *r = NULL;
+    by__gateway_webhook_rules *r = NULL;
     *out = NULL;
     if (config->origins.count == 0) {
         return BY_OK;
@@ -260,15 +262,15 @@ by_status by__webhook_rules_open(by__webhook_rules **out, const by_serve_webhook
         status = read_lists(r, config, error);
     }
     if (status != BY_OK) {
-        by__webhook_rules_close(&r);
+        by__gateway_webhook_rules_close(&r);
     }
     *out = r;
     return status;
 }
 
-void by__webhook_rules_close(by__webhook_rules **rules)
+void by__gateway_webhook_rules_close(by__gateway_webhook_rules **rules)
 {
-    by__webhook_rules *r = *rules;
+    by__gateway_webhook_rules *r = *rules;
     if (r == NULL) {
         return;
     }

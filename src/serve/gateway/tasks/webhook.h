@@ -22,25 +22,27 @@
 /* Longest URL in bytes. */
 #define BY__WEBHOOK_URL 2048
 
-typedef struct by__webhook_rules by__webhook_rules;
+typedef struct by__gateway_webhook_rules by__gateway_webhook_rules;
 
 /* Loads the rules of a configuration, including the file of secrets. *out is NULL if it lists no
  * origin. BY_ECONFIG: an origin, a network or a secret is malformed. */
-by_status by__webhook_rules_open(by__webhook_rules **out, const by_serve_webhooks_config *config,
-                                 by_error *error);
-void by__webhook_rules_close(by__webhook_rules **rules);
+by_status by__gateway_webhook_rules_open(by__gateway_webhook_rules **out,
+                                         const by_serve_webhooks_config *config, by_error *error);
+void by__gateway_webhook_rules_close(by__gateway_webhook_rules **rules);
 /* BY_EARG with a sentence for the client: messages may not be sent to this URL. rules may be NULL:
  * then to none. */
-by_status by__webhook_check_url(const by__webhook_rules *rules, const char *url, by_error *error);
+by_status by__gateway_webhook_check_url(const by__gateway_webhook_rules *rules, const char *url,
+                                        by_error *error);
 /* Returns true if a connection to an IPv4 or IPv6 address is allowed: it is public, or in a listed
  * network. */
-bool by__webhook_check_address(const by__webhook_rules *rules, const struct sockaddr *address);
+bool by__gateway_webhook_check_address(const by__gateway_webhook_rules *rules,
+                                       const struct sockaddr *address);
 /* Appends the value of webhook-signature: "v1,BASE64" for each secret, separated by spaces. */
-void by__webhook_sign(const by__webhook_rules *rules, const char *id, int64_t timestamp,
-                      const char *body, size_t length, by__text *out);
+void by__gateway_webhook_sign(const by__gateway_webhook_rules *rules, const char *id,
+                              int64_t timestamp, const char *body, size_t length, by__text *out);
 /* Seconds until the next attempt after `tries` failed ones (1 or more): `first`, doubled with each
  * up to an hour, less a random part (`random` in 0..1) of up to a half, so that messages which
  * failed together are not retried together. */
-double by__webhook_pause(double first, int64_t tries, double random);
+double by__gateway_webhook_pause(double first, int64_t tries, double random);
 
 #endif

@@ -16,8 +16,8 @@
 
 /* A message in the thread. */
 typedef struct transfer {
-    by__webhook_message *message;
-    const by__webhook_rules *rules;
+    by__gateway_webhook_message *message;
+    const by__gateway_webhook_rules *rules;
     CURL *curl;
     struct curl_slist *headers;
     size_t answered; /* bytes of the answer */
@@ -26,23 +26,23 @@ typedef struct transfer {
     struct transfer *next;
 } transfer;
 
-struct by__webhook_sender {
-    const by__webhook_rules *rules;
+struct by__gateway_webhook_sender {
+    const by__gateway_webhook_rules *rules;
     const by_serve_webhooks_config *config;
-    void (*ended)(void *user, by__webhook_message *message);
+    void (*ended)(void *user, by__gateway_webhook_message *message);
     void *user;
     uv_thread_t thread;
     uv_async_t async;
     CURLM *multi;
     uv_mutex_t mutex; /* protects the following members */
-    by__webhook_message *coming;
-    by__webhook_message *gone;
+    by__gateway_webhook_message *coming;
+    by__gateway_webhook_message *gone;
     bool closing;
     /* Used by the thread only: */
     transfer *transfers;
 };
 
-void by__webhook_message_free(by__webhook_message *message)
+void by__gateway_webhook_message_free(by__gateway_webhook_message *message)
 {
     if (message != NULL) {
         free(message->url);
@@ -51,11 +51,11 @@ void by__webhook_message_free(by__webhook_message *message)
     }
 }
 
-static void free_list(by__webhook_message *list)
+static void free_list(by__gateway_webhook_message *list)
 {
     while (list != NULL) {
-        by__webhook_message *next = list->next;
-        by__webhook_message_free(list);
+        by__gateway_webhook_message *next = list->next;
+        by__gateway_webhook_message_free(list);
         list = next;
     }
 }
@@ -66,7 +66,8 @@ static void free_list(by__webhook_message *list)
 static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
 {
     transfer *t = user;
-    if (purpose != CURLSOCKTYPE_IPCXN || !by__webhook_check_address(t->rules, &address->addr)) {
+    if (purpose != CURLSOCKTYPE_IPCXN ||
+        !by__gateway_webhook_check_address(t->rules, &address->addr)) {
         t->forbidden = true;
         return CURL_SOCKET_BAD;
     }
@@ -97,13 +98,13 @@ static void add_header(transfer *t, const char *name, const char *value, bool *g
 
 static bool add_headers(transfer *t)
 {
-    const by__webhook_message *m = t->message;
-    int64_t now = (int64_t)by__wall_clock();
+    const by__gateway_webhook_message *m = t->message;
+    int64_t now = (int64_t)by__serve_wall_clock();
     by__text signature = {0};
     char text[24];
     bool good = true;
     (void)snprintf(text, sizeof text, "%lld", (long long)now);
-    by__webhook_sign(t->rules, m->id, now, m->body, strlen(m->body), &signature);
+    by__gateway_webhook_sign(t->rules, m->id, now, m->body, strlen(m->body), &signature);
     good = !signature.failed;
     add_header(t, "Content-Type", "application/json", &good);
     add_header(t, "User-Agent", "banyan/" BY_VERSION, &good);
@@ -114,10 +115,10 @@ static bool add_headers(transfer *t)
     return good;
 }
 
-static bool set_up(const by__webhook_sender *s, transfer *t)
+static bool set_up(const by__gateway_webhook_sender *s, transfer *t)
 {
     CURL *c = t->curl;
-    by__webhook_message *m = t->message;
+    by__gateway_webhook_message *m = t->message;
     long milliseconds = (long)(s->config->timeout * 1e3);
     const char *authorities =
         s->config->certificates[0] != '\0' ? s->config->certificates : by__authorities();
@@ -144,7 +145,7 @@ static bool set_up(const by__webhook_sender *s, transfer *t)
            (authorities == NULL || curl_easy_setopt(c, CURLOPT_CAINFO, authorities) == CURLE_OK);
 }
 
-static void free_transfer(by__webhook_sender *s, transfer *t)
+static void free_transfer(by__gateway_webhook_sender *s, transfer *t)
 {
     if (t->curl != NULL) {
         (void)curl_multi_remove_handle(s->multi, t->curl);
@@ -155,7 +156,7 @@ static void free_transfer(by__webhook_sender *s, transfer *t)
 }
 
 /* Returns a message to the loop. */
-static void give_back(by__webhook_sender *s, by__webhook_message *m)
+static void give_back(by__gateway_webhook_sender *s, by__gateway_webhook_message *m)
 {
     uv_mutex_lock(&s->mutex);
     m->next = s->gone;
@@ -164,7 +165,7 @@ static void give_back(by__webhook_sender *s, by__webhook_message *m)
     (void)uv_async_send(&s->async);
 }
 
-static void begin(by__webhook_sender *s, by__webhook_message *m)
+static void begin(by__gateway_webhook_sender *s, by__gateway_webhook_message *m)
 {
     transfer *t = calloc(1, sizeof *t);
     m->next = NULL;
@@ -185,12 +186,12 @@ static void begin(by__webhook_sender *s, by__webhook_message *m)
     s->transfers = t;
 }
 
-static void end(by__webhook_sender *s, CURL *curl, CURLcode code)
+static void end(by__gateway_webhook_sender *s, CURL *curl, CURLcode code)
 {
     transfer *t = NULL;
     curl_off_t wait = 0;
     (void)curl_easy_getinfo(curl, CURLINFO_PRIVATE, &t);
-    by__webhook_message *m = t->message;
+    by__gateway_webhook_message *m = t->message;
     if (code == CURLE_OK) {
         (void)curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &m->status);
         (void)curl_easy_getinfo(curl, CURLINFO_RETRY_AFTER, &wait);
@@ -223,12 +224,12 @@ static void end(by__webhook_sender *s, CURL *curl, CURLcode code)
 
 static void run(void *user)
 {
-    by__webhook_sender *s = user;
+    by__gateway_webhook_sender *s = user;
     for (;;) {
         int running;
         int left;
         uv_mutex_lock(&s->mutex);
-        by__webhook_message *coming = s->coming;
+        by__gateway_webhook_message *coming = s->coming;
         bool closing = s->closing;
         s->coming = NULL;
         uv_mutex_unlock(&s->mutex);
@@ -237,7 +238,7 @@ static void run(void *user)
             break;
         }
         while (coming != NULL) {
-            by__webhook_message *next = coming->next;
+            by__gateway_webhook_message *next = coming->next;
             begin(s, coming);
             coming = next;
         }
@@ -251,10 +252,10 @@ static void run(void *user)
     }
     while (s->transfers != NULL) {
         transfer *t = s->transfers;
-        by__webhook_message *m = t->message;
+        by__gateway_webhook_message *m = t->message;
         s->transfers = t->next;
         free_transfer(s, t); /* libcurl uses parts of the message until then */
-        by__webhook_message_free(m);
+        by__gateway_webhook_message_free(m);
     }
 }
 
@@ -262,19 +263,20 @@ static void run(void *user)
 
 static void on_ended(uv_async_t *async)
 {
-    by__webhook_sender *s = async->data;
+    by__gateway_webhook_sender *s = async->data;
     uv_mutex_lock(&s->mutex);
-    by__webhook_message *list = s->gone;
+    by__gateway_webhook_message *list = s->gone;
     s->gone = NULL;
     uv_mutex_unlock(&s->mutex);
     while (list != NULL) {
-        by__webhook_message *next = list->next;
+        by__gateway_webhook_message *next = list->next;
         s->ended(s->user, list);
         list = next;
     }
 }
 
-void by__webhook_send(by__webhook_sender *sender, by__webhook_message *message)
+void by__gateway_webhook_send(by__gateway_webhook_sender *sender,
+                              by__gateway_webhook_message *message)
 {
     uv_mutex_lock(&sender->mutex);
     message->next = sender->coming;
@@ -285,20 +287,19 @@ void by__webhook_send(by__webhook_sender *sender, by__webhook_message *message)
 
 static void on_closed(uv_handle_t *handle)
 {
-    by__webhook_sender *s = handle->data;
+    by__gateway_webhook_sender *s = handle->data;
     free_list(s->gone);
     (void)curl_multi_cleanup(s->multi);
     uv_mutex_destroy(&s->mutex);
     free(s);
 }
 
-by_status by__webhook_sender_open(by__webhook_sender **out, uv_loop_t *loop,
-                                  const by__webhook_rules *rules,
-                                  const by_serve_webhooks_config *config,
-                                  void (*ended)(void *user, by__webhook_message *message),
-                                  void *user, by_error *error)
+by_status by__gateway_webhook_sender_open(
+    by__gateway_webhook_sender **out, uv_loop_t *loop, const by__gateway_webhook_rules *rules,
+    const by_serve_webhooks_config *config,
+    void (*ended)(void *user, by__gateway_webhook_message *message), void *user, by_error *error)
 {
-    by__webhook_sender *s = NULL;
+    by__gateway_webhook_sender *s = NULL;
     *out = NULL;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "webhooks", error));
     s->rules = rules;
@@ -310,28 +311,28 @@ by_status by__webhook_sender_open(by__webhook_sender **out, uv_loop_t *loop,
     if (code < 0) {
         (void)curl_multi_cleanup(s->multi);
         free(s);
-        return by__uv_error(error, "start", "the thread of webhooks", code);
+        return by__serve_uv_error(error, "start", "the thread of webhooks", code);
     }
     code = uv_async_init(loop, &s->async, on_ended);
     if (code < 0) {
         (void)curl_multi_cleanup(s->multi);
         uv_mutex_destroy(&s->mutex);
         free(s);
-        return by__uv_error(error, "start", "the thread of webhooks", code);
+        return by__serve_uv_error(error, "start", "the thread of webhooks", code);
     }
     s->async.data = s;
     code = uv_thread_create(&s->thread, run, s);
     if (code < 0) {
         uv_close((uv_handle_t *)&s->async, on_closed);
-        return by__uv_error(error, "start", "the thread of webhooks", code);
+        return by__serve_uv_error(error, "start", "the thread of webhooks", code);
     }
     *out = s;
     return BY_OK;
 }
 
-void by__webhook_sender_close(by__webhook_sender **sender)
+void by__gateway_webhook_sender_close(by__gateway_webhook_sender **sender)
 {
-    by__webhook_sender *s = *sender;
+    by__gateway_webhook_sender *s = *sender;
     if (s == NULL) {
         return;
     }

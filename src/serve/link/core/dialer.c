@@ -13,7 +13,7 @@
 #include "serve/base/kept_environment.h"
 #include "serve/link/core/redis_address.h"
 
-struct by__dialer {
+struct by__link_dialer {
     uv_mutex_t lock;
     int fd;
 };
@@ -23,7 +23,7 @@ struct by__dialer {
 /* Copies of the worker's files would keep locks when the worker has ended. */
 static void close_others(int kept)
 {
-    by__close_files(kept);
+    by__serve_close_files(kept);
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     (void)dup2(nothing, STDIN_FILENO);
     (void)dup2(nothing, STDOUT_FILENO);
@@ -51,15 +51,15 @@ static int connect_bound(const char *path, const char *frame, size_t length)
 }
 
 /* Looks up the address, and the password, which may have changed in its file. */
-static void find_redis(by__dialled *out, const char *broker)
+static void find_redis(by__link_dialled *out, const char *broker)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC};
-    by__redis_address address;
+    by__link_redis_address address;
     uv_loop_t loop;
     uv_getaddrinfo_t request;
     by_error error = {0};
-    if (by__redis_address_read(&address, broker, &error) != BY_OK ||
-        by__redis_address_login(&address, by__redis_broker_login, &error) != BY_OK) {
+    if (by__link_redis_address_read(&address, broker, &error) != BY_OK ||
+        by__link_redis_address_login(&address, by__link_redis_broker_login, &error) != BY_OK) {
         out->code = UV_EINVAL;
         (void)snprintf(out->why, sizeof out->why, "%.255s", error.message);
         return;
@@ -80,7 +80,7 @@ static void find_redis(by__dialled *out, const char *broker)
 /* Answers one question. Returns false if the worker is gone. */
 static bool answer(int to, const char *broker, const char *frame, size_t length)
 {
-    by__dialled found = {0};
+    by__link_dialled found = {0};
     union {
         struct cmsghdr head;
         char bytes[CMSG_SPACE(sizeof(int))];
@@ -88,7 +88,7 @@ static bool answer(int to, const char *broker, const char *frame, size_t length)
     struct iovec part = {&found, sizeof found};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     int fd = -1;
-    if (by__redis_is_address(broker)) {
+    if (by__link_redis_is_address(broker)) {
         find_redis(&found, broker);
     } else {
         fd = connect_bound(broker, frame, length);
@@ -147,9 +147,10 @@ static char *bound_frame(size_t *length, const char *model)
     return frame;
 }
 
-by_status by__dialer_open(by__dialer **out, const char *broker, const char *model, by_error *error)
+by_status by__link_dialer_open(by__link_dialer **out, const char *broker, const char *model,
+                               by_error *error)
 {
-    by__dialer *d = NULL;
+    by__link_dialer *d = NULL;
     int pair[2] = {-1, -1};
     size_t length;
     char *frame = bound_frame(&length, model);
@@ -159,7 +160,7 @@ by_status by__dialer_open(by__dialer **out, const char *broker, const char *mode
     if (status != BY_OK || code < 0) {
         free(frame);
         free(d);
-        return status != BY_OK ? status : by__uv_error(error, "start", "a dialer", code);
+        return status != BY_OK ? status : by__serve_uv_error(error, "start", "a dialer", code);
     }
     pid_t child = -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
@@ -175,14 +176,14 @@ by_status by__dialer_open(by__dialer **out, const char *broker, const char *mode
     }
     d->fd = pair[0];
     if (child < 0) {
-        by__dialer_close(&d);
-        return by__uv_error(error, "start", "a dialer", code);
+        by__link_dialer_close(&d);
+        return by__serve_uv_error(error, "start", "a dialer", code);
     }
     *out = d;
     return BY_OK;
 }
 
-static ssize_t receive(int from, by__dialled *out, int *fd)
+static ssize_t receive(int from, by__link_dialled *out, int *fd)
 {
     union {
         struct cmsghdr head;
@@ -204,7 +205,7 @@ static ssize_t receive(int from, by__dialled *out, int *fd)
     return n;
 }
 
-by_status by__dial(by__dialer *dialer, by__dialled *out, int *fd, by_error *error)
+by_status by__link_dial(by__link_dialer *dialer, by__link_dialled *out, int *fd, by_error *error)
 {
     ssize_t n;
     *fd = -1;
@@ -221,9 +222,9 @@ by_status by__dial(by__dialer *dialer, by__dialled *out, int *fd, by_error *erro
     return BY_OK;
 }
 
-void by__dialer_close(by__dialer **dialer)
+void by__link_dialer_close(by__link_dialer **dialer)
 {
-    by__dialer *d = *dialer;
+    by__link_dialer *d = *dialer;
     *dialer = NULL;
     if (d != NULL) {
         if (d->fd >= 0) {

@@ -13,24 +13,25 @@
 
 #include "serve/base/serve.h"
 
-typedef struct by__dialer by__dialer;
+typedef struct by__link_dialer by__link_dialer;
 
 /* What a dialer found. */
-typedef struct by__dialled {
+typedef struct by__link_dialled {
     int code;                               /* 0, or an error of libuv */
     struct sockaddr_storage address;        /* of Redis' host; its port is not set */
-    char password[BY_SERVE_PASSWORD_BYTES]; /* of Redis, as by__redis_address_login finds it */
+    char password[BY_SERVE_PASSWORD_BYTES]; /* of Redis, as by__link_redis_address_login finds it */
     char why[256];                          /* the error, if it has a sentence of its own */
-} by__dialled;
+} by__link_dialled;
 
 /* Starts the process, a fork of this one: to be called before there are other threads. broker: as
  * for by__link_connect, copied; model: the worker's. */
-by_status by__dialer_open(by__dialer **out, const char *broker, const char *model, by_error *error);
+by_status by__link_dialer_open(by__link_dialer **out, const char *broker, const char *model,
+                               by_error *error);
 /* Asks, and waits for the answer. A broker's socket is connected at once, as *fd (else -1), which
  * the caller closes; for Redis, the host's address is looked up, which may take seconds. Any thread
  * may call it. BY_ESTATE: the process is gone. */
-by_status by__dial(by__dialer *dialer, by__dialled *out, int *fd, by_error *error);
+by_status by__link_dial(by__link_dialer *dialer, by__link_dialled *out, int *fd, by_error *error);
 /* The process ends by itself. */
-void by__dialer_close(by__dialer **dialer);
+void by__link_dialer_close(by__link_dialer **dialer);
 
 #endif

@@ -11,17 +11,17 @@
 /* Events between checks of the clock. */
 #define STRIDE 16
 
-struct by__event_batch {
-    by__event_batch *behind;
+struct by__link_event_batch {
+    by__link_event_batch *behind;
     size_t length;
     size_t next; /* offset of the first queued event */
     bool inside; /* an event of it is being delivered: it is freed afterwards */
     char list[];
 };
 
-static void drop_first(by__event_queue *q)
+static void drop_first(by__link_event_queue *q)
 {
-    by__event_batch *b = q->first;
+    by__link_event_batch *b = q->first;
     q->first = b->behind;
     q->last = q->first == NULL ? NULL : q->last;
     q->bytes -= b->length;
@@ -32,11 +32,11 @@ static void drop_first(by__event_queue *q)
 
 /* Delivers the oldest event, whose list is kept until it is delivered, even if the queue is
  * cleared. */
-static void step(by__event_queue *q)
+static void step(by__link_event_queue *q)
 {
-    by__event_batch *b = q->first;
+    by__link_event_batch *b = q->first;
     by__serve_event event;
-    bool more = by__events_next(b->list, b->length, &b->next, &event);
+    bool more = by__protocol_events_next(b->list, b->length, &b->next, &event);
     b->inside = true;
     if (more && b->next < b->length) {
         q->handler.event(q->handler.user, &event);
@@ -53,7 +53,7 @@ static void step(by__event_queue *q)
     free(b);
 }
 
-static void let_go_on(by__event_queue *q)
+static void let_go_on(by__link_event_queue *q)
 {
     if (q->held && q->bytes <= BY__EVENTS_WAIT / 2) {
         q->held = false;
@@ -63,7 +63,7 @@ static void let_go_on(by__event_queue *q)
 
 static void on_idle(uv_idle_t *idle)
 {
-    by__event_queue *q = idle->data;
+    by__link_event_queue *q = idle->data;
     double end = by__now() + SLICE;
     for (int i = 0; i < SLICE_EVENTS && q->first != NULL; i++) {
         if (i > 0 && i % STRIDE == 0 && by__now() >= end) {
@@ -77,23 +77,24 @@ static void on_idle(uv_idle_t *idle)
     let_go_on(q);
 }
 
-void by__event_queue_open(by__event_queue *q, uv_loop_t *loop, const by__event_handler *handler)
+void by__link_event_queue_open(by__link_event_queue *q, uv_loop_t *loop,
+                               const by__link_event_handler *handler)
 {
-    *q = (by__event_queue){.handler = *handler};
+    *q = (by__link_event_queue){.handler = *handler};
     (void)uv_idle_init(loop, &q->idle); /* cannot fail */
     q->idle.data = q;
 }
 
-bool by__event_queue_add(by__event_queue *q, const char *list, size_t length)
+bool by__link_event_queue_add(by__link_event_queue *q, const char *list, size_t length)
 {
     if (length == 0) {
         return true;
     }
-    by__event_batch *b = malloc(sizeof *b + length);
+    by__link_event_batch *b = malloc(sizeof *b + length);
     if (b == NULL) {
         return false;
     }
-    *b = (by__event_batch){.length = length};
+    *b = (by__link_event_batch){.length = length};
     memcpy(b->list, list, length);
     *(q->last == NULL ? &q->first : &q->last->behind) = b;
     q->last = b;
@@ -109,7 +110,7 @@ bool by__event_queue_add(by__event_queue *q, const char *list, size_t length)
     return true;
 }
 
-void by__event_queue_clear(by__event_queue *q)
+void by__link_event_queue_clear(by__link_event_queue *q)
 {
     while (q->first != NULL) {
         drop_first(q);
@@ -118,8 +119,8 @@ void by__event_queue_clear(by__event_queue *q)
     (void)uv_idle_stop(&q->idle);
 }
 
-void by__event_queue_close(by__event_queue *q)
+void by__link_event_queue_close(by__link_event_queue *q)
 {
-    by__event_queue_clear(q);
+    by__link_event_queue_clear(q);
     uv_close((uv_handle_t *)&q->idle, NULL);
 }

@@ -15,32 +15,33 @@
 /* Most bytes queued, for links that cannot be held. */
 #define BY__EVENTS_MOST ((size_t)8 << 20)
 
-typedef struct by__event_batch by__event_batch;
+typedef struct by__link_event_batch by__link_event_batch;
 
-typedef struct by__event_handler {
+typedef struct by__link_event_handler {
     /* Delivers an event; may clear the queue. */
     void (*event)(void *user, const by__serve_event *event);
     /* Asks to hold the link, or to release it. */
     void (*hold)(void *user, bool holds);
     void *user;
-} by__event_handler;
+} by__link_event_handler;
 
-typedef struct by__event_queue {
+typedef struct by__link_event_queue {
     uv_idle_t idle;
-    by__event_batch *first;
-    by__event_batch *last;
+    by__link_event_batch *first;
+    by__link_event_batch *last;
     size_t bytes; /* bytes of lists that are not completely delivered */
     bool held;
-    by__event_handler handler;
-} by__event_queue;
+    by__link_event_handler handler;
+} by__link_event_queue;
 
-void by__event_queue_open(by__event_queue *q, uv_loop_t *loop, const by__event_handler *handler);
-/* Queues a copy of a list (by__events_valid). Above BY__EVENTS_MOST the oldest events are delivered
- * at once. Returns false when memory is exhausted; the events are then lost. */
-bool by__event_queue_add(by__event_queue *q, const char *list, size_t length);
+void by__link_event_queue_open(by__link_event_queue *q, uv_loop_t *loop,
+                               const by__link_event_handler *handler);
+/* Queues a copy of a list (by__protocol_events_valid). Above BY__EVENTS_MOST the oldest events are
+ * delivered at once. Returns false when memory is exhausted; the events are then lost. */
+bool by__link_event_queue_add(by__link_event_queue *q, const char *list, size_t length);
 /* Discards queued events; does not release a held link. */
-void by__event_queue_clear(by__event_queue *q);
+void by__link_event_queue_clear(by__link_event_queue *q);
 /* Called once; the loop must turn before the memory is freed. */
-void by__event_queue_close(by__event_queue *q);
+void by__link_event_queue_close(by__link_event_queue *q);
 
 #endif

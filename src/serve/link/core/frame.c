@@ -14,7 +14,7 @@ static size_t length_of(const char *head)
     return (size_t)b[0] | (size_t)b[1] << 8 | (size_t)b[2] << 16 | (size_t)b[3] << 24;
 }
 
-static bool take_text(const char *data, size_t length, const by__frame_handler *h)
+static bool take_text(const char *data, size_t length, const by__link_frame_handler *h)
 {
     size_t head = length < HEAD ? 0 : length_of(data);
     if (length < HEAD || head > length - HEAD) {
@@ -29,10 +29,11 @@ static bool take_text(const char *data, size_t length, const by__frame_handler *
     return good;
 }
 
-static bool take_frame(const char *data, size_t length, const by__frame_handler *h)
+static bool take_frame(const char *data, size_t length, const by__link_frame_handler *h)
 {
     if (length > 0 && data[0] == BY__LINK_EVENTS) {
-        return by__events_valid(data + 1, length - 1) && h->events(h->user, data + 1, length - 1);
+        return by__protocol_events_valid(data + 1, length - 1) &&
+               h->events(h->user, data + 1, length - 1);
     }
     if (length > 0 && data[0] == BY__LINK_TEXT) {
         return take_text(data + 1, length - 1, h);
@@ -43,10 +44,10 @@ static bool take_frame(const char *data, size_t length, const by__frame_handler 
     return good;
 }
 
-bool by__frames_take(by__frames *frames, const char *data, size_t length,
-                     const by__frame_handler *handler)
+bool by__link_frames_take(by__link_frames *frames, const char *data, size_t length,
+                          const by__link_frame_handler *handler)
 {
-    by__frames *f = frames;
+    by__link_frames *f = frames;
     by_error ignored = {0};
     size_t need;
     if (length == 0) {
@@ -77,13 +78,13 @@ bool by__frames_take(by__frames *frames, const char *data, size_t length,
         f->length -= at;
     }
     if (f->length == 0 && f->capacity > ((size_t)64 << 10)) {
-        by__frames_free(f);
+        by__link_frames_free(f);
     }
     return good;
 }
 
-void by__frames_free(by__frames *frames)
+void by__link_frames_free(by__link_frames *frames)
 {
     free(frames->data);
-    *frames = (by__frames){0};
+    *frames = (by__link_frames){0};
 }

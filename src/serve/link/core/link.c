@@ -5,12 +5,12 @@
 
 by_status by__link_check(const char *broker, by_error *error)
 {
-    by__redis_address address;
-    if (!by__redis_is_address(broker)) {
+    by__link_redis_address address;
+    if (!by__link_redis_is_address(broker)) {
         return BY_OK;
     }
-    BY_TRY(by__redis_address_read(&address, broker, error));
-    return by__redis_address_login(&address, by__redis_broker_login, error);
+    BY_TRY(by__link_redis_address_read(&address, broker, error));
+    return by__link_redis_address_login(&address, by__link_redis_broker_login, error);
 }
 
 bool by__link_send(by__link *link, const json_t *message)

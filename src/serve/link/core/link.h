@@ -13,7 +13,7 @@
  *                  the messages that it is given, and turns replies and publications into messages.
  *
  * Types: by__link; by__link_handler, the owner's callbacks; by__link_listener, the broker's side;
- * by__broker_link (broker_link.h), a link that reconnects.
+ * by__link_broker (broker_link.h), a link that reconnects.
  *
  * Who owns what: the owner of a link closes it, and is not called afterwards; the memory is freed
  * by the loop. Messages passed to a callback belong to the link.
@@ -38,7 +38,7 @@ typedef struct by__link_listener by__link_listener;
 typedef struct by__link_handler {
     /* A message; the link keeps ownership. */
     void (*message)(void *user, by__link *link, json_t *message);
-    /* A list of events (by__events_valid), valid during the call. */
+    /* A list of events (by__protocol_events_valid), valid during the call. */
     void (*events)(void *user, by__link *link, const char *list, size_t length);
     /* The other side is gone, or sent something malformed; the link closes itself. */
     void (*lost)(void *user, by__link *link, const char *why);
@@ -86,8 +86,8 @@ struct by__link {
 /* Calls the handler's `lost` and closes the link; once. */
 void by__link_lose(by__link *link, const char *why);
 
-by_status by__socket_link_connect(by__link **out, uv_loop_t *loop, const char *path,
-                                  by__dialer *dialer, const by__link_handler *handler,
+by_status by__link_socket_connect(by__link **out, uv_loop_t *loop, const char *path,
+                                  by__link_dialer *dialer, const by__link_handler *handler,
                                   by_error *error);
 
 /* ---- sockets (link_socket.c) ---- */
@@ -101,23 +101,23 @@ void by__link_listener_close(by__link_listener **listener);
 
 /* ---- framing, for the fuzzer (frame.c) ---- */
 
-typedef struct by__frames {
+typedef struct by__link_frames {
     char *data;
     size_t length;
     size_t capacity;
-} by__frames;
+} by__link_frames;
 
 /* Receives objects and lists; returning false stops. */
-typedef struct by__frame_handler {
+typedef struct by__link_frame_handler {
     bool (*message)(void *user, json_t *message);
     bool (*events)(void *user, const char *list, size_t length);
     void *user;
-} by__frame_handler;
+} by__link_frame_handler;
 
 /* Adds bytes; passes each complete object and list to the handler. Returns false if the bytes are
  * neither. */
-bool by__frames_take(by__frames *frames, const char *data, size_t length,
-                     const by__frame_handler *handler);
-void by__frames_free(by__frames *frames);
+bool by__link_frames_take(by__link_frames *frames, const char *data, size_t length,
+                          const by__link_frame_handler *handler);
+void by__link_frames_free(by__link_frames *frames);
 
 #endif

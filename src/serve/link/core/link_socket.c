@@ -19,7 +19,7 @@ typedef struct socket_link {
     by__link base;
     uv_pipe_t pipe;
     uv_connect_t connect;
-    by__frames frames;
+    by__link_frames frames;
     size_t pending;
     bool connected;
     char buffer[READ];
@@ -44,7 +44,7 @@ typedef struct output {
 static void on_closed(uv_handle_t *handle)
 {
     socket_link *l = handle->data;
-    by__frames_free(&l->frames);
+    by__link_frames_free(&l->frames);
     free(l);
 }
 
@@ -86,10 +86,10 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
 {
     socket_link *l = stream->data;
-    by__frame_handler handler = {on_message, on_events, &l->base};
+    by__link_frame_handler handler = {on_message, on_events, &l->base};
     if (n < 0) {
         lose(l, n == UV_EOF ? "the other side has closed the link" : uv_strerror((int)n));
-    } else if (n > 0 && !by__frames_take(&l->frames, buffer->base, (size_t)n, &handler)) {
+    } else if (n > 0 && !by__link_frames_take(&l->frames, buffer->base, (size_t)n, &handler)) {
         lose(l, "a message is no JSON object and no list of events of at most 64 MiB");
     }
 }
@@ -122,7 +122,7 @@ static by_status open_link(socket_link **out, uv_loop_t *loop, const by__link_ha
     int code = uv_pipe_init(loop, &l->pipe, 0);
     if (code < 0) {
         free(l);
-        return by__uv_error(error, "open", "a socket", code);
+        return by__serve_uv_error(error, "open", "a socket", code);
     }
     l->base.kind = &kind;
     l->base.handler = *handler;
@@ -132,22 +132,23 @@ static by_status open_link(socket_link **out, uv_loop_t *loop, const by__link_ha
 }
 
 /* Takes a connection that a dialer has opened. */
-static by_status take_dialled(socket_link *l, const char *path, by__dialer *dialer, by_error *error)
+static by_status take_dialled(socket_link *l, const char *path, by__link_dialer *dialer,
+                              by_error *error)
 {
-    by__dialled found;
+    by__link_dialled found;
     int fd;
-    BY_TRY(by__dial(dialer, &found, &fd, error));
+    BY_TRY(by__link_dial(dialer, &found, &fd, error));
     int code = fd < 0 ? found.code : uv_pipe_open(&l->pipe, fd);
     if (fd >= 0 && code < 0) {
         (void)close(fd);
     }
     code = code < 0 ? code : uv_read_start((uv_stream_t *)&l->pipe, on_alloc, on_read);
     l->connected = l->base.connected = code == 0;
-    return code < 0 ? by__uv_error(error, "connect to", path, code) : BY_OK;
+    return code < 0 ? by__serve_uv_error(error, "connect to", path, code) : BY_OK;
 }
 
-by_status by__socket_link_connect(by__link **out, uv_loop_t *loop, const char *path,
-                                  by__dialer *dialer, const by__link_handler *handler,
+by_status by__link_socket_connect(by__link **out, uv_loop_t *loop, const char *path,
+                                  by__link_dialer *dialer, const by__link_handler *handler,
                                   by_error *error)
 {
     socket_link *l = NULL;
@@ -240,8 +241,8 @@ static json_t *without_text(const json_t *message, const json_t **text)
     if (!json_is_string(*text) || json_string_length(*text) < LONG_TEXT) {
         return NULL;
     }
-    json_t *out = by__copy_object(message);
-    json_t *rest = inner ? by__copy_object(task) : json_incref(out);
+    json_t *out = by__protocol_copy_object(message);
+    json_t *rest = inner ? by__protocol_copy_object(task) : json_incref(out);
     if (json_object_del(rest, "request") != 0 ||
         (inner && json_object_set(out, "task", rest) != 0)) {
         json_decref(out);
@@ -290,7 +291,7 @@ static bool send_events(by__link *link, const char *list, size_t length)
     size_t at = 0;
     while (begin < length) {
         size_t end = begin;
-        while (by__events_next(list, length, &at, &event) &&
+        while (by__protocol_events_next(list, length, &at, &event) &&
                (at - begin <= EVENTS || end == begin)) {
             end = at;
         }
@@ -371,21 +372,21 @@ by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *
     uv_fs_t request;
     by__link_listener *s = NULL;
     int lock;
-    int code = by__socket_lock(&lock, path);
+    int code = by__serve_socket_lock(&lock, path);
     if (code == UV_EADDRINUSE) {
         return by_error_set(error, BY_ECONFIG,
                             "another server listens on %s: stop it, or choose another directory",
                             path);
     }
     if (code < 0) {
-        return by__uv_error(error, "lock", path, code);
+        return by__serve_uv_error(error, "lock", path, code);
     }
     by_status status = by__alloc((void **)&s, 1, sizeof *s, "a listener", error);
     code = status == BY_OK ? uv_pipe_init(loop, &s->pipe, 0) : 0;
     if (status != BY_OK || code < 0) {
         free(s);
         (void)close(lock);
-        return status != BY_OK ? status : by__uv_error(error, "open", "a socket", code);
+        return status != BY_OK ? status : by__serve_uv_error(error, "open", "a socket", code);
     }
     s->handler = *handler;
     s->taken = taken;
@@ -404,7 +405,7 @@ by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *
     }
     if (code < 0) {
         by__link_listener_close(out);
-        return by__uv_error(error, "listen on", path, code);
+        return by__serve_uv_error(error, "listen on", path, code);
     }
     return BY_OK;
 }

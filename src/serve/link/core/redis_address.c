@@ -17,7 +17,7 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-bool by__redis_is_address(const char *broker)
+bool by__link_redis_is_address(const char *broker)
 {
     return begins(broker, scheme) || begins(broker, encrypted);
 }
@@ -74,7 +74,8 @@ static bool read_integer(int64_t *out, const char *text, size_t length, int64_t 
     return value >= least && value <= most;
 }
 
-static by_status read_login(by__redis_address *a, const char *text, size_t length, by_error *error)
+static by_status read_login(by__link_redis_address *a, const char *text, size_t length,
+                            by_error *error)
 {
     const char *colon = memchr(text, ':', length);
     size_t user = colon == NULL ? length : (size_t)(colon - text);
@@ -86,7 +87,8 @@ static by_status read_login(by__redis_address *a, const char *text, size_t lengt
     return BY_OK;
 }
 
-static by_status read_host(by__redis_address *a, const char *text, size_t length, by_error *error)
+static by_status read_host(by__link_redis_address *a, const char *text, size_t length,
+                           by_error *error)
 {
     const char *end = text[0] == '[' ? memchr(text, ']', length) : memchr(text, ':', length);
     bool bracket = text[0] == '[';
@@ -113,7 +115,8 @@ static by_status read_host(by__redis_address *a, const char *text, size_t length
     return BY_OK;
 }
 
-static by_status read_option(by__redis_address *a, const char *text, size_t length, by_error *error)
+static by_status read_option(by__link_redis_address *a, const char *text, size_t length,
+                             by_error *error)
 {
     static const char silence[] = "silence and hang are from 0.5 to 3600 seconds";
     const struct {
@@ -164,15 +167,15 @@ static by_status read_option(by__redis_address *a, const char *text, size_t leng
     return wrong("it has an unknown option", error);
 }
 
-by_status by__redis_address_read(by__redis_address *out, const char *url, by_error *error)
+by_status by__link_redis_address_read(by__link_redis_address *out, const char *url, by_error *error)
 {
-    by__redis_address a = {.port = 6379,
-                           .queue = 1024,
-                           .queue_tokens = 4000000,
-                           .stored = 100000,
-                           .silence = 5.0,
-                           .hang = 60.0,
-                           .attempts = 3};
+    by__link_redis_address a = {.port = 6379,
+                                .queue = 1024,
+                                .queue_tokens = 4000000,
+                                .stored = 100000,
+                                .silence = 5.0,
+                                .hang = 60.0,
+                                .attempts = 3};
     if (begins(url, encrypted)) {
         return by_error_set(
             error, BY_ECONFIG,
@@ -212,7 +215,7 @@ by_status by__redis_address_read(by__redis_address *out, const char *url, by_err
 }
 
 /* Takes the first line of a text as the password; `source` is named in the message. */
-static by_status take_password(by__redis_address *a, const char *text, size_t least,
+static by_status take_password(by__link_redis_address *a, const char *text, size_t least,
                                const char *source, by_error *error)
 {
     size_t length = strcspn(text, "\r\n");
@@ -226,7 +229,7 @@ static by_status take_password(by__redis_address *a, const char *text, size_t le
     return BY_OK;
 }
 
-static by_status read_password(by__redis_address *a, by_error *error)
+static by_status read_password(by__link_redis_address *a, by_error *error)
 {
     char *text = NULL;
     size_t length = 0;
@@ -244,20 +247,20 @@ static by_status read_password(by__redis_address *a, by_error *error)
     return status;
 }
 
-void by__redis_tell_exposed(const char *broker, const by__log *log)
+void by__link_redis_tell_exposed(const char *broker, const by__telemetry_log *log)
 {
-    by__redis_address address;
+    by__link_redis_address address;
     by_error ignored = {0};
-    if (by__redis_is_address(broker) &&
-        by__redis_address_read(&address, broker, &ignored) == BY_OK) {
-        by__tell_exposed(log, address.password_file, "the password of Redis");
+    if (by__link_redis_is_address(broker) &&
+        by__link_redis_address_read(&address, broker, &ignored) == BY_OK) {
+        by__telemetry_tell_exposed(log, address.password_file, "the password of Redis");
     }
 }
 
-const char *const by__redis_broker_login[] = {"BANYAN_REDIS_PASSWORD", "REDISCLI_AUTH", NULL};
+const char *const by__link_redis_broker_login[] = {"BANYAN_REDIS_PASSWORD", "REDISCLI_AUTH", NULL};
 
-by_status by__redis_address_login(by__redis_address *address, const char *const *variables,
-                                  by_error *error)
+by_status by__link_redis_address_login(by__link_redis_address *address,
+                                       const char *const *variables, by_error *error)
 {
     if (address->password[0] != '\0') {
         return BY_OK;
@@ -276,7 +279,7 @@ by_status by__redis_address_login(by__redis_address *address, const char *const 
 
 bool by_serve_take_password(char *address, char password[BY_SERVE_PASSWORD_BYTES])
 {
-    if (!by__redis_is_address(address)) {
+    if (!by__link_redis_is_address(address)) {
         return false;
     }
     char *text = address + strlen(begins(address, scheme) ? scheme : encrypted);

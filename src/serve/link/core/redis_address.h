@@ -9,7 +9,7 @@
 
 #include "serve/telemetry/exposed_file.h"
 
-typedef struct by__redis_address {
+typedef struct by__link_redis_address {
     char host[256];
     char user[128];                         /* "": the default user */
     char password[BY_SERVE_PASSWORD_BYTES]; /* "": none */
@@ -25,23 +25,25 @@ typedef struct by__redis_address {
     /* seconds with work but without a step after which a worker stops beating; 60 */
     double hang;
     int64_t attempts; /* most times that a request is given to a worker; 3 */
-} by__redis_address;
+} by__link_redis_address;
 
 /* True for what begins with "redis://" or "rediss://". The latter is always refused, but must not
  * be taken for the path of a socket. */
-bool by__redis_is_address(const char *broker);
+bool by__link_redis_is_address(const char *broker);
 /* Parses an address. BY_ECONFIG: a sentence without the password. */
-by_status by__redis_address_read(by__redis_address *out, const char *url, by_error *error);
-/* Logs it if others can read the file with the password of a broker (by__tell_exposed). */
-void by__redis_tell_exposed(const char *broker, const by__log *log);
+by_status by__link_redis_address_read(by__link_redis_address *out, const char *url,
+                                      by_error *error);
+/* Logs it if others can read the file with the password of a broker (by__telemetry_tell_exposed).
+ * */
+void by__link_redis_tell_exposed(const char *broker, const by__telemetry_log *log);
 /* Environment variables that may contain the broker's password: BANYAN_REDIS_PASSWORD, else
  * REDISCLI_AUTH. */
-extern const char *const by__redis_broker_login[];
+extern const char *const by__link_redis_broker_login[];
 /* Completes an address without a password: from the first line of its file, else from the first of
  * `variables` (ending with NULL) that is set in the environment, which lists of processes do not
  * show; an empty one means no password. BY_ECONFIG, naming the file or the variable: the file has
  * no password, or it is too long. */
-by_status by__redis_address_login(by__redis_address *address, const char *const *variables,
-                                  by_error *error);
+by_status by__link_redis_address_login(by__link_redis_address *address,
+                                       const char *const *variables, by_error *error);
 
 #endif

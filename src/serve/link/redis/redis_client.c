@@ -17,12 +17,12 @@
 
 struct by__redis {
     uv_loop_t *loop;
-    by__redis_address address;
+    by__link_redis_address address;
     by__redis_handler handler;
     char channels[BY__REDIS_CHANNELS][512];
     size_t channel_count;
-    by__dialer *dialer; /* NULL: none */
-    by__dialled found;
+    by__link_dialer *dialer; /* NULL: none */
+    by__link_dialled found;
     by_error dial_error;
     union {
         uv_getaddrinfo_t resolve;
@@ -319,7 +319,7 @@ static void add_constants(by__text *script)
                     "local EDGES = {",
                     BY__REDIS_PROTOCOL, BY__TASK_WAIT * 1e3, BY__TASK_TURN);
     for (size_t i = 0; i < BY__EDGES; i++) {
-        by__text_format(script, "%.17g,", by__edges[i]);
+        by__text_format(script, "%.17g,", by__telemetry_edges[i]);
     }
     by__text_add(script, "}\n");
 }
@@ -370,7 +370,7 @@ static void dial(uv_work_t *work)
 {
     by__redis *r = work->data;
     int fd;
-    (void)by__dial(r->dialer, &r->found, &fd, &r->dial_error);
+    (void)by__link_dial(r->dialer, &r->found, &fd, &r->dial_error);
 }
 
 static void on_dialled(uv_work_t *work, int code)
@@ -387,8 +387,8 @@ static void on_dialled(uv_work_t *work, int code)
     use_host(r, code != 0 ? code : r->dial_error.status != BY_OK ? UV_EIO : r->found.code, &host);
 }
 
-by_status by__redis_open(by__redis **out, uv_loop_t *loop, const by__redis_address *address,
-                         by__dialer *dialer, const char *const *channels, size_t channel_count,
+by_status by__redis_open(by__redis **out, uv_loop_t *loop, const by__link_redis_address *address,
+                         by__link_dialer *dialer, const char *const *channels, size_t channel_count,
                          const by__redis_handler *handler, by_error *error)
 {
     by__redis *r = NULL;

@@ -36,8 +36,8 @@ typedef struct by__redis_handler {
 /* Starts to connect. dialer: finds the host and the password, borrowed; NULL: they are found here,
  * and the address has the password. channels: at most BY__REDIS_CHANNELS strings, copied. */
 #define BY__REDIS_CHANNELS 3
-by_status by__redis_open(by__redis **out, uv_loop_t *loop, const by__redis_address *address,
-                         by__dialer *dialer, const char *const *channels, size_t channel_count,
+by_status by__redis_open(by__redis **out, uv_loop_t *loop, const by__link_redis_address *address,
+                         by__link_dialer *dialer, const char *const *channels, size_t channel_count,
                          const by__redis_handler *handler, by_error *error);
 /* Closes the client; pending calls are still sent, for half a second at most; `closed` follows. */
 void by__redis_close(by__redis **redis);

@@ -15,7 +15,7 @@ static void on_feedback(void *user, const char *about, const redisReply *reply)
 void by__redis_feedback(by__redis_link *link, const json_t *message)
 {
     by__redis_call call = {0};
-    const char *tag = by__get_text(message, "to");
+    const char *tag = by__protocol_get_text(message, "to");
     by__redis_add_text(&call, "feedback");
     by__redis_add_text(&call, tag == NULL ? "" : tag);
     by__redis_add_json(&call, message);

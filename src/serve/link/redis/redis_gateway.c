@@ -10,7 +10,7 @@
 /* Measurements of a model. */
 typedef struct measured {
     char model[256];
-    by__admission admission;
+    by__protocol_admission admission;
     struct measured *next;
 } measured;
 
@@ -40,7 +40,7 @@ static measured *find(const gateway *g, const char *model)
  * priority. */
 static int64_t level_of(const json_t *request, bool task)
 {
-    int64_t priority = by__get_integer(request, "priority");
+    int64_t priority = by__protocol_get_integer(request, "priority");
     int64_t level = (priority > 0 ? 1 : priority < 0 ? 3 : 2) + (task ? 1 : 0);
     return level > 3 ? 3 : level;
 }
@@ -50,9 +50,9 @@ static void add_limits(const by__redis_link *l, by__redis_call *call, const char
                        const json_t *request, double left, bool task)
 {
     const measured *m = find(l->own, model);
-    const by__admission none = {0};
-    by__admission_rule rule =
-        by__admission_rule_of(m == NULL ? &none : &m->admission, l->address.wait, left, task);
+    const by__protocol_admission none = {0};
+    by__protocol_admission_rule rule = by__protocol_admission_rule_of(
+        m == NULL ? &none : &m->admission, l->address.wait, left, task);
     /* The other prompts of a request were admitted together with the first one. */
     bool follows = json_is_true(json_object_get(request, "follows"));
     by__redis_add_integer(call, l->address.queue);
@@ -75,23 +75,23 @@ static bool is_full(const redisReply *reply)
 }
 
 /* The reason for refusing a request; NULL: it was accepted. *seconds: delay before a retry. */
-static const by__refusal *refusal_of(const by__redis_link *l, const redisReply *reply,
-                                     const char *model, double *seconds)
+static const by__protocol_refusal *refusal_of(const by__redis_link *l, const redisReply *reply,
+                                              const char *model, double *seconds)
 {
     const gateway *g = l->own;
     if (is_full(reply)) {
         *seconds = 1.0;
-        return by__refusal_of("broker_full");
+        return by__protocol_refusal_of("broker_full");
     }
-    const by__refusal *refusal = by__refusal_of(by__redis_text(reply, 0));
+    const by__protocol_refusal *refusal = by__protocol_refusal_of(by__redis_text(reply, 0));
     *seconds = refusal != NULL && refusal->status == 503 ? 1.0 : 0.0;
     if (refusal != NULL && refusal->status == 429) {
         const measured *m = find(g, model);
         int64_t ahead = (int64_t)by__redis_number(reply, 1);
-        *seconds =
-            strcmp(refusal->why, "stored") == 0
-                ? BY__STORED_RETRY
-                : by__retry_after(m == NULL ? 0.0 : by__admission_wait(&m->admission, ahead));
+        *seconds = strcmp(refusal->why, "stored") == 0
+                       ? BY__STORED_RETRY
+                       : by__protocol_retry_after(
+                             m == NULL ? 0.0 : by__protocol_admission_wait(&m->admission, ahead));
     }
     return refusal;
 }
@@ -106,29 +106,29 @@ static void on_submitted(void *user, const char *about, const redisReply *reply)
         return;
     }
     size_t length = strcspn(about, " ");
-    const by__refusal *why =
+    const by__protocol_refusal *why =
         refusal_of(l, reply, about[length] == '\0' ? "" : about + length + 1, &seconds);
     if (why != NULL && length < sizeof id) {
         memcpy(id, about, length);
         id[length] = '\0';
-        by__redis_tell_event(l, by__event_refused(id, why, seconds));
+        by__redis_tell_event(l, by__protocol_event_refused(id, why, seconds));
     }
 }
 
 static const char *request_of(const json_t *message)
 {
-    const char *text = by__get_text(message, "request");
+    const char *text = by__protocol_get_text(message, "request");
     return text == NULL ? "" : text;
 }
 
 static void submit(by__redis_link *l, const json_t *m)
 {
     by__redis_call call = {0};
-    const char *id = by__get_text(m, "id");
-    const char *model = by__get_text(m, "model");
-    const char *version = by__get_text(m, "version");
+    const char *id = by__protocol_get_text(m, "id");
+    const char *model = by__protocol_get_text(m, "model");
+    const char *version = by__protocol_get_text(m, "version");
     bool again = json_is_true(json_object_get(m, "again"));
-    double left = by__get_number(m, "left", 0.0);
+    double left = by__protocol_get_number(m, "left", 0.0);
     char about[BY__REDIS_ABOUT];
     if (id == NULL || model == NULL) {
         return;
@@ -137,8 +137,8 @@ static void submit(by__redis_link *l, const json_t *m)
     by__redis_add_text(&call, id);
     by__redis_add_text(&call, model);
     by__redis_add_integer(&call, level_of(m, false));
-    by__redis_add_integer(&call, by__get_integer(m, "cost"));
-    by__redis_add_integer(&call, by__sequences_of(m));
+    by__redis_add_integer(&call, by__protocol_get_integer(m, "cost"));
+    by__redis_add_integer(&call, by__protocol_sequences_of(m));
     by__redis_add_integer(&call, (int64_t)(left * 1000.0));
     by__redis_add_text(&call, l->name);
     by__redis_add_text(&call, json_is_true(json_object_get(m, "seen")) ? "1" : "0");
@@ -154,7 +154,7 @@ static void submit(by__redis_link *l, const json_t *m)
 static void cancel(by__redis_link *l, const json_t *m)
 {
     by__redis_call call = {0};
-    const char *id = by__get_text(m, "id");
+    const char *id = by__protocol_get_text(m, "id");
     by__redis_add_text(&call, "cancel");
     by__redis_add_text(&call, id == NULL ? "" : id);
     by__redis_add_text(&call, l->name);
@@ -195,7 +195,8 @@ static void on_task(void *user, const char *about, const redisReply *reply)
     if (!is_full(reply) && by__redis_bad(l, reply)) {
         return;
     }
-    const by__refusal *why = refusal_of(l, reply, model == NULL ? "" : model + 1, &seconds);
+    const by__protocol_refusal *why =
+        refusal_of(l, reply, model == NULL ? "" : model + 1, &seconds);
     json_t *task = json_null();
     if (why == NULL && strcmp(by__redis_text(reply, 0), "task") == 0) {
         task = task_of(reply);
@@ -203,7 +204,7 @@ static void on_task(void *user, const char *about, const redisReply *reply)
     json_t *answer = json_pack("{ss sI so}", "t", "task", "ref",
                                (json_int_t)strtoll(about, NULL, 10), "task", task);
     if (why != NULL) {
-        json_t *refused = by__task_refused(answer, why, seconds);
+        json_t *refused = by__protocol_task_refused(answer, why, seconds);
         json_decref(answer);
         answer = refused;
     }
@@ -213,14 +214,14 @@ static void on_task(void *user, const char *about, const redisReply *reply)
 static void add_task(const by__redis_link *l, by__redis_call *call, const json_t *m)
 {
     const json_t *task = json_object_get(m, "task");
-    const char *key = by__get_text(m, "key");
-    const char *model = by__get_text(task, "model");
-    double left = by__get_number(m, "expires", 0.0) - by__wall_clock();
+    const char *key = by__protocol_get_text(m, "key");
+    const char *model = by__protocol_get_text(task, "model");
+    double left = by__protocol_get_number(m, "expires", 0.0) - by__serve_wall_clock();
     by__redis_add_text(call, key == NULL ? "" : key);
     by__redis_add_text(call, model == NULL ? "" : model);
     by__redis_add_integer(call, level_of(task, true));
-    by__redis_add_integer(call, by__get_integer(task, "cost"));
-    by__redis_add_integer(call, by__sequences_of(task));
+    by__redis_add_integer(call, by__protocol_get_integer(task, "cost"));
+    by__redis_add_integer(call, by__protocol_sequences_of(task));
     by__redis_add_integer(call, left > 0.001 ? (int64_t)(left * 1000.0) : 1);
     by__redis_add_text(call, json_is_true(json_object_get(m, "seen")) ? "1" : "0");
     add_limits(l, call, model == NULL ? "" : model, task, left, true);
@@ -231,12 +232,12 @@ static void add_task(const by__redis_link *l, by__redis_call *call, const json_t
     by__redis_add_json(call, rest);
     json_decref(rest);
     by__redis_add_text(call, request_of(task));
-    by__redis_add_text(call, by__get_text(task, "webhook") == NULL ? "0" : "1");
+    by__redis_add_text(call, by__protocol_get_text(task, "webhook") == NULL ? "0" : "1");
 }
 
 static void keep_task(const by__redis_link *l, by__redis_call *call, const json_t *m)
 {
-    double left = by__get_number(m, "expires", 0.0) - by__wall_clock();
+    double left = by__protocol_get_number(m, "expires", 0.0) - by__serve_wall_clock();
     by__redis_add_integer(call, left > 0.001 ? (int64_t)(left * 1000.0) : 1);
     by__redis_add_integer(call, l->address.stored);
     by__redis_add_json(call, json_object_get(m, "task"));
@@ -246,9 +247,9 @@ static void keep_task(const by__redis_link *l, by__redis_call *call, const json_
 static void ask_task(by__redis_link *l, const char *kind, const json_t *m)
 {
     by__redis_call call = {0};
-    const char *id = by__get_text(m, "id");
-    const char *owner = by__get_text(m, "owner");
-    const char *model = by__get_text(json_object_get(m, "task"), "model");
+    const char *id = by__protocol_get_text(m, "id");
+    const char *owner = by__protocol_get_text(m, "owner");
+    const char *model = by__protocol_get_text(json_object_get(m, "task"), "model");
     bool keeps = json_is_object(json_object_get(m, "result"));
     bool adds = strcmp(kind, "task_add") == 0;
     char about[BY__REDIS_ABOUT];
@@ -260,7 +261,7 @@ static void ask_task(by__redis_link *l, const char *kind, const json_t *m)
     } else if (adds) {
         add_task(l, &call, m);
     }
-    (void)snprintf(about, sizeof about, "%lld %s", (long long)by__get_integer(m, "ref"),
+    (void)snprintf(about, sizeof about, "%lld %s", (long long)by__protocol_get_integer(m, "ref"),
                    model == NULL ? "" : model);
     by__redis_run(l->redis, &call, adds, on_task, l, about);
 }
@@ -295,27 +296,28 @@ static void ask_hooks(by__redis_link *l, const json_t *m)
 {
     by__redis_call call = {0};
     by__redis_add_text(&call, "task_hooks");
-    by__redis_add_integer(&call, (int64_t)(by__get_number(m, "lease", 10.0) * 1e3));
-    by__redis_add_integer(&call, by__get_integer(m, "most"));
+    by__redis_add_integer(&call, (int64_t)(by__protocol_get_number(m, "lease", 10.0) * 1e3));
+    by__redis_add_integer(&call, by__protocol_get_integer(m, "most"));
     by__redis_run(l->redis, &call, false, on_hooks, l, "");
 }
 
 static void tell_outcome(by__redis_link *l, const json_t *m)
 {
     by__redis_call call = {0};
-    const char *id = by__get_text(m, "id");
-    const char *state = by__get_text(m, "state");
+    const char *id = by__protocol_get_text(m, "id");
+    const char *state = by__protocol_get_text(m, "state");
     by__redis_add_text(&call, "task_hook");
     by__redis_add_text(&call, id == NULL ? "" : id);
-    by__redis_add_integer(&call, by__get_integer(m, "try"));
+    by__redis_add_integer(&call, by__protocol_get_integer(m, "try"));
     by__redis_add_text(&call, state == NULL ? "failed" : state);
-    by__redis_add_integer(&call, (int64_t)(by__get_number(m, "delay", 0.0) * 1e3));
+    by__redis_add_integer(&call, (int64_t)(by__protocol_get_number(m, "delay", 0.0) * 1e3));
     by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
 }
 
 /* ---- the state ---- */
 
-static const measured *measure(gateway *g, const char *model, const by__admission_sample *sample)
+static const measured *measure(gateway *g, const char *model,
+                               const by__protocol_admission_sample *sample)
 {
     measured *m = find(g, model);
     by_error ignored = {0};
@@ -328,13 +330,13 @@ static const measured *measure(gateway *g, const char *model, const by__admissio
         m->next = g->models;
         g->models = m;
     }
-    by__admission_look(&m->admission, sample);
+    by__protocol_admission_look(&m->admission, sample);
     return m;
 }
 
 static bool is_worker_of(const json_t *worker, const char *model)
 {
-    const char *of = by__get_text(worker, "model");
+    const char *of = by__protocol_get_text(worker, "model");
     return of != NULL && strcmp(of, model) == 0;
 }
 
@@ -348,11 +350,11 @@ static json_t *versions_of(const redisReply *m, const json_t *workers)
     json_t *w;
     json_array_foreach(versions, i, v)
     {
-        const char *name = by__get_text(v, "version");
+        const char *name = by__protocol_get_text(v, "version");
         int64_t count = 0;
         json_array_foreach(workers, at, w)
         {
-            const char *version = by__get_text(w, "version");
+            const char *version = by__protocol_get_text(w, "version");
             count += is_worker_of(w, by__redis_text(m, 0)) && version != NULL && name != NULL &&
                      strcmp(version, name) == 0;
         }
@@ -364,15 +366,15 @@ static json_t *versions_of(const redisReply *m, const json_t *workers)
 /* Returns true if new requests go to a worker: a version without a share gets none. */
 static bool is_open(const json_t *worker, const json_t *versions, bool routed)
 {
-    const char *version = by__get_text(worker, "version");
+    const char *version = by__protocol_get_text(worker, "version");
     bool shares = false;
     size_t i;
     json_t *v;
     json_array_foreach(versions, i, v)
     {
-        const char *name = by__get_text(v, "version");
+        const char *name = by__protocol_get_text(v, "version");
         shares = shares || (version != NULL && name != NULL && strcmp(version, name) == 0 &&
-                            by__get_number(v, "share", 0.0) > 0.0);
+                            by__protocol_get_number(v, "share", 0.0) > 0.0);
     }
     return (shares || !routed) && !json_is_true(json_object_get(worker, "leaving"));
 }
@@ -382,11 +384,11 @@ static json_t *model_of(gateway *g, const redisReply *row, const json_t *workers
 {
     const char *id = by__redis_text(row, 0);
     json_t *versions = versions_of(row, workers);
-    by__admission_sample sample = {.now = by__now(),
-                                   .ended = (int64_t)by__redis_number(row, 4),
-                                   .asked = (int64_t)by__redis_number(row, 6),
-                                   .refused = (int64_t)by__redis_number(row, 11),
-                                   .at_workers = (int64_t)by__redis_number(row, 12)};
+    by__protocol_admission_sample sample = {.now = by__now(),
+                                            .ended = (int64_t)by__redis_number(row, 4),
+                                            .asked = (int64_t)by__redis_number(row, 6),
+                                            .refused = (int64_t)by__redis_number(row, 11),
+                                            .at_workers = (int64_t)by__redis_number(row, 12)};
     int64_t count = 0;
     size_t i;
     json_t *w;
@@ -395,12 +397,12 @@ static json_t *model_of(gateway *g, const redisReply *row, const json_t *workers
         if (is_worker_of(w, id)) {
             bool open = is_open(w, versions, by__redis_number(row, 10) > 0.0);
             count++;
-            sample.sessions += open ? by__get_integer(w, "sessions") : 0;
+            sample.sessions += open ? by__protocol_get_integer(w, "sessions") : 0;
         }
     }
     const measured *m = measure(g, id, &sample);
     int64_t ahead = sample.at_workers + (int64_t)by__redis_number(row, 13);
-    double wait = m == NULL ? 0.0 : by__admission_wait(&m->admission, ahead);
+    double wait = m == NULL ? 0.0 : by__protocol_admission_wait(&m->admission, ahead);
     return json_pack(
         "{ss so sI sI sI sf sI sf sI sI sb ss so so sb so}", "id", id, "info", json_at(row, 1),
         "workers", (json_int_t)count, "queue", (json_int_t)by__redis_number(row, 2), "queue_tokens",
@@ -502,7 +504,7 @@ static void say_route(by__redis_link *l, const char *model, const json_t *m)
 static void set_route(by__redis_link *l, const json_t *m)
 {
     gateway *g = l->own;
-    const char *model = by__get_text(m, "model");
+    const char *model = by__protocol_get_text(m, "model");
     if (model != NULL && json_array_size(json_object_get(m, "versions")) > 0) {
         g->routes = g->routes == NULL ? json_object() : g->routes;
         (void)json_object_set_new(g->routes, model, json_deep_copy(m));
@@ -513,7 +515,7 @@ static void set_route(by__redis_link *l, const json_t *m)
 static void ask_rollback(by__redis_link *l, const json_t *m)
 {
     by__redis_call call = {0};
-    const char *model = by__get_text(m, "model");
+    const char *model = by__protocol_get_text(m, "model");
     by__redis_add_text(&call, "rollback");
     by__redis_add_text(&call, model == NULL ? "" : model);
     by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");

@@ -20,7 +20,7 @@ void by__redis_tell(by__redis_link *link, json_t *message)
 void by__redis_tell_event(by__redis_link *link, json_t *event)
 {
     by__text list = {0};
-    by__events_add(&list, 0, event);
+    by__protocol_events_add(&list, 0, event);
     if (!link->base.closed && !list.failed && list.length > 0) {
         link->base.handler.events(link->base.handler.user, &link->base, list.data, list.length);
     }
@@ -122,7 +122,7 @@ static void on_message(void *user, const char *text, size_t length)
         return;
     }
     if (length > 0 && text[0] == BY__LINK_EVENTS) {
-        if (by__events_valid(text + 1, length - 1)) {
+        if (by__protocol_events_valid(text + 1, length - 1)) {
             l->base.handler.events(l->base.handler.user, &l->base, text + 1, length - 1);
         }
         return;
@@ -192,10 +192,10 @@ static by_status greet(by__redis_link *l, const json_t *hello, by_error *error)
 {
     static const by__redis_role *const roles[] = {&by__redis_gateway, &by__redis_supervisor,
                                                   &by__redis_worker};
-    const char *role = by__get_text(hello, "role");
-    const char *name = by__get_text(hello, "name");
-    const char *model = by__get_text(hello, "model");
-    const char *tag = by__get_text(hello, "tag");
+    const char *role = by__protocol_get_text(hello, "role");
+    const char *name = by__protocol_get_text(hello, "name");
+    const char *model = by__protocol_get_text(hello, "model");
+    const char *tag = by__protocol_get_text(hello, "tag");
     char channels[BY__REDIS_CHANNELS][400];
     const char *const names[] = {channels[0], channels[1], channels[2]};
     by__redis_handler handler = {
@@ -203,7 +203,7 @@ static by_status greet(by__redis_link *l, const json_t *hello, by_error *error)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(roles) && role != NULL; i++) {
         l->role = strcmp(role, roles[i]->name) == 0 ? roles[i] : l->role;
     }
-    if (l->role == NULL || name == NULL || !by__id_valid(name) ||
+    if (l->role == NULL || name == NULL || !by__serve_id_valid(name) ||
         (model != NULL && strlen(model) >= sizeof l->model)) {
         return by_error_set(error, BY_EARG,
                             "the first message of a link must be a 'hello' with a role and a name");
@@ -223,7 +223,7 @@ static by_status greet(by__redis_link *l, const json_t *hello, by_error *error)
 static bool send_message(by__link *link, const json_t *message)
 {
     by__redis_link *l = (by__redis_link *)(void *)link;
-    const char *kind = by__get_text(message, "t");
+    const char *kind = by__protocol_get_text(message, "t");
     by_error error = {0};
     if (kind == NULL) {
         return false;
@@ -251,17 +251,17 @@ static bool send_events(by__link *link, const char *list, size_t length)
 }
 
 by_status by__redis_link_connect(by__link **out, uv_loop_t *loop, const char *url,
-                                 by__dialer *dialer, const by__link_handler *handler,
+                                 by__link_dialer *dialer, const by__link_handler *handler,
                                  by_error *error)
 {
     static const by__link_kind kind = {
         .send = send_message, .send_events = send_events, .close = close_link};
-    by__redis_address address;
+    by__link_redis_address address;
     by__redis_link *l = NULL;
     *out = NULL;
-    BY_TRY(by__redis_address_read(&address, url, error));
+    BY_TRY(by__link_redis_address_read(&address, url, error));
     if (dialer == NULL) {
-        BY_TRY(by__redis_address_login(&address, by__redis_broker_login, error));
+        BY_TRY(by__link_redis_address_login(&address, by__link_redis_broker_login, error));
     }
     BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "a link", error));
     l->base.kind = &kind;

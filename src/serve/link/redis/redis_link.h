@@ -33,8 +33,8 @@ typedef struct by__redis_role {
 struct by__redis_link {
     by__link base;
     uv_loop_t *loop;
-    by__dialer *dialer; /* NULL: none */
-    by__redis_address address;
+    by__link_dialer *dialer; /* NULL: none */
+    by__link_redis_address address;
     by__redis *redis; /* NULL: before "hello" */
     const by__redis_role *role;
     uv_timer_t timer;
@@ -51,7 +51,7 @@ extern const by__redis_role by__redis_supervisor;
 extern const by__redis_role by__redis_worker;
 
 by_status by__redis_link_connect(by__link **out, uv_loop_t *loop, const char *url,
-                                 by__dialer *dialer, const by__link_handler *handler,
+                                 by__link_dialer *dialer, const by__link_handler *handler,
                                  by_error *error);
 /* Delivers a message to the owner, and drops the reference. */
 void by__redis_tell(by__redis_link *link, json_t *message);

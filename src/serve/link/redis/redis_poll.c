@@ -70,7 +70,7 @@ static by_status attach(redisAsyncContext *context, uv_loop_t *loop, by_error *e
     int code = uv_poll_init(loop, &p->handle, context->c.fd);
     if (code < 0) {
         free(p);
-        return by__uv_error(error, "watch", "a connection to Redis", code);
+        return by__serve_uv_error(error, "watch", "a connection to Redis", code);
     }
     p->handle.data = p;
     p->context = context;
@@ -103,10 +103,10 @@ static by_status connect_to(redisAsyncContext **out, uv_loop_t *loop, const char
 }
 
 by_status by__redis_connect(redisAsyncContext **out, uv_loop_t *loop,
-                            const by__redis_address *address, const struct addrinfo *list,
+                            const by__link_redis_address *address, const struct addrinfo *list,
                             redisCallbackFn *login, void *user, by_error *error)
 {
-    const by__redis_address *a = address;
+    const by__link_redis_address *a = address;
     char host[INET6_ADDRSTRLEN] = "";
     redisAsyncContext *c = NULL;
     const void *at = list->ai_addr;

@@ -11,7 +11,7 @@
  * SELECT if the address has them; `login` gets their replies, with `user`, which is also the
  * context's `data`. The context must have no other callbacks. Fails with BY_EIO. */
 by_status by__redis_connect(redisAsyncContext **out, uv_loop_t *loop,
-                            const by__redis_address *address, const struct addrinfo *list,
+                            const by__link_redis_address *address, const struct addrinfo *list,
                             redisCallbackFn *login, void *user, by_error *error);
 
 #endif

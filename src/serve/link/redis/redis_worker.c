@@ -16,15 +16,15 @@
 
 /* A request held by the worker. */
 typedef struct held {
-    by__id_entry entry;
+    by__serve_id_entry entry;
     int64_t attempt;
     int64_t sequences;
-    by__gather *gather; /* of a task; NULL: a gateway waits for it */
-    by__answer_hash hash;
+    by__protocol_gather *gather; /* of a task; NULL: a gateway waits for it */
+    by__protocol_answer_hash hash;
 } held;
 
 typedef struct worker {
-    by__id_table held;
+    by__serve_id_table held;
     json_t *record; /* the worker's public record */
     json_t *info;
     char version[65];
@@ -44,14 +44,14 @@ static void take(by__redis_link *l, bool looks_for_left);
 
 static held *find(const worker *w, const char *id)
 {
-    return (held *)(void *)by__id_find(&w->held, id);
+    return (held *)(void *)by__serve_id_find(&w->held, id);
 }
 
 static void drop(worker *w, held *h)
 {
-    by__id_remove(&w->held, &h->entry);
+    by__serve_id_remove(&w->held, &h->entry);
     w->sequences -= h->sequences;
-    by__gather_close(&h->gather);
+    by__protocol_gather_close(&h->gather);
     free(h);
 }
 
@@ -88,7 +88,7 @@ static void take_row(by__redis_link *l, const redisReply *row)
     double left = by__redis_number(row, 2);
     held *h = NULL;
     by_error ignored = {0};
-    if (!by__id_valid(id)) {
+    if (!by__serve_id_valid(id)) {
         return;
     }
     if (find(w, id) != NULL) {
@@ -96,15 +96,15 @@ static void take_row(by__redis_link *l, const redisReply *row)
     }
     by_status status = by__alloc((void **)&h, 1, sizeof *h, "a request", &ignored);
     if (status == BY_OK && by__redis_number(row, 4) > 0.0) {
-        status = by__gather_open(&h->gather, &ignored);
+        status = by__protocol_gather_open(&h->gather, &ignored);
     }
     if (status == BY_OK) {
-        status = by__id_add(&w->held, &h->entry, id, &ignored);
+        status = by__serve_id_add(&w->held, &h->entry, id, &ignored);
     }
     if (status != BY_OK) {
         /* Without a claim, another worker will take it. */
         if (h != NULL) {
-            by__gather_close(&h->gather);
+            by__protocol_gather_close(&h->gather);
         }
         free(h);
         return;
@@ -187,12 +187,12 @@ static const char *kind_of(const by__serve_event *event)
 {
     bool failed = false;
     if (event->kind == BY__EVENT_ERROR) {
-        json_t *json = by__event_json(event);
-        failed = by__event_is_fault(json);
+        json_t *json = by__protocol_event_json(event);
+        failed = by__protocol_event_is_fault(json);
         json_decref(json);
     }
     return failed                                                            ? "fail"
-           : by__event_ends(event)                                           ? "end"
+           : by__protocol_event_ends(event)                                  ? "end"
            : event->kind == BY__EVENT_PIECE || event->kind == BY__EVENT_TEXT ? "text"
                                                                              : "more";
 }
@@ -200,10 +200,10 @@ static const char *kind_of(const by__serve_event *event)
 static void count_text(held *h, const by__serve_event *event)
 {
     if (event->kind == BY__EVENT_PIECE) {
-        by__answer_hash_piece(&h->hash, event->sequence, event->data, event->length);
+        by__protocol_answer_hash_piece(&h->hash, event->sequence, event->data, event->length);
     } else if (event->kind == BY__EVENT_TEXT) {
-        json_t *json = by__event_json(event);
-        by__answer_hash_add(&h->hash, json);
+        json_t *json = by__protocol_event_json(event);
+        by__protocol_answer_hash_add(&h->hash, json);
         json_decref(json);
     }
 }
@@ -211,9 +211,10 @@ static void count_text(held *h, const by__serve_event *event)
 /* Ends a task: stores the gathered answer as its result. */
 static void end_task(by__redis_link *l, const held *h, const char *counts, const json_t *event)
 {
-    const char *kind = by__get_text(event, "e");
+    const char *kind = by__protocol_get_text(event, "e");
     bool failed = kind == NULL || strcmp(kind, "error") == 0;
-    json_t *value = failed ? by__gather_failure(event) : by__gather_result(h->gather, event);
+    json_t *value =
+        failed ? by__protocol_gather_failure(event) : by__protocol_gather_result(h->gather, event);
     if (value == NULL && !failed) {
         failed = true;
         value = json_pack("{si ss ss}", "status", 503, "code", "out_of_memory", "message",
@@ -238,11 +239,11 @@ static void end_task(by__redis_link *l, const held *h, const char *counts, const
 
 static void gather_event(by__redis_link *l, const held *h, const by__serve_event *event)
 {
-    json_t *json = by__event_json(event);
-    if (by__event_ends(event)) {
+    json_t *json = by__protocol_event_json(event);
+    if (by__protocol_event_ends(event)) {
         end_task(l, h, kind_of(event), json);
     } else {
-        by__gather_add(h->gather, json);
+        by__protocol_gather_add(h->gather, json);
     }
     json_decref(json);
 }
@@ -255,16 +256,16 @@ static bool send_list(by__redis_link *l, const char *list, size_t length)
     size_t at = 0;
     bool ended = false;
     by__redis_add_text(&call, "events");
-    while (by__events_next(list, length, &at, &event)) {
+    while (by__protocol_events_next(list, length, &at, &event)) {
         held *h = find(w, event.id);
-        bool last = by__event_ends(&event);
+        bool last = by__protocol_event_ends(&event);
         if (h == NULL || h->attempt != event.attempt) {
             continue;
         }
         if (h->gather == NULL) {
             char hash[17];
             count_text(h, &event);
-            by__answer_hash_print(hash, &h->hash);
+            by__protocol_answer_hash_print(hash, &h->hash);
             by__redis_add_text(&call, event.id);
             by__redis_add_integer(&call, h->attempt);
             by__redis_add_text(&call, kind_of(&event));
@@ -307,7 +308,7 @@ static void beat(by__redis_link *l, const json_t *m)
     worker *w = l->own;
     by__redis_call call = {0};
     bool claims = w->beats++ % BEATS == 0;
-    int64_t steps = by__get_integer(m, "steps");
+    int64_t steps = by__protocol_get_integer(m, "steps");
     if (steps != w->steps || !json_is_true(json_object_get(m, "busy"))) {
         w->moved = by__now();
     }
@@ -326,7 +327,7 @@ static void beat(by__redis_link *l, const json_t *m)
     (void)json_object_set(w->record, "engine", json_object_get(m, "engine"));
     begin_beat(l, &call);
     for (size_t i = 0; claims && i < w->held.bucket_count; i++) {
-        for (const by__id_entry *e = w->held.buckets[i]; e != NULL; e = e->next) {
+        for (const by__serve_id_entry *e = w->held.buckets[i]; e != NULL; e = e->next) {
             if (call.count >= MOST_ARGUMENTS) {
                 by__redis_run(l->redis, &call, false, on_gone, l, "");
                 call = (by__redis_call){0};
@@ -354,13 +355,13 @@ static by_status open_worker(by__redis_link *l, const json_t *hello, by_error *e
         (void)json_object_set(w->record, kept[i], json_object_get(hello, kept[i]));
     }
     w->info = json_deep_copy(json_object_get(hello, "info"));
-    const char *version = by__get_text(hello, "version");
-    if (version == NULL || !by__id_valid(version)) {
+    const char *version = by__protocol_get_text(hello, "version");
+    if (version == NULL || !by__serve_id_valid(version)) {
         return by_error_set(error, BY_EARG, "a worker names the version of its model");
     }
     memcpy(w->version, version, strlen(version) + 1);
-    w->slots = by__get_integer(hello, "slots");
-    w->sessions = by__get_integer(hello, "sessions");
+    w->slots = by__protocol_get_integer(hello, "slots");
+    w->sessions = by__protocol_get_integer(hello, "sessions");
     w->sessions = w->sessions > 0 ? w->sessions : w->slots;
     (void)json_object_set_new(w->record, "sessions", json_integer((json_int_t)w->sessions));
     w->moved = by__now();
@@ -393,8 +394,8 @@ static void send_message(by__redis_link *l, const char *kind, const json_t *m)
  * attempt (0) counts for any. */
 static void on_published(by__redis_link *l, json_t *message)
 {
-    const char *id = by__get_text(message, "id");
-    int64_t attempt = by__get_integer(message, "attempt");
+    const char *id = by__protocol_get_text(message, "id");
+    int64_t attempt = by__protocol_get_integer(message, "attempt");
     held *h = id == NULL ? NULL : find(l->own, id);
     if (message == NULL) {
         take(l, false);
@@ -425,13 +426,13 @@ static void free_worker(by__redis_link *l)
         return;
     }
     for (size_t i = 0; i < w->held.bucket_count; i++) {
-        for (by__id_entry *e = w->held.buckets[i], *next; e != NULL; e = next) {
+        for (by__serve_id_entry *e = w->held.buckets[i], *next; e != NULL; e = next) {
             next = e->next;
-            by__gather_close(&((held *)(void *)e)->gather);
+            by__protocol_gather_close(&((held *)(void *)e)->gather);
             free(e);
         }
     }
-    by__id_table_free(&w->held);
+    by__serve_id_table_free(&w->held);
     json_decref(w->record);
     json_decref(w->info);
     free(w);

@@ -12,7 +12,7 @@
 #define HIDDEN (-1e30f)
 
 typedef struct plan {
-    const by__panel *panel;
+    const by__cpu_panel *panel;
     attention_shape s;
     bool packed;
     bool cached;
@@ -153,7 +153,7 @@ static void rescale(const job *j, const by__vf factors[2])
 static void meet(job *j, int64_t key, int64_t keys)
 {
     const plan *p = j->p;
-    const by__panel *panel = p->panel;
+    const by__cpu_panel *panel = p->panel;
     float *scores = area(j, p->scores);
     size_t v_stride = by__panel_a_stride(panel, p->slots);
     by__vf factors[2];
@@ -185,7 +185,7 @@ static void meet(job *j, int64_t key, int64_t keys)
 static void attend(job *j, const void *q, int64_t q_stride, void *y, int64_t y_stride, float *lse)
 {
     const plan *p = j->p;
-    const by__panel *panel = p->panel;
+    const by__cpu_panel *panel = p->panel;
     float factors[PANEL_QUERIES];
     panel->pack_b(area(j, p->queries), by__panel_b_stride(panel, p->s.width), q, q_stride, 1,
                   j->queries, p->s.width);
@@ -251,7 +251,7 @@ static void run_task(const void *context, int64_t task)
     const head_view *in = x->in;
     const plan *p = call->state;
     const attention_shape *s = &p->s;
-    const by__panel *panel = p->panel;
+    const by__cpu_panel *panel = p->panel;
     attention_task t = attention_task_at(s, x->lengths, p->pieces, p->piece, task);
     job j = {.p = p,
              .scratch = (char *)call->work + p->thread_bytes * (size_t)omp_get_thread_num()};
@@ -300,15 +300,16 @@ static bool supports(const by__device_call *call)
            by__tensor_count(&call->in[0]) > 0;
 }
 
-static by_status plan_attention(by__device_call *call, const by__context *context, bool cached,
-                                int64_t slots, by_error *error)
+static by_status plan_attention(by__device_call *call, const by__device_context *context,
+                                bool cached, int64_t slots, by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "attention", error));
     p->packed = attention_packed(call, cached ? 3 : 0);
     p->cached = cached;
     p->slots = slots;
-    p->panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), by__panel_native(), call->in[0].dtype);
+    p->panel =
+        by__cpu_panel_for(BY__AT_LEVEL(BY__LEVEL), by__cpu_panel_native(), call->in[0].dtype);
     p->s = attention_measure(call, p->packed, p->panel);
     const attention_shape *s = &p->s;
     int64_t tasks = s->batch * s->kv_heads;
@@ -331,11 +332,11 @@ static by_status plan_attention(by__device_call *call, const by__context *contex
     p->thread_bytes = by__round_up(used, 4096);
     call->state = p;
     p->ranges = p->thread_bytes * (size_t)context->threads;
-    call->work_bytes = p->ranges + (size_t)context->threads * sizeof(by__work_range);
+    call->work_bytes = p->ranges + (size_t)context->threads * sizeof(by__cpu_work_range);
     return BY_OK;
 }
 
-static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
     return plan_attention(call, context, false, call->in[0].shape.dim[1], error);
 }
@@ -346,17 +347,17 @@ static void release(by__device_call *call)
     call->state = NULL;
 }
 
-static void run_tasks(const operands *x, const by__context *context)
+static void run_tasks(const operands *x, const by__device_context *context)
 {
     const by__device_call *call = x->call;
     const plan *p = call->state;
     int64_t tasks = p->s.batch * p->s.kv_heads * p->pieces;
-    by__work_range *ranges = (by__work_range *)((char *)call->work + p->ranges);
+    by__cpu_work_range *ranges = (by__cpu_work_range *)((char *)call->work + p->ranges);
 #pragma omp parallel num_threads(context->threads) if (context->threads > 1)
     attention_run_tasks(ranges, tasks, run_task, x);
 }
 
-static by_status run(const by__device_call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__device_context *context)
 {
     const plan *p = call->state;
     operands x = {
@@ -369,12 +370,13 @@ static by_status run(const by__device_call *call, const by__context *context)
 BY__KERNEL(attention) = {
     BY_OP_ATTENTION, BY__KERNEL_NAME("attention"), supports, prepare, release, run};
 
-static by_status prepare_cached(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare_cached(by__device_call *call, const by__device_context *context,
+                                by_error *error)
 {
     return plan_attention(call, context, true, call->in[call->input_count - 2].shape.dim[2], error);
 }
 
-static by_status run_cached(const by__device_call *call, const by__context *context)
+static by_status run_cached(const by__device_call *call, const by__device_context *context)
 {
     const plan *p = call->state;
     operands x = {.call = call, .position = *(const int32_t *)call->in[call->input_count - 1].data};

@@ -68,9 +68,9 @@ static inline bool attention_packed(const by__device_call *call, int others)
 }
 
 static inline attention_shape attention_measure(const by__device_call *call, bool packed,
-                                                const by__panel *panel)
+                                                const by__cpu_panel *panel)
 {
-    const by__tensor *q = &call->in[0];
+    const by__device_tensor *q = &call->in[0];
     attention_shape s = {
         .dtype = q->dtype,
         .batch = q->shape.dim[0],
@@ -162,13 +162,13 @@ static inline int64_t attention_first_keys(by__vi *out, const attention_limit *l
     return latest;
 }
 
-static inline void attention_views(head_view views[3], const by__tensor *tensors, bool packed,
-                                   const attention_shape *s)
+static inline void attention_views(head_view views[3], const by__device_tensor *tensors,
+                                   bool packed, const attention_shape *s)
 {
     int64_t heads[3] = {s->heads, s->kv_heads, s->kv_heads};
     int64_t offset = 0;
     for (int i = 0; i < 3; i++) {
-        const by__tensor *tensor = packed ? &tensors[0] : &tensors[i];
+        const by__device_tensor *tensor = packed ? &tensors[0] : &tensors[i];
         views[i] = (head_view){tensor->data, tensor->shape.dim[2], packed ? offset : 0};
         offset += heads[i] * s->width;
     }
@@ -193,7 +193,7 @@ typedef struct attention_rows {
  * if the panel cannot read them unpacked. If unpacked and odd in number, one more row must be
  * readable. `first` is a multiple of mr.
  */
-static inline attention_rows attention_take_rows(const by__panel *panel, by_dtype dtype,
+static inline attention_rows attention_take_rows(const by__cpu_panel *panel, by_dtype dtype,
                                                  const void *data, int64_t stride, int64_t first,
                                                  int64_t rows, int64_t k, bool unpacked,
                                                  void *packed)
@@ -210,7 +210,7 @@ static inline attention_rows attention_take_rows(const by__panel *panel, by_dtyp
 
 /* Packs columns first .. columns - 1 of `rows` elements, `stride` elements apart, as steps of
  * panels of A for `capacity` columns. `first` is a multiple of k_unit. */
-static inline void attention_take_columns(const by__panel *panel, by_dtype dtype, void *packed,
+static inline void attention_take_columns(const by__cpu_panel *panel, by_dtype dtype, void *packed,
                                           int64_t capacity, const void *data, int64_t stride,
                                           int64_t first, int64_t columns, int64_t rows)
 {
@@ -223,7 +223,7 @@ static inline void attention_take_columns(const by__panel *panel, by_dtype dtype
 
 /* Returns true if the keys or values of a (sample, key head) with `rows` valid rows can be read
  * unpacked. */
-static inline bool attention_reads_rows(const by__panel *panel, const attention_shape *s,
+static inline bool attention_reads_rows(const by__cpu_panel *panel, const attention_shape *s,
                                         int64_t stride, int64_t rows)
 {
     return rows % 2 == 0 &&
@@ -232,7 +232,7 @@ static inline bool attention_reads_rows(const by__panel *panel, const attention_
 
 /* c[m, n] = or += A B over k (a multiple of k_unit), where A starts at row `row` and b is
  * packed. */
-static inline void attention_multiply(const by__panel *panel, float *c, int64_t ldc,
+static inline void attention_multiply(const by__cpu_panel *panel, float *c, int64_t ldc,
                                       const attention_rows *a, int64_t row, const void *b,
                                       size_t b_stride, int64_t m, int64_t n, int64_t k,
                                       bool accumulate)
@@ -392,7 +392,7 @@ static inline float attention_weigh(float *scores, int64_t first, int64_t stop, 
 }
 
 /* Runs every task once. Called by each thread of a team; begins with a barrier. */
-static inline void attention_run_tasks(by__work_range *ranges, int64_t tasks,
+static inline void attention_run_tasks(by__cpu_work_range *ranges, int64_t tasks,
                                        void (*run)(const void *context, int64_t task),
                                        const void *context)
 {

@@ -12,7 +12,7 @@
 enum { CHUNK = 256, MOST_TOKENS = 4 };
 
 typedef struct plan {
-    const by__panel *panel;
+    const by__cpu_panel *panel;
     attention_shape s;
     bool packed;
     int64_t slots, chunks;
@@ -108,8 +108,8 @@ static void join(const job *j, int64_t pair, int64_t r, int64_t begin, int64_t c
     for (int64_t d = 0; d < width; d++) {
         sum[d] /= total;
     }
-    p->panel->store(&(by__panel_target){.y = y, .ldy = width, .dtype = p->s.dtype}, sum, width, 1,
-                    width);
+    p->panel->store(&(by__cpu_panel_target){.y = y, .ldy = width, .dtype = p->s.dtype}, sum, width,
+                    1, width);
 }
 
 /* Copies queries side by side, and the new keys and values into their slots. */
@@ -138,7 +138,7 @@ static void take_in(const by__device_call *call, const job *j)
     }
 }
 
-static by_status run(const by__device_call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__device_context *context)
 {
     const plan *p = call->state;
     const attention_shape *s = &p->s;
@@ -180,13 +180,14 @@ static bool supports(const by__device_call *call)
            by__tensor_count(&call->in[0]) > 0 && call->in[0].shape.dim[1] <= MOST_TOKENS;
 }
 
-static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
     BY_UNUSED(context);
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "attention", error));
     p->packed = attention_packed(call, 3);
-    p->panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), by__panel_native(), call->in[0].dtype);
+    p->panel =
+        by__cpu_panel_for(BY__AT_LEVEL(BY__LEVEL), by__cpu_panel_native(), call->in[0].dtype);
     p->s = attention_measure(call, p->packed, p->panel);
     p->slots = call->in[call->input_count - 2].shape.dim[2];
     p->chunks = by__ceil_div(p->slots, CHUNK);

@@ -19,9 +19,9 @@
 #define SHORT_LENGTH        256
 
 typedef struct plan {
-    const by__panel *panel;
-    const by__panel *rows_panel; /* for weights as rows of A */
-    by_dtype rows_dtype;         /* of these rows */
+    const by__cpu_panel *panel;
+    const by__cpu_panel *rows_panel; /* for weights as rows of A */
+    by_dtype rows_dtype;             /* of these rows */
     attention_shape s;
     bool packed;
     bool unpacked; /* keys and values are read unpacked */
@@ -158,7 +158,7 @@ static void meet_queries(const meeting *m)
 {
     const job *j = m->j;
     const plan *p = j->p;
-    const by__panel *panel = p->panel;
+    const by__cpu_panel *panel = p->panel;
     int64_t width = p->s.width;
     int64_t width_k = by__panel_k(panel, width);
     size_t b_stride = by__panel_b_stride(panel, width);
@@ -229,7 +229,7 @@ static void run_block(const job *j, const void *q, int64_t q_stride, const void 
                       const float *lse, void *dq, int64_t dq_stride)
 {
     const plan *p = j->p;
-    const by__panel *panel = p->panel;
+    const by__cpu_panel *panel = p->panel;
     const attention_shape *s = &p->s;
     int64_t y_stride = s->heads * s->width;
     size_t row_stride = by__panel_b_stride(panel, s->width);
@@ -276,7 +276,7 @@ static void store_head(const operands *x, int which, int64_t sample, int64_t kv,
     const plan *p = x->call->state;
     const attention_shape *s = &p->s;
     const head_view *out = &x->out[which];
-    by__panel_target target = {
+    by__cpu_panel_target target = {
         .y = head_at(out, s, sample, 0, kv), .ldy = out->stride, .dtype = s->dtype};
     p->panel->store(&target, sums, s->width, s->length, s->width);
 }
@@ -286,7 +286,7 @@ static void take_keys(const operands *x, job *j, int64_t b, int64_t kv, int64_t 
 {
     const plan *p = j->p;
     const attention_shape *s = &p->s;
-    const by__panel *panel = p->panel;
+    const by__cpu_panel *panel = p->panel;
     const void *k = head_at(&x->in[1], s, b, 0, kv);
     const void *v = head_at(&x->in[2], s, b, 0, kv);
     j->keys = attention_take_rows(panel, s->dtype, k, x->in[1].stride, begin, rows, s->width,
@@ -358,11 +358,11 @@ static void add_pieces(const operands *x, int64_t pair)
     }
 }
 
-static by_status run(const by__device_call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__device_context *context)
 {
     const plan *p = call->state;
     const attention_shape *s = &p->s;
-    const by__tensor *y = &call->in[call->input_count - 3];
+    const by__device_tensor *y = &call->in[call->input_count - 3];
     operands x = {
         .call = call,
         .y = {y[0].data, s->heads * s->width, 0},
@@ -375,7 +375,7 @@ static by_status run(const by__device_call *call, const by__context *context)
     attention_views(x.out, call->out, p->packed, s);
     int64_t pairs = s->batch * s->kv_heads;
     int64_t tasks = pairs * p->pieces;
-    by__work_range *ranges = (by__work_range *)((char *)call->work + p->ranges);
+    by__cpu_work_range *ranges = (by__cpu_work_range *)((char *)call->work + p->ranges);
 #pragma omp parallel num_threads(context->threads) if (context->threads > 1)
     {
         attention_run_tasks(ranges, tasks, run_task, &x);
@@ -398,7 +398,7 @@ static bool supports(const by__device_call *call)
 
 static void plan_scratch(plan *p)
 {
-    const by__panel *panel = p->panel;
+    const by__cpu_panel *panel = p->panel;
     const attention_shape *s = &p->s;
     size_t used = 0;
     size_t tile = (size_t)(p->query_block * s->key_block);
@@ -426,17 +426,19 @@ static void plan_scratch(plan *p)
     p->thread_bytes = by__round_up(used, 4096);
 }
 
-static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the gradient of attention", error));
     p->packed = attention_packed(call, 3);
-    p->panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), by__panel_native(), call->in[0].dtype);
+    p->panel =
+        by__cpu_panel_for(BY__AT_LEVEL(BY__LEVEL), by__cpu_panel_native(), call->in[0].dtype);
     p->s = attention_measure(call, p->packed, p->panel);
     const attention_shape *s = &p->s;
     /* Panels that widen to f32 read rows of f32 unpacked. */
     p->rows_dtype = p->panel->step == 2 ? BY_BF16 : BY_F32;
-    p->rows_panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), by__panel_native(), p->rows_dtype);
+    p->rows_panel =
+        by__cpu_panel_for(BY__AT_LEVEL(BY__LEVEL), by__cpu_panel_native(), p->rows_dtype);
     p->query_block = (int64_t)by__round_up(
         s->length < SHORT_LENGTH ? SHORT_BLOCK_QUERIES : BLOCK_QUERIES, PANEL_QUERIES);
     int64_t stride = call->in[p->packed ? 0 : 1].shape.dim[2];
@@ -454,7 +456,7 @@ static by_status prepare(by__device_call *call, const by__context *context, by_e
     int64_t slots = p->pieces > 1 ? pairs * p->pieces : context->threads;
     call->state = p;
     p->ranges = p->sums + 2 * (size_t)slots * p->sum_bytes;
-    call->work_bytes = p->ranges + (size_t)context->threads * sizeof(by__work_range);
+    call->work_bytes = p->ranges + (size_t)context->threads * sizeof(by__cpu_work_range);
     return BY_OK;
 }
 

@@ -40,12 +40,12 @@ static void merge(const by__device_call *call, int64_t begin, int64_t end)
     }
 }
 
-static by_status run_merge(const by__device_call *call, const by__context *context)
+static by_status run_merge(const by__device_call *call, const by__device_context *context)
 {
-    const by__tensor *y = &call->in[0];
+    const by__device_tensor *y = &call->in[0];
     int64_t width = by__tensor_columns(y) / call->attrs.heads;
-    by__parallel(context, call, by__tensor_rows(y) * call->attrs.heads, by__ceil_div(8192, width),
-                 by__tensor_count(y), merge);
+    by__cpu_parallel(context, call, by__tensor_rows(y) * call->attrs.heads,
+                     by__ceil_div(8192, width), by__tensor_count(y), merge);
     return BY_OK;
 }
 

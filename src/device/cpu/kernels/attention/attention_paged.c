@@ -66,8 +66,8 @@ static float *total_of(const tile *x, int64_t r)
 
 /* Computes the scores of a vector of keys, from key j of a page on. `next`: prefetched
  * meanwhile. */
-BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page, const char *next,
-                           int64_t j, float *scores, int height)
+BY__INLINE void score_keys(by__kernel_arithmetic kind, const tile *x, const char *page,
+                           const char *next, int64_t j, float *scores, int height)
 {
     const plan *p = x->p;
     const char *keys = page + j * by__step_size(kind);
@@ -79,7 +79,7 @@ BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page,
     for (; s + CHAINS <= p->steps; s += CHAINS) {
 #pragma GCC unroll 2
         for (int c = 0; c < CHAINS; c++) {
-            by__step step = by__step_load(kind, keys + (s + c) * step_bytes);
+            by__kernel_step step = by__step_load(kind, keys + (s + c) * step_bytes);
             __builtin_prefetch(next + (s + c) * step_bytes, 0, 2);
             EACH_QUERY
             {
@@ -89,7 +89,7 @@ BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page,
         }
     }
     for (; s < p->steps; s++) {
-        by__step step = by__step_load(kind, keys + s * step_bytes);
+        by__kernel_step step = by__step_load(kind, keys + s * step_bytes);
         EACH_QUERY
         {
             sums[r][0] = by__step_add(kind, sums[r][0], step, q + r * p->units + s * units);
@@ -97,7 +97,8 @@ BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page,
     }
     if (p->steps * units < p->units) { /* the last element of an odd number, unpaired */
         by__vf last = by__kernel_load(page + s * step_bytes, j, BY_BF16);
-        by__step step = {.value = kind == BY__PAIRS_BF16 ? (by__vf)((by__vu)last >> 16) : last};
+        by__kernel_step step = {.value =
+                                    kind == BY__PAIRS_BF16 ? (by__vf)((by__vu)last >> 16) : last};
         EACH_QUERY
         {
             sums[r][1] = by__step_add(kind, sums[r][1], step, q + r * p->units + s * units);
@@ -113,7 +114,7 @@ BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page,
     }
 }
 
-BY__INLINE void score_page(by__arithmetic kind, const tile *x, int64_t column, int height)
+BY__INLINE void score_page(by__kernel_arithmetic kind, const tile *x, int64_t column, int height)
 {
     const char *keys = page_at(x, K_POOL, column);
     const char *next = page_ahead(x, K_POOL, column);
@@ -127,7 +128,7 @@ BY__INLINE void score_page(by__arithmetic kind, const tile *x, int64_t column, i
 }
 
 /* Converts the scores of query r to weights, and these to units of the steps of pages. */
-BY__INLINE void weigh(by__arithmetic kind, const tile *x, int64_t r)
+BY__INLINE void weigh(by__kernel_arithmetic kind, const tile *x, int64_t r)
 {
     float *scores = scores_of(x, r);
     int64_t keys = (x->end - x->begin) * BY_PAGE_TOKENS;
@@ -160,8 +161,8 @@ typedef struct part {
 
 /* The values of a step, n elements from `data` on; those of masked keys become zero, as they may be
  * arbitrary. */
-BY__INLINE by__step take_values(by__arithmetic kind, const char *data, int64_t s, const part *a,
-                                int n)
+BY__INLINE by__kernel_step take_values(by__kernel_arithmetic kind, const char *data, int64_t s,
+                                       const part *a, int n)
 {
     bool pairs = kind == BY__PAIRS_BF16 || kind == BY__PAIRS_SPREAD;
     if (a->whole || !pairs) {
@@ -174,8 +175,8 @@ BY__INLINE by__step take_values(by__arithmetic kind, const char *data, int64_t s
 
 /* sums += values times their weights, in `vectors` vectors from element i on, the last of which has
  * n elements. vectors, whole and height are constants. */
-BY__INLINE void add_strip(by__arithmetic kind, const tile *x, int64_t r0, const part *a, int64_t i,
-                          int vectors, int n, int height)
+BY__INLINE void add_strip(by__kernel_arithmetic kind, const tile *x, int64_t r0, const part *a,
+                          int64_t i, int vectors, int n, int height)
 {
     const plan *p = x->p;
     const bool pairs = kind == BY__PAIRS_BF16 || kind == BY__PAIRS_SPREAD;
@@ -204,7 +205,7 @@ BY__INLINE void add_strip(by__arithmetic kind, const tile *x, int64_t r0, const 
         values += i * by__step_size(kind);
         next += i * by__step_size(kind);
         for (int64_t s = low; s < high; s++) {
-            by__step step[STRIP];
+            by__kernel_step step[STRIP];
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; v++) {
                 int64_t at = s * step_bytes + v * BY__LANES * by__step_size(kind);
@@ -230,8 +231,8 @@ BY__INLINE void add_strip(by__arithmetic kind, const tile *x, int64_t r0, const 
     }
 }
 
-BY__INLINE void add_values(by__arithmetic kind, const tile *x, int64_t r0, part a, bool whole,
-                           int height)
+BY__INLINE void add_values(by__kernel_arithmetic kind, const tile *x, int64_t r0, part a,
+                           bool whole, int height)
 {
     int64_t width = x->p->s.width;
     int64_t i = 0;
@@ -247,7 +248,8 @@ BY__INLINE void add_values(by__arithmetic kind, const tile *x, int64_t r0, part 
 /* Adds the values of columns begin .. end for query r alone; it may attend to only a part of the
  * first and last column.
  */
-BY__INLINE void add_alone(by__arithmetic kind, const tile *x, int64_t r, int64_t begin, int64_t end)
+BY__INLINE void add_alone(by__kernel_arithmetic kind, const tile *x, int64_t r, int64_t begin,
+                          int64_t end)
 {
     for (int64_t column = begin; column < end; column++) {
         int64_t low = x->first[r] - column * BY_PAGE_TOKENS;
@@ -271,7 +273,7 @@ typedef struct steps {
 } steps;
 
 /* kind, height and steps are constants. */
-BY__INLINE void attend_queries(by__arithmetic kind, steps one, tile *x, int height)
+BY__INLINE void attend_queries(by__kernel_arithmetic kind, steps one, tile *x, int height)
 {
     /* Columns that all queries attend to completely. */
     part all = {.begin = (x->first[height - 1] + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS,
@@ -306,7 +308,7 @@ BY__INLINE void attend_queries(by__arithmetic kind, steps one, tile *x, int heig
     }
 }
 
-BY__INLINE void attend_as(by__arithmetic kind, steps one, tile *x, int64_t height)
+BY__INLINE void attend_as(by__kernel_arithmetic kind, steps one, tile *x, int64_t height)
 {
     switch (height) {
     case 1:
@@ -421,11 +423,11 @@ static void run_tile(const by__device_call *call, const plan *p, const head_view
         for (int64_t d = 0; d < p->s.width; d++) {
             sums[d] /= *total_of(&x, i % count);
         }
-        by__panel_target target = {
+        by__cpu_panel_target target = {
             .y = head_at(&y, &p->s, 0, t + at / p->group, x.kv * p->group + at % p->group),
             .ldy = p->s.width,
             .dtype = p->s.dtype};
-        BY__AT_LEVEL(by__panel_store)(&target, sums, p->s.width, 1, p->s.width);
+        BY__AT_LEVEL(by__kernel_panel_store)(&target, sums, p->s.width, 1, p->s.width);
     }
 }
 
@@ -474,12 +476,12 @@ static int64_t find_runs(const by__device_call *call, const plan *p, int32_t *ru
     return count;
 }
 
-static by_status run(const by__device_call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__device_context *context)
 {
     const plan *p = call->state;
     head_view in[3];
     attention_views(in, call->in, p->packed, &p->s);
-    by__work_range *ranges = call->work;
+    by__cpu_work_range *ranges = call->work;
     int32_t *runs = (int32_t *)((char *)call->work + p->runs);
     int64_t count = find_runs(call, p, runs);
     assert(count > 0);
@@ -518,11 +520,12 @@ static bool supports(const by__device_call *call)
     return by__tensor_is_act(&call->in[0]) && by__tensor_count(&call->in[0]) > 0;
 }
 
-static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "attention", error));
-    const by__panel *panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), false, call->in[0].dtype);
+    const by__cpu_panel *panel =
+        by__cpu_panel_for(BY__AT_LEVEL(BY__LEVEL), false, call->in[0].dtype);
     p->packed = !by__present(&call->in[1]);
     p->s = attention_measure(call, p->packed, panel);
     bool codes = call->in[K_POOL].dtype == BY_U8;
@@ -550,7 +553,7 @@ static by_status prepare(by__device_call *call, const by__context *context, by_e
     p->scores = by__work_reserve(&used, (size_t)(p->rows * p->slots) * sizeof(float));
     p->totals = by__work_reserve(&used, (size_t)p->rows * sizeof(float));
     p->thread_bytes = used;
-    p->runs = by__round_up((size_t)context->threads * sizeof(by__work_range), BY_CACHE_LINE);
+    p->runs = by__round_up((size_t)context->threads * sizeof(by__cpu_work_range), BY_CACHE_LINE);
     p->threads = p->runs + by__round_up((size_t)(p->s.length + 1) * sizeof(int32_t), BY_CACHE_LINE);
     call->work_bytes = p->threads + (size_t)context->threads * p->thread_bytes;
     call->state = p;

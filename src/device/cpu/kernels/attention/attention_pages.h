@@ -31,7 +31,7 @@ enum { AHEAD = 4 };
 
 typedef struct plan {
     attention_shape s;
-    by__arithmetic kind;
+    by__kernel_arithmetic kind;
     bool packed;
     size_t head_bytes; /* bytes of a head in a page */
     int64_t group;     /* query heads per key head */
@@ -94,7 +94,7 @@ static const int32_t *pages_of(const by__device_call *call, const plan *p, int64
 /* A head's part of a page in a pool; NULL: there is no such page. */
 static char *page_at(const tile *x, int pool, int64_t column)
 {
-    const by__tensor *tensor = &x->call->in[pool];
+    const by__device_tensor *tensor = &x->call->in[pool];
     int32_t page = x->pages[column];
     if (page < 0 || page >= tensor->shape.dim[0]) {
         return NULL;

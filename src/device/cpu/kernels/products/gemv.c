@@ -248,9 +248,9 @@ static inline __attribute__((always_inline)) void add_rows(float *sums, int64_t 
         break;                                                                                     \
     }
 
-void BY__AT_LEVEL(by__gemv)(float *sums, int64_t lds, const void *x, by_dtype x_dtype, int64_t ldx,
-                            int m, const void *b, by_dtype dtype, int64_t ldb, bool trans_b,
-                            int64_t n, int64_t k)
+void BY__AT_LEVEL(by__kernel_gemv)(float *sums, int64_t lds, const void *x, by_dtype x_dtype,
+                                   int64_t ldx, int m, const void *b, by_dtype dtype, int64_t ldb,
+                                   bool trans_b, int64_t n, int64_t k)
 {
     (void)x_dtype;
 #if defined(__AVX512BF16__)

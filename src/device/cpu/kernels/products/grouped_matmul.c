@@ -10,17 +10,17 @@
 
 /* Products that are opened for all rows and run on the rows of a group. */
 typedef struct products {
-    by__gemm *first;
-    by__gemm *few;  /* GROUPED_MATMUL: for at most BY__GEMV_ROWS rows; NULL: use `first` */
-    by__gemm *next; /* GROUPED_MATMUL_GRAD: adds to a matrix; NULL: each group is one range */
+    by__cpu_gemm *first;
+    by__cpu_gemm *few;  /* GROUPED_MATMUL: for at most BY__GEMV_ROWS rows; NULL: use `first` */
+    by__cpu_gemm *next; /* GROUPED_MATMUL_GRAD: adds to a matrix; NULL: each group is one range */
 } products;
 
 static void close_products(products *p)
 {
     if (p != NULL) {
-        by__gemm_close(&p->first);
-        by__gemm_close(&p->few);
-        by__gemm_close(&p->next);
+        by__cpu_gemm_close(&p->first);
+        by__cpu_gemm_close(&p->few);
+        by__cpu_gemm_close(&p->next);
         free(p);
     }
 }
@@ -32,16 +32,16 @@ static void release(by__device_call *call)
 }
 
 /* Opens a product and reserves its workspace. */
-static by_status open_one(by__gemm **out, by__device_call *call, const by__gemm_options *options,
-                          by_error *error)
+static by_status open_one(by__cpu_gemm **out, by__device_call *call,
+                          const by__cpu_gemm_options *options, by_error *error)
 {
-    BY_TRY(by__gemm_open(out, options, error));
-    size_t work = by__gemm_work(*out);
+    BY_TRY(by__cpu_gemm_open(out, options, error));
+    size_t work = by__cpu_gemm_work(*out);
     call->work_bytes = work > call->work_bytes ? work : call->work_bytes;
     return BY_OK;
 }
 
-static const char *at(const by__tensor *tensor, int64_t element)
+static const char *at(const by__device_tensor *tensor, int64_t element)
 {
     return (const char *)tensor->data + (size_t)element * by_dtype_size(tensor->dtype);
 }
@@ -57,15 +57,15 @@ static bool act(const by__device_call *call)
 
 static by_status open_forward(products *p, by__device_call *call, int threads, by_error *error)
 {
-    by__gemm_options o = {.m = call->in[0].shape.dim[0],
-                          .n = call->out[0].shape.dim[1],
-                          .k = call->in[0].shape.dim[1],
-                          .trans_b = call->attrs.trans_b,
-                          .dtype = call->in[0].dtype,
-                          .out = call->out[0].dtype,
-                          .partial = true,
-                          .isa = BY__AT_LEVEL(BY__LEVEL),
-                          .threads = threads};
+    by__cpu_gemm_options o = {.m = call->in[0].shape.dim[0],
+                              .n = call->out[0].shape.dim[1],
+                              .k = call->in[0].shape.dim[1],
+                              .trans_b = call->attrs.trans_b,
+                              .dtype = call->in[0].dtype,
+                              .out = call->out[0].dtype,
+                              .partial = true,
+                              .isa = BY__AT_LEVEL(BY__LEVEL),
+                              .threads = threads};
     BY_TRY(open_one(&p->first, call, &o, error));
     if (o.trans_b && o.m > BY__GEMV_ROWS) {
         o.m = BY__GEMV_ROWS;
@@ -89,31 +89,32 @@ static by_status prepare(by__device_call *call, int threads, opener *open, by_er
     return BY_OK;
 }
 
-static by_status prepare_forward(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare_forward(by__device_call *call, const by__device_context *context,
+                                 by_error *error)
 {
     return prepare(call, context->threads, open_forward, error);
 }
 
-static by_status run_forward(const by__device_call *call, const by__context *context)
+static by_status run_forward(const by__device_call *call, const by__device_context *context)
 {
     const products *p = call->state;
-    const by__tensor *b = &call->in[1];
-    const by__tensor *y = &call->out[0];
+    const by__device_tensor *b = &call->in[1];
+    const by__device_tensor *y = &call->out[0];
     int64_t groups = call->in[2].shape.dim[0];
     int64_t ranges = groups / b->shape.dim[0];
     int64_t n = y->shape.dim[1];
     int64_t k = call->in[0].shape.dim[1];
-    by__group_zero(call, context);
+    by__cpu_group_zero(call, context);
     for (int64_t g = 0; g < groups; g++) {
         int64_t begin;
-        int64_t rows = by__group_rows(call, g, &begin);
-        const by__gemm *gemm = p->few != NULL && rows <= BY__GEMV_ROWS ? p->few : p->first;
-        by__gemm_operands operands = {.a = at(&call->in[0], begin * k),
-                                      .b = at(b, g / ranges * n * k),
-                                      .c = (void *)(uintptr_t)at(y, begin * n),
-                                      .work = call->work};
+        int64_t rows = by__cpu_group_rows(call, g, &begin);
+        const by__cpu_gemm *gemm = p->few != NULL && rows <= BY__GEMV_ROWS ? p->few : p->first;
+        by__cpu_gemm_operands operands = {.a = at(&call->in[0], begin * k),
+                                          .b = at(b, g / ranges * n * k),
+                                          .c = (void *)(uintptr_t)at(y, begin * n),
+                                          .work = call->work};
         if (rows > 0) {
-            by__gemm_run_part(gemm, &operands, rows, k);
+            by__cpu_gemm_run_part(gemm, &operands, rows, k);
         }
     }
     return BY_OK;
@@ -133,15 +134,15 @@ static bool supports_gradient(const by__device_call *call)
 
 static by_status open_gradient(products *p, by__device_call *call, int threads, by_error *error)
 {
-    by__gemm_options o = {.m = call->in[0].shape.dim[1],
-                          .n = call->in[1].shape.dim[1],
-                          .k = call->in[0].shape.dim[0],
-                          .trans_a = true,
-                          .dtype = call->in[0].dtype,
-                          .out = call->out[0].dtype,
-                          .partial = true,
-                          .isa = BY__AT_LEVEL(BY__LEVEL),
-                          .threads = threads};
+    by__cpu_gemm_options o = {.m = call->in[0].shape.dim[1],
+                              .n = call->in[1].shape.dim[1],
+                              .k = call->in[0].shape.dim[0],
+                              .trans_a = true,
+                              .dtype = call->in[0].dtype,
+                              .out = call->out[0].dtype,
+                              .partial = true,
+                              .isa = BY__AT_LEVEL(BY__LEVEL),
+                              .threads = threads};
     BY_TRY(open_one(&p->first, call, &o, error));
     if (call->in[2].shape.dim[0] > call->attrs.rows) {
         o.accumulate = true;
@@ -150,13 +151,13 @@ static by_status open_gradient(products *p, by__device_call *call, int threads, 
     return BY_OK;
 }
 
-static by_status prepare_gradient(by__device_call *call, const by__context *context,
+static by_status prepare_gradient(by__device_call *call, const by__device_context *context,
                                   by_error *error)
 {
     return prepare(call, context->threads, open_gradient, error);
 }
 
-static by_status run_gradient(const by__device_call *call, const by__context *context)
+static by_status run_gradient(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     const products *p = call->state;
@@ -168,13 +169,13 @@ static by_status run_gradient(const by__device_call *call, const by__context *co
         bool written = false;
         for (int64_t g = e * ranges; g < (e + 1) * ranges; g++) {
             int64_t begin;
-            int64_t rows = by__group_rows(call, g, &begin);
-            by__gemm_operands operands = {.a = at(&call->in[0], begin * m),
-                                          .b = at(&call->in[1], begin * n),
-                                          .c = y,
-                                          .work = call->work};
+            int64_t rows = by__cpu_group_rows(call, g, &begin);
+            by__cpu_gemm_operands operands = {.a = at(&call->in[0], begin * m),
+                                              .b = at(&call->in[1], begin * n),
+                                              .c = y,
+                                              .work = call->work};
             if (rows > 0) {
-                by__gemm_run_part(written ? p->next : p->first, &operands, m, rows);
+                by__cpu_gemm_run_part(written ? p->next : p->first, &operands, m, rows);
                 written = true;
             }
         }

@@ -3,13 +3,13 @@
 #include "device/cpu/gemm.h"
 #include "device/cpu/panel.h"
 
-static by__gemm_options product(const by__device_call *call)
+static by__cpu_gemm_options product(const by__device_call *call)
 {
-    const by__tensor *a = &call->in[0];
-    const by__tensor *b = &call->in[1];
+    const by__device_tensor *a = &call->in[0];
+    const by__device_tensor *b = &call->in[1];
     bool trans_a = call->attrs.trans_a;
     bool trans_b = call->attrs.trans_b;
-    return (by__gemm_options){
+    return (by__cpu_gemm_options){
         .m = trans_a ? by__tensor_columns(a) : by__tensor_rows(a),
         .n = trans_b ? by__tensor_rows(b) : by__tensor_columns(b),
         .k = trans_a ? by__tensor_rows(a) : by__tensor_columns(a),
@@ -26,34 +26,34 @@ static by__gemm_options product(const by__device_call *call)
 
 static bool supports(const by__device_call *call)
 {
-    by__gemm_options o = product(call);
+    by__cpu_gemm_options o = product(call);
     return o.m > 0 && o.n > 0 && o.k > 0 && by__tensor_is_act(&call->in[0]) &&
            call->in[1].dtype == o.dtype && by__tensor_is_act(&call->out[0]) &&
            (!o.bias || by__tensor_is_act(&call->in[2]));
 }
 
-static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
-    by__gemm_options options = product(call);
+    by__cpu_gemm_options options = product(call);
     options.threads = context->threads;
-    by__gemm *gemm = NULL;
-    BY_TRY(by__gemm_open(&gemm, &options, error));
+    by__cpu_gemm *gemm = NULL;
+    BY_TRY(by__cpu_gemm_open(&gemm, &options, error));
     call->state = gemm;
-    call->work_bytes = by__gemm_work(gemm);
+    call->work_bytes = by__cpu_gemm_work(gemm);
     return BY_OK;
 }
 
 static void release(by__device_call *call)
 {
-    by__gemm *gemm = call->state;
-    by__gemm_close(&gemm);
+    by__cpu_gemm *gemm = call->state;
+    by__cpu_gemm_close(&gemm);
     call->state = NULL;
 }
 
-static by_status run(const by__device_call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    by__gemm_operands operands = {
+    by__cpu_gemm_operands operands = {
         .a = call->in[0].data,
         .b = call->in[1].data,
         .bias = call->in[2].data,
@@ -61,7 +61,7 @@ static by_status run(const by__device_call *call, const by__context *context)
         .c = call->out[0].data,
         .work = call->work,
     };
-    by__gemm_run(call->state, &operands);
+    by__cpu_gemm_run(call->state, &operands);
     return BY_OK;
 }
 

@@ -97,8 +97,8 @@ BY__INLINE void put_integers(const plan *p, int32_t *block, int64_t at, by__vi q
 }
 
 /* dtype is a constant. */
-BY__INLINE void take_block_of(const plan *p, const by__tensor *x, char *work, int64_t i, int64_t b,
-                              by_dtype dtype)
+BY__INLINE void take_block_of(const plan *p, const by__device_tensor *x, char *work, int64_t i,
+                              int64_t b, by_dtype dtype)
 {
     int64_t first = b * p->block;
     int64_t count = by__min_i64(p->block, p->packing.k - first);
@@ -135,7 +135,7 @@ BY__INLINE void take_block_of(const plan *p, const by__tensor *x, char *work, in
 }
 
 /* Quantizes block b of row i. */
-static void take_block(const plan *p, const by__tensor *x, char *work, int64_t i, int64_t b)
+static void take_block(const plan *p, const by__device_tensor *x, char *work, int64_t i, int64_t b)
 {
     switch (x->dtype) {
     case BY_F32:
@@ -330,7 +330,7 @@ static void compute_tiles(const tile *t, float *y, int height, int *open)
 
 /* Multiplies a panel with all rows. *open is the number of rows for which this thread's AMX tiles
  * are open, 0 for none. */
-static void run_panel(const plan *p, const by__device_call *call, const by__panel_target *all,
+static void run_panel(const plan *p, const by__device_call *call, const by__cpu_panel_target *all,
                       int64_t panel, int *open)
 {
     const char *work = call->work;
@@ -350,22 +350,22 @@ static void run_panel(const plan *p, const by__device_call *call, const by__pane
         } else {
             compute_rows(BY_PACKING_INT4, &t, y, height);
         }
-        by__panel_target at = by__panel_target_at(all, i, column);
-        BY__AT_LEVEL(by__panel_store)
+        by__cpu_panel_target at = by__panel_target_at(all, i, column);
+        BY__AT_LEVEL(by__kernel_panel_store)
         (&at, y, BY_PACKED_COLUMNS, height, by__min_i64(BY_PACKED_COLUMNS, p->packing.n - column));
     }
 }
 
 static void multiply(const plan *p, const by__device_call *call)
 {
-    by__work_range *ranges = call->work;
+    by__cpu_work_range *ranges = call->work;
     int64_t panels = by__ceil_div(p->packing.n, BY_PACKED_COLUMNS);
-    by__panel_target all = {.y = call->out[0].data,
-                            .ldy = p->packing.n,
-                            .dtype = call->out[0].dtype,
-                            .bias_dtype = call->in[2].dtype,
-                            .bias = call->in[2].data,
-                            .add = call->in[3].data};
+    by__cpu_panel_target all = {.y = call->out[0].data,
+                                .ldy = p->packing.n,
+                                .dtype = call->out[0].dtype,
+                                .bias_dtype = call->in[2].dtype,
+                                .bias = call->in[2].data,
+                                .add = call->in[3].data};
     for (int thread = 0; thread < p->threads; thread++) {
         by__work_range_open(ranges, panels, thread, p->threads);
     }
@@ -393,7 +393,7 @@ static void multiply(const plan *p, const by__device_call *call)
 
 static bool takes(const by__device_call *call)
 {
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     by_packing_kind kind = call->attrs.packing.kind;
     return (kind == BY_PACKING_INT8 || kind == BY_PACKING_INT4) && by__tensor_is_act(x) &&
            by__tensor_count(x) > 0 && by__tensor_is_act(&call->out[0]);
@@ -412,7 +412,7 @@ static size_t plan_product(plan *p, const by__device_call *call, int threads)
     p->panel_bytes = by__packed_panel_bytes(&p->packing);
     /* One extra cache line, so that rows do not share cache sets. */
     p->row_words = p->blocks * p->block / 4 * QUAD_WORDS + (int64_t)BY_CACHE_LINE / 4;
-    size_t used = by__round_up((size_t)p->threads * sizeof(by__work_range), BY_CACHE_LINE);
+    size_t used = by__round_up((size_t)p->threads * sizeof(by__cpu_work_range), BY_CACHE_LINE);
     p->words = by__work_reserve(&used, (size_t)(p->m * p->row_words) * sizeof(int32_t));
     p->scales = by__work_reserve(&used, (size_t)(p->m * p->blocks) * sizeof(float));
     p->offsets = by__work_reserve(&used, (size_t)(p->m * p->blocks) * sizeof(int32_t));

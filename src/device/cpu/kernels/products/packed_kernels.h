@@ -26,11 +26,11 @@ static bool supports(const by__device_call *call)
     return takes(call) && (!by__present(&call->in[2]) || by__tensor_is_act(&call->in[2]));
 }
 
-static by_status prepare(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
-    p->tiles = by__panel_tiles(BY__AT_LEVEL(BY__LEVEL));
+    p->tiles = by__cpu_panel_tiles(BY__AT_LEVEL(BY__LEVEL));
     call->work_bytes = plan_product(p, call, context->threads);
     call->state = p;
     return BY_OK;
@@ -42,7 +42,7 @@ static void release(by__device_call *call)
     call->state = NULL;
 }
 
-static by_status run(const by__device_call *call, const by__context *context)
+static by_status run(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     multiply(call->state, call);
@@ -69,19 +69,20 @@ static void multiply_group(const by__device_call *product, int threads)
     multiply(&p, product);
 }
 
-static by_status prepare_groups(by__device_call *call, const by__context *context, by_error *error)
+static by_status prepare_groups(by__device_call *call, const by__device_context *context,
+                                by_error *error)
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
-    p->tiles = by__panel_tiles(BY__AT_LEVEL(BY__LEVEL));
+    p->tiles = by__cpu_panel_tiles(BY__AT_LEVEL(BY__LEVEL));
     call->state = p;
-    by__packed_groups_prepare(call, context->threads, group_work);
+    by__cpu_packed_groups_prepare(call, context->threads, group_work);
     return BY_OK;
 }
 
-static by_status run_groups(const by__device_call *call, const by__context *context)
+static by_status run_groups(const by__device_call *call, const by__device_context *context)
 {
-    by__packed_groups_run(call, context, multiply_group);
+    by__cpu_packed_groups_run(call, context, multiply_group);
     return BY_OK;
 }
 

@@ -50,7 +50,7 @@
 
 typedef struct plan {
     by_packing packing;
-    by__arithmetic kind;
+    by__kernel_arithmetic kind;
     bool is_f8;
     bool tiles;        /* AMX tiles are used */
     int64_t tile_rows; /* most rows of a register tile */
@@ -77,7 +77,7 @@ typedef struct plan {
 
 /* Converts a step of pairs of e4m3 (OCP 8-bit floats) in 2 bytes to the same values in bf16, which
  * can represent all of them; the two codes of NaN become 480. */
-BY__INLINE by__step load_f8(by__arithmetic kind, const char *data)
+BY__INLINE by__kernel_step load_f8(by__kernel_arithmetic kind, const char *data)
 {
     BY_UNUSED(kind);
 #if defined(__AVX512BF16__)
@@ -95,7 +95,7 @@ BY__INLINE by__step load_f8(by__arithmetic kind, const char *data)
         /* bits | (codes << 8 & sign mask) */
         bits = _mm512_ternarylogic_epi32(bits, _mm512_slli_epi16(codes, 8),
                                          _mm512_set1_epi16((short)0x8000), 0xf8);
-        return (by__step){.value = (by__vf)bits};
+        return (by__kernel_step){.value = (by__vf)bits};
     }
 #endif
     /* As an f32 with the same bits, the magnitude is its value times 2^-120; below 2^-6 it is a
@@ -106,23 +106,23 @@ BY__INLINE by__step load_f8(by__arithmetic kind, const char *data)
     by__vu both = __builtin_convertvector(codes, by__vu);
     by__vu even = (both & 0x7fu) << 20 | (both & 0x80u) << 24;
     by__vu odd = (both & 0x7f00u) << 12 | (both & 0x8000u) << 16;
-    return (by__step){.value = (by__vf)even * 0x1p120f, .odd = (by__vf)odd * 0x1p120f};
+    return (by__kernel_step){.value = (by__vf)even * 0x1p120f, .odd = (by__vf)odd * 0x1p120f};
 }
 
 /* Bytes of a lane, i.e. of a step. */
-BY__INLINE int64_t lane_bytes(by__arithmetic kind, bool is_f8)
+BY__INLINE int64_t lane_bytes(by__kernel_arithmetic kind, bool is_f8)
 {
     return is_f8 ? 2 : by__step_size(kind);
 }
 
-BY__INLINE by__step take_step(by__arithmetic kind, bool is_f8, const char *at)
+BY__INLINE by__kernel_step take_step(by__kernel_arithmetic kind, bool is_f8, const char *at)
 {
     return is_f8 ? load_f8(kind, at) : by__step_load(kind, at);
 }
 
 /* Computes the sums [height, 32] of a panel's piece and `height` rows; with `resume` it continues
  * from the stored sums. kind, is_f8 and height are constants. */
-BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const char *panel,
+BY__INLINE void add_tile(by__kernel_arithmetic kind, bool is_f8, const plan *p, const char *panel,
                          const by__kernel_unit *x, int64_t steps, float *sums, bool resume,
                          int height)
 {
@@ -149,7 +149,7 @@ BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const c
                     __builtin_prefetch(at + FETCH_AHEAD + BY_CACHE_LINE, 0, 2);
                 }
             }
-            by__step step[BY__PANEL_VECTORS];
+            by__kernel_step step[BY__PANEL_VECTORS];
             BY__EACH_VECTOR
             {
                 step[v] = take_step(kind, is_f8, at + v * BY__LANES * lane);
@@ -179,7 +179,7 @@ BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const c
         add_tile(kind, is_f8, p, panel, x, steps, sums, resume, h);                                \
         break
 
-BY__INLINE void add_rows(by__arithmetic kind, bool is_f8, const plan *p, const char *panel,
+BY__INLINE void add_rows(by__kernel_arithmetic kind, bool is_f8, const plan *p, const char *panel,
                          const by__kernel_unit *x, int64_t steps, float *sums, bool resume,
                          int64_t height)
 {
@@ -255,7 +255,7 @@ typedef struct job {
     const plan *p;
     const by__device_call *call;
     const by__kernel_unit *x; /* rows in the tile's layout */
-    by__panel_target target;
+    by__cpu_panel_target target;
 } job;
 
 /* Multiplies rows of a block with the panels of a group. *open is the number of rows for which this
@@ -291,8 +291,8 @@ static void run_task(const job *j, int64_t block, int64_t group, float *sums, in
                         scale_sums(p, panel, tile, height);
                     }
                     int64_t column = (first + b) * BY_PACKED_COLUMNS;
-                    by__panel_target at = by__panel_target_at(&j->target, i, column);
-                    BY__AT_LEVEL(by__panel_store)
+                    by__cpu_panel_target at = by__panel_target_at(&j->target, i, column);
+                    BY__AT_LEVEL(by__kernel_panel_store)
                     (&at, tile, BY_PACKED_COLUMNS, height,
                      by__min_i64(BY_PACKED_COLUMNS, p->packing.n - column));
                 }
@@ -302,7 +302,7 @@ static void run_task(const job *j, int64_t block, int64_t group, float *sums, in
 }
 
 /* Copies row i of x to the tile's layout: zeros after the last input. */
-static void copy_row(const plan *p, const by__tensor *x, by__kernel_unit *out, int64_t i)
+static void copy_row(const plan *p, const by__device_tensor *x, by__kernel_unit *out, int64_t i)
 {
     int64_t k = p->packing.k;
     by__kernel_unit *row = out + i * p->row_units;
@@ -323,8 +323,8 @@ static void copy_row(const plan *p, const by__tensor *x, by__kernel_unit *out, i
 
 static void multiply(const plan *p, const by__device_call *call)
 {
-    const by__tensor *x = &call->in[0];
-    by__work_range *ranges = call->work;
+    const by__device_tensor *x = &call->in[0];
+    by__cpu_work_range *ranges = call->work;
     by__kernel_unit *copies = (by__kernel_unit *)((char *)call->work + p->rows);
     job j = {.p = p,
              .call = call,
@@ -364,7 +364,7 @@ static void multiply(const plan *p, const by__device_call *call)
 
 /* ---- plans ---- */
 
-static void plan_rows(plan *p, const by__tensor *x)
+static void plan_rows(plan *p, const by__device_tensor *x)
 {
     bool pairs = p->is_f8 || p->packing.dtype == BY_BF16;
     int64_t k = p->packing.k;
@@ -418,7 +418,7 @@ static size_t plan_product(plan *p, const by__device_call *call, int threads)
     plan_tasks(p);
     size_t copied = p->copies ? (size_t)(p->m * p->row_units) * 4 : 0;
     int64_t tiles = p->group * by__ceil_div(p->block_rows, p->tile_rows);
-    p->rows = by__round_up((size_t)p->threads * sizeof(by__work_range), BY_CACHE_LINE);
+    p->rows = by__round_up((size_t)p->threads * sizeof(by__cpu_work_range), BY_CACHE_LINE);
     p->sums = p->rows + by__round_up(copied, BY_CACHE_LINE);
     p->sums_bytes = (size_t)(tiles * p->tile_rows) * BY_PACKED_COLUMNS * sizeof(float);
     return p->sums + (size_t)p->threads * p->sums_bytes;
@@ -426,7 +426,7 @@ static size_t plan_product(plan *p, const by__device_call *call, int threads)
 
 static bool takes(const by__device_call *call)
 {
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     by_packing_kind kind = call->attrs.packing.kind;
     return by__tensor_is_act(x) && by__tensor_count(x) > 0 &&
            (kind == BY_PACKING_PACKED || kind == BY_PACKING_FP8) &&
@@ -474,10 +474,10 @@ static bool supports_look_up(const by__device_call *call)
     return by__tensor_is_act(&call->out[0]);
 }
 
-static by_status run_look_up(const by__device_call *call, const by__context *context)
+static by_status run_look_up(const by__device_call *call, const by__device_context *context)
 {
-    by__parallel(context, call, by__tensor_count(&call->in[0]), 4, by__tensor_count(&call->out[0]),
-                 look_up_ranges[call->out[0].dtype]);
+    by__cpu_parallel(context, call, by__tensor_count(&call->in[0]), 4,
+                     by__tensor_count(&call->out[0]), look_up_ranges[call->out[0].dtype]);
     return BY_OK;
 }
 

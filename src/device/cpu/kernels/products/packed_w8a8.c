@@ -82,7 +82,7 @@ BY__INLINE void put_integers(int32_t *out, by__vi q)
 #endif
 }
 
-BY__INLINE void take_row_of(const plan *p, const by__tensor *x, char *work, int64_t i,
+BY__INLINE void take_row_of(const plan *p, const by__device_tensor *x, char *work, int64_t i,
                             by_dtype dtype)
 {
     const int64_t k = p->packing.k;
@@ -119,7 +119,7 @@ BY__INLINE void take_row_of(const plan *p, const by__tensor *x, char *work, int6
     ((int32_t *)(void *)(work + p->offsets))[i] = total * BY__INT8_OFFSET;
 }
 
-static void take_row(const plan *p, const by__tensor *x, char *work, int64_t i)
+static void take_row(const plan *p, const by__device_tensor *x, char *work, int64_t i)
 {
     switch (x->dtype) {
     case BY_F32:
@@ -228,7 +228,7 @@ static void add_rows(const plan *p, const char *panel, const int32_t *x, int64_t
 }
 
 /* Stores the sums of a tile at their destination. */
-static void store_tile(const plan *p, const by__device_call *call, const by__panel_target *all,
+static void store_tile(const plan *p, const by__device_call *call, const by__cpu_panel_target *all,
                        const char *panel, const int32_t *sums, int64_t i, int64_t column,
                        int64_t height)
 {
@@ -245,14 +245,14 @@ static void store_tile(const plan *p, const by__device_call *call, const by__pan
             by__kernel_store(y, r * BY_PACKED_COLUMNS + j, sum * (factor * scales[r]), BY_F32);
         }
     }
-    by__panel_target at = by__panel_target_at(all, i, column);
-    BY__AT_LEVEL(by__panel_store)
+    by__cpu_panel_target at = by__panel_target_at(all, i, column);
+    BY__AT_LEVEL(by__kernel_panel_store)
     (&at, y, BY_PACKED_COLUMNS, height, by__min_i64(BY_PACKED_COLUMNS, p->packing.n - column));
 }
 
 /* Multiplies a panel with a block of rows. *open is the number of rows for which this thread's AMX
  * tiles are open, 0 for none. */
-static void run_task(const plan *p, const by__device_call *call, const by__panel_target *all,
+static void run_task(const plan *p, const by__device_call *call, const by__cpu_panel_target *all,
                      int64_t block, int64_t column, int32_t *sums, int *open)
 {
     const char *panel =
@@ -284,13 +284,13 @@ static void run_task(const plan *p, const by__device_call *call, const by__panel
 
 static void multiply(const plan *p, const by__device_call *call)
 {
-    by__work_range *ranges = call->work;
-    by__panel_target all = {.y = call->out[0].data,
-                            .ldy = p->packing.n,
-                            .dtype = call->out[0].dtype,
-                            .bias_dtype = call->in[2].dtype,
-                            .bias = call->in[2].data,
-                            .add = call->in[3].data};
+    by__cpu_work_range *ranges = call->work;
+    by__cpu_panel_target all = {.y = call->out[0].data,
+                                .ldy = p->packing.n,
+                                .dtype = call->out[0].dtype,
+                                .bias_dtype = call->in[2].dtype,
+                                .bias = call->in[2].data,
+                                .add = call->in[3].data};
     for (int thread = 0; thread < p->threads; thread++) {
         by__work_range_open(ranges, p->blocks * p->panels, thread, p->threads);
     }
@@ -322,7 +322,7 @@ static void multiply(const plan *p, const by__device_call *call)
 
 static bool takes(const by__device_call *call)
 {
-    const by__tensor *x = &call->in[0];
+    const by__device_tensor *x = &call->in[0];
     return call->attrs.packing.kind == BY_PACKING_W8A8 && by__tensor_is_act(x) &&
            by__tensor_count(x) > 0 && by__tensor_is_act(&call->out[0]);
 }
@@ -353,7 +353,7 @@ static size_t plan_product(plan *p, const by__device_call *call, int threads)
     /* One extra cache line, so that rows do not share cache sets. */
     p->row_words = p->quads * QUAD_WORDS + (int64_t)BY_CACHE_LINE / 4;
     plan_blocks(p);
-    size_t used = by__round_up((size_t)p->threads * sizeof(by__work_range), BY_CACHE_LINE);
+    size_t used = by__round_up((size_t)p->threads * sizeof(by__cpu_work_range), BY_CACHE_LINE);
     p->words = by__work_reserve(&used, (size_t)(p->m * p->row_words) * sizeof(int32_t));
     p->scales = by__work_reserve(&used, (size_t)p->m * sizeof(float));
     p->offsets = by__work_reserve(&used, (size_t)p->m * sizeof(int32_t));

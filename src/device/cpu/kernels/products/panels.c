@@ -16,11 +16,11 @@
 
 /* Units of 4 bytes, whatever their type. */
 typedef float unit __attribute__((may_alias));
-typedef by__vf_any vector;
+typedef by__kernel_vf_any vector;
 
 /* Stores to a target whose dtype is a constant. */
-BY__INLINE void store_as(const by__panel_target *t, const float *sums, int64_t lds, int64_t rows,
-                         int64_t columns, by_dtype dtype)
+BY__INLINE void store_as(const by__cpu_panel_target *t, const float *sums, int64_t lds,
+                         int64_t rows, int64_t columns, by_dtype dtype)
 {
     for (int64_t i = 0; i < rows; i++) {
         int64_t row = i * t->ldy;
@@ -40,8 +40,8 @@ BY__INLINE void store_as(const by__panel_target *t, const float *sums, int64_t l
     }
 }
 
-void BY__AT_LEVEL(by__panel_store)(const by__panel_target *target, const float *sums, int64_t lds,
-                                   int64_t rows, int64_t columns)
+void BY__AT_LEVEL(by__kernel_panel_store)(const by__cpu_panel_target *target, const float *sums,
+                                          int64_t lds, int64_t rows, int64_t columns)
 {
     if (target->dtype == BY_F32) {
         store_as(target, sums, lds, rows, columns, BY_F32);
@@ -77,7 +77,7 @@ typedef struct product {
     size_t b_stride;
     int64_t m, n, steps;
     bool accumulate;
-    const by__panel_target *target;
+    const by__cpu_panel_target *target;
 } product;
 
 /* Prefetch distance in B, in steps. */
@@ -140,7 +140,7 @@ BY__INLINE void store_rows(void *data, by_dtype dtype, int64_t ld, vector sums[T
     }
 }
 
-BY__INLINE void store_target_as(const by__panel_target *t, by_dtype dtype,
+BY__INLINE void store_target_as(const by__cpu_panel_target *t, by_dtype dtype,
                                 vector sums[TILE_ROWS][2], int height, int across)
 {
     if (t->add != NULL) {
@@ -150,7 +150,7 @@ BY__INLINE void store_target_as(const by__panel_target *t, by_dtype dtype,
 }
 
 /* Stores a whole tile to its target from registers. */
-BY__INLINE void store_target(const by__panel_target *t, vector sums[TILE_ROWS][2], int height,
+BY__INLINE void store_target(const by__cpu_panel_target *t, vector sums[TILE_ROWS][2], int height,
                              int across)
 {
     if (t->bias != NULL && t->bias_dtype == BY_F32) {
@@ -267,17 +267,17 @@ BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64
         return;
     }
     if (whole) {
-        by__panel_target target = by__panel_target_at(p->target, i, j);
+        by__cpu_panel_target target = by__panel_target_at(p->target, i, j);
         store_target(&target, sums, height, across);
         return;
     }
     float edge[TILE_ROWS * TILE_COLUMNS];
     store_rows(edge, BY_F32, TILE_COLUMNS, sums, height, across);
-    by__panel_target target = {c, p->ldc, BY_F32, BY_F32, NULL, p->accumulate ? c : NULL};
+    by__cpu_panel_target target = {c, p->ldc, BY_F32, BY_F32, NULL, p->accumulate ? c : NULL};
     if (p->target != NULL) {
         target = by__panel_target_at(p->target, i, j);
     }
-    BY__AT_LEVEL(by__panel_store)(&target, edge, TILE_COLUMNS, rows, columns);
+    BY__AT_LEVEL(by__kernel_panel_store)(&target, edge, TILE_COLUMNS, rows, columns);
 }
 
 /* Uses the smallest sufficient height: the last panel of 128 rows has 2 of 14, and would take as
@@ -334,7 +334,7 @@ BY__INLINE void compute_tiles(arithmetic kind, const product *p)
 BY__INLINE void multiply_packed(arithmetic kind, float *c, int64_t ldc, const void *a,
                                 size_t a_stride, const void *b, size_t b_stride, int64_t m,
                                 int64_t n, int64_t steps, bool accumulate,
-                                const by__panel_target *target)
+                                const by__cpu_panel_target *target)
 {
     product p = {c,     ldc,        a,     (int64_t)(a_stride / 4), 1, TILE_ROWS, b, b_stride, m, n,
                  steps, accumulate, target};
@@ -344,7 +344,7 @@ BY__INLINE void multiply_packed(arithmetic kind, float *c, int64_t ldc, const vo
 BY__INLINE void multiply_unpacked(arithmetic kind, float *c, int64_t ldc, const void *a,
                                   size_t row_bytes, const void *b, size_t b_stride, int64_t m,
                                   int64_t n, int64_t steps, bool accumulate,
-                                  const by__panel_target *target)
+                                  const by__cpu_panel_target *target)
 {
     int64_t row_step = (int64_t)(row_bytes / 4);
     product p = {c, ldc, a,     TILE_ROWS * row_step, row_step, 1, b, b_stride,
@@ -357,7 +357,7 @@ BY__INLINE void multiply_unpacked(arithmetic kind, float *c, int64_t ldc, const 
 #define MULTIPLY(name, function, kind, steps)                                                      \
     static void name(float *c, int64_t ldc, const void *a, size_t a_step, const void *b,           \
                      size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,            \
-                     const by__panel_target *target)                                               \
+                     const by__cpu_panel_target *target)                                           \
     {                                                                                              \
         function(kind, c, ldc, a, a_step, b, b_stride, m, n, steps, accumulate, target);           \
     }
@@ -373,17 +373,17 @@ MULTIPLY(multiply_f32_rows, multiply_unpacked, PRODUCTS_F32, k)
 PACK(pack_a_f32, SOURCE_F32, k, TILE_ROWS)
 PACK(pack_b_f32, SOURCE_F32, k, TILE_COLUMNS)
 
-const by__panel BY__AT_LEVEL(by__panel_f32) = {TILE_ROWS,
-                                               TILE_COLUMNS,
-                                               1,
-                                               1,
-                                               256,
-                                               pack_a_f32,
-                                               pack_b_f32,
-                                               multiply_f32,
-                                               multiply_f32_rows,
-                                               BY__AT_LEVEL(by__panel_store),
-                                               BY__AT_LEVEL(by__gemv)};
+const by__cpu_panel BY__AT_LEVEL(by__kernel_panel_f32) = {TILE_ROWS,
+                                                          TILE_COLUMNS,
+                                                          1,
+                                                          1,
+                                                          256,
+                                                          pack_a_f32,
+                                                          pack_b_f32,
+                                                          multiply_f32,
+                                                          multiply_f32_rows,
+                                                          BY__AT_LEVEL(by__kernel_panel_store),
+                                                          BY__AT_LEVEL(by__kernel_gemv)};
 
 #if defined(__AVX512BF16__)
 
@@ -392,48 +392,48 @@ MULTIPLY(multiply_bf16_rows, multiply_unpacked, PAIRS_BF16, k / 2)
 PACK(pack_a_bf16, SOURCE_PAIR, (k + 1) / 2, TILE_ROWS)
 PACK(pack_b_bf16, SOURCE_PAIR, (k + 1) / 2, TILE_COLUMNS)
 
-const by__panel BY__AT_LEVEL(by__panel_bf16) = {TILE_ROWS,
-                                                TILE_COLUMNS,
-                                                2,
-                                                2,
-                                                256,
-                                                pack_a_bf16,
-                                                pack_b_bf16,
-                                                multiply_bf16,
-                                                multiply_bf16_rows,
-                                                BY__AT_LEVEL(by__panel_store),
-                                                BY__AT_LEVEL(by__gemv)};
+const by__cpu_panel BY__AT_LEVEL(by__kernel_panel_bf16) = {TILE_ROWS,
+                                                           TILE_COLUMNS,
+                                                           2,
+                                                           2,
+                                                           256,
+                                                           pack_a_bf16,
+                                                           pack_b_bf16,
+                                                           multiply_bf16,
+                                                           multiply_bf16_rows,
+                                                           BY__AT_LEVEL(by__kernel_panel_store),
+                                                           BY__AT_LEVEL(by__kernel_gemv)};
 
 #else
 
 PACK(pack_a_bf16, SOURCE_BF16, k, TILE_ROWS)
 PACK(pack_b_bf16, SOURCE_BF16, k, TILE_COLUMNS)
 
-const by__panel BY__AT_LEVEL(by__panel_bf16) = {TILE_ROWS,
-                                                TILE_COLUMNS,
-                                                1,
-                                                1,
-                                                256,
-                                                pack_a_bf16,
-                                                pack_b_bf16,
-                                                multiply_f32,
-                                                NULL,
-                                                BY__AT_LEVEL(by__panel_store),
-                                                BY__AT_LEVEL(by__gemv)};
+const by__cpu_panel BY__AT_LEVEL(by__kernel_panel_bf16) = {TILE_ROWS,
+                                                           TILE_COLUMNS,
+                                                           1,
+                                                           1,
+                                                           256,
+                                                           pack_a_bf16,
+                                                           pack_b_bf16,
+                                                           multiply_f32,
+                                                           NULL,
+                                                           BY__AT_LEVEL(by__kernel_panel_store),
+                                                           BY__AT_LEVEL(by__kernel_gemv)};
 
 #endif
 
 PACK(pack_a_f16, SOURCE_F16, k, TILE_ROWS)
 PACK(pack_b_f16, SOURCE_F16, k, TILE_COLUMNS)
 
-const by__panel BY__AT_LEVEL(by__panel_f16) = {TILE_ROWS,
-                                               TILE_COLUMNS,
-                                               1,
-                                               1,
-                                               256,
-                                               pack_a_f16,
-                                               pack_b_f16,
-                                               multiply_f32,
-                                               NULL,
-                                               BY__AT_LEVEL(by__panel_store),
-                                               BY__AT_LEVEL(by__gemv)};
+const by__cpu_panel BY__AT_LEVEL(by__kernel_panel_f16) = {TILE_ROWS,
+                                                          TILE_COLUMNS,
+                                                          1,
+                                                          1,
+                                                          256,
+                                                          pack_a_f16,
+                                                          pack_b_f16,
+                                                          multiply_f32,
+                                                          NULL,
+                                                          BY__AT_LEVEL(by__kernel_panel_store),
+                                                          BY__AT_LEVEL(by__kernel_gemv)};

@@ -95,7 +95,8 @@ BY__TILES_TARGET static void block(float *to, int64_t ldt, const float *c, int64
 
 BY__TILES_TARGET static void multiply(float *c, int64_t ldc, const void *a, size_t a_stride,
                                       const void *b, size_t b_stride, int64_t m, int64_t n,
-                                      int64_t k, bool accumulate, const by__panel_target *target)
+                                      int64_t k, bool accumulate,
+                                      const by__cpu_panel_target *target)
 {
     int open = 0;
     by__tiles_open(&open, BLOCK);
@@ -115,28 +116,28 @@ BY__TILES_TARGET static void multiply(float *c, int64_t ldc, const void *a, size
             }
             float sums[BLOCK * BLOCK];
             block(sums, BLOCK, added, ldc, ai, bj, steps);
-            by__panel_target at = {ci, ldc, BY_F32, BY_F32, NULL, accumulate ? ci : NULL};
+            by__cpu_panel_target at = {ci, ldc, BY_F32, BY_F32, NULL, accumulate ? ci : NULL};
             at = target != NULL ? by__panel_target_at(target, i, j) : at;
-            BY__AT_LEVEL(by__panel_store)(&at, sums, BLOCK, rows, columns);
+            BY__AT_LEVEL(by__kernel_panel_store)(&at, sums, BLOCK, rows, columns);
         }
     }
     by__tiles_close(&open);
 }
 
-static const by__panel panel = {BLOCK,
-                                BLOCK,
-                                BLOCK,
-                                2,
-                                512,
-                                pack_a,
-                                pack_b,
-                                multiply,
-                                NULL,
-                                BY__AT_LEVEL(by__panel_store),
-                                BY__AT_LEVEL(by__gemv)};
+static const by__cpu_panel panel = {BLOCK,
+                                    BLOCK,
+                                    BLOCK,
+                                    2,
+                                    512,
+                                    pack_a,
+                                    pack_b,
+                                    multiply,
+                                    NULL,
+                                    BY__AT_LEVEL(by__kernel_panel_store),
+                                    BY__AT_LEVEL(by__kernel_gemv)};
 
 /* Linux enables tiles only for processes that request them (ARCH_REQ_XCOMP_PERM of XTILEDATA). */
-const by__panel *by__panel_amx(void)
+const by__cpu_panel *by__kernel_panel_amx(void)
 {
     unsigned eax = 7, ebx = 0, ecx = 0, edx = 0;
     __asm__("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));

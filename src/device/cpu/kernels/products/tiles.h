@@ -4,8 +4,8 @@
  * tile of rows, each with 16 steps of 4 bytes, and a tile of 16 steps of 16 columns: pairs of bf16,
  * or four bytes, which panels for vdpbf16ps and vpdpbusd hold in the same order.
  *
- * Linux enables tiles only for processes that ask for them: by__panel_tiles() first. At levels that
- * have no tiles it returns false, and the functions do nothing.
+ * Linux enables tiles only for processes that ask for them: by__cpu_panel_tiles() first. At levels
+ * that have no tiles it returns false, and the functions do nothing.
  *
  * Never put here: packing, or what is done with sums.
  */
@@ -25,13 +25,13 @@ enum { BY__TILE = 16 };
 /* Rows of two tiles, which share what is loaded of a panel. */
 enum { BY__TILES_ROWS = 2 * BY__TILE };
 
-typedef struct by__tile_config {
+typedef struct by__kernel_tile_config {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
-} by__tile_config;
+} by__kernel_tile_config;
 
-static inline void by__tile_shape(by__tile_config *config, int tile, int rows)
+static inline void by__tile_shape(by__kernel_tile_config *config, int tile, int rows)
 {
     config->rows[tile] = (uint8_t)rows;
     config->row_bytes[tile] = rows == 0 ? 0 : 64;
@@ -41,7 +41,7 @@ static inline void by__tile_shape(by__tile_config *config, int tile, int rows)
  * in 6 and 7. *open is the height that they have, 0 at first. */
 BY__TILES_TARGET static inline void by__tiles_open(int *open, int height)
 {
-    by__tile_config config = {.palette = 1};
+    by__kernel_tile_config config = {.palette = 1};
     int upper = height < BY__TILE ? height : BY__TILE;
     static const int upper_tiles[] = {0, 1, 4};
     static const int lower_tiles[] = {2, 3, 5};
