@@ -7,7 +7,7 @@
 #include "base/token_ids.h"
 #include "nn/nn.h"
 
-/* One row per family: by__family_NAME of models/NAME.c. */
+/* One row per family: by__nn_family_NAME of models/NAME.c. */
 #define FAMILIES(ROW)                                                                              \
     ROW(gpt2)                                                                                      \
     ROW(llama)                                                                                     \

@@ -5,7 +5,7 @@
 
 #include "optim/optim.h"
 
-/* One row per optimizer: by__optimizer_NAME of NAME.c. */
+/* One row per optimizer: by__optim_optimizer_NAME of NAME.c. */
 #define OPTIMIZERS(ROW)                                                                            \
     ROW(adamw)                                                                                     \
     ROW(adamw8bit)                                                                                 \
