@@ -61,7 +61,7 @@ static by_status add_buffer(const by_trainer *t, int flat, by__store_handle hand
         return BY_OK;
     }
     for (size_t k = 0; by__store_piece(t->store, flat, handle, k, &piece); k++) {
-        if (piece.on_disk && piece.count > 0) {
+        if (piece.on_disk) {
             BY_TRY(add_from_disk(t, flat, handle, &piece, hasher, error));
         } else if (piece.memory.bytes > 0) {
             BY_TRY(add_memory(piece.memory, hasher, error));

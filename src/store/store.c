@@ -36,8 +36,11 @@ struct by__store {
     by_device *device;
     bool host_memory;
     by__store_stored_tensor *entries;
+    int64_t *begins;                  /* of each entry: see by__store_begin */
+    int64_t elements[BY__MAX_GROUPS]; /* of the entries of each group, rounded up */
     size_t count;
     size_t capacity;
+    size_t begins_capacity;
     by__name_table names;
     flat *flats;
     size_t flat_count;
@@ -89,6 +92,7 @@ void by__store_close(by__store **store)
     }
     by__name_table_free(&s->names);
     free(s->flats);
+    free(s->begins);
     free(s->entries);
     free(s);
     *store = NULL;
@@ -104,6 +108,8 @@ by_status by__store_add(by__store *store, const by__store_stored_tensor *entry,
     }
     BY_TRY(by__reserve((void **)&store->entries, &store->capacity, store->count + 1,
                        sizeof *store->entries, error));
+    BY_TRY(by__reserve((void **)&store->begins, &store->begins_capacity, store->count + 1,
+                       sizeof *store->begins, error));
     by__store_stored_tensor copy = *entry;
     if (copy.local.rank != copy.shape.rank) {
         copy.local = copy.shape;
@@ -124,6 +130,9 @@ by_status by__store_add(by__store *store, const by__store_stored_tensor *entry,
     copy.name = name;
     copy.axes = axes;
     *out = (by__store_handle)store->count;
+    store->begins[store->count] = store->elements[copy.group];
+    store->elements[copy.group] +=
+        (int64_t)by__round_up((size_t)by_shape_count(&copy.local), BY__ENTRY_ALIGNMENT);
     store->entries[store->count++] = copy;
     return BY_OK;
 }
@@ -181,14 +190,7 @@ static by_status lay_out(const by__store *store, flat *f, by_error *error)
 
 int64_t by__store_begin(const by__store *store, by__store_handle handle)
 {
-    int64_t begin = 0;
-    for (by__store_handle i = 0; i < handle; i++) {
-        if (store->entries[i].group == store->entries[handle].group) {
-            begin += (int64_t)by__round_up((size_t)by_shape_count(&store->entries[i].local),
-                                           BY__ENTRY_ALIGNMENT);
-        }
-    }
-    return begin;
+    return store->begins[handle];
 }
 
 static by_status add_run(flat *f, size_t *capacity, int group, size_t begin, size_t bytes,
@@ -209,11 +211,8 @@ static by_status add_run(flat *f, size_t *capacity, int group, size_t begin, siz
 static int64_t group_begin(const by__store *store, int group)
 {
     int64_t begin = 0;
-    for (size_t i = 0; i < store->count; i++) {
-        if (store->entries[i].group < group) {
-            begin += (int64_t)by__round_up((size_t)by_shape_count(&store->entries[i].local),
-                                           BY__ENTRY_ALIGNMENT);
-        }
+    for (int before = 0; before < group; before++) {
+        begin += store->elements[before];
     }
     return begin;
 }
@@ -268,6 +267,14 @@ static by_status hold_runs(const by__store *store, flat *f, by_error *error)
     return BY_OK;
 }
 
+static int by_begin(const void *a, const void *b)
+{
+    const held_run *x = a;
+    const held_run *y = b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* The runs are disjoint. They are left in ascending order, so that they can be searched. */
 static by_status hold(const by__store *store, flat *f, by_error *error)
 {
     if (f->spec.held == NULL) {
@@ -275,7 +282,10 @@ static by_status hold(const by__store *store, flat *f, by_error *error)
         return BY_OK;
     }
     BY_TRY(f->spec.shape != NULL ? hold_entries(store, f, error) : hold_runs(store, f, error));
-    f->spec.held = NULL;           /* owned by the caller */
+    f->spec.held = NULL; /* owned by the caller */
+    if (f->run_count > 1) {
+        qsort(f->runs, f->run_count, sizeof *f->runs, by_begin);
+    }
     return f->runs != NULL ? BY_OK /* not NULL even if nothing is held */
                            : by__alloc((void **)&f->runs, 1, sizeof *f->runs, "runs", error);
 }
@@ -447,16 +457,29 @@ by_status by__store_clear(by__store *store, by__store_buffer_role role, by_error
     return by_device_finish(store->device, error);
 }
 
+/* Index of the first run that ends behind an offset. */
+static size_t first_run(const flat *f, size_t offset)
+{
+    size_t low = 0;
+    size_t high = f->run_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (f->runs[middle].begin + f->runs[middle].bytes <= offset) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
 /* The run that contains these bytes of a partly held flat buffer; NULL: there is none. */
 static const held_run *find_run(const flat *f, size_t offset, size_t bytes)
 {
-    for (size_t k = 0; k < f->run_count; k++) {
-        const held_run *run = &f->runs[k];
-        if (offset >= run->begin && offset + bytes <= run->begin + run->bytes) {
-            return run;
-        }
-    }
-    return NULL;
+    size_t k = first_run(f, offset);
+    const held_run *run = k < f->run_count ? &f->runs[k] : NULL;
+    bool is_in = run != NULL && offset >= run->begin && offset + bytes <= run->begin + run->bytes;
+    return is_in ? run : NULL;
 }
 
 /* Offset of these bytes in the memory, or the part of the scratch file, of the flat buffer. */
@@ -515,18 +538,19 @@ bool by__store_piece(const by__store *store, int index, by__store_handle handle,
             (int64_t)(out->memory.bytes / by_dtype_size(by__store_dtype(store, index, handle)));
         return k == 0;
     }
-    if (k >= f->run_count || f->shape[handle].rank < 0) {
+    if (f->shape[handle].rank < 0) {
         return false;
     }
-    const held_run *run = &f->runs[k];
     size_t size = by_dtype_size(by__store_dtype(store, index, handle));
     size_t begin = f->offset[handle];
     size_t end = begin + (size_t)by_shape_count(&f->shape[handle]) * size;
+    k += first_run(f, begin);
+    if (k >= f->run_count || f->runs[k].begin >= end) {
+        return false;
+    }
+    const held_run *run = &f->runs[k];
     size_t low = run->begin > begin ? run->begin : begin;
     size_t high = run->begin + run->bytes < end ? run->begin + run->bytes : end;
-    if (low >= high) {
-        return true;
-    }
     size_t at = place_in(run, low);
     out->first = (int64_t)((low - begin) / size);
     out->count = (int64_t)((high - low) / size);

@@ -182,14 +182,14 @@ by_memory by__store_range(const by__store *store, int flat, int group, int64_t f
 /* A held piece of an entry's buffer. */
 typedef struct by__store_held_piece {
     int64_t first; /* first element, in the buffer */
-    int64_t count; /* 0: the held range contains none of its elements */
+    int64_t count;
     by_memory memory;
     bool on_disk;    /* it is in the scratch file, and memory is {0} */
     uint64_t offset; /* its offset in the scratch file */
 } by__store_held_piece;
 
-/* The held pieces of an entry's buffer, one for each held range. Returns false if there is no k-th
- * range. */
+/* The held pieces of an entry's buffer, one for each held range that contains some of its elements,
+ * in ascending order. Returns false if there is no k-th one. */
 bool by__store_piece(const by__store *store, int flat, by__store_handle handle, size_t k,
                      by__store_held_piece *out);
 /* Offset in the scratch file of elements [first, first + count) of a group. Returns false if they

@@ -70,9 +70,6 @@ static bool find(const by_trainer *t, int flat, by__store_handle handle, search 
     by__store_held_piece piece;
     for (size_t k = 0; by__store_piece(t->store, flat, handle, k, &piece); k++) {
         found next = {.piece = piece, .in_box = part};
-        if (piece.count == 0) {
-            continue;
-        }
         if (!part) {
             next.held = (by__trainer_held){.whole = by__store_shape(t->store, flat, handle),
                                            .slice = {.flat = true},

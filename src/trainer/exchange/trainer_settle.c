@@ -28,7 +28,7 @@ static by_status average_pieces(by_trainer *t, int flat, by_error *error)
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         by__store_held_piece piece;
         for (size_t k = 0; by__store_piece(t->store, flat, (by__store_handle)i, k, &piece); k++) {
-            BY_TRY(piece.count > 0 ? average(t, piece.memory, error) : BY_OK);
+            BY_TRY(average(t, piece.memory, error));
         }
     }
     return BY_OK;

@@ -222,11 +222,7 @@ static bool find_place(const by_trainer *t, int flat, const by__trainer_window *
         return by__store_disk_range(t->store, flat, w->slice.group, w->slice.first, *elements,
                                     offset);
     }
-    for (size_t k = 0; by__store_piece(t->store, flat, w->tensor, k, &piece); k++) {
-        if (piece.count > 0) {
-            break;
-        }
-    }
+    (void)by__store_piece(t->store, flat, w->tensor, 0, &piece);
     *elements = piece.count;
     *offset = piece.offset;
     return piece.on_disk || piece.count == 0;
