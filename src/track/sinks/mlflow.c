@@ -51,8 +51,10 @@ static bool is_urgent(sender *s)
 static void let_pass(sender *s, int seconds)
 {
     double end = by__now() + seconds;
-    for (double left = seconds; !is_urgent(s) && left > 0.0; left = end - by__now()) {
+    double left = seconds;
+    while (!is_urgent(s) && left > 0.0) {
         (void)by__base_worker_wait_seconds(&s->thread, left);
+        left = end - by__now();
     }
 }
 
