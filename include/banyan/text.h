@@ -30,7 +30,7 @@ typedef struct by_string {
 } by_string;
 
 /* Adds n bytes. */
-BY_API void by_string_add(by_string *string, const char *bytes, size_t n);
+BY_API void by_string_add(by_string *string, const void *bytes, size_t n);
 /* Adds what printf prints. */
 BY_API void by_string_format(by_string *string, const char *format, ...) BY_PRINTF(2, 3);
 /* Adds n bytes as a quoted JSON string; each byte that is not UTF-8 becomes U+FFFD. */

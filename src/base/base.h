@@ -5,8 +5,7 @@
  * formats, the tree that fixes the order of sums (sum_tree.h), the layouts of coded and packed
  * weights (coded.h, packing.h), threads (threads.h), time, and text formats.
  *
- * Types: by__text is a growing string, by__map a mapped file, by__hasher a streaming hash,
- * by__name_table a hash table of names, by__sum_tree one rank's part of a sum.
+ * Types: by__map is a mapped file, by__hasher a streaming hash, by__name_table a hash table of names, by__sum_tree one rank's part of a sum.
  *
  * Who owns what: every `_init`/`_open`/`_read` has a matching `_free`/`_close`; the caller owns
  * what it received. Functions that can fail return by_status and fill a by_error; the others
@@ -79,23 +78,16 @@ void by__memory_available(by__host_memory *out);
 /* The same with /proc and /sys read below `root`, for tests. */
 void by__memory_available_under(by__host_memory *out, const char *root);
 
-/* ---- strings (text.c) ---- */
+/* ---- strings (text.c): what is added to by_string of banyan/text.h ---- */
 
-/* The growing string of banyan/text.h, and all that is added to it. */
-typedef by_string by__text;
-
-void by__text_add(by__text *text, const char *s);
-void by__text_add_bytes(by__text *text, const void *bytes, size_t n);
-void by__text_format(by__text *text, const char *format, ...) BY_PRINTF(2, 3);
+/* Adds a NUL-terminated text. */
+void by__string_append(by_string *string, const char *text);
 /* Adds bytes as UTF-8; each invalid byte and each U+0000 becomes U+FFFD. */
-void by__text_add_valid(by__text *text, const char *s, size_t n);
-/* Adds s as a quoted JSON string; each invalid UTF-8 byte becomes U+FFFD. */
-void by__text_json(by__text *text, const char *s, size_t n);
-void by__text_free(by__text *text);
+void by__string_add_valid(by_string *string, const char *bytes, size_t n);
 /* Transfers the string to the caller (freed with free()). BY_EMEMORY if building it failed. */
-by_status by__text_take(by__text *text, char **out, by_error *error);
+by_status by__string_take(by_string *string, char **out, by_error *error);
 /* Adds the base64 digits of n bytes, with padding (RFC 4648, section 4). */
-void by__base_add_base64(by__text *text, const void *bytes, size_t n);
+void by__base_add_base64(by_string *text, const void *bytes, size_t n);
 
 /* Upper bound of the bytes that n base64 digits decode to. */
 #define BY__BASE64_BYTES(n) ((n) / 4 * 3)

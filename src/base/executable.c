@@ -131,9 +131,9 @@ by_status by_executable_path(char **out, by_error *error)
         status = copy(out, code, error);
     } else if (status == BY_OK) {
         home[strlen(home) - (sizeof HOME - 1)] = '\0'; /* "": the bundle is the root */
-        by__text path = {0};
-        by__text_format(&path, "%s/bin/banyan", home);
-        status = by__text_take(&path, out, error);
+        by_string path = {0};
+        by_string_format(&path, "%s/bin/banyan", home);
+        status = by__string_take(&path, out, error);
     }
     free(home);
     free(code);

@@ -165,10 +165,10 @@ static by_status write_all(int fd, const char *path, const char *data, size_t le
 
 by_status by__file_write(const char *path, const void *data, size_t length, by_error *error)
 {
-    by__text temporary = {0};
+    by_string temporary = {0};
     char *temporary_path;
-    by__text_format(&temporary, "%s.tmp", path);
-    BY_TRY(by__text_take(&temporary, &temporary_path, error));
+    by_string_format(&temporary, "%s.tmp", path);
+    BY_TRY(by__string_take(&temporary, &temporary_path, error));
     by_status status;
     int fd = open(temporary_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {
@@ -241,14 +241,14 @@ bool by__path_is_dir(const char *path)
 
 char *by__path_join(const char *a, const char *b)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *joined = NULL;
-    by__text_add(&text, a);
+    by__string_append(&text, a);
     if (text.length > 0 && text.data[text.length - 1] != '/') {
-        by__text_add(&text, "/");
+        by__string_append(&text, "/");
     }
-    by__text_add(&text, b);
-    return by__text_take(&text, &joined, NULL) == BY_OK ? joined : NULL;
+    by__string_append(&text, b);
+    return by__string_take(&text, &joined, NULL) == BY_OK ? joined : NULL;
 }
 
 static int compare_names(const void *a, const void *b)

@@ -48,10 +48,10 @@ const char *by__json_string(const json_t *value);
 /* json_dump and json_dumps with the flags JSON_COMPACT, JSON_INDENT, JSON_SORT_KEYS,
  * JSON_ENSURE_ASCII and JSON_REAL_PRECISION (0: the fewest digits); any value is written. The
  * second returns NULL when memory is exhausted. */
-void by__json_write(by__text *out, const json_t *value, size_t flags);
+void by__json_write(by_string *out, const json_t *value, size_t flags);
 char *by__json_dump(const json_t *value, size_t flags);
 /* Adds a JSON text that is valid without the blanks outside its strings: numbers and escapes stay
  * as they are. */
-void by__json_compact(by__text *out, const char *text, size_t length);
+void by__json_compact(by_string *out, const char *text, size_t length);
 
 #endif

@@ -18,8 +18,8 @@ typedef struct reader {
     const unsigned char *end;
     size_t flags;
     unsigned depth;
-    by__text string; /* of a string with escapes */
-    by__text keys;   /* of the objects being read, each with a NUL */
+    by_string string; /* of a string with escapes */
+    by_string keys;   /* of the objects being read, each with a NUL */
     json_error_t *error;
 } reader;
 
@@ -101,10 +101,10 @@ static int32_t read_hex(const unsigned char *s, const unsigned char *end)
     return code;
 }
 
-static void add_code(by__text *out, uint32_t code)
+static void add_code(by_string *out, uint32_t code)
 {
     uint8_t bytes[4];
-    by__text_add_bytes(out, bytes, by__utf8_put(bytes, code));
+    by_string_add(out, bytes, by__utf8_put(bytes, code));
 }
 
 /* Reads what follows "\u", of which *changed says that it is not what was written. */
@@ -128,7 +128,7 @@ static bool read_unicode(reader *r, bool nul, bool *changed)
     bool half = code >= 0xd800 && code < 0xe000;
     if (half || (code == 0 && !nul)) {
         *changed = true;
-        by__text_add_bytes(&r->string, REPLACEMENT, 3);
+        by_string_add(&r->string, REPLACEMENT, 3);
     } else {
         add_code(&r->string, (uint32_t)code);
     }
@@ -142,7 +142,7 @@ static bool read_escape(reader *r, bool nul, bool *changed)
     r->at++;
     const char *found = r->at < r->end && *r->at != '\0' ? strchr(names, *r->at) : NULL;
     if (found != NULL) {
-        by__text_add_bytes(&r->string, &codes[found - names], 1);
+        by_string_add(&r->string, &codes[found - names], 1);
         r->at++;
         return true;
     }
@@ -172,7 +172,7 @@ static bool read_string(reader *r, const char **s, size_t *n, bool nul, bool *ch
             }
             r->at += length;
         } else if (c == '\\') {
-            by__text_add_bytes(&r->string, run, (size_t)(r->at - run));
+            by_string_add(&r->string, run, (size_t)(r->at - run));
             escaped = true;
             if (!read_escape(r, nul, changed)) {
                 return false;
@@ -185,7 +185,7 @@ static bool read_string(reader *r, const char **s, size_t *n, bool nul, bool *ch
         }
     }
     if (escaped) {
-        by__text_add_bytes(&r->string, run, (size_t)(r->at - run));
+        by_string_add(&r->string, run, (size_t)(r->at - run));
     }
     if (r->string.failed) {
         return lacks_memory(r);
@@ -290,7 +290,7 @@ static bool real_of(reader *r, const number *n, double *out)
         return true;
     }
     r->string.length = 0;
-    by__text_add_bytes(&r->string, n->text, n->length);
+    by_string_add(&r->string, n->text, n->length);
     return !r->string.failed && by__parse_f64(r->string.data, out);
 }
 
@@ -417,8 +417,8 @@ static bool read_member(reader *r, json_t *object, wanted *only)
     bool wants =
         object != NULL || (only != NULL && n == only->length && memcmp(s, only->name, n) == 0);
     if (object != NULL) {
-        by__text_add_bytes(&r->keys, s, n);
-        by__text_add_bytes(&r->keys, "", 1);
+        by_string_add(&r->keys, s, n);
+        by_string_add(&r->keys, "", 1);
         if (r->keys.failed) {
             return lacks_memory(r);
         }
@@ -557,8 +557,8 @@ static bool check_end(reader *r)
 
 static void close_reader(reader *r)
 {
-    by__text_free(&r->string);
-    by__text_free(&r->keys);
+    by_string_free(&r->string);
+    by_string_free(&r->keys);
 }
 
 json_t *by_json_load(const char *text, size_t length, size_t flags, json_error_t *error)

@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 
 typedef struct writer {
-    by__text *out;
+    by_string *out;
     size_t flags;
     unsigned indent; /* columns of a level; 0: one line */
     int precision;   /* digits of reals; 0: the fewest */
@@ -15,7 +15,7 @@ typedef struct writer {
 
 /* ---- strings ---- */
 
-static void add_unit(by__text *out, uint32_t unit)
+static void add_unit(by_string *out, uint32_t unit)
 {
     static const char digits[] = "0123456789ABCDEF";
     char text[6] = {'\\',
@@ -24,17 +24,17 @@ static void add_unit(by__text *out, uint32_t unit)
                     digits[unit >> 8 & 15],
                     digits[unit >> 4 & 15],
                     digits[unit & 15]};
-    by__text_add_bytes(out, text, sizeof text);
+    by_string_add(out, text, sizeof text);
 }
 
-static void add_escape(by__text *out, uint32_t code)
+static void add_escape(by_string *out, uint32_t code)
 {
     static const char codes[] = "\"\\\b\f\n\r\t";
     static const char names[] = "\"\\bfnrt";
     const char *found = code > 0 && code < 0x80 ? strchr(codes, (int)code) : NULL;
     if (found != NULL) {
         char text[2] = {'\\', names[found - codes]};
-        by__text_add_bytes(out, text, 2);
+        by_string_add(out, text, 2);
     } else if (code < 0x10000) {
         add_unit(out, code);
     } else {
@@ -48,7 +48,7 @@ static void add_string(const writer *w, const char *s, size_t n)
     const unsigned char *bytes = (const unsigned char *)s;
     bool ascii = (w->flags & JSON_ENSURE_ASCII) != 0;
     size_t run = 0; /* start of the bytes not added yet */
-    by__text_add_bytes(w->out, "\"", 1);
+    by_string_add(w->out, "\"", 1);
     for (size_t i = 0; i < n;) {
         unsigned char c = bytes[i];
         if (c >= 0x20 && c < 0x80 && c != '"' && c != '\\') {
@@ -62,17 +62,17 @@ static void add_string(const writer *w, const char *s, size_t n)
             i += length;
             continue;
         }
-        by__text_add_bytes(w->out, s + run, i - run);
+        by_string_add(w->out, s + run, i - run);
         if (code == 0xfffd && !ascii) {
-            by__text_add_bytes(w->out, "\xef\xbf\xbd", 3);
+            by_string_add(w->out, "\xef\xbf\xbd", 3);
         } else {
             add_escape(w->out, code);
         }
         i += length;
         run = i;
     }
-    by__text_add_bytes(w->out, s + run, n - run);
-    by__text_add_bytes(w->out, "\"", 1);
+    by_string_add(w->out, s + run, n - run);
+    by_string_add(w->out, "\"", 1);
 }
 
 /* ---- numbers ---- */
@@ -89,7 +89,7 @@ static char *add_digits(char *end, uint64_t value, size_t width)
 
 /* Adds a number of few decimals. Returns false if it is none: whole / 10^k rounds correctly, so
  * that the first k with a whole number that gives the value back has the fewest digits. */
-static bool add_short(by__text *out, double value)
+static bool add_short(by_string *out, double value)
 {
     char text[48];
     char *end = text + sizeof text;
@@ -115,7 +115,7 @@ static bool add_short(by__text *out, double value)
         if (signbit(value)) {
             *--at = '-';
         }
-        by__text_add_bytes(out, at, (size_t)(end - at));
+        by_string_add(out, at, (size_t)(end - at));
         return true;
     }
     return false;
@@ -164,10 +164,10 @@ static void add_real(const writer *w, double value)
         format_digits(text, value, w->precision);
     }
     tidy(text);
-    by__text_add(w->out, text);
+    by__string_append(w->out, text);
 }
 
-static void add_integer(by__text *out, json_int_t value)
+static void add_integer(by_string *out, json_int_t value)
 {
     char text[24];
     char *end = text + sizeof text;
@@ -176,7 +176,7 @@ static void add_integer(by__text *out, json_int_t value)
     if (value < 0) {
         *--at = '-';
     }
-    by__text_add_bytes(out, at, (size_t)(end - at));
+    by_string_add(out, at, (size_t)(end - at));
 }
 
 /* ---- values ---- */
@@ -188,13 +188,13 @@ static void add_line(const writer *w, unsigned level, const char *otherwise)
 {
     static const char blanks[] = "                                ";
     if (w->indent == 0) {
-        by__text_add(w->out, otherwise);
+        by__string_append(w->out, otherwise);
         return;
     }
-    by__text_add_bytes(w->out, "\n", 1);
+    by_string_add(w->out, "\n", 1);
     for (size_t left = (size_t)w->indent * level; left > 0;) {
         size_t n = left < sizeof blanks - 1 ? left : sizeof blanks - 1;
-        by__text_add_bytes(w->out, blanks, n);
+        by_string_add(w->out, blanks, n);
         left -= n;
     }
 }
@@ -207,10 +207,10 @@ static const char *between(const writer *w)
 static void add_array(const writer *w, const json_t *list, unsigned level)
 {
     size_t count = json_array_size(list);
-    by__text_add_bytes(w->out, "[", 1);
+    by_string_add(w->out, "[", 1);
     for (size_t i = 0; i < count; i++) {
         if (i > 0) {
-            by__text_add_bytes(w->out, ",", 1);
+            by_string_add(w->out, ",", 1);
         }
         add_line(w, level + 1, i > 0 ? between(w) : "");
         add_value(w, json_array_get(list, i), level + 1);
@@ -218,18 +218,18 @@ static void add_array(const writer *w, const json_t *list, unsigned level)
     if (count > 0) {
         add_line(w, level, "");
     }
-    by__text_add_bytes(w->out, "]", 1);
+    by_string_add(w->out, "]", 1);
 }
 
 static void add_member(const writer *w, const char *key, const json_t *value, size_t index,
                        unsigned level)
 {
     if (index > 0) {
-        by__text_add_bytes(w->out, ",", 1);
+        by_string_add(w->out, ",", 1);
     }
     add_line(w, level + 1, index > 0 ? between(w) : "");
     add_string(w, key, strlen(key));
-    by__text_add(w->out, (w->flags & JSON_COMPACT) != 0 ? ":" : ": ");
+    by__string_append(w->out, (w->flags & JSON_COMPACT) != 0 ? ":" : ": ");
     add_value(w, value, level + 1);
 }
 
@@ -264,7 +264,7 @@ static void add_object(const writer *w, json_t *object, unsigned level)
     const char *key;
     json_t *value;
     size_t i = 0;
-    by__text_add_bytes(w->out, "{", 1);
+    by_string_add(w->out, "{", 1);
     if ((w->flags & JSON_SORT_KEYS) != 0 && json_object_size(object) > 1) {
         add_sorted(w, object, level);
     } else {
@@ -276,7 +276,7 @@ static void add_object(const writer *w, json_t *object, unsigned level)
     if (json_object_size(object) > 0) {
         add_line(w, level, "");
     }
-    by__text_add_bytes(w->out, "}", 1);
+    by_string_add(w->out, "}", 1);
 }
 
 static void add_value(const writer *w, const json_t *value, unsigned level)
@@ -288,7 +288,7 @@ static void add_value(const writer *w, const json_t *value, unsigned level)
     switch (json_typeof(value)) {
     case JSON_OBJECT:
         if (by__json_spelled(value) != NULL) {
-            by__text_add(w->out, by__json_spelled(value));
+            by__string_append(w->out, by__json_spelled(value));
         } else {
             add_object(w, (json_t *)(uintptr_t)value, level);
         }
@@ -306,11 +306,13 @@ static void add_value(const writer *w, const json_t *value, unsigned level)
         add_real(w, json_real_value(value));
         return;
     default:
-        by__text_add(w->out, json_is_null(value) ? "null" : json_is_true(value) ? "true" : "false");
+        by__string_append(w->out, json_is_null(value)   ? "null"
+                                  : json_is_true(value) ? "true"
+                                                        : "false");
     }
 }
 
-void by__json_write(by__text *out, const json_t *value, size_t flags)
+void by__json_write(by_string *out, const json_t *value, size_t flags)
 {
     writer w = {.out = out,
                 .flags = flags,
@@ -321,24 +323,24 @@ void by__json_write(by__text *out, const json_t *value, size_t flags)
 
 char *by__json_dump(const json_t *value, size_t flags)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *out = NULL;
     by__json_write(&text, value, flags);
-    return by__text_take(&text, &out, NULL) == BY_OK ? out : NULL;
+    return by__string_take(&text, &out, NULL) == BY_OK ? out : NULL;
 }
 
-void by__json_compact(by__text *out, const char *text, size_t length)
+void by__json_compact(by_string *out, const char *text, size_t length)
 {
     size_t run = 0;
     for (size_t i = 0; i < length;) {
         if (text[i] == '"') {
             i += by__json_string_span(text + i, length - i);
         } else if (text[i] == ' ' || text[i] == '\t' || text[i] == '\r' || text[i] == '\n') {
-            by__text_add_bytes(out, text + run, i - run);
+            by_string_add(out, text + run, i - run);
             run = ++i;
         } else {
             i++;
         }
     }
-    by__text_add_bytes(out, text + run, length - run);
+    by_string_add(out, text + run, length - run);
 }

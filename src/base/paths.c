@@ -35,10 +35,10 @@ const char *by__temporary_dir(void)
 
 by_status by__open_nameless(int *out, const char *directory, const char *name, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *path;
-    by__text_format(&text, "%s/%s-XXXXXX", directory, name);
-    BY_TRY(by__text_take(&text, &path, error));
+    by_string_format(&text, "%s/%s-XXXXXX", directory, name);
+    BY_TRY(by__string_take(&text, &path, error));
     int fd = mkostemp(path, O_CLOEXEC);
     by_status status = fd < 0 ? by__io_error(error, "create", path) : BY_OK;
     if (status == BY_OK && unlink(path) != 0) {

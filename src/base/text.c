@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 
 /* Makes room for n more bytes and the NUL. */
-static bool grow(by__text *text, size_t n)
+static bool grow(by_string *text, size_t n)
 {
     size_t need;
     if (text->failed || !by__size_add(text->length, n, &need) || !by__size_add(need, 1, &need) ||
@@ -18,7 +18,7 @@ static bool grow(by__text *text, size_t n)
     return true;
 }
 
-void by__text_add_bytes(by__text *text, const void *bytes, size_t n)
+void by_string_add(by_string *text, const void *bytes, size_t n)
 {
     if (grow(text, n)) {
         if (n > 0) {
@@ -29,12 +29,12 @@ void by__text_add_bytes(by__text *text, const void *bytes, size_t n)
     }
 }
 
-void by__text_add(by__text *text, const char *s)
+void by__string_append(by_string *text, const char *s)
 {
-    by__text_add_bytes(text, s, strlen(s));
+    by_string_add(text, s, strlen(s));
 }
 
-static void add_printed(by__text *text, const char *format, va_list args)
+static void add_printed(by_string *text, const char *format, va_list args)
 {
     va_list again;
     va_copy(again, args);
@@ -48,7 +48,7 @@ static void add_printed(by__text *text, const char *format, va_list args)
     va_end(again);
 }
 
-void by__text_format(by__text *text, const char *format, ...)
+void by_string_format(by_string *text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -97,14 +97,14 @@ bool by__utf8_valid(const char *s, size_t n)
 }
 
 /* Appends s[begin, end). */
-static void add_run(by__text *text, const char *s, size_t begin, size_t end)
+static void add_run(by_string *text, const char *s, size_t begin, size_t end)
 {
     if (end > begin) {
-        by__text_add_bytes(text, s + begin, end - begin);
+        by_string_add(text, s + begin, end - begin);
     }
 }
 
-void by__text_add_valid(by__text *text, const char *s, size_t n)
+void by__string_add_valid(by_string *text, const char *s, size_t n)
 {
     const unsigned char *bytes = (const unsigned char *)s;
     size_t begin = 0; /* start of the valid bytes not added yet */
@@ -113,7 +113,7 @@ void by__text_add_valid(by__text *text, const char *s, size_t n)
         size_t length = bytes[i] == 0 ? 0 : by__utf8_span(s + i, n - i);
         if (length == 0) {
             add_run(text, s, begin, i);
-            by__text_add_bytes(text, "\xef\xbf\xbd", 3);
+            by_string_add(text, "\xef\xbf\xbd", 3);
             begin = i + 1;
         }
         i += length == 0 ? 1 : length;
@@ -121,12 +121,12 @@ void by__text_add_valid(by__text *text, const char *s, size_t n)
     add_run(text, s, begin, n);
 }
 
-void by__text_json(by__text *text, const char *s, size_t n)
+void by_string_json(by_string *text, const char *s, size_t n)
 {
     const unsigned char *bytes = (const unsigned char *)s;
     size_t begin = 0; /* start of the bytes not added yet that need no escape */
     size_t i = 0;
-    by__text_add_bytes(text, "\"", 1);
+    by_string_add(text, "\"", 1);
     while (i < n) {
         unsigned char c = bytes[i];
         size_t length = by__utf8_span(s + i, n - i);
@@ -137,23 +137,23 @@ void by__text_json(by__text *text, const char *s, size_t n)
         add_run(text, s, begin, i);
         if (c == '"' || c == '\\') {
             char escape[2] = {'\\', (char)c};
-            by__text_add_bytes(text, escape, sizeof escape);
+            by_string_add(text, escape, sizeof escape);
         } else if (c == '\n') {
-            by__text_add(text, "\\n");
+            by__string_append(text, "\\n");
         } else if (c < 0x20 || c == 0x7f) {
             static const char digits[] = "0123456789abcdef";
             char escape[6] = {'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]};
-            by__text_add_bytes(text, escape, sizeof escape);
+            by_string_add(text, escape, sizeof escape);
         } else {
-            by__text_add(text, "\xef\xbf\xbd");
+            by__string_append(text, "\xef\xbf\xbd");
         }
         begin = ++i;
     }
     add_run(text, s, begin, n);
-    by__text_add_bytes(text, "\"", 1);
+    by_string_add(text, "\"", 1);
 }
 
-void by__base_add_base64(by__text *text, const void *bytes, size_t n)
+void by__base_add_base64(by_string *text, const void *bytes, size_t n)
 {
     size_t length = BASE64_ENCODE_RAW_LENGTH(n);
     if (grow(text, length)) {
@@ -178,53 +178,30 @@ bool by__base_read_base64(const char *digits, size_t n, uint8_t *out, size_t *le
     return true;
 }
 
-void by__text_free(by__text *text)
+void by_string_free(by_string *text)
 {
     free(text->data);
-    *text = (by__text){0};
+    *text = (by_string){0};
 }
 
-by_status by__text_take(by__text *text, char **out, by_error *error)
+by_status by__string_take(by_string *text, char **out, by_error *error)
 {
-    by__text_add(text, "");
+    by__string_append(text, "");
     by_status status = by_string_check(text, error);
     if (status == BY_OK) {
         *out = text->data;
-        *text = (by__text){0};
+        *text = (by_string){0};
     } else {
-        by__text_free(text);
+        by_string_free(text);
     }
     return status;
 }
 
 /* ---- banyan/text.h ---- */
 
-void by_string_add(by_string *string, const char *bytes, size_t n)
-{
-    by__text_add_bytes(string, bytes, n);
-}
-
-void by_string_format(by_string *string, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    add_printed(string, format, args);
-    va_end(args);
-}
-
-void by_string_json(by_string *string, const char *bytes, size_t n)
-{
-    by__text_json(string, bytes, n);
-}
-
 by_status by_string_check(const by_string *string, by_error *error)
 {
     return string->failed ? by_error_set(error, BY_EMEMORY, "out of memory: text") : BY_OK;
-}
-
-void by_string_free(by_string *string)
-{
-    by__text_free(string);
 }
 
 bool by_name_listed(const char *names, const char *name)

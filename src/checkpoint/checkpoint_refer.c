@@ -24,11 +24,11 @@ static by_status link_file(by_checkpoint_writer *w, by__checkpoint_weight_file *
                            const by__checkpoint_file_record *record, const char *in,
                            by_error *error)
 {
-    by__text target = {0};
+    by_string target = {0};
     char *to = NULL;
     char *path = by__path_join(w->temporary, record->name);
-    by__text_format(&target, "../%s/%s", in, record->name);
-    by_status status = by__text_take(&target, &to, error);
+    by_string_format(&target, "../%s/%s", in, record->name);
+    by_status status = by__string_take(&target, &to, error);
     if (status == BY_OK && path == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
     }

@@ -173,7 +173,7 @@ by_status by_checkpoint_latest(const char *root, char **path, char **skipped, by
 {
     uint64_t *steps;
     size_t count;
-    by__text report = {0};
+    by_string report = {0};
     by_error reason = {0};
     by_error newest = {0};
     char *found = NULL;
@@ -181,14 +181,14 @@ by_status by_checkpoint_latest(const char *root, char **path, char **skipped, by
     BY_TRY(by__checkpoint_root_steps(&steps, &count, root, error));
     for (size_t i = 0; i < count && found == NULL; i++) {
         if (check_step(&found, root, steps[i], true, &reason) != BY_OK) {
-            by__text_format(&report, "%s\n", reason.message);
+            by_string_format(&report, "%s\n", reason.message);
             if (newest.status == BY_OK) {
                 newest = reason;
             }
         }
     }
     free(steps);
-    by_status status = by__text_take(&report, &lines, error);
+    by_status status = by__string_take(&report, &lines, error);
     if (status == BY_OK && found == NULL) {
         status = by_error_set(error, BY_ESTATE, "%.150s holds no complete checkpoint%s%.250s", root,
                               count > 0 ? ": " : "", newest.message);
@@ -221,19 +221,19 @@ by_status by_checkpoint_mark_best(const char *root, uint64_t step, double loss, 
     char *directory;
     char *path;
     char number[32];
-    by__text text = {0};
+    by_string text = {0};
     BY_TRY(check_step(&directory, root, step, false, error));
     free(directory);
     by__format_f64(number, loss);
     const char *quote = isfinite(loss) ? "" : "\"";
-    by__text_format(&text, "{\"step\": %" PRIu64 ", \"loss\": %s%s%s}\n", step, quote, number,
-                    quote);
+    by_string_format(&text, "{\"step\": %" PRIu64 ", \"loss\": %s%s%s}\n", step, quote, number,
+                     quote);
     path = by__path_join(root, "best.json");
     by_status status = path == NULL || text.failed
                            ? by_error_set(error, BY_EMEMORY, "out of memory: best.json")
                            : by__file_write(path, text.data, text.length, error);
     free(path);
-    by__text_free(&text);
+    by_string_free(&text);
     return status;
 }
 

@@ -47,7 +47,7 @@ static bool map_earlier(by__map *map, const by_checkpoint_writer *w, const char 
 
 void by__checkpoint_share_begin(const by_checkpoint_writer *w, by__checkpoint_weight_file *f)
 {
-    const by__text *header = &f->plan->header;
+    const by_string *header = &f->plan->header;
     if (!f->is_frozen || !map_earlier(&f->same, w, f->plan->name, f->plan->size)) {
         return;
     }

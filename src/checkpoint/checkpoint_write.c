@@ -61,7 +61,7 @@ static by_status open_writer(by_checkpoint_writer **out, const char *root, uint6
                              by_error *error)
 {
     by_checkpoint_writer *w;
-    by__text temporary = {0};
+    by_string temporary = {0};
     int writers = layout->writers == 0 ? 1 : layout->writers;
     if (step > INT64_MAX) {
         return by_error_set(error, BY_EARG, "step %" PRIu64 " is too large", step);
@@ -82,11 +82,11 @@ static by_status open_writer(by_checkpoint_writer **out, const char *root, uint6
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
     BY_TRY(by__checkpoint_step_path(&w->final, root, step, error));
-    by__text_format(&temporary, "%s.tmp", w->final);
+    by_string_format(&temporary, "%s.tmp", w->final);
     if (writers > 1) {
-        by__text_format(&temporary, "-%016" PRIx64, token);
+        by_string_format(&temporary, "-%016" PRIx64, token);
     }
-    BY_TRY(by__text_take(&temporary, &w->temporary, error));
+    BY_TRY(by__string_take(&temporary, &w->temporary, error));
     BY_TRY(copy_tensors(w, layout, error));
     return by__checkpoint_writer_plan(w, layout, error);
 }

@@ -34,21 +34,21 @@ static void to_hex(char out[BY_SHA256_HEX], const uint8_t sha256[SHA256_DIGEST_S
 static by_status hash_head(struct sha256_ctx *sha, const by__checkpoint_tensor_entry *entry,
                            by_error *error)
 {
-    by__text text = {0};
-    by__text_add(&text, entry->name);
-    by__text_add_bytes(&text, "", 1);
-    by__text_add(&text, entry->type);
-    by__text_add_bytes(&text, "", 1);
+    by_string text = {0};
+    by__string_append(&text, entry->name);
+    by_string_add(&text, "", 1);
+    by__string_append(&text, entry->type);
+    by_string_add(&text, "", 1);
     for (size_t i = 0; i < entry->rank; i++) {
-        by__text_format(&text, "%s%" PRId64, i == 0 ? "" : ",", entry->shape[i]);
+        by_string_format(&text, "%s%" PRId64, i == 0 ? "" : ",", entry->shape[i]);
     }
-    by__text_add_bytes(&text, "", 1);
+    by_string_add(&text, "", 1);
     if (text.failed) {
-        by__text_free(&text);
+        by_string_free(&text);
         return by_error_set(error, BY_EMEMORY, "out of memory: digest");
     }
     sha256_update(sha, text.length, (const uint8_t *)text.data);
-    by__text_free(&text);
+    by_string_free(&text);
     return BY_OK;
 }
 

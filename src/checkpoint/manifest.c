@@ -20,34 +20,34 @@ enum { seal_length = seal_start + hash_digits + seal_end };
 by_status by__checkpoint_manifest_print(const by__checkpoint_manifest *manifest, char **out,
                                         size_t *length, by_error *error)
 {
-    by__text body = {0};
-    by__text text = {0};
+    by_string body = {0};
+    by_string text = {0};
     char hash[33];
-    by__text_format(&body,
-                    " \"format\": \"" FORMAT_NAME "\",\n \"version\": %d,\n \"step\": %" PRIu64
-                    ",\n \"files\": [",
-                    FORMAT_VERSION, manifest->step);
+    by_string_format(&body,
+                     " \"format\": \"" FORMAT_NAME "\",\n \"version\": %d,\n \"step\": %" PRIu64
+                     ",\n \"files\": [",
+                     FORMAT_VERSION, manifest->step);
     for (size_t i = 0; i < manifest->files.count; i++) {
         const by__checkpoint_file_record *file = &manifest->files.items[i];
-        by__text_add(&body, i == 0 ? "\n  {\"name\": " : ",\n  {\"name\": ");
-        by__text_json(&body, file->name, strlen(file->name));
-        by__text_format(&body, ", \"size\": %" PRIu64 ", \"xxh3_128\": \"%s\"", file->size,
-                        file->hash);
+        by__string_append(&body, i == 0 ? "\n  {\"name\": " : ",\n  {\"name\": ");
+        by_string_json(&body, file->name, strlen(file->name));
+        by_string_format(&body, ", \"size\": %" PRIu64 ", \"xxh3_128\": \"%s\"", file->size,
+                         file->hash);
         if (file->in != NULL) {
-            by__text_format(&body, ", \"in\": \"%s\"", file->in);
+            by_string_format(&body, ", \"in\": \"%s\"", file->in);
         }
-        by__text_add(&body, "}");
+        by__string_append(&body, "}");
     }
-    by__text_add(&body, "\n ]}\n");
+    by__string_append(&body, "\n ]}\n");
     by__hash128_hex(hash, body.failed ? "" : body.data, body.failed ? 0 : body.length);
-    by__text_format(&text, SEAL_START "%s" SEAL_END, hash);
+    by_string_format(&text, SEAL_START "%s" SEAL_END, hash);
     if (!body.failed) {
-        by__text_add_bytes(&text, body.data, body.length);
+        by_string_add(&text, body.data, body.length);
     }
     text.failed = text.failed || body.failed;
-    by__text_free(&body);
+    by_string_free(&body);
     *length = text.length;
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }
 
 by_status by__checkpoint_manifest_check_seal(const char *path, const char *text, size_t length,

@@ -266,16 +266,16 @@ by_status by_checkpoint_merge(const char *path, const char *directory, uint64_t 
                               bool average, const char *adapter, by_error *error)
 {
     source from = {0};
-    by__text text = {0};
+    by_string text = {0};
     char *temporary = NULL;
     size_t length = strlen(directory);
     while (length > 1 && directory[length - 1] == '/') {
         length--;
     }
     char *plain = by__strndup(directory, length);
-    by__text_add_bytes(&text, directory, length);
-    by__text_format(&text, ".tmp-%ld", (long)getpid());
-    by_status status = by__text_take(&text, &temporary, error);
+    by_string_add(&text, directory, length);
+    by_string_format(&text, ".tmp-%ld", (long)getpid());
+    by_status status = by__string_take(&text, &temporary, error);
     if (status == BY_OK && plain == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
     }

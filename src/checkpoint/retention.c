@@ -13,10 +13,10 @@
 static by_status remove_step(const char *root, uint64_t step, const char *directory,
                              by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *trash;
-    by__text_format(&text, "%s/.trash-step-%08" PRIu64 "-%ld", root, step, (long)getpid());
-    BY_TRY(by__text_take(&text, &trash, error));
+    by_string_format(&text, "%s/.trash-step-%08" PRIu64 "-%ld", root, step, (long)getpid());
+    BY_TRY(by__string_take(&text, &trash, error));
     by_status status = BY_OK;
     if (rename(directory, trash) != 0) {
         status = by_error_set(error, BY_EIO, "cannot rename %s to %s: %s", directory, trash,

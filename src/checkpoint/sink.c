@@ -129,7 +129,7 @@ by_status by__checkpoint_sink_open(by__checkpoint_sink **out, const char *direct
                                    const char *name, uint64_t size, by_error *error)
 {
     by__checkpoint_sink *sink;
-    by__text temporary = {0};
+    by_string temporary = {0};
     BY_TRY(by__alloc((void **)&sink, 1, sizeof *sink, "file writer", error));
     sink->fd = -1;
     sink->direct = size >= direct_from_bytes;
@@ -142,8 +142,8 @@ by_status by__checkpoint_sink_open(by__checkpoint_sink **out, const char *direct
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
         goto fail;
     }
-    by__text_format(&temporary, "%s.tmp", sink->path);
-    status = by__text_take(&temporary, &sink->temporary, error);
+    by_string_format(&temporary, "%s.tmp", sink->path);
+    status = by__string_take(&temporary, &sink->temporary, error);
     if (status == BY_OK) {
         status = by__hasher_open(&sink->hasher, error);
     }

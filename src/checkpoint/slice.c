@@ -61,17 +61,17 @@ bool by__checkpoint_slice_is_whole(const by_tensor_view *tensor, const by_tensor
 by_status by__checkpoint_slice_name(char **out, const by_tensor_view *tensor,
                                     const by_tensor_slice *slice, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     int axes = slice->flat ? 1 : tensor->rank;
-    by__text_add(&text, tensor->name);
+    by__string_append(&text, tensor->name);
     if (!by__checkpoint_slice_is_whole(tensor, slice)) {
         for (int i = 0; i < axes; i++) {
-            by__text_format(&text, "%s%" PRId64 ":%" PRId64, i == 0 ? "[" : ",", slice->offset[i],
-                            slice->offset[i] + slice->shape[i]);
+            by_string_format(&text, "%s%" PRId64 ":%" PRId64, i == 0 ? "[" : ",", slice->offset[i],
+                             slice->offset[i] + slice->shape[i]);
         }
-        by__text_add(&text, "]");
+        by__string_append(&text, "]");
     }
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }
 
 /* The largest box at the beginning of a range of elements from `first` on: it spans whole rows of

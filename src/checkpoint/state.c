@@ -33,36 +33,36 @@ static by_status check_value(const by_checkpoint_value *values, size_t i, by_err
 by_status by__checkpoint_state_print(uint64_t step, const by_checkpoint_value *values, size_t count,
                                      char **out, size_t *length, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char number[32];
-    by__text_format(&text, "{\n  \"version\": %d,\n  \"step\": %" PRIu64 ",\n  \"values\": {",
-                    STATE_VERSION, step);
+    by_string_format(&text, "{\n  \"version\": %d,\n  \"step\": %" PRIu64 ",\n  \"values\": {",
+                     STATE_VERSION, step);
     for (size_t i = 0; i < count; i++) {
         by_status status = check_value(values, i, error);
         if (status != BY_OK) {
-            by__text_free(&text);
+            by_string_free(&text);
             return status;
         }
-        by__text_add(&text, i == 0 ? "\n    " : ",\n    ");
-        by__text_json(&text, values[i].key, strlen(values[i].key));
+        by__string_append(&text, i == 0 ? "\n    " : ",\n    ");
+        by_string_json(&text, values[i].key, strlen(values[i].key));
         switch (values[i].kind) {
         case BY_VALUE_U64:
-            by__text_format(&text, ": {\"u64\": \"%" PRIu64 "\"}", values[i].as.u64);
+            by_string_format(&text, ": {\"u64\": \"%" PRIu64 "\"}", values[i].as.u64);
             break;
         case BY_VALUE_F64:
             by__format_f64(number, values[i].as.f64);
-            by__text_format(&text, ": {\"f64\": \"%s\"}", number);
+            by_string_format(&text, ": {\"f64\": \"%s\"}", number);
             break;
         case BY_VALUE_STRING:
-            by__text_add(&text, ": {\"string\": ");
-            by__text_json(&text, values[i].as.string, strlen(values[i].as.string));
-            by__text_add(&text, "}");
+            by__string_append(&text, ": {\"string\": ");
+            by_string_json(&text, values[i].as.string, strlen(values[i].as.string));
+            by__string_append(&text, "}");
             break;
         }
     }
-    by__text_add(&text, "\n  }\n}\n");
+    by__string_append(&text, "\n  }\n}\n");
     *length = text.length;
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }
 
 static bool parse_u64(const char *text, uint64_t *out)

@@ -145,7 +145,7 @@ typedef struct by__checkpoint_planned_tensor {
 
 typedef struct by__checkpoint_planned_file {
     char name[256];
-    by__text header; /* including its length field: all bytes before the first tensor */
+    by_string header; /* including its length field: all bytes before the first tensor */
     uint64_t size;
     size_t first; /* its tensors in file order: order[first], ... order[first + count - 1] */
     size_t count;

@@ -74,10 +74,10 @@ static void note(by__compress_compression *c, const by__compress_calibration_tok
 {
     char hash[33];
     by__hash128_hex(hash, t->data, t->stride * t->batches);
-    by__text_format(&c->notes, "%lld sequences of %lld tokens of %s, seed %llu, XXH3-128 %s",
-                    (long long)(t->batch * (int64_t)t->batches), (long long)t->time,
-                    c->options->data == NULL ? "the training data" : c->options->data,
-                    (unsigned long long)c->options->seed, hash);
+    by_string_format(&c->notes, "%lld sequences of %lld tokens of %s, seed %llu, XXH3-128 %s",
+                     (long long)(t->batch * (int64_t)t->batches), (long long)t->time,
+                     c->options->data == NULL ? "the training data" : c->options->data,
+                     (unsigned long long)c->options->seed, hash);
 }
 
 by_status by__compress_calibration_read(by__compress_calibration_tokens *out,

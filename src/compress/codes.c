@@ -188,10 +188,10 @@ static by_status put_named(by__compress_compression *c, const char *layer, int l
                            const char *end, by_dtype dtype, const int64_t *shape, int rank,
                            const void *data, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *name;
-    by__text_format(&text, "%.*s%s", length, layer, end);
-    BY_TRY(by__text_take(&text, &name, error));
+    by_string_format(&text, "%.*s%s", length, layer, end);
+    BY_TRY(by__string_take(&text, &name, error));
     by_status status = by__compress_put_tensor(c, name, dtype, rank, shape, data, error);
     free(name);
     return status;

@@ -65,7 +65,7 @@ typedef struct by__compress_compression {
     int threads;
     json_t *json;                 /* config.json of the new directory; a method may change it */
     by__checkpoint_origin origin; /* of the model */
-    by__text notes;               /* for state.json: what calibration read */
+    by_string notes;              /* for state.json: what calibration read */
     by_tokenizer *tokenizer;      /* of a GGUF file, which has it next to the weights; else NULL */
     json_t *settings;             /* its tokenizer_config.json */
 

@@ -101,11 +101,11 @@ static by_status rename_tensor(by__compress_compression *c, size_t i, int64_t nu
 {
     const char *name = by_weights_name(c->weights, i);
     size_t digits;
-    by__text text = {0};
+    by_string text = {0};
     char *renamed;
     const char *at = find_number(&digits, name);
-    by__text_format(&text, "%.*s%lld%s", (int)(at - name), name, (long long)number, at + digits);
-    BY_TRY(by__text_take(&text, &renamed, error));
+    by_string_format(&text, "%.*s%lld%s", (int)(at - name), name, (long long)number, at + digits);
+    BY_TRY(by__string_take(&text, &renamed, error));
     by_status status = by__compress_rename(c, i, renamed, error);
     free(renamed);
     return status;
@@ -153,10 +153,10 @@ static by_status takes(by__compress_compression *c, by_error *error)
 
 static void note(by__compress_compression *c, const bool *stays)
 {
-    by__text_add(&c->notes, "; taken out:");
+    by__string_append(&c->notes, "; taken out:");
     for (int64_t i = 0; i < c->config->model.layers; i++) {
         if (!stays[i]) {
-            by__text_format(&c->notes, " %lld", (long long)i);
+            by_string_format(&c->notes, " %lld", (long long)i);
             c->changed++;
         }
     }

@@ -22,14 +22,14 @@ by_status by__compress_job_look(by__compress_compression *c, const by_pretrained
     }
     c->method = options->method == NULL ? &by__compress_method_none : by__compress_method_at(row);
     if (c->method == NULL) {
-        by__text names = {0};
+        by_string names = {0};
         for (size_t i = 0; by__compress_method_at(i) != NULL; i++) {
-            by__text_format(&names, "%s%s", i == 0 ? "" : ", ",
-                            by__compress_method_at(i)->shown.name);
+            by_string_format(&names, "%s%s", i == 0 ? "" : ", ",
+                             by__compress_method_at(i)->shown.name);
         }
         (void)by_error_set(error, BY_EARG, "unknown method '%s'; available are %s", options->method,
                            names.failed ? "" : names.data);
-        by__text_free(&names);
+        by_string_free(&names);
         return BY_EARG;
     }
     BY_TRY(by__compress_settings_read(&c->values, &c->method->shown, options->settings,
@@ -86,9 +86,9 @@ static by_status name_directory(by__compress_compression *c, const char *directo
 
 static by_status open_directory(by__compress_compression *c, by_error *error)
 {
-    by__text text = {0};
-    by__text_format(&text, "%s.tmp-%ld", c->directory, (long)getpid());
-    BY_TRY(by__text_take(&text, &c->temporary, error));
+    by_string text = {0};
+    by_string_format(&text, "%s.tmp-%ld", c->directory, (long)getpid());
+    BY_TRY(by__string_take(&text, &c->temporary, error));
     if (mkdir(c->temporary, 0777) != 0) {
         by_status status = by_error_set(error, BY_EIO, "cannot create directory %s: %s",
                                         c->temporary, strerror(errno));
@@ -180,7 +180,7 @@ void by__compress_job_close(by__compress_compression *c)
     free(c->renamed);
     free(c->temporary);
     free(c->directory);
-    by__text_free(&c->notes);
+    by_string_free(&c->notes);
     by__checkpoint_origin_free(&c->origin);
     json_decref(c->json);
     json_decref(c->settings);

@@ -143,17 +143,17 @@ static by_status write_state(by__compress_compression *c, by__checkpoint_file_li
     char *text;
     char *state = NULL;
     size_t length;
-    by__text settings = {0};
+    by_string settings = {0};
     const by_compress_method *method = &c->method->shown;
     const char *directory = by_pretrained_directory(c->model);
     by__infer_pretrained_identify(hash, c->model);
     for (size_t i = 0; method->settings != NULL && method->settings[i].name != NULL; i++) {
-        by__text_format(&settings, "%s%s=%s", i == 0 ? "" : " ", method->settings[i].name,
-                        c->values[i]);
+        by_string_format(&settings, "%s%s=%s", i == 0 ? "" : " ", method->settings[i].name,
+                         c->values[i]);
     }
-    by__text_add(&settings, "");
-    by__text_add(&c->notes, "");
-    BY_TRY(by__text_take(&settings, &text, error));
+    by__string_append(&settings, "");
+    by__string_append(&c->notes, "");
+    BY_TRY(by__string_take(&settings, &text, error));
     by_checkpoint_value values[8] = {
         {"compress.method", BY_VALUE_STRING, {.string = method->name}},
         {"compress.settings", BY_VALUE_STRING, {.string = text}},

@@ -49,13 +49,13 @@ static by_status check_value(const by_compress_method *method, const by_compress
 static by_status refuse_name(const by_compress_method *method, const char *text, size_t length,
                              by_error *error)
 {
-    by__text names = {0};
+    by_string names = {0};
     char *list;
     for (size_t i = 0; i < count_settings(method); i++) {
-        by__text_format(&names, "%s%s", i == 0 ? "" : ", ", method->settings[i].name);
+        by_string_format(&names, "%s%s", i == 0 ? "" : ", ", method->settings[i].name);
     }
-    by__text_add(&names, names.length == 0 ? "it has none" : "");
-    BY_TRY(by__text_take(&names, &list, error));
+    by__string_append(&names, names.length == 0 ? "it has none" : "");
+    BY_TRY(by__string_take(&names, &list, error));
     by_status status = by_error_set(error, BY_EARG, "%s has no setting '%.*s'; its settings: %s",
                                     method->name, (int)length, text, list);
     free(list);

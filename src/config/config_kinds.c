@@ -24,13 +24,13 @@ static by_status add_table(by__config *config, size_t table, by_error *error)
 {
     const by__config_kind_table *t = &config->schema->tables[table];
     by_kind_values *values;
-    by__text names = {0};
+    by_string names = {0};
     size_t count = 0;
     while (t->row(count) != NULL) {
-        by__text_format(&names, "%s%s", count == 0 ? "" : "|", t->row(count)->name);
+        by_string_format(&names, "%s%s", count == 0 ? "" : "|", t->row(count)->name);
         count++;
     }
-    BY_TRY(by__text_take(&names, &config->choices[table], error));
+    BY_TRY(by__string_take(&names, &config->choices[table], error));
     BY_TRY(by__alloc((void **)&values, 1, sizeof *values + count * sizeof values->blocks[0],
                      "a config", error));
     *values_of(config, table) = values;
@@ -213,7 +213,7 @@ void by_config_close(by_config **config)
         free(whole->choices[t]);
     }
     free(whole->choices);
-    by__text_free(&whole->notes);
+    by_string_free(&whole->notes);
     free(whole->own);
     free(whole->entries);
     free(whole);
@@ -312,21 +312,21 @@ static size_t names_in(const by__config *config, const char *section, const char
 }
 
 /* Appends the kinds that have a key named like `entry`: "gpt2, llama". */
-static void add_owners(by__text *out, const by__config *config, const by__config_entry *entry)
+static void add_owners(by_string *out, const by__config *config, const by__config_entry *entry)
 {
     const by__config_entry *e =
         by__config_entry_find(config, NULL, entry->key.section, entry->key.name);
     for (bool first = true; e != NULL;
          e = by__config_entry_find(config, e, entry->key.section, entry->key.name)) {
         if (e->kind != NULL && e->table == entry->table) {
-            by__text_format(out, "%s%s", first ? "" : ", ", e->kind->name);
+            by_string_format(out, "%s%s", first ? "" : ", ", e->kind->name);
             first = false;
         }
     }
 }
 
 /* Appends the key whose name is nearest: of this section, or else of any. */
-static bool suggest_near(by__text *out, const by__config *config, const char **names,
+static bool suggest_near(by_string *out, const by__config *config, const char **names,
                          const char *section, const char *name)
 {
     char path[64];
@@ -345,19 +345,19 @@ static bool suggest_near(by__text *out, const by__config *config, const char **n
     if (near == NULL) {
         return false;
     }
-    by__text_format(out, "did you mean \"%s\"",
-                    entry == NULL ? near : by__config_key_path(path, &entry->key));
+    by_string_format(out, "did you mean \"%s\"",
+                     entry == NULL ? near : by__config_key_path(path, &entry->key));
     if (entry != NULL && entry->kind != NULL) {
-        by__text_add(out, " (of ");
+        by__string_append(out, " (of ");
         add_owners(out, config, entry);
-        by__text_add(out, ")");
+        by__string_append(out, ")");
     }
-    by__text_add(out, "?");
+    by__string_append(out, "?");
     return true;
 }
 
 /* What others call the kind of a section: model.type, optimizer.name. */
-static bool suggest_kind(by__text *out, const by__config *config, const char *section,
+static bool suggest_kind(by_string *out, const by__config *config, const char *section,
                          const char *name)
 {
     static const char *const names[] = {"type", "name", "class", "class_name", "_target_"};
@@ -368,7 +368,7 @@ static bool suggest_kind(by__text *out, const by__config *config, const char *se
     means =
         means && section[0] != '\0' && by__config_entry_find(config, NULL, section, "kind") != NULL;
     if (means) {
-        by__text_format(out, "did you mean \"%s.kind\"?", section);
+        by_string_format(out, "did you mean \"%s.kind\"?", section);
     }
     return means;
 }
@@ -376,22 +376,22 @@ static bool suggest_kind(by__text *out, const by__config *config, const char *se
 static by_status refuse_unknown(const by__config *config, const char **names, const char *where,
                                 const char *section, const char *name, by_error *error)
 {
-    by__text text = {0};
-    by__text_format(&text, "%s: unknown key \"%.60s\"%s%s; ", where, name,
-                    section[0] == '\0' ? "" : " in section ", section);
+    by_string text = {0};
+    by_string_format(&text, "%s: unknown key \"%.60s\"%s%s; ", where, name,
+                     section[0] == '\0' ? "" : " in section ", section);
     if (!suggest_kind(&text, config, section, name) &&
         !by__config_key_suggest(&text, config, name) &&
         !suggest_near(&text, config, names, section, name) &&
         !by__config_key_suggest_near(&text, config, name)) {
         size_t count = names_in(config, section, names);
-        by__text_add(&text, "keys here are ");
+        by__string_append(&text, "keys here are ");
         for (size_t i = 0; i < count; i++) {
-            by__text_format(&text, "%s%s", i == 0 ? "" : ", ", names[i]);
+            by_string_format(&text, "%s%s", i == 0 ? "" : ", ", names[i]);
         }
     }
     by_status status =
         by_error_set(error, BY_ECONFIG, "%s", text.failed ? "unknown key" : text.data);
-    by__text_free(&text);
+    by_string_free(&text);
     return status;
 }
 
@@ -471,7 +471,7 @@ static by_status refuse_foreign(const by__config *config, const by__config_entry
                                 by_error *error)
 {
     char path[64];
-    by__text owners = {0};
+    by_string owners = {0};
     const char *section = config->schema->tables[entry->table].section;
     const by__config_kind *chosen = by__config_chosen_kind(config, entry->table);
     bool near = strcmp(section, entry->key.section) == 0;
@@ -481,7 +481,7 @@ static by_status refuse_foreign(const by__config *config, const by__config_entry
                      entry->origin, by__config_key_path(path, &entry->key), near ? "" : section,
                      near ? "" : " ", owners.failed ? entry->kind->name : owners.data,
                      near ? "kind" : section, chosen == NULL ? "unknown" : chosen->name);
-    by__text_free(&owners);
+    by_string_free(&owners);
     return status;
 }
 
@@ -494,12 +494,12 @@ void by__config_note(by__config *config, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    by__text_format(&config->notes, "%s%s", config->notes.length > 0 ? "\n" : "", line);
+    by_string_format(&config->notes, "%s%s", config->notes.length > 0 ? "\n" : "", line);
 }
 
 const char *by_config_notes(const by_config *config)
 {
-    const by__text *notes = &((const by__config *)config)->notes;
+    const by_string *notes = &((const by__config *)config)->notes;
     return notes->length == 0 || notes->failed ? NULL : notes->data;
 }
 

@@ -62,10 +62,10 @@ by_status by_config_set(by_config *config, const char *assignment, by_error *err
     const char *value = NULL;
     char *where;
     by__config_node node = {0};
-    by__text text = {0};
-    by__text_format(&text, "override \"%.100s%s\"", assignment,
-                    strlen(assignment) > 100 ? "..." : "");
-    BY_TRY(by__text_take(&text, &where, error));
+    by_string text = {0};
+    by_string_format(&text, "override \"%.100s%s\"", assignment,
+                     strlen(assignment) > 100 ? "..." : "");
+    BY_TRY(by__string_take(&text, &where, error));
     whole->level = 0;
     by_status status = find_assigned(&entry, &value, whole, where, assignment, error);
     if (status == BY_OK) {
@@ -105,13 +105,13 @@ static by_status enter(file_chain *chain, char *path, const char *where, by_erro
     }
     for (size_t i = 0; i < at; i++) {
         if (strcmp(chain->real[i], real) == 0) {
-            by__text names = {0};
+            by_string names = {0};
             for (size_t k = i; k <= at; k++) {
-                by__text_format(&names, "%s%s", k == i ? "" : " -> ", chain->shown[k]);
+                by_string_format(&names, "%s%s", k == i ? "" : " -> ", chain->shown[k]);
             }
             by_status status = by_error_set(error, BY_ECONFIG, "%s: base: a cycle: %s", where,
                                             names.failed ? real : names.data);
-            by__text_free(&names);
+            by_string_free(&names);
             return status;
         }
     }

@@ -7,7 +7,7 @@
 #include "config/schema.h"
 
 /* Appends the fewest digits that read back to the same value. */
-static void add_real(by__text *out, double value)
+static void add_real(by_string *out, double value)
 {
     char text[40] = "";
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -25,7 +25,7 @@ static void add_real(by__text *out, double value)
     if (c != (locale_t)0) {
         freelocale(c);
     }
-    by__text_add(out, text);
+    by__string_append(out, text);
 }
 
 /* Returns true if s can be a plain YAML scalar: a word or a simple path without special meaning. */
@@ -52,35 +52,35 @@ static bool needs_escape(uint32_t code)
 }
 
 /* Appends a string, which was checked to be UTF-8 when it was set. */
-static void add_string(by__text *out, const char *s)
+static void add_string(by_string *out, const char *s)
 {
     if (is_plain(s)) {
-        by__text_add(out, s);
+        by__string_append(out, s);
         return;
     }
-    by__text_add(out, "\"");
+    by__string_append(out, "\"");
     size_t left = strlen(s);
     for (const uint8_t *p = (const uint8_t *)s; left > 0;) {
         uint32_t code;
         size_t length = by__utf8_next(p, left, &code);
         if (code == '"' || code == '\\') {
-            by__text_format(out, "\\%c", (int)code);
+            by_string_format(out, "\\%c", (int)code);
         } else if (code == '\n') {
-            by__text_add(out, "\\n");
+            by__string_append(out, "\\n");
         } else if (code == '\t') {
-            by__text_add(out, "\\t");
+            by__string_append(out, "\\t");
         } else if (needs_escape(code)) {
-            by__text_format(out, "\\u%04x", code);
+            by_string_format(out, "\\u%04x", code);
         } else {
-            by__text_add_bytes(out, p, length);
+            by_string_add(out, p, length);
         }
         p += length;
         left -= length;
     }
-    by__text_add(out, "\"");
+    by__string_append(out, "\"");
 }
 
-void by__config_value_print(by__text *out, const by__config_entry *entry)
+void by__config_value_print(by_string *out, const by__config_entry *entry)
 {
     const by__config_key *key = &entry->key;
     const void *at = entry->at;
@@ -90,23 +90,23 @@ void by__config_value_print(by__text *out, const by__config_entry *entry)
     switch (key->type) {
     case BY__KEY_INT:
         if (key->word != NULL && *whole == -1) {
-            by__text_add(out, key->word);
+            by__string_append(out, key->word);
         } else {
-            by__text_format(out, "%lld", (long long)*whole);
+            by_string_format(out, "%lld", (long long)*whole);
         }
         break;
     case BY__KEY_SWITCH:
         if (*whole == 0 || *whole == 1) {
-            by__text_add(out, *whole == 1 ? "true" : "false");
+            by__string_append(out, *whole == 1 ? "true" : "false");
         } else {
-            by__text_format(out, "%lld", (long long)*whole);
+            by_string_format(out, "%lld", (long long)*whole);
         }
         break;
     case BY__KEY_SIZE:
         by__config_size_print(out, *whole);
         break;
     case BY__KEY_SEED:
-        by__text_format(out, "%llu", (unsigned long long)*(const uint64_t *)at);
+        by_string_format(out, "%llu", (unsigned long long)*(const uint64_t *)at);
         break;
     case BY__KEY_REAL:
     case BY__KEY_TIME:
@@ -114,22 +114,22 @@ void by__config_value_print(by__text *out, const by__config_entry *entry)
         add_real(out, *real);
         break;
     case BY__KEY_PAIR:
-        by__text_add(out, "[");
+        by__string_append(out, "[");
         add_real(out, real[0]);
-        by__text_add(out, ", ");
+        by__string_append(out, ", ");
         add_real(out, real[1]);
-        by__text_add(out, "]");
+        by__string_append(out, "]");
         break;
     case BY__KEY_TEXT:
         add_string(out, *(char *const *)at);
         break;
     case BY__KEY_TEXTS:
-        by__text_add(out, "[");
+        by__string_append(out, "[");
         for (size_t i = 0; i < list->count; i++) {
-            by__text_add(out, i == 0 ? "" : ", ");
+            by__string_append(out, i == 0 ? "" : ", ");
             add_string(out, list->items[i]);
         }
-        by__text_add(out, "]");
+        by__string_append(out, "]");
         break;
     case BY__KEY_RECORDS:
         by__config_records_print(out, entry);
@@ -142,10 +142,10 @@ void by__config_value_print(by__text *out, const by__config_entry *entry)
 /* Returns true if the value prints exactly as its declared default. */
 static bool is_default(const by__config_entry *entry)
 {
-    by__text text = {0};
+    by_string text = {0};
     by__config_value_print(&text, entry);
     bool same = !text.failed && strcmp(text.data, entry->key.fallback) == 0;
-    by__text_free(&text);
+    by_string_free(&text);
     return same;
 }
 
@@ -190,7 +190,7 @@ static bool is_hashed(const by__config *config, const by__config_entry *entry)
 /* Prints all sections as YAML; when hashing, only the keys that is_hashed selects. */
 static by_status print(char **out, const by__config *config, bool hashing, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     const char *section = "";
     for (size_t i = 0; i < config->count; i++) {
         const by__config_entry *entry = &config->entries[i];
@@ -201,18 +201,18 @@ static by_status print(char **out, const by__config *config, bool hashing, by_er
         }
         by_status status = by__config_value_verify(entry, "config", error);
         if (status != BY_OK) {
-            by__text_free(&text);
+            by_string_free(&text);
             return status;
         }
         if (strcmp(key->section, section) != 0) {
             section = key->section;
-            by__text_format(&text, "%s:\n", section);
+            by_string_format(&text, "%s:\n", section);
         }
-        by__text_format(&text, "%s%s: ", top ? "" : "  ", key->name);
+        by_string_format(&text, "%s%s: ", top ? "" : "  ", key->name);
         by__config_value_print(&text, entry);
-        by__text_add(&text, "\n");
+        by__string_append(&text, "\n");
     }
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }
 
 by_status by_config_print(const by_config *config, char **out, by_error *error)
@@ -230,48 +230,48 @@ by_status by_config_hash(const by_config *config, char out[33], by_error *error)
 }
 
 /* Appends a table cell with `|` escaped. */
-static void add_cell(by__text *out, const char *s)
+static void add_cell(by_string *out, const char *s)
 {
     for (; *s != '\0'; s++) {
-        by__text_add_bytes(out, *s == '|' ? "\\|" : s, *s == '|' ? 2 : 1);
+        by_string_add(out, *s == '|' ? "\\|" : s, *s == '|' ? 2 : 1);
     }
 }
 
 static const char table_head[] = "| key | default | accepts | meaning |\n|---|---|---|---|\n";
 
 /* Appends what a key accepts and means. */
-static void add_meaning(by__text *text, const by__config_key *key)
+static void add_meaning(by_string *text, const by__config_key *key)
 {
     by__config_key_accepts(text, key);
-    by__text_add(text, " | ");
+    by__string_append(text, " | ");
     add_cell(text, key->help);
     if (key->derived != NULL) {
-        by__text_format(text, "; %s: ", key->word != NULL ? key->word : "-1");
+        by_string_format(text, "; %s: ", key->word != NULL ? key->word : "-1");
         add_cell(text, key->derived);
     }
-    by__text_add(text, " |\n");
+    by__string_append(text, " |\n");
 }
 
-static void add_row(by__text *text, const by__config_entry *entry)
+static void add_row(by_string *text, const by__config_entry *entry)
 {
     const by__config_key *key = &entry->key;
-    by__text_format(text, "| `%s` | `", key->name);
+    by_string_format(text, "| `%s` | `", key->name);
     by__config_value_print(text, entry);
-    by__text_add(text, "` | ");
+    by__string_append(text, "` | ");
     add_meaning(text, key);
     for (size_t i = 0; key->fields != NULL && i < key->fields->count; i++) {
         const by__config_key *field = &key->fields->rows[i];
-        by__text_format(text, "| `%s[].%s` | ", key->name, field->name);
+        by_string_format(text, "| `%s[].%s` | ", key->name, field->name);
         if (field->fallback != NULL) {
-            by__text_format(text, "`%s`", field->fallback);
+            by_string_format(text, "`%s`", field->fallback);
         }
-        by__text_add(text, " | ");
+        by__string_append(text, " | ");
         add_meaning(text, field);
     }
 }
 
 /* Appends the rows of one kind's keys in a section (NULL: keys of every run). */
-static void add_rows(by__text *text, const by__config *defaults, const char *section,
+static void add_rows(by_string *text, const by__config *defaults, const char *section,
                      const by__config_kind *kind)
 {
     for (size_t i = 0; i < defaults->count; i++) {
@@ -283,7 +283,7 @@ static void add_rows(by__text *text, const by__config *defaults, const char *sec
 }
 
 /* Appends one table for each kind that has keys in a section. */
-static void add_kinds(by__text *text, const by__config *defaults, const char *section)
+static void add_kinds(by_string *text, const by__config *defaults, const char *section)
 {
     const by__config_kind *kind = NULL;
     for (size_t i = 0; i < defaults->count; i++) {
@@ -293,9 +293,9 @@ static void add_kinds(by__text *text, const by__config *defaults, const char *se
             continue;
         }
         kind = entry->kind;
-        by__text_format(text, "\n### %s.kind: %s\n\n%s\n\n%s",
-                        defaults->schema->tables[entry->table].section, kind->name, kind->help,
-                        table_head);
+        by_string_format(text, "\n### %s.kind: %s\n\n%s\n\n%s",
+                         defaults->schema->tables[entry->table].section, kind->name, kind->help,
+                         table_head);
         add_rows(text, defaults, section, kind);
     }
 }
@@ -304,23 +304,23 @@ by_status by__config_reference(char **out, const by__config_schema *schema, cons
                                by_error *error)
 {
     by__config *defaults;
-    by__text text = {0};
+    by_string text = {0};
     BY_TRY(by__config_new(&defaults, schema, error));
-    by__text_add(&text, head);
+    by__string_append(&text, head);
     for (size_t s = 0; s < schema->sections->count; s++) {
         const by__config_section *section = &schema->sections->rows[s];
         bool top = section->name[0] == '\0';
-        by__text_format(&text, "\n## %s\n\n%s\n\n%s", top ? "Top" : section->name, section->help,
-                        table_head);
+        by_string_format(&text, "\n## %s\n\n%s\n\n%s", top ? "Top" : section->name, section->help,
+                         table_head);
         if (top) {
-            by__text_add(&text,
-                         "| `base` | | path of a YAML file | file to include; keys of this file "
-                         "override its keys |\n");
+            by__string_append(
+                &text, "| `base` | | path of a YAML file | file to include; keys of this file "
+                       "override its keys |\n");
         }
         add_rows(&text, defaults, section->name, NULL);
         add_kinds(&text, defaults, section->name);
     }
     by_config *config = &defaults->config;
     by_config_close(&config);
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }

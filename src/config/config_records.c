@@ -65,12 +65,12 @@ static by_status refuse_field(const by__config_key *key, const char *name, const
                             "%s: unknown key \"%.60s\" in %s; did you mean \"%s\"?", where, name,
                             by__config_key_path(path, key), near);
     }
-    by__text accepts = {0};
+    by_string accepts = {0};
     by__config_key_accepts(&accepts, key);
     by_status status =
         by_error_set(error, BY_ECONFIG, "%s: unknown key \"%.60s\" in %s; it takes %s", where, name,
                      by__config_key_path(path, key), accepts.failed ? "other keys" : accepts.data);
-    by__text_free(&accepts);
+    by_string_free(&accepts);
     return status;
 }
 
@@ -214,19 +214,19 @@ by_status by__config_records_verify(const by__config_entry *entry, const char *w
     return BY_OK;
 }
 
-void by__config_records_print(by__text *out, const by__config_entry *entry)
+void by__config_records_print(by_string *out, const by__config_entry *entry)
 {
     const by_record_list *list = entry->at;
-    by__text_add(out, "[");
+    by__string_append(out, "[");
     for (size_t r = 0; r < list->count; r++) {
-        by__text_add(out, r == 0 ? "{" : ", {");
+        by__string_append(out, r == 0 ? "{" : ", {");
         for (size_t i = 0; i < entry->key.fields->count; i++) {
             const by__config_entry field =
                 field_of(&entry->key, i, record_of(&entry->key, list, r));
-            by__text_format(out, "%s%s: ", i == 0 ? "" : ", ", field.key.name);
+            by_string_format(out, "%s%s: ", i == 0 ? "" : ", ", field.key.name);
             by__config_value_print(out, &field);
         }
-        by__text_add(out, "}");
+        by__string_append(out, "}");
     }
-    by__text_add(out, "]");
+    by__string_append(out, "]");
 }

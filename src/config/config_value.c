@@ -210,16 +210,16 @@ static const struct {
              {"MiB", (int64_t)1 << 20},
              {"KiB", (int64_t)1 << 10}};
 
-void by__config_size_print(by__text *out, int64_t bytes)
+void by__config_size_print(by_string *out, int64_t bytes)
 {
     for (size_t unit = 0; unit < BY_ARRAY_LENGTH(units); unit++) {
         if (bytes >= units[unit].bytes && bytes % units[unit].bytes == 0) {
-            by__text_format(out, "%lld%s", (long long)(bytes / units[unit].bytes),
-                            units[unit].name);
+            by_string_format(out, "%lld%s", (long long)(bytes / units[unit].bytes),
+                             units[unit].name);
             return;
         }
     }
-    by__text_format(out, "%lld", (long long)bytes);
+    by_string_format(out, "%lld", (long long)bytes);
 }
 
 /* ---- ranges ---- */
@@ -342,7 +342,7 @@ static by_status refuse(const by__config_key *key, const char *shown, const char
 {
     char path[64];
     char choices[512];
-    by__text accepts = {0};
+    by_string accepts = {0};
     by__config_key_accepts(&accepts, key);
     const char *near = key->choices == NULL ? NULL : nearest_choice(choices, key, shown);
     double value;
@@ -355,7 +355,7 @@ static by_status refuse(const by__config_key *key, const char *shown, const char
         accepts.failed ? "accepted" : accepts.data, rounds_out ? " when it is rounded to f32" : "",
         near == NULL ? "" : "; did you mean \"", near == NULL ? "" : near,
         near == NULL ? "" : "\"?");
-    by__text_free(&accepts);
+    by_string_free(&accepts);
     return status;
 }
 
@@ -363,12 +363,12 @@ by_status by__config_value_refuse(const by__config_key *key, const char *what, c
                                   by_error *error)
 {
     char path[64];
-    by__text accepts = {0};
+    by_string accepts = {0};
     by__config_key_accepts(&accepts, key);
     by_status status = by_error_set(error, BY_ECONFIG, "%s: %s: %s; it takes %s", where,
                                     by__config_key_path(path, key), what,
                                     accepts.failed ? "another value" : accepts.data);
-    by__text_free(&accepts);
+    by_string_free(&accepts);
     return status;
 }
 
@@ -623,16 +623,16 @@ by_status by__config_value_verify(const by__config_entry *entry, const char *whe
     if (good) {
         return BY_OK;
     }
-    by__text shown = {0};
+    by_string shown = {0};
     if (key->type == BY__KEY_TEXT) {
-        by__text_add(&shown, *text == NULL ? "NULL" : *text);
+        by__string_append(&shown, *text == NULL ? "NULL" : *text);
     } else if (key->type == BY__KEY_TEXTS) {
-        by__text_add(&shown, "list with a NULL or bytes that are not UTF-8");
+        by__string_append(&shown, "list with a NULL or bytes that are not UTF-8");
     } else {
         by__config_value_print(&shown, entry);
     }
     by_status status = refuse(key, shown.failed ? "?" : shown.data, where, error);
-    by__text_free(&shown);
+    by_string_free(&shown);
     return status;
 }
 

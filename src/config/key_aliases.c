@@ -298,7 +298,7 @@ static bool has(const by__config *config, const char *path)
 }
 
 /* Appends the keys of exactly this name: "model.dropout" or "lora.dropout". */
-static void add_same(by__text *out, const by__config *config, const char *name, bool active)
+static void add_same(by_string *out, const by__config *config, const char *name, bool active)
 {
     char path[64];
     for (size_t i = 0; i < config->count; i++) {
@@ -308,7 +308,7 @@ static void add_same(by__text *out, const by__config *config, const char *name, 
         (void)snprintf(shown, sizeof shown, "\"%s\"", by__config_key_path(path, &entry->key));
         if (same && active == by__config_entry_active(config, entry) &&
             (out->data == NULL || strstr(out->data, shown) == NULL)) {
-            by__text_format(out, "%s%s", out->length == 0 ? "" : " or ", shown);
+            by_string_format(out, "%s%s", out->length == 0 ? "" : " or ", shown);
         }
     }
 }
@@ -330,17 +330,17 @@ static const alias *find_alias(const by__config *config, const char *name)
     return none;
 }
 
-bool by__config_key_suggest(by__text *out, const by__config *config, const char *name)
+bool by__config_key_suggest(by_string *out, const by__config *config, const char *name)
 {
     char plain[64];
-    by__text same = {0};
+    by_string same = {0};
     if (!normalize(plain, name)) {
         return false;
     }
     const char *dot = strrchr(plain, '.');
     const char *last = dot == NULL ? plain : dot + 1;
     if (dot != NULL && has(config, plain)) { /* in a file */
-        by__text_format(out, "write \"%s\" below \"%.*s:\"", last, (int)(dot - plain), plain);
+        by_string_format(out, "write \"%s\" below \"%.*s:\"", last, (int)(dot - plain), plain);
         return true;
     }
     add_same(&same, config, last, true);
@@ -350,19 +350,19 @@ bool by__config_key_suggest(by__text *out, const by__config *config, const char 
     }
     bool found = same.length > 0 || other != NULL;
     if (same.length > 0) {
-        by__text_format(out, "did you mean %s?", same.data);
+        by_string_format(out, "did you mean %s?", same.data);
     } else if (found && other->key == NULL) {
-        by__text_format(out, "there is no such key: %s", other->note);
+        by_string_format(out, "there is no such key: %s", other->note);
     } else if (found) {
-        by__text_format(out, "did you mean \"%s\"?%s%s%s", other->key,
-                        other->note == NULL ? "" : " (", other->note == NULL ? "" : other->note,
-                        other->note == NULL ? "" : ")");
+        by_string_format(out, "did you mean \"%s\"?%s%s%s", other->key,
+                         other->note == NULL ? "" : " (", other->note == NULL ? "" : other->note,
+                         other->note == NULL ? "" : ")");
     }
-    by__text_free(&same);
+    by_string_free(&same);
     return found;
 }
 
-bool by__config_key_suggest_near(by__text *out, const by__config *config, const char *name)
+bool by__config_key_suggest_near(by_string *out, const by__config *config, const char *name)
 {
     char nearest[64] = "";
     size_t least = SIZE_MAX;

@@ -456,69 +456,69 @@ const char *by__config_key_path(char buffer[64], const by__config_key *key)
 }
 
 /* Appends a range: "from 1 to 10", "above 0 and at most 1". */
-static void add_range(by__text *out, const by__config_key *key)
+static void add_range(by_string *out, const by__config_key *key)
 {
     bool above = (key->open & BY__ABOVE_MIN) != 0;
     bool below = (key->open & BY__BELOW_MAX) != 0;
     if (!above && !below) {
-        by__text_format(out, "from %.10g to %.10g", key->min, key->max);
+        by_string_format(out, "from %.10g to %.10g", key->min, key->max);
     } else {
-        by__text_format(out, "%s %.10g and %s %.10g", above ? "above" : "at least", key->min,
-                        below ? "below" : "at most", key->max);
+        by_string_format(out, "%s %.10g and %s %.10g", above ? "above" : "at least", key->min,
+                         below ? "below" : "at most", key->max);
     }
 }
 
-void by__config_key_accepts(by__text *out, const by__config_key *key)
+void by__config_key_accepts(by_string *out, const by__config_key *key)
 {
     if (key->derived != NULL) {
-        by__text_format(out, "%s or ", key->word != NULL ? key->word : "-1");
+        by_string_format(out, "%s or ", key->word != NULL ? key->word : "-1");
     }
     switch (key->type) {
     case BY__KEY_INT:
-        by__text_add(out, "a whole number ");
+        by__string_append(out, "a whole number ");
         add_range(out, key);
         break;
     case BY__KEY_SIZE:
-        by__text_add(out, "a size such as 6GiB or 500MB, or a number of bytes");
+        by__string_append(out, "a size such as 6GiB or 500MB, or a number of bytes");
         break;
     case BY__KEY_SEED:
-        by__text_add(out, "a whole number from 0 to 18446744073709551615");
+        by__string_append(out, "a whole number from 0 to 18446744073709551615");
         break;
     case BY__KEY_REAL:
-        by__text_add(out, "a number ");
+        by__string_append(out, "a number ");
         add_range(out, key);
         break;
     case BY__KEY_TIME:
-        by__text_add(out, "a time such as 500ms, 30s, 10m or 1h, or a number of seconds ");
+        by__string_append(out, "a time such as 500ms, 30s, 10m or 1h, or a number of seconds ");
         add_range(out, key);
         break;
     case BY__KEY_SHARE:
-        by__text_format(out, "a whole number up to %.10g, or a share below 1", key->max);
+        by_string_format(out, "a whole number up to %.10g, or a share below 1", key->max);
         break;
     case BY__KEY_PAIR:
-        by__text_add(out, "a list of two numbers, each ");
+        by__string_append(out, "a list of two numbers, each ");
         add_range(out, key);
         break;
     case BY__KEY_SWITCH:
-        by__text_add(out, "true or false");
+        by__string_append(out, "true or false");
         break;
     case BY__KEY_TEXT:
         if (key->choices != NULL) {
-            by__text_add(out, "one of ");
+            by__string_append(out, "one of ");
             for (const char *p = key->choices; *p != '\0'; p++) {
-                by__text_add_bytes(out, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
+                by_string_add(out, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
             }
         } else {
-            by__text_add(out, key->min > 0 ? "non-empty UTF-8 text" : "UTF-8 text");
+            by__string_append(out, key->min > 0 ? "non-empty UTF-8 text" : "UTF-8 text");
         }
         break;
     case BY__KEY_TEXTS:
-        by__text_add(out, "UTF-8 text or a list of them");
+        by__string_append(out, "UTF-8 text or a list of them");
         break;
     case BY__KEY_RECORDS:
-        by__text_add(out, "a list of mappings with keys");
+        by__string_append(out, "a list of mappings with keys");
         for (size_t i = 0; i < key->fields->count; i++) {
-            by__text_format(out, "%s %s", i == 0 ? "" : ",", key->fields->rows[i].name);
+            by_string_format(out, "%s %s", i == 0 ? "" : ",", key->fields->rows[i].name);
         }
         break;
     }

@@ -72,10 +72,10 @@ typedef struct by__config {
     const by__config_schema *schema;
     by__config_entry *entries; /* by section; within one the common keys, then those of each kind */
     size_t count;
-    void *own;      /* the schema's struct; NULL: it has none */
-    char **choices; /* for each table the names of its kinds, "gpt2|llama" */
-    size_t level;   /* of what is being read, as in by__config_entry */
-    by__text notes; /* what by_config_notes returns */
+    void *own;       /* the schema's struct; NULL: it has none */
+    char **choices;  /* for each table the names of its kinds, "gpt2|llama" */
+    size_t level;    /* of what is being read, as in by__config_entry */
+    by_string notes; /* what by_config_notes returns */
 } by__config;
 
 struct by_kind_values {
@@ -123,7 +123,7 @@ const by__config_section *by__config_section_find(const by__config_schema *schem
 /* Formats "train.steps", or "seed" for a top-level key. */
 const char *by__config_key_path(char buffer[64], const by__config_key *key);
 /* Appends what a key accepts, for messages and the reference: "a whole number from 1 to 10000". */
-void by__config_key_accepts(by__text *out, const by__config_key *key);
+void by__config_key_accepts(by_string *out, const by__config_key *key);
 
 /* ---- config_kinds.c ---- */
 
@@ -163,9 +163,9 @@ void by__config_drop_foreign(by__config *config);
 /* Appends which key is meant by a name that is unknown where it was given: one of that name in
  * another section, or one that another program calls so. Returns false, and appends nothing, if no
  * key is known to be meant. */
-bool by__config_key_suggest(by__text *out, const by__config *config, const char *name);
+bool by__config_key_suggest(by_string *out, const by__config *config, const char *name);
 /* The same for the name that is nearest to one of these other names. */
-bool by__config_key_suggest_near(by__text *out, const by__config *config, const char *name);
+bool by__config_key_suggest_near(by_string *out, const by__config *config, const char *name);
 /* Returns the key of a row of the table of other programs' names ("": none), and its names,
  * separated by |; NULL past the last row. */
 const char *by__config_key_alias(size_t index, const char **names);
@@ -204,15 +204,15 @@ by_status by__config_records_copy(by__config_entry *to, const by__config_entry *
                                   by_error *error);
 by_status by__config_records_verify(const by__config_entry *entry, const char *where,
                                     by_error *error);
-void by__config_records_print(by__text *out, const by__config_entry *entry);
+void by__config_records_print(by_string *out, const by__config_entry *entry);
 void by__config_records_free(by__config_entry *entry);
 
 /* ---- config_print.c ---- */
 
 /* Appends "6GiB", or plain bytes if no unit divides them. */
-void by__config_size_print(by__text *out, int64_t bytes);
+void by__config_size_print(by_string *out, int64_t bytes);
 /* Appends a verified value as YAML that reads back exactly. */
-void by__config_value_print(by__text *out, const by__config_entry *entry);
+void by__config_value_print(by_string *out, const by__config_entry *entry);
 
 /* ---- config_file.c ---- */
 

@@ -67,16 +67,16 @@ static by_status name_collective(by_program *p, size_t n, by_error *error)
     const by__graph_node *node = &p->graph->nodes[n];
     bool named = node->input_count > 0 && node->in[0] != BY_NONE;
     const char *of = named ? p->graph->values[node->in[0]].name : NULL;
-    by__text text = {0};
+    by_string text = {0};
     int number = 1;
     for (size_t before = 0; before < n; before++) {
         number += p->what[before] != NULL;
     }
-    by__text_format(&text, "%s: %s %d", p->name, by_op_name(node->op), number);
+    by_string_format(&text, "%s: %s %d", p->name, by_op_name(node->op), number);
     if (of != NULL) {
-        by__text_format(&text, " (%s)", of);
+        by_string_format(&text, " (%s)", of);
     }
-    BY_TRY(by__text_take(&text, &p->what[n], error));
+    BY_TRY(by__string_take(&text, &p->what[n], error));
     p->calls[n].what = p->what[n];
     return BY_OK;
 }

@@ -79,10 +79,10 @@ by_status by__export_place(char **directory, char **name, const char *path, by_e
 /* Every format refuses to replace what is there, before the work. `end` completes the name. */
 by_status by__export_refuse_existing(const by__export *e, const char *end, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *path;
-    by__text_format(&text, "%s%s", e->options->output, end);
-    BY_TRY(by__text_take(&text, &path, error));
+    by_string_format(&text, "%s%s", e->options->output, end);
+    BY_TRY(by__string_take(&text, &path, error));
     by_status status = by__path_exists(path)
                            ? by_error_set(error, BY_EARG, "%s already exists; name a new %s", path,
                                           by__path_is_dir(path) ? "directory" : "file")

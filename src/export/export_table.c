@@ -47,14 +47,14 @@ static bool has_word(const char *names, const char *word)
 static by_status check_options(const by__export_row **row, const by_export_options *options,
                                by_error *error)
 {
-    by__text all = {0};
+    by_string all = {0};
     char *names = NULL;
     *row = find_row(options->format);
     if (*row == NULL) {
         for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
-            by__text_format(&all, "%s%s", i == 0 ? "" : ", ", rows[i].format.name);
+            by_string_format(&all, "%s%s", i == 0 ? "" : ", ", rows[i].format.name);
         }
-        BY_TRY(by__text_take(&all, &names, error));
+        BY_TRY(by__string_take(&all, &names, error));
         (void)by_error_set(error, BY_EARG, "there is no format '%.60s': one of %s", options->format,
                            names);
         free(names);

@@ -106,19 +106,19 @@ static by_status name_entry(by__checkpoint_tensor_entry *entry,
                             const by__export_gguf_layer *layer, int64_t block, int64_t expert,
                             const char *part, by_error *error)
 {
-    by__text text = {0};
-    by__text_add(&text, strcmp(layer->other, "lm_head") == 0 ? "" : a->prefix);
+    by_string text = {0};
+    by__string_append(&text, strcmp(layer->other, "lm_head") == 0 ? "" : a->prefix);
     if (block >= 0) {
-        by__text_format(&text, "%s%" PRId64 ".", a->block, block);
+        by_string_format(&text, "%s%" PRId64 ".", a->block, block);
     }
     if (layer->order == BY__GGUF_EXPERTS) {
         int before = (int)strcspn(layer->other, "*");
-        by__text_format(&text, "%.*s%" PRId64 "%s%s", before, layer->other, expert,
-                        layer->other + before + 1, part);
+        by_string_format(&text, "%.*s%" PRId64 "%s%s", before, layer->other, expert,
+                         layer->other + before + 1, part);
     } else {
-        by__text_format(&text, "%s%s", layer->other, part);
+        by_string_format(&text, "%s%s", layer->other, part);
     }
-    return by__text_take(&text, &entry->name, error);
+    return by__string_take(&text, &entry->name, error);
 }
 
 static by_status bad(const by__export_gguf_model *m, const by__format_gguf_description *d,

@@ -186,10 +186,10 @@ const by__export_gguf_architecture *by__export_gguf_architecture_named(const cha
 
 by_status by__export_gguf_architectures(char **out, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(architectures); i++) {
-        by__text_format(&text, "%s%s%s", i == 0 ? "" : ", ", architectures[i].name,
-                        architectures[i].experts ? " with experts" : "");
+        by_string_format(&text, "%s%s%s", i == 0 ? "" : ", ", architectures[i].name,
+                         architectures[i].experts ? " with experts" : "");
     }
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }

@@ -7,18 +7,18 @@
 #include "formats/gguf_file.h"
 
 typedef struct summary {
-    by__text text;
+    by_string text;
     bool json;
 } summary;
 
 static void begin_line(summary *s, const char *key)
 {
     if (s->json) {
-        by__text_add(&s->text, s->text.length == 0 ? "{" : ",");
-        by__text_json(&s->text, key, strlen(key));
-        by__text_add(&s->text, ":");
+        by__string_append(&s->text, s->text.length == 0 ? "{" : ",");
+        by_string_json(&s->text, key, strlen(key));
+        by__string_append(&s->text, ":");
     } else {
-        by__text_format(&s->text, "%-16s ", key);
+        by_string_format(&s->text, "%-16s ", key);
     }
 }
 
@@ -26,17 +26,17 @@ static void add_text(summary *s, const char *key, const char *text, size_t lengt
 {
     begin_line(s, key);
     if (s->json) {
-        by__text_json(&s->text, text, length);
+        by_string_json(&s->text, text, length);
     } else {
-        by__text_add_valid(&s->text, text, length);
-        by__text_add(&s->text, "\n");
+        by__string_add_valid(&s->text, text, length);
+        by__string_append(&s->text, "\n");
     }
 }
 
 static void add_number(summary *s, const char *key, uint64_t value)
 {
     begin_line(s, key);
-    by__text_format(&s->text, s->json ? "%" PRIu64 : "%" PRIu64 "\n", value);
+    by_string_format(&s->text, s->json ? "%" PRIu64 : "%" PRIu64 "\n", value);
 }
 
 static void add_pair_text(summary *s, const char *name, const by__format_gguf_file *file,
@@ -126,9 +126,9 @@ by_status by_gguf_summary(char **out, const char *path, bool json, by_error *err
     by_status status = by__format_gguf_parse(&file, path, map.data, map.size, error);
     if (status == BY_OK) {
         add_all(&s, &file);
-        by__text_add(&s.text, json ? "}" : "");
+        by__string_append(&s.text, json ? "}" : "");
         by__format_gguf_free(&file);
-        status = by__text_take(&s.text, out, error);
+        status = by__string_take(&s.text, out, error);
     }
     by__map_close(&map);
     return status;

@@ -25,30 +25,30 @@ static const char *bytes_of(const by_tokenizer *t, uint32_t id, size_t *length)
 
 /* Appends a token of the RWKV vocabulary; a backslash and bytes outside of printable ASCII are
  * escaped. */
-static void add_escaped(by__text *out, const char *data, size_t length)
+static void add_escaped(by_string *out, const char *data, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         uint8_t byte = (uint8_t)data[i];
         if (byte == '\\') {
-            by__text_add(out, "\\\\");
+            by__string_append(out, "\\\\");
         } else if (byte < 0x20 || byte > 0x7e) {
-            by__text_format(out, "\\x%02x", byte);
+            by_string_format(out, "\\x%02x", byte);
         } else {
-            by__text_add_bytes(out, &byte, 1);
+            by_string_add(out, &byte, 1);
         }
     }
 }
 
-static void add_letters(by__text *out, const char *data, size_t length)
+static void add_letters(by_string *out, const char *data, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         uint8_t utf8[4];
-        by__text_add_bytes(out, utf8, by__utf8_put(utf8, by__text_byte_letter((uint8_t)data[i])));
+        by_string_add(out, utf8, by__utf8_put(utf8, by__text_byte_letter((uint8_t)data[i])));
     }
 }
 
 /* Appends a token's name in the file. */
-static void add_name(by__text *out, const by_tokenizer *t, uint32_t id)
+static void add_name(by_string *out, const by_tokenizer *t, uint32_t id)
 {
     size_t length;
     const char *data = bytes_of(t, id, &length);
@@ -57,7 +57,7 @@ static void add_name(by__text *out, const by_tokenizer *t, uint32_t id)
     } else if (t->byte_level && t->verbatim[id] == 0) {
         add_letters(out, data, length);
     } else {
-        by__text_add_bytes(out, data, length);
+        by_string_add(out, data, length);
     }
 }
 
@@ -65,22 +65,22 @@ static void add_name(by__text *out, const by_tokenizer *t, uint32_t id)
 static by_status put_tokens(by__export_gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
                             by_error *error)
 {
-    by__text name = {0};
+    by_string name = {0};
     by__export_gguf_begin_array(pairs, "tokenizer.ggml.tokens", BY__GGUF_STRING, count);
     for (uint32_t id = 0; id < count; id++) {
         name.length = 0;
         if (id < t->vocab) {
             add_name(&name, t, id);
         } else {
-            by__text_format(&name, "[PAD%" PRIu32 "]", id);
+            by_string_format(&name, "[PAD%" PRIu32 "]", id);
         }
         if (name.failed) {
-            by__text_free(&name);
+            by_string_free(&name);
             return by_error_set(error, BY_EMEMORY, "out of memory: tokens");
         }
         by__export_gguf_add_text(pairs, name.data == NULL ? "" : name.data, name.length);
     }
-    by__text_free(&name);
+    by_string_free(&name);
     return BY_OK;
 }
 
@@ -106,7 +106,7 @@ static by_status put_types(by__export_gguf_pairs *pairs, const by_tokenizer *t, 
         types[t->unk] = UNKNOWN;
     }
     by__export_gguf_begin_array(pairs, "tokenizer.ggml.token_type", BY__GGUF_I32, count);
-    by__text_add_bytes(&pairs->bytes, types, count * sizeof *types);
+    by_string_add(&pairs->bytes, types, count * sizeof *types);
     free(types);
     return BY_OK;
 }
@@ -144,20 +144,20 @@ static by_status find_pre(const char **out, const by_tokenizer *t, by_error *err
 
 static by_status put_merges(by__export_gguf_pairs *pairs, const by_tokenizer *t, by_error *error)
 {
-    by__text merge = {0};
+    by_string merge = {0};
     by__export_gguf_begin_array(pairs, "tokenizer.ggml.merges", BY__GGUF_STRING, t->merge_count);
     for (size_t i = 0; i < t->merge_count; i++) {
         merge.length = 0;
         add_name(&merge, t, t->merges[i].left);
-        by__text_add(&merge, " ");
+        by__string_append(&merge, " ");
         add_name(&merge, t, t->merges[i].right);
         if (merge.failed) {
-            by__text_free(&merge);
+            by_string_free(&merge);
             return by_error_set(error, BY_EMEMORY, "out of memory: merges");
         }
         by__export_gguf_add_text(pairs, merge.data, merge.length);
     }
-    by__text_free(&merge);
+    by_string_free(&merge);
     return BY_OK;
 }
 
@@ -189,7 +189,7 @@ static by_status put_scores(by__export_gguf_pairs *pairs, const by_tokenizer *t,
         scores[t->merges[i - 1].id] = -(float)(i - 1);
     }
     by__export_gguf_begin_array(pairs, "tokenizer.ggml.scores", BY__GGUF_F32, count);
-    by__text_add_bytes(&pairs->bytes, scores, count * sizeof *scores);
+    by_string_add(&pairs->bytes, scores, count * sizeof *scores);
     free(scores);
     return BY_OK;
 }

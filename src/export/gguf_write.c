@@ -10,19 +10,19 @@
 /* Elements converted at a time, or one row if that is longer. */
 #define CHUNK ((int64_t)1 << 18)
 
-static void add_little(by__text *text, uint64_t value, size_t bytes)
+static void add_little(by_string *text, uint64_t value, size_t bytes)
 {
     uint8_t out[8];
     for (size_t i = 0; i < bytes; i++) {
         out[i] = (uint8_t)(value >> (8 * i));
     }
-    by__text_add_bytes(text, out, bytes);
+    by_string_add(text, out, bytes);
 }
 
-static void add_string(by__text *text, const char *s, size_t length)
+static void add_string(by_string *text, const char *s, size_t length)
 {
     add_little(text, length, 8);
-    by__text_add_bytes(text, s, length);
+    by_string_add(text, s, length);
 }
 
 static void begin_pair(by__export_gguf_pairs *pairs, const char *key, uint32_t type)
@@ -41,7 +41,7 @@ void by__export_gguf_put_u32(by__export_gguf_pairs *pairs, const char *key, uint
 void by__export_gguf_put_f32(by__export_gguf_pairs *pairs, const char *key, float value)
 {
     begin_pair(pairs, key, BY__GGUF_F32);
-    by__text_add_bytes(&pairs->bytes, &value, sizeof value);
+    by_string_add(&pairs->bytes, &value, sizeof value);
 }
 
 void by__export_gguf_put_bool(by__export_gguf_pairs *pairs, const char *key, bool value)
@@ -78,15 +78,15 @@ static uint64_t padding(uint64_t at)
 
 /* Builds everything before the data and assigns tensors their offsets; *size is that of the whole
  * file. */
-static by_status make_header(by__text *out, uint64_t *size, by__export_gguf_plan *plan,
+static by_status make_header(by_string *out, uint64_t *size, by__export_gguf_plan *plan,
                              const by__export_gguf_pairs *pairs, by_error *error)
 {
     uint64_t offset = 0;
-    by__text_add(out, "GGUF");
+    by__string_append(out, "GGUF");
     add_little(out, 3, 4);
     add_little(out, plan->count, 8);
     add_little(out, pairs->count, 8);
-    by__text_add_bytes(out, pairs->bytes.data, pairs->bytes.length);
+    by_string_add(out, pairs->bytes.data, pairs->bytes.length);
     for (size_t i = 0; i < plan->count; i++) {
         by__export_gguf_tensor *t = &plan->tensors[i];
         add_string(out, t->name, strlen(t->name));
@@ -104,7 +104,7 @@ static by_status make_header(by__text *out, uint64_t *size, by__export_gguf_plan
         offset += t->bytes + padding(t->bytes);
     }
     static const uint8_t zeros[ALIGNMENT];
-    by__text_add_bytes(out, zeros, (size_t)padding(out->length));
+    by_string_add(out, zeros, (size_t)padding(out->length));
     if (out->failed || pairs->bytes.failed) {
         return by_error_set(error, BY_EMEMORY, "out of memory: metadata");
     }
@@ -177,7 +177,7 @@ static by_status write_tensors(by__checkpoint_sink *sink, const by__export_gguf_
 static by_status write_file(by__export *e, by__export_gguf_plan *plan,
                             const by__export_gguf_pairs *pairs, by_error *error)
 {
-    by__text header = {0};
+    by_string header = {0};
     by__checkpoint_sink *sink = NULL;
     char *directory = NULL;
     char *name = NULL;
@@ -202,7 +202,7 @@ static by_status write_file(by__export *e, by__export_gguf_plan *plan,
         status = by__sync_dir(directory, error);
     }
     by__checkpoint_sink_discard(&sink);
-    by__text_free(&header);
+    by_string_free(&header);
     free(directory);
     free(name);
     e->report = (by_export_report){.tensors = plan->count, .bytes = size, .widened = plan->widened};
@@ -266,6 +266,6 @@ by_status by__export_gguf(by__export *e, by_error *error)
         status = write_file(e, &plan, &pairs, error);
     }
     by__export_gguf_plan_free(&plan);
-    by__text_free(&pairs.bytes);
+    by_string_free(&pairs.bytes);
     return status;
 }

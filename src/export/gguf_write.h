@@ -6,7 +6,7 @@
 
 /* Key-value pairs as encoded in the file. {0} is empty. */
 typedef struct by__export_gguf_pairs {
-    by__text bytes;
+    by_string bytes;
     uint64_t count;
 } by__export_gguf_pairs;
 
@@ -15,7 +15,7 @@ void by__export_gguf_put_f32(by__export_gguf_pairs *pairs, const char *key, floa
 void by__export_gguf_put_bool(by__export_gguf_pairs *pairs, const char *key, bool value);
 void by__export_gguf_put_text(by__export_gguf_pairs *pairs, const char *key, const char *text);
 /* Begins an array of `count` elements of a GGUF type, which the caller then appends with
- * by__export_gguf_add_text and by__text_add_bytes. */
+ * by__export_gguf_add_text and by_string_add. */
 void by__export_gguf_begin_array(by__export_gguf_pairs *pairs, const char *key, uint32_t type,
                                  uint64_t count);
 void by__export_gguf_add_text(by__export_gguf_pairs *pairs, const char *text, size_t length);

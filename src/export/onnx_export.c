@@ -286,7 +286,7 @@ static void add_outputs(state *s)
 
 /* ModelProto: ir_version 1, producer_name 2, producer_version 3, graph 7, opset_import 8 (version
  * 2), metadata_props 14 (key 1, value 2). */
-static void make_model(by__text *out, state *s)
+static void make_model(by_string *out, state *s)
 {
     const by__checkpoint_origin *origin = &s->export->origin;
     const char *const pairs[][2] = {{"banyan.run", origin->run},
@@ -294,7 +294,7 @@ static void make_model(by__text *out, state *s)
                                     {"banyan.data_hash", origin->data_hash},
                                     {s->examples.key, s->examples.text},
                                     {"banyan.id2label", s->examples.labels}};
-    by__text part = {0};
+    by_string part = {0};
     by__proto_int(out, 1, 8);
     by__proto_string(out, 2, "banyan");
     by__proto_string(out, 3, BY_VERSION);
@@ -309,7 +309,7 @@ static void make_model(by__text *out, state *s)
             by__proto_message(out, 14, &part);
         }
     }
-    by__text_free(&part);
+    by_string_free(&part);
 }
 
 static by_status write_data(state *s, const char *directory, by_error *error)
@@ -331,7 +331,7 @@ static by_status write_data(state *s, const char *directory, by_error *error)
 
 static by_status write_files(state *s, const char *directory, const char *name, by_error *error)
 {
-    by__text model = {0};
+    by_string model = {0};
     BY_TRY(check_nodes(s, error));
     BY_TRY(each_weight(s, NULL, NULL, error));
     BY_TRY(s->examples.text != NULL ? add_example_inputs(s, error) : add_token_inputs(s, error));
@@ -352,7 +352,7 @@ static by_status write_files(state *s, const char *directory, const char *name, 
         status = by__sync_dir(directory, error);
     }
     s->export->report.bytes = s->bytes;
-    by__text_free(&model);
+    by_string_free(&model);
     return status;
 }
 
@@ -361,12 +361,12 @@ by_status by__export_onnx(by__export *e, by_error *error)
     state s = {.export = e};
     char *directory;
     char *name;
-    by__text data = {0};
+    by_string data = {0};
     BY_TRY(by__export_refuse_existing(e, "_data", error));
     BY_TRY(by__export_place(&directory, &name, e->options->output, error));
     by__export_onnx_writer_begin(&s.writer);
-    by__text_format(&data, "%s_data", name);
-    by_status status = by__text_take(&data, &s.data_name, error);
+    by_string_format(&data, "%s_data", name);
+    by_status status = by__string_take(&data, &s.data_name, error);
     if (status == BY_OK) {
         status = by__export_onnx_examples_open(&s.examples, e, error);
     }

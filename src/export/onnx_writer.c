@@ -64,16 +64,16 @@ static int add_node(by__op_onnx *onnx, const char *type, const int *in, int inpu
 }
 
 /* AttributeProto: name 1, f 2, i 3, ints 8, type 20 (1 float, 2 int, 7 ints). */
-static void add_attribute(by__export_onnx_writer *w, by__text *attribute, int type)
+static void add_attribute(by__export_onnx_writer *w, by_string *attribute, int type)
 {
     by__proto_int(attribute, 20, type);
     by__proto_message(&w->node, 5, attribute);
-    by__text_free(attribute);
+    by_string_free(attribute);
 }
 
 static void set_int(by__op_onnx *onnx, const char *name, int64_t value)
 {
-    by__text attribute = {0};
+    by_string attribute = {0};
     by__proto_string(&attribute, 1, name);
     by__proto_int(&attribute, 3, value);
     add_attribute(onnx->user, &attribute, 2);
@@ -81,7 +81,7 @@ static void set_int(by__op_onnx *onnx, const char *name, int64_t value)
 
 static void set_float(by__op_onnx *onnx, const char *name, float value)
 {
-    by__text attribute = {0};
+    by_string attribute = {0};
     by__proto_string(&attribute, 1, name);
     by__proto_float(&attribute, 2, value);
     add_attribute(onnx->user, &attribute, 1);
@@ -89,7 +89,7 @@ static void set_float(by__op_onnx *onnx, const char *name, float value)
 
 static void set_ints(by__op_onnx *onnx, const char *name, const int64_t *values, int count)
 {
-    by__text attribute = {0};
+    by_string attribute = {0};
     by__proto_string(&attribute, 1, name);
     for (int i = 0; i < count; i++) {
         by__proto_int(&attribute, 8, values[i]);
@@ -101,7 +101,7 @@ static void set_ints(by__op_onnx *onnx, const char *name, const int64_t *values,
 static int add_constant(by__export_onnx_writer *w, int type, const void *data, size_t bytes,
                         const by_shape *shape)
 {
-    by__text tensor = {0};
+    by_string tensor = {0};
     int value = add_value(w, "c", w->constants++);
     for (int i = 0; i < shape->rank; i++) {
         by__proto_int(&tensor, 1, shape->dim[i]);
@@ -110,7 +110,7 @@ static int add_constant(by__export_onnx_writer *w, int type, const void *data, s
     by__proto_string(&tensor, 8, by__export_onnx_writer_name(w, value));
     by__proto_bytes(&tensor, 9, data, bytes);
     by__proto_message(&w->graph, 5, &tensor);
-    by__text_free(&tensor);
+    by_string_free(&tensor);
     return value;
 }
 
@@ -175,8 +175,8 @@ void by__export_onnx_writer_free(by__export_onnx_writer *w)
         free(w->results[i]);
     }
     free(w->names);
-    by__text_free(&w->graph);
-    by__text_free(&w->node);
+    by_string_free(&w->graph);
+    by_string_free(&w->node);
 }
 
 void by__export_onnx_writer_node(by__export_onnx_writer *w, const char **in, int count,
@@ -202,11 +202,11 @@ void by__export_onnx_writer_end(by__export_onnx_writer *w)
 void by__export_onnx_writer_port(by__export_onnx_writer *w, uint32_t field, const char *name,
                                  int type, const by__export_onnx_axis *axes, int rank)
 {
-    by__text port = {0};
-    by__text kind = {0};
-    by__text tensor = {0};
-    by__text shape = {0};
-    by__text axis = {0};
+    by_string port = {0};
+    by_string kind = {0};
+    by_string tensor = {0};
+    by_string shape = {0};
+    by_string axis = {0};
     for (int i = 0; i < rank; i++) {
         if (axes[i].name != NULL) {
             by__proto_string(&axis, 2, axes[i].name);
@@ -221,33 +221,33 @@ void by__export_onnx_writer_port(by__export_onnx_writer *w, uint32_t field, cons
     by__proto_string(&port, 1, name);
     by__proto_message(&port, 2, &kind);
     by__proto_message(&w->graph, field, &port);
-    by__text_free(&port);
-    by__text_free(&kind);
-    by__text_free(&tensor);
-    by__text_free(&shape);
-    by__text_free(&axis);
+    by_string_free(&port);
+    by_string_free(&kind);
+    by_string_free(&tensor);
+    by_string_free(&shape);
+    by_string_free(&axis);
 }
 
 void by__export_onnx_writer_output(by__export_onnx_writer *w, const char *value, const char *name,
                                    int type, const by__export_onnx_axis *axes, int rank)
 {
-    by__text node = {0};
+    by_string node = {0};
     by__proto_string(&node, 1, value);
     by__proto_string(&node, 2, name);
     by__proto_string(&node, 4, "Identity");
     by__proto_message(&w->graph, 1, &node);
-    by__text_free(&node);
+    by_string_free(&node);
     by__export_onnx_writer_port(w, 12, name, type, axes, rank);
 }
 
 /* StringStringEntryProto: key 1, value 2. */
-static void add_entry(by__text *out, uint32_t field, const char *key, const char *value)
+static void add_entry(by_string *out, uint32_t field, const char *key, const char *value)
 {
-    by__text entry = {0};
+    by_string entry = {0};
     by__proto_string(&entry, 1, key);
     by__proto_string(&entry, 2, value);
     by__proto_message(out, field, &entry);
-    by__text_free(&entry);
+    by_string_free(&entry);
 }
 
 /* external_data 13, data_location 14 (1: external). */
@@ -255,7 +255,7 @@ void by__export_onnx_writer_weight(by__export_onnx_writer *w, const char *name,
                                    const by_shape *shape, const char *file, uint64_t offset,
                                    uint64_t bytes)
 {
-    by__text tensor = {0};
+    by_string tensor = {0};
     char number[24];
     for (int i = 0; i < shape->rank; i++) {
         by__proto_int(&tensor, 1, shape->dim[i]);
@@ -269,5 +269,5 @@ void by__export_onnx_writer_weight(by__export_onnx_writer *w, const char *name,
     add_entry(&tensor, 13, "length", number);
     by__proto_int(&tensor, 14, 1);
     by__proto_message(&w->graph, 5, &tensor);
-    by__text_free(&tensor);
+    by_string_free(&tensor);
 }

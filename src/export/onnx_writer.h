@@ -7,8 +7,8 @@
 
 typedef struct by__export_onnx_writer {
     by__op_onnx rows; /* the interface that rows of the op table write to; first field, for casts */
-    by__text graph;   /* GraphProto */
-    by__text node;    /* the last NodeProto, which may still get attributes */
+    by_string graph;  /* GraphProto */
+    by_string node;   /* the last NodeProto, which may still get attributes */
     char **names;     /* names of the results of nodes and of constants, by number */
     size_t count;
     size_t capacity;

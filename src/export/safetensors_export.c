@@ -218,7 +218,7 @@ by_status by__export_safetensors(by__export *e, by_error *error)
     converted *made = NULL;
     by__checkpoint_tensor_entry *entries = NULL;
     char *temporary = NULL;
-    by__text text = {0};
+    by_string text = {0};
     size_t length = strlen(e->options->output);
     if (name != NULL) {
         dtype = strcmp(name, "f32") == 0 ? BY_F32 : strcmp(name, "bf16") == 0 ? BY_BF16 : BY_F16;
@@ -227,9 +227,9 @@ by_status by__export_safetensors(by__export *e, by_error *error)
         length--;
     }
     char *directory = by__strndup(e->options->output, length);
-    by__text_add_bytes(&text, e->options->output, length);
-    by__text_format(&text, ".tmp-%ld", (long)getpid());
-    by_status status = by__text_take(&text, &temporary, error);
+    by_string_add(&text, e->options->output, length);
+    by_string_format(&text, ".tmp-%ld", (long)getpid());
+    by_status status = by__string_take(&text, &temporary, error);
     if (status == BY_OK && directory == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
     }

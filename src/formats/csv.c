@@ -128,7 +128,7 @@ by_status by__format_csv_next(by__format_csv *csv, by__format_csv_cell *out, boo
     return BY_OK;
 }
 
-void by__format_csv_unescape(by__text *text, const by__format_csv_cell *cell)
+void by__format_csv_unescape(by_string *text, const by__format_csv_cell *cell)
 {
     const char *from = cell->text;
     const char *end = cell->text + cell->length;
@@ -137,10 +137,10 @@ void by__format_csv_unescape(by__text *text, const by__format_csv_cell *cell)
         if (quote == NULL) {
             break;
         }
-        by__text_add_bytes(text, from, (size_t)(quote + 1 - from));
+        by_string_add(text, from, (size_t)(quote + 1 - from));
         from = quote + 2; /* they come in pairs */
     }
-    by__text_add_bytes(text, from, (size_t)(end - from));
+    by_string_add(text, from, (size_t)(end - from));
 }
 
 /* ---- damaged rows ---- */

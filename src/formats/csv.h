@@ -43,6 +43,6 @@ void by__format_csv_leave_row(by__format_csv *csv);
 /* Skips empty lines between rows. */
 void by__format_csv_skip_lines(by__format_csv *csv);
 /* Appends the cell's text to `text` with doubled quotes made single. */
-void by__format_csv_unescape(by__text *text, const by__format_csv_cell *cell);
+void by__format_csv_unescape(by_string *text, const by__format_csv_cell *cell);
 
 #endif

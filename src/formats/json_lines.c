@@ -37,20 +37,20 @@ static by_status missing(const char *field, const char *line, size_t n, by_error
         }
     }
     const char *near = by_nearest_name(field, names, count);
-    by__text list = {0};
+    by_string list = {0};
     for (size_t i = 0; i < count && i < SHOWN_FIELDS && near == NULL; i++) {
-        by__text_format(&list, "%s\"%.40s\"", i == 0 ? "; the line has " : ", ", names[i]);
+        by_string_format(&list, "%s\"%.40s\"", i == 0 ? "; the line has " : ", ", names[i]);
     }
     if (near != NULL) {
-        by__text_format(&list, "; did you mean \"%.60s\"?", near);
+        by_string_format(&list, "; did you mean \"%.60s\"?", near);
     }
-    by__text_format(&list, "%s data.field (--field of pack) names the one with the text",
-                    near != NULL           ? ""
-                    : count > SHOWN_FIELDS ? ", ...:"
-                                           : ":");
+    by_string_format(&list, "%s data.field (--field of pack) names the one with the text",
+                     near != NULL           ? ""
+                     : count > SHOWN_FIELDS ? ", ...:"
+                                            : ":");
     (void)by_error_set(error, BY_EFORMAT, "the field \"%s\" is missing%s", field,
                        list.failed ? "" : list.data);
-    by__text_free(&list);
+    by_string_free(&list);
     json_decref(object);
     return BY_EFORMAT;
 }

@@ -206,7 +206,7 @@ static void choose_kind(by__format_parquet_column *c, const element *e, bool rep
     }
 }
 
-static by_status add_column(walk *w, const element *e, const by__text *path, unsigned levels,
+static by_status add_column(walk *w, const element *e, const by_string *path, unsigned levels,
                             size_t list_length)
 {
     by__format_parquet *p = w->file;
@@ -232,7 +232,7 @@ static by_status add_column(walk *w, const element *e, const by__text *path, uns
 
 /* Reads the next element and, if it is a group, its children. list_length: bytes of the path of the
  * list that it is in; 0: none. */
-static by_status walk_element(walk *w, by__text *path, unsigned levels, size_t list_length,
+static by_status walk_element(walk *w, by_string *path, unsigned levels, size_t list_length,
                               int depth)
 {
     if (w->next == w->count || depth > MAX_DEPTH) {
@@ -240,8 +240,8 @@ static by_status walk_element(walk *w, by__text *path, unsigned levels, size_t l
     }
     const element *e = &w->elements[w->next++];
     size_t before = path->length;
-    by__text_add(path, before > 0 ? "." : "");
-    by__text_add_bytes(path, e->name, e->length);
+    by__string_append(path, before > 0 ? "." : "");
+    by_string_add(path, e->name, e->length);
     if (path->failed || e->length == 0) {
         return damaged(w->file, "a column has no name", w->error);
     }
@@ -267,7 +267,7 @@ static by_status read_schema(by__format_parquet *p, by__format_thrift *t,
                              by__format_thrift_type type, by_error *error)
 {
     element *elements;
-    by__text path = {0};
+    by_string path = {0};
     size_t count = by__format_thrift_list(t, type, BY__THRIFT_STRUCT);
     BY_TRY(by__alloc((void **)&elements, count + 1, sizeof *elements, "schema", error));
     for (size_t i = 0; i < count && !t->failed; i++) {
@@ -280,7 +280,7 @@ static by_status read_schema(by__format_parquet *p, by__format_thrift *t,
     for (int64_t i = 0; status == BY_OK && i < elements[0].children; i++) {
         status = walk_element(&w, &path, 0, 0, 1);
     }
-    by__text_free(&path);
+    by_string_free(&path);
     free(elements);
     return status;
 }

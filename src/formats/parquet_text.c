@@ -13,7 +13,7 @@
 /* Approximate bytes per write. */
 #define FLUSH ((size_t)1 << 20)
 
-static by_status flush(int fd, by__text *lines, by_error *error)
+static by_status flush(int fd, by_string *lines, by_error *error)
 {
     size_t at = 0;
     if (lines->failed) {
@@ -30,29 +30,29 @@ static by_status flush(int fd, by__text *lines, by_error *error)
     return BY_OK;
 }
 
-static void add_line(by__text *lines, const char *field, const by__format_parquet_values *values,
+static void add_line(by_string *lines, const char *field, const by__format_parquet_values *values,
                      const by__format_parquet_value *value)
 {
     const char *text = value->length < 0 ? NULL : values->bytes + value->as.offset;
     if (text == NULL) {
-        by__text_add(lines, "{}\n");
+        by__string_append(lines, "{}\n");
         return;
     }
-    by__text_add(lines, "{");
-    by__text_json(lines, field, strlen(field));
-    by__text_add(lines, ": ");
+    by__string_append(lines, "{");
+    by_string_json(lines, field, strlen(field));
+    by__string_append(lines, ": ");
     if (by__utf8_valid(text, (size_t)value->length)) {
-        by__text_json(lines, text, (size_t)value->length);
+        by_string_json(lines, text, (size_t)value->length);
     } else {
-        by__text_add(lines, "\"\xff\"");
+        by__string_append(lines, "\"\xff\"");
     }
-    by__text_add(lines, "}\n");
+    by__string_append(lines, "}\n");
 }
 
 static by_status write_column(int fd, const by__format_parquet *file, size_t column,
                               const char *field, by_error *error)
 {
-    by__text lines = {0};
+    by_string lines = {0};
     by_status status = BY_OK;
     for (size_t g = 0; g < file->groups && status == BY_OK; g++) {
         by__format_parquet_values values = {0};
@@ -68,7 +68,7 @@ static by_status write_column(int fd, const by__format_parquet *file, size_t col
     if (status == BY_OK) {
         status = flush(fd, &lines, error);
     }
-    by__text_free(&lines);
+    by_string_free(&lines);
     return status;
 }
 

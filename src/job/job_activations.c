@@ -18,7 +18,7 @@ struct by__job_activations {
 by_status by__job_activations_open(by__job *job, by_error *error)
 {
     const by_trainer *t = job->trainer;
-    by__text own = {0};
+    by_string own = {0};
     if (t->activations == NULL) {
         return BY_OK;
     }
@@ -28,11 +28,11 @@ by_status by__job_activations_open(by__job *job, by_error *error)
     size_t count = by__trainer_activations_count(t);
     for (size_t i = 0; i < count; i++) {
         const char *name = by__trainer_activations_name(t, i);
-        by__text_add_bytes(&own, name, strlen(name) + 1);
+        by_string_add(&own, name, strlen(name) + 1);
     }
     by_status status =
         by__job_names_open(&a->names, job, &own, count, "names of activations", error);
-    by__text_free(&own);
+    by_string_free(&own);
     BY_TRY(status);
     return by__alloc((void **)&a->theirs, (a->names.all + a->names.count + 1) * WIDTH,
                      sizeof *a->theirs, "activations", error);

@@ -9,22 +9,22 @@
 by_status by__job_damage_open(by__job *job, by_error *error)
 {
     const by_task_data *data = job->data;
-    by__text text = {0};
+    by_string text = {0};
     if (strcmp(job->config->data.corrupt, "skip") != 0) {
         return BY_OK;
     }
     for (size_t i = 0; i < data->damage_count; i++) {
-        by__text_format(&text, "%llu %llu\n", (unsigned long long)data->damage[i].begin,
-                        (unsigned long long)data->damage[i].count);
+        by_string_format(&text, "%llu %llu\n", (unsigned long long)data->damage[i].begin,
+                         (unsigned long long)data->damage[i].count);
     }
     if (text.failed) {
-        by__text_free(&text);
+        by_string_free(&text);
         return by_error_set(error, BY_EMEMORY, "out of memory: damaged data");
     }
     if (text.length > 0) {
         by__hash128_hex(job->damage, text.data, text.length);
     }
-    by__text_free(&text);
+    by_string_free(&text);
     return by__job_same(job, job->damage[0] == '\0' ? "none" : job->damage,
                         "the hash of damaged data", error);
 }

@@ -8,7 +8,7 @@
 #define MOST_TEXT 330
 
 /* Formats "train.micro_batch=4 (3.1 GiB, 2.5 s a step), or ...". */
-static void list_changes(by__text *out, const by_plan_change *changes, size_t count)
+static void list_changes(by_string *out, const by_plan_change *changes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         char bytes[32];
@@ -25,7 +25,7 @@ static void list_changes(by__text *out, const by_plan_change *changes, size_t co
         if (out->length + strlen(text) > MOST_TEXT) {
             break;
         }
-        by__text_add(out, text);
+        by__string_append(out, text);
     }
 }
 
@@ -34,7 +34,7 @@ static by_status refuse_plan(const by__job *job, const by_memory_report *planned
                              const by__host_memory *memory, by_error *error)
 {
     char text[2][32];
-    by__text fits = {0};
+    by_string fits = {0};
     size_t count = 0;
     by_plan_change changes[BY_PLAN_CHANGES];
     by_trainer_options options =
@@ -53,7 +53,7 @@ static by_status refuse_plan(const by__job *job, const by_memory_report *planned
         error, BY_EMEMORY, "the plan needs %s and %s%s%s; %s%s", by_format_bytes(text[0], need),
         above ? "memory.budget is " : "", by_format_bytes(text[1], have), above ? "" : " are free",
         fits.length > 0 ? "this would fit: " : "", ways);
-    by__text_free(&fits);
+    by_string_free(&fits);
     return status;
 }
 

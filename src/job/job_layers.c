@@ -22,14 +22,14 @@ static size_t entries_of(const by__job *job)
     return by__store_count(job->trainer->store);
 }
 
-static by_status list_own(by__job_layers *l, const by__job *job, by__text *names, by_error *error)
+static by_status list_own(by__job_layers *l, const by__job *job, by_string *names, by_error *error)
 {
     BY_TRY(by__alloc((void **)&l->own, entries_of(job), sizeof *l->own, "norms", error));
     for (size_t i = 0; i < entries_of(job); i++) {
         if (by__trainer_layers_has(job->trainer, (by__store_handle)i)) {
             const char *name = by__store_entry(job->trainer->store, (by__store_handle)i)->name;
             l->own[l->own_count++] = (by__store_handle)i;
-            by__text_add_bytes(names, name, strlen(name) + 1);
+            by_string_add(names, name, strlen(name) + 1);
         }
     }
     return BY_OK;
@@ -37,7 +37,7 @@ static by_status list_own(by__job_layers *l, const by__job *job, by__text *names
 
 by_status by__job_layers_open(by__job *job, by_error *error)
 {
-    by__text names = {0};
+    by_string names = {0};
     if (job->trainer->norms == NULL) {
         return BY_OK;
     }
@@ -48,7 +48,7 @@ by_status by__job_layers_open(by__job *job, by_error *error)
         status =
             by__job_names_open(&l->tensors, job, &names, l->own_count, "names of norms", error);
     }
-    by__text_free(&names);
+    by_string_free(&names);
     BY_TRY(status);
     BY_TRY(by__alloc((void **)&l->mine, l->own_count * BY__NORMS, sizeof *l->mine, "norms", error));
     return by__alloc((void **)&l->theirs, (l->tensors.all + l->tensors.count) * BY__NORMS,

@@ -80,7 +80,7 @@ static by_status merge(by__job_names *n, const char *what, by_error *error)
     return status;
 }
 
-by_status by__job_names_open(by__job_names *out, const by__job *job, const by__text *own,
+by_status by__job_names_open(by__job_names *out, const by__job *job, const by_string *own,
                              size_t count, const char *what, by_error *error)
 {
     size_t bytes = 0;

@@ -17,7 +17,7 @@ typedef struct by__job_names {
 
 /* Collective. `own`: this rank's `count` names, each ended by NUL. `what` is for errors. Freed with
  * by__job_names_close, also on failure; {0} is accepted. */
-by_status by__job_names_open(by__job_names *out, const by__job *job, const by__text *own,
+by_status by__job_names_open(by__job_names *out, const by__job *job, const by_string *own,
                              size_t count, const char *what, by_error *error);
 void by__job_names_close(by__job_names *names);
 /* Collective: out [all][width] = the rows `mine` [own count][width] of all ranks. */

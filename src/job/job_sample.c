@@ -85,8 +85,8 @@ by_status by__job_sample_log(by__job *job, int64_t step, by_error *error)
     BY_TRY(
         by__trainer_sampler_run(job->trainer, s->ids, s->count, s->more, s->vocab, &made, error));
     BY_TRY(job->data->task->decode(job->data, s->ids, s->count + made, &text, &length, error));
-    by__text valid = {0};
-    by__text_add_valid(&valid, text, length);
+    by_string valid = {0};
+    by__string_add_valid(&valid, text, length);
     free(text);
     if (!valid.failed && valid.data != NULL) {
         by_train_event event = {.kind = BY_TRAIN_SAMPLED, .text = valid.data};
@@ -95,6 +95,6 @@ by_status by__job_sample_log(by__job *job, int64_t step, by_error *error)
         by__job_report(job, &event);
         by__track_end(job->tracker);
     }
-    by__text_free(&valid);
+    by_string_free(&valid);
     return BY_OK;
 }

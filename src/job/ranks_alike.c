@@ -76,7 +76,7 @@ static by_status same_config(const by__job *job, by_error *error)
 by_status by__job_same_data(const by__job *job, by_error *error)
 {
     by_task_kept kept = {0};
-    by__text all = {0};
+    by_string all = {0};
     char hash[33];
     const by_task *task = job->data->task;
     if (job->comm == NULL) {
@@ -85,14 +85,14 @@ by_status by__job_same_data(const by__job *job, by_error *error)
     BY_TRY(task->keep == NULL ? BY_OK : task->keep(job->data, job->config, &kept, error));
     for (size_t i = 0; i < kept.value_count; i++) {
         if (kept.values[i].kind == BY_VALUE_STRING) { /* hashes of the training data */
-            by__text_format(&all, "%s=%s\n", kept.values[i].key, kept.values[i].as.string);
+            by_string_format(&all, "%s=%s\n", kept.values[i].key, kept.values[i].as.string);
         }
     }
     by__hash128_hex(hash, all.length == 0 ? "" : all.data, all.length);
     by_status status = all.failed
                            ? by_error_set(error, BY_EMEMORY, "out of memory: the data's hash")
                            : by__job_same(job, hash, "the hash of the training data", error);
-    by__text_free(&all);
+    by_string_free(&all);
     return status;
 }
 

@@ -20,10 +20,10 @@ static by_status make_directory(char **out, const char *runs, const char *name, 
 {
     BY_TRY(by__make_dirs(runs, error));
     for (int attempt = 1; attempt < 10000; attempt++) {
-        by__text text = {0};
+        by_string text = {0};
         char *path;
-        by__text_format(&text, attempt == 1 ? "%s/%s" : "%s/%s-%d", runs, name, attempt);
-        BY_TRY(by__text_take(&text, &path, error));
+        by_string_format(&text, attempt == 1 ? "%s/%s" : "%s/%s-%d", runs, name, attempt);
+        BY_TRY(by__string_take(&text, &path, error));
         if (mkdir(path, 0777) == 0) {
             *out = path;
             return BY_OK;
@@ -236,13 +236,13 @@ static by_status describe_environment(by__job *job, by_error *error)
 /* "optimizer.lr: 0.001, was 0.003; ..." */
 static void add_change(void *user, const char *key, const char *before, const char *after)
 {
-    by__text *text = user;
-    by__text_format(text, "%s%s: %s, was %s", text->length == 0 ? "" : "; ", key,
-                    after == NULL ? "none" : after, before == NULL ? "none" : before);
+    by_string *text = user;
+    by_string_format(text, "%s%s: %s, was %s", text->length == 0 ? "" : "; ", key,
+                     after == NULL ? "none" : after, before == NULL ? "none" : before);
 }
 
 /* What a resumed run changes in the config that it had; empty: nothing. */
-static by_status find_changes(by__text *out, const by__job *job, by_error *error)
+static by_status find_changes(by_string *out, const by__job *job, by_error *error)
 {
     char *before;
     BY_TRY(by__schema_config_before(&before, job->run, (uint64_t)job->first_step, error));
@@ -255,7 +255,7 @@ static by_status find_changes(by__text *out, const by__job *job, by_error *error
 }
 
 /* A run that is trained from its start has one config, another keeps those that it had. */
-static by_status keep_config(by__job *job, by__text *changes, by_error *error)
+static by_status keep_config(by__job *job, by_string *changes, by_error *error)
 {
     if (job->first_step > 0) {
         BY_TRY(find_changes(changes, job, error));
@@ -265,7 +265,7 @@ static by_status keep_config(by__job *job, by__text *changes, by_error *error)
                                   keeps ? job->config_text : NULL, error);
 }
 
-static void tell_changes(by__job *job, const by__text *changes)
+static void tell_changes(by__job *job, const by_string *changes)
 {
     if (changes->length > 0) {
         by__track_begin(job->tracker, BY__EVENT_TEXT, "config", (uint64_t)job->first_step);
@@ -277,7 +277,7 @@ static void tell_changes(by__job *job, const by__text *changes)
 
 by_status by__job_run_dir_start(by__job *job, by_error *error)
 {
-    by__text changes = {0};
+    by_string changes = {0};
     by__utc_now(job->started);
     BY_TRY(by_config_print(job->config, &job->config_text, error));
     BY_TRY(describe_environment(job, error));
@@ -291,7 +291,7 @@ by_status by__job_run_dir_start(by__job *job, by_error *error)
     if (status == BY_OK) {
         tell_changes(job, &changes);
     }
-    by__text_free(&changes);
+    by_string_free(&changes);
     BY_TRY(status);
     by_run_record record = describe_progress(job, "running");
     BY_TRY(write_record(job, &record, error));

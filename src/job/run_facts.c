@@ -26,7 +26,7 @@ typedef struct list {
 
 static void add(list *l, const char *group, const char *key, const char *value, bool is_number)
 {
-    by__text name = {0};
+    by_string name = {0};
     by_fact fact = {.is_number = is_number};
     if (l->status != BY_OK) {
         return;
@@ -36,8 +36,8 @@ static void add(list *l, const char *group, const char *key, const char *value, 
     if (l->status != BY_OK) {
         return;
     }
-    by__text_format(&name, "%s.%s", group, key);
-    l->status = by__text_take(&name, &fact.key, l->error);
+    by_string_format(&name, "%s.%s", group, key);
+    l->status = by__string_take(&name, &fact.key, l->error);
     if (l->status == BY_OK && (fact.value = by__strdup(value)) == NULL) {
         free(fact.key);
         l->status = by_error_set(l->error, BY_EMEMORY, "out of memory: facts of a run");
@@ -128,7 +128,7 @@ static void take_value(void *user, const char *key, const char *before, const ch
 {
     const config_reader *r = user;
     by_run_facts *facts = &r->list->facts;
-    by__text text = {0};
+    by_string text = {0};
     char *joined;
     double number;
     BY_UNUSED(before);
@@ -140,8 +140,8 @@ static void take_value(void *user, const char *key, const char *before, const ch
     for (size_t i = 0; i < facts->count && r->list->status == BY_OK; i++) {
         by_fact *fact = &facts->items[i];
         if (strncmp(fact->key, "config.", 7) == 0 && strcmp(fact->key + 7, key) == 0) {
-            by__text_format(&text, "%s; from step %" PRIu64 ": %s", fact->value, r->step, value);
-            r->list->status = by__text_take(&text, &joined, r->list->error);
+            by_string_format(&text, "%s; from step %" PRIu64 ": %s", fact->value, r->step, value);
+            r->list->status = by__string_take(&text, &joined, r->list->error);
             if (r->list->status == BY_OK) {
                 free(fact->value);
                 fact->value = joined;
@@ -150,9 +150,9 @@ static void take_value(void *user, const char *key, const char *before, const ch
             return;
         }
     }
-    by__text_format(&text, "from step %" PRIu64 ": %s", r->step, value);
+    by_string_format(&text, "from step %" PRIu64 ": %s", r->step, value);
     if (r->list->status == BY_OK) {
-        r->list->status = by__text_take(&text, &joined, r->list->error);
+        r->list->status = by__string_take(&text, &joined, r->list->error);
     }
     if (r->list->status == BY_OK) {
         add(r->list, "config", key, joined, false);
@@ -212,7 +212,7 @@ static by_status read_tags(list *l, const char *run, by_error *error)
 /* Adds a value of the environment; an object's members one by one, a list joined by blanks. */
 static void add_json(list *l, const char *group, const char *key, const json_t *value)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *joined;
     const char *name;
     json_t *inner;
@@ -229,13 +229,13 @@ static void add_json(list *l, const char *group, const char *key, const json_t *
     case JSON_ARRAY:
         json_array_foreach(value, i, inner)
         {
-            by__text_format(&text, "%s%s", i > 0 ? " " : "",
-                            json_is_string(inner) ? json_string_value(inner) : "");
+            by_string_format(&text, "%s%s", i > 0 ? " " : "",
+                             json_is_string(inner) ? json_string_value(inner) : "");
         }
         if (l->status == BY_OK) {
-            l->status = by__text_take(&text, &joined, l->error);
+            l->status = by__string_take(&text, &joined, l->error);
         } else {
-            by__text_free(&text);
+            by_string_free(&text);
         }
         if (l->status == BY_OK) {
             add(l, group, key, joined, false);

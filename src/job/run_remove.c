@@ -137,10 +137,10 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
 /* Gives the directory another name first, by which nobody takes what is left of it for a run. */
 static by_status remove_directory(const place *p, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *path;
-    by__text_format(&text, "%s/.%s.removed-%ld", p->runs, p->name, (long)getpid());
-    BY_TRY(by__text_take(&text, &path, error));
+    by_string_format(&text, "%s/.%s.removed-%ld", p->runs, p->name, (long)getpid());
+    BY_TRY(by__string_take(&text, &path, error));
     by_status status = rename(p->run, path) == 0 ? BY_OK : by__io_error(error, "remove", p->run);
     char *record = status == BY_OK ? by__path_join(path, "run.json") : NULL;
     if (record != NULL) {

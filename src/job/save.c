@@ -209,7 +209,7 @@ typedef by_status taker(by__job *job, const by__checkpoint_save_request *request
 #define GUARD_VALUES 7
 
 /* Adds values of the guards, if there are any to keep. Returns their number. */
-static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by__text *losses)
+static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by_string *losses)
 {
     const by__trainer_guard *guard = by__trainer_guard_of(job->trainer);
     const struct {
@@ -248,7 +248,7 @@ static by_status describe(by__job *job, by__checkpoint_save_request *request,
                           const by_task_kept *kept, const char *json, const char *adapter,
                           taker *take, by_error *error)
 {
-    by__text losses = {0};
+    by_string losses = {0};
     by_checkpoint_value values[12 + GUARD_VALUES + BY_TASK_FILES] = {
         {.key = "sample", .kind = BY_VALUE_U64, .as.u64 = by_loader_position(job->loader)},
         {.key = "seed", .kind = BY_VALUE_U64, .as.u64 = job->config->seed},
@@ -303,7 +303,7 @@ static by_status describe(by__job *job, by__checkpoint_save_request *request,
     }
     by_status status = losses.failed ? by_error_set(error, BY_EMEMORY, "out of memory: losses")
                                      : take(job, request, error);
-    by__text_free(&losses);
+    by_string_free(&losses);
     return status;
 }
 

@@ -150,7 +150,7 @@ static void add_option(line *l, const char *name, const char *value)
 
 /* Takes hosts in order until all ranks have a slot: "n1:4,n2:2". *most: ranks of the fullest
  * host. */
-static by_status choose_hosts(by__text *out, int *used, int *most, const by_launch_options *o,
+static by_status choose_hosts(by_string *out, int *used, int *most, const by_launch_options *o,
                               by_error *error)
 {
     int left = o->ranks;
@@ -159,7 +159,7 @@ static by_status choose_hosts(by__text *out, int *used, int *most, const by_laun
     for (size_t i = 0; i < o->hosts.count && left > 0; i++) {
         const by_host *h = &o->hosts.items[i];
         int ranks = h->slots < left ? h->slots : left;
-        by__text_format(out, "%s%s:%d", *used == 0 ? "" : ",", h->name, ranks);
+        by_string_format(out, "%s%s:%d", *used == 0 ? "" : ",", h->name, ranks);
         *most = ranks > *most ? ranks : *most;
         *used += 1;
         left -= ranks;
@@ -207,7 +207,7 @@ static void add_network(line *l, const by_launch_facts *f, int hosts)
 by_status by_launch_line_make(by_launch_line *out, const by_launch_options *o,
                               const by_launch_facts *f, by_error *error)
 {
-    by__text hosts = {0};
+    by_string hosts = {0};
     int used = 0;
     int on_host = o->ranks;
     line l = {.out = out};
@@ -215,7 +215,7 @@ by_status by_launch_line_make(by_launch_line *out, const by_launch_options *o,
     if (o->hosts.count > 0) {
         by_status status = choose_hosts(&hosts, &used, &on_host, o, error);
         if (status != BY_OK) {
-            by__text_free(&hosts);
+            by_string_free(&hosts);
             return status;
         }
     }
@@ -255,7 +255,7 @@ by_status by_launch_line_make(by_launch_line *out, const by_launch_options *o,
         add(&l, "%s", o->command[i]);
     }
     l.failed = l.failed || hosts.failed;
-    by__text_free(&hosts);
+    by_string_free(&hosts);
     if (l.failed) {
         by_launch_line_free(out);
         return by_error_set(error, BY_EMEMORY, "out of memory: a command line");
@@ -263,34 +263,34 @@ by_status by_launch_line_make(by_launch_line *out, const by_launch_options *o,
     return BY_OK;
 }
 
-static void print_word(by__text *out, const char *word)
+static void print_word(by_string *out, const char *word)
 {
     static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                "_-+=:,./@%";
     if (word[0] != '\0' && word[strspn(word, safe)] == '\0') {
-        by__text_add(out, word);
+        by__string_append(out, word);
         return;
     }
-    by__text_add(out, "'");
+    by__string_append(out, "'");
     for (; *word != '\0'; word++) {
         if (*word == '\'') {
-            by__text_add(out, "'\\''");
+            by__string_append(out, "'\\''");
         } else {
-            by__text_add_bytes(out, word, 1);
+            by_string_add(out, word, 1);
         }
     }
-    by__text_add(out, "'");
+    by__string_append(out, "'");
 }
 
 by_status by_launch_line_print(char **out, const by_launch_line *l, by_error *error)
 {
-    by__text text = {0};
-    by__text_format(&text, "OMP_NUM_THREADS=%d", l->threads);
+    by_string text = {0};
+    by_string_format(&text, "OMP_NUM_THREADS=%d", l->threads);
     for (size_t i = 0; i < l->count; i++) {
-        by__text_add(&text, " ");
+        by__string_append(&text, " ");
         print_word(&text, l->words[i]);
     }
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }
 
 void by_launch_line_free(by_launch_line *l)

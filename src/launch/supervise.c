@@ -454,14 +454,14 @@ static void set_aside(const supervisor *s)
     char *path = NULL;
     char *older = NULL;
     char *aside = NULL;
-    by__text name = {0};
+    by_string name = {0};
     if (s->watch.run[0] == '\0' || root == NULL ||
         by_checkpoint_latest(root, &path, NULL, NULL) != BY_OK) {
         free(root);
         return;
     }
-    by__text_format(&name, "%s.aside", path);
-    if (by__text_take(&name, &aside, NULL) == BY_OK) {
+    by_string_format(&name, "%s.aside", path);
+    if (by__string_take(&name, &aside, NULL) == BY_OK) {
         (void)by__remove_tree(aside, NULL); /* from an earlier time */
         if (rename(path, aside) == 0) {
             if (by_checkpoint_latest(root, &older, NULL, NULL) != BY_OK && !s->o.from_start) {

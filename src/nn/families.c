@@ -381,14 +381,14 @@ static const by__nn_published *find_published(const by__nn_family *family, const
 
 static by_status refuse_type(const char *name, const char *type, by_error *error)
 {
-    by__text all = {0};
+    by_string all = {0};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(families); i++) {
         for (const by__nn_published *row = families[i]->published; row->model_type != NULL; row++) {
-            by__text_format(&all, "%s%s", all.length == 0 ? "" : ", ", row->model_type);
+            by_string_format(&all, "%s%s", all.length == 0 ? "" : ", ", row->model_type);
         }
     }
     char *text;
-    BY_TRY(by__text_take(&all, &text, error));
+    BY_TRY(by__string_take(&all, &text, error));
     by_status status =
         by_error_set(error, BY_EFORMAT, "%s: \"model_type\" is \"%s\"; supported: %s", name,
                      type == NULL ? "(missing)" : type, text);

@@ -50,7 +50,7 @@ static bool is_zero(const by__op_attr *a, const void *value)
 }
 
 /* Prints the axes of a set or of an order. */
-static void print_axes(by__text *text, const by__op_attr *a, const void *value)
+static void print_axes(by_string *text, const by__op_attr *a, const void *value)
 {
     const int *order = value;
     int highest = 0;
@@ -60,37 +60,37 @@ static void print_axes(by__text *text, const by__op_attr *a, const void *value)
     const char *separator = "";
     for (int i = 0; i < BY_MAX_RANK; i++) {
         if (a->type == BY__ATTR_ORDER && i <= highest) {
-            by__text_format(text, "%s%d", separator, order[i]);
+            by_string_format(text, "%s%d", separator, order[i]);
             separator = " ";
         } else if (a->type == BY__ATTR_AXES && by__mask_has(*(const uint32_t *)value, i)) {
-            by__text_format(text, "%s%d", separator, i);
+            by_string_format(text, "%s%d", separator, i);
             separator = " ";
         }
     }
 }
 
-static void print_attr(by__text *text, const by__op_attr *a, const void *value)
+static void print_attr(by_string *text, const by__op_attr *a, const void *value)
 {
     if (a->type == BY__ATTR_FLAG) {
         if (*(const bool *)value) {
-            by__text_format(text, " %s", a->label);
+            by_string_format(text, " %s", a->label);
         }
         return;
     }
-    by__text_format(text, a->label[0] == '\0' ? " " : " %s ", a->label);
+    by_string_format(text, a->label[0] == '\0' ? " " : " %s ", a->label);
     switch (a->type) {
     case BY__ATTR_INT:
-        by__text_format(text, "%lld", (long long)*(const int64_t *)value);
+        by_string_format(text, "%lld", (long long)*(const int64_t *)value);
         break;
     case BY__ATTR_WORD:
-        by__text_format(text, "%u", *(const uint32_t *)value);
+        by_string_format(text, "%u", *(const uint32_t *)value);
         break;
     case BY__ATTR_FLOAT:
-        by__text_format(text, "%g", (double)*(const float *)value);
+        by_string_format(text, "%g", (double)*(const float *)value);
         break;
     case BY__ATTR_SHAPE: {
         char shape[128];
-        by__text_add(text, by_shape_print(value, shape));
+        by__string_append(text, by_shape_print(value, shape));
         break;
     }
     case BY__ATTR_ORDER:
@@ -98,18 +98,18 @@ static void print_attr(by__text *text, const by__op_attr *a, const void *value)
         print_axes(text, a, value);
         break;
     case BY__ATTR_DTYPE:
-        by__text_add(text, by_dtype_name(*(const by_dtype *)value));
+        by__string_append(text, by_dtype_name(*(const by_dtype *)value));
         break;
     case BY__ATTR_PACKING: {
         const by_packing *packing = value;
-        by__text_format(text, "%s %s [", by_packing_kind_name(packing->kind),
-                        by_dtype_name(packing->dtype));
+        by_string_format(text, "%s %s [", by_packing_kind_name(packing->kind),
+                         by_dtype_name(packing->dtype));
         if (packing->stack > 0) {
-            by__text_format(text, "%lld, ", (long long)packing->stack);
+            by_string_format(text, "%lld, ", (long long)packing->stack);
         }
-        by__text_format(text, "%lld, %lld]", (long long)packing->n, (long long)packing->k);
+        by_string_format(text, "%lld, %lld]", (long long)packing->n, (long long)packing->k);
         if (packing->group > 0) {
-            by__text_format(text, " groups of %lld", (long long)packing->group);
+            by_string_format(text, " groups of %lld", (long long)packing->group);
         }
         break;
     }
@@ -117,11 +117,11 @@ static void print_attr(by__text *text, const by__op_attr *a, const void *value)
         by__op_map_print(text, *(const by_map_program *const *)value);
         break;
     default:
-        by__text_add(text, by_function_name(*(const by_function *)value));
+        by__string_append(text, by_function_name(*(const by_function *)value));
     }
 }
 
-void by__op_attrs_print(by__text *text, const by__op_row *row, const by_attrs *attrs, bool work)
+void by__op_attrs_print(by_string *text, const by__op_row *row, const by_attrs *attrs, bool work)
 {
     unsigned hidden = BY__ATTR_IN_TYPE | (work ? BY__ATTR_NO_WORK : 0u);
     for (const by__op_attr *a = row->attrs; a != NULL && a->label != NULL; a++) {

@@ -122,53 +122,54 @@ static uint32_t updated_inputs(const by_attrs *attrs)
     return updated;
 }
 
-static void print_value(by__text *text, int value)
+static void print_value(by_string *text, int value)
 {
     bool is_input = value < BY_MAP_MAX_INPUTS;
-    by__text_format(text, is_input ? " in%d" : " %d", is_input ? value : value - BY_MAP_MAX_INPUTS);
+    by_string_format(text, is_input ? " in%d" : " %d",
+                     is_input ? value : value - BY_MAP_MAX_INPUTS);
 }
 
-static void print_step(by__text *text, const by_map_program *map, int k)
+static void print_step(by_string *text, const by_map_program *map, int k)
 {
     const by_map_instruction *step = &map->step[k];
-    by__text_format(text, "%d = ", k);
+    by_string_format(text, "%d = ", k);
     if (step->kind == BY_MAP_CONSTANT) {
-        by__text_format(text, "%.9g", (double)step->constant);
+        by_string_format(text, "%.9g", (double)step->constant);
     } else if (step->kind == BY_MAP_SCALAR) {
-        by__text_format(text, "in%d[%d]", step->operand[0], step->operand[1]);
+        by_string_format(text, "in%d[%d]", step->operand[0], step->operand[1]);
     } else {
-        by__text_add(text, step->kind == BY_MAP_FUNCTION ? by_function_name(step->function)
-                                                         : kinds[step->kind].name);
+        by__string_append(text, step->kind == BY_MAP_FUNCTION ? by_function_name(step->function)
+                                                              : kinds[step->kind].name);
     }
     for (int i = 0; i < kinds[step->kind].operands; i++) {
         print_value(text, step->operand[i]);
     }
 }
 
-void by__op_map_print(by__text *text, const by_map_program *map)
+void by__op_map_print(by_string *text, const by_map_program *map)
 {
     const char *separator = "";
-    by__text_add(text, "{");
+    by__string_append(text, "{");
     for (int k = 0; k < map->steps; k++) {
-        by__text_add(text, separator);
+        by__string_append(text, separator);
         print_step(text, map, k);
         separator = "; ";
     }
     for (int i = 0; i < map->updates; i++) {
-        by__text_format(text, "%sin%d =", separator, map->update[i].input);
+        by_string_format(text, "%sin%d =", separator, map->update[i].input);
         print_value(text, map->update[i].value);
         if (map->update[i].word > 0) {
-            by__text_format(text, " random %d", map->update[i].word - 1);
+            by_string_format(text, " random %d", map->update[i].word - 1);
         }
         separator = "; ";
     }
     for (int i = 0; i < map->results; i++) {
-        by__text_format(text, "%sout%d =", separator, i);
+        by_string_format(text, "%sout%d =", separator, i);
         print_value(text, map->result[i].value);
-        by__text_format(text, " %s", by_dtype_name(map->result[i].dtype));
+        by_string_format(text, " %s", by_dtype_name(map->result[i].dtype));
         separator = "; ";
     }
-    by__text_add(text, "}");
+    by__string_append(text, "}");
 }
 
 /* ---- the row ---- */

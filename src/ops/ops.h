@@ -154,7 +154,7 @@ by_status by__op_map_take(by_map *map, by_attrs *out, by_error *error);
 /* Returns NULL, or a message that says what is wrong with a program. */
 const char *by__op_map_wrong(const by_map_program *map);
 /* Prints a program: "{0 = in1[0]; 1 = mul in0 0; in0 = 1}". */
-void by__op_map_print(by__text *text, const by_map_program *map);
+void by__op_map_print(by_string *text, const by_map_program *map);
 
 /* ---- internal builders, used by gradients, passes and optimizers ---- */
 /* Sums over the first `lead` axes. */

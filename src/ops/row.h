@@ -319,6 +319,6 @@ static inline const void *by__attr_value(const by_attrs *attrs, const by__op_att
 /* Refuses invalid attribute values: an unknown dtype or function, or a float that is not finite. */
 by_status by__op_attrs_check(const by__op_row *row, const by__op_signature *s, by_error *error);
 /* Prints " heads 4 theta 10000". `work`: without attributes that do not affect the work. */
-void by__op_attrs_print(by__text *text, const by__op_row *row, const by_attrs *attrs, bool work);
+void by__op_attrs_print(by_string *text, const by__op_row *row, const by_attrs *attrs, bool work);
 
 #endif

@@ -36,19 +36,19 @@ double by__op_type_bytes(const by__graph_type *type)
 
 by_status by__op_refuse(const by__op_signature *s, by_error *error, const char *why)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *operands = NULL;
     for (int i = 0; i < s->input_count && i < 6; i++) {
         char shape[128];
-        by__text_add(&text, i == 0 ? "" : ", ");
+        by__string_append(&text, i == 0 ? "" : ", ");
         if (by__absent(&s->in[i])) {
-            by__text_add(&text, "-");
+            by__string_append(&text, "-");
         } else {
-            by__text_format(&text, "%s %s", by_dtype_name(s->in[i].dtype),
-                            by_shape_print(&s->in[i].shape, shape));
+            by_string_format(&text, "%s %s", by_dtype_name(s->in[i].dtype),
+                             by_shape_print(&s->in[i].shape, shape));
         }
     }
-    BY_TRY(by__text_take(&text, &operands, error));
+    BY_TRY(by__string_take(&text, &operands, error));
     by_status status =
         by_error_set(error, BY_EARG, "%s: %s; operands: %s", by_op_name(s->op), why, operands);
     free(operands);

@@ -48,7 +48,7 @@ static bool is_parameter(const by_graph *graph, size_t v)
 }
 
 /* Lists the names closest to a pattern that matches none: "a, b". */
-static void add_nearest(by__text *out, const char *const *names, size_t count, const char *match)
+static void add_nearest(by_string *out, const char *const *names, size_t count, const char *match)
 {
     enum { SHOWN = 3 };
     const char *near[SHOWN] = {NULL};
@@ -66,7 +66,7 @@ static void add_nearest(by__text *out, const char *const *names, size_t count, c
             }
         }
         if (near[k] != NULL) {
-            by__text_format(out, "%s%s", k == 0 ? "" : ", ", near[k]);
+            by_string_format(out, "%s%s", k == 0 ? "" : ", ", near[k]);
         }
     }
 }
@@ -74,12 +74,12 @@ static void add_nearest(by__text *out, const char *const *names, size_t count, c
 static by_status refuse_pattern(const char *const *names, size_t count, const char *match,
                                 by_error *error)
 {
-    by__text near = {0};
+    by_string near = {0};
     add_nearest(&near, names, count, match);
     by_status status = by_error_set(
         error, BY_ECONFIG, "optimizer.groups: \"%.100s\" matches no parameter; the nearest are %s",
         match, near.failed || near.length == 0 ? "none" : near.data);
-    by__text_free(&near);
+    by_string_free(&near);
     return status;
 }
 

@@ -120,10 +120,10 @@ static by_status publish(backward *b, by_value v, by_error *error)
     if (have->role != BY_ROLE_ACTIVATION || have->dtype != BY_F32 || have->producer < 0) {
         gradient = by_cast(graph, gradient, BY_F32);
     }
-    by__text text = {0};
+    by_string text = {0};
     char *full_name;
-    by__text_format(&text, "grad.%s", name);
-    BY_TRY(by__text_take(&text, &full_name, error));
+    by_string_format(&text, "grad.%s", name);
+    BY_TRY(by__string_take(&text, &full_name, error));
     by_graph_output(graph, gradient, full_name);
     free(full_name);
     BY_TRY(by_graph_check(graph, error));

@@ -145,20 +145,20 @@ static const char *short_name(const char *name)
 static by_status refuse_target(const layer *layers, size_t count, const char *target,
                                by_error *error)
 {
-    by__text all = {0};
+    by_string all = {0};
     for (size_t i = 0; i < count; i++) {
         bool seen = false;
         for (size_t k = 0; k < i; k++) {
             seen = seen || strcmp(short_name(layers[k].name), short_name(layers[i].name)) == 0;
         }
         if (!seen) {
-            by__text_format(&all, "%s%s", all.length == 0 ? "" : ", ", short_name(layers[i].name));
+            by_string_format(&all, "%s%s", all.length == 0 ? "" : ", ", short_name(layers[i].name));
         }
     }
     by_status status = by_error_set(
         error, BY_ECONFIG, "lora.targets: \"%.100s\" names no linear layer; there are %.300s",
         target, all.failed || all.length == 0 ? "none" : all.data);
-    by__text_free(&all);
+    by_string_free(&all);
     return status;
 }
 

@@ -34,13 +34,13 @@ const char *by_pass_summary(int i)
 
 static by_status refuse_name(const char *name, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *names;
-    by__text_add(&text, before_all);
+    by__string_append(&text, before_all);
     for (int i = 0; i < by_pass_count(); i++) {
-        by__text_format(&text, ", %s", passes[i]->name);
+        by_string_format(&text, ", %s", passes[i]->name);
     }
-    BY_TRY(by__text_take(&text, &names, error));
+    BY_TRY(by__string_take(&text, &names, error));
     by_status status =
         by_error_set(error, BY_EARG, "there is no pass '%s'; one of %s", name, names);
     free(names);

@@ -32,15 +32,15 @@ const char *const *by_machine_levels(size_t *count)
 
 by_status by_machine_libraries(char **out, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char version[32];
-    by__text_format(&text, "banyan %s", BY_VERSION);
+    by_string_format(&text, "banyan %s", BY_VERSION);
     if (by__plan_onednn_version(version)[0] != '\0') {
-        by__text_format(&text, ", oneDNN %s", version);
+        by_string_format(&text, ", oneDNN %s", version);
     }
-    by__text_format(&text, ", OpenMP %d, glibc %s, jansson %s", _OPENMP, gnu_get_libc_version(),
-                    JANSSON_VERSION);
-    return by__text_take(&text, out, error);
+    by_string_format(&text, ", OpenMP %d, glibc %s, jansson %s", _OPENMP, gnu_get_libc_version(),
+                     JANSSON_VERSION);
+    return by__string_take(&text, out, error);
 }
 
 static double larger(double a, double b)

@@ -59,7 +59,7 @@ static const struct {
 void by__plan_machine_identify(by_machine *out, const char *path)
 {
     char line[16384]; /* the line of flags has thousands of characters */
-    by__text key = {0};
+    by_string key = {0};
     uint64_t flags = 0;
     char name[sizeof out->cpu] = "";
     FILE *file = fopen(path, "re");
@@ -77,8 +77,8 @@ void by__plan_machine_identify(by_machine *out, const char *path)
         }
         for (size_t i = 0; i < BY_ARRAY_LENGTH(facts); i++) {
             if ((value = value_of(line, facts[i].key)) != NULL) {
-                by__text_format(&key, "%s%s %.15s", key.length == 0 ? "" : " ", facts[i].shown,
-                                value);
+                by_string_format(&key, "%s%s %.15s", key.length == 0 ? "" : " ", facts[i].shown,
+                                 value);
                 break;
             }
         }
@@ -93,5 +93,5 @@ void by__plan_machine_identify(by_machine *out, const char *path)
     } else {
         (void)snprintf(out->cpu, sizeof out->cpu, "%.127s", key.length > 0 ? key.data : "unknown");
     }
-    by__text_free(&key);
+    by_string_free(&key);
 }

@@ -9,7 +9,7 @@
  * rounded to nanoseconds since the first event and written in microseconds, so that nesting is
  * preserved exactly. */
 typedef struct trace {
-    by__text text; /* events, each followed by a comma */
+    by_string text; /* events, each followed by a comma */
     const by_profile *profile;
     int process;
     double origin; /* on this rank's clock */
@@ -28,22 +28,22 @@ static long long nanoseconds(const trace *t, double time)
     return llround(1e9 * (time - t->origin));
 }
 
-static void add_time(by__text *text, const char *key, long long ns)
+static void add_time(by_string *text, const char *key, long long ns)
 {
-    by__text_format(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
+    by_string_format(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
 }
 
 /* Names a track; track 0 names the process itself. */
 static void name_track(trace *t, int track, const char *name)
 {
-    by__text_format(&t->text, ",\n{\"ph\":\"M\",\"pid\":%d,", t->process);
+    by_string_format(&t->text, ",\n{\"ph\":\"M\",\"pid\":%d,", t->process);
     if (track > 0) {
-        by__text_format(&t->text, "\"tid\":%d,", track);
+        by_string_format(&t->text, "\"tid\":%d,", track);
     }
-    by__text_format(&t->text,
-                    "\"name\":\"%s_name\",\"args\":{\"name\":", track > 0 ? "thread" : "process");
-    by__text_json(&t->text, name, strlen(name));
-    by__text_add(&t->text, "}}");
+    by_string_format(&t->text,
+                     "\"name\":\"%s_name\",\"args\":{\"name\":", track > 0 ? "thread" : "process");
+    by_string_json(&t->text, name, strlen(name));
+    by__string_append(&t->text, "}}");
 }
 
 /* Writes a complete event except for its end. */
@@ -51,10 +51,10 @@ static void begin_event(trace *t, int track, const char *name, const char *categ
                         double end)
 {
     long long from = nanoseconds(t, begin);
-    by__text_format(&t->text, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":", t->process,
-                    track);
-    by__text_json(&t->text, name, strlen(name));
-    by__text_format(&t->text, ",\"cat\":\"%s\"", category);
+    by_string_format(&t->text, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":", t->process,
+                     track);
+    by_string_json(&t->text, name, strlen(name));
+    by_string_format(&t->text, ",\"cat\":\"%s\"", category);
     add_time(&t->text, "ts", from);
     add_time(&t->text, "dur", nanoseconds(t, end) - from);
 }
@@ -72,18 +72,18 @@ static by_status add_node(trace *t, int track, const by__plan_node_run *event,
                 : info->backward ? "backward"
                                  : "forward",
                 event->begin, event->end);
-    by__text_add(&t->text, ",\"args\":{\"kernel\":");
-    by__text_json(&t->text, info->kernel, strlen(info->kernel));
-    by__text_format(&t->text, ",\"block\":%d,\"gflops\":%.5g,\"shapes\":", info->block,
-                    seconds > 0.0 ? 1e-9 * info->flops / seconds : 0.0);
-    by__text_json(&t->text, signature, strlen(signature));
-    by__text_add(&t->text, "}}");
+    by__string_append(&t->text, ",\"args\":{\"kernel\":");
+    by_string_json(&t->text, info->kernel, strlen(info->kernel));
+    by_string_format(&t->text, ",\"block\":%d,\"gflops\":%.5g,\"shapes\":", info->block,
+                     seconds > 0.0 ? 1e-9 * info->flops / seconds : 0.0);
+    by_string_json(&t->text, signature, strlen(signature));
+    by__string_append(&t->text, "}}");
     free(signature);
     if (!update) {
-        by__text_format(&t->text, ",\n{\"ph\":\"C\",\"pid\":%d,\"name\":\"live activations\"",
-                        t->process);
+        by_string_format(&t->text, ",\n{\"ph\":\"C\",\"pid\":%d,\"name\":\"live activations\"",
+                         t->process);
         add_time(&t->text, "ts", nanoseconds(t, event->begin));
-        by__text_format(&t->text, ",\"args\":{\"bytes\":%zu}}", info->live_bytes);
+        by_string_format(&t->text, ",\"args\":{\"bytes\":%zu}}", info->live_bytes);
     }
     return BY_OK;
 }
@@ -93,13 +93,13 @@ static void add_span(trace *t, const by__plan_node_run *event)
     begin_event(t, COMPUTE, t->profile->span_names[event->node], "span", event->begin, event->end);
     if (t->steps != NULL && by__plan_is_span(t->profile, event, "step")) {
         const by_profile_step *s = &t->steps[t->step++];
-        by__text_format(&t->text,
-                        ",\"args\":{\"compute_ms\":%.6g,\"hidden_ms\":%.6g,\"exposed_ms\":%.6g,"
-                        "\"waiting_ms\":%.6g,\"bubble_ms\":%.6g}",
-                        1e3 * s->compute, 1e3 * s->hidden, 1e3 * s->exposed, 1e3 * s->waiting,
-                        1e3 * s->bubble);
+        by_string_format(&t->text,
+                         ",\"args\":{\"compute_ms\":%.6g,\"hidden_ms\":%.6g,\"exposed_ms\":%.6g,"
+                         "\"waiting_ms\":%.6g,\"bubble_ms\":%.6g}",
+                         1e3 * s->compute, 1e3 * s->hidden, 1e3 * s->exposed, 1e3 * s->waiting,
+                         1e3 * s->bubble);
     }
-    by__text_add(&t->text, "}");
+    by__string_append(&t->text, "}");
 }
 
 /* Writes spans, programs and what ran on the compute queue. */
@@ -119,7 +119,7 @@ static by_status add_computed(trace *t, by__plan_program_run *runs, by_error *er
         by__plan_program_run *r = &runs[event->program];
         if (by__plan_program_run_add(r, watched, event)) {
             begin_event(t, COMPUTE, watched->name, "program", r->begin, r->end);
-            by__text_add(&t->text, "}");
+            by__string_append(&t->text, "}");
             *r = (by__plan_program_run){0};
         }
     }
@@ -210,10 +210,10 @@ static void add_call(trace *t, int track, const by__plan_exchanged *call)
     (void)snprintf(name, sizeof name, "%s%s%s", call->kind, call->what[0] == '\0' ? "" : ": ",
                    call->what);
     begin_event(t, track, name, "exchange", call->begin, call->end);
-    by__text_format(&t->text, ",\"args\":{\"bytes\":%llu}}", (unsigned long long)call->bytes);
+    by_string_format(&t->text, ",\"args\":{\"bytes\":%llu}}", (unsigned long long)call->bytes);
     if (nanoseconds(t, call->met) > nanoseconds(t, call->begin)) {
         begin_event(t, track, "wait", "wait", call->begin, call->met);
-        by__text_add(&t->text, "}");
+        by__string_append(&t->text, "}");
     }
 }
 
@@ -274,40 +274,40 @@ by_status by__plan_trace_rank(char **out, size_t *length, const by_profile *prof
                .steps = by_profile_steps_of(ranks, rank, &count)};
     (void)snprintf(name, sizeof name, "rank %d, %s%s%s", rank, r->host,
                    r->place[0] == '\0' ? "" : ", ", r->place);
-    by__text_format(&t.text,
-                    ",\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\","
-                    "\"args\":{\"sort_index\":%d}}",
-                    t.process, rank);
-    by__text_format(&t.text,
-                    ",\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_labels\","
-                    "\"args\":{\"labels\":\"%s planned, %s measured\"}}",
-                    t.process, by_format_bytes(memory[0], r->planned),
-                    by_format_bytes(memory[1], r->resident));
+    by_string_format(&t.text,
+                     ",\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\","
+                     "\"args\":{\"sort_index\":%d}}",
+                     t.process, rank);
+    by_string_format(&t.text,
+                     ",\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_labels\","
+                     "\"args\":{\"labels\":\"%s planned, %s measured\"}}",
+                     t.process, by_format_bytes(memory[0], r->planned),
+                     by_format_bytes(memory[1], r->resident));
     by_status status = by__plan_profile_check(profile, error);
     if (status == BY_OK) {
         status = add_all(&t, name, error);
     }
     *length = t.text.length;
     if (status != BY_OK) {
-        by__text_free(&t.text);
+        by_string_free(&t.text);
         return status;
     }
-    return by__text_take(&t.text, out, error);
+    return by__string_take(&t.text, out, error);
 }
 
-by_status by__plan_trace_write(const char *path, const by__text *events, by_error *error)
+by_status by__plan_trace_write(const char *path, const by_string *events, by_error *error)
 {
-    by__text file = {0};
+    by_string file = {0};
     char *out;
-    by__text_add(&file, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    by__string_append(&file, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
     if (events->length > 0) {
-        by__text_add_bytes(&file, events->data + 2, events->length - 2); /* without its ",
+        by_string_add(&file, events->data + 2, events->length - 2); /* without its ",
                                                                             " */
     }
-    by__text_add(&file, "\n]}\n");
+    by__string_append(&file, "\n]}\n");
     file.failed = file.failed || events->failed;
     size_t length = file.length;
-    BY_TRY(by__text_take(&file, &out, error));
+    BY_TRY(by__string_take(&file, &out, error));
     by_status status = by__file_write(path, out, length, error);
     free(out);
     return status;
@@ -325,6 +325,6 @@ by_status by_profile_trace(const by_profile *profile, const char *path, by_error
     if (status == BY_OK) {
         status = by__plan_trace_write(path, &t.text, error);
     }
-    by__text_free(&t.text);
+    by_string_free(&t.text);
     return status;
 }

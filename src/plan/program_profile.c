@@ -188,20 +188,20 @@ static void free_table(table *t)
 static by_status name_node(char **out, const by__plan_watched *watched, int node,
                            const by_node_info *info, by_profile_key key, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     if (key == BY_PROFILE_BY_SHAPE) {
         return by_program_node_signature(watched->program, node, out, error);
     }
     if (key == BY_PROFILE_BY_OP) {
-        by__text_add(&text, info->op_name);
+        by__string_append(&text, info->op_name);
     } else if (watched->work == BY_PROFILE_WORK_UPDATE) {
-        by__text_add(&text, watched->name);
+        by__string_append(&text, watched->name);
     } else if (info->block < 0) {
-        by__text_add(&text, "outside blocks");
+        by__string_append(&text, "outside blocks");
     } else {
-        by__text_format(&text, "block %d", info->block);
+        by_string_format(&text, "block %d", info->block);
     }
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }
 
 /* Finds the row of a node, adding one if no row has its name. */

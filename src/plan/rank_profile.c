@@ -268,7 +268,7 @@ static by_status find_origin(double *out, const by_profile *p, double ahead, by_
 }
 
 /* Rank 0 appends the text that the other ranks send. */
-static by_status collect_text(by__text *text, by_comm *comm, by_error *error)
+static by_status collect_text(by_string *text, by_comm *comm, by_error *error)
 {
     for (int r = 1; r < by_comm_size(comm); r++) {
         uint64_t length;
@@ -277,7 +277,7 @@ static by_status collect_text(by__text *text, by_comm *comm, by_error *error)
         BY_TRY(by__alloc((void **)&its, (size_t)length + 1, 1, "a trace", error));
         by_status status =
             by_comm_receive(comm, its, (size_t)length, BY_U8, r, 0, "a trace", error);
-        by__text_add_bytes(text, its, (size_t)length);
+        by_string_add(text, its, (size_t)length);
         free(its);
         BY_TRY(status);
     }
@@ -296,11 +296,11 @@ by_status by_profile_trace_ranks(const by_profile *profile, const by_profile_ran
     BY_TRY(by__plan_trace_rank(&mine, &length, profile, ranks, rank, origin, error));
     by_status status = BY_OK;
     if (rank == 0) {
-        by__text all = {0};
-        by__text_add_bytes(&all, mine, length);
+        by_string all = {0};
+        by_string_add(&all, mine, length);
         status = collect_text(&all, comm, error);
         status = status == BY_OK ? by__plan_trace_write(path, &all, error) : status;
-        by__text_free(&all);
+        by_string_free(&all);
     } else {
         uint64_t bytes = length;
         status = by_comm_send(comm, &bytes, sizeof bytes, BY_U8, 0, 0, "a trace", error);

@@ -106,6 +106,6 @@ by_status by__plan_clock_ahead(double *out, by_comm *comm, double (*now)(void *u
 by_status by__plan_trace_rank(char **out, size_t *length, const by_profile *profile,
                               const by_profile_ranks *ranks, int rank, double origin,
                               by_error *error);
-by_status by__plan_trace_write(const char *path, const by__text *events, by_error *error);
+by_status by__plan_trace_write(const char *path, const by_string *events, by_error *error);
 
 #endif

@@ -138,11 +138,12 @@ static by_status list_items(items *out, const char *text, by_error *error)
         if (colon != NULL && colon + 1 == line + n) {
             (void)snprintf(section, sizeof section, "%.*s.", (int)(colon - line), line);
         } else if (colon != NULL && colon[1] == ' ') {
-            by__text key = {0};
+            by_string key = {0};
             BY_TRY(by__reserve((void **)&out->all, &out->capacity, out->count + 1, sizeof *out->all,
                                error));
-            by__text_format(&key, "%s%.*s", name == line ? "" : section, (int)(colon - name), name);
-            BY_TRY(by__text_take(&key, &out->all[out->count].key, error));
+            by_string_format(&key, "%s%.*s", name == line ? "" : section, (int)(colon - name),
+                             name);
+            BY_TRY(by__string_take(&key, &out->all[out->count].key, error));
             out->all[out->count].value = colon + 2;
             out->all[out->count++].length = (size_t)(line + n - colon - 2);
         }

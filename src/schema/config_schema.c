@@ -78,13 +78,13 @@ by_status by_config_open_run(by_config **out, const char *run, const char *const
 bool by_config_suggest(char out[256], const char *name)
 {
     by__config *made;
-    by__text text = {0};
+    by_string text = {0};
     if (by__config_new(&made, &schema, NULL) != BY_OK) {
         return false;
     }
     bool found = by__config_key_suggest(&text, made, name) && !text.failed;
     (void)snprintf(out, 256, "%s", found ? text.data : "");
-    by__text_free(&text);
+    by_string_free(&text);
     by_config *config = &made->config;
     by_config_close(&config);
     return found;

@@ -129,10 +129,10 @@ static void *serve(void *argument)
 
 static by_status make_file(by__store_scratch *s, const char *directory, by_error *error)
 {
-    by__text path = {0};
+    by_string path = {0};
     BY_TRY(by__make_dirs(directory, error));
-    by__text_format(&path, "%s/.scratch-%ld", directory, (long)getpid());
-    BY_TRY(by__text_take(&path, &s->path, error));
+    by_string_format(&path, "%s/.scratch-%ld", directory, (long)getpid());
+    BY_TRY(by__string_take(&path, &s->path, error));
     return by__open_nameless(&s->fd, directory, s->path + strlen(directory) + 1, error);
 }
 

@@ -106,17 +106,17 @@ static by_status adopt_model(by_config *config, by_error *error)
 static by_status name_checkpoint(by_config *config, by_error *error)
 {
     char *path;
-    by__text setting = {0};
+    by_string setting = {0};
     BY_TRY(by__checkpoint_run(&path, config->model.from, error));
     if (path == NULL) {
         return BY_OK;
     }
-    by__text_add(&setting, "model.from=");
-    by__text_json(&setting, path, strlen(path));
+    by__string_append(&setting, "model.from=");
+    by_string_json(&setting, path, strlen(path));
     free(path);
     by_status status = setting.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
                                       : by_config_set(config, setting.data, error);
-    by__text_free(&setting);
+    by_string_free(&setting);
     return status;
 }
 

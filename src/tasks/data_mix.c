@@ -110,16 +110,16 @@ static by_status check_sums(const by__task_data_mix *mix, const by_config *confi
 
 static by_status describe(by__task_data_mix *mix, const by_config *config, by_error *error)
 {
-    by__text text = {0};
-    by__text_add(&text, config->data.mix_order);
+    by_string text = {0};
+    by__string_append(&text, config->data.mix_order);
     for (size_t i = 0; i < mix->count; i++) {
-        by__text_format(&text, " %s", config->data.mix.items[i]);
+        by_string_format(&text, " %s", config->data.mix.items[i]);
     }
     for (size_t i = 0; i < config->data.curriculum.count; i++) {
-        by__text_format(&text, "%s%s", i == 0 ? "; from step " : ", ",
-                        config->data.curriculum.items[i]);
+        by_string_format(&text, "%s%s", i == 0 ? "; from step " : ", ",
+                         config->data.curriculum.items[i]);
     }
-    return by__text_take(&text, &mix->text, error);
+    return by__string_take(&text, &mix->text, error);
 }
 
 static by_status parse(by__task_data_mix *mix, const by_config *config, by_error *error)

@@ -131,22 +131,22 @@ by_status by__task_examples_describe_folders(by__task_examples *d, by_error *err
 {
     enum { SHOWN = 12 };
     const by__image_folder *f = &d->folder;
-    by__text text = {0};
-    by__text_format(&text, "%zu pictures of %zu classes (", f->count, f->class_count);
+    by_string text = {0};
+    by_string_format(&text, "%zu pictures of %zu classes (", f->count, f->class_count);
     for (size_t c = 0; c < f->class_count && c < SHOWN; c++) {
         size_t count = 0;
         for (size_t i = 0; i < f->count; i++) {
             count += f->files[i].label == (int32_t)c;
         }
-        by__text_format(&text, "%s%s %zu", c > 0 ? ", " : "", f->classes[c], count);
+        by_string_format(&text, "%s%s %zu", c > 0 ? ", " : "", f->classes[c], count);
     }
-    by__text_add(&text, f->class_count > SHOWN ? ", ...)" : ")");
+    by__string_append(&text, f->class_count > SHOWN ? ", ...)" : ")");
     if (f->ignored > 0) {
-        by__text_format(&text, "; %zu other files are ignored", f->ignored);
+        by_string_format(&text, "; %zu other files are ignored", f->ignored);
     }
     free(d->summary);
     d->summary = NULL;
-    BY_TRY(by__text_take(&text, &d->summary, error));
+    BY_TRY(by__string_take(&text, &d->summary, error));
     d->base.summary = d->summary;
     return BY_OK;
 }

@@ -43,50 +43,50 @@ static by_status measure_images(by__task_examples *d, by_error *error)
     return BY_OK;
 }
 
-static void add_scales(by__text *text, const char *name, const float *scales, size_t count)
+static void add_scales(by_string *text, const char *name, const float *scales, size_t count)
 {
-    by__text_format(text, "  \"%s\": [", name);
+    by_string_format(text, "  \"%s\": [", name);
     for (size_t i = 0; i < count; i++) {
-        by__text_format(text, "%s%.9g", i == 0 ? "" : ", ", (double)scales[i]);
+        by_string_format(text, "%s%.9g", i == 0 ? "" : ", ", (double)scales[i]);
     }
-    by__text_add(text, "],\n");
+    by__string_append(text, "],\n");
 }
 
 /* In transformers' format: ViT's processor stretches, CLIP's crops. */
-static void add_fit(by__text *text, const by_image_fit *fit)
+static void add_fit(by_string *text, const by_image_fit *fit)
 {
     bool crops = fit->resize == BY_RESIZE_CROP;
-    by__text_format(text, "{\n  \"image_processor_type\": \"%s\",\n",
-                    crops ? "CLIPImageProcessor" : "ViTImageProcessor");
+    by_string_format(text, "{\n  \"image_processor_type\": \"%s\",\n",
+                     crops ? "CLIPImageProcessor" : "ViTImageProcessor");
     if (fit->resize == BY_RESIZE_NONE) {
-        by__text_add(text, "  \"do_resize\": false,\n");
+        by__string_append(text, "  \"do_resize\": false,\n");
         return;
     }
-    by__text_format(text, "  \"do_resize\": true,\n  \"resample\": %d,\n",
-                    fit->resample == BY_RESAMPLE_BICUBIC ? 3 : 2);
-    by__text_add(text, crops ? "  \"do_center_crop\": true,\n" : "");
+    by_string_format(text, "  \"do_resize\": true,\n  \"resample\": %d,\n",
+                     fit->resample == BY_RESAMPLE_BICUBIC ? 3 : 2);
+    by__string_append(text, crops ? "  \"do_center_crop\": true,\n" : "");
 }
 
 static by_status print_images(by__task_examples *d, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     const by_shape *shape = &by_array_set_find(d->train, "images")->shape;
     add_fit(&text, &d->fit);
-    by__text_add(&text, "  \"do_rescale\": true,\n"
-                        "  \"rescale_factor\": 0.00392156862745098,\n"
-                        "  \"do_normalize\": true,\n");
+    by__string_append(&text, "  \"do_rescale\": true,\n"
+                             "  \"rescale_factor\": 0.00392156862745098,\n"
+                             "  \"do_normalize\": true,\n");
     add_scales(&text, "image_mean", d->scales.mean, (size_t)shape->dim[1]);
     add_scales(&text, "image_std", d->scales.deviation, (size_t)shape->dim[1]);
     if (d->fit.resize == BY_RESIZE_CROP) {
         int64_t edge = shape->dim[2] > shape->dim[3] ? shape->dim[2] : shape->dim[3];
-        by__text_format(&text, "  \"size\": {\"shortest_edge\": %lld},\n  \"crop_size\"",
-                        (long long)edge);
+        by_string_format(&text, "  \"size\": {\"shortest_edge\": %lld},\n  \"crop_size\"",
+                         (long long)edge);
     } else {
-        by__text_add(&text, "  \"size\"");
+        by__string_append(&text, "  \"size\"");
     }
-    by__text_format(&text, ": {\"height\": %lld, \"width\": %lld}\n}\n", (long long)shape->dim[2],
-                    (long long)shape->dim[3]);
-    return by__text_take(&text, &d->learned, error);
+    by_string_format(&text, ": {\"height\": %lld, \"width\": %lld}\n}\n", (long long)shape->dim[2],
+                     (long long)shape->dim[3]);
+    return by__string_take(&text, &d->learned, error);
 }
 
 by_status by__task_examples_learn(by__task_examples *d, by_error *error)

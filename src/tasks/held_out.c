@@ -86,7 +86,7 @@ static by_status compare_classes(double *out, const by__task_examples *d, const 
 
 by_status by__task_train_held_out_doubts(const by__task_examples *d, char **out, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     double difference = 0.0;
     const by_array *targets = by_array_set_find(d->train, "targets");
     const by_array *labels = by_array_set_find(d->train, "labels");
@@ -94,20 +94,20 @@ by_status by__task_train_held_out_doubts(const by__task_examples *d, char **out,
     if (compares && targets != NULL) {
         difference = compare_numbers(d, targets->data);
         if (fabs(difference) > MEANS) {
-            by__text_format(&text,
-                            "the held-out examples, the last ones, differ from the others: the "
-                            "mean of '%.60s' is %.1f standard deviations %s; " REMEDY,
-                            d->keys->target, fabs(difference),
-                            difference < 0.0 ? "lower" : "higher");
+            by_string_format(&text,
+                             "the held-out examples, the last ones, differ from the others: the "
+                             "mean of '%.60s' is %.1f standard deviations %s; " REMEDY,
+                             d->keys->target, fabs(difference),
+                             difference < 0.0 ? "lower" : "higher");
         }
     } else if (compares && labels != NULL) {
         BY_TRY(compare_classes(&difference, d, labels->data, error));
         if (difference > SHARES) {
-            by__text_format(&text,
-                            "the held-out examples, the last ones, are of other classes than the "
-                            "others: %.0f %% of them would have to change theirs; " REMEDY,
-                            50.0 * difference);
+            by_string_format(&text,
+                             "the held-out examples, the last ones, are of other classes than the "
+                             "others: %.0f %% of them would have to change theirs; " REMEDY,
+                             50.0 * difference);
         }
     }
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }

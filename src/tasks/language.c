@@ -259,16 +259,16 @@ static by_status plan_sources(language_data *d, const by_config *config, by_erro
 /* Names the tokenizer that was chosen, unless the config does. */
 static by_status name_tokenizer(by_config *config, const char *chosen, by_error *error)
 {
-    by__text setting = {0};
+    by_string setting = {0};
     if (chosen == NULL || by__config_is_given(config, "data.tokenizer") ||
         strcmp(chosen, config->data.tokenizer) == 0) {
         return BY_OK;
     }
-    by__text_add(&setting, "data.tokenizer=");
-    by__text_json(&setting, chosen, strlen(chosen));
+    by__string_append(&setting, "data.tokenizer=");
+    by_string_json(&setting, chosen, strlen(chosen));
     by_status status = setting.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
                                       : by_config_set(config, setting.data, error);
-    by__text_free(&setting);
+    by_string_free(&setting);
     return status;
 }
 
@@ -462,7 +462,7 @@ static void metric(const by_task_data *base, const double *sums, by_evaluation *
  * stream. */
 static by_status hash_content(char out[33], const language_data *d, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *all;
     char hash[33];
     if (d->mix.stage_count == 0 && !d->best_fit && d->logits == NULL) {
@@ -471,22 +471,22 @@ static by_status hash_content(char out[33], const language_data *d, by_error *er
     }
     if (d->logits != NULL) {
         by_logit_store_hash(d->logits, hash);
-        by__text_format(&text, "logits %s\n", hash);
+        by_string_format(&text, "logits %s\n", hash);
     }
-    by__text_add(&text, d->best_fit ? "best fit\n" : "");
-    by__text_add(&text, d->mix.shuffle ? "random\n" : "exact\n");
+    by__string_append(&text, d->best_fit ? "best fit\n" : "");
+    by__string_append(&text, d->mix.shuffle ? "random\n" : "exact\n");
     for (size_t i = 0; i < d->paths.train_count; i++) {
         by_dataset_hash(d->train[i], hash);
-        by__text_format(&text, "%s\n", hash);
+        by_string_format(&text, "%s\n", hash);
     }
     for (size_t s = 0; s < d->mix.stage_count; s++) {
-        by__text_format(&text, "%llu", (unsigned long long)d->mix.stages[s].first);
+        by_string_format(&text, "%llu", (unsigned long long)d->mix.stages[s].first);
         for (size_t i = 0; i < d->paths.train_count; i++) {
-            by__text_format(&text, " %a", d->mix.stages[s].weights[i]);
+            by_string_format(&text, " %a", d->mix.stages[s].weights[i]);
         }
-        by__text_add(&text, "\n");
+        by__string_append(&text, "\n");
     }
-    BY_TRY(by__text_take(&text, &all, error));
+    BY_TRY(by__string_take(&text, &all, error));
     by__hash128_hex(out, all, strlen(all));
     free(all);
     return BY_OK;

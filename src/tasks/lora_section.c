@@ -21,19 +21,19 @@ static by_status given_otherwise(const by_config *config, const char *key, by_er
 static by_status set_list(by_config *config, const char *key, const char *const *names,
                           size_t count, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *assignment;
     const char *prefix = by_model_name_prefix(&config->model);
     size_t length = prefix == NULL ? 0 : strlen(prefix);
-    by__text_format(&text, "%s=[", key);
+    by_string_format(&text, "%s=[", key);
     for (size_t i = 0; i < count; i++) {
         bool has = length > 0 && strncmp(names[i], prefix, length) == 0;
         const char *name = names[i] + (has ? length : 0);
-        by__text_add(&text, i == 0 ? "" : ", ");
-        by__text_json(&text, name, strlen(name));
+        by__string_append(&text, i == 0 ? "" : ", ");
+        by_string_json(&text, name, strlen(name));
     }
-    by__text_add(&text, "]");
-    BY_TRY(by__text_take(&text, &assignment, error));
+    by__string_append(&text, "]");
+    BY_TRY(by__string_take(&text, &assignment, error));
     by_status status = by_config_set(config, assignment, error);
     free(assignment);
     return status;

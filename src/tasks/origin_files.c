@@ -73,20 +73,20 @@ static const char *find_value(const char *text, const char *key)
  * that json_t cannot hold included. */
 static by_status set_max_length(char **out, const char *text, int64_t context, by_error *error)
 {
-    by__text edited = {0};
+    by_string edited = {0};
     const char *value = find_value(text, "model_max_length");
     if (value == NULL) { /* after the brace of the object */
         const char *inside = strchr(text, '{') + 1;
-        by__text_add_bytes(&edited, text, (size_t)(inside - text));
-        by__text_format(&edited, "\n  \"model_max_length\": %lld%s", (long long)context,
-                        *skip_space(inside) == '}' ? "\n" : ",");
-        by__text_add(&edited, inside);
+        by_string_add(&edited, text, (size_t)(inside - text));
+        by_string_format(&edited, "\n  \"model_max_length\": %lld%s", (long long)context,
+                         *skip_space(inside) == '}' ? "\n" : ",");
+        by__string_append(&edited, inside);
     } else {
-        by__text_add_bytes(&edited, text, (size_t)(value - text));
-        by__text_format(&edited, "%lld", (long long)context);
-        by__text_add(&edited, value + strcspn(value, ",} \t\r\n"));
+        by_string_add(&edited, text, (size_t)(value - text));
+        by_string_format(&edited, "%lld", (long long)context);
+        by__string_append(&edited, value + strcspn(value, ",} \t\r\n"));
     }
-    return by__text_take(&edited, out, error);
+    return by__string_take(&edited, out, error);
 }
 
 by_status by__task_origin_files_read(by__task_origin_files *out, const char *directory,

@@ -67,13 +67,13 @@ by_status by__task_find_eos(int64_t *id, char **token, const char *path, by_erro
 
 by_status by__task_tokenizer_config(char **out, const char *eos, int64_t context, by_error *error)
 {
-    by__text text = {0};
-    by__text_add(&text, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
+    by_string text = {0};
+    by__string_append(&text, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
     if (eos != NULL) {
-        by__text_add(&text, "  \"eos_token\": ");
-        by__text_json(&text, eos, strlen(eos));
-        by__text_add(&text, ",\n");
+        by__string_append(&text, "  \"eos_token\": ");
+        by_string_json(&text, eos, strlen(eos));
+        by__string_append(&text, ",\n");
     }
-    by__text_format(&text, "  \"model_max_length\": %lld\n}\n", (long long)context);
-    return by__text_take(&text, out, error);
+    by_string_format(&text, "  \"model_max_length\": %lld\n}\n", (long long)context);
+    return by__string_take(&text, out, error);
 }

@@ -30,13 +30,13 @@ void by__track_append_close(by__track_append_file *file)
     if (file->fd >= 0) {
         (void)close(file->fd);
     }
-    by__text_free(&file->kept);
+    by_string_free(&file->kept);
     free(file->path);
     *file = (by__track_append_file){.fd = -1};
 }
 
 /* Writes the whole text or, on an error, nothing. */
-static by_status write_whole(const by__track_append_file *file, const by__text *text,
+static by_status write_whole(const by__track_append_file *file, const by_string *text,
                              by_error *error)
 {
     struct stat info;
@@ -62,14 +62,14 @@ static by_status write_whole(const by__track_append_file *file, const by__text *
 }
 
 /* Keeps the record for later. */
-static void keep(by__track_append_file *file, const by__text *record)
+static void keep(by__track_append_file *file, const by_string *record)
 {
     if (file->kept.length + record->length > KEEP_BYTES) {
         file->lost++;
         return;
     }
     size_t before = file->kept.length;
-    by__text_add_bytes(&file->kept, record->data, record->length);
+    by_string_add(&file->kept, record->data, record->length);
     if (file->kept.failed) { /* the records kept before are still there */
         file->kept.failed = false;
         file->kept.length = before;
@@ -77,10 +77,10 @@ static void keep(by__track_append_file *file, const by__text *record)
     }
 }
 
-by_status by__track_append(by__track_append_file *file, by__text *record, by_error *error)
+by_status by__track_append(by__track_append_file *file, by_string *record, by_error *error)
 {
     if (record->failed) {
-        by__text_free(record);
+        by_string_free(record);
         file->lost++;
         return by_error_set(error, BY_EMEMORY, "out of memory: an event of %s", file->path);
     }
@@ -99,7 +99,7 @@ by_status by__track_append_flush(by__track_append_file *file, by_error *error)
 {
     if (file->kept.length > 0) {
         BY_TRY(write_whole(file, &file->kept, error));
-        by__text_free(&file->kept);
+        by_string_free(&file->kept);
     }
     return file->lost == 0 ? BY_OK
                            : by_error_set(error, BY_EIO, "%" PRIu64 " events of %s were lost",

@@ -59,7 +59,7 @@ static const char *find_line(const char *text, const char *key, char separator, 
 /* Reads a file of /proc, whose size is reported as 0. Returns NULL if it cannot be read. */
 static char *read_text(const char *path)
 {
-    by__text text = {0};
+    by_string text = {0};
     char block[4096];
     char *out = NULL;
     FILE *file = fopen(path, "re");
@@ -67,20 +67,20 @@ static char *read_text(const char *path)
         return NULL;
     }
     for (size_t n; (n = fread(block, 1, sizeof block, file)) > 0;) {
-        by__text_add_bytes(&text, block, n);
+        by_string_add(&text, block, n);
     }
     (void)fclose(file);
-    return by__text_take(&text, &out, NULL) == BY_OK ? out : NULL;
+    return by__string_take(&text, &out, NULL) == BY_OK ? out : NULL;
 }
 
-static void add_field(by__text *text, const char *key, const char *value, size_t n)
+static void add_field(by_string *text, const char *key, const char *value, size_t n)
 {
-    by__text_format(text, "  \"%s\": ", key);
-    by__text_json(text, value, n);
-    by__text_add(text, ",\n");
+    by_string_format(text, "  \"%s\": ", key);
+    by_string_json(text, value, n);
+    by__string_append(text, ",\n");
 }
 
-static void add_cpu(by__text *text)
+static void add_cpu(by_string *text)
 {
     char *info = read_text("/proc/cpuinfo");
     char arm[96];
@@ -101,36 +101,36 @@ static void add_cpu(by__text *text)
         flags = find_line(info == NULL ? "" : info, "Features", ':', &n);
     }
     const char *separator = "";
-    by__text_add(text, "  \"isa\": [");
+    by__string_append(text, "  \"isa\": [");
     for (size_t i = 0; i < BY_ARRAY_LENGTH(instruction_sets); i++) {
         size_t length = strlen(instruction_sets[i]);
         for (size_t at = 0; at < n;) {
             size_t word = strcspn(flags + at, " \n");
             if (word == length && memcmp(flags + at, instruction_sets[i], length) == 0) {
-                by__text_format(text, "%s\"%s\"", separator, instruction_sets[i]);
+                by_string_format(text, "%s\"%s\"", separator, instruction_sets[i]);
                 separator = ", ";
                 break;
             }
             at += word + 1;
         }
     }
-    by__text_add(text, "],\n");
+    by__string_append(text, "],\n");
     free(info);
 }
 
-static void add_facts(by__text *text, const char *separator, const by_environment_fact *facts,
+static void add_facts(by_string *text, const char *separator, const by_environment_fact *facts,
                       size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        by__text_add(text, i == 0 ? separator : ", ");
-        by__text_json(text, facts[i].name, strlen(facts[i].name));
-        by__text_add(text, ": ");
-        by__text_json(text, facts[i].value, strlen(facts[i].value));
+        by__string_append(text, i == 0 ? separator : ", ");
+        by_string_json(text, facts[i].name, strlen(facts[i].name));
+        by__string_append(text, ": ");
+        by_string_json(text, facts[i].value, strlen(facts[i].value));
     }
 }
 
 /* Adds the versions of libraries loaded at run time, not those compiled against. */
-static void add_libraries(by__text *text, const by_environment_fact *more, size_t count)
+static void add_libraries(by_string *text, const by_environment_fact *more, size_t count)
 {
     char xxhash[32];
     unsigned version = XXH_versionNumber();
@@ -143,10 +143,10 @@ static void add_libraries(by__text *text, const by_environment_fact *more, size_
                                           {"curl", curl_version_info(CURLVERSION_NOW)->version},
                                           {"zlib", zlibVersion()},
                                           {"xxhash", xxhash}};
-    by__text_add(text, "  \"libraries\": {");
+    by__string_append(text, "  \"libraries\": {");
     add_facts(text, "", loaded, BY_ARRAY_LENGTH(loaded));
     add_facts(text, ", ", more, count);
-    by__text_add(text, "},\n");
+    by__string_append(text, "},\n");
 }
 
 by_status by_environment_json(char **out, const by_environment_fact *libraries,
@@ -154,7 +154,7 @@ by_status by_environment_json(char **out, const by_environment_fact *libraries,
                               size_t job_count, by_error *error)
 {
     char build[33] = "";
-    by__text text = {0};
+    by_string text = {0};
     struct utsname system = {0};
     cpu_set_t usable;
     char now[24];
@@ -165,7 +165,7 @@ by_status by_environment_json(char **out, const by_environment_fact *libraries,
     by__utc_now(now);
     (void)snprintf(kernel, sizeof kernel, "%s %s %s", system.sysname, system.release,
                    system.machine);
-    by__text_add(&text, "{\n");
+    by__string_append(&text, "{\n");
     add_field(&text, "banyan", BY_VERSION, strlen(BY_VERSION));
     (void)by_build_hash(build, NULL); /* unknown if /proc is missing */
     add_field(&text, "revision", BY__REVISION, strlen(BY__REVISION));
@@ -173,11 +173,11 @@ by_status by_environment_json(char **out, const by_environment_fact *libraries,
     add_field(&text, "time", now, strlen(now));
     add_field(&text, "host", system.nodename, strlen(system.nodename));
     add_cpu(&text);
-    by__text_format(&text, "  \"cores\": %ld,\n", sysconf(_SC_NPROCESSORS_ONLN));
-    by__text_format(&text, "  \"usable_cores\": %d,\n",
-                    sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 0);
-    by__text_format(&text, "  \"memory_bytes\": %" PRIu64 ",\n",
-                    pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0);
+    by_string_format(&text, "  \"cores\": %ld,\n", sysconf(_SC_NPROCESSORS_ONLN));
+    by_string_format(&text, "  \"usable_cores\": %d,\n",
+                     sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 0);
+    by_string_format(&text, "  \"memory_bytes\": %" PRIu64 ",\n",
+                     pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0);
     add_field(&text, "kernel", kernel, strlen(kernel));
     char *release = read_text("/etc/os-release");
     size_t n;
@@ -186,10 +186,10 @@ by_status by_environment_json(char **out, const by_environment_fact *libraries,
     free(release);
     add_field(&text, "compiler", COMPILER, strlen(COMPILER));
     add_libraries(&text, libraries, library_count);
-    by__text_add(&text, "  \"job\": {");
+    by__string_append(&text, "  \"job\": {");
     add_facts(&text, "", job, job_count);
-    by__text_add(&text, "}\n}\n");
-    return by__text_take(&text, out, error);
+    by__string_append(&text, "}\n}\n");
+    return by__string_take(&text, out, error);
 }
 
 by_status by_build_hash(char out[33], by_error *error)

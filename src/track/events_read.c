@@ -58,7 +58,7 @@ static bool follows_evaluation(const json_t *event)
     return name != NULL && (strcmp(name, "eval") == 0 || strcmp(name, "sample") == 0);
 }
 
-by_status by__track_events_filter(by__text *out, const char *path, const char *text, size_t length,
+by_status by__track_events_filter(by_string *out, const char *path, const char *text, size_t length,
                                   uint64_t step, bool eval_pending, by_error *error)
 {
     cursor at = {.path = path, .next = text, .end = text + length};
@@ -70,7 +70,7 @@ by_status by__track_events_filter(by__text *out, const char *path, const char *t
         }
         bool again = eval_pending && at.step == step && follows_evaluation(at.event);
         if (at.step <= step && !again) {
-            by__text_add_bytes(out, at.line, at.length);
+            by_string_add(out, at.line, at.length);
         }
     }
 }
@@ -78,7 +78,7 @@ by_status by__track_events_filter(by__text *out, const char *path, const char *t
 by_status by_events_rewind(const char *path, uint64_t step, bool eval_pending, by_error *error)
 {
     by__map map;
-    by__text kept = {0};
+    by_string kept = {0};
     if (!by__path_exists(path)) {
         return BY_OK;
     }
@@ -92,7 +92,7 @@ by_status by_events_rewind(const char *path, uint64_t step, bool eval_pending, b
     if (status == BY_OK && kept.length != map.size) {
         status = by__file_write(path, kept.length == 0 ? "" : kept.data, kept.length, error);
     }
-    by__text_free(&kept);
+    by_string_free(&kept);
     by__map_close(&map);
     return status;
 }

@@ -12,7 +12,7 @@
 
 struct by_events {
     by__track_append_file file;
-    by__text line; /* kept between events, so that it stops growing */
+    by_string line; /* kept between events, so that it stops growing */
 };
 
 /* Truncates the file after its last newline, so that the next event begins on a new line. */
@@ -58,7 +58,7 @@ void by_events_close(by_events **events)
 {
     if (*events != NULL) {
         by__track_append_close(&(*events)->file);
-        by__text_free(&(*events)->line);
+        by_string_free(&(*events)->line);
         free(*events);
         *events = NULL;
     }
@@ -66,17 +66,17 @@ void by_events_close(by_events **events)
 
 static void add_key(by_events *events, const char *key)
 {
-    by__text_add(&events->line, ",");
-    by__text_json(&events->line, key, strlen(key));
-    by__text_add(&events->line, ":");
+    by__string_append(&events->line, ",");
+    by_string_json(&events->line, key, strlen(key));
+    by__string_append(&events->line, ":");
 }
 
 void by_events_begin(by_events *events, const char *event, uint64_t step)
 {
     events->line.length = 0;
-    by__text_add(&events->line, "{\"event\":");
-    by__text_json(&events->line, event, strlen(event));
-    by__text_format(&events->line, ",\"step\":%" PRIu64, step);
+    by__string_append(&events->line, "{\"event\":");
+    by_string_json(&events->line, event, strlen(event));
+    by_string_format(&events->line, ",\"step\":%" PRIu64, step);
 }
 
 void by_events_number(by_events *events, const char *key, double value)
@@ -85,26 +85,26 @@ void by_events_number(by_events *events, const char *key, double value)
     const char *quote = isfinite(value) ? "" : "\"";
     by__format_f64(number, value);
     add_key(events, key);
-    by__text_add(&events->line, quote);
-    by__text_add(&events->line, number);
-    by__text_add(&events->line, quote);
+    by__string_append(&events->line, quote);
+    by__string_append(&events->line, number);
+    by__string_append(&events->line, quote);
 }
 
 void by_events_integer(by_events *events, const char *key, int64_t value)
 {
     add_key(events, key);
-    by__text_format(&events->line, "%" PRId64, value);
+    by_string_format(&events->line, "%" PRId64, value);
 }
 
 void by_events_string(by_events *events, const char *key, const char *value)
 {
     add_key(events, key);
-    by__text_json(&events->line, value, strlen(value));
+    by_string_json(&events->line, value, strlen(value));
 }
 
 by_status by__track_events_end_at(by_events *events, double time, by_error *error)
 {
-    by__text_format(&events->line, ",\"time\":%.3f}\n", time);
+    by_string_format(&events->line, ",\"time\":%.3f}\n", time);
     return by__track_append(&events->file, &events->line, error);
 }
 

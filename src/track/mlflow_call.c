@@ -18,11 +18,11 @@ by_status by__track_mlflow_no_memory(by_error *error)
 
 static size_t take_reply(char *data, size_t size, size_t n, void *user)
 {
-    by__text *reply = user;
+    by_string *reply = user;
     if (reply->length + size * n > most_reply) {
         return 0;
     }
-    by__text_add_bytes(reply, data, size * n);
+    by_string_add(reply, data, size * n);
     return reply->failed ? 0 : size * n;
 }
 
@@ -67,13 +67,13 @@ static by_status refuse(const by__track_mlflow *m, long code, const json_t *repl
 by_status by__track_mlflow_request(by__track_mlflow *m, const char *point, json_t **reply,
                                    char refusal[64], by_error *error)
 {
-    by__text url = {0};
+    by_string url = {0};
     long code = 0;
     const char *server = m->state.server;
     refusal[0] = '\0';
-    by__text_format(&url, "%s/api/2.0/mlflow/%s", server, point);
+    by_string_format(&url, "%s/api/2.0/mlflow/%s", server, point);
     if (url.failed || m->body.failed) {
-        by__text_free(&url);
+        by_string_free(&url);
         return by__track_mlflow_no_memory(error);
     }
     m->reply.length = 0;
@@ -89,7 +89,7 @@ by_status by__track_mlflow_request(by__track_mlflow *m, const char *point, json_
     (void)curl_easy_setopt(m->curl, CURLOPT_FRESH_CONNECT,
                            strcmp(point, "runs/create") == 0 ? 1L : 0L);
     CURLcode result = perform(m);
-    by__text_free(&url);
+    by_string_free(&url);
     m->body.length = 0;
     if (result != CURLE_OK) {
         return by_error_set(error, BY_EIO, "mlflow server %s: %s", server,
@@ -112,19 +112,19 @@ by_status by__track_mlflow_request(by__track_mlflow *m, const char *point, json_
     return BY_OK;
 }
 
-void by__track_mlflow_add_pair(by__text *out, const char *key, const char *value, size_t n)
+void by__track_mlflow_add_pair(by_string *out, const char *key, const char *value, size_t n)
 {
-    by__text_add(out, "{\"key\":");
-    by__text_json(out, key, strlen(key));
-    by__text_add(out, ",\"value\":");
-    by__text_json(out, value, n);
-    by__text_add(out, "}");
+    by__string_append(out, "{\"key\":");
+    by_string_json(out, key, strlen(key));
+    by__string_append(out, ",\"value\":");
+    by_string_json(out, value, n);
+    by__string_append(out, "}");
 }
 
-void by__track_mlflow_add_field(by__text *out, const char *key, const char *value)
+void by__track_mlflow_add_field(by_string *out, const char *key, const char *value)
 {
-    by__text_format(out, "%s\"%s\":", out->length == 0 ? "{" : ",", key);
-    by__text_json(out, value, strlen(value));
+    by_string_format(out, "%s\"%s\":", out->length == 0 ? "{" : ",", key);
+    by_string_json(out, value, strlen(value));
 }
 
 static void set_secrets(by__track_mlflow *m)

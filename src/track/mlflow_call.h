@@ -18,8 +18,8 @@ struct by__track_mlflow {
     struct curl_slist *headers;
     char *state_path;
     char *events_path;
-    by__text reply;
-    by__text body;
+    by_string reply;
+    by_string body;
     char problem[CURL_ERROR_SIZE];
 };
 
@@ -34,9 +34,9 @@ void by__track_mlflow_prepare(by__track_mlflow *m);
 by_status by__track_mlflow_request(by__track_mlflow *m, const char *point, json_t **reply,
                                    char refusal[64], by_error *error);
 /* Appends {"key": ..., "value": ...} with a value of n bytes. */
-void by__track_mlflow_add_pair(by__text *out, const char *key, const char *value, size_t n);
+void by__track_mlflow_add_pair(by_string *out, const char *key, const char *value, size_t n);
 /* Appends "key":"value" after a comma or, as the first field, after a brace. */
-void by__track_mlflow_add_field(by__text *out, const char *key, const char *value);
+void by__track_mlflow_add_field(by_string *out, const char *key, const char *value);
 
 /* Writes the state to its file in the run directory (mlflow_client.c). */
 by_status by__track_mlflow_save(const by__track_mlflow *m, by_error *error);

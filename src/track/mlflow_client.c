@@ -16,11 +16,11 @@ enum { window = 1 << 18 };
 
 by_status by__track_mlflow_save(const by__track_mlflow *m, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     by__track_mlflow_state_print(&text, &m->state);
     by_status status = text.failed ? by__track_mlflow_no_memory(error)
                                    : by__file_write(m->state_path, text.data, text.length, error);
-    by__text_free(&text);
+    by_string_free(&text);
     return status;
 }
 
@@ -78,7 +78,7 @@ static by_status load_state(by__track_mlflow *m, by_error *error)
 
 /* Reads events.jsonl from the offset, which is the start of a line: at least one whole line if
  * there is one. */
-static by_status read_window(const by__track_mlflow *m, by__text *out, bool *more, by_error *error)
+static by_status read_window(const by__track_mlflow *m, by_string *out, bool *more, by_error *error)
 {
     int fd;
     BY_TRY(by__base_open_regular(&fd, NULL, m->events_path, error));
@@ -90,7 +90,7 @@ static by_status read_window(const by__track_mlflow *m, by__text *out, bool *mor
     while (n > 0 && (out->length < window || !has_line)) {
         n = pread(fd, block, sizeof block, at);
         if (n > 0) {
-            by__text_add_bytes(out, block, (size_t)n);
+            by_string_add(out, block, (size_t)n);
             has_line = has_line || memchr(block, '\n', (size_t)n) != NULL;
             at += n;
         }
@@ -122,7 +122,7 @@ static by_status begin_again(by__track_mlflow *m, by_error *error)
     m->body.length = 0;
     by__track_mlflow_add_field(&m->body, "run_id", m->state.run);
     by__track_mlflow_add_field(&m->body, "status", "RUNNING");
-    by__text_add(&m->body, "}");
+    by__string_append(&m->body, "}");
     BY_TRY(by__track_mlflow_request(m, "runs/update", NULL, refusal, error));
     m->state.is_ended = false;
     return by__track_mlflow_save(m, error);
@@ -131,7 +131,7 @@ static by_status begin_again(by__track_mlflow *m, by_error *error)
 by_status by__track_mlflow_send(by__track_mlflow *m, bool *more, by_error *error)
 {
     char refusal[64];
-    by__text text = {0};
+    by_string text = {0};
     size_t used;
     size_t next;
     size_t count;
@@ -146,7 +146,7 @@ by_status by__track_mlflow_send(by__track_mlflow *m, bool *more, by_error *error
                                         &used, &next, &count, error);
     }
     if (status == BY_OK && count > 0) {
-        by__text_add(&m->body, "]}");
+        by__string_append(&m->body, "]}");
         status = by__track_mlflow_request(m, "runs/log-batch", NULL, refusal, error);
     }
     if (status == BY_OK && text.length > 0) {
@@ -155,7 +155,7 @@ by_status by__track_mlflow_send(by__track_mlflow *m, bool *more, by_error *error
         *more = *more || memchr(text.data + used, '\n', text.length - used) != NULL;
         status = used > 0 ? by__track_mlflow_save(m, error) : BY_OK;
     }
-    by__text_free(&text);
+    by_string_free(&text);
     return status;
 }
 
@@ -176,7 +176,8 @@ by_status by__track_mlflow_end(by__track_mlflow *m, by_error *error)
     m->body.length = 0;
     by__track_mlflow_add_field(&m->body, "run_id", m->state.run);
     by__track_mlflow_add_field(&m->body, "status", status);
-    by__text_format(&m->body, ",\"end_time\":%lld}", by__track_mlflow_milliseconds(record.updated));
+    by_string_format(&m->body, ",\"end_time\":%lld}",
+                     by__track_mlflow_milliseconds(record.updated));
     by__track_run_free(&record);
     BY_TRY(by__track_mlflow_request(m, "runs/update", NULL, refusal, error));
     m->state.is_ended = true;
@@ -253,8 +254,8 @@ void by__track_mlflow_close(by__track_mlflow **mlflow)
     (void)curl_multi_cleanup(m->multi);
     curl_slist_free_all(m->headers);
     by__track_mlflow_state_free(&m->state);
-    by__text_free(&m->reply);
-    by__text_free(&m->body);
+    by_string_free(&m->reply);
+    by_string_free(&m->body);
     free(m->state_path);
     free(m->events_path);
     free(m);

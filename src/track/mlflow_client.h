@@ -29,16 +29,16 @@ typedef struct by__track_mlflow_state {
 /* Parses the output of by__track_mlflow_state_print. BY_EFORMAT if it is anything else. */
 by_status by__track_mlflow_state_parse(by__track_mlflow_state *out, const char *path,
                                        const char *text, size_t length, by_error *error);
-void by__track_mlflow_state_print(by__text *out, const by__track_mlflow_state *state);
+void by__track_mlflow_state_print(by_string *out, const by__track_mlflow_state *state);
 void by__track_mlflow_state_free(by__track_mlflow_state *state);
 
 /* Builds the body of a request for `run`, without its end, from the metrics of whole lines of an
  * events file: at most BY__MLFLOW_BATCH of them, starting at metric number `skip` of the first
  * line. *used receives the bytes of lines that are included completely, *next the number of
  * included metrics of the line after them. */
-by_status by__track_mlflow_batch(by__text *out, const char *run, const char *path, const char *text,
-                                 size_t length, size_t skip, size_t *used, size_t *next,
-                                 size_t *count, by_error *error);
+by_status by__track_mlflow_batch(by_string *out, const char *run, const char *path,
+                                 const char *text, size_t length, size_t skip, size_t *used,
+                                 size_t *next, size_t *count, by_error *error);
 
 /* Seconds that a run which took `seconds` waits at its end for a slow server: no longer than it
  * took itself, at least 1, at most 5. */

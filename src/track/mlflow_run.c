@@ -36,9 +36,10 @@ static by_status find_experiment(by__track_mlflow *m, by_error *error)
 {
     char refusal[64];
     json_t *reply = NULL;
-    by__text point = {0};
+    by_string point = {0};
     char *name = curl_easy_escape(m->curl, m->options->project, 0);
-    by__text_format(&point, "experiments/get-by-name?experiment_name=%s", name == NULL ? "" : name);
+    by_string_format(&point, "experiments/get-by-name?experiment_name=%s",
+                     name == NULL ? "" : name);
     curl_free(name);
     by_status status = point.failed ? by__track_mlflow_no_memory(error) : BY_OK;
     for (int attempt = 0; status == BY_OK && attempt < 2; attempt++) {
@@ -48,13 +49,13 @@ static by_status find_experiment(by__track_mlflow *m, by_error *error)
             break;
         }
         by__track_mlflow_add_field(&m->body, "name", m->options->project);
-        by__text_add(&m->body, "}");
+        by__string_append(&m->body, "}");
         status = by__track_mlflow_request(m, "experiments/create", NULL, refusal, error);
         if (strcmp(refusal, "RESOURCE_ALREADY_EXISTS") == 0) {
             status = BY_OK;
         }
     }
-    by__text_free(&point);
+    by_string_free(&point);
     if (status == BY_OK) {
         const json_t *found = json_object_get(reply, "experiment");
         status = take_text(&m->state.experiment, json_object_get(found, "experiment_id"), m, error);
@@ -82,14 +83,14 @@ long long by__track_mlflow_milliseconds(const char *utc)
 static by_status make_key(by__track_mlflow *m, by_error *error)
 {
     unsigned char random[16];
-    by__text text = {0};
+    by_string text = {0};
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
         return by_error_set(error, BY_EIO, "no random numbers");
     }
     for (size_t i = 0; i < sizeof random; i++) {
-        by__text_format(&text, "%02x", random[i]);
+        by_string_format(&text, "%02x", random[i]);
     }
-    return by__text_take(&text, &m->state.key, error);
+    return by__string_take(&text, &m->state.key, error);
 }
 
 /* Asks for the runs on the server with the key of this one. The caller owns *reply. */
@@ -97,10 +98,10 @@ static by_status search(by__track_mlflow *m, json_t **reply, by_error *error)
 {
     char refusal[64];
     m->body.length = 0;
-    by__text_add(&m->body, "{\"experiment_ids\":[");
-    by__text_json(&m->body, m->state.experiment, strlen(m->state.experiment));
-    by__text_format(&m->body, "],\"filter\":\"tags.`" KEY_TAG "` = '%s'\",\"max_results\":100}",
-                    m->state.key);
+    by__string_append(&m->body, "{\"experiment_ids\":[");
+    by_string_json(&m->body, m->state.experiment, strlen(m->state.experiment));
+    by_string_format(&m->body, "],\"filter\":\"tags.`" KEY_TAG "` = '%s'\",\"max_results\":100}",
+                     m->state.key);
     return by__track_mlflow_request(m, "runs/search", reply, refusal, error);
 }
 
@@ -137,7 +138,7 @@ by_status by__track_mlflow_sweep(by__track_mlflow *m, by_error *error)
         if (status == BY_OK && id != NULL && strcmp(id, m->state.run) != 0) {
             m->body.length = 0;
             by__track_mlflow_add_field(&m->body, "run_id", id);
-            by__text_add(&m->body, "}");
+            by__string_append(&m->body, "}");
             status = by__track_mlflow_request(m, "runs/delete", NULL, refusal, error);
         }
     }
@@ -154,15 +155,15 @@ static by_status create_run(by__track_mlflow *m, by_error *error)
     m->body.length = 0;
     by__track_mlflow_add_field(&m->body, "experiment_id", m->state.experiment);
     by__track_mlflow_add_field(&m->body, "run_name", run_name(m));
-    by__text_format(&m->body, ",\"start_time\":%lld,\"tags\":[",
-                    by__track_mlflow_milliseconds(record.started));
+    by_string_format(&m->body, ",\"start_time\":%lld,\"tags\":[",
+                     by__track_mlflow_milliseconds(record.started));
     by__track_mlflow_add_pair(&m->body, "mlflow.source.name", "banyan", 6);
-    by__text_add(&m->body, ",");
+    by__string_append(&m->body, ",");
     by__track_mlflow_add_pair(&m->body, KEY_TAG, m->state.key, strlen(m->state.key));
-    by__text_add(&m->body, ",");
+    by__string_append(&m->body, ",");
     by__track_mlflow_add_pair(&m->body, "banyan.config_hash", record.config_hash,
                               strlen(record.config_hash));
-    by__text_add(&m->body, "]}");
+    by__string_append(&m->body, "]}");
     by__track_run_free(&record);
     BY_TRY(by__track_mlflow_request(m, "runs/create", &reply, refusal, error));
     const json_t *info = json_object_get(json_object_get(reply, "run"), "info");
@@ -182,13 +183,13 @@ static void begin_params(by__track_mlflow *m, const char *list)
 {
     m->body.length = 0;
     by__track_mlflow_add_field(&m->body, "run_id", m->state.run);
-    by__text_format(&m->body, ",\"%s\":[", list);
+    by_string_format(&m->body, ",\"%s\":[", list);
 }
 
 static void send_params(params *p)
 {
     char refusal[64];
-    by__text_add(&p->mlflow->body, "]}");
+    by__string_append(&p->mlflow->body, "]}");
     if (p->status == BY_OK && p->count > 0) {
         p->status = by__track_mlflow_request(p->mlflow, "runs/log-batch", NULL, refusal, p->error);
     }
@@ -211,7 +212,7 @@ static void add_param(void *user, const char *key, const char *json)
         send_params(p);
         begin_params(p->mlflow, "params");
     }
-    by__text_add(&p->mlflow->body, p->count == 0 ? "" : ",");
+    by__string_append(&p->mlflow->body, p->count == 0 ? "" : ",");
     by__track_mlflow_add_pair(&p->mlflow->body, key, text, n);
     p->count++;
     json_decref(value);
@@ -236,7 +237,7 @@ static by_status send_environment(by__track_mlflow *m, by_error *error)
         (void)snprintf(name, sizeof name, "banyan.%s", key);
         const char *shown = json_is_integer(value) ? number : json_string_value(value);
         if (shown != NULL && tags.count < BY__MLFLOW_PARAMS) {
-            by__text_add(&m->body, tags.count == 0 ? "" : ",");
+            by__string_append(&m->body, tags.count == 0 ? "" : ",");
             by__track_mlflow_add_pair(&m->body, name, shown, strlen(shown));
             tags.count++;
         }

@@ -17,22 +17,22 @@ void by__track_mlflow_state_free(by__track_mlflow_state *state)
     *state = (by__track_mlflow_state){0};
 }
 
-void by__track_mlflow_state_print(by__text *out, const by__track_mlflow_state *state)
+void by__track_mlflow_state_print(by_string *out, const by__track_mlflow_state *state)
 {
     const char *const keys[] = {"server", "experiment", "run", "key"};
     const char *const values[] = {state->server, state->experiment, state->run, state->key};
-    by__text_add(out, "{\n");
+    by__string_append(out, "{\n");
     for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
-        by__text_format(out, "  \"%s\": ", keys[i]);
-        by__text_json(out, values[i] == NULL ? "" : values[i],
-                      values[i] == NULL ? 0 : strlen(values[i]));
-        by__text_add(out, ",\n");
+        by_string_format(out, "  \"%s\": ", keys[i]);
+        by_string_json(out, values[i] == NULL ? "" : values[i],
+                       values[i] == NULL ? 0 : strlen(values[i]));
+        by__string_append(out, ",\n");
     }
-    by__text_format(out,
-                    "  \"creations\": %lld,\n  \"offset\": %llu,\n  \"described\": %s,\n"
-                    "  \"ended\": %s\n}\n",
-                    (long long)state->creations, (unsigned long long)state->offset,
-                    state->is_described ? "true" : "false", state->is_ended ? "true" : "false");
+    by_string_format(out,
+                     "  \"creations\": %lld,\n  \"offset\": %llu,\n  \"described\": %s,\n"
+                     "  \"ended\": %s\n}\n",
+                     (long long)state->creations, (unsigned long long)state->offset,
+                     state->is_described ? "true" : "false", state->is_ended ? "true" : "false");
 }
 
 /* Copies a text; "" stands for none. */
@@ -134,7 +134,7 @@ static bool read_number(char out[40], const json_t *value)
 }
 
 /* Appends a name, replacing characters that the server refuses and limiting its length. */
-static void add_name(by__text *out, const char *event, const char *key)
+static void add_name(by_string *out, const char *event, const char *key)
 {
     char name[BY__MLFLOW_KEY + 1];
     (void)snprintf(name, sizeof name, "%s/%s", event, key);
@@ -143,13 +143,13 @@ static void add_name(by__text *out, const char *event, const char *key)
                        (*c >= '0' && *c <= '9') || strchr("_-./ ", *c) != NULL;
         *c = is_word ? *c : '_';
     }
-    by__text_json(out, name, strlen(name));
+    by_string_json(out, name, strlen(name));
 }
 
 /* Adds the metrics of one event after the first `skip`, up to BY__MLFLOW_BATCH in all. *seen
  * receives the number of the event's metrics added or skipped. Returns false if there is no room
  * for the rest. */
-static bool add_metrics(by__text *out, json_t *root, size_t skip, size_t *count, size_t *seen)
+static bool add_metrics(by_string *out, json_t *root, size_t skip, size_t *count, size_t *seen)
 {
     const char *event = json_string_value(json_object_get(root, "event"));
     long long step = (long long)json_integer_value(json_object_get(root, "step"));
@@ -168,25 +168,25 @@ static bool add_metrics(by__text *out, json_t *root, size_t skip, size_t *count,
             (*seen)--;
             return false;
         }
-        by__text_format(out, "%s{\"key\":", *count == 0 ? "" : ",");
+        by_string_format(out, "%s{\"key\":", *count == 0 ? "" : ",");
         add_name(out, event == NULL ? "" : event, key);
-        by__text_format(out, ",\"value\":%s,\"timestamp\":%lld,\"step\":%lld}", number,
-                        (long long)llround(fmin(fmax(time, 0.0), 1e12) * 1000.0), step);
+        by_string_format(out, ",\"value\":%s,\"timestamp\":%lld,\"step\":%lld}", number,
+                         (long long)llround(fmin(fmax(time, 0.0), 1e12) * 1000.0), step);
         (*count)++;
     }
     return true;
 }
 
-by_status by__track_mlflow_batch(by__text *out, const char *run, const char *path, const char *text,
-                                 size_t length, size_t skip, size_t *used, size_t *next,
-                                 size_t *count, by_error *error)
+by_status by__track_mlflow_batch(by_string *out, const char *run, const char *path,
+                                 const char *text, size_t length, size_t skip, size_t *used,
+                                 size_t *next, size_t *count, by_error *error)
 {
     *used = 0;
     *next = 0;
     *count = 0;
-    by__text_add(out, "{\"run_id\":");
-    by__text_json(out, run, strlen(run));
-    by__text_add(out, ",\"metrics\":[");
+    by__string_append(out, "{\"run_id\":");
+    by_string_json(out, run, strlen(run));
+    by__string_append(out, ",\"metrics\":[");
     while (*used < length) {
         const char *line = text + *used;
         const char *end = memchr(line, '\n', length - *used);

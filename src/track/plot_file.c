@@ -16,8 +16,8 @@ static by_status is_svg(bool *svg, const char *path, by_error *error)
 
 static cairo_status_t append(void *closure, const unsigned char *data, unsigned int length)
 {
-    by__text *text = closure;
-    by__text_add_bytes(text, data, length);
+    by_string *text = closure;
+    by_string_add(text, data, length);
     return text->failed ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
 }
 
@@ -25,7 +25,7 @@ by_status by__track_plot_file(const char *path, double width, double height,
                               void (*draw)(cairo_t *cairo, void *user), void *user, by_error *error)
 {
     bool svg;
-    by__text file = {0};
+    by_string file = {0};
     BY_TRY(is_svg(&svg, path, error));
     cairo_surface_t *surface =
         svg ? cairo_svg_surface_create_for_stream(append, &file, width, height)
@@ -51,7 +51,7 @@ by_status by__track_plot_file(const char *path, double width, double height,
     } else {
         status = by__file_write(path, file.data, file.length, error);
     }
-    by__text_free(&file);
+    by_string_free(&file);
     return status;
 }
 

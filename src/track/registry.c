@@ -209,12 +209,12 @@ static by_status connect(by_registry *registry, bool *damaged, by_error *error)
 /* Moves the damaged file aside; the run directories still have its contents. */
 static by_status put_aside(by_registry *registry, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *broken;
     (void)sqlite3_close(registry->database);
     registry->database = NULL;
-    by__text_format(&text, "%s.broken", registry->path);
-    BY_TRY(by__text_take(&text, &broken, error));
+    by_string_format(&text, "%s.broken", registry->path);
+    BY_TRY(by__string_take(&text, &broken, error));
     by_status status = BY_OK;
     if (rename(registry->path, broken) != 0 && errno != ENOENT) {
         status = by_error_set(error, BY_EIO, "cannot rename %s to %s: %s", registry->path, broken,

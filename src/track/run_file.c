@@ -10,34 +10,34 @@
 
 enum { max_run_file = 1 << 16 };
 
-static void add_text(by__text *text, const char *key, const char *value)
+static void add_text(by_string *text, const char *key, const char *value)
 {
     const char *shown = value == NULL ? "" : value;
-    by__text_format(text, "  \"%s\": ", key);
-    by__text_json(text, shown, strlen(shown));
-    by__text_add(text, ",\n");
+    by_string_format(text, "  \"%s\": ", key);
+    by_string_json(text, shown, strlen(shown));
+    by__string_append(text, ",\n");
 }
 
 by_status by__track_run_write(const char *directory, const by_run_record *run, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char loss[32];
     by__format_f64(loss, run->best_loss);
-    by__text_add(&text, "{\n");
+    by__string_append(&text, "{\n");
     add_text(&text, "name", run->name);
     add_text(&text, "config_hash", run->config_hash);
     add_text(&text, "started", run->started);
     add_text(&text, "updated", run->updated);
     add_text(&text, "status", run->status);
-    by__text_format(&text, "  \"step\": %" PRIu64 ",\n  \"steps\": %" PRIu64 ",\n", run->step,
-                    run->steps);
-    by__text_format(&text, "  \"best_loss\": %s\n}\n", isfinite(run->best_loss) ? loss : "null");
+    by_string_format(&text, "  \"step\": %" PRIu64 ",\n  \"steps\": %" PRIu64 ",\n", run->step,
+                     run->steps);
+    by_string_format(&text, "  \"best_loss\": %s\n}\n", isfinite(run->best_loss) ? loss : "null");
     char *path = by__path_join(directory, "run.json");
     by_status status = text.failed || path == NULL
                            ? by_error_set(error, BY_EMEMORY, "out of memory: run.json")
                            : by__file_write(path, text.data, text.length, error);
     free(path);
-    by__text_free(&text);
+    by_string_free(&text);
     return status;
 }
 

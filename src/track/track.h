@@ -23,7 +23,7 @@
 
 /* Do the work of by_events_rewind and by_events_read on text in memory; `path` names it in
  * messages. The filter appends the lines that are kept to `out` unchanged. */
-by_status by__track_events_filter(by__text *out, const char *path, const char *text, size_t length,
+by_status by__track_events_filter(by_string *out, const char *path, const char *text, size_t length,
                                   uint64_t step, bool eval_pending, by_error *error);
 by_status by__track_events_series(by_series *out, const char *path, const char *text, size_t length,
                                   const char *event, const char *key, by_error *error);

@@ -12,14 +12,14 @@ double by__track_clock_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-void by__track_event_tag(by__text *out, const by__track_run_event *event, const char *key)
+void by__track_event_tag(by_string *out, const by__track_run_event *event, const char *key)
 {
-    by__text_format(out, "%s/%s", event->name, key);
+    by_string_format(out, "%s/%s", event->name, key);
 }
 
 /* Appends the value of a line of YAML as written by by_config_print, whose quoted text has JSON's
  * escapes. */
-static void add_json(by__text *out, const char *value, size_t n)
+static void add_json(by_string *out, const char *value, size_t n)
 {
     char number[64];
     double parsed;
@@ -28,9 +28,9 @@ static void add_json(by__text *out, const char *value, size_t n)
     (void)snprintf(number, sizeof number, "%.*s", n < sizeof number ? (int)n : 0, value);
     if ((n > 1 && value[0] == '"') || is_word ||
         (strspn(number, "+-.0123456789e") == n && by__parse_f64(number, &parsed))) {
-        by__text_add_bytes(out, value, n);
+        by_string_add(out, value, n);
     } else {
-        by__text_json(out, value, n);
+        by_string_json(out, value, n);
     }
 }
 
@@ -45,15 +45,16 @@ void by__track_config_items(const char *yaml,
         if (colon != NULL && colon + 1 == line + n) {
             (void)snprintf(section, sizeof section, "%.*s.", (int)(colon - line), line);
         } else if (colon != NULL) {
-            by__text key = {0};
-            by__text json = {0};
-            by__text_format(&key, "%s%.*s", name == line ? "" : section, (int)(colon - name), name);
+            by_string key = {0};
+            by_string json = {0};
+            by_string_format(&key, "%s%.*s", name == line ? "" : section, (int)(colon - name),
+                             name);
             add_json(&json, colon + 2, (size_t)(line + n - colon - 2));
             if (!key.failed && !json.failed) {
                 take(user, key.data, json.data);
             }
-            by__text_free(&key);
-            by__text_free(&json);
+            by_string_free(&key);
+            by_string_free(&json);
         }
         line += n + (line[n] == '\n');
     }

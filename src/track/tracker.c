@@ -34,10 +34,10 @@ static by_status check_sinks(const by__track_tracker_options *options, by_error 
 {
     const char *names[BY_ARRAY_LENGTH(rows)];
     size_t known = 0;
-    by__text all = {0};
+    by_string all = {0};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         if (!rows[i]->is_always_on) {
-            by__text_format(&all, "%s%s", known == 0 ? "" : ", ", rows[i]->name);
+            by_string_format(&all, "%s%s", known == 0 ? "" : ", ", rows[i]->name);
             names[known++] = rows[i]->name;
         }
     }
@@ -57,7 +57,7 @@ static by_status check_sinks(const by__track_tracker_options *options, by_error 
                                                : all.data);
         }
     }
-    by__text_free(&all);
+    by_string_free(&all);
     return status;
 }
 

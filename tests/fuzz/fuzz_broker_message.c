@@ -38,7 +38,7 @@ static const by__link_kind kind = {
 /* Events stand in a line as JSON, and go to the broker as a worker sends them. */
 static void take_events(by__broker *b, by__link *link, const json_t *events)
 {
-    by__text list = {0};
+    by_string list = {0};
     size_t i;
     json_t *event;
     json_array_foreach(events, i, event)
@@ -55,7 +55,7 @@ static void take_events(by__broker *b, by__link *link, const json_t *events)
         }
     }
     by__broker_list(b, by__link_get(link), list.data, list.length);
-    by__text_free(&list);
+    by_string_free(&list);
 }
 
 static void take_line(by__broker *b, by__link *link, const char *line, size_t length)

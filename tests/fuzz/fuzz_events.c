@@ -11,8 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *text = (const char *)data;
     const uint64_t limit = 100;
-    by__text kept = {0};
-    by__text again = {0};
+    by_string kept = {0};
+    by_string again = {0};
     by_series series = {0};
     by_run_record run = {0};
     by_error error;
@@ -35,8 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         by_series_free(&series);
     }
-    by__text_free(&kept);
-    by__text_free(&again);
+    by_string_free(&kept);
+    by_string_free(&again);
     if (by__track_run_parse(&run, "run.json", text, size, &error) == BY_OK) {
         by__track_run_free(&run);
     }

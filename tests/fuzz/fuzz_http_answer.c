@@ -10,9 +10,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 typedef struct reading {
     by__http_answer answer;
-    by__text body;
-    by__text pending;
-    by__text events;
+    by_string body;
+    by_string pending;
+    by_string events;
 } reading;
 
 static void add_event(void *user, const char *data, size_t length)
@@ -20,14 +20,14 @@ static void add_event(void *user, const char *data, size_t length)
     if (length == 0 || data[0] != '{') {
         abort();
     }
-    by__text_add_bytes(user, data, length);
-    by__text_add(user, "\n");
+    by_string_add(user, data, length);
+    by__string_append(user, "\n");
 }
 
 static void add_body(void *user, const char *data, size_t length)
 {
     reading *r = user;
-    by__text_add_bytes(&r->body, data, length);
+    by_string_add(&r->body, data, length);
     by__http_event_stream_take(&r->pending, data, length, add_event, &r->events);
 }
 
@@ -42,16 +42,16 @@ static bool take(reading *r, const char *data, size_t size, size_t step)
     return true;
 }
 
-static bool same(const by__text *a, const by__text *b)
+static bool same(const by_string *a, const by_string *b)
 {
     return a->length == b->length && (a->length == 0 || memcmp(a->data, b->data, a->length) == 0);
 }
 
 static void release(reading *r)
 {
-    by__text_free(&r->body);
-    by__text_free(&r->pending);
-    by__text_free(&r->events);
+    by_string_free(&r->body);
+    by_string_free(&r->pending);
+    by_string_free(&r->events);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

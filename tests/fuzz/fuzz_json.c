@@ -16,8 +16,8 @@ static void check(bool good)
 
 static void check_written(const json_t *value, size_t flags)
 {
-    by__text again = {0};
-    by__text text = {0};
+    by_string again = {0};
+    by_string text = {0};
     json_error_t where;
     by__json_write(&text, value, flags);
     check(!text.failed);
@@ -27,11 +27,11 @@ static void check_written(const json_t *value, size_t flags)
     check(again.length == text.length && memcmp(again.data, text.data, text.length) == 0);
     check((flags & JSON_SORT_KEYS) != 0 || json_equal(back, value));
     json_decref(back);
-    by__text_free(&again);
+    by_string_free(&again);
     by__json_compact(&again, text.data, text.length);
     check(!again.failed && again.length <= text.length);
-    by__text_free(&text);
-    by__text_free(&again);
+    by_string_free(&text);
+    by_string_free(&again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     by__trainer_guard guard = {0};
-    by__text again = {0};
+    by_string again = {0};
     char *text = malloc(size + 1);
     if (text == NULL) {
         return 0;
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         }
     }
-    by__text_free(&again);
+    by_string_free(&again);
     free(text);
     return 0;
 }

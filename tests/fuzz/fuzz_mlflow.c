@@ -13,8 +13,8 @@ static void check_state(const char *text, size_t size)
 {
     by__track_mlflow_state state;
     by__track_mlflow_state again;
-    by__text first = {0};
-    by__text second = {0};
+    by_string first = {0};
+    by_string second = {0};
     if (by__track_mlflow_state_parse(&state, "mlflow.json", text, size, NULL) != BY_OK) {
         return;
     }
@@ -29,8 +29,8 @@ static void check_state(const char *text, size_t size)
     }
     by__track_mlflow_state_free(&state);
     by__track_mlflow_state_free(&again);
-    by__text_free(&first);
-    by__text_free(&second);
+    by_string_free(&first);
+    by_string_free(&second);
 }
 
 static void check_batches(const char *text, size_t size)
@@ -38,13 +38,13 @@ static void check_batches(const char *text, size_t size)
     size_t at = 0;
     size_t skip = 0;
     for (;;) {
-        by__text body = {0};
+        by_string body = {0};
         size_t used;
         size_t next;
         size_t count;
         by_status status = by__track_mlflow_batch(&body, "run", "events.jsonl", text + at,
                                                   size - at, skip, &used, &next, &count, NULL);
-        by__text_add(&body, "]}");
+        by__string_append(&body, "]}");
         if (status == BY_OK) {
             json_t *root = json_loadb(body.data, body.length, 0, NULL);
             if (root == NULL || json_array_size(json_object_get(root, "metrics")) != count ||
@@ -54,7 +54,7 @@ static void check_batches(const char *text, size_t size)
             }
             json_decref(root);
         }
-        by__text_free(&body);
+        by_string_free(&body);
         if (status != BY_OK || (used == 0 && next == skip) || (used == 0 && next == 0)) {
             return;
         }

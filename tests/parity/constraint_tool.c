@@ -69,7 +69,7 @@ static void random_logits(float *logits, uint32_t vocab, const vocabulary *v, ui
 static bool write_text(by_constraint_state *s, const vocabulary *v, uint32_t vocab, float *logits,
                        void *scratch, uint64_t seed, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     const int32_t end = (int32_t)vocab;
     const by_sampling sampling = {.temperature = 1.0, .top_p = 1.0, .seed = seed};
     by_constraint_state_reset(s);
@@ -80,24 +80,24 @@ static bool write_text(by_constraint_state *s, const vocabulary *v, uint32_t voc
         random_logits(logits, vocab, v, seed, step);
         if (by_constraint_state_mask(s, logits, vocab + 1, &end, 1, error) != BY_OK ||
             by_sample(&token, &sampling, logits, vocab + 1, step, scratch, error) != BY_OK) {
-            by__text_free(&text);
+            by_string_free(&text);
             return false;
         }
         if (token == end) {
             break;
         }
         if (by_constraint_state_accept(s, (uint32_t)token, error) != BY_OK) {
-            by__text_free(&text);
+            by_string_free(&text);
             return false;
         }
         (void)part_of_form((void *)(uintptr_t)v, (uint32_t)token, &data, &length, NULL);
-        by__text_add_bytes(&text, data, length);
+        by_string_add(&text, data, length);
     }
-    by__text line = {0};
-    by__text_json(&line, text.data == NULL ? "" : text.data, text.length);
+    by_string line = {0};
+    by_string_json(&line, text.data == NULL ? "" : text.data, text.length);
     (void)puts(line.data);
-    by__text_free(&line);
-    by__text_free(&text);
+    by_string_free(&line);
+    by_string_free(&text);
     return true;
 }
 

@@ -13,25 +13,25 @@
 
 static void print_column(const by_column *c, uint64_t rows)
 {
-    by__text text = {0};
-    by__text_add(&text, "{\"name\": ");
-    by__text_json(&text, c->name, strlen(c->name));
-    by__text_format(&text, ", \"numbers\": %s, \"values\": [",
-                    c->numbers != NULL ? "true" : "false");
+    by_string text = {0};
+    by__string_append(&text, "{\"name\": ");
+    by_string_json(&text, c->name, strlen(c->name));
+    by_string_format(&text, ", \"numbers\": %s, \"values\": [",
+                     c->numbers != NULL ? "true" : "false");
     for (uint64_t row = 0; row < rows; row++) {
-        by__text_add(&text, row == 0 ? "" : ",");
+        by__string_append(&text, row == 0 ? "" : ",");
         if (c->numbers != NULL ? isnan(c->numbers[row]) : c->categories[row] < 0) {
-            by__text_add(&text, "null");
+            by__string_append(&text, "null");
         } else if (c->numbers != NULL) {
-            by__text_format(&text, "%.17g", c->numbers[row]);
+            by_string_format(&text, "%.17g", c->numbers[row]);
         } else {
             const char *value = c->values[c->categories[row]];
-            by__text_json(&text, value, strlen(value));
+            by_string_json(&text, value, strlen(value));
         }
     }
-    by__text_add(&text, "]}");
+    by__string_append(&text, "]}");
     puts(text.failed ? "out of memory" : text.data);
-    by__text_free(&text);
+    by_string_free(&text);
 }
 
 int main(int argc, char **argv)

@@ -98,27 +98,27 @@ void pack_make_large(const char *directory)
     by_error error = {0};
     char *corpus;
     size_t length;
-    by__text text = {0};
-    by__text lines = {0};
-    by__text word = {0};
+    by_string text = {0};
+    by_string lines = {0};
+    by_string word = {0};
     for (uint32_t i = 0, random = 1; i < 300000; i++) {
         random = random * 1664525u + 1013904223u;
-        by__text_format(&word, "%c", 'a' + (int)(random >> 28));
+        by_string_format(&word, "%c", 'a' + (int)(random >> 28));
     }
     free(pack_put(directory, "a-word.txt", word.data));
-    by__text_free(&word);
+    by_string_free(&word);
     assert_int_equal(by__file_read(&corpus, &length, CORPUS, 1 << 20, &error), BY_OK);
     for (unsigned i = 0; i < 200; i++) {
-        by__text_add_bytes(&text, corpus, length);
-        by__text_add(&lines, "{\"body\": ");
-        by__text_json(&lines, corpus + i, length - 20 * i);
-        by__text_add(&lines, "}\n");
+        by_string_add(&text, corpus, length);
+        by__string_append(&lines, "{\"body\": ");
+        by_string_json(&lines, corpus + i, length - 20 * i);
+        by__string_append(&lines, "}\n");
     }
     free(pack_put(directory, "a.txt", text.data));
     free(pack_put(directory, "b.ndjson", lines.data));
     free(pack_put(directory, "c.txt", corpus));
-    by__text_free(&text);
-    by__text_free(&lines);
+    by_string_free(&text);
+    by_string_free(&lines);
     free(corpus);
 }
 

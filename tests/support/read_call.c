@@ -27,13 +27,13 @@ by__gateway_call *read_call(const by__gateway_call_form *form, const char *body,
     return call;
 }
 
-void stream_text(by__gateway_call *call, const char *text, by__text *out)
+void stream_text(by__gateway_call *call, const char *text, by_string *out)
 {
-    by__text_free(&call->choices[0].text);
+    by_string_free(&call->choices[0].text);
     call->form->first(call, 0, out);
     for (size_t at = 0; at < strlen(text); at += 2) {
         size_t n = strlen(text + at) < 2 ? 1 : 2;
-        by__text_add_bytes(&call->choices[0].text, text + at, n);
+        by_string_add(&call->choices[0].text, text + at, n);
         call->form->text(call, 0, text + at, n, NULL, out);
     }
 }

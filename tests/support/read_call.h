@@ -9,6 +9,6 @@
 by__gateway_call *read_call(const by__gateway_call_form *form, const char *body, const char **param,
                             by_error *error);
 /* Prints the beginning of a call's stream, and a text in pieces of two bytes. */
-void stream_text(by__gateway_call *call, const char *text, by__text *out);
+void stream_text(by__gateway_call *call, const char *text, by_string *out);
 
 #endif

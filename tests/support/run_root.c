@@ -48,11 +48,11 @@ by_config *run_root_config(const char *root, const char *const *common, const ch
     set_all(config, settings);
     set_all(config, more);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(places); i++) {
-        by__text text = {0};
+        by_string text = {0};
         char *setting;
         const char *at = strchr(places[i], '%');
-        by__text_format(&text, "%.*s%s%s", (int)(at - places[i]), places[i], root, at + 2);
-        check_ok(by__text_take(&text, &setting, &error), &error);
+        by_string_format(&text, "%.*s%s%s", (int)(at - places[i]), places[i], root, at + 2);
+        check_ok(by__string_take(&text, &setting, &error), &error);
         check_ok(by_config_set(config, setting, &error), &error);
         free(setting);
     }

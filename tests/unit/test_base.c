@@ -202,12 +202,12 @@ static void test_json_text(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__text text = {0};
+    by_string text = {0};
     char *out;
     /* the last sequences are cut */
     static const char raw[] = "a\"\\\n\x01\x7f\xc3\xa9\xff\xe2\x82";
-    by__text_json(&text, raw, sizeof raw - 1);
-    check_ok(by__text_take(&text, &out, &error), &error);
+    by_string_json(&text, raw, sizeof raw - 1);
+    check_ok(by__string_take(&text, &out, &error), &error);
     assert_string_equal(
         out, "\"a\\\"\\\\\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
     free(out);
@@ -266,7 +266,7 @@ static void test_base64(void **state)
     static const uint8_t bytes[] = {0x00, 0xff, 0x80, 0xff};
     BY_UNUSED(state);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(digits); i++) {
-        by__text text = {0};
+        by_string text = {0};
         uint8_t out[BY__BASE64_BYTES(8)];
         size_t n = 0;
         by__base_add_base64(&text, bytes, i);
@@ -275,7 +275,7 @@ static void test_base64(void **state)
         assert_true(by__base_read_base64(text.data, text.length, out, &n));
         assert_int_equal(n, i);
         assert_memory_equal(out, bytes, n);
-        by__text_free(&text);
+        by_string_free(&text);
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
         uint8_t out[BY__BASE64_BYTES(8)];

@@ -191,14 +191,14 @@ static void test_hostile_templates(void **state)
                                            {"{{ 1", " if 1 else 2"},
                                            {"{% set ((", "("}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(nests); i++) {
-        by__text text = {0};
-        by__text_add(&text, nests[i][0]);
+        by_string text = {0};
+        by__string_append(&text, nests[i][0]);
         for (unsigned k = 0; k < 20000; k++) {
-            by__text_add(&text, nests[i][1]);
+            by__string_append(&text, nests[i][1]);
         }
-        by__text_add(&text, nests[i][0][1] == '{' ? " }}" : "");
+        by__string_append(&text, nests[i][0][1] == '{' ? " }}" : "");
         check_refused(text.data, BY_EFORMAT, "nested too deeply");
-        by__text_free(&text);
+        by_string_free(&text);
     }
 }
 

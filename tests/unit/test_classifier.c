@@ -41,7 +41,7 @@ static char *make_model(int64_t rows, int64_t width, const char *keys)
     by_tensor_view views[64];
     float score[256];
     size_t count = 0;
-    by__text json = {0};
+    by_string json = {0};
     char *path = temporary_make();
     assert_non_null(path);
     by_config *config = tiny_config(settings, BY_ARRAY_LENGTH(settings));
@@ -61,7 +61,7 @@ static char *make_model(int64_t rows, int64_t width, const char *keys)
         .name = "score.weight", .dtype = BY_F32, .rank = 2, .shape = {rows, width}, .data = score};
     count += rows > 0;
     check_ok(by_weights_write(path, views, count, 0, &error), &error);
-    by__text_format(&json, "{%s%s", keys, strchr(by_weights_config(weights), '{') + 1);
+    by_string_format(&json, "{%s%s", keys, strchr(by_weights_config(weights), '{') + 1);
     char *file = by__path_join(path, "config.json");
     check_ok(by__file_write(file, json.data, json.length, &error), &error);
     by_weights_close(&weights);

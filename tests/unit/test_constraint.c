@@ -250,14 +250,14 @@ static void refuse_many_classes(void)
 }
 
 /* A chain of references, each to the next, with `before` and `after` around it, up to `end`. */
-static void chain_of(by__text *text, int count, const char *before, const char *after,
+static void chain_of(by_string *text, int count, const char *before, const char *after,
                      const char *end)
 {
-    by__text_add(text, "{\"$defs\":{");
+    by__string_append(text, "{\"$defs\":{");
     for (int i = 0; i < count; i++) {
-        by__text_format(text, "\"d%d\":%s{\"$ref\":\"#/$defs/d%d\"}%s,", i, before, i + 1, after);
+        by_string_format(text, "\"d%d\":%s{\"$ref\":\"#/$defs/d%d\"}%s,", i, before, i + 1, after);
     }
-    by__text_format(text, "\"d%d\":%s},\"$ref\":\"#/$defs/d0\"}", count, end);
+    by_string_format(text, "\"d%d\":%s},\"$ref\":\"#/$defs/d0\"}", count, end);
 }
 
 /* Long chains are no cycles, and cost no more than their length. */
@@ -278,14 +278,14 @@ static void chains(void **state)
     };
     BY_UNUSED(state);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
-        by__text text = {0};
+        by_string text = {0};
         chain_of(&text, cases[i].count, cases[i].before, cases[i].after, cases[i].end);
         if (cases[i].says == NULL) {
             check_form(&(form_case){text.data, {"1"}, {"3"}}, true);
         } else {
             check_refused(&(refusal){text.data, cases[i].says}, true);
         }
-        by__text_free(&text);
+        by_string_free(&text);
     }
 }
 
@@ -508,17 +508,17 @@ static by_status many_bytes(void *user, uint32_t id, const char **data, size_t *
 static void open_many_ways(by_constraint **out, const by_token_list *list)
 {
     by_error error;
-    by__text text = {0};
-    by__text_add(&text, "{\"anyOf\":[");
+    by_string text = {0};
+    by__string_append(&text, "{\"anyOf\":[");
     for (int i = 0; i < 60; i++) {
-        by__text_format(&text,
-                        "%s{\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":200},"
-                        "\"k%d\":{\"type\":\"null\"}},\"required\":[\"a\",\"k%d\"]}",
-                        i == 0 ? "" : ",", i, i);
+        by_string_format(&text,
+                         "%s{\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":200},"
+                         "\"k%d\":{\"type\":\"null\"}},\"required\":[\"a\",\"k%d\"]}",
+                         i == 0 ? "" : ",", i, i);
     }
-    by__text_add(&text, "]}");
+    by__string_append(&text, "]}");
     assert_int_equal(by_constraint_open_schema(out, text.data, text.length, list, &error), BY_OK);
-    by__text_free(&text);
+    by_string_free(&text);
 }
 
 static void accept_text(by_constraint_state *s, const char *text)

@@ -147,14 +147,14 @@ static void test_stamp(void **state)
     assert_int_equal(by_data_verify(packed, NULL, &error), BY_OK);
     assert_int_equal(by__file_read(&clean, &length, stamp, 1 << 20, &error), BY_OK);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(lines); i++) {
-        by__text text = {0};
-        by__text_add(&text, clean);
-        by__text_add(&text, lines[i]);
+        by_string text = {0};
+        by__string_append(&text, clean);
+        by__string_append(&text, lines[i]);
         assert_int_equal(by__file_write(stamp, text.data, text.length, &error), BY_OK);
         by_dataset *data = open_skipping(packed);
         assert_int_equal(count_damage(data), 0);
         by_dataset_close(&data);
-        by__text_free(&text);
+        by_string_free(&text);
     }
     spoil(packed, 0, 5000, "\x01\x00\x02\x00", 4);
     assert_int_equal(by_data_verify(packed, NULL, &error), BY_EFORMAT);

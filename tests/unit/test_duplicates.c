@@ -19,16 +19,16 @@
 /* A text of `words` words, of which the last `changed` are not those of the text of that number. */
 static char *make_text(uint32_t number, size_t words, size_t changed)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *out;
     for (size_t i = 0; i < words; i++) {
         uint64_t id = (uint64_t)number << 32 | i;
         if (i >= words - changed) {
             id |= (uint64_t)1 << 31;
         }
-        by__text_format(&text, "%016llx ", (unsigned long long)by__hash64(&id, sizeof id));
+        by_string_format(&text, "%016llx ", (unsigned long long)by__hash64(&id, sizeof id));
     }
-    assert_int_equal(by__text_take(&text, &out, NULL), BY_OK);
+    assert_int_equal(by__string_take(&text, &out, NULL), BY_OK);
     return out;
 }
 
@@ -118,13 +118,13 @@ static const char *const lines[] = {
 /* A file of the lines whose bits are set. */
 static char *write_lines(const char *folder, const char *name, unsigned which)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *all;
     char *path = by__path_join(folder, name);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(lines); i++) {
-        by__text_add(&text, (which >> i & 1u) != 0 ? lines[i] : "");
+        by__string_append(&text, (which >> i & 1u) != 0 ? lines[i] : "");
     }
-    assert_int_equal(by__text_take(&text, &all, NULL), BY_OK);
+    assert_int_equal(by__string_take(&text, &all, NULL), BY_OK);
     assert_int_equal(by__file_write(path, all, strlen(all), NULL), BY_OK);
     free(all);
     return path;

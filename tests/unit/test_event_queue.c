@@ -67,13 +67,13 @@ static void run(reader *r, int64_t batches, int64_t size)
     by__link_event_queue_open(
         &r->queue, &loop, &(by__link_event_handler){.event = on_event, .hold = on_hold, .user = r});
     for (int64_t b = 0; b < batches; b++) {
-        by__text events = {0};
+        by_string events = {0};
         for (int64_t i = 0; i < size; i++) {
             by__protocol_events_add_piece(&events, "a-request-0", b * size + i, 0, "abcde", 5);
         }
         assert_false(events.failed);
         assert_true(by__link_event_queue_add(&r->queue, events.data, events.length));
-        by__text_free(&events);
+        by_string_free(&events);
     }
     uv_prepare_start(&turn, on_turn);
     uv_run(&loop, UV_RUN_DEFAULT);
@@ -147,7 +147,7 @@ static void test_empty(void **state)
 static void test_list(void **state)
 {
     static const char text[] = "a \"b\"\n";
-    by__text list = {0};
+    by_string list = {0};
     by__serve_event e;
     size_t at = 0;
     json_t *stop = json_pack("{ss ss si ss}", "id", "x-1", "e", "stop", "i", 1, "reason", "length");
@@ -179,7 +179,7 @@ static void test_list(void **state)
     }
     list.data[5] = 4; /* the id ends elsewhere */
     assert_false(by__protocol_events_valid(list.data, list.length));
-    by__text_free(&list);
+    by_string_free(&list);
     json_decref(stop);
     json_decref(none);
 }

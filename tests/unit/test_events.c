@@ -113,19 +113,19 @@ static char *without_time(const char *path)
     size_t length;
     char *text = NULL;
     read_all(&text, path, &length);
-    by__text kept = {0};
+    by_string kept = {0};
     char *out;
     for (const char *p = text; *p != '\0';) {
         const char *time = strstr(p, ",\"time\":");
         if (time == NULL) {
-            by__text_add(&kept, p);
+            by__string_append(&kept, p);
             break;
         }
-        by__text_add_bytes(&kept, p, (size_t)(time - p));
+        by_string_add(&kept, p, (size_t)(time - p));
         p = strchr(time, '}');
     }
     free(text);
-    assert_int_equal(by__text_take(&kept, &out, NULL), BY_OK);
+    assert_int_equal(by__string_take(&kept, &out, NULL), BY_OK);
     return out;
 }
 
@@ -169,13 +169,13 @@ static void a_torn_line_is_dropped_at_open(void **state)
     read_all(&text, path, &length);
     size_t line = (size_t)(strchr(text, '\n') + 1 - text);
     /* Longer than one block of the backwards search, and cut at each place of a short line. */
-    by__text longer = {0};
-    by__text_add_bytes(&longer, text, line);
+    by_string longer = {0};
+    by_string_add(&longer, text, line);
     for (int i = 0; i < 1000; i++) {
-        by__text_add(&longer, "{\"event\":");
+        by__string_append(&longer, "{\"event\":");
     }
     assert_int_equal(by__file_write(path, longer.data, longer.length, NULL), BY_OK);
-    by__text_free(&longer);
+    by_string_free(&longer);
     log_steps(path, 2, 2);
     expected = without_time(path);
     for (size_t cut = line; cut < length; cut++) {
@@ -208,11 +208,11 @@ static void a_broken_line_is_named(void **state)
     char *directory = temporary_make();
     char *path = in(directory, "events.jsonl");
     for (size_t i = 0; i < BY_ARRAY_LENGTH(lines); i++) {
-        by__text text = {0};
+        by_string text = {0};
         by_series series;
         by_error error = {0};
-        by__text_format(&text, "{\"event\":\"a\",\"step\":1}\n%s\n{\"event\":\"a\",\"step\":2}\n",
-                        lines[i]);
+        by_string_format(&text, "{\"event\":\"a\",\"step\":1}\n%s\n{\"event\":\"a\",\"step\":2}\n",
+                         lines[i]);
         assert_int_equal(by__file_write(path, text.data, text.length, NULL), BY_OK);
         assert_int_equal(by_events_read(&series, path, NULL, "x", &error), BY_EFORMAT);
         assert_non_null(strstr(error.message, "events.jsonl:2:"));
@@ -221,7 +221,7 @@ static void a_broken_line_is_named(void **state)
         read_all(&unchanged, path, &text.capacity);
         assert_string_equal(unchanged, text.data);
         free(unchanged);
-        by__text_free(&text);
+        by_string_free(&text);
     }
     free(path);
     temporary_remove(directory);

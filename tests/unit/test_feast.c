@@ -94,7 +94,7 @@ static const key_row key_rows[] = {
      {"0200000073020000000000000070726f6a", "01000000020000000100000073020000000000000070726f6a"}},
 };
 
-static by_status make_key(by__text *out, const key_row *row, const char *values, int version,
+static by_status make_key(by_string *out, const key_row *row, const char *values, int version,
                           by_error *error)
 {
     const json_t *of[2];
@@ -115,13 +115,13 @@ static void test_keys(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(key_rows); i++) {
         for (int version = 2; version <= 3; version++) {
             char hex[512];
-            by__text key = {0};
+            by_string key = {0};
             by_error error = {0};
             assert_int_equal(make_key(&key, &key_rows[i], key_rows[i].values, version, &error),
                              BY_OK);
             to_hex(hex, key.data, key.length);
             assert_string_equal(hex, key_rows[i].hex[version - 2]);
-            by__text_free(&key);
+            by_string_free(&key);
         }
     }
 }
@@ -141,20 +141,20 @@ static void test_wrong_entities(void **state)
                 {5, "[7]", "the entity's 's' must be a text"}};
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
-        by__text key = {0};
+        by_string key = {0};
         by_error error = {0};
         assert_int_equal(make_key(&key, &key_rows[rows[i].row], rows[i].values, 3, &error),
                          BY_EARG);
         assert_string_equal(error.message, rows[i].message);
-        by__text_free(&key);
+        by_string_free(&key);
     }
     char values[BY__FEAST_MOST_TEXT + 8];
-    by__text key = {0};
+    by_string key = {0};
     by_error error = {0};
     (void)snprintf(values, sizeof values, "[\"%0*d\"]", BY__FEAST_MOST_TEXT + 1, 0);
     assert_int_equal(make_key(&key, &key_rows[5], values, 3, &error), BY_EARG);
     assert_string_equal(error.message, "the entity's 's' has 1025 bytes; 1024 are possible");
-    by__text_free(&key);
+    by_string_free(&key);
 }
 
 static bool read_value(by__feature_feast_value *out, uint8_t bytes[64], const char *hex)

@@ -234,24 +234,24 @@ static void fill(by__gateway_call *call, const row *r)
     }
     for (size_t i = 0; i < call->part_count * call->n; i++) {
         by__gateway_choice *c = &call->choices[i];
-        by__text_add(&c->text, strstr(r->body, "\"auto\"") != NULL ? CALL : "an \"answer\"");
+        by__string_append(&c->text, strstr(r->body, "\"auto\"") != NULL ? CALL : "an \"answer\"");
         (void)snprintf(c->reason, sizeof c->reason, "stop");
         c->logprobs = r->logprobs == NULL ? NULL : json_loads(r->logprobs, 0, NULL);
     }
     call->whole = r->whole == NULL ? NULL : json_loads(r->whole, 0, NULL);
 }
 
-typedef void printer(by__gateway_call *call, by__text *out);
+typedef void printer(by__gateway_call *call, by_string *out);
 
-static void print_answer(by__gateway_call *call, by__text *out)
+static void print_answer(by__gateway_call *call, by_string *out)
 {
     call->form->answer(call, out);
 }
 
-static void print_stream(by__gateway_call *call, by__text *out)
+static void print_stream(by__gateway_call *call, by_string *out)
 {
     const by__gateway_call_form *form = call->form;
-    by__text_free(&call->head);
+    by_string_free(&call->head);
     call->frames = 0;
     if (form->first == NULL) {
         return;
@@ -267,7 +267,7 @@ static void print_stream(by__gateway_call *call, by__text *out)
 }
 
 /* What a response in the background is followed by. */
-static void print_replay(by__gateway_call *call, by__text *out)
+static void print_replay(by__gateway_call *call, by_string *out)
 {
     call->frames = 0;
     call->choices[0].shown = 0;
@@ -278,12 +278,12 @@ static void print_replay(by__gateway_call *call, by__text *out)
 
 static void check_print(by__gateway_call *call, printer *print)
 {
-    by__text whole = {0};
+    by_string whole = {0};
     print(call, &whole);
     assert_false(whole.failed);
     size_t failed = 0;
     for (size_t k = 0;; k++) {
-        by__text now = {0};
+        by_string now = {0};
         left = k;
         print(call, &now);
         bool reached = left == NEVER;
@@ -293,13 +293,13 @@ static void check_print(by__gateway_call *call, printer *print)
             assert_string_equal(now.length == 0 ? "" : now.data,
                                 whole.length == 0 ? "" : whole.data);
         }
-        by__text_free(&now);
+        by_string_free(&now);
         if (!reached) {
             break;
         }
     }
     assert_true(failed > 0 || whole.length == 0);
-    by__text_free(&whole);
+    by_string_free(&whole);
 }
 
 static void test_answers(void **state)
@@ -314,11 +314,11 @@ static void test_answers(void **state)
         check_print(call, print_stream);
         check_print(call, print_replay);
         /* A text that lacks something is no answer. */
-        by__text out = {0};
+        by_string out = {0};
         call->choices[0].text.failed = true;
         call->form->answer(call, &out);
         assert_true(out.failed || call->whole != NULL);
-        by__text_free(&out);
+        by_string_free(&out);
         by__gateway_call_free(call);
     }
 }
@@ -417,7 +417,7 @@ static void test_no_model(void **state)
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         json_t *list = json_array();
-        by__text text = {0};
+        by_string text = {0};
         for (int m = 0; m < cases[i].models; m++) {
             char name[24];
             (void)snprintf(name, sizeof name, "model-%03d", m);
@@ -431,7 +431,7 @@ static void test_no_model(void **state)
             strcmp(text.data + text.length - length, cases[i].end) != 0) {
             fail_msg("%s", text.data);
         }
-        by__text_free(&text);
+        by_string_free(&text);
         json_decref(g.state);
     }
 }

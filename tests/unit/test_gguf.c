@@ -22,44 +22,44 @@
 
 /* ---- files that are built ---- */
 
-static void put(by__text *out, uint64_t value, size_t bytes)
+static void put(by_string *out, uint64_t value, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
         uint8_t byte = (uint8_t)(value >> (8 * i));
-        by__text_add_bytes(out, &byte, 1);
+        by_string_add(out, &byte, 1);
     }
 }
 
-static void put_text(by__text *out, const char *text)
+static void put_text(by_string *out, const char *text)
 {
     put(out, strlen(text), 8);
-    by__text_add(out, text);
+    by__string_append(out, text);
 }
 
 /* The head of a file with metadata alone. */
-static void put_head(by__text *out, uint64_t pairs)
+static void put_head(by_string *out, uint64_t pairs)
 {
-    by__text_add(out, "GGUF");
+    by__string_append(out, "GGUF");
     put(out, 3, 4);
     put(out, 0, 8);
     put(out, pairs, 8);
 }
 
-static void put_pair(by__text *out, const char *key, uint64_t kind, uint64_t value)
+static void put_pair(by_string *out, const char *key, uint64_t kind, uint64_t value)
 {
     put_text(out, key);
     put(out, kind, 4);
     put(out, value, kind == BY__GGUF_KIND_BOOL ? 1 : 4);
 }
 
-static void put_text_pair(by__text *out, const char *key, const char *text)
+static void put_text_pair(by_string *out, const char *key, const char *text)
 {
     put_text(out, key);
     put(out, BY__GGUF_KIND_STRING, 4);
     put_text(out, text);
 }
 
-static void put_texts(by__text *out, const char *key, const char *const *texts, size_t count)
+static void put_texts(by_string *out, const char *key, const char *const *texts, size_t count)
 {
     put_text(out, key);
     put(out, BY__GGUF_KIND_ARRAY, 4);
@@ -71,14 +71,14 @@ static void put_texts(by__text *out, const char *key, const char *const *texts, 
 }
 
 /* Values of 4 bytes. */
-static void put_values(by__text *out, const char *key, uint64_t kind, const void *values,
+static void put_values(by_string *out, const char *key, uint64_t kind, const void *values,
                        size_t count)
 {
     put_text(out, key);
     put(out, BY__GGUF_KIND_ARRAY, 4);
     put(out, kind, 4);
     put(out, count, 8);
-    by__text_add_bytes(out, values, count * 4);
+    by_string_add(out, values, count * 4);
 }
 
 /* A file: magic, version, counts; pairs; two tensors, f32 [4, 3] and q8_0 [2, 64]; their data. */
@@ -120,15 +120,15 @@ static const parts good = {.magic = "GGUF",
                            .type = 0,
                            .offset = 64};
 
-static by__text build(const parts *p)
+static by_string build(const parts *p)
 {
-    by__text out = {0};
-    by__text_add(&out, p->magic);
+    by_string out = {0};
+    by__string_append(&out, p->magic);
     put(&out, p->version, 4);
     put(&out, p->tensors, 8);
     put(&out, p->pairs, 8);
     put(&out, p->key_length, 8);
-    by__text_add(&out, p->key);
+    by__string_append(&out, p->key);
     put(&out, p->kind, 4);
     if (p->array_kind != 99) {
         put(&out, p->array_kind, 4);
@@ -164,7 +164,7 @@ static by__text build(const parts *p)
 /* In memory of exactly its size, so that a sanitizer sees a read beyond it. */
 static by_status parse(by__format_gguf_file *out, const parts *p, by_error *error)
 {
-    by__text text = build(p);
+    by_string text = build(p);
     uint8_t *data = malloc(text.length);
     assert_non_null(data);
     memcpy(data, text.data, text.length);
@@ -173,7 +173,7 @@ static by_status parse(by__format_gguf_file *out, const parts *p, by_error *erro
         by__format_gguf_free(out);
     }
     free(data);
-    by__text_free(&text);
+    by_string_free(&text);
     return status;
 }
 
@@ -271,7 +271,7 @@ static void corrupt_arrays_are_refused(void **state)
 static void truncated_files_are_refused(void **state)
 {
     (void)state;
-    by__text text = build(&good);
+    by_string text = build(&good);
     for (size_t length = 0; length < text.length; length++) {
         by__format_gguf_file file;
         uint8_t *data = malloc(length + 1);
@@ -280,7 +280,7 @@ static void truncated_files_are_refused(void **state)
         assert_int_equal(by__format_gguf_parse(&file, "x.gguf", data, length, NULL), BY_EFORMAT);
         free(data);
     }
-    by__text_free(&text);
+    by_string_free(&text);
 }
 
 /* ---- blocks ---- */
@@ -412,7 +412,7 @@ static void refuses_model(const char *message, const parts *p)
 {
     by__export_gguf_model *model;
     by_error error = {0};
-    by__text text = build(p);
+    by_string text = build(p);
     char *directory = temporary_make();
     char *path = by__path_join(directory, "x.gguf");
     assert_non_null(path);
@@ -424,7 +424,7 @@ static void refuses_model(const char *message, const parts *p)
     }
     free(path);
     temporary_remove(directory);
-    by__text_free(&text);
+    by_string_free(&text);
 }
 
 static void other_models_are_refused(void **state)
@@ -435,7 +435,7 @@ static void other_models_are_refused(void **state)
 
 /* ---- tokenizers ---- */
 
-static by_tokenizer *open_tokenizer(by__format_gguf_file *file, by__text *text)
+static by_tokenizer *open_tokenizer(by__format_gguf_file *file, by_string *text)
 {
     by_tokenizer *tokenizer;
     by_error error = {0};
@@ -471,7 +471,7 @@ static void merges_come_from_scores(void **state)
     /* "bc" before "ab": a bc, then a + bc is abc. */
     static const uint32_t abc_ca[] = {6, 7};
     static const uint32_t ab_bc[] = {4, 5};
-    by__text text = {0};
+    by_string text = {0};
     by__format_gguf_file file;
     by_error error = {0};
     put_head(&text, 6);
@@ -491,7 +491,7 @@ static void merges_come_from_scores(void **state)
     memcpy(text.data + scores_end - sizeof scores, &nan, sizeof nan);
     assert_int_equal(by__tokenizer_from_gguf(&tokenizer, "x", &file, &error), BY_EFORMAT);
     by__format_gguf_free(&file);
-    by__text_free(&text);
+    by_string_free(&text);
 }
 
 /* A byte-level vocabulary with a token that no merges make. */
@@ -500,7 +500,7 @@ static size_t ids_of(uint32_t ids[4], const char *pre)
     static const char *const tokens[] = {"<s>", "a", "b", "c", "ab", "abc"};
     static const char *const merges[] = {"a b"};
     static const uint32_t types[] = {3, 1, 1, 1, 1, 1};
-    by__text text = {0};
+    by_string text = {0};
     by__format_gguf_file file;
     by_token_buffer found = {0};
     put_head(&text, 6);
@@ -520,7 +520,7 @@ static size_t ids_of(uint32_t ids[4], const char *pre)
     by_token_buffer_free(&found);
     by_tokenizer_close(&tokenizer);
     by__format_gguf_free(&file);
-    by__text_free(&text);
+    by_string_free(&text);
     return count;
 }
 
@@ -551,7 +551,7 @@ static void ends_of_texts_and_turns(void **state)
     int32_t ends[BY_END_TOKENS];
     size_t count;
     by_error error = {0};
-    by__text text = {0};
+    by_string text = {0};
     char *directory = temporary_make();
     assert_non_null(directory);
     char *path = by__path_join(directory, "model.gguf");
@@ -566,7 +566,7 @@ static void ends_of_texts_and_turns(void **state)
     assert_int_equal(count, 2);
     assert_int_equal(ends[0], 1);
     assert_int_equal(ends[1], 3);
-    by__text_free(&text);
+    by_string_free(&text);
     free(path);
     temporary_remove(directory);
 }

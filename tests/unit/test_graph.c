@@ -184,11 +184,11 @@ static void test_attributes(void **state)
     assert_int_equal(have->heads, 2);
     assert_true(have->inverse);
     assert_true(have->theta == 100.0f && have->eps == 0.0f && have->rows == 0);
-    by__text text = {0};
+    by_string text = {0};
     char *line;
     by_error error = {0};
     by__op_attrs_print(&text, by__op_row_of(BY_OP_ROPE), have, false);
-    check_ok(by__text_take(&text, &line, &error), &error);
+    check_ok(by__string_take(&text, &line, &error), &error);
     assert_string_equal(line, " heads 2 theta 100 inverse");
     free(line);
     attrs.theta = (float)NAN;

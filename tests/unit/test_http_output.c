@@ -210,17 +210,17 @@ static void test_failed_frames(void **state)
     (void)state;
     open_bench(&b, &(by__http_options){0});
     begin_stream(&b, 0, 0);
-    by__text frames = {0};
+    by_string frames = {0};
     assert_true(by__http_exchange_stream(b.exchanges[0]));
     assert_true(by__http_exchange_send_text(b.exchanges[0], &frames)); /* of none nothing is sent */
-    by__text_add(&frames, "data: 1\n\n");
+    by__string_append(&frames, "data: 1\n\n");
     assert_true(by__http_exchange_send_text(b.exchanges[0], &frames));
     read_until(&b, 0, text, sizeof text, "data: 1\n\n\r\n");
     assert_string_equal(strstr(text, "\r\n\r\n") + 4, "9\r\ndata: 1\n\n\r\n");
     frames.failed = true;
     assert_false(by__http_exchange_send_text(b.exchanges[0], &frames));
     assert_int_equal(b.gone, 1);
-    by__text_free(&frames);
+    by_string_free(&frames);
     ssize_t n = -1;
     while (n < 0) {
         uv_run(&b.loop, UV_RUN_NOWAIT);
@@ -265,11 +265,11 @@ static void test_head(void **state)
     (void)state;
     open_bench(&b, &(by__http_options){0});
     for (int i = 0; i < 2; i++) {
-        by__text body = {0};
+        by_string body = {0};
         char length[64];
         begin_request(&b, 2 * i, 0, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
         for (size_t n = 0; n < lengths[i]; n++) {
-            by__text_add(&body, "x");
+            by__string_append(&body, "x");
         }
         by__http_exchange_reply_text(b.exchanges[2 * i], 200, "text/plain", &body);
         assert_int_equal(write(b.sockets[2 * i], request, sizeof request - 1), sizeof request - 1);

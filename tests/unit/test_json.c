@@ -280,11 +280,11 @@ static void test_writes_as_jansson(void **state)
 static void test_compact(void **state)
 {
     static const char text[] = " { \"a b\" : [ 1.10 , \"\\\" }\" ] ,\n\t\"c\" : 1E2 } ";
-    by__text out = {0};
+    by_string out = {0};
     (void)state;
     by__json_compact(&out, text, strlen(text));
     assert_string_equal(out.data, "{\"a b\":[1.10,\"\\\" }\"],\"c\":1E2}");
-    by__text_free(&out);
+    by_string_free(&out);
 }
 
 int main(void)

@@ -259,17 +259,18 @@ static void test_broken_figures(void **state)
 {
     const fixture *f = *state;
     by_machine m;
-    by__text text = {0};
+    by_string text = {0};
     assert_int_equal(by_machine_describe(&m, 1, NULL), BY_OK);
-    by__text_add(&text, "{\"version\": 2, \"machines\": [{\"cpu\": ");
-    by__text_json(&text, m.cpu, strlen(m.cpu));
-    by__text_format(&text,
-                    ", \"key\": \"%s\", \"isa\": \"%s\", \"threads\": 1, \"f32_gflops\": \"fast\", "
-                    "\"bf16_gflops\": -5, "
-                    "\"read_gbps\": 12.5, \"disk_direct\": 1}]}",
-                    m.key, m.isa);
+    by__string_append(&text, "{\"version\": 2, \"machines\": [{\"cpu\": ");
+    by_string_json(&text, m.cpu, strlen(m.cpu));
+    by_string_format(
+        &text,
+        ", \"key\": \"%s\", \"isa\": \"%s\", \"threads\": 1, \"f32_gflops\": \"fast\", "
+        "\"bf16_gflops\": -5, "
+        "\"read_gbps\": 12.5, \"disk_direct\": 1}]}",
+        m.key, m.isa);
     put(f, text.data);
-    by__text_free(&text);
+    by_string_free(&text);
     by__plan_machine_recall(&m, f->cache);
     assert_true(m.f32_gflops == 0.0 && m.bf16_gflops == 0.0);
     assert_true(m.read_gbps == 12.5);

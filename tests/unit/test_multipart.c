@@ -79,21 +79,21 @@ static void test_table(void **state)
 static void test_many(void **state)
 {
     static const char part[] = "--b\r\n" NAMED "\r\n\r\nv\r\n";
-    by__text body = {0};
+    by_string body = {0};
     (void)state;
     for (size_t i = 0; i < 258; i++) {
-        by__text_add(&body, part);
+        by__string_append(&body, part);
     }
-    by__text_add(&body, "--b--\r\n");
+    by__string_append(&body, "--b--\r\n");
     assert_int_equal(split(TYPE, body.data), BY_OK);
     assert_int_equal(count, 258);
     body.length -= strlen("--b--\r\n");
     for (size_t i = 258; i <= BY__MULTIPART_MOST; i++) {
-        by__text_add(&body, part);
+        by__string_append(&body, part);
     }
-    by__text_add(&body, "--b--\r\n");
+    by__string_append(&body, "--b--\r\n");
     assert_int_equal(split(TYPE, body.data), BY_EARG);
-    by__text_free(&body);
+    by_string_free(&body);
 }
 
 int main(void)

@@ -171,50 +171,50 @@ static const struct {
 };
 
 /* Gathers what a message, or a part of one, has. */
-static void gather(const json_t *message, by__text *content, by__text calls[4])
+static void gather(const json_t *message, by_string *content, by_string calls[4])
 {
     size_t i;
     json_t *one;
     const json_t *text = json_object_get(message, "content");
     if (json_is_string(text)) {
-        by__text_add(content, json_string_value(text));
+        by__string_append(content, json_string_value(text));
     }
     json_array_foreach(json_object_get(message, "tool_calls"), i, one)
     {
         const json_t *function = json_object_get(one, "function");
         const json_t *index = json_object_get(one, "index");
         const json_t *name = json_object_get(function, "name");
-        by__text *to = &calls[index == NULL ? i : (size_t)json_integer_value(index)];
+        by_string *to = &calls[index == NULL ? i : (size_t)json_integer_value(index)];
         if (name != NULL) {
             assert_int_equal(strncmp(json_string_value(json_object_get(one, "id")), "call_", 5), 0);
-            by__text_format(to, "%s(", json_string_value(name));
+            by_string_format(to, "%s(", json_string_value(name));
         }
-        by__text_add(to, json_string_value(json_object_get(function, "arguments")));
+        by__string_append(to, json_string_value(json_object_get(function, "arguments")));
     }
 }
 
-static void check_gathered(size_t i, by__text *content, by__text calls[4])
+static void check_gathered(size_t i, by_string *content, by_string calls[4])
 {
-    by__text all = {0};
-    by__text_add(content, "");
-    by__text_add(&all, "");
+    by_string all = {0};
+    by__string_append(content, "");
+    by__string_append(&all, "");
     for (size_t k = 0; k < 4; k++) {
         if (calls[k].length > 0) {
-            by__text_format(&all, "%s)\n", calls[k].data);
+            by_string_format(&all, "%s)\n", calls[k].data);
         }
-        by__text_free(&calls[k]);
+        by_string_free(&calls[k]);
     }
     assert_string_equal(content->data, calling[i].content == NULL ? "" : calling[i].content);
     assert_string_equal(all.data, calling[i].calls);
-    by__text_free(&all);
-    by__text_free(content);
+    by_string_free(&all);
+    by_string_free(content);
 }
 
 static void check_whole(by__gateway_call *call, size_t i)
 {
-    by__text out = {0};
-    by__text content = {0};
-    by__text calls[4] = {{0}};
+    by_string out = {0};
+    by_string content = {0};
+    by_string calls[4] = {{0}};
     call->form->answer(call, &out);
     json_t *value = json_loadb(out.data, out.length, 0, NULL);
     const json_t *choice = json_array_get(json_object_get(value, "choices"), 0);
@@ -225,15 +225,15 @@ static void check_whole(by__gateway_call *call, size_t i)
     assert_string_equal(json_string_value(json_object_get(choice, "finish_reason")),
                         calling[i].finish);
     json_decref(value);
-    by__text_free(&out);
+    by_string_free(&out);
 }
 
 /* The same in a stream, of which each piece has two bytes. */
 static void check_stream(by__gateway_call *call, size_t i)
 {
-    by__text out = {0};
-    by__text content = {0};
-    by__text calls[4] = {{0}};
+    by_string out = {0};
+    by_string content = {0};
+    by_string calls[4] = {{0}};
     const char *text = calling[i].text;
     const char *finish = NULL;
     json_t *last = NULL;
@@ -255,7 +255,7 @@ static void check_stream(by__gateway_call *call, size_t i)
     check_gathered(i, &content, calls);
     assert_string_equal(finish, calling[i].finish);
     json_decref(last);
-    by__text_free(&out);
+    by_string_free(&out);
 }
 
 static void test_calls(void **state)
@@ -267,7 +267,7 @@ static void test_calls(void **state)
         by__gateway_call *call = read_call(&by__openai_chat_form, calling[i].body, &param, &error);
         assert_int_equal(error.status, BY_OK);
         by__gateway_choice *c = &call->choices[0];
-        by__text_add(&c->text, calling[i].text);
+        by__string_append(&c->text, calling[i].text);
         (void)snprintf(c->reason, sizeof c->reason, "%s", calling[i].reason);
         check_whole(call, i);
         check_stream(call, i);

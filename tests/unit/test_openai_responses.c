@@ -176,29 +176,29 @@ static const struct {
 
 static void check_output(const json_t *output, size_t row)
 {
-    by__text all = {0};
+    by_string all = {0};
     size_t i;
     json_t *item;
-    by__text_add(&all, "");
+    by__string_append(&all, "");
     json_array_foreach(output, i, item)
     {
         const char *id = by__protocol_get_text(item, "id");
         if (strcmp(by__protocol_get_text(item, "type"), "message") == 0) {
             const json_t *part = json_array_get(json_object_get(item, "content"), 0);
             assert_int_equal(strncmp(id, "msg_", 4), 0);
-            by__text_format(&all, "'%s'", by__protocol_get_text(part, "text"));
+            by_string_format(&all, "'%s'", by__protocol_get_text(part, "text"));
         } else {
             assert_string_equal(by__protocol_get_text(item, "type"), "function_call");
             assert_int_equal(strncmp(id, "fc_", 3), 0);
             assert_int_equal(strncmp(by__protocol_get_text(item, "call_id"), "call_", 5), 0);
-            by__text_format(&all, "%s(%s)", by__protocol_get_text(item, "name"),
-                            by__protocol_get_text(item, "arguments"));
+            by_string_format(&all, "%s(%s)", by__protocol_get_text(item, "name"),
+                             by__protocol_get_text(item, "arguments"));
         }
         assert_string_equal(by__protocol_get_text(item, "status"),
                             strcmp(calling[row].reason, "stop") == 0 ? "completed" : "incomplete");
     }
     assert_string_equal(all.data, calling[row].output);
-    by__text_free(&all);
+    by_string_free(&all);
 }
 
 /* The output so far of a client that reads a stream. */
@@ -261,7 +261,7 @@ static void take_event(reader *r, const json_t *event)
     }
 }
 
-static void take_events(reader *r, const by__text *frames)
+static void take_events(reader *r, const by_string *frames)
 {
     for (const char *line = frames->data; line != NULL && *line != '\0';
          line = strstr(line, "\n\n") + 2) {
@@ -278,7 +278,7 @@ static void take_events(reader *r, const by__text *frames)
 /* A stream of which each piece has two bytes. */
 static void check_stream(by__gateway_call *call, size_t row)
 {
-    by__text out = {0};
+    by_string out = {0};
     const char *text = calling[row].text;
     reader r = {.output = json_array()};
     stream_text(call, text, &out);
@@ -289,7 +289,7 @@ static void check_stream(by__gateway_call *call, size_t row)
     assert_true(r.ended);
     check_output(r.output, row);
     json_decref(r.output);
-    by__text_free(&out);
+    by_string_free(&out);
 }
 
 static void test_calls(void **state)
@@ -298,11 +298,11 @@ static void test_calls(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(calling); i++) {
         by_error error;
         const char *param = NULL;
-        by__text out = {0};
+        by_string out = {0};
         by__gateway_call *call =
             read_call(&by__openai_response_form, calling[i].body, &param, &error);
         assert_string_equal(error.message, "");
-        by__text_add(&call->choices[0].text, calling[i].text);
+        by__string_append(&call->choices[0].text, calling[i].text);
         (void)snprintf(call->choices[0].reason, sizeof call->choices[0].reason, "%s",
                        calling[i].reason);
         call->form->answer(call, &out);
@@ -310,7 +310,7 @@ static void test_calls(void **state)
         check_output(json_object_get(response, "output"), i);
         assert_null(json_object_get(response, "calls"));
         json_decref(response);
-        by__text_free(&out);
+        by_string_free(&out);
         check_stream(call, i);
         by__gateway_call_free(call);
     }
@@ -345,13 +345,13 @@ static void test_logprobs(void **state)
 {
     by_error error;
     const char *param = NULL;
-    by__text out = {0};
+    by_string out = {0};
     by__gateway_call *call = read_call(&by__openai_response_form,
                                        CALLING("\"auto\",\"top_logprobs\":1"), &param, &error);
     by__gateway_choice *c = &call->choices[0];
     BY_UNUSED(state);
     assert_string_equal(error.message, "");
-    by__text_add(&c->text, "\xc3\xa4 " MARKED("g", "{}"));
+    by__string_append(&c->text, "\xc3\xa4 " MARKED("g", "{}"));
     (void)snprintf(c->reason, sizeof c->reason, "stop");
     c->logprobs = json_pack("[{ss sf si}{ss sf si}]", "token", "\xc3\xa4", "logprob", -1.0,
                             "offset", 0, "token", " <", "logprob", -1.0, "offset", 1);
@@ -362,20 +362,20 @@ static void test_logprobs(void **state)
     assert_string_equal(by__protocol_get_text(part, "text"), "\xc3\xa4");
     assert_int_equal(json_array_size(json_object_get(part, "logprobs")), 1);
     json_decref(response);
-    by__text_free(&out);
+    by_string_free(&out);
     by__gateway_call_free(call);
 }
 
 /* ---- responses in the background ---- */
 
 /* The events of a task in a state, without the first ones. */
-static void replay(by__text *out, const json_t *task, const json_t *result, const char *status,
+static void replay(by_string *out, const json_t *task, const json_t *result, const char *status,
                    uint64_t skipped)
 {
     const by__gateway g = {.forms = by__gateway_forms};
     by__task_call t;
-    *out = (by__text){0};
-    by__text_add(out, "");
+    *out = (by_string){0};
+    by__string_append(out, "");
     assert_true(by__task_call_open(&t, &g, task, result));
     t.call.skipped = skipped;
     by__openai_response_replay(&t.call, status, json_null(), out);
@@ -383,7 +383,7 @@ static void replay(by__text *out, const json_t *task, const json_t *result, cons
     by__task_call_close(&t);
 }
 
-static size_t count_events(const by__text *frames)
+static size_t count_events(const by_string *frames)
 {
     size_t count = 0;
     for (const char *at = frames->data; (at = strstr(at, "\n\n")) != NULL; at += 2) {
@@ -397,7 +397,7 @@ static size_t count_events(const by__text *frames)
 static void check_replays(const json_t *task, const json_t *result, size_t row)
 {
     static const char *const states[] = {"queued", "in_progress", "completed"};
-    by__text whole;
+    by_string whole;
     reader r = {.output = json_array()};
     replay(&whole, task, result, "completed", 0);
     take_events(&r, &whole);
@@ -405,23 +405,23 @@ static void check_replays(const json_t *task, const json_t *result, size_t row)
     check_output(r.output, row);
     json_decref(r.output);
     for (size_t s = 0; s < BY_ARRAY_LENGTH(states); s++) {
-        by__text seen;
-        by__text rest;
+        by_string seen;
+        by_string rest;
         replay(&seen, task, s < 2 ? NULL : result, states[s], 0);
         size_t count = count_events(&seen);
         assert_true(s == 2 || count == s + 2);
         assert_memory_equal(seen.data, whole.data, seen.length);
         replay(&rest, task, result, "completed", count);
         assert_string_equal(rest.data, whole.data + seen.length);
-        by__text_free(&seen);
-        by__text_free(&rest);
+        by_string_free(&seen);
+        by_string_free(&rest);
     }
-    by__text end;
+    by_string end;
     replay(&end, task, NULL, "cancelled", 3);
     assert_int_equal(strncmp(end.data, "event: response.failed\n", 23), 0);
     assert_non_null(strstr(end.data, "\"status\":\"cancelled\""));
-    by__text_free(&end);
-    by__text_free(&whole);
+    by_string_free(&end);
+    by_string_free(&whole);
 }
 
 static void test_replay(void **state)

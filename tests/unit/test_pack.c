@@ -137,9 +137,9 @@ static void test_held_out(void **state)
     char *output = pack_join(directory, "packed");
     char *train = pack_join(output, "train");
     char *valid = pack_join(output, "valid");
-    by__text text = {0};
+    by_string text = {0};
     for (unsigned i = 0; i < 97; i++) {
-        by__text_add(&text, i % 3 == 0 ? "\xc3\xa9" : i % 7 == 0 ? " " : "x");
+        by__string_append(&text, i % 3 == 0 ? "\xc3\xa9" : i % 7 == 0 ? " " : "x");
     }
     char *path = pack_put(directory, "a.txt", text.data);
     const char *inputs[] = {path};
@@ -161,7 +161,7 @@ static void test_held_out(void **state)
     assert_int_equal(a.manifest.text_bytes + b.manifest.text_bytes, text.length);
     pack_free(&a);
     pack_free(&b);
-    by__text_free(&text);
+    by_string_free(&text);
     free(path);
     free(valid);
     free(train);

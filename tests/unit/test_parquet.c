@@ -24,13 +24,13 @@ typedef struct parts {
 
 static const parts good = {.name_length = 6, .value = 1};
 
-static void byte(by__text *out, unsigned value)
+static void byte(by_string *out, unsigned value)
 {
     uint8_t b = (uint8_t)value;
-    by__text_add_bytes(out, &b, 1);
+    by_string_add(out, &b, 1);
 }
 
-static void varint(by__text *out, uint64_t value)
+static void varint(by_string *out, uint64_t value)
 {
     for (; value >= 128; value >>= 7) {
         byte(out, (unsigned)(value & 127) | 128);
@@ -39,24 +39,24 @@ static void varint(by__text *out, uint64_t value)
 }
 
 /* The head of a field that is `step` behind the one before it. */
-static void head(by__text *out, unsigned step, by__format_thrift_type type)
+static void head(by_string *out, unsigned step, by__format_thrift_type type)
 {
     byte(out, step << 4 | (unsigned)type);
 }
 
-static void whole(by__text *out, unsigned step, int64_t value)
+static void whole(by_string *out, unsigned step, int64_t value)
 {
     head(out, step, BY__THRIFT_I64);
     varint(out, (uint64_t)value << 1);
 }
 
-static void structs(by__text *out, unsigned step, unsigned count)
+static void structs(by_string *out, unsigned step, unsigned count)
 {
     head(out, step, BY__THRIFT_LIST);
     byte(out, count << 4 | BY__THRIFT_STRUCT);
 }
 
-static void name(by__text *out, unsigned step, size_t length)
+static void name(by_string *out, unsigned step, size_t length)
 {
     head(out, step, BY__THRIFT_BINARY);
     varint(out, length);
@@ -65,14 +65,14 @@ static void name(by__text *out, unsigned step, size_t length)
     }
 }
 
-static void group(by__text *out, size_t length)
+static void group(by_string *out, size_t length)
 {
     name(out, 4, length);
     whole(out, 1, 1); /* children */
     byte(out, 0);
 }
 
-static void page(by__text *out, int type, const void *data, size_t size, const parts *p)
+static void page(by_string *out, int type, const void *data, size_t size, const parts *p)
 {
     unsigned step = type == 2 ? 4 : type == 3 ? 5 : 2;
     whole(out, 1, type);
@@ -87,14 +87,14 @@ static void page(by__text *out, int type, const void *data, size_t size, const p
     }
     byte(out, 0);
     byte(out, 0);
-    by__text_add_bytes(out, data, size);
+    by_string_add(out, data, size);
 }
 
-static by__text build(const parts *p)
+static by_string build(const parts *p)
 {
     const uint8_t run[6] = {2, 0, 0, 0, VALUES << 1, p->value};
-    by__text out = {0};
-    by__text_add(&out, "PAR1");
+    by_string out = {0};
+    by__string_append(&out, "PAR1");
     if (p->dictionary) {
         page(&out, 2, "\xff", 1, p);
     }
@@ -123,7 +123,7 @@ static by__text build(const parts *p)
     for (size_t i = 0; i < 4; i++) {
         byte(&out, (unsigned)(length >> (8 * i) & 255));
     }
-    by__text_add(&out, "PAR1");
+    by__string_append(&out, "PAR1");
     assert_false(out.failed);
     return out;
 }
@@ -132,14 +132,14 @@ static by__text build(const parts *p)
 static by_status read(const parts *p, by__format_parquet_values *values, by_error *error)
 {
     by__format_parquet file;
-    by__text text = build(p);
+    by_string text = build(p);
     by_status status = by__format_parquet_open(&file, "file", (const uint8_t *)text.data,
                                                text.length, VALUES, error);
     if (status == BY_OK) {
         status = by__format_parquet_read(&file, 0, values, error);
     }
     by__format_parquet_close(&file);
-    by__text_free(&text);
+    by_string_free(&text);
     return status;
 }
 

@@ -39,11 +39,11 @@ static void test_redaction(void **state)
     };
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
-        by__text out = {0};
+        by_string out = {0};
         by__gateway_redact_text(&out, cases[i].text, strlen(cases[i].text));
-        by__text_add(&out, "");
+        by__string_append(&out, "");
         assert_string_equal(out.data == NULL ? "" : out.data, cases[i].kept);
-        by__text_free(&out);
+        by_string_free(&out);
     }
 }
 
@@ -319,12 +319,12 @@ static bool add_call(by__gateway_payload_log *log, const json_t *request, size_t
                              .n = 1,
                              .parts = &part,
                              .choices = &choice};
-    by__text_add(&choice.text, "a@b.de said");
+    by__string_append(&choice.text, "a@b.de said");
     left = allocations;
     by__gateway_payload_log_call(log, &call);
     bool reached = left == NEVER && allocations != NEVER;
     left = NEVER;
-    by__text_free(&choice.text);
+    by_string_free(&choice.text);
     json_decref(part.message);
     return reached;
 }
@@ -376,13 +376,13 @@ static void test_no_memory(void **state)
     for (size_t i = 0; add_call(k.log, request, i); i++) {
         lost++;
     }
-    by__text counters = {0};
+    by_string counters = {0};
     by__gateway_payload_log_print(k.log, &counters);
     assert_non_null(strstr(counters.data, "banyan_payload_records_total 1\n"));
     char wanted[64];
     (void)snprintf(wanted, sizeof wanted, "banyan_payload_lost_total %zu\n", lost);
     assert_non_null(strstr(counters.data, wanted));
-    by__text_free(&counters);
+    by_string_free(&counters);
     char *text = lines_of(&k);
     json_t *record = json_loads(text, 0, NULL); /* one line alone */
     assert_true(lost > 30);

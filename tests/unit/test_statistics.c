@@ -53,18 +53,18 @@ static by_dataset_statistics measure(const by_dataset *data, size_t context)
 static void test_lengths(void **state)
 {
     static const uint64_t expected[BY_LENGTH_QUANTILES] = {1, 1, 3, 5, 7, 9, 10};
-    by__text text = {0};
+    by_string text = {0};
     char *all;
     char *folder = temporary_make();
     BY_UNUSED(state);
     for (int i = 10; i > 0; i--) {
-        by__text_add(&text, "{\"text\": \"");
+        by__string_append(&text, "{\"text\": \"");
         for (int k = 0; k < i; k++) {
-            by__text_add(&text, "\\u0001"); /* a byte that no merge takes */
+            by__string_append(&text, "\\u0001"); /* a byte that no merge takes */
         }
-        by__text_add(&text, "\"}\n");
+        by__string_append(&text, "\"}\n");
     }
-    assert_int_equal(by__text_take(&text, &all, NULL), BY_OK);
+    assert_int_equal(by__string_take(&text, &all, NULL), BY_OK);
     by_dataset *data = open_packed(folder, all);
     by_dataset_statistics s = measure(data, 0);
     assert_int_equal(s.tokens, 55);
@@ -84,7 +84,7 @@ static void test_lengths(void **state)
 static void test_tokens_and_order(void **state)
 {
     enum { BYTES = 60000, DOCUMENTS = 600 };
-    by__text text = {0};
+    by_string text = {0};
     char *all;
     char *folder = temporary_make();
     double entropy = 0.0;
@@ -93,11 +93,11 @@ static void test_tokens_and_order(void **state)
     for (uint32_t i = 0; i < BYTES; i++) {
         static const char *const letters[] = {"\\u0001", "\\u0002", "\\u0003", "\\u0004"};
         uint64_t bits = by__hash64(&i, sizeof i);
-        by__text_add(&text, i % (BYTES / DOCUMENTS) == 0 ? "{\"text\": \"" : "");
-        by__text_add(&text, letters[bits % 8 < 4 ? 0 : bits % 4]);
-        by__text_add(&text, (i + 1) % (BYTES / DOCUMENTS) == 0 ? "\"}\n" : "");
+        by__string_append(&text, i % (BYTES / DOCUMENTS) == 0 ? "{\"text\": \"" : "");
+        by__string_append(&text, letters[bits % 8 < 4 ? 0 : bits % 4]);
+        by__string_append(&text, (i + 1) % (BYTES / DOCUMENTS) == 0 ? "\"}\n" : "");
     }
-    assert_int_equal(by__text_take(&text, &all, NULL), BY_OK);
+    assert_int_equal(by__string_take(&text, &all, NULL), BY_OK);
     by_dataset *data = open_packed(folder, all);
     by_dataset_statistics s = measure(data, 8);
     assert_int_equal(s.tokens, BYTES);

@@ -370,10 +370,10 @@ static void test_many_values(void **state)
 {
     BY_UNUSED(state);
     enum { VALUES = 3000 };
-    by__text text = {0};
-    by__text_add(&text, "v\n");
+    by_string text = {0};
+    by__string_append(&text, "v\n");
     for (int i = 0; i < 2 * VALUES; i++) {
-        by__text_format(&text, "value-%d\n", i % VALUES);
+        by_string_format(&text, "value-%d\n", i % VALUES);
     }
     by_table *t = parse(text.data, NULL);
     const by_column *v = by_table_find(t, "v");
@@ -382,7 +382,7 @@ static void test_many_values(void **state)
         assert_int_equal(v->categories[i], i % VALUES);
     }
     by_table_close(&t);
-    by__text_free(&text);
+    by_string_free(&text);
 }
 
 /* ---- JSON lines ---- */

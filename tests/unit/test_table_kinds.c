@@ -46,13 +46,13 @@ static void refuse(const char *text, const by_table_options *options, const char
 /* The number in row 0 of column "x"; NaN: it is missing, infinite: the column has categories. */
 static double number_of(const char *cell)
 {
-    by__text text = {0};
-    by__text_format(&text, "x,y\n\"%s\",0\n", cell);
+    by_string text = {0};
+    by_string_format(&text, "x,y\n\"%s\",0\n", cell);
     by_table *t = parse(text.data, NULL);
     const by_column *x = by_table_find(t, "x");
     double number = x->kind == BY_COLUMN_NUMBER ? x->numbers[0] : INFINITY;
     by_table_close(&t);
-    by__text_free(&text);
+    by_string_free(&text);
     return number;
 }
 
@@ -186,15 +186,15 @@ static void test_wide_characters(void **state)
 /* ---- kinds ---- */
 
 /* "x,y" and `rows` rows of numbers with one cell in row `at` (from 0) instead. */
-static by__text rows_with(size_t rows, size_t at, const char *cell)
+static by_string rows_with(size_t rows, size_t at, const char *cell)
 {
-    by__text text = {0};
-    by__text_add(&text, "x,y\n");
+    by_string text = {0};
+    by__string_append(&text, "x,y\n");
     for (size_t i = 0; i < rows; i++) {
         if (i == at) {
-            by__text_format(&text, "%s,1\n", cell);
+            by_string_format(&text, "%s,1\n", cell);
         } else {
-            by__text_format(&text, "%zu,1\n", i);
+            by_string_format(&text, "%zu,1\n", i);
         }
     }
     return text;
@@ -206,7 +206,7 @@ static void test_odd_cells(void **state)
     static const by_column_type category[] = {{"x", BY_COLUMN_CATEGORY}};
     static const by_column_type number[] = {{"x", BY_COLUMN_NUMBER}};
     BY_UNUSED(state);
-    by__text text = rows_with(1000, 500, "12km");
+    by_string text = rows_with(1000, 500, "12km");
     refuse(text.data, NULL,
            "t.csv:502: column 'x': '12km' is not a number, as 999 of 1000 cells are: a number has "
            "no unit");
@@ -226,13 +226,13 @@ static void test_odd_cells(void **state)
     assert_int_equal(by_table_find(t, "x")->kind, BY_COLUMN_NUMBER);
     assert_true(by_table_find(t, "x")->numbers[500] == 501.0);
     by_table_close(&t);
-    by__text_free(&text);
+    by_string_free(&text);
 
     /* More often it is a value of a category, and what decided is told. */
     text = rows_with(999, 500, "12km");
     refuse(text.data, NULL,
            "t.csv:502: column 'x': '12km' is not a number, as 998 of 999 cells are");
-    by__text_free(&text);
+    by_string_free(&text);
     text = rows_with(19, 5, "12km");
     t = parse(text.data, NULL);
     const by_column *c = by_table_find(t, "x");
@@ -244,12 +244,12 @@ static void test_odd_cells(void **state)
     by_table_close(&t);
     refuse(text.data, &(by_table_options){.types = number, .type_count = 1},
            "t.csv:7: column 'x': '12km' is not a number: a number has no unit");
-    by__text_free(&text);
+    by_string_free(&text);
     text = rows_with(2000, 1, "\"1,274\"");
     refuse(text.data, NULL,
            "t.csv:3: column 'x': '1,274' is not a number, as 1999 of 2000 cells "
            "are: it has a comma: take separators of thousands out");
-    by__text_free(&text);
+    by_string_free(&text);
     static const char *const problems[][2] = {
         {"1e400", "larger than any double"},
         {"-1E999", "larger than any double"},
@@ -268,13 +268,13 @@ static void test_odd_cells(void **state)
         assert_int_equal(by_table_parse(&none, "t.csv", text.data, text.length, NULL, &error),
                          BY_EFORMAT);
         assert_non_null(strstr(error.message, problems[i][1]));
-        by__text_free(&text);
+        by_string_free(&text);
     }
 
     /* JSON lines likewise. */
-    text = (by__text){0};
+    text = (by_string){0};
     for (int i = 0; i < 1000; i++) {
-        by__text_format(&text, i == 7 ? "{\"x\": \"abc\"}\n" : "{\"x\": %d, \"n\": [1]}\n", i);
+        by_string_format(&text, i == 7 ? "{\"x\": \"abc\"}\n" : "{\"x\": %d, \"n\": [1]}\n", i);
     }
     by_table *table;
     by_error error = {0};
@@ -286,7 +286,7 @@ static void test_odd_cells(void **state)
     options.ignore_count = 2;
     t = parse_as("t.jsonl", text.data, text.length, &options);
     by_table_close(&t);
-    by__text_free(&text);
+    by_string_free(&text);
 }
 
 /* A column whose cells resemble numbers is named, and its cells say why they are none. */
@@ -310,8 +310,8 @@ static void test_near_numbers(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(columns); i++) {
         char *doubts;
         by_error error = {0};
-        by__text text = {0};
-        by__text_format(&text, "x\n%s", columns[i].cells);
+        by_string text = {0};
+        by_string_format(&text, "x\n%s", columns[i].cells);
         by_table *t = parse(text.data, NULL);
         assert_int_equal(by_table_doubts(t, &(by_encoding_options){0}, &doubts, &error), BY_OK);
         if (columns[i].doubt == NULL ? doubts[0] != '\0'
@@ -321,7 +321,7 @@ static void test_near_numbers(void **state)
         assert_null(strstr(doubts, "data.decimal"));
         free(doubts);
         by_table_close(&t);
-        by__text_free(&text);
+        by_string_free(&text);
     }
 }
 
@@ -511,8 +511,8 @@ static void test_large_numbers(void **state)
     static const char *const cells[] = {"1e39", "-1e308", "1e36"};
     BY_UNUSED(state);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cells); i++) {
-        by__text text = {0};
-        by__text_format(&text, "x,y\n1,1\n%s,1\n", cells[i]);
+        by_string text = {0};
+        by_string_format(&text, "x,y\n1,1\n%s,1\n", cells[i]);
         by_table *t = parse(text.data, NULL);
         assert_int_equal(by_encoding_apply(e, t, false, &set, &error), BY_EFORMAT);
         assert_int_equal(strncmp(error.message, "t.csv:3: column 'x': ", 21), 0);
@@ -524,7 +524,7 @@ static void test_large_numbers(void **state)
         assert_int_equal(by_encoding_apply(e, t, false, &set, &error), BY_EFORMAT);
         assert_int_equal(strncmp(error.message, "row 0: column 'x': ", 19), 0);
         by_table_close(&t);
-        by__text_free(&text);
+        by_string_free(&text);
     }
     by_encoding_close(&e);
     by_table *t = parse("x,y\n-1e308,1\n1e308,1\n", NULL);
@@ -555,10 +555,10 @@ static void test_messages(void **state)
     by_table_close(&t);
 
     /* A number that was taken for classes. */
-    by__text text = {0};
-    by__text_add(&text, "x,y\n");
+    by_string text = {0};
+    by__string_append(&text, "x,y\n");
     for (int i = 0; i < 40; i++) {
-        by__text_format(&text, "%d,%d.5\n", i, i);
+        by_string_format(&text, "%d,%d.5\n", i, i);
     }
     static const by_column_type types[] = {{"y", BY_COLUMN_CATEGORY}};
     t = parse(text.data, &(by_table_options){.types = types, .type_count = 1});
@@ -573,7 +573,7 @@ static void test_messages(void **state)
                         "set task.kind=regress");
     by_encoding_close(&e);
     by_table_close(&t);
-    by__text_free(&text);
+    by_string_free(&text);
 
     /* A row in memory is counted as in a request. */
     static const char *const cells[] = {"1", "b", "one", "c"};
@@ -586,17 +586,17 @@ static void test_messages(void **state)
 static void test_many_columns(void **state)
 {
     enum { COLUMNS = 60000 };
-    by__text text = {0};
+    by_string text = {0};
     by_error error = {0};
     by_encoding *e;
     by_array_set *set;
     by_drift_reference *r;
     BY_UNUSED(state);
     for (int i = 0; i < COLUMNS; i++) {
-        by__text_format(&text, "%scolumn%d", i == 0 ? "" : ",", i);
+        by_string_format(&text, "%scolumn%d", i == 0 ? "" : ",", i);
     }
     for (int i = 0; i < COLUMNS; i++) {
-        by__text_add(&text, i == 0 ? "\n1" : ",2");
+        by__string_append(&text, i == 0 ? "\n1" : ",2");
     }
     by_table *t = parse(text.data, NULL);
     by_part whole = by_part_whole(1);
@@ -613,7 +613,7 @@ static void test_many_columns(void **state)
     assert_int_equal(by_drift_reference_find(r, "column59999"), 59999);
     by_drift_reference_close(&r);
     by_table_close(&t);
-    by__text_free(&text);
+    by_string_free(&text);
 }
 
 int main(void)

@@ -59,18 +59,18 @@ static void check_refused(const char *from, const char *to, const char *message)
 {
     by_error error = {0};
     by__data_token_manifest m;
-    by__text text = {0};
+    by_string text = {0};
     const char *at = strstr(good, from);
     assert_non_null(at);
-    by__text_add_bytes(&text, good, (size_t)(at - good));
-    by__text_add(&text, to);
-    by__text_add(&text, at + strlen(from));
+    by_string_add(&text, good, (size_t)(at - good));
+    by__string_append(&text, to);
+    by__string_append(&text, at + strlen(from));
     by_status status = by__data_token_manifest_parse(&m, "m.json", text.data, text.length, &error);
     if (status != BY_EFORMAT || strstr(error.message, message) == NULL ||
         strstr(error.message, "m.json") == NULL) {
         fail_msg("%s -> %s: %d %s", from, to, status, error.message);
     }
-    by__text_free(&text);
+    by_string_free(&text);
 }
 
 static void test_refusals(void **state)

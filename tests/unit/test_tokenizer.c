@@ -390,7 +390,7 @@ static void check_saved(const by_tokenizer *t, const char *directory)
 }
 
 /* The small tokenizer in tiktoken's form. Rank 0 is left out: it is <|endoftext|>. */
-static void write_ranks(by__text *out, const by_tokenizer *t)
+static void write_ranks(by_string *out, const by_tokenizer *t)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (uint32_t id = 1; id < t->vocab; id++) {
@@ -399,11 +399,11 @@ static void write_ranks(by__text *out, const by_tokenizer *t)
         for (size_t i = 0; i < n; i += 3) {
             uint32_t bits = (uint32_t)s[i] << 16 | (i + 1 < n ? (uint32_t)s[i + 1] << 8 : 0) |
                             (i + 2 < n ? s[i + 2] : 0u);
-            by__text_format(out, "%c%c%c%c", digits[bits >> 18], digits[bits >> 12 & 63],
-                            i + 1 < n ? digits[bits >> 6 & 63] : '=',
-                            i + 2 < n ? digits[bits & 63] : '=');
+            by_string_format(out, "%c%c%c%c", digits[bits >> 18], digits[bits >> 12 & 63],
+                             i + 1 < n ? digits[bits >> 6 & 63] : '=',
+                             i + 2 < n ? digits[bits & 63] : '=');
         }
-        by__text_format(out, " %u\n", id);
+        by_string_format(out, " %u\n", id);
     }
 }
 
@@ -447,7 +447,7 @@ static void test_tiktoken(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by__text ranks = {0};
+    by_string ranks = {0};
     char *directory = temporary_make();
     char *path = by__path_join(directory, "small.tiktoken");
     by_tokenizer *small = open_golden("tokenizer_small.json");
@@ -477,7 +477,7 @@ static void test_tiktoken(void **state)
         assert_non_null(strstr(error.message, bad[i].message));
         assert_null(none);
     }
-    by__text_free(&ranks);
+    by_string_free(&ranks);
     free(path);
     by_tokenizer_close(&small);
     temporary_remove(directory);
@@ -492,12 +492,12 @@ static void test_gpt2_files(void **state)
     const json_t *model = json_object_get(root, "model");
     const json_t *merges = json_object_get(model, "merges");
     char *vocab = json_dumps(json_object_get(model, "vocab"), 0);
-    by__text lines = {0};
-    by__text_add(&lines, "#version: 0.2\n");
+    by_string lines = {0};
+    by__string_append(&lines, "#version: 0.2\n");
     for (size_t i = 0; i < json_array_size(merges); i++) {
         const json_t *m = json_array_get(merges, i);
-        by__text_format(&lines, "%s %s\n", json_string_value(json_array_get(m, 0)),
-                        json_string_value(json_array_get(m, 1)));
+        by_string_format(&lines, "%s %s\n", json_string_value(json_array_get(m, 0)),
+                         json_string_value(json_array_get(m, 1)));
     }
     char *directory = temporary_make();
     char *encoder_path = by__path_join(directory, "encoder.json");
@@ -510,14 +510,14 @@ static void test_gpt2_files(void **state)
     assert_int_equal(by_tokenizer_open(&t, directory, &error), BY_OK);
     assert_string_equal(by_tokenizer_hash(t), by_tokenizer_hash(small));
     by_tokenizer_close(&t);
-    by__text_add(&lines, "a b c\n");
+    by__string_append(&lines, "a b c\n");
     assert_int_equal(by__file_write(merges_path, lines.data, lines.length, &error), BY_OK);
     assert_int_equal(by_tokenizer_open(&t, directory, &error), BY_EFORMAT);
     assert_non_null(strstr(error.message, "vocab.bpe:345: "));
     free(encoder_path);
     free(merges_path);
     free(vocab);
-    by__text_free(&lines);
+    by_string_free(&lines);
     json_decref(root);
     by_tokenizer_close(&small);
     temporary_remove(directory);

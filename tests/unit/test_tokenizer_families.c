@@ -65,7 +65,7 @@ static void check_text(const char *family, const by_tokenizer *t, const json_t *
 {
     by_text_stream *stream;
     by_token_buffer buffer = {0};
-    by__text streamed = {0};
+    by_string streamed = {0};
     char *text;
     size_t length;
     by_text part;
@@ -78,10 +78,10 @@ static void check_text(const char *family, const by_tokenizer *t, const json_t *
         assert_int_equal(by_text_stream_push(stream, buffer.ids[i], &part, &stopped, NULL), BY_OK);
         assert_false(stopped);
         assert_true(by__utf8_valid(part.data, part.length));
-        by__text_add_bytes(&streamed, part.data, part.length);
+        by_string_add(&streamed, part.data, part.length);
     }
     by_text_stream_end(stream, &part);
-    by__text_add_bytes(&streamed, part.data, part.length);
+    by_string_add(&streamed, part.data, part.length);
     assert_int_equal(by_tokenizer_decode(t, buffer.ids, count, &text, &length, NULL), BY_OK);
     if (json_is_string(expected) && strcmp(text, json_string_value(expected)) != 0) {
         fail_msg("%s: \"%s\" instead of \"%s\"", family, text, json_string_value(expected));
@@ -89,7 +89,7 @@ static void check_text(const char *family, const by_tokenizer *t, const json_t *
     assert_int_equal(streamed.length, length);
     assert_memory_equal(streamed.data, text, length);
     free(text);
-    by__text_free(&streamed);
+    by_string_free(&streamed);
     by_token_buffer_free(&buffer);
     by_text_stream_close(&stream);
 }
@@ -223,7 +223,7 @@ static char *stream_text(const by_tokenizer *t, const by_text_stream_options *op
 {
     by_text_stream *stream;
     by_token_buffer ids = {0};
-    by__text shown = {0};
+    by_string shown = {0};
     by_text part;
     char *out;
     by_error error = {0};
@@ -234,7 +234,7 @@ static char *stream_text(const by_tokenizer *t, const by_text_stream_options *op
     for (size_t i = 0; i < ids.count && !*stopped; i++) {
         assert_int_equal(by_text_stream_push(stream, ids.ids[i], &part, stopped, NULL), BY_OK);
         assert_true(by__utf8_valid(part.data, part.length));
-        by__text_add_bytes(&shown, part.data, part.length);
+        by_string_add(&shown, part.data, part.length);
     }
     if (*stopped) {
         assert_int_equal(by_text_stream_push(stream, ids.ids[0], &part, stopped, &error),
@@ -242,10 +242,10 @@ static char *stream_text(const by_tokenizer *t, const by_text_stream_options *op
         *stopped = true;
     }
     by_text_stream_end(stream, &part);
-    by__text_add_bytes(&shown, part.data, part.length);
+    by_string_add(&shown, part.data, part.length);
     by_text_stream_close(&stream);
     by_token_buffer_free(&ids);
-    assert_int_equal(by__text_take(&shown, &out, NULL), BY_OK);
+    assert_int_equal(by__string_take(&shown, &out, NULL), BY_OK);
     return out;
 }
 

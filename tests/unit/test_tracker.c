@@ -113,8 +113,8 @@ static void protocol_buffers(void **state)
         0x32, 0x08, 0,    0,    0,    0,    0,    0,    0xf0, 0x3f,       /* 6: [1.0] */
     };
     static const double one = 1.0;
-    by__text out = {0};
-    by__text inner = {0};
+    by_string out = {0};
+    by_string inner = {0};
     by__proto_int(&out, 1, 150);
     by__proto_int(&out, 2, -1);
     by__proto_float(&out, 3, 0.5f);
@@ -127,8 +127,8 @@ static void protocol_buffers(void **state)
     assert_int_equal(out.length, sizeof wanted);
     assert_memory_equal(out.data, wanted, sizeof wanted);
     assert_int_equal(by__crc32c("123456789", 9), 0xe3069283u);
-    by__text_free(&out);
-    by__text_free(&inner);
+    by_string_free(&out);
+    by_string_free(&inner);
 }
 
 /* Records of an events file: their number, and bytes of the last. */
@@ -312,10 +312,10 @@ static void mlflow_rewind(void **state)
     by__track_tracker_close(&tracker);
     const by__track_mlflow_state state_then = {
         .server = "http://a", .experiment = "1", .run = "r", .offset = 400, .is_described = true};
-    by__text printed = {0};
+    by_string printed = {0};
     by__track_mlflow_state_print(&printed, &state_then);
     assert_int_equal(by__file_write(path, printed.data, printed.length, &error), BY_OK);
-    by__text_free(&printed);
+    by_string_free(&printed);
     tracker = open_tracker(run, NULL, 2, true, &l);
     for (uint64_t step = 3; step <= 12; step++) {
         log_step(tracker, step, 1.0, NULL);
@@ -368,13 +368,13 @@ static void times_go_on(void **state)
 
 static void config_item(void *user, const char *key, const char *json)
 {
-    by__text_format(user, "%s=%s;", key, json);
+    by_string_format(user, "%s=%s;", key, json);
 }
 
 static void config_items(void **state)
 {
     (void)state;
-    by__text out = {0};
+    by_string out = {0};
     by__track_config_items(
         "name: a-1\nseed: 18446744073709551615\nmodel:\n  kind: gpt2\n  from: \"\"\n"
         "  dropout: 0.1\noptimizer:\n  betas: [0.9, 0.99]\n  on: true\n"
@@ -384,7 +384,7 @@ static void config_items(void **state)
         out.data, "name=\"a-1\";seed=18446744073709551615;model.kind=\"gpt2\";model.from=\"\";"
                   "model.dropout=0.1;optimizer.betas=\"[0.9, 0.99]\";optimizer.on=true;"
                   "data.text=\"[\\\"a: b\\\", c]\";data.eval=\"all\";");
-    by__text_free(&out);
+    by_string_free(&out);
 }
 
 static void wrong_options(void **state)
@@ -428,22 +428,22 @@ static void wrong_options(void **state)
 static void mlflow_batches(void **state)
 {
     (void)state;
-    by__text events = {0};
+    by_string events = {0};
     size_t at = 0;
     size_t skip = 0;
     size_t metrics = 0;
     size_t requests = 0;
     for (int line = 0; line < 5; line++) {
-        by__text_format(&events, "{\"event\":\"norm\",\"step\":%d", line);
+        by_string_format(&events, "{\"event\":\"norm\",\"step\":%d", line);
         for (int i = 0; i < (line == 2 ? 2300 : 300); i++) {
-            by__text_format(&events, ",\"h.%d\":%d.5", i, i);
+            by_string_format(&events, ",\"h.%d\":%d.5", i, i);
         }
-        by__text_add(&events, ",\"note\":\"text\",\"time\":7.25}\n");
+        by__string_append(&events, ",\"note\":\"text\",\"time\":7.25}\n");
     }
     size_t whole = events.length;
-    by__text_add(&events, "{\"event\":\"norm\",\"st");
+    by__string_append(&events, "{\"event\":\"norm\",\"st");
     while (at < whole) {
-        by__text body = {0};
+        by_string body = {0};
         size_t used;
         size_t next;
         size_t count;
@@ -462,12 +462,12 @@ static void mlflow_batches(void **state)
         skip = next;
         metrics += count;
         requests++;
-        by__text_free(&body);
+        by_string_free(&body);
     }
     assert_int_equal(at, whole);
     assert_int_equal(metrics, 4 * 300 + 2300);
     assert_int_equal(requests, 4);
-    by__text_free(&events);
+    by_string_free(&events);
 }
 
 static void write_at(const char *root, const char *directory, const char *name, const char *text)

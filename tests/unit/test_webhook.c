@@ -189,12 +189,12 @@ static void test_signature(void **state)
     static const char body[] = "{\"test\": 2432232314}";
     by_serve_config *config = config_of("origins: ['https://a.example']");
     by__gateway_webhook_rules *rules = rules_of(config);
-    by__text out = {0};
+    by_string out = {0};
     (void)state;
     by__gateway_webhook_sign(rules, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body, strlen(body),
                              &out);
     assert_string_equal(out.data, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
-    by__text_free(&out);
+    by_string_free(&out);
     by__gateway_webhook_rules_close(&rules);
     by_serve_config_close(&config);
 }

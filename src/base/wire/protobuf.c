@@ -4,7 +4,7 @@
 
 enum { varint = 0, fixed64 = 1, delimited = 2, fixed32 = 5 };
 
-static void add_varint(by__text *out, uint64_t value)
+static void add_varint(by_string *out, uint64_t value)
 {
     uint8_t bytes[10];
     size_t n = 0;
@@ -14,10 +14,10 @@ static void add_varint(by__text *out, uint64_t value)
         bytes[n] |= value != 0 ? 0x80 : 0;
         n++;
     } while (value != 0);
-    by__text_add_bytes(out, bytes, n);
+    by_string_add(out, bytes, n);
 }
 
-static void add_tag(by__text *out, uint32_t field, unsigned wire)
+static void add_tag(by_string *out, uint32_t field, unsigned wire)
 {
     add_varint(out, (uint64_t)field << 3 | wire);
 }
@@ -35,38 +35,38 @@ void by__put_u64(uint8_t out[8], uint64_t value)
     by__put_u32(out + 4, (uint32_t)(value >> 32));
 }
 
-static void add_f64(by__text *out, double value)
+static void add_f64(by_string *out, double value)
 {
     uint64_t bits;
     uint8_t bytes[8];
     memcpy(&bits, &value, sizeof bits);
     by__put_u64(bytes, bits);
-    by__text_add_bytes(out, bytes, sizeof bytes);
+    by_string_add(out, bytes, sizeof bytes);
 }
 
-void by__proto_int(by__text *out, uint32_t field, int64_t value)
+void by__proto_int(by_string *out, uint32_t field, int64_t value)
 {
     add_tag(out, field, varint);
     add_varint(out, (uint64_t)value);
 }
 
-void by__proto_float(by__text *out, uint32_t field, float value)
+void by__proto_float(by_string *out, uint32_t field, float value)
 {
     uint32_t bits;
     uint8_t bytes[4];
     memcpy(&bits, &value, sizeof bits);
     by__put_u32(bytes, bits);
     add_tag(out, field, fixed32);
-    by__text_add_bytes(out, bytes, sizeof bytes);
+    by_string_add(out, bytes, sizeof bytes);
 }
 
-void by__proto_double(by__text *out, uint32_t field, double value)
+void by__proto_double(by_string *out, uint32_t field, double value)
 {
     add_tag(out, field, fixed64);
     add_f64(out, value);
 }
 
-void by__proto_doubles(by__text *out, uint32_t field, const double *values, size_t n)
+void by__proto_doubles(by_string *out, uint32_t field, const double *values, size_t n)
 {
     add_tag(out, field, delimited);
     add_varint(out, n * sizeof *values);
@@ -75,19 +75,19 @@ void by__proto_doubles(by__text *out, uint32_t field, const double *values, size
     }
 }
 
-void by__proto_bytes(by__text *out, uint32_t field, const void *data, size_t n)
+void by__proto_bytes(by_string *out, uint32_t field, const void *data, size_t n)
 {
     add_tag(out, field, delimited);
     add_varint(out, n);
-    by__text_add_bytes(out, data, n);
+    by_string_add(out, data, n);
 }
 
-void by__proto_string(by__text *out, uint32_t field, const char *s)
+void by__proto_string(by_string *out, uint32_t field, const char *s)
 {
     by__proto_bytes(out, field, s, strlen(s));
 }
 
-void by__proto_message(by__text *out, uint32_t field, by__text *message)
+void by__proto_message(by_string *out, uint32_t field, by_string *message)
 {
     out->failed = out->failed || message->failed;
     by__proto_bytes(out, field, message->data == NULL ? "" : message->data, message->length);

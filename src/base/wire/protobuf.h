@@ -5,14 +5,14 @@
 
 #include "base/base.h"
 
-void by__proto_int(by__text *out, uint32_t field, int64_t value); /* also uint, bool, enum */
-void by__proto_float(by__text *out, uint32_t field, float value);
-void by__proto_double(by__text *out, uint32_t field, double value);
-void by__proto_doubles(by__text *out, uint32_t field, const double *values, size_t n); /* packed */
-void by__proto_bytes(by__text *out, uint32_t field, const void *data, size_t n);
-void by__proto_string(by__text *out, uint32_t field, const char *s);
+void by__proto_int(by_string *out, uint32_t field, int64_t value); /* also uint, bool, enum */
+void by__proto_float(by_string *out, uint32_t field, float value);
+void by__proto_double(by_string *out, uint32_t field, double value);
+void by__proto_doubles(by_string *out, uint32_t field, const double *values, size_t n); /* packed */
+void by__proto_bytes(by_string *out, uint32_t field, const void *data, size_t n);
+void by__proto_string(by_string *out, uint32_t field, const char *s);
 /* Appends `message` as a field, then empties it but keeps its memory for reuse. */
-void by__proto_message(by__text *out, uint32_t field, by__text *message);
+void by__proto_message(by_string *out, uint32_t field, by_string *message);
 
 /* Store numbers in little-endian order. */
 void by__put_u32(uint8_t out[4], uint32_t value);

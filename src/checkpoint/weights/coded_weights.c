@@ -207,7 +207,7 @@ static by_status read_layer(const reading *r, by__checkpoint_tensor_entry *own,
 {
     static const char *const refused[] = {".weight_zero_point", ".weight_g_idx"};
     size_t layer = strlen(codes->name) - strlen(codes_of(codes));
-    by__text name = {0};
+    by_string name = {0};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
         if (find(r, codes->name, layer, refused[i]) != NULL) {
             return wrong(
@@ -219,13 +219,13 @@ static by_status read_layer(const reading *r, by__checkpoint_tensor_entry *own,
     BY_TRY(read_scales(r, &coded->coded, codes, layer));
     coded->computed.read = read_values;
     coded->in_out = is_in_out(r, codes->name, layer);
-    by__text_add_bytes(&name, codes->name, layer);
-    by__text_add(&name, ".weight");
+    by_string_add(&name, codes->name, layer);
+    by__string_append(&name, ".weight");
     int64_t n = coded->coded.n;
     int64_t k = coded->coded.k;
     size_t bytes;
     if (!by__size_mul((size_t)n, (size_t)k, &bytes) || !by__size_mul(bytes, 4, &bytes)) {
-        by__text_free(&name);
+        by_string_free(&name);
         return wrong(r, codes->name, "they are too many");
     }
     *own = (by__checkpoint_tensor_entry){.type = by__checkpoint_type_name(BY_F32),
@@ -236,7 +236,7 @@ static by_status read_layer(const reading *r, by__checkpoint_tensor_entry *own,
                                          .file = codes->file,
                                          .computed = &coded->computed,
                                          .code_bytes = bytes_of_codes(r, codes, layer)};
-    return by__text_take(&name, &own->name, r->error);
+    return by__string_take(&name, &own->name, r->error);
 }
 
 static bool takes_integers(const json_t *config)

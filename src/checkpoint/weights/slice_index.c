@@ -57,22 +57,22 @@ by_status by__checkpoint_slice_index_add(by__checkpoint_slice_index *index,
 /* ---- printing ---- */
 
 /* Prints "NAME": [a, b]. */
-static void print_numbers(by__text *text, const char *name, const int64_t *values, int count)
+static void print_numbers(by_string *text, const char *name, const int64_t *values, int count)
 {
-    by__text_format(text, ", \"%s\": [", name);
+    by_string_format(text, ", \"%s\": [", name);
     for (int i = 0; i < count; i++) {
-        by__text_format(text, "%s%" PRId64, i == 0 ? "" : ", ", values[i]);
+        by_string_format(text, "%s%" PRId64, i == 0 ? "" : ", ", values[i]);
     }
-    by__text_add(text, "]");
+    by__string_append(text, "]");
 }
 
-static void print_slice(by__text *text, const by_tensor_view *view,
+static void print_slice(by_string *text, const by_tensor_view *view,
                         const by__checkpoint_cut_slice *s)
 {
-    by__text_add(text, "{\"file\": ");
-    by__text_json(text, s->file, strlen(s->file));
+    by__string_append(text, "{\"file\": ");
+    by_string_json(text, s->file, strlen(s->file));
     if (by__checkpoint_slice_is_whole(view, &s->slice)) {
-        by__text_add(text, "}");
+        by__string_append(text, "}");
         return;
     }
     if (s->slice.flat) {
@@ -82,32 +82,32 @@ static void print_slice(by__text *text, const by_tensor_view *view,
         print_numbers(text, "offset", s->slice.offset, view->rank);
         print_numbers(text, "shape", s->slice.shape, view->rank);
     }
-    by__text_add(text, "}");
+    by__string_append(text, "}");
 }
 
 by_status by__checkpoint_slice_index_print(const by__checkpoint_slice_index *index, char **out,
                                            size_t *length, by_error *error)
 {
-    by__text text = {0};
-    by__text_format(&text,
-                    "{\n \"format\": \"" FORMAT_NAME "\",\n \"version\": %d,\n \"tensors\": {",
-                    FORMAT_VERSION);
+    by_string text = {0};
+    by_string_format(&text,
+                     "{\n \"format\": \"" FORMAT_NAME "\",\n \"version\": %d,\n \"tensors\": {",
+                     FORMAT_VERSION);
     for (size_t i = 0; i < index->count; i++) {
         const by__checkpoint_cut_tensor *t = &index->tensors[i];
-        by__text_add(&text, i == 0 ? "\n  " : ",\n  ");
-        by__text_json(&text, t->view.name, strlen(t->view.name));
-        by__text_format(&text, ": {\"dtype\": \"%s\"", by__checkpoint_type_name(t->view.dtype));
+        by__string_append(&text, i == 0 ? "\n  " : ",\n  ");
+        by_string_json(&text, t->view.name, strlen(t->view.name));
+        by_string_format(&text, ": {\"dtype\": \"%s\"", by__checkpoint_type_name(t->view.dtype));
         print_numbers(&text, "shape", t->view.shape, t->view.rank);
-        by__text_add(&text, ", \"slices\": [");
+        by__string_append(&text, ", \"slices\": [");
         for (size_t k = 0; k < t->count; k++) {
-            by__text_add(&text, k == 0 ? "\n   " : ",\n   ");
+            by__string_append(&text, k == 0 ? "\n   " : ",\n   ");
             print_slice(&text, &t->view, &index->slices[t->first + k]);
         }
-        by__text_add(&text, "]}");
+        by__string_append(&text, "]}");
     }
-    by__text_add(&text, "\n }\n}\n");
+    by__string_append(&text, "\n }\n}\n");
     *length = text.length;
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }
 
 /* ---- parsing ---- */

@@ -71,22 +71,22 @@ static bool is_left(const by__store *store, int flat, by__store_handle handle,
 
 /* Adds the keys of config.json that have a value, or whose product it is: a number of heads and
  * their width. */
-static void add_keys(by__text *out, json_t *config, int64_t wanted)
+static void add_keys(by_string *out, json_t *config, int64_t wanted)
 {
     size_t length = out->length;
     for (void *i = json_object_iter(config); i != NULL; i = json_object_iter_next(config, i)) {
         const char *key = json_object_iter_key(i);
         int64_t a = json_integer_value(json_object_iter_value(i));
         if (a == wanted) {
-            by__text_format(out, "%s\"%.60s\"", out->length == length ? "" : ", ", key);
+            by_string_format(out, "%s\"%.60s\"", out->length == length ? "" : ", ", key);
         }
         for (void *k = json_object_iter_next(config, i); k != NULL && strstr(key, "head") != NULL;
              k = json_object_iter_next(config, k)) {
             const char *other = json_object_iter_key(k);
             int64_t b = json_integer_value(json_object_iter_value(k));
             if (strstr(other, "head") != NULL && a > 0 && wanted % a == 0 && wanted / a == b) {
-                by__text_format(out, "%s\"%.60s\" x \"%.60s\"", out->length == length ? "" : ", ",
-                                key, other);
+                by_string_format(out, "%s\"%.60s\" x \"%.60s\"", out->length == length ? "" : ", ",
+                                 key, other);
             }
         }
     }
@@ -99,19 +99,19 @@ static by_status refuse_shape(const by_weights *weights, const by_tensor_view *t
 {
     char wanted[128];
     char have[128];
-    by__text keys = {0};
+    by_string keys = {0};
     by_shape found = {.rank = tensor->rank > BY_MAX_RANK ? BY_MAX_RANK : tensor->rank};
     memcpy(found.dim, tensor->shape, (size_t)found.rank * sizeof found.dim[0]);
     json_t *config = by__json_read(by_weights_config(weights), 0, NULL);
     for (int i = 0; i < shape->rank && tensor->rank == shape->rank; i++) {
         if (shape->dim[i] != tensor->shape[i]) {
-            by__text_format(&keys, "%s%lld", keys.length == 0 ? "; in config.json " : ", ",
-                            (long long)shape->dim[i]);
+            by_string_format(&keys, "%s%lld", keys.length == 0 ? "; in config.json " : ", ",
+                             (long long)shape->dim[i]);
             size_t length = keys.length;
-            by__text_add(&keys, " is ");
+            by__string_append(&keys, " is ");
             add_keys(&keys, config, shape->dim[i]);
             if (keys.length == length + 4) {
-                by__text_add(&keys, "no key's value");
+                by__string_append(&keys, "no key's value");
             }
         }
     }
@@ -121,7 +121,7 @@ static by_status refuse_shape(const by_weights *weights, const by_tensor_view *t
                      by_weights_path(weights), tensor->name, by_shape_print(&found, have),
                      by_shape_print(shape, wanted),
                      keys.failed || keys.data == NULL || config == NULL ? "" : keys.data);
-    by__text_free(&keys);
+    by_string_free(&keys);
     return status;
 }
 

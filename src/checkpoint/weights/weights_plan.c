@@ -30,27 +30,27 @@ static int by_type_and_name(const void *a, const void *b)
 
 /* Prints the header. transformers requires the metadata "format": "pt", which names the library
  * whose conventions the tensors follow. */
-static by_status make_header(by__text *text, const by_tensor_view *const *tensors, size_t count,
+static by_status make_header(by_string *text, const by_tensor_view *const *tensors, size_t count,
                              uint64_t *data_bytes, by_error *error)
 {
     uint64_t offset = 0;
-    by__text_add(text, "{\"__metadata__\":{\"format\":\"pt\"}");
+    by__string_append(text, "{\"__metadata__\":{\"format\":\"pt\"}");
     for (size_t i = 0; i < count; i++) {
         size_t bytes;
         BY_TRY(by_tensor_size(tensors[i], NULL, &bytes, error));
-        by__text_add(text, ",");
-        by__text_json(text, tensors[i]->name, strlen(tensors[i]->name));
-        by__text_format(text, ":{\"dtype\":\"%s\",\"shape\":[", types[tensors[i]->dtype].name);
+        by__string_append(text, ",");
+        by_string_json(text, tensors[i]->name, strlen(tensors[i]->name));
+        by_string_format(text, ":{\"dtype\":\"%s\",\"shape\":[", types[tensors[i]->dtype].name);
         for (int k = 0; k < tensors[i]->rank; k++) {
-            by__text_format(text, "%s%" PRId64, k == 0 ? "" : ",", tensors[i]->shape[k]);
+            by_string_format(text, "%s%" PRId64, k == 0 ? "" : ",", tensors[i]->shape[k]);
         }
-        by__text_format(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", offset,
-                        offset + bytes);
+        by_string_format(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", offset,
+                         offset + bytes);
         offset += bytes;
     }
-    by__text_add(text, "}");
+    by__string_append(text, "}");
     while (!text->failed && text->length % 8 != 0) {
-        by__text_add(text, " ");
+        by__string_append(text, " ");
     }
     *data_bytes = offset;
     return text->failed ? by_error_set(error, BY_EMEMORY, "out of memory: safetensors header")
@@ -127,7 +127,7 @@ static by_status plan_file(by__checkpoint_weights_plan *p, size_t file,
                            size_t count, by_error *error)
 {
     by__checkpoint_planned_file *f = &p->files[file];
-    by__text json = {0};
+    by_string json = {0};
     uint64_t data_bytes = 0;
     uint8_t length[8];
     if (count > 1) {
@@ -138,13 +138,13 @@ static by_status plan_file(by__checkpoint_weights_plan *p, size_t file,
         length[i] = (uint8_t)((uint64_t)json.length >> (8 * i));
     }
     if (status == BY_OK) {
-        by__text_add_bytes(&f->header, length, sizeof length);
-        by__text_add_bytes(&f->header, json.data, json.length);
+        by_string_add(&f->header, length, sizeof length);
+        by_string_add(&f->header, json.data, json.length);
         if (f->header.failed) {
             status = by_error_set(error, BY_EMEMORY, "out of memory: safetensors header");
         }
     }
-    by__text_free(&json);
+    by_string_free(&json);
     BY_TRY(status);
     f->size = f->header.length + data_bytes;
     f->first = file == 0 ? 0 : p->files[file - 1].first + p->files[file - 1].count;
@@ -165,7 +165,7 @@ static by_status plan_file(by__checkpoint_weights_plan *p, size_t file,
 by_status by__weights_index_print(char **out, size_t *length, const by_tensor_view *tensors,
                                   const char *const *files, size_t count, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     const by_tensor_view **order;
     uint64_t total = 0;
     BY_TRY(by__alloc((void **)&order, count, sizeof *order, "tensor order", error));
@@ -178,18 +178,18 @@ by_status by__weights_index_print(char **out, size_t *length, const by_tensor_vi
     if (count > 1) {
         qsort(order, count, sizeof *order, by_name);
     }
-    by__text_format(
+    by_string_format(
         &text, "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
         total);
     for (size_t i = 0; i < count; i++) {
-        by__text_add(&text, i == 0 ? "\n    " : ",\n    ");
-        by__text_json(&text, order[i]->name, strlen(order[i]->name));
-        by__text_format(&text, ": \"%s\"", files[order[i] - tensors]);
+        by__string_append(&text, i == 0 ? "\n    " : ",\n    ");
+        by_string_json(&text, order[i]->name, strlen(order[i]->name));
+        by_string_format(&text, ": \"%s\"", files[order[i] - tensors]);
     }
-    by__text_add(&text, "\n  }\n}\n");
+    by__string_append(&text, "\n  }\n}\n");
     free(order);
     *length = text.length;
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }
 
 static by_status plan_index(by__checkpoint_weights_plan *p, const by_tensor_view *tensors,
@@ -281,7 +281,7 @@ by_status by__weights_plan_make(by__checkpoint_weights_plan *out, const char *st
 void by__weights_plan_free(by__checkpoint_weights_plan *plan)
 {
     for (size_t i = 0; i < plan->file_count; i++) {
-        by__text_free(&plan->files[i].header);
+        by_string_free(&plan->files[i].header);
     }
     free(plan->files);
     free(plan->order);

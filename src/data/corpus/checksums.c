@@ -20,8 +20,8 @@
 #define STAMP_FILE ".verified"
 #define MAX_STAMP  ((size_t)1 << 26)
 
-static by_status add_file(by__text *text, const char *directory, const char *file, const char *hash,
-                          by_error *error)
+static by_status add_file(by_string *text, const char *directory, const char *file,
+                          const char *hash, by_error *error)
 {
     struct stat info;
     char *path;
@@ -30,10 +30,11 @@ static by_status add_file(by__text *text, const char *directory, const char *fil
     if (stat(path, &info) != 0) {
         status = by__io_error(error, "open", path);
     } else {
-        by__text_format(text, "%s %s %llu %llu %llu %lld.%09ld %lld.%09ld\n", hash, file,
-                        (unsigned long long)info.st_dev, (unsigned long long)info.st_ino,
-                        (unsigned long long)info.st_size, (long long)info.st_mtim.tv_sec,
-                        info.st_mtim.tv_nsec, (long long)info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
+        by_string_format(text, "%s %s %llu %llu %llu %lld.%09ld %lld.%09ld\n", hash, file,
+                         (unsigned long long)info.st_dev, (unsigned long long)info.st_ino,
+                         (unsigned long long)info.st_size, (long long)info.st_mtim.tv_sec,
+                         info.st_mtim.tv_nsec, (long long)info.st_ctim.tv_sec,
+                         info.st_ctim.tv_nsec);
     }
     free(path);
     return status;
@@ -43,8 +44,8 @@ static by_status add_file(by__text *text, const char *directory, const char *fil
 static by_status make_stamp(char **out, const by__data_token_manifest *m, const char *directory,
                             by_error *error)
 {
-    by__text text = {0};
-    by__text_add(&text, "banyan-verified 2\n");
+    by_string text = {0};
+    by__string_append(&text, "banyan-verified 2\n");
     by_status status = add_file(&text, directory, m->tokenizer_file, m->tokenizer_hash, error);
     if (status == BY_OK) {
         status = add_file(&text, directory, m->offsets_file, m->offsets_hash, error);
@@ -53,10 +54,10 @@ static by_status make_stamp(char **out, const by__data_token_manifest *m, const 
         status = add_file(&text, directory, m->shards[i].file, m->shards[i].hash, error);
     }
     if (status != BY_OK) {
-        by__text_free(&text);
+        by_string_free(&text);
         return status;
     }
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }
 
 /* The directory's stamp, NUL-terminated, if it matches `stamp`; the damage starts at *rest. NULL:
@@ -88,7 +89,7 @@ static bool is_stamped(const char *path, const char *stamp, bool skip)
 
 /* ---- damage in the stamp ---- */
 
-static void print_damage(by__text *text, const by_dataset *d)
+static void print_damage(by_string *text, const by_dataset *d)
 {
     size_t count;
     size_t shard = 0;
@@ -97,12 +98,12 @@ static void print_damage(by__text *text, const by_dataset *d)
         while (items[i].begin >= d->shards[shard].first + d->shards[shard].count) {
             shard++;
         }
-        by__text_format(text, "damaged %zu %" PRIu64 " %" PRIu64 " %" PRIu64 " ", shard,
-                        items[i].place, items[i].begin, items[i].count);
+        by_string_format(text, "damaged %zu %" PRIu64 " %" PRIu64 " %" PRIu64 " ", shard,
+                         items[i].place, items[i].begin, items[i].count);
         for (const char *c = items[i].reason; *c != '\0'; c++) {
-            by__text_add_bytes(text, *c == '\n' ? " " : c, 1);
+            by_string_add(text, *c == '\n' ? " " : c, 1);
         }
-        by__text_add(text, "\n");
+        by__string_append(text, "\n");
     }
 }
 
@@ -213,7 +214,7 @@ static by_status check_tokenizer(const by__data_token_manifest *m, const char *d
 
 /* *damage: lines for the stamp. */
 static by_status check_all(const by__data_token_manifest *m, const char *directory,
-                           const by_data_verify_options *o, by__text *damage, by_error *error)
+                           const by_data_verify_options *o, by_string *damage, by_error *error)
 {
     by_dataset *dataset;
     const by_dataset_options options = {
@@ -228,15 +229,15 @@ static by_status check_all(const by__data_token_manifest *m, const char *directo
 /* Writes the stamp if the files have not changed during verification. If it cannot be written,
  * everything is verified again next time. */
 static void write_stamp(const char *path, const char *before, const by__data_token_manifest *m,
-                        const char *directory, by__text *damage)
+                        const char *directory, by_string *damage)
 {
     char *after = NULL;
     char *lines = NULL;
     if (make_stamp(&after, m, directory, NULL) == BY_OK && strcmp(before, after) == 0) {
-        by__text text = {0};
-        by__text_add(&text, after);
-        by__text_add_bytes(&text, damage->data, damage->length);
-        if (by__text_take(&text, &lines, NULL) == BY_OK && !damage->failed) {
+        by_string text = {0};
+        by__string_append(&text, after);
+        by_string_add(&text, damage->data, damage->length);
+        if (by__string_take(&text, &lines, NULL) == BY_OK && !damage->failed) {
             (void)by__file_write(path, lines, strlen(lines), NULL);
         }
         free(lines);
@@ -250,7 +251,7 @@ by_status by_data_verify(const char *directory, const by_data_verify_options *op
     const by_data_verify_options none = {0};
     const by_data_verify_options *o = options == NULL ? &none : options;
     by__data_token_manifest manifest;
-    by__text damage = {0};
+    by_string damage = {0};
     char *stamp = NULL;
     BY_TRY(by__data_token_manifest_read(&manifest, directory, error));
     char *path = by__path_join(directory, STAMP_FILE);
@@ -266,7 +267,7 @@ by_status by_data_verify(const char *directory, const by_data_verify_options *op
             write_stamp(path, stamp, &manifest, directory, &damage);
         }
     }
-    by__text_free(&damage);
+    by_string_free(&damage);
     free(stamp);
     free(path);
     by__data_token_manifest_free(&manifest);

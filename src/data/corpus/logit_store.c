@@ -340,22 +340,23 @@ by_status by__data_logit_writer_add(by_logit_writer *w, const int32_t *ids, cons
 static by_status write_manifest(const by_logit_writer *w, by_error *error)
 {
     const by__data_logit_manifest *m = &w->manifest;
-    by__text text = {0};
+    by_string text = {0};
     char *printed;
-    by__text_format(&text,
-                    "{\n  \"format\": \"banyan-logits\",\n  \"version\": 1,\n  \"rows\": %" PRIu64
-                    ",\n  \"context\": %" PRIu64 ",\n  \"vocab\": %" PRIu64 ",\n  \"top\": %" PRIu64
-                    ",\n  \"temperature\": %.17g,\n  \"data\": \"%s\",\n  \"teacher\": \"%s\",\n"
-                    "  \"shards\": [",
-                    m->rows, m->context, m->vocab, m->top, m->temperature, m->data, m->teacher);
+    by_string_format(&text,
+                     "{\n  \"format\": \"banyan-logits\",\n  \"version\": 1,\n  \"rows\": %" PRIu64
+                     ",\n  \"context\": %" PRIu64 ",\n  \"vocab\": %" PRIu64
+                     ",\n  \"top\": %" PRIu64
+                     ",\n  \"temperature\": %.17g,\n  \"data\": \"%s\",\n  \"teacher\": \"%s\",\n"
+                     "  \"shards\": [",
+                     m->rows, m->context, m->vocab, m->top, m->temperature, m->data, m->teacher);
     for (size_t i = 0; i < m->shard_count; i++) {
-        by__text_format(
+        by_string_format(
             &text, "%s\n    {\"rows\": %" PRIu64 ", \"ids\": \"%s\", \"logarithms\": \"%s\"}",
             i == 0 ? "" : ",", m->shards[i].rows, m->shards[i].ids, m->shards[i].logarithms);
     }
-    by__text_add(&text, "\n  ]\n}\n");
+    by__string_append(&text, "\n  ]\n}\n");
     size_t length = text.length;
-    BY_TRY(by__text_take(&text, &printed, error));
+    BY_TRY(by__string_take(&text, &printed, error));
     char *path = by__path_join(w->directory, "manifest.json");
     by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
                                     : by__file_write(path, printed, length, error);

@@ -184,14 +184,14 @@ static by_status write_locked(const by__data_pack *pack, const by_tokenizer *tok
 /* OUTPUT without trailing slashes, and OUTPUT.partial. */
 static by_status make_names(char **clean, char **partial, const char *output, by_error *error)
 {
-    by__text name = {0};
+    by_string name = {0};
     size_t n = strlen(output);
     while (n > 1 && output[n - 1] == '/') {
         n--;
     }
-    by__text_add_bytes(&name, output, n);
-    by__text_add(&name, ".partial");
-    BY_TRY(by__text_take(&name, partial, error));
+    by_string_add(&name, output, n);
+    by__string_append(&name, ".partial");
+    BY_TRY(by__string_take(&name, partial, error));
     *clean = by__strndup(output, n);
     return *clean != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: path");
 }

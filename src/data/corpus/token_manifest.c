@@ -268,45 +268,45 @@ by_status by__data_token_manifest_read(by__data_token_manifest *out, const char 
     return status;
 }
 
-static void print(by__text *text, const by__data_token_manifest *m)
+static void print(by_string *text, const by__data_token_manifest *m)
 {
-    by__text_format(text,
-                    "{\n  \"format\": \"" MANIFEST_FORMAT "\",\n  \"version\": %d,\n"
-                    "  \"dtype\": \"%s\",\n  \"vocab\": %" PRIu32 ",\n  \"eos\": %" PRId64 ",\n",
-                    MANIFEST_VERSION, m->width == 2 ? "u16" : "u32", m->vocab, m->eos);
-    by__text_format(text,
-                    "  \"tokens\": %" PRIu64 ",\n  \"documents\": %" PRIu64
-                    ",\n  \"text_bytes\": %" PRIu64 ",\n",
-                    m->tokens, m->documents, m->text_bytes);
-    by__text_add(text, "  \"tokenizer\": {\"file\": ");
-    by__text_json(text, m->tokenizer_file, strlen(m->tokenizer_file));
-    by__text_format(text, ", \"hash\": \"%s\"},\n  \"offsets\": {\"file\": ", m->tokenizer_hash);
-    by__text_json(text, m->offsets_file, strlen(m->offsets_file));
-    by__text_format(text, ", \"xxh3_128\": \"%s\"},\n  \"shards\": [", m->offsets_hash);
+    by_string_format(text,
+                     "{\n  \"format\": \"" MANIFEST_FORMAT "\",\n  \"version\": %d,\n"
+                     "  \"dtype\": \"%s\",\n  \"vocab\": %" PRIu32 ",\n  \"eos\": %" PRId64 ",\n",
+                     MANIFEST_VERSION, m->width == 2 ? "u16" : "u32", m->vocab, m->eos);
+    by_string_format(text,
+                     "  \"tokens\": %" PRIu64 ",\n  \"documents\": %" PRIu64
+                     ",\n  \"text_bytes\": %" PRIu64 ",\n",
+                     m->tokens, m->documents, m->text_bytes);
+    by__string_append(text, "  \"tokenizer\": {\"file\": ");
+    by_string_json(text, m->tokenizer_file, strlen(m->tokenizer_file));
+    by_string_format(text, ", \"hash\": \"%s\"},\n  \"offsets\": {\"file\": ", m->tokenizer_hash);
+    by_string_json(text, m->offsets_file, strlen(m->offsets_file));
+    by_string_format(text, ", \"xxh3_128\": \"%s\"},\n  \"shards\": [", m->offsets_hash);
     for (size_t i = 0; i < m->shard_count; i++) {
-        by__text_add(text, i == 0 ? "\n    {\"file\": " : ",\n    {\"file\": ");
-        by__text_json(text, m->shards[i].file, strlen(m->shards[i].file));
-        by__text_format(text, ", \"tokens\": %" PRIu64 ", \"xxh3_128\": \"%s\"}",
-                        m->shards[i].tokens, m->shards[i].hash);
+        by__string_append(text, i == 0 ? "\n    {\"file\": " : ",\n    {\"file\": ");
+        by_string_json(text, m->shards[i].file, strlen(m->shards[i].file));
+        by_string_format(text, ", \"tokens\": %" PRIu64 ", \"xxh3_128\": \"%s\"}",
+                         m->shards[i].tokens, m->shards[i].hash);
     }
-    by__text_add(text, "\n  ],\n  \"sources\": [");
+    by__string_append(text, "\n  ],\n  \"sources\": [");
     for (size_t i = 0; i < m->source_count; i++) {
-        by__text_add(text, i == 0 ? "\n    {\"path\": " : ",\n    {\"path\": ");
-        by__text_json(text, m->sources[i].path, strlen(m->sources[i].path));
-        by__text_format(text, ", \"bytes\": %" PRIu64 ", \"xxh3_128\": \"%s\"}",
-                        m->sources[i].bytes, m->sources[i].hash);
+        by__string_append(text, i == 0 ? "\n    {\"path\": " : ",\n    {\"path\": ");
+        by_string_json(text, m->sources[i].path, strlen(m->sources[i].path));
+        by_string_format(text, ", \"bytes\": %" PRIu64 ", \"xxh3_128\": \"%s\"}",
+                         m->sources[i].bytes, m->sources[i].hash);
     }
-    by__text_add(text, "\n  ]\n}\n");
+    by__string_append(text, "\n  ]\n}\n");
 }
 
 by_status by__data_token_manifest_write(const by__data_token_manifest *manifest,
                                         const char *directory, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *printed;
     print(&text, manifest);
     size_t length = text.length;
-    BY_TRY(by__text_take(&text, &printed, error));
+    BY_TRY(by__string_take(&text, &printed, error));
     char *path = by__path_join(directory, "manifest.json");
     by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
                                     : by__file_write(path, printed, length, error);

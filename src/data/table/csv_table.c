@@ -122,9 +122,9 @@ static by_status next_row(row_reader *r, bool *found, by_error *error)
 static by_status name_column(by_table *t, const by__format_csv_cell *cell, by_error *error)
 {
     char *text;
-    by__text name = {0};
+    by_string name = {0};
     by__format_csv_unescape(&name, cell);
-    BY_TRY(by__text_take(&name, &text, error));
+    BY_TRY(by__string_take(&name, &text, error));
     if (text[0] == '\0' || !by__utf8_valid(text, strlen(text))) {
         bool nameless = text[0] == '\0';
         bool last = cell->ends_row;
@@ -197,7 +197,7 @@ static void forget_rows(by_table *t)
 }
 
 static by_status fill_cell(by__table_column *c, uint64_t row, const by__format_csv_cell *cell,
-                           char decimal, by__text *scratch, by_error *error)
+                           char decimal, by_string *scratch, by_error *error)
 {
     bool fits;
     if (!cell->escaped) {
@@ -214,7 +214,7 @@ static by_status fill_cell(by__table_column *c, uint64_t row, const by__format_c
 static by_status fill(row_reader *r, by_error *error)
 {
     by_table *t = r->table;
-    by__text scratch = {0};
+    by_string scratch = {0};
     by_status status = BY_OK;
     uint64_t row = 0;
     for (size_t i = 0; i < t->column_count && status == BY_OK; i++) {
@@ -227,7 +227,7 @@ static by_status fill(row_reader *r, by_error *error)
             status = fill_cell(&t->columns[i], row, &r->cells[i], r->decimal, &scratch, error);
         }
     }
-    by__text_free(&scratch);
+    by_string_free(&scratch);
     return status == BY_OK ? by__table_finish(t, error) : status;
 }
 

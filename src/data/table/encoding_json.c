@@ -4,54 +4,54 @@
 #include "base/json.h"
 #include "data/table/encoding.h"
 
-static void print_feature(by__text *text, const by__table_encoded *f)
+static void print_feature(by_string *text, const by__table_encoded *f)
 {
     char number[32];
-    by__text_add(text, "{\"name\": ");
-    by__text_json(text, f->name, strlen(f->name));
+    by__string_append(text, "{\"name\": ");
+    by_string_json(text, f->name, strlen(f->name));
     if (!f->is_category) {
         by__format_f64(number, f->mean);
-        by__text_format(text, ", \"mean\": %s", number);
+        by_string_format(text, ", \"mean\": %s", number);
         by__format_f64(number, f->deviation);
-        by__text_format(text, ", \"deviation\": %s", number);
+        by_string_format(text, ", \"deviation\": %s", number);
         if (f->time.unit != BY_UNIT_NONE) {
-            by__text_format(text, ", \"time\": \"%s\"", by__table_time_print(number, f->time));
+            by_string_format(text, ", \"time\": \"%s\"", by__table_time_print(number, f->time));
         }
-        by__text_add(text, f->is_truth ? ", \"truth\": true}" : "}");
+        by__string_append(text, f->is_truth ? ", \"truth\": true}" : "}");
         return;
     }
-    by__text_add(text, ", \"values\": [");
+    by__string_append(text, ", \"values\": [");
     for (size_t i = 0; i < f->count; i++) {
-        by__text_add(text, i == 0 ? "" : ", ");
-        by__text_json(text, f->values[i], strlen(f->values[i]));
+        by__string_append(text, i == 0 ? "" : ", ");
+        by_string_json(text, f->values[i], strlen(f->values[i]));
     }
-    by__text_add(text, "]}");
+    by__string_append(text, "]}");
 }
 
-static void print_features(by__text *text, const char *key, const by__table_encoded *features,
+static void print_features(by_string *text, const char *key, const by__table_encoded *features,
                            size_t count)
 {
-    by__text_format(text, "  \"%s\": [", key);
+    by_string_format(text, "  \"%s\": [", key);
     for (size_t i = 0; i < count; i++) {
-        by__text_add(text, i == 0 ? "\n    " : ",\n    ");
+        by__string_append(text, i == 0 ? "\n    " : ",\n    ");
         print_feature(text, &features[i]);
     }
-    by__text_add(text, count == 0 ? "]" : "\n  ]");
+    by__string_append(text, count == 0 ? "]" : "\n  ]");
 }
 
 by_status by_encoding_print(const by_encoding *encoding, char **out, by_error *error)
 {
-    by__text text = {0};
-    by__text_add(&text, "{\n  \"format\": 1,\n");
+    by_string text = {0};
+    by__string_append(&text, "{\n  \"format\": 1,\n");
     print_features(&text, "numbers", encoding->numbers, encoding->number_count);
-    by__text_add(&text, ",\n");
+    by__string_append(&text, ",\n");
     print_features(&text, "categories", encoding->categories, encoding->category_count);
     if (encoding->has_target) {
-        by__text_add(&text, ",\n  \"target\": ");
+        by__string_append(&text, ",\n  \"target\": ");
         print_feature(&text, &encoding->target);
     }
-    by__text_add(&text, "\n}\n");
-    return by__text_take(&text, out, error);
+    by__string_append(&text, "\n}\n");
+    return by__string_take(&text, out, error);
 }
 
 static by_status bad_json(const char *name, const char *what, by_error *error)

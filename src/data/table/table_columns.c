@@ -75,14 +75,14 @@ static const char *separator_name(char separator)
 }
 
 /* "a, b, c and 7 more" */
-static void list_columns(by__text *out, const by_table *t)
+static void list_columns(by_string *out, const by_table *t)
 {
     for (size_t i = 0; i < t->column_count; i++) {
         if (out->length + strlen(t->columns[i].info.name) > MOST_LIST && i > 0) {
-            by__text_format(out, " and %zu more", t->column_count - i);
+            by_string_format(out, " and %zu more", t->column_count - i);
             return;
         }
-        by__text_format(out, "%s%.60s", i == 0 ? "" : ", ", t->columns[i].info.name);
+        by_string_format(out, "%s%.60s", i == 0 ? "" : ", ", t->columns[i].info.name);
     }
 }
 
@@ -104,7 +104,7 @@ static const char *nearest_column(const by_table *t, const char *name)
 by_status by__table_no_column(const by_table *t, const char *name, by_status status,
                               by_error *error)
 {
-    by__text list = {0};
+    by_string list = {0};
     const char *near = nearest_column(t, name);
     list_columns(&list, t);
     bool csv = t->separator != 0;
@@ -114,7 +114,7 @@ by_status by__table_no_column(const by_table *t, const char *name, by_status sta
         near == NULL ? "" : "'? I", csv ? ", separated by a " : "",
         csv ? separator_name(t->separator) : "", list.data == NULL ? "" : list.data,
         csv && t->column_count == 1 ? " (data.delimiter sets another separator)" : "");
-    by__text_free(&list);
+    by_string_free(&list);
     return status;
 }
 

@@ -19,26 +19,26 @@ static bool is_ignored(const by_encoding_options *o, const char *name)
     return false;
 }
 
-static void add_column(by__text *out, const by_table *t, const by_column *c, bool values)
+static void add_column(by_string *out, const by_table *t, const by_column *c, bool values)
 {
-    by__text_format(out, "%.60s", c->name);
+    by_string_format(out, "%.60s", c->name);
     bool all = c->missing == by_table_rows(t);
     if (values && c->kind == BY_COLUMN_CATEGORY) {
-        by__text_format(out, " (%zu%s", c->value_count, all ? "" : " values");
-        by__text_add(out, c->missing > 0 ? ", " : ")");
+        by_string_format(out, " (%zu%s", c->value_count, all ? "" : " values");
+        by__string_append(out, c->missing > 0 ? ", " : ")");
     } else if (c->missing > 0) {
-        by__text_add(out, " (");
+        by__string_append(out, " (");
     }
     if (c->missing > 0) {
-        by__text_format(out, all ? "all missing)" : "%" PRIu64 " missing)", c->missing);
+        by_string_format(out, all ? "all missing)" : "%" PRIu64 " missing)", c->missing);
     }
 }
 
 /* "2 numbers: a, b (3 missing)" */
-static void add_kind(by__text *out, const by_table *t, const by_encoding_options *o,
+static void add_kind(by_string *out, const by_table *t, const by_encoding_options *o,
                      by_column_kind kind)
 {
-    by__text names = {0};
+    by_string names = {0};
     size_t count = 0;
     size_t listed = 0;
     for (size_t i = 0; i < by_table_column_count(t); i++) {
@@ -49,68 +49,68 @@ static void add_kind(by__text *out, const by_table *t, const by_encoding_options
         }
         count++;
         if (names.length < MOST_NAMES) {
-            by__text_add(&names, listed++ == 0 ? "" : ", ");
+            by__string_append(&names, listed++ == 0 ? "" : ", ");
             add_column(&names, t, c, true);
         }
     }
     bool number = kind == BY_COLUMN_NUMBER;
     if (count > 0) {
-        by__text_format(out, "%s%zu %s: %s", out->length > 0 ? "; " : "", count,
-                        count == 1 ? number ? "number" : "category"
-                                   : (number ? "numbers" : "categories"),
-                        names.data);
+        by_string_format(out, "%s%zu %s: %s", out->length > 0 ? "; " : "", count,
+                         count == 1 ? number ? "number" : "category"
+                                    : (number ? "numbers" : "categories"),
+                         names.data);
         if (listed < count) {
-            by__text_format(out, " and %zu more", count - listed);
+            by_string_format(out, " and %zu more", count - listed);
         }
     }
     out->failed = out->failed || names.failed;
-    by__text_free(&names);
+    by_string_free(&names);
 }
 
 by_status by_table_summary(const by_table *table, const by_encoding_options *options, char **out,
                            by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     const by_encoding_options *o = options;
     const by_column *target = o->target == NULL ? NULL : by_table_find(table, o->target);
     add_kind(&text, table, o, BY_COLUMN_NUMBER);
     add_kind(&text, table, o, BY_COLUMN_CATEGORY);
     if (o->ignore_count > 0) {
-        by__text_format(&text, "; %zu ignored", o->ignore_count);
+        by_string_format(&text, "; %zu ignored", o->ignore_count);
     }
     if (target != NULL && target->kind == BY_COLUMN_NUMBER) {
-        by__text_format(&text, "; target %.60s, a number", target->name);
+        by_string_format(&text, "; target %.60s, a number", target->name);
     } else if (target != NULL) {
-        by__text_format(&text, "; target %.60s, one of %zu classes", target->name,
-                        target->value_count);
+        by_string_format(&text, "; target %.60s, one of %zu classes", target->name,
+                         target->value_count);
     }
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }
 
 /* What is odd about a column of categories. */
-static void add_doubt(by__text *out, const by_table *table, const by_column *c)
+static void add_doubt(by_string *out, const by_table *table, const by_column *c)
 {
     uint64_t cells = by_table_rows(table) - c->missing;
     const char *problem = by__table_cell_problem(c->odd + 1, strlen(c->odd) - 2);
-    by__text_format(out, "%scolumn '%.60s' is one of categories, since %s:%" PRIu64 " has %s",
-                    out->length > 0 ? "\n" : "", c->name, c->odd_path, c->odd_line, c->odd);
+    by_string_format(out, "%scolumn '%.60s' is one of categories, since %s:%" PRIu64 " has %s",
+                     out->length > 0 ? "\n" : "", c->name, c->odd_path, c->odd_line, c->odd);
     if (c->odd_cells == cells) {
-        by__text_format(out, "; %" PRIu64 " of %" PRIu64 " cells resemble numbers%s%s",
-                        c->near_cells, cells, problem == NULL ? "" : ": ",
-                        problem == NULL ? "" : problem);
+        by_string_format(out, "; %" PRIu64 " of %" PRIu64 " cells resemble numbers%s%s",
+                         c->near_cells, cells, problem == NULL ? "" : ": ",
+                         problem == NULL ? "" : problem);
     } else {
-        by__text_format(out,
-                        "; %" PRIu64 " of %" PRIu64
-                        " cells are numbers (data.number_columns makes it one of numbers)",
-                        cells - c->odd_cells, cells);
+        by_string_format(out,
+                         "; %" PRIu64 " of %" PRIu64
+                         " cells are numbers (data.number_columns makes it one of numbers)",
+                         cells - c->odd_cells, cells);
     }
 }
 
 by_status by_table_doubts(const by_table *table, const by_encoding_options *options, char **out,
                           by_error *error)
 {
-    by__text text = {0};
-    by__text more = {0};
+    by_string text = {0};
+    by_string more = {0};
     size_t count = 0;
     for (size_t i = 0; i < by_table_column_count(table); i++) {
         const by_column *c = by_table_column(table, i);
@@ -120,13 +120,13 @@ by_status by_table_doubts(const by_table *table, const by_encoding_options *opti
         if (count++ < MOST_ODD) {
             add_doubt(&text, table, c);
         } else if (more.length < MOST_NAMES) {
-            by__text_format(&more, "%s%.60s", more.length > 0 ? ", " : "", c->name);
+            by_string_format(&more, "%s%.60s", more.length > 0 ? ", " : "", c->name);
         }
     }
     if (count > MOST_ODD) {
-        by__text_format(&text, "\nand %zu more such columns: %s", count - MOST_ODD,
-                        more.failed ? "" : more.data);
+        by_string_format(&text, "\nand %zu more such columns: %s", count - MOST_ODD,
+                         more.failed ? "" : more.data);
     }
-    by__text_free(&more);
-    return by__text_take(&text, out, error);
+    by_string_free(&more);
+    return by__string_take(&text, out, error);
 }

@@ -105,7 +105,7 @@ static by_status property_of(by__constraint_schema_parser *p, const property *q,
                              int depth, const by__constraint_expression **out)
 {
     char below[120];
-    by__text name = {0};
+    by_string name = {0};
     const by__constraint_expression *value = NULL;
     (void)snprintf(below, sizeof below, "%s/properties/%s", place, q->name);
     if (q->schema == NULL) {
@@ -113,15 +113,15 @@ static by_status property_of(by__constraint_schema_parser *p, const property *q,
     } else {
         BY_TRY(value_of(p, q->schema, below, depth + 1, &value));
     }
-    by__text_json(&name, q->name, strlen(q->name));
-    by__text_add(&name, ":");
+    by_string_json(&name, q->name, strlen(q->name));
+    by__string_append(&name, ":");
     if (name.failed) {
         p->language->failed = p->language->exhausted = true;
     } else {
         *out = BY__CHAIN(p, by__constraint_expr_text(p->language, name.data, name.length),
                          by__constraint_schema_shared(p, BY__RULE_SPACE), value);
     }
-    by__text_free(&name);
+    by_string_free(&name);
     return BY_OK;
 }
 

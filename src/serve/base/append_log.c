@@ -17,12 +17,12 @@ struct by__serve_append_log {
     uv_loop_t *loop;
     uv_work_t work;
     bool busy;
-    by__text waiting; /* lines of the next batch */
+    by_string waiting; /* lines of the next batch */
     uint64_t waiting_lines;
     uint64_t added;
     uint64_t lost;
     /* Owned by the thread while `busy`, else by the loop. */
-    by__text batch;
+    by_string batch;
     uint64_t batch_lines;
     uint64_t number; /* number of the file */
     int fd;          /* -1: no file is open */
@@ -158,7 +158,7 @@ static void start(by__serve_append_log *log)
     if (log->busy || log->waiting_lines == 0) {
         return;
     }
-    by__text batch = log->batch;
+    by_string batch = log->batch;
     log->batch = log->waiting;
     log->batch_lines = log->waiting_lines;
     log->waiting = batch;
@@ -177,7 +177,7 @@ uint64_t by__serve_append_log_add(by__serve_append_log *log, const char *line, s
         log->lost++;
         return 0;
     }
-    by__text_add_bytes(&log->waiting, line, length);
+    by_string_add(&log->waiting, line, length);
     if (log->waiting.failed) {
         log->waiting.failed = false; /* earlier lines are unchanged */
         log->lost++;
@@ -192,17 +192,17 @@ uint64_t by__serve_append_log_add(by__serve_append_log *log, const char *line, s
 
 uint64_t by__serve_append_log_record(by__serve_append_log *log, json_t *record)
 {
-    by__text line = {0};
+    by_string line = {0};
     by__json_write(&line, record, JSON_COMPACT);
     json_decref(record);
-    by__text_add(&line, "\n");
+    by__string_append(&line, "\n");
     uint64_t number = 0;
     if (line.failed) {
         log->lost++;
     } else {
         number = by__serve_append_log_add(log, line.data, line.length);
     }
-    by__text_free(&line);
+    by_string_free(&line);
     return number;
 }
 
@@ -269,8 +269,8 @@ void by__serve_append_log_close(by__serve_append_log **log)
     if (l->fd >= 0) {
         (void)close(l->fd);
     }
-    by__text_free(&l->waiting);
-    by__text_free(&l->batch);
+    by_string_free(&l->waiting);
+    by_string_free(&l->batch);
     free(l->directory);
     free(l->name);
     free(l);

@@ -7,15 +7,15 @@
 
 int by__serve_socket_lock(int *out, const char *path)
 {
-    by__text name = {0};
+    by_string name = {0};
     int code = 0;
     *out = -1;
-    by__text_format(&name, "%s.lock", path);
+    by_string_format(&name, "%s.lock", path);
     if (name.failed) {
         return UV_ENOMEM;
     }
     int lock = open(name.data, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-    by__text_free(&name);
+    by_string_free(&name);
     if (lock < 0) {
         return uv_translate_sys_error(errno);
     }

@@ -71,9 +71,9 @@ struct by__broker_peer {
     char name[65];
     int64_t pid;
     by__broker_peer *next;
-    by__text batch; /* events for a gateway that are sent together (event_list.h) */
-    json_t *held;   /* answers about tasks that wait for the commit to disk */
-    char tag[65];   /* of a gateway that takes feedback; "": it does not */
+    by_string batch; /* events for a gateway that are sent together (event_list.h) */
+    json_t *held;    /* answers about tasks that wait for the commit to disk */
+    char tag[65];    /* of a gateway that takes feedback; "": it does not */
     /* id of the last refused request of this gateway, without the number of its part */
     char refused[65];
     char bound[256]; /* model of the only workers that may connect here; "": any process may */

@@ -22,14 +22,14 @@ static void tell_new(by__broker_peer *gateway, json_t *event)
 void by__broker_flush(by__broker *b)
 {
     for (by__broker_peer *p = b->peers; p != NULL; p = p->next) {
-        by__text *batch = &p->batch;
+        by_string *batch = &p->batch;
         if (p->link != NULL && batch->failed) {
             by__link_lose(p->link, "no memory for its events");
         } else if (p->link != NULL && batch->length > 0) {
             (void)by__link_send_events(p->link, batch->data, batch->length);
         }
         if (batch->failed || batch->capacity > MOST_KEPT) {
-            by__text_free(batch);
+            by_string_free(batch);
         }
         batch->length = 0;
     }
@@ -61,7 +61,7 @@ static void relay(by__broker *b, by__broker_job *job, const by__serve_event *eve
     if (job->gather != NULL) {
         by__broker_task_event(b, job, json);
     } else if (job->from != NULL) {
-        by__text_add_bytes(&job->from->batch, event->record, event->size);
+        by_string_add(&job->from->batch, event->record, event->size);
     }
     json_decref(json);
 }
@@ -392,14 +392,14 @@ void by__broker_orphans(by__broker *b, by__broker_peer *worker, const char *why)
         /* From last to first, each to the front: the order is kept. */
         by__broker_job *job = worker->jobs.last;
         if (job->attempt >= b->options.attempts) {
-            by__text text = {0};
-            by__text_format(&text, "its worker was lost %d times (%s)", job->attempt, why);
+            by_string text = {0};
+            by_string_format(&text, "its worker was lost %d times (%s)", job->attempt, why);
             by__telemetry_log_event(&b->log, "request_failed", "{ss ss si}", "id", job->entry.id,
                                     "reason", why, "attempts", job->attempt);
             b->dead++;
             by__broker_fail(b, job, 500, "worker_lost",
                             text.failed ? "its worker was lost" : text.data);
-            by__text_free(&text);
+            by_string_free(&text);
             continue;
         }
         by__broker_job_unlink(&worker->jobs, job);

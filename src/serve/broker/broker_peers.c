@@ -15,7 +15,7 @@ void by__broker_sweep(by__broker *b)
         }
         *at = p->next;
         json_decref(p->beat);
-        by__text_free(&p->batch);
+        by_string_free(&p->batch);
         json_decref(p->held);
         free(p);
     }

@@ -125,11 +125,11 @@ static by_status enqueue(by__broker *b, const char *id, const json_t *task, doub
 static by__broker_tasks_room room_for(const by__broker *b, const json_t *message)
 {
     const json_t *task = json_object_get(message, "task");
-    by__text rest = {0};
+    by_string rest = {0};
     by__json_write(&rest, json_object_get(task, "own"), JSON_COMPACT);
     by__json_write(&rest, json_object_get(message, "result"), JSON_COMPACT);
     size_t bytes = rest.length + json_string_length(json_object_get(task, "request"));
-    by__text_free(&rest);
+    by_string_free(&rest);
     return (by__broker_tasks_room){b->options.stored, b->options.stored_bytes, (int64_t)bytes};
 }
 

@@ -206,14 +206,14 @@ static void bind_text(sqlite3_stmt *s, int at, const char *text)
 static by_status bind_json(sqlite3_stmt *s, int at, const json_t *value, size_t *bytes,
                            by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     if (value != NULL) {
         by__json_write(&text, value, JSON_COMPACT);
     }
     bool failed = text.failed;
     *bytes += text.length;
     bind_text(s, at, text.data);
-    by__text_free(&text);
+    by_string_free(&text);
     if (failed) {
         (void)sqlite3_clear_bindings(s);
         return by_error_set(error, BY_EMEMORY, "out of memory: a task");

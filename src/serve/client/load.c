@@ -26,9 +26,9 @@ typedef struct client {
     uv_write_t write;
     load *all;
     by__http_answer answer;
-    by__text request;
-    by__text events;  /* input of a stream not yet split into lines; or the whole body */
-    by__text said;    /* an error event in a stream */
+    by_string request;
+    by_string events; /* input of a stream not yet split into lines; or the whole body */
+    by_string said;   /* an error event in a stream */
     size_t sample;    /* SIZE_MAX: none */
     double due;       /* by__now at which the request was scheduled */
     double last_text; /* by__now; 0: none yet */
@@ -86,26 +86,26 @@ static void add_gap(load *l, double seconds)
 
 /* Extracts the error from a body: OpenAI's error message, else the beginning of the body. NULL when
  * memory is exhausted. */
-static char *message_of(const by__text *body)
+static char *message_of(const by_string *body)
 {
     json_t *object = by_json_load(body->data, body->length, 0, NULL);
     const char *message = by__protocol_get_text(json_object_get(object, "error"), "message");
     size_t length = message != NULL ? strlen(message) : body->length;
-    by__text line = {0};
+    by_string line = {0};
     char *out = NULL;
-    by__text_add(&line, "");
-    by__text_add_valid(&line, message != NULL ? message : body->data,
-                       length < SAID ? length : SAID);
+    by__string_append(&line, "");
+    by__string_add_valid(&line, message != NULL ? message : body->data,
+                         length < SAID ? length : SAID);
     for (size_t i = 0; i < line.length; i++) {
         line.data[i] = (unsigned char)line.data[i] < ' ' ? ' ' : line.data[i];
     }
     json_decref(object);
-    (void)by__text_take(&line, &out, NULL);
+    (void)by__string_take(&line, &out, NULL);
     return out;
 }
 
 /* Counts a failure by its reason. When memory is exhausted only its sample records it. */
-static void add_failure(load *l, int status, const char *reason, const by__text *body)
+static void add_failure(load *l, int status, const char *reason, const by_string *body)
 {
     by_load_report *r = l->report;
     by_error ignored = {0};
@@ -138,7 +138,7 @@ static void take_event(void *user, const char *data, size_t length)
     if (json_object_get(object, "error") != NULL) {
         c->fault = "an error inside a stream";
         c->said.length = 0;
-        by__text_add_bytes(&c->said, data, length);
+        by_string_add(&c->said, data, length);
     } else if (json_is_object(usage)) {
         s->tokens = (size_t)by__protocol_get_integer(usage, "completion_tokens");
     } else if (choice != NULL && json_string_length(json_object_get(choice, "text")) > 0) {
@@ -156,7 +156,7 @@ static void take_body(void *user, const char *data, size_t length)
 {
     client *c = user;
     if (c->all->options.whole || c->answer.status != 200) {
-        by__text_add_bytes(&c->events, data, length);
+        by_string_add(&c->events, data, length);
     } else {
         by__http_event_stream_take(&c->events, data, length, take_event, c);
     }
@@ -170,7 +170,7 @@ static void finish(client *c, const char *broken)
         return;
     }
     by_load_sample *s = &l->report->samples[c->sample];
-    const by__text *said = &c->said;
+    const by_string *said = &c->said;
     const char *fault = broken != NULL ? broken : c->fault;
     char refused[16];
     double now = by__now();
@@ -326,30 +326,30 @@ static void write_request(client *c)
 {
     load *l = c->all;
     const by_load_options *o = &l->options;
-    by__text body = {0};
-    by__text_add(&body, "{\"model\":");
-    by__text_json(&body, o->model, strlen(o->model));
-    by__text_format(&body,
-                    ",\"max_tokens\":%zu,\"ignore_eos\":true,\"temperature\":0,\"stream\":%s%s,"
-                    "\"prompt\":[",
-                    o->tokens, o->whole ? "false" : "true",
-                    o->whole ? "" : ",\"stream_options\":{\"include_usage\":true}");
+    by_string body = {0};
+    by__string_append(&body, "{\"model\":");
+    by_string_json(&body, o->model, strlen(o->model));
+    by_string_format(&body,
+                     ",\"max_tokens\":%zu,\"ignore_eos\":true,\"temperature\":0,\"stream\":%s%s,"
+                     "\"prompt\":[",
+                     o->tokens, o->whole ? "false" : "true",
+                     o->whole ? "" : ",\"stream_options\":{\"include_usage\":true}");
     for (size_t i = 0; i < o->prompt_tokens; i++) {
-        by__text_format(&body, "%s%lld", i > 0 ? "," : "",
-                        (long long)(uniform(l) * (double)o->vocab));
+        by_string_format(&body, "%s%lld", i > 0 ? "," : "",
+                         (long long)(uniform(l) * (double)o->vocab));
     }
-    by__text_add(&body, "]}");
+    by__string_append(&body, "]}");
     c->request.length = 0;
-    by__text_format(&c->request,
-                    "POST /v1/completions HTTP/1.1\r\nHost: %s\r\n"
-                    "Content-Type: application/json\r\n",
-                    l->host);
+    by_string_format(&c->request,
+                     "POST /v1/completions HTTP/1.1\r\nHost: %s\r\n"
+                     "Content-Type: application/json\r\n",
+                     l->host);
     if (o->key != NULL) {
-        by__text_format(&c->request, "Authorization: Bearer %s\r\n", o->key);
+        by_string_format(&c->request, "Authorization: Bearer %s\r\n", o->key);
     }
-    by__text_format(&c->request, "Content-Length: %zu\r\n\r\n", body.length);
-    by__text_add_bytes(&c->request, body.data, body.length);
-    by__text_free(&body);
+    by_string_format(&c->request, "Content-Length: %zu\r\n\r\n", body.length);
+    by_string_add(&c->request, body.data, body.length);
+    by_string_free(&body);
 }
 
 static void begin(client *c, double due)
@@ -520,9 +520,9 @@ by_status by_load_run(by_load_report *out, const by_load_options *options, by_er
         status = l->status;
     }
     for (size_t i = 0; l->clients != NULL && i < l->options.concurrency; i++) {
-        by__text_free(&l->clients[i].request);
-        by__text_free(&l->clients[i].events);
-        by__text_free(&l->clients[i].said);
+        by_string_free(&l->clients[i].request);
+        by_string_free(&l->clients[i].events);
+        by_string_free(&l->clients[i].said);
     }
     free(l->clients);
     free(l->due);

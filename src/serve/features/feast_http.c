@@ -21,7 +21,7 @@ typedef struct http_store {
     CURLM *multi;
     uv_timer_t timer; /* timer requested by libcurl */
     struct curl_slist *headers;
-    by__text url;
+    by_string url;
 } http_store;
 
 /* A lookup in flight. */
@@ -30,7 +30,7 @@ typedef struct transfer {
     by__feature_lookup *lookup;
     CURL *curl;
     char *request;
-    by__text answer;
+    by_string answer;
     char why[CURL_ERROR_SIZE];
 } transfer;
 
@@ -47,7 +47,7 @@ static void free_transfer(transfer *t)
         (void)curl_multi_remove_handle(t->store->multi, t->curl);
         curl_easy_cleanup(t->curl);
     }
-    by__text_free(&t->answer);
+    by_string_free(&t->answer);
     free(t->request);
     free(t);
 }
@@ -281,7 +281,7 @@ static size_t take_bytes(char *data, size_t size, size_t count, void *user)
     if (t->answer.length + bytes > MOST_ANSWER) {
         return 0;
     }
-    by__text_add_bytes(&t->answer, data, bytes);
+    by_string_add(&t->answer, data, bytes);
     return t->answer.failed ? 0 : bytes;
 }
 
@@ -333,7 +333,7 @@ static void on_timer_closed(uv_handle_t *handle)
 {
     http_store *s = handle->data;
     curl_slist_free_all(s->headers);
-    by__text_free(&s->url);
+    by_string_free(&s->url);
     free(s);
 }
 
@@ -356,8 +356,8 @@ static by_status open_store(by__feature_store **out, uv_loop_t *loop, const by__
     s->base.map = map;
     s->multi = curl_multi_init();
     s->headers = curl_slist_append(NULL, "Content-Type: application/json");
-    by__text_add_bytes(&s->url, url, length - (url[length - 1] == '/'));
-    by__text_add(&s->url, "/get-online-features");
+    by_string_add(&s->url, url, length - (url[length - 1] == '/'));
+    by__string_append(&s->url, "/get-online-features");
     if (s->multi == NULL || s->headers == NULL || s->url.failed ||
         curl_multi_setopt(s->multi, CURLMOPT_SOCKETFUNCTION, set_socket) != CURLM_OK ||
         curl_multi_setopt(s->multi, CURLMOPT_SOCKETDATA, s) != CURLM_OK ||
@@ -366,7 +366,7 @@ static by_status open_store(by__feature_store **out, uv_loop_t *loop, const by__
         curl_multi_setopt(s->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, MOST_CONNECTIONS) != CURLM_OK) {
         (void)curl_multi_cleanup(s->multi);
         curl_slist_free_all(s->headers);
-        by__text_free(&s->url);
+        by_string_free(&s->url);
         free(s);
         return by_error_set(error, BY_EMEMORY, "out of memory: a store of features");
     }

@@ -6,11 +6,11 @@
 #include "base/wire/protobuf.h"
 #include "serve/features/murmur3.h"
 
-static void add_u32(by__text *out, uint32_t value)
+static void add_u32(by_string *out, uint32_t value)
 {
     uint8_t bytes[4];
     by__put_u32(bytes, value);
-    by__text_add_bytes(out, bytes, sizeof bytes);
+    by_string_add(out, bytes, sizeof bytes);
 }
 
 bool by__feature_feast_type_named(by__feature_feast_type *out, const char *name)
@@ -37,7 +37,7 @@ static by_status wrong(const by__feature_feast_join_key *key, const char *what, 
     return by_error_set(error, BY_EARG, "the entity's '%s' %s", key->name, what);
 }
 
-static by_status add_integer(by__text *out, const by__feature_feast_join_key *key,
+static by_status add_integer(by_string *out, const by__feature_feast_join_key *key,
                              const json_t *value, by_error *error)
 {
     uint8_t bytes[8];
@@ -52,12 +52,12 @@ static by_status add_integer(by__text *out, const by__feature_feast_join_key *ke
     by__put_u64(bytes, (uint64_t)number);
     add_u32(out, (uint32_t)key->type);
     add_u32(out, narrow ? 4 : 8);
-    by__text_add_bytes(out, bytes, narrow ? 4 : 8);
+    by_string_add(out, bytes, narrow ? 4 : 8);
     return BY_OK;
 }
 
-static by_status add_text(by__text *out, const by__feature_feast_join_key *key, const json_t *value,
-                          by_error *error)
+static by_status add_text(by_string *out, const by__feature_feast_join_key *key,
+                          const json_t *value, by_error *error)
 {
     uint8_t decoded[BY__BASE64_BYTES(BY__FEAST_MOST_TEXT)];
     const void *data = json_string_value(value);
@@ -77,11 +77,11 @@ static by_status add_text(by__text *out, const by__feature_feast_join_key *key, 
     }
     add_u32(out, (uint32_t)key->type);
     add_u32(out, (uint32_t)length);
-    by__text_add_bytes(out, data, length);
+    by_string_add(out, data, length);
     return BY_OK;
 }
 
-by_status by__feature_feast_key(by__text *out, const by__feature_feast_join_key *keys,
+by_status by__feature_feast_key(by_string *out, const by__feature_feast_join_key *keys,
                                 const json_t *const *values, size_t count, int version,
                                 const char *project, by_error *error)
 {
@@ -93,7 +93,7 @@ by_status by__feature_feast_key(by__text *out, const by__feature_feast_join_key 
         if (version > 2) {
             add_u32(out, (uint32_t)strlen(keys[i].name));
         }
-        by__text_add(out, keys[i].name);
+        by__string_append(out, keys[i].name);
     }
     for (size_t i = 0; i < count; i++) {
         bool text = keys[i].type == BY__FEAST_STRING || keys[i].type == BY__FEAST_BYTES;
@@ -103,7 +103,7 @@ by_status by__feature_feast_key(by__text *out, const by__feature_feast_join_key 
         BY_TRY(text ? add_text(out, &keys[i], values[i], error)
                     : add_integer(out, &keys[i], values[i], error));
     }
-    by__text_add(out, project);
+    by__string_append(out, project);
     return out->failed ? by_error_set(error, BY_EMEMORY, "out of memory: a key of an entity")
                        : BY_OK;
 }
@@ -111,12 +111,12 @@ by_status by__feature_feast_key(by__text *out, const by__feature_feast_join_key 
 by_status by__feature_feast_field(uint8_t out[4], const char *view, const char *feature,
                                   by_error *error)
 {
-    by__text name = {0};
-    by__text_format(&name, "%s:%s", view, feature);
+    by_string name = {0};
+    by_string_format(&name, "%s:%s", view, feature);
     if (name.failed) {
         return by_error_set(error, BY_EMEMORY, "out of memory: the name of a feature");
     }
     by__put_u32(out, by__feature_murmur3_32(name.data, name.length, 0));
-    by__text_free(&name);
+    by_string_free(&name);
     return BY_OK;
 }

@@ -33,7 +33,7 @@ bool by__feature_feast_type_named(by__feature_feast_type *out, const char *name)
  * keys[i]: a JSON integer, a string, or (bytes) a string in base64; version: of the serialization,
  * 2 or 3. BY_EARG names the join key whose value is missing or of another type; `out` then holds a
  * partial key. */
-by_status by__feature_feast_key(by__text *out, const by__feature_feast_join_key *keys,
+by_status by__feature_feast_key(by_string *out, const by__feature_feast_join_key *keys,
                                 const json_t *const *values, size_t count, int version,
                                 const char *project, by_error *error);
 

@@ -100,15 +100,15 @@ static void on_reply(redisAsyncContext *context, void *data, void *user)
 /* ---- requests ---- */
 
 /* HMGET KEY FIELD... _ts:VIEW */
-static by_status add_command(by__text *out, const by__feature_lookup *lookup, size_t row,
+static by_status add_command(by_string *out, const by__feature_lookup *lookup, size_t row,
                              size_t view_index, by_error *error)
 {
     const by__feature_view *view = &lookup->map->views[view_index];
     const json_t *values[BY__FEATURE_MOST_KEYS];
     const json_t *entity = json_array_get(lookup->entities, row);
     by__redis_call call = {0};
-    by__text key = {0};
-    by__text time = {0};
+    by_string key = {0};
+    by_string time = {0};
     for (size_t i = 0; i < view->key_count; i++) {
         values[i] = json_object_get(entity, view->keys[i].name);
     }
@@ -123,22 +123,22 @@ static by_status add_command(by__text *out, const by__feature_lookup *lookup, si
             by__redis_add(&call, (const char *)column->field, sizeof column->field);
         }
     }
-    by__text_format(&time, "_ts:%s", view->name);
+    by_string_format(&time, "_ts:%s", view->name);
     by__redis_add_text(&call, time.failed ? "" : time.data);
-    by__text_format(out, "*%zu\r\n", call.count);
-    by__text_add_bytes(out, call.text.data == NULL ? "" : call.text.data, call.text.length);
+    by_string_format(out, "*%zu\r\n", call.count);
+    by_string_add(out, call.text.data == NULL ? "" : call.text.data, call.text.length);
     if (status == BY_OK && (call.text.failed || time.failed || out->failed)) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: a command of Redis");
     }
-    by__text_free(&call.text);
-    by__text_free(&key);
-    by__text_free(&time);
+    by_string_free(&call.text);
+    by_string_free(&key);
+    by_string_free(&time);
     return status;
 }
 
 static by_status ask_view(redis_store *s, inquiry *of, size_t row, size_t view, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     question *q = NULL;
     by_status status = add_command(&text, of->lookup, row, view, error);
     if (status == BY_OK) {
@@ -156,7 +156,7 @@ static by_status ask_view(redis_store *s, inquiry *of, size_t row, size_t view, 
                                   s->context->errstr);
         }
     }
-    by__text_free(&text);
+    by_string_free(&text);
     return status;
 }
 

@@ -187,11 +187,11 @@ static void note(by__features *s, const char *failure)
 
 static char *print_name(const by__feature_fetch *f, size_t row)
 {
-    by__text text = {0};
-    by__text_json(&text, f->model, strlen(f->model));
+    by_string text = {0};
+    by_string_json(&text, f->model, strlen(f->model));
     by__json_write(&text, json_array_get(f->entities, row), JSON_COMPACT | JSON_SORT_KEYS);
     if (text.failed) {
-        by__text_free(&text);
+        by_string_free(&text);
     }
     return text.data;
 }
@@ -326,7 +326,7 @@ static by_status check_entity(const by__feature_lookup *lookup, size_t row, by_e
     for (size_t v = 0; v < lookup->map->view_count; v++) {
         const by__feature_view *view = &lookup->map->views[v];
         const json_t *values[BY__FEATURE_MOST_KEYS];
-        by__text key = {0};
+        by_string key = {0};
         by_error why = {0};
         if (!by__feature_uses(lookup, v)) {
             continue;
@@ -336,7 +336,7 @@ static by_status check_entity(const by__feature_lookup *lookup, size_t row, by_e
         }
         by_status status = by__feature_feast_key(&key, view->keys, values, view->key_count,
                                                  (int)lookup->map->config->key_version, "", &why);
-        by__text_free(&key);
+        by_string_free(&key);
         if (status != BY_OK) {
             return by_error_set(error, status, "entity %zu: %.300s", row, why.message);
         }
@@ -517,7 +517,7 @@ void by__features_close(by__features **features)
     }
 }
 
-void by__features_print(const by__features *features, by__text *out)
+void by__features_print(const by__features *features, by_string *out)
 {
     const by__features *s = features;
     if (s == NULL) {

@@ -61,6 +61,6 @@ void by__feature_fetch_cancel(by__feature_fetch *fetch);
 double by__feature_fetch_since(const by__feature_fetch *fetch);
 
 /* Prints the counters and the histogram of fetches for Prometheus. features may be NULL. */
-void by__features_print(const by__features *features, by__text *out);
+void by__features_print(const by__features *features, by_string *out);
 
 #endif

@@ -384,7 +384,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&g.loop);
     by__telemetry_trace_export_close(&g.tracing.exports, &g.log);
-    by__text_free(&g.frame);
+    by_string_free(&g.frame);
     by__serve_id_table_free(&g.parts);
     by__http_addresses_close(&g.addresses);
     by__telemetry_model_metrics_free(&g.models);

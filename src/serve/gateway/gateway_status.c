@@ -124,7 +124,7 @@ void by__gateway_answer_model(by__gateway *g, by__http_exchange *x, const by__ht
 
 /* ---- metrics ---- */
 
-static void print_refusals(const by__gateway *g, by__text *out)
+static void print_refusals(const by__gateway *g, by_string *out)
 {
     by__http_refusals refused = by__http_server_refusals(g->server);
     const char *name = "banyan_connections_refused_total";
@@ -156,7 +156,7 @@ static void know_models(by__gateway *g)
     }
 }
 
-static void print_own(by__gateway *g, by__text *out)
+static void print_own(by__gateway *g, by_string *out)
 {
     const json_t *state = by__gateway_state(g);
     const json_t *all = json_object_get(state, "workers");
@@ -210,7 +210,7 @@ static const char *names_of(const by__gateway *g, const char *query)
 void by__gateway_answer_metrics(by__gateway *g, by__http_exchange *x, const by__http_request *r,
                                 const char *key)
 {
-    by__text out = {0};
+    by_string out = {0};
     const char *names = names_of(g, r->query);
     BY_UNUSED(key);
     if (names == NULL) {
@@ -230,5 +230,5 @@ void by__gateway_answer_metrics(by__gateway *g, by__http_exchange *x, const by__
     } else {
         by__http_exchange_reply_text(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
     }
-    by__text_free(&out);
+    by_string_free(&out);
 }

@@ -20,7 +20,7 @@ static void digest(unsigned char out[SHA256_DIGEST_SIZE], const unsigned char *b
 
 /* Appends " 'sha256-...'" of the text between the first `begin` in the page and the following
  * `end`. */
-static void add_hash(by__text *out, const char *begin, const char *end)
+static void add_hash(by_string *out, const char *begin, const char *end)
 {
     const unsigned char *last = serve_page + sizeof serve_page;
     const unsigned char *from = memmem(serve_page, sizeof serve_page, begin, strlen(begin));
@@ -31,26 +31,26 @@ static void add_hash(by__text *out, const char *begin, const char *end)
     from += strlen(begin);
     const unsigned char *to = memmem(from, (size_t)(last - from), end, strlen(end));
     digest(hash, from, (size_t)((to == NULL ? last : to) - from));
-    by__text_add(out, " 'sha256-");
+    by__string_append(out, " 'sha256-");
     by__base_add_base64(out, hash, sizeof hash);
-    by__text_add(out, "'");
+    by__string_append(out, "'");
 }
 
 /* Adds Content-Security-Policy. Returns false when memory is exhausted. */
 static bool add_policy(by__http_exchange *x)
 {
-    by__text policy = {0};
-    by__text_add(&policy,
-                 "default-src 'none'; connect-src 'self'; img-src data:; "
-                 "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src");
+    by_string policy = {0};
+    by__string_append(&policy,
+                      "default-src 'none'; connect-src 'self'; img-src data:; "
+                      "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src");
     add_hash(&policy, "<script>", "</script>");
-    by__text_add(&policy, "; style-src");
+    by__string_append(&policy, "; style-src");
     add_hash(&policy, "<style>", "</style>");
     bool made = !policy.failed;
     if (made) {
         by__http_exchange_header(x, "Content-Security-Policy", policy.data);
     }
-    by__text_free(&policy);
+    by_string_free(&policy);
     return made;
 }
 

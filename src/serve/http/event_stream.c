@@ -4,12 +4,12 @@
 
 #define FIELD "data: "
 
-void by__http_event_stream_take(by__text *pending, const char *data, size_t length,
+void by__http_event_stream_take(by_string *pending, const char *data, size_t length,
                                 void (*event)(void *user, const char *object, size_t length),
                                 void *user)
 {
     size_t skip = sizeof FIELD - 1;
-    by__text_add_bytes(pending, data, length);
+    by_string_add(pending, data, length);
     if (pending->failed || pending->length == 0) {
         return;
     }

@@ -55,8 +55,8 @@ static void on_closed(uv_handle_t *handle)
     free(x->early);
     x->early_length = 0;
     close_parser(x);
-    by__text_free(&x->headers);
-    by__text_free(&x->out);
+    by_string_free(&x->headers);
+    by_string_free(&x->out);
     s->slow -= x->slow;
     free(x);
     s->connections--;

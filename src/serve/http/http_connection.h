@@ -31,7 +31,7 @@ struct by__http_exchange {
     by__http_parser *parser; /* NULL until a byte of a request has arrived */
     char *early; /* bytes of the next request that arrived before the answer was complete */
     size_t early_length;
-    by__text headers;            /* headers of the answer */
+    by_string headers;           /* headers of the answer */
     char peer[INET6_ADDRSTRLEN]; /* "": a socket in the file system */
     /* The address count it holds: for the connection, or, if its peer is a proxy, for the current
      * request. */
@@ -40,7 +40,7 @@ struct by__http_exchange {
     void *note;
     size_t held;    /* bytes of the parser and of `early`, as counted by the server */
     double since;   /* start of the stage, or the last time that the client took bytes */
-    by__text out;   /* output that was not yet given to libuv */
+    by_string out;  /* output that was not yet given to libuv */
     size_t writing; /* bytes that libuv has still to write */
     size_t pending; /* bytes of both */
     size_t slow;    /* bytes of `pending` that the server counts as held back by streams */

@@ -15,7 +15,7 @@
 typedef struct output {
     uv_write_t request;
     by__http_exchange *exchange;
-    by__text text;
+    by_string text;
     size_t length; /* length of its end that is written */
 } output;
 
@@ -37,7 +37,7 @@ static void on_written(uv_write_t *request, int status)
     x->writing -= o->length;
     count(x);
     x->since = by__now();
-    by__text_free(&o->text);
+    by_string_free(&o->text);
     free(o);
     if (status < 0) {
         by__http_connection_hang_up(x);
@@ -52,7 +52,7 @@ static void on_written(uv_write_t *request, int status)
 
 bool by__http_connection_put(by__http_exchange *x, const char *data, size_t length)
 {
-    by__text_add_bytes(&x->out, data, length);
+    by_string_add(&x->out, data, length);
     if (x->out.failed) {
         by__http_connection_hang_up(x);
         return false;
@@ -62,18 +62,18 @@ bool by__http_connection_put(by__http_exchange *x, const char *data, size_t leng
 }
 
 /* Passes the end of a text, which is taken, to libuv. */
-static bool write_later(by__http_exchange *x, by__text *text, size_t begin)
+static bool write_later(by__http_exchange *x, by_string *text, size_t begin)
 {
     output *o = malloc(sizeof *o);
     if (o == NULL) {
-        by__text_free(text);
+        by_string_free(text);
         by__http_connection_hang_up(x);
         return false;
     }
     *o = (output){.exchange = x, .text = *text, .length = text->length - begin};
     uv_buf_t later = uv_buf_init(text->data + begin, (unsigned)o->length);
     if (uv_write(&o->request, &x->uv.stream, &later, 1, on_written) < 0) {
-        by__text_free(&o->text);
+        by_string_free(&o->text);
         free(o);
         by__http_connection_hang_up(x);
         return false;
@@ -86,16 +86,16 @@ static bool write_later(by__http_exchange *x, by__text *text, size_t begin)
 
 bool by__http_connection_flush(by__http_exchange *x)
 {
-    by__text text = x->out;
+    by_string text = x->out;
     if (x->stage == BY__CLOSING || x->writing > 0 || text.length == 0) {
         return x->stage != BY__CLOSING;
     }
-    x->out = (by__text){0};
+    x->out = (by_string){0};
     x->server->counts.writes++;
     uv_buf_t now = uv_buf_init(text.data, (unsigned)text.length);
     int n = uv_try_write(&x->uv.stream, &now, 1);
     if (n < 0 && n != UV_EAGAIN) {
-        by__text_free(&text);
+        by_string_free(&text);
         count(x);
         by__http_connection_hang_up(x);
         return false;
@@ -104,7 +104,7 @@ bool by__http_connection_flush(by__http_exchange *x)
         x->since = by__now();
     }
     if (n > 0 && (size_t)n == text.length) {
-        by__text_free(&text);
+        by_string_free(&text);
         count(x);
         return true;
     }
@@ -197,7 +197,7 @@ void by__http_exchange_header(by__http_exchange *exchange, const char *name, con
             return;
         }
     }
-    by__text_format(&exchange->headers, "%s: %s\r\n", name, value);
+    by_string_format(&exchange->headers, "%s: %s\r\n", name, value);
 }
 
 bool by__http_exchange_has_header(const by__http_exchange *exchange, const char *name)
@@ -215,20 +215,20 @@ bool by__http_exchange_has_header(const by__http_exchange *exchange, const char 
 }
 
 /* Prints the status line and headers, except those that frame the body. */
-static void add_head(by__text *text, by__http_exchange *x, int status, const char *type)
+static void add_head(by_string *text, by__http_exchange *x, int status, const char *type)
 {
     x->status = status;
-    by__text_format(text, "HTTP/1.1 %d %s\r\n", status, by__http_reason(status));
+    by_string_format(text, "HTTP/1.1 %d %s\r\n", status, by__http_reason(status));
     if (x->headers.data != NULL) {
-        by__text_add(text, x->headers.data);
+        by__string_append(text, x->headers.data);
     }
     text->failed = text->failed || x->headers.failed;
     if (type != NULL) {
-        by__text_format(text, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
+        by_string_format(text, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
     }
-    by__text_add(text, x->keep_alive ? "" : "Connection: close\r\n");
-    by__text_free(&x->headers);
-    x->headers = (by__text){0};
+    by__string_append(text, x->keep_alive ? "" : "Connection: close\r\n");
+    by_string_free(&x->headers);
+    x->headers = (by_string){0};
 }
 
 /* Writes the head of an answer and, if it is not NULL, its body, but no body in answer to HEAD: the
@@ -237,13 +237,13 @@ static void add_head(by__text *text, by__http_exchange *x, int status, const cha
 static bool put_reply(by__http_exchange *x, int status, const char *type, const char *body,
                       size_t length)
 {
-    by__text text = {0};
+    by_string text = {0};
     x->keep_alive = x->keep_alive && !x->server->draining;
     add_head(&text, x, status, type);
     if (status != 204 && status != 304) { /* these have no body and no length */
-        by__text_format(&text, "Content-Length: %zu\r\n", length);
+        by_string_format(&text, "Content-Length: %zu\r\n", length);
     }
-    by__text_add(&text, "\r\n");
+    by__string_append(&text, "\r\n");
     x->bytes = x->bodyless ? 0 : length;
     /* From here on the handler is not told of the client any more. */
     x->stage = BY__READING;
@@ -254,7 +254,7 @@ static bool put_reply(by__http_exchange *x, int status, const char *type, const 
     if (text.failed) {
         by__http_connection_hang_up(x);
     }
-    by__text_free(&text);
+    by_string_free(&text);
     return sent;
 }
 
@@ -267,15 +267,15 @@ void by__http_exchange_reply(by__http_exchange *exchange, int status, const char
 }
 
 void by__http_exchange_reply_text(by__http_exchange *exchange, int status, const char *type,
-                                  by__text *body)
+                                  by_string *body)
 {
-    by__text text = *body;
-    *body = (by__text){0};
+    by_string text = *body;
+    *body = (by_string){0};
     if (text.length < LONG || exchange->bodyless) {
         by__http_exchange_reply(exchange, status, type, text.data, text.length);
-        by__text_free(&text);
+        by_string_free(&text);
     } else if (!put_reply(exchange, status, type, NULL, text.length)) {
-        by__text_free(&text);
+        by_string_free(&text);
     } else if (write_later(exchange, &text, 0)) { /* libuv writes at once what the socket takes */
         by__http_connection_finish(exchange);
     }
@@ -284,18 +284,18 @@ void by__http_exchange_reply_text(by__http_exchange *exchange, int status, const
 bool by__http_exchange_stream(by__http_exchange *exchange)
 {
     by__http_exchange *x = exchange;
-    by__text text = {0};
+    by_string text = {0};
     x->keep_alive = x->keep_alive && !x->server->draining;
     x->stage = BY__STREAMING;
     x->streams = true;
     add_head(&text, x, 200, "text/event-stream; charset=utf-8");
-    by__text_add(&text, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
-    by__text_add(&text, x->old ? "\r\n" : "Transfer-Encoding: chunked\r\n\r\n");
+    by__string_append(&text, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+    by__string_append(&text, x->old ? "\r\n" : "Transfer-Encoding: chunked\r\n\r\n");
     bool sent = !text.failed && by__http_connection_put(x, text.data, text.length);
     if (text.failed) {
         by__http_connection_hang_up(x);
     }
-    by__text_free(&text);
+    by_string_free(&text);
     gather(x);
     return sent;
 }
@@ -312,7 +312,7 @@ static size_t most_pending(const by__http_server *s)
 }
 
 /* "LENGTH in hexadecimal\r\n". */
-static void put_chunk_head(by__text *out, size_t length)
+static void put_chunk_head(by_string *out, size_t length)
 {
     char head[2 * sizeof length + 2];
     size_t at = sizeof head;
@@ -322,7 +322,7 @@ static void put_chunk_head(by__text *out, size_t length)
         head[--at] = "0123456789abcdef"[length & 15];
         length >>= 4;
     } while (length > 0);
-    by__text_add_bytes(out, head + at, sizeof head - at);
+    by_string_add(out, head + at, sizeof head - at);
 }
 
 bool by__http_exchange_send(by__http_exchange *exchange, const char *data, size_t length)
@@ -345,11 +345,11 @@ bool by__http_exchange_send(by__http_exchange *exchange, const char *data, size_
     }
     /* A text that has failed stays as it is, and by__http_connection_put tells. */
     put_chunk_head(&x->out, length);
-    by__text_add_bytes(&x->out, data, length);
+    by_string_add(&x->out, data, length);
     return by__http_connection_put(x, "\r\n", 2);
 }
 
-bool by__http_exchange_send_text(by__http_exchange *exchange, const by__text *frames)
+bool by__http_exchange_send_text(by__http_exchange *exchange, const by_string *frames)
 {
     if (frames->failed) {
         by__http_connection_hang_up(exchange);

@@ -166,11 +166,11 @@ static by_status bind_tcp(by__http_server *s, by_error *error)
         return cannot_listen(s->listen, code, error);
     }
     bool six = address.ss_family == AF_INET6;
-    by__text url = {0};
-    by__text_format(&url, "http://%s%s%s:%d", six ? "[" : "", name, six ? "]" : "",
-                    ntohs(six ? ((struct sockaddr_in6 *)&address)->sin6_port
-                              : ((struct sockaddr_in *)&address)->sin_port));
-    return by__text_take(&url, &s->url, error);
+    by_string url = {0};
+    by_string_format(&url, "http://%s%s%s:%d", six ? "[" : "", name, six ? "]" : "",
+                     ntohs(six ? ((struct sockaddr_in6 *)&address)->sin6_port
+                               : ((struct sockaddr_in *)&address)->sin_port));
+    return by__string_take(&url, &s->url, error);
 }
 
 static by_status bind_pipe(by__http_server *s, by_error *error)

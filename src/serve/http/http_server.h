@@ -116,7 +116,7 @@ void by__http_exchange_reply(by__http_exchange *exchange, int status, const char
                              const char *body, size_t length);
 /* The same; takes the text and, if it is long, does not copy it. */
 void by__http_exchange_reply_text(by__http_exchange *exchange, int status, const char *type,
-                                  by__text *body);
+                                  by_string *body);
 /* Begins a stream of server-sent events. Returns false if the client is gone (`gone` was
  * called). */
 bool by__http_exchange_stream(by__http_exchange *exchange);
@@ -126,7 +126,7 @@ bool by__http_exchange_stream(by__http_exchange *exchange);
 bool by__http_exchange_send(by__http_exchange *exchange, const char *data, size_t length);
 /* Sends the frames in a text, which may be empty. If the text's memory was exhausted the client is
  * cut off, because it could not otherwise notice what is missing. */
-bool by__http_exchange_send_text(by__http_exchange *exchange, const by__text *frames);
+bool by__http_exchange_send_text(by__http_exchange *exchange, const by_string *frames);
 /* Ends the stream. The exchange is invalid afterwards. */
 void by__http_exchange_end(by__http_exchange *exchange);
 /* "127.0.0.1", "::1" or "unix"; if a listed proxy sent the request, the client's address. */

@@ -36,7 +36,7 @@ by_status by__protocol_content_text(json_t **out, const json_t *content, by_erro
 {
     size_t i;
     json_t *part;
-    by__text text = {0};
+    by_string text = {0};
     *out = NULL;
     if (json_is_string(content)) {
         *out = json_incref((json_t *)(uintptr_t)content);
@@ -49,16 +49,16 @@ by_status by__protocol_content_text(json_t **out, const json_t *content, by_erro
     {
         const json_t *piece = text_of(part, error);
         if (piece == NULL) {
-            by__text_free(&text);
+            by_string_free(&text);
             return BY_EARG;
         }
-        by__text_add(&text, i > 0 ? "\n" : "");
-        by__text_add_bytes(&text, json_string_value(piece), json_string_length(piece));
+        by__string_append(&text, i > 0 ? "\n" : "");
+        by_string_add(&text, json_string_value(piece), json_string_length(piece));
     }
     if (!text.failed) {
         *out = json_stringn(text.data == NULL ? "" : text.data, text.length);
     }
-    by__text_free(&text);
+    by_string_free(&text);
     return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a conversation");
 }
 

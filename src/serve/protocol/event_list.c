@@ -30,7 +30,7 @@ static size_t get_u32(const char *in)
     return (size_t)b[0] | (size_t)b[1] << 8 | (size_t)b[2] << 16 | (size_t)b[3] << 24;
 }
 
-static bool make_room(by__text *list, size_t n)
+static bool make_room(by_string *list, size_t n)
 {
     size_t need;
     if (list->failed || !by__size_add(list->length, n, &need) || !by__size_add(need, 1, &need) ||
@@ -41,7 +41,7 @@ static bool make_room(by__text *list, size_t n)
 }
 
 /* Writes the header and id of an event followed by `behind` bytes, and reserves room for these. */
-static bool add_head(by__text *list, by__serve_event_kind kind, const char *id, int64_t attempt,
+static bool add_head(by_string *list, by__serve_event_kind kind, const char *id, int64_t attempt,
                      size_t behind)
 {
     char head[HEAD];
@@ -53,22 +53,22 @@ static bool add_head(by__text *list, by__serve_event_kind kind, const char *id, 
     if (!make_room(list, HEAD + length + 1 + behind)) {
         return false;
     }
-    by__text_add_bytes(list, head, HEAD);
-    by__text_add_bytes(list, id, length + 1);
+    by_string_add(list, head, HEAD);
+    by_string_add(list, id, length + 1);
     return true;
 }
 
-void by__protocol_events_add_piece(by__text *list, const char *id, int64_t attempt, size_t sequence,
-                                   const char *text, size_t length)
+void by__protocol_events_add_piece(by_string *list, const char *id, int64_t attempt,
+                                   size_t sequence, const char *text, size_t length)
 {
     char index = (char)(unsigned char)sequence;
     if (add_head(list, BY__EVENT_PIECE, id, attempt, 1 + length)) {
-        by__text_add_bytes(list, &index, 1);
-        by__text_add_bytes(list, text, length);
+        by_string_add(list, &index, 1);
+        by_string_add(list, text, length);
     }
 }
 
-void by__protocol_events_add(by__text *list, int64_t attempt, const json_t *event)
+void by__protocol_events_add(by_string *list, int64_t attempt, const json_t *event)
 {
     const char *id = by__protocol_get_text(event, "id");
     const char *name = by__protocol_get_text(event, "e");

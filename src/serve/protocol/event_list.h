@@ -40,11 +40,11 @@ typedef struct by__serve_event {
 } by__serve_event;
 
 /* Appends a piece of text. id: valid (by__serve_id_valid); sequence: below 256. */
-void by__protocol_events_add_piece(by__text *list, const char *id, int64_t attempt, size_t sequence,
-                                   const char *text, size_t length);
+void by__protocol_events_add_piece(by_string *list, const char *id, int64_t attempt,
+                                   size_t sequence, const char *text, size_t length);
 /* Appends an event as messages.h defines it; one without a valid "id", or of an unknown kind, is
  * skipped. The caller keeps the event. */
-void by__protocol_events_add(by__text *list, int64_t attempt, const json_t *event);
+void by__protocol_events_add(by_string *list, int64_t attempt, const json_t *event);
 /* Reads the event at *at and advances *at past it. Returns false at the end of the list, or (*at is
  * not `length`) if it is malformed. */
 bool by__protocol_events_next(const char *list, size_t length, size_t *at, by__serve_event *out);

@@ -39,13 +39,13 @@ json_t *by__protocol_event_new(const char *id, const char *kind)
 json_t *by__protocol_event_error(const char *id, int status, const char *code, const char *param,
                                  const char *message)
 {
-    by__text valid = {0};
+    by_string valid = {0};
     /* A message may be cut within a character, or contain bytes of the client. */
-    by__text_add_valid(&valid, message, strlen(message));
+    by__string_add_valid(&valid, message, strlen(message));
     json_t *event =
         json_pack("{ss ss si ss ss? ss}", "id", id, "e", "error", "status", status, "code", code,
                   "param", param, "message", valid.data == NULL ? "" : valid.data);
-    by__text_free(&valid);
+    by_string_free(&valid);
     return event;
 }
 
@@ -65,10 +65,10 @@ bool by__protocol_event_is_fault(const json_t *event)
 
 json_t *by__protocol_request_text(const json_t *request)
 {
-    by__text text = {0};
+    by_string text = {0};
     by__json_write(&text, request, JSON_COMPACT);
     json_t *out = text.failed ? NULL : json_stringn(text.data, text.length);
-    by__text_free(&text);
+    by_string_free(&text);
     return out;
 }
 

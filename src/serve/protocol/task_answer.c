@@ -9,7 +9,7 @@
 #define MOST 8
 
 struct by__protocol_gather {
-    by__text texts[MOST];
+    by_string texts[MOST];
     char reasons[MOST][16];
     json_t *scores[MOST]; /* NULL: no scores requested */
     size_t count;         /* number of sequences seen */
@@ -24,7 +24,7 @@ by_status by__protocol_gather_open(by__protocol_gather **out, by_error *error)
 void by__protocol_gather_clear(by__protocol_gather *gather)
 {
     for (size_t i = 0; i < MOST; i++) {
-        by__text_free(&gather->texts[i]);
+        by_string_free(&gather->texts[i]);
         json_decref(gather->scores[i]);
     }
     *gather = (by__protocol_gather){0};
@@ -51,8 +51,8 @@ void by__protocol_gather_add(by__protocol_gather *gather, const json_t *event)
         return;
     }
     gather->count = i + 1 > gather->count ? i + 1 : gather->count;
-    by__text_add_bytes(&gather->texts[i], json_is_string(text) ? json_string_value(text) : "",
-                       json_string_length(text));
+    by_string_add(&gather->texts[i], json_is_string(text) ? json_string_value(text) : "",
+                  json_string_length(text));
     if (json_object_get(event, "score") != NULL) {
         json_decref(gather->scores[i]);
         gather->scores[i] = json_incref(json_object_get(event, "score"));
@@ -70,7 +70,7 @@ json_t *by__protocol_gather_result(const by__protocol_gather *gather, const json
     }
     json_t *choices = gather->lost ? NULL : json_array();
     for (size_t i = 0; i < gather->count; i++) {
-        const by__text *t = &gather->texts[i];
+        const by_string *t = &gather->texts[i];
         const char *text = t->data == NULL ? "" : t->data;
         json_t *choice = t->failed ? NULL
                                    : json_pack("{ss% ss sO*}", "text", text, t->length, "reason",

@@ -149,25 +149,25 @@ static const char *earlier(const shifting *s, const char *key)
 
 /* What the next roll-back returns to, and the versions before it in `older` (up to FORMER, with
  * blanks between them): a roll-back forgets one, another deployment adds the one it replaces. */
-static void former_of(const shifting *s, bool replaces, char previous[65], by__text *older)
+static void former_of(const shifting *s, bool replaces, char previous[65], by_string *older)
 {
     const char *was = earlier(s, "previous");
     const char *rest = earlier(s, "older");
     if (replaces && s->options->how.rollback) {
         size_t n = strcspn(rest, " ");
         (void)snprintf(previous, 65, "%.*s", (int)n, rest);
-        by__text_format(older, "%s", rest + n + (rest[n] == ' '));
+        by_string_format(older, "%s", rest + n + (rest[n] == ' '));
         return;
     }
     copy(previous, 65, replaces ? s->former : was);
     if (!replaces || was[0] == '\0') {
-        by__text_format(older, "%s", rest);
+        by_string_format(older, "%s", rest);
         return;
     }
-    by__text_format(older, "%s", was);
+    by_string_format(older, "%s", was);
     for (int i = 2; i < FORMER && rest[0] != '\0'; i++) {
         size_t n = strcspn(rest, " ");
-        by__text_format(older, " %.*s", (int)n, rest);
+        by_string_format(older, " %.*s", (int)n, rest);
         rest += n + (rest[n] == ' ');
     }
 }
@@ -179,7 +179,7 @@ static json_t *deployment_of(const shifting *s)
     bool done = r->phase == BY__ROLLOUT_DONE;
     bool replaces = done && strcmp(s->former, s->version) != 0;
     char previous[65];
-    by__text older = {0};
+    by_string older = {0};
     former_of(s, replaces, previous, &older);
     json_t *deployment = json_pack("{ss ss ss ss ss ss ss}", "coming", ended ? "" : s->version,
                                    "phase", ended ? "" : by__rollout_name(r->phase), "previous",
@@ -189,7 +189,7 @@ static json_t *deployment_of(const shifting *s)
                                    : done ? "deployed"
                                           : "rolled_back",
                                    "reason", ended ? r->reason : earlier(s, "reason"));
-    by__text_free(&older);
+    by_string_free(&older);
     return deployment;
 }
 

@@ -144,13 +144,13 @@ static bool take_text(json_t *answer, const json_t *event)
     const json_t *list = json_object_get(event, "logprobs");
     const char *text = by__protocol_get_text(event, "text");
     const char *before = by__protocol_get_text(answer, "text");
-    by__text whole = {0};
+    by_string whole = {0};
     size_t i;
     json_t *p;
-    by__text_add(&whole, before == NULL ? "" : before);
-    by__text_add(&whole, text == NULL ? "" : text);
+    by__string_append(&whole, before == NULL ? "" : before);
+    by__string_append(&whole, text == NULL ? "" : text);
     (void)json_object_set_new(answer, "text", json_string(whole.data == NULL ? "" : whole.data));
-    by__text_free(&whole);
+    by_string_free(&whole);
     json_array_foreach(list, i, p)
     {
         double value = by__protocol_get_number(p, "logprob", NAN);

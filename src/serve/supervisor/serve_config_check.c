@@ -155,14 +155,14 @@ static void cut_to_existing(char *path)
 static by_status check_directory(const by_serve_config *c, const char *key, const char *path,
                                  by_error *error)
 {
-    by__text probe = {0};
+    by_string probe = {0};
     if (path[0] == '\0') {
         return BY_OK;
     }
     char *existing = by__strdup(path);
     if (existing != NULL) {
         cut_to_existing(existing);
-        by__text_format(&probe, "%s/.banyan-XXXXXX", existing);
+        by_string_format(&probe, "%s/.banyan-XXXXXX", existing);
     }
     by_status status = BY_OK;
     if (existing == NULL || probe.failed) {
@@ -174,7 +174,7 @@ static by_status check_directory(const by_serve_config *c, const char *key, cons
     } else {
         (void)rmdir(probe.data);
     }
-    by__text_free(&probe);
+    by_string_free(&probe);
     free(existing);
     return status;
 }

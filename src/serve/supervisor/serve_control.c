@@ -274,7 +274,7 @@ static void tell_status(by__serve_served *m, by__link *link)
 static by__serve_served *choose(by__supervisor *s, const json_t *message, by_error *error)
 {
     const char *name = by__protocol_get_text(message, "model");
-    by__text names = {0};
+    by_string names = {0};
     if (name == NULL && s->model_count == 1) {
         return s->models;
     }
@@ -283,7 +283,7 @@ static by__serve_served *choose(by__supervisor *s, const json_t *message, by_err
         return m;
     }
     for (size_t i = 0; i < s->model_count; i++) {
-        by__text_format(&names, "%s%s", i == 0 ? "" : ", ", s->models[i].name);
+        by_string_format(&names, "%s%s", i == 0 ? "" : ", ", s->models[i].name);
     }
     const char *list = names.data == NULL ? "" : names.data;
     if (name == NULL) {
@@ -294,7 +294,7 @@ static by__serve_served *choose(by__supervisor *s, const json_t *message, by_err
     } else {
         (void)by_error_set(error, BY_EARG, "no model %s is served: there are %s", name, list);
     }
-    by__text_free(&names);
+    by_string_free(&names);
     return NULL;
 }
 

@@ -117,9 +117,9 @@ static json_t *deployment_of(const by__serve_served *m)
     if (!coming && m->last[0] == '\0') {
         return NULL;
     }
-    by__text older = {0};
+    by_string older = {0};
     for (size_t i = 1; i < m->former_count; i++) {
-        by__text_format(&older, "%s%s", i == 1 ? "" : " ", m->former[i].name);
+        by_string_format(&older, "%s%s", i == 1 ? "" : " ", m->former[i].name);
     }
     json_t *deployment =
         json_pack("{ss ss ss ss ss ss ss}", "coming", coming ? m->coming->version.name : "",
@@ -127,7 +127,7 @@ static json_t *deployment_of(const by__serve_served *m)
                   m->former_count == 0 ? "" : m->former[0].name, "older",
                   older.data == NULL ? "" : older.data, "last", m->last, "outcome", m->outcome,
                   "reason", m->reason);
-    by__text_free(&older);
+    by_string_free(&older);
     return deployment;
 }
 

@@ -98,7 +98,7 @@ by_status by_drift_report_json(const by_drift_report *report, char **out, by_err
 #define HEIGHT 120.0
 #define LEFT   44.0
 
-static void add_escaped(by__text *out, const char *text)
+static void add_escaped(by_string *out, const char *text)
 {
     for (; *text != '\0'; text++) {
         const char *entity = *text == '<'   ? "&lt;"
@@ -107,9 +107,9 @@ static void add_escaped(by__text *out, const char *text)
                              : *text == '"' ? "&quot;"
                                             : NULL;
         if (entity != NULL) {
-            by__text_add(out, entity);
+            by__string_append(out, entity);
         } else {
-            by__text_add_bytes(out, text, 1);
+            by_string_add(out, text, 1);
         }
     }
 }
@@ -125,32 +125,32 @@ static double y_of(double value, double most)
     return 10.0 + (HEIGHT - 30.0) * (1.0 - fmin(value / most, 1.0));
 }
 
-static void draw_line(by__text *out, const by_drift_report *r, size_t feature, const line *l,
+static void draw_line(by_string *out, const by_drift_report *r, size_t feature, const line *l,
                       double most)
 {
-    by__text_format(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"",
-                    l->colour);
+    by_string_format(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"",
+                     l->colour);
     for (size_t w = 0; w < r->windows; w++) {
         double value = value_of(by_drift_report_verdict(r, w, feature), l);
         if (isfinite(value)) {
-            by__text_format(out, "%.1f,%.1f ", x_of(r, w), y_of(value, most));
+            by_string_format(out, "%.1f,%.1f ", x_of(r, w), y_of(value, most));
         }
     }
-    by__text_add(out, "\"/>\n");
+    by__string_append(out, "\"/>\n");
     for (size_t w = 0; w < r->windows; w++) {
         const by_drift_verdict *v = by_drift_report_verdict(r, w, feature);
         double value = value_of(v, l);
         if (isfinite(value)) {
-            by__text_format(out,
-                            "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" fill=\"%s\"><title>window "
-                            "%zu: %s %.4g, p %.3g</title></circle>\n",
-                            x_of(r, w), y_of(value, most), v->detected ? "3.5" : "2",
-                            v->detected ? "#d62728" : l->colour, w + 1, l->key, value, v->p);
+            by_string_format(out,
+                             "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" fill=\"%s\"><title>window "
+                             "%zu: %s %.4g, p %.3g</title></circle>\n",
+                             x_of(r, w), y_of(value, most), v->detected ? "3.5" : "2",
+                             v->detected ? "#d62728" : l->colour, w + 1, l->key, value, v->p);
         }
     }
 }
 
-static void draw_chart(by__text *out, const by_drift_report *r, size_t feature)
+static void draw_chart(by_string *out, const by_drift_report *r, size_t feature)
 {
     double most = 2.0 * r->threshold;
     for (size_t w = 0; w < r->windows; w++) {
@@ -160,27 +160,28 @@ static void draw_chart(by__text *out, const by_drift_report *r, size_t feature)
         }
     }
     double level = y_of(r->threshold, most);
-    by__text_format(out, "<svg viewBox=\"0 0 %g %g\" role=\"img\">\n", WIDTH, HEIGHT);
-    by__text_format(out, "<line x1=\"%g\" y1=\"%.1f\" x2=\"%g\" y2=\"%.1f\" class=\"level\"/>\n",
-                    LEFT, level, WIDTH - 10.0, level);
-    by__text_format(out, "<line x1=\"%g\" y1=\"10\" x2=\"%g\" y2=\"%g\" class=\"axis\"/>\n", LEFT,
-                    LEFT, HEIGHT - 20.0);
-    by__text_format(out,
-                    "<text x=\"%g\" y=\"14\">%.3g</text><text x=\"%g\" y=\"%.1f\">%.3g</text>\n",
-                    2.0, most, 2.0, level + 4.0, r->threshold);
-    by__text_format(out, "<text x=\"%g\" y=\"%g\">window 1 to %zu</text>\n", LEFT, HEIGHT - 4.0,
-                    r->windows);
+    by_string_format(out, "<svg viewBox=\"0 0 %g %g\" role=\"img\">\n", WIDTH, HEIGHT);
+    by_string_format(out, "<line x1=\"%g\" y1=\"%.1f\" x2=\"%g\" y2=\"%.1f\" class=\"level\"/>\n",
+                     LEFT, level, WIDTH - 10.0, level);
+    by_string_format(out, "<line x1=\"%g\" y1=\"10\" x2=\"%g\" y2=\"%g\" class=\"axis\"/>\n", LEFT,
+                     LEFT, HEIGHT - 20.0);
+    by_string_format(out,
+                     "<text x=\"%g\" y=\"14\">%.3g</text><text x=\"%g\" y=\"%.1f\">%.3g</text>\n",
+                     2.0, most, 2.0, level + 4.0, r->threshold);
+    by_string_format(out, "<text x=\"%g\" y=\"%g\">window 1 to %zu</text>\n", LEFT, HEIGHT - 4.0,
+                     r->windows);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(lines); i++) {
         if (lines[i].colour != NULL) {
             draw_line(out, r, feature, &lines[i], most);
         }
     }
-    by__text_add(out, "</svg>\n");
+    by__string_append(out, "</svg>\n");
 }
 
-static void add_head(by__text *out, const by_drift_report *r)
+static void add_head(by_string *out, const by_drift_report *r)
 {
-    by__text_add(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+    by__string_append(out,
+                      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
                       "<title>Drift</title>\n<style>\n"
                       "body{font:15px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;"
                       "padding:0 1rem;color:#222}\n"
@@ -192,31 +193,32 @@ static void add_head(by__text *out, const by_drift_report *r)
                       ".level{stroke:#d62728;stroke-dasharray:4 3}\n"
                       "</style></head><body>\n<h1>Drift</h1>\n<p>");
     add_escaped(out, r->title);
-    by__text_format(out,
-                    ": %llu requests in %zu windows, %zu of them with drift. The last window:</p>\n"
-                    "<table><tr><th>feature</th><th>drift</th><th>PSI</th><th>Jensen-Shannon</th>"
-                    "<th>Wasserstein</th><th>KS</th><th>p</th><th>missing</th><th>unknown</th>"
-                    "<th>out of range</th><th>windows</th></tr>\n",
-                    (unsigned long long)r->requests, r->windows, r->alarms);
+    by_string_format(
+        out,
+        ": %llu requests in %zu windows, %zu of them with drift. The last window:</p>\n"
+        "<table><tr><th>feature</th><th>drift</th><th>PSI</th><th>Jensen-Shannon</th>"
+        "<th>Wasserstein</th><th>KS</th><th>p</th><th>missing</th><th>unknown</th>"
+        "<th>out of range</th><th>windows</th></tr>\n",
+        (unsigned long long)r->requests, r->windows, r->alarms);
 }
 
-static void add_number(by__text *out, double value, const char *unit, double scale)
+static void add_number(by_string *out, double value, const char *unit, double scale)
 {
     if (isfinite(value)) {
-        by__text_format(out, "<td>%.3g%s</td>", value * scale, unit);
+        by_string_format(out, "<td>%.3g%s</td>", value * scale, unit);
     } else {
-        by__text_add(out, "<td></td>");
+        by__string_append(out, "<td></td>");
     }
 }
 
-static void add_row(by__text *out, const by_drift_report *r, size_t feature)
+static void add_row(by_string *out, const by_drift_report *r, size_t feature)
 {
     const by_drift_verdict *v = by_drift_report_verdict(r, r->windows - 1, feature);
-    by__text_add(out, "<tr><td>");
+    by__string_append(out, "<tr><td>");
     add_escaped(out, v->feature);
-    by__text_add(out, !v->compared  ? "</td><td>not compared</td>"
-                      : v->detected ? "</td><td class=\"yes\">yes</td>"
-                                    : "</td><td>no</td>");
+    by__string_append(out, !v->compared  ? "</td><td>not compared</td>"
+                           : v->detected ? "</td><td class=\"yes\">yes</td>"
+                                         : "</td><td>no</td>");
     add_number(out, v->compared ? v->psi : NAN, "", 1.0);
     add_number(out, v->compared ? v->jensen_shannon : NAN, "", 1.0);
     add_number(out, v->wasserstein, "", 1.0);
@@ -225,28 +227,29 @@ static void add_row(by__text *out, const by_drift_report *r, size_t feature)
     add_number(out, v->missing, " %", 100.0);
     add_number(out, v->unknown, " %", 100.0);
     add_number(out, v->out_of_range, " %", 100.0);
-    by__text_format(out, "<td>%zu</td></tr>\n", alarms_of(r, feature));
+    by_string_format(out, "<td>%zu</td></tr>\n", alarms_of(r, feature));
 }
 
 by_status by_drift_report_html(const by_drift_report *report, char **out, by_error *error)
 {
     const by_drift_report *r = report;
-    by__text text = {0};
+    by_string text = {0};
     add_head(&text, r);
     for (size_t i = 0; i < r->features && r->windows > 0; i++) {
         add_row(&text, r, i);
     }
-    by__text_format(&text,
-                    "</table>\n<p>A window has drifted when a distance reaches %g (dashed) and its "
-                    "p-value is small: red points. PSI is blue, Jensen-Shannon green, Wasserstein "
-                    "(in deviations) violet.</p>\n",
-                    r->threshold);
+    by_string_format(
+        &text,
+        "</table>\n<p>A window has drifted when a distance reaches %g (dashed) and its "
+        "p-value is small: red points. PSI is blue, Jensen-Shannon green, Wasserstein "
+        "(in deviations) violet.</p>\n",
+        r->threshold);
     for (size_t i = 0; i < r->features && r->windows > 0; i++) {
-        by__text_add(&text, "<h2>");
+        by__string_append(&text, "<h2>");
         add_escaped(&text, by_drift_report_verdict(r, 0, i)->feature);
-        by__text_add(&text, "</h2>\n");
+        by__string_append(&text, "</h2>\n");
         draw_chart(&text, r, i);
     }
-    by__text_add(&text, "</body></html>\n");
-    return by__text_take(&text, out, error);
+    by__string_append(&text, "</body></html>\n");
+    return by__string_take(&text, out, error);
 }

@@ -441,13 +441,13 @@ static bool was_compared(const by_drift_report *r, size_t feature, bool *values)
 by_status by_drift_report_check(const by_drift_report *report, by_error *error)
 {
     const by_drift_report *r = report;
-    by__text names = {0};
+    by_string names = {0};
     bool predictions = false;
     for (size_t i = 0; i < r->features; i++) {
         bool values;
         if (!was_compared(r, i, &values) && (values || r->expected[i])) {
-            by__text_format(&names, "%s'%.60s'", names.length > 0 ? ", " : "",
-                            by__telemetry_served_drift_feature(r->drift, i, NULL));
+            by_string_format(&names, "%s'%.60s'", names.length > 0 ? ", " : "",
+                             by__telemetry_served_drift_feature(r->drift, i, NULL));
             predictions = predictions || !by__telemetry_served_drift_is_input(r->drift, i);
         }
     }
@@ -458,7 +458,7 @@ by_status by_drift_report_check(const by_drift_report *report, by_error *error)
             : by_error_set(error, BY_EFORMAT, "%s: nothing of %s could be compared%s%s", r->title,
                            names.data, why ? "; rows are not predicted: " : "",
                            why ? r->unpredicted : ": there are too few values");
-    by__text_free(&names);
+    by_string_free(&names);
     return status;
 }
 

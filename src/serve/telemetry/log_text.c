@@ -19,12 +19,12 @@ static bool is_plain(const char *text, size_t length)
     return length > 0;
 }
 
-static void add_value(by__text *out, const json_t *value)
+static void add_value(by_string *out, const json_t *value)
 {
     if (json_is_string(value) && is_plain(json_string_value(value), json_string_length(value))) {
-        by__text_add_bytes(out, json_string_value(value), json_string_length(value));
+        by_string_add(out, json_string_value(value), json_string_length(value));
     } else if (json_is_real(value)) {
-        by__text_format(out, "%.4g", json_real_value(value));
+        by_string_format(out, "%.4g", json_real_value(value));
     } else {
         by__json_write(out, value, JSON_COMPACT | JSON_ENSURE_ASCII);
     }
@@ -35,26 +35,26 @@ char *by_serve_log_text(const char *line)
     json_t *object = by__json_read(line, JSON_ALLOW_NUL, NULL);
     const char *time = json_string_value(json_object_get(object, "time"));
     const char *event = json_string_value(json_object_get(object, "event"));
-    by__text out = {0};
+    by_string out = {0};
     const char *name;
     json_t *value;
     if (time == NULL || event == NULL || strlen(time) < 19) {
         json_decref(object);
         return NULL;
     }
-    by__text_format(&out, "%.8s ", time + 11);
+    by_string_format(&out, "%.8s ", time + 11);
     add_value(&out, json_object_get(object, "event"));
     json_object_foreach(object, name, value)
     {
         if (strcmp(name, "time") != 0 && strcmp(name, "event") != 0 && !json_is_null(value) &&
             !(json_is_string(value) && json_string_length(value) == 0)) {
-            by__text_format(&out, " %s=", name);
+            by_string_format(&out, " %s=", name);
             add_value(&out, value);
         }
     }
     json_decref(object);
     if (out.failed) {
-        by__text_free(&out);
+        by_string_free(&out);
         return NULL;
     }
     return out.data;

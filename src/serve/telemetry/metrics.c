@@ -57,57 +57,60 @@ double by__telemetry_histogram_quantile(const by__telemetry_histogram *histogram
     return histogram->count > 0 ? by__telemetry_edges[BY__EDGES - 1] : 0.0;
 }
 
-void by__telemetry_metrics_label(by__text *out, const char *value)
+void by__telemetry_metrics_label(by_string *out, const char *value)
 {
     for (const char *c = value; *c != '\0'; c++) {
         if (*c == '\n') {
-            by__text_add(out, "\\n");
+            by__string_append(out, "\\n");
             continue;
         }
         if (*c == '\\' || *c == '"') {
-            by__text_add_bytes(out, "\\", 1);
+            by_string_add(out, "\\", 1);
         }
-        by__text_add_bytes(out, c, 1);
+        by_string_add(out, c, 1);
     }
 }
 
-static void add_number(by__text *out, double value)
+static void add_number(by_string *out, double value)
 {
     char text[32];
     by__format_f64(text, value);
-    by__text_add(out, isinf(value) ? (value > 0 ? "+Inf" : "-Inf") : isnan(value) ? "NaN" : text);
+    by__string_append(out, isinf(value)   ? (value > 0 ? "+Inf" : "-Inf")
+                           : isnan(value) ? "NaN"
+                                          : text);
 }
 
-void by__telemetry_metrics_sample(by__text *out, const char *name, const char *labels, double value)
+void by__telemetry_metrics_sample(by_string *out, const char *name, const char *labels,
+                                  double value)
 {
-    by__text_add(out, name);
+    by__string_append(out, name);
     if (labels != NULL) {
-        by__text_format(out, "{%s}", labels);
+        by_string_format(out, "{%s}", labels);
     }
-    by__text_add(out, " ");
+    by__string_append(out, " ");
     add_number(out, value);
-    by__text_add(out, "\n");
+    by__string_append(out, "\n");
 }
 
-static void add_head(by__text *out, const char *name, const char *help, const char *type)
+static void add_head(by_string *out, const char *name, const char *help, const char *type)
 {
-    by__text_format(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+    by_string_format(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-void by__telemetry_metrics_counter(by__text *out, const char *name, const char *help,
+void by__telemetry_metrics_counter(by_string *out, const char *name, const char *help,
                                    const char *type, const char *labels, double value)
 {
     add_head(out, name, help, type);
     by__telemetry_metrics_sample(out, name, labels, value);
 }
 
-void by__telemetry_metrics_family(by__text *out, const char *name, const char *help,
+void by__telemetry_metrics_family(by_string *out, const char *name, const char *help,
                                   const char *type)
 {
     add_head(out, name, help, type);
 }
 
-void by__telemetry_metrics_buckets(by__text *out, const char *name, const char *labels,
+void by__telemetry_metrics_buckets(by_string *out, const char *name, const char *labels,
                                    const by__telemetry_histogram *histogram)
 {
     const char *own = labels == NULL ? "" : labels;
@@ -118,25 +121,25 @@ void by__telemetry_metrics_buckets(by__text *out, const char *name, const char *
         char edge[32];
         by__format_f64(edge, by__telemetry_edges[i]);
         sum += histogram->buckets[i];
-        by__text_format(out, "%s_bucket{%s%sle=\"%s\"} %llu\n", name, own, comma, edge,
-                        (unsigned long long)sum);
+        by_string_format(out, "%s_bucket{%s%sle=\"%s\"} %llu\n", name, own, comma, edge,
+                         (unsigned long long)sum);
     }
-    by__text_format(out, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", name, own, comma,
-                    (unsigned long long)histogram->count);
+    by_string_format(out, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", name, own, comma,
+                     (unsigned long long)histogram->count);
     (void)snprintf(part, sizeof part, "%s_sum", name);
     by__telemetry_metrics_sample(out, part, labels, histogram->sum);
     (void)snprintf(part, sizeof part, "%s_count", name);
     by__telemetry_metrics_sample(out, part, labels, (double)histogram->count);
 }
 
-void by__telemetry_metrics_histogram(by__text *out, const char *name, const char *help,
+void by__telemetry_metrics_histogram(by_string *out, const char *name, const char *help,
                                      const by__telemetry_histogram *histogram)
 {
     add_head(out, name, help, "histogram");
     by__telemetry_metrics_buckets(out, name, NULL, histogram);
 }
 
-static void print_requests(by__text *out, const by__telemetry_metrics *m)
+static void print_requests(by_string *out, const by__telemetry_metrics *m)
 {
     static const char name[] = "banyan_http_requests_total";
     add_head(out, name, "Answers of HTTP by class of status, without probes and /metrics.",
@@ -148,7 +151,7 @@ static void print_requests(by__text *out, const by__telemetry_metrics *m)
     }
 }
 
-static void print_rejected(by__text *out, const by__telemetry_metrics *m)
+static void print_rejected(by_string *out, const by__telemetry_metrics *m)
 {
     static const char name[] = "banyan_rejected_total";
     add_head(out, name, "Requests that were refused, by reason.", "counter");
@@ -215,7 +218,7 @@ static double start_time(void)
                                    : (double)boot + (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-void by__telemetry_metrics_process(by__text *out)
+void by__telemetry_metrics_process(by_string *out)
 {
     struct rusage usage = {0};
     struct rlimit limit = {0};
@@ -235,7 +238,7 @@ void by__telemetry_metrics_process(by__text *out)
                                   (double)limit.rlim_cur);
 }
 
-void by__telemetry_metrics_print(by__text *out, const by__telemetry_metrics *metrics)
+void by__telemetry_metrics_print(by_string *out, const by__telemetry_metrics *metrics)
 {
     const by__telemetry_metrics *m = metrics;
     print_requests(out, m);

@@ -64,30 +64,30 @@ typedef struct by__telemetry_metrics {
 } by__telemetry_metrics;
 
 /* Prints a family of one sample with HELP and TYPE. labels: "model=\"x\"" or NULL. */
-void by__telemetry_metrics_counter(by__text *out, const char *name, const char *help,
+void by__telemetry_metrics_counter(by_string *out, const char *name, const char *help,
                                    const char *type, const char *labels, double value);
-void by__telemetry_metrics_histogram(by__text *out, const char *name, const char *help,
+void by__telemetry_metrics_histogram(by_string *out, const char *name, const char *help,
                                      const by__telemetry_histogram *histogram);
 /* Counts an error of a broker with this code if it is a refusal. */
 void by__telemetry_metrics_refused(uint64_t rejected[BY__REFUSALS], const char *code);
 /* Prints HELP and TYPE of a family whose samples follow. */
-void by__telemetry_metrics_family(by__text *out, const char *name, const char *help,
+void by__telemetry_metrics_family(by_string *out, const char *name, const char *help,
                                   const char *type);
 /* Prints the samples of a histogram; labels may be NULL. */
-void by__telemetry_metrics_buckets(by__text *out, const char *name, const char *labels,
+void by__telemetry_metrics_buckets(by_string *out, const char *name, const char *labels,
                                    const by__telemetry_histogram *histogram);
 /* Prints the metrics of workers, an array from the state of a broker (metrics_workers.c). */
-void by__telemetry_metrics_workers(by__text *out, const json_t *workers);
+void by__telemetry_metrics_workers(by_string *out, const json_t *workers);
 /* Prints the metrics of models and their versions from the state of a broker (metrics_models.c). */
-void by__telemetry_metrics_models(by__text *out, const json_t *state);
+void by__telemetry_metrics_models(by_string *out, const json_t *state);
 /* Prints all of `metrics`, and process_*. */
-void by__telemetry_metrics_print(by__text *out, const by__telemetry_metrics *metrics);
+void by__telemetry_metrics_print(by_string *out, const by__telemetry_metrics *metrics);
 /* Prints process_* of this process. */
-void by__telemetry_metrics_process(by__text *out);
+void by__telemetry_metrics_process(by_string *out);
 /* Prints one sample without HELP and TYPE. */
-void by__telemetry_metrics_sample(by__text *out, const char *name, const char *labels,
+void by__telemetry_metrics_sample(by_string *out, const char *name, const char *labels,
                                   double value);
 /* Prints the value of a label with \, " and LF escaped. */
-void by__telemetry_metrics_label(by__text *out, const char *value);
+void by__telemetry_metrics_label(by_string *out, const char *value);
 
 #endif

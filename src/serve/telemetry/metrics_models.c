@@ -66,45 +66,45 @@ static const struct {
 };
 
 /* Adds model="..." and, for a version, version="...". */
-static void add_labels(by__text *out, const json_t *model, const json_t *version)
+static void add_labels(by_string *out, const json_t *model, const json_t *version)
 {
     const char *id = by__protocol_get_text(model, "id");
     const char *name = by__protocol_get_text(version, "version");
-    by__text_add(out, "model=\"");
+    by__string_append(out, "model=\"");
     by__telemetry_metrics_label(out, id == NULL ? "" : id);
-    by__text_add(out, "\"");
+    by__string_append(out, "\"");
     if (version != NULL) {
-        by__text_format(out, ",version=\"%s\"", name == NULL ? "" : name);
+        by_string_format(out, ",version=\"%s\"", name == NULL ? "" : name);
     }
 }
 
-static void add_row(by__text *out, size_t row, const json_t *model, const json_t *version)
+static void add_row(by_string *out, size_t row, const json_t *model, const json_t *version)
 {
     const json_t *from = rows[row].from == OF_MODEL     ? model
                          : rows[row].from == OF_VERSION ? version
                                                         : json_object_get(version, "mirrored");
-    by__text labels = {0};
+    by_string labels = {0};
     add_labels(&labels, model, version);
     if (!labels.failed) {
         by__telemetry_metrics_sample(out, rows[row].name, labels.data,
                                      by__protocol_get_number(from, rows[row].key, 0.0));
     }
-    by__text_free(&labels);
+    by_string_free(&labels);
 }
 
-static void add_times(by__text *out, size_t row, const json_t *model, const json_t *version)
+static void add_times(by_string *out, size_t row, const json_t *model, const json_t *version)
 {
     by__telemetry_histogram histogram = {0};
-    by__text labels = {0};
+    by_string labels = {0};
     add_labels(&labels, model, version);
     by__telemetry_histogram_read(&histogram, json_object_get(version, times[row].key));
     if (!labels.failed) {
         by__telemetry_metrics_buckets(out, times[row].name, labels.data, &histogram);
     }
-    by__text_free(&labels);
+    by_string_free(&labels);
 }
 
-static void add_restarts(by__text *out, const json_t *models)
+static void add_restarts(by_string *out, const json_t *models)
 {
     static const char name[] = "banyan_worker_restarts_total";
     size_t i;
@@ -117,20 +117,20 @@ static void add_restarts(by__text *out, const json_t *models)
     {
         json_object_foreach(json_object_get(m, "restarts"), reason, count)
         {
-            by__text labels = {0};
+            by_string labels = {0};
             add_labels(&labels, m, NULL);
-            by__text_add(&labels, ",reason=\"");
+            by__string_append(&labels, ",reason=\"");
             by__telemetry_metrics_label(&labels, reason);
-            by__text_add(&labels, "\"");
+            by__string_append(&labels, "\"");
             if (!labels.failed) {
                 by__telemetry_metrics_sample(out, name, labels.data, json_number_value(count));
             }
-            by__text_free(&labels);
+            by_string_free(&labels);
         }
     }
 }
 
-void by__telemetry_metrics_models(by__text *out, const json_t *state)
+void by__telemetry_metrics_models(by_string *out, const json_t *state)
 {
     const json_t *models = json_object_get(state, "models");
     size_t i;

@@ -44,11 +44,11 @@ static const struct {
      NULL, NULL},
 };
 
-static void add_labels(by__text *out, const char *model)
+static void add_labels(by_string *out, const char *model)
 {
-    by__text_add(out, "model_name=\"");
+    by__string_append(out, "model_name=\"");
     by__telemetry_metrics_label(out, model);
-    by__text_add(out, "\",engine=\"0\"");
+    by__string_append(out, "\",engine=\"0\"");
 }
 
 static double sum_of(const json_t *state, const char *model, const char *key)
@@ -66,7 +66,7 @@ static double sum_of(const json_t *state, const char *model, const char *key)
     return sum;
 }
 
-static void print_sums(by__text *out, const json_t *state)
+static void print_sums(by_string *out, const json_t *state)
 {
     const json_t *models = json_object_get(state, "models");
     for (size_t row = 0; row < BY_ARRAY_LENGTH(sums); row++) {
@@ -76,7 +76,7 @@ static void print_sums(by__text *out, const json_t *state)
         json_array_foreach(models, i, m)
         {
             const char *model = by__protocol_get_text(m, "id");
-            by__text labels = {0};
+            by_string labels = {0};
             if (model == NULL) {
                 continue;
             }
@@ -89,30 +89,30 @@ static void print_sums(by__text *out, const json_t *state)
                 by__telemetry_metrics_sample(out, sums[row].name, labels.data,
                                              whole > 0.0 ? value / whole : 0.0);
             }
-            by__text_free(&labels);
+            by_string_free(&labels);
         }
     }
 }
 
-static void print_finished(by__text *out, const by__telemetry_model_metrics *list)
+static void print_finished(by_string *out, const by__telemetry_model_metrics *list)
 {
     static const char *const reasons[BY__FINISHES] = {"stop", "length", "abort", "error"};
     static const char name[] = "vllm:request_success_total";
     by__telemetry_metrics_family(out, name, "Sequences that ended, by reason.", "counter");
     for (const by__telemetry_model_metrics *m = list; m != NULL; m = m->next) {
         for (size_t i = 0; i < BY__FINISHES; i++) {
-            by__text labels = {0};
+            by_string labels = {0};
             add_labels(&labels, m->model);
-            by__text_format(&labels, ",finished_reason=\"%s\"", reasons[i]);
+            by_string_format(&labels, ",finished_reason=\"%s\"", reasons[i]);
             if (!labels.failed) {
                 by__telemetry_metrics_sample(out, name, labels.data, (double)m->finished[i]);
             }
-            by__text_free(&labels);
+            by_string_free(&labels);
         }
     }
 }
 
-void by__telemetry_metrics_vllm(by__text *out, const by__telemetry_model_metrics *list,
+void by__telemetry_metrics_vllm(by_string *out, const by__telemetry_model_metrics *list,
                                 const json_t *state)
 {
     print_sums(out, state);

@@ -7,7 +7,7 @@
 #include "serve/telemetry/model_metrics.h"
 
 /* Prints all families; state: the broker's, or NULL. */
-void by__telemetry_metrics_vllm(by__text *out, const by__telemetry_model_metrics *list,
+void by__telemetry_metrics_vllm(by_string *out, const by__telemetry_model_metrics *list,
                                 const json_t *state);
 
 #endif

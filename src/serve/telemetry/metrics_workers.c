@@ -26,39 +26,39 @@ static const struct {
      "Sequences that were preempted because the page pool was full.", "counter"},
 };
 
-static void add_labels(by__text *out, const json_t *worker)
+static void add_labels(by_string *out, const json_t *worker)
 {
-    by__text_add(out, "model=\"");
+    by__string_append(out, "model=\"");
     by__telemetry_metrics_label(out, by__protocol_get_text(worker, "model"));
-    by__text_format(out, "\",version=\"%s\",worker=\"%s\"",
-                    by__protocol_get_text(worker, "version"),
-                    by__protocol_get_text(worker, "name"));
+    by_string_format(out, "\",version=\"%s\",worker=\"%s\"",
+                     by__protocol_get_text(worker, "version"),
+                     by__protocol_get_text(worker, "name"));
 }
 
 /* The batch size of text: a histogram of the sequences in a step, whose edges are powers of 2. */
-static void print_steps(by__text *out, const json_t *worker)
+static void print_steps(by_string *out, const json_t *worker)
 {
     const json_t *engine = json_object_get(worker, "engine");
     const json_t *sizes = json_object_get(engine, "step_sizes");
     double count = 0.0;
-    by__text labels = {0};
+    by_string labels = {0};
     add_labels(&labels, worker);
     for (size_t i = 0; i < json_array_size(sizes) && !labels.failed; i++) {
         bool last = i + 1 == json_array_size(sizes);
         count += json_number_value(json_array_get(sizes, i));
-        by__text_format(out, "banyan_engine_step_sequences_bucket{%s,le=\"", labels.data);
-        by__text_format(out, last ? "+Inf" : "%llu", 1ULL << i);
-        by__text_format(out, "\"} %.0f\n", count);
+        by_string_format(out, "banyan_engine_step_sequences_bucket{%s,le=\"", labels.data);
+        by_string_format(out, last ? "+Inf" : "%llu", 1ULL << i);
+        by_string_format(out, "\"} %.0f\n", count);
     }
     if (!labels.failed) {
         by__telemetry_metrics_sample(out, "banyan_engine_step_sequences_sum", labels.data,
                                      by__protocol_get_number(engine, "sequences", 0.0));
         by__telemetry_metrics_sample(out, "banyan_engine_step_sequences_count", labels.data, count);
     }
-    by__text_free(&labels);
+    by_string_free(&labels);
 }
 
-void by__telemetry_metrics_workers(by__text *out, const json_t *workers)
+void by__telemetry_metrics_workers(by_string *out, const json_t *workers)
 {
     size_t i;
     json_t *w;
@@ -66,14 +66,14 @@ void by__telemetry_metrics_workers(by__text *out, const json_t *workers)
         by__telemetry_metrics_family(out, rows[row].name, rows[row].help, rows[row].type);
         json_array_foreach(workers, i, w)
         {
-            by__text labels = {0};
+            by_string labels = {0};
             add_labels(&labels, w);
             if (!labels.failed) {
                 by__telemetry_metrics_sample(
                     out, rows[row].name, labels.data,
                     by__protocol_get_number(json_object_get(w, "engine"), rows[row].key, 0.0));
             }
-            by__text_free(&labels);
+            by_string_free(&labels);
         }
     }
     by__telemetry_metrics_family(out, "banyan_engine_step_sequences",

@@ -56,15 +56,15 @@ void by__telemetry_model_metrics_tokens(by__telemetry_model_metrics *metrics, co
     v->generated += (uint64_t)generated;
 }
 
-void by__telemetry_model_metrics_families(by__text *out, const by__telemetry_model_metrics *list,
+void by__telemetry_model_metrics_families(by_string *out, const by__telemetry_model_metrics *list,
                                           const by__telemetry_model_family *families, size_t count,
-                                          void (*labels)(by__text *out, const char *model))
+                                          void (*labels)(by_string *out, const char *model))
 {
     for (const by__telemetry_model_family *f = families; f < families + count; f++) {
         by__telemetry_metrics_family(out, f->name, f->help, f->histogram ? "histogram" : "counter");
         for (const by__telemetry_model_metrics *m = list; m != NULL; m = m->next) {
             const void *at = (const char *)m + f->offset;
-            by__text text = {0};
+            by_string text = {0};
             labels(&text, m->model);
             if (!text.failed && f->histogram) {
                 by__telemetry_metrics_buckets(out, f->name, text.data, at);
@@ -72,7 +72,7 @@ void by__telemetry_model_metrics_families(by__text *out, const by__telemetry_mod
                 by__telemetry_metrics_sample(out, f->name, text.data,
                                              (double)*(const uint64_t *)at);
             }
-            by__text_free(&text);
+            by_string_free(&text);
         }
     }
 }
@@ -95,28 +95,28 @@ static const by__telemetry_model_family own[] = {
      offsetof(by__telemetry_model_metrics, generated_tokens), false},
 };
 
-static void add_labels(by__text *out, const char *model)
+static void add_labels(by_string *out, const char *model)
 {
-    by__text_add(out, "model=\"");
+    by__string_append(out, "model=\"");
     by__telemetry_metrics_label(out, model);
-    by__text_add(out, "\"");
+    by__string_append(out, "\"");
 }
 
 /* Prints a sample with a second label. */
-static void print_sample(by__text *out, const char *name, const char *model, const char *label,
+static void print_sample(by_string *out, const char *name, const char *model, const char *label,
                          const char *label_value, uint64_t value)
 {
-    by__text labels = {0};
+    by_string labels = {0};
     add_labels(&labels, model);
-    by__text_format(&labels, ",%s=\"%s\"", label, label_value);
+    by_string_format(&labels, ",%s=\"%s\"", label, label_value);
     if (!labels.failed) {
         by__telemetry_metrics_sample(out, name, labels.data, (double)value);
     }
-    by__text_free(&labels);
+    by_string_free(&labels);
 }
 
-static void print_versions(by__text *out, const by__telemetry_model_metrics *list, const char *name,
-                           const char *help, size_t offset)
+static void print_versions(by_string *out, const by__telemetry_model_metrics *list,
+                           const char *name, const char *help, size_t offset)
 {
     by__telemetry_metrics_family(out, name, help, "counter");
     for (const by__telemetry_model_metrics *m = list; m != NULL; m = m->next) {
@@ -130,7 +130,7 @@ static void print_versions(by__text *out, const by__telemetry_model_metrics *lis
     }
 }
 
-void by__telemetry_model_metrics_print(by__text *out, const by__telemetry_model_metrics *list)
+void by__telemetry_model_metrics_print(by_string *out, const by__telemetry_model_metrics *list)
 {
     static const char rejected[] = "banyan_model_rejected_total";
     by__telemetry_model_metrics_families(out, list, own, BY_ARRAY_LENGTH(own), add_labels);

@@ -59,10 +59,10 @@ void by__telemetry_model_metrics_free(by__telemetry_model_metrics **list);
 void by__telemetry_model_metrics_tokens(by__telemetry_model_metrics *metrics, const char *version,
                                         int64_t prompt, int64_t generated);
 /* Prints families; `labels` adds the labels of a model. */
-void by__telemetry_model_metrics_families(by__text *out, const by__telemetry_model_metrics *list,
+void by__telemetry_model_metrics_families(by_string *out, const by__telemetry_model_metrics *list,
                                           const by__telemetry_model_family *families, size_t count,
-                                          void (*labels)(by__text *out, const char *model));
+                                          void (*labels)(by_string *out, const char *model));
 /* Prints all families by banyan's names. */
-void by__telemetry_model_metrics_print(by__text *out, const by__telemetry_model_metrics *list);
+void by__telemetry_model_metrics_print(by_string *out, const by__telemetry_model_metrics *list);
 
 #endif

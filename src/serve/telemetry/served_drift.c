@@ -354,11 +354,11 @@ static const gauge per_worker[] = {
      "gauge"},
 };
 
-static void print_sample(by__text *out, const gauge *g, const json_t *worker, const json_t *feature,
-                         const json_t *values)
+static void print_sample(by_string *out, const gauge *g, const json_t *worker,
+                         const json_t *feature, const json_t *values)
 {
     const json_t *value = json_object_get(values, g->key);
-    by__text label = {0};
+    by_string label = {0};
     if (!json_is_number(value) && !json_is_boolean(value)) {
         return;
     }
@@ -368,30 +368,30 @@ static void print_sample(by__text *out, const gauge *g, const json_t *worker, co
         by__protocol_get_text(worker, "name"), by__protocol_get_text(feature, "name")};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
         if (texts[i] != NULL) {
-            by__text_format(&label, "%s%s=\"", label.length > 0 ? "," : "", names[i]);
+            by_string_format(&label, "%s%s=\"", label.length > 0 ? "," : "", names[i]);
             by__telemetry_metrics_label(&label, texts[i]);
-            by__text_add(&label, "\"");
+            by__string_append(&label, "\"");
         }
     }
     if (g->method != NULL) {
-        by__text_format(&label, ",method=\"%s\"", g->method);
+        by_string_format(&label, ",method=\"%s\"", g->method);
     }
     if (!label.failed && label.data != NULL) {
         by__telemetry_metrics_sample(out, g->name, label.data,
                                      json_is_boolean(value) ? json_is_true(value)
                                                             : json_number_value(value));
     }
-    by__text_free(&label);
+    by_string_free(&label);
 }
 
-static void print_head(by__text *out, const gauge *g)
+static void print_head(by_string *out, const gauge *g)
 {
     if (g->help != NULL) {
-        by__text_format(out, "# HELP %s %s\n# TYPE %s %s\n", g->name, g->help, g->name, g->type);
+        by_string_format(out, "# HELP %s %s\n# TYPE %s %s\n", g->name, g->help, g->name, g->type);
     }
 }
 
-void by__telemetry_served_drift_print(by__text *out, const json_t *workers)
+void by__telemetry_served_drift_print(by_string *out, const json_t *workers)
 {
     size_t i;
     size_t k;

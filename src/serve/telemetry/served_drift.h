@@ -51,6 +51,6 @@ const char *by__telemetry_served_drift_feature(const by__telemetry_served_drift 
 json_t *by__telemetry_served_drift_state(const by__telemetry_served_drift *drift);
 
 /* Prints gauges of all workers in the broker's state whose "engine" has "drift". */
-void by__telemetry_served_drift_print(by__text *out, const json_t *workers);
+void by__telemetry_served_drift_print(by_string *out, const json_t *workers);
 
 #endif

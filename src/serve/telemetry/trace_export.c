@@ -42,59 +42,59 @@ struct by__telemetry_trace_export {
     CURL *curl;
     char curl_error[CURL_ERROR_SIZE];
     struct curl_slist *headers;
-    double closed; /* by__now when `closing` was first seen; 0: not yet */
-    by__text head; /* beginning of every request: the resource */
+    double closed;  /* by__now when `closing` was first seen; 0: not yet */
+    by_string head; /* beginning of every request: the resource */
 };
 
 /* ---- the JSON of spans ---- */
 
-static void add_attribute(by__text *out, const char *key, const json_t *value)
+static void add_attribute(by_string *out, const char *key, const json_t *value)
 {
-    by__text_add(out, "{\"key\":");
-    by__text_json(out, key, strlen(key));
-    by__text_add(out, ",\"value\":{");
+    by__string_append(out, "{\"key\":");
+    by_string_json(out, key, strlen(key));
+    by__string_append(out, ",\"value\":{");
     if (json_is_string(value)) {
-        by__text_add(out, "\"stringValue\":");
-        by__text_json(out, json_string_value(value), json_string_length(value));
+        by__string_append(out, "\"stringValue\":");
+        by_string_json(out, json_string_value(value), json_string_length(value));
     } else if (json_is_boolean(value)) {
-        by__text_format(out, "\"boolValue\":%s", json_is_true(value) ? "true" : "false");
+        by_string_format(out, "\"boolValue\":%s", json_is_true(value) ? "true" : "false");
     } else if (json_is_integer(value)) {
         /* protobuf's JSON encodes 64-bit integers as strings. */
-        by__text_format(out, "\"intValue\":\"%lld\"", (long long)json_integer_value(value));
+        by_string_format(out, "\"intValue\":\"%lld\"", (long long)json_integer_value(value));
     } else {
-        by__text_format(out, "\"doubleValue\":%.9g", json_number_value(value));
+        by_string_format(out, "\"doubleValue\":%.9g", json_number_value(value));
     }
-    by__text_add(out, "}}");
+    by__string_append(out, "}}");
 }
 
-static void print_span(by__text *out, const by__telemetry_span *s)
+static void print_span(by_string *out, const by__telemetry_span *s)
 {
     const char *key;
     json_t *value;
     const char *comma = "";
-    by__text_format(out, "{\"traceId\":\"%s\",\"spanId\":\"%s\",", s->trace, s->id);
+    by_string_format(out, "{\"traceId\":\"%s\",\"spanId\":\"%s\",", s->trace, s->id);
     if (s->parent[0] != '\0') {
-        by__text_format(out, "\"parentSpanId\":\"%s\",", s->parent);
+        by_string_format(out, "\"parentSpanId\":\"%s\",", s->parent);
     }
     if (s->state != NULL) {
-        by__text_add(out, "\"traceState\":");
-        by__text_json(out, s->state, strlen(s->state));
-        by__text_add(out, ",");
+        by__string_append(out, "\"traceState\":");
+        by_string_json(out, s->state, strlen(s->state));
+        by__string_append(out, ",");
     }
-    by__text_add(out, "\"name\":");
-    by__text_json(out, s->name, strlen(s->name));
-    by__text_format(out,
-                    ",\"kind\":%d,\"startTimeUnixNano\":\"%.0f\",\"endTimeUnixNano\":\"%.0f\","
-                    "\"status\":{%s},\"attributes\":[",
-                    (int)s->kind, floor(s->begin * 1e9), floor(fmax(s->begin, s->end) * 1e9),
-                    s->failed ? "\"code\":2" : "");
+    by__string_append(out, "\"name\":");
+    by_string_json(out, s->name, strlen(s->name));
+    by_string_format(out,
+                     ",\"kind\":%d,\"startTimeUnixNano\":\"%.0f\",\"endTimeUnixNano\":\"%.0f\","
+                     "\"status\":{%s},\"attributes\":[",
+                     (int)s->kind, floor(s->begin * 1e9), floor(fmax(s->begin, s->end) * 1e9),
+                     s->failed ? "\"code\":2" : "");
     json_object_foreach((json_t *)(uintptr_t)s->attributes, key, value)
     {
-        by__text_add(out, comma);
+        by__string_append(out, comma);
         add_attribute(out, key, value);
         comma = ",";
     }
-    by__text_add(out, "]}");
+    by__string_append(out, "]}");
 }
 
 /* ---- the thread ---- */
@@ -108,7 +108,7 @@ static size_t ignore_answer(char *data, size_t size, size_t count, void *user)
 
 /* Sends a body. code: the answer's status, 0 without one. *again: it failed, but a retry may
  * succeed (by OTLP's list of such answers). */
-static bool post(by__telemetry_trace_export *t, const by__text *body, long *code, bool *again)
+static bool post(by__telemetry_trace_export *t, const by_string *body, long *code, bool *again)
 {
     bool closing = t->closed > 0.0;
     (void)curl_easy_setopt(t->curl, CURLOPT_CONNECTTIMEOUT_MS,
@@ -163,26 +163,26 @@ static int look_up(void *user, curl_off_t down_all, curl_off_t down, curl_off_t 
 }
 
 /* Moves a batch from the queue to a body. Called with the lock held. */
-static size_t take_batch(by__telemetry_trace_export *t, by__text *body)
+static size_t take_batch(by__telemetry_trace_export *t, by_string *body)
 {
     size_t count = t->count < BATCH ? t->count : BATCH;
-    by__text_add(body, t->head.data);
+    by__string_append(body, t->head.data);
     for (size_t i = 0; i < count; i++) {
         char *span = t->spans[t->first];
-        by__text_add(body, i == 0 ? "" : ",");
-        by__text_add(body, span);
+        by__string_append(body, i == 0 ? "" : ",");
+        by__string_append(body, span);
         free(span);
         t->first = (t->first + 1) % t->capacity;
     }
     t->count -= count;
-    by__text_add(body, "]}]}]}");
+    by__string_append(body, "]}]}]}");
     return count;
 }
 
 /* Called with the lock held; releases it during the request to the collector. */
 static void send_batch(by__telemetry_trace_export *t)
 {
-    by__text body = {0};
+    by_string body = {0};
     bool sent = false;
     bool again = true;
     long code = 0;
@@ -208,7 +208,7 @@ static void send_batch(by__telemetry_trace_export *t)
     } else {
         (void)snprintf(t->failure, sizeof t->failure, "%s", t->curl_error);
     }
-    by__text_free(&body);
+    by_string_free(&body);
 }
 
 static void run(void *user)
@@ -242,7 +242,7 @@ static void release(by__telemetry_trace_export *t)
     curl_slist_free_all(t->headers);
     curl_easy_cleanup(t->curl);
     curl_free(t->endpoint);
-    by__text_free(&t->head);
+    by_string_free(&t->head);
     free(t->spans);
     free(t);
 }
@@ -268,10 +268,11 @@ static bool set_up(by__telemetry_trace_export *t, const char *url, const char *s
     t->curl = curl_easy_init();
     t->endpoint = print_endpoint(url);
     t->headers = curl_slist_append(NULL, "Content-Type: application/json");
-    by__text_add(&t->head, "{\"resourceSpans\":[{\"resource\":{\"attributes\":[{\"key\":"
-                           "\"service.name\",\"value\":{\"stringValue\":");
-    by__text_json(&t->head, service, strlen(service));
-    by__text_add(&t->head, "}}]},\"scopeSpans\":[{\"scope\":{\"name\":\"banyan\"},\"spans\":[");
+    by__string_append(&t->head, "{\"resourceSpans\":[{\"resource\":{\"attributes\":[{\"key\":"
+                                "\"service.name\",\"value\":{\"stringValue\":");
+    by_string_json(&t->head, service, strlen(service));
+    by__string_append(&t->head,
+                      "}}]},\"scopeSpans\":[{\"scope\":{\"name\":\"banyan\"},\"spans\":[");
     return t->curl != NULL && t->endpoint != NULL && t->headers != NULL && !t->head.failed &&
            by__http_client_prepare(t->curl) &&
            curl_easy_setopt(t->curl, CURLOPT_URL, url) == CURLE_OK &&
@@ -361,7 +362,7 @@ void by__telemetry_trace_export_add(by__telemetry_trace_export *traces,
                                     const by__telemetry_span *span)
 {
     by__telemetry_trace_export *t = traces;
-    by__text text = {0};
+    by_string text = {0};
     if (t == NULL) {
         return;
     }
@@ -379,11 +380,11 @@ void by__telemetry_trace_export_add(by__telemetry_trace_export *traces,
     }
     uv_mutex_unlock(&t->thread.lock);
     if (!fits) {
-        by__text_free(&text);
+        by_string_free(&text);
     }
 }
 
-void by__telemetry_trace_export_print(by__telemetry_trace_export *traces, by__text *out)
+void by__telemetry_trace_export_print(by__telemetry_trace_export *traces, by_string *out)
 {
     by__telemetry_trace_export *t = traces;
     if (t == NULL) {

@@ -48,6 +48,6 @@ void by__telemetry_trace_export_tell(by__telemetry_trace_export *traces,
 void by__telemetry_trace_export_add(by__telemetry_trace_export *traces,
                                     const by__telemetry_span *span);
 /* Prints its counters. traces may be NULL. */
-void by__telemetry_trace_export_print(by__telemetry_trace_export *traces, by__text *out);
+void by__telemetry_trace_export_print(by__telemetry_trace_export *traces, by_string *out);
 
 #endif

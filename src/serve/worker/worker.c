@@ -545,7 +545,7 @@ static void release(by__worker *w)
         by__worker_work_close(&w->works[i]);
     }
     free(w->works);
-    by__text_free(&w->events);
+    by_string_free(&w->events);
     by__worker_served_close(&w->model);
     by__link_dialer_close(&w->dialer);
     by__protocol_served_version_free(&w->served);

@@ -108,7 +108,7 @@ typedef struct by__worker_work {
     bool done[BY__MOST_N]; /* the sequence has ended for the client */
     int64_t generated;
     bool logprobs;
-    by__text echo; /* text before each sequence, sent with its first text */
+    by_string echo; /* text before each sequence, sent with its first text */
     bool echoed[BY__MOST_N];
     bool scored;                /* the end of each sequence reports its mean log-probability */
     double sums[BY__MOST_N];    /* sums of log-probabilities */
@@ -357,7 +357,7 @@ typedef struct by__worker {
         *works; /* works that the engine's thread has, or whose last output is pending */
     size_t work_count;
     size_t work_capacity;
-    by__text events; /* gathered into one list (event_list.h) */
+    by_string events; /* gathered into one list (event_list.h) */
     char id[BY__ID_BYTES];
     char name[256];
     char version[65];

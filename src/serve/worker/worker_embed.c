@@ -124,10 +124,10 @@ by_status by__worker_embedder_run(void *user, const by__worker_batch_place *plac
     }
     BY_TRY(by_embed_run_batch(embed, e->texts, count, &vectors, error));
     for (size_t i = 0; i < count; i++) {
-        by__text digits = {0};
+        by_string digits = {0};
         by__base_add_base64(&digits, vectors + i * width, width * sizeof *vectors);
         json_t *vector = digits.failed ? NULL : json_stringn(digits.data, digits.length);
-        by__text_free(&digits);
+        by_string_free(&digits);
         if (vector == NULL || json_array_append_new(places[i].job->results, vector) != 0) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a vector");
         }

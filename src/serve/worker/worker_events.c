@@ -35,7 +35,7 @@ void by__worker_flush(by__worker *w)
         (void)by__link_broker_send_events(&w->broker, w->events.data, w->events.length);
     }
     if (w->events.failed || w->events.capacity > MOST_KEPT) {
-        by__text_free(&w->events);
+        by_string_free(&w->events);
     }
     w->events.length = 0;
 }
@@ -84,11 +84,11 @@ static json_t *token_of(const by__worker *w, int32_t id, float log_probability, 
     const char *bytes = "";
     size_t length = 0;
     by_error ignored = {0};
-    by__text text = {0};
+    by_string text = {0};
     json_t *list = json_array();
     if (by_tokenizer_token_bytes(w->model.tokenizer, (uint32_t)id, &bytes, &length, &ignored) ==
         BY_OK) {
-        by__text_add_valid(&text, bytes, length);
+        by__string_add_valid(&text, bytes, length);
     }
     for (size_t i = 0; i < length; i++) {
         (void)json_array_append_new(list, json_integer((unsigned char)bytes[i]));
@@ -97,7 +97,7 @@ static json_t *token_of(const by__worker *w, int32_t id, float log_probability, 
     json_t *out = json_pack("{sI ss% so sf}", "id", (json_int_t)id, "token",
                             text.data == NULL ? "" : text.data, text.length, "bytes", list,
                             "logprob", (double)log_probability);
-    by__text_free(&text);
+    by_string_free(&text);
     return out;
 }
 
@@ -126,12 +126,12 @@ static void tell_text(by__worker *w, by__worker_work *work, const by__worker_out
     if (text.length == 0 && !work->logprobs && !echoes) {
         return;
     }
-    by__text valid = {0};
+    by_string valid = {0};
     if (echoes) {
         work->echoed[e->index] = true;
-        by__text_add_bytes(&valid, work->echo.data, work->echo.length);
+        by_string_add(&valid, work->echo.data, work->echo.length);
     }
-    by__text_add_valid(&valid, text.data, text.length);
+    by__string_add_valid(&valid, text.data, text.length);
     const char *data = valid.data == NULL ? "" : valid.data;
     if (work->logprobs && e->token >= 0) {
         by__worker_tell(w, work,
@@ -142,7 +142,7 @@ static void tell_text(by__worker *w, by__worker_work *work, const by__worker_out
         by__protocol_events_add_piece(&w->events, work->id, work->attempt, (size_t)e->index, data,
                                       valid.length);
     }
-    by__text_free(&valid);
+    by_string_free(&valid);
 }
 
 /* Ends a sequence for the client; the last one ends the request. */

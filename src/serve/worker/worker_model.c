@@ -185,7 +185,7 @@ by_status by_worker_check(const by_worker_options *options, by_error *error)
 }
 
 /* Adds a built-in chat template by its name, another one by its contents. */
-static by_status add_template(by__text *text, const char *name, by_error *error)
+static by_status add_template(by_string *text, const char *name, by_error *error)
 {
     char *contents = NULL;
     size_t length;
@@ -194,22 +194,22 @@ static by_status add_template(by__text *text, const char *name, by_error *error)
     BY_TRY(by_chat_open(&chat, &source, error));
     by_chat_close(&chat);
     if (!by__path_exists(name)) {
-        by__text_format(text, " chat_template=%s", name);
+        by_string_format(text, " chat_template=%s", name);
         return BY_OK;
     }
     BY_TRY(by__file_read(&contents, &length, name, (size_t)16 << 20, error));
-    by__text_format(text, " chat_template=%016llx",
-                    (unsigned long long)by__hash64(contents, length));
+    by_string_format(text, " chat_template=%016llx",
+                     (unsigned long long)by__hash64(contents, length));
     free(contents);
     return BY_OK;
 }
 
 by_status by_worker_settings(char **out, const by_worker_options *options, by_error *error)
 {
-    by__text text = {0};
-    by__text_format(&text, "%s", options->precision == NULL ? "" : options->precision);
+    by_string text = {0};
+    by_string_format(&text, "%s", options->precision == NULL ? "" : options->precision);
     if (options->kv != NULL) {
-        by__text_format(&text, " kv=%s", options->kv);
+        by_string_format(&text, " kv=%s", options->kv);
     }
     by_status status =
         options->chat_template == NULL ? BY_OK : add_template(&text, options->chat_template, error);
@@ -217,7 +217,7 @@ by_status by_worker_settings(char **out, const by_worker_options *options, by_er
         status = by_error_set(error, BY_EMEMORY, "out of memory: settings");
     }
     if (status != BY_OK) {
-        by__text_free(&text);
+        by_string_free(&text);
         return status;
     }
     *out = text.data;

@@ -105,11 +105,11 @@ static by_status take_echo(by__worker_work *w, const by__worker_served_model *mo
         return BY_OK;
     }
     if (json_is_string(a->prompt)) {
-        by__text_add_bytes(&w->echo, json_string_value(a->prompt), json_string_length(a->prompt));
+        by_string_add(&w->echo, json_string_value(a->prompt), json_string_length(a->prompt));
     } else {
         BY_TRY(by_tokenizer_decode(model->tokenizer, w->prompt.ids, w->prompt.count, &text, &length,
                                    error));
-        by__text_add_valid(&w->echo, text, length);
+        by__string_add_valid(&w->echo, text, length);
         free(text);
     }
     return w->echo.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a prompt") : BY_OK;
@@ -354,7 +354,7 @@ void by__worker_work_close(by__worker_work **work)
     by_logit_process_close(&w->process);
     by__worker_form_give(w->forms, w->constraint);
     by_token_buffer_free(&w->prompt);
-    by__text_free(&w->echo);
+    by_string_free(&w->echo);
     free(w->bias_tokens);
     free(w->biases);
     free(w);

@@ -415,7 +415,7 @@ by_status by_chat_render(const by_chat *chat, const by_chat_request *q, char **o
 {
     size_t input = q->messages_length + q->tools_length + q->variables_length;
     input = input < 1024 * MIB ? input : 1024 * MIB;
-    by__text text = {0};
+    by_string text = {0};
     by__template_scope globals = {0};
     by__template_render r = {.tpl = &chat->tpl,
                              .steps = q->limits.steps > 0 ? q->limits.steps : 1000000 + input,
@@ -432,11 +432,11 @@ by_status by_chat_render(const by_chat *chat, const by_chat_request *q, char **o
     }
     by__template_arena_free(&r.arena);
     if (status != BY_OK) {
-        by__text_free(&text);
+        by_string_free(&text);
         return status;
     }
     *length = text.length;
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }
 
 int64_t by_chat_end(const by_chat *chat, const by_tokenizer *tokenizer)

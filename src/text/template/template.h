@@ -234,7 +234,7 @@ typedef struct by__template_render {
     size_t output;  /* bytes left */
     unsigned depth;
     unsigned line;
-    by__text *out;
+    by_string *out;
     by__template_scope *scope;
     const by__template_value *subject; /* of a filter without an operand: the output of its body */
     by__template_node_kind
@@ -319,7 +319,7 @@ by__template_value by__template_value_undefined(const char *name);
 by_status by__template_value_copy_string(by__template_render *r, const char *data, size_t length,
                                          by__template_value *out);
 /* Makes a value of the text that was built; frees the text. */
-by_status by__template_value_take_text(by__template_render *r, by__text *text,
+by_status by__template_value_take_text(by__template_render *r, by_string *text,
                                        by__template_value *out);
 /* Allocates a list of `count` uninitialized items. */
 by_status by__template_value_list(by__template_render *r, size_t count, bool tuple,

@@ -215,10 +215,10 @@ by_status by__template_value_slice(by__template_render *r, const by__template_va
     if (v->kind == BY__LIST) {
         return BY_OK;
     }
-    by__text text = {0};
+    by_string text = {0};
     for (size_t i = 0; i < count; i++) {
-        by__text_add_bytes(&text, list.as.list->items[i].as.string.data,
-                           list.as.list->items[i].as.string.length);
+        by_string_add(&text, list.as.list->items[i].as.string.data,
+                      list.as.list->items[i].as.string.length);
     }
     return by__template_value_take_text(r, &text, out);
 }

@@ -199,7 +199,7 @@ static by_status filter_escape(by__template_render *r, const by__template_value 
     static const char *const escapes[][2] = {
         {"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"'", "&#39;"}, {"\"", "&#34;"}};
     by__template_value text;
-    by__text escaped = {0};
+    by_string escaped = {0};
     BY_TRY(by__template_arguments_check(r, a, "escape", 0, NULL));
     BY_TRY(by__template_value_text(r, v, &text));
     BY_TRY(by__template_render_steps(r, text.as.string.length / 8));
@@ -209,7 +209,7 @@ static by_status filter_escape(by__template_render *r, const by__template_value 
         for (size_t k = 0; k < BY_ARRAY_LENGTH(escapes); k++) {
             as = escapes[k][0][0] == *c ? escapes[k][1] : as;
         }
-        by__text_add_bytes(&escaped, as != NULL ? as : c, as != NULL ? strlen(as) : 1);
+        by_string_add(&escaped, as != NULL ? as : c, as != NULL ? strlen(as) : 1);
     }
     return by__template_value_take_text(r, &escaped, out);
 }
@@ -223,7 +223,7 @@ static by_status filter_indent(by__template_render *r, const by__template_value 
     const by__template_value *first = by__template_argument(a, 1, "first");
     const by__template_value *blank = by__template_argument(a, 2, "blank");
     by__template_value text;
-    by__text lines = {0};
+    by_string lines = {0};
     BY_TRY(by__template_arguments_check(r, a, "indent", 3, names));
     BY_TRY(by__template_value_text(r, v, &text));
     char mark[101];
@@ -245,10 +245,10 @@ static by_status filter_indent(by__template_render *r, const by__template_value 
         size_t end = newline != NULL ? (size_t)(newline - s) : n;
         bool wanted = begin > 0 ? (end > begin || (blank != NULL && by__template_value_true(blank)))
                                 : first != NULL && by__template_value_true(first);
-        by__text_add_bytes(&lines, mark, wanted ? length : 0);
-        by__text_add_bytes(&lines, s + begin, end - begin + (newline != NULL ? 1 : 0));
+        by_string_add(&lines, mark, wanted ? length : 0);
+        by_string_add(&lines, s + begin, end - begin + (newline != NULL ? 1 : 0));
         if (lines.length > r->arena.left) {
-            by__text_free(&lines);
+            by_string_free(&lines);
             return by__template_render_fail(r, "the template needs more memory than it may have");
         }
         begin = end + 1;

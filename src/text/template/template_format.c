@@ -162,7 +162,7 @@ static bool read_directive(directive *d, const char **at, const char *end)
 }
 
 /* Appends at most `precision` characters of text in a field of `width`. */
-static by_status add_text(by__template_render *r, by__text *out, const directive *d,
+static by_status add_text(by__template_render *r, by_string *out, const directive *d,
                           const by__template_value *v)
 {
     by__template_value text;
@@ -186,16 +186,16 @@ static by_status add_text(by__template_render *r, by__text *out, const directive
     }
     size_t blanks = (size_t)d->width > characters ? (size_t)d->width - characters : 0;
     for (size_t i = 0; i < blanks && !d->left; i++) {
-        by__text_add(out, " ");
+        by__string_append(out, " ");
     }
-    by__text_add_bytes(out, s, length);
+    by_string_add(out, s, length);
     for (size_t i = 0; i < blanks && d->left; i++) {
-        by__text_add(out, " ");
+        by__string_append(out, " ");
     }
     return by__template_render_steps(r, length / 8);
 }
 
-static by_status add_number(by__template_render *r, by__text *out, const directive *d,
+static by_status add_number(by__template_render *r, by_string *out, const directive *d,
                             const by__template_value *v)
 {
     char format[32];
@@ -224,11 +224,11 @@ static by_status add_number(by__template_render *r, by__text *out, const directi
     } else if (!print_real(text, format, d->precision < 0 ? 6 : d->precision, real)) {
         return by__template_render_fail(r, "out of memory: format");
     }
-    by__text_add(out, text);
+    by__string_append(out, text);
     return BY_OK;
 }
 
-static by_status add_directive(by__template_render *r, by__text *out, const directive *d,
+static by_status add_directive(by__template_render *r, by_string *out, const directive *d,
                                const by__template_arguments *a, size_t *next)
 {
     bool named = d->name[0] != '\0';
@@ -246,7 +246,7 @@ static by_status add_directive(by__template_render *r, by__text *out, const dire
     return d->type == 's' || d->type == 'r' ? add_text(r, out, d, v) : add_number(r, out, d, v);
 }
 
-static by_status format_text(by__template_render *r, by__text *out, const by__template_value *text,
+static by_status format_text(by__template_render *r, by_string *out, const by__template_value *text,
                              const by__template_arguments *a)
 {
     const char *at = text->as.string.data;
@@ -254,10 +254,10 @@ static by_status format_text(by__template_render *r, by__text *out, const by__te
     size_t next = 0;
     while (at < end) {
         const char *percent = memchr(at, '%', (size_t)(end - at));
-        by__text_add_bytes(out, at, (size_t)((percent == NULL ? end : percent) - at));
+        by_string_add(out, at, (size_t)((percent == NULL ? end : percent) - at));
         at = percent == NULL ? end : percent + 1;
         if (percent != NULL && at < end && *at == '%') {
-            by__text_add(out, "%");
+            by__string_append(out, "%");
             at++;
         } else if (percent != NULL) {
             directive d;
@@ -281,7 +281,7 @@ by_status by__template_filter_format(by__template_render *r, const by__template_
                                      const by__template_arguments *a, by__template_value *out)
 {
     by__template_value text;
-    by__text made = {0};
+    by_string made = {0};
     if (a->count > 0 && a->keyword_count > 0) {
         return by__template_render_fail(r, "format takes arguments with names or without");
     }
@@ -289,7 +289,7 @@ by_status by__template_filter_format(by__template_render *r, const by__template_
     BY_TRY(by__template_render_steps(r, text.as.string.length / 8));
     by_status status = format_text(r, &made, &text, a);
     if (status != BY_OK) {
-        by__text_free(&made);
+        by_string_free(&made);
         return status;
     }
     return by__template_value_take_text(r, &made, out);

@@ -305,7 +305,7 @@ static by_status replace(by__template_render *r, const by__template_value *v,
     int64_t most = limit != NULL && limit->kind == BY__INTEGER ? limit->as.integer : -1;
     const char *s = v->as.string.data;
     size_t n = v->as.string.length;
-    by__text text = {0};
+    by_string text = {0};
     BY_TRY(by__template_arguments_check(r, a, "replace", 3, names));
     BY_TRY(need_string(r, old, "replace"));
     BY_TRY(need_string(r, new, "replace"));
@@ -318,11 +318,11 @@ static by_status replace(by__template_render *r, const by__template_value *v,
         if (found == NULL || text.length > r->arena.left) {
             break;
         }
-        by__text_add_bytes(&text, s + at, (size_t)(found - s) - at);
-        by__text_add_bytes(&text, new->as.string.data, new->as.string.length);
+        by_string_add(&text, s + at, (size_t)(found - s) - at);
+        by_string_add(&text, new->as.string.data, new->as.string.length);
         at = (size_t)(found - s) + old->as.string.length;
     }
-    by__text_add_bytes(&text, s + at, n - at);
+    by_string_add(&text, s + at, n - at);
     size_t length = text.length;
     BY_TRY(by__template_value_take_text(r, &text, out));
     return by__template_render_steps(r, (n + length) / 32);
@@ -394,14 +394,14 @@ static by_status count(by__template_render *r, const by__template_value *v,
 by_status by__template_join(by__template_render *r, const by__template_value *mark,
                             const by__template_list *items, by__template_value *out)
 {
-    by__text text = {0};
+    by_string text = {0};
     by_status status = BY_OK;
     for (size_t i = 0; i < items->count && status == BY_OK; i++) {
         by__template_value one;
         status = by__template_value_text(r, &items->items[i], &one);
         if (status == BY_OK) {
-            by__text_add_bytes(&text, mark->as.string.data, i > 0 ? mark->as.string.length : 0);
-            by__text_add_bytes(&text, one.as.string.data, one.as.string.length);
+            by_string_add(&text, mark->as.string.data, i > 0 ? mark->as.string.length : 0);
+            by_string_add(&text, one.as.string.data, one.as.string.length);
             status =
                 text.length > r->arena.left
                     ? by__template_render_fail(r, "the template needs more memory than it may have")
@@ -409,7 +409,7 @@ by_status by__template_join(by__template_render *r, const by__template_value *ma
         }
     }
     if (status != BY_OK) {
-        by__text_free(&text);
+        by_string_free(&text);
         return status;
     }
     return by__template_value_take_text(r, &text, out);

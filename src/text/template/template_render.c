@@ -9,7 +9,7 @@ static by_status print(by__template_render *r, const char *data, size_t length)
         return by__template_render_fail(r, "the template's text is longer than it may be");
     }
     r->output -= length;
-    by__text_add_bytes(r->out, data, length);
+    by_string_add(r->out, data, length);
     return r->out->failed ? by_error_set(r->error, BY_EMEMORY, "out of memory: text of a template")
                           : by__template_render_steps(r, length / 64);
 }
@@ -17,13 +17,13 @@ static by_status print(by__template_render *r, const char *data, size_t length)
 by_status by__template_render_capture(by__template_render *r, const by__template_node *body,
                                       by__template_value *out)
 {
-    by__text text = {0};
-    by__text *kept = r->out;
+    by_string text = {0};
+    by_string *kept = r->out;
     r->out = &text;
     by_status status = by__template_render_body(r, body);
     r->out = kept;
     if (status != BY_OK) {
-        by__text_free(&text);
+        by_string_free(&text);
         return status;
     }
     r->output += text.length; /* it is not printed yet */

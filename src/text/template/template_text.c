@@ -20,10 +20,10 @@ typedef struct layout {
 } layout;
 
 static by_status add_value(by__template_render *r, const by__template_value *v, const layout *l,
-                           unsigned level, by__text *out);
+                           unsigned level, by_string *out);
 
 /* Checks that the text is within the render's remaining limit. */
-static by_status check_room(by__template_render *r, const by__text *out)
+static by_status check_room(by__template_render *r, const by_string *out)
 {
     if (out->failed) {
         return by_error_set(r->error, BY_EMEMORY, "out of memory: text of a template");
@@ -33,9 +33,9 @@ static by_status check_room(by__template_render *r, const by__text *out)
                : by__template_render_fail(r, "a template needs more memory than it may have");
 }
 
-static void add_json_string(by__text *out, const char *s, size_t n, bool ascii)
+static void add_json_string(by_string *out, const char *s, size_t n, bool ascii)
 {
-    by__text_add(out, "\"");
+    by__string_append(out, "\"");
     for (size_t i = 0; i < n;) {
         uint32_t code;
         size_t length = by__utf8_next((const uint8_t *)s + i, n - i, &code);
@@ -45,64 +45,65 @@ static void add_json_string(by__text *out, const char *s, size_t n, bool ascii)
             escape = (uint8_t)escapes[k] == code ? &escapes[k + 1] : escape;
         }
         if (escape != NULL) {
-            by__text_add(out, "\\");
-            by__text_add_bytes(out, escape, 1);
+            by__string_append(out, "\\");
+            by_string_add(out, escape, 1);
         } else if (code < 0x20 || (ascii && code >= 0x7f && code < 0x10000 && code != 0x7f)) {
-            by__text_format(out, "\\u%04" PRIx32, code);
+            by_string_format(out, "\\u%04" PRIx32, code);
         } else if (ascii && code >= 0x10000 && code != BY__INVALID) {
-            by__text_format(out, "\\u%04" PRIx32 "\\u%04" PRIx32, 0xd800 + ((code - 0x10000) >> 10),
-                            0xdc00 + ((code - 0x10000) & 0x3ff));
+            by_string_format(out, "\\u%04" PRIx32 "\\u%04" PRIx32,
+                             0xd800 + ((code - 0x10000) >> 10),
+                             0xdc00 + ((code - 0x10000) & 0x3ff));
         } else {
-            by__text_add_bytes(out, s + i, length);
+            by_string_add(out, s + i, length);
         }
         i += length;
     }
-    by__text_add(out, "\"");
+    by__string_append(out, "\"");
 }
 
 /* repr() of a string: single quotes, unless only these would need escapes. */
-static void add_python_string(by__text *out, const char *s, size_t n)
+static void add_python_string(by_string *out, const char *s, size_t n)
 {
     bool twice = memchr(s, '\'', n) != NULL && memchr(s, '"', n) == NULL;
     char quote[2] = {twice ? '"' : '\'', '\0'};
-    by__text_add(out, quote);
+    by__string_append(out, quote);
     for (size_t i = 0; i < n;) {
         uint32_t code;
         size_t length = by__utf8_next((const uint8_t *)s + i, n - i, &code);
         bool space = (by__code_class(code) & BY__CLASS) == BY__SPACE && code != ' ';
         if (code == '\n' || code == '\r' || code == '\t') {
-            by__text_add(out, code == '\n' ? "\\n" : code == '\r' ? "\\r" : "\\t");
+            by__string_append(out, code == '\n' ? "\\n" : code == '\r' ? "\\r" : "\\t");
         } else if (code == (uint8_t)quote[0] || code == '\\') {
-            by__text_add(out, "\\");
-            by__text_add_bytes(out, s + i, 1);
+            by__string_append(out, "\\");
+            by_string_add(out, s + i, 1);
         } else if (code < 0x20 || (code >= 0x7f && code <= 0xa0) || code == 0xad) {
-            by__text_format(out, "\\x%02" PRIx32, code);
+            by_string_format(out, "\\x%02" PRIx32, code);
         } else if (space) {
-            by__text_format(out, "\\u%04" PRIx32, code);
+            by_string_format(out, "\\u%04" PRIx32, code);
         } else {
-            by__text_add_bytes(out, s + i, length);
+            by_string_add(out, s + i, length);
         }
         i += length;
     }
-    by__text_add(out, quote);
+    by__string_append(out, quote);
 }
 
-static void add_line(by__text *out, const layout *l, unsigned level)
+static void add_line(by_string *out, const layout *l, unsigned level)
 {
-    by__text_add(out, "\n");
+    by__string_append(out, "\n");
     for (uint64_t i = 0; i < (uint64_t)l->indent * level && i < 10000; i++) {
-        by__text_add(out, " ");
+        by__string_append(out, " ");
     }
 }
 
 static by_status add_list(by__template_render *r, const by__template_list *list, const layout *l,
-                          unsigned level, by__text *out)
+                          unsigned level, by_string *out)
 {
     bool tuple = list->tuple && !l->json;
     bool lines = l->indent >= 0 && list->count > 0;
-    by__text_add(out, tuple ? "(" : "[");
+    by__string_append(out, tuple ? "(" : "[");
     for (size_t i = 0; i < list->count; i++) {
-        by__text_add_bytes(out, l->item, i > 0 ? l->item_length : 0);
+        by_string_add(out, l->item, i > 0 ? l->item_length : 0);
         if (lines) {
             add_line(out, l, level + 1);
         }
@@ -111,7 +112,7 @@ static by_status add_list(by__template_render *r, const by__template_list *list,
     if (lines) {
         add_line(out, l, level);
     }
-    by__text_add(out, tuple ? (list->count == 1 ? ",)" : ")") : "]");
+    by__string_append(out, tuple ? (list->count == 1 ? ",)" : ")") : "]");
     return BY_OK;
 }
 
@@ -131,7 +132,7 @@ static int compare_keys(const void *a, const void *b)
 }
 
 static by_status add_key(by__template_render *r, const by__template_value *key, const layout *l,
-                         by__text *out)
+                         by_string *out)
 {
     if (!l->json || key->kind == BY__STRING) {
         return add_value(r, key, l, 0, out);
@@ -140,14 +141,14 @@ static by_status add_key(by__template_render *r, const by__template_value *key, 
         return by__template_render_fail(r, "%s cannot be a key of JSON",
                                         by__template_value_word(key));
     }
-    by__text_add(out, "\"");
+    by__string_append(out, "\"");
     BY_TRY(add_value(r, key, l, 0, out));
-    by__text_add(out, "\"");
+    by__string_append(out, "\"");
     return BY_OK;
 }
 
 static by_status add_table(by__template_render *r, const by__template_table *table, const layout *l,
-                           unsigned level, by__text *out)
+                           unsigned level, by_string *out)
 {
     const by__template_pair **pairs;
     bool lines = l->indent >= 0 && table->count > 0;
@@ -158,55 +159,55 @@ static by_status add_table(by__template_render *r, const by__template_table *tab
     if (l->sort && table->count > 1) {
         qsort(pairs, table->count, sizeof *pairs, compare_keys);
     }
-    by__text_add(out, "{");
+    by__string_append(out, "{");
     for (size_t i = 0; i < table->count; i++) {
-        by__text_add_bytes(out, l->item, i > 0 ? l->item_length : 0);
+        by_string_add(out, l->item, i > 0 ? l->item_length : 0);
         if (lines) {
             add_line(out, l, level + 1);
         }
         BY_TRY(add_key(r, &pairs[i]->key, l, out));
-        by__text_add_bytes(out, l->colon, l->colon_length);
+        by_string_add(out, l->colon, l->colon_length);
         BY_TRY(add_value(r, &pairs[i]->value, l, level + 1, out));
     }
     if (lines) {
         add_line(out, l, level);
     }
-    by__text_add(out, "}");
+    by__string_append(out, "}");
     return BY_OK;
 }
 
 /* Prints digits d.ddd times ten to the power of `exponent`, as Python prints a float. */
-static void add_decimal(by__text *out, const char *digits, size_t count, int exponent)
+static void add_decimal(by_string *out, const char *digits, size_t count, int exponent)
 {
     if (count == 0) {
-        by__text_add(out, "0.0");
+        by__string_append(out, "0.0");
     } else if (exponent < -4 || exponent >= 16) {
-        by__text_add_bytes(out, digits, 1);
-        by__text_add(out, count > 1 ? "." : "");
-        by__text_add(out, digits + 1);
-        by__text_format(out, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
+        by_string_add(out, digits, 1);
+        by__string_append(out, count > 1 ? "." : "");
+        by__string_append(out, digits + 1);
+        by_string_format(out, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
     } else if (exponent < 0) {
-        by__text_format(out, "0.%.*s%s", -exponent - 1, "0000", digits);
+        by_string_format(out, "0.%.*s%s", -exponent - 1, "0000", digits);
     } else {
         size_t whole = (size_t)exponent + 1;
         for (size_t i = 0; i < whole; i++) {
-            by__text_add_bytes(out, i < count ? digits + i : "0", 1);
+            by_string_add(out, i < count ? digits + i : "0", 1);
         }
-        by__text_add(out, ".");
-        by__text_add(out, count > whole ? digits + whole : "0");
+        by__string_append(out, ".");
+        by__string_append(out, count > whole ? digits + whole : "0");
     }
 }
 
-static void add_real(by__text *out, double value, bool json)
+static void add_real(by_string *out, double value, bool json)
 {
     char text[32];
     if (json && !isfinite(value)) {
-        by__text_add(out, isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
+        by__string_append(out, isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
         return;
     }
     by__format_f64(text, value);
     if (!isfinite(value)) {
-        by__text_add(out, text);
+        by__string_append(out, text);
         return;
     }
     /* The shortest digits, with the decimal point where repr() puts it. */
@@ -231,29 +232,29 @@ static void add_real(by__text *out, double value, bool json)
         count--;
     }
     digits[count] = '\0';
-    by__text_add(out, text[0] == '-' ? "-" : "");
+    by__string_append(out, text[0] == '-' ? "-" : "");
     add_decimal(out, digits, count, exponent);
 }
 
 static by_status add_inner(by__template_render *r, const by__template_value *v, const layout *l,
-                           unsigned level, by__text *out)
+                           unsigned level, by_string *out)
 {
     switch (v->kind) {
     case BY__NONE:
-        by__text_add(out, l->json ? "null" : "None");
+        by__string_append(out, l->json ? "null" : "None");
         return BY_OK;
     case BY__BOOL:
-        by__text_add(out,
-                     l->json ? (v->as.truth ? "true" : "false") : (v->as.truth ? "True" : "False"));
+        by__string_append(out, l->json ? (v->as.truth ? "true" : "false")
+                                       : (v->as.truth ? "True" : "False"));
         return BY_OK;
     case BY__INTEGER:
-        by__text_format(out, "%" PRId64, v->as.integer);
+        by_string_format(out, "%" PRId64, v->as.integer);
         return BY_OK;
     case BY__REAL:
         add_real(out, v->as.real, l->json);
         return BY_OK;
     case BY__SPELLED:
-        by__text_add_bytes(out, v->as.string.data, v->as.string.length);
+        by_string_add(out, v->as.string.data, v->as.string.length);
         return BY_OK;
     case BY__STRING:
         if (l->json) {
@@ -268,7 +269,7 @@ static by_status add_inner(by__template_render *r, const by__template_value *v, 
         return add_table(r, v->as.table, l, level, out);
     case BY__UNDEFINED:
         if (!l->json) {
-            by__text_add(out, "Undefined");
+            by__string_append(out, "Undefined");
             return BY_OK;
         }
         return by__template_render_fail(r, "tojson: '%.*s' is undefined", (int)v->as.string.length,
@@ -279,7 +280,7 @@ static by_status add_inner(by__template_render *r, const by__template_value *v, 
 }
 
 static by_status add_value(by__template_render *r, const by__template_value *v, const layout *l,
-                           unsigned level, by__text *out)
+                           unsigned level, by_string *out)
 {
     BY_TRY(by__template_render_enter(r));
     BY_TRY(add_inner(r, v, l, level, out));
@@ -291,10 +292,10 @@ static by_status add_value(by__template_render *r, const by__template_value *v, 
 static by_status make_text(by__template_render *r, const by__template_value *v, const layout *l,
                            by__template_value *out)
 {
-    by__text text = {0};
+    by_string text = {0};
     by_status status = add_value(r, v, l, 0, &text);
     if (status != BY_OK) {
-        by__text_free(&text);
+        by_string_free(&text);
         return status;
     }
     return by__template_value_take_text(r, &text, out);

@@ -89,14 +89,14 @@ by_status by__template_value_copy_string(by__template_render *r, const char *dat
     return BY_OK;
 }
 
-by_status by__template_value_take_text(by__template_render *r, by__text *text,
+by_status by__template_value_take_text(by__template_render *r, by_string *text,
                                        by__template_value *out)
 {
     by_status status = text->failed
                            ? by_error_set(r->error, BY_EMEMORY, "out of memory: text of a template")
                            : by__template_value_copy_string(r, text->data != NULL ? text->data : "",
                                                             text->length, out);
-    by__text_free(text);
+    by_string_free(text);
     return status;
 }
 

@@ -21,20 +21,20 @@ static int fallback_byte(const char *name, size_t length)
     return by__hex_digit(name[3]) * 16 + by__hex_digit(name[4]);
 }
 
-static void put_replaced(by__text *out, const char *s, size_t n, const by__tokenizer_rewrite *w)
+static void put_replaced(by_string *out, const char *s, size_t n, const by__tokenizer_rewrite *w)
 {
     for (size_t at = 0; at < n;) {
         if (n - at >= w->from_length && memcmp(s + at, w->from, w->from_length) == 0) {
-            by__text_add_bytes(out, w->to, w->to_length);
+            by_string_add(out, w->to, w->to_length);
             at += w->from_length;
         } else {
-            by__text_add_bytes(out, s + at, 1);
+            by_string_add(out, s + at, 1);
             at++;
         }
     }
 }
 
-static void put_spaces(by__text *out, const char *s, size_t n, const by__tokenizer_rewrite *w)
+static void put_spaces(by_string *out, const char *s, size_t n, const by__tokenizer_rewrite *w)
 {
     for (size_t at = 0; at < n;) {
         size_t end = at;
@@ -42,37 +42,37 @@ static void put_spaces(by__text *out, const char *s, size_t n, const by__tokeniz
             end++;
         }
         bool run = end - at >= 2;
-        by__text_add_bytes(out, run ? w->to : s + at, run ? w->to_length : 1);
+        by_string_add(out, run ? w->to : s + at, run ? w->to_length : 1);
         at = run ? end : at + 1;
     }
 }
 
 /* Appends the text of the token with this name. */
-static void put_piece(const by_tokenizer *t, const char *name, size_t n, by__text *out)
+static void put_piece(const by_tokenizer *t, const char *name, size_t n, by_string *out)
 {
     const by__tokenizer_pipeline *p = &t->pipeline;
     int byte = p->decode_bytes ? fallback_byte(name, n) : -1;
     if (byte >= 0) {
         uint8_t one = (uint8_t)byte;
-        by__text_add_bytes(out, &one, 1);
+        by_string_add(out, &one, 1);
         return;
     }
-    by__text now = {0};
-    by__text_add_bytes(&now, name, n);
+    by_string now = {0};
+    by_string_add(&now, name, n);
     for (size_t i = 0; i < p->replacement_count; i++) {
-        by__text next = {0};
+        by_string next = {0};
         if (p->replacements[i].kind == BY__REWRITE_SPACES) {
             put_spaces(&next, now.data, now.length, &p->replacements[i]);
         } else {
             put_replaced(&next, now.data, now.length, &p->replacements[i]);
         }
         next.failed = next.failed || now.failed;
-        by__text_free(&now);
+        by_string_free(&now);
         now = next;
     }
-    by__text_add_bytes(out, now.data, now.length);
+    by_string_add(out, now.data, now.length);
     out->failed = out->failed || now.failed;
-    by__text_free(&now);
+    by_string_free(&now);
 }
 
 /* Returns true if a token is matched as something other than its content: its text is then what it
@@ -84,7 +84,7 @@ static bool is_rewritten(const by__tokenizer_added_token *a)
 
 by_status by__tokenizer_pieces_make(by_tokenizer *t, by_error *error)
 {
-    by__text pieces = {0};
+    by_string pieces = {0};
     bool whole = t->byte_level || t->characters; /* tokens are their own text */
     bool rewritten = false;
     for (size_t i = 0; i < t->added_count; i++) {
@@ -105,14 +105,14 @@ by_status by__tokenizer_pieces_make(by_tokenizer *t, by_error *error)
         const char *name = as_found ? added[id]->match : t->bytes + t->offsets[id];
         size_t n = as_found ? added[id]->match_length : t->offsets[id + 1] - t->offsets[id];
         if (whole) {
-            by__text_add_bytes(&pieces, name, n);
+            by_string_add(&pieces, name, n);
         } else {
             put_piece(t, name, n, &pieces);
         }
         t->piece_offsets[id + 1] = pieces.length;
     }
     free(added);
-    return by__text_take(&pieces, &t->pieces, error);
+    return by__string_take(&pieces, &t->pieces, error);
 }
 
 /* In the first token, a space made by Metaspace is dropped. The pieces have the marks replaced
@@ -163,7 +163,7 @@ by_status by_tokenizer_token_bytes(const by_tokenizer *t, uint32_t id, const cha
 by_status by_tokenizer_decode(const by_tokenizer *t, const uint32_t *ids, size_t count, char **out,
                               size_t *length, by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *scratch = NULL;
     size_t capacity = 0;
     for (size_t i = 0; i < count; i++) {
@@ -178,11 +178,11 @@ by_status by_tokenizer_decode(const by_tokenizer *t, const uint32_t *ids, size_t
             }
         }
         if (status != BY_OK) {
-            by__text_free(&text);
+            by_string_free(&text);
             free(scratch);
             return status;
         }
-        by__text_add_bytes(&text, data, n);
+        by_string_add(&text, data, n);
     }
     free(scratch);
     const by__tokenizer_pipeline *p = &t->pipeline;
@@ -198,7 +198,7 @@ by_status by_tokenizer_decode(const by_tokenizer *t, const uint32_t *ids, size_t
         text.length -= skip;
     }
     size_t total = text.length;
-    BY_TRY(by__text_take(&text, out, error));
+    BY_TRY(by__string_take(&text, out, error));
     *length = total;
     return BY_OK;
 }

@@ -78,76 +78,77 @@ static bool is_added(const word *w)
 /* ---- parts of tokenizer.json ---- */
 
 /* Prints added tokens; those of byte-level BPE and characters are not `unknown`. */
-static void add_added(by__text *out, const vocabulary *v)
+static void add_added(by_string *out, const vocabulary *v)
 {
     bool first = true;
-    by__text_add(out, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, "
-                      "\"added_tokens\": [");
+    by__string_append(out, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, "
+                           "\"added_tokens\": [");
     for (size_t i = 0; i < v->count; i++) {
         const word *w = &v->words[i];
         if (is_added(w) && w->length > 0) {
-            by__text_format(out, "%s{\"id\": %zu, \"content\": ", first ? "" : ", ", i);
-            by__text_json(out, w->text, w->length);
-            by__text_format(out,
-                            ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
-                            "\"normalized\": false, \"special\": %s}",
-                            w->type == USER_DEFINED ? "false" : "true");
+            by_string_format(out, "%s{\"id\": %zu, \"content\": ", first ? "" : ", ", i);
+            by_string_json(out, w->text, w->length);
+            by_string_format(out,
+                             ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+                             "\"normalized\": false, \"special\": %s}",
+                             w->type == USER_DEFINED ? "false" : "true");
             first = false;
         }
     }
-    by__text_add(out, "], ");
+    by__string_append(out, "], ");
 }
 
 /* Prints the tokens of the model: all except the added ones at the end. */
-static void add_vocab(by__text *out, const vocabulary *v)
+static void add_vocab(by_string *out, const vocabulary *v)
 {
     size_t count = v->count;
     while (count > 0 && (is_added(&v->words[count - 1]) || v->words[count - 1].type == UNUSED)) {
         count--;
     }
-    by__text_add(out, "\"vocab\": {");
+    by__string_append(out, "\"vocab\": {");
     for (size_t i = 0; i < count; i++) {
-        by__text_add(out, i == 0 ? "" : ", ");
-        by__text_json(out, v->words[i].text, v->words[i].length);
-        by__text_format(out, ": %zu", i);
+        by__string_append(out, i == 0 ? "" : ", ");
+        by_string_json(out, v->words[i].text, v->words[i].length);
+        by_string_format(out, ": %zu", i);
     }
-    by__text_add(out, "}, ");
+    by__string_append(out, "}, ");
 }
 
 /* Prints "post_processor", which adds the begin-of-text token at the beginning. */
-static void add_around(by__text *out, const vocabulary *v, bool in_front)
+static void add_around(by_string *out, const vocabulary *v, bool in_front)
 {
     uint64_t id;
     bool wanted = in_front;
     (void)by__format_gguf_bool(v->file, "tokenizer.ggml.add_bos_token", &wanted);
     if (!wanted || !by__format_gguf_whole(v->file, "tokenizer.ggml.bos_token_id", &id) ||
         id >= v->count) {
-        by__text_add(out, "\"post_processor\": null, ");
+        by__string_append(out, "\"post_processor\": null, ");
         return;
     }
     const word *w = &v->words[id];
-    by__text_add(out, "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
-                      "[{\"SpecialToken\": {\"id\": ");
-    by__text_json(out, w->text, w->length);
-    by__text_add(out, ", \"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], "
+    by__string_append(out, "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
+                           "[{\"SpecialToken\": {\"id\": ");
+    by_string_json(out, w->text, w->length);
+    by__string_append(out,
+                      ", \"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], "
                       "\"pair\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, {\"Sequence\": "
                       "{\"id\": \"B\", \"type_id\": 1}}], \"special_tokens\": {");
-    by__text_json(out, w->text, w->length);
-    by__text_add(out, ": {\"id\": ");
-    by__text_json(out, w->text, w->length);
-    by__text_format(out, ", \"ids\": [%" PRIu64 "], \"tokens\": [", id);
-    by__text_json(out, w->text, w->length);
-    by__text_add(out, "]}}}, ");
+    by_string_json(out, w->text, w->length);
+    by__string_append(out, ": {\"id\": ");
+    by_string_json(out, w->text, w->length);
+    by_string_format(out, ", \"ids\": [%" PRIu64 "], \"tokens\": [", id);
+    by_string_json(out, w->text, w->length);
+    by__string_append(out, "]}}}, ");
 }
 
-static void begin_model(by__text *out, bool byte_fallback, bool ignore_merges)
+static void begin_model(by_string *out, bool byte_fallback, bool ignore_merges)
 {
-    by__text_format(out,
-                    "\"model\": {\"type\": \"BPE\", \"dropout\": null, "
-                    "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, "
-                    "\"fuse_unk\": %s, \"byte_fallback\": %s, \"ignore_merges\": %s, ",
-                    byte_fallback ? "true" : "false", byte_fallback ? "true" : "false",
-                    ignore_merges ? "true" : "false");
+    by_string_format(out,
+                     "\"model\": {\"type\": \"BPE\", \"dropout\": null, "
+                     "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, "
+                     "\"fuse_unk\": %s, \"byte_fallback\": %s, \"ignore_merges\": %s, ",
+                     byte_fallback ? "true" : "false", byte_fallback ? "true" : "false",
+                     ignore_merges ? "true" : "false");
 }
 
 /* ---- byte-level BPE ---- */
@@ -162,7 +163,7 @@ static const struct {
     {"deepseek-r1-qwen", "qwen2"}, {"llama4", "gpt-4o"},
 };
 
-static by_status add_pattern(by__text *out, const vocabulary *v, const char *pre, by_error *error)
+static by_status add_pattern(by_string *out, const vocabulary *v, const char *pre, by_error *error)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(aliases); i++) {
         pre = strcmp(aliases[i].alias, pre) == 0 ? aliases[i].name : pre;
@@ -176,19 +177,20 @@ static by_status add_pattern(by__text *out, const vocabulary *v, const char *pre
                             v->name, pre);
     }
     bool normal = strncmp(pre, "qwen", 4) == 0;
-    by__text_format(out, "\"normalizer\": %s, ", normal ? "{\"type\": \"NFC\"}" : "null");
-    by__text_add(out, "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [");
+    by_string_format(out, "\"normalizer\": %s, ", normal ? "{\"type\": \"NFC\"}" : "null");
+    by__string_append(out, "\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [");
     if (digits) {
-        by__text_add(out, "{\"type\": \"Digits\", \"individual_digits\": true}, ");
+        by__string_append(out, "{\"type\": \"Digits\", \"individual_digits\": true}, ");
     } else if (!rule->gpt2) {
-        by__text_add(out, "{\"type\": \"Split\", \"pattern\": {\"Regex\": ");
-        by__text_json(out, rule->pattern, strlen(rule->pattern));
-        by__text_add(out, "}, \"behavior\": \"Isolated\", \"invert\": false}, ");
+        by__string_append(out, "{\"type\": \"Split\", \"pattern\": {\"Regex\": ");
+        by_string_json(out, rule->pattern, strlen(rule->pattern));
+        by__string_append(out, "}, \"behavior\": \"Isolated\", \"invert\": false}, ");
     }
-    by__text_format(out,
-                    "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true,"
-                    " \"use_regex\": %s}]}, ",
-                    rule->gpt2 ? "true" : "false");
+    by_string_format(
+        out,
+        "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true,"
+        " \"use_regex\": %s}]}, ",
+        rule->gpt2 ? "true" : "false");
     return BY_OK;
 }
 
@@ -205,7 +207,7 @@ static bool is_whole(const char *pre)
     return false;
 }
 
-static by_status make_byte_level(by__text *out, const vocabulary *v, by_error *error)
+static by_status make_byte_level(by_string *out, const vocabulary *v, by_error *error)
 {
     char pre[64] = "gpt-2";
     const char *text;
@@ -222,19 +224,19 @@ static by_status make_byte_level(by__text *out, const vocabulary *v, by_error *e
     add_added(out, v);
     BY_TRY(add_pattern(out, v, pre, error));
     add_around(out, v, whole);
-    by__text_add(out, "\"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
-                      "\"trim_offsets\": true, \"use_regex\": true}, ");
+    by__string_append(out, "\"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
+                           "\"trim_offsets\": true, \"use_regex\": true}, ");
     begin_model(out, false, whole);
-    by__text_add(out, "\"unk_token\": null, ");
+    by__string_append(out, "\"unk_token\": null, ");
     add_vocab(out, v);
-    by__text_add(out, "\"merges\": [");
+    by__string_append(out, "\"merges\": [");
     const uint8_t *at = merges->data;
     for (uint64_t i = 0; i < merges->count; i++) {
         text = by__format_gguf_next_text(&at, &length);
-        by__text_add(out, i == 0 ? "" : ", ");
-        by__text_json(out, text, length);
+        by__string_append(out, i == 0 ? "" : ", ");
+        by_string_json(out, text, length);
     }
-    by__text_add(out, "]}}");
+    by__string_append(out, "]}}");
     return BY_OK;
 }
 
@@ -336,7 +338,7 @@ static by_status find_merges(merges *out, const vocabulary *v, by_error *error)
     return status;
 }
 
-static by_status make_pieces(by__text *out, const vocabulary *v, by_error *error)
+static by_status make_pieces(by_string *out, const vocabulary *v, by_error *error)
 {
     merges list = {0};
     uint64_t unknown;
@@ -347,40 +349,41 @@ static by_status make_pieces(by__text *out, const vocabulary *v, by_error *error
     by_status status = find_merges(&list, v, error);
     (void)by__format_gguf_bool(v->file, "tokenizer.ggml.add_space_prefix", &prefix);
     add_added(out, v);
-    by__text_format(out,
-                    "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [%s{\"type\": "
-                    "\"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"" MARK "\"}]}, ",
-                    prefix ? "{\"type\": \"Prepend\", \"prepend\": \"" MARK "\"}, " : "");
-    by__text_add(out, "\"pre_tokenizer\": null, ");
+    by_string_format(out,
+                     "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [%s{\"type\": "
+                     "\"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"" MARK
+                     "\"}]}, ",
+                     prefix ? "{\"type\": \"Prepend\", \"prepend\": \"" MARK "\"}, " : "");
+    by__string_append(out, "\"pre_tokenizer\": null, ");
     add_around(out, v, true);
-    by__text_format(out,
-                    "\"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", "
-                    "\"pattern\": {\"String\": \"" MARK "\"}, \"content\": \" \"}, {\"type\": "
-                    "\"ByteFallback\"}, {\"type\": \"Fuse\"}%s]}, ",
-                    prefix ? ", {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, "
-                             "\"stop\": 0}"
-                           : "");
+    by_string_format(out,
+                     "\"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", "
+                     "\"pattern\": {\"String\": \"" MARK "\"}, \"content\": \" \"}, {\"type\": "
+                     "\"ByteFallback\"}, {\"type\": \"Fuse\"}%s]}, ",
+                     prefix ? ", {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, "
+                              "\"stop\": 0}"
+                            : "");
     begin_model(out, true, false);
     if (by__format_gguf_whole(v->file, "tokenizer.ggml.unknown_token_id", &unknown) &&
         unknown < v->count) {
-        by__text_add(out, "\"unk_token\": ");
-        by__text_json(out, v->words[unknown].text, v->words[unknown].length);
-        by__text_add(out, ", ");
+        by__string_append(out, "\"unk_token\": ");
+        by_string_json(out, v->words[unknown].text, v->words[unknown].length);
+        by__string_append(out, ", ");
     } else {
-        by__text_add(out, "\"unk_token\": null, ");
+        by__string_append(out, "\"unk_token\": null, ");
     }
     add_vocab(out, v);
-    by__text_add(out, "\"merges\": [");
+    by__string_append(out, "\"merges\": [");
     for (size_t i = 0; i < list.count; i++) {
         const word *left = &v->words[list.items[i].left];
         const word *right = &v->words[list.items[i].right];
-        by__text_add(out, i == 0 ? "[" : ", [");
-        by__text_json(out, left->text, left->length);
-        by__text_add(out, ", ");
-        by__text_json(out, right->text, right->length);
-        by__text_add(out, "]");
+        by__string_append(out, i == 0 ? "[" : ", [");
+        by_string_json(out, left->text, left->length);
+        by__string_append(out, ", ");
+        by_string_json(out, right->text, right->length);
+        by__string_append(out, "]");
     }
-    by__text_add(out, "]}}");
+    by__string_append(out, "]}}");
     free(list.items);
     return status;
 }
@@ -425,13 +428,14 @@ static bool unescape(char out[8], size_t *length, const word *w)
     return *length > 0 && by__utf8_valid(out, *length);
 }
 
-static by_status make_characters(by__text *out, const vocabulary *v, by_error *error)
+static by_status make_characters(by_string *out, const vocabulary *v, by_error *error)
 {
     add_added(out, v);
-    by__text_add(out, "\"normalizer\": null, \"pre_tokenizer\": null, \"post_processor\": null, "
+    by__string_append(out,
+                      "\"normalizer\": null, \"pre_tokenizer\": null, \"post_processor\": null, "
                       "\"decoder\": {\"type\": \"Fuse\"}, ");
     begin_model(out, false, false);
-    by__text_add(out, "\"unk_token\": null, \"vocab\": {");
+    by__string_append(out, "\"unk_token\": null, \"vocab\": {");
     for (size_t i = 0; i < v->count; i++) {
         char bytes[8];
         size_t length;
@@ -444,11 +448,11 @@ static by_status make_characters(by__text *out, const vocabulary *v, by_error *e
                                 "such vocabularies are read",
                                 v->name, i);
         }
-        by__text_add(out, i == 0 ? "" : ", ");
-        by__text_json(out, bytes, length);
-        by__text_format(out, ": %zu", i);
+        by__string_append(out, i == 0 ? "" : ", ");
+        by_string_json(out, bytes, length);
+        by_string_format(out, ": %zu", i);
     }
-    by__text_add(out, "}, \"merges\": []}}");
+    by__string_append(out, "}, \"merges\": []}}");
     return BY_OK;
 }
 
@@ -456,7 +460,7 @@ by_status by__tokenizer_from_gguf(by_tokenizer **out, const char *name,
                                   const by__format_gguf_file *file, by_error *error)
 {
     vocabulary v = {.name = name, .file = file};
-    by__text text = {0};
+    by_string text = {0};
     by_status status = read_words(&v, error);
     if (status != BY_OK) {
         free(v.words);
@@ -478,7 +482,7 @@ by_status by__tokenizer_from_gguf(by_tokenizer **out, const char *name,
     if (status == BY_OK) {
         status = by_tokenizer_from_json(out, text.data, text.length, name, error);
     }
-    by__text_free(&text);
+    by_string_free(&text);
     free(v.words);
     return status;
 }

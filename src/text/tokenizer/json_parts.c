@@ -115,13 +115,13 @@ by_status by__tokenizer_merge_from_names(by_tokenizer *t, const json_t *vocab, c
                                          by_error *error)
 {
     uint32_t ids[3] = {0};
-    by__text joined = {0};
+    by_string joined = {0};
     char *whole;
     BY_TRY(id_of(vocab, left, number, name, &ids[0], error));
     BY_TRY(id_of(vocab, right, number, name, &ids[1], error));
-    by__text_add(&joined, left);
-    by__text_add(&joined, right);
-    BY_TRY(by__text_take(&joined, &whole, error));
+    by__string_append(&joined, left);
+    by__string_append(&joined, right);
+    BY_TRY(by__string_take(&joined, &whole, error));
     by_status status = id_of(vocab, whole, number, name, &ids[2], error);
     free(whole);
     return status == BY_OK ? by__tokenizer_add_merge(t, ids[0], ids[1], ids[2], error) : status;

@@ -19,96 +19,96 @@ static const char character_parts[] = "  \"pre_tokenizer\": null,\n  \"post_proc
                                       "  \"decoder\": {\"type\": \"Fuse\"},\n";
 
 /* Adds the name of a token as a JSON string. */
-static void add_name(by__text *text, const by_tokenizer *t, uint32_t id)
+static void add_name(by_string *text, const by_tokenizer *t, uint32_t id)
 {
     const char *data = t->bytes + t->offsets[id];
     size_t length = t->offsets[id + 1] - t->offsets[id];
     if (t->verbatim[id] != 0) {
-        by__text_json(text, data, length);
+        by_string_json(text, data, length);
         return;
     }
-    by__text_add(text, "\"");
+    by__string_append(text, "\"");
     for (size_t i = 0; i < length; i++) {
         uint8_t utf8[4];
         uint32_t letter = by__text_byte_letter((uint8_t)data[i]);
         if (letter == '"' || letter == '\\') {
-            by__text_add(text, "\\");
+            by__string_append(text, "\\");
         }
-        by__text_add_bytes(text, utf8, by__utf8_put(utf8, letter));
+        by_string_add(text, utf8, by__utf8_put(utf8, letter));
     }
-    by__text_add(text, "\"");
+    by__string_append(text, "\"");
 }
 
-static void add_added(by__text *text, const by__tokenizer_added_token *a)
+static void add_added(by_string *text, const by__tokenizer_added_token *a)
 {
-    by__text_format(text, "{\"id\": %" PRIu32 ", \"content\": ", a->id);
-    by__text_json(text, a->content, a->length);
-    by__text_format(text,
-                    ", \"single_word\": %s, \"lstrip\": %s, \"rstrip\": %s, \"normalized\": %s, "
-                    "\"special\": %s}",
-                    a->single_word ? "true" : "false", a->lstrip ? "true" : "false",
-                    a->rstrip ? "true" : "false", a->normalized ? "true" : "false",
-                    a->special ? "true" : "false");
+    by_string_format(text, "{\"id\": %" PRIu32 ", \"content\": ", a->id);
+    by_string_json(text, a->content, a->length);
+    by_string_format(text,
+                     ", \"single_word\": %s, \"lstrip\": %s, \"rstrip\": %s, \"normalized\": %s, "
+                     "\"special\": %s}",
+                     a->single_word ? "true" : "false", a->lstrip ? "true" : "false",
+                     a->rstrip ? "true" : "false", a->normalized ? "true" : "false",
+                     a->special ? "true" : "false");
 }
 
 /* Prints the parts other than the model: as they were read, unless it is one of the two kinds
  * above. */
-static void add_parts(by__text *text, const by_tokenizer *t)
+static void add_parts(by_string *text, const by_tokenizer *t)
 {
     static const char *const keys[] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};
     const by__tokenizer_pipeline *p = &t->pipeline;
     if (p->source[0] == NULL) {
-        by__text_add(text, "  \"normalizer\": null,\n");
-        by__text_add(text, t->characters ? character_parts : byte_level_parts);
+        by__string_append(text, "  \"normalizer\": null,\n");
+        by__string_append(text, t->characters ? character_parts : byte_level_parts);
         return;
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
-        by__text_format(text, "  \"%s\": ", keys[i]);
-        by__text_add(text, p->source[i]);
-        by__text_add(text, ",\n");
+        by_string_format(text, "  \"%s\": ", keys[i]);
+        by__string_append(text, p->source[i]);
+        by__string_append(text, ",\n");
     }
 }
 
 by_status by_tokenizer_to_json(const by_tokenizer *t, char **out, size_t *length, by_error *error)
 {
-    by__text text = {0};
-    by__text_add(&text, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n"
-                        "  \"padding\": null,\n  \"added_tokens\": [");
+    by_string text = {0};
+    by__string_append(&text, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n"
+                             "  \"padding\": null,\n  \"added_tokens\": [");
     for (size_t i = 0; i < t->added_count; i++) {
-        by__text_add(&text, i == 0 ? "\n    " : ",\n    ");
+        by__string_append(&text, i == 0 ? "\n    " : ",\n    ");
         add_added(&text, &t->added[i]);
     }
-    by__text_add(&text, t->added_count > 0 ? "\n  ],\n" : "],\n");
+    by__string_append(&text, t->added_count > 0 ? "\n  ],\n" : "],\n");
     add_parts(&text, t);
-    by__text_add(&text, "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n"
-                        "    \"unk_token\": ");
+    by__string_append(&text, "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n"
+                             "    \"unk_token\": ");
     if (t->unk == BY__NO_TOKEN) {
-        by__text_add(&text, "null");
+        by__string_append(&text, "null");
     } else {
         add_name(&text, t, t->unk);
     }
-    by__text_format(&text,
-                    ",\n    \"continuing_subword_prefix\": null,\n"
-                    "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": %s,\n"
-                    "    \"byte_fallback\": %s,\n    \"ignore_merges\": %s,\n    \"vocab\": {",
-                    t->fuse_unk ? "true" : "false", t->byte_fallback ? "true" : "false",
-                    t->ignore_merges ? "true" : "false");
+    by_string_format(&text,
+                     ",\n    \"continuing_subword_prefix\": null,\n"
+                     "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": %s,\n"
+                     "    \"byte_fallback\": %s,\n    \"ignore_merges\": %s,\n    \"vocab\": {",
+                     t->fuse_unk ? "true" : "false", t->byte_fallback ? "true" : "false",
+                     t->ignore_merges ? "true" : "false");
     for (uint32_t id = 0; id < t->model_vocab; id++) {
-        by__text_add(&text, id == 0 ? "\n      " : ",\n      ");
+        by__string_append(&text, id == 0 ? "\n      " : ",\n      ");
         add_name(&text, t, id);
-        by__text_format(&text, ": %" PRIu32, id);
+        by_string_format(&text, ": %" PRIu32, id);
     }
-    by__text_add(&text, "\n    },\n    \"merges\": [");
+    by__string_append(&text, "\n    },\n    \"merges\": [");
     for (size_t i = 0; i < t->merge_count; i++) {
-        by__text_add(&text, i == 0 ? "\n      [" : ",\n      [");
+        by__string_append(&text, i == 0 ? "\n      [" : ",\n      [");
         add_name(&text, t, t->merges[i].left);
-        by__text_add(&text, ", ");
+        by__string_append(&text, ", ");
         add_name(&text, t, t->merges[i].right);
-        by__text_add(&text, "]");
+        by__string_append(&text, "]");
     }
-    by__text_add(&text, t->merge_count > 0 ? "\n    ]\n  }\n}\n" : "]\n  }\n}\n");
+    by__string_append(&text, t->merge_count > 0 ? "\n    ]\n  }\n}\n" : "]\n  }\n}\n");
     size_t total = text.length;
-    BY_TRY(by__text_take(&text, out, error));
+    BY_TRY(by__string_take(&text, out, error));
     *length = total;
     return BY_OK;
 }

@@ -39,65 +39,67 @@ typedef struct exporter {
 
 /* ---- the text ---- */
 
-static void add_number(by__text *out, double value)
+static void add_number(by_string *out, double value)
 {
     char number[32];
     by__format_f64(number, value);
-    by__text_add(out, isnan(value) ? "NaN" : isinf(value) ? value > 0 ? "+Inf" : "-Inf" : number);
+    by__string_append(out, isnan(value)   ? "NaN"
+                           : isinf(value) ? value > 0 ? "+Inf" : "-Inf"
+                                          : number);
 }
 
 /* Appends a name, which may contain letters, digits and underscores. */
-static void add_name(by__text *out, const char *tag, size_t n)
+static void add_name(by_string *out, const char *tag, size_t n)
 {
-    by__text_add(out, "banyan_");
+    by__string_append(out, "banyan_");
     for (size_t i = 0; i < n; i++) {
         char c = tag[i];
         bool is_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        by__text_add_bytes(out, is_word ? &c : "_", 1);
+        by_string_add(out, is_word ? &c : "_", 1);
     }
 }
 
-static void add_label(by__text *out, const char *name, const char *value)
+static void add_label(by_string *out, const char *name, const char *value)
 {
-    by__text_format(out, "%s=\"", name);
+    by_string_format(out, "%s=\"", name);
     for (const char *c = value; *c != '\0'; c++) {
         if (*c == '\n') {
-            by__text_add(out, "\\n");
+            by__string_append(out, "\\n");
         } else {
-            by__text_add(out, *c == '"' || *c == '\\' ? "\\" : "");
-            by__text_add_bytes(out, c, 1);
+            by__string_append(out, *c == '"' || *c == '\\' ? "\\" : "");
+            by_string_add(out, c, 1);
         }
     }
-    by__text_add(out, "\"");
+    by__string_append(out, "\"");
 }
 
-static void add_gauge(by__text *out, const exporter *e, const gauge *g, const gauge *before)
+static void add_gauge(by_string *out, const exporter *e, const gauge *g, const gauge *before)
 {
     size_t event = strcspn(g->tag, "/");
     size_t n = g->is_layer ? event : strlen(g->tag);
     if (before == NULL || !g->is_layer || strncmp(before->tag, g->tag, event + 1) != 0) {
-        by__text_add(out, "# TYPE ");
+        by__string_append(out, "# TYPE ");
         add_name(out, g->tag, n);
-        by__text_add(out, " gauge\n");
+        by__string_append(out, " gauge\n");
     }
     add_name(out, g->tag, n);
-    by__text_add(out, "{");
+    by__string_append(out, "{");
     add_label(out, "run", e->run);
     if (g->is_layer) {
-        by__text_add(out, ",");
+        by__string_append(out, ",");
         add_label(out, "tensor", g->tag + event + 1);
     }
-    by__text_add(out, "} ");
+    by__string_append(out, "} ");
     add_number(out, g->value);
-    by__text_add(out, "\n");
+    by__string_append(out, "\n");
 }
 
-static void add_page(by__text *out, exporter *e)
+static void add_page(by_string *out, exporter *e)
 {
     (void)pthread_mutex_lock(&e->lock);
-    by__text_add(out, "# TYPE banyan_step gauge\nbanyan_step{");
+    by__string_append(out, "# TYPE banyan_step gauge\nbanyan_step{");
     add_label(out, "run", e->run);
-    by__text_format(out, "} %llu\n", (unsigned long long)e->step);
+    by_string_format(out, "} %llu\n", (unsigned long long)e->step);
     for (size_t i = 0; i < e->count; i++) {
         add_gauge(out, e, &e->gauges[i], i == 0 ? NULL : &e->gauges[i - 1]);
     }
@@ -140,18 +142,18 @@ static void reply(exporter *e, int fd, by__track_scrape kind, double until)
                                            [BY__SCRAPE_UNKNOWN] = "404 Not Found",
                                            [BY__SCRAPE_PARTIAL] = "400 Bad Request",
                                            [BY__SCRAPE_BAD] = "400 Bad Request"};
-    by__text page = {0};
-    by__text out = {0};
+    by_string page = {0};
+    by_string out = {0};
     if (kind == BY__SCRAPE_METRICS) {
         add_page(&page, e);
     } else {
-        by__text_add(&page, "banyan serves GET /metrics\n");
+        by__string_append(&page, "banyan serves GET /metrics\n");
     }
-    by__text_format(&out,
-                    "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
-                    "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-                    statuses[kind], page.length);
-    by__text_add(&out, page.failed ? "" : page.data);
+    by_string_format(&out,
+                     "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+                     "Content-Length: %zu\r\nConnection: close\r\n\r\n",
+                     statuses[kind], page.length);
+    by__string_append(&out, page.failed ? "" : page.data);
     for (size_t at = 0; !out.failed && at < out.length && ready(e, fd, POLLOUT, until);) {
         ssize_t n = send(fd, out.data + at, out.length - at, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN && errno != EINTR) {
@@ -159,8 +161,8 @@ static void reply(exporter *e, int fd, by__track_scrape kind, double until)
         }
         at += n < 0 ? 0 : (size_t)n;
     }
-    by__text_free(&page);
-    by__text_free(&out);
+    by_string_free(&page);
+    by_string_free(&out);
 }
 
 static void serve(exporter *e, int fd)
@@ -262,7 +264,7 @@ static by_status put(void *sink, const by__track_run_event *event, by_error *err
 {
     exporter *e = sink;
     by_status status = BY_OK;
-    by__text tag = {0};
+    by_string tag = {0};
     (void)pthread_mutex_lock(&e->lock);
     e->step = event->step;
     for (size_t i = 0; i < event->count && status == BY_OK; i++) {
@@ -279,7 +281,7 @@ static by_status put(void *sink, const by__track_run_event *event, by_error *err
         }
     }
     (void)pthread_mutex_unlock(&e->lock);
-    by__text_free(&tag);
+    by_string_free(&tag);
     return status;
 }
 

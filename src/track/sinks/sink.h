@@ -30,7 +30,7 @@ extern const by__sink_row by__sink_mlflow;
 extern const by__sink_row by__sink_prometheus;
 
 /* Appends the name of a value among all values of a run: "train/loss". */
-void by__track_event_tag(by__text *out, const by__track_run_event *event, const char *key);
+void by__track_event_tag(by_string *out, const by__track_run_event *event, const char *key);
 
 /* Calls `take` for each key of a resolved config in the format of by_config_print: "section.key"
  * and the value as JSON (a number, true, false, or else a string). */

@@ -22,12 +22,12 @@ enum { session_status = 1, session_start = 1 };
 
 typedef struct tensorboard {
     by__track_append_file file;
-    by__text record; /* these keep their memory between events */
-    by__text event;
-    by__text summary;
-    by__text value;
-    by__text part;
-    by__text tag;
+    by_string record; /* these keep their memory between events */
+    by_string event;
+    by_string summary;
+    by_string value;
+    by_string part;
+    by_string tag;
 } tensorboard;
 
 static uint32_t masked_crc(const void *data, size_t n)
@@ -46,12 +46,12 @@ static by_status write_event(tensorboard *t, by_error *error)
     by__put_u32(head + 8, masked_crc(head, 8));
     by__put_u32(tail, masked_crc(data, t->event.length));
     t->record.length = 0;
-    by__text_add_bytes(&t->record, head, sizeof head);
-    by__text_add_bytes(&t->record, data, t->event.length);
-    by__text_add_bytes(&t->record, tail, sizeof tail);
+    by_string_add(&t->record, head, sizeof head);
+    by_string_add(&t->record, data, t->event.length);
+    by_string_add(&t->record, tail, sizeof tail);
     t->record.failed = t->record.failed || t->event.failed;
     if (t->event.failed) {
-        by__text_free(&t->event);
+        by_string_free(&t->event);
     }
     t->event.length = 0;
     return by__track_append(&t->file, &t->record, error);
@@ -172,26 +172,26 @@ static by_status open_sink(void **sink, const by__track_tracker_options *options
 {
     tensorboard *t;
     char host[128] = "";
-    by__text path = {0};
+    by_string path = {0};
     long long second = (long long)options->time;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tensorboard", error));
     *sink = t;
     t->file.fd = -1;
     (void)gethostname(host, sizeof host - 1);
-    by__text_format(&path, "%s/tensorboard", options->run);
+    by_string_format(&path, "%s/tensorboard", options->run);
     by_status status = path.failed ? by_error_set(error, BY_EMEMORY, "out of memory: path")
                                    : by__make_dirs(path.data, error);
     if (status == BY_OK) {
         status = name_second(&second, path.data, error);
     }
-    by__text_format(&path, "/events.out.tfevents.%010lld.%s.%ld.0", second, host, (long)getpid());
+    by_string_format(&path, "/events.out.tfevents.%010lld.%s.%ld.0", second, host, (long)getpid());
     if (status == BY_OK && path.failed) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
     if (status == BY_OK) {
         status = by__track_append_open(&t->file, path.data, error);
     }
-    by__text_free(&path);
+    by_string_free(&path);
     return status == BY_OK ? write_start(t, options, options->time, error) : status;
 }
 
@@ -208,12 +208,12 @@ static void close_sink(void *sink)
         return;
     }
     by__track_append_close(&t->file);
-    by__text_free(&t->record);
-    by__text_free(&t->event);
-    by__text_free(&t->summary);
-    by__text_free(&t->value);
-    by__text_free(&t->part);
-    by__text_free(&t->tag);
+    by_string_free(&t->record);
+    by_string_free(&t->event);
+    by_string_free(&t->summary);
+    by_string_free(&t->value);
+    by_string_free(&t->part);
+    by_string_free(&t->tag);
     free(t);
 }
 

@@ -55,12 +55,12 @@ typedef struct wandb {
     bool has_row; /* items of step `step` are pending in `row` */
     uint64_t step;
     double time;
-    by__text row;
-    by__text record; /* these keep their memory between events */
-    by__text chunks;
-    by__text part;
-    by__text item;
-    by__text text;
+    by_string row;
+    by_string record; /* these keep their memory between events */
+    by_string chunks;
+    by_string part;
+    by_string item;
+    by_string text;
 } wandb;
 
 /* Writes one record of the log format, split at the ends of blocks. */
@@ -72,7 +72,7 @@ static void cut(wandb *w, const char *data, size_t n)
     do {
         size_t room = block_bytes - (size_t)((w->size + w->chunks.length) % block_bytes);
         if (room < header_bytes) {
-            by__text_add_bytes(&w->chunks, zeros, room);
+            by_string_add(&w->chunks, zeros, room);
             continue;
         }
         size_t length = n < room - header_bytes ? n : room - header_bytes;
@@ -85,8 +85,8 @@ static void cut(wandb *w, const char *data, size_t n)
         head[4] = (uint8_t)length;
         head[5] = (uint8_t)(length >> 8);
         head[6] = type;
-        by__text_add_bytes(&w->chunks, head, sizeof head);
-        by__text_add_bytes(&w->chunks, data, length);
+        by_string_add(&w->chunks, head, sizeof head);
+        by_string_add(&w->chunks, data, length);
         data += length;
         n -= length;
         is_first = false;
@@ -112,7 +112,7 @@ static by_status write_record(wandb *w, uint32_t field, by_error *error)
     return status;
 }
 
-static void add_item(wandb *w, by__text *out, uint32_t field, const char *key, const char *json,
+static void add_item(wandb *w, by_string *out, uint32_t field, const char *key, const char *json,
                      size_t n)
 {
     w->item.length = 0;
@@ -121,7 +121,7 @@ static void add_item(wandb *w, by__text *out, uint32_t field, const char *key, c
     by__proto_message(out, field, &w->item);
 }
 
-static void add_number(wandb *w, by__text *out, const char *key, double value)
+static void add_number(wandb *w, by_string *out, const char *key, double value)
 {
     char number[32];
     by__format_f64(number, value);
@@ -146,22 +146,22 @@ static by_status write_row(wandb *w, by_error *error)
     by__proto_int(&w->item, 1, (int64_t)w->step);
     by__proto_message(&w->row, history_step, &w->item);
     w->part.length = 0;
-    by__text_add_bytes(&w->part, w->row.data == NULL ? "" : w->row.data, w->row.length);
+    by_string_add(&w->part, w->row.data == NULL ? "" : w->row.data, w->row.length);
     w->part.failed = w->part.failed || w->row.failed;
     w->has_row = false;
     w->row.length = 0;
     return write_record(w, record_history, error);
 }
 
-static void add_list(by__text *out, const char *name, const double *values, size_t n)
+static void add_list(by_string *out, const char *name, const double *values, size_t n)
 {
     char number[32];
-    by__text_format(out, ",\"%s\":[", name);
+    by_string_format(out, ",\"%s\":[", name);
     for (size_t i = 0; i < n; i++) {
         by__format_f64(number, values[i]);
-        by__text_format(out, "%s%s", i == 0 ? "" : ",", number);
+        by_string_format(out, "%s%s", i == 0 ? "" : ",", number);
     }
-    by__text_add(out, "]");
+    by__string_append(out, "]");
 }
 
 /* Adds a histogram in numpy.histogram's format: one more border than values. W&B accepts
@@ -180,13 +180,13 @@ static by_status add_histogram(wandb *w, const char *key, const by__track_histog
         counts[i / joined] += h->count[i];
     }
     w->text.length = 0;
-    by__text_add(&w->text, "{\"_type\":\"histogram\"");
+    by__string_append(&w->text, "{\"_type\":\"histogram\"");
     add_list(&w->text, "values", counts, buckets);
     add_list(&w->text, "bins", borders, buckets + 1);
-    by__text_add(&w->text, "}");
+    by__string_append(&w->text, "}");
     free(borders);
     if (w->text.failed) {
-        by__text_free(&w->text);
+        by_string_free(&w->text);
         return by_error_set(error, BY_EMEMORY, "out of memory: histogram");
     }
     add_item(w, &w->row, history_item, key, w->text.data, w->text.length);
@@ -195,7 +195,7 @@ static by_status add_histogram(wandb *w, const char *key, const by__track_histog
 
 static by_status add_values(wandb *w, const by__track_run_event *event, by_error *error)
 {
-    by__text tag = {0};
+    by_string tag = {0};
     by_status status = BY_OK;
     for (size_t i = 0; i < event->count && status == BY_OK; i++) {
         const by__track_event_value *v = &event->values[i];
@@ -208,20 +208,20 @@ static by_status add_values(wandb *w, const by__track_run_event *event, by_error
             status = add_histogram(w, tag.data, event->histogram, error);
         } else if (v->text != NULL) {
             w->text.length = 0;
-            by__text_json(&w->text, v->text, strlen(v->text));
+            by_string_json(&w->text, v->text, strlen(v->text));
             add_item(w, &w->row, history_item, tag.data, w->text.failed ? "\"\"" : w->text.data,
                      w->text.failed ? 2 : w->text.length);
         } else {
             add_number(w, &w->row, tag.data, v->number);
         }
     }
-    by__text_free(&tag);
+    by_string_free(&tag);
     return status;
 }
 
 typedef struct config_items {
     wandb *sink;
-    by__text config;
+    by_string config;
 } config_items;
 
 static void add_config(void *user, const char *key, const char *json)
@@ -250,7 +250,7 @@ static by_status write_run(wandb *w, const by__track_run_event *event, by_error 
     by__proto_string(&w->part, run_id, w->id);
     by__proto_string(&w->part, run_project, w->project);
     by__proto_message(&w->part, run_config, &items.config);
-    by__text_free(&items.config);
+    by_string_free(&items.config);
     by__proto_string(&w->part, run_name, w->name);
     by__proto_string(&w->part, run_host, host);
     if (w->is_resumed) {
@@ -334,7 +334,7 @@ static by_status write_header(wandb *w, by_error *error)
         return by__io_error(error, "stat", w->file.path);
     }
     w->size = (uint64_t)info.st_size;
-    by__text_add_bytes(&w->chunks, header, sizeof header);
+    by_string_add(&w->chunks, header, sizeof header);
     size_t length = w->chunks.length;
     by_status status = by__track_append(&w->file, &w->chunks, error);
     w->size += length;
@@ -343,7 +343,7 @@ static by_status write_header(wandb *w, by_error *error)
 
 static by_status open_file(wandb *w, const char *directory, double time, by_error *error)
 {
-    by__text path = {0};
+    by_string path = {0};
     char stamp[32] = "";
     struct tm utc;
     time_t now = (time_t)time;
@@ -352,17 +352,17 @@ static by_status open_file(wandb *w, const char *directory, double time, by_erro
             (void)strftime(stamp, sizeof stamp, "%Y%m%d_%H%M%S", &utc);
         }
         path.length = 0;
-        by__text_format(&path, "%s/offline-run-%s-%s", directory, stamp, w->id);
+        by_string_format(&path, "%s/offline-run-%s-%s", directory, stamp, w->id);
         now++;
     } while (!path.failed && by__path_exists(path.data));
     by_status status = path.failed ? by_error_set(error, BY_EMEMORY, "out of memory: path")
                                    : by__make_dirs(path.data, error);
-    by__text_format(&path, "/run-%s.wandb", w->id);
+    by_string_format(&path, "/run-%s.wandb", w->id);
     if (status == BY_OK) {
         status = path.failed ? by_error_set(error, BY_EMEMORY, "out of memory: path")
                              : by__track_append_open(&w->file, path.data, error);
     }
-    by__text_free(&path);
+    by_string_free(&path);
     return status == BY_OK ? write_header(w, error) : status;
 }
 
@@ -403,9 +403,9 @@ static void close_sink(void *sink)
         return;
     }
     by__track_append_close(&w->file);
-    by__text *texts[] = {&w->row, &w->record, &w->chunks, &w->part, &w->item, &w->text};
+    by_string *texts[] = {&w->row, &w->record, &w->chunks, &w->part, &w->item, &w->text};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(texts); i++) {
-        by__text_free(texts[i]);
+        by_string_free(texts[i]);
     }
     free(w);
 }

@@ -25,38 +25,38 @@ static by_status simulate(by_pipeline_time *out, const by_pipeline *pipeline, by
     return by_pipeline_simulate(out, pipeline, &usual, error);
 }
 
-static void summarize(by__text *text, const by_pipeline *p, const by_pipeline_time *time)
+static void summarize(by_string *text, const by_pipeline *p, const by_pipeline_time *time)
 {
     const by_pipeline_options *o = &p->options;
-    by__text_format(text, "%s, %d rank%s", by_pipeline_kind_name(o->kind), o->ranks,
-                    o->ranks == 1 ? "" : "s");
+    by_string_format(text, "%s, %d rank%s", by_pipeline_kind_name(o->kind), o->ranks,
+                     o->ranks == 1 ? "" : "s");
     if (o->chunks > 1) {
-        by__text_format(text, " x %d chunks", o->chunks);
+        by_string_format(text, " x %d chunks", o->chunks);
     }
-    by__text_format(text, ", %lld micro-batch%s: %g units of time, %.1f %% idle",
-                    (long long)o->micro_batches, o->micro_batches == 1 ? "" : "es", time->makespan,
-                    100.0 * time->bubble);
+    by_string_format(text, ", %lld micro-batch%s: %g units of time, %.1f %% idle",
+                     (long long)o->micro_batches, o->micro_batches == 1 ? "" : "es", time->makespan,
+                     100.0 * time->bubble);
 }
 
 /* ---- text ---- */
 
 /* Fills `width` characters with label and `fill`, followed by a space. */
-static void add_cell(by__text *text, const char *label, char fill, size_t width)
+static void add_cell(by_string *text, const char *label, char fill, size_t width)
 {
     size_t length = strlen(label);
-    by__text_add(text, label);
+    by__string_append(text, label);
     for (size_t i = length; i + 1 < width; i++) {
-        by__text_add_bytes(text, &fill, 1);
+        by_string_add(text, &fill, 1);
     }
-    by__text_add(text, " ");
+    by__string_append(text, " ");
 }
 
-static void add_rank(by__text *text, const by_pipeline *p, const by_pipeline_time *time, int rank,
+static void add_rank(by_string *text, const by_pipeline *p, const by_pipeline_time *time, int rank,
                      size_t width)
 {
     size_t cells = (size_t)time->makespan;
     size_t at = 0;
-    by__text_format(text, "rank %-3d ", rank);
+    by_string_format(text, "rank %-3d ", rank);
     for (size_t i = 0; i < p->counts[rank]; i++) {
         const by_pipeline_action *a = &p->actions[rank][i];
         char label[32];
@@ -80,13 +80,13 @@ static void add_rank(by__text *text, const by_pipeline *p, const by_pipeline_tim
     while (text->length > 0 && text->data[text->length - 1] == ' ') {
         text->length--;
     }
-    by__text_add(text, "\n");
+    by__string_append(text, "\n");
 }
 
 by_status by_pipeline_text(char **out, const by_pipeline *pipeline, by_error *error)
 {
     by_pipeline_time time;
-    by__text text = {0};
+    by_string text = {0};
     size_t width = 3; /* a letter, a digit and a space */
     BY_TRY(simulate(&time, pipeline, error));
     for (int64_t i = pipeline->options.micro_batches - 1; i >= 10; i /= 10) {
@@ -97,9 +97,9 @@ by_status by_pipeline_text(char **out, const by_pipeline *pipeline, by_error *er
         add_rank(&text, pipeline, &time, rank, width);
     }
     summarize(&text, pipeline, &time);
-    by__text_add(&text, "\n");
+    by__string_append(&text, "\n");
     by_pipeline_time_free(&time);
-    return by__text_take(&text, out, error);
+    return by__string_take(&text, out, error);
 }
 
 /* ---- the drawing ---- */
@@ -208,7 +208,7 @@ static by_status write_picture(const by_pipeline *p, const by_pipeline_time *tim
 by_status by_pipeline_draw(const by_pipeline *pipeline, const char *path, by_error *error)
 {
     by_pipeline_time time;
-    by__text title = {0};
+    by_string title = {0};
     char *title_text = NULL;
     BY_TRY(simulate(&time, pipeline, error));
     by_status status = BY_OK;
@@ -220,7 +220,7 @@ by_status by_pipeline_draw(const by_pipeline *pipeline, const char *path, by_err
     }
     if (status == BY_OK) {
         summarize(&title, pipeline, &time);
-        status = by__text_take(&title, &title_text, error);
+        status = by__string_take(&title, &title_text, error);
     }
     if (status == BY_OK) {
         status = write_picture(pipeline, &time, title_text, path, error);

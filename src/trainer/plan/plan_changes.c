@@ -239,23 +239,23 @@ by_status by__trainer_micro_batch_within(int64_t *out, const by_config *config,
 
 static void describe(const search *s, unsigned set, by_plan_change *change)
 {
-    by__text text = {0};
+    by_string text = {0};
     for (int i = 0; i < MOVES; i++) {
         if ((set >> i & 1u) == 0) {
             continue;
         }
-        by__text_format(&text, "%s%s=", text.length == 0 ? "" : " ", moves[i].key);
+        by_string_format(&text, "%s%s=", text.length == 0 ? "" : " ", moves[i].key);
         if (moves[i].of == MICRO_BATCH) {
-            by__text_format(&text, "%lld", (long long)change->micro_batch);
+            by_string_format(&text, "%lld", (long long)change->micro_batch);
         } else if (moves[i].value == NULL) {
             by__config_size_print(&text, (int64_t)(s->limit >> 20 << 20));
         } else {
-            by__text_add(&text, moves[i].value);
+            by__string_append(&text, moves[i].value);
         }
     }
     (void)snprintf(change->settings, sizeof change->settings, "%s",
                    text.failed || text.data == NULL ? "" : text.data);
-    by__text_free(&text);
+    by_string_free(&text);
 }
 
 /* Returns true if the move changes something and is permitted. */

@@ -27,12 +27,12 @@ double by__trainer_robust_zscore(const double *losses, int64_t count, int64_t le
     return loss == median ? 0.0 : (loss - median) / sigma;
 }
 
-by_status by__trainer_window_print(by__text *out, const by__trainer_guard *guard)
+by_status by__trainer_window_print(by_string *out, const by__trainer_guard *guard)
 {
     for (int64_t i = 0; i < guard->count; i++) {
         uint64_t bits;
         memcpy(&bits, &guard->losses[i], sizeof bits);
-        by__text_format(out, "%016llx", (unsigned long long)bits);
+        by_string_format(out, "%016llx", (unsigned long long)bits);
     }
     return out->failed ? BY_EMEMORY : BY_OK;
 }

@@ -67,7 +67,7 @@ void by__trainer_replay_close(by_trainer *trainer);
  * `least` losses. */
 double by__trainer_robust_zscore(const double *losses, int64_t count, int64_t least, double loss);
 /* Print the window as text, 16 hexadecimal digits per loss, and parse it. BY_EFORMAT: malformed. */
-by_status by__trainer_window_print(by__text *out, const by__trainer_guard *guard);
+by_status by__trainer_window_print(by_string *out, const by__trainer_guard *guard);
 by_status by__trainer_window_parse(by__trainer_guard *guard, const char *text, by_error *error);
 
 /* ---- layer_norms.c ---- */

@@ -16,12 +16,12 @@ static int64_t wanted(const by_parallel_config *p, int axis)
 }
 
 /* Prints "data 2 x shard 4": the given axes that are not 1. */
-static void describe(by__text *out, const by_parallel_config *p)
+static void describe(by_string *out, const by_parallel_config *p)
 {
     for (int axis = 0; axis < BY_MESH_AXES; axis++) {
         if (wanted(p, axis) > 1) {
-            by__text_format(out, "%s%s %lld", out->length == 0 ? "" : " x ",
-                            by_mesh_axis_name((by_mesh_axis)axis), (long long)wanted(p, axis));
+            by_string_format(out, "%s%s %lld", out->length == 0 ? "" : " x ",
+                             by_mesh_axis_name((by_mesh_axis)axis), (long long)wanted(p, axis));
         }
     }
 }
@@ -29,7 +29,7 @@ static void describe(by__text *out, const by_parallel_config *p)
 static by_status refuse_product(const by_config *config, int64_t product, int derived, int ranks,
                                 by_error *error)
 {
-    by__text axes = {0};
+    by_string axes = {0};
     describe(&axes, &config->parallel);
     const char *where = by__config_where(config, "parallel.data", "parallel.shard");
     const char *text = axes.data == NULL ? "the axes" : axes.data;
@@ -47,7 +47,7 @@ static by_status refuse_product(const by_config *config, int64_t product, int de
                            where, text, (long long)product, ranks, (long long)above,
                            (long long)above);
     }
-    by__text_free(&axes);
+    by_string_free(&axes);
     return BY_ECONFIG;
 }
 

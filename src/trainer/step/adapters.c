@@ -34,11 +34,11 @@ static void free_modules(modules *m)
 static by_status add_module(modules *m, const char *prefix, const char *name, size_t length,
                             by_error *error)
 {
-    by__text text = {0};
+    by_string text = {0};
     char *full;
-    by__text_add(&text, prefix == NULL ? "" : prefix);
-    by__text_add_bytes(&text, name, length);
-    BY_TRY(by__text_take(&text, &full, error));
+    by__string_append(&text, prefix == NULL ? "" : prefix);
+    by_string_add(&text, name, length);
+    BY_TRY(by__string_take(&text, &full, error));
     for (size_t i = 0; i < m->count; i++) {
         if (strcmp(m->items[i], full) == 0) {
             free(full);

@@ -26,7 +26,7 @@ static const char *const column_names[COLUMNS] = {"rate", "share", "trips", "act
 /* A cell in a file, and as the message that Feast writes of the same value. */
 typedef struct cell {
     char text[64]; /* as it is; "": missing */
-    by__text message;
+    by_string message;
 } cell;
 
 static void make_cell(cell *out, size_t row, size_t column)
@@ -66,24 +66,24 @@ static void make_cell(cell *out, size_t row, size_t column)
 
 static void write_table(const char *path)
 {
-    by__text csv = {0};
+    by_string csv = {0};
     by_error error = {0};
-    by__text_add(&csv, "rate,share,trips,active,class,price\n");
+    by__string_append(&csv, "rate,share,trips,active,class,price\n");
     for (size_t row = 0; row < ROWS; row++) {
         for (size_t column = 0; column < COLUMNS; column++) {
             cell c;
             make_cell(&c, row, column);
             for (const char *at = c.text; *at != '\0'; at++) {
-                by__text_format(&csv, "%s%s%c", at == c.text ? "\"" : "", *at == '"' ? "\"" : "",
-                                *at);
+                by_string_format(&csv, "%s%s%c", at == c.text ? "\"" : "", *at == '"' ? "\"" : "",
+                                 *at);
             }
-            by__text_add(&csv, c.text[0] == '\0' ? "," : "\",");
-            by__text_free(&c.message);
+            by__string_append(&csv, c.text[0] == '\0' ? "," : "\",");
+            by_string_free(&c.message);
         }
-        by__text_format(&csv, "%zu\n", row);
+        by_string_format(&csv, "%zu\n", row);
     }
     check_ok(by__file_write(path, csv.data, csv.length, &error), &error);
-    by__text_free(&csv);
+    by_string_free(&csv);
 }
 
 /* The row as it comes to a worker: a JSON text of what the store's messages hold. */
@@ -101,7 +101,7 @@ static json_t *served_row(size_t row)
                          c.message.length > 0 ? BY__FEATURE_PRESENT : BY__FEATURE_NULL);
         (void)json_object_set_new(out, column_names[column],
                                   slot.value == NULL ? json_null() : slot.value);
-        by__text_free(&c.message);
+        by_string_free(&c.message);
     }
     char *text = json_dumps(out, JSON_COMPACT);
     json_decref(out);

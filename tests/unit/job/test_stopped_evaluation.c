@@ -81,22 +81,22 @@ static by_config *open_config(const char *root, const char *name)
 /* The kinds and steps of a run's events: "train 1;train 2;eval 2;...". */
 static char *events_of(const char *root, const char *run)
 {
-    by__text path = {0};
-    by__text out = {0};
+    by_string path = {0};
+    by_string out = {0};
     char *text = NULL;
     char *list = NULL;
     size_t size;
     by_error error = {0};
-    by__text_format(&path, "%s/runs/%s/events.jsonl", root, run);
+    by_string_format(&path, "%s/runs/%s/events.jsonl", root, run);
     check_ok(by__file_read(&text, &size, path.data, 1 << 20, &error), &error);
     for (const char *line = text; *line != '\0'; line = strchr(line, '\n') + 1) {
         char kind[16];
         int step;
         assert_int_equal(sscanf(line, "{\"event\":\"%15[a-z]\",\"step\":%d", kind, &step), 2);
-        by__text_format(&out, "%s %d;", kind, step);
+        by_string_format(&out, "%s %d;", kind, step);
     }
-    check_ok(by__text_take(&out, &list, &error), &error);
-    by__text_free(&path);
+    check_ok(by__string_take(&out, &list, &error), &error);
+    by_string_free(&path);
     free(text);
     return list;
 }

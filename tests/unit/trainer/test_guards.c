@@ -372,14 +372,14 @@ static void test_window_as_text(void **state)
     static const char *const bad[] = {"0", "000000000000000g", "7ff0000000000000",
                                       "3ff00000000000003", "+ff0000000000000"};
     by_error error = {0};
-    by__text text = {0};
+    by_string text = {0};
     by__trainer_guard g = {.count = 3, .losses = {1.5, 0.1, 1e-300}};
     by__trainer_guard back = {0};
     check_ok(by__trainer_window_print(&text, &g), &error);
     check_ok(by__trainer_window_parse(&back, text.data, &error), &error);
     assert_int_equal(back.count, 3);
     assert_memory_equal(back.losses, g.losses, 3 * sizeof *g.losses);
-    by__text_free(&text);
+    by_string_free(&text);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(bad); i++) {
         assert_int_equal(by__trainer_window_parse(&back, bad[i], &error), BY_EFORMAT);
     }

@@ -280,15 +280,15 @@ static int write_document(void)
     char *policy;
     char *text = NULL;
     read_document(&text);
-    by__text whole = {0};
+    by_string whole = {0};
     by_status status = by_precision_policy(&policy, NULL);
     if (status == BY_OK) {
-        by__text_add_bytes(&whole, text, (size_t)(strstr(text, TABLE) - text));
-        by__text_add(&whole, policy);
+        by_string_add(&whole, text, (size_t)(strstr(text, TABLE) - text));
+        by__string_append(&whole, policy);
         status = by__file_write(DOCUMENT, whole.data, strlen(whole.data), NULL);
         free(policy);
     }
-    by__text_free(&whole);
+    by_string_free(&whole);
     free(text);
     return status == BY_OK ? 0 : 1;
 }

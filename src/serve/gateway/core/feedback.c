@@ -321,7 +321,7 @@ void by__gateway_answer_feedback(by__gateway *g, by__http_exchange *x, const by_
     }
 }
 
-void by__gateway_feedback_print(const by__gateway_feedback *feedback, by__text *out)
+void by__gateway_feedback_print(const by__gateway_feedback *feedback, by_string *out)
 {
     const by__gateway_feedback *f = feedback;
     if (f == NULL) {

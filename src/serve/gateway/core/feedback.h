@@ -22,7 +22,7 @@ void by__gateway_feedback_passed(by__gateway_feedback *feedback, const json_t *m
 /* The link to the broker is lost: what was passed may not have arrived. */
 void by__gateway_feedback_lost(by__gateway_feedback *feedback);
 /* Prints the counters, and the mean of the last hundred ratings. feedback may be NULL. */
-void by__gateway_feedback_print(const by__gateway_feedback *feedback, by__text *out);
+void by__gateway_feedback_print(const by__gateway_feedback *feedback, by_string *out);
 
 /* {"id", "rating" and/or "label", "index", "model", "comment"}; 200 once the record is on disk. */
 by__gateway_route_answer by__gateway_answer_feedback;

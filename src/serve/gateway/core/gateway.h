@@ -75,7 +75,7 @@ typedef struct by__gateway {
     by__http_addresses *addresses; /* NULL: addresses are not counted */
     by__link_broker broker;
     by__link_event_queue events;             /* events of the broker that are not handled yet */
-    by__text frame;                          /* scratch for the frame of a stream */
+    by_string frame;                         /* scratch for the frame of a stream */
     by__gateway_keys *keys;                  /* NULL: no keys are required */
     uv_fs_poll_t key_file;                   /* detects that the file has changed */
     by__gateway_client anyone;               /* the client used where no key is required */
@@ -134,21 +134,21 @@ typedef struct by__gateway_call_form {
     void (*start)(struct by__gateway_call *call);
     /* Append frames of a stream to `out`: the first ones of a choice, text, the end of a choice,
      * the last ones, and an error. */
-    void (*first)(struct by__gateway_call *call, size_t choice, by__text *out);
+    void (*first)(struct by__gateway_call *call, size_t choice, by_string *out);
     void (*text)(struct by__gateway_call *call, size_t choice, const char *text, size_t length,
-                 const json_t *logprobs, by__text *out);
-    void (*stop)(struct by__gateway_call *call, size_t choice, const char *reason, by__text *out);
-    void (*end)(struct by__gateway_call *call, by__text *out);
+                 const json_t *logprobs, by_string *out);
+    void (*stop)(struct by__gateway_call *call, size_t choice, const char *reason, by_string *out);
+    void (*end)(struct by__gateway_call *call, by_string *out);
     void (*fail)(struct by__gateway_call *call, int status, const char *code, const char *param,
-                 const char *message, by__text *out);
+                 const char *message, by_string *out);
     /* Prints the whole answer of a call without a stream. */
-    void (*answer)(struct by__gateway_call *call, by__text *out);
+    void (*answer)(struct by__gateway_call *call, by_string *out);
     bool apart; /* `answer` only reads the call, and so may run on any thread */
 } by__gateway_call_form;
 
 /* A sequence of an answer. */
 typedef struct by__gateway_choice {
-    by__text text;    /* the text so far, of an answer without a stream */
+    by_string text;   /* the text so far, of an answer without a stream */
     json_t *logprobs; /* the same of log-probabilities */
     char reason[16];  /* "": not finished */
     size_t echo;      /* leading bytes of the text that are the prompt; known at its end */
@@ -207,7 +207,7 @@ typedef struct by__gateway_call {
     bool large;                  /* the result was parsed on another thread */
     uint64_t frames;             /* counter used by the form */
     uint64_t skipped;            /* leading events of a stream that the client has */
-    by__text head; /* common beginning of the stream's frames, where the form keeps one */
+    by_string head; /* common beginning of the stream's frames, where the form keeps one */
     size_t part_count;
     size_t n;
     by__gateway_part *parts;     /* [part_count] */

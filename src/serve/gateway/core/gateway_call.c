@@ -157,7 +157,7 @@ void by__gateway_call_gone(by__gateway_waiter *waiter)
 }
 
 /* Ends a stream with its last frames. */
-static void end_stream(by__http_exchange *x, const by__text *frames)
+static void end_stream(by__http_exchange *x, const by_string *frames)
 {
     by__http_exchange_set(x, NULL);
     if (by__http_exchange_send_text(x, frames)) {
@@ -169,7 +169,7 @@ static void finish(by__gateway_call *call)
 {
     by__gateway *g = call->gateway;
     by__http_exchange *x = call->exchange;
-    by__text out = {0};
+    by_string out = {0};
     count_ends(call);
     log_call(call, NULL);
     leave(call);
@@ -187,7 +187,7 @@ static void finish(by__gateway_call *call)
         call->form->answer(call, &out);
         by__gateway_reply_text(g, x, 200, &out);
     }
-    by__text_free(&out);
+    by_string_free(&out);
     by__gateway_call_free(call);
 }
 
@@ -219,10 +219,10 @@ static void fail_with(by__gateway_call *call, const failure *f)
         by__gateway_retry_after(x, f->retry_after);
         by__gateway_reply_error(g, x, f->status, f->code, f->param, f->message);
     } else {
-        by__text out = {0};
+        by_string out = {0};
         call->form->fail(call, f->status, f->code, f->param, f->message, &out);
         end_stream(x, &out);
-        by__text_free(&out);
+        by_string_free(&out);
     }
     by__gateway_call_free(call);
 }
@@ -341,11 +341,11 @@ static size_t choice_of(const by__gateway_part *part, int64_t i)
 }
 
 /* Sends frames, and frees them. Returns false if the client is gone, and the call with it. */
-static bool put(by__gateway_call *call, by__text *out)
+static bool put(by__gateway_call *call, by_string *out)
 {
     call->spoke = by__now();
     bool sent = by__http_exchange_send_text(call->exchange, out);
-    by__text_free(out);
+    by_string_free(out);
     return sent;
 }
 
@@ -368,7 +368,7 @@ static bool take_version(by__gateway_part *part, const json_t *event)
     }
     for (size_t i = first; i < first + call->n; i++) {
         by__gateway_choice *c = &call->choices[i];
-        by__text_free(&c->text);
+        by_string_free(&c->text);
         json_decref(c->logprobs);
         *c = (by__gateway_choice){0};
     }
@@ -378,7 +378,7 @@ static bool take_version(by__gateway_part *part, const json_t *event)
 
 static bool begin(by__gateway_call *call)
 {
-    by__text out = {0};
+    by_string out = {0};
     if (call->began || !call->stream) {
         return true;
     }
@@ -396,10 +396,10 @@ void by__gateway_calls_keep_open(by__gateway *g)
 {
     double now = by__now();
     for (by__gateway_call *call = g->calls, *next; call != NULL; call = next) {
-        by__text out = {0};
+        by_string out = {0};
         next = call->next;
         if (call->began && now - call->spoke > BY__QUIET) {
-            by__text_add(&out, BY__WAIT_COMMENT);
+            by__string_append(&out, BY__WAIT_COMMENT);
             (void)put(call, &out);
         }
     }
@@ -409,7 +409,7 @@ static void keep_text(by__gateway_call *call, size_t choice, const char *text, s
                       const json_t *logprobs)
 {
     by__gateway_choice *c = &call->choices[choice];
-    by__text_add_bytes(&c->text, text, length);
+    by_string_add(&c->text, text, length);
     if (logprobs != NULL) {
         c->logprobs = c->logprobs == NULL ? json_array() : c->logprobs;
         c->text.failed =
@@ -446,13 +446,13 @@ static void take_text(by__gateway_part *part, size_t choice, const char *text, s
         keep_text(call, choice, text, length, logprobs);
     }
     if (call->stream && begin(call)) {
-        by__text *out = &call->gateway->frame; /* one buffer is reused for all frames */
+        by_string *out = &call->gateway->frame; /* one buffer is reused for all frames */
         out->length = 0;
         call->spoke = now;
         call->form->text(call, choice, text, length, logprobs, out);
         (void)by__http_exchange_send_text(call->exchange, out);
         if (out->failed || out->capacity > MOST_FRAME) {
-            by__text_free(out);
+            by_string_free(out);
         }
     }
 }
@@ -472,7 +472,7 @@ static void take_stop(by__gateway_part *part, const json_t *event)
     (void)snprintf(c->reason, sizeof c->reason, "%s",
                    reason != NULL && strcmp(reason, "length") == 0 ? "length" : "stop");
     if (call->stream && begin(call)) {
-        by__text out = {0};
+        by_string out = {0};
         call->form->stop(call, choice, c->reason, &out);
         (void)put(call, &out);
     }

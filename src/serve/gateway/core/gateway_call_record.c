@@ -97,7 +97,7 @@ void by__gateway_call_keep_best(by__gateway_call *call)
             from[k] = chosen;
         }
         for (size_t i = kept; i < call->n; i++) {
-            by__text_free(&from[i].text);
+            by_string_free(&from[i].text);
             json_decref(from[i].logprobs);
         }
         memmove(&call->choices[p * kept], from, kept * sizeof *from);
@@ -112,10 +112,10 @@ void by__gateway_call_free(by__gateway_call *call)
         json_decref(call->parts[i].text);
     }
     for (size_t i = 0; call->choices != NULL && i < call->part_count * call->n; i++) {
-        by__text_free(&call->choices[i].text);
+        by_string_free(&call->choices[i].text);
         json_decref(call->choices[i].logprobs);
     }
-    by__text_free(&call->head);
+    by_string_free(&call->head);
     json_decref(call->own);
     json_decref(call->whole);
     free(call->parts);

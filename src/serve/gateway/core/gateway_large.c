@@ -60,7 +60,7 @@ typedef struct printing {
     uv_work_t work;
     by__gateway_call *call;
     by__http_exchange *exchange; /* NULL: the client has disconnected */
-    by__text out;
+    by_string out;
 } printing;
 
 static void on_gone(by__gateway_waiter *waiter)
@@ -81,7 +81,7 @@ static void on_printed(uv_work_t *work, int status)
     if (p->exchange != NULL) {
         by__gateway_reply_text(p->call->gateway, p->exchange, 200, &p->out);
     }
-    by__text_free(&p->out);
+    by_string_free(&p->out);
     by__gateway_call_free(p->call);
     free(p);
 }

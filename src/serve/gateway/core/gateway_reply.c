@@ -11,7 +11,7 @@
 
 /* ---- answers ---- */
 
-void by__gateway_openai_error(by__text *out, int status, const char *code, const char *param,
+void by__gateway_openai_error(by_string *out, int status, const char *code, const char *param,
                               const char *message)
 {
     const char *type = status == 401   ? "authentication_error"
@@ -21,23 +21,23 @@ void by__gateway_openai_error(by__text *out, int status, const char *code, const
                        : status == 503 ? "unavailable_error"
                        : status >= 500 ? "server_error"
                                        : "invalid_request_error";
-    by__text_add(out, "{\"error\":{\"message\":");
-    by__text_json(out, message, strlen(message));
-    by__text_format(out, ",\"type\":\"%s\",\"param\":", type);
+    by__string_append(out, "{\"error\":{\"message\":");
+    by_string_json(out, message, strlen(message));
+    by_string_format(out, ",\"type\":\"%s\",\"param\":", type);
     if (param == NULL) {
-        by__text_add(out, "null");
+        by__string_append(out, "null");
     } else {
-        by__text_json(out, param, strlen(param));
+        by_string_json(out, param, strlen(param));
     }
-    by__text_add(out, ",\"code\":");
-    by__text_json(out, code, strlen(code));
-    by__text_add(out, "}}");
+    by__string_append(out, ",\"code\":");
+    by_string_json(out, code, strlen(code));
+    by__string_append(out, "}}");
 }
 
 void by__gateway_reply_error(by__gateway *g, by__http_exchange *x, int status, const char *code,
                              const char *param, const char *message)
 {
-    by__text out = {0};
+    by_string out = {0};
     by__gateway_visit *v = by__http_exchange_noted(x);
     BY_UNUSED(g);
     if (v != NULL) {
@@ -50,7 +50,7 @@ void by__gateway_reply_error(by__gateway *g, by__http_exchange *x, int status, c
     }
     by__http_exchange_reply(x, status, "application/json", out.failed ? "{}" : out.data,
                             out.failed ? 2 : out.length);
-    by__text_free(&out);
+    by_string_free(&out);
 }
 
 void by__gateway_reply_refused(by__gateway *g, by__http_exchange *x, by_status status,
@@ -70,7 +70,7 @@ bool by__gateway_takes_json(by__gateway *g, by__http_exchange *x, const by__http
     return false;
 }
 
-void by__gateway_reply_text(by__gateway *g, by__http_exchange *x, int status, by__text *json)
+void by__gateway_reply_text(by__gateway *g, by__http_exchange *x, int status, by_string *json)
 {
     if (json->failed) {
         by__gateway_reply_error(g, x, 503, "out_of_memory", NULL, "no memory for an answer");
@@ -81,11 +81,11 @@ void by__gateway_reply_text(by__gateway *g, by__http_exchange *x, int status, by
 
 void by__gateway_reply_json(by__gateway *g, by__http_exchange *x, int status, json_t *value)
 {
-    by__text out = {0};
+    by_string out = {0};
     by__json_write(&out, value, JSON_COMPACT);
     json_decref(value);
     by__gateway_reply_text(g, x, status, &out);
-    by__text_free(&out);
+    by_string_free(&out);
 }
 
 void by__gateway_retry_after(by__http_exchange *x, double seconds)
@@ -97,13 +97,13 @@ void by__gateway_retry_after(by__http_exchange *x, double seconds)
     }
 }
 
-void by__gateway_no_model_text(const by__gateway *g, const char *name, by__text *out)
+void by__gateway_no_model_text(const by__gateway *g, const char *name, by_string *out)
 {
     size_t i;
     size_t named = 0;
     size_t more = 0;
     json_t *m;
-    by__text_format(out, "the model '%s' is not served here", name);
+    by_string_format(out, "the model '%s' is not served here", name);
     size_t most = out->length + MOST_NAMED;
     json_array_foreach(json_object_get(g->state, "models"), i, m)
     {
@@ -115,22 +115,22 @@ void by__gateway_no_model_text(const by__gateway *g, const char *name, by__text 
             more++;
             continue;
         }
-        by__text_format(out, "%s'%s'", named++ == 0 ? "; served: " : ", ", id);
+        by_string_format(out, "%s'%s'", named++ == 0 ? "; served: " : ", ", id);
     }
     if (more > 0) {
-        by__text_format(out, "%s%zu more, which GET /v1/models lists",
-                        named == 0 ? "; served: " : " and ", more);
+        by_string_format(out, "%s%zu more, which GET /v1/models lists",
+                         named == 0 ? "; served: " : " and ", more);
     }
-    by__text_add(out, named + more == 0 ? "; no model is" : "");
+    by__string_append(out, named + more == 0 ? "; no model is" : "");
 }
 
 void by__gateway_reply_no_model(by__gateway *g, by__http_exchange *x, const char *name)
 {
-    by__text message = {0};
+    by_string message = {0};
     by__gateway_no_model_text(g, name, &message);
     by__gateway_reply_error(g, x, 404, "model_not_found", "model",
                             message.failed ? "no model of this name is served here" : message.data);
-    by__text_free(&message);
+    by_string_free(&message);
 }
 
 /* ---- limits ---- */

@@ -36,11 +36,11 @@ typedef struct by__gateway_visit {
 void by__gateway_reply_error(by__gateway *g, by__http_exchange *x, int status, const char *code,
                              const char *param, const char *message);
 /* Prints {"error": ...} as one object. */
-void by__gateway_openai_error(by__text *out, int status, const char *code, const char *param,
+void by__gateway_openai_error(by_string *out, int status, const char *code, const char *param,
                               const char *message);
 /* Appends the message of a 404: the model that was requested, and those that are served, up to a
  * bound. */
-void by__gateway_no_model_text(const by__gateway *g, const char *name, by__text *out);
+void by__gateway_no_model_text(const by__gateway *g, const char *name, by_string *out);
 void by__gateway_reply_no_model(by__gateway *g, by__http_exchange *x, const char *name);
 /* Replies to a request that could not be read: 400 if the client is at fault (BY_EARG, BY_EFORMAT),
  * else 503. */
@@ -52,7 +52,7 @@ bool by__gateway_takes_json(by__gateway *g, by__http_exchange *x, const by__http
 /* Adds the header Retry-After in whole seconds; none for 0. */
 void by__gateway_retry_after(by__http_exchange *x, double seconds);
 /* Replies with a JSON text, which is taken; if its memory was exhausted, with an error. */
-void by__gateway_reply_text(by__gateway *g, by__http_exchange *x, int status, by__text *json);
+void by__gateway_reply_text(by__gateway *g, by__http_exchange *x, int status, by_string *json);
 /* Replies with a JSON value, which is taken; NULL: memory is exhausted. */
 void by__gateway_reply_json(by__gateway *g, by__http_exchange *x, int status, json_t *value);
 

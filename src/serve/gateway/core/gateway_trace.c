@@ -138,11 +138,11 @@ void by__gateway_request_trace_end(const by__gateway_request_trace *trace,
                                    const by__gateway_tracing *tracing,
                                    const by__gateway_traced_answer *answer)
 {
-    by__text name = {0};
+    by_string name = {0};
     if (tracing->exports == NULL || !trace->context.sampled) {
         return;
     }
-    by__text_format(&name, "%s %s", answer->method, answer->route);
+    by_string_format(&name, "%s %s", answer->method, answer->route);
     json_t *attributes = attributes_of(answer);
     by__telemetry_trace_export_add(
         tracing->exports, &(by__telemetry_span){.trace = trace->context.trace,
@@ -156,5 +156,5 @@ void by__gateway_request_trace_end(const by__gateway_request_trace *trace,
                                                 .failed = answer->status >= 500,
                                                 .attributes = attributes});
     json_decref(attributes);
-    by__text_free(&name);
+    by_string_free(&name);
 }

@@ -78,13 +78,13 @@ static json_t *clean(const by__gateway_payload_log *log, const json_t *value);
 
 static json_t *clean_text(const by__gateway_payload_log *log, const json_t *value)
 {
-    by__text out = {0};
+    by_string out = {0};
     if (log->config->redact == 0) {
         return json_deep_copy(value);
     }
     by__gateway_redact_text(&out, json_string_value(value), json_string_length(value));
     json_t *copy = out.failed ? NULL : json_stringn(out.data == NULL ? "" : out.data, out.length);
-    by__text_free(&out);
+    by_string_free(&out);
     return copy;
 }
 
@@ -192,14 +192,14 @@ static bool shows(const by__gateway_payload_log *log, const char *name)
 static bool add_text(const by__gateway_payload_log *log, json_t *body, const json_t *request,
                      by_text said)
 {
-    by__text text = {0};
+    by_string text = {0};
     const char *prompt = shows(log, "prompt") ? by__protocol_get_text(request, "prompt") : NULL;
     const json_t *messages = shows(log, "messages") && shows(log, "content")
                                  ? json_object_get(request, "messages")
                                  : NULL;
     size_t i;
     json_t *message;
-    by__text_add(&text, prompt == NULL ? "" : prompt);
+    by__string_append(&text, prompt == NULL ? "" : prompt);
     json_array_foreach(messages, i, message)
     {
         json_t *content = NULL;
@@ -207,17 +207,17 @@ static bool add_text(const by__gateway_payload_log *log, json_t *body, const jso
         by_status status =
             by__protocol_content_text(&content, json_object_get(message, "content"), &ignored);
         text.failed = text.failed || status == BY_EMEMORY;
-        by__text_add(&text, content == NULL ? "" : json_string_value(content));
-        by__text_add(&text, "\n");
+        by__string_append(&text, content == NULL ? "" : json_string_value(content));
+        by__string_append(&text, "\n");
         json_decref(content);
     }
     if (shows(log, "completion")) {
-        by__text_add_bytes(&text, said.data, said.length);
+        by_string_add(&text, said.data, said.length);
     }
     bool added = !text.failed &&
                  (text.length == 0 ||
                   json_object_set_new(body, "text", json_stringn(text.data, text.length)) == 0);
-    by__text_free(&text);
+    by_string_free(&text);
     return added;
 }
 
@@ -308,7 +308,7 @@ void by__gateway_payload_log_call(by__gateway_payload_log *log, const by__gatewa
     }
 }
 
-void by__gateway_payload_log_print(const by__gateway_payload_log *log, by__text *out)
+void by__gateway_payload_log_print(const by__gateway_payload_log *log, by_string *out)
 {
     if (log != NULL) {
         by__telemetry_metrics_counter(out, "banyan_payload_records_total",

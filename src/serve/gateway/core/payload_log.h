@@ -27,6 +27,6 @@ void by__gateway_payload_log_add(by__gateway_payload_log *log, json_t *head, jso
  *   each text of /v1/embeddings, "prompt" and "text"; the first 256 of a request. */
 void by__gateway_payload_log_call(by__gateway_payload_log *log, const by__gateway_call *call);
 /* Prints its counters. log may be NULL. */
-void by__gateway_payload_log_print(const by__gateway_payload_log *log, by__text *out);
+void by__gateway_payload_log_print(const by__gateway_payload_log *log, by_string *out);
 
 #endif

@@ -276,22 +276,22 @@ static double value_of(const version *v, figure f)
                            : by__gateway_ratings_mean(&v->ratings);
 }
 
-static void print_sample(by__text *out, const char *name, const version *v, double value)
+static void print_sample(by_string *out, const char *name, const version *v, double value)
 {
-    by__text labels = {0};
-    by__text_add(&labels, "model=\"");
+    by_string labels = {0};
+    by__string_append(&labels, "model=\"");
     by__telemetry_metrics_label(&labels, v->model);
-    by__text_add(&labels, "\",version=\"");
+    by__string_append(&labels, "\",version=\"");
     by__telemetry_metrics_label(&labels, v->name);
-    by__text_add(&labels, "\"");
+    by__string_append(&labels, "\"");
     out->failed = out->failed || labels.failed;
     if (!labels.failed) {
         by__telemetry_metrics_sample(out, name, labels.data, value);
     }
-    by__text_free(&labels);
+    by_string_free(&labels);
 }
 
-void by__gateway_quality_print(const by__gateway_quality *quality, by__text *out)
+void by__gateway_quality_print(const by__gateway_quality *quality, by_string *out)
 {
     static const struct {
         const char *name;

@@ -57,6 +57,6 @@ void by__gateway_quality_judge(by__gateway_quality *quality, const by__gateway_o
 void by__gateway_quality_unmatched(by__gateway_quality *quality, by__gateway_unmatched reason,
                                    uint64_t labels);
 /* Prints the counters. */
-void by__gateway_quality_print(const by__gateway_quality *quality, by__text *out);
+void by__gateway_quality_print(const by__gateway_quality *quality, by_string *out);
 
 #endif

@@ -66,7 +66,7 @@ static size_t number_length(const char *text, size_t length)
     return digits >= DIGITS ? end : 0;
 }
 
-void by__gateway_redact_text(by__text *out, const char *text, size_t length)
+void by__gateway_redact_text(by_string *out, const char *text, size_t length)
 {
     size_t local = 0; /* bytes at the end of `out` that may be the local part of an address */
     for (size_t i = 0; i < length;) {
@@ -77,15 +77,15 @@ void by__gateway_redact_text(by__text *out, const char *text, size_t length)
             text[i] == '@' && local > 0 ? domain_length(text + i + 1, length - i - 1) : 0;
         if (domain > 0 && !out->failed) {
             out->length -= local;
-            by__text_add(out, "<email>");
+            by__string_append(out, "<email>");
             i += 1 + domain;
             local = 0;
         } else if (number > 0 && !(i + number < length && text[i + number] == '@')) {
-            by__text_add(out, "<number>");
+            by__string_append(out, "<number>");
             i += number;
             local = 0;
         } else {
-            by__text_add_bytes(out, text + i, 1);
+            by_string_add(out, text + i, 1);
             local = is_local(text[i]) ? local + 1 : 0;
             i++;
         }

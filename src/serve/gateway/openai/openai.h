@@ -27,8 +27,8 @@ by_status by__openai_format(json_t **out, const by__openai_forms *forms, const c
                             by_error *error);
 /* Print log-probabilities of tokens (openai_logprobs.c): as chats have them, a list; as completions
  * have them, an object, with the most probable tokens if `tops`. */
-void by__openai_tokens(const json_t *list, by__text *out);
-void by__openai_places(const json_t *list, bool tops, by__text *out);
+void by__openai_tokens(const json_t *list, by_string *out);
+void by__openai_places(const json_t *list, bool tops, by_string *out);
 
 /* ---- other routes (openai_embeddings.c, openai_responses.c, predict_api.c) ---- */
 

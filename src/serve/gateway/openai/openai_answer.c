@@ -4,11 +4,11 @@
 #include "serve/gateway/openai/openai_tools.h"
 #include "serve/protocol/messages.h"
 
-static void add_head(const by__gateway_call *call, const char *object, by__text *out)
+static void add_head(const by__gateway_call *call, const char *object, by_string *out)
 {
-    by__text_format(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", call->id,
-                    object, (long long)call->created);
-    by__text_json(out, call->model, strlen(call->model));
+    by_string_format(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", call->id,
+                     object, (long long)call->created);
+    by_string_json(out, call->model, strlen(call->model));
 }
 
 static const char *chunk_of(const by__gateway_call *call)
@@ -17,16 +17,16 @@ static const char *chunk_of(const by__gateway_call *call)
 }
 
 /* Prints log-probabilities in the format of the kind. */
-static void add_logprobs(const by__gateway_call *call, const json_t *list, by__text *out)
+static void add_logprobs(const by__gateway_call *call, const json_t *list, by_string *out)
 {
     if (!call->logprobs || json_array_size(list) == 0) {
-        by__text_add(out, "null");
+        by__string_append(out, "null");
         return;
     }
     if (call->form->kind == BY__CALL_CHAT) {
-        by__text_add(out, "{\"content\":");
+        by__string_append(out, "{\"content\":");
         by__openai_tokens(list, out);
-        by__text_add(out, ",\"refusal\":null}");
+        by__string_append(out, ",\"refusal\":null}");
         return;
     }
     by__openai_places(list, call->top > 0, out);
@@ -34,14 +34,14 @@ static void add_logprobs(const by__gateway_call *call, const json_t *list, by__t
 
 /* Everything except the index of the choice is the same in each frame of a stream, and is printed
  * once. */
-static void begin_frame(by__gateway_call *call, size_t choice, by__text *out)
+static void begin_frame(by__gateway_call *call, size_t choice, by_string *out)
 {
     char digits[8];
     size_t at = sizeof digits;
     if (call->head.length == 0) {
-        by__text_add(&call->head, "data: ");
+        by__string_append(&call->head, "data: ");
         add_head(call, chunk_of(call), &call->head);
-        by__text_add(&call->head, ",\"choices\":[{\"index\":");
+        by__string_append(&call->head, ",\"choices\":[{\"index\":");
     }
     out->failed = out->failed || call->head.failed;
     digits[--at] = ',';
@@ -50,24 +50,24 @@ static void begin_frame(by__gateway_call *call, size_t choice, by__text *out)
         choice /= 10;
     } while (choice > 0 && at > 0);
     if (!out->failed) {
-        by__text_add_bytes(out, call->head.data, call->head.length);
+        by_string_add(out, call->head.data, call->head.length);
     }
-    by__text_add_bytes(out, digits + at, sizeof digits - at);
+    by_string_add(out, digits + at, sizeof digits - at);
 }
 
-static void end_frame(const by__gateway_call *call, by__text *out)
+static void end_frame(const by__gateway_call *call, by_string *out)
 {
-    by__text_add(out, call->usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
+    by__string_append(out, call->usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
 }
 
-static void first(by__gateway_call *call, size_t choice, by__text *out)
+static void first(by__gateway_call *call, size_t choice, by_string *out)
 {
     by__openai_calling kind = by__openai_calls_as(call);
     if (call->form->kind != BY__CALL_CHAT) {
         return;
     }
     begin_frame(call, choice, out);
-    by__text_add(out, "\"delta\":{\"role\":\"assistant\",\"content\":");
+    by__string_append(out, "\"delta\":{\"role\":\"assistant\",\"content\":");
     if (kind == BY__CALLS_NAMED) {
         const char *name = by__protocol_get_text(call->own, "function");
         const by__openai_called called = {.choice = choice,
@@ -75,43 +75,44 @@ static void first(by__gateway_call *call, size_t choice, by__text *out)
                                           .name = name,
                                           .name_length = strlen(name),
                                           .arguments = ""};
-        by__text_add(out, "null,\"tool_calls\":[");
+        by__string_append(out, "null,\"tool_calls\":[");
         by__openai_add_call(call, &called, out);
-        by__text_add(out, "]");
+        by__string_append(out, "]");
     } else {
-        by__text_add(out, kind == BY__CALLS_CHOSEN ? "null" : "\"\"");
+        by__string_append(out, kind == BY__CALLS_CHOSEN ? "null" : "\"\"");
     }
-    by__text_add(out, "},\"logprobs\":null,\"finish_reason\":null");
+    by__string_append(out, "},\"logprobs\":null,\"finish_reason\":null");
     end_frame(call, out);
 }
 
 /* A frame of a chat with a part of its content. */
 static void add_content(by__gateway_call *call, size_t choice, const char *text, size_t length,
-                        const json_t *logprobs, by__text *out)
+                        const json_t *logprobs, by_string *out)
 {
     begin_frame(call, choice, out);
-    by__text_add(out, "\"delta\":{\"content\":");
-    by__text_json(out, text, length);
-    by__text_add(out, "},\"logprobs\":");
+    by__string_append(out, "\"delta\":{\"content\":");
+    by_string_json(out, text, length);
+    by__string_append(out, "},\"logprobs\":");
     add_logprobs(call, logprobs, out);
-    by__text_add(out, ",\"finish_reason\":null");
+    by__string_append(out, ",\"finish_reason\":null");
     end_frame(call, out);
 }
 
 /* A piece of a text that has calls: the arguments of one function are passed on, others wait for
  * their end. */
 static void add_piece_of_call(by__gateway_call *call, size_t choice, const char *text,
-                              size_t length, const json_t *logprobs, by__text *out)
+                              size_t length, const json_t *logprobs, by_string *out)
 {
     by__gateway_choice *c = &call->choices[choice];
     by__openai_calling kind = by__openai_calls_as(call);
     if (kind == BY__CALLS_NAMED) {
         begin_frame(call, choice, out);
-        by__text_add(out, "\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":");
-        by__text_json(out, text, length);
-        by__text_add(out, "}}]},\"logprobs\":");
+        by__string_append(out,
+                          "\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":");
+        by_string_json(out, text, length);
+        by__string_append(out, "}}]},\"logprobs\":");
         add_logprobs(call, logprobs, out);
-        by__text_add(out, ",\"finish_reason\":null");
+        by__string_append(out, ",\"finish_reason\":null");
         end_frame(call, out);
         return;
     }
@@ -123,7 +124,7 @@ static void add_piece_of_call(by__gateway_call *call, size_t choice, const char 
 }
 
 static void add_piece(by__gateway_call *call, size_t choice, const char *text, size_t length,
-                      const json_t *logprobs, by__text *out)
+                      const json_t *logprobs, by_string *out)
 {
     if (by__openai_calls_as(call) != BY__CALLS_NONE) {
         add_piece_of_call(call, choice, text, length, logprobs, out);
@@ -134,11 +135,11 @@ static void add_piece(by__gateway_call *call, size_t choice, const char *text, s
         return;
     }
     begin_frame(call, choice, out);
-    by__text_add(out, "\"text\":");
-    by__text_json(out, text, length);
-    by__text_add(out, ",\"logprobs\":");
+    by__string_append(out, "\"text\":");
+    by_string_json(out, text, length);
+    by__string_append(out, ",\"logprobs\":");
     add_logprobs(call, logprobs, out);
-    by__text_add(out, ",\"finish_reason\":null");
+    by__string_append(out, ",\"finish_reason\":null");
     end_frame(call, out);
 }
 
@@ -149,11 +150,11 @@ static const char *finish_of(const char *reason, size_t calls)
 }
 
 /* What has waited for the end of a text that has calls. Returns their number. */
-static size_t add_rest(by__gateway_call *call, size_t choice, by__text *out)
+static size_t add_rest(by__gateway_call *call, size_t choice, by_string *out)
 {
     by__gateway_choice *c = &call->choices[choice];
-    by__text list = {0};
-    by__text said = {0};
+    by_string list = {0};
+    by_string said = {0};
     size_t count;
     if (by__openai_calls_as(call) == BY__CALLS_NAMED) {
         return 1;
@@ -164,29 +165,29 @@ static size_t add_rest(by__gateway_call *call, size_t choice, by__text *out)
         add_content(call, choice, said.data + c->shown, said.length - c->shown, NULL, out);
         c->shown = said.length;
     }
-    by__text_free(&said);
+    by_string_free(&said);
     if (!out->failed && count > 0) {
         begin_frame(call, choice, out);
-        by__text_add(out, "\"delta\":{\"tool_calls\":[");
-        by__text_add_bytes(out, list.data, list.length);
-        by__text_add(out, "]},\"logprobs\":null,\"finish_reason\":null");
+        by__string_append(out, "\"delta\":{\"tool_calls\":[");
+        by_string_add(out, list.data, list.length);
+        by__string_append(out, "]},\"logprobs\":null,\"finish_reason\":null");
         end_frame(call, out);
     }
-    by__text_free(&list);
+    by_string_free(&list);
     return count;
 }
 
-static void add_stop(by__gateway_call *call, size_t choice, const char *reason, by__text *out)
+static void add_stop(by__gateway_call *call, size_t choice, const char *reason, by_string *out)
 {
     size_t calls = by__openai_calls_as(call) == BY__CALLS_NONE ? 0 : add_rest(call, choice, out);
     begin_frame(call, choice, out);
-    by__text_format(out, "%s,\"logprobs\":null,\"finish_reason\":\"%s\"",
-                    call->form->kind == BY__CALL_CHAT ? "\"delta\":{}" : "\"text\":\"\"",
-                    finish_of(reason, calls));
+    by_string_format(out, "%s,\"logprobs\":null,\"finish_reason\":\"%s\"",
+                     call->form->kind == BY__CALL_CHAT ? "\"delta\":{}" : "\"text\":\"\"",
+                     finish_of(reason, calls));
     end_frame(call, out);
 }
 
-static void add_usage(const by__gateway_call *call, by__text *out)
+static void add_usage(const by__gateway_call *call, by_string *out)
 {
     int64_t prompt = 0;
     int64_t generated = 0;
@@ -194,81 +195,81 @@ static void add_usage(const by__gateway_call *call, by__text *out)
         prompt += call->parts[i].prompt_tokens;
         generated += call->parts[i].generated;
     }
-    by__text_format(out,
-                    "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,"
-                    "\"total_tokens\":%lld}",
-                    (long long)prompt, (long long)generated, (long long)(prompt + generated));
+    by_string_format(out,
+                     "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,"
+                     "\"total_tokens\":%lld}",
+                     (long long)prompt, (long long)generated, (long long)(prompt + generated));
 }
 
-static void add_end(by__gateway_call *call, by__text *out)
+static void add_end(by__gateway_call *call, by_string *out)
 {
     if (call->usage) {
-        by__text_add(out, "data: ");
+        by__string_append(out, "data: ");
         add_head(call, chunk_of(call), out);
-        by__text_add(out, ",\"choices\":[],");
+        by__string_append(out, ",\"choices\":[],");
         add_usage(call, out);
-        by__text_add(out, "}\n\n");
+        by__string_append(out, "}\n\n");
     }
-    by__text_add(out, "data: [DONE]\n\n");
+    by__string_append(out, "data: [DONE]\n\n");
 }
 
 static void add_failure(by__gateway_call *call, int status, const char *code, const char *param,
-                        const char *message, by__text *out)
+                        const char *message, by_string *out)
 {
     BY_UNUSED(call);
-    by__text_add(out, "data: ");
+    by__string_append(out, "data: ");
     by__gateway_openai_error(out, status, code, param, message);
-    by__text_add(out, "\n\ndata: [DONE]\n\n");
+    by__string_append(out, "\n\ndata: [DONE]\n\n");
 }
 
 /* The message of a chat. Returns the number of its calls. */
-static size_t add_message(const by__gateway_call *call, size_t choice, by__text *out)
+static size_t add_message(const by__gateway_call *call, size_t choice, by_string *out)
 {
-    by__text list = {0};
-    by__text said = {0};
+    by_string list = {0};
+    by_string said = {0};
     size_t calls = by__openai_add_calls(call, choice, false, &list, &said);
-    by__text_add(out, "\"message\":{\"role\":\"assistant\",\"content\":");
+    by__string_append(out, "\"message\":{\"role\":\"assistant\",\"content\":");
     if (calls > 0 && said.length == 0) {
-        by__text_add(out, "null");
+        by__string_append(out, "null");
     } else {
-        by__text_json(out, said.data, said.length);
+        by_string_json(out, said.data, said.length);
     }
-    by__text_free(&said);
-    by__text_add(out, ",\"refusal\":null");
+    by_string_free(&said);
+    by__string_append(out, ",\"refusal\":null");
     out->failed = out->failed || list.failed;
     if (calls > 0 && !list.failed) {
-        by__text_add(out, ",\"tool_calls\":[");
-        by__text_add_bytes(out, list.data, list.length);
-        by__text_add(out, "]");
+        by__string_append(out, ",\"tool_calls\":[");
+        by_string_add(out, list.data, list.length);
+        by__string_append(out, "]");
     }
-    by__text_add(out, "},\"logprobs\":");
-    by__text_free(&list);
+    by__string_append(out, "},\"logprobs\":");
+    by_string_free(&list);
     return calls;
 }
 
-static void add_answer(by__gateway_call *call, by__text *out)
+static void add_answer(by__gateway_call *call, by_string *out)
 {
     bool chat = call->form->kind == BY__CALL_CHAT;
     add_head(call, chat ? "chat.completion" : "text_completion", out);
-    by__text_add(out, ",\"choices\":[");
+    by__string_append(out, ",\"choices\":[");
     for (size_t i = 0; i < call->part_count * call->n; i++) {
         const by__gateway_choice *c = &call->choices[i];
-        by__text_format(out, "%s{\"index\":%zu,", i > 0 ? "," : "", i);
+        by_string_format(out, "%s{\"index\":%zu,", i > 0 ? "," : "", i);
         size_t calls = 0;
         out->failed = out->failed || c->text.failed;
         if (chat) {
             calls = add_message(call, i, out);
         } else {
-            by__text_add(out, "\"text\":");
-            by__text_json(out, c->text.data == NULL ? "" : c->text.data, c->text.length);
-            by__text_add(out, ",\"logprobs\":");
+            by__string_append(out, "\"text\":");
+            by_string_json(out, c->text.data == NULL ? "" : c->text.data, c->text.length);
+            by__string_append(out, ",\"logprobs\":");
         }
         add_logprobs(call, c->logprobs, out);
-        by__text_format(out, ",\"finish_reason\":\"%s\"}", finish_of(c->reason, calls));
+        by_string_format(out, ",\"finish_reason\":\"%s\"}", finish_of(c->reason, calls));
     }
-    by__text_add(out, "],");
+    by__string_append(out, "],");
     add_usage(call, out);
-    by__text_add(out, "}");
+    by__string_append(out, "}");
 }
 
 /* ---- the forms ---- */

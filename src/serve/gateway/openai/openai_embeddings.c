@@ -93,7 +93,7 @@ static by_status read_body(by__gateway_call *call, const by__http_request *reque
 }
 
 /* Prints a vector as base64 or as numbers. */
-static void add_vector(const json_t *vector, bool base64, by__text *out)
+static void add_vector(const json_t *vector, bool base64, by_string *out)
 {
     const char *text = json_string_value(vector);
     size_t length = json_string_length(vector);
@@ -101,7 +101,7 @@ static void add_vector(const json_t *vector, bool base64, by__text *out)
     by_error ignored = {0};
     uint8_t *bytes = NULL;
     if (base64) {
-        by__text_json(out, text == NULL ? "" : text, length);
+        by_string_json(out, text == NULL ? "" : text, length);
         return;
     }
     if (by__alloc((void **)&bytes, BY__BASE64_BYTES(length) + 1, 1, "a vector", &ignored) !=
@@ -110,33 +110,33 @@ static void add_vector(const json_t *vector, bool base64, by__text *out)
         out->failed = true;
         size = 0;
     }
-    by__text_add(out, "[");
+    by__string_append(out, "[");
     for (size_t i = 0; i + sizeof(float) <= size; i += sizeof(float)) {
         float value;
         memcpy(&value, bytes + i, sizeof value);
-        by__text_format(out, "%s%.9g", i == 0 ? "" : ",", (double)value);
+        by_string_format(out, "%s%.9g", i == 0 ? "" : ",", (double)value);
     }
-    by__text_add(out, "]");
+    by__string_append(out, "]");
     free(bytes);
 }
 
-static void add_answer(by__gateway_call *call, by__text *out)
+static void add_answer(by__gateway_call *call, by_string *out)
 {
     size_t i;
     json_t *vector;
     long long tokens = (long long)call->parts[0].prompt_tokens;
-    by__text_add(out, "{\"object\":\"list\",\"data\":[");
+    by__string_append(out, "{\"object\":\"list\",\"data\":[");
     json_array_foreach(json_object_get(call->whole, "list"), i, vector)
     {
-        by__text_format(
+        by_string_format(
             out, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i == 0 ? "" : ",", i);
         add_vector(vector, json_is_true(call->own), out);
-        by__text_add(out, "}");
+        by__string_append(out, "}");
     }
-    by__text_add(out, "],\"model\":");
-    by__text_json(out, call->model, strlen(call->model));
-    by__text_format(out, ",\"usage\":{\"prompt_tokens\":%lld,\"total_tokens\":%lld}}", tokens,
-                    tokens);
+    by__string_append(out, "],\"model\":");
+    by_string_json(out, call->model, strlen(call->model));
+    by_string_format(out, ",\"usage\":{\"prompt_tokens\":%lld,\"total_tokens\":%lld}}", tokens,
+                     tokens);
 }
 
 const by__gateway_call_form by__openai_embeddings_form = {.name = "embeddings",

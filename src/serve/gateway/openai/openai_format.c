@@ -40,23 +40,23 @@ static by_status make_regex(json_t **out, const json_t *value, by_error *error)
 /* Converts a choice of texts to a regular expression. */
 static by_status make_choice(json_t **out, const json_t *value, by_error *error)
 {
-    by__text pattern = {0};
+    by_string pattern = {0};
     size_t count = json_array_size(value);
     bool good = count > 0 && count <= MOST_CHOICES;
     for (size_t i = 0; i < count && good; i++) {
         const char *text = by__json_string(json_array_get(value, i));
         good = text != NULL;
-        by__text_add(&pattern, i > 0 ? "|" : "");
+        by__string_append(&pattern, i > 0 ? "|" : "");
         for (; good && *text != '\0'; text++) {
-            by__text_add(&pattern, strchr("\\^$.|?*+()[]{}", *text) != NULL ? "\\" : "");
-            by__text_add_bytes(&pattern, text, 1);
+            by__string_append(&pattern, strchr("\\^$.|?*+()[]{}", *text) != NULL ? "\\" : "");
+            by_string_add(&pattern, text, 1);
         }
     }
-    by__text_add(&pattern, "");
+    by__string_append(&pattern, "");
     *out = !good || pattern.failed
                ? NULL
                : json_pack("{ss ss%}", "type", "regex", "pattern", pattern.data, pattern.length);
-    by__text_free(&pattern);
+    by_string_free(&pattern);
     return !good          ? by_error_set(error, BY_EARG, "a choice must be a list of 1 to %d texts",
                                          MOST_CHOICES)
            : *out == NULL ? lacks_memory(error)

@@ -3,72 +3,72 @@
 #include "serve/protocol/messages.h"
 
 /* value NULL: unknown. */
-static void add_json(by__text *out, const json_t *value)
+static void add_json(by_string *out, const json_t *value)
 {
     if (value == NULL) {
-        by__text_add(out, "null");
+        by__string_append(out, "null");
     } else {
         by__json_write(out, value, JSON_COMPACT | JSON_ENCODE_ANY);
     }
 }
 
 /* Prints "token", "logprob", "bytes" of a token, without the end of the object. */
-static void add_token(const json_t *p, by__text *out)
+static void add_token(const json_t *p, by_string *out)
 {
-    by__text_add(out, "{\"token\":");
+    by__string_append(out, "{\"token\":");
     add_json(out, json_object_get(p, "token"));
-    by__text_add(out, ",\"logprob\":");
+    by__string_append(out, ",\"logprob\":");
     add_json(out, json_object_get(p, "logprob"));
-    by__text_add(out, ",\"bytes\":");
+    by__string_append(out, ",\"bytes\":");
     add_json(out, json_object_get(p, "bytes"));
 }
 
-void by__openai_tokens(const json_t *list, by__text *out)
+void by__openai_tokens(const json_t *list, by_string *out)
 {
     size_t i;
     size_t k;
     json_t *p;
     json_t *other;
-    by__text_add(out, "[");
+    by__string_append(out, "[");
     json_array_foreach(list, i, p)
     {
-        by__text_add(out, i > 0 ? "," : "");
+        by__string_append(out, i > 0 ? "," : "");
         add_token(p, out);
-        by__text_add(out, ",\"top_logprobs\":[");
+        by__string_append(out, ",\"top_logprobs\":[");
         json_array_foreach(json_object_get(p, "top"), k, other)
         {
-            by__text_add(out, k > 0 ? "," : "");
+            by__string_append(out, k > 0 ? "," : "");
             add_token(other, out);
-            by__text_add(out, "}");
+            by__string_append(out, "}");
         }
-        by__text_add(out, "]}");
+        by__string_append(out, "]}");
     }
-    by__text_add(out, "]");
+    by__string_append(out, "]");
 }
 
 /* Prints one member of each token as a list. */
-static void add_members(const json_t *list, const char *name, const char *key, by__text *out)
+static void add_members(const json_t *list, const char *name, const char *key, by_string *out)
 {
     size_t i;
     json_t *p;
-    by__text_format(out, "\"%s\":[", name);
+    by_string_format(out, "\"%s\":[", name);
     json_array_foreach(list, i, p)
     {
-        by__text_add(out, i > 0 ? "," : "");
+        by__string_append(out, i > 0 ? "," : "");
         add_json(out, json_object_get(p, key));
     }
-    by__text_add(out, "]");
+    by__string_append(out, "]");
 }
 
 /* Prints the most probable tokens at each position, as objects. Of tokens with the same text, e.g.
  * parts of characters, only the most probable one is included. */
-static void add_tops(const json_t *list, by__text *out)
+static void add_tops(const json_t *list, by_string *out)
 {
     size_t i;
     size_t k;
     json_t *p;
     json_t *other;
-    by__text_add(out, "\"top_logprobs\":[");
+    by__string_append(out, "\"top_logprobs\":[");
     json_array_foreach(list, i, p)
     {
         json_t *object = json_object();
@@ -82,26 +82,26 @@ static void add_tops(const json_t *list, by__text *out)
                 out->failed = true;
             }
         }
-        by__text_add(out, i > 0 ? "," : "");
+        by__string_append(out, i > 0 ? "," : "");
         add_json(out, object);
         json_decref(object);
     }
-    by__text_add(out, "]");
+    by__string_append(out, "]");
 }
 
-void by__openai_places(const json_t *list, bool tops, by__text *out)
+void by__openai_places(const json_t *list, bool tops, by_string *out)
 {
-    by__text_add(out, "{");
+    by__string_append(out, "{");
     add_members(list, "tokens", "token", out);
-    by__text_add(out, ",");
+    by__string_append(out, ",");
     add_members(list, "token_logprobs", "logprob", out);
-    by__text_add(out, ",");
+    by__string_append(out, ",");
     if (tops) {
         add_tops(list, out);
     } else {
-        by__text_add(out, "\"top_logprobs\":null");
+        by__string_append(out, "\"top_logprobs\":null");
     }
-    by__text_add(out, ",");
+    by__string_append(out, ",");
     add_members(list, "text_offset", "offset", out);
-    by__text_add(out, "}");
+    by__string_append(out, "}");
 }

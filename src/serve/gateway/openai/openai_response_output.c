@@ -30,15 +30,15 @@ const char *by__openai_response_call_id(const by__gateway_call *call, size_t k,
 by__openai_response_items by__openai_response_items_of(const by__gateway_call *call)
 {
     by__openai_response_items items = {0};
-    by__text list = {0};
+    by_string list = {0};
     by__openai_calling kind = by__openai_calls_as(call);
-    by__text_add(&list, "[");
+    by__string_append(&list, "[");
     size_t count = by__openai_add_calls(call, 0, false, &list, &items.said);
-    by__text_add(&list, "]");
+    by__string_append(&list, "]");
     items.calls = list.failed || items.said.failed || call->choices[0].text.failed
                       ? NULL
                       : by_json_load(list.data, list.length, JSON_ALLOW_NUL, NULL);
-    by__text_free(&list);
+    by_string_free(&list);
     items.message = items.said.length > 0 ||
                     (count == 0 && (kind == BY__CALLS_NONE || kind == BY__CALLS_MARKED));
     return items;
@@ -47,19 +47,19 @@ by__openai_response_items by__openai_response_items_of(const by__gateway_call *c
 void by__openai_response_items_free(by__openai_response_items *items)
 {
     json_decref(items->calls);
-    by__text_free(&items->said);
+    by_string_free(&items->said);
     *items = (by__openai_response_items){0};
 }
 
 json_t *by__openai_response_tokens(const by__gateway_call *call, const json_t *list)
 {
-    by__text text = {0};
+    by_string text = {0};
     if (!call->logprobs || json_array_size(list) == 0) {
         return json_array();
     }
     by__openai_tokens(list, &text);
     json_t *out = text.failed ? NULL : by_json_load(text.data, text.length, JSON_ALLOW_NUL, NULL);
-    by__text_free(&text);
+    by_string_free(&text);
     return out;
 }
 
@@ -84,7 +84,7 @@ static json_t *tokens_within(const json_t *list, const char *text, size_t length
     return out;
 }
 
-json_t *by__openai_response_part(const by__gateway_call *call, const by__text *said)
+json_t *by__openai_response_part(const by__gateway_call *call, const by_string *said)
 {
     const by__gateway_choice *c = &call->choices[0];
     if (c->text.failed || said->failed) {

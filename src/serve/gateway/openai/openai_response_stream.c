@@ -13,7 +13,7 @@
 #include "serve/protocol/messages.h"
 
 /* Prints one event, unless the client has it; data is taken; NULL: memory is exhausted. */
-static void add_event(by__gateway_call *call, const char *type, json_t *data, by__text *out)
+static void add_event(by__gateway_call *call, const char *type, json_t *data, by_string *out)
 {
     uint64_t number = call->frames++;
     if (number < call->skipped) {
@@ -24,15 +24,15 @@ static void add_event(by__gateway_call *call, const char *type, json_t *data, by
         json_object_set_new(data, "sequence_number", json_integer((json_int_t)number)) != 0) {
         out->failed = true;
     }
-    by__text_format(out, "event: %s\ndata: ", type);
+    by_string_format(out, "event: %s\ndata: ", type);
     by__json_write(out, data, JSON_COMPACT);
     json_decref(data);
-    by__text_add(out, "\n\n");
+    by__string_append(out, "\n\n");
 }
 
 /* Prints an event with the response in a state; error is taken. */
 static void add_state(by__gateway_call *call, const char *type, const char *status, json_t *error,
-                      by__text *out)
+                      by_string *out)
 {
     add_event(call, type,
               json_pack("{so}", "response", by__openai_response_object(call, status, error)), out);
@@ -54,9 +54,9 @@ static json_t *text_event(const by__gateway_call *call, const char *key, json_t 
                      "output_index", 0, "content_index", 0, key, value);
 }
 
-static void begin_message(by__gateway_call *call, by__text *out)
+static void begin_message(by__gateway_call *call, by_string *out)
 {
-    const by__text nothing = {0};
+    const by_string nothing = {0};
     json_t *item = by__openai_response_message(call, "in_progress", json_array());
     add_event(call, "response.output_item.added", item_event(0, item), out);
     add_event(call, "response.content_part.added",
@@ -64,7 +64,7 @@ static void begin_message(by__gateway_call *call, by__text *out)
 }
 
 static void add_text(by__gateway_call *call, const char *text, size_t length,
-                     const json_t *logprobs, by__text *out)
+                     const json_t *logprobs, by_string *out)
 {
     json_t *event = text_event(call, "delta", json_stringn(text, length));
     if (json_object_set_new(event, "logprobs", by__openai_response_tokens(call, logprobs)) != 0) {
@@ -74,7 +74,8 @@ static void add_text(by__gateway_call *call, const char *text, size_t length,
 }
 
 /* Passes on the first `end` bytes of the message of an answer that may call functions. */
-static void add_text_up_to(by__gateway_call *call, const by__text *said, size_t end, by__text *out)
+static void add_text_up_to(by__gateway_call *call, const by_string *said, size_t end,
+                           by_string *out)
 {
     by__gateway_choice *c = &call->choices[0];
     if (c->text.failed || said->failed) {
@@ -88,7 +89,7 @@ static void add_text_up_to(by__gateway_call *call, const by__text *said, size_t 
     }
 }
 
-static void end_message(by__gateway_call *call, const by__text *said, by__text *out)
+static void end_message(by__gateway_call *call, const by_string *said, by_string *out)
 {
     json_t *part = by__openai_response_part(call, said);
     json_t *event = text_event(call, "text", json_incref(json_object_get(part, "text")));
@@ -114,21 +115,21 @@ static json_t *arguments_event(const by__gateway_call *call, size_t index, size_
 }
 
 static void begin_call(by__gateway_call *call, const by__openai_response_items *items, size_t index,
-                       size_t k, by__text *out)
+                       size_t k, by_string *out)
 {
     json_t *item = by__openai_response_call(call, items, k, "in_progress", false);
     add_event(call, "response.output_item.added", item_event(index, item), out);
 }
 
 static void add_arguments(by__gateway_call *call, size_t index, size_t k, json_t *piece,
-                          by__text *out)
+                          by_string *out)
 {
     add_event(call, "response.function_call_arguments.delta",
               arguments_event(call, index, k, "delta", piece), out);
 }
 
 static void end_call(by__gateway_call *call, const by__openai_response_items *items, size_t index,
-                     size_t k, by__text *out)
+                     size_t k, by_string *out)
 {
     json_t *item = by__openai_response_call(call, items, k, by__openai_response_status(call), true);
     json_t *event = arguments_event(call, index, k, "arguments",
@@ -143,7 +144,7 @@ static void end_call(by__gateway_call *call, const by__openai_response_items *it
 /* ---- the stream ---- */
 
 /* Begins what begins with the stream. */
-static void begin_items(by__gateway_call *call, by__text *out)
+static void begin_items(by__gateway_call *call, by_string *out)
 {
     by__openai_calling kind = by__openai_calls_as(call);
     if (kind == BY__CALLS_NONE) {
@@ -155,7 +156,7 @@ static void begin_items(by__gateway_call *call, by__text *out)
     }
 }
 
-void by__openai_response_first(by__gateway_call *call, size_t choice, by__text *out)
+void by__openai_response_first(by__gateway_call *call, size_t choice, by_string *out)
 {
     BY_UNUSED(choice);
     add_state(call, "response.created", "in_progress", json_null(), out);
@@ -164,7 +165,7 @@ void by__openai_response_first(by__gateway_call *call, size_t choice, by__text *
 }
 
 void by__openai_response_text(by__gateway_call *call, size_t choice, const char *text,
-                              size_t length, const json_t *logprobs, by__text *out)
+                              size_t length, const json_t *logprobs, by_string *out)
 {
     by__openai_calling kind = by__openai_calls_as(call);
     BY_UNUSED(choice);
@@ -173,13 +174,13 @@ void by__openai_response_text(by__gateway_call *call, size_t choice, const char 
     } else if (kind == BY__CALLS_NAMED) {
         add_arguments(call, 0, 0, json_stringn(text, length), out);
     } else if (kind == BY__CALLS_MARKED) {
-        const by__text *all = &call->choices[0].text;
+        const by_string *all = &call->choices[0].text;
         add_text_up_to(call, all, by__openai_shown(all), out);
     }
 }
 
 void by__openai_response_stop(by__gateway_call *call, size_t choice, const char *reason,
-                              by__text *out)
+                              by_string *out)
 {
     by__openai_calling kind = by__openai_calls_as(call);
     by__openai_response_items items = by__openai_response_items_of(call);
@@ -208,7 +209,7 @@ void by__openai_response_stop(by__gateway_call *call, size_t choice, const char 
     by__openai_response_items_free(&items);
 }
 
-void by__openai_response_end(by__gateway_call *call, by__text *out)
+void by__openai_response_end(by__gateway_call *call, by_string *out)
 {
     const char *status = by__openai_response_status(call);
     add_state(call, strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete",
@@ -216,7 +217,7 @@ void by__openai_response_end(by__gateway_call *call, by__text *out)
 }
 
 void by__openai_response_fail(by__gateway_call *call, int status, const char *code,
-                              const char *param, const char *message, by__text *out)
+                              const char *param, const char *message, by_string *out)
 {
     BY_UNUSED(status);
     BY_UNUSED(param);
@@ -225,7 +226,7 @@ void by__openai_response_fail(by__gateway_call *call, int status, const char *co
 }
 
 void by__openai_response_replay(by__gateway_call *call, const char *status, json_t *error,
-                                by__text *out)
+                                by_string *out)
 {
     const by__gateway_choice *c = &call->choices[0];
     bool queued = strcmp(status, "queued") == 0;

@@ -35,7 +35,7 @@ static void store(const by__gateway_call *call)
     json_decref(message);
 }
 
-static void add_answer(by__gateway_call *call, by__text *out)
+static void add_answer(by__gateway_call *call, by_string *out)
 {
     store(call);
     json_t *response =
@@ -44,7 +44,7 @@ static void add_answer(by__gateway_call *call, by__text *out)
     json_decref(response);
 }
 
-static void add_end(by__gateway_call *call, by__text *out)
+static void add_end(by__gateway_call *call, by_string *out)
 {
     store(call);
     by__openai_response_end(call, out);
@@ -89,7 +89,7 @@ static const char *refuse_stream(const json_t *row)
 }
 
 static long long print_events(const by__gateway *g, const json_t *row, long long after, bool *last,
-                              by__text *out)
+                              by_string *out)
 {
     const char *status = by__protocol_get_text(row, "status");
     by__task_call t;

@@ -22,9 +22,9 @@ by_status by__openai_response_read(by__gateway_call *call, const by__http_reques
 
 /* The items of the text so far. */
 typedef struct by__openai_response_items {
-    by__text said; /* the text of the message */
-    bool message;  /* the first item is one */
-    json_t *calls; /* as chats have them; a new reference, NULL: memory is exhausted */
+    by_string said; /* the text of the message */
+    bool message;   /* the first item is one */
+    json_t *calls;  /* as chats have them; a new reference, NULL: memory is exhausted */
 } by__openai_response_items;
 
 by__openai_response_items by__openai_response_items_of(const by__gateway_call *call);
@@ -33,7 +33,7 @@ const char *by__openai_response_message_id(const by__gateway_call *call, char id
 const char *by__openai_response_call_id(const by__gateway_call *call, size_t k,
                                         char id[BY__ITEM_BYTES]);
 /* The text of a message as a part of it; and that message, whose content is taken. */
-json_t *by__openai_response_part(const by__gateway_call *call, const by__text *said);
+json_t *by__openai_response_part(const by__gateway_call *call, const by_string *said);
 json_t *by__openai_response_message(const by__gateway_call *call, const char *status,
                                     json_t *content);
 /* An item for a call of by__openai_response_items; `whole`: with its arguments. */
@@ -49,17 +49,17 @@ json_t *by__openai_response_object(const by__gateway_call *call, const char *sta
 
 /* ---- the functions of the form for streams (gateway.h) ---- */
 
-void by__openai_response_first(by__gateway_call *call, size_t choice, by__text *out);
+void by__openai_response_first(by__gateway_call *call, size_t choice, by_string *out);
 void by__openai_response_text(by__gateway_call *call, size_t choice, const char *text,
-                              size_t length, const json_t *logprobs, by__text *out);
+                              size_t length, const json_t *logprobs, by_string *out);
 void by__openai_response_stop(by__gateway_call *call, size_t choice, const char *reason,
-                              by__text *out);
-void by__openai_response_end(by__gateway_call *call, by__text *out);
+                              by_string *out);
+void by__openai_response_end(by__gateway_call *call, by_string *out);
 void by__openai_response_fail(by__gateway_call *call, int status, const char *code,
-                              const char *param, const char *message, by__text *out);
+                              const char *param, const char *message, by_string *out);
 /* The events of a response in the background (task status, error as in by__openai_response_object,
  * of one that has failed), whose answer the call has if it is completed. */
 void by__openai_response_replay(by__gateway_call *call, const char *status, json_t *error,
-                                by__text *out);
+                                by_string *out);
 
 #endif

@@ -329,20 +329,20 @@ void by__openai_calls_remove(json_t *own)
 }
 
 void by__openai_add_call(const by__gateway_call *call, const by__openai_called *called,
-                         by__text *out)
+                         by_string *out)
 {
     const char *digits = strpbrk(call->id, "-_");
-    by__text_add(out, "{");
+    by__string_append(out, "{");
     if (called->streams) {
-        by__text_format(out, "\"index\":%zu,", called->index);
+        by_string_format(out, "\"index\":%zu,", called->index);
     }
-    by__text_format(out, "\"id\":\"call_%.40s_%zu_%zu\",\"type\":\"function\",",
-                    digits == NULL ? call->id : digits + 1, called->choice, called->index);
-    by__text_add(out, "\"function\":{\"name\":");
-    by__text_json(out, called->name, called->name_length);
-    by__text_add(out, ",\"arguments\":");
-    by__text_json(out, called->arguments, called->length);
-    by__text_add(out, "}}");
+    by_string_format(out, "\"id\":\"call_%.40s_%zu_%zu\",\"type\":\"function\",",
+                     digits == NULL ? call->id : digits + 1, called->choice, called->index);
+    by__string_append(out, "\"function\":{\"name\":");
+    by_string_json(out, called->name, called->name_length);
+    by__string_append(out, ",\"arguments\":");
+    by_string_json(out, called->arguments, called->length);
+    by__string_append(out, "}}");
 }
 
 static size_t trimmed(const char *text, size_t length)
@@ -394,7 +394,7 @@ static bool knows(const by__gateway_call *call, const char *name)
 /* Adds the call of one pair of marks, unless it is one too many. Returns false if what is between
  * them is none. */
 static bool add_marked_one(const by__gateway_call *call, by__openai_called *called,
-                           const char *text, size_t length, by__text *out)
+                           const char *text, size_t length, by_string *out)
 {
     json_error_t where;
     const char *arguments;
@@ -408,17 +408,17 @@ static bool add_marked_one(const by__gateway_call *call, by__openai_called *call
         out->failed = true;
     }
     if (good && (called->index == 0 || !json_is_true(json_object_get(call->own, "single")))) {
-        by__text printed = {0};
+        by_string printed = {0};
         by__json_compact(&printed, arguments, n); /* as the model spelled them */
         called->name = name;
         called->name_length = strlen(name);
         called->arguments = printed.failed ? "" : printed.data;
         called->length = printed.failed ? 0 : printed.length;
-        by__text_add(out, called->index > 0 ? "," : "");
+        by__string_append(out, called->index > 0 ? "," : "");
         by__openai_add_call(call, called, out);
         called->index++;
         out->failed = out->failed || printed.failed;
-        by__text_free(&printed);
+        by_string_free(&printed);
     }
     json_decref(value);
     return good;
@@ -440,19 +440,19 @@ static const char *find_close(const char *at, const char *end)
 }
 
 /* Adds text that is around calls: without blanks at its end, and at the beginning of all. */
-static void add_around(by__text *said, const char *text, size_t length)
+static void add_around(by_string *said, const char *text, size_t length)
 {
     length = trimmed(text, length);
     while (said->length == 0 && length > 0 && strchr(" \t\r\n", *text) != NULL) {
         text++;
         length--;
     }
-    by__text_add_bytes(said, text, length);
+    by_string_add(said, text, length);
 }
 
 /* The calls between marks, if each pair of marks has one. */
 static void add_marked(const by__gateway_call *call, by__openai_called *called,
-                       const by__gateway_choice *c, by__text *out, by__text *said)
+                       const by__gateway_choice *c, by_string *out, by_string *said)
 {
     const char *at = c->text.data == NULL ? "" : c->text.data;
     const char *end = at + c->text.length;
@@ -466,7 +466,7 @@ static void add_marked(const by__gateway_call *call, by__openai_called *called,
         /* Blanks in front stay even before the first call, as they are when they are streamed. */
         size_t length = trimmed(at, (size_t)(mark - at));
         if (at == c->text.data) {
-            by__text_add_bytes(said, at, length);
+            by_string_add(said, at, length);
         } else {
             add_around(said, at, length);
         }
@@ -478,12 +478,12 @@ static void add_marked(const by__gateway_call *call, by__openai_called *called,
 }
 
 size_t by__openai_add_calls(const by__gateway_call *call, size_t choice, bool streams,
-                            by__text *out, by__text *said)
+                            by_string *out, by_string *said)
 {
     const by__gateway_choice *c = &call->choices[choice];
     by__openai_calling kind = by__openai_calls_as(call);
     by__openai_called called = {.choice = choice, .streams = streams};
-    by__text list = {0};
+    by_string list = {0};
     size_t count = 0;
     if (kind == BY__CALLS_MARKED) {
         add_marked(call, &called, c, &list, said);
@@ -502,18 +502,18 @@ size_t by__openai_add_calls(const by__gateway_call *call, size_t choice, bool st
     }
     if (count == 0 && (kind == BY__CALLS_NONE || kind == BY__CALLS_MARKED)) {
         said->length = 0;
-        by__text_add_bytes(said, c->text.data == NULL ? "" : c->text.data, c->text.length);
+        by_string_add(said, c->text.data == NULL ? "" : c->text.data, c->text.length);
     }
-    by__text_add(said, "");
+    by__string_append(said, "");
     out->failed = out->failed || list.failed || said->failed;
     if (count > 0 && !list.failed) {
-        by__text_add_bytes(out, list.data, list.length);
+        by_string_add(out, list.data, list.length);
     }
-    by__text_free(&list);
+    by_string_free(&list);
     return count;
 }
 
-size_t by__openai_shown(const by__text *text)
+size_t by__openai_shown(const by_string *text)
 {
     if (text->data == NULL) {
         return 0;

@@ -36,13 +36,13 @@ typedef struct by__openai_called {
 
 /* Prints a call: its id, type and function. */
 void by__openai_add_call(const by__gateway_call *call, const by__openai_called *called,
-                         by__text *out);
+                         by_string *out);
 /* Prints the calls in the complete text of a choice, separated by commas, and returns their number.
  * said: gets the content of the message, the text around marked calls; what by__openai_shown says
  * of any beginning of the text is a beginning of it. */
 size_t by__openai_add_calls(const by__gateway_call *call, size_t choice, bool streams,
-                            by__text *out, by__text *said);
+                            by_string *out, by_string *said);
 /* Leading bytes of an incomplete text that cannot become part of a marked call. */
-size_t by__openai_shown(const by__text *text);
+size_t by__openai_shown(const by_string *text);
 
 #endif

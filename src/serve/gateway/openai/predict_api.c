@@ -27,11 +27,11 @@ static const by__serve_field fields[] = {
 
 static json_t *base64_of(const char *data, size_t length)
 {
-    by__text text = {0};
+    by_string text = {0};
     by__base_add_base64(&text, data, length);
     json_t *out =
         text.failed ? NULL : json_stringn(text.data == NULL ? "" : text.data, text.length);
-    by__text_free(&text);
+    by_string_free(&text);
     return out;
 }
 
@@ -229,15 +229,16 @@ static void start(by__gateway_call *call)
     by__http_exchange_set(call->exchange, &call->waiter);
 }
 
-static void add_answer(by__gateway_call *call, by__text *out)
+static void add_answer(by__gateway_call *call, by_string *out)
 {
-    by__text_format(out, "{\"id\":\"%s\",\"object\":\"list\",\"created\":%lld,\"model\":", call->id,
-                    (long long)call->created);
-    by__text_json(out, call->model, strlen(call->model));
-    by__text_add(out, ",\"predictions\":");
+    by_string_format(out,
+                     "{\"id\":\"%s\",\"object\":\"list\",\"created\":%lld,\"model\":", call->id,
+                     (long long)call->created);
+    by_string_json(out, call->model, strlen(call->model));
+    by__string_append(out, ",\"predictions\":");
     by__json_write(out, json_object_get(call->whole, "list"),
                    JSON_COMPACT | JSON_REAL_PRECISION(9));
-    by__text_add(out, "}");
+    by__string_append(out, "}");
 }
 
 const by__gateway_call_form by__openai_predict_form = {.name = "predict",

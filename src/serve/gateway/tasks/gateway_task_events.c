@@ -124,7 +124,7 @@ static bool begin(struct by__gateway_watch *w, const json_t *row, bool nothing_n
 static void tell(struct by__gateway_watch *w, const json_t *row)
 {
     bool last = true;
-    by__text out = {0};
+    by_string out = {0};
     long long number =
         json_is_object(row) ? w->kind->print(w->gateway, row, w->last, &last, &out) : w->last;
     bool is_new = number > w->last;
@@ -132,7 +132,7 @@ static void tell(struct by__gateway_watch *w, const json_t *row)
     if (follows && is_new) {
         follows = by__http_exchange_send_text(w->exchange, &out);
     }
-    by__text_free(&out);
+    by_string_free(&out);
     if (!follows) {
         return; /* the watch is gone; the client may reconnect */
     }
@@ -243,15 +243,15 @@ static long long number_of(const json_t *row, bool *last)
 }
 
 static long long print_task(const by__gateway *g, const json_t *row, long long after, bool *last,
-                            by__text *out)
+                            by_string *out)
 {
     long long number = number_of(row, last);
     if (number > after) {
         json_t *task = by__task_view(g, row);
-        by__text_format(out, "id: %lld\nevent: %s\ndata: ", number,
-                        by__protocol_get_text(row, "status"));
+        by_string_format(out, "id: %lld\nevent: %s\ndata: ", number,
+                         by__protocol_get_text(row, "status"));
         by__json_write(out, task, JSON_COMPACT);
-        by__text_add(out, "\n\n");
+        by__string_append(out, "\n\n");
         json_decref(task);
     }
     return number;

@@ -81,9 +81,8 @@ static void fill_choices(by__gateway_call *call, const json_t *list)
         const json_t *text = json_object_get(c, "text");
         const char *reason = by__protocol_get_text(c, "reason");
         call->choices[i].score = by__protocol_get_number(c, "score", 0.0);
-        by__text_add_bytes(&call->choices[i].text,
-                           json_is_string(text) ? json_string_value(text) : "",
-                           json_string_length(text));
+        by_string_add(&call->choices[i].text, json_is_string(text) ? json_string_value(text) : "",
+                      json_string_length(text));
         (void)snprintf(call->choices[i].reason, sizeof call->choices[i].reason, "%s",
                        reason != NULL && strcmp(reason, "length") == 0 ? "length" : "stop");
     }
@@ -120,21 +119,21 @@ bool by__task_call_open(by__task_call *out, const by__gateway *g, const json_t *
 void by__task_call_close(by__task_call *t)
 {
     for (size_t i = 0; i < t->call.n; i++) {
-        by__text_free(&t->choices[i].text);
+        by_string_free(&t->choices[i].text);
     }
 }
 
 json_t *by__task_result(const by__gateway *g, const json_t *task, const json_t *result)
 {
     by__task_call t;
-    by__text out = {0};
+    by_string out = {0};
     if (!by__task_call_open(&t, g, task, result)) {
         return json_null();
     }
     by__gateway_call_keep_best(&t.call);
     t.call.form->answer(&t.call, &out);
     json_t *value = out.failed ? NULL : by_json_load(out.data, out.length, JSON_ALLOW_NUL, NULL);
-    by__text_free(&out);
+    by_string_free(&out);
     by__task_call_close(&t);
     return value;
 }
@@ -315,10 +314,10 @@ json_t *by__task_message(const by__gateway_call *call, const char *id, const cha
 static by_status read_body(by__gateway_reading *r, const asked *a, by__gateway_call **out)
 {
     const by__gateway_call_form *form = by__gateway_form_of_route(r->gateway, a->endpoint);
-    by__text body = {0};
+    by_string body = {0};
     by__json_write(&body, a->body, JSON_COMPACT);
     if (body.failed) {
-        by__text_free(&body);
+        by_string_free(&body);
         return by_error_set(&r->error, BY_EMEMORY, "out of memory: a task");
     }
     by_status status = by__gateway_call_open(out, r->gateway, form, r->key, &r->error);
@@ -339,7 +338,7 @@ static by_status read_body(by__gateway_reading *r, const asked *a, by__gateway_c
             status = by__gateway_call_encode(*out, body.length, &r->error);
         }
     }
-    by__text_free(&body);
+    by_string_free(&body);
     return status;
 }
 

@@ -61,7 +61,7 @@ typedef struct by__gateway_watch_kind {
     /* Appends the events of a task in its present state whose numbers are above `after`, -1 for
      * all. Returns the number of the last one so far; *last: none will follow. */
     long long (*print)(const by__gateway *g, const json_t *row, long long after, bool *last,
-                       by__text *out);
+                       by_string *out);
 } by__gateway_watch_kind;
 
 /* Streams the events of the task `id` behind number `after` to an exchange, until the last one. */

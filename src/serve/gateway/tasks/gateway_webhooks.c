@@ -40,11 +40,11 @@ static char *print_body(const by__gateway *g, const json_t *row)
     (void)snprintf(type, sizeof type, "task.%s", by__protocol_get_text(row, "status"));
     by__utc(time_text, by__protocol_get_number(row, "ended_at", 0.0));
     json_t *body = json_pack("{ss ss so}", "type", type, "timestamp", time_text, "data", task);
-    by__text text = {0};
+    by_string text = {0};
     char *out = NULL;
     by__json_write(&text, body, JSON_COMPACT);
     json_decref(body);
-    (void)by__text_take(&text, &out, NULL);
+    (void)by__string_take(&text, &out, NULL);
     return out;
 }
 
@@ -185,7 +185,7 @@ by_status by__gateway_webhooks_check(const by__gateway_webhooks *webhooks, const
     return by__gateway_webhook_check_url(webhooks == NULL ? NULL : webhooks->rules, url, error);
 }
 
-void by__gateway_webhooks_print(const by__gateway_webhooks *webhooks, by__text *out)
+void by__gateway_webhooks_print(const by__gateway_webhooks *webhooks, by_string *out)
 {
     const by__gateway_webhooks *w = webhooks;
     if (w == NULL) {

@@ -183,7 +183,7 @@ static by_status read_secrets(by__gateway_webhook_rules *r, const char *path, by
 }
 
 void by__gateway_webhook_sign(const by__gateway_webhook_rules *rules, const char *id,
-                              int64_t timestamp, const char *body, size_t length, by__text *out)
+                              int64_t timestamp, const char *body, size_t length, by_string *out)
 {
     char head[160];
     int n = snprintf(head, sizeof head, "%.100s.%lld.", id, (long long)timestamp);
@@ -194,7 +194,7 @@ void by__gateway_webhook_sign(const by__gateway_webhook_rules *rules, const char
         hmac_sha256_update(&context, (size_t)n, (const uint8_t *)head);
         hmac_sha256_update(&context, length, (const uint8_t *)body);
         hmac_sha256_digest(&context, sizeof digest, digest);
-        by__text_add(out, i == 0 ? "v1," : " v1,");
+        by__string_append(out, i == 0 ? "v1," : " v1,");
         by__base_add_base64(out, digest, sizeof digest);
     }
 }

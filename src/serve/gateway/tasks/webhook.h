@@ -39,7 +39,7 @@ bool by__gateway_webhook_check_address(const by__gateway_webhook_rules *rules,
                                        const struct sockaddr *address);
 /* Appends the value of webhook-signature: "v1,BASE64" for each secret, separated by spaces. */
 void by__gateway_webhook_sign(const by__gateway_webhook_rules *rules, const char *id,
-                              int64_t timestamp, const char *body, size_t length, by__text *out);
+                              int64_t timestamp, const char *body, size_t length, by_string *out);
 /* Seconds until the next attempt after `tries` failed ones (1 or more): `first`, doubled with each
  * up to an hour, less a random part (`random` in 0..1) of up to a half, so that messages which
  * failed together are not retried together. */

@@ -88,19 +88,19 @@ static size_t take_answer(char *data, size_t size, size_t count, void *user)
 
 static void add_header(transfer *t, const char *name, const char *value, bool *good)
 {
-    by__text line = {0};
-    by__text_format(&line, "%s: %s", name, value);
+    by_string line = {0};
+    by_string_format(&line, "%s: %s", name, value);
     struct curl_slist *list = line.failed ? NULL : curl_slist_append(t->headers, line.data);
     *good = *good && list != NULL;
     t->headers = list != NULL ? list : t->headers;
-    by__text_free(&line);
+    by_string_free(&line);
 }
 
 static bool add_headers(transfer *t)
 {
     const by__gateway_webhook_message *m = t->message;
     int64_t now = (int64_t)by__serve_wall_clock();
-    by__text signature = {0};
+    by_string signature = {0};
     char text[24];
     bool good = true;
     (void)snprintf(text, sizeof text, "%lld", (long long)now);
@@ -111,7 +111,7 @@ static bool add_headers(transfer *t)
     add_header(t, "webhook-id", m->id, &good);
     add_header(t, "webhook-timestamp", text, &good);
     add_header(t, "webhook-signature", signature.failed ? "" : signature.data, &good);
-    by__text_free(&signature);
+    by_string_free(&signature);
     return good;
 }
 

@@ -255,7 +255,7 @@ static json_t *without_text(const json_t *message, const json_t **text)
 static bool send_message(by__link *link, const json_t *message)
 {
     socket_link *l = (socket_link *)(void *)link;
-    by__text text = {0};
+    by_string text = {0};
     const json_t *request;
     json_t *head = without_text(message, &request);
     if (head != NULL) {
@@ -269,7 +269,7 @@ static bool send_message(by__link *link, const json_t *message)
             memcpy(long_one->data + 9, text.data, text.length);
             memcpy(long_one->data + 9 + text.length, json_string_value(request), rest);
         }
-        by__text_free(&text);
+        by_string_free(&text);
         return long_one != NULL && send_frame(l, long_one);
     }
     by__json_write(&text, message, JSON_COMPACT);
@@ -277,7 +277,7 @@ static bool send_message(by__link *link, const json_t *message)
     if (o != NULL) {
         memcpy(o->data + 4, text.data, text.length);
     }
-    by__text_free(&text);
+    by_string_free(&text);
     return o != NULL && send_frame(l, o);
 }
 

@@ -136,9 +136,9 @@ static void on_timer(uv_timer_t *timer)
 
 void by__redis_add(by__redis_call *call, const char *text, size_t length)
 {
-    by__text_format(&call->text, "$%zu\r\n", length);
-    by__text_add_bytes(&call->text, text, length);
-    by__text_add_bytes(&call->text, "\r\n", 2);
+    by_string_format(&call->text, "$%zu\r\n", length);
+    by_string_add(&call->text, text, length);
+    by_string_add(&call->text, "\r\n", 2);
     call->count++;
 }
 
@@ -156,11 +156,11 @@ void by__redis_add_integer(by__redis_call *call, int64_t value)
 
 void by__redis_add_json(by__redis_call *call, const json_t *value)
 {
-    by__text text = {0};
+    by_string text = {0};
     by__json_write(&text, value, JSON_COMPACT | JSON_ENCODE_ANY);
     call->text.failed = call->text.failed || text.failed;
     by__redis_add_text(call, text.failed ? "" : text.data);
-    by__text_free(&text);
+    by_string_free(&text);
 }
 
 static void on_reply(redisAsyncContext *context, void *reply, void *user)
@@ -178,13 +178,13 @@ void by__redis_run(by__redis *redis, by__redis_call *call, bool grows, by__redis
                    void *user, const char *about)
 {
     by__redis *r = redis;
-    by__text text = {0};
+    by_string text = {0};
     question *q = malloc(sizeof *q);
-    by__text_format(&text, "*%zu\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n0\r\n", call->count + 3,
-                    r->hashes[grows ? 0 : 1]);
-    by__text_add_bytes(&text, call->text.data, call->text.length);
+    by_string_format(&text, "*%zu\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n0\r\n", call->count + 3,
+                     r->hashes[grows ? 0 : 1]);
+    by_string_add(&text, call->text.data, call->text.length);
     bool lacks = call->text.failed || text.failed || q == NULL;
-    by__text_free(&call->text);
+    by_string_free(&call->text);
     bool good = !lacks && r->caller != NULL && !r->failed && !r->closing && r->ready;
     if (good) {
         *q = (question){.redis = r, .answer = answer, .user = user};
@@ -202,7 +202,7 @@ void by__redis_run(by__redis *redis, by__redis_call *call, bool grows, by__redis
         by__redis_fail(r, lacks ? "out of memory" : "Redis is not connected");
         answer(user, about, NULL);
     }
-    by__text_free(&text);
+    by_string_free(&text);
 }
 
 /* ---- the connections ---- */
@@ -311,17 +311,17 @@ static redisAsyncContext *connect_one(by__redis *r, const struct addrinfo *list)
 }
 
 /* Constants defined before the script: the edges of its histograms are those of all metrics. */
-static void add_constants(by__text *script)
+static void add_constants(by_string *script)
 {
-    by__text_format(script,
-                    "local PROTOCOL = '%d'\n"
-                    "local TASK_WAIT, TASK_TURN = %.0f, %d\n"
-                    "local EDGES = {",
-                    BY__REDIS_PROTOCOL, BY__TASK_WAIT * 1e3, BY__TASK_TURN);
+    by_string_format(script,
+                     "local PROTOCOL = '%d'\n"
+                     "local TASK_WAIT, TASK_TURN = %.0f, %d\n"
+                     "local EDGES = {",
+                     BY__REDIS_PROTOCOL, BY__TASK_WAIT * 1e3, BY__TASK_TURN);
     for (size_t i = 0; i < BY__EDGES; i++) {
-        by__text_format(script, "%.17g,", by__telemetry_edges[i]);
+        by_string_format(script, "%.17g,", by__telemetry_edges[i]);
     }
-    by__text_add(script, "}\n");
+    by__string_append(script, "}\n");
 }
 
 static void connect_both(by__redis *r, const struct addrinfo *list)
@@ -331,13 +331,13 @@ static void connect_both(by__redis *r, const struct addrinfo *list)
     r->caller = connect_one(r, list);
     r->listener = r->caller == NULL ? NULL : connect_one(r, list);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(heads) && r->listener != NULL; i++) {
-        by__text script = {0};
-        by__text_add(&script, heads[i]);
+        by_string script = {0};
+        by__string_append(&script, heads[i]);
         add_constants(&script);
-        by__text_add_bytes(&script, redis_broker_script, sizeof redis_broker_script);
+        by_string_add(&script, redis_broker_script, sizeof redis_broker_script);
         (void)redisAsyncCommand(r->caller, on_script, r, "SCRIPT LOAD %b", script.data,
                                 script.length);
-        by__text_free(&script);
+        by_string_free(&script);
     }
     for (size_t i = 0; i < r->channel_count && r->listener != NULL; i++) {
         (void)redisAsyncCommand(r->listener, on_published, r, "SUBSCRIBE %s", r->channels[i]);

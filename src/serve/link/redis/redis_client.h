@@ -48,7 +48,7 @@ void by__redis_fail(by__redis *redis, const char *why);
 
 /* The arguments of a call, encoded in Redis' protocol. If the text failed, so does the call. */
 typedef struct by__redis_call {
-    by__text text;
+    by_string text;
     size_t count;
 } by__redis_call;
 

@@ -19,12 +19,12 @@ void by__redis_tell(by__redis_link *link, json_t *message)
 
 void by__redis_tell_event(by__redis_link *link, json_t *event)
 {
-    by__text list = {0};
+    by_string list = {0};
     by__protocol_events_add(&list, 0, event);
     if (!link->base.closed && !list.failed && list.length > 0) {
         link->base.handler.events(link->base.handler.user, &link->base, list.data, list.length);
     }
-    by__text_free(&list);
+    by_string_free(&list);
     json_decref(event);
 }
 

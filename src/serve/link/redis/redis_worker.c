@@ -176,7 +176,7 @@ static void send_events(by__redis_link *l, by__redis_call *call)
     if (call->count > 1) {
         by__redis_run(l->redis, call, false, on_gone, l, "");
     } else {
-        by__text_free(&call->text);
+        by_string_free(&call->text);
     }
     *call = (by__redis_call){0};
     by__redis_add_text(call, "events");
@@ -283,7 +283,7 @@ static bool send_list(by__redis_link *l, const char *list, size_t length)
         }
     }
     send_events(l, &call);
-    by__text_free(&call.text);
+    by_string_free(&call.text);
     if (ended) {
         take(l, false);
     }
