@@ -5,7 +5,8 @@
  * formats, the tree that fixes the order of sums (sum_tree.h), the layouts of coded and packed
  * weights (coded.h, packing.h), threads (threads.h), time, and text formats.
  *
- * Types: by__map is a mapped file, by__hasher a streaming hash, by__name_table a hash table of names, by__sum_tree one rank's part of a sum.
+ * Types: by__map is a mapped file, by__hasher a streaming hash, by__name_table a hash table of
+ * names, by__sum_tree one rank's part of a sum.
  *
  * Who owns what: every `_init`/`_open`/`_read` has a matching `_free`/`_close`; the caller owns
  * what it received. Functions that can fail return by_status and fill a by_error; the others
@@ -15,8 +16,9 @@
  * easy as 1, 2, 3", SC 2011), a pure function of key and counter, so nothing depends on threads or
  * time.
  *
- * Never put here: global mutable state, threads that outlive a call, anything that prints, anything
- * that knows a model or a config, any include of another module.
+ * Never put here: global mutable state, threads of its own that outlive a call (worker_thread.h
+ * runs those of others), anything that prints, anything that knows a model or a config, any include
+ * of another module.
  */
 #ifndef BY_BASE_BASE_H
 #define BY_BASE_BASE_H
@@ -87,19 +89,19 @@ void by__string_add_valid(by_string *string, const char *bytes, size_t n);
 /* Transfers the string to the caller (freed with free()). BY_EMEMORY if building it failed. */
 by_status by__string_take(by_string *string, char **out, by_error *error);
 /* Adds the base64 digits of n bytes, with padding (RFC 4648, section 4). */
-void by__base_add_base64(by_string *text, const void *bytes, size_t n);
+void by__string_add_base64(by_string *text, const void *bytes, size_t n);
 
 /* Upper bound of the bytes that n base64 digits decode to. */
 #define BY__BASE64_BYTES(n) ((n) / 4 * 3)
 /* Decodes n digits into `out`, which has room for BY__BASE64_BYTES(n). Returns false if they are
- * not what by__base_add_base64 adds for some bytes. */
-bool by__base_read_base64(const char *digits, size_t n, uint8_t *out, size_t *length);
+ * not what by__string_add_base64 adds for some bytes. */
+bool by__read_base64(const char *digits, size_t n, uint8_t *out, size_t *length);
 
 /* Sets of characters below 64: bit c is character c. */
 #define BY__BLANKS      ((uint64_t)1 << ' ' | (uint64_t)1 << '\t')
 #define BY__WHITE_SPACE (BY__BLANKS | (uint64_t)0xf << '\n') /* "\n\v\f\r" */
 /* Moves both ends of s past the characters of such a set. */
-void by__base_trim(const char **s, size_t *n, uint64_t blanks);
+void by__trim(const char **s, size_t *n, uint64_t blanks);
 /* Returns true if s is well-formed UTF-8 (no overlong encodings, no surrogates). */
 bool by__utf8_valid(const char *s, size_t n);
 

@@ -16,7 +16,7 @@ by_status by__io_error(by_error *error, const char *verb, const char *path)
     return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, path, strerror(errno));
 }
 
-by_status by__base_open_regular(int *out, size_t *size, const char *path, by_error *error)
+by_status by__open_regular(int *out, size_t *size, const char *path, by_error *error)
 {
     struct stat info;
     /* O_NONBLOCK keeps open() of a FIFO from waiting for a writer; it has no effect on regular
@@ -46,7 +46,7 @@ by_status by__map_open(by__map *out, const char *path, by_error *error)
 {
     int fd;
     by__map map = {0};
-    BY_TRY(by__base_open_regular(&fd, &map.size, path, error));
+    BY_TRY(by__open_regular(&fd, &map.size, path, error));
     by_status status = BY_OK;
     if (map.size > 0) {
         void *p = mmap(NULL, map.size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -76,7 +76,7 @@ by_status by__file_read(char **out, size_t *length, const char *path, size_t max
     int fd;
     size_t size;
     char *copy = NULL;
-    BY_TRY(by__base_open_regular(&fd, &size, path, error));
+    BY_TRY(by__open_regular(&fd, &size, path, error));
     by_status status = BY_OK;
     if (size > max) {
         status = by_error_set(error, BY_EFORMAT, "%s: %zu bytes is more than the limit of %zu",

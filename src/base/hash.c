@@ -78,7 +78,7 @@ by_status by__hash_file_hex(char out[33], const char *path, by_error *error)
     by_status status = BY_OK;
     ssize_t n = 0;
     int fd;
-    BY_TRY(by__base_open_regular(&fd, NULL, path, error));
+    BY_TRY(by__open_regular(&fd, NULL, path, error));
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     status = by__hasher_open(&hasher, error);
     if (status == BY_OK) {

@@ -1,8 +1,9 @@
 /* A hash table of numbers, with open addressing, for what stands in an array of the caller: there
  * are the keys, and there the caller compares them. {0} is an empty table.
  *
- *     for (by__base_probe p = by__base_probe_begin(&table, hash); by__base_probe_next(&table, &p);)
- *         { if (equal(&items[p.number], key)) {
+ *     by__base_probe p = by__base_probe_begin(&table, hash);
+ *     while (by__base_probe_next(&table, &p)) {
+ *         if (equal(&items[p.number], key)) {
  *             return p.number;
  *         }
  *     }
@@ -10,7 +11,7 @@
  *     items[count++] = ...;
  *
  * A slot holds half of the hash, so that other keys are rarely compared, and none when the table
- * grows. Records with lists of their own are in serve/id_table.h. */
+ * grows. Records with lists of their own are in serve/base/id_table.h. */
 #ifndef BY_BASE_HASH_TABLE_H
 #define BY_BASE_HASH_TABLE_H
 

@@ -10,14 +10,14 @@
 #include "base/base.h"
 
 /* Returns true if a comes before b. */
-typedef bool by__base_heap_order(const void *user, const void *a, const void *b);
+typedef bool by__heap_order(const void *user, const void *a, const void *b);
 
 #define BY__HEAP_INLINE static inline __attribute__((always_inline))
 
 /* Writes an item to a heap whose place `count` is free; the caller counts it. `item` is not in the
  * heap. */
-BY__HEAP_INLINE void by__base_heap_push(void *items, size_t count, size_t size, const void *item,
-                                        by__base_heap_order *before, const void *user)
+BY__HEAP_INLINE void by__heap_push(void *items, size_t count, size_t size, const void *item,
+                                   by__heap_order *before, const void *user)
 {
     char *heap = items;
     size_t at = count;
@@ -29,9 +29,8 @@ BY__HEAP_INLINE void by__base_heap_push(void *items, size_t count, size_t size, 
 
 /* Writes an item to place `at` of a heap of `count` items, or further down. Every place below `at`
  * is in order. Making a heap of an array: for each of its places from the last on. */
-BY__HEAP_INLINE void by__base_heap_sink(void *items, size_t count, size_t size, size_t at,
-                                        const void *item, by__base_heap_order *before,
-                                        const void *user)
+BY__HEAP_INLINE void by__heap_sink(void *items, size_t count, size_t size, size_t at,
+                                   const void *item, by__heap_order *before, const void *user)
 {
     char *heap = items;
     for (size_t child; (child = 2 * at + 1) < count; at = child) {
@@ -47,13 +46,13 @@ BY__HEAP_INLINE void by__base_heap_sink(void *items, size_t count, size_t size, 
 }
 
 /* Moves the first of `count` items to *out; the caller counts the rest. */
-BY__HEAP_INLINE void by__base_heap_pop(void *items, size_t count, size_t size, void *out,
-                                       by__base_heap_order *before, const void *user)
+BY__HEAP_INLINE void by__heap_pop(void *items, size_t count, size_t size, void *out,
+                                  by__heap_order *before, const void *user)
 {
     char *heap = items;
     memcpy(out, heap, size);
     if (count > 1) {
-        by__base_heap_sink(items, count - 1, size, 0, heap + (count - 1) * size, before, user);
+        by__heap_sink(items, count - 1, size, 0, heap + (count - 1) * size, before, user);
     }
 }
 

@@ -10,7 +10,7 @@ by_status by__name_table_add(by__name_table *table, const char *name, int32_t nu
     BY_TRY(by__reserve((void **)&table->entries, &table->capacity, at + 1, sizeof *table->entries,
                        error));
     BY_TRY(by__base_table_add(&table->table, by__hash64(name, strlen(name)), at, "names", error));
-    table->entries[at] = (struct by__base_name_entry){name, number};
+    table->entries[at] = (struct by__name_entry){name, number};
     return BY_OK;
 }
 

@@ -6,7 +6,7 @@
 #include "base/hash_table.h"
 
 typedef struct by__name_table {
-    struct by__base_name_entry {
+    struct by__name_entry {
         const char *name;
         int32_t number;
     } * entries;

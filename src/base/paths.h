@@ -13,7 +13,7 @@ by_status by__path_make(char **out, const char *a, const char *b, by_error *erro
 /* Opens a regular file for reading, close-on-exec, and sets *size (NULL: not wanted); anything else
  * is BY_EIO, and never waits, as opening a FIFO would. Whatever reads a path of a user opens it so,
  * except for streams, which may be FIFOs. */
-by_status by__base_open_regular(int *out, size_t *size, const char *path, by_error *error);
+by_status by__open_regular(int *out, size_t *size, const char *path, by_error *error);
 /* Returns the directory of temporary files: TMPDIR of the environment, else /tmp. */
 const char *by__temporary_dir(void);
 /* Opens a new unnamed file in a directory for reading and writing, close-on-exec. Its space is

@@ -129,7 +129,7 @@ bool by__spell_value(char out[BY__SPELLING], const char *text, size_t length)
     decimal d;
     double value;
     char copy[BY__SPELLING];
-    by__base_trim(&text, &length, BY__BLANKS);
+    by__trim(&text, &length, BY__BLANKS);
     if (spell_truth(out, text, length)) {
         return true;
     }
@@ -170,7 +170,7 @@ static by_status name_group(char **out, const char *text, const char *spelling, 
     bool is_number = spelling != NULL && spelling[0] != 't' && spelling[0] != 'f';
     size_t length = strlen(text);
     if (spelling != NULL) {
-        by__base_trim(&text, &length, BY__BLANKS);
+        by__trim(&text, &length, BY__BLANKS);
     }
     *out = is_number ? by__strdup(spelling) : by__strndup(text, length);
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a value") : BY_OK;

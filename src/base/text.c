@@ -68,7 +68,7 @@ static bool is_in(char c, uint64_t set)
     return (unsigned char)c < 64 && (set >> c & 1) != 0;
 }
 
-void by__base_trim(const char **s, size_t *n, uint64_t blanks)
+void by__trim(const char **s, size_t *n, uint64_t blanks)
 {
     while (*n > 0 && is_in((*s)[0], blanks)) {
         (*s)++;
@@ -153,7 +153,7 @@ void by_string_json(by_string *text, const char *s, size_t n)
     by_string_add(text, "\"", 1);
 }
 
-void by__base_add_base64(by_string *text, const void *bytes, size_t n)
+void by__string_add_base64(by_string *text, const void *bytes, size_t n)
 {
     size_t length = BASE64_ENCODE_RAW_LENGTH(n);
     if (grow(text, length)) {
@@ -163,7 +163,7 @@ void by__base_add_base64(by_string *text, const void *bytes, size_t n)
     }
 }
 
-bool by__base_read_base64(const char *digits, size_t n, uint8_t *out, size_t *length)
+bool by__read_base64(const char *digits, size_t n, uint8_t *out, size_t *length)
 {
     size_t padding = n < 2 || digits[n - 1] != '=' ? 0 : digits[n - 2] != '=' ? 1 : 2;
     size_t bytes = BY__BASE64_BYTES(n);

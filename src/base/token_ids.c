@@ -10,8 +10,7 @@ static bool is_id(const json_t *value, int64_t vocab)
            json_integer_value(value) < vocab;
 }
 
-by_status by__base_token_ids_check(const char *name, const json_t *root, int64_t vocab,
-                                   by_error *error)
+by_status by__token_ids_check(const char *name, const json_t *root, int64_t vocab, by_error *error)
 {
     static const char *const keys[] = {"bos_token_id", "eos_token_id"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {

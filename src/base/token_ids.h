@@ -8,7 +8,6 @@
 
 /* Checks "bos_token_id" and "eos_token_id" of an object: each a token below `vocab`, a list of
  * tokens, null, or not there. `name` is the file for errors. */
-by_status by__base_token_ids_check(const char *name, const json_t *root, int64_t vocab,
-                                   by_error *error);
+by_status by__token_ids_check(const char *name, const json_t *root, int64_t vocab, by_error *error);
 
 #endif

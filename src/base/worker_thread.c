@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-by_status by__base_thread_create(pthread_t *out, void *(*run)(void *), void *user, const char *name,
-                                 by_error *error)
+by_status by__thread_create(pthread_t *out, void *(*run)(void *), void *user, const char *name,
+                            by_error *error)
 {
     sigset_t all;
     sigset_t before;
@@ -29,7 +29,7 @@ by_status by__base_worker_start(by__base_worker *w, void *(*run)(void *), void *
     (void)pthread_mutex_init(&w->lock, NULL);
     (void)pthread_cond_init(&w->changed, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
-    by_status status = by__base_thread_create(&w->id, run, user, name, error);
+    by_status status = by__thread_create(&w->id, run, user, name, error);
     if (status != BY_OK) {
         w->is_running = false;
         by__base_worker_close(w);

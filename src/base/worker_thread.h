@@ -21,8 +21,8 @@ typedef struct by__base_worker {
 } by__base_worker;
 
 /* Starts run(user) with signals blocked. name: "the thread of checkpoints", for the error. */
-by_status by__base_thread_create(pthread_t *out, void *(*run)(void *), void *user, const char *name,
-                                 by_error *error);
+by_status by__thread_create(pthread_t *out, void *(*run)(void *), void *user, const char *name,
+                            by_error *error);
 
 /* Makes the lock and the condition, and starts run(user), which takes the lock itself. On failure
  * nothing is left; *w may be closed all the same, as {0} may. */

@@ -145,7 +145,7 @@ by_status by__compress_awq_error(double *out, const float *weight, int64_t n, in
 }
 
 /* Finds the factors with the least error over all layers of the group. */
-static by_status search(float *best, const by__compress_compression *c,
+static by_status search(float *best, const by__compress_state *c,
                         const by__compress_calibrated *what, by__compress_scale_rule rule,
                         by_error *error)
 {
@@ -178,7 +178,7 @@ static by_status search(float *best, const by__compress_compression *c,
 }
 
 /* Divides the weights of the norm by the factors. */
-static by_status divide_gains(by__compress_compression *c, const by__compress_calibrated *what,
+static by_status divide_gains(by__compress_state *c, const by__compress_calibrated *what,
                               const float *factors, by_error *error)
 {
     float *values;
@@ -204,7 +204,7 @@ static by_status divide_gains(by__compress_compression *c, const by__compress_ca
     return status;
 }
 
-static by_status round_layer(by__compress_compression *c, by__compress_calibrated *what, size_t i,
+static by_status round_layer(by__compress_state *c, by__compress_calibrated *what, size_t i,
                              const float *factors, by__compress_scale_rule rule, by_error *error)
 {
     by__compress_linear *l = what->linears[i];
@@ -224,7 +224,7 @@ static by_status round_layer(by__compress_compression *c, by__compress_calibrate
     return status;
 }
 
-static by_status round_group(by__compress_compression *c, by__compress_calibrated *what, void *user,
+static by_status round_group(by__compress_state *c, by__compress_calibrated *what, void *user,
                              by_error *error)
 {
     by__compress_scale_rule rule = by__compress_scale_setting(c);
@@ -245,7 +245,7 @@ static by_status round_group(by__compress_compression *c, by__compress_calibrate
     return status;
 }
 
-static by_status run(by__compress_compression *c, by_error *error)
+static by_status run(by__compress_state *c, by_error *error)
 {
     int64_t group = by__compress_group_setting(c);
     BY_TRY(by__compress_calibrate(c, round_group, NULL, error));

@@ -31,7 +31,7 @@ typedef struct crossing {
 } crossing;
 
 typedef struct walk {
-    by__compress_compression *c;
+    by__compress_state *c;
     by_graph *graph;
     int *part; /* of each node */
     int parts;
@@ -603,7 +603,7 @@ static by_status run_walk(walk *w, by_error *error)
     return status;
 }
 
-by_status by__compress_calibrate_on(by__compress_compression *c,
+by_status by__compress_calibrate_on(by__compress_state *c,
                                     const by__compress_calibration_tokens *tokens,
                                     by__compress_calibrate_fn *fn, void *user, by_error *error)
 {
@@ -611,8 +611,8 @@ by_status by__compress_calibrate_on(by__compress_compression *c,
     return run_walk(&w, error);
 }
 
-by_status by__compress_calibrate(by__compress_compression *c, by__compress_calibrate_fn *fn,
-                                 void *user, by_error *error)
+by_status by__compress_calibrate(by__compress_state *c, by__compress_calibrate_fn *fn, void *user,
+                                 by_error *error)
 {
     by__compress_calibration_tokens tokens;
     BY_TRY(by__compress_calibration_read(&tokens, c, ROWS, error));
@@ -621,7 +621,7 @@ by_status by__compress_calibrate(by__compress_compression *c, by__compress_calib
     return status;
 }
 
-by_status by__compress_calibrate_blocks(by__compress_compression *c, by__compress_block_fn *fn,
+by_status by__compress_calibrate_blocks(by__compress_state *c, by__compress_block_fn *fn,
                                         void *user, by_error *error)
 {
     walk w = {.c = c, .block_fn = fn, .stream = {BY_NONE, BY_NONE}, .user = user};

@@ -70,7 +70,7 @@ static by_status fill(by__compress_calibration_tokens *t, by_loader *loader, uin
 }
 
 /* Notes for state.json which data was used. */
-static void note(by__compress_compression *c, const by__compress_calibration_tokens *t)
+static void note(by__compress_state *c, const by__compress_calibration_tokens *t)
 {
     char hash[33];
     by__hash128_hex(hash, t->data, t->stride * t->batches);
@@ -80,8 +80,8 @@ static void note(by__compress_compression *c, const by__compress_calibration_tok
                      (unsigned long long)c->options->seed, hash);
 }
 
-by_status by__compress_calibration_read(by__compress_calibration_tokens *out,
-                                        by__compress_compression *c, int64_t rows, by_error *error)
+by_status by__compress_calibration_read(by__compress_calibration_tokens *out, by__compress_state *c,
+                                        int64_t rows, by_error *error)
 {
     by__compress_calibration_tokens t = {0};
     by_task_data *data = NULL;

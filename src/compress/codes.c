@@ -1,4 +1,4 @@
-/* Codes and scales of weights, and their format in files (checkpoint/coded_weights.c). */
+/* Codes and scales of weights, and their format in files (checkpoint/weights/coded_weights.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 #define SEARCH_STEPS 20
 #define SEARCH_LEAST 0.6f
 
-int64_t by__compress_group_setting(const by__compress_compression *c)
+int64_t by__compress_group_setting(const by__compress_state *c)
 {
     return (int64_t)by__compress_setting_number(c, "group");
 }
 
-by__compress_scale_rule by__compress_scale_setting(const by__compress_compression *c)
+by__compress_scale_rule by__compress_scale_setting(const by__compress_state *c)
 {
     return strcmp(by__compress_setting_text(c, "scale"), "search") == 0 ? BY__SCALE_SEARCH
                                                                         : BY__SCALE_LARGEST;
@@ -184,9 +184,9 @@ void by__compress_codes_read(const by__compress_codes *codes, float *out, int th
 
 /* ---- in files ---- */
 
-static by_status put_named(by__compress_compression *c, const char *layer, int length,
-                           const char *end, by_dtype dtype, const int64_t *shape, int rank,
-                           const void *data, by_error *error)
+static by_status put_named(by__compress_state *c, const char *layer, int length, const char *end,
+                           by_dtype dtype, const int64_t *shape, int rank, const void *data,
+                           by_error *error)
 {
     by_string text = {0};
     char *name;
@@ -197,7 +197,7 @@ static by_status put_named(by__compress_compression *c, const char *layer, int l
     return status;
 }
 
-by_status by__compress_codes_put(by__compress_compression *c, by__compress_linear *linear,
+by_status by__compress_codes_put(by__compress_state *c, by__compress_linear *linear,
                                  const by__compress_codes *codes, by_error *error)
 {
     static const char end[] = ".weight";
@@ -244,7 +244,7 @@ by_status by__compress_codes_put(by__compress_compression *c, by__compress_linea
 }
 
 /* Converts matrices that no method has changed to bf16, in which they are used anyway. */
-static by_status narrow_matrices(by__compress_compression *c, by_error *error)
+static by_status narrow_matrices(by__compress_state *c, by_error *error)
 {
     for (size_t i = 0; i < by_weights_count(c->weights); i++) {
         const char *name = by_weights_name(c->weights, i);
@@ -278,7 +278,7 @@ static by_status narrow_matrices(by__compress_compression *c, by_error *error)
 }
 
 /* Layers without codes, by the names that others have for them: without ".weight". */
-static json_t *list_ignored(const by__compress_compression *c)
+static json_t *list_ignored(const by__compress_state *c)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < c->linear_count; i++) {
@@ -295,7 +295,7 @@ static json_t *list_ignored(const by__compress_compression *c)
     return list;
 }
 
-by_status by__compress_codes_finish(by__compress_compression *c, by__code_kind kind, int64_t group,
+by_status by__compress_codes_finish(by__compress_state *c, by__code_kind kind, int64_t group,
                                     bool rows, by_error *error)
 {
     static const char *const formats[] = {"int-quantized", "pack-quantized", "float-quantized"};

@@ -1,7 +1,7 @@
 /* compress: methods that make trained weights smaller, and the model directories that they write.
  *
  * Types: a by__compress_method is a compression method: one file, and a row of method_table.c. It
- * gets a by__compress_compression, which holds the model's config and weights, the method's
+ * gets a by__compress_state, which holds the model's config and weights, the method's
  * settings, and the layers whose weight is a matrix of a product (by__compress_linear; linears.c).
  *
  * A method describes the contents of the new directory: by__compress_put_tensor replaces tensors,
@@ -12,7 +12,7 @@
  * Memory: tensors that were put are stored on disk, in the temporary directory, until the files are
  * written. A method therefore needs memory for one layer only.
  *
- * Who owns what: the by__compress_compression owns what it opened and the temporary directory; the
+ * Who owns what: the by__compress_state owns what it opened and the temporary directory; the
  * model and the options are borrowed.
  *
  * Never put here: kernels, file formats of other programs (export), the training loop.
@@ -53,7 +53,7 @@ typedef struct by__compress_put {
 
 typedef struct by__compress_method by__compress_method;
 
-typedef struct by__compress_compression {
+typedef struct by__compress_state {
     const by_compress_options *options;
     const by__compress_method *method;
     char **values; /* values of the method's settings, in order */
@@ -78,7 +78,7 @@ typedef struct by__compress_compression {
     bool *dropped;  /* [tensors of the weights] */
     char **renamed; /* [tensors of the weights]: name in the new directory; NULL: unchanged */
     size_t changed;
-} by__compress_compression;
+} by__compress_state;
 
 /* How a layer will be stored. */
 typedef struct by__compress_stored_as {
@@ -89,16 +89,15 @@ typedef struct by__compress_stored_as {
 
 struct by__compress_method {
     by_compress_method shown;
-    by_status (*run)(by__compress_compression *c, by_error *error);
+    by_status (*run)(by__compress_state *c, by_error *error);
     /* Returns BY_EARG, before anything is computed, if the method does not support this model.
      * NULL: it supports all models or, if it calibrates, all that read tokens. */
-    by_status (*takes)(by__compress_compression *c, by_error *error);
+    by_status (*takes)(by__compress_state *c, by_error *error);
     /* Predicts how a layer is stored. NULL: all tensors keep their formats. */
-    by__compress_stored_as (*store)(const by__compress_compression *c,
-                                    const by__compress_linear *linear);
+    by__compress_stored_as (*store)(const by__compress_state *c, const by__compress_linear *linear);
     /* Predicts the shape of a tensor; a dimension of 0 means that it is removed. NULL: shapes
      * stay. */
-    void (*resize)(const by__compress_compression *c, by_tensor_view *tensor);
+    void (*resize)(const by__compress_state *c, by_tensor_view *tensor);
 };
 
 /* Returns row i of the table, or NULL past the last one. */
@@ -106,28 +105,28 @@ const by__compress_method *by__compress_method_at(size_t i);
 /* The method of a forecast without one, which is not in the table: the model as it is. */
 extern const by__compress_method by__compress_method_none;
 /* Checks that a job's method supports its model; BY_EARG says why not. */
-by_status by__compress_method_takes(by__compress_compression *c, by_error *error);
+by_status by__compress_method_takes(by__compress_state *c, by_error *error);
 
 /* ---- settings, by name (settings.c) ---- */
 
 by_status by__compress_settings_read(char ***out, const by_compress_method *method,
                                      const char *const *settings, size_t count, by_error *error);
 void by__compress_settings_free(char ***values, const by_compress_method *method);
-const char *by__compress_setting_text(const by__compress_compression *c, const char *name);
-double by__compress_setting_number(const by__compress_compression *c, const char *name);
+const char *by__compress_setting_text(const by__compress_state *c, const char *name);
+double by__compress_setting_number(const by__compress_state *c, const char *name);
 
 /* ---- layers (linears.c) ---- */
 
 /* Builds the forward graph of the model, which computes in f32. The caller closes *out. */
-by_status by__compress_graph(by_graph **out, const by__compress_compression *c, by_error *error);
+by_status by__compress_graph(by_graph **out, const by__compress_state *c, by_error *error);
 /* Lists the layers of the model, whose weights must be open. */
-by_status by__compress_linears_list(by__compress_compression *c, by_error *error);
+by_status by__compress_linears_list(by__compress_state *c, by_error *error);
 /* Reads a weight as rows of outputs, f32 [n, k]. BY_ESTATE: a value is not finite. */
-by_status by__compress_linear_read(const by__compress_compression *c,
-                                   const by__compress_linear *linear, float *out, by_error *error);
+by_status by__compress_linear_read(const by__compress_state *c, const by__compress_linear *linear,
+                                   float *out, by_error *error);
 /* Returns the name in the files of a graph's parameter: its own name, or that with the family's
  * prefix. Returns NULL if there is neither (or memory is exhausted). Freed with free(). */
-char *by__compress_file_name(const by__compress_compression *c, const char *name);
+char *by__compress_file_name(const by__compress_state *c, const char *name);
 
 /* ---- calibration (calibrate.c, calibration_data.c) ---- */
 
@@ -150,13 +149,12 @@ typedef struct by__compress_calibrated {
     size_t gain_count;
 } by__compress_calibrated;
 
-typedef by_status by__compress_calibrate_fn(by__compress_compression *c,
-                                            by__compress_calibrated *what, void *user,
-                                            by_error *error);
+typedef by_status by__compress_calibrate_fn(by__compress_state *c, by__compress_calibrated *what,
+                                            void *user, by_error *error);
 
 /* Called for each block and each batch of calibration data with the residual stream before and
  * after the block, f32 [rows, width]. */
-typedef by_status by__compress_block_fn(by__compress_compression *c, int block, const float *before,
+typedef by_status by__compress_block_fn(by__compress_state *c, int block, const float *before,
                                         const float *behind, int64_t rows, int64_t width,
                                         void *user, by_error *error);
 
@@ -170,17 +168,17 @@ typedef struct by__compress_calibration_tokens {
 
 /* Calls fn for the layers of each block except the head, block by block. The inputs of a block are
  * computed with the weights that fn left in the blocks before it. */
-by_status by__compress_calibrate(by__compress_compression *c, by__compress_calibrate_fn *fn,
-                                 void *user, by_error *error);
-by_status by__compress_calibrate_on(by__compress_compression *c,
+by_status by__compress_calibrate(by__compress_state *c, by__compress_calibrate_fn *fn, void *user,
+                                 by_error *error);
+by_status by__compress_calibrate_on(by__compress_state *c,
                                     const by__compress_calibration_tokens *tokens,
                                     by__compress_calibrate_fn *fn, void *user, by_error *error);
 /* Calls fn for all blocks without changing weights. */
-by_status by__compress_calibrate_blocks(by__compress_compression *c, by__compress_block_fn *fn,
+by_status by__compress_calibrate_blocks(by__compress_state *c, by__compress_block_fn *fn,
                                         void *user, by_error *error);
 /* Reads the sequences for programs of about `rows` rows. */
-by_status by__compress_calibration_read(by__compress_calibration_tokens *out,
-                                        by__compress_compression *c, int64_t rows, by_error *error);
+by_status by__compress_calibration_read(by__compress_calibration_tokens *out, by__compress_state *c,
+                                        int64_t rows, by_error *error);
 void by__compress_calibration_free(by__compress_calibration_tokens *tokens);
 
 /* Computes the upper triangular U, f64 [k, k], with (H + damping mean(diag H))^-1 = U^T U. Reads
@@ -192,37 +190,35 @@ by_status by__compress_inverse_factor(double **out, double *h, int64_t k, double
 /* ---- contents of the new directory (job.c) ---- */
 
 /* Opens a job and borrows the options. by__compress_job_close must be called even if this fails. */
-by_status by__compress_job_open(by__compress_compression *c, const char *directory,
+by_status by__compress_job_open(by__compress_state *c, const char *directory,
                                 const by_pretrained *model, const by_compress_options *options,
                                 by_error *error);
 /* The same without a directory: the model can be inspected, but nothing written. */
-by_status by__compress_job_look(by__compress_compression *c, const by_pretrained *model,
+by_status by__compress_job_look(by__compress_state *c, const by_pretrained *model,
                                 const by_compress_options *options, by_error *error);
-void by__compress_job_close(by__compress_compression *c);
+void by__compress_job_close(by__compress_state *c);
 
 /* Removes a tensor of the model, which must exist. */
-void by__compress_drop(by__compress_compression *c, const char *name);
+void by__compress_drop(by__compress_state *c, const char *name);
 /* Adds a tensor; its data is copied to the disk. */
-by_status by__compress_put_tensor(by__compress_compression *c, const char *name, by_dtype dtype,
-                                  int rank, const int64_t *shape, const void *data,
-                                  by_error *error);
+by_status by__compress_put_tensor(by__compress_state *c, const char *name, by_dtype dtype, int rank,
+                                  const int64_t *shape, const void *data, by_error *error);
 /* Replaces a tensor by floats, converted to its dtype (f32, bf16 or f16). */
-by_status by__compress_put_f32(by__compress_compression *c, const by_tensor_view *tensor,
+by_status by__compress_put_f32(by__compress_state *c, const by_tensor_view *tensor,
                                const float *data, by_error *error);
 /* Renames a tensor of the model that is kept. */
-by_status by__compress_rename(by__compress_compression *c, size_t tensor, const char *name,
+by_status by__compress_rename(by__compress_state *c, size_t tensor, const char *name,
                               by_error *error);
 /* Updates config.json of the new directory after the model's sizes have changed. */
-by_status by__compress_resize(by__compress_compression *c, const by_model_config *to,
-                              by_error *error);
+by_status by__compress_resize(by__compress_state *c, const by_model_config *to, by_error *error);
 /* Reports progress to the caller. Returns BY_ESTOPPED if the caller wants the job to end. */
-by_status by__compress_report(const by__compress_compression *c, const char *what, size_t done,
+by_status by__compress_report(const by__compress_state *c, const char *what, size_t done,
                               size_t all, by_error *error);
 
 /* ---- directories (output.c) ---- */
 
 /* Writes everything and renames the directory to its final name. */
-by_status by__compress_finish(by__compress_compression *c, by_compressed *out, by_error *error);
+by_status by__compress_finish(by__compress_state *c, by_compressed *out, by_error *error);
 
 /* ---- codes (codes.c) ---- */
 
@@ -251,8 +247,8 @@ typedef enum by__compress_scale_rule {
 } by__compress_scale_rule;
 
 /* Return the settings "group" and "scale". */
-int64_t by__compress_group_setting(const by__compress_compression *c);
-by__compress_scale_rule by__compress_scale_setting(const by__compress_compression *c);
+int64_t by__compress_group_setting(const by__compress_state *c);
+by__compress_scale_rule by__compress_scale_setting(const by__compress_state *c);
 
 /* Owned codes and scales of a weight. */
 typedef struct by__compress_codes {
@@ -279,20 +275,20 @@ void by__compress_codes_round(by__compress_codes *codes, const float *weight,
 /* Decodes all codes to [n, k]. */
 void by__compress_codes_read(const by__compress_codes *codes, float *out, int threads);
 /* Replaces the layer's weight by the codes. */
-by_status by__compress_codes_put(by__compress_compression *c, by__compress_linear *linear,
+by_status by__compress_codes_put(by__compress_state *c, by__compress_linear *linear,
                                  const by__compress_codes *codes, by_error *error);
 /* Writes quantization_config and the remaining matrices, as bf16. rows: the inputs of products are
  * rounded to 8-bit integers as well. Called after the last layer. */
-by_status by__compress_codes_finish(by__compress_compression *c, by__code_kind kind, int64_t group,
+by_status by__compress_codes_finish(by__compress_state *c, by__code_kind kind, int64_t group,
                                     bool rows, by_error *error);
 
 /* ---- weights rounded to nearest (round_weights.c) ---- */
 
-by_status by__compress_round_layer(by__compress_compression *c, by__compress_linear *linear,
+by_status by__compress_round_layer(by__compress_state *c, by__compress_linear *linear,
                                    by__code_kind kind, int64_t group, by__compress_scale_rule rule,
                                    by_error *error);
 /* Encodes the head, if the setting "head" says so, and all layers that have no codes yet. */
-by_status by__compress_round_rest(by__compress_compression *c, by__code_kind kind, int64_t group,
+by_status by__compress_round_rest(by__compress_state *c, by__code_kind kind, int64_t group,
                                   by_error *error);
 
 /* ---- GPTQ (gptq.c) and AWQ (awq.c) on one layer ---- */
@@ -361,7 +357,7 @@ extern const by__compress_method by__compress_method_int8, by__compress_method_w
     by__compress_method_int4, by__compress_method_awq, by__compress_method_gptq,
     by__compress_method_fp8;
 /* Returns how int4, awq and gptq store a layer, from their settings "group" and "head". */
-by__compress_stored_as by__compress_store_int4(const by__compress_compression *c,
+by__compress_stored_as by__compress_store_int4(const by__compress_state *c,
                                                const by__compress_linear *linear);
 
 #endif

@@ -44,9 +44,8 @@ int64_t by__compress_layer_of_name(const char *name)
     return at == NULL ? -1 : strtol(at, NULL, 10);
 }
 
-static by_status watch(by__compress_compression *c, int block, const float *before,
-                       const float *behind, int64_t rows, int64_t width, void *user,
-                       by_error *error)
+static by_status watch(by__compress_state *c, int block, const float *before, const float *behind,
+                       int64_t rows, int64_t width, void *user, by_error *error)
 {
     influence *sums = user;
     BY_UNUSED(c);
@@ -96,8 +95,7 @@ static void choose(bool *stays, const influence *sums, int64_t layers, int64_t c
 }
 
 /* Renames a layer's tensor to the layer's new number. */
-static by_status rename_tensor(by__compress_compression *c, size_t i, int64_t number,
-                               by_error *error)
+static by_status rename_tensor(by__compress_state *c, size_t i, int64_t number, by_error *error)
 {
     const char *name = by_weights_name(c->weights, i);
     size_t digits;
@@ -111,7 +109,7 @@ static by_status rename_tensor(by__compress_compression *c, size_t i, int64_t nu
     return status;
 }
 
-static by_status take_out(by__compress_compression *c, const bool *stays, by_error *error)
+static by_status take_out(by__compress_state *c, const bool *stays, by_error *error)
 {
     int64_t layers = c->config->model.layers;
     by_config *to;
@@ -139,7 +137,7 @@ static by_status take_out(by__compress_compression *c, const bool *stays, by_err
     return status;
 }
 
-static by_status takes(by__compress_compression *c, by_error *error)
+static by_status takes(by__compress_state *c, by_error *error)
 {
     int64_t layers = c->config->model.layers;
     int64_t count = (int64_t)by__compress_setting_number(c, "layers");
@@ -151,7 +149,7 @@ static by_status takes(by__compress_compression *c, by_error *error)
                               (long long)count, (long long)layers, (long long)layers - 1);
 }
 
-static void note(by__compress_compression *c, const bool *stays)
+static void note(by__compress_state *c, const bool *stays)
 {
     by__string_append(&c->notes, "; taken out:");
     for (int64_t i = 0; i < c->config->model.layers; i++) {
@@ -162,7 +160,7 @@ static void note(by__compress_compression *c, const bool *stays)
     }
 }
 
-static by_status run(by__compress_compression *c, by_error *error)
+static by_status run(by__compress_state *c, by_error *error)
 {
     size_t layers = (size_t)c->config->model.layers;
     int64_t count = (int64_t)by__compress_setting_number(c, "layers");
@@ -190,7 +188,7 @@ static by_status run(by__compress_compression *c, by_error *error)
 }
 
 /* All layers have the same shapes, so a plan removes the last ones. */
-static void resize(const by__compress_compression *c, by_tensor_view *tensor)
+static void resize(const by__compress_state *c, by_tensor_view *tensor)
 {
     int64_t left = c->config->model.layers - (int64_t)by__compress_setting_number(c, "layers");
     if (c->config->model.layers > 0 &&

@@ -16,7 +16,7 @@ static uint64_t bytes_of_codes(const by__compress_linear *l, const by__compress_
 
 /* Finds out the format in which inference computes with the result: bf16 with codes; else the
  * model's own, or for the directory of another one that of its weights. */
-static by_status read_compute(by_dtype *out, const by__compress_compression *c, by_error *error)
+static by_status read_compute(by_dtype *out, const by__compress_state *c, by_error *error)
 {
     *out = BY_BF16;
     if (c->method->store != NULL || by_weights_in_codes(c->weights) ||
@@ -46,7 +46,7 @@ static uint64_t bytes_packed(const by__compress_linear *l, const by__compress_st
     return (uint64_t)by_shape_count(&shape);
 }
 
-static const by__compress_linear *linear_of(const by__compress_compression *c, const char *name)
+static const by__compress_linear *linear_of(const by__compress_state *c, const char *name)
 {
     for (size_t i = 0; i < c->linear_count; i++) {
         if (strcmp(c->linears[i].weight, name) == 0) {
@@ -57,8 +57,7 @@ static const by__compress_linear *linear_of(const by__compress_compression *c, c
 }
 
 /* Returns how a layer is stored: as the method predicts, or as it is. */
-static by__compress_stored_as stored_as(const by__compress_compression *c,
-                                        const by__compress_linear *l)
+static by__compress_stored_as stored_as(const by__compress_state *c, const by__compress_linear *l)
 {
     if (c->method->store != NULL) {
         return c->method->store(c, l);
@@ -69,8 +68,8 @@ static by__compress_stored_as stored_as(const by__compress_compression *c,
                                .coded = true, .kind = coded->kind, .group = coded->group};
 }
 
-static by_status add_tensor(by_compress_forecast *out, const by__compress_compression *c,
-                            size_t tensor, by_dtype compute, by_error *error)
+static by_status add_tensor(by_compress_forecast *out, const by__compress_state *c, size_t tensor,
+                            by_dtype compute, by_error *error)
 {
     by_tensor_view view;
     size_t count;
@@ -110,7 +109,7 @@ static by_status add_tensor(by_compress_forecast *out, const by__compress_compre
 by_status by_compress_forecast_make(by_compress_forecast *out, const by_pretrained *model,
                                     const by_compress_options *options, by_error *error)
 {
-    by__compress_compression c = {0};
+    by__compress_state c = {0};
     by_compress_forecast forecast = {0};
     by_error why = {0};
     by_dtype compute;

@@ -187,7 +187,7 @@ by_status by__compress_gptq_round(by__compress_codes *codes, const float *weight
 }
 
 /* Rounds the layers that read one value and therefore share its H. */
-static by_status round_group(by__compress_compression *c, by__compress_calibrated *what, void *user,
+static by_status round_group(by__compress_state *c, by__compress_calibrated *what, void *user,
                              by_error *error)
 {
     bool natural = strcmp(by__compress_setting_text(c, "order"), "natural") == 0;
@@ -223,7 +223,7 @@ static by_status round_group(by__compress_compression *c, by__compress_calibrate
     return status;
 }
 
-static by_status run(by__compress_compression *c, by_error *error)
+static by_status run(by__compress_state *c, by_error *error)
 {
     BY_TRY(by__compress_calibrate(c, round_group, NULL, error));
     BY_TRY(by__compress_round_rest(c, BY__CODE_INT4, by__compress_group_setting(c), error));

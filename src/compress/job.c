@@ -9,7 +9,7 @@
 #include "compress/compress.h"
 #include "text/tokenizer/gguf_tokenizer.h"
 
-by_status by__compress_job_look(by__compress_compression *c, const by_pretrained *model,
+by_status by__compress_job_look(by__compress_state *c, const by_pretrained *model,
                                 const by_compress_options *options, by_error *error)
 {
     size_t row = 0;
@@ -58,7 +58,7 @@ by_status by__compress_job_look(by__compress_compression *c, const by_pretrained
 }
 
 /* Sets the name of the new directory, and checks that it is free and has a parent. */
-static by_status name_directory(by__compress_compression *c, const char *directory, by_error *error)
+static by_status name_directory(by__compress_state *c, const char *directory, by_error *error)
 {
     size_t length = strlen(directory);
     while (length > 1 && directory[length - 1] == '/') {
@@ -84,7 +84,7 @@ static by_status name_directory(by__compress_compression *c, const char *directo
     return status;
 }
 
-static by_status open_directory(by__compress_compression *c, by_error *error)
+static by_status open_directory(by__compress_state *c, by_error *error)
 {
     by_string text = {0};
     by_string_format(&text, "%s.tmp-%ld", c->directory, (long)getpid());
@@ -107,7 +107,7 @@ static by_status open_directory(by__compress_compression *c, by_error *error)
 }
 
 /* What is in a GGUF file besides the weights: read before the work, for it may be refused. */
-static by_status open_vocabulary(by__compress_compression *c, by_error *error)
+static by_status open_vocabulary(by__compress_state *c, by_error *error)
 {
     bool there;
     const char *path = by_pretrained_directory(c->model);
@@ -123,9 +123,8 @@ static by_status open_vocabulary(by__compress_compression *c, by_error *error)
 }
 
 /* Everything that may be refused before the work. */
-static by_status prepare(by__compress_compression *c, const char *directory,
-                         const by_pretrained *model, const by_compress_options *options,
-                         by_error *error)
+static by_status prepare(by__compress_state *c, const char *directory, const by_pretrained *model,
+                         const by_compress_options *options, by_error *error)
 {
     if (options->method == NULL) {
         return by_error_set(error, BY_EARG, "no method is named");
@@ -136,7 +135,7 @@ static by_status prepare(by__compress_compression *c, const char *directory,
     return open_vocabulary(c, error);
 }
 
-by_status by__compress_job_open(by__compress_compression *c, const char *directory,
+by_status by__compress_job_open(by__compress_state *c, const char *directory,
                                 const by_pretrained *model, const by_compress_options *options,
                                 by_error *error)
 {
@@ -147,13 +146,13 @@ by_status by__compress_job_open(by__compress_compression *c, const char *directo
 by_status by_compress_check(const char *directory, const by_pretrained *model,
                             const by_compress_options *options, by_error *error)
 {
-    by__compress_compression c = {0};
+    by__compress_state c = {0};
     by_status status = prepare(&c, directory, model, options, error);
     by__compress_job_close(&c);
     return status;
 }
 
-void by__compress_job_close(by__compress_compression *c)
+void by__compress_job_close(by__compress_state *c)
 {
     if (c->spill != NULL) {
         (void)fclose(c->spill);
@@ -191,7 +190,7 @@ void by__compress_job_close(by__compress_compression *c)
 by_status by_compress(by_compressed *out, const char *directory, const by_pretrained *model,
                       const by_compress_options *options, by_error *error)
 {
-    by__compress_compression c = {0};
+    by__compress_state c = {0};
     by_compressed made = {0};
     by_status status = by__compress_job_open(&c, directory, model, options, error);
     if (status == BY_OK) {

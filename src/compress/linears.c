@@ -7,7 +7,7 @@
 #include "nn/nn.h"
 #include "ops/ops.h"
 
-char *by__compress_file_name(const by__compress_compression *c, const char *name)
+char *by__compress_file_name(const by__compress_state *c, const char *name)
 {
     char other[512];
     const char *prefix = by_model_name_prefix(&c->config->model);
@@ -18,7 +18,7 @@ char *by__compress_file_name(const by__compress_compression *c, const char *name
     return by_weights_has(c->weights, other) ? by__strdup(other) : NULL;
 }
 
-static by__compress_linear *find(const by__compress_compression *c, const char *name)
+static by__compress_linear *find(const by__compress_state *c, const char *name)
 {
     for (size_t i = 0; i < c->linear_count; i++) {
         if (strcmp(c->linears[i].name, name) == 0) {
@@ -28,8 +28,8 @@ static by__compress_linear *find(const by__compress_compression *c, const char *
     return NULL;
 }
 
-static by_status add(by__compress_compression *c, const char *name,
-                     const by__op_packed_reader *reader, bool head, by_error *error)
+static by_status add(by__compress_state *c, const char *name, const by__op_packed_reader *reader,
+                     bool head, by_error *error)
 {
     by__compress_linear *l = find(c, name);
     if (l != NULL) {
@@ -63,8 +63,8 @@ static by_status add(by__compress_compression *c, const char *name,
 }
 
 /* Adds the weight of a node, if the node is a product with a weight. */
-static by_status look_at(by__compress_compression *c, const by_graph *graph,
-                         const by__graph_node *node, by_error *error)
+static by_status look_at(by__compress_state *c, const by_graph *graph, const by__graph_node *node,
+                         by_error *error)
 {
     int operand;
     by__op_packed_reader reader;
@@ -87,7 +87,7 @@ static by_status look_at(by__compress_compression *c, const by_graph *graph,
     return BY_OK;
 }
 
-by_status by__compress_graph(by_graph **out, const by__compress_compression *c, by_error *error)
+by_status by__compress_graph(by_graph **out, const by__compress_state *c, by_error *error)
 {
     by_graph *graph;
     by_model model = BY_MODEL_NONE;
@@ -104,7 +104,7 @@ by_status by__compress_graph(by_graph **out, const by__compress_compression *c, 
     return BY_OK;
 }
 
-by_status by__compress_linears_list(by__compress_compression *c, by_error *error)
+by_status by__compress_linears_list(by__compress_state *c, by_error *error)
 {
     by_graph *graph;
     by_status status = BY_OK;
@@ -118,7 +118,7 @@ by_status by__compress_linears_list(by__compress_compression *c, by_error *error
 
 /* Refuses values that are not finite, because encoding or pruning would hide that the model is
  * damaged. */
-static by_status check_finite(const by__compress_compression *c, const by__compress_linear *l,
+static by_status check_finite(const by__compress_state *c, const by__compress_linear *l,
                               const float *weight, by_error *error)
 {
     for (int64_t i = 0; i < l->n * l->k; i++) {
@@ -132,7 +132,7 @@ static by_status check_finite(const by__compress_compression *c, const by__compr
     return BY_OK;
 }
 
-by_status by__compress_linear_read(const by__compress_compression *c, const by__compress_linear *l,
+by_status by__compress_linear_read(const by__compress_state *c, const by__compress_linear *l,
                                    float *out, by_error *error)
 {
     by_tensor_view view;

@@ -28,7 +28,7 @@ static bool is_quantized(const by_weights *weights)
 /* Refuses quantized weights, in codes or in the blocks of a GGUF file: encoding them again adds to
  * their errors and gains nothing over encoding the original, and the other methods would write
  * their values, which take several times the bytes. */
-static by_status refuse_codes(const by__compress_compression *c, by_error *error)
+static by_status refuse_codes(const by__compress_state *c, by_error *error)
 {
     const char *path = by_pretrained_directory(c->model);
     const char *precision = by_weights_in_codes(c->weights)
@@ -53,7 +53,7 @@ static by_status refuse_codes(const by__compress_compression *c, by_error *error
 const by__compress_method by__compress_method_none = {
     .shown = {.name = "none", .summary = "the model as it is", .settings = NULL}};
 
-by_status by__compress_method_takes(by__compress_compression *c, by_error *error)
+by_status by__compress_method_takes(by__compress_state *c, by_error *error)
 {
     const by_model_config *config = &c->config->model;
     if (c->method == &by__compress_method_none) {

@@ -25,7 +25,7 @@ static void free_content(content *x)
     by__map_close(&x->spill);
 }
 
-static by_status map_spill(by__compress_compression *c, content *x, by_error *error)
+static by_status map_spill(by__compress_state *c, content *x, by_error *error)
 {
     char *path = by__path_join(c->temporary, "spill");
     int failed = fclose(c->spill);
@@ -40,7 +40,7 @@ static by_status map_spill(by__compress_compression *c, content *x, by_error *er
     return status;
 }
 
-static by_status collect(content *x, const by__compress_compression *c, by_compressed *out,
+static by_status collect(content *x, const by__compress_state *c, by_compressed *out,
                          by_error *error)
 {
     size_t kept = by_weights_count(c->weights);
@@ -79,7 +79,7 @@ static by_status collect(content *x, const by__compress_compression *c, by_compr
     return BY_OK;
 }
 
-static by_status write_config(const by__compress_compression *c, by__checkpoint_file_list *written,
+static by_status write_config(const by__compress_state *c, by__checkpoint_file_list *written,
                               by_error *error)
 {
     char *text = by__json_dump(c->json, JSON_INDENT(2));
@@ -91,7 +91,7 @@ static by_status write_config(const by__compress_compression *c, by__checkpoint_
 }
 
 /* The tokenizer and what else is next to the weights, or in their GGUF file. */
-static by_status copy_files(const by__compress_compression *c, by__checkpoint_file_list *written,
+static by_status copy_files(const by__compress_state *c, by__checkpoint_file_list *written,
                             by_error *error)
 {
     char **names;
@@ -121,8 +121,7 @@ static by_status copy_files(const by__compress_compression *c, by__checkpoint_fi
 
 /* Appends what is known of the run that trained the weights, under the keys of its checkpoints.
  * Returns the number of values. */
-static size_t add_origin(by_checkpoint_value *values, size_t count,
-                         const by__compress_compression *c)
+static size_t add_origin(by_checkpoint_value *values, size_t count, const by__compress_state *c)
 {
     const char *const known[][2] = {{"run", c->origin.run},
                                     {"config_hash", c->origin.config_hash},
@@ -136,7 +135,7 @@ static size_t add_origin(by_checkpoint_value *values, size_t count,
     return count;
 }
 
-static by_status write_state(by__compress_compression *c, by__checkpoint_file_list *written,
+static by_status write_state(by__compress_state *c, by__checkpoint_file_list *written,
                              by_error *error)
 {
     char hash[33];
@@ -173,7 +172,7 @@ static by_status write_state(by__compress_compression *c, by__checkpoint_file_li
     return status;
 }
 
-static by_status write_manifest(const by__compress_compression *c,
+static by_status write_manifest(const by__compress_state *c,
                                 const by__checkpoint_file_list *written, by_error *error)
 {
     char *text;
@@ -186,7 +185,7 @@ static by_status write_manifest(const by__compress_compression *c,
     return status;
 }
 
-by_status by__compress_finish(by__compress_compression *c, by_compressed *out, by_error *error)
+by_status by__compress_finish(by__compress_state *c, by_compressed *out, by_error *error)
 {
     content x = {0};
     by__checkpoint_file_list written = {0};

@@ -9,7 +9,7 @@ static const by_compress_setting int8_settings[] = {BY__SETTING_HEAD, {0}};
 static const by_compress_setting int4_settings[] = {
     BY__SETTING_GROUP, BY__SETTING_SCALE("largest"), BY__SETTING_HEAD, {0}};
 
-by_status by__compress_round_layer(by__compress_compression *c, by__compress_linear *l,
+by_status by__compress_round_layer(by__compress_state *c, by__compress_linear *l,
                                    by__code_kind kind, int64_t group, by__compress_scale_rule rule,
                                    by_error *error)
 {
@@ -29,7 +29,7 @@ by_status by__compress_round_layer(by__compress_compression *c, by__compress_lin
     return status;
 }
 
-by_status by__compress_round_rest(by__compress_compression *c, by__code_kind kind, int64_t group,
+by_status by__compress_round_rest(by__compress_state *c, by__code_kind kind, int64_t group,
                                   by_error *error)
 {
     for (size_t i = 0; i < c->linear_count; i++) {
@@ -44,7 +44,7 @@ by_status by__compress_round_rest(by__compress_compression *c, by__code_kind kin
     return BY_OK;
 }
 
-static by_status round_all(by__compress_compression *c, by__code_kind kind, int64_t group,
+static by_status round_all(by__compress_state *c, by__code_kind kind, int64_t group,
                            by__compress_scale_rule rule, bool rows, by_error *error)
 {
     for (size_t i = 0; i < c->linear_count; i++) {
@@ -58,18 +58,18 @@ static by_status round_all(by__compress_compression *c, by__code_kind kind, int6
     return by__compress_codes_finish(c, kind, group, rows, error);
 }
 
-static by_status run_int8(by__compress_compression *c, by_error *error)
+static by_status run_int8(by__compress_state *c, by_error *error)
 {
     return round_all(c, BY__CODE_INT8, 0, BY__SCALE_LARGEST, false, error);
 }
 
-static by_status run_w8a8(by__compress_compression *c, by_error *error)
+static by_status run_w8a8(by__compress_state *c, by_error *error)
 {
     return round_all(c, BY__CODE_INT8, 0, BY__SCALE_LARGEST, true, error);
 }
 
 /* Only the programs of language models quantize what weights are multiplied with. */
-static by_status takes_w8a8(by__compress_compression *c, by_error *error)
+static by_status takes_w8a8(by__compress_state *c, by_error *error)
 {
     const by_model_config *model = &c->config->model;
     return strcmp(by_model_reads(model), "tokens") == 0
@@ -81,18 +81,18 @@ static by_status takes_w8a8(by__compress_compression *c, by_error *error)
                      model->kind, by_model_reads(model));
 }
 
-static by_status run_int4(by__compress_compression *c, by_error *error)
+static by_status run_int4(by__compress_state *c, by_error *error)
 {
     return round_all(c, BY__CODE_INT4, by__compress_group_setting(c), by__compress_scale_setting(c),
                      false, error);
 }
 
-static by_status run_fp8(by__compress_compression *c, by_error *error)
+static by_status run_fp8(by__compress_state *c, by_error *error)
 {
     return round_all(c, BY__CODE_F8, 0, BY__SCALE_LARGEST, false, error);
 }
 
-static by__compress_stored_as store(const by__compress_compression *c, const by__compress_linear *l,
+static by__compress_stored_as store(const by__compress_state *c, const by__compress_linear *l,
                                     by__code_kind kind, int64_t group)
 {
     if (l->head) {
@@ -102,20 +102,18 @@ static by__compress_stored_as store(const by__compress_compression *c, const by_
     return (by__compress_stored_as){.coded = true, .kind = kind, .group = group};
 }
 
-static by__compress_stored_as store_int8(const by__compress_compression *c,
-                                         const by__compress_linear *l)
+static by__compress_stored_as store_int8(const by__compress_state *c, const by__compress_linear *l)
 {
     return store(c, l, BY__CODE_INT8, 0);
 }
 
-by__compress_stored_as by__compress_store_int4(const by__compress_compression *c,
+by__compress_stored_as by__compress_store_int4(const by__compress_state *c,
                                                const by__compress_linear *l)
 {
     return store(c, l, BY__CODE_INT4, by__compress_group_setting(c));
 }
 
-static by__compress_stored_as store_fp8(const by__compress_compression *c,
-                                        const by__compress_linear *l)
+static by__compress_stored_as store_fp8(const by__compress_state *c, const by__compress_linear *l)
 {
     return store(c, l, BY__CODE_F8, 0);
 }

@@ -114,7 +114,7 @@ void by__compress_settings_free(char ***values, const by_compress_method *method
     *values = NULL;
 }
 
-const char *by__compress_setting_text(const by__compress_compression *c, const char *name)
+const char *by__compress_setting_text(const by__compress_state *c, const char *name)
 {
     const by_compress_method *method = &c->method->shown;
     for (size_t i = 0; i < count_settings(method); i++) {
@@ -125,7 +125,7 @@ const char *by__compress_setting_text(const by__compress_compression *c, const c
     return NULL;
 }
 
-double by__compress_setting_number(const by__compress_compression *c, const char *name)
+double by__compress_setting_number(const by__compress_state *c, const char *name)
 {
     double value = 0.0;
     const char *text = by__compress_setting_text(c, name);

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "compress/compress.h"
 
-void by__compress_drop(by__compress_compression *c, const char *name)
+void by__compress_drop(by__compress_state *c, const char *name)
 {
     for (size_t i = 0; i < by_weights_count(c->weights); i++) {
         if (strcmp(by_weights_name(c->weights, i), name) == 0) {
@@ -17,8 +17,8 @@ void by__compress_drop(by__compress_compression *c, const char *name)
     }
 }
 
-by_status by__compress_put_tensor(by__compress_compression *c, const char *name, by_dtype dtype,
-                                  int rank, const int64_t *shape, const void *data, by_error *error)
+by_status by__compress_put_tensor(by__compress_state *c, const char *name, by_dtype dtype, int rank,
+                                  const int64_t *shape, const void *data, by_error *error)
 {
     by_tensor_view view = {.name = name, .dtype = dtype, .rank = rank};
     size_t bytes;
@@ -44,7 +44,7 @@ by_status by__compress_put_tensor(by__compress_compression *c, const char *name,
     return BY_OK;
 }
 
-by_status by__compress_put_f32(by__compress_compression *c, const by_tensor_view *tensor,
+by_status by__compress_put_f32(by__compress_state *c, const by_tensor_view *tensor,
                                const float *data, by_error *error)
 {
     size_t count;
@@ -64,7 +64,7 @@ by_status by__compress_put_f32(by__compress_compression *c, const by_tensor_view
     return status;
 }
 
-by_status by__compress_rename(by__compress_compression *c, size_t tensor, const char *name,
+by_status by__compress_rename(by__compress_state *c, size_t tensor, const char *name,
                               by_error *error)
 {
     free(c->renamed[tensor]);
@@ -83,8 +83,7 @@ static by_status read_sizes(json_t **out, const by_model_config *config, by_erro
 }
 
 /* Everything else in the model's own config.json, such as ids of special tokens, is kept. */
-by_status by__compress_resize(by__compress_compression *c, const by_model_config *to,
-                              by_error *error)
+by_status by__compress_resize(by__compress_state *c, const by_model_config *to, by_error *error)
 {
     json_t *was = NULL;
     json_t *now = NULL;
@@ -104,7 +103,7 @@ by_status by__compress_resize(by__compress_compression *c, const by_model_config
     return status;
 }
 
-by_status by__compress_report(const by__compress_compression *c, const char *what, size_t done,
+by_status by__compress_report(const by__compress_state *c, const char *what, size_t done,
                               size_t all, by_error *error)
 {
     const by_compress_progress progress = {what, done, all};

@@ -38,7 +38,7 @@ typedef struct narrowing {
 } narrowing;
 
 /* Computes how many of a layer's units remain. */
-static void count_units(const by__compress_compression *c, int64_t all[UNITS], int64_t left[UNITS])
+static void count_units(const by__compress_state *c, int64_t all[UNITS], int64_t left[UNITS])
 {
     const by_model_config *m = &c->config->model;
     all[HEADS] = m->kv_heads;
@@ -59,7 +59,7 @@ static bool has_units(const int64_t all[UNITS])
 
 /* If axis `which` of a parameter has units to remove, sets their kind and returns the elements of
  * one; otherwise returns 0. */
-static int64_t unit_axis(unit *kind, const by__compress_compression *c, const char *axes, int which)
+static int64_t unit_axis(unit *kind, const by__compress_state *c, const char *axes, int which)
 {
     const by_model_config *m = &c->config->model;
     const char *at = axes;
@@ -103,7 +103,7 @@ static int64_t cut(float *out, const float *in, const int64_t *shape, const axis
 }
 
 /* Replaces a parameter's tensor by the smaller one. values: the whole tensor, overwritten. */
-static by_status put_cut(by__compress_compression *c, const narrowing *n, by_value parameter,
+static by_status put_cut(by__compress_state *c, const narrowing *n, by_value parameter,
                          float *values, by_error *error)
 {
     const by__graph_value *value = &n->graph->values[parameter];
@@ -130,7 +130,7 @@ static by_status put_cut(by__compress_compression *c, const narrowing *n, by_val
     return status;
 }
 
-static bool is_cut(const by__compress_compression *c, const narrowing *n, by_value parameter)
+static bool is_cut(const by__compress_state *c, const narrowing *n, by_value parameter)
 {
     const by__graph_value *value = &n->graph->values[parameter];
     bool any = false;
@@ -142,7 +142,7 @@ static bool is_cut(const by__compress_compression *c, const narrowing *n, by_val
 }
 
 /* Returns the elements of a unit of a layer's inputs and sets its kind; 0: no units to remove. */
-static int64_t unit_of_inputs(unit *kind, by_value *parameter, const by__compress_compression *c,
+static int64_t unit_of_inputs(unit *kind, by_value *parameter, const by__compress_state *c,
                               const narrowing *n, const by__compress_linear *l)
 {
     if (l->stacked) { /* check_parameters refuses to remove these */
@@ -157,8 +157,8 @@ static int64_t unit_of_inputs(unit *kind, by_value *parameter, const by__compres
 
 /* Narrows the output matrices of attention and MLP by columns, also for the calibration of the
  * following blocks. */
-static by_status narrow_layer(by__compress_compression *c, by__compress_calibrated *what,
-                              void *user, by_error *error)
+static by_status narrow_layer(by__compress_state *c, by__compress_calibrated *what, void *user,
+                              by_error *error)
 {
     narrowing *n = user;
     const by__compress_linear *l = what->linears[0];
@@ -194,8 +194,8 @@ static by_status narrow_layer(by__compress_compression *c, by__compress_calibrat
     return status;
 }
 
-static by_status narrow_parameter(by__compress_compression *c, const narrowing *n,
-                                  by_value parameter, const char *name, by_error *error)
+static by_status narrow_parameter(by__compress_state *c, const narrowing *n, by_value parameter,
+                                  const char *name, by_error *error)
 {
     by_tensor_view view;
     float *values;
@@ -213,7 +213,7 @@ static by_status narrow_parameter(by__compress_compression *c, const narrowing *
 }
 
 /* Narrows the matrices that make the units: rows and biases. */
-static by_status narrow_rest(by__compress_compression *c, const narrowing *n, by_error *error)
+static by_status narrow_rest(by__compress_state *c, const narrowing *n, by_error *error)
 {
     by_status status = BY_OK;
     for (size_t v = 0; v < n->graph->value_count && status == BY_OK; v++) {
@@ -230,8 +230,7 @@ static by_status narrow_rest(by__compress_compression *c, const narrowing *n, by
 
 /* Checks that every parameter with units is a matrix or vector of one block that the files
  * contain. */
-static by_status check_parameters(const by__compress_compression *c, const narrowing *n,
-                                  by_error *error)
+static by_status check_parameters(const by__compress_state *c, const narrowing *n, by_error *error)
 {
     for (size_t v = 0; v < n->graph->value_count; v++) {
         const by__graph_value *value = &n->graph->values[v];
@@ -251,7 +250,7 @@ static by_status check_parameters(const by__compress_compression *c, const narro
     return BY_OK;
 }
 
-static by_status open_narrowing(narrowing *n, const by__compress_compression *c, by_error *error)
+static by_status open_narrowing(narrowing *n, const by__compress_state *c, by_error *error)
 {
     BY_TRY(by__compress_graph(&n->graph, c, error));
     BY_TRY(by__alloc((void **)&n->block, n->graph->value_count, sizeof *n->block, "layers", error));
@@ -298,7 +297,7 @@ static void close_narrowing(narrowing *n)
     by_graph_close(&n->graph);
 }
 
-static by_status resize_model(by__compress_compression *c, const narrowing *n, by_error *error)
+static by_status resize_model(by__compress_state *c, const narrowing *n, by_error *error)
 {
     by_config *to;
     const by_model_config *m = &c->config->model;
@@ -314,7 +313,7 @@ static by_status resize_model(by__compress_compression *c, const narrowing *n, b
     return status;
 }
 
-static by_status run(by__compress_compression *c, by_error *error)
+static by_status run(by__compress_state *c, by_error *error)
 {
     narrowing n = {0};
     by_status status = open_narrowing(&n, c, error);
@@ -333,7 +332,7 @@ static by_status run(by__compress_compression *c, by_error *error)
 
 /* Checks that the remaining sizes form a valid model. config.json is updated when the method
  * runs. */
-static by_status takes(by__compress_compression *c, by_error *error)
+static by_status takes(by__compress_state *c, by_error *error)
 {
     narrowing n = {0};
     by_status status = open_narrowing(&n, c, error);
@@ -344,7 +343,7 @@ static by_status takes(by__compress_compression *c, by_error *error)
     return status;
 }
 
-static void resize(const by__compress_compression *c, by_tensor_view *tensor)
+static void resize(const by__compress_state *c, by_tensor_view *tensor)
 {
     int64_t all[UNITS];
     int64_t left[UNITS];

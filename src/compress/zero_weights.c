@@ -233,7 +233,7 @@ by_status by__compress_sparsegpt_prune(float *weight, int64_t n, int64_t k, cons
 /* ---- layers ---- */
 
 /* Stores a weight [n, k] in place of the layer's, in the order and dtype of its tensor. */
-static by_status put_weight(by__compress_compression *c, const by__compress_linear *l,
+static by_status put_weight(by__compress_state *c, const by__compress_linear *l,
                             const float *weight, by_error *error)
 {
     by_tensor_view view;
@@ -251,7 +251,7 @@ static by_status put_weight(by__compress_compression *c, const by__compress_line
     return status;
 }
 
-static by__compress_prune_rule rule_of(const by__compress_compression *c)
+static by__compress_prune_rule rule_of(const by__compress_state *c)
 {
     return (by__compress_prune_rule){
         .pairs = strcmp(by__compress_setting_text(c, "pattern"), "2:4") == 0,
@@ -259,7 +259,7 @@ static by__compress_prune_rule rule_of(const by__compress_compression *c)
 }
 
 /* 2:4 sets half of the weights to 0, so another share contradicts it. */
-static by_status takes(by__compress_compression *c, by_error *error)
+static by_status takes(by__compress_state *c, by_error *error)
 {
     const by__compress_prune_rule rule = rule_of(c);
     return !rule.pairs || rule.sparsity == 0.5
@@ -270,7 +270,7 @@ static by_status takes(by__compress_compression *c, by_error *error)
                               c->method->shown.name, by__compress_setting_text(c, "sparsity"));
 }
 
-static by_status run_magnitude(by__compress_compression *c, by_error *error)
+static by_status run_magnitude(by__compress_state *c, by_error *error)
 {
     const by__compress_prune_rule rule = rule_of(c);
     for (size_t i = 0; i < c->linear_count; i++) {
@@ -295,8 +295,8 @@ static by_status run_magnitude(by__compress_compression *c, by_error *error)
     return BY_OK;
 }
 
-static by_status prune_by_wanda(by__compress_compression *c, by__compress_calibrated *what,
-                                void *user, by_error *error)
+static by_status prune_by_wanda(by__compress_state *c, by__compress_calibrated *what, void *user,
+                                by_error *error)
 {
     const by__compress_prune_rule rule = rule_of(c);
     double *norms;
@@ -317,8 +317,8 @@ static by_status prune_by_wanda(by__compress_compression *c, by__compress_calibr
     return status;
 }
 
-static by_status prune_by_inverse(by__compress_compression *c, by__compress_calibrated *what,
-                                  void *user, by_error *error)
+static by_status prune_by_inverse(by__compress_state *c, by__compress_calibrated *what, void *user,
+                                  by_error *error)
 {
     const by__compress_prune_rule rule = rule_of(c);
     double *u;
@@ -338,12 +338,12 @@ static by_status prune_by_inverse(by__compress_compression *c, by__compress_cali
     return status;
 }
 
-static by_status run_wanda(by__compress_compression *c, by_error *error)
+static by_status run_wanda(by__compress_state *c, by_error *error)
 {
     return by__compress_calibrate(c, prune_by_wanda, NULL, error);
 }
 
-static by_status run_sparsegpt(by__compress_compression *c, by_error *error)
+static by_status run_sparsegpt(by__compress_state *c, by_error *error)
 {
     return by__compress_calibrate(c, prune_by_inverse, NULL, error);
 }

@@ -289,7 +289,7 @@ by_status by__format_npy_open(int *fd, by__format_npy_info *out, const char *pat
     int file;
     size_t whole;
     uint8_t *header = NULL;
-    BY_TRY(by__base_open_regular(&file, &whole, path, error));
+    BY_TRY(by__open_regular(&file, &whole, path, error));
     size_t size = whole < NPY_MAX_PREFIX ? whole : NPY_MAX_PREFIX;
     by_status status = by__alloc((void **)&header, size + 1, 1, "npy header", error);
     if (status == BY_OK) {

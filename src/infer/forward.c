@@ -249,10 +249,10 @@ static by_status declare_caches(by__store *store, const by_graph *graph, by_erro
         const by__graph_value *value = &graph->values[v];
         by__store_handle handle;
         if (value->role == BY_ROLE_STATE) {
-            by__store_stored_tensor entry = {.name = value->name,
-                                             .shape = value->shape,
-                                             .format = value->dtype,
-                                             .group = BY__GROUP_CACHES};
+            by__store_tensor entry = {.name = value->name,
+                                      .shape = value->shape,
+                                      .format = value->dtype,
+                                      .group = BY__GROUP_CACHES};
             BY_TRY(by__store_add(store, &entry, &handle, error));
         }
     }

@@ -263,7 +263,7 @@ by_status by_heartbeat_open(by_heartbeat **out, const by_heartbeat_options *opti
         status = reach(h, error);
     }
     if (status == BY_OK) {
-        status = by__base_thread_create(&h->thread, run, h, "the heartbeat's thread", error);
+        status = by__thread_create(&h->thread, run, h, "the heartbeat's thread", error);
     }
     if (status != BY_OK) {
         release(h);

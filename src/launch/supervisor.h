@@ -12,8 +12,8 @@
  *
  * Never put here: anything that knows what a rank computes.
  */
-#ifndef BY_TRAIN_SUPERVISOR_H
-#define BY_TRAIN_SUPERVISOR_H
+#ifndef BY_LAUNCH_SUPERVISOR_H
+#define BY_LAUNCH_SUPERVISOR_H
 
 #include <limits.h>
 #include <sys/types.h>

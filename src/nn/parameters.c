@@ -29,7 +29,7 @@ static int group_of(const by__graph_value *value)
 }
 
 /* Sets the part of the whole tensor that the graph has. */
-static void set_part(by__store_stored_tensor *entry, const by__graph_value *value)
+static void set_part(by__store_tensor *entry, const by__graph_value *value)
 {
     entry->shape = value->whole;
     entry->local = value->shape;
@@ -49,16 +49,16 @@ by_status by__nn_declare_parameters(by__store *store, const by_graph *graph, by_
             continue;
         }
         by__store_handle handle;
-        by__store_stored_tensor entry = {.name = value->name,
-                                         .axes = value->axes,
-                                         .shape = value->shape,
-                                         .format = value->dtype,
-                                         .group = group_of(value),
-                                         .trainable = !value->frozen,
-                                         .transposed = value->transposed,
-                                         .packing = value->packing,
-                                         .out_in = value->out_in,
-                                         .grows = !value->transposed && is_over_vocabulary(value)};
+        by__store_tensor entry = {.name = value->name,
+                                  .axes = value->axes,
+                                  .shape = value->shape,
+                                  .format = value->dtype,
+                                  .group = group_of(value),
+                                  .trainable = !value->frozen,
+                                  .transposed = value->transposed,
+                                  .packing = value->packing,
+                                  .out_in = value->out_in,
+                                  .grows = !value->transposed && is_over_vocabulary(value)};
         if (value->transposed) {
             entry.shape = BY_SHAPE(value->shape.dim[1], value->shape.dim[0]);
         }
@@ -79,7 +79,7 @@ static by_status initialize_part(by__store *store, int flat, by__store_handle ha
                                  const by_graph *graph, by_value value, uint64_t seed, int threads,
                                  by_error *error)
 {
-    const by__store_stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_tensor *entry = by__store_entry(store, handle);
     int64_t count = by_shape_count(&entry->local);
     float *whole;
     float *part = NULL;
@@ -130,7 +130,7 @@ static by_status initialize_one(by__store *store, int flat, by__store_handle han
                                 const by_graph *graph, by_value value, uint64_t seed, int threads,
                                 by_error *error)
 {
-    const by__store_stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_tensor *entry = by__store_entry(store, handle);
     int64_t count = by_shape_count(&entry->local);
     float *host = by__store_host(store, flat, handle);
     float *drawn;

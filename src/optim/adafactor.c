@@ -233,7 +233,7 @@ static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t s
     hyper[RATE] = k->relative_step == 1 && relative < (double)hyper[0] ? (float)relative : hyper[0];
 }
 
-const by__optim_optimizer by__optim_optimizer_adafactor = {
+const by__optim_row by__optim_adafactor = {
     .kind = {.name = "adafactor",
              .help = "Adafactor (Shazeer & Stern 2018): factored second moments of matrices, with "
                      "decoupled weight decay. The paper uses optimizer.lr 0.01 and schedule "

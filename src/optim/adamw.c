@@ -57,7 +57,7 @@ static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t s
     by__optim_adam_corrections(hyper, ((const adamw_keys *)own)->betas, step);
 }
 
-const by__optim_optimizer by__optim_optimizer_adamw = {
+const by__optim_row by__optim_adamw = {
     .kind = {.name = "adamw",
              .help = "Adam with decoupled weight decay (Loshchilov & Hutter 2019).",
              .keys = {&key_list},

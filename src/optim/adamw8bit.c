@@ -90,10 +90,10 @@ static by_status resolve(by_config *config, void *own, by_error *error)
                             "parallel.expert and sync.every to 1, or use adamw",
                             by__config_where(config, "optimizer.kind", "parallel.tensor"));
     }
-    return by__optim_optimizer_wants_f32(config, error);
+    return by__optim_wants_f32(config, error);
 }
 
-const by__optim_optimizer by__optim_optimizer_adamw8bit = {
+const by__optim_row by__optim_adamw8bit = {
     .kind = {.name = "adamw8bit",
              .help = "AdamW with 8-bit moments in blocks of 256 (Dettmers et al. 2022): 2 bytes of "
                      "state per parameter instead of 8. Tensors of less than 4,096 elements have "

@@ -79,7 +79,7 @@ static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t s
     by__optim_adam_corrections(hyper, ((const lamb_keys *)own)->betas, step);
 }
 
-const by__optim_optimizer by__optim_optimizer_lamb = {
+const by__optim_row by__optim_lamb = {
     .kind = {.name = "lamb",
              .help =
                  "LAMB (You et al. 2020): Adam with decoupled weight decay, and updates scaled to "

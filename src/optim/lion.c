@@ -31,7 +31,7 @@ static by_value update(by_graph *graph, const by__optim_update *u, const void *o
     return by__optim_update_end(&m, by__map_mul(&m, direction, by__optim_update_rate(&m, 0)));
 }
 
-const by__optim_optimizer by__optim_optimizer_lion = {
+const by__optim_row by__optim_lion = {
     .kind = {.name = "lion",
              .help =
                  "Lion (Chen et al. 2023): sign of an interpolated momentum, with decoupled weight "

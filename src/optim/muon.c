@@ -170,10 +170,10 @@ static by_status resolve(by_config *config, void *own, by_error *error)
                             "parallel.expert to 1, or use adamw",
                             by__config_where(config, "optimizer.kind", "parallel.tensor"));
     }
-    return by__optim_optimizer_wants_f32(config, error);
+    return by__optim_wants_f32(config, error);
 }
 
-const by__optim_optimizer by__optim_optimizer_muon = {
+const by__optim_row by__optim_muon = {
     .kind = {.name = "muon",
              .help =
                  "Muon (Jordan 2024): orthogonalized updates for the matrices of hidden layers, "

@@ -5,7 +5,7 @@
  * update of one unit (a tensor or a flat range of tensors) as nodes of a graph. Memory plan,
  * sharding, checkpoint and resume follow from the declared states.
  *
- * Types: by__optim_optimizer, an optimizer's row in the table; by__optim_update, the values of one
+ * Types: by__optim_row, an optimizer's row in the table; by__optim_update, the values of one
  * unit; by__optim_update_map, an elementwise update under construction. All values belong to the
  * graph; states and their memory belong to the store.
  *
@@ -35,7 +35,7 @@ typedef struct by__optim_update {
     float lr_scale; /* factor of its learning rate, relative to hyper[0] */
 } by__optim_update;
 
-typedef struct by__optim_optimizer {
+typedef struct by__optim_row {
     by__config_kind kind; /* name and keys */
     const by_optimizer_state *states;
     int state_count;
@@ -48,16 +48,16 @@ typedef struct by__optim_optimizer {
     /* Fills hyper[1] and the following, which are zero when called, for update number `step`
      * (0-based); hyper[0] is the learning rate. May be NULL. */
     void (*hyper)(float hyper[BY_HYPER_COUNT], const void *own, int64_t step);
-} by__optim_optimizer;
+} by__optim_row;
 
 /* Bias corrections of Adam's first and second moments at update `step`, 1 - beta^(step + 1), in
  * hyper[1] and hyper[2] (Kingma and Ba 2015, section 3). */
 void by__optim_adam_corrections(float hyper[BY_HYPER_COUNT], const double betas[2], int64_t step);
 /* BY_ECONFIG unless precision.weights is f32. */
-by_status by__optim_optimizer_wants_f32(const by_config *config, by_error *error);
+by_status by__optim_wants_f32(const by_config *config, by_error *error);
 
 /* The kinds of the section `optimizer`, for by__config_kind_table. */
-const by__config_kind *by__optim_optimizer_kind(size_t index);
+const by__config_kind *by__optim_kind(size_t index);
 
 /* ---- parameters with individual rates (groups.c) ---- */
 

@@ -5,7 +5,7 @@
 
 #include "optim/optim.h"
 
-/* One row per optimizer: by__optim_optimizer_NAME of NAME.c. */
+/* One row per optimizer: by__optim_NAME of NAME.c. */
 #define OPTIMIZERS(ROW)                                                                            \
     ROW(adamw)                                                                                     \
     ROW(adamw8bit)                                                                                 \
@@ -15,17 +15,17 @@
     ROW(lamb)                                                                                      \
     ROW(adafactor)
 
-#define DECLARE(name) extern const by__optim_optimizer by__optim_optimizer_##name;
-#define ADDRESS(name) &by__optim_optimizer_##name,
+#define DECLARE(name) extern const by__optim_row by__optim_##name;
+#define ADDRESS(name) &by__optim_##name,
 OPTIMIZERS(DECLARE)
-static const by__optim_optimizer *const optimizers[] = {OPTIMIZERS(ADDRESS)};
+static const by__optim_row *const optimizers[] = {OPTIMIZERS(ADDRESS)};
 
-const by__config_kind *by__optim_optimizer_kind(size_t index)
+const by__config_kind *by__optim_kind(size_t index)
 {
     return index < BY_ARRAY_LENGTH(optimizers) ? &optimizers[index]->kind : NULL;
 }
 
-static const by__optim_optimizer *find(const by_optimizer_config *config)
+static const by__optim_row *find(const by_optimizer_config *config)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(optimizers); i++) {
         const by__config_kind *kind = &optimizers[i]->kind;
@@ -38,7 +38,7 @@ static const by__optim_optimizer *find(const by_optimizer_config *config)
 }
 
 /* Number of states that an optimizer keeps with the keys of a config. */
-static int count_states(const by__optim_optimizer *optimizer, const by_optimizer_config *config)
+static int count_states(const by__optim_row *optimizer, const by_optimizer_config *config)
 {
     return optimizer->kept == NULL
                ? optimizer->state_count
@@ -47,13 +47,13 @@ static int count_states(const by__optim_optimizer *optimizer, const by_optimizer
 
 int by_optimizer_state_count(const by_optimizer_config *config)
 {
-    const by__optim_optimizer *optimizer = find(config);
+    const by__optim_row *optimizer = find(config);
     return optimizer == NULL ? 0 : count_states(optimizer, config) + (config->ema != 0.0);
 }
 
 by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int i)
 {
-    const by__optim_optimizer *optimizer = find(config);
+    const by__optim_row *optimizer = find(config);
     return i == count_states(optimizer, config)
                ? (by_optimizer_state){.name = BY_AVERAGE_STATE, .wide = true}
                : optimizer->states[i];
@@ -61,7 +61,7 @@ by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int 
 
 bool by_optimizer_needs_tensors(const by_optimizer_config *config)
 {
-    const by__optim_optimizer *optimizer = find(config);
+    const by__optim_row *optimizer = find(config);
     return optimizer != NULL && (optimizer->needs_tensors || by__optim_groups_have_rates(config));
 }
 
@@ -98,7 +98,7 @@ void by__optim_adam_corrections(float hyper[BY_HYPER_COUNT], const double betas[
     }
 }
 
-by_status by__optim_optimizer_wants_f32(const by_config *config, by_error *error)
+by_status by__optim_wants_f32(const by_config *config, by_error *error)
 {
     return strcmp(config->precision.weights, "f32") == 0
                ? BY_OK
@@ -144,7 +144,7 @@ static by_value without_zeros(by_graph *graph, const by__optim_update *u)
     return results[0];
 }
 
-static void update_unit(by_graph *graph, const by__optim_optimizer *optimizer,
+static void update_unit(by_graph *graph, const by__optim_row *optimizer,
                         const by_optimizer_config *config, by__optim_update *u)
 {
     const by_update_unit *unit = u->unit;
@@ -181,7 +181,7 @@ static void update_unit(by_graph *graph, const by__optim_optimizer *optimizer,
 by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *config,
                                     const by_update_unit *units, size_t count, by_error *error)
 {
-    const by__optim_optimizer *optimizer = find(config);
+    const by__optim_row *optimizer = find(config);
     if (optimizer == NULL) {
         return by_error_set(error, BY_EARG,
                             "optimizer.kind '%s': wanted is the optimizer section of a config that "
@@ -201,7 +201,7 @@ by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *
 void by_optimizer_hyper(float hyper[BY_HYPER_COUNT], const by_optimizer_config *config,
                         int64_t step, double lr)
 {
-    const by__optim_optimizer *optimizer = find(config);
+    const by__optim_row *optimizer = find(config);
     memset(hyper, 0, BY_HYPER_COUNT * sizeof *hyper);
     hyper[0] = (float)lr;
     hyper[BY_HYPER_UPDATE] = (float)(step % (1 << 24));

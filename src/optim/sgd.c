@@ -53,7 +53,7 @@ static by_value update(by_graph *graph, const by__optim_update *u, const void *o
     return by__optim_update_end(&m, by__map_mul(&m, direction, by__optim_update_rate(&m, 0)));
 }
 
-const by__optim_optimizer by__optim_optimizer_sgd = {
+const by__optim_row by__optim_sgd = {
     .kind = {.name = "sgd",
              .help = "Stochastic gradient descent, with momentum (Sutskever et al. 2013) and "
                      "decoupled weight decay.",

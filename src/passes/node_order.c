@@ -152,14 +152,14 @@ static by_status push(scheduler *s, size_t node, by_error *error)
     BY_TRY(by__reserve((void **)&s->heap, &s->heap_capacity, s->heap_count + 1, sizeof *s->heap,
                        error));
     entry added = {s->growth[node], node};
-    by__base_heap_push(s->heap, s->heap_count++, sizeof added, &added, before, NULL);
+    by__heap_push(s->heap, s->heap_count++, sizeof added, &added, before, NULL);
     return BY_OK;
 }
 
 static entry pop(scheduler *s)
 {
     entry least;
-    by__base_heap_pop(s->heap, s->heap_count--, sizeof least, &least, before, NULL);
+    by__heap_pop(s->heap, s->heap_count--, sizeof least, &least, before, NULL);
     return least;
 }
 

@@ -207,14 +207,14 @@ static by_status push(chooser *c, size_t index, by_error *error)
     BY_TRY(by__reserve((void **)&c->heap, &c->heap_capacity, c->heap_count + 1, sizeof *c->heap,
                        error));
     entry added = {k->gain, index, ++k->version};
-    by__base_heap_push(c->heap, c->heap_count++, sizeof added, &added, before, c);
+    by__heap_push(c->heap, c->heap_count++, sizeof added, &added, before, c);
     return BY_OK;
 }
 
 static entry pop(chooser *c)
 {
     entry best;
-    by__base_heap_pop(c->heap, c->heap_count--, sizeof best, &best, before, c);
+    by__heap_pop(c->heap, c->heap_count--, sizeof best, &best, before, c);
     return best;
 }
 

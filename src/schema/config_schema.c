@@ -13,7 +13,7 @@
 static const by__config_kind_table tables[] = {
     {"task", by__task_kind},
     {"model", by__nn_family_kind},
-    {"optimizer", by__optim_optimizer_kind},
+    {"optimizer", by__optim_kind},
 };
 static const by__config_schema schema = {.tables = tables,
                                          .table_count = BY_ARRAY_LENGTH(tables),

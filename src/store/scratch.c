@@ -139,8 +139,8 @@ static by_status make_file(by__store_scratch *s, const char *directory, by_error
 static by_status start_threads(by__store_scratch *s, by_error *error)
 {
     for (; s->thread_count < THREADS; s->thread_count++) {
-        BY_TRY(by__base_thread_create(&s->threads[s->thread_count], serve, s,
-                                      "a thread of the scratch file", error));
+        BY_TRY(by__thread_create(&s->threads[s->thread_count], serve, s,
+                                 "a thread of the scratch file", error));
     }
     return BY_OK;
 }

@@ -35,7 +35,7 @@ typedef struct flat {
 struct by__store {
     by_device *device;
     bool host_memory;
-    by__store_stored_tensor *entries;
+    by__store_tensor *entries;
     int64_t *begins;                  /* of each entry: see by__store_begin */
     int64_t elements[BY__MAX_GROUPS]; /* of the entries of each group, rounded up */
     size_t count;
@@ -100,8 +100,8 @@ void by__store_close(by__store **store)
 
 /* ---- declaring ---- */
 
-by_status by__store_add(by__store *store, const by__store_stored_tensor *entry,
-                        by__store_handle *out, by_error *error)
+by_status by__store_add(by__store *store, const by__store_tensor *entry, by__store_handle *out,
+                        by_error *error)
 {
     if (by__store_find(store, entry->name) != BY__NO_ENTRY) {
         return by_error_set(error, BY_EARG, "there are two tensors named '%s'", entry->name);
@@ -110,7 +110,7 @@ by_status by__store_add(by__store *store, const by__store_stored_tensor *entry,
                        sizeof *store->entries, error));
     BY_TRY(by__reserve((void **)&store->begins, &store->begins_capacity, store->count + 1,
                        sizeof *store->begins, error));
-    by__store_stored_tensor copy = *entry;
+    by__store_tensor copy = *entry;
     if (copy.local.rank != copy.shape.rank) {
         copy.local = copy.shape;
     }
@@ -145,7 +145,7 @@ static by_dtype dtype_of(const flat *f, int group)
 /* Lays out one entry's buffer at *end. */
 static by_status place(const by__store *store, flat *f, size_t i, size_t *end, by_error *error)
 {
-    const by__store_stored_tensor *entry = &store->entries[i];
+    const by__store_tensor *entry = &store->entries[i];
     by_shape shape = entry->local;
     size_t elements;
     size_t bytes;
@@ -233,7 +233,7 @@ static by_status hold_entries(const by__store *store, flat *f, by_error *error)
 {
     size_t capacity = 0;
     for (size_t i = 0; i < f->count; i++) {
-        const by__store_stored_tensor *entry = &store->entries[i];
+        const by__store_tensor *entry = &store->entries[i];
         size_t size = by_dtype_size(dtype_of(f, entry->group));
         int64_t first =
             group_begin(store, entry->group) + by__store_begin(store, (by__store_handle)i);
@@ -333,7 +333,7 @@ size_t by__store_count(const by__store *store)
     return store->count;
 }
 
-const by__store_stored_tensor *by__store_entry(const by__store *store, by__store_handle handle)
+const by__store_tensor *by__store_entry(const by__store *store, by__store_handle handle)
 {
     return &store->entries[handle];
 }
@@ -373,10 +373,10 @@ by_shape by__store_shape(const by__store *store, int index, by__store_handle han
     return (size_t)handle < f->count ? f->shape[handle] : (by_shape){.rank = -1};
 }
 
-by__store_stored_tensor by__store_held(const by__store *store, int index, by__store_handle handle)
+by__store_tensor by__store_held(const by__store *store, int index, by__store_handle handle)
 {
-    const by__store_stored_tensor *entry = &store->entries[handle];
-    by__store_stored_tensor held = *entry;
+    const by__store_tensor *entry = &store->entries[handle];
+    by__store_tensor held = *entry;
     by_shape numbers = {.rank = entry->shape.rank};
     by_shape left = {0};
     if (store->flats[index].spec.shape == NULL) {
@@ -401,7 +401,7 @@ by__store_stored_tensor by__store_held(const by__store *store, int index, by__st
 by_dtype by__store_dtype(const by__store *store, int index, by__store_handle handle)
 {
     const flat *f = &store->flats[index];
-    const by__store_stored_tensor *entry = &store->entries[handle];
+    const by__store_tensor *entry = &store->entries[handle];
     return f->spec.dtype == BY_DTYPE_COUNT ? entry->format : dtype_of(f, entry->group);
 }
 

@@ -46,7 +46,7 @@ typedef struct by__store by__store;
 typedef int32_t by__store_handle;
 #define BY__NO_ENTRY ((by__store_handle)-1)
 
-typedef struct by__store_stored_tensor {
+typedef struct by__store_tensor {
     const char *name;
     const char *axes;           /* logical axis names, space separated, outermost first; or "" */
     by_shape shape;             /* of the whole tensor, as in checkpoints */
@@ -64,7 +64,7 @@ typedef struct by__store_stored_tensor {
     by_packing packing;
     bool out_in;
     bool grows; /* files may hold fewer rows: further rows keep their values */
-} by__store_stored_tensor;
+} by__store_tensor;
 
 typedef enum by__store_buffer_role {
     BY__MASTER = 0, /* the value that is trained and saved */
@@ -107,8 +107,8 @@ void by__store_close(by__store **store);
 
 /* Declares an entry; strings are copied. local of rank 0 for an entry of another rank: the whole
  * tensor is held. BY_EARG: the name is taken. */
-by_status by__store_add(by__store *store, const by__store_stored_tensor *entry,
-                        by__store_handle *out, by_error *error);
+by_status by__store_add(by__store *store, const by__store_tensor *entry, by__store_handle *out,
+                        by_error *error);
 /* Declares a flat buffer over the entries declared so far. *out: its index. */
 by_status by__store_add_flat(by__store *store, const by__store_flat_spec *spec, int *out,
                              by_error *error);
@@ -117,41 +117,39 @@ by_status by__store_add_flat(by__store *store, const by__store_flat_spec *spec, 
 
 /* Returns true if a buffer has its values in another order than files: they must be written all at
  * once and cannot be read back. */
-static inline bool by__store_rearranges(const by__store_stored_tensor *entry)
+static inline bool by__store_rearranges(const by__store_tensor *entry)
 {
     return entry->transposed || entry->packing.kind != BY_PACKING_NONE;
 }
 /* What a flat buffer holds of an entry, described as an entry; with a shape rule, which keeps some
  * of the entry's axes, with these axes. Only for entries that have a buffer there. */
-by__store_stored_tensor by__store_held(const by__store *store, int flat, by__store_handle handle);
+by__store_tensor by__store_held(const by__store *store, int flat, by__store_handle handle);
 /* Returns true if an entry holds less than the whole tensor. */
-bool by__store_is_part(const by__store_stored_tensor *entry);
+bool by__store_is_part(const by__store_tensor *entry);
 /* A part as boxes of the whole tensor, of equal extents. */
 typedef struct by__store_box {
     int64_t offset[BY_MAX_RANK];
     by_shape shape;
 } by__store_box;
-int64_t by__store_box_count(const by__store_stored_tensor *entry);
-by__store_box by__store_box_at(const by__store_stored_tensor *entry, int64_t k);
+int64_t by__store_box_count(const by__store_tensor *entry);
+by__store_box by__store_box_at(const by__store_tensor *entry, int64_t k);
 /* Copies box k, dense at `box`, into the part at `part` or (to_part false) from it; elements have
  * `size` bytes. */
-void by__store_box_copy(const by__store_stored_tensor *entry, int64_t k, void *box, void *part,
+void by__store_box_copy(const by__store_tensor *entry, int64_t k, void *box, void *part,
                         size_t size, bool to_part);
 /* The intersection of box k with elements [first, first + count) of the part, as a range of the
  * box's own elements, taken as dense: [*begin, *begin + *elements). */
-void by__store_box_range(const by__store_stored_tensor *entry, int64_t k, int64_t first,
-                         int64_t count, int64_t *begin, int64_t *elements);
+void by__store_box_range(const by__store_tensor *entry, int64_t k, int64_t first, int64_t count,
+                         int64_t *begin, int64_t *elements);
 /* Copies elements [begin, begin + elements) of box k, of `size` bytes each, out of the part, whose
  * elements from `first` on are at `values`. */
-void by__store_box_read(const by__store_stored_tensor *entry, int64_t k, int64_t begin,
-                        int64_t elements, void *out, const void *values, int64_t first,
-                        size_t size);
+void by__store_box_read(const by__store_tensor *entry, int64_t k, int64_t begin, int64_t elements,
+                        void *out, const void *values, int64_t first, size_t size);
 /* Copies the part, dense at `part`, from the whole tensor at `whole`. */
-void by__store_cut(const by__store_stored_tensor *entry, const void *whole, void *part,
-                   size_t size);
+void by__store_cut(const by__store_tensor *entry, const void *whole, void *part, size_t size);
 
 size_t by__store_count(const by__store *store);
-const by__store_stored_tensor *by__store_entry(const by__store *store, by__store_handle handle);
+const by__store_tensor *by__store_entry(const by__store *store, by__store_handle handle);
 /* The entry with that name, or BY__NO_ENTRY. Takes constant time. */
 by__store_handle by__store_find(const by__store *store, const char *name);
 

@@ -3,18 +3,18 @@
 
 #include "store/store.h"
 
-static int64_t sections_of(const by__store_stored_tensor *entry, int axis)
+static int64_t sections_of(const by__store_tensor *entry, int axis)
 {
     return entry->sections[axis] > 0 ? entry->sections[axis] : 1;
 }
 
-bool by__store_is_part(const by__store_stored_tensor *entry)
+bool by__store_is_part(const by__store_tensor *entry)
 {
     /* A matrix held as its transpose is always held whole. */
     return !entry->transposed && !by_shape_equal(&entry->shape, &entry->local);
 }
 
-int64_t by__store_box_count(const by__store_stored_tensor *entry)
+int64_t by__store_box_count(const by__store_tensor *entry)
 {
     int64_t count = 1;
     for (int i = 0; i < entry->shape.rank; i++) {
@@ -24,8 +24,7 @@ int64_t by__store_box_count(const by__store_stored_tensor *entry)
 }
 
 /* Box k, and its place in the part. */
-static by__store_box find_box(const by__store_stored_tensor *entry, int64_t k,
-                              int64_t place[BY_MAX_RANK])
+static by__store_box find_box(const by__store_tensor *entry, int64_t k, int64_t place[BY_MAX_RANK])
 {
     by__store_box box = {.shape = entry->local};
     for (int i = entry->shape.rank; i-- > 0;) {
@@ -39,7 +38,7 @@ static by__store_box find_box(const by__store_stored_tensor *entry, int64_t k,
     return box;
 }
 
-by__store_box by__store_box_at(const by__store_stored_tensor *entry, int64_t k)
+by__store_box by__store_box_at(const by__store_tensor *entry, int64_t k)
 {
     int64_t place[BY_MAX_RANK] = {0};
     return find_box(entry, k, place);
@@ -74,7 +73,7 @@ static void copy_rows(const by_shape *box, char *a, const by_shape *a_shape, con
     }
 }
 
-void by__store_box_copy(const by__store_stored_tensor *entry, int64_t k, void *box, void *part,
+void by__store_box_copy(const by__store_tensor *entry, int64_t k, void *box, void *part,
                         size_t size, bool to_part)
 {
     static const int64_t zero[BY_MAX_RANK] = {0};
@@ -87,7 +86,7 @@ void by__store_box_copy(const by__store_stored_tensor *entry, int64_t k, void *b
     }
 }
 
-void by__store_cut(const by__store_stored_tensor *entry, const void *whole, void *part, size_t size)
+void by__store_cut(const by__store_tensor *entry, const void *whole, void *part, size_t size)
 {
     for (int64_t k = 0; k < by__store_box_count(entry); k++) {
         int64_t place[BY_MAX_RANK] = {0};
@@ -99,7 +98,7 @@ void by__store_cut(const by__store_stored_tensor *entry, const void *whole, void
 
 /* Number of elements of box k before element `element` of the part; decided by the first axis on
  * which the element is outside of the box. */
-static int64_t elements_before(const by__store_stored_tensor *entry, const by_shape *box,
+static int64_t elements_before(const by__store_tensor *entry, const by_shape *box,
                                const int64_t *place, int64_t element)
 {
     int64_t before = 0;
@@ -124,8 +123,8 @@ static int64_t elements_before(const by__store_stored_tensor *entry, const by_sh
     return before;
 }
 
-void by__store_box_range(const by__store_stored_tensor *entry, int64_t k, int64_t first,
-                         int64_t count, int64_t *begin, int64_t *elements)
+void by__store_box_range(const by__store_tensor *entry, int64_t k, int64_t first, int64_t count,
+                         int64_t *begin, int64_t *elements)
 {
     int64_t place[BY_MAX_RANK] = {0};
     by__store_box box = find_box(entry, k, place);
@@ -133,8 +132,8 @@ void by__store_box_range(const by__store_stored_tensor *entry, int64_t k, int64_
     *elements = elements_before(entry, &box.shape, place, first + count) - *begin;
 }
 
-void by__store_box_read(const by__store_stored_tensor *entry, int64_t k, int64_t begin,
-                        int64_t elements, void *out, const void *values, int64_t first, size_t size)
+void by__store_box_read(const by__store_tensor *entry, int64_t k, int64_t begin, int64_t elements,
+                        void *out, const void *values, int64_t first, size_t size)
 {
     static const int64_t zero[BY_MAX_RANK] = {0};
     int64_t place[BY_MAX_RANK] = {0};

@@ -67,7 +67,7 @@ static void convert_transposed(void *out, by_dtype to, const void *values, by_dt
 }
 
 static void convert(void *out, by_dtype to, const void *values, by_dtype from,
-                    const by__store_stored_tensor *entry, size_t count, int threads)
+                    const by__store_tensor *entry, size_t count, int threads)
 {
     if (to == BY_U8) {
         memcpy(out, values, count);
@@ -103,7 +103,7 @@ typedef struct given {
 
 /* Writes the values that lie within a piece of an entry; `staged` has room for PART elements. */
 static by_status write_piece(by__store *store, by_dtype to, const by__store_held_piece *piece,
-                             const by__store_stored_tensor *entry, const given *g, char *staged,
+                             const by__store_tensor *entry, const given *g, char *staged,
                              int threads, by_error *error)
 {
     size_t size = by_dtype_size(to);
@@ -143,7 +143,7 @@ static by_status write_held(by__store *store, int flat, by__store_handle handle,
 }
 
 /* Elements per row of a packed entry, as in files. */
-static int64_t packed_row(const by__store_stored_tensor *entry)
+static int64_t packed_row(const by__store_tensor *entry)
 {
     return entry->out_in ? entry->packing.k : entry->packing.n;
 }
@@ -151,7 +151,7 @@ static int64_t packed_row(const by__store_stored_tensor *entry)
 /* Number of elements of an entry's buffer. */
 static int64_t elements_of(const by__store *store, int flat, by__store_handle handle)
 {
-    const by__store_stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_tensor *entry = by__store_entry(store, handle);
     by_shape shape = by__store_shape(store, flat, handle);
     bool packed = entry->packing.kind != BY_PACKING_NONE;
     return shape.rank < 0 ? 0 : packed ? by_shape_count(&entry->shape) : by_shape_count(&shape);
@@ -160,7 +160,7 @@ static int64_t elements_of(const by__store *store, int flat, by__store_handle ha
 static by_status check_write(const by__store *store, int flat, by__store_handle handle,
                              by_dtype dtype, int64_t first, int64_t count, by_error *error)
 {
-    const by__store_stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_tensor *entry = by__store_entry(store, handle);
     by_shape shape = by__store_shape(store, flat, handle);
     by_dtype to = by__store_dtype(store, flat, handle);
     bool packed = entry->packing.kind != BY_PACKING_NONE;
@@ -192,7 +192,7 @@ by_status by__store_write_part(by__store *store, int flat, by__store_handle hand
 
 /* Transposes or packs all of an entry into `out`. */
 static by_status rearrange(void *out, by_dtype to, const void *values, by_dtype dtype,
-                           const by__store_stored_tensor *entry, int64_t count, int threads,
+                           const by__store_tensor *entry, int64_t count, int threads,
                            by_error *error)
 {
     if (entry->packing.kind != BY_PACKING_NONE) {
@@ -207,7 +207,7 @@ static by_status rearrange(void *out, by_dtype to, const void *values, by_dtype 
 by_status by__store_write(by__store *store, int flat, by__store_handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error)
 {
-    const by__store_stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_tensor *entry = by__store_entry(store, handle);
     by_dtype to = by__store_dtype(store, flat, handle);
     by_memory buffer = by__store_buffer(store, flat, handle);
     void *host = by__store_host(store, flat, handle);
@@ -231,7 +231,7 @@ by_status by__store_write(by__store *store, int flat, by__store_handle handle, c
 by_status by__store_write_coded(by__store *store, int flat, by__store_handle handle,
                                 const by__coded *const *coded, int threads, by_error *error)
 {
-    const by__store_stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_tensor *entry = by__store_entry(store, handle);
     by_memory buffer = by__store_buffer(store, flat, handle);
     void *host = by__store_host(store, flat, handle);
     void *staged = NULL;
@@ -253,7 +253,7 @@ by_status by__store_write_coded(by__store *store, int flat, by__store_handle han
 by_status by__store_read_part(const by__store *store, int flat, by__store_handle handle,
                               int64_t first, int64_t count, void *out, by_error *error)
 {
-    const by__store_stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_tensor *entry = by__store_entry(store, handle);
     by__store_held_piece piece;
     int64_t done = 0;
     by_dtype dtype = by__store_dtype(store, flat, handle);

@@ -49,7 +49,7 @@ static by_status take_lengths(double *lengths, size_t *count, const by_dataset *
     uint64_t wanted = all < DOCUMENTS ? all : DOCUMENTS;
     for (uint64_t i = 0; i < wanted; i++) {
         uint64_t ends[2];
-        BY_TRY(by__data_dataset_offsets(set, (size_t)(i * (all / wanted)), 2, ends, error));
+        BY_TRY(by__data_offsets(set, (size_t)(i * (all / wanted)), 2, ends, error));
         lengths[(*count)++] = (double)(ends[1] - ends[0]);
     }
     return BY_OK;

@@ -194,7 +194,7 @@ static by_status read_rest(char **out, size_t *length, const char *file, uint64_
     size_t size;
     by_status status = BY_OK;
     *length = 0;
-    BY_TRY(by__base_open_regular(&fd, &size, file, error));
+    BY_TRY(by__open_regular(&fd, &size, file, error));
     if ((uint64_t)size < *offset) {
         *restarted = true;
         *offset = 0;

@@ -119,7 +119,7 @@ double by__track_events_last_time(const char *path)
     double time = 0.0;
     int fd;
     size_t size;
-    if (by__base_open_regular(&fd, &size, path, NULL) != BY_OK) {
+    if (by__open_regular(&fd, &size, path, NULL) != BY_OK) {
         return 0.0;
     }
     off_t end = (off_t)size;

@@ -81,7 +81,7 @@ static by_status load_state(by__track_mlflow *m, by_error *error)
 static by_status read_window(const by__track_mlflow *m, by_string *out, bool *more, by_error *error)
 {
     int fd;
-    BY_TRY(by__base_open_regular(&fd, NULL, m->events_path, error));
+    BY_TRY(by__open_regular(&fd, NULL, m->events_path, error));
     by_status status = BY_OK;
     bool has_line = false;
     off_t at = (off_t)m->state.offset;

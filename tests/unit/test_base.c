@@ -244,14 +244,14 @@ static void test_trim(void **state)
     BY_UNUSED(state);
     const char *s = "\n \t1\xa0\r ";
     size_t n = strlen(s);
-    by__base_trim(&s, &n, BY__BLANKS);
+    by__trim(&s, &n, BY__BLANKS);
     assert_int_equal(n, 6);
-    by__base_trim(&s, &n, BY__WHITE_SPACE);
+    by__trim(&s, &n, BY__WHITE_SPACE);
     assert_int_equal(n, 2);
     assert_int_equal(s[0], '1');
     s = " \v";
     n = 2;
-    by__base_trim(&s, &n, BY__WHITE_SPACE);
+    by__trim(&s, &n, BY__WHITE_SPACE);
     assert_int_equal(n, 0);
 }
 
@@ -269,10 +269,10 @@ static void test_base64(void **state)
         by_string text = {0};
         uint8_t out[BY__BASE64_BYTES(8)];
         size_t n = 0;
-        by__base_add_base64(&text, bytes, i);
+        by__string_add_base64(&text, bytes, i);
         assert_false(text.failed);
         assert_string_equal(text.data, digits[i]);
-        assert_true(by__base_read_base64(text.data, text.length, out, &n));
+        assert_true(by__read_base64(text.data, text.length, out, &n));
         assert_int_equal(n, i);
         assert_memory_equal(out, bytes, n);
         by_string_free(&text);
@@ -280,7 +280,7 @@ static void test_base64(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
         uint8_t out[BY__BASE64_BYTES(8)];
         size_t n = 99;
-        assert_false(by__base_read_base64(refused[i], strlen(refused[i]), out, &n));
+        assert_false(by__read_base64(refused[i], strlen(refused[i]), out, &n));
         assert_int_equal(n, 99);
     }
 }
@@ -329,7 +329,7 @@ static void test_heap(void **state)
         for (size_t i = 0; i < 100; i++) {
             uint16_t item[3] = {(uint16_t)(i * 37 % 50), (uint16_t)i, (uint16_t)~i};
             if (way == 0) {
-                by__base_heap_push(items, i, sizeof item, item, is_above, &calls);
+                by__heap_push(items, i, sizeof item, item, is_above, &calls);
             } else {
                 memcpy(items[i], item, sizeof item);
             }
@@ -337,11 +337,11 @@ static void test_heap(void **state)
         for (size_t i = 100; i-- > 0 && way == 1;) {
             uint16_t item[3];
             memcpy(item, items[i], sizeof item);
-            by__base_heap_sink(items, 100, sizeof item, i, item, is_above, &calls);
+            by__heap_sink(items, 100, sizeof item, i, item, is_above, &calls);
         }
         for (size_t i = 0; i < 100; i++) {
             uint16_t first[3];
-            by__base_heap_pop(items, 100 - i, sizeof first, first, is_above, &calls);
+            by__heap_pop(items, 100 - i, sizeof first, first, is_above, &calls);
             assert_int_equal(first[0], 49 - i / 2);
             assert_int_equal(first[0], first[1] * 37 % 50);
             assert_int_equal(first[2], (uint16_t)~first[1]);

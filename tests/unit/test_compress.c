@@ -243,7 +243,7 @@ static void an_expert_without_codes_keeps_its_numbers(void **state)
 {
     by_error error = {0};
     fixture f;
-    by__compress_compression c = {0};
+    by__compress_state c = {0};
     by__infer_forward forward = {0};
     by__infer_forward_options options;
     by_model model;
@@ -580,7 +580,7 @@ static void check_first(const reading *r, const by__compress_calibrated *what)
     free(wpe);
 }
 
-static by_status look(by__compress_compression *c, by__compress_calibrated *what, void *user,
+static by_status look(by__compress_state *c, by__compress_calibrated *what, void *user,
                       by_error *error)
 {
     reading *r = user;
@@ -631,7 +631,7 @@ static void layers_read_what_the_blocks_before_make(void **state)
     const by__compress_calibration_tokens data = make_tokens();
     for (int zero = 0; zero < 2; zero++) {
         const by_compress_options options = {.method = "gptq", .threads = 2};
-        by__compress_compression c = {0};
+        by__compress_state c = {0};
         reading r = {
             .f = &f, .tokens = (const int32_t *)(const void *)data.data, .zero = zero == 1};
         check_ok(by__compress_job_open(&c, f.out, f.model, &options, &error), &error);
@@ -654,8 +654,8 @@ typedef struct mixture {
     size_t layers;
 } mixture;
 
-static by_status look_at_experts(by__compress_compression *c, by__compress_calibrated *what,
-                                 void *user, by_error *error)
+static by_status look_at_experts(by__compress_state *c, by__compress_calibrated *what, void *user,
+                                 by_error *error)
 {
     mixture *m = user;
     const char *name = what->linears[0]->name;
@@ -687,7 +687,7 @@ static void experts_read_their_rows(void **state)
     by_error error = {0};
     fixture f;
     const by_compress_options options = {.method = "gptq", .threads = 2};
-    by__compress_compression c = {0};
+    by__compress_state c = {0};
     mixture *m = calloc(1, sizeof *m);
     (void)state;
     assert_non_null(m);

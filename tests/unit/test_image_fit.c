@@ -183,7 +183,7 @@ static void test_files(void **state)
         const char *digits = json_string_value(json_array_get(row, 1));
         size_t size;
         uint8_t *file = malloc(BY__BASE64_BYTES(strlen(digits)));
-        assert_true(by__base_read_base64(digits, strlen(digits), file, &size));
+        assert_true(by__read_base64(digits, strlen(digits), file, &size));
         int64_t told[2] = {0, 0};
         assert_true(by__format_image_size(&told[0], &told[1], file, size));
         assert_true(told[0] == HEIGHT && told[1] == WIDTH);

@@ -212,10 +212,10 @@ static void check_copies(const fixture *f)
 static void test_every_kind_has_equations(void **state)
 {
     BY_UNUSED(state);
-    for (size_t i = 0; by__optim_optimizer_kind(i) != NULL; i++) {
-        if (optimizer_reference_of(by__optim_optimizer_kind(i)->name) == NULL) {
+    for (size_t i = 0; by__optim_kind(i) != NULL; i++) {
+        if (optimizer_reference_of(by__optim_kind(i)->name) == NULL) {
             fail_msg("optimizer.kind %s has no row of `optimizer_references`",
-                     by__optim_optimizer_kind(i)->name);
+                     by__optim_kind(i)->name);
         }
     }
 }

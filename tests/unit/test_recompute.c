@@ -264,7 +264,7 @@ static by_graph *graph_before(const family *f, const by_config *config, by_pass_
     by_graph *graph;
     by_model model;
     const by__trainer_recipe recipe = {.task = f->task};
-    check_ok(by__trainer_train_forward(&graph, &model, config, &recipe, BY_MODEL_TRAIN, &error),
+    check_ok(by__trainer_forward_graph(&graph, &model, config, &recipe, BY_MODEL_TRAIN, &error),
              &error);
     *options = by__trainer_graph_pass_options(config, &model);
     check_ok(by_passes_run(graph, BY_PURPOSE_TRAIN, options, "gradients", &error), &error);

@@ -43,7 +43,7 @@ static by_graph *shard_both(const char *kind, by_dtype compute, by_shard_axis ax
     by_model model;
     const by__trainer_recipe recipe = {0};
     by_config *config = model_config(kind);
-    check_ok(by__trainer_train_forward(&graph, &model, config, &recipe, BY_MODEL_TRAIN, &error),
+    check_ok(by__trainer_forward_graph(&graph, &model, config, &recipe, BY_MODEL_TRAIN, &error),
              &error);
     by_pass_options options = {.compute = compute, .loss = model.loss};
     options.shard[BY_SHARD_TENSOR] = axis;

@@ -34,12 +34,12 @@ static by__store_handle add(fixture *f, const char *name, by_shape shape, int gr
 {
     by_error error = {0};
     by__store_handle handle;
-    by__store_stored_tensor tensor = {.name = name,
-                                      .axes = "a b",
-                                      .shape = shape,
-                                      .format = group == 0 ? BY_BF16 : BY_F32,
-                                      .group = group,
-                                      .trainable = true};
+    by__store_tensor tensor = {.name = name,
+                               .axes = "a b",
+                               .shape = shape,
+                               .format = group == 0 ? BY_BF16 : BY_F32,
+                               .group = group,
+                               .trainable = true};
     check_ok(by__store_add(f->store, &tensor, &handle, &error), &error);
     return handle;
 }
@@ -85,7 +85,7 @@ static void test_layout(void **state)
     by__store_handle a = add(&f, "a", BY_SHAPE(3, 11), 0);
     by__store_handle b = add(&f, "b", BY_SHAPE(4, 16), 0);
     by__store_handle again;
-    by__store_stored_tensor twice = {.name = "a", .shape = BY_SHAPE(1)};
+    by__store_tensor twice = {.name = "a", .shape = BY_SHAPE(1)};
     check_error(by__store_add(f.store, &twice, &again, &error), BY_EARG, &error, "two tensors");
     int masters = add_flat(&f, BY__MASTER, BY_F32, 3, NULL);
     int copies = add_flat(&f, BY__COPY, BY_BF16, 1, NULL);
@@ -153,7 +153,7 @@ static void test_values(void **state)
         values[i] = (float)i * 0.37f;
     }
     open_store(&f);
-    by__store_stored_tensor tensor = {
+    by__store_tensor tensor = {
         .name = "plain", .shape = BY_SHAPE(70, 90), .format = BY_F32, .grows = true};
     check_ok(by__store_add(f.store, &tensor, &plain, &error), &error);
     tensor.name = "transposed";
@@ -200,7 +200,7 @@ static void test_packed_values(void **state)
         values[i] = (float)i * 0.37f;
     }
     open_store(&f);
-    by__store_stored_tensor tensor = {
+    by__store_tensor tensor = {
         .name = "rows",
         .shape = BY_SHAPE(N, K),
         .format = BY_U8,
@@ -255,7 +255,7 @@ static void test_values_of_parts(void **state)
     const by__store_run held = {1024, 4096}; /* the end of the first and the begin of the second */
     const by__store_flat_spec spec = {
         .role = BY__MASTER, .dtype = BY_F32, .groups = 1, .held = &held, .held_count = 1};
-    by__store_stored_tensor tensor = {.name = "plain", .shape = BY_SHAPE(64, 64), .format = BY_F32};
+    by__store_tensor tensor = {.name = "plain", .shape = BY_SHAPE(64, 64), .format = BY_F32};
     for (int i = 0; i < 64 * 64; i++) {
         values[i] = (float)i;
     }
@@ -279,8 +279,7 @@ static void test_values_of_parts(void **state)
 }
 
 /* The elements [first, first + count) of a part that are in box k, found one by one. */
-static void check_range(const by__store_stored_tensor *entry, int64_t k, int64_t first,
-                        int64_t count)
+static void check_range(const by__store_tensor *entry, int64_t k, int64_t first, int64_t count)
 {
     enum { MOST = 256 };
     float values[MOST];
@@ -326,7 +325,7 @@ static void check_range(const by__store_stored_tensor *entry, int64_t k, int64_t
 static void test_ranges_of_parts(void **state)
 {
     BY_UNUSED(state);
-    const by__store_stored_tensor parts[] = {
+    const by__store_tensor parts[] = {
         {.shape = BY_SHAPE(8, 5), .local = BY_SHAPE(4, 5), .first = {4}},
         {.shape = BY_SHAPE(4, 10), .local = BY_SHAPE(4, 5), .first = {0, 5}},
         {.shape = BY_SHAPE(12, 3), .local = BY_SHAPE(6, 3), .first = {2}, .sections = {3}},

@@ -67,7 +67,7 @@ static by_status build(by_graph **out, const layout *l, const by_config *config,
 {
     by_model model;
     const by__trainer_recipe recipe = {0};
-    BY_TRY(by__trainer_train_forward(out, &model, config, &recipe, BY_MODEL_TRAIN, error));
+    BY_TRY(by__trainer_forward_graph(out, &model, config, &recipe, BY_MODEL_TRAIN, error));
     bool blocks = strcmp(l->recompute, "block") == 0;
     by_pass_options options = {.compute = l->compute,
                                .loss = model.loss,

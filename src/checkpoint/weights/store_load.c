@@ -29,7 +29,7 @@ static bool has(const by_weights *weights, const char *name)
 
 /* The entry's name in files: its own, or, if the files have none of that name, with the prefix
  * options->family or without the prefix options->base. */
-static const char *file_name(char name[512], const by__store_stored_tensor *entry,
+static const char *file_name(char name[512], const by__store_tensor *entry,
                              const by_weights *weights, const by__checkpoint_load_options *options)
 {
     char other[512];
@@ -131,12 +131,12 @@ static by_status find(const by__store *store, int flat, by__store_handle handle,
                       by_tensor_view *out, by_error *error)
 {
     char name[512];
-    const by__store_stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_tensor *entry = by__store_entry(store, handle);
     by_shape shape = by__store_shape(store, flat, handle);
     by_tensor_view tensor;
     (void)file_name(name, entry, weights, options);
     BY_TRY(by__weights_describe(weights, name, &tensor, error));
-    const by__store_stored_tensor held = by__store_held(store, flat, handle);
+    const by__store_tensor held = by__store_held(store, flat, handle);
     bool packed = entry->packing.kind != BY_PACKING_NONE;
     shape = by__store_is_part(&held) || packed ? held.shape : shape;
     if (!fits(&tensor, &shape, held.grows && !options->exact)) {
@@ -219,15 +219,14 @@ static bool is_in_parts(const by__store *store, by__store_handle handle, const b
                         const by__checkpoint_load_options *options)
 {
     char name[512];
-    const by__store_stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_tensor *entry = by__store_entry(store, handle);
     return by__checkpoint_name_is_stacked(entry->name) &&
            !by_weights_has(weights, file_name(name, entry, weights, options));
 }
 
 /* Reads the held part of such an entry, which is one box; out NULL: only checks. */
-static by_status read_parts(float *out, const by__store_stored_tensor *entry,
-                            const by_weights *weights, const by__checkpoint_load_options *options,
-                            by_error *error)
+static by_status read_parts(float *out, const by__store_tensor *entry, const by_weights *weights,
+                            const by__checkpoint_load_options *options, by_error *error)
 {
     char name[512];
     by__store_box box = by__store_box_at(entry, 0);
@@ -240,7 +239,7 @@ static by_status read_parts(float *out, const by__store_stored_tensor *entry,
 
 /* Finds the codes of all parts of a packed entry. *out is freed with free(), or NULL if a part has
  * none that can be stored unchanged. */
-static by_status find_codes(const by__coded ***out, const by__store_stored_tensor *entry,
+static by_status find_codes(const by__coded ***out, const by__store_tensor *entry,
                             const by_weights *weights, const by__checkpoint_load_options *options,
                             by_error *error)
 {
@@ -267,7 +266,7 @@ static by_status load_parts(by__store *store, int flat, by__store_handle handle,
                             const by_weights *weights, const by__checkpoint_load_options *options,
                             by_error *error)
 {
-    const by__store_stored_tensor *entry = by__store_entry(store, handle);
+    const by__store_tensor *entry = by__store_entry(store, handle);
     int64_t count = by_shape_count(&entry->local);
     const by__coded **coded = NULL;
     float *values;
@@ -302,8 +301,8 @@ static by_status load_boxes(by__store *store, int flat, by__store_handle handle,
                             const by_weights *weights, const by_tensor_view *tensor, int threads,
                             by_error *error)
 {
-    const by__store_stored_tensor held = by__store_held(store, flat, handle);
-    const by__store_stored_tensor *entry = &held;
+    const by__store_tensor held = by__store_held(store, flat, handle);
+    const by__store_tensor *entry = &held;
     size_t size = by_dtype_size(tensor->dtype);
     size_t count = elements(&entry->local);
     void *part;
@@ -506,7 +505,7 @@ by_status by__checkpoint_store_load(by__store *store, int flat, const by_weights
             continue;
         }
         BY_TRY(find(store, flat, (by__store_handle)i, weights, options, &tensor, error));
-        const by__store_stored_tensor held = by__store_held(store, flat, (by__store_handle)i);
+        const by__store_tensor held = by__store_held(store, flat, (by__store_handle)i);
         BY_TRY((by__store_is_part(&held) ? load_boxes : load)(
             store, flat, (by__store_handle)i, weights, &tensor, options->threads, error));
     }

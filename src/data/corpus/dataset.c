@@ -27,7 +27,7 @@ by_status by__data_token_file_read(const by__data_token_file *s, uint64_t offset
                                    size_t bytes, by_error *error)
 {
     int fd = s->fd;
-    BY_TRY(fd >= 0 ? BY_OK : by__base_open_regular(&fd, NULL, s->path, error));
+    BY_TRY(fd >= 0 ? BY_OK : by__open_regular(&fd, NULL, s->path, error));
     by_status status = by__read_at(fd, s->path, s->start + offset, out, bytes, error);
     if (fd != s->fd) {
         (void)close(fd);
@@ -80,8 +80,8 @@ static by_status offset_at(const by_dataset *d, uint64_t document, uint64_t *out
     return by__data_token_file_read(&d->documents, document * sizeof *out, out, sizeof *out, error);
 }
 
-by_status by__data_dataset_offsets(const by_dataset *dataset, uint64_t first, size_t count,
-                                   uint64_t *out, by_error *error)
+by_status by__data_offsets(const by_dataset *dataset, uint64_t first, size_t count, uint64_t *out,
+                           by_error *error)
 {
     return by__data_token_file_read(&dataset->documents, first * sizeof *out, out,
                                     count * sizeof *out, error);
@@ -189,9 +189,9 @@ by_status by_dataset_open(by_dataset **out, const char *directory,
         status = by__data_stamp_read(d, &known, error);
     }
     if (status == BY_OK && skip && !known) {
-        status = by__data_dataset_find_damage(d, options, error);
+        status = by__data_find_damage(d, options, error);
     } else if (status == BY_OK && options != NULL && options->verify && !skip) {
-        status = by__data_dataset_verify(d, options, error);
+        status = by__data_verify(d, options, error);
     }
     if (status != BY_OK) {
         by_dataset_close(&d);
@@ -266,22 +266,22 @@ const by_damage *by_dataset_damage(const by_dataset *dataset, size_t *count)
     return dataset->damage.items;
 }
 
-bool by__data_dataset_is_damaged(const by_dataset *dataset, uint64_t begin, uint64_t end)
+bool by__data_is_damaged(const by_dataset *dataset, uint64_t begin, uint64_t end)
 {
     return by__loader_damage_touches(&dataset->damage, begin, end);
 }
 
-uint64_t by__data_dataset_damaged(const by_dataset *dataset)
+uint64_t by__data_damaged(const by_dataset *dataset)
 {
     return dataset->damage.total;
 }
 
-const char *by__data_dataset_name(const by_dataset *dataset)
+const char *by__data_directory_name(const by_dataset *dataset)
 {
     return dataset->directory;
 }
 
-void by__data_dataset_advise(const by_dataset *dataset, bool at_random)
+void by__data_advise(const by_dataset *dataset, bool at_random)
 {
     /* Data that fit well into memory are read ahead as a whole; for larger data read at random,
      * read-ahead around a sample would only evict other pages. Advice may fail without harm. */
@@ -355,8 +355,7 @@ by_status by__data_borders_next(by__data_borders *b, bool *found, uint64_t *begi
             size_t most = BY_ARRAY_LENGTH(b->offsets);
             b->offset_count = left < most ? (size_t)left : most;
             b->next = 0;
-            BY_TRY(by__data_dataset_offsets(b->dataset, b->document, b->offset_count, b->offsets,
-                                            error));
+            BY_TRY(by__data_offsets(b->dataset, b->document, b->offset_count, b->offsets, error));
         }
         uint64_t at = b->offsets[b->next];
         if (at > b->end || at == b->dataset->manifest.tokens) {

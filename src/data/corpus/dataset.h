@@ -25,14 +25,14 @@
 
 /* Returns true if any of the tokens [begin, end) is damaged; the second function returns the number
  * of damaged tokens. */
-bool by__data_dataset_is_damaged(const by_dataset *dataset, uint64_t begin, uint64_t end);
-uint64_t by__data_dataset_damaged(const by_dataset *dataset);
+bool by__data_is_damaged(const by_dataset *dataset, uint64_t begin, uint64_t end);
+uint64_t by__data_damaged(const by_dataset *dataset);
 /* The directory, for messages. */
-const char *by__data_dataset_name(const by_dataset *dataset);
+const char *by__data_directory_name(const by_dataset *dataset);
 /* Copies the first tokens of documents [first, first + count); for first + count = documents + 1
  * the last value is the total number of tokens. */
-by_status by__data_dataset_offsets(const by_dataset *dataset, uint64_t first, size_t count,
-                                   uint64_t *out, by_error *error);
+by_status by__data_offsets(const by_dataset *dataset, uint64_t first, size_t count, uint64_t *out,
+                           by_error *error);
 /* Iterates over documents that begin at tokens (position, position + count] of the data. */
 typedef struct by__data_borders {
     const by_dataset *dataset;
@@ -54,6 +54,6 @@ by_status by__data_borders_next(by__data_borders *borders, bool *found, uint64_t
 by_status by__data_bins_of(by__data_bins *out, const by_dataset *dataset, size_t context,
                            by_error *error);
 /* Tells the operating system whether the shards will be read at random or sequentially. */
-void by__data_dataset_advise(const by_dataset *dataset, bool at_random);
+void by__data_advise(const by_dataset *dataset, bool at_random);
 
 #endif

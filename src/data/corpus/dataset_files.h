@@ -35,11 +35,11 @@ uint32_t by__data_tokens_greatest(const void *tokens, size_t count, unsigned wid
 /* ---- dataset_verify.c ---- */
 
 /* Verifies the checksums of all files, and that all tokens are in the vocabulary. */
-by_status by__data_dataset_verify(const by_dataset *dataset, const by_dataset_options *options,
-                                  by_error *error);
+by_status by__data_verify(const by_dataset *dataset, const by_dataset_options *options,
+                          by_error *error);
 /* The same, but damaged tokens are recorded in dataset->damage; damaged offsets are an error. */
-by_status by__data_dataset_find_damage(by_dataset *dataset, const by_dataset_options *options,
-                                       by_error *error);
+by_status by__data_find_damage(by_dataset *dataset, const by_dataset_options *options,
+                               by_error *error);
 
 /* ---- checksums.c ---- */
 

@@ -188,8 +188,7 @@ static by_status verify_shard(const by_dataset *d, size_t index, verification *v
     return status;
 }
 
-by_status by__data_dataset_verify(const by_dataset *d, const by_dataset_options *options,
-                                  by_error *error)
+by_status by__data_verify(const by_dataset *d, const by_dataset_options *options, by_error *error)
 {
     verification v = begin(d, options);
     for (size_t i = 0; i < d->manifest.shard_count; i++) {
@@ -304,8 +303,7 @@ static by_status find_in_shard(by_dataset *d, size_t index, const block_sums *su
     return status;
 }
 
-by_status by__data_dataset_find_damage(by_dataset *d, const by_dataset_options *options,
-                                       by_error *error)
+by_status by__data_find_damage(by_dataset *d, const by_dataset_options *options, by_error *error)
 {
     block_sums sums;
     verification v = begin(d, options);

@@ -28,7 +28,7 @@ static by_status measure_documents(by_dataset_statistics *s, const by_dataset *d
     uint64_t *lengths; /* of documents; initially their offsets */
     size_t count = (size_t)s->documents;
     BY_TRY(by__alloc((void **)&lengths, count + 1, sizeof *lengths, "documents", error));
-    by_status status = by__data_dataset_offsets(dataset, 0, count + 1, lengths, error);
+    by_status status = by__data_offsets(dataset, 0, count + 1, lengths, error);
     if (status == BY_OK && count > 0) {
         for (size_t i = 0; i < count; i++) {
             lengths[i] = lengths[i + 1] - lengths[i];
@@ -60,7 +60,7 @@ static by_status count_tokens(by_dataset_statistics *s, const by_dataset *datase
         at += n;
         if (status == BY_OK && o->progress != NULL && !o->progress(o->user, at, s->tokens)) {
             status = by_error_set(error, BY_ESTOPPED, "stopped while reading %s",
-                                  by__data_dataset_name(dataset));
+                                  by__data_directory_name(dataset));
         }
     }
     free(block);

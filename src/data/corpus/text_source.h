@@ -1,10 +1,10 @@
 /* The texts to pack: files, divided into units of work for threads.
  *
  * A source is a list of files. Its units cover all bytes of all files in order, except byte-order
- * marks: a large text is cut where its parts can be encoded independently (tokenizer/split.h), JSON
- * lines between lines. The units are a function of the files, the split and the two settings of
- * by__data_units, so that the result does not depend on which thread takes which. A Parquet file is
- * read as JSON lines (parquet_text.h). */
+ * marks: a large text is cut where its parts can be encoded independently (text/tokenizer/split.h),
+ * JSON lines between lines. The units are a function of the files, the split and the two settings
+ * of by__data_units, so that the result does not depend on which thread takes which. A Parquet file
+ * is read as JSON lines (parquet_text.h). */
 #ifndef BY_DATA_CORPUS_TEXT_SOURCE_H
 #define BY_DATA_CORPUS_TEXT_SOURCE_H
 

@@ -73,13 +73,12 @@ static bool is_damaged(const token_source *s, const by_source_sample *sample)
     if (b->count == 0) {
         size_t valid = targets_of(s, sample->place);
         uint64_t start = start_of(s, sample);
-        return valid > 0 && by__data_dataset_is_damaged(s->dataset, start, start + valid + 1);
+        return valid > 0 && by__data_is_damaged(s->dataset, start, start + valid + 1);
     }
     bool damaged = false;
     for (uint32_t i = b->first[sample->place]; i < b->first[sample->place + 1]; i++) {
         uint64_t begin = b->pieces[i].begin;
-        damaged =
-            damaged || by__data_dataset_is_damaged(s->dataset, begin, begin + b->pieces[i].length);
+        damaged = damaged || by__data_is_damaged(s->dataset, begin, begin + b->pieces[i].length);
     }
     return damaged;
 }
@@ -305,7 +304,7 @@ static by_status plan_bins(uint64_t *bytes, uint64_t *opening, const by_dataset 
     for (uint64_t at = 0; at < documents;) {
         uint64_t left = documents - at;
         size_t n = left < OFFSET_BLOCK ? (size_t)left : OFFSET_BLOCK;
-        BY_TRY(by__data_dataset_offsets(dataset, at, n + 1, offsets, error));
+        BY_TRY(by__data_offsets(dataset, at, n + 1, offsets, error));
         pieces += by__data_bins_pieces(offsets, n, (uint32_t)context + 1);
         at += n;
     }
@@ -324,7 +323,7 @@ by_status by__data_bins_of(by__data_bins *out, const by_dataset *dataset, size_t
                             (unsigned long long)documents);
     }
     BY_TRY(by__alloc((void **)&offsets, count, sizeof *offsets, "documents", error));
-    by_status status = by__data_dataset_offsets(dataset, 0, count, offsets, error);
+    by_status status = by__data_offsets(dataset, 0, count, offsets, error);
     if (status == BY_OK) {
         status = by__data_bins_open(out, offsets, documents, (uint32_t)context + 1, error);
     }
@@ -395,23 +394,22 @@ by_status by_token_source_open(by_source **out, const by_dataset *dataset,
     token_source *s;
     size_t context = options->context;
     BY_TRY(check_context(context, error));
-    if (by__data_dataset_damaged(dataset) == by_dataset_tokens(dataset) &&
-        by_dataset_tokens(dataset) > 0) {
+    if (by__data_damaged(dataset) == by_dataset_tokens(dataset) && by_dataset_tokens(dataset) > 0) {
         return by_error_set(error, BY_EFORMAT, "%s: all of its %llu tokens are damaged",
-                            by__data_dataset_name(dataset),
+                            by__data_directory_name(dataset),
                             (unsigned long long)by_dataset_tokens(dataset));
     }
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a source of tokens", error));
     s->dataset = dataset;
     s->context = context;
     s->documents = options->documents;
-    s->base = (by_source){.name = by__data_dataset_name(dataset),
+    s->base = (by_source){.name = by__data_directory_name(dataset),
                           .arrays = s->arrays,
                           .array_count = by_token_arrays(s->arrays, context, options->documents),
                           .shuffle = options->shuffle,
                           .sample_targets = context,
                           .close = close_source,
-                          .replaces = by__data_dataset_damaged(dataset) > 0 ? replaces : NULL};
+                          .replaces = by__data_damaged(dataset) > 0 ? replaces : NULL};
     if (options->shuffle && options->packing == BY_TOKENS_STREAM && options->logits != NULL) {
         s->logits = options->logits;
         by_logit_arrays(s->arrays + s->base.array_count, context, by_logit_store_top(s->logits));
@@ -424,7 +422,7 @@ by_status by_token_source_open(by_source **out, const by_dataset *dataset,
         close_source(&s->base);
         return status;
     }
-    by__data_dataset_advise(dataset, options->shuffle);
+    by__data_advise(dataset, options->shuffle);
     *out = &s->base;
     return BY_OK;
 }

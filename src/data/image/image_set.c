@@ -301,7 +301,7 @@ static by_status begins_as_picture(bool *out, const char *path, by_error *error)
 {
     uint8_t head[16];
     int file;
-    BY_TRY(by__base_open_regular(&file, NULL, path, error));
+    BY_TRY(by__open_regular(&file, NULL, path, error));
     ssize_t n = pread(file, head, sizeof head, 0);
     (void)close(file);
     *out = by__format_image_is_file(head, n < 0 ? 0 : (size_t)n);

@@ -15,7 +15,7 @@ bool by__table_cell_missing(const char *text, size_t length)
                                         "-NaN",    "-nan",    "null",     "NULL",     "None",
                                         "<NA>",    "#N/A",    "#NA",      "#N/A N/A", "1.#IND",
                                         "-1.#IND", "1.#QNAN", "-1.#QNAN", "?"};
-    by__base_trim(&text, &length, BY__WHITE_SPACE);
+    by__trim(&text, &length, BY__WHITE_SPACE);
     if (length == 0) {
         return true;
     }
@@ -33,7 +33,7 @@ bool by__table_cell_missing(const char *text, size_t length)
 bool by__table_cell_number(const char *at, size_t length, char decimal, double *out)
 {
     char text[NUMBER_LENGTH];
-    by__base_trim(&at, &length, BY__WHITE_SPACE);
+    by__trim(&at, &length, BY__WHITE_SPACE);
     if (length == 0 || length >= sizeof text) {
         return false;
     }
@@ -65,7 +65,7 @@ bool by__table_cell_as_number(const char *text, size_t length, char decimal, dou
 int by__table_cell_decimal(const char *text, size_t length)
 {
     double number;
-    by__base_trim(&text, &length, BY__WHITE_SPACE);
+    by__trim(&text, &length, BY__WHITE_SPACE);
     if (length == 0) {
         return 0;
     }
@@ -136,7 +136,7 @@ bool by__data_cell_resembles(const char *text, size_t length)
     size_t n = 0;
     size_t letters = 0;
     double number;
-    by__base_trim(&text, &length, BY__WHITE_SPACE);
+    by__trim(&text, &length, BY__WHITE_SPACE);
     while (length > 0 && !(text[0] >= '0' && text[0] <= '9') && text[0] != '.') {
         unsigned char c = (unsigned char)text[0]; /* a sign of a currency, or that of a number */
         if (strchr("+-$( ", c) == NULL && c < 0x80) {
@@ -194,7 +194,7 @@ static bool is_beyond(const char *text, size_t length)
 
 const char *by__table_cell_problem(const char *text, size_t length)
 {
-    by__base_trim(&text, &length, BY__WHITE_SPACE);
+    by__trim(&text, &length, BY__WHITE_SPACE);
     size_t digits = 0;
     size_t letters = 0;
     size_t signs = 0;

@@ -38,7 +38,8 @@
 /* With few rows, most pieces of B taken at a time. */
 #define GEMV_PIECES 16
 /* Packing is divided into pieces of about this many bytes, whose steps of k are a multiple of
- * PACK_UNIT (the block size of kernels/panel_pack.h, which is a multiple of the units of k). */
+ * PACK_UNIT (the block size of kernels/products/panel_pack.h, which is a multiple of the units of
+ * k). */
 #define PACK_PIECE (64 << 10)
 #define PACK_UNIT  16
 

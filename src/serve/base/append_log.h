@@ -3,8 +3,8 @@
  * Files are DIRECTORY/NAME-000001.jsonl and so on: a full file is followed by the next, and the
  * oldest is removed when there are too many. A line is written completely or not at all, also when
  * the disk is full. */
-#ifndef BY_SERVE_APPEND_LOG_H
-#define BY_SERVE_APPEND_LOG_H
+#ifndef BY_SERVE_BASE_APPEND_LOG_H
+#define BY_SERVE_BASE_APPEND_LOG_H
 
 #include "serve/base/serve.h"
 

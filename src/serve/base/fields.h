@@ -1,7 +1,7 @@
 /* Reads a JSON object from an untrusted sender by a table: each field has a kind and bounds, and a
  * field that is not in the table is an error. */
-#ifndef BY_SERVE_FIELDS_H
-#define BY_SERVE_FIELDS_H
+#ifndef BY_SERVE_BASE_FIELDS_H
+#define BY_SERVE_BASE_FIELDS_H
 
 #include "serve/base/serve.h"
 

@@ -1,7 +1,7 @@
 /* Hash table of records by the text of their id, with chaining. Entries are embedded as the first
  * member of a record. */
-#ifndef BY_SERVE_ID_TABLE_H
-#define BY_SERVE_ID_TABLE_H
+#ifndef BY_SERVE_BASE_ID_TABLE_H
+#define BY_SERVE_BASE_ID_TABLE_H
 
 #include "serve/base/serve.h"
 

@@ -1,6 +1,6 @@
 /* What a process of a server keeps of what it inherits (by_serve_clean_environment). */
-#ifndef BY_SERVE_KEPT_ENVIRONMENT_H
-#define BY_SERVE_KEPT_ENVIRONMENT_H
+#ifndef BY_SERVE_BASE_KEPT_ENVIRONMENT_H
+#define BY_SERVE_BASE_KEPT_ENVIRONMENT_H
 
 #include "serve/base/serve.h"
 

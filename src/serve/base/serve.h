@@ -27,8 +27,8 @@
  *
  * Never put here: what a model computes (infer), what a command prints (cli).
  */
-#ifndef BY_SERVE_SERVE_H
-#define BY_SERVE_SERVE_H
+#ifndef BY_SERVE_BASE_SERVE_H
+#define BY_SERVE_BASE_SERVE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* Ensures that one process at a time listens on a path. With two, each would get some of the peers,
  * or the later one all. */
-#ifndef BY_SERVE_SOCKET_LOCK_H
-#define BY_SERVE_SOCKET_LOCK_H
+#ifndef BY_SERVE_BASE_SOCKET_LOCK_H
+#define BY_SERVE_BASE_SOCKET_LOCK_H
 
 #include "serve/base/serve.h"
 

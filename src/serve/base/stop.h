@@ -1,6 +1,6 @@
 /* Handles SIGTERM and SIGINT on a loop, and ignores SIGPIPE and SIGXFSZ. */
-#ifndef BY_SERVE_STOP_H
-#define BY_SERVE_STOP_H
+#ifndef BY_SERVE_BASE_STOP_H
+#define BY_SERVE_BASE_STOP_H
 
 #include "serve/base/serve.h"
 

@@ -2,8 +2,8 @@
  *
  * Never put here: queues; the work of a particular thread.
  */
-#ifndef BY_SERVE_THREAD_H
-#define BY_SERVE_THREAD_H
+#ifndef BY_SERVE_BASE_THREAD_H
+#define BY_SERVE_BASE_THREAD_H
 
 #include <stdbool.h>
 #include <uv.h>

@@ -18,8 +18,8 @@
  * one loop.
  *
  * Never put here: HTTP, keys and limits of clients, what a model computes. */
-#ifndef BY_SERVE_BROKER_H
-#define BY_SERVE_BROKER_H
+#ifndef BY_SERVE_BROKER_BROKER_H
+#define BY_SERVE_BROKER_BROKER_H
 
 #include "serve/broker/job_list.h"
 #include "serve/broker/task_store.h"

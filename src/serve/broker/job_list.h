@@ -1,6 +1,6 @@
 /* Requests held by the broker, in lists ordered by priority. */
-#ifndef BY_SERVE_JOB_LIST_H
-#define BY_SERVE_JOB_LIST_H
+#ifndef BY_SERVE_BROKER_JOB_LIST_H
+#define BY_SERVE_BROKER_JOB_LIST_H
 
 #include "serve/base/id_table.h"
 #include "serve/protocol/task_answer.h"

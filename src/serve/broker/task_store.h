@@ -2,8 +2,8 @@
  *
  * A write is durable once by__broker_tasks_commit has returned. The writes of one turn of the event
  * loop share one commit, and so one wait for the disk. */
-#ifndef BY_SERVE_TASK_STORE_H
-#define BY_SERVE_TASK_STORE_H
+#ifndef BY_SERVE_BROKER_TASK_STORE_H
+#define BY_SERVE_BROKER_TASK_STORE_H
 
 #include "serve/base/serve.h"
 

@@ -70,7 +70,7 @@ static by_status add_text(by_string *out, const by__feature_feast_join_key *key,
                             key->name, length, BY__FEAST_MOST_TEXT);
     }
     if (key->type == BY__FEAST_BYTES) {
-        if (!by__base_read_base64(json_string_value(value), length, decoded, &length)) {
+        if (!by__read_base64(json_string_value(value), length, decoded, &length)) {
             return wrong(key, "must be bytes in base64", error);
         }
         data = decoded;

@@ -4,8 +4,8 @@
  * An entity is one hash of Redis. Its key is the serialized entity key and then the project. In the
  * hash, a feature's field is murmur3_32("VIEW:FEATURE") as 4 little-endian bytes, and the field
  * "_ts:VIEW" holds the time at which the features of that view were observed. */
-#ifndef BY_SERVE_FEAST_KEY_H
-#define BY_SERVE_FEAST_KEY_H
+#ifndef BY_SERVE_FEATURES_FEAST_KEY_H
+#define BY_SERVE_FEATURES_FEAST_KEY_H
 
 #include "serve/base/serve.h"
 

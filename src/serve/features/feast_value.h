@@ -1,7 +1,7 @@
 /* Values in a Feast online store of Redis: protobuf messages (protobuf.dev, "Encoding") of
  * feast.types.Value and google.protobuf.Timestamp, decoded as untrusted input. */
-#ifndef BY_SERVE_FEAST_VALUE_H
-#define BY_SERVE_FEAST_VALUE_H
+#ifndef BY_SERVE_FEATURES_FEAST_VALUE_H
+#define BY_SERVE_FEATURES_FEAST_VALUE_H
 
 #include "serve/base/serve.h"
 

@@ -1,7 +1,7 @@
 /* Cache of recently fetched features: a direct-mapped table indexed by the hash of an entity's
  * name, so that memory is bounded and new entries replace old ones. */
-#ifndef BY_SERVE_FEATURE_CACHE_H
-#define BY_SERVE_FEATURE_CACHE_H
+#ifndef BY_SERVE_FEATURES_FEATURE_CACHE_H
+#define BY_SERVE_FEATURES_FEATURE_CACHE_H
 
 #include "serve/features/feature_store.h"
 

@@ -1,7 +1,7 @@
 /* Which columns of a model are features of a store, and of which entities: the section `features`
  * of a server's configuration, resolved and checked. */
-#ifndef BY_SERVE_FEATURE_MAP_H
-#define BY_SERVE_FEATURE_MAP_H
+#ifndef BY_SERVE_FEATURES_FEATURE_MAP_H
+#define BY_SERVE_FEATURES_FEATURE_MAP_H
 
 #include "banyan/serve_config.h"
 #include "serve/features/feast_key.h"

@@ -1,7 +1,7 @@
 /* Interface to the source of features: a Redis that Feast has filled (feast_redis.c), or a `feast
  * serve` (feast_http.c). A store answers lookups on the gateway's loop and never blocks it. */
-#ifndef BY_SERVE_FEATURE_STORE_H
-#define BY_SERVE_FEATURE_STORE_H
+#ifndef BY_SERVE_FEATURES_FEATURE_STORE_H
+#define BY_SERVE_FEATURES_FEATURE_STORE_H
 
 #include "serve/features/feature_map.h"
 

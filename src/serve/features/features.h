@@ -10,8 +10,8 @@
  * fetch belongs to it and is freed when `done` was called or the fetch was cancelled.
  *
  * Never put here: HTTP of clients, the encoding of rows for a model. */
-#ifndef BY_SERVE_FEATURES_H
-#define BY_SERVE_FEATURES_H
+#ifndef BY_SERVE_FEATURES_FEATURES_H
+#define BY_SERVE_FEATURES_FEATURES_H
 
 #include "serve/features/feature_map.h"
 #include "serve/telemetry/log.h"

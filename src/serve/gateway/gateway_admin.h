@@ -1,8 +1,8 @@
 /* Routes of the scope `admin`: an operator's requests over HTTP. The gateway forwards them to the
  * control socket of its `banyan serve`, so that both ways behave the same. Each use is recorded in
  * the audit log. */
-#ifndef BY_SERVE_GATEWAY_ADMIN_H
-#define BY_SERVE_GATEWAY_ADMIN_H
+#ifndef BY_SERVE_GATEWAY_GATEWAY_ADMIN_H
+#define BY_SERVE_GATEWAY_GATEWAY_ADMIN_H
 
 #include "serve/gateway/core/gateway_reply.h"
 

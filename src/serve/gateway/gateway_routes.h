@@ -1,8 +1,8 @@
 /* The routes of a gateway and their access control: one table says for every route which scope a
  * key needs. A path that is not in the table is a 404, and where keys are required only rows of
  * BY__SCOPE_NONE are served without one. */
-#ifndef BY_SERVE_GATEWAY_ROUTES_H
-#define BY_SERVE_GATEWAY_ROUTES_H
+#ifndef BY_SERVE_GATEWAY_GATEWAY_ROUTES_H
+#define BY_SERVE_GATEWAY_GATEWAY_ROUTES_H
 
 #include "serve/gateway/core/gateway_reply.h"
 

@@ -32,7 +32,7 @@ static void add_hash(by_string *out, const char *begin, const char *end)
     const unsigned char *to = memmem(from, (size_t)(last - from), end, strlen(end));
     digest(hash, from, (size_t)((to == NULL ? last : to) - from));
     by__string_append(out, " 'sha256-");
-    by__base_add_base64(out, hash, sizeof hash);
+    by__string_add_base64(out, hash, sizeof hash);
     by__string_append(out, "'");
 }
 

@@ -4,8 +4,8 @@
  * anybody can send the header. Its last address is the one that the proxy has seen; addresses of
  * further listed proxies before it are skipped. An IPv6 client is counted by its /64 prefix, which
  * is what one subscriber has. */
-#ifndef BY_SERVE_CLIENT_ADDRESS_H
-#define BY_SERVE_CLIENT_ADDRESS_H
+#ifndef BY_SERVE_HTTP_CLIENT_ADDRESS_H
+#define BY_SERVE_HTTP_CLIENT_ADDRESS_H
 
 #include "serve/http/http_parse.h"
 #include "serve/http/ip_network.h"

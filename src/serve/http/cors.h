@@ -1,6 +1,6 @@
 /* Cross-origin requests of pages of other sites (Fetch Standard, "CORS protocol"). */
-#ifndef BY_SERVE_CORS_H
-#define BY_SERVE_CORS_H
+#ifndef BY_SERVE_HTTP_CORS_H
+#define BY_SERVE_HTTP_CORS_H
 
 #include "banyan/serve_config.h"
 #include "serve/http/http_server.h"

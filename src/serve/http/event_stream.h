@@ -1,8 +1,8 @@
 /* Reads answers that are streams of events (text/event-stream, HTML Living Standard, section 9.2)
  * as OpenAI's API sends them: a line "data: {...}" is an event, whatever other fields surround
  * it. */
-#ifndef BY_SERVE_EVENT_STREAM_H
-#define BY_SERVE_EVENT_STREAM_H
+#ifndef BY_SERVE_HTTP_EVENT_STREAM_H
+#define BY_SERVE_HTTP_EVENT_STREAM_H
 
 #include "serve/base/serve.h"
 

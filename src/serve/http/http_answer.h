@@ -1,7 +1,7 @@
 /* Incremental parser of an HTTP/1.1 answer: its status, and its body with chunk framing removed.
  * For the load generator, a client of servers that are trusted to frame what they send. */
-#ifndef BY_SERVE_HTTP_ANSWER_H
-#define BY_SERVE_HTTP_ANSWER_H
+#ifndef BY_SERVE_HTTP_HTTP_ANSWER_H
+#define BY_SERVE_HTTP_HTTP_ANSWER_H
 
 #include "serve/base/serve.h"
 

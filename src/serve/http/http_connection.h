@@ -1,7 +1,7 @@
 /* Internal records of the server, shared by http_server.c (listening, time limits, shutdown),
  * http_connection.c (input) and http_output.c (answers). */
-#ifndef BY_SERVE_HTTP_CONNECTION_H
-#define BY_SERVE_HTTP_CONNECTION_H
+#ifndef BY_SERVE_HTTP_HTTP_CONNECTION_H
+#define BY_SERVE_HTTP_HTTP_CONNECTION_H
 
 #include <netinet/in.h>
 

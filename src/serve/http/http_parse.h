@@ -6,8 +6,8 @@
  * chunks, chunks have no extensions and no trailers, a header that has one value comes once, Host
  * is a name or an address with a port or without, and a query has no name twice. Head, headers,
  * chunks and body are bounded before memory is allocated for them. */
-#ifndef BY_SERVE_HTTP_PARSE_H
-#define BY_SERVE_HTTP_PARSE_H
+#ifndef BY_SERVE_HTTP_HTTP_PARSE_H
+#define BY_SERVE_HTTP_HTTP_PARSE_H
 
 #include <stdbool.h>
 #include <stddef.h>

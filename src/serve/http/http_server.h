@@ -14,8 +14,8 @@
  * Handlers own what their pointers of an exchange refer to.
  *
  * Never put here: paths and their meaning, keys, JSON, anything of the broker. */
-#ifndef BY_SERVE_HTTP_SERVER_H
-#define BY_SERVE_HTTP_SERVER_H
+#ifndef BY_SERVE_HTTP_HTTP_SERVER_H
+#define BY_SERVE_HTTP_HTTP_SERVER_H
 
 #include "serve/base/serve.h"
 #include "serve/http/client_address.h"

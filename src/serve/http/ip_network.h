@@ -1,6 +1,6 @@
 /* Networks of IP addresses, as operators write them. */
-#ifndef BY_SERVE_IP_NETWORK_H
-#define BY_SERVE_IP_NETWORK_H
+#ifndef BY_SERVE_HTTP_IP_NETWORK_H
+#define BY_SERVE_HTTP_IP_NETWORK_H
 
 #include <netinet/in.h>
 #include <sys/socket.h>

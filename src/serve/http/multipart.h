@@ -1,6 +1,6 @@
 /* Bodies of multipart/form-data (RFC 7578): fields and files, split without copying. */
-#ifndef BY_SERVE_MULTIPART_H
-#define BY_SERVE_MULTIPART_H
+#ifndef BY_SERVE_HTTP_MULTIPART_H
+#define BY_SERVE_HTTP_MULTIPART_H
 
 #include "base/base.h"
 

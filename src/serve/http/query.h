@@ -1,6 +1,6 @@
 /* Queries of targets: NAME=VALUE, separated by '&', with %XX and + escapes. */
-#ifndef BY_SERVE_QUERY_H
-#define BY_SERVE_QUERY_H
+#ifndef BY_SERVE_HTTP_QUERY_H
+#define BY_SERVE_HTTP_QUERY_H
 
 #include <stdbool.h>
 #include <stddef.h>

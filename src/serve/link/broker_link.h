@@ -1,6 +1,6 @@
 /* The link of a gateway, a worker or a supervisor to its broker, with automatic reconnection. */
-#ifndef BY_SERVE_BROKER_LINK_H
-#define BY_SERVE_BROKER_LINK_H
+#ifndef BY_SERVE_LINK_BROKER_LINK_H
+#define BY_SERVE_LINK_BROKER_LINK_H
 
 #include "serve/link/core/link.h"
 #include "serve/telemetry/log.h"

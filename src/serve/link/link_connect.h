@@ -1,6 +1,6 @@
 /* link_connect: a link of the kind that a broker's address asks for. */
-#ifndef BY_SERVE_LINK_CONNECT_H
-#define BY_SERVE_LINK_CONNECT_H
+#ifndef BY_SERVE_LINK_LINK_CONNECT_H
+#define BY_SERVE_LINK_LINK_CONNECT_H
 
 #include "serve/link/core/link.h"
 

@@ -21,8 +21,8 @@
  * BY__ADMISSION_OVERLOAD of the requests are refused, which happens with a queue of one only at a
  * load above the capacity, the queue shrinks to one, so that the requests which are accepted are as
  * fast as at an ordinary load. */
-#ifndef BY_SERVE_ADMISSION_H
-#define BY_SERVE_ADMISSION_H
+#ifndef BY_SERVE_PROTOCOL_ADMISSION_H
+#define BY_SERVE_PROTOCOL_ADMISSION_H
 
 #include <stdbool.h>
 #include <stdint.h>

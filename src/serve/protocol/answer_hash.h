@@ -1,7 +1,7 @@
 /* Incremental hashes of the texts of an answer. The broker compares the answers of a request and of
  * its shadow copy by these hashes, so that it does not keep the texts. */
-#ifndef BY_SERVE_ANSWER_HASH_H
-#define BY_SERVE_ANSWER_HASH_H
+#ifndef BY_SERVE_PROTOCOL_ANSWER_HASH_H
+#define BY_SERVE_PROTOCOL_ANSWER_HASH_H
 
 #include "serve/base/serve.h"
 

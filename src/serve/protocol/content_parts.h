@@ -1,6 +1,6 @@
 /* The content of a message: a string, or a list of parts as in OpenAI's API. */
-#ifndef BY_SERVE_CONTENT_PARTS_H
-#define BY_SERVE_CONTENT_PARTS_H
+#ifndef BY_SERVE_PROTOCOL_CONTENT_PARTS_H
+#define BY_SERVE_PROTOCOL_CONTENT_PARTS_H
 
 #include "serve/base/serve.h"
 

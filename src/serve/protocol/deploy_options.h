@@ -1,7 +1,7 @@
 /* Options of a deployment as the message "deploy" that `banyan deploy` and the gateway send to a
  * supervisor, and their ranges. */
-#ifndef BY_SERVE_DEPLOY_OPTIONS_H
-#define BY_SERVE_DEPLOY_OPTIONS_H
+#ifndef BY_SERVE_PROTOCOL_DEPLOY_OPTIONS_H
+#define BY_SERVE_PROTOCOL_DEPLOY_OPTIONS_H
 
 #include "serve/base/serve.h"
 

@@ -11,8 +11,8 @@
  *   id, and a 0 byte
  *   BY__EVENT_PIECE: u8 sequence (of n), and the text, UTF-8; of other kinds: the event's JSON
  *   (messages.h), whose "e" says the kind too. */
-#ifndef BY_SERVE_EVENT_LIST_H
-#define BY_SERVE_EVENT_LIST_H
+#ifndef BY_SERVE_PROTOCOL_EVENT_LIST_H
+#define BY_SERVE_PROTOCOL_EVENT_LIST_H
 
 #include "serve/base/serve.h"
 

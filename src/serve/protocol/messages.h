@@ -79,8 +79,8 @@
  *   error     "status" (HTTP), "code", "message", "param"; the last one
  *   again     from the broker: the worker was lost, and another one starts over. The same text is
  *             sent again, since it is a function of the request. */
-#ifndef BY_SERVE_MESSAGES_H
-#define BY_SERVE_MESSAGES_H
+#ifndef BY_SERVE_PROTOCOL_MESSAGES_H
+#define BY_SERVE_PROTOCOL_MESSAGES_H
 
 #include "serve/base/serve.h"
 

@@ -1,6 +1,6 @@
 /* Predictions for examples as JSON: for answers of a worker and for reports. */
-#ifndef BY_SERVE_PREDICTED_H
-#define BY_SERVE_PREDICTED_H
+#ifndef BY_SERVE_PROTOCOL_PREDICTED_H
+#define BY_SERVE_PROTOCOL_PREDICTED_H
 
 #include <jansson.h>
 

@@ -25,7 +25,7 @@ static by_status sample_file(by__hasher *hasher, const char *path, by_error *err
     char bytes[SAMPLE];
     int fd;
     size_t size;
-    BY_TRY(by__base_open_regular(&fd, &size, path, error));
+    BY_TRY(by__open_regular(&fd, &size, path, error));
     off_t length = (off_t)size;
     by__hasher_add(hasher, &length, sizeof length);
     off_t distance = length > SAMPLE * SAMPLES ? length / SAMPLES : SAMPLE;

@@ -1,6 +1,6 @@
 /* Finds the version of a model that a path refers to. */
-#ifndef BY_SERVE_SERVED_VERSION_H
-#define BY_SERVE_SERVED_VERSION_H
+#ifndef BY_SERVE_PROTOCOL_SERVED_VERSION_H
+#define BY_SERVE_PROTOCOL_SERVED_VERSION_H
 
 #include "checkpoint/storage.h"
 #include "serve/base/serve.h"

@@ -1,6 +1,6 @@
 /* Gathers the answer of a task from its events, since no client is connected to receive them. */
-#ifndef BY_SERVE_TASK_ANSWER_H
-#define BY_SERVE_TASK_ANSWER_H
+#ifndef BY_SERVE_PROTOCOL_TASK_ANSWER_H
+#define BY_SERVE_PROTOCOL_TASK_ANSWER_H
 
 #include "serve/base/serve.h"
 

@@ -6,8 +6,8 @@
  * longest, whatever its priority: it goes ahead of everything queued, and takes a worker's slot as
  * a request does. Under lasting overload tasks then get 1 / BY__TASK_TURN of the slots and requests
  * the rest; with fewer tasks, requests get more. */
-#ifndef BY_SERVE_TASK_TURN_H
-#define BY_SERVE_TASK_TURN_H
+#ifndef BY_SERVE_PROTOCOL_TASK_TURN_H
+#define BY_SERVE_PROTOCOL_TASK_TURN_H
 
 /* BY__TASK_WAIT is in seconds. */
 #define BY__TASK_WAIT 5.0

@@ -13,8 +13,8 @@
  * Each model is decided for by its own measurements. Only where the models together need more
  * workers than the server may run do they compete: then all get the same number, except those that
  * need fewer. */
-#ifndef BY_SERVE_AUTOSCALE_H
-#define BY_SERVE_AUTOSCALE_H
+#ifndef BY_SERVE_ROLLOUT_AUTOSCALE_H
+#define BY_SERVE_ROLLOUT_AUTOSCALE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
  * prompt, decoded greedily, or a row of which every cell is missing. The log-probabilities or
  * predictions must be finite, all workers must give the same answer, and it must equal the answer
  * that the version gave when it was first used on this machine. */
-#ifndef BY_SERVE_GOLDEN_H
-#define BY_SERVE_GOLDEN_H
+#ifndef BY_SERVE_ROLLOUT_GOLDEN_H
+#define BY_SERVE_ROLLOUT_GOLDEN_H
 
 #include "serve/link/broker_link.h"
 #include "serve/rollout/rollout.h"

@@ -1,7 +1,7 @@
 /* The interface of a version: which requests it answers, as its workers report it ("info",
  * messages.h). */
-#ifndef BY_SERVE_INTERFACE_H
-#define BY_SERVE_INTERFACE_H
+#ifndef BY_SERVE_ROLLOUT_INTERFACE_H
+#define BY_SERVE_ROLLOUT_INTERFACE_H
 
 #include "serve/base/serve.h"
 

@@ -1,7 +1,7 @@
 /* Accessors for what the state of a broker (messages.h) says of a model and its versions. Used by
  * the code that shifts requests between versions. */
-#ifndef BY_SERVE_MODEL_STATE_H
-#define BY_SERVE_MODEL_STATE_H
+#ifndef BY_SERVE_ROLLOUT_MODEL_STATE_H
+#define BY_SERVE_ROLLOUT_MODEL_STATE_H
 
 #include "serve/base/serve.h"
 #include "serve/rollout/rollout.h"

@@ -16,8 +16,8 @@
  *
  * Never put here: processes, links, clocks: measurements contain the time, so that tests can
  * simulate any load. */
-#ifndef BY_SERVE_ROLLOUT_H
-#define BY_SERVE_ROLLOUT_H
+#ifndef BY_SERVE_ROLLOUT_ROLLOUT_H
+#define BY_SERVE_ROLLOUT_ROLLOUT_H
 
 #include "serve/telemetry/metrics.h"
 

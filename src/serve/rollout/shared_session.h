@@ -1,8 +1,8 @@
 /* A short-lived process that inspects models served through Redis: its loop, its link, and how it
  * ends. For `banyan deploy --broker` (deploy_shared.c, deploy_status.c), which acts as a supervisor
  * without processes. */
-#ifndef BY_SERVE_SHARED_SESSION_H
-#define BY_SERVE_SHARED_SESSION_H
+#ifndef BY_SERVE_ROLLOUT_SHARED_SESSION_H
+#define BY_SERVE_ROLLOUT_SHARED_SESSION_H
 
 #include "serve/link/broker_link.h"
 #include "serve/protocol/messages.h"

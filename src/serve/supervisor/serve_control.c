@@ -10,7 +10,7 @@
 
 /* An operator's request while its weights are being found. */
 struct by__serve_request_to {
-    by__serve_served *model;
+    by__serve_model *model;
     char *path;
     char *adapter; /* NULL: none */
     by__rollout_options options;
@@ -121,7 +121,7 @@ static void on_found(uv_async_t *async)
     }
     (void)uv_timer_stop(&s->late);
     if (r->status == BY_OK && !s->ending) {
-        r->status = by__serve_served_deploy(r->model, &r->version, &r->options, &r->error);
+        r->status = by__serve_model_deploy(r->model, &r->version, &r->options, &r->error);
     }
     if (r->status != BY_OK) {
         by__telemetry_log_event(&s->log, "not_deployed", "{ss ss ss}", "model", r->model->name,
@@ -151,7 +151,7 @@ static void on_search_late(uv_timer_t *timer)
     }
 }
 
-static void look_for(by__serve_served *m, by__link *link, const by_deploy_options *options)
+static void look_for(by__serve_model *m, by__link *link, const by_deploy_options *options)
 {
     by__supervisor *s = m->all;
     const by__protocol_served_version *now = &m->current->version;
@@ -204,7 +204,7 @@ void by__serve_control_reload(by__supervisor *s)
     reload_next(s);
 }
 
-static void roll_back(by__serve_served *m, by__link *link)
+static void roll_back(by__serve_model *m, by__link *link)
 {
     by_deploy_options how;
     by__rollout_options options;
@@ -221,7 +221,7 @@ static void roll_back(by__serve_served *m, by__link *link)
     } else {
         by__protocol_served_version back = {0};
         if (by__protocol_served_version_copy(&back, &m->former[0], &error) == BY_OK) {
-            (void)by__serve_served_deploy(m, &back, &options, &error);
+            (void)by__serve_model_deploy(m, &back, &options, &error);
             m->returns = error.status == BY_OK;
         }
         by__protocol_served_version_free(&back);
@@ -229,7 +229,7 @@ static void roll_back(by__serve_served *m, by__link *link)
     answer(link, &error);
 }
 
-void by__serve_control_rollback(by__serve_served *model)
+void by__serve_control_rollback(by__serve_model *model)
 {
     roll_back(model, NULL);
 }
@@ -242,7 +242,7 @@ static json_t *origin_of(const by__protocol_served_version *version)
                                       : json_sprintf("%s+%s", version->path, version->adapter);
 }
 
-static void tell_status(by__serve_served *m, by__link *link)
+static void tell_status(by__serve_model *m, by__link *link)
 {
     const by__serve_group *coming = m->coming;
     const by__protocol_served_version *former = m->former_count == 0 ? NULL : &m->former[0];
@@ -271,14 +271,14 @@ static void tell_status(by__serve_served *m, by__link *link)
 }
 
 /* The model that a message names, which a server of one model need not. NULL: an error. */
-static by__serve_served *choose(by__supervisor *s, const json_t *message, by_error *error)
+static by__serve_model *choose(by__supervisor *s, const json_t *message, by_error *error)
 {
     const char *name = by__protocol_get_text(message, "model");
     by_string names = {0};
     if (name == NULL && s->model_count == 1) {
         return s->models;
     }
-    by__serve_served *m = name == NULL ? NULL : by__supervisor_model(s, name);
+    by__serve_model *m = name == NULL ? NULL : by__supervisor_model(s, name);
     if (m != NULL) {
         return m;
     }
@@ -303,7 +303,7 @@ static void on_message(void *user, by__link *link, json_t *message)
     const char *kind = by__protocol_get_text(message, "t");
     by_deploy_options options;
     by_error error = {0};
-    by__serve_served *m = choose(user, message, &error);
+    by__serve_model *m = choose(user, message, &error);
     kind = kind == NULL ? "" : kind;
     if (m == NULL) {
         answer(link, &error);

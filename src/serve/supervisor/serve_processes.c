@@ -114,7 +114,7 @@ static void start_later(by__serve_child *c, double lived)
     (void)uv_timer_start(&c->timer, on_again, (uint64_t)(c->pause * 1000.0), 0);
 }
 
-json_t *by__serve_served_restarts(by__serve_served *model)
+json_t *by__serve_model_restarts(by__serve_model *model)
 {
     by__supervisor *s = model->all;
     json_t *own = json_object_get(s->restarts, model->name);
@@ -131,7 +131,7 @@ json_t *by__serve_served_restarts(by__serve_served *model)
 
 static void count_restart(const by__serve_child *c, int code)
 {
-    json_t *own = by__serve_served_restarts(c->group->model);
+    json_t *own = by__serve_model_restarts(c->group->model);
     const char *reason = c->killed ? SILENT : by_exit_name(code);
     json_int_t count = json_integer_value(json_object_get(own, reason));
     (void)json_object_set_new(own, reason, json_integer(count + 1));
@@ -456,7 +456,7 @@ static void release(by__supervisor *s)
         by__serve_group_free(g);
     }
     for (size_t i = 0; i < s->model_count; i++) {
-        by__serve_served *m = &s->models[i];
+        by__serve_model *m = &s->models[i];
         for (size_t k = 0; k < m->former_count; k++) {
             by__protocol_served_version_free(&m->former[k]);
         }

@@ -5,7 +5,7 @@
  * serve_processes.c (processes), serve_state.c (the broker's state and the decisions based on it)
  * and serve_control.c (operators' requests).
  *
- * Types: by__supervisor; by__serve_served, a model; by__serve_group, the workers of one of its
+ * Types: by__supervisor; by__serve_model, a model; by__serve_group, the workers of one of its
  * versions; by__serve_child, a process.
  *
  * Who owns what: the supervisor owns models, groups and children and its link to the broker. A
@@ -13,8 +13,8 @@
  * supervisor.
  *
  * Never put here: the state machines of deploy, the work of the processes that are started. */
-#ifndef BY_SERVE_SERVE_PROCESSES_H
-#define BY_SERVE_SERVE_PROCESSES_H
+#ifndef BY_SERVE_SUPERVISOR_SERVE_PROCESSES_H
+#define BY_SERVE_SUPERVISOR_SERVE_PROCESSES_H
 
 #include "serve/link/broker_link.h"
 #include "serve/protocol/messages.h"
@@ -33,12 +33,12 @@
 #define BY__OPERATORS 16
 
 typedef struct by__supervisor by__supervisor;
-typedef struct by__serve_served by__serve_served;
+typedef struct by__serve_model by__serve_model;
 
 /* The workers of one version. */
 typedef struct by__serve_group {
     by__protocol_served_version version;
-    by__serve_served *model;
+    by__serve_model *model;
     const char *command[BY__ARGUMENTS];
     size_t wanted;
     size_t exits;  /* exits of workers that were not told to end */
@@ -78,7 +78,7 @@ typedef struct by__serve_totals {
 } by__serve_totals;
 
 /* A model: its versions, the deployment of one, and its load. */
-struct by__serve_served {
+struct by__serve_model {
     by__supervisor *all;
     const char *name;
     const char *const *worker; /* as in by_serve_model, and the next */
@@ -117,7 +117,7 @@ struct by__supervisor {
     by__serve_child gateway;
     by__serve_child *workers;
     by__serve_group *groups;
-    by__serve_served *models;      /* [model_count] */
+    by__serve_model *models;       /* [model_count] */
     by__rollout_autoscale *scales; /* [model_count] */
     size_t model_count;
     char name[BY__ID_BYTES]; /* name of this process at the broker */
@@ -141,7 +141,7 @@ struct by__supervisor {
 /* Adds the models of the options, with a group for the first version of each. */
 by_status by__supervisor_add_models(by__supervisor *s, by_error *error);
 /* Adds a group for a version, which is copied, of a model; it has no workers yet. */
-by_status by__serve_group_add(by__serve_served *model, by__serve_group **out,
+by_status by__serve_group_add(by__serve_model *model, by__serve_group **out,
                               const by__protocol_served_version *version, by_error *error);
 
 void by__serve_group_free(by__serve_group *group);
@@ -154,7 +154,7 @@ void by__supervisor_reconcile(by__supervisor *s);
 /* Ends everything with an error of BY_ESTATE. */
 void by__supervisor_fail(by__supervisor *s, const char *why);
 /* Restarts of workers of a model, by reason; a borrowed reference. NULL: memory is exhausted. */
-json_t *by__serve_served_restarts(by__serve_served *model);
+json_t *by__serve_model_restarts(by__serve_model *model);
 /* Number of a group's workers that the broker knows. */
 size_t by__serve_group_ready(const by__supervisor *s, const by__serve_group *group);
 
@@ -164,20 +164,19 @@ size_t by__serve_group_ready(const by__supervisor *s, const by__serve_group *gro
 void by__supervisor_connect(by__supervisor *s);
 /* Begins a rollout of a version, which is copied. BY_ESTATE: one is in progress, or that version is
  * already served. */
-by_status by__serve_served_deploy(by__serve_served *model,
-                                  const by__protocol_served_version *version,
-                                  const by__rollout_options *options, by_error *error);
+by_status by__serve_model_deploy(by__serve_model *model, const by__protocol_served_version *version,
+                                 const by__rollout_options *options, by_error *error);
 /* Forgets former[0], and those before it whose weights have been removed since. */
-void by__serve_pool_forget_version(by__serve_served *model);
+void by__serve_pool_forget_version(by__serve_model *model);
 /* The model with a name; NULL: there is none. */
-by__serve_served *by__supervisor_model(by__supervisor *s, const char *name);
+by__serve_model *by__supervisor_model(by__supervisor *s, const char *name);
 
 /* ---- operators (serve_control.c) ---- */
 
 by_status by__serve_control_open(by__supervisor *s, by_error *error);
 void by__serve_control_close(by__supervisor *s);
 /* Handles `banyan deploy --rollback` received through the broker. */
-void by__serve_control_rollback(by__serve_served *model);
+void by__serve_control_rollback(by__serve_model *model);
 /* Handles SIGHUP: deploys, one model after the other, what the path of the live version refers to
  * now. */
 void by__serve_control_reload(by__supervisor *s);

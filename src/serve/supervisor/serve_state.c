@@ -38,7 +38,7 @@ static by__serve_totals totals_of(const json_t *model)
 
 /* Measures the load over the window, which restarts when totals fall: after a restart of the
  * broker, or when a version is forgotten. */
-static void measure(by__serve_served *m, const json_t *model, const json_t *message)
+static void measure(by__serve_model *m, const json_t *model, const json_t *message)
 {
     by__serve_totals t = totals_of(model);
     const by__serve_totals *newest = &m->window[(m->window_count + BY__WINDOW - 1) % BY__WINDOW];
@@ -111,7 +111,7 @@ static void look_at_workers(by__supervisor *s, const json_t *message)
 
 /* The "deployment" for Redis; NULL: nothing was deployed, and a deployment of another supervisor
  * stays recorded. */
-static json_t *deployment_of(const by__serve_served *m)
+static json_t *deployment_of(const by__serve_model *m)
 {
     bool coming = m->coming != NULL;
     if (!coming && m->last[0] == '\0') {
@@ -131,7 +131,7 @@ static json_t *deployment_of(const by__serve_served *m)
     return deployment;
 }
 
-static void send_route(by__serve_served *m)
+static void send_route(by__serve_model *m)
 {
     json_t *versions = json_array();
     double share = m->coming == NULL ? 0.0 : m->rollout.share;
@@ -142,7 +142,7 @@ static void send_route(by__serve_served *m)
     json_t *route =
         json_pack("{ss ss so sb sO? so? sO?}", "t", "route", "model", m->name, "versions", versions,
                   "elastic", (int)(m->least == 0), "info", m->info, "deployment", deployment_of(m),
-                  "restarts", by__serve_served_restarts(m));
+                  "restarts", by__serve_model_restarts(m));
     char *text = by__json_dump(route, JSON_COMPACT | JSON_SORT_KEYS);
     bool news = text != NULL && (m->routed == NULL || strcmp(text, m->routed) != 0);
     if (news && by__link_broker_send(&m->all->link, route)) {
@@ -156,8 +156,8 @@ static void send_route(by__serve_served *m)
 
 /* ---- rollouts ---- */
 
-by_status by__serve_served_deploy(by__serve_served *m, const by__protocol_served_version *version,
-                                  const by__rollout_options *options, by_error *error)
+by_status by__serve_model_deploy(by__serve_model *m, const by__protocol_served_version *version,
+                                 const by__rollout_options *options, by_error *error)
 {
     if (m->coming != NULL) {
         return by_error_set(error, BY_ESTATE,
@@ -187,7 +187,7 @@ static void retire(by__serve_group *group)
     group->retire = by__now() + LINGER;
 }
 
-void by__serve_pool_forget_version(by__serve_served *m)
+void by__serve_pool_forget_version(by__serve_model *m)
 {
     by_error ignored = {0};
     by__protocol_served_version_free(&m->former[0]);
@@ -200,7 +200,7 @@ void by__serve_pool_forget_version(by__serve_served *m)
 }
 
 /* Puts the version that is replaced before those that roll-backs return to. */
-static void remember(by__serve_served *m)
+static void remember(by__serve_model *m)
 {
     by_error ignored = {0};
     by__protocol_served_version version = {0};
@@ -218,7 +218,7 @@ static void remember(by__serve_served *m)
     m->former_count++;
 }
 
-static void end_rollout(by__serve_served *m)
+static void end_rollout(by__serve_model *m)
 {
     bool done = m->rollout.phase == BY__ROLLOUT_DONE;
     by__serve_group *group = m->coming;
@@ -243,7 +243,7 @@ static void end_rollout(by__serve_served *m)
     by__rollout_golden_reset(&m->golden);
 }
 
-static by__rollout_golden_target golden_of(by__serve_served *m)
+static by__rollout_golden_target golden_of(by__serve_model *m)
 {
     return (by__rollout_golden_target){&m->all->link, m->name, m->coming->version.name,
                                        m->all->options.golden, &m->all->log};
@@ -251,13 +251,13 @@ static by__rollout_golden_target golden_of(by__serve_served *m)
 
 /* Returns true if this process decides which versions get requests, where others might: it has
  * claimed that when the rollout began. */
-static bool decides(const by__serve_served *m, const json_t *model)
+static bool decides(const by__serve_model *m, const json_t *model)
 {
     const char *who = by__protocol_get_text(model, "decides");
     return who == NULL || strcmp(who, m->all->name) == 0 || by__now() - m->rollout.since < TAKEOVER;
 }
 
-static void tend_rollout(by__serve_served *m, const json_t *model)
+static void tend_rollout(by__serve_model *m, const json_t *model)
 {
     by__serve_group *g = m->coming;
     if (g == NULL) {
@@ -304,7 +304,7 @@ static void tend_rollout(by__serve_served *m, const json_t *model)
     }
 }
 
-static void scale(by__serve_served *m)
+static void scale(by__serve_model *m)
 {
     size_t before = m->current->wanted;
     size_t wanted = m->scale->wanted;
@@ -319,7 +319,7 @@ static void scale(by__serve_served *m)
     }
 }
 
-by__serve_served *by__supervisor_model(by__supervisor *s, const char *name)
+by__serve_model *by__supervisor_model(by__supervisor *s, const char *name)
 {
     for (size_t i = 0; i < s->model_count; i++) {
         if (strcmp(s->models[i].name, name) == 0) {
@@ -331,7 +331,7 @@ by__serve_served *by__supervisor_model(by__supervisor *s, const char *name)
 
 /* ---- the link ---- */
 
-static void tend(by__serve_served *m, const json_t *message)
+static void tend(by__serve_model *m, const json_t *message)
 {
     const json_t *model = by__rollout_state_model(message, m->name);
     const json_t *info = json_object_get(model, "info");
@@ -363,7 +363,7 @@ static void on_message(void *user, json_t *message)
     by__supervisor *s = user;
     const char *kind = by__protocol_get_text(message, "t");
     const char *name = by__protocol_get_text(message, "model");
-    by__serve_served *m = name == NULL ? NULL : by__supervisor_model(s, name);
+    by__serve_model *m = name == NULL ? NULL : by__supervisor_model(s, name);
     if (kind != NULL && strcmp(kind, "state") == 0 && !s->ending) {
         on_state(s, message);
     } else if (kind != NULL && strcmp(kind, "rollback") == 0 && !s->ending && m != NULL) {
@@ -375,7 +375,7 @@ static void on_events(void *user, const char *list, size_t length)
 {
     by__supervisor *s = user;
     for (size_t i = 0; i < s->model_count; i++) {
-        by__serve_served *m = &s->models[i];
+        by__serve_model *m = &s->models[i];
         if (m->coming != NULL) {
             by__rollout_golden_target target = golden_of(m);
             by__rollout_golden_events(&m->golden, &target, list, length);
@@ -401,7 +401,7 @@ static void on_ready(void *user)
         c->known = 0.0;
     }
     for (size_t i = 0; i < s->model_count; i++) {
-        by__serve_served *m = &s->models[i];
+        by__serve_model *m = &s->models[i];
         free(m->routed);
         m->routed = NULL;
         send_route(m);

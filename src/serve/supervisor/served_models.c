@@ -22,7 +22,7 @@ static const char *adapter_of(const char *const *worker)
     return NULL;
 }
 
-by_status by__serve_group_add(by__serve_served *model, by__serve_group **out,
+by_status by__serve_group_add(by__serve_model *model, by__serve_group **out,
                               const by__protocol_served_version *version, by_error *error)
 {
     by__supervisor *s = model->all;
@@ -99,13 +99,13 @@ static size_t first_workers(size_t least)
 static by_status add_model(by__supervisor *s, const by_serve_model *model, by_error *error)
 {
     const by_serve_options *o = &s->options;
-    by__serve_served *m = &s->models[s->model_count];
+    by__serve_model *m = &s->models[s->model_count];
     by__protocol_served_version version = {0};
-    *m = (by__serve_served){.all = s,
-                            .name = model->name,
-                            .worker = model->worker,
-                            .settings = model->settings,
-                            .scale = &s->scales[s->model_count]};
+    *m = (by__serve_model){.all = s,
+                           .name = model->name,
+                           .worker = model->worker,
+                           .settings = model->settings,
+                           .scale = &s->scales[s->model_count]};
     count_workers(o, model, &m->least, &m->most);
     s->model_count++;
     by__rollout_autoscale_options scale = {.least = m->least,

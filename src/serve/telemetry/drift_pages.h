@@ -1,7 +1,7 @@
 /* Internal record of a drift report, shared by drift_replay.c (reads data) and drift_page.c
  * (prints). */
-#ifndef BY_SERVE_DRIFT_PAGES_H
-#define BY_SERVE_DRIFT_PAGES_H
+#ifndef BY_SERVE_TELEMETRY_DRIFT_PAGES_H
+#define BY_SERVE_TELEMETRY_DRIFT_PAGES_H
 
 #include "banyan/drift_report.h"
 #include "serve/telemetry/served_drift.h"

@@ -1,6 +1,6 @@
 /* Files with secrets, or what clients have said, that other users of the machine can read. */
-#ifndef BY_SERVE_EXPOSED_FILE_H
-#define BY_SERVE_EXPOSED_FILE_H
+#ifndef BY_SERVE_TELEMETRY_EXPOSED_FILE_H
+#define BY_SERVE_TELEMETRY_EXPOSED_FILE_H
 
 #include "serve/telemetry/log.h"
 

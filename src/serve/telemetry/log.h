@@ -1,6 +1,6 @@
 /* Logging of a process: writes events as JSON lines to a by_serve_log. */
-#ifndef BY_SERVE_LOG_H
-#define BY_SERVE_LOG_H
+#ifndef BY_SERVE_TELEMETRY_LOG_H
+#define BY_SERVE_TELEMETRY_LOG_H
 
 #include "serve/base/serve.h"
 

@@ -13,8 +13,8 @@
  *
  * Never put here: decisions that depend on a measurement (admission, autoscaling, rollout), the
  * choice of what is counted in a request. */
-#ifndef BY_SERVE_METRICS_H
-#define BY_SERVE_METRICS_H
+#ifndef BY_SERVE_TELEMETRY_METRICS_H
+#define BY_SERVE_TELEMETRY_METRICS_H
 
 #include "serve/base/serve.h"
 

@@ -1,8 +1,8 @@
 /* Metrics with vLLM's names and labels, so that dashboards and autoscalers made for it work
  * (https://docs.vllm.ai, "Production Metrics"). Values that vLLM counts in its engine are counted
  * at the gateway here, for each model. */
-#ifndef BY_SERVE_METRICS_VLLM_H
-#define BY_SERVE_METRICS_VLLM_H
+#ifndef BY_SERVE_TELEMETRY_METRICS_VLLM_H
+#define BY_SERVE_TELEMETRY_METRICS_VLLM_H
 
 #include "serve/telemetry/model_metrics.h"
 

@@ -1,8 +1,8 @@
 /* Metrics of the models that were requested, counted at the gateway for each model.
  *
  * The families are printed by banyan's names here and by vLLM's names in metrics_vllm.c. */
-#ifndef BY_SERVE_MODEL_METRICS_H
-#define BY_SERVE_MODEL_METRICS_H
+#ifndef BY_SERVE_TELEMETRY_MODEL_METRICS_H
+#define BY_SERVE_TELEMETRY_MODEL_METRICS_H
 
 #include "serve/telemetry/metrics.h"
 

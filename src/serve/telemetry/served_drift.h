@@ -1,7 +1,7 @@
 /* Drift of served requests relative to the training data: counted in a worker, which has their
  * tokens, and exported as gauges by gateways. */
-#ifndef BY_SERVE_SERVED_DRIFT_H
-#define BY_SERVE_SERVED_DRIFT_H
+#ifndef BY_SERVE_TELEMETRY_SERVED_DRIFT_H
+#define BY_SERVE_TELEMETRY_SERVED_DRIFT_H
 
 #include "banyan/drift.h"
 #include "banyan/table.h"

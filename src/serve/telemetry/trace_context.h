@@ -1,7 +1,7 @@
 /* W3C Trace Context (https://www.w3.org/TR/trace-context/): the trace that a request belongs to,
  * from the headers traceparent and tracestate. */
-#ifndef BY_SERVE_TRACE_CONTEXT_H
-#define BY_SERVE_TRACE_CONTEXT_H
+#ifndef BY_SERVE_TELEMETRY_TRACE_CONTEXT_H
+#define BY_SERVE_TELEMETRY_TRACE_CONTEXT_H
 
 #include "serve/base/serve.h"
 

@@ -4,8 +4,8 @@
  * A separate thread sends them in batches, so that a slow or unreachable collector never delays a
  * request: spans wait in a bounded queue; those that find it full, or that the collector does not
  * accept in three attempts, are dropped and counted. */
-#ifndef BY_SERVE_TRACE_EXPORT_H
-#define BY_SERVE_TRACE_EXPORT_H
+#ifndef BY_SERVE_TELEMETRY_TRACE_EXPORT_H
+#define BY_SERVE_TELEMETRY_TRACE_EXPORT_H
 
 #include "serve/telemetry/log.h"
 #include "serve/telemetry/trace_context.h"

@@ -9,8 +9,8 @@
  *
  * Never put here: names of a request's fields; states of sequences.
  */
-#ifndef BY_SERVE_FORM_CACHE_H
-#define BY_SERVE_FORM_CACHE_H
+#ifndef BY_SERVE_WORKER_FORM_CACHE_H
+#define BY_SERVE_WORKER_FORM_CACHE_H
 
 #include "banyan/constraint.h"
 

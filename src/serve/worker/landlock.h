@@ -1,7 +1,7 @@
 /* Takes the file system, and TCP but for one port, away from a thread (Landlock, Linux 5.13). The
  * seccomp filter of sandbox.c already refuses the calls; this holds where one was forgotten. */
-#ifndef BY_SERVE_LANDLOCK_H
-#define BY_SERVE_LANDLOCK_H
+#ifndef BY_SERVE_WORKER_LANDLOCK_H
+#define BY_SERVE_WORKER_LANDLOCK_H
 
 #include "serve/base/serve.h"
 

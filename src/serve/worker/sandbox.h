@@ -6,8 +6,8 @@
  *
  * Never put here: connections (dialer.h) and the environment (kept_environment.c), which a worker
  * gives up earlier. */
-#ifndef BY_SERVE_SANDBOX_H
-#define BY_SERVE_SANDBOX_H
+#ifndef BY_SERVE_WORKER_SANDBOX_H
+#define BY_SERVE_WORKER_SANDBOX_H
 
 #include "serve/worker/landlock.h"
 

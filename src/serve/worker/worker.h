@@ -16,8 +16,8 @@
  * each.
  *
  * Never put here: HTTP, the choice of requests to run, kernels. */
-#ifndef BY_SERVE_WORKER_H
-#define BY_SERVE_WORKER_H
+#ifndef BY_SERVE_WORKER_WORKER_H
+#define BY_SERVE_WORKER_WORKER_H
 
 #include "banyan/chat.h"
 #include "banyan/engine.h"

@@ -125,7 +125,7 @@ by_status by__worker_embedder_run(void *user, const by__worker_batch_place *plac
     BY_TRY(by_embed_run_batch(embed, e->texts, count, &vectors, error));
     for (size_t i = 0; i < count; i++) {
         by_string digits = {0};
-        by__base_add_base64(&digits, vectors + i * width, width * sizeof *vectors);
+        by__string_add_base64(&digits, vectors + i * width, width * sizeof *vectors);
         json_t *vector = digits.failed ? NULL : json_stringn(digits.data, digits.length);
         by_string_free(&digits);
         if (vector == NULL || json_array_append_new(places[i].job->results, vector) != 0) {

@@ -155,7 +155,7 @@ static by_status decode_base64(by_image_bytes *out, const json_t *image, by_erro
     }
     BY_TRY(by__alloc((void **)&data, BY__BASE64_BYTES(length) + 1, 1, "an image", error));
     out->data = data;
-    return by__base_read_base64(json_string_value(image), length, data, &out->size)
+    return by__read_base64(json_string_value(image), length, data, &out->size)
                ? BY_OK
                : by_error_set(error, BY_EARG, "an image is not base64");
 }

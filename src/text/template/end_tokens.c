@@ -64,7 +64,7 @@ static by_status read_ids(json_t **out, int64_t *vocab, const char *directory, c
     json_int_t size = json_integer_value(json_object_get(*out, "vocab_size"));
     *vocab = size > 0 && size < INT32_MAX ? size : *vocab;
     BY_TRY(by__path_make(&path, directory, name, error));
-    by_status status = by__base_token_ids_check(path, *out, *vocab, error);
+    by_status status = by__token_ids_check(path, *out, *vocab, error);
     free(path);
     return status;
 }

@@ -55,7 +55,7 @@ static void merge_heap(by_encoder *e)
     by__tokenizer_symbol *symbols = e->symbols;
     while (e->heap_count > 0) {
         uint64_t top;
-        by__base_heap_pop(e->heap, e->heap_count--, sizeof top, &top, before, NULL);
+        by__heap_pop(e->heap, e->heap_count--, sizeof top, &top, before, NULL);
         uint32_t at = (uint32_t)top;
         uint32_t rank = (uint32_t)(top >> 32);
         if (symbols[at].id == BY__NO_TOKEN || symbols[at].rank != rank) {
@@ -74,8 +74,7 @@ static void merge_heap(by_encoder *e)
                 uint32_t pair = rank_at(t, symbols, around[k]);
                 if (pair != BY__NO_TOKEN) {
                     uint64_t entry = (uint64_t)pair << 32 | around[k];
-                    by__base_heap_push(e->heap, e->heap_count++, sizeof entry, &entry, before,
-                                       NULL);
+                    by__heap_push(e->heap, e->heap_count++, sizeof entry, &entry, before, NULL);
                 }
             }
         }
@@ -107,7 +106,7 @@ by_status by__tokenizer_merge_long(by_encoder *e, uint32_t *ids, size_t *count, 
     }
     for (size_t i = e->heap_count / 2; i-- > 0;) {
         uint64_t entry = e->heap[i];
-        by__base_heap_sink(e->heap, e->heap_count, sizeof entry, i, &entry, before, NULL);
+        by__heap_sink(e->heap, e->heap_count, sizeof entry, i, &entry, before, NULL);
     }
     merge_heap(e);
     *count = 0;

@@ -144,14 +144,14 @@ static by_status push(trainer *t, const candidate *value, by_error *error)
 {
     BY_TRY(by__reserve((void **)&t->heap, &t->heap_capacity, t->heap_count + 1, sizeof *t->heap,
                        error));
-    by__base_heap_push(t->heap, t->heap_count++, sizeof *value, value, before, t);
+    by__heap_push(t->heap, t->heap_count++, sizeof *value, value, before, t);
     return BY_OK;
 }
 
 static candidate pop(trainer *t)
 {
     candidate top;
-    by__base_heap_pop(t->heap, t->heap_count--, sizeof top, &top, before, t);
+    by__heap_pop(t->heap, t->heap_count--, sizeof top, &top, before, t);
     return top;
 }
 

@@ -73,7 +73,7 @@ static by_status add_line(ranks *r, const char *line, size_t n, size_t number, s
     r->tokens[rank].data = data;
     r->count = rank + 1 > r->count ? rank + 1 : r->count;
     r->lines++;
-    if (digits == 0 || !by__base_read_base64(line, digits, (uint8_t *)data, &length)) {
+    if (digits == 0 || !by__read_base64(line, digits, (uint8_t *)data, &length)) {
         return by_error_set(error, BY_EFORMAT, "%s:%zu: the token is not base64", name, number);
     }
     if (length > MAX_TOKEN_BYTES) {

@@ -220,7 +220,7 @@ static by_status start(exporter *e, const char *where, by_error *error)
         return by_error_set(error, BY_EIO, "track.prometheus: cannot listen on %s: %s", where,
                             strerror(errno));
     }
-    BY_TRY(by__base_thread_create(&e->thread, run, e, "the thread of track.prometheus", error));
+    BY_TRY(by__thread_create(&e->thread, run, e, "the thread of track.prometheus", error));
     e->has_thread = true;
     return BY_OK;
 }

@@ -3,8 +3,8 @@
  * A sink records the events of a run in a file, on a server or at a port. It is called on the
  * training thread and must return at once, so slow work (a network) is done by the sink's own
  * thread. It may fail; the run then reports that once and goes on. */
-#ifndef BY_TRACK_SINK_H
-#define BY_TRACK_SINK_H
+#ifndef BY_TRACK_SINKS_SINK_H
+#define BY_TRACK_SINKS_SINK_H
 
 #include "track/tracker.h"
 

@@ -35,7 +35,7 @@ static bool take(search *s, const found *next)
 
 /* Visits the boxes of the tensor that make up elements [first, first + count) of box k of the
  * part. */
-static bool visit_box(search *s, const by__store_stored_tensor *entry, found *next)
+static bool visit_box(search *s, const by__store_tensor *entry, found *next)
 {
     by__checkpoint_box boxes[BY__SLICE_BOXES];
     by__store_box whole = by__store_box_at(entry, next->k);
@@ -64,8 +64,8 @@ static bool visit_box(search *s, const by__store_stored_tensor *entry, found *ne
 
 static bool find(const by_trainer *t, int flat, by__store_handle handle, search *s)
 {
-    const by__store_stored_tensor tensor = by__store_held(t->store, flat, handle);
-    const by__store_stored_tensor *entry = &tensor;
+    const by__store_tensor tensor = by__store_held(t->store, flat, handle);
+    const by__store_tensor *entry = &tensor;
     bool part = by__store_is_part(entry);
     by__store_held_piece piece;
     for (size_t k = 0; by__store_piece(t->store, flat, handle, k, &piece); k++) {
@@ -133,7 +133,7 @@ by_status by__trainer_divided_read(const by_trainer *t, int flat, by__store_hand
     by_status status = by__alloc_aligned(owned, (size_t)slice.elements * sizeof(float),
                                          "a part of a tensor", error);
     if (status == BY_OK) {
-        const by__store_stored_tensor tensor = by__store_held(t->store, flat, handle);
+        const by__store_tensor tensor = by__store_held(t->store, flat, handle);
         by__store_box_read(&tensor, slice.k, slice.begin, slice.elements, *owned, *data,
                            piece->first, by_dtype_size(by__store_dtype(t->store, flat, handle)));
         *data = *owned;

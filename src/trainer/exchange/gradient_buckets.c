@@ -56,7 +56,7 @@ static int64_t stage_begin(const by_trainer *t, const by__store *store, int grou
     int last = -1;
     int64_t begin = 0;
     for (size_t i = 0; i < by__store_count(store) && t->pipe != NULL; i++) {
-        const by__store_stored_tensor *entry = by__store_entry(store, (by__store_handle)i);
+        const by__store_tensor *entry = by__store_entry(store, (by__store_handle)i);
         if (entry->group == group && by__store_begin(store, (by__store_handle)i) < end) {
             int stage = by__pipe_stage_of(t->pipe, entry->name);
             begin = stage != last ? by__store_begin(store, (by__store_handle)i) : begin;
@@ -126,7 +126,7 @@ static by_status list_bucket(by__trainer_bucket_parts *p, size_t *capacity, cons
                              const by__trainer_bucket *b, by_error *error)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+        const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         int64_t begin = by__store_begin(t->store, (by__store_handle)i);
         int64_t end = begin + by_shape_count(&entry->local);
         int64_t low = begin > b->first ? begin : b->first;

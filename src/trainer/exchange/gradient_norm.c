@@ -139,7 +139,7 @@ static by_status list_segments(planner *p, by_error *error)
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         int64_t end = 0;
         for (size_t i = 0; i < by__store_count(p->whole); i++) {
-            const by__store_stored_tensor *entry = by__store_entry(p->whole, (by__store_handle)i);
+            const by__store_tensor *entry = by__store_entry(p->whole, (by__store_handle)i);
             if (entry->group != group) {
                 continue;
             }

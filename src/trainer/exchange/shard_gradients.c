@@ -10,7 +10,7 @@
  * it, so that all ranks run the same collectives.
  *
  * A rank of a pipeline hands over the gradients of a stage in the program that completes them
- * (pipeline/pipe_plan.c); its rounds are the micro-batches of its schedule. */
+ * (trainer/pipeline/pipe_plan.c); its rounds are the micro-batches of its schedule. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ by_status by__trainer_turns_build(by_trainer *t, const by_trainer_options *o, by
 {
     const by__trainer_recipe recipe = {o->builder, o->user, t->task};
     by__trainer_turns *turns = &t->shard.turns;
-    BY_TRY(by__trainer_train_forward(&turns->graph, &t->model, t->config, &recipe, BY_MODEL_TRAIN,
+    BY_TRY(by__trainer_forward_graph(&turns->graph, &t->model, t->config, &recipe, BY_MODEL_TRAIN,
                                      error));
     by_pass_options options = by__trainer_pass_options(t, &t->model);
     by__trainer_gathered_options(t, turns->graph, &options);

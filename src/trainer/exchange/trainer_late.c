@@ -118,7 +118,7 @@ static by_status begin_exchange(by_trainer *t, by_error *error)
     late->is_exact = by__trainer_sync_is_exact(t);
     late->count = late->wishes;
     late->error = (by_error){0};
-    BY_TRY(by__base_thread_create(&late->thread, exchange, t, "the thread of an exchange", error));
+    BY_TRY(by__thread_create(&late->thread, exchange, t, "the thread of an exchange", error));
     late->is_under_way = true;
     return BY_OK;
 }

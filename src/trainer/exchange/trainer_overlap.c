@@ -98,7 +98,7 @@ by_status by__trainer_overlap_plan(by_trainer *t, const by_trainer_options *o, b
     if (t->ranks.bucket_count == 0 || t->config->parallel.overlap == 0) {
         return BY_OK;
     }
-    BY_TRY(by__trainer_train_forward(&graph, &model, t->config, &recipe, BY_MODEL_TRAIN, error));
+    BY_TRY(by__trainer_forward_graph(&graph, &model, t->config, &recipe, BY_MODEL_TRAIN, error));
     by_status status = finish_graph(t, graph, &model, error);
     if (status != BY_OK) {
         by_graph_close(&graph);

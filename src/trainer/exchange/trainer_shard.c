@@ -160,7 +160,7 @@ static by_status check_even_parts(const by_trainer *t, const by__store *store, b
 {
     int64_t tensor = t->layout.size[BY_MESH_TENSOR];
     for (size_t i = 0; i < by__store_count(store) && tensor > 1; i++) {
-        const by__store_stored_tensor *entry = by__store_entry(store, (by__store_handle)i);
+        const by__store_tensor *entry = by__store_entry(store, (by__store_handle)i);
         for (int k = 0; k < entry->shape.rank; k++) {
             if (entry->local.dim[k] != entry->shape.dim[k] && entry->shape.dim[k] % tensor != 0) {
                 return by_error_set(
@@ -286,7 +286,7 @@ by_status by__trainer_shard_add_flat(by_trainer *t, by__store_flat_spec spec, un
 
 bool by__trainer_shard_owns(const by_trainer *t, by__store_handle handle)
 {
-    const by__store_stored_tensor *entry = by__store_entry(t->store, handle);
+    const by__store_tensor *entry = by__store_entry(t->store, handle);
     int64_t begin = by__store_begin(t->store, handle);
     int64_t end = begin + by_shape_count(&entry->local);
     for (size_t i = 0; i < t->shard.own_count; i++) {
@@ -418,7 +418,7 @@ static int64_t clip(int64_t value, int64_t low, int64_t high)
 by_status by__trainer_shard_collect(const by_trainer *t, int flat, by__store_handle handle,
                                     void *out, by_error *error)
 {
-    const by__store_stored_tensor *entry = by__store_entry(t->store, handle);
+    const by__store_tensor *entry = by__store_entry(t->store, handle);
     by_dtype dtype = by__store_dtype(t->store, flat, handle);
     int64_t begin = by__store_begin(t->store, handle);
     int64_t end = begin + by_shape_count(&entry->local);

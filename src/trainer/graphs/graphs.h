@@ -33,7 +33,7 @@ const char *by__trainer_teacher_hash(const by_trainer *t);
 /* Number of examples, as the task counts them, in one sample of a batch. */
 int64_t by__trainer_per_sample(const by_task *task, const by_config *config);
 /* Builds the graph of one micro-batch in `mode`, with its loss, before any pass. */
-by_status by__trainer_train_forward(by_graph **out, by_model *model, const by_config *config,
+by_status by__trainer_forward_graph(by_graph **out, by_model *model, const by_config *config,
                                     const by__trainer_recipe *recipe, by_model_mode mode,
                                     by_error *error);
 /* Builds the graph that adds one token to a sequence, with caches of `cache` positions. */

@@ -24,11 +24,11 @@ static by_status declare(by__store *store, const by_graph *graph, by_error *erro
         by__store_handle handle;
         if (is_weight(value)) {
             bool grows = value->axes != NULL && strncmp(value->axes, "vocab", 5) == 0;
-            const by__store_stored_tensor entry = {.name = value->name + strlen(BY__TEACHER),
-                                                   .axes = value->axes,
-                                                   .shape = value->shape,
-                                                   .format = value->dtype,
-                                                   .grows = grows};
+            const by__store_tensor entry = {.name = value->name + strlen(BY__TEACHER),
+                                            .axes = value->axes,
+                                            .shape = value->shape,
+                                            .format = value->dtype,
+                                            .grows = grows};
             BY_TRY(by__store_add(store, &entry, &handle, error));
         }
     }

@@ -119,7 +119,7 @@ static by_status build_graph(by_graph **out, by_model *model, const by_config *c
     return BY_OK;
 }
 
-by_status by__trainer_train_forward(by_graph **out, by_model *model, const by_config *config,
+by_status by__trainer_forward_graph(by_graph **out, by_model *model, const by_config *config,
                                     const by__trainer_recipe *recipe, by_model_mode mode,
                                     by_error *error)
 {
@@ -145,7 +145,7 @@ by_status by_train_graph(by_graph **out, by_model *model, const by_config *confi
     by_graph *graph;
     by_model built;
     const by__trainer_recipe recipe = {.builder = builder, .user = user};
-    BY_TRY(by__trainer_train_forward(&graph, &built, config, &recipe, BY_MODEL_TRAIN, error));
+    BY_TRY(by__trainer_forward_graph(&graph, &built, config, &recipe, BY_MODEL_TRAIN, error));
     by_pass_options options = by__trainer_graph_pass_options(config, &built);
     by_status status = by_passes_run(graph, BY_PURPOSE_TRAIN, &options, last, error);
     if (status != BY_OK) {

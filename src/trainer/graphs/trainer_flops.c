@@ -124,7 +124,7 @@ by_status by__trainer_measure(by_trainer *t, const by_trainer_options *o, by_err
     if (!by__trainer_is_gathered(t) || t->pipe != NULL) {
         return measure_graph(t, t->forward, error);
     }
-    BY_TRY(by__trainer_train_forward(&graph, &model, t->config, &recipe, BY_MODEL_LOSS, error));
+    BY_TRY(by__trainer_forward_graph(&graph, &model, t->config, &recipe, BY_MODEL_LOSS, error));
     by_pass_options options = by__trainer_pass_options(t, &model);
     by_status status = by_passes_run(graph, BY_PURPOSE_LOSS, &options, NULL, error);
     if (status == BY_OK) {

@@ -67,7 +67,7 @@ static by_status list_trained(by_trainer *t, by_error *error)
     by__offload *o = t->offload;
     if (by_optimizer_needs_tensors(&t->config->optimizer)) {
         for (size_t i = 0; i < by__store_count(t->store); i++) {
-            const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+            const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
             const by__trainer_slice slice = {.group = entry->group,
                                              .first =
                                                  by__store_begin(t->store, (by__store_handle)i),

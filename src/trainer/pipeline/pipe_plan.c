@@ -21,7 +21,7 @@ static by_status build_whole(by_graph **out, by_trainer *t, const by_trainer_opt
 {
     const by__trainer_recipe recipe = {o->builder, o->user, t->task};
     by_model_mode mode = training ? BY_MODEL_TRAIN : BY_MODEL_LOSS;
-    BY_TRY(by__trainer_train_forward(out, &t->model, t->config, &recipe, mode, error));
+    BY_TRY(by__trainer_forward_graph(out, &t->model, t->config, &recipe, mode, error));
     by_pass_options options = by__trainer_pass_options(t, &t->model);
     for (int kind = 0; kind < BY_SHARD_KINDS && first; kind++) {
         options.shard[kind].rank = 0;
@@ -336,7 +336,7 @@ static void find_gradients(const by_trainer *t, by__trainer_pipe_stage *stage)
         stage->first[group] = BY__NO_ENTRY;
     }
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+        const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         if (entry->trainable && by__pipe_stage_of(t->pipe, entry->name) == stage->stage) {
             by__store_handle *first = &stage->first[entry->group];
             *first = *first == BY__NO_ENTRY ? (by__store_handle)i : *first;

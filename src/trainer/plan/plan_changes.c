@@ -143,7 +143,7 @@ static uint64_t lower_bound(search *s, const by_config *config)
         kept && more.activations > few.activations ? more.activations - few.activations : 0;
     /* The process will not have less memory than now. Of the activations 5 % less than expected:
      * larger plans may have fewer gaps. */
-    return by__trainer_train_settled_bytes() + more.state +
+    return by__trainer_settled_bytes() + more.state +
            many * (each + activations / (MORE - FEW) / 20 * 19);
 }
 

@@ -101,7 +101,7 @@ static by_status look_settled(view *out, bool *alike, by_trainer *t, const by_tr
                               by_comm *comm, by_error *error)
 {
     BY_TRY(comm == NULL ? BY_OK : look(out, alike, t, o, comm, error)); /* waits for all */
-    count_process(t, by__trainer_train_settled_bytes());
+    count_process(t, by__trainer_settled_bytes());
     return look(out, alike, t, o, comm, error);
 }
 

@@ -57,7 +57,7 @@ static bool is_first(const by_trainer *t, int group)
     return first;
 }
 
-static bool is_trained_here(const by_trainer *t, const by__store_stored_tensor *entry)
+static bool is_trained_here(const by_trainer *t, const by__store_tensor *entry)
 {
     return entry->trainable && is_first(t, entry->group) &&
            (t->pipe == NULL ||
@@ -69,7 +69,7 @@ static by_status add_piece(by_trainer *t, by__store_handle handle, int64_t first
                            by_error *error)
 {
     by__trainer_layer_norms *n = t->norms;
-    const by__store_stored_tensor *entry = by__store_entry(t->store, handle);
+    const by__store_tensor *entry = by__store_entry(t->store, handle);
     int64_t begin = by__store_begin(t->store, handle);
     int64_t end = begin + by_shape_count(&entry->local);
     begin = begin > first ? begin : first;
@@ -95,7 +95,7 @@ static by_status list_pieces(by_trainer *t, by_error *error)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         by__store_handle handle = (by__store_handle)i;
-        const by__store_stored_tensor *entry = by__store_entry(t->store, handle);
+        const by__store_tensor *entry = by__store_entry(t->store, handle);
         if (!is_trained_here(t, entry)) {
             continue;
         }

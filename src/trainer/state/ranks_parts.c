@@ -87,7 +87,7 @@ int64_t by__trainer_group_elements(const by__store *store, int group)
 {
     int64_t elements = 0;
     for (size_t i = 0; i < by__store_count(store); i++) {
-        const by__store_stored_tensor *entry = by__store_entry(store, (by__store_handle)i);
+        const by__store_tensor *entry = by__store_entry(store, (by__store_handle)i);
         if (entry->group == group) {
             elements +=
                 (int64_t)by__round_up((size_t)by_shape_count(&entry->local), BY__ENTRY_ALIGNMENT);

@@ -30,7 +30,7 @@ uint64_t by__trainer_resident_bytes(void)
     return status_bytes("VmRSS");
 }
 
-uint64_t by__trainer_train_settled_bytes(void)
+uint64_t by__trainer_settled_bytes(void)
 {
 #ifdef __GLIBC__
     (void)malloc_trim(0);

@@ -55,7 +55,7 @@ bool by__trainer_rounds_stochastically(const by_config *config);
 uint64_t by__trainer_resident_bytes(void);
 /* The same after memory that was freed has been returned to the system, so that what planning used
  * for a while is not counted. */
-uint64_t by__trainer_train_settled_bytes(void);
+uint64_t by__trainer_settled_bytes(void);
 
 /* ---- ranks_layout.c ---- */
 

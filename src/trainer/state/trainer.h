@@ -175,12 +175,12 @@ typedef by_status by__trainer_update_builder(const by_trainer *t, by_graph *grap
 by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group);
 /* The same for a whole tensor, or this rank's part of one. */
 by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
-                                       const by__store_stored_tensor *entry);
+                                       const by__store_tensor *entry);
 /* Random bits of a tensor's elements are derived from its name, so that every rank rounds an
  * element alike. Parts of a split tensor share random bits, because what they keep of the whole
  * (Adafactor's factors) must stay equal. */
 void by__trainer_set_random(const by_trainer *t, by_update_unit *unit,
-                            const by__store_stored_tensor *entry, int64_t first);
+                            const by__store_tensor *entry, int64_t first);
 
 /* ---- trainer_memory.c ---- */
 

@@ -22,7 +22,7 @@ by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape 
 }
 
 /* Returns true if the i-th logical axis of a tensor is that of experts. */
-static bool is_of_experts(const by__store_stored_tensor *entry, int i)
+static bool is_of_experts(const by__store_tensor *entry, int i)
 {
     const char *name = entry->axes;
     for (; i > 0 && *name != '\0'; i--) {
@@ -33,7 +33,7 @@ static bool is_of_experts(const by__store_stored_tensor *entry, int i)
 }
 
 void by__trainer_set_random(const by_trainer *t, by_update_unit *unit,
-                            const by__store_stored_tensor *entry, int64_t first)
+                            const by__store_tensor *entry, int64_t first)
 {
     unit->stochastic = unit->format != BY_F32 && by__trainer_rounds_stochastically(t->config);
     unit->seed = t->config->seed;
@@ -42,7 +42,7 @@ void by__trainer_set_random(const by_trainer *t, by_update_unit *unit,
 }
 
 by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
-                                       const by__store_stored_tensor *entry)
+                                       const by__store_tensor *entry)
 {
     by_update_unit unit = by__trainer_unit(t, name, entry->local, entry->group);
     unit.whole = entry->shape;

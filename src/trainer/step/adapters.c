@@ -137,7 +137,7 @@ by_status by__trainer_adapters_describe(char **out, const by_config *config,
 {
     by_graph *graph;
     by_model model;
-    BY_TRY(by__trainer_train_forward(&graph, &model, config, recipe, BY_MODEL_LOSS, error));
+    BY_TRY(by__trainer_forward_graph(&graph, &model, config, recipe, BY_MODEL_LOSS, error));
     by_status status = describe(out, graph, config, error);
     by_graph_close(&graph);
     return status;
@@ -173,7 +173,7 @@ by_status by__trainer_adapters_load(by_trainer *trainer, const by_config *config
     if (config->lora.from[0] == '\0') {
         return BY_OK;
     }
-    BY_TRY(by__trainer_train_forward(&graph, &model, config, recipe, BY_MODEL_LOSS, error));
+    BY_TRY(by__trainer_forward_graph(&graph, &model, config, recipe, BY_MODEL_LOSS, error));
     by_status status = by_adapter_open(&adapter, config->lora.from, error);
     if (status == BY_OK) {
         status = check_names(by_adapter_weights(adapter), graph, config, error);

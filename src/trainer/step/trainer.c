@@ -19,7 +19,7 @@ static by_status add_model(by_trainer *t, const by_trainer_options *o, bool trai
     by_graph *graph;
     by_model_mode mode = training ? BY_MODEL_TRAIN : BY_MODEL_LOSS;
     const by__trainer_recipe recipe = {o->builder, o->user, t->task};
-    BY_TRY(by__trainer_train_forward(&graph, &t->model, t->config, &recipe, mode, error));
+    BY_TRY(by__trainer_forward_graph(&graph, &t->model, t->config, &recipe, mode, error));
     by_pass_options options = by__trainer_pass_options(t, &t->model);
     by__trainer_gathered_options(t, graph, &options);
     return by__exec_set_add(&t->programs, training ? "gradients" : "loss", graph,
@@ -206,7 +206,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     find_rows(t); /* adding programs may have moved them */
     BY_TRY(by__trainer_plan_feeds(t, error));
     BY_TRY(by__trainer_measure(t, o, error));
-    t->memory.process = by__trainer_train_settled_bytes();
+    t->memory.process = by__trainer_settled_bytes();
     plan_memory(t);
     return BY_OK;
 }

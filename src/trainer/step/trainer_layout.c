@@ -46,7 +46,7 @@ static by_status list_slices(by_trainer *t, by_error *error)
 static void add_pieces(by_trainer *t, int group, int64_t first, int64_t count)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+        const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         int64_t begin = by__store_begin(t->store, (by__store_handle)i);
         int64_t end = begin + by_shape_count(&entry->local);
         int64_t low = begin > first ? begin : first;
@@ -109,7 +109,7 @@ static by_status list_units(by_trainer *t, by_error *error)
     size_t count = by__store_count(t->store);
     BY_TRY(by__alloc((void **)&t->tensors, count, sizeof *t->tensors, "update", error));
     for (size_t i = 0; i < count; i++) {
-        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+        const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         if (entry->trainable && by__trainer_shard_owns(t, (by__store_handle)i)) {
             t->tensors[t->tensor_count++] = by__trainer_tensor_unit(t, entry->name, entry);
         }
@@ -125,7 +125,7 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
     int states = by_optimizer_state_count(&t->config->optimizer);
     *elements = 0;
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+        const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         by_value value = by_graph_find(t->forward, entry->name);
         if (entry->trainable || value == BY_NONE || !t->forward->values[value].frozen) {
             continue; /* a stage of a pipeline only reads it */

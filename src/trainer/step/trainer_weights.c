@@ -228,7 +228,7 @@ size_t by__trainer_slices(const by_trainer *t, size_t parameter, int state)
         return by__trainer_divided_slices(t, flat, handle);
     }
     /* A state of another shape than the entry (row sums) may be whole even if the entry is not. */
-    const by__store_stored_tensor held = by__store_held(t->store, flat, handle);
+    const by__store_tensor held = by__store_held(t->store, flat, handle);
     return by__store_is_part(&held) ? (size_t)by__store_box_count(&held) : 1;
 }
 
@@ -237,7 +237,7 @@ void by__trainer_hold_slice(by__trainer_held *out, const by_trainer *t, size_t p
 {
     int flat = saved_flat(t, state);
     by__store_handle handle = (by__store_handle)parameter;
-    const by__store_stored_tensor held = by__store_held(t->store, flat, handle);
+    const by__store_tensor held = by__store_held(t->store, flat, handle);
     by__store_box box = {.shape = by__store_shape(t->store, flat, handle)};
     bool part = by__store_is_part(&held);
     if (is_in_pieces(t, flat, handle)) {
@@ -280,7 +280,7 @@ by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int stat
 {
     int flat = saved_flat(t, state);
     by__store_handle handle = (by__store_handle)parameter;
-    const by__store_stored_tensor held = by__store_held(t->store, flat, handle);
+    const by__store_tensor held = by__store_held(t->store, flat, handle);
     void *all = NULL;
     *owned = NULL;
     if (is_in_pieces(t, flat, handle)) {

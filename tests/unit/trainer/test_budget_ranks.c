@@ -124,7 +124,7 @@ static void test_layouts(void **state)
         }
         /* Much less than can be saved. */
         within.budget = (long long)(most - free_of.memory[0].activations / 8 +
-                                    by__trainer_train_settled_bytes() + MARGIN);
+                                    by__trainer_settled_bytes() + MARGIN);
         check_ok(by_comm_run_threads(ranks, NULL, run_rank, &within, &error), &error);
         bool fell = false;
         for (int r = 0; r < ranks; r++) {

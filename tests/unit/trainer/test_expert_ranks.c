@@ -61,7 +61,7 @@ static by_status build(by_graph **out, const by_config *config, by_shard_kind ki
 {
     by_model model;
     const by__trainer_recipe recipe = {0};
-    BY_TRY(by__trainer_train_forward(out, &model, config, &recipe, BY_MODEL_TRAIN, error));
+    BY_TRY(by__trainer_forward_graph(out, &model, config, &recipe, BY_MODEL_TRAIN, error));
     by_pass_options options = by__trainer_graph_pass_options(config, &model);
     options.shard[kind] = (by_shard_axis){.ranks = ranks, .rank = rank, .mesh = RANK_MESH};
     options.prefetch_bytes = 1 << 20;

@@ -76,7 +76,7 @@ static by_status differ(const char *name, double off, by_error *error)
 static by_status check_weights(job *j, const by_trainer *t, by_error *error)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+        const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         size_t count = (size_t)by_shape_count(&entry->local);
         float *have = calloc(count, sizeof *have);
         BY_TRY(by__store_read(t->store, t->masters, (by__store_handle)i, have, error));
@@ -113,7 +113,7 @@ static by_status check_equal(const by_trainer *t, by_error *error)
     const unsigned axes = 1u << BY_MESH_TENSOR | 1u << BY_MESH_EXPERT | 1u << BY_MESH_SEQUENCE;
     BY_TRY(by_mesh_comm(&comm, t->ranks.mesh, axes, error));
     for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__store_stored_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+        const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         size_t count = (size_t)by_shape_count(&entry->local);
         if (by__store_is_part(entry)) {
             continue;

@@ -1,6 +1,6 @@
 /* POST /v1/feedback: clients' feedback on answers, confirmed only once it is on disk. */
-#ifndef BY_SERVE_FEEDBACK_H
-#define BY_SERVE_FEEDBACK_H
+#ifndef BY_SERVE_GATEWAY_CORE_FEEDBACK_H
+#define BY_SERVE_GATEWAY_CORE_FEEDBACK_H
 
 #include "serve/gateway/core/gateway_reply.h"
 

@@ -22,8 +22,8 @@
  *
  * Never put here: the engine, queues of requests, what a model computes.
  */
-#ifndef BY_SERVE_GATEWAY_H
-#define BY_SERVE_GATEWAY_H
+#ifndef BY_SERVE_GATEWAY_CORE_GATEWAY_H
+#define BY_SERVE_GATEWAY_CORE_GATEWAY_H
 
 #include "serve/base/id_table.h"
 #include "serve/features/features.h"

@@ -9,8 +9,8 @@
  * from it what it needs.
  *
  * Never put here: what a body means. */
-#ifndef BY_SERVE_GATEWAY_READ_H
-#define BY_SERVE_GATEWAY_READ_H
+#ifndef BY_SERVE_GATEWAY_CORE_GATEWAY_READ_H
+#define BY_SERVE_GATEWAY_CORE_GATEWAY_READ_H
 
 #include "serve/gateway/core/gateway.h"
 

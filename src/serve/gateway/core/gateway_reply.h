@@ -5,8 +5,8 @@
  * and frees it at the end.
  *
  * Never put here: what a route does. */
-#ifndef BY_SERVE_GATEWAY_REPLY_H
-#define BY_SERVE_GATEWAY_REPLY_H
+#ifndef BY_SERVE_GATEWAY_CORE_GATEWAY_REPLY_H
+#define BY_SERVE_GATEWAY_CORE_GATEWAY_REPLY_H
 
 #include "serve/gateway/core/gateway.h"
 

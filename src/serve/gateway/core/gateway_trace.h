@@ -1,8 +1,8 @@
 /* Tracing of requests in the gateway, the only process that exports spans: one for the request, and
  * below it those for queueing and for the worker's phases, whose durations arrive with its last
  * event. */
-#ifndef BY_SERVE_GATEWAY_TRACE_H
-#define BY_SERVE_GATEWAY_TRACE_H
+#ifndef BY_SERVE_GATEWAY_CORE_GATEWAY_TRACE_H
+#define BY_SERVE_GATEWAY_CORE_GATEWAY_TRACE_H
 
 #include "serve/http/http_server.h"
 #include "serve/telemetry/trace_export.h"

@@ -1,8 +1,8 @@
 /* API keys of clients. A file has one a line: the SHA-256 of the key in 64 hexadecimal digits, a
  * space, a name, and optionally a space and scopes ("inference,tasks"); '#' starts a comment.
  * Without scopes a key has inference and tasks. The keys themselves are not stored. */
-#ifndef BY_SERVE_KEYS_H
-#define BY_SERVE_KEYS_H
+#ifndef BY_SERVE_GATEWAY_CORE_KEYS_H
+#define BY_SERVE_GATEWAY_CORE_KEYS_H
 
 #include "serve/base/serve.h"
 

@@ -3,8 +3,8 @@
  * A bucket holds a minute's worth and fills evenly. A request is charged an estimate before it
  * runs, and the charge is corrected to what it used afterwards. A request that needs more than a
  * bucket can hold runs when the bucket is full, and leaves a debt. */
-#ifndef BY_SERVE_LIMITS_H
-#define BY_SERVE_LIMITS_H
+#ifndef BY_SERVE_GATEWAY_CORE_LIMITS_H
+#define BY_SERVE_GATEWAY_CORE_LIMITS_H
 
 #include "banyan/serve_config.h"
 #include "serve/gateway/core/keys.h"

@@ -1,7 +1,7 @@
 /* A sample of requests and their answers to train on later, as JSON lines that `banyan pack` and
  * drift reports read. Fields that must not be kept are dropped, hashed or redacted. */
-#ifndef BY_SERVE_PAYLOAD_LOG_H
-#define BY_SERVE_PAYLOAD_LOG_H
+#ifndef BY_SERVE_GATEWAY_CORE_PAYLOAD_LOG_H
+#define BY_SERVE_GATEWAY_CORE_PAYLOAD_LOG_H
 
 #include "serve/gateway/core/gateway.h"
 

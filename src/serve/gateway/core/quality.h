@@ -1,8 +1,8 @@
 /* What feedback says about recent answers: labels compared with predictions, and ratings, by model
  * and version. A gateway remembers the predictions of its own answers only, up to a bound; the
  * oldest answers are forgotten first. Feedback that other gateways were given is passed to it. */
-#ifndef BY_SERVE_QUALITY_H
-#define BY_SERVE_QUALITY_H
+#ifndef BY_SERVE_GATEWAY_CORE_QUALITY_H
+#define BY_SERVE_GATEWAY_CORE_QUALITY_H
 
 #include "serve/gateway/core/gateway.h"
 

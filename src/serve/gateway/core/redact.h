@@ -1,6 +1,6 @@
 /* Removes personal data from texts before they are kept. */
-#ifndef BY_SERVE_REDACT_H
-#define BY_SERVE_REDACT_H
+#ifndef BY_SERVE_GATEWAY_CORE_REDACT_H
+#define BY_SERVE_GATEWAY_CORE_REDACT_H
 
 #include "serve/base/serve.h"
 

@@ -1,7 +1,7 @@
 /* openai: OpenAI's API, completions, chats, embeddings and responses, and the route of predictions,
  * each as a form of calls (gateway.h). */
-#ifndef BY_SERVE_GATEWAY_OPENAI_H
-#define BY_SERVE_GATEWAY_OPENAI_H
+#ifndef BY_SERVE_GATEWAY_OPENAI_OPENAI_H
+#define BY_SERVE_GATEWAY_OPENAI_OPENAI_H
 
 #include "serve/gateway/core/gateway_reply.h"
 

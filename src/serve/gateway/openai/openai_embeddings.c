@@ -106,7 +106,7 @@ static void add_vector(const json_t *vector, bool base64, by_string *out)
     }
     if (by__alloc((void **)&bytes, BY__BASE64_BYTES(length) + 1, 1, "a vector", &ignored) !=
             BY_OK ||
-        text == NULL || !by__base_read_base64(text, length, bytes, &size)) {
+        text == NULL || !by__read_base64(text, length, bytes, &size)) {
         out->failed = true;
         size = 0;
     }

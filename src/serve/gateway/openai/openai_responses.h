@@ -4,8 +4,8 @@
  *
  * The output has the message, if there is one, and then the calls of functions. Functions that make
  * JSON return NULL if memory is exhausted, also for a part. */
-#ifndef BY_SERVE_GATEWAY_OPENAI_RESPONSES_H
-#define BY_SERVE_GATEWAY_OPENAI_RESPONSES_H
+#ifndef BY_SERVE_GATEWAY_OPENAI_OPENAI_RESPONSES_H
+#define BY_SERVE_GATEWAY_OPENAI_OPENAI_RESPONSES_H
 
 #include "serve/gateway/openai/openai.h"
 

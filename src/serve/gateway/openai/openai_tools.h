@@ -1,7 +1,7 @@
 /* OpenAI's API: the functions of a chat, `tools` and `tool_choice` (openai_tools.c), for openai.c
  * and openai_answer.c. */
-#ifndef BY_SERVE_GATEWAY_OPENAI_TOOLS_H
-#define BY_SERVE_GATEWAY_OPENAI_TOOLS_H
+#ifndef BY_SERVE_GATEWAY_OPENAI_OPENAI_TOOLS_H
+#define BY_SERVE_GATEWAY_OPENAI_OPENAI_TOOLS_H
 
 #include "serve/gateway/openai/openai.h"
 

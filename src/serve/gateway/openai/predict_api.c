@@ -28,7 +28,7 @@ static const by__serve_field fields[] = {
 static json_t *base64_of(const char *data, size_t length)
 {
     by_string text = {0};
-    by__base_add_base64(&text, data, length);
+    by__string_add_base64(&text, data, length);
     json_t *out =
         text.failed ? NULL : json_stringn(text.data == NULL ? "" : text.data, text.length);
     by_string_free(&text);

@@ -3,8 +3,8 @@
  *
  * Who owns what: a question to the broker, and a watch, belong to these files; an exchange that
  * waits for one belongs to the server. */
-#ifndef BY_SERVE_GATEWAY_TASKS_H
-#define BY_SERVE_GATEWAY_TASKS_H
+#ifndef BY_SERVE_GATEWAY_TASKS_GATEWAY_TASKS_H
+#define BY_SERVE_GATEWAY_TASKS_GATEWAY_TASKS_H
 
 #include "serve/gateway/core/gateway_reply.h"
 

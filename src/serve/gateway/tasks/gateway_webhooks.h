@@ -1,8 +1,8 @@
 /* Webhooks of tasks: the gateway leases messages that are due from the broker, which stores them
  * with the task, sends them, and reports the outcome. A leased message is due again after a while,
  * so that another gateway sends it if this one is killed: delivery is at least once. */
-#ifndef BY_SERVE_GATEWAY_WEBHOOKS_H
-#define BY_SERVE_GATEWAY_WEBHOOKS_H
+#ifndef BY_SERVE_GATEWAY_TASKS_GATEWAY_WEBHOOKS_H
+#define BY_SERVE_GATEWAY_TASKS_GATEWAY_WEBHOOKS_H
 
 #include "serve/gateway/core/gateway.h"
 #include "serve/gateway/tasks/webhook.h"

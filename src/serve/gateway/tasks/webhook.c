@@ -147,7 +147,7 @@ static bool read_secret(by__gateway_webhook_rules *r, const char *text, size_t l
     size_t count = 0;
     if (length < n || memcmp(text, prefix, n) != 0 || r->secret_count == SECRETS ||
         BY__BASE64_BYTES(length - n) > sizeof bytes ||
-        !by__base_read_base64(text + n, length - n, bytes, &count) || count < 24 ||
+        !by__read_base64(text + n, length - n, bytes, &count) || count < 24 ||
         count > MOST_SECRET) {
         return false;
     }
@@ -195,7 +195,7 @@ void by__gateway_webhook_sign(const by__gateway_webhook_rules *rules, const char
         hmac_sha256_update(&context, length, (const uint8_t *)body);
         hmac_sha256_digest(&context, sizeof digest, digest);
         by__string_append(out, i == 0 ? "v1," : " v1,");
-        by__base_add_base64(out, digest, sizeof digest);
+        by__string_add_base64(out, digest, sizeof digest);
     }
 }
 

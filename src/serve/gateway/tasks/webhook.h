@@ -12,8 +12,8 @@
  * Messages follow the Standard Webhooks specification, version 1.0
  * (https://github.com/standard-webhooks/standard-webhooks): the header webhook-signature is
  * HMAC-SHA256 over "ID.TIMESTAMP.BODY". */
-#ifndef BY_SERVE_WEBHOOK_H
-#define BY_SERVE_WEBHOOK_H
+#ifndef BY_SERVE_GATEWAY_TASKS_WEBHOOK_H
+#define BY_SERVE_GATEWAY_TASKS_WEBHOOK_H
 
 #include <sys/socket.h>
 

@@ -5,8 +5,8 @@
  * webhook.h allows. Only the status of the answer counts, and at most BY__WEBHOOK_ANSWER bytes of
  * it are read.
  */
-#ifndef BY_SERVE_WEBHOOK_SEND_H
-#define BY_SERVE_WEBHOOK_SEND_H
+#ifndef BY_SERVE_GATEWAY_TASKS_WEBHOOK_SEND_H
+#define BY_SERVE_GATEWAY_TASKS_WEBHOOK_SEND_H
 
 #include "serve/gateway/tasks/webhook.h"
 

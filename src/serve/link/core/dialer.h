@@ -6,8 +6,8 @@
  *
  * The dialer does not read what the worker sends it, other than that it asks, and ends with the
  * worker. */
-#ifndef BY_SERVE_DIALER_H
-#define BY_SERVE_DIALER_H
+#ifndef BY_SERVE_LINK_CORE_DIALER_H
+#define BY_SERVE_LINK_CORE_DIALER_H
 
 #include <sys/socket.h>
 

@@ -5,8 +5,8 @@
  * serves them, so that a health check waits for one slice and not for all events. When more than
  * BY__EVENTS_WAIT bytes are queued the link should be held: what is not read stays with the
  * broker. */
-#ifndef BY_SERVE_EVENT_QUEUE_H
-#define BY_SERVE_EVENT_QUEUE_H
+#ifndef BY_SERVE_LINK_CORE_EVENT_QUEUE_H
+#define BY_SERVE_LINK_CORE_EVENT_QUEUE_H
 
 #include "serve/protocol/event_list.h"
 

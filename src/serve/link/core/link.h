@@ -19,8 +19,8 @@
  * by the loop. Messages passed to a callback belong to the link.
  *
  * Never put here: the meaning of messages, except for what Redis needs to act as the broker. */
-#ifndef BY_SERVE_LINK_H
-#define BY_SERVE_LINK_H
+#ifndef BY_SERVE_LINK_CORE_LINK_H
+#define BY_SERVE_LINK_CORE_LINK_H
 
 #include "serve/link/core/dialer.h"
 

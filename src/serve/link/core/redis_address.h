@@ -4,8 +4,8 @@
  *
  * The options are the names of the fields below. HOST may be an IPv6 address in brackets. USER,
  * PASSWORD and a file's name may contain %XX escapes. */
-#ifndef BY_SERVE_REDIS_ADDRESS_H
-#define BY_SERVE_REDIS_ADDRESS_H
+#ifndef BY_SERVE_LINK_CORE_REDIS_ADDRESS_H
+#define BY_SERVE_LINK_CORE_REDIS_ADDRESS_H
 
 #include "serve/telemetry/exposed_file.h"
 

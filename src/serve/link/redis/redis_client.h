@@ -1,7 +1,7 @@
 /* A client of a Redis server on a loop, with two connections: one calls the broker's script, one
  * listens on channels. If either is lost, both are closed. */
-#ifndef BY_SERVE_REDIS_CLIENT_H
-#define BY_SERVE_REDIS_CLIENT_H
+#ifndef BY_SERVE_LINK_REDIS_REDIS_CLIENT_H
+#define BY_SERVE_LINK_REDIS_REDIS_CLIENT_H
 
 #include <hiredis/hiredis.h>
 

@@ -1,7 +1,7 @@
 /* Internal record of a link to a Redis server that is the broker, shared by redis_link.c and the
  * two roles: gateway (redis_gateway.c, redis_feedback.c) and worker (redis_worker.c). */
-#ifndef BY_SERVE_REDIS_LINK_H
-#define BY_SERVE_REDIS_LINK_H
+#ifndef BY_SERVE_LINK_REDIS_REDIS_LINK_H
+#define BY_SERVE_LINK_REDIS_REDIS_LINK_H
 
 #include "serve/link/core/link.h"
 #include "serve/link/redis/redis_client.h"

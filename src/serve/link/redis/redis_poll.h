@@ -1,7 +1,7 @@
 /* Runs a connection of hiredis on a loop of libuv. hiredis' own adapter ignores errors of the
  * socket, such as a refused connection. */
-#ifndef BY_SERVE_REDIS_POLL_H
-#define BY_SERVE_REDIS_POLL_H
+#ifndef BY_SERVE_LINK_REDIS_REDIS_POLL_H
+#define BY_SERVE_LINK_REDIS_REDIS_POLL_H
 
 #include <hiredis/async.h>
 
