@@ -14,8 +14,6 @@
 #define PATIENCE 15.0
 /* Seconds after which the broker regards this process as the one that decides. */
 #define TAKEOVER 3.0
-/* Most versions that roll-backs return to. */
-#define FORMER 8
 
 typedef struct shifting {
     by__rollout_session session; /* first member */
@@ -147,7 +145,7 @@ static const char *earlier(const shifting *s, const char *key)
     return text == NULL ? "" : text;
 }
 
-/* What the next roll-back returns to, and the versions before it in `older` (up to FORMER, with
+/* What the next roll-back returns to, and the versions before it in `older` (up to BY__FORMER, with
  * blanks between them): a roll-back forgets one, another deployment adds the one it replaces. */
 static void former_of(const shifting *s, bool replaces, char previous[65], by_string *older)
 {
@@ -165,7 +163,7 @@ static void former_of(const shifting *s, bool replaces, char previous[65], by_st
         return;
     }
     by_string_format(older, "%s", was);
-    for (int i = 2; i < FORMER && rest[0] != '\0'; i++) {
+    for (int i = 2; i < BY__FORMER && rest[0] != '\0'; i++) {
         size_t n = strcspn(rest, " ");
         by_string_format(older, " %.*s", (int)n, rest);
         rest += n + (rest[n] == ' ');

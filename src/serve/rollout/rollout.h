@@ -1,4 +1,4 @@
-/* deploy: which version of a model serves, and on how many workers. This file has the rollout of a
+/* rollout: which version of a model serves, and on how many workers. This file has the rollout of a
  * new version: a state machine that depends on measurements alone, run by the supervisor.
  *
  *     STARTING -> CHECKING -> (SHADOWING) -> HOLDING a share, step by step -> DONE
@@ -6,8 +6,8 @@
  *
  * A version fails when its workers exit during their start or are not ready in time, when it
  * answers other requests than the former one, when the golden request (golden.h) has a wrong
- * answer, or when at one of its shares more of its requests
- * fail, or they are slower, than those of the former version in the same period.
+ * answer, or when at one of its shares more of its requests fail, or they are slower, than those of
+ * the former version in the same period.
  *
  * Types: by__rollout, the state; by__rollout_input, a measurement; by__rollout_version_load, the
  * totals of a version. autoscale.h has the same for the number of workers.
@@ -22,6 +22,8 @@
 #include "serve/telemetry/metrics.h"
 
 #define BY__ROLLOUT_STEPS 8
+/* Most versions that roll-backs return to, one after the other. */
+#define BY__FORMER 8
 
 typedef enum by__rollout_phase {
     BY__ROLLOUT_STARTING,

@@ -1,5 +1,5 @@
-/* pool: the supervisor of `banyan serve`: the process that starts broker, gateway and workers,
- * keeps them running, scales and deploys, and answers operators at its control socket.
+/* supervisor: the process of `banyan serve` that starts broker, gateway and workers, keeps them
+ * running, scales and deploys, and answers operators at its control socket.
  *
  * This header has the internal records shared by served_models.c (models and their versions),
  * serve_processes.c (processes), serve_state.c (the broker's state and the decisions based on it)
@@ -27,8 +27,6 @@
 /* Number of the broker's states that a measurement covers: 2.5 s. */
 #define BY__WINDOW    10
 #define BY__ARGUMENTS 64
-/* Most versions that roll-backs return to, one after the other. */
-#define BY__FORMER 8
 /* Most connections of operators. */
 #define BY__OPERATORS 16
 

@@ -1,6 +1,6 @@
-/* observe: what a server reports about itself: metrics (this file, model_metrics.h,
- * metrics_vllm.h), log entries (log.h), lines appended to files (append_log.h), traces
- * (trace_context.h, trace_export.h) and drift of requests (served_drift.h).
+/* telemetry: what a server reports about itself: metrics (this file, model_metrics.h,
+ * metrics_vllm.h), log entries (log.h), traces (trace_context.h, trace_export.h) and drift of
+ * requests (served_drift.h).
  *
  * This file has the counters and histograms of a process, printed in Prometheus' text format 0.0.4.
  * A histogram has fixed edges, so that histograms of several processes can be added, and sent in
