@@ -69,7 +69,9 @@ static by_status compare_classes(double *out, const by__task_examples *d, const 
     for (int p = 0; p < 2; p++) {
         for (uint64_t i = 0; i < parts[p]->count; i++) {
             int32_t label = labels[by_part_example(parts[p], i)];
-            shares[label < 0 ? p : 2 * label + p] += label < 0 ? 0.0 : 1.0;
+            if (label >= 0) {
+                shares[2 * label + p] += 1.0;
+            }
         }
     }
     for (int64_t c = 0; c < classes; c++) {

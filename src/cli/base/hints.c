@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cli.h"
 
@@ -13,8 +14,7 @@ static bool is_directory(const char *path)
 
 static bool exists(const char *path)
 {
-    struct stat info;
-    return stat(path, &info) == 0;
+    return access(path, F_OK) == 0;
 }
 
 /* Finds the run in runs/ that an argument, "NAME", "MODEL=NAME" or "NAME+ADAPTER", names bare. */
