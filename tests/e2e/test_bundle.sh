@@ -58,7 +58,11 @@ holds err "https://localhost:1"
 say "it serves"
 unshare --mount ./inside "$chroot" bundle /bin/banyan serve runs/tiny --listen unix:/tmp/http.socket --dir /tmp/served >log 2>&1 &
 background=$!
-wait_for '"event":"worker_ready"' log
+# A worker that is ready is not yet known to the gateway: only the gateway itself says when it can answer.
+until curl -sf --unix-socket bundle/tmp/http.socket http://server/health/ready >/dev/null; do
+    kill -0 "$background" 2>/dev/null || fail "the server ended: $(cat log)"
+    sleep 0.1
+done
 curl -s --fail --unix-socket bundle/tmp/http.socket http://server/v1/completions -H 'Content-Type: application/json' \
     -d '{"model": "tiny", "prompt": "apple", "max_tokens": 4}' >out || { cat log >&2; fail "no answer"; }
 holds out '"completion_tokens":4'
