@@ -42,8 +42,21 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
 
 /* One pass over the held-out samples; any number of training epochs. */
 static by_source sources[] = {
-    {"held out", arrays, 2, false, HELD_OUT, 1, HELD_OUT, fill, NULL, NULL, NULL},
-    {"training", arrays, 2, true, TRAINING, 1, TRAINING, fill, NULL, NULL, NULL},
+    {.name = "held out",
+     .arrays = arrays,
+     .array_count = 2,
+     .samples = HELD_OUT,
+     .sample_targets = 1,
+     .targets = HELD_OUT,
+     .fill = fill},
+    {.name = "training",
+     .arrays = arrays,
+     .array_count = 2,
+     .shuffle = true,
+     .samples = TRAINING,
+     .sample_targets = 1,
+     .targets = TRAINING,
+     .fill = fill},
 };
 
 static by_status take_source(by_source **out, by_task_data *data, const by_config *config,

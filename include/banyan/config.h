@@ -97,7 +97,9 @@ typedef struct by_data_config {
     /* How much "skip" may leave out: below 1, a fraction of the examples; from 1 on, their number.
      * Default 0.01. */
     double corrupt_budget;
-    char *train;               /* packed directory to train on, instead of text; default "": none */
+    int64_t threads; /* that make batches, per rank; default -1: one for each core that the compute
+                        threads leave, from 1 to 16 */
+    char *train;     /* packed directory to train on, instead of text; default "": none */
     by_string_list mix;        /* packed directories "DIR=WEIGHT" to train on, instead of train */
     char *mix_order;           /* "exact" (default) or "random" proportions (by_mix_options) */
     by_string_list curriculum; /* "STEP=WEIGHT:WEIGHT...": weights of `mix` from a step on */

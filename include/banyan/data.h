@@ -174,6 +174,11 @@ typedef struct by_batch {
     uint64_t first_sample;   /* index, over all epochs, of the view's first sample */
     uint64_t valid_targets;  /* targets in the view that count: tokens or examples */
     uint64_t global_targets; /* the same over the global batch of all ranks */
+    /* Sums of the weights of these targets, by which the loss is divided instead. false: all weigh
+     * 1. */
+    bool weighted;
+    double valid_weight;
+    double global_weight; /* samples are added in order, so that all ranks have the same bits */
     /* Damaged samples in the global batch: replaced by other samples in training, without targets
      * in a pass. */
     uint64_t damaged;
@@ -197,6 +202,7 @@ typedef struct by_source_sample {
     uint64_t epoch; /* 0 in a pass */
     uint64_t index; /* index of the sample over all epochs */
     uint64_t seed;  /* of the loader */
+    void *scratch;  /* of the calling thread: source->scratch bytes, aligned to a cache line */
 } by_source_sample;
 
 /* Computes 128 random bits (Philox4x32-10, Salmon et al. 2011) as a pure function of the seed, the
@@ -206,7 +212,8 @@ BY_API void by_source_random(const by_source_sample *sample, uint64_t purpose, u
 
 typedef struct by_source by_source;
 /* A producer of samples. To write one, fill in these fields; `fill` may be given a larger struct
- * that begins with this one. */
+ * that begins with this one. Several threads call `fill`, `count`, `replaces` and `weigh` at the
+ * same time, so they change nothing of the source; what a thread keeps is in sample->scratch. */
 struct by_source {
     const char *name;       /* used in messages */
     const by_array *arrays; /* arrays of one sample: shapes without the example axis;
@@ -218,18 +225,25 @@ struct by_source {
     uint64_t sample_targets;
     /* Targets of all samples: less than samples * sample_targets if the last sample has fewer. */
     uint64_t targets;
-    /* Writes a sample: rows[i] receives its part of array i. Called by one thread at a time. */
+    /* Writes a sample: rows[i] receives its part of array i. */
     by_status (*fill)(const by_source *source, const by_source_sample *sample, void *const *rows,
                       by_error *error);
     /* Frees the source; NULL: there is nothing to free. */
     void (*close)(by_source *source);
     /* Sets *targets to the number of targets that count in a sample. NULL: computed from
-     * sample_targets and targets. Called by the thread that calls `fill`. */
+     * sample_targets and targets. */
     by_status (*count)(const by_source *source, const by_source_sample *sample, uint64_t *targets,
                        by_error *error);
     /* Returns whether a sample is damaged, so that `fill` writes another one instead, or one
-     * without targets. NULL: none is. Called by the thread that calls `fill`. */
+     * without targets. NULL: none is. */
     bool (*replaces)(const by_source *source, const by_source_sample *sample);
+    /* Bytes of memory that each thread has for itself: zeros at first, then what the calls of this
+     * thread left there. What is written into a sample must not depend on it. */
+    size_t scratch;
+    /* Sets *weight to the sum of the weights of a sample's targets, at least 0. NULL: each weighs
+     * 1. */
+    by_status (*weigh)(const by_source *source, const by_source_sample *sample, double *weight,
+                       by_error *error);
 };
 
 /* Closes a source by calling its `close`, and sets *source to NULL. NULL is accepted. */
@@ -352,6 +366,9 @@ typedef struct by_loader_options {
      * block of the global batch. 0: contiguous. */
     size_t block;
     size_t stride; /* with `block`, distance between the starts of blocks */
+    /* Threads that fill batches, at most 4096; 0: 1. Batches, and the error of a damaged sample,
+     * are the same for any number. */
+    size_t threads;
 } by_loader_options;
 
 /* Counters since the loader was opened. */
@@ -359,24 +376,24 @@ typedef struct by_loader_statistics {
     uint64_t batches;    /* batches delivered */
     uint64_t waits;      /* batches that were not ready when requested */
     double wait_seconds; /* time by_loader_next was blocked */
-    double fill_seconds; /* time the background thread spent filling batches */
+    double fill_seconds; /* time that the threads spent filling batches, added up */
 } by_loader_statistics;
 
 /* Computes the bytes of memory that a loader with these options allocates for samples of these
- * arrays. Does not include the page cache. Returns BY_EARG as by_loader_open, BY_EMEMORY if the
+ * arrays. Does not include the page cache and the source's scratch. Returns BY_EARG as by_loader_open, BY_EMEMORY if the
  * size overflows. */
 BY_API by_status by_loader_bytes(uint64_t *out, const by_array *arrays, size_t array_count,
                                  const by_loader_options *options, by_error *error);
-/* Opens a loader, allocates all of its memory and starts its thread. Takes ownership of the source,
- * also on failure. Returns BY_EARG if an option or a field of the source is out of range, BY_EIO if
- * the thread cannot be started. */
+/* Opens a loader, allocates all of its memory and starts its threads. Takes ownership of the source,
+ * also on failure. Returns BY_EARG if an option or a field of the source is out of range, BY_EMEMORY if
+ * there is no memory or a thread cannot be started. */
 BY_API by_status by_loader_open(by_loader **out, by_source *source,
                                 const by_loader_options *options, by_error *error);
-/* Stops the thread and closes the loader and its source. */
+/* Stops the threads and closes the loader and its source. */
 BY_API void by_loader_close(by_loader **loader);
 /* Returns the next batch in *out; blocks only while it is not ready. At the end of a pass
- * out->batch is 0 and there are no arrays. An error in reading the data is returned here, again at
- * each call. */
+ * out->batch is 0 and there are no arrays. An error in reading the data is returned here, behind
+ * the batches before it and again at each call; it names the sample. */
 BY_API by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error);
 /* Returns the index of the first sample of the global batch that by_loader_next has not delivered
  * yet: the state to save in a checkpoint. */

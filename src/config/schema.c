@@ -101,6 +101,9 @@ static const by__config_key common[] = {
      .later = true,
      .help = "damaged tokens, rows or images that skip may leave out; below 1: a share of all; "
              "from 1 on: their number"},
+    {"data", "threads", BY__KEY_INT, BY__FIELD(data.threads), "-1", 1, 256,
+     .derived = "one for each core that train.threads leaves, from 1 to 16", .later = true,
+     .help = "threads per rank that make batches; batches are the same for any number"},
 
     {"train", "steps", BY__KEY_INT, BY__FIELD(train.steps), "2000", 1, BY__MANY,
      .help = "optimizer steps of the run"},

@@ -296,12 +296,18 @@ by_status by_predictor_run(by_predictor *p, const by_predictor_place *places, si
     }
     for (size_t i = 0; i < p->batch; i++) {
         const by_source *source = places[i < count ? i : 0].input->source;
-        const by_source_sample sample = {.place = i < count ? places[i].example : source->samples};
+        by_source_sample sample = {.place = i < count ? places[i].example : source->samples};
         void *rows[MOST_ARRAYS];
         for (size_t k = 0; k < p->array_count; k++) {
             rows[k] = (char *)(uintptr_t)p->arrays[k].data + i * p->row_bytes[k];
         }
-        BY_TRY(source->fill(source, &sample, rows, error));
+        if (source->scratch > 0) {
+            BY_TRY(by__alloc_aligned(&sample.scratch, source->scratch, "scratch", error));
+            memset(sample.scratch, 0, source->scratch);
+        }
+        by_status status = source->fill(source, &sample, rows, error);
+        free(sample.scratch);
+        BY_TRY(status);
     }
     const by_batch batch = {.arrays = p->arrays,
                             .array_count = p->array_count,

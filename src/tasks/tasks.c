@@ -8,6 +8,11 @@
 #include <string.h>
 
 #include "banyan/train_events.h"
+#include "base/threads.h"
+
+/* The most that is chosen for data.threads: more would mostly sleep. */
+#define LOADER_THREADS 16
+
 /* One row per task: by__task_NAME of NAME.c. */
 #define TASKS(ROW)                                                                                 \
     ROW(language)                                                                                  \
@@ -169,12 +174,22 @@ by_status by_task_complete(by_task_data *data, by_config *config, by_error *erro
     return data->task->complete == NULL ? BY_OK : data->task->complete(data, config, error);
 }
 
+size_t by__task_loader_threads(const by_config *config)
+{
+    if (config->data.threads > 0) {
+        return (size_t)config->data.threads;
+    }
+    int left = by__thread_count(0) - by__thread_count((int)config->train.threads);
+    return left < 1 ? 1 : left > LOADER_THREADS ? LOADER_THREADS : (size_t)left;
+}
+
 by_status by_task_loader(by_loader **out, by_task_data *data, const by_config *config,
                          bool training, by_error *error)
 {
     by_source *source;
     int64_t batch = training ? config->train.batch : config->train.micro_batch;
-    const by_loader_options options = {.batch = (size_t)batch, .seed = config->seed};
+    const by_loader_options options = {
+        .batch = (size_t)batch, .seed = config->seed, .threads = by__task_loader_threads(config)};
     BY_TRY(data->task->source(&source, data, config, training, error));
     return by_loader_open(out, source, &options, error);
 }

@@ -51,7 +51,14 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
 }
 
 static by_source sources[] = {
-    {"training", arrays, 3, true, 100000, CONTEXT, 100000 * CONTEXT, fill, NULL, NULL, NULL},
+    {.name = "training",
+     .arrays = arrays,
+     .array_count = 3,
+     .shuffle = true,
+     .samples = 100000,
+     .sample_targets = CONTEXT,
+     .targets = 100000 * CONTEXT,
+     .fill = fill},
 };
 
 static by_status take_source(by_source **out, by_task_data *data, const by_config *config,

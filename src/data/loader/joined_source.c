@@ -10,7 +10,8 @@
 typedef struct joined_source {
     by_source base;
     by_source **parts;
-    uint64_t *ends; /* first sample after each part */
+    uint64_t *ends;     /* first sample after each part */
+    size_t *scratch_at; /* offsets of the parts' own in a thread's scratch */
     size_t count;
 } joined_source;
 
@@ -24,6 +25,7 @@ static const by_source *part_at(const joined_source *j, const by_source_sample *
     }
     *own = *sample;
     own->place -= i == 0 ? 0 : j->ends[i - 1];
+    own->scratch = j->base.scratch > 0 ? (char *)sample->scratch + j->scratch_at[i] : NULL;
     return j->parts[i];
 }
 
@@ -56,6 +58,20 @@ static bool replaces(const by_source *source, const by_source_sample *sample)
     return part->replaces != NULL && part->replaces(part, &own);
 }
 
+static by_status weigh(const by_source *source, const by_source_sample *sample, double *weight,
+                       by_error *error)
+{
+    by_source_sample own;
+    uint64_t targets;
+    const by_source *part = part_at((const joined_source *)source, sample, &own);
+    if (part->weigh != NULL) {
+        return part->weigh(part, &own, weight, error);
+    }
+    BY_TRY(count(source, sample, &targets, error));
+    *weight = (double)targets;
+    return BY_OK;
+}
+
 static void close_source(by_source *source)
 {
     joined_source *j = (joined_source *)source;
@@ -64,6 +80,7 @@ static void close_source(by_source *source)
     }
     free(j->parts);
     free(j->ends);
+    free(j->scratch_at);
     free(j);
 }
 
@@ -87,6 +104,8 @@ static by_status take_parts(joined_source *j, by_source *const *parts, size_t pa
     j->base = *parts[0];
     j->base.name = "joined data";
     j->base.samples = 0;
+    j->base.scratch = 0;
+    j->base.weigh = NULL;
     j->base.targets = 0;
     j->base.fill = fill;
     j->base.count = count;
@@ -97,8 +116,16 @@ static by_status take_parts(joined_source *j, by_source *const *parts, size_t pa
             return by_error_set(error, BY_EARG, "%s and %s cannot follow each other in one pass",
                                 parts[0]->name, parts[i]->name);
         }
+        j->base.weigh = parts[i]->weigh == NULL ? j->base.weigh : weigh;
         uint64_t samples = (parts[i]->samples + unit - 1) / unit * unit;
         samples = most > 0 && most < samples ? most : samples;
+        size_t scratch;
+        j->scratch_at[i] = j->base.scratch;
+        if (!by__size_add(parts[i]->scratch, BY_CACHE_LINE - 1, &scratch) ||
+            !by__size_add(j->base.scratch, scratch & ~(size_t)(BY_CACHE_LINE - 1),
+                          &j->base.scratch)) {
+            return by_error_set(error, BY_EMEMORY, "joined data: size overflow: scratch");
+        }
         uint64_t targets = samples * parts[i]->sample_targets;
         j->base.samples += samples;
         j->base.targets += targets < parts[i]->targets ? targets : parts[i]->targets;
@@ -124,6 +151,10 @@ by_status by_joined_source_open(by_source **out, by_source *const *parts, size_t
     }
     if (status == BY_OK) {
         status = by__alloc((void **)&j->ends, part_count, sizeof *j->ends, "joined data", error);
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&j->scratch_at, part_count, sizeof *j->scratch_at,
+                           "joined data", error);
     }
     if (status != BY_OK) {
         for (size_t i = 0; i < part_count; i++) {

@@ -1,204 +1,18 @@
-/* Batches of one source, filled ahead by one thread.
- *
- * The thread and the caller share a ring of slots. `filled` and `released` count batches since the
- * last seek: slot k % slots holds batch k while released <= k < filled. The caller's current batch
- * is released by its next call. All fields below `thread` are guarded by its lock, except the
- * slots' content: a slot belongs to the thread until it is counted in `filled`, then to the caller
- * until it is counted in `released`. The content of a batch depends on its position alone, not on
- * the thread's timing. */
+/* Batches of one source, filled ahead by threads: opening, and the caller's side. */
+#include "data/loader/loader.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "banyan/data.h"
 #include "base/base.h"
-#include "base/worker_thread.h"
-#include "data/loader/order.h"
 
 #define DEFAULT_PREFETCH 4
 #define PREFETCH_LIMIT   65536
+#define THREAD_LIMIT     4096
 /* Bounds that keep every sum and product of sample and target counts within 64 bits. */
 #define BATCH_LIMIT  ((size_t)1 << 30)
 #define TARGET_LIMIT ((uint64_t)1 << 30)
 #define SAMPLE_LIMIT ((uint64_t)1 << 62)
-
-typedef struct slot {
-    by_array *arrays; /* views into the buffer */
-    uint64_t sample;  /* first sample of the global batch */
-    uint64_t targets; /* of this part, and of the global batch */
-    uint64_t global_targets;
-    uint64_t damaged; /* of the global batch */
-    uint64_t first_damaged;
-} slot;
-
-struct by_loader {
-    by_source *source;
-    size_t batch;
-    size_t first;
-    size_t count;
-    size_t most;   /* largest `count` that there is room for */
-    size_t block;  /* samples that are contiguous in the global batch, */
-    size_t stride; /* and distance between such blocks */
-    uint64_t seed;
-    slot *slots;
-    size_t slot_count;
-    by_array *arrays;  /* of all slots */
-    size_t *row_bytes; /* of each array of a sample */
-    char *buffer;      /* memory of all slots' arrays */
-
-    /* Used by the thread only: */
-    void **rows;            /* addresses for the sample being filled */
-    by__loader_order order; /* of its epoch */
-    uint64_t epoch;
-    bool has_epoch;
-
-    by__base_worker thread;
-    uint64_t base; /* first sample after the last seek */
-    uint64_t filled;
-    uint64_t released;
-    bool is_seeking; /* the thread must not begin a batch */
-    bool is_filling;
-    bool is_held;     /* the caller holds batch `released` */
-    bool has_ended;   /* no batch follows the filled ones */
-    by_status status; /* the reason */
-    by_error error;
-    by_loader_statistics statistics;
-};
-
-/* ---- samples ---- */
-
-static by_source_sample locate(by_loader *l, uint64_t index)
-{
-    by_source_sample sample = {.place = index, .index = index, .seed = l->seed};
-    if (l->source->shuffle) {
-        uint64_t samples = l->source->samples;
-        sample.epoch = index / samples;
-        if (!l->has_epoch || sample.epoch != l->epoch) {
-            by__loader_order_init(&l->order, samples, l->seed, sample.epoch);
-            l->epoch = sample.epoch;
-            l->has_epoch = true;
-        }
-        sample.place = by__loader_order_at(&l->order, index % samples);
-    }
-    return sample;
-}
-
-/* Number of targets of a pass before a sample. */
-static uint64_t targets_before(const by_source *source, uint64_t sample)
-{
-    return sample >= source->samples ? source->targets : sample * source->sample_targets;
-}
-
-/* Counts the targets of samples [sample, sample + rows). */
-static by_status count_targets(by_loader *l, uint64_t sample, size_t rows, uint64_t *out,
-                               by_error *error)
-{
-    const by_source *source = l->source;
-    *out = 0;
-    if (source->count == NULL) {
-        *out = source->shuffle
-                   ? (uint64_t)rows * source->sample_targets
-                   : targets_before(source, sample + rows) - targets_before(source, sample);
-        return BY_OK;
-    }
-    for (size_t i = 0; i < rows; i++) {
-        uint64_t targets;
-        by_source_sample at = locate(l, sample + i);
-        BY_TRY(source->count(source, &at, &targets, error));
-        *out += targets;
-    }
-    return BY_OK;
-}
-
-/* Counts the targets of a slot's batch, and of this rank's part of it. */
-static by_status count_slot(by_loader *l, slot *s, by_error *error)
-{
-    uint64_t targets;
-    s->targets = 0;
-    for (size_t row = 0; row < l->count; row += l->block) {
-        size_t rows = l->count - row < l->block ? l->count - row : l->block;
-        BY_TRY(count_targets(l, s->sample + l->first + row / l->block * l->stride, rows, &targets,
-                             error));
-        s->targets += targets;
-    }
-    if (l->count == l->batch) {
-        s->global_targets = s->targets;
-        return BY_OK;
-    }
-    return count_targets(l, s->sample, l->batch, &s->global_targets, error);
-}
-
-/* Counts damaged samples of the whole batch, identically on every rank. */
-static void count_damaged(by_loader *l, slot *s)
-{
-    s->damaged = 0;
-    s->first_damaged = 0;
-    for (size_t i = 0; i < l->batch && l->source->replaces != NULL; i++) {
-        by_source_sample sample = locate(l, s->sample + i);
-        if (l->source->replaces(l->source, &sample)) {
-            s->first_damaged = s->damaged++ == 0 ? sample.index : s->first_damaged;
-        }
-    }
-}
-
-static by_status fill_slot(by_loader *l, slot *s, by_error *error)
-{
-    BY_TRY(count_slot(l, s, error));
-    count_damaged(l, s);
-    for (size_t row = 0; row < l->count; row++) {
-        size_t at = row / l->block * l->stride + row % l->block;
-        by_source_sample sample = locate(l, s->sample + l->first + at);
-        for (size_t i = 0; i < l->source->array_count; i++) {
-            l->rows[i] = (char *)(uintptr_t)s->arrays[i].data + row * l->row_bytes[i];
-        }
-        BY_TRY(l->source->fill(l->source, &sample, l->rows, error));
-    }
-    return BY_OK;
-}
-
-/* ---- the thread ---- */
-
-/* Fills the next slot. Called with the lock held, which is released while filling. */
-static void fill_next(by_loader *l)
-{
-    slot *s = &l->slots[l->filled % l->slot_count];
-    by_error error = {0};
-    s->sample = l->base + l->filled * l->batch;
-    if (!l->source->shuffle && s->sample >= l->source->samples) {
-        l->has_ended = true;
-        return;
-    }
-    l->is_filling = true;
-    by__base_worker_unlock(&l->thread);
-    double begin = by__now();
-    by_status status = fill_slot(l, s, &error);
-    double end = by__now();
-    by__base_worker_lock(&l->thread);
-    l->is_filling = false;
-    l->statistics.fill_seconds += end - begin;
-    if (status != BY_OK) {
-        l->status = status;
-        l->error = error;
-        return;
-    }
-    l->filled++;
-}
-
-static void *run_thread(void *argument)
-{
-    by_loader *l = argument;
-    by__base_worker_lock(&l->thread);
-    while (!l->thread.stop) {
-        if (l->has_ended || l->status != BY_OK || l->is_seeking ||
-            l->filled - l->released == l->slot_count) {
-            by__base_worker_wait(&l->thread);
-        } else {
-            fill_next(l);
-            by__base_worker_notify(&l->thread);
-        }
-    }
-    by__base_worker_unlock(&l->thread);
-    return NULL;
-}
 
 /* ---- opening ---- */
 
@@ -231,6 +45,10 @@ static by_status check_options(const by_loader_options *o, by_error *error)
     if (o->prefetch > PREFETCH_LIMIT) {
         return by_error_set(error, BY_EARG, "loader: prefetch %zu is more than %d", o->prefetch,
                             PREFETCH_LIMIT);
+    }
+    if (o->threads > THREAD_LIMIT) {
+        return by_error_set(error, BY_EARG, "loader: threads %zu is more than %d", o->threads,
+                            THREAD_LIMIT);
     }
     if (o->start > SAMPLE_LIMIT) {
         return by_error_set(error, BY_EARG, "loader: start %llu is more than 2^62",
@@ -274,6 +92,7 @@ typedef struct layout {
     size_t count; /* samples per batch */
     size_t views; /* number of arrays in all slots */
     size_t bytes; /* bytes of all slots */
+    size_t threads;
 } layout;
 
 /* Bytes of one sample's part of an array; returns false if they overflow. */
@@ -292,7 +111,8 @@ static by_status plan_layout(layout *out, const by_array *arrays, size_t count,
                              const by_loader_options *o, by_error *error)
 {
     layout p = {.slots = (o->prefetch == 0 ? DEFAULT_PREFETCH : o->prefetch) + 1,
-                .count = o->count == 0 ? o->batch - o->first : o->count};
+                .count = o->count == 0 ? o->batch - o->first : o->count,
+                .threads = o->threads == 0 ? 1 : o->threads};
     bool fits = by__size_mul(count, p.slots, &p.views);
     for (size_t i = 0; i < count && fits; i++) {
         size_t bytes; /* each array is aligned to a cache line */
@@ -314,13 +134,14 @@ by_status by_loader_bytes(uint64_t *out, const by_array *arrays, size_t array_co
     layout p;
     BY_TRY(check_options(options, error));
     BY_TRY(plan_layout(&p, arrays, array_count, options, error));
-    *out =
-        (uint64_t)p.bytes + p.slots * sizeof(slot) + p.views * sizeof(by_array) + sizeof(by_loader);
+    *out = (uint64_t)p.bytes + p.slots * sizeof(by__loader_slot) + p.views * sizeof(by_array) +
+           p.threads * (sizeof(by__loader_thread) + array_count * sizeof(void *)) +
+           sizeof(by_loader);
     return BY_OK;
 }
 
 /* Sets the views of a slot with content at `at`; returns the end of the content. */
-static char *place_slot(const by_loader *l, slot *s, char *at)
+static char *place_slot(const by_loader *l, by__loader_slot *s, char *at)
 {
     for (size_t i = 0; i < l->source->array_count; i++) {
         const by_array *row = &l->source->arrays[i];
@@ -335,12 +156,36 @@ static char *place_slot(const by_loader *l, slot *s, char *at)
     return at;
 }
 
+/* Allocates what each thread has of its own. */
+static by_status allocate_threads(by_loader *l, const layout *p, by_error *error)
+{
+    size_t arrays = l->source->array_count;
+    size_t scratch;
+    if (!by__size_add(l->source->scratch, BY_CACHE_LINE - 1, &scratch)) {
+        return by_error_set(error, BY_EMEMORY, "%s: size overflow: scratch", l->source->name);
+    }
+    scratch &= ~(size_t)(BY_CACHE_LINE - 1);
+    BY_TRY(
+        by__alloc((void **)&l->threads, p->threads, sizeof *l->threads, "loader threads", error));
+    l->thread_count = p->threads;
+    for (size_t i = 0; i < p->threads; i++) {
+        by__loader_thread *t = &l->threads[i];
+        t->loader = l;
+        BY_TRY(by__alloc((void **)&t->rows, arrays, sizeof *t->rows, "loader rows", error));
+        if (scratch > 0) {
+            BY_TRY(by__alloc_aligned(&t->scratch, scratch, "loader scratch", error));
+            memset(t->scratch, 0, scratch);
+        }
+    }
+    return BY_OK;
+}
+
 static by_status allocate(by_loader *l, const layout *p, by_error *error)
 {
     size_t arrays = l->source->array_count;
     l->slot_count = p->slots;
+    BY_TRY(allocate_threads(l, p, error));
     BY_TRY(by__alloc((void **)&l->row_bytes, arrays, sizeof *l->row_bytes, "loader rows", error));
-    BY_TRY(by__alloc((void **)&l->rows, arrays, sizeof *l->rows, "loader rows", error));
     BY_TRY(by__alloc((void **)&l->slots, p->slots, sizeof *l->slots, "loader slots", error));
     BY_TRY(by__alloc((void **)&l->arrays, p->views, sizeof *l->arrays, "loader arrays", error));
     BY_TRY(by__alloc_aligned((void **)&l->buffer, p->bytes, "loader batches", error));
@@ -358,10 +203,14 @@ static by_status allocate(by_loader *l, const layout *p, by_error *error)
 static void free_loader(by_loader *l)
 {
     by_source_close(&l->source);
+    for (size_t i = 0; i < l->thread_count; i++) {
+        free(l->threads[i].rows);
+        free(l->threads[i].scratch);
+    }
+    free(l->threads);
     free(l->buffer);
     free(l->arrays);
     free(l->slots);
-    free(l->rows);
     free(l->row_bytes);
     free(l);
 }
@@ -373,6 +222,32 @@ static void set_part(by_loader *l, const by_loader_options *o)
     l->count = o->count == 0 ? o->batch - o->first : o->count;
     l->block = o->block == 0 ? l->count : o->block;
     l->stride = o->block == 0 ? l->count : o->stride;
+}
+
+/* Ends the threads; the first one is that of the worker, which has the lock. */
+static void stop_threads(by_loader *l)
+{
+    by__base_worker_stop(&l->worker);
+    for (size_t i = 1; i < l->started; i++) {
+        (void)pthread_join(l->threads[i].id, NULL);
+    }
+    by__base_worker_close(&l->worker);
+}
+
+static by_status start_threads(by_loader *l, by_error *error)
+{
+    by_status status = by__base_worker_start(&l->worker, by__loader_run, &l->threads[0],
+                                             "the loader's thread", error);
+    for (l->started = 1; status == BY_OK && l->started < l->thread_count;) {
+        by__loader_thread *t = &l->threads[l->started];
+        status =
+            by__thread_create(&t->id, by__loader_run, t, "another thread of the loader", error);
+        l->started += status == BY_OK;
+    }
+    if (status != BY_OK) {
+        stop_threads(l);
+    }
+    return status;
 }
 
 by_status by_loader_open(by_loader **out, by_source *source, const by_loader_options *options,
@@ -404,7 +279,7 @@ by_status by_loader_open(by_loader **out, by_source *source, const by_loader_opt
         free_loader(l);
         return status;
     }
-    status = by__base_worker_start(&l->thread, run_thread, l, "the loader's thread", error);
+    status = start_threads(l, error);
     if (status != BY_OK) {
         free_loader(l);
         return status;
@@ -419,32 +294,39 @@ void by_loader_close(by_loader **loader)
         return;
     }
     by_loader *l = *loader;
-    by__base_worker_close(&l->thread);
+    stop_threads(l);
     free_loader(l);
     *loader = NULL;
 }
 
 /* ---- the caller's side ---- */
 
-/* Returns the caller's batch to the thread. The lock must be held. */
+/* Returns the caller's batch to the threads. The lock must be held. */
 static void release_held(by_loader *l)
 {
     if (l->is_held) {
         l->is_held = false;
         l->released++;
-        by__base_worker_notify(&l->thread);
+        by__base_worker_notify(&l->worker);
     }
 }
 
-/* Blocks until a batch is filled, or none will be. The lock must be held. */
+/* Whether a batch is filled, or none will be. The lock must be held. */
+static bool is_decided(const by_loader *l)
+{
+    return l->filled > l->released || (l->has_ended && l->filled == l->opened) ||
+           l->status != BY_OK;
+}
+
+/* Blocks until that is so. The lock must be held. */
 static void wait_filled(by_loader *l)
 {
-    if (l->filled > l->released || l->has_ended || l->status != BY_OK) {
+    if (is_decided(l)) {
         return;
     }
     double begin = by__now();
-    while (l->filled == l->released && !l->has_ended && l->status == BY_OK) {
-        by__base_worker_wait(&l->thread);
+    while (!is_decided(l)) {
+        by__base_worker_wait(&l->worker);
     }
     l->statistics.waits++;
     l->statistics.wait_seconds += by__now() - begin;
@@ -455,11 +337,11 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
     by_loader *l = loader;
     by_status status = BY_OK;
     by_batch batch = {0};
-    by__base_worker_lock(&l->thread);
+    by__base_worker_lock(&l->worker);
     release_held(l);
     wait_filled(l);
     if (l->filled > l->released) {
-        const slot *s = &l->slots[l->released % l->slot_count];
+        const by__loader_slot *s = &l->slots[l->released % l->slot_count];
         l->is_held = true;
         l->statistics.batches++;
         batch.arrays = s->arrays;
@@ -468,6 +350,9 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
         batch.first_sample = s->sample + l->first;
         batch.valid_targets = s->targets;
         batch.global_targets = s->global_targets;
+        batch.weighted = l->source->weigh != NULL;
+        batch.valid_weight = s->weight;
+        batch.global_weight = s->global_weight;
         batch.damaged = s->damaged;
         batch.first_damaged = s->first_damaged;
     } else if (l->status != BY_OK) {
@@ -478,33 +363,35 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
     } else {
         batch.first_sample = l->base + l->released * l->batch + l->first;
     }
-    by__base_worker_unlock(&l->thread);
+    by__base_worker_unlock(&l->worker);
     if (status == BY_OK) {
         *out = batch;
     }
     return status;
 }
 
-/* Restarts at a sample. The lock must be held, and the thread must be idle. */
+/* Restarts at a sample. The lock must be held, and the threads must be idle. */
 static void begin_at(by_loader *l, uint64_t sample)
 {
     l->is_seeking = false;
     l->base = sample;
+    l->opened = 0;
     l->filled = 0;
     l->released = 0;
     l->is_held = false;
     l->has_ended = false;
     l->status = BY_OK;
-    by__base_worker_notify(&l->thread);
+    l->fault.status = BY_OK;
+    by__base_worker_notify(&l->worker);
 }
 
-/* Takes the lock and keeps the thread from beginning a batch. */
-static void hold_thread(by_loader *l)
+/* Takes the lock, and keeps the threads from taking work. */
+static void hold_threads(by_loader *l)
 {
-    by__base_worker_lock(&l->thread);
+    by__base_worker_lock(&l->worker);
     l->is_seeking = true;
-    while (l->is_filling) {
-        by__base_worker_wait(&l->thread);
+    while (l->working > 0) {
+        by__base_worker_wait(&l->worker);
     }
 }
 
@@ -514,9 +401,9 @@ by_status by_loader_seek(by_loader *loader, uint64_t sample, by_error *error)
         return by_error_set(error, BY_EARG, "loader: sample %llu is more than 2^62",
                             (unsigned long long)sample);
     }
-    hold_thread(loader);
+    hold_threads(loader);
     begin_at(loader, sample);
-    by__base_worker_unlock(&loader->thread);
+    by__base_worker_unlock(&loader->worker);
     return BY_OK;
 }
 
@@ -530,7 +417,7 @@ by_status by_loader_resize(by_loader *loader, const by_loader_options *options, 
                             "loader: a part of %zu samples, and it was opened with %zu", count,
                             l->most);
     }
-    hold_thread(l);
+    hold_threads(l);
     uint64_t sample = l->base + (l->released + l->is_held) * l->batch;
     set_part(l, options);
     for (size_t k = 0; k < l->slot_count; k++) {
@@ -539,16 +426,16 @@ by_status by_loader_resize(by_loader *loader, const by_loader_options *options, 
         }
     }
     begin_at(l, sample);
-    by__base_worker_unlock(&l->thread);
+    by__base_worker_unlock(&l->worker);
     return BY_OK;
 }
 
 uint64_t by_loader_position(const by_loader *loader)
 {
     by_loader *l = (by_loader *)(uintptr_t)loader; /* only the lock is modified */
-    by__base_worker_lock(&l->thread);
+    by__base_worker_lock(&l->worker);
     uint64_t position = l->base + (l->released + l->is_held) * l->batch;
-    by__base_worker_unlock(&l->thread);
+    by__base_worker_unlock(&l->worker);
     return position;
 }
 
@@ -559,7 +446,7 @@ uint64_t by_loader_epoch_samples(const by_loader *loader)
 
 void by_loader_stats(by_loader *loader, by_loader_statistics *out)
 {
-    by__base_worker_lock(&loader->thread);
+    by__base_worker_lock(&loader->worker);
     *out = loader->statistics;
-    by__base_worker_unlock(&loader->thread);
+    by__base_worker_unlock(&loader->worker);
 }

@@ -26,14 +26,23 @@
 #define WEIGHT_UNIT 2147483648.0
 #define STREAM_MIX  0x6d6978u /* "mix" in ASCII */
 
-typedef struct part {
-    by_source *source;
+/* What a thread remembers of the last sample of a part. */
+typedef struct part_memory {
     uint64_t seed; /* of its order; derived from the loader's seed */
     by__loader_order order;
     uint64_t epoch; /* epoch of `order` */
     bool has_order;
     uint64_t next; /* next sample, while a block is filled */
-} part;
+} part_memory;
+
+/* What a thread remembers of the last sample. Behind it in a thread's scratch: the part_memory of
+ * each part, the block if there are any, and the scratch of each part's source. */
+typedef struct mix_memory {
+    uint64_t seed; /* from which the parts' seeds are derived */
+    bool has_seed;
+    uint64_t block_first; /* first sample, in its stage, of the current block */
+    bool has_block;
+} mix_memory;
 
 typedef struct stage {
     uint64_t first;    /* first sample */
@@ -49,16 +58,15 @@ typedef struct place {
 
 typedef struct mix_source {
     by_source base;
-    part *parts;
+    by_source **parts;
     size_t part_count;
     stage *stages;
     size_t stage_count;
-    uint64_t *numbers;    /* memory of the stages' numbers */
-    struct place *block;  /* [BLOCK]; NULL: not permuted */
-    uint64_t block_first; /* first sample, in its stage, of the current `block` */
-    bool has_block;
-    uint64_t seed; /* from which the parts' seeds are derived */
-    bool has_seed;
+    uint64_t *numbers;  /* memory of the stages' numbers */
+    bool shuffle;       /* samples are permuted in blocks */
+    size_t parts_at;    /* offsets in a thread's scratch: of [part_count] part_memory, */
+    size_t block_at;    /* of [BLOCK] place, */
+    size_t *scratch_at; /* [part_count]: and of the parts' own scratch */
 } mix_source;
 
 /* ---- shares ---- */
@@ -128,100 +136,131 @@ static place place_of(const mix_source *m, const stage *s, uint64_t n)
     return out;
 }
 
-/* Fills m->block for the block of a stage that begins at its sample `first`: the parts of the
- * balanced sequence there, permuted, each with its next samples. */
-static void shuffle_block(mix_source *m, size_t index, uint64_t first, uint64_t seed)
+static part_memory *parts_of(const mix_source *m, mix_memory *memory)
+{
+    return (part_memory *)(void *)((char *)memory + m->parts_at);
+}
+
+static place *block_of(const mix_source *m, mix_memory *memory)
+{
+    return (place *)(void *)((char *)memory + m->block_at);
+}
+
+/* Fills the block of a stage that begins at its sample `first`: the parts of the balanced sequence
+ * there, permuted, each with its next samples. */
+static void shuffle_block(const mix_source *m, mix_memory *memory, size_t index, uint64_t first,
+                          uint64_t seed)
 {
     const stage *s = &m->stages[index];
+    part_memory *parts = parts_of(m, memory);
+    place *block = block_of(m, memory);
     by__loader_order order;
     size_t count = BLOCK;
     if (index + 1 < m->stage_count && m->stages[index + 1].first - s->first - first < BLOCK) {
         count = (size_t)(m->stages[index + 1].first - s->first - first);
     }
     for (size_t i = 0; i < m->part_count; i++) {
-        m->parts[i].next = s->before[i] + count_of(s, m->part_count, i, first);
+        parts[i].next = s->before[i] + count_of(s, m->part_count, i, first);
     }
     by__loader_order_init(&order, count, by__loader_order_seed(seed, STREAM_MIX), s->first + first);
     for (size_t i = 0; i < count; i++) {
         uint64_t unused;
         size_t at = part_at(s, m->part_count, first + by__loader_order_at(&order, i), &unused);
-        m->block[i] = (place){.number = m->parts[at].next++, .part = at};
+        block[i] = (place){.number = parts[at].next++, .part = at};
     }
 }
 
-static place shuffled_place_of(mix_source *m, size_t index, uint64_t n, uint64_t seed)
+static place shuffled_place_of(const mix_source *m, mix_memory *memory, size_t index, uint64_t n,
+                               uint64_t seed)
 {
     uint64_t first = n - n % BLOCK;
     uint64_t block_first = m->stages[index].first + first;
-    if (!m->has_block || m->block_first != block_first) {
-        shuffle_block(m, index, first, seed);
-        m->block_first = block_first;
-        m->has_block = true;
+    if (!memory->has_block || memory->block_first != block_first) {
+        shuffle_block(m, memory, index, first, seed);
+        memory->block_first = block_first;
+        memory->has_block = true;
     }
-    return m->block[n % BLOCK];
+    return block_of(m, memory)[n % BLOCK];
 }
 
-static void reseed(mix_source *m, uint64_t seed)
+static void reseed(const mix_source *m, mix_memory *memory, uint64_t seed)
 {
-    if (!m->has_seed || m->seed != seed) {
+    if (!memory->has_seed || memory->seed != seed) {
+        part_memory *parts = parts_of(m, memory);
         for (size_t i = 0; i < m->part_count; i++) {
-            m->parts[i].seed = by__loader_order_seed(seed, i);
-            m->parts[i].has_order = false;
+            parts[i].seed = by__loader_order_seed(seed, i);
+            parts[i].has_order = false;
         }
-        m->seed = seed;
-        m->has_seed = true;
-        m->has_block = false;
+        memory->seed = seed;
+        memory->has_seed = true;
+        memory->has_block = false;
     }
 }
 
 /* Finds the part of a sample, and its index in it. */
-static part *find_sample(const by_source *source, const by_source_sample *sample,
-                         by_source_sample *own)
+static const by_source *find_sample(const by_source *source, const by_source_sample *sample,
+                                    by_source_sample *own)
 {
-    /* Modifies only caches of the last sample: orders, and the block. */
-    mix_source *m = (mix_source *)(uintptr_t)source;
+    const mix_source *m = (const mix_source *)source;
+    mix_memory *memory = sample->scratch;
     size_t index;
-    reseed(m, sample->seed);
+    reseed(m, memory, sample->seed);
     const stage *s = stage_of(m, &index, sample->index);
     uint64_t n = sample->index - s->first;
-    place at = m->block == NULL ? place_of(m, s, n) : shuffled_place_of(m, index, n, sample->seed);
-    part *p = &m->parts[at.part];
-    uint64_t epoch = at.number / p->source->samples;
+    place at =
+        m->shuffle ? shuffled_place_of(m, memory, index, n, sample->seed) : place_of(m, s, n);
+    const by_source *part = m->parts[at.part];
+    part_memory *p = &parts_of(m, memory)[at.part];
+    uint64_t epoch = at.number / part->samples;
     if (!p->has_order || p->epoch != epoch) {
-        by__loader_order_init(&p->order, p->source->samples, p->seed, epoch);
+        by__loader_order_init(&p->order, part->samples, p->seed, epoch);
         p->epoch = epoch;
         p->has_order = true;
     }
-    *own =
-        (by_source_sample){.place = by__loader_order_at(&p->order, at.number % p->source->samples),
-                           .epoch = epoch,
-                           .index = at.number,
-                           .seed = p->seed};
-    return p;
+    *own = (by_source_sample){.place = by__loader_order_at(&p->order, at.number % part->samples),
+                              .epoch = epoch,
+                              .index = at.number,
+                              .seed = p->seed,
+                              .scratch = (char *)memory + m->scratch_at[at.part]};
+    return part;
 }
 
 static by_status fill(const by_source *source, const by_source_sample *sample, void *const *rows,
                       by_error *error)
 {
     by_source_sample own;
-    const part *p = find_sample(source, sample, &own);
-    return p->source->fill(p->source, &own, rows, error);
+    const by_source *part = find_sample(source, sample, &own);
+    return part->fill(part, &own, rows, error);
 }
 
 static by_status count_sample(const by_source *source, const by_source_sample *sample,
                               uint64_t *targets, by_error *error)
 {
     by_source_sample own;
-    const part *p = find_sample(source, sample, &own);
-    *targets = p->source->sample_targets;
-    return p->source->count == NULL ? BY_OK : p->source->count(p->source, &own, targets, error);
+    const by_source *part = find_sample(source, sample, &own);
+    *targets = part->sample_targets;
+    return part->count == NULL ? BY_OK : part->count(part, &own, targets, error);
 }
 
 static bool replaces(const by_source *source, const by_source_sample *sample)
 {
     by_source_sample own;
-    const part *p = find_sample(source, sample, &own);
-    return p->source->replaces != NULL && p->source->replaces(p->source, &own);
+    const by_source *part = find_sample(source, sample, &own);
+    return part->replaces != NULL && part->replaces(part, &own);
+}
+
+static by_status weigh_sample(const by_source *source, const by_source_sample *sample,
+                              double *weight, by_error *error)
+{
+    by_source_sample own;
+    uint64_t targets;
+    const by_source *part = find_sample(source, sample, &own);
+    if (part->weigh != NULL) {
+        return part->weigh(part, &own, weight, error);
+    }
+    BY_TRY(count_sample(source, sample, &targets, error));
+    *weight = (double)targets;
+    return BY_OK;
 }
 
 /* ---- opening ---- */
@@ -230,12 +269,12 @@ static void close_source(by_source *source)
 {
     mix_source *m = (mix_source *)source;
     for (size_t i = 0; i < m->part_count; i++) {
-        by_source_close(&m->parts[i].source);
+        by_source_close(&m->parts[i]);
     }
     free(m->parts);
     free(m->stages);
     free(m->numbers);
-    free(m->block);
+    free(m->scratch_at);
     free(m);
 }
 
@@ -279,7 +318,7 @@ static by_status weigh(const mix_source *m, const stage *s, const double *weight
     for (size_t i = 0; i < m->part_count; i++) {
         if (!(weights[i] >= 0.0) || !isfinite(weights[i])) {
             return by_error_set(error, BY_EARG, "%s: weight %g of a mix must be at least 0",
-                                m->parts[i].source->name, weights[i]);
+                                m->parts[i]->name, weights[i]);
         }
         sum += weights[i];
     }
@@ -328,6 +367,28 @@ static by_status open_stages(mix_source *m, const by_mix_options *o, by_error *e
     return BY_OK;
 }
 
+/* Lays out the scratch of a thread. */
+static by_status plan_scratch(mix_source *m, by_error *error)
+{
+    size_t bytes;
+    size_t size = by__round_up(sizeof(mix_memory), BY_CACHE_LINE);
+    m->parts_at = size;
+    size = by__round_up(size + m->part_count * sizeof(part_memory), BY_CACHE_LINE);
+    m->block_at = size;
+    size = by__round_up(size + (m->shuffle ? BLOCK * sizeof(place) : 0), BY_CACHE_LINE);
+    BY_TRY(
+        by__alloc((void **)&m->scratch_at, m->part_count, sizeof *m->scratch_at, "a mix", error));
+    for (size_t i = 0; i < m->part_count; i++) {
+        m->scratch_at[i] = size;
+        if (!by__size_add(m->parts[i]->scratch, BY_CACHE_LINE - 1, &bytes) ||
+            !by__size_add(size, bytes & ~(size_t)(BY_CACHE_LINE - 1), &size)) {
+            return by_error_set(error, BY_EMEMORY, "a mix: size overflow: scratch");
+        }
+    }
+    m->base.scratch = size;
+    return BY_OK;
+}
+
 by_status by_mix_source_open(by_source **out, by_source *const *parts, size_t count,
                              const by_mix_options *options, by_error *error)
 {
@@ -354,19 +415,22 @@ by_status by_mix_source_open(by_source **out, by_source *const *parts, size_t co
     m->base.targets = 0;
     m->base.count = NULL;
     m->base.replaces = NULL;
+    m->base.weigh = NULL;
     m->base.fill = fill;
     m->base.close = close_source;
     m->part_count = count;
+    m->shuffle = options->shuffle;
     for (size_t i = 0; i < count; i++) {
-        m->parts[i] = (part){.source = parts[i]};
+        m->parts[i] = parts[i];
         m->base.count = parts[i]->count == NULL ? m->base.count : count_sample;
         m->base.replaces = parts[i]->replaces == NULL ? m->base.replaces : replaces;
+        m->base.weigh = parts[i]->weigh == NULL ? m->base.weigh : weigh_sample;
         m->base.samples += parts[i]->samples;
         m->base.targets += parts[i]->targets;
     }
     status = open_stages(m, options, error);
-    if (status == BY_OK && options->shuffle) {
-        status = by__alloc((void **)&m->block, BLOCK, sizeof *m->block, "a mix", error);
+    if (status == BY_OK) {
+        status = plan_scratch(m, error);
     }
     if (status != BY_OK) {
         close_source(&m->base);

@@ -1,6 +1,7 @@
 /* Which examples a rank computes, and the loaders that read them. */
 #include <stdlib.h>
 
+#include "tasks/tasks.h"
 #include "trainer/exchange/exchange.h"
 #include "trainer/state/trainer.h"
 
@@ -20,7 +21,8 @@ by_batch_part by_trainer_part(const by_trainer *trainer)
 static by_loader_options part_options(const by_trainer *t, bool training)
 {
     size_t micro_batch = (size_t)t->config->train.micro_batch;
-    by_loader_options options = {.seed = t->config->seed};
+    by_loader_options options = {.seed = t->config->seed,
+                                 .threads = by__task_loader_threads(t->config)};
     if (training) {
         const by_batch_part part = by_trainer_part(t);
         options.batch = (size_t)t->all_micro_batches * micro_batch;
