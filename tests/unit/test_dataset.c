@@ -225,7 +225,8 @@ static void test_cut_short_in_use(void **state)
             assert_int_equal(by_loader_next(loader, &batch, &error), BY_OK);
         }
         assert_int_equal(by_loader_next(loader, &batch, &error), BY_EFORMAT);
-        assert_string_equal(error.message, strcat(expected, k == 0 ? " (sample 5)" : " (sample 4)"));
+        assert_string_equal(error.message,
+                            strcat(expected, k == 0 ? " (sample 5)" : " (sample 4)"));
         by_loader_close(&loader);
         by_dataset_close(&data);
     }
