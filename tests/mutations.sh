@@ -116,7 +116,7 @@ mutations() {
         'float share = 1.0f / (float)by_comm_size(t->sync.peers);' 'float share = 1.0f;' test_sync
 
     # Micro-batches.
-    mutation "last micro-batch skipped" src/trainer/step/trainer_steps.c 'i < t->micro_batches; i++' \
+    mutation "last micro-batch skipped" src/trainer/step/whole_model.c 'i < t->micro_batches; i++' \
         'i < t->micro_batches - (t->layout.replica > 0 && t->last == NULL && t->micro_batches > 1); i++' test_ranks
     mutation "last micro-batch of a stage skipped" src/trainer/pipeline/pipe_step.c \
         'BY_TRY(last ? run_last(t, stage, kinds[a->kind], batch, a->micro_batch, error)' \
@@ -135,7 +135,7 @@ mutations() {
     mutation "stale parameters: a bucket is not gathered" src/trainer/exchange/trainer_shard.c \
         'BY_TRY(gather_bucket(t, narrow ? t->copies : t->masters, k, error));' \
         'BY_TRY(k == 0 ? BY_OK : gather_bucket(t, narrow ? t->copies : t->masters, k, error));' test_zero
-    mutation "stale parameters: a tied table is not sent" src/trainer/exchange/pipe_share.c \
+    mutation "stale parameters: a tied table is not sent" src/trainer/pipeline/pipe_share.c \
         'for (size_t i = 0; i < pipe->share_count; i++) {' 'for (size_t i = 1; i < pipe->share_count; i++) {' \
         test_pipeline_train
     mutation "slice of the optimizer's state read from another place" src/trainer/exchange/trainer_shard.c \
@@ -196,8 +196,8 @@ mutations() {
         'value = by_all_to_all(graph, value, to_groups ? 1 : 0, to_groups ? 0 : 1, s->axis->mesh, ranks);' \
         test_expert_ranks test_tensor_train
     # Pipelines.
-    mutation "off-by-one stage: rank of a stage" src/trainer/state/pipe_parameters.c \
-        'for (int stage = rank; stage < pipe->ranks * pipe->chunks;' 'for (int stage = (rank + 1) % pipe->ranks; stage < pipe->ranks * pipe->chunks;' \
+    mutation "off-by-one stage: rank of a stage" src/trainer/state/stage_parameters.c \
+        'for (int stage = rank; stage < t->stages;' 'for (int stage = (rank + 1) % t->layout.size[BY_MESH_PIPELINE]; stage < t->stages;' \
         test_pipeline_train
     mutation "off-by-one stage: blocks one unit later" src/passes/stages.c \
         'node->block + 1 > after ? node->block + 1 : after;' 'node->block + 1 > after ? node->block + 2 : after;' \
@@ -214,7 +214,7 @@ mutations() {
     mutation "slices of a part begin elsewhere in the tensor" src/store/store_parts.c \
         'before += index * inner;' 'before += index;' test_store
     mutation "stages do not share what they read after an exchange" src/trainer/exchange/sync_values.c \
-        'return t->pipe == NULL ? BY_OK : by__trainer_pipe_share_parameters(t, error);' 'return BY_OK;' test_pipeline_train
+        'return t->strategy->share(t, error);' 'return BY_OK;' test_pipeline_train
 
     # Codes.
     mutation "residual lost" src/comm/codec.c 'sum[i] += residual[i];' 'sum[i] += 0.0f * residual[i];' \

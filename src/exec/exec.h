@@ -70,9 +70,11 @@ typedef struct by__exec_link {
     by__store_handle entry;
 } by__exec_link;
 
-/* A named graph and the program compiled from it, both owned by the set. */
+/* A named graph and the program compiled from it, both owned by the set. Its address is a handle:
+ * it stays the same until the set is closed. */
 typedef struct by__exec_program_row {
     const char *name; /* static */
+    size_t index;     /* in the set */
     by_graph *graph;
     by_program *program;
     by__exec_link *links; /* parameters, states and gradients, after by__exec_row_link */
@@ -80,19 +82,20 @@ typedef struct by__exec_program_row {
 } by__exec_program_row;
 
 typedef struct by__exec_program_set {
-    by_device *device; /* owned by the caller, set before the first program is added */
-    by__exec_program_row *rows;
+    by_device *device;           /* owned by the caller, set before the first program is added */
+    by__exec_program_row **rows; /* in the order in which they were added */
     size_t count;
     size_t capacity;
     by_memory arena;
     by_memory workspace;
 } by__exec_program_set;
 
-/* Runs the passes meant for `purpose` over `graph`, compiles it and appends it as `name`. The set
- * owns the graph from here on, also when this fails. */
+/* Runs the passes meant for `purpose` over `graph`, compiles it and appends it as `name`; *out: its
+ * row. The set owns the graph from here on, also when this fails. */
 by_status by__exec_set_add(by__exec_program_set *set, const char *name, by_graph *graph,
-                           by_purpose purpose, const by_pass_options *options, by_error *error);
-/* The row with that name; NULL if there is none. Valid until a program is added. */
+                           by_purpose purpose, const by_pass_options *options,
+                           by__exec_program_row **out, by_error *error);
+/* The row with that name, for those who ask by name from outside; NULL if there is none. */
 by__exec_program_row *by__exec_set_row(const by__exec_program_set *set, const char *name);
 /* Bytes of the largest arena, and of the largest workspace, of the set's programs. */
 size_t by__exec_set_arena_bytes(const by__exec_program_set *set);

@@ -11,25 +11,32 @@ static size_t larger(size_t a, size_t b)
 }
 
 by_status by__exec_set_add(by__exec_program_set *set, const char *name, by_graph *graph,
-                           by_purpose purpose, const by_pass_options *options, by_error *error)
+                           by_purpose purpose, const by_pass_options *options,
+                           by__exec_program_row **out, by_error *error)
 {
+    by__exec_program_row *row = NULL;
     by_status status =
         by__reserve((void **)&set->rows, &set->capacity, set->count + 1, sizeof *set->rows, error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&row, 1, sizeof *row, "a program", error);
+    }
     if (status != BY_OK) {
         by_graph_close(&graph);
         return status;
     }
-    by__exec_program_row *row = &set->rows[set->count++];
-    *row = (by__exec_program_row){.name = name, .graph = graph};
+    *row = (by__exec_program_row){.name = name, .index = set->count, .graph = graph};
+    set->rows[set->count++] = row;
     BY_TRY(by_passes_run(graph, purpose, options, NULL, error));
-    return by_program_compile(&row->program, graph, set->device, name, error);
+    BY_TRY(by_program_compile(&row->program, graph, set->device, name, error));
+    *out = row;
+    return BY_OK;
 }
 
 by__exec_program_row *by__exec_set_row(const by__exec_program_set *set, const char *name)
 {
     for (size_t i = 0; i < set->count; i++) {
-        if (strcmp(set->rows[i].name, name) == 0) {
-            return &set->rows[i];
+        if (strcmp(set->rows[i]->name, name) == 0) {
+            return set->rows[i];
         }
     }
     return NULL;
@@ -39,7 +46,7 @@ size_t by__exec_set_arena_bytes(const by__exec_program_set *set)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < set->count; i++) {
-        bytes = larger(bytes, by_program_arena_bytes(set->rows[i].program));
+        bytes = larger(bytes, by_program_arena_bytes(set->rows[i]->program));
     }
     return bytes;
 }
@@ -48,7 +55,7 @@ size_t by__exec_set_workspace_bytes(const by__exec_program_set *set)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < set->count; i++) {
-        bytes = larger(bytes, by_program_workspace_bytes(set->rows[i].program));
+        bytes = larger(bytes, by_program_workspace_bytes(set->rows[i]->program));
     }
     return bytes;
 }
@@ -62,7 +69,7 @@ by_status by__exec_set_allocate(by__exec_program_set *set, by_error *error)
                            "the activations", error));
     BY_TRY(by_device_alloc(&set->workspace, set->device, workspace, "the workspace", error));
     for (size_t i = 0; i < set->count; i++) {
-        by_program_set_memory(set->rows[i].program, set->arena, set->workspace);
+        by_program_set_memory(set->rows[i]->program, set->arena, set->workspace);
     }
     return BY_OK;
 }
@@ -150,9 +157,10 @@ by_status by__exec_row_bind_flat(by__exec_program_row *row, const by__store *sto
 void by__exec_set_close(by__exec_program_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
-        by_program_close(&set->rows[i].program);
-        by_graph_close(&set->rows[i].graph);
-        free(set->rows[i].links);
+        by_program_close(&set->rows[i]->program);
+        by_graph_close(&set->rows[i]->graph);
+        free(set->rows[i]->links);
+        free(set->rows[i]);
     }
     by_device_free(&set->arena);
     by_device_free(&set->workspace);

@@ -69,7 +69,8 @@ static by_status add_programs(by_embed *e, int64_t context, by_error *error)
         by_model_request request = {.mode = BY_MODEL_LOGITS};
         request.time = size < context && e->count + 1 < SIZES ? size : context;
         request.batch = texts_of_run(e->batch, request.time);
-        BY_TRY(by__infer_forward_add(&e->forward, names[e->count], &request, &model, error));
+        BY_TRY(by__infer_forward_add(&e->forward, names[e->count], &request, &model,
+                                     &e->rows[e->count], error));
         int64_t tokens = request.batch * request.time;
         e->tokens_most = tokens > e->tokens_most ? tokens : e->tokens_most;
         e->batches[e->count] = request.batch;
@@ -77,9 +78,6 @@ static by_status add_programs(by_embed *e, int64_t context, by_error *error)
         if (request.time == context) {
             break;
         }
-    }
-    for (int i = 0; i < e->count; i++) {
-        e->rows[i] = by__exec_set_row(&e->forward.programs, names[i]);
     }
     return BY_OK;
 }

@@ -217,7 +217,8 @@ void by__infer_forward_close(by__infer_forward *forward)
 }
 
 by_status by__infer_forward_add(by__infer_forward *forward, const char *name,
-                                const by_model_request *request, by_model *model, by_error *error)
+                                const by_model_request *request, by_model *model,
+                                by__exec_program_row **out, by_error *error)
 {
     const by__infer_forward_options *o = &forward->options;
     by_pass_options passes = {.compute = o->compute, .loss = BY_NONE, .pack = o->pack};
@@ -227,7 +228,7 @@ by_status by__infer_forward_add(by__infer_forward *forward, const char *name,
     passes.pack.user = &choice;
     const by__infer_forward *like = forward->lender != NULL ? forward->lender : forward;
     if (like->programs.count > 0) {
-        passes.pack.like = like->programs.rows[0].graph;
+        passes.pack.like = like->programs.rows[0]->graph;
     }
     *model = BY_MODEL_NONE;
     BY_TRY(by_graph_open(&graph, error));
@@ -239,7 +240,7 @@ by_status by__infer_forward_add(by__infer_forward *forward, const char *name,
         return status;
     }
     choice.head = model->head == BY_NONE ? NULL : graph->values[model->head].name;
-    return by__exec_set_add(&forward->programs, name, graph, BY_PURPOSE_INFER, &passes, error);
+    return by__exec_set_add(&forward->programs, name, graph, BY_PURPOSE_INFER, &passes, out, error);
 }
 
 /* Adds the key/value caches of a graph as entries of a separate group. */
@@ -262,7 +263,7 @@ static by_status declare_caches(by__store *store, const by_graph *graph, by_erro
 by_status by__infer_forward_plan(by__infer_forward *forward, const by_weights *weights,
                                  by_error *error)
 {
-    const by_graph *graph = forward->programs.rows[0].graph;
+    const by_graph *graph = forward->programs.rows[0]->graph;
     const by__infer_forward_options *o = &forward->options;
     by__nn_file_names names = by__nn_model_file_names(o->config);
     by__checkpoint_load_options load = {.family = names.family,
@@ -311,7 +312,7 @@ static by_status start_borrowed(by__infer_forward *forward, by_error *error)
 {
     BY_TRY(by__exec_set_allocate(&forward->programs, error));
     for (size_t i = 0; i < forward->programs.count; i++) {
-        by__exec_program_row *row = &forward->programs.rows[i];
+        by__exec_program_row *row = forward->programs.rows[i];
         BY_TRY(by__exec_row_link(row, forward->store, error));
         for (size_t k = 0; k < row->link_count; k++) {
             by_memory m =
@@ -337,7 +338,7 @@ by_status by__infer_forward_start(by__infer_forward *forward, const by_weights *
     BY_TRY(by__store_allocate(forward->store, NULL, error));
     BY_TRY(by__exec_set_allocate(&forward->programs, error));
     for (size_t i = 0; i < forward->programs.count; i++) {
-        by__exec_program_row *row = &forward->programs.rows[i];
+        by__exec_program_row *row = forward->programs.rows[i];
         BY_TRY(by__exec_row_link(row, forward->store, error));
         BY_TRY(by__exec_row_bind_flat(row, forward->store, BY_ROLE_PARAMETER, forward->weights,
                                       forward->weights, error));
@@ -346,7 +347,7 @@ by_status by__infer_forward_start(by__infer_forward *forward, const by_weights *
     }
     return weights == NULL
                ? by__nn_initialize_parameters(forward->store, forward->weights,
-                                              forward->programs.rows[0].graph, o->seed, o->threads,
+                                              forward->programs.rows[0]->graph, o->seed, o->threads,
                                               error)
                : by__checkpoint_store_load(forward->store, forward->weights, weights, &load, error);
 }

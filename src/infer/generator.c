@@ -155,7 +155,7 @@ static by_status compile(by_generator *g, const by__infer_forward_options *optio
     g->slots = (g->context / prefill_sizes[0] + 2) * prefill_sizes[0];
     by_model_request request = {.mode = BY_MODEL_DECODE, .batch = 1, .time = 1, .cache = g->slots};
     BY_TRY(by__infer_forward_open(&g->forward, options, error));
-    BY_TRY(by__infer_forward_add(&g->forward, "decode", &request, &model, error));
+    BY_TRY(by__infer_forward_add(&g->forward, "decode", &request, &model, &g->decode, error));
     if (model.positions != BY_NONE) {
         g->table = options->config->context;
         if (g->context > g->table) {
@@ -169,11 +169,7 @@ static by_status compile(by_generator *g, const by__infer_forward_options *optio
         by_model unused;
         request.time = prefill_sizes[g->prefills];
         BY_TRY(by__infer_forward_add(&g->forward, prefill_names[g->prefills], &request, &unused,
-                                     error));
-    }
-    g->decode = by__exec_set_row(&g->forward.programs, "decode");
-    for (int i = 0; i < g->prefills; i++) {
-        g->prefill[i] = by__exec_set_row(&g->forward.programs, prefill_names[i]);
+                                     &g->prefill[g->prefills], error));
     }
     int64_t vocab = by_shape_count(&g->decode->graph->values[model.logits].shape);
     if (g->vocab > vocab) {

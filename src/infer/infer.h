@@ -87,10 +87,11 @@ by_status by__infer_forward_borrow(by__infer_forward *out, const by__infer_forwa
                                    by_error *error);
 /* Accepts {0}. */
 void by__infer_forward_close(by__infer_forward *forward);
-/* Builds and compiles the program of a mode. The first program added must have all parameters and
- * caches. */
+/* Builds and compiles the program of a mode; *out: its row. The first program added must have all
+ * parameters and caches. */
 by_status by__infer_forward_add(by__infer_forward *forward, const char *name,
-                                const by_model_request *request, by_model *model, by_error *error);
+                                const by_model_request *request, by_model *model,
+                                by__exec_program_row **out, by_error *error);
 /* Lays out parameters and caches, and checks that `weights` (NULL: initial values) has all tensors.
  * Sizes are known from then on. */
 by_status by__infer_forward_plan(by__infer_forward *forward, const by_weights *weights,

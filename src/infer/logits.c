@@ -19,10 +19,9 @@ static by_status set_up(by_logits *l, const by__infer_forward_options *options,
     by_model model;
     by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = batch, .time = time};
     BY_TRY(by__infer_forward_open(&l->forward, options, error));
-    BY_TRY(by__infer_forward_add(&l->forward, "logits", &request, &model, error));
+    BY_TRY(by__infer_forward_add(&l->forward, "logits", &request, &model, &l->row, error));
     BY_TRY(by__infer_forward_plan(&l->forward, weights, error));
     BY_TRY(by__infer_forward_start(&l->forward, weights, error));
-    l->row = by__exec_set_row(&l->forward.programs, "logits");
     /* Overflow was checked when the graph was built. */
     l->count = (size_t)(batch * time);
     l->token_bytes = by__round_up(l->count * sizeof(int32_t), BY_CACHE_LINE);

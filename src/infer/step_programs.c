@@ -38,7 +38,7 @@ static by_status add_program(by__infer_step_programs *s, int64_t rows, int64_t w
     p->rows = rows;
     p->wanted = wanted;
     (void)snprintf(p->name, sizeof p->name, "step %lld, %lld", (long long)rows, (long long)wanted);
-    return by__infer_forward_add(s->forward, p->name, &request, &model, error);
+    return by__infer_forward_add(s->forward, p->name, &request, &model, &p->program, error);
 }
 
 /* Derives the FLOPs and bytes of a row and a key from the largest program. */
@@ -92,9 +92,6 @@ by_status by__infer_steps_compile(by__infer_step_programs *out, by__infer_forwar
                 last = most;
             }
         }
-    }
-    for (int i = 0; i < s->count; i++) {
-        s->list[i].program = by__exec_set_row(&forward->programs, s->list[i].name);
     }
     s->rows = sizes[count - 1];
     s->wanted = smaller(s->rows, wanted);

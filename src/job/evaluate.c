@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #include "trainer/exchange/exchange.h"
-#include "trainer/pipeline/pipe.h"
 
 /* Result of a micro-batch of the pass. */
 typedef struct portion {
@@ -301,12 +300,11 @@ by_status by_predict(const by_config *config, const by_weights *weights, by_task
 
 bool by__job_ranks_evaluate_together(const by_trainer *trainer)
 {
-    return by__trainer_is_gathered(trainer);
+    return trainer->zero > 2;
 }
 
 /* Runs on the previous inputs. */
 by_status by__job_ranks_evaluate_nothing(by_trainer *trainer, by_error *error)
 {
-    return trainer->pipe != NULL ? by__pipeline_evaluate(trainer, NULL, error)
-                                 : by_program_run(trainer->loss->program, error);
+    return trainer->strategy->evaluate(trainer, NULL, error);
 }

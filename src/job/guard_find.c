@@ -57,7 +57,7 @@ static void look(void *user, const by__exec_program_row *row, size_t node,
     finder *s = user;
     const by__graph_node *n = &row->graph->nodes[node];
     by__trainer_finding f = {.leaf = s->t->leaf,
-                             .part = by__trainer_finding_part(s->t, row),
+                             .part = s->t->strategy->part(s->t, row),
                              .node = (int64_t)node,
                              .row = -1};
     bool earlier = f.leaf < s->first.leaf || (f.leaf == s->first.leaf && f.part < s->first.part);

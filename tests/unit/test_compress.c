@@ -247,6 +247,7 @@ static void an_expert_without_codes_keeps_its_numbers(void **state)
     by__infer_forward forward = {0};
     by__infer_forward_options options;
     by_model model;
+    by__exec_program_row *row;
     by_weights *weights;
     const by_compress_options int8 = {.method = "int8", .threads = 2};
     const by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 1, .time = TIME};
@@ -266,8 +267,8 @@ static void an_expert_without_codes_keeps_its_numbers(void **state)
     check_ok(by_weights_open(&weights, f.out, &error), &error);
     check_ok(by__infer_forward_options_read(&options, f.config, weights, NULL, 1, &error), &error);
     check_ok(by__infer_forward_open(&forward, &options, &error), &error);
-    check_ok(by__infer_forward_add(&forward, "logits", &request, &model, &error), &error);
-    const by_graph *graph = forward.programs.rows[0].graph;
+    check_ok(by__infer_forward_add(&forward, "logits", &request, &model, &row, &error), &error);
+    const by_graph *graph = row->graph;
     for (int w = 1; w <= 3; w++) {
         char name[128];
         (void)snprintf(name, sizeof name, "model.layers.0.block_sparse_moe.experts.*.w%d.weight",

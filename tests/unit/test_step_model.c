@@ -90,13 +90,14 @@ static stepper *open_stepper(const by_config *config)
                                 .sessions = SESSIONS,
                                 .table = TABLE,
                                 .pages = PAGES};
+    by__exec_program_row *row;
     void *memory = NULL;
     check(by__alloc_aligned(&memory, sizeof(stepper), "stepper", &error), &error);
     stepper *s = memory;
     memset(s, 0, sizeof *s);
     check(by__infer_forward_options_read(&options, config, NULL, NULL, 0, &error), &error);
     check(by__infer_forward_open(&s->forward, &options, &error), &error);
-    check(by__infer_forward_add(&s->forward, "step", &request, &model, &error), &error);
+    check(by__infer_forward_add(&s->forward, "step", &request, &model, &row, &error), &error);
     check(by__infer_forward_plan(&s->forward, NULL, &error), &error);
     check(by__infer_forward_start(&s->forward, NULL, &error), &error);
     for (int i = 0; i < PAGES; i++) { /* no session has neighbouring pages */
@@ -130,10 +131,10 @@ static void run_step(stepper *s)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(inputs); i++) {
         check(by_device_alloc(&memory[i], device, inputs[i].bytes, "test", &error), &error);
         check(by_device_write(memory[i], inputs[i].data, &error), &error);
-        check(by__exec_row_bind(&s->forward.programs.rows[0], inputs[i].name, memory[i], &error),
+        check(by__exec_row_bind(s->forward.programs.rows[0], inputs[i].name, memory[i], &error),
               &error);
     }
-    check(by_program_run(s->forward.programs.rows[0].program, &error), &error);
+    check(by_program_run(s->forward.programs.rows[0]->program, &error), &error);
     check(by_device_read(s->logits, memory[BY_ARRAY_LENGTH(inputs) - 1], &error), &error);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(inputs); i++) {
         by_device_free(&memory[i]);

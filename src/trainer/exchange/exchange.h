@@ -39,7 +39,8 @@ by_status by__trainer_buckets_order(by__trainer_bucket_order **out, size_t *coun
 
 /* ---- gradient_norm.c ---- */
 
-/* Adds the programs. */
+/* Adds the programs of the norm. The rest is for a pipeline, or ranks that divide states, where ranks
+ * hold parts of the sum of gradients; else it does nothing. */
 by_status by__trainer_norm_plan(by_trainer *t, by_error *error);
 size_t by__trainer_norm_bytes(const by_trainer *t);
 /* Collective: allocates memory and binds everything that does not depend on the gradient set. */
@@ -47,11 +48,6 @@ by_status by__trainer_norm_open(by_trainer *t, by_error *error);
 void by__trainer_norm_close(by_trainer *t);
 /* Collective: computes the squares that the norm's program adds up. */
 by_status by__trainer_norm_squares(by_trainer *t, by_error *error);
-
-/* ---- pipe_share.c ---- */
-
-/* Collective, after an update: sends parameters that several stages read. */
-by_status by__trainer_pipe_share_parameters(by_trainer *t, by_error *error);
 
 /* ---- shard_gradients.c ---- */
 
@@ -64,20 +60,11 @@ by_status by__trainer_turns_plan(by_trainer *t, by_error *error);
  * buckets, and adds nodes to an ordered graph that hand over the buckets whose gradients it has. */
 by_status by__trainer_turns_list(by_trainer *t, by_error *error);
 by_status by__trainer_turns_hand_over(by_trainer *t, by_graph *graph, by_error *error);
-/* Number of micro-batches of a step on each rank. */
-int64_t by__trainer_turns_rounds(const by_trainer *t);
-/* Begins a round, before the program that hands over. Returns the index of the rank's micro-batch;
- * *kept_as: index of its loss. */
-int64_t by__trainer_turns_begin(by_trainer *t, int64_t round, int64_t *kept_as);
 /* Bytes of host memory. */
 size_t by__trainer_turns_bytes(const by_trainer *t);
-/* Called after the reducer was opened. */
-by_status by__trainer_turns_open(by_trainer *t, by_error *error);
 void by__trainer_turns_close(by_trainer *t);
-/* Collective: forward and backward of all rounds; the sum is in set 0. */
-by_status by__trainer_turns_step(by_trainer *t, const by_batch *batch, by_error *error);
-/* Collective: gathers the losses of all micro-batches. */
-by_status by__trainer_turns_losses(by_trainer *t, by_error *error);
+/* Sums in rounds. */
+extern const by__trainer_summation by__exchange_rounds;
 
 /* ---- shard_parameters.c ---- */
 
@@ -138,7 +125,7 @@ void by__trainer_late_drop(by_trainer *t);
 by_status by__trainer_overlap_plan(by_trainer *t, const by_trainer_options *options,
                                    by_error *error);
 /* Called after the reducer was opened. */
-void by__trainer_overlap_open(by_trainer *t);
+by_status by__trainer_overlap_open(by_trainer *t, by_error *error);
 
 /* ---- trainer_ranks.c ---- */
 
@@ -164,13 +151,11 @@ int by__trainer_ranks_sets(by_trainer *t);
 /* Collective: opens communicators and prepares sums. */
 by_status by__trainer_ranks_open(by_trainer *t, by_error *error);
 void by__trainer_ranks_close(by_trainer *t);
-/* Collective, after this rank's gradients and losses were submitted: sums them over all ranks.
- * *set: the gradient set with the sum. */
-by_status by__trainer_ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error);
-
 /* Time that this rank has spent in exchanges so far, on all communicators of its job: in programs
  * (where they overlap with computation only the stalls count) and between them. */
 by__trainer_spent by__trainer_ranks_spent(const by_trainer *t);
+/* Sums after the last micro-batch. */
+extern const by__trainer_summation by__exchange_at_the_end;
 /* Records the sums that this rank holds, and the set that its last micro-batch is computed into. */
 void by__trainer_ranks_hold(by_trainer *t, const by__sum_tree *tree, int set);
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "trainer/exchange/exchange.h"
-#include "trainer/state/pipe_stages.h"
 
 /* ---- the plan ---- */
 
@@ -55,10 +54,10 @@ static int64_t stage_begin(const by_trainer *t, const by__store *store, int grou
 {
     int last = -1;
     int64_t begin = 0;
-    for (size_t i = 0; i < by__store_count(store) && t->pipe != NULL; i++) {
+    for (size_t i = 0; i < by__store_count(store) && t->stages > 1; i++) {
         const by__store_tensor *entry = by__store_entry(store, (by__store_handle)i);
         if (entry->group == group && by__store_begin(store, (by__store_handle)i) < end) {
-            int stage = by__pipe_stage_of(t->pipe, entry->name);
+            int stage = by__trainer_stage_of(t, entry->name);
             begin = stage != last ? by__store_begin(store, (by__store_handle)i) : begin;
             last = stage;
         }
@@ -71,7 +70,7 @@ static int64_t stage_begin(const by_trainer *t, const by__store *store, int grou
 static int64_t bucket_begin(const by_trainer *t, const by__store *store, int group, int64_t end,
                             int64_t size)
 {
-    bool whole = by__trainer_is_sharded(t) && by_optimizer_needs_tensors(&t->config->optimizer);
+    bool whole = t->zero > 0 && by_optimizer_needs_tensors(&t->config->optimizer);
     int64_t least = stage_begin(t, store, group, end);
     if (end - least <= size) {
         return least;

@@ -12,7 +12,6 @@
 #include "optim/optim.h"
 #include "trainer/exchange/exchange.h"
 #include "trainer/graphs/graphs.h"
-#include "trainer/state/pipe_stages.h"
 
 /* ---- distribution of elements ---- */
 
@@ -43,24 +42,16 @@ static int64_t padded(const by_shape *shape)
 
 static by_status open_holder(holder *h, const by_trainer *t, int rank, by_error *error)
 {
-    by_graph *list = NULL;
-    const by_graph *parameters = t->parameters;
-    by_status status = BY_OK;
+    by_graph *list;
     BY_TRY(by__store_open(&h->store, t->device, error));
-    if (t->pipe != NULL) {
-        status = by__trainer_pipe_list_trained(&list, t->pipe, rank, error);
-        parameters = list;
-    }
-    if (status == BY_OK) {
-        status = by__nn_declare_parameters(h->store, parameters, error);
-    }
+    BY_TRY(by__trainer_list_trained(&list, t, rank, error));
+    by_status status = by__nn_declare_parameters(h->store, list, error);
     by_graph_close(&list);
-    if (status == BY_OK && by__trainer_is_sharded(t)) {
-        status = by__trainer_buckets_list(&h->buckets, &h->bucket_count, t, h->store, error);
+    if (status != BY_OK || t->zero == 0) {
+        return status;
     }
-    return status == BY_OK && by__trainer_is_sharded(t)
-               ? by__trainer_shard_cut(&h->slices, t, h->store, h->buckets, h->bucket_count, error)
-               : status;
+    BY_TRY(by__trainer_buckets_list(&h->buckets, &h->bucket_count, t, h->store, error));
+    return by__trainer_shard_cut(&h->slices, t, h->store, h->buckets, h->bucket_count, error);
 }
 
 static void close_planner(planner *p)
@@ -135,7 +126,6 @@ static by_status add_slices(planner *p, const holder *h, const by__trainer_norm_
 
 static by_status list_segments(planner *p, by_error *error)
 {
-    const by__trainer_pipe *pipe = p->t->pipe;
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         int64_t end = 0;
         for (size_t i = 0; i < by__store_count(p->whole); i++) {
@@ -143,8 +133,7 @@ static by_status list_segments(planner *p, by_error *error)
             if (entry->group != group) {
                 continue;
             }
-            int rank =
-                pipe == NULL ? 0 : by__pipe_rank_of(pipe, by__pipe_stage_of(pipe, entry->name));
+            int rank = by__trainer_holder_of(p->t, entry->name);
             const holder *h = &p->holders[rank];
             const by__trainer_norm_run next = {
                 .owner = rank * p->shards, /* and those after it */
@@ -271,9 +260,8 @@ static by_status lay_out(by__trainer_gradient_norm *n, by_error *error)
 static by_status plan_runs(planner *p, by_error *error)
 {
     const by_trainer *t = p->t;
-    const by_graph *all = t->pipe != NULL ? t->pipe->train.whole : t->parameters;
     BY_TRY(by__store_open(&p->whole, t->device, error));
-    BY_TRY(by__nn_declare_parameters(p->whole, all, error));
+    BY_TRY(by__nn_declare_parameters(p->whole, t->whole, error));
     BY_TRY(by__alloc((void **)&p->holders, (size_t)p->holder_count, sizeof *p->holders,
                      "gradient norm", error));
     for (int rank = 0; rank < p->holder_count; rank++) {
@@ -345,9 +333,20 @@ static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *erro
     return by_graph_check(graph, error);
 }
 
+/* If this rank has all sums of gradients. */
+static by_status build_own_norm(const by_trainer *t, by_graph *graph, by_error *error)
+{
+    return by_optimizer_norm_graph(graph, &t->config->optimizer, t->groups, t->trained_groups,
+                                   t->most_micro_batches, by__trainer_scales_loss(t->config),
+                                   error);
+}
+
 by_status by__trainer_norm_plan(by_trainer *t, by_error *error)
 {
     by__trainer_gradient_norm *n = &t->divided_norm;
+    if (t->zero == 0 && t->stages == 1) {
+        return by__trainer_add_update(t, "gradient norm", build_own_norm, &t->norm, error);
+    }
     planner p = {.t = t,
                  .norm = n,
                  .holder_count = t->layout.size[BY_MESH_PIPELINE],
@@ -357,8 +356,8 @@ by_status by__trainer_norm_plan(by_trainer *t, by_error *error)
     by_status status = plan_runs(&p, error);
     close_planner(&p);
     BY_TRY(status);
-    BY_TRY(by__trainer_add_update(t, "gradient squares", build_squares, error));
-    return by__trainer_add_update(t, "gradient norm", build_norm, error);
+    BY_TRY(by__trainer_add_update(t, "gradient squares", build_squares, &n->squares, error));
+    return by__trainer_add_update(t, "gradient norm", build_norm, &t->norm, error);
 }
 
 void by__trainer_norm_close(by_trainer *t)
@@ -394,6 +393,9 @@ by_status by__trainer_norm_open(by_trainer *t, by_error *error)
     by__trainer_gradient_norm *n = &t->divided_norm;
     char name[48];
     n->bound_set = -1;
+    if (n->squares == NULL) {
+        return BY_OK;
+    }
     BY_TRY(by_device_alloc(&n->memory, t->device, n->bytes, "the gradient norm", error));
     BY_TRY(
         by_mesh_comm(&n->comm, t->ranks.mesh, 1u << BY_MESH_PIPELINE | 1u << BY_MESH_SHARD, error));
@@ -526,6 +528,9 @@ static by_status bind_runs(by_trainer *t, by_error *error)
 by_status by__trainer_norm_squares(by_trainer *t, by_error *error)
 {
     by__trainer_gradient_norm *n = &t->divided_norm;
+    if (n->squares == NULL) {
+        return BY_OK;
+    }
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     BY_TRY(share_pieces(t, error));
     BY_TRY(bind_runs(t, error));

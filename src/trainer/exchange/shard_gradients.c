@@ -23,6 +23,7 @@ by_status by__trainer_turns_build(by_trainer *t, const by_trainer_options *o, by
     by__trainer_turns *turns = &t->shard.turns;
     BY_TRY(by__trainer_forward_graph(&turns->graph, &t->model, t->config, &recipe, BY_MODEL_TRAIN,
                                      error));
+    t->parameters = turns->graph;
     by_pass_options options = by__trainer_pass_options(t, &t->model);
     by__trainer_gathered_options(t, turns->graph, &options);
     turns->ahead = options.prefetch_bytes;
@@ -135,7 +136,8 @@ by_status by__trainer_turns_plan(by_trainer *t, by_error *error)
     BY_TRY(by__trainer_turns_list(t, error));
     BY_TRY(by__trainer_turns_hand_over(t, graph, error));
     turns->graph = NULL; /* owned by the set from here on */
-    return by__exec_set_add(&t->programs, "gradients", graph, (by_purpose)0, NULL, error);
+    return by__exec_set_add(&t->programs, "gradients", graph, (by_purpose)0, NULL, &t->gradients,
+                            error);
 }
 
 size_t by__trainer_turns_bytes(const by_trainer *t)
@@ -181,7 +183,7 @@ static by_status hand_over(void *user, const by__device_call *call, by_error *er
                                    turns->gives ? pack(t, call, k) : NULL, sums, error);
 }
 
-by_status by__trainer_turns_open(by_trainer *t, by_error *error)
+static by_status open(by_trainer *t, by_error *error)
 {
     by__trainer_turns *turns = &t->shard.turns;
     t->ranks.collectives->gradients = hand_over;
@@ -202,35 +204,23 @@ void by__trainer_turns_close(by_trainer *t)
     free(turns->losses);
 }
 
-int64_t by__trainer_turns_rounds(const by_trainer *t)
+static int64_t count_rounds(const by_trainer *t)
 {
     int64_t ranks = by__trainer_ranks_members(t);
     return (t->leaves + ranks - 1) / ranks;
 }
 
-int64_t by__trainer_turns_begin(by_trainer *t, int64_t round, int64_t *kept_as)
+static bool begin(by_trainer *t, int64_t *i, int64_t *kept_as)
 {
     by__trainer_turns *turns = &t->shard.turns;
-    turns->round = round;
-    turns->gives = round < t->micro_batches;
-    *kept_as = turns->gives ? by__trainer_leaf(t, round) : t->most_micro_batches;
-    return turns->gives ? round : t->micro_batches - 1;
+    turns->round = *i;
+    turns->gives = *i < t->micro_batches;
+    *kept_as = turns->gives ? by__trainer_leaf(t, *i) : t->most_micro_batches;
+    *i = turns->gives ? *i : t->micro_batches - 1;
+    return turns->gives;
 }
 
-by_status by__trainer_turns_step(by_trainer *t, const by_batch *batch, by_error *error)
-{
-    int64_t examples = t->micro_batches * t->config->train.micro_batch;
-    for (int64_t round = 0; round < by__trainer_turns_rounds(t); round++) {
-        int64_t kept_as;
-        int64_t i = by__trainer_turns_begin(t, round, &kept_as);
-        BY_TRY(by__trainer_feed_micro_batch(t, t->gradients, batch, examples, i, kept_as, error));
-        BY_TRY(t->shard.turns.gives ? by__trainer_activations_keep(t, t->gradients, i, error)
-                                    : BY_OK);
-    }
-    return BY_OK;
-}
-
-by_status by__trainer_turns_losses(by_trainer *t, by_error *error)
+static by_status gather_losses(by_trainer *t, by_error *error)
 {
     by__trainer_turns *turns = &t->shard.turns;
     float *losses = by__trainer_losses(t);
@@ -254,3 +244,31 @@ by_status by__trainer_turns_losses(by_trainer *t, by_error *error)
     }
     return BY_OK;
 }
+
+/* Gradients were handed over during the rounds, to set 0. */
+static by_status sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
+{
+    BY_UNUSED(tree);
+    *set = 0;
+    return gather_losses(t, error);
+}
+
+static by__trainer_leaves leaves(by__trainer_leaves all, int members, int member)
+{
+    return (by__trainer_leaves){.first = all.first + member,
+                                .count = (all.count - member + members - 1) / members,
+                                .stride = members};
+}
+
+static int sets(const by_trainer *t)
+{
+    return by__trainer_reducer_sets(t->leaves, by__trainer_ranks_members(t));
+}
+
+const by__trainer_summation by__exchange_rounds = {.in_rounds = true,
+                                                   .leaves = leaves,
+                                                   .sets = sets,
+                                                   .rounds = count_rounds,
+                                                   .begin = begin,
+                                                   .open = open,
+                                                   .sum = sum};

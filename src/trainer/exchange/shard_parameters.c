@@ -32,11 +32,10 @@ static size_t largest_unit(const by_trainer *t, const by_graph *graph)
 void by__trainer_gathered_options(const by_trainer *t, const by_graph *graph,
                                   by_pass_options *options)
 {
-    if (by__trainer_is_gathered(t)) {
+    if (t->zero > 2) {
         options->gather = (by_gather_options){.mesh = 1u << BY_MESH_SHARD,
                                               .ranks = t->layout.size[BY_MESH_SHARD],
-                                              .parameters = t->pipe != NULL ? t->parameters
-                                                                            : t->shard.turns.graph,
+                                              .parameters = t->parameters,
                                               .keep = t->config->parallel.keep != 0};
         options->prefetch_bytes = largest_unit(t, graph);
     }

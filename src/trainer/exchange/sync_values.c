@@ -5,13 +5,13 @@
 
 size_t by__exchange_units(const by_trainer *t)
 {
-    return by__trainer_is_sharded(t) ? t->shard.own_count : t->trained_groups;
+    return t->zero > 0 ? t->shard.own_count : t->trained_groups;
 }
 
 by_memory by__exchange_unit_memory(const by_trainer *t, int flat, size_t i)
 {
-    return by__trainer_is_sharded(t) ? by__trainer_shard_memory(t, flat, &t->shard.own[i])
-                                     : by__trainer_group(t, flat, i);
+    return t->zero > 0 ? by__trainer_shard_memory(t, flat, &t->shard.own[i])
+                       : by__trainer_group(t, flat, i);
 }
 
 size_t by__exchange_elements(const by_trainer *t)
@@ -51,7 +51,7 @@ by_status by__trainer_sync_add_up(by_trainer *t, float *data, bool exact, by_err
 
 by_status by__exchange_copy(by_trainer *t, int to, int from, by_error *error)
 {
-    if (!by__trainer_is_sharded(t)) {
+    if (t->zero == 0) {
         return by__device_copy(BY__QUEUE_COMPUTE, by__trainer_flat(t, to),
                                by__trainer_flat(t, from), error);
     }
@@ -70,7 +70,7 @@ by_status by__trainer_sync_outer_step(by_trainer *t, by_error *error)
     by_optimizer_hyper(hyper, &s->outer->optimizer, 0, t->config->sync.outer_lr);
     BY_TRY(by_device_write(by_memory_at(s->numbers, 0, sizeof hyper), hyper, error));
     BY_TRY(by_device_write(by_memory_at(s->numbers, BY_CACHE_LINE, sizeof scale), &scale, error));
-    return by_program_submit(by__exec_set_row(&t->programs, "outer update")->program, error);
+    return by_program_submit(s->outer_update->program, error);
 }
 
 by_status by__trainer_sync_take_anchor(by_trainer *t, by_error *error)
@@ -78,5 +78,5 @@ by_status by__trainer_sync_take_anchor(by_trainer *t, by_error *error)
     BY_TRY(by__exchange_copy(t, t->masters, t->sync.anchor, error));
     BY_TRY(t->copy == NULL ? BY_OK : by_program_submit(t->copy->program, error));
     BY_TRY(by__trainer_shard_gather(t, error));
-    return t->pipe == NULL ? BY_OK : by__trainer_pipe_share_parameters(t, error);
+    return t->strategy->share(t, error);
 }

@@ -50,13 +50,13 @@ static by_status build_merge(const by_trainer *t, by_graph *graph, by_error *err
 
 by_status by__trainer_late_add_program(by_trainer *t, by_error *error)
 {
-    return by__trainer_add_update(t, "late merge", build_merge, error);
+    return by__trainer_add_update(t, "late merge", build_merge, &t->sync.late.merge, error);
 }
 
 by_status by__trainer_late_open(by_trainer *t, by_error *error)
 {
     by__trainer_late *late = &t->sync.late;
-    by__exec_program_row *merge = by__exec_set_row(&t->programs, "late merge");
+    by__exec_program_row *merge = late->merge;
     /* Used by a thread other than all other communicators. */
     BY_TRY(by_comm_split(&late->peers, t->sync.peers, 0, by_comm_rank(t->sync.peers), error));
     by__comm_set_beside(late->peers);
@@ -113,7 +113,7 @@ static by_status begin_exchange(by_trainer *t, by_error *error)
     by__trainer_late *late = &t->sync.late;
     BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, by__trainer_flat(t, late->sent),
                            by__trainer_flat(t, t->masters), error));
-    BY_TRY(by_program_run(by__exec_set_row(&t->programs, "difference")->program, error));
+    BY_TRY(by_program_run(t->sync.difference->program, error));
     late->begun = t->updates;
     late->is_exact = by__trainer_sync_is_exact(t);
     late->count = late->wishes;
@@ -141,7 +141,7 @@ by_status by__trainer_finish_exchange(by_trainer *t, by_error *error)
     if (late->begun == t->updates) { /* w = w_n: exactly the anchor, as on all ranks */
         return by__trainer_sync_take_anchor(t, error);
     }
-    BY_TRY(by_program_submit(by__exec_set_row(&t->programs, "late merge")->program, error));
+    BY_TRY(by_program_submit(late->merge->program, error));
     return t->copy == NULL ? BY_OK : by_program_submit(t->copy->program, error);
 }
 

@@ -31,6 +31,8 @@ by_status by__trainer_ranks_plan(by_trainer *t, const by_trainer_options *o, by_
     }
     t->ranks.all = t->layout.ranks > 1 ? comm : NULL;
     t->sets = o->mode == BY_TRAINER_FULL ? 1 : 0;
+    t->zero = t->sets > 0 && t->layout.size[BY_MESH_SHARD] > 1 ? (int)t->config->parallel.zero : 0;
+    t->summation = t->zero > 1 ? &by__exchange_rounds : &by__exchange_at_the_end;
     set_leaves(t, t->most_micro_batches);
     return BY_OK;
 }
@@ -38,9 +40,7 @@ by_status by__trainer_ranks_plan(by_trainer *t, const by_trainer_options *o, by_
 static int sets_of(by_trainer *t, int64_t count)
 {
     set_leaves(t, count);
-    return by__trainer_is_in_turn(t)
-               ? by__trainer_reducer_sets(t->leaves, by__trainer_ranks_members(t))
-               : by__sum_tree_sets(t->first_leaf, t->micro_batches, t->leaves);
+    return t->summation->sets(t);
 }
 
 int by__trainer_ranks_sets(by_trainer *t)
@@ -79,16 +79,15 @@ static void tell(void *user, by_status status, const by_error *error)
 /* How gradients are summed. */
 static by__trainer_reducer_spec reducer_spec(const by_trainer *t)
 {
-    return (by__trainer_reducer_spec){
-        .peers = t->ranks.adders,
-        .parts = by__trainer_ranks_parts(t),
-        .leaves = t->leaves,
-        .last_apart = t->last != NULL,
-        .owners = by__trainer_is_sharded(t) ? t->layout.size[BY_MESH_SHARD] : 1,
-        .copies = t->sync.is_on ? NULL : t->shard.copies,
-        .in_turn = by__trainer_is_in_turn(t),
-        .buckets = t->ranks.buckets,
-        .bucket_count = t->ranks.bucket_count};
+    return (by__trainer_reducer_spec){.peers = t->ranks.adders,
+                                      .parts = by__trainer_ranks_parts(t),
+                                      .leaves = t->leaves,
+                                      .last_apart = t->last != NULL,
+                                      .owners = t->layout.size[BY_MESH_SHARD],
+                                      .copies = t->sync.is_on ? NULL : t->shard.copies,
+                                      .in_turn = t->summation->in_rounds,
+                                      .buckets = t->ranks.buckets,
+                                      .bucket_count = t->ranks.bucket_count};
 }
 
 /* Opens the communicators that programs need, in one order on all ranks: stages of a pipeline may
@@ -132,15 +131,14 @@ by_status by__trainer_ranks_open(by_trainer *t, by_error *error)
     BY_TRY(by__exec_mesh_collectives_open(&r->collectives, r->mesh, error));
     by__device_set_collectives(t->device, &r->collectives->base);
     for (size_t i = 0; i < t->programs.count; i++) {
-        BY_TRY(by__exec_mesh_collectives_use(r->collectives, t->programs.rows[i].graph, error));
+        BY_TRY(by__exec_mesh_collectives_use(r->collectives, t->programs.rows[i]->graph, error));
     }
     if (r->bucket_count == 0) {
         return BY_OK;
     }
     const by__trainer_reducer_spec spec = reducer_spec(t);
     BY_TRY(by__trainer_reducer_open(&r->reducer, &spec, error));
-    by__trainer_overlap_open(t);
-    return by__trainer_is_in_turn(t) ? by__trainer_turns_open(t, error) : BY_OK;
+    return t->summation->open(t, error);
 }
 
 by_status by__trainer_ranks_set_micro_batches(by_trainer *t, int64_t count, by_error *error)
@@ -204,13 +202,35 @@ double by__trainer_stood(const by_trainer *trainer)
     return by__trainer_ranks_spent(trainer).exposed;
 }
 
-by_status by__trainer_ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
+/* ---- sums at the end of a step ---- */
+
+static by__trainer_leaves leaves(by__trainer_leaves all, int members, int member)
+{
+    by__trainer_leaves own = {.stride = 1};
+    by__sum_tree_block(all.count, members, member, &own.first, &own.count);
+    own.first += all.first;
+    return own;
+}
+
+static int sets(const by_trainer *t)
+{
+    return by__sum_tree_sets(t->first_leaf, t->micro_batches, t->leaves);
+}
+
+static int64_t count_rounds(const by_trainer *t)
+{
+    return t->micro_batches;
+}
+
+static bool begin(by_trainer *t, int64_t *i, int64_t *kept_as)
+{
+    *kept_as = by__trainer_leaf(t, *i);
+    return true;
+}
+
+static by_status sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
 {
     by__trainer_ranks *r = &t->ranks;
-    if (by__trainer_is_in_turn(t)) {
-        *set = 0;
-        return by__trainer_turns_losses(t, error);
-    }
     *set = tree->held[tree->held_count - 1].set;
     if (t->sync.is_on) {
         BY_TRY(by__trainer_sync_gradients(t, *set, error));
@@ -229,6 +249,13 @@ by_status by__trainer_ranks_sum(by_trainer *t, const by__sum_tree *tree, int *se
     return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,
                               by__trainer_losses(t), r->counts, BY_F32, "losses", error);
 }
+
+const by__trainer_summation by__exchange_at_the_end = {.leaves = leaves,
+                                                       .sets = sets,
+                                                       .rounds = count_rounds,
+                                                       .begin = begin,
+                                                       .open = by__trainer_overlap_open,
+                                                       .sum = sum};
 
 size_t by__trainer_ranks_replicas(const by_trainer *trainer, size_t *rank)
 {

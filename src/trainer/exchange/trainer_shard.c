@@ -238,7 +238,7 @@ static by_status list_slices(by_trainer *t, by_error *error)
 
 by_status by__trainer_shard_plan(by_trainer *t, by_error *error)
 {
-    if (!by__trainer_is_sharded(t)) {
+    if (t->zero == 0) {
         return BY_OK;
     }
     BY_TRY(by__alloc((void **)&t->shard.counts, (size_t)t->layout.size[BY_MESH_SHARD],
@@ -275,7 +275,7 @@ by_status by__trainer_shard_add_flat(by_trainer *t, by__store_flat_spec spec, un
                                      int *out, by_error *error)
 {
     by__store_run *held = NULL;
-    if (by__trainer_is_sharded(t) && divided != 0) {
+    if (t->zero > 0 && divided != 0) {
         BY_TRY(by__trainer_shard_list_held(t, ~divided, divided, &held, &spec.held_count, error));
         spec.held = held;
     }
@@ -295,14 +295,14 @@ bool by__trainer_shard_owns(const by_trainer *t, by__store_handle handle)
             return true;
         }
     }
-    return !by__trainer_is_sharded(t);
+    return t->zero == 0;
 }
 
 /* ---- collective operations ---- */
 
 by_status by__trainer_shard_open(by_trainer *t, by_error *error)
 {
-    if (!by__trainer_is_sharded(t)) {
+    if (t->zero == 0) {
         return BY_OK;
     }
     BY_TRY(by_mesh_comm(&t->shard.comm, t->ranks.mesh, 1u << BY_MESH_SHARD, error));
@@ -339,7 +339,7 @@ static by_status gather_bucket(const by_trainer *t, int flat, size_t bucket, by_
 
 by_status by__trainer_shard_gather(by_trainer *t, by_error *error)
 {
-    if (!by__trainer_is_sharded(t)) {
+    if (t->zero == 0) {
         return BY_OK;
     }
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
@@ -359,8 +359,7 @@ unsigned by__trainer_shard_masters(const by_trainer *t)
 {
     unsigned groups = by__trainer_gathered_groups(t);
     bool narrow = by__trainer_copies_dtype(t->config) != BY_F32;
-    for (int group = 0; group < BY__TRAINED_GROUPS && narrow && by__trainer_is_sharded(t);
-         group++) {
+    for (int group = 0; group < BY__TRAINED_GROUPS && narrow && t->zero > 0; group++) {
         groups |= (group & BY__GROUP_WIDE) == 0 ? 1u << group : 0u;
     }
     return groups;
@@ -379,7 +378,7 @@ bool by__trainer_shard_divides(const by_trainer *t, int flat, by__store_handle h
     unsigned groups = flat == t->masters  ? by__trainer_shard_masters(t)
                       : flat == t->copies ? by__trainer_gathered_groups(t)
                                           : 0;
-    return by__trainer_is_sharded(t) && (state || (groups >> group & 1u) != 0);
+    return t->zero > 0 && (state || (groups >> group & 1u) != 0);
 }
 
 /* The rank that owns a tensor. */

@@ -55,7 +55,7 @@ by_status by__trainer_sync_plan(by_trainer *t, by_error *error)
 
 static by_update_unit unit_at(const by_trainer *t, size_t i)
 {
-    if (!by__trainer_is_sharded(t)) {
+    if (t->zero == 0) {
         return t->groups[i];
     }
     const by__trainer_slice *own = &t->shard.own[i];
@@ -129,8 +129,8 @@ by_status by__trainer_sync_add_programs(by_trainer *t, by_error *error)
         return BY_OK;
     }
     BY_TRY(t->sync.is_late ? by__trainer_late_add_program(t, error) : BY_OK);
-    BY_TRY(by__trainer_add_update(t, "difference", build_difference, error));
-    return by__trainer_add_update(t, "outer update", build_outer, error);
+    BY_TRY(by__trainer_add_update(t, "difference", build_difference, &t->sync.difference, error));
+    return by__trainer_add_update(t, "outer update", build_outer, &t->sync.outer_update, error);
 }
 
 /* ---- memory ---- */
@@ -274,8 +274,8 @@ static int exchanged_flat(const by_trainer *t)
 static by_status bind_outer(by_trainer *t, by_error *error)
 {
     by__trainer_sync *s = &t->sync;
-    by__exec_program_row *difference = by__exec_set_row(&t->programs, "difference");
-    by__exec_program_row *outer = by__exec_set_row(&t->programs, "outer update");
+    by__exec_program_row *difference = s->difference;
+    by__exec_program_row *outer = s->outer_update;
     BY_TRY(by_device_alloc(&s->numbers, t->device, OUTER_BYTES, "the outer optimizer", error));
     BY_TRY(by__exec_row_bind(outer, "hyper",
                              by_memory_at(s->numbers, 0, BY_HYPER_COUNT * sizeof(float)), error));
@@ -309,7 +309,7 @@ by_status by__trainer_sync_open(by_trainer *t, by_error *error)
     if (!s->is_on || t->sets == 0) {
         return BY_OK;
     }
-    s->peers = by__trainer_is_sharded(t) ? t->shard.copies : t->ranks.peers;
+    s->peers = t->zero > 0 ? t->shard.copies : t->ranks.peers;
     if (s->peers == NULL) {
         const by_comm_options alone = {.backend = "self"};
         BY_TRY(by_comm_open(&s->alone, &alone, error));
@@ -418,8 +418,8 @@ static by_status add_slices(by_trainer *t, by_error *error)
 
 by_status by__trainer_sync_exchange(by_trainer *t, by_error *error)
 {
-    BY_TRY(by_program_run(by__exec_set_row(&t->programs, "difference")->program, error));
-    BY_TRY(by__trainer_is_sharded(t)
+    BY_TRY(by_program_run(t->sync.difference->program, error));
+    BY_TRY(t->zero > 0
                ? add_slices(t, error)
                : by__trainer_sync_add_up(t, by__sync_values(by__trainer_flat(t, exchanged_flat(t))),
                                          by__trainer_sync_is_exact(t), error));

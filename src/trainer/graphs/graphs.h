@@ -45,15 +45,16 @@ by_pass_options by__trainer_graph_pass_options(const by_config *config, const by
 
 /* ---- trainer_flops.c ---- */
 
-/* Sets t->size, except for frozen parameters. */
-by_status by__trainer_measure(by_trainer *t, const by_trainer_options *o, by_error *error);
+/* Sets t->size, except for frozen parameters, from a graph whose products show which parameters they
+ * read. */
+by_status by__trainer_measure(by_trainer *t, const by_graph *graph, by_error *error);
 
 /* ---- trainer_programs.c ---- */
 
 /* The pass options for a graph of `model`. */
 by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *model);
-/* Builds one of the graphs that follow the gradients and adds its program. */
+/* Builds one of the graphs that follow the gradients and adds its program; *out: its row. */
 by_status by__trainer_add_update(by_trainer *t, const char *name, by__trainer_update_builder *build,
-                                 by_error *error);
+                                 by__exec_program_row **out, by_error *error);
 
 #endif

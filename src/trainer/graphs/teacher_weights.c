@@ -85,7 +85,7 @@ static by_status bind(const by_trainer *t, by_error *error)
         const char *entry = by__store_entry(teacher->store, (by__store_handle)i)->name;
         (void)snprintf(name, sizeof name, "%s%s", BY__TEACHER, entry);
         for (size_t k = 0; k < t->programs.count; k++) {
-            BY_TRY(by__exec_row_bind(&t->programs.rows[k], name, memory, error));
+            BY_TRY(by__exec_row_bind(t->programs.rows[k], name, memory, error));
         }
     }
     return BY_OK;

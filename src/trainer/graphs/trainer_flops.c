@@ -97,7 +97,7 @@ static by_status measure(by_trainer *t, const by_graph *graph, const bool *neede
     return BY_OK;
 }
 
-static by_status measure_graph(by_trainer *t, const by_graph *graph, by_error *error)
+by_status by__trainer_measure(by_trainer *t, const by_graph *graph, by_error *error)
 {
     bool *needed;
     bool *all = NULL;
@@ -111,25 +111,5 @@ static by_status measure_graph(by_trainer *t, const by_graph *graph, by_error *e
     }
     free(needed);
     free(all);
-    return status;
-}
-
-/* In a graph that gathers parameters, products do not show which parameter they read, so a graph
- * without gathering is used. */
-by_status by__trainer_measure(by_trainer *t, const by_trainer_options *o, by_error *error)
-{
-    by_graph *graph = NULL;
-    by_model model;
-    const by__trainer_recipe recipe = {o->builder, o->user, t->task};
-    if (!by__trainer_is_gathered(t) || t->pipe != NULL) {
-        return measure_graph(t, t->forward, error);
-    }
-    BY_TRY(by__trainer_forward_graph(&graph, &model, t->config, &recipe, BY_MODEL_LOSS, error));
-    by_pass_options options = by__trainer_pass_options(t, &model);
-    by_status status = by_passes_run(graph, BY_PURPOSE_LOSS, &options, NULL, error);
-    if (status == BY_OK) {
-        status = measure_graph(t, graph, error);
-    }
-    by_graph_close(&graph);
     return status;
 }

@@ -28,7 +28,7 @@ by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *mo
 }
 
 by_status by__trainer_add_update(by_trainer *t, const char *name, by__trainer_update_builder *build,
-                                 by_error *error)
+                                 by__exec_program_row **out, by_error *error)
 {
     by_graph *graph;
     BY_TRY(by_graph_open(&graph, error));
@@ -37,5 +37,5 @@ by_status by__trainer_add_update(by_trainer *t, const char *name, by__trainer_up
         by_graph_close(&graph);
         return status;
     }
-    return by__exec_set_add(&t->programs, name, graph, BY_PURPOSE_UPDATE, NULL, error);
+    return by__exec_set_add(&t->programs, name, graph, BY_PURPOSE_UPDATE, NULL, out, error);
 }

@@ -14,9 +14,6 @@
 by_status by__offload_open(by_trainer *t, by_error *error)
 {
     by__offload *o = t->offload;
-    if (o == NULL) {
-        return BY_OK;
-    }
     BY_TRY(by_device_alloc(&o->buffer, t->device, o->buffer_bytes + BY__SCRATCH_ALIGNMENT,
                            "the buffer of what is on disk", error));
     uintptr_t base = by__round_up(o->buffer.address, BY__SCRATCH_ALIGNMENT);
@@ -29,7 +26,7 @@ by_status by__offload_open(by_trainer *t, by_error *error)
         }
     }
     for (size_t i = 0; i < o->kind_count; i++) {
-        BY_TRY(by__trainer_bind_update(t, by__exec_set_row(&t->programs, o->kinds[i].name), error));
+        BY_TRY(by__trainer_bind_update(t, o->kinds[i].row, error));
     }
     return BY_OK;
 }
@@ -190,7 +187,7 @@ static by_status bind(by_trainer *t, const by__trainer_window *w, by__exec_progr
 /* Runs the program of kind `number` on a window in memory. */
 static by_status compute(by_trainer *t, const by__trainer_window *w, int number, by_error *error)
 {
-    by__exec_program_row *row = by__exec_set_row(&t->programs, t->offload->kinds[number].name);
+    by__exec_program_row *row = t->offload->kinds[number].row;
     BY_TRY(bind(t, w, row, error));
     return by_program_run(row->program, error);
 }
@@ -253,5 +250,5 @@ by_status by__offload_swap(by_trainer *t, bool back, by_error *error)
 
 double by__offload_waited(const by_trainer *t)
 {
-    return t->offload == NULL ? 0.0 : t->offload->waited;
+    return t->offload->waited;
 }

@@ -42,6 +42,7 @@ typedef struct by__trainer_window_kind {
     char name[32];
     by__trainer_window_use purpose;
     by_update_unit unit;
+    by__exec_program_row *row;
 } by__trainer_window_kind;
 
 struct by__offload {

@@ -82,7 +82,7 @@ static by_status list_trained(by_trainer *t, by_error *error)
         const by__trainer_slice *own = &t->shard.own[i];
         BY_TRY(cut(o, own->group, own->first, own->count, error));
     }
-    return by__trainer_is_sharded(t) ? BY_OK : cut_groups(t, 0, BY__TRAINED_GROUPS, true, error);
+    return t->zero > 0 ? BY_OK : cut_groups(t, 0, BY__TRAINED_GROUPS, true, error);
 }
 
 /* Elements per window, such that the wanted number of windows fits into the buffer. */
@@ -95,16 +95,16 @@ static size_t window_elements(const by_trainer *t)
     return each < WINDOW_UNIT ? WINDOW_UNIT : each / WINDOW_UNIT * WINDOW_UNIT;
 }
 
-by_status by__offload_plan(by_trainer *t, by_error *error)
+bool by__offload_is_wanted(const by_config *config)
+{
+    return strcmp(config->offload.optimizer, "disk") == 0 &&
+           (by_optimizer_state_count(&config->optimizer) > 0 ||
+            by__trainer_compute_dtype(config) != BY_F32);
+}
+
+static by_status plan(by_trainer *t, by_error *error)
 {
     by_device_info info;
-    if (t->sets == 0 || strcmp(t->config->offload.optimizer, "disk") != 0) {
-        return BY_OK;
-    }
-    if (by_optimizer_state_count(&t->config->optimizer) == 0 &&
-        by__trainer_compute_dtype(t->config) == BY_F32) {
-        return BY_OK; /* there is nothing that could be on disk */
-    }
     BY_TRY(by_device_describe(&info, t->device, error));
     if (!info.host_memory) {
         return by_error_set(error, BY_ECONFIG,
@@ -119,16 +119,22 @@ by_status by__offload_plan(by_trainer *t, by_error *error)
     return cut_groups(t, BY__TRAINED_GROUPS, BY__GROUPS, false, error);
 }
 
-by_status by__offload_add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divided, int *out,
-                               by_error *error)
+/* Of groups in `apart`, which are on disk, the windows are held; of others this rank's slices if
+ * they are in `divided`, else everything. */
+static by_status add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divided, unsigned apart,
+                          int *out, by_error *error)
 {
     const by__offload *o = t->offload;
+    if (apart == 0) {
+        return by__trainer_shard_add_flat(t, spec, divided, out, error);
+    }
+    spec.on_disk = apart;
     int64_t begin[BY__GROUPS + 1] = {0};
     by__store_run *held = NULL;
     size_t capacity;
-    divided = by__trainer_is_sharded(t) ? divided & ~spec.on_disk : 0;
-    BY_TRY(by__trainer_shard_list_held(t, ~(spec.on_disk | divided), divided, &held,
-                                       &spec.held_count, error));
+    divided = t->zero > 0 ? divided & ~apart : 0;
+    BY_TRY(by__trainer_shard_list_held(t, ~(apart | divided), divided, &held, &spec.held_count,
+                                       error));
     capacity = spec.held_count;
     by_status status =
         by__reserve((void **)&held, &capacity, spec.held_count + o->count + 1, sizeof *held, error);
@@ -137,7 +143,7 @@ by_status by__offload_add_flat(by_trainer *t, by__store_flat_spec spec, unsigned
     }
     for (size_t i = 0; i < o->count && status == BY_OK; i++) {
         const by__trainer_slice *slice = &o->windows[i].slice;
-        if ((spec.on_disk >> slice->group & 1u) != 0) {
+        if ((apart >> slice->group & 1u) != 0) {
             held[spec.held_count++] =
                 (by__store_run){begin[slice->group] + slice->first, slice->count};
         }
@@ -291,7 +297,8 @@ static void place_windows(by__offload *o, size_t wanted)
     }
 }
 
-by_status by__offload_add_programs(by_trainer *t, by_error *error)
+/* The update's, and those of averages and copies. */
+static by_status add_programs(by_trainer *t, by_error *error)
 {
     by__offload *o = t->offload;
     for (size_t i = 0; i < o->count; i++) {
@@ -306,7 +313,7 @@ by_status by__offload_add_programs(by_trainer *t, by_error *error)
         static const char *const names[BY__USES] = {"update", "copies", "average", "average in",
                                                     "average out"};
         (void)snprintf(k->name, sizeof k->name, "%s %zu", names[k->purpose], i);
-        BY_TRY(by__trainer_add_update(t, k->name, build_kind, error));
+        BY_TRY(by__trainer_add_update(t, k->name, build_kind, &k->row, error));
     }
     return BY_OK;
 }
@@ -322,20 +329,33 @@ static bool has_parts(const by_trainer *t)
     return false;
 }
 
-size_t by__offload_bytes(const by_trainer *t)
+/* Of memory for windows and transfers. */
+static uint64_t bytes(const by_trainer *t)
 {
     const by__offload *o = t->offload;
     size_t most = 0; /* the largest part that is read to write a checkpoint */
-    if (o == NULL) {
-        return 0;
-    }
     for (size_t i = 0; i < o->count; i++) {
         for (int k = 0; k < o->windows[i].part_count; k++) {
-            size_t bytes = o->windows[i].parts[k].transfer.bytes;
-            most = bytes > most ? bytes : most;
+            size_t size = o->windows[i].parts[k].transfer.bytes;
+            most = size > most ? size : most;
         }
     }
     /* The boxes of a part of a tensor are copied out of what was read. */
     most = has_parts(t) ? 2 * most : most;
     return o->buffer_bytes + BY__SCRATCH_ALIGNMENT + most + by__store_scratch_memory();
 }
+
+const by__trainer_updater by__offload_updater = {
+    .plan = plan,
+    .add_flat = add_flat,
+    .add_update = add_programs,
+    .add_average = by__trainer_do_nothing,
+    .add_copies = by__trainer_do_nothing,
+    .bytes = bytes,
+    .open = by__offload_open,
+    .update = by__offload_update,
+    .average = by__trainer_do_nothing, /* part of the update */
+    .copy = by__offload_copy,
+    .swap = by__offload_swap,
+    .waited = by__offload_waited,
+    .close = by__offload_close};

@@ -1,9 +1,14 @@
-/* trainer/pipeline: a trainer that runs stages of a model. state/pipe_stages.h has its record
- * and describes it, pipeline.h the schedules. */
+/* trainer/pipeline: a trainer that runs stages of a model. pipe_stages.h has its record and
+ * describes it, pipeline.h the schedules. */
 #ifndef BY_TRAINER_PIPELINE_PIPE_H
 #define BY_TRAINER_PIPELINE_PIPE_H
 
-#include "trainer/state/pipe_stages.h"
+#include "trainer/pipeline/pipe_stages.h"
+
+/* ---- pipe_parameters.c ---- */
+
+/* Lists the parameters of this rank's stages, then those that they only read. */
+by_status by__pipeline_list_parameters(by_trainer *t, by_error *error);
 
 /* ---- pipe_plan.c ---- */
 
@@ -17,10 +22,8 @@ by_status by__pipeline_open(by_trainer *t, const by_trainer_options *options, by
 void by__pipeline_close(by_trainer *t);
 /* The part of the plan that needs the store: the programs of the rank's stages, and sums of
  * gradient sets. */
-by_status by__pipeline_plan(by_trainer *t, by_error *error);
+by_status by__pipeline_plan(by_trainer *t, const by_trainer_options *options, by_error *error);
 by_status by__pipeline_plan_sums(by_trainer *t, by_error *error);
-/* Looks up the programs again after some were added. */
-void by__pipeline_find_rows(by_trainer *t);
 /* Collective. Allocates memory and binds parameters. */
 by_status by__pipeline_allocate(by_trainer *t, by_error *error);
 
@@ -35,14 +38,14 @@ size_t by__pipeline_largest_share(const by_trainer *t);
 /* Bytes of activations between programs and stages. */
 uint64_t by__pipeline_bytes(const by_trainer *t);
 
+/* ---- pipe_share.c ---- */
+
+/* Collective, after an update: sends parameters that several stages read. */
+by_status by__pipeline_share(by_trainer *t, by_error *error);
+
 /* ---- pipe_step.c ---- */
 
-/* Collective along the pipeline: forward and backward of all micro-batches of this replica, their
- * sums and losses. *tree: the sets that hold the sums. */
-by_status by__pipeline_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree,
-                            by_error *error);
-/* Collective: loss and evaluated values of a micro-batch, on all ranks; batch NULL: repeats the
- * previous inputs. */
-by_status by__pipeline_evaluate(by_trainer *t, const by_batch *batch, by_error *error);
+/* Stages of a pipeline. */
+extern const by__trainer_strategy by__pipeline_strategy;
 
 #endif

@@ -7,7 +7,6 @@
 #include "trainer/exchange/exchange.h"
 #include "trainer/graphs/graphs.h"
 #include "trainer/pipeline/pipe.h"
-#include "trainer/state/pipe_stages.h"
 
 /* Indices of by__trainer_pipe_stage.name after those of the parts. */
 enum { NAME_LOSS = BY__PART_KINDS, NAME_SUM };
@@ -136,9 +135,7 @@ static by_status make_schedule(by_trainer *t, by_pipeline_kind kind, by_error *e
     by_pipeline_options options = {.kind = kind,
                                    .ranks = pipe->ranks,
                                    .chunks = pipe->chunks,
-                                   .micro_batches = by__trainer_is_in_turn(t)
-                                                        ? by__trainer_turns_rounds(t)
-                                                        : t->micro_batches};
+                                   .micro_batches = t->summation->rounds(t)};
     BY_TRY(list_links(&pipe->train, &links, &options.link_count, error));
     options.links = links;
     by_status status = by_pipeline_open(&pipe->schedule, &options, error);
@@ -177,7 +174,7 @@ static by_status finish_part(by_trainer *t, const by__trainer_pipe_graph *g, int
                              by_graph *graph, by_error *error)
 {
     by_pass_options options = {0};
-    bool hands_over = by__trainer_is_in_turn(t) && is_last(t->pipe, g, part);
+    bool hands_over = t->summation->in_rounds && is_last(t->pipe, g, part);
     by__trainer_gathered_options(t, t->pipe->train.whole, &options);
     BY_TRY(by_pass_gather(graph, &options.gather, error));
     BY_TRY(by_pass_order(graph, error));
@@ -185,13 +182,13 @@ static by_status finish_part(by_trainer *t, const by__trainer_pipe_graph *g, int
         BY_TRY(add_early_gradients(graph, t, part, error));
         return by__trainer_turns_hand_over(t, graph, error);
     }
-    return t->config->parallel.overlap != 0 || !by__trainer_is_in_turn(t)
+    return t->config->parallel.overlap != 0 || !t->summation->in_rounds
                ? by_pass_overlap(graph, options.prefetch_bytes, error)
                : BY_OK;
 }
 
 static by_status add_part(by_trainer *t, const by__trainer_pipe_graph *g, int part,
-                          const char *name, by_error *error)
+                          const char *name, by__exec_program_row **row, by_error *error)
 {
     by_graph *graph;
     BY_TRY(
@@ -202,7 +199,7 @@ static by_status add_part(by_trainer *t, const by__trainer_pipe_graph *g, int pa
         return status;
     }
     /* Its passes are done already. */
-    return by__exec_set_add(&t->programs, name, graph, (by_purpose)0, NULL, error);
+    return by__exec_set_add(&t->programs, name, graph, (by_purpose)0, NULL, row, error);
 }
 
 static by_status add_stage(by_trainer *t, by__trainer_pipe_stage *stage, int chunk, by_error *error)
@@ -219,22 +216,10 @@ static by_status add_stage(by_trainer *t, by__trainer_pipe_stage *stage, int chu
     }
     for (int kind = 0; kind < BY__PART_KINDS; kind++) {
         BY_TRY(add_part(t, &pipe->train, by__part_of(stage->stage, (by__pass_part_kind)kind),
-                        stage->name[kind], error));
+                        stage->name[kind], &stage->row[kind], error));
     }
     return add_part(t, &pipe->loss, by__part_of(stage->stage, BY__PART_FORWARD),
-                    stage->name[NAME_LOSS], error);
-}
-
-void by__pipeline_find_rows(by_trainer *t)
-{
-    for (int i = 0; i < t->pipe->chunks; i++) {
-        by__trainer_pipe_stage *stage = &t->pipe->stages[i];
-        for (int kind = 0; kind < BY__PART_KINDS; kind++) {
-            stage->row[kind] = by__exec_set_row(&t->programs, stage->name[kind]);
-        }
-        stage->loss = by__exec_set_row(&t->programs, stage->name[NAME_LOSS]);
-        stage->sum = by__exec_set_row(&t->programs, stage->name[NAME_SUM]);
-    }
+                    stage->name[NAME_LOSS], &stage->loss, error);
 }
 
 /* ---- the plan ---- */
@@ -243,6 +228,7 @@ static by_status cut_model(by_trainer *t, const by_trainer_options *o, by_error 
 {
     by__trainer_pipe *pipe = t->pipe;
     BY_TRY(build_whole(&pipe->train.whole, t, o, true, false, error));
+    t->whole = pipe->train.whole;
     by_value seed = by_graph_find(pipe->train.whole, "loss_scale");
     BY_TRY(map_stages(t, o, error));
     BY_TRY(cut_whole(pipe, &pipe->train, seed, error));
@@ -275,19 +261,20 @@ by_status by__pipeline_open(by_trainer *t, const by_trainer_options *options, by
     pipe->apart = kind == BY_PIPELINE_ZERO_BUBBLE;
     BY_TRY(say_where(t->config, cut_model(t, options, error), error));
     BY_TRY(say_where(t->config, make_schedule(t, kind, error), error));
-    BY_TRY(say_where(t->config, by__trainer_pipe_list_parameters(pipe, error), error));
+    BY_TRY(say_where(t->config, by__pipeline_list_parameters(t, error), error));
     t->parameters = pipe->parameters;
     t->forward = pipe->loss.whole;
     return BY_OK;
 }
 
-by_status by__pipeline_plan(by_trainer *t, by_error *error)
+by_status by__pipeline_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
+    BY_UNUSED(o);
     by__trainer_pipe *pipe = t->pipe;
     by_pass_options options = {0};
     BY_TRY(by__alloc((void **)&pipe->stages, (size_t)pipe->chunks, sizeof *pipe->stages, "pipeline",
                      error));
-    if (by__trainer_is_in_turn(t)) {
+    if (t->summation->in_rounds) {
         by__trainer_gathered_options(t, pipe->train.whole, &options);
         t->shard.turns.ahead = options.prefetch_bytes;
         BY_TRY(by__trainer_turns_list(t, error));
@@ -296,7 +283,6 @@ by_status by__pipeline_plan(by_trainer *t, by_error *error)
         pipe->stages[i].stage = i * pipe->ranks + pipe->rank;
         BY_TRY(add_stage(t, &pipe->stages[i], i, error));
     }
-    by__pipeline_find_rows(t);
     for (int i = 0; i < pipe->chunks; i++) {
         BY_TRY(by__pipeline_plan_slots(t, &pipe->stages[i], error));
     }
@@ -337,7 +323,7 @@ static void find_gradients(const by_trainer *t, by__trainer_pipe_stage *stage)
     }
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
-        if (entry->trainable && by__pipe_stage_of(t->pipe, entry->name) == stage->stage) {
+        if (entry->trainable && by__trainer_stage_of(t, entry->name) == stage->stage) {
             by__store_handle *first = &stage->first[entry->group];
             *first = *first == BY__NO_ENTRY ? (by__store_handle)i : *first;
             stage->elements[entry->group] +=
@@ -376,7 +362,7 @@ static by_status build_sum(const by__trainer_pipe_stage *stage, by_graph *graph,
     return by_graph_check(graph, error);
 }
 
-static by_status add_sum(by_trainer *t, const by__trainer_pipe_stage *stage, by_error *error)
+static by_status add_sum(by_trainer *t, by__trainer_pipe_stage *stage, by_error *error)
 {
     by_graph *graph;
     BY_TRY(by_graph_open(&graph, error));
@@ -386,7 +372,7 @@ static by_status add_sum(by_trainer *t, const by__trainer_pipe_stage *stage, by_
         return status;
     }
     return by__exec_set_add(&t->programs, stage->name[NAME_SUM], graph, BY_PURPOSE_UPDATE, NULL,
-                            error);
+                            &stage->sum, error);
 }
 
 by_status by__pipeline_plan_sums(by_trainer *t, by_error *error)

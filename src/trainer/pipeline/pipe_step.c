@@ -1,10 +1,9 @@
-/* Runs a rank of a pipeline: the actions of a step, evaluations, and the exchange of parameters
- * after an update. */
+/* Runs a rank of a pipeline: the actions of a step, and evaluations; the table of its functions. */
 #include <string.h>
 
 #include "trainer/exchange/exchange.h"
+#include "trainer/graphs/graphs.h"
 #include "trainer/pipeline/pipe.h"
-#include "trainer/state/pipe_stages.h"
 
 /* Tags repeat after this many transfers, far more than are in flight. */
 #define TAGS 4096
@@ -144,13 +143,12 @@ static by_status run_part(by_trainer *t, const by__trainer_pipe_stage *stage,
     }
     BY_TRY(bind_slot(t->pipe, stage, kind, i, error));
     int64_t examples = t->micro_batches * t->config->train.micro_batch;
-    int64_t kept = by__trainer_leaf(t, i);
-    i = by__trainer_is_in_turn(t) ? by__trainer_turns_begin(t, i, &kept) : i;
+    int64_t kept;
+    bool counts = t->summation->begin(t, &i, &kept);
     if (by_graph_find(row->graph, "loss") == BY_NONE) {
         kept = t->most_micro_batches;
     }
     BY_TRY(by__trainer_feed_micro_batch(t, row, batch, examples, i, kept, error));
-    bool counts = !by__trainer_is_in_turn(t) || t->shard.turns.gives;
     return kind == BY__PART_FORWARD && counts ? by__trainer_activations_keep(t, row, i, error)
                                               : BY_OK;
 }
@@ -194,7 +192,7 @@ static by_status run_last(by_trainer *t, by__trainer_pipe_stage *stage, by__pass
                           const by_batch *batch, int64_t i, by_error *error)
 {
     by__sum_addition pair;
-    if (by__trainer_is_in_turn(t)) { /* the program hands gradients over */
+    if (t->summation->in_rounds) { /* the program hands gradients over */
         return run_part(t, stage, kind, batch, i, -1, error);
     }
     int set = by__sum_tree_take(&stage->tree);
@@ -235,8 +233,7 @@ static int last_rank(const by__trainer_pipe *pipe)
     return by__pipe_rank_of(pipe, pipe->ranks * pipe->chunks - 1);
 }
 
-by_status by__pipeline_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree,
-                            by_error *error)
+static by_status step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, by_error *error)
 {
     const by__trainer_pipe *pipe = t->pipe;
     size_t count;
@@ -275,7 +272,7 @@ static by_status run_loss(by_trainer *t, const by__trainer_pipe_stage *stage, co
                                               0, t->most_micro_batches, error);
 }
 
-by_status by__pipeline_evaluate(by_trainer *t, const by_batch *batch, by_error *error)
+static by_status evaluate(by_trainer *t, const by_batch *batch, by_error *error)
 {
     const by__trainer_pipe *pipe = t->pipe;
     int stages = pipe->ranks * pipe->chunks;
@@ -300,3 +297,39 @@ by_status by__pipeline_evaluate(by_trainer *t, const by_batch *batch, by_error *
     return by_comm_broadcast(pipe->comm, (void *)evaluated.address, evaluated.bytes / sizeof(float),
                              BY_F32, last_rank(pipe), "evaluated values", error);
 }
+
+/* ---- the strategy ---- */
+
+static by_status measure(by_trainer *t, const by_trainer_options *o, by_error *error)
+{
+    BY_UNUSED(o);
+    return by__trainer_measure(t, t->forward, error);
+}
+
+/* Stages forward, then backward. */
+static int64_t place_of(const by_trainer *t, const by__exec_program_row *row)
+{
+    const by__trainer_pipe *pipe = t->pipe;
+    for (int i = 0; i < pipe->chunks; i++) {
+        const by__trainer_pipe_stage *stage = &pipe->stages[i];
+        if (stage->row[BY__PART_FORWARD] == row) {
+            return stage->stage;
+        }
+        if (stage->row[BY__PART_BACKWARD] == row || stage->row[BY__PART_WEIGHT] == row) {
+            return 2 * t->stages - stage->stage;
+        }
+    }
+    return -1;
+}
+
+const by__trainer_strategy by__pipeline_strategy = {.open = by__pipeline_open,
+                                                    .plan = by__pipeline_plan,
+                                                    .plan_sums = by__pipeline_plan_sums,
+                                                    .measure = measure,
+                                                    .bytes = by__pipeline_bytes,
+                                                    .allocate = by__pipeline_allocate,
+                                                    .step = step,
+                                                    .evaluate = evaluate,
+                                                    .share = by__pipeline_share,
+                                                    .part = place_of,
+                                                    .close = by__pipeline_close};

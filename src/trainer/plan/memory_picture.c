@@ -216,8 +216,8 @@ by_status by_trainer_draw_memory(const by_trainer *trainer, const char *path, by
                             "%s: the memory of a step can be plotted only for a single program of "
                             "forward and backward pass, but %s",
                             path,
-                            trainer->pipe != NULL ? "the stages of a pipeline have several"
-                                                  : "this trainer has none");
+                            trainer->stages > 1 ? "the stages of a pipeline have several"
+                                                : "this trainer has none");
     }
     by_status status = fill(&p, error);
     if (status == BY_OK) {

@@ -34,7 +34,7 @@ static int64_t limit_of(const by_trainer *t, const char *name)
 {
     int64_t least = INT64_MAX;
     for (size_t i = 0; i < t->programs.count; i++) {
-        const by__exec_program_row *row = &t->programs.rows[i];
+        const by__exec_program_row *row = t->programs.rows[i];
         by_value value = by_graph_find(row->graph, name);
         if (value != BY_NONE && row->graph->values[value].role == BY_ROLE_INPUT) {
             int64_t limit = by_program_limit(row->program, value);

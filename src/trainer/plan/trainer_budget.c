@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "trainer/plan/trainer_plan.h"
-#include "trainer/state/pipe_stages.h"
 #include "trainer/step/trainer_step.h"
 
 by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_options *o,
@@ -35,7 +34,7 @@ typedef struct view {
 static uint64_t digest(const by_trainer *t)
 {
     uint64_t digest = 0;
-    const by_graph *graph = t->pipe != NULL ? t->pipe->train.whole : t->parameters;
+    const by_graph *graph = t->whole;
     for (size_t n = 0; n < graph->node_count; n++) {
         const uint64_t item[3] = {digest, (uint64_t)graph->nodes[n].op,
                                   (uint64_t)(int64_t)graph->nodes[n].block};
@@ -48,7 +47,7 @@ static uint64_t digest(const by_trainer *t)
 static by_status whole_bytes(uint64_t *out, const by_trainer *t, by_error *error)
 {
     by__pass_memory_plan plan;
-    BY_TRY(by__pass_memory_plan_make(&plan, t->pipe->train.whole, error));
+    BY_TRY(by__pass_memory_plan_make(&plan, t->whole, error));
     *out = plan.bytes;
     by__pass_memory_plan_free(&plan);
     return BY_OK;
@@ -63,7 +62,7 @@ static by_status look(view *out, bool *alike, by_trainer *t, const by_trainer_op
     view *all;
     size_t *counts;
     BY_TRY(by__trainer_needs(&own.needed, t, o, error));
-    BY_TRY(t->pipe != NULL ? whole_bytes(&own.limit, t, error) : BY_OK);
+    BY_TRY(t->stages > 1 ? whole_bytes(&own.limit, t, error) : BY_OK);
     own.least = own.limit;
     *out = own;
     *alike = true;
@@ -202,8 +201,8 @@ double by_trainer_seconds(const by_trainer *t)
     double once = 0.0;
     double each = 0.0;
     for (size_t i = 0; i < t->programs.count; i++) {
-        const by__exec_program_row *row = &t->programs.rows[i];
-        bool training = row == t->gradients || (t->pipe != NULL && row != t->loss);
+        const by__exec_program_row *row = t->programs.rows[i];
+        bool training = row == t->gradients || t->stages > 1;
         if (training) {
             each += row_seconds(t, row);
         } else if (row != t->loss && row != t->last && row != t->sum && row != t->copy) {

@@ -68,7 +68,7 @@ by_status by__trainer_activations_plan(by_trainer *t, by_error *error)
     BY_TRY(
         by__alloc((void **)&a->ranges, t->programs.count, sizeof *a->ranges, "activations", error));
     for (size_t i = 0; i < t->programs.count; i++) {
-        BY_TRY(list_row(a, t->programs.rows[i].graph, &a->ranges[i], error));
+        BY_TRY(list_row(a, t->programs.rows[i]->graph, &a->ranges[i], error));
     }
     return by__alloc((void **)&a->sums, a->count * BY__ACTIVATION_NUMBERS + 1, sizeof *a->sums,
                      "activations", error);
@@ -99,7 +99,7 @@ by_status by__trainer_activations_open(by_trainer *t, by_error *error)
                          "statistics of activations", error));
     for (size_t i = 0; i < t->programs.count; i++) {
         for (size_t k = 0; k < a->count; k++) {
-            BY_TRY(by__exec_row_bind(&t->programs.rows[i], a->items[k].name,
+            BY_TRY(by__exec_row_bind(t->programs.rows[i], a->items[k].name,
                                      by_memory_at(a->numbers, a->items[k].at, a->items[k].bytes),
                                      error));
         }

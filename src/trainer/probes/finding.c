@@ -1,24 +1,7 @@
-/* Where in a step a program of this rank stands, and which rank has the earliest finding. */
+/* Which rank has the earliest finding. */
 #include <stdlib.h>
 
 #include "trainer/probes/finding.h"
-#include "trainer/state/pipe_stages.h"
-
-int64_t by__trainer_finding_part(const by_trainer *t, const by__exec_program_row *row)
-{
-    const by__trainer_pipe *pipe = t->pipe;
-    for (int i = 0; pipe != NULL && i < pipe->chunks; i++) {
-        const by__trainer_pipe_stage *stage = &pipe->stages[i];
-        int stages = pipe->ranks * pipe->chunks;
-        if (stage->row[BY__PART_FORWARD] == row) {
-            return stage->stage;
-        }
-        if (stage->row[BY__PART_BACKWARD] == row || stage->row[BY__PART_WEIGHT] == row) {
-            return 2 * stages - stage->stage;
-        }
-    }
-    return row == t->gradients || (row == t->last && row != NULL) ? 0 : -1;
-}
 
 by_status by__trainer_finding_share(const by_trainer *t, by__trainer_finding *mine, int32_t *rank,
                                     by_error *error)

@@ -14,8 +14,6 @@ typedef struct by__trainer_finding {
     char what[240];
 } by__trainer_finding;
 
-/* Position in a step of a program that runs on a micro-batch; -1: it does not (sums of sets). */
-int64_t by__trainer_finding_part(const by_trainer *t, const by__exec_program_row *row);
 /* Collective: replaces *mine by the first finding of all ranks, and sets its rank. */
 by_status by__trainer_finding_share(const by_trainer *t, by__trainer_finding *mine, int32_t *rank,
                                     by_error *error);

@@ -199,7 +199,7 @@ static void look(void *user, const by__exec_program_row *row, size_t node,
     int64_t column = check(a, call, &off, &most);
     if (column >= 0) {
         a->first = (by__trainer_finding){.leaf = a->t->leaf,
-                                         .part = by__trainer_finding_part(a->t, row),
+                                         .part = a->t->strategy->part(a->t, row),
                                          .node = (int64_t)node,
                                          .row = -1};
         by__trainer_node_watch_describe(row, node, what, sizeof what);
@@ -222,7 +222,7 @@ static void measure(const by_trainer *t, int64_t *inner, int64_t *columns)
     *inner = 1;
     *columns = 1;
     for (size_t p = 0; p < t->programs.count; p++) {
-        const by_graph *graph = t->programs.rows[p].graph;
+        const by_graph *graph = t->programs.rows[p]->graph;
         for (size_t n = 0; n < graph->node_count; n++) {
             const by__graph_node *node = &graph->nodes[n];
             if (!by__op_row_of(node->op)->is_product) {

@@ -50,7 +50,7 @@ static void look(void *user, const by__exec_program_row *row, size_t node,
     by__trainer_replay *r = user;
     const by__graph_node *n = &row->graph->nodes[node];
     by__trainer_finding f = {.leaf = r->t->leaf,
-                             .part = by__trainer_finding_part(r->t, row),
+                             .part = r->t->strategy->part(r->t, row),
                              .node = (int64_t)node,
                              .row = -1};
     bool bad = false;

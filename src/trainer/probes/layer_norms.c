@@ -7,7 +7,6 @@
 
 #include "trainer/graphs/graphs.h"
 #include "trainer/probes/probes.h"
-#include "trainer/state/pipe_stages.h"
 
 /* Contiguous elements of a tensor, within a group, that this rank measures. */
 typedef struct piece {
@@ -60,8 +59,7 @@ static bool is_first(const by_trainer *t, int group)
 static bool is_trained_here(const by_trainer *t, const by__store_tensor *entry)
 {
     return entry->trainable && is_first(t, entry->group) &&
-           (t->pipe == NULL ||
-            by__pipe_rank_of(t->pipe, by__pipe_stage_of(t->pipe, entry->name)) == t->pipe->rank);
+           by__trainer_holder_of(t, entry->name) == t->layout.place[BY_MESH_PIPELINE];
 }
 
 /* Adds the elements of an entry that are in [first, first + count) of its group. */
@@ -99,7 +97,7 @@ static by_status list_pieces(by_trainer *t, by_error *error)
         if (!is_trained_here(t, entry)) {
             continue;
         }
-        if (!by__trainer_is_sharded(t)) {
+        if (t->zero == 0) {
             BY_TRY(add_piece(t, handle, 0, INT64_MAX, error));
             continue;
         }
@@ -171,7 +169,7 @@ by_status by__trainer_layers_plan(by_trainer *t, by_error *error)
     if (t->sets == 0 || (track->norms_every == 0 && track->histograms_every == 0)) {
         return BY_OK;
     }
-    if (t->offload != NULL) {
+    if (!t->updater->in_memory) {
         return by_error_set(error, BY_ECONFIG,
                             "track.norms_every and track.histograms_every read weights from "
                             "memory, but offload.optimizer: disk keeps them on disk: set both to "
@@ -185,8 +183,9 @@ by_status by__trainer_layers_plan(by_trainer *t, by_error *error)
     if (track->norms_every == 0 || t->norms->count == 0) {
         return BY_OK;
     }
-    BY_TRY(by__trainer_add_update(t, "gradient measures", build_gradients, error));
-    return by__trainer_add_update(t, "weight measures", build_weights, error);
+    BY_TRY(by__trainer_add_update(t, "gradient measures", build_gradients, &t->norms->gradients,
+                                  error));
+    return by__trainer_add_update(t, "weight measures", build_weights, &t->norms->weights, error);
 }
 
 /* ---- memory ---- */
@@ -213,8 +212,6 @@ by_status by__trainer_layers_open(by_trainer *t, by_error *error)
     if (by__trainer_layers_bytes(t) == 0) {
         return BY_OK;
     }
-    n->gradients = by__exec_set_row(&t->programs, "gradient measures");
-    n->weights = by__exec_set_row(&t->programs, "weight measures");
     BY_TRY(by_device_alloc(&n->kept, t->device, n->kept_bytes, "weights before an update", error));
     BY_TRY(by_device_alloc(&n->numbers, t->device, 2 * n->numbers_bytes, "norms", error));
     BY_TRY(

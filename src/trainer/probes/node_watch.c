@@ -43,7 +43,7 @@ static by_status open_watch(by_trainer *t, by_error *error)
                      "guards", error));
     t->watch->count = count;
     for (size_t i = 0; i < count; i++) {
-        t->watch->rows[i] = (watched){t->watch, &t->programs.rows[i]};
+        t->watch->rows[i] = (watched){t->watch, t->programs.rows[i]};
     }
     return BY_OK;
 }
@@ -59,7 +59,7 @@ by_status by__trainer_node_watch_set(by_trainer *t, by__trainer_node_watch_slot 
         any = any || t->watch->slots[i].call != NULL;
     }
     for (size_t i = 0; i < t->watch->count; i++) {
-        by_program_set_hook(t->programs.rows[i].program, any ? look : NULL, &t->watch->rows[i]);
+        by_program_set_hook(t->programs.rows[i]->program, any ? look : NULL, &t->watch->rows[i]);
     }
     return BY_OK;
 }

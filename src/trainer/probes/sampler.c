@@ -22,6 +22,7 @@ enum {
 
 struct by__trainer_sampler {
     int64_t positions;
+    by__exec_program_row *row;
     int64_t vocab; /* of the model */
     size_t bytes;  /* size of `memory` */
     by_memory memory;
@@ -44,7 +45,7 @@ static int dividing_axis(const by_trainer *t)
             return axes[i];
         }
     }
-    return by__trainer_is_gathered(t) ? BY_MESH_SHARD : -1;
+    return t->zero > 2 ? BY_MESH_SHARD : -1;
 }
 
 static by_status add_program(by_trainer *t, const by_trainer_options *o, by_error *error)
@@ -56,7 +57,8 @@ static by_status add_program(by_trainer *t, const by_trainer_options *o, by_erro
     BY_TRY(by__trainer_decode_forward(&graph, &model, t->config, &recipe, t->sampler->positions,
                                       error));
     t->sampler->vocab = by_shape_count(&graph->values[model.logits].shape);
-    return by__exec_set_add(&t->programs, NAME, graph, BY_PURPOSE_LOSS, &options, error);
+    return by__exec_set_add(&t->programs, NAME, graph, BY_PURPOSE_LOSS, &options, &t->sampler->row,
+                            error);
 }
 
 by_status by__trainer_sampler_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
@@ -78,7 +80,7 @@ by_status by__trainer_sampler_plan(by_trainer *t, const by_trainer_options *o, b
     BY_TRY(by__alloc((void **)&t->sampler, 1, sizeof *t->sampler, "sampler", error));
     t->sampler->positions = positions_of(t->config);
     BY_TRY(add_program(t, o, error));
-    const by_graph *graph = by__exec_set_row(&t->programs, NAME)->graph;
+    const by_graph *graph = t->sampler->row->graph;
     t->sampler->bytes =
         AT_LOGITS + by__round_up((size_t)t->sampler->vocab * sizeof(float), BY_CACHE_LINE);
     for (size_t v = 0; v < graph->value_count; v++) {
@@ -115,7 +117,7 @@ by_status by__trainer_sampler_open(by_trainer *t, by_error *error)
     }
     BY_TRY(by__alloc((void **)&s->logits, (size_t)s->vocab, sizeof *s->logits, "logits", error));
     BY_TRY(by_device_alloc(&s->memory, t->device, s->bytes, "the caches of samples", error));
-    by__exec_program_row *row = by__exec_set_row(&t->programs, NAME);
+    by__exec_program_row *row = s->row;
     size_t logits = (size_t)s->vocab * sizeof(float);
     size_t at = AT_LOGITS + by__round_up(logits, BY_CACHE_LINE);
     for (size_t v = 0; v < row->graph->value_count; v++) {
@@ -163,7 +165,7 @@ static by_status take_in(by_trainer *t, int32_t id, size_t position, by_error *e
         BY_TRY(by_device_write(by_memory_at(s->memory, inputs[i].offset, sizeof at),
                                &inputs[i].value, error));
     }
-    BY_TRY(by_program_run(by__exec_set_row(&t->programs, NAME)->program, error));
+    BY_TRY(by_program_run(s->row->program, error));
     size_t bytes = (size_t)s->vocab * sizeof *s->logits;
     return by_device_read(s->logits, by_memory_at(s->memory, AT_LOGITS, bytes), error);
 }

@@ -5,7 +5,7 @@ by_status by__trainer_activations_keep(by_trainer *t, const by__exec_program_row
                                        by_error *error)
 {
     const by__trainer_activations *a = t->activations;
-    const by__trainer_range *r = a == NULL ? NULL : &a->ranges[row - t->programs.rows];
+    const by__trainer_range *r = a == NULL ? NULL : &a->ranges[row->index];
     if (r == NULL || r->bytes == 0) {
         return BY_OK;
     }

@@ -46,8 +46,4 @@ typedef struct by__trainer_gradient_norm {
     int bound_set;                 /* gradient set it is bound to; -1: none */
 } by__trainer_gradient_norm;
 
-/* Returns true if ranks of a pipeline or of `shard` hold parts of the sum of gradients. The other
- * functions are for this case only. */
-bool by__trainer_norm_is_divided(const by_trainer *t);
-
 #endif

@@ -3,11 +3,6 @@
 
 #include "trainer/state/trainer.h"
 
-bool by__trainer_is_in_turn(const by_trainer *t)
-{
-    return by__trainer_is_sharded(t) && t->config->parallel.zero > 1;
-}
-
 int64_t by__trainer_leaf(const by_trainer *t, int64_t i)
 {
     return t->first_micro_batch + i * by__trainer_replica_leaves(t, t->layout.replica).stride;
@@ -31,21 +26,12 @@ by__trainer_leaves by__trainer_replica_leaves(const by_trainer *t, int replica)
 {
     const by__trainer_leaves all = by__trainer_sum_leaves(t, replica);
     int members = by__trainer_ranks_members(t);
-    int member = replica % members;
-    by__trainer_leaves own = {.stride = 1};
-    if (by__trainer_is_in_turn(t)) {
-        return (by__trainer_leaves){.first = all.first + member,
-                                    .count = (all.count - member + members - 1) / members,
-                                    .stride = members};
-    }
-    by__sum_tree_block(all.count, members, member, &own.first, &own.count);
-    own.first += all.first;
-    return own;
+    return t->summation->leaves(all, members, replica % members);
 }
 
 int by__trainer_ranks_parts(const by_trainer *t)
 {
-    return by__trainer_is_in_turn(t) || t->sync.is_on ? 1 : t->layout.size[BY_MESH_SEQUENCE];
+    return t->summation->in_rounds || t->sync.is_on ? 1 : t->layout.size[BY_MESH_SEQUENCE];
 }
 
 int by__trainer_ranks_adders(const by_trainer *t)
@@ -59,25 +45,15 @@ unsigned by__trainer_ranks_adding_axes(const by_trainer *t)
     return by__trainer_ranks_parts(t) > 1 ? peers | 1u << BY_MESH_SEQUENCE : peers;
 }
 
-bool by__trainer_is_sharded(const by_trainer *t)
-{
-    return t->layout.size[BY_MESH_SHARD] > 1 && t->sets > 0;
-}
-
 by_memory by__trainer_shard_memory(const by_trainer *t, int flat, const by__trainer_slice *slice)
 {
     return by__store_range(t->store, flat, slice->group, slice->first, slice->count);
 }
 
-bool by__trainer_is_gathered(const by_trainer *t)
-{
-    return by__trainer_is_in_turn(t) && t->config->parallel.zero > 2;
-}
-
 unsigned by__trainer_gathered_groups(const by_trainer *t)
 {
     unsigned groups = 0;
-    for (int group = 0; group < BY__TRAINED_GROUPS && by__trainer_is_gathered(t); group++) {
+    for (int group = 0; group < BY__TRAINED_GROUPS && t->zero > 2; group++) {
         groups |= (group & BY__GROUP_VECTOR) == 0 ? 1u << group : 0u;
     }
     return groups;
@@ -94,11 +70,6 @@ int64_t by__trainer_group_elements(const by__store *store, int group)
         }
     }
     return elements;
-}
-
-bool by__trainer_norm_is_divided(const by_trainer *t)
-{
-    return by__trainer_is_sharded(t) || t->pipe != NULL;
 }
 
 bool by__trainer_has_average(const by_trainer *t)

@@ -11,7 +11,8 @@
  *   graphs/    the graphs and programs of the model
  *
  * Parts of the record: trainer_shard.h (divided state), trainer_sync.h (rare exchanges),
- * gradient_norm.h, guard.h, pipe_stages.h (stages of a pipeline), activation_values.h. */
+ * gradient_norm.h, guard.h, activation_values.h; strategy.h has the tables of what is done in one
+ * of several ways. */
 #ifndef BY_TRAINER_STATE_TRAINER_H
 #define BY_TRAINER_STATE_TRAINER_H
 
@@ -21,6 +22,7 @@
 #include "trainer/state/gradient_norm.h"
 #include "trainer/state/guard.h"
 #include "trainer/state/reducer.h"
+#include "trainer/state/strategy.h"
 #include "trainer/state/train.h"
 #include "trainer/state/trainer_shard.h"
 #include "trainer/state/trainer_sync.h"
@@ -82,6 +84,9 @@ struct by_trainer {
     const by_task *task;
     by_device *device;
     bool owns_device;
+    const by__trainer_strategy *strategy;
+    const by__trainer_summation *summation;
+    const by__trainer_updater *updater;
     by__exec_program_set programs;
     by__exec_program_row *gradients; /* rows of the set; NULL if there is no such program */
     by__exec_program_row *last;      /* for a rank's last micro-batch, with collectives */
@@ -89,11 +94,15 @@ struct by_trainer {
     by__exec_program_row *sum; /* only with two or more gradient sets */
     by__exec_program_row *norm;
     by__exec_program_row *update;
-    by__exec_program_row *copy; /* only if programs compute in a narrower format than f32 */
+    by__exec_program_row *copy;       /* only if programs compute in a narrower format than f32 */
+    by__exec_program_row *average[3]; /* its step, its swap with the weights, and the way back */
     by_model model;
     const by_graph *parameters; /* lists the parameters that this rank holds */
     const by_graph *forward;    /* the whole model and its loss */
-    by__trainer_pipe *pipe;     /* the stages of a pipeline; NULL: this rank has the whole model */
+    const by_graph *whole;      /* the same with the backward pass, if there is one */
+    int stages;                 /* that the model is cut into; 1: this rank has all of it */
+    const int *stage_of;        /* of each parameter of t->whole, that trains it; NULL: one stage */
+    by__trainer_pipe *pipe;     /* this rank's stages; NULL: the whole model */
     by__trainer_teacher *teacher; /* NULL: there is none */
     by__store *store;
     int masters; /* flat buffers of the store; -1: none */
@@ -138,6 +147,7 @@ struct by_trainer {
     size_t arena_bytes; /* limit on activations (memory.budget); 0: none */
     by_model_size size;
     by__trainer_layout layout;
+    int zero; /* what ranks of `shard` divide: 1: states, 2: gradients, 3: parameters; 0: nothing */
     by__trainer_ranks ranks;
     by__trainer_sync sync;
     by__trainer_shard shard;
@@ -253,13 +263,8 @@ double by__trainer_mean_loss(const by_trainer *t, const float *losses, uint64_t 
 
 /* ---- ranks_parts.c ---- */
 
-/* Micro-batches first, first + stride, ... of a step. */
-typedef struct by__trainer_leaves {
-    int64_t first;
-    int64_t count;
-    int64_t stride;
-} by__trainer_leaves;
-
+/* Index in the step of this rank's i-th micro-batch. */
+int64_t by__trainer_leaf(const by_trainer *t, int64_t i);
 /* Number of replicas whose gradients are summed at every step, which are consecutive: all, or
  * (section sync) the ranks of `shard`. A sum tree covers their micro-batches. */
 int by__trainer_ranks_members(const by_trainer *t);
@@ -279,6 +284,19 @@ int64_t by__trainer_group_elements(const by__store *store, int group);
 
 /* Returns true if there is a moving average of the weights (optimizer.ema). */
 bool by__trainer_has_average(const by_trainer *t);
+
+/* ---- stage_parameters.c ---- */
+
+/* The stage that trains a parameter, or the first that reads it if none does; and its rank along
+ * `pipeline`. */
+int by__trainer_stage_of(const by_trainer *t, const char *parameter);
+int by__trainer_holder_of(const by_trainer *t, const char *parameter);
+/* Lists the parameters that a rank of the pipeline trains, stage by stage, and the frozen ones
+ * there. */
+by_status by__trainer_list_trained(by_graph **out, const by_trainer *t, int rank, by_error *error);
+/* Adds a parameter to such a list, if it is not there. */
+by_status by__trainer_list_parameter(by_graph *list, const by__graph_value *value, bool frozen,
+                                     by_error *error);
 
 /* ---- activation_values.c (activation_values.h) ---- */
 

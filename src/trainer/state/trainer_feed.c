@@ -164,7 +164,7 @@ by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
     BY_TRY(by_device_pin(&t->staging, t->device, staging_bytes(t), "the staging memory", error));
     BY_TRY(open_events(t, error));
     for (size_t i = 0; i < t->programs.count; i++) {
-        BY_TRY(bind_model(t, &t->programs.rows[i], error));
+        BY_TRY(bind_model(t, t->programs.rows[i], error));
     }
     by_memory scale = by_memory_at(t->outputs, OUT_SCALE, sizeof(float));
     BY_TRY(by__exec_row_bind(t->norm, "norm", by_memory_at(t->outputs, OUT_NORM, sizeof(float)),

@@ -53,7 +53,7 @@ by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error)
     size_t count;
     const by_update_unit *units = by__trainer_update_units(t, &count);
     t->sum_set = set;
-    for (size_t i = 0; i < t->trained_groups && !by__trainer_norm_is_divided(t); i++) {
+    for (size_t i = 0; i < t->trained_groups && t->divided_norm.squares == NULL; i++) {
         BY_TRY(bind_gradient(t->norm, &t->groups[i], by__trainer_group(t, flat, i), error));
     }
     for (size_t i = 0; i < count; i++) {

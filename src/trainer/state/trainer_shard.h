@@ -66,19 +66,9 @@ typedef struct by__trainer_shard {
 
 /* ---- ranks_parts.c ---- */
 
-/* Returns true if ranks divide the state of the optimizer. */
-bool by__trainer_is_sharded(const by_trainer *t);
 /* Memory of a slice in a flat buffer. */
 by_memory by__trainer_shard_memory(const by_trainer *t, int flat, const by__trainer_slice *slice);
-
-/* Returns true if gradients are divided, and ranks take micro-batches in turn. */
-bool by__trainer_is_in_turn(const by_trainer *t);
-/* Index in the step of this rank's i-th micro-batch. */
-int64_t by__trainer_leaf(const by_trainer *t, int64_t i);
-
-/* Returns true if parameters are divided, and programs gather them. */
-bool by__trainer_is_gathered(const by_trainer *t);
-/* Set of the groups that are gathered: bit g is group g. */
+/* Set of the groups of parameters that are divided, and that programs gather: bit g is group g. */
 unsigned by__trainer_gathered_groups(const by_trainer *t);
 
 #endif

@@ -25,6 +25,7 @@ typedef struct by__trainer_late {
     double seconds;
     by_status status; /* of the thread */
     by_error error;
+    by__exec_program_row *merge;
     by_comm *peers; /* the thread's own communicator of the replicas */
     int sent;       /* flat buffers: the weights at its beginning, */
     int difference; /* and their difference to the anchor, which is summed */
@@ -56,7 +57,9 @@ typedef struct by__trainer_sync {
     by__comm_power_tensor *gaps; /* padding between the tensors of a gradient set */
     size_t gap_count;
     by_comm *peers;
-    by_comm *alone;    /* peers of a job of one rank; else NULL */
+    by_comm *alone; /* peers of a job of one rank; else NULL */
+    by__exec_program_row *difference;
+    by__exec_program_row *outer_update;
     by_config *outer;  /* a config whose section optimizer is the outer optimizer's */
     by_memory numbers; /* hyper-parameters of the outer optimizer */
     int anchor;        /* flat buffers of the store; -1: none */

@@ -3,8 +3,10 @@
  * steps, so that evaluating the average needs no additional memory. */
 #include "trainer/exchange/exchange.h"
 #include "trainer/graphs/graphs.h"
-#include "trainer/offload/offload.h"
 #include "trainer/step/trainer_step.h"
+
+/* Its programs. */
+enum { STEP, IN, OUT };
 
 /* The flat buffer of the averages. */
 static int average_flat(const by_trainer *t)
@@ -35,15 +37,15 @@ static by_status build_return(const by_trainer *t, by_graph *graph, by_error *er
 
 by_status by__trainer_average_plan(by_trainer *t, by_error *error)
 {
-    if (!by__trainer_has_average(t) || t->offload != NULL) {
+    if (!by__trainer_has_average(t)) {
         return BY_OK;
     }
-    BY_TRY(by__trainer_add_update(t, "average", build_average, error));
+    BY_TRY(by__trainer_add_update(t, "average", build_average, &t->average[STEP], error));
     if (t->config->train.eval_ema == 0) {
         return BY_OK;
     }
-    BY_TRY(by__trainer_add_update(t, "average in", build_take, error));
-    return by__trainer_add_update(t, "average out", build_return, error);
+    BY_TRY(by__trainer_add_update(t, "average in", build_take, &t->average[IN], error));
+    return by__trainer_add_update(t, "average out", build_return, &t->average[OUT], error);
 }
 
 static by_status bind(by_trainer *t, by__exec_program_row *row, by_error *error)
@@ -65,30 +67,26 @@ static by_status bind(by_trainer *t, by__exec_program_row *row, by_error *error)
 
 by_status by__trainer_average_open(by_trainer *t, by_error *error)
 {
-    static const char *const names[] = {"average", "average in", "average out"};
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
-        by__exec_program_row *row = by__exec_set_row(&t->programs, names[i]);
-        BY_TRY(row != NULL ? bind(t, row, error) : BY_OK);
+    for (int i = STEP; i <= OUT; i++) {
+        BY_TRY(t->average[i] != NULL ? bind(t, t->average[i], error) : BY_OK);
     }
     return BY_OK;
 }
 
 by_status by__trainer_average_update(by_trainer *t, by_error *error)
 {
-    by__exec_program_row *row = by__exec_set_row(&t->programs, "average");
-    return row == NULL ? BY_OK : by_program_submit(row->program, error);
+    return t->average[STEP] == NULL ? BY_OK : by_program_submit(t->average[STEP]->program, error);
+}
+
+by_status by__trainer_average_swap(by_trainer *t, bool back, by_error *error)
+{
+    return by_program_run(t->average[back ? OUT : IN]->program, error);
 }
 
 by_status by__trainer_swap_average(by_trainer *t, bool back, by_error *error)
 {
     by__trainer_changes(t);
-    if (t->offload != NULL) {
-        BY_TRY(by__offload_swap(t, back, error));
-    } else {
-        by__exec_program_row *row =
-            by__exec_set_row(&t->programs, back ? "average out" : "average in");
-        BY_TRY(by_program_run(row->program, error));
-    }
+    BY_TRY(t->updater->swap(t, back, error));
     BY_TRY(by__trainer_refresh(t, error));
-    return t->pipe != NULL ? by__trainer_pipe_share_parameters(t, error) : BY_OK;
+    return t->strategy->share(t, error);
 }

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "trainer/exchange/exchange.h"
-#include "trainer/offload/offload.h"
 #include "trainer/step/trainer_step.h"
 
 static const char *const group_names[BY__GROUPS] = {
@@ -73,7 +72,7 @@ static by_status list_pieces(by_trainer *t, by_error *error)
         const by__trainer_slice *own = &t->shard.own[i];
         add_pieces(t, own->group, own->first, own->count);
     }
-    for (size_t i = 0; i < t->trained_groups && !by__trainer_is_sharded(t); i++) {
+    for (size_t i = 0; i < t->trained_groups && t->zero == 0; i++) {
         add_pieces(t, t->group_of_unit[i], 0, by_shape_count(&t->groups[i].shape));
     }
     return BY_OK;
@@ -96,7 +95,7 @@ static by_status list_units(by_trainer *t, by_error *error)
     if (t->sets > 0 && t->trained_groups == 0) {
         return by_error_set(error, BY_EARG, "all parameters are frozen: there is nothing to train");
     }
-    if (t->offload != NULL) {
+    if (!t->updater->in_memory) {
         return BY_OK;
     }
     if (!by_optimizer_needs_tensors(&t->config->optimizer) &&
@@ -104,7 +103,7 @@ static by_status list_units(by_trainer *t, by_error *error)
         return list_pieces(t, error);
     }
     if (!by_optimizer_needs_tensors(&t->config->optimizer)) {
-        return by__trainer_is_sharded(t) ? list_slices(t, error) : BY_OK;
+        return t->zero > 0 ? list_slices(t, error) : BY_OK;
     }
     size_t count = by__store_count(t->store);
     BY_TRY(by__alloc((void **)&t->tensors, count, sizeof *t->tensors, "update", error));
@@ -120,7 +119,7 @@ static by_status list_units(by_trainer *t, by_error *error)
 uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
 {
     uint64_t bytes = 0;
-    uint64_t owners = by__trainer_is_sharded(t) ? (uint64_t)t->layout.size[BY_MESH_SHARD] : 1;
+    uint64_t owners = t->zero > 0 ? (uint64_t)t->layout.size[BY_MESH_SHARD] : 1;
     /* Without the buffers of exchanges (trainer_sync.c), which t->state_count includes. */
     int states = by_optimizer_state_count(&t->config->optimizer);
     *elements = 0;
@@ -132,7 +131,7 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
         }
         int64_t count = by_shape_count(&entry->local);
         uint64_t sets = (uint64_t)t->sets * (uint64_t)count * sizeof(float);
-        bytes += by__trainer_is_in_turn(t) ? sets / owners : sets;
+        bytes += t->zero > 1 ? sets / owners : sets;
         for (int s = 0; s < states; s++) {
             by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, s);
             by_shape shape = entry->local;
@@ -143,18 +142,6 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
         *elements += count;
     }
     return bytes;
-}
-
-/* Declares a flat buffer of which this rank holds its slices of the groups in `divided`; with
- * offload, those in `on_disk` are on disk. */
-static by_status add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divided,
-                          unsigned on_disk, int *out, by_error *error)
-{
-    if (t->offload == NULL || on_disk == 0) {
-        return by__trainer_shard_add_flat(t, spec, divided, out, error);
-    }
-    spec.on_disk = on_disk;
-    return by__offload_add_flat(t, spec, divided, out, error);
 }
 
 by_status by__trainer_lay_out(by_trainer *t, by_error *error)
@@ -173,11 +160,11 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
     }
     BY_TRY(by__trainer_buckets_plan(t, error));
     BY_TRY(by__trainer_shard_plan(t, error));
-    BY_TRY(by__offload_plan(t, error));
+    BY_TRY(t->updater->plan(t, error));
     by__store_flat_spec masters = {
         .role = BY__MASTER, .dtype = weights, .wide = ~narrow, .groups = all};
-    BY_TRY(add_flat(t, masters, by__trainer_shard_masters(t), copied != BY_F32 ? narrow : 0,
-                    &t->masters, error));
+    BY_TRY(t->updater->add_flat(t, masters, by__trainer_shard_masters(t),
+                                copied != BY_F32 ? narrow : 0, &t->masters, error));
     t->copies = t->masters;
     if (copied != BY_F32) {
         by__store_flat_spec copies = {.role = BY__COPY, .dtype = copied, .groups = narrow};
@@ -187,8 +174,8 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
     for (int i = 0; i < t->sets; i++) {
         by__store_flat_spec set = {
             .role = BY__GRADIENT, .name = "grad", .dtype = BY_F32, .groups = trained};
-        BY_TRY(by__trainer_shard_add_flat(t, set, by__trainer_is_in_turn(t) ? trained : 0,
-                                          &t->gradient_sets[i], error));
+        BY_TRY(by__trainer_shard_add_flat(t, set, t->zero > 1 ? trained : 0, &t->gradient_sets[i],
+                                          error));
     }
     t->state_count = t->sets > 0 ? by_optimizer_state_count(&t->config->optimizer) : 0;
     for (int i = 0; i < t->state_count; i++) {
@@ -200,7 +187,7 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
                                     .wide = state.dtype == BY_F32 ? ~narrow : 0,
                                     .groups = trained,
                                     .shape = state.shape};
-        BY_TRY(add_flat(t, spec, trained, trained, &t->states[i], error));
+        BY_TRY(t->updater->add_flat(t, spec, trained, trained, &t->states[i], error));
     }
     BY_TRY(by__trainer_sync_lay_out(t, error));
     return list_units(t, error);

@@ -5,6 +5,21 @@
 
 #include "trainer/state/trainer.h"
 
+/* ---- whole_model.c, rounds.c, update_in_memory.c ---- */
+
+extern const by__trainer_strategy by__step_whole_model;
+extern const by__trainer_strategy by__step_rounds;
+extern const by__trainer_updater by__step_update_in_memory;
+
+/* Adds the program of the model, for training or for its loss. */
+by_status by__trainer_add_model(by_trainer *t, const by_trainer_options *o, bool training,
+                                by_error *error);
+/* Binds the parameters of these programs. */
+by_status by__trainer_bind_models(by_trainer *t, by_error *error);
+/* Runs that of the loss. */
+by_status by__trainer_evaluate_loss(by_trainer *t, const by_batch *batch, by_error *error);
+int64_t by__trainer_part_of_model(const by_trainer *t, const by__exec_program_row *row);
+
 /* ---- adapters.c ---- */
 
 /* Loads the adapters to start from (lora.from) into a trainer that has its other weights. */
@@ -28,11 +43,12 @@ by_status by__trainer_build(by_trainer **out, const by_config *config, const by_
 /* Collective, with train.eval_ema and no step in flight: puts the moving average in the place of
  * the weights, which are saved in the memory of the gradients, or (`back`) restores them. */
 by_status by__trainer_swap_average(by_trainer *trainer, bool back, by_error *error);
-/* Adds its programs, unless windows have their own (trainer_offload.c). */
+/* Of weights in memory (update_in_memory.c): adds its programs, */
 by_status by__trainer_average_plan(by_trainer *t, by_error *error);
 by_status by__trainer_average_open(by_trainer *t, by_error *error);
-/* Submits its step, after the update. */
+/* submits its step, after the update, and swaps it with the weights. */
 by_status by__trainer_average_update(by_trainer *t, by_error *error);
+by_status by__trainer_average_swap(by_trainer *t, bool back, by_error *error);
 
 /* ---- trainer_layout.c ---- */
 

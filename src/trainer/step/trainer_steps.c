@@ -2,46 +2,8 @@
  * evaluation. */
 #include "trainer/exchange/exchange.h"
 #include "trainer/graphs/graphs.h"
-#include "trainer/offload/offload.h"
-#include "trainer/pipeline/pipe.h"
 #include "trainer/probes/probes.h"
 #include "trainer/step/trainer_step.h"
-
-/* Binds the outputs of a gradient program to a gradient set; *bound: the one they are bound to. */
-static by_status bind_gradients(by_trainer *t, by__exec_program_row *row, int *bound, int set,
-                                by_error *error)
-{
-    if (set != *bound) {
-        int flat = t->gradient_sets[set];
-        BY_TRY(by__exec_row_bind_flat(row, t->store, BY_ROLE_GRADIENT, flat, flat, error));
-    }
-    *bound = set;
-    return BY_OK;
-}
-
-static by_status add_sets(by_trainer *t, int earlier, int set, by_error *error)
-{
-    BY_TRY(by__exec_row_bind(t->sum, "a", by__trainer_set(t, earlier), error));
-    BY_TRY(by__exec_row_bind(t->sum, "b", by__trainer_set(t, set), error));
-    BY_TRY(by__exec_row_bind(t->sum, "sum", by__trainer_set(t, set), error));
-    return by_program_submit(t->sum->program, error);
-}
-
-/* Runs the additions that the available sums allow. */
-static by_status add_up(by_trainer *t, by__sum_tree *tree, by_error *error)
-{
-    by__sum_addition pair;
-    while (by__sum_tree_add(tree, &pair)) {
-        BY_TRY(add_sets(t, pair.left, pair.right, error));
-    }
-    return BY_OK;
-}
-
-/* Number of examples in this rank's part of a batch. */
-static int64_t part_examples(const by_trainer *t)
-{
-    return t->micro_batches * t->config->train.micro_batch;
-}
 
 /* Number of examples in a step, over all ranks. */
 static int64_t step_examples(const by_trainer *t)
@@ -64,33 +26,11 @@ static double learning_rate(const by_trainer *t)
            by_learning_rate_scale(&c->optimizer, step_examples(t));
 }
 
-/* Submits forward and backward of this rank's micro-batches and the sums of their gradients. */
-static by_status submit_micro_batches(by_trainer *t, const by_batch *batch, by__sum_tree *tree,
-                                      by_error *error)
-{
-    by__sum_tree_begin(tree, t->first_leaf, t->leaves, t->sets);
-    for (int64_t i = 0; i < t->micro_batches; i++) {
-        bool last = t->last != NULL && i == t->micro_batches - 1;
-        by__exec_program_row *row = last ? t->last : t->gradients;
-        int set = by__sum_tree_take(tree);
-        BY_TRY(bind_gradients(t, row, last ? &t->last_set : &t->bound_set, set, error));
-        if (last) {
-            by__trainer_ranks_hold(t, tree, set);
-        }
-        BY_TRY(by__trainer_feed_micro_batch(t, row, batch, part_examples(t), i,
-                                            t->first_micro_batch + i, error));
-        BY_TRY(by__trainer_activations_keep(t, row, i, error));
-        by__sum_tree_put(tree, set);
-        BY_TRY(last ? BY_OK : add_up(t, tree, error));
-    }
-    return BY_OK;
-}
-
 /* Counts the targets of this replica's part of the batch, which its ranks of `shard` divide. */
 static by_status count_targets(by_trainer *t, const by_batch *batch, by_error *error)
 {
     int32_t count = (int32_t)batch->valid_targets;
-    if (t->sync.is_local && by__trainer_is_sharded(t)) {
+    if (t->sync.is_local && t->zero > 0) {
         BY_TRY(by_comm_all_reduce(t->shard.comm, &count, 1, BY_I32, "targets", error));
     }
     t->own_targets = (uint64_t)count;
@@ -104,10 +44,8 @@ static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error
     t->ranks.before = by__trainer_ranks_spent(t);
     BY_TRY(count_targets(t, batch, error));
     BY_TRY(by__trainer_sync_before_step(t, error));
-    BY_TRY(t->pipe != NULL             ? by__pipeline_step(t, batch, &tree, error)
-           : by__trainer_is_in_turn(t) ? by__trainer_turns_step(t, batch, error)
-                                       : submit_micro_batches(t, batch, &tree, error));
-    BY_TRY(by__trainer_ranks_sum(t, &tree, &sum, error));
+    BY_TRY(t->strategy->step(t, batch, &tree, error));
+    BY_TRY(t->summation->sum(t, &tree, &sum, error));
     return by__trainer_bind_sum(t, sum, error);
 }
 
@@ -142,18 +80,17 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     by__trainer_pending *pending = &t->pending[slot];
     BY_TRY(by__trainer_abft_verdict(t, error));
     by__trainer_changes(t);
-    BY_TRY(by__trainer_norm_is_divided(t) ? by__trainer_norm_squares(t, error) : BY_OK);
+    BY_TRY(by__trainer_norm_squares(t, error));
     BY_TRY(by_program_submit(t->norm->program, error));
     BY_TRY(by__trainer_guard_decide(t, slot, targets, error));
     by_optimizer_hyper(hyper, &t->config->optimizer, t->updates - t->guard.skipped, lr);
     BY_TRY(by__trainer_send_hyper(t, slot, hyper, error));
     BY_TRY(by__trainer_layers_before_update(t, slot, error));
-    BY_TRY(t->offload != NULL ? by__offload_update(t, error)
-                              : by_program_submit(t->update->program, error));
-    BY_TRY(by__trainer_average_update(t, error));
+    BY_TRY(t->updater->update(t, error));
+    BY_TRY(t->updater->average(t, error));
     BY_TRY(by__trainer_layers_after_update(t, slot, error));
     BY_TRY(by__trainer_shard_gather(t, error));
-    BY_TRY(t->pipe != NULL ? by__trainer_pipe_share_parameters(t, error) : BY_OK);
+    BY_TRY(t->strategy->share(t, error));
     BY_TRY(by__trainer_activations_fetch(t, slot, error));
     BY_TRY(by__trainer_fetch(t, slot, error));
     t->updates++;
@@ -170,7 +107,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     if (result->exchange < result->exposed) { /* the thread of the exchanges was late */
         result->exchange = result->exposed;
     }
-    result->disk = by__offload_waited(t);
+    result->disk = t->updater->waited(t);
     return BY_OK;
 }
 
@@ -268,9 +205,7 @@ by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
     unsigned slot = slot_of(t->submitted);
     int64_t examples = t->config->train.micro_batch;
     BY_TRY(check_free_slot(t, false, error));
-    BY_TRY(t->pipe != NULL ? by__pipeline_evaluate(t, batch, error)
-                           : by__trainer_feed_micro_batch(t, t->loss, batch, examples, 0,
-                                                          t->most_micro_batches, error));
+    BY_TRY(t->strategy->evaluate(t, batch, error));
     BY_TRY(by__trainer_fetch_evaluated(t, values, error));
     BY_TRY(by__trainer_fetch(t, slot, error));
     BY_TRY(by__trainer_wait_results(t, slot, &results, error));

@@ -7,15 +7,13 @@
 #include "tasks/teacher.h"
 #include "trainer/exchange/exchange.h"
 #include "trainer/graphs/graphs.h"
-#include "trainer/offload/offload.h"
 #include "trainer/state/trainer.h"
 #include "trainer/step/trainer_step.h"
 
 by_status by__trainer_refresh(by_trainer *t, by_error *error)
 {
     if (t->copies != t->masters) {
-        BY_TRY(t->offload != NULL ? by__offload_copy(t, error)
-                                  : by_program_run(t->copy->program, error));
+        BY_TRY(t->updater->copy(t, error));
     }
     return by__trainer_shard_gather(t, error);
 }
@@ -76,7 +74,7 @@ by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_e
                                            .base = names.base,
                                            .tied = names.tied,
                                            .may_lack = is_base ? is_added : is_besides,
-                                           .whole = t->pipe == NULL,
+                                           .whole = t->stages == 1,
                                            .threads = t->threads};
     BY_TRY(by__trainer_ready(t, false, error));
     by__trainer_changes(t);
@@ -202,7 +200,7 @@ uint64_t by__trainer_saved_bytes(const by_trainer *t)
 bool by__trainer_saves_beside(const by_trainer *t)
 {
     by_device_info info;
-    return t->offload == NULL && !t->sync.is_on &&
+    return t->updater->in_memory && !t->sync.is_on &&
            by_device_describe(&info, t->device, NULL) == BY_OK && info.host_memory;
 }
 

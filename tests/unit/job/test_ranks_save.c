@@ -537,7 +537,7 @@ static by_status check_windows(by_comm *comm, void *user, by_error *error)
     const by_trainer_options options = {.comm = comm};
     by_trainer *t;
     BY_TRY(by_trainer_open(&t, user, &options, error));
-    size_t planned = by__offload_bytes(t);
+    size_t planned = (size_t)t->updater->bytes(t);
     size_t largest = 0;
     for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
         for (int state = 0; state < by_trainer_state_count(t); state++) {

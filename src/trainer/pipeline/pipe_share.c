@@ -1,9 +1,9 @@
 /* Parameters that several stages of a pipeline read. */
 
 #include "trainer/exchange/exchange.h"
-#include "trainer/state/pipe_stages.h"
+#include "trainer/pipeline/pipe.h"
 
-by_status by__trainer_pipe_share_parameters(by_trainer *t, by_error *error)
+by_status by__pipeline_share(by_trainer *t, by_error *error)
 {
     const by__trainer_pipe *pipe = t->pipe;
     for (size_t i = 0; i < pipe->share_count; i++) {
@@ -18,8 +18,7 @@ by_status by__trainer_pipe_share_parameters(by_trainer *t, by_error *error)
         size_t elements = (size_t)by_shape_count(&shape);
         by_dtype dtype = by__store_dtype(t->store, flat, entry);
         BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-        if (s->from == pipe->rank && by__trainer_shard_divides(t, flat, entry) &&
-            by__trainer_is_gathered(t)) {
+        if (s->from == pipe->rank && by__trainer_shard_divides(t, flat, entry) && t->zero > 2) {
             BY_TRY(by__trainer_shard_collect(t, flat, entry, pipe->shared, error));
             whole = pipe->shared;
         }

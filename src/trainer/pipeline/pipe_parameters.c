@@ -2,25 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/state/pipe_stages.h"
-
-static by_status hold(by_graph *list, const by__graph_value *value, bool frozen, by_error *error)
-{
-    by_value made = by_graph_find(list, value->name);
-    if (made != BY_NONE) {
-        return BY_OK;
-    }
-    made = by_graph_parameter(list, value->name, value->axes, value->shape, value->init);
-    BY_TRY(by_graph_check(list, error));
-    by__graph_value *copy = &list->values[made];
-    copy->dtype = value->dtype;
-    copy->frozen = frozen;
-    copy->transposed = value->transposed;
-    copy->whole = value->whole;
-    copy->part_count = value->part_count;
-    memcpy(copy->part, value->part, sizeof copy->part);
-    return BY_OK;
-}
+#include "trainer/pipeline/pipe.h"
 
 static bool reads(const by__trainer_pipe_graph *g, int stage, by_value value)
 {
@@ -46,7 +28,7 @@ static by_status share(by__trainer_pipe *pipe, by_value parameter, int from, int
         return BY_OK;
     }
     if (next.to == pipe->rank) {
-        BY_TRY(hold(pipe->parameters, value, true, error));
+        BY_TRY(by__trainer_list_parameter(pipe->parameters, value, true, error));
     }
     if (value->frozen) {
         return BY_OK; /* it never changes */
@@ -87,31 +69,9 @@ static by_status check_trained(const by__trainer_pipe *pipe, by_error *error)
     return BY_OK;
 }
 
-by_status by__trainer_pipe_list_trained(by_graph **out, const by__trainer_pipe *pipe, int rank,
-                                        by_error *error)
+by_status by__pipeline_list_parameters(by_trainer *t, by_error *error)
 {
-    const by_graph *whole = pipe->train.whole;
-    by_graph *list;
-    by_status status = BY_OK;
-    BY_TRY(by_graph_open(&list, error));
-    for (int stage = rank; stage < pipe->ranks * pipe->chunks; stage += pipe->ranks) {
-        for (size_t v = 0; v < whole->value_count && status == BY_OK; v++) {
-            const by__graph_value *value = &whole->values[v];
-            if (pipe->stage_of[v] == stage) {
-                status = hold(list, value, value->frozen, error);
-            }
-        }
-    }
-    if (status != BY_OK) {
-        by_graph_close(&list);
-        return status;
-    }
-    *out = list;
-    return BY_OK;
-}
-
-by_status by__trainer_pipe_list_parameters(by__trainer_pipe *pipe, by_error *error)
-{
+    by__trainer_pipe *pipe = t->pipe;
     const by_graph *whole = pipe->train.whole;
     int stages = pipe->ranks * pipe->chunks;
     BY_TRY(by__alloc((void **)&pipe->stage_of, whole->value_count, sizeof *pipe->stage_of,
@@ -122,7 +82,9 @@ by_status by__trainer_pipe_list_parameters(by__trainer_pipe *pipe, by_error *err
             is_parameter ? by__pass_stage_of_parameter(whole, pipe->train.part, (by_value)v) : -1;
     }
     BY_TRY(check_trained(pipe, error));
-    BY_TRY(by__trainer_pipe_list_trained(&pipe->parameters, pipe, pipe->rank, error));
+    t->stage_of = pipe->stage_of;
+    t->stages = stages;
+    BY_TRY(by__trainer_list_trained(&pipe->parameters, t, pipe->rank, error));
     for (size_t v = 0; v < whole->value_count; v++) {
         for (int stage = 0; stage < stages && pipe->stage_of[v] >= 0; stage++) {
             BY_TRY(share(pipe, (by_value)v, pipe->stage_of[v], stage, error));

@@ -10,12 +10,9 @@
  * micro-batches are added in the order of the sum tree, stage by stage; the squares of the gradient
  * norm are summed over the blocks that the gradients of the whole model have on one rank
  * (gradient_norm.c). A parameter that several stages read (a tied embedding) is trained by the
- * stage that computes its gradient, which sends it to the others after each update.
- *
- * This is the record, with what lists the parameters of a stage; pipeline/ plans its graphs and
- * slots and runs its steps. */
-#ifndef BY_TRAINER_STATE_PIPE_STAGES_H
-#define BY_TRAINER_STATE_PIPE_STAGES_H
+ * stage that computes its gradient, which sends it to the others after each update. */
+#ifndef BY_TRAINER_PIPELINE_PIPE_STAGES_H
+#define BY_TRAINER_PIPELINE_PIPE_STAGES_H
 
 #include "banyan/pipeline.h"
 #include "passes/stages.h"
@@ -107,24 +104,10 @@ struct by__trainer_pipe {
     by_comm *comm; /* of the pipeline; owned by the mesh */
 };
 
-/* The stage that trains a parameter, or the first that reads it if none does. */
-static inline int by__pipe_stage_of(const by__trainer_pipe *pipe, const char *parameter)
-{
-    return pipe->stage_of[by_graph_find(pipe->train.whole, parameter)];
-}
 /* Rank of a stage. */
 static inline int by__pipe_rank_of(const by__trainer_pipe *pipe, int stage)
 {
     return stage % pipe->ranks;
 }
-
-/* ---- pipe_parameters.c ---- */
-
-/* Lists the parameters of this rank's stages, then those that they only read. */
-by_status by__trainer_pipe_list_parameters(by__trainer_pipe *pipe, by_error *error);
-/* Lists the parameters that a rank of the pipeline trains, stage by stage, and the frozen ones
- * there. */
-by_status by__trainer_pipe_list_trained(by_graph **out, const by__trainer_pipe *pipe, int rank,
-                                        by_error *error);
 
 #endif
