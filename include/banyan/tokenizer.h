@@ -95,8 +95,9 @@ BY_API int64_t by_tokenizer_eos(const by_tokenizer *tokenizer);
  * config.json; eos_token of tokenizer_config.json or else special_tokens_map.json; by_chat_end of
  * its chat template. For a GGUF file, the end of text and the end of turn that it names take the
  * place of those files. `tokenizer` may be NULL: ids alone are known then. Ids outside the
- * tokenizer's vocabulary and beyond the first BY_END_TOKENS are dropped. Returns BY_EFORMAT if a
- * file is not JSON. */
+ * tokenizer's vocabulary or "vocab_size" of config.json, which the model cannot produce, and those
+ * beyond the first BY_END_TOKENS are dropped. Returns BY_EFORMAT if a file is not JSON, or an id is
+ * negative or no integer. */
 BY_API by_status by_end_tokens(int32_t ids[BY_END_TOKENS], size_t *count, const char *directory,
                                const by_tokenizer *tokenizer, by_error *error);
 /* Returns whether it is a character tokenizer. */

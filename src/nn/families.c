@@ -413,7 +413,7 @@ static by_status read_root(by_model_config *config, const char *name, const json
     BY_TRY(find_family(&family, config, error));
     if (reads_tokens(family)) {
         BY_TRY(by__nn_json_integer(&config->vocab, name, root, "vocab_size", BY__REQUIRED, error));
-        BY_TRY(by__token_ids_check(name, root, config->vocab, error));
+        BY_TRY(by__token_ids_check(name, root, error));
         /* transformers omits the key if it has the family's default. */
         bool tied = json_object_get(root, "tie_word_embeddings") == NULL && published->tied;
         BY_TRY(by__nn_json_switch(&config->tied, name, root, "tie_word_embeddings", tied, error));

@@ -125,8 +125,11 @@ done
 python3 -c "import json; print(json.dumps(json.load(open('out'))['text']))" >alone
 cp model/generation_config.json settings.json
 echo '{"eos_token_id": ['$id', 99999]}' >model/generation_config.json
+run 0 "$banyan" generate model --prompt 'the number' --tokens 60 --temperature 0 --json
+[ "$(python3 -c "import json; print(json.dumps(json.load(open('out'))['text']))")" = "$(cat alone)" ] || fail "another end"
+echo '{"eos_token_id": ['$id', -2]}' >model/generation_config.json
 run 1 "$banyan" generate model --prompt 'the number'
-holds err 'model/generation_config.json: "eos_token_id" is ['$id', 99999]: give a token from 0 to '
+holds err 'model/generation_config.json: "eos_token_id" is ['$id', -2]: give the number of a token, which is at least 0'
 mv settings.json model/generation_config.json
 run 0 "$banyan" generate model --batch prompts.txt --tokens 50 --temperature 0
 lines "d[0]['stop'] == 'end_of_text' and d[0]['text'] == json.load(open('alone'))"

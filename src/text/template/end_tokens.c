@@ -55,38 +55,47 @@ static by_status read_file(json_t **out, const char *directory, const char *name
     return status;
 }
 
-/* Reads a file and checks the ids of tokens in it; `vocab` is set where it names a size. */
-static by_status read_ids(json_t **out, int64_t *vocab, const char *directory, const char *name,
-                          by_error *error)
+/* Reads a file and checks the ids of tokens in it. */
+static by_status read_ids(json_t **out, const char *directory, const char *name, by_error *error)
 {
     char *path;
     BY_TRY(read_file(out, directory, name, error));
-    json_int_t size = json_integer_value(json_object_get(*out, "vocab_size"));
-    *vocab = size > 0 && size < INT32_MAX ? size : *vocab;
     BY_TRY(by__path_make(&path, directory, name, error));
-    by_status status = by__token_ids_check(path, *out, *vocab, error);
+    by_status status = by__token_ids_check(path, *out, error);
     free(path);
     return status;
 }
 
 /* Adds eos_token_id of the settings of generation, or else of the model: a number or a list. */
-static by_status add_ids(ends *e, const char *directory, by_error *error)
+static void add_ids(ends *e, const json_t *model, const json_t *settings)
 {
-    json_t *model = NULL;
-    json_t *settings = NULL;
-    int64_t vocab = INT32_MAX;
-    by_status status = read_ids(&model, &vocab, directory, "config.json", error);
-    if (status == BY_OK) {
-        status = read_ids(&settings, &vocab, directory, "generation_config.json", error);
-    }
     /* The key counts where it exists, even if null. */
     const json_t *value = json_object_get(settings, "eos_token_id");
     value = value != NULL ? value : json_object_get(model, "eos_token_id");
-    if (status == BY_OK && json_is_integer(value)) {
+    if (json_is_integer(value)) {
         add(e, json_integer_value(value));
     }
-    for (size_t k = 0; k < json_array_size(value) && status == BY_OK; k++) {
+    for (size_t k = 0; k < json_array_size(value); k++) {
         add(e, json_integer_value(json_array_get(value, k)));
+    }
+}
+
+/* Adds the end of text of the tokenizer, and the ids of a directory. Those that the model cannot
+ * produce, from its "vocab_size" on, are left out. */
+static by_status add_own(ends *e, const by_tokenizer *tokenizer, const char *directory,
+                         by_error *error)
+{
+    json_t *model = NULL;
+    json_t *settings = NULL;
+    by_status status = read_ids(&model, directory, "config.json", error);
+    if (status == BY_OK) {
+        status = read_ids(&settings, directory, "generation_config.json", error);
+    }
+    if (status == BY_OK) {
+        json_int_t size = json_integer_value(json_object_get(model, "vocab_size"));
+        e->vocab = size > 0 && size < e->vocab ? size : e->vocab;
+        add(e, tokenizer == NULL ? -1 : by_tokenizer_eos(tokenizer));
+        add_ids(e, model, settings);
     }
     json_decref(settings);
     json_decref(model);
@@ -141,15 +150,15 @@ by_status by_end_tokens(int32_t ids[BY_END_TOKENS], size_t *count, const char *d
     bool gguf = by__format_gguf_is_file(directory);
     if (tokenizer != NULL) {
         e.vocab = (int64_t)by_tokenizer_vocab(tokenizer);
-        add(&e, by_tokenizer_eos(tokenizer));
     }
     if (gguf) {
         int64_t said[2];
+        add(&e, tokenizer == NULL ? -1 : by_tokenizer_eos(tokenizer));
         BY_TRY(by__tokenizer_gguf_ends_open(said, directory, error));
         add(&e, said[0]);
         add(&e, said[1]);
     } else {
-        BY_TRY(add_ids(&e, directory, error));
+        BY_TRY(add_own(&e, tokenizer, directory, error));
     }
     if (tokenizer != NULL && !gguf) {
         BY_TRY(add_name(&e, tokenizer, directory, error));
