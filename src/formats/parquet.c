@@ -409,6 +409,13 @@ static by_status read_metadata(by__format_parquet *p, uint64_t most, by_error *e
                             "%s: an encrypted Parquet file: write it anew without encryption",
                             p->name);
     }
+    if (!by__format_parquet_is(p->data, p->size)) {
+        return by_error_set(
+            error, BY_EFORMAT,
+            "%s: no Parquet file: it does not begin with PAR1; give a text or table "
+            "of another format the ending of that format",
+            p->name);
+    }
     if (p->size < MAGIC_BYTES + tail ||
         memcmp(p->data + p->size - MAGIC_BYTES, "PAR1", MAGIC_BYTES) != 0) {
         return damaged(p, "it does not end with PAR1: it is cut short", error);

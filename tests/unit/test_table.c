@@ -122,6 +122,8 @@ static void test_csv_errors(void **state)
     by_error error = {0};
     assert_int_equal(by_table_parse(&table, "t.csv", "a\n1\0\n", 5, NULL, &error), BY_EFORMAT);
     assert_string_equal(error.message, "t.csv:2: column 1: a NUL byte");
+    assert_int_equal(by_table_parse(&table, "t.parquet", "a\n1\n", 4, NULL, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "t.parquet: no Parquet file"));
 }
 
 /* ---- encodings ---- */

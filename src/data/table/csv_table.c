@@ -341,7 +341,9 @@ by_status by_table_parse(by_table **out, const char *name, const char *text, siz
     t->name = by__strdup(name);
     by_status status =
         t->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name") : BY_OK;
-    if (status == BY_OK && by__format_parquet_is((const uint8_t *)text, length)) {
+    /* By what it holds or is named: a file of another format is no table of numbers by chance. */
+    if (status == BY_OK &&
+        (by__format_parquet_is((const uint8_t *)text, length) || by__ends_with(name, ".parquet"))) {
         status = by__table_read_parquet(t, (const uint8_t *)text, length, &o, error);
     } else if (status == BY_OK) {
         status = check_characters(name, text, length, error);
