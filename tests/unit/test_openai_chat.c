@@ -37,6 +37,9 @@ static void test_refused(void **state)
         {CHAT("[{\"role\":\"user\",\"content\":[\"a\"]}]", ""), "messages[0].content",
          "a part of a 'content'"},
         {CHAT("[{\"role\":\"assistant\",\"content\":null}]", ""), NULL, NULL},
+        {CHAT("[{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":null}]", ""), NULL, NULL},
+        {CHAT("[{\"role\":\"function\",\"name\":\"a\"}]", ""), NULL, NULL},
+        {CHAT("[{\"role\":\"tool\",\"content\":5}]", ""), "messages[0].content", "'content'"},
         {CHAT("[{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null,\"annotations\":null,"
               "\"audio\":null,\"function_call\":null,\"tool_calls\":null,\"parsed\":null,\"id\":"
               "\"a\","
@@ -101,6 +104,26 @@ static void test_refused(void **state)
     }
 }
 
+/* A template joins what a tool said to other text: null would be none. */
+static void test_silent_tool(void **state)
+{
+    const char *param = NULL;
+    by_error error = {0};
+    (void)state;
+    by__gateway_call *call = read_call(
+        &by__openai_chat_form,
+        CHAT("[{\"role\":\"tool\",\"content\":null},{\"role\":\"assistant\",\"content\":null}]",
+             ""),
+        &param, &error);
+    assert_string_equal(error.message, "");
+    const json_t *messages =
+        json_object_get(json_object_get(call->parts[0].message, "request"), "messages");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(messages, 0), "content")),
+                        "");
+    assert_true(json_is_null(json_object_get(json_array_get(messages, 1), "content")));
+    by__gateway_call_free(call);
+}
+
 /* ---- calls of functions ---- */
 
 #define TOOLS                                                                                      \
@@ -162,6 +185,15 @@ static const struct {
      "<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call> <tool_call>{\"na", "", "length"},
     {CALLING("\"auto\""), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"</tool_call>",
      "length", "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"</tool_call>", "", "length"},
+    /* arguments that a template omits, or spells as a text */
+    {CALLING("\"auto\""),
+     "<tool_call>{\"name\":\"g\"}</tool_call><tool_call>{\"name\":\"g\",\"arguments\":null}"
+     "</tool_call><tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}</tool_call>",
+     "stop", NULL, "g({})\ng({})\nf({\"a\":1})\n", "tool_calls"},
+    {CALLING("\"auto\""), "<tool_call>{\"name\":\"g\",\"arguments\":\"x\"}</tool_call>", "stop",
+     "<tool_call>{\"name\":\"g\",\"arguments\":\"x\"}</tool_call>", "", "stop"},
+    {CALLING("\"auto\""), "<tool_call>{\"name\":\"g\",\"arguments\":[1]}</tool_call>", "stop",
+     "<tool_call>{\"name\":\"g\",\"arguments\":[1]}</tool_call>", "", "stop"},
     {CALLING("\"auto\""), "", "stop", "", "", "stop"},
     {CALLING("\"auto\""), "a <tool_call>{\"name\":", "length", "a <tool_call>{\"name\":", "",
      "length"},
@@ -319,6 +351,7 @@ static void test_call_schema(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused), cmocka_unit_test(test_calls),
+                                       cmocka_unit_test(test_silent_tool),
                                        cmocka_unit_test(test_call_schema)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -389,7 +389,7 @@ by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t len
                             chat ? "'messages' must be a list with at least one message"
                                  : "'prompt' is missing");
     }
-    BY_TRY(by__openai_messages(a.messages, call->place, param, error));
+    BY_TRY(by__openai_messages((json_t *)(uintptr_t)a.messages, call->place, param, error));
     BY_TRY(refuse_others(&a, param, error));
     BY_TRY(read_logprobs(call, &a, param, error));
     BY_TRY(read_best(call, &a, param, error));

@@ -10,8 +10,9 @@ extern const by__gateway_call_form by__openai_chat_form;
 /* The same as the `read` of a form. */
 by_status by__openai_read_text(by__gateway_call *call, const by__http_request *request,
                                const char **param, by_error *error);
-/* Checks the messages of a chat; *param names what is wrong, in `place` (openai_messages.c). */
-by_status by__openai_messages(const json_t *messages, char place[BY__PLACE_BYTES],
+/* Checks the messages of a chat, and gives a tool that said nothing an empty content; *param names
+ * what is wrong, in `place` (openai_messages.c). */
+by_status by__openai_messages(json_t *messages, char place[BY__PLACE_BYTES],
                               const char **param, by_error *error);
 /* Reads the body, of about `length` bytes, of a completion or (another kind) a chat. */
 by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t length,

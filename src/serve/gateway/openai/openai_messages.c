@@ -41,17 +41,28 @@ static bool is_role(const char *role)
     return false;
 }
 
+/* A tool may have had nothing to say. */
+static bool is_tool(const char *role)
+{
+    return strcmp(role, "tool") == 0 || strcmp(role, "function") == 0;
+}
+
+static bool may_lack_content(const char *role)
+{
+    return strcmp(role, "assistant") == 0 || is_tool(role);
+}
+
 /* The worker reads the parts: what it takes depends on the model. */
 static by_status check_content(const message *m, by_error *error)
 {
     size_t i;
     json_t *part;
     if (m->content == NULL) {
-        return strcmp(m->role, "assistant") == 0
+        return may_lack_content(m->role)
                    ? BY_OK
                    : by_error_set(error, BY_EARG,
                                   "'content' must be a text or a list of parts; only an assistant "
-                                  "may have none");
+                                  "and a tool may have none");
     }
     if (json_is_string(m->content)) {
         return BY_OK;
@@ -125,7 +136,7 @@ static by_status read_fields(message *m, const json_t *value, const char **param
     return status;
 }
 
-static by_status check_message(const json_t *value, const char **param, by_error *error)
+static by_status check_message(json_t *value, const char **param, by_error *error)
 {
     message m = {0};
     BY_TRY(read_fields(&m, value, param, error));
@@ -139,11 +150,16 @@ static by_status check_message(const json_t *value, const char **param, by_error
     *param = "tool_calls";
     BY_TRY(check_calls(&m, error));
     *param = "content";
-    return check_content(&m, error);
+    BY_TRY(check_content(&m, error));
+    /* Templates join the content of a tool to other text. */
+    return m.content != NULL || !is_tool(m.role) ||
+                   json_object_set_new(value, "content", json_string("")) == 0
+               ? BY_OK
+               : by_error_set(error, BY_EMEMORY, "out of memory: a conversation");
 }
 
-by_status by__openai_messages(const json_t *messages, char place[BY__PLACE_BYTES],
-                              const char **param, by_error *error)
+by_status by__openai_messages(json_t *messages, char place[BY__PLACE_BYTES], const char **param,
+                              by_error *error)
 {
     size_t i;
     json_t *value;

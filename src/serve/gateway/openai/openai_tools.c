@@ -391,25 +391,48 @@ static bool knows(const by__gateway_call *call, const char *name)
     return false;
 }
 
+/* Adds the arguments of a call, as the model spelled them: an object, the text of one, or none, which
+ * some templates omit. Returns false if they are anything else. */
+static bool add_arguments(by_string *out, const json_t *call, const char *text, size_t length)
+{
+    const json_t *value = json_object_get(call, "arguments");
+    const char *spelled;
+    size_t n;
+    json_error_t ignored;
+    if (value == NULL || json_is_null(value)) {
+        by__string_append(out, "{}");
+        return true;
+    }
+    if (json_is_object(value) && by__json_member_text(&spelled, &n, text, length, "arguments")) {
+        by__json_compact(out, spelled, n);
+        return true;
+    }
+    json_t *inner = json_is_string(value)
+                        ? by_json_load(json_string_value(value), json_string_length(value),
+                                       JSON_ALLOW_NUL, &ignored)
+                        : NULL;
+    bool good = json_is_object(inner);
+    if (good) {
+        by__json_compact(out, json_string_value(value), json_string_length(value));
+    }
+    json_decref(inner);
+    return good;
+}
+
 /* Adds the call of one pair of marks, unless it is one too many. Returns false if what is between
  * them is none. */
 static bool add_marked_one(const by__gateway_call *call, by__openai_called *called,
                            const char *text, size_t length, by_string *out)
 {
     json_error_t where;
-    const char *arguments;
-    size_t n;
+    by_string printed = {0};
     json_t *value = by_json_load(text, length, JSON_ALLOW_NUL, &where);
     const char *name = by__protocol_get_text(value, "name");
-    bool good = knows(call, name) &&
-                by__json_member_text(&arguments, &n, text, length, "arguments") &&
-                arguments[0] == '{';
+    bool good = knows(call, name) && add_arguments(&printed, value, text, length);
     if (value == NULL && json_error_code(&where) == json_error_out_of_memory) {
         out->failed = true;
     }
     if (good && (called->index == 0 || !json_is_true(json_object_get(call->own, "single")))) {
-        by_string printed = {0};
-        by__json_compact(&printed, arguments, n); /* as the model spelled them */
         called->name = name;
         called->name_length = strlen(name);
         called->arguments = printed.failed ? "" : printed.data;
@@ -418,8 +441,8 @@ static bool add_marked_one(const by__gateway_call *call, by__openai_called *call
         by__openai_add_call(call, called, out);
         called->index++;
         out->failed = out->failed || printed.failed;
-        by_string_free(&printed);
     }
+    by_string_free(&printed);
     json_decref(value);
     return good;
 }
