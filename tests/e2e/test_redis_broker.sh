@@ -115,9 +115,9 @@ answers "starting" submit a m 2 5 1 60000 g 0 0 1 1000 99 wait '' 0 '{}'
 answers "" hello w1 m v '{}'
 answers "" beat w1 m v '{"model":"m","version":"v"}'
 answers "unknown" submit a other 2 5 1 60000 g 0 0 1 1000 99 wait '' 0 '{}'
-answers "task t1 queued *" task_add t1 o1 key m 2 5 1 60000 0 1 1000 99 wait 99 '{}' '{"r":1}'
-answers "task t1 queued *" task_add t2 o1 key m 2 5 1 60000 0 1 1000 99 wait 99 '{}' '{"r":1}'
-answers "full 1" task_add t3 o1 "" m 2 5 1 60000 0 1 1000 99 wait 99 '{}' '{"r":1}'
+answers "task t1 queued *" task_add t1 o1 key m 2 5 1 60000 0 1 1000 99 wait 99 1000000 '{}' '{"r":1}'
+answers "task t1 queued *" task_add t2 o1 key m 2 5 1 60000 0 1 1000 99 wait 99 1000000 '{}' '{"r":1}'
+answers "full 1" task_add t3 o1 "" m 2 5 1 60000 0 1 1000 99 wait 99 1000000 '{}' '{"r":1}'
 counts m v "1 5 0 1 0 0 2 1 0"
 answers "full 1" submit a m 2 5 1 60000 g 0 0 1 1000 99 wait '' 0 '{}'
 answers 't1 1 * 1 {"r":1}' take w1 m v 4 0 3 99
@@ -125,8 +125,8 @@ answers "" beat w1 m v '{"model":"m","version":"v"}' t1 1
 counts m v "0 0 0 0 0 1 3 2 0"
 # In front of a request: what is at workers (t1, of 1 sequence), and what waits at its level and above.
 answers "wait 1" submit a m 2 5 1 60000 g 0 0 9 1000 1 wait '' 0 '{}'
-answers "task low queued *" task_add low o1 "" m 3 5 7 60000 0 9 1000 9 late 99 '{}' '{"r":2}'
-answers "late 8" task_add t3 o1 "" m 3 5 1 60000 0 9 1000 8 late 99 '{}' '{"r":1}'
+answers "task low queued *" task_add low o1 "" m 3 5 7 60000 0 9 1000 9 late 99 1000000 '{}' '{"r":2}'
+answers "late 8" task_add t3 o1 "" m 3 5 1 60000 0 9 1000 8 late 99 1000000 '{}' '{"r":1}'
 answers "wait 1" submit a m 2 5 1 60000 g 0 0 9 1000 1 wait '' 0 '{}'
 counts m v "1 5 0 0 7 1 7 5 0"
 # Of a request that was refused no part is let in, also where one has come to an end meanwhile.
@@ -148,30 +148,30 @@ answers "t1 2" task_end t1 2 completed end '{"a":3}' ''
 answers 'task t1 completed * 2 {} {"a":2}*' task_get t1 o1
 answers "none" task_get t1 o2
 # An owner's responses replace the oldest of them that have ended; its tasks are refused.
-answers "task task_a queued *" task_add task_a o3 "" s 2 5 1 60000 1 9 1000 99 wait 1 '{}' '{"r":1}'
-answers "stored" task_add task_b o3 "" s 2 5 1 60000 1 9 1000 99 wait 1 '{}' '{"r":1}'
-answers "task task_b queued *" task_add task_b o4 "" s 2 5 1 60000 1 9 1000 99 wait 1 '{}' '{"r":1}'
+answers "task task_a queued *" task_add task_a o3 "" s 2 5 1 60000 1 9 1000 99 wait 1 1000000 '{}' '{"r":1}'
+answers "stored" task_add task_b o3 "" s 2 5 1 60000 1 9 1000 99 wait 1 1000000 '{}' '{"r":1}'
+answers "task task_b queued *" task_add task_b o4 "" s 2 5 1 60000 1 9 1000 99 wait 1 1000000 '{}' '{"r":1}'
 answers "task task_a cancelled *" task_drop task_a o3
 answers "task task_a cancelled *" task_get task_a o3
 answers "task task_a cancelled *" task_drop task_a o3
 answers "none" task_get task_a o3
-answers "task task_c queued *" task_add task_c o3 "" s 2 5 1 60000 1 9 1000 99 wait 1 '{}' '{"r":1}'
-answers "task resp_a queued *" task_add resp_a o3 "" s 2 5 1 60000 1 9 1000 99 wait 2 '{}' '{"r":1}'
-answers "task resp_b completed *" task_keep resp_b o3 60000 2 '{}' '{"a":1}'
-answers "task resp_c completed *" task_keep resp_c o3 60000 2 '{}' '{"a":1}'
+answers "task task_c queued *" task_add task_c o3 "" s 2 5 1 60000 1 9 1000 99 wait 1 1000000 '{}' '{"r":1}'
+answers "task resp_a queued *" task_add resp_a o3 "" s 2 5 1 60000 1 9 1000 99 wait 2 1000000 '{}' '{"r":1}'
+answers "task resp_b completed *" task_keep resp_b o3 60000 2 1000000 '{}' '{"a":1}'
+answers "task resp_c completed *" task_keep resp_c o3 60000 2 1000000 '{}' '{"a":1}'
 answers "none" task_get resp_b o3
 answers "task resp_a queued *" task_get resp_a o3
-answers "stored" task_keep resp_d o3 60000 1 '{}' '{"a":1}'
+answers "stored" task_keep resp_d o3 60000 1 1000000 '{}' '{"a":1}'
 # What has expired does not count.
 sleep 0.01
-answers "task resp_e completed *" task_keep resp_e o5 1 1 '{}' '{"a":1}'
+answers "task resp_e completed *" task_keep resp_e o5 1 1 1000000 '{}' '{"a":1}'
 sleep 0.01
-answers "task resp_f completed *" task_keep resp_f o5 60000 1 '{}' '{"a":1}'
+answers "task resp_f completed *" task_keep resp_f o5 60000 1 1000000 '{}' '{"a":1}'
 for id in task_b task_c resp_a; do answers "task $id cancelled *" task_delete "$id" "$([ "$id" = task_b ] && echo o4 || echo o3)"; done
 # A gateway that nobody listens for has gone: its request is not begun.
 answers "ok" submit a m 2 5 1 60000 g 0 0 1 1000 99 wait '' 0 '{}'
 answers "" take w1 m v 4 0 3 99
-answers "task t4 queued *" task_add t4 o1 "" m 1 5 1 60000 0 1 1000 99 wait 99 '{}' '{"r":4}'
+answers "task t4 queued *" task_add t4 o1 "" m 1 5 1 60000 0 1 1000 99 wait 99 1000000 '{}' '{"r":4}'
 answers 't4 1 * 1 {"r":4}' take w1 m v 4 0 3 99
 for lost in 2 3; do
     again w1
@@ -185,7 +185,7 @@ holds dead "its worker was lost 3 times"
 # t1 has ended; t4 was at three workers, and at none when it ended; nobody began a.
 counts m v "0 0 0 0 0 0 11 7 1"
 # A time in which nobody has called, here each, is no silence of workers.
-answers "task t5 queued *" task_add t5 o1 "" m 1 5 2 60000 0 1 1000 99 wait 99 '{}' '{"r":5}'
+answers "task t5 queued *" task_add t5 o1 "" m 1 5 2 60000 0 1 1000 99 wait 99 1000000 '{}' '{"r":5}'
 answers 't5 1 *' take w1 m v 4 0 3 99
 broker_script -1 >pausing.lua
 [ -z "$(redis-cli -p "$port" -n 5 --eval pausing.lua , take w2 m v 4 1 3 99)" ] || fail "a pause is a silence"
@@ -222,13 +222,13 @@ for v in a b; do
     answers "" beat w$v two $v "{\"model\":\"two\",\"version\":\"$v\"}"
 done
 answers "1" route two s1 "$(only a)" ''
-answers "task v1 queued *" task_add v1 o "" two 2 5 1 60000 0 9 1000 99 wait 99 '{}' '{}'
+answers "task v1 queued *" task_add v1 o "" two 2 5 1 60000 0 9 1000 99 wait 99 1000000 '{}' '{}'
 answers "" take wb two b 4 0 3 99
 answers "v1 1 *" take wa two a 4 0 3 99
 # Two versions: s1 alone decides, for a while.
 answers "1" route two s1 "$(route 0 1)" ''
 answers "0" route two s2 "$(only a)" ''
-answers "task v2 queued *" task_add v2 o "" two 2 5 1 60000 0 9 1000 99 wait 99 '{}' '{}'
+answers "task v2 queued *" task_add v2 o "" two 2 5 1 60000 0 9 1000 99 wait 99 1000000 '{}' '{}'
 answers "" take wa two a 4 0 3 99
 answers "v2 1 *" take wb two b 4 0 3 99
 answers "" task_end v2 1 failed fail '' '{"status":500}'
@@ -236,13 +236,13 @@ answers "" task_end v2 1 failed fail '' '{"status":500}'
 answers "" task_end v1 1 completed end '{}' ''
 counts two a "0 0 0 0 0 0 2 0 1"
 # What waits for a version that gets nothing any more is taken by the one that serves.
-answers "task v3 queued *" task_add v3 o "" two 2 5 1 60000 0 9 1000 99 wait 99 '{}' '{}'
+answers "task v3 queued *" task_add v3 o "" two 2 5 1 60000 0 9 1000 99 wait 99 1000000 '{}' '{}'
 answers "1" route two s1 "$(route 1 0)" ''
 answers "" take wb two b 4 0 3 99
 answers "v3 1 *" take wa two a 4 0 3 99
 answers "" task_end v3 1 completed end '{}' ''
 answers "1" route two s1 "$(route 0.25 0.75)" ''
-for i in $(seq 40); do answers "task s$i-0 queued *" task_add s$i-0 o "" two 2 5 1 60000 0 99 1000 99 wait 99 '{}' '{}'; done
+for i in $(seq 40); do answers "task s$i-0 queued *" task_add s$i-0 o "" two 2 5 1 60000 0 99 1000 99 wait 99 1000000 '{}' '{}'; done
 answers '*"errors":1,*' state g 5000
 count=$(redis-cli -p "$port" -n 5 --eval script.lua , take wb two b 99 0 3 99 2>/dev/null | grep -c '^s[0-9]')
 [ "$count" -eq 34 ] || fail "$count of 40 requests went to a share of 75 %, not the 34 that their names say"
@@ -307,9 +307,9 @@ redis-cli -p "$port" subscribe banyan:to:g >told 2>/dev/null &
 background=$!
 wait_for subscribe told
 answers "" hello wt turns v '{}'
-answers "task last queued *" task_add last o "" turns 3 5 1 60000 1 99 1000 99 wait 99 '{}' '{}'
+answers "task last queued *" task_add last o "" turns 3 5 1 60000 1 99 1000 99 wait 99 1000000 '{}' '{}'
 for i in $(seq 30); do answers "ok" submit "r$i" turns 2 5 1 60000 g 1 0 99 1000 99 wait '' 0 '{}'; done
-answers "task next queued *" task_add next o "" turns 2 5 1 60000 1 99 1000 99 wait 99 '{}' '{}'
+answers "task next queued *" task_add next o "" turns 2 5 1 60000 1 99 1000 99 wait 99 1000000 '{}' '{}'
 # given TAKES: the ids that as many takes of up to four give, without room for the lowest level.
 given() {
     for _ in $(seq "$1"); do
@@ -325,7 +325,7 @@ answers "last 2 *" take w2 turns v 1 1 3 0
 answers "" task_end last 2 completed end '{}' ''
 # One that has not waited for long has no turn.
 script=script.lua
-answers "task next2 queued *" task_add next2 o "" turns 3 5 1 60000 1 99 1000 99 wait 99 '{}' '{}'
+answers "task next2 queued *" task_add next2 o "" turns 3 5 1 60000 1 99 1000 99 wait 99 1000000 '{}' '{}'
 ids=$(given 3)
 [ "$ids" = "r19 r20 r21 r22 r23 r24 r25 r26 r27 r28 r29 r30" ] || fail "the order is $ids"
 kill $background
@@ -349,7 +349,7 @@ background=
 # Tasks that have not ended are not left to another protocol; those that have are.
 PROTOCOL=7 broker_script >other.lua
 other() { redis-cli -p "$port" -n 5 --eval other.lua , enter 5 2>/dev/null; }
-answers "task left queued *" task_add left o "" m 2 5 1 60000 0 99 1000 99 wait 99 '{}' '{}'
+answers "task left queued *" task_add left o "" m 2 5 1 60000 0 99 1000 99 wait 99 1000000 '{}' '{}'
 case $(other) in
 "PROTOCOL "*" tasks are open in this Redis, of protocol 1; this program speaks 7: "*) ;;
 *) fail "another protocol is let in, to tasks that are open: $(other)" ;;

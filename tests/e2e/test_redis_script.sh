@@ -22,7 +22,7 @@ for worker in w1 w2 w3; do
 done
 i=1
 while [ $i -le 30 ]; do
-    answers "task t$i queued *" task_add t$i o "" m 2 5 1 60000000 0 1000 1000 999 wait 100000 '{}' '{"r":1}'
+    answers "task t$i queued *" task_add t$i o "" m 2 5 1 60000000 0 1000 1000 999 wait 100000 1000000 '{}' '{"r":1}'
     i=$((i + 1))
 done
 answers "t1 1 *t29 1 *" take w1 m v 29 0 3 99
@@ -37,9 +37,34 @@ route() { answers 1 route r s "{\"versions\":[$1]}" ''; }
 route '{"version":"v","share":0},{"version":"w","share":1}'
 i=1
 while [ $i -le 300 ]; do
-    answers "task r$i queued *" task_add r$i o "" r 2 5 1 60000000 0 1000 1000000 999 wait 100000 '{}' '{"r":1}'
+    answers "task r$i queued *" task_add r$i o "" r 2 5 1 60000000 0 1000 1000000 999 wait 100000 1000000 '{}' '{"r":1}'
     i=$((i + 1))
 done
 [ "$(ask xlen banyan:queue:r:normal@w)" = 300 ] || fail "they do not wait for w"
 route '{"version":"v","share":1}'
 [ "$(ask xlen banyan:queue:r:normal@w) $(ask xlen banyan:queue:r:normal)" = "0 300" ] || fail "some wait for w still"
+
+say "what an owner stores is bounded in bytes, too: of tasks with their requests, of responses with their results"
+# 2 bytes of a task and 7 of a request; then 2 and 7 of a result.
+add() { answers "$2" task_add "$1" "$3" "" m 2 5 1 60000000 1 1000 1000000 999 wait 99 "$4" '{}' '{"r":1}'; }
+add task_1 "task task_1 queued *" b 27
+add task_2 "task task_2 queued *" b 27
+add task_3 "task task_3 queued *" b 27
+add task_4 stored b 27
+add task_4 "task task_4 queued *" other 27
+answers "task task_2 queued *" task_get task_2 b
+answers "task task_2 cancelled *" task_drop task_2 b
+add task_4 stored b 28
+add task_4 "task task_4 queued *" b 29 # what has ended keeps no request
+answers "task task_2 cancelled *" task_drop task_2 b
+answers none task_get task_2 b
+[ "$(ask hget banyan:sizes:task:b all)" = 27 ] || fail "three tasks of 9 bytes: $(ask hgetall banyan:sizes:task:b)"
+keep() { answers "$2" task_keep "$1" b 60000 99 "$3" '{}' "$4"; }
+keep resp_1 "task resp_1 completed *" 20 '{"a":1}'
+keep resp_2 "task resp_2 completed *" 20 '{"a":2}'
+keep resp_3 stored 20 '{"a":"a longer one than all of them"}'
+answers "task resp_1 completed *" task_get resp_1 b
+keep resp_3 "task resp_3 completed *" 20 '{"a":3}'
+answers none task_get resp_1 b
+answers "task resp_2 completed *" task_get resp_2 b
+[ "$(ask hget banyan:sizes:resp:b all)" = 18 ] || fail "two responses of 9 bytes: $(ask hgetall banyan:sizes:resp:b)"

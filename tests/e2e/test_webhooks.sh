@@ -62,7 +62,7 @@ script_port=$redis
 answers "" hello w m v '{}'
 answers "" beat w m v '{"model":"m","version":"v"}'
 answers "" task_hooks 60000 9
-answers "task t queued * pending 0" task_add t o "" m 2 5 1 60000 0 2 1000 99 wait 99 '{"webhook":1}' '{"r":5}' 1
+answers "task t queued * pending 0" task_add t o "" m 2 5 1 60000 0 2 1000 99 wait 99 1000000 '{"webhook":1}' '{"r":5}' 1
 answers 't 1 * 1 {"r":5}' take w m v 4 0 3 99
 answers "" task_hooks 60000 9
 answers "" task_end t 1 completed end '{"a":1}' ''

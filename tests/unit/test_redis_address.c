@@ -21,7 +21,7 @@ static void test_whole(void **state)
     assert_int_equal(by__link_redis_address_read(
                          &a,
                          "redis://me:p%40:s%2fs@[::1]:7000/3?queue=10&"
-                         "queue_tokens=99&stored=5&wait=0.25&silence=1.5&hang=7&attempts=2",
+                         "queue_tokens=99&stored=5&stored_bytes=4096&wait=0.25&silence=1.5&hang=7&attempts=2",
                          &error),
                      BY_OK);
     assert_string_equal(a.host, "::1");
@@ -32,6 +32,7 @@ static void test_whole(void **state)
     assert_int_equal(a.queue, 10);
     assert_int_equal(a.queue_tokens, 99);
     assert_int_equal(a.stored, 5);
+    assert_int_equal(a.stored_bytes, 4096);
     assert_true(a.silence == 1.5 && a.hang == 7.0 && a.wait == 0.25);
     assert_int_equal(a.attempts, 2);
 }

@@ -28,8 +28,8 @@ static by_status wrong(const char *what, by_error *error)
         error, BY_ECONFIG,
         "the address of Redis: %s; it is redis://[[USER]:PASSWORD@]HOST[:PORT]"
         "[/"
-        "DATABASE][?queue=N&queue_tokens=N&wait=SECONDS&silence=SECONDS&hang=SECONDS&attempts="
-        "N&password_file=FILE]",
+        "DATABASE][?queue=N&queue_tokens=N&stored=N&stored_bytes=N&wait=SECONDS&silence=SECONDS&"
+        "hang=SECONDS&attempts=N&password_file=FILE]",
         what);
 }
 
@@ -126,6 +126,7 @@ static by_status read_option(by__link_redis_address *a, const char *text, size_t
     } integers[] = {{"queue=", &a->queue, 1000000000},
                     {"queue_tokens=", &a->queue_tokens, 1000000000000},
                     {"stored=", &a->stored, 1000000000},
+                    {"stored_bytes=", &a->stored_bytes, INT64_C(1) << 40},
                     {"attempts=", &a->attempts, 100}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(integers); i++) {
         size_t n = strlen(integers[i].name);
@@ -173,6 +174,7 @@ by_status by__link_redis_address_read(by__link_redis_address *out, const char *u
                                 .queue = 1024,
                                 .queue_tokens = 4000000,
                                 .stored = 100000,
+                                .stored_bytes = INT64_C(256) << 20,
                                 .silence = 5.0,
                                 .hang = 60.0,
                                 .attempts = 3};

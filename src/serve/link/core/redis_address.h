@@ -19,6 +19,7 @@ typedef struct by__link_redis_address {
     int64_t queue;        /* most requests that wait for a model; 1024 */
     int64_t queue_tokens; /* most estimated tokens of prompts and answers that wait; 4,000,000 */
     int64_t stored;       /* most tasks, and most responses, stored for each key name; 100,000 */
+    int64_t stored_bytes; /* most bytes of each of the two; 256 MiB */
     double wait;          /* most seconds that a request may wait; 0: by load (admission.h) */
     /* seconds without a beat after which a worker's requests are given to others; 5 */
     double silence;

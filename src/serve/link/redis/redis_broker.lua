@@ -190,37 +190,45 @@ local function row(id, owner)
     return {'task', id, v[2], v[3], v[4], v[5], v[6], v[7] or '', v[8] or '', v[9] or '', v[10] or ''}
 end
 
--- The tasks or responses (by the beginning of the id) of an owner, by the time at which they expire.
-local function stored_of(id, owner) return P .. 'stored:' .. string.sub(id, 1, 4) .. ':' .. owner end
-
--- Makes room for a new task or response, of which the owner may have `most`: deletes the oldest
--- responses that have ended as far as needed. Returns false if there is none.
-local function make_room(id, owner, most)
-    local key = stored_of(id, owner)
-    call('ZREMRANGEBYSCORE', key, '-inf', text(clock()))
-    local more = call('ZCARD', key) - tonumber(most) + 1
-    if more > 0 and string.sub(id, 1, 4) == 'resp' then
-        for _, old in ipairs(call('ZRANGE', key, 0, more + 63)) do
+-- Makes room for a new task or response, of which the owner may have `most`, with `most_bytes` in
+-- all: deletes the oldest responses that have ended as far as needed, but none for one that cannot
+-- be stored at all. Returns false if there is no room.
+local function make_room(id, owner, most, most_bytes, bytes)
+    local key, sizes = stored_of(id, owner), sizes_of(id, owner)
+    most, most_bytes = tonumber(most), tonumber(most_bytes)
+    for _, old in ipairs(call('ZRANGEBYSCORE', key, '-inf', text(clock()))) do drop_stored(old, owner) end
+    local function lacks()
+        return call('ZCARD', key) >= most or tonumber(call('HGET', sizes, 'all') or 0) + bytes > most_bytes
+    end
+    local from = 0
+    while string.sub(id, 1, 4) == 'resp' and bytes <= most_bytes and lacks() do
+        local oldest = call('ZRANGE', key, from, from + 63)
+        if #oldest == 0 then break end
+        for _, old in ipairs(oldest) do
             local state = call('HGET', P .. 'job:' .. old, 's')
-            if more > 0 and state ~= 'queued' and state ~= 'in_progress' then
+            if state == 'queued' or state == 'in_progress' then
+                from = from + 1
+            elseif lacks() then
                 call('DEL', P .. 'job:' .. old)
-                call('ZREM', key, old)
-                more = more - 1
+                drop_stored(old, owner)
             end
         end
     end
-    return more <= 0
+    return not lacks()
 end
 
-local function note_stored(id, owner, expires)
+local function note_stored(id, owner, expires, bytes)
     local key = stored_of(id, owner)
     call('ZADD', key, expires, id)
+    set_size(id, owner, bytes)
     -- The set goes with its last member.
-    call('PEXPIREAT', key, call('ZRANGE', key, -1, -1, 'WITHSCORES')[2])
+    local last = call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
+    call('PEXPIREAT', key, last)
+    call('PEXPIREAT', sizes_of(id, owner), last)
 end
 
 function ops.task_add(id, owner, idempotency, model, level, cost, sequences, left, seen, most, most_cost, limit, why,
-                      stored, task, request, hook)
+                      stored, stored_bytes, task, request, hook)
     local now = clock()
     local named = P .. 'key:' .. #owner .. ':' .. owner .. ':' .. idempotency
     local route = route_of(model)
@@ -228,9 +236,9 @@ function ops.task_add(id, owner, idempotency, model, level, cost, sequences, lef
     if earlier and call('EXISTS', P .. 'job:' .. earlier) == 1 then return row(earlier, owner) end
     local no = refusal(id, '', model, route, level, cost, seen, most, most_cost, limit, why)
     if no then return no end
-    if not make_room(id, owner, stored) then return {'stored'} end
+    if not make_room(id, owner, stored, stored_bytes, #task + #request) then return {'stored'} end
     local d = text(now + tonumber(left))
-    note_stored(id, owner, d)
+    note_stored(id, owner, d, #task + #request)
     call('HSET', P .. 'job:' .. id, 'a', 0, 'm', model, 'p', level, 'c', cost, 'd', d, 'l', 0, 'o', 'o' .. owner,
          'b', text(now), 't', task, 'since', text(now), 'r', request, 'x', sequences)
     if hook == '1' then call('HSET', P .. 'job:' .. id, 'h', 'pending', 'k', 0) end
@@ -241,12 +249,12 @@ function ops.task_add(id, owner, idempotency, model, level, cost, sequences, lef
 end
 
 -- Stores a result that a gateway has computed.
-function ops.task_keep(id, owner, left, stored, task, result)
+function ops.task_keep(id, owner, left, stored, stored_bytes, task, result)
     local now = clock()
     local key = P .. 'job:' .. id
     local d = text(now + tonumber(left))
-    if not make_room(id, owner, stored) then return {'stored'} end
-    note_stored(id, owner, d)
+    if not make_room(id, owner, stored, stored_bytes, #task + #result) then return {'stored'} end
+    note_stored(id, owner, d, #task + #result)
     call('HSET', key, 'a', 1, 's', 'completed', 'd', d, 'o', 'o' .. owner, 'b', text(now),
          't', task, 'v', result)
     call('PEXPIRE', key, left)
@@ -269,7 +277,7 @@ function ops.task_delete(id, owner)
     if was[1] == 'task' then
         call('DEL', P .. 'job:' .. id)
         call('ZREM', P .. 'hooks', id)
-        call('ZREM', stored_of(id, owner), id)
+        drop_stored(id, owner)
     end
     return was
 end

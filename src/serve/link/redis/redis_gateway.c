@@ -226,6 +226,7 @@ static void add_task(const by__redis_link *l, by__redis_call *call, const json_t
     by__redis_add_text(call, json_is_true(json_object_get(m, "seen")) ? "1" : "0");
     add_limits(l, call, model == NULL ? "" : model, task, left, true);
     by__redis_add_integer(call, l->address.stored);
+    by__redis_add_integer(call, l->address.stored_bytes);
     /* The request is stored separately, and deleted when the task ends. */
     json_t *rest = json_copy((json_t *)(uintptr_t)task);
     (void)json_object_del(rest, "request");
@@ -240,6 +241,7 @@ static void keep_task(const by__redis_link *l, by__redis_call *call, const json_
     double left = by__protocol_get_number(m, "expires", 0.0) - by__serve_wall_clock();
     by__redis_add_integer(call, left > 0.001 ? (int64_t)(left * 1000.0) : 1);
     by__redis_add_integer(call, l->address.stored);
+    by__redis_add_integer(call, l->address.stored_bytes);
     by__redis_add_json(call, json_object_get(m, "task"));
     by__redis_add_json(call, json_object_get(m, "result"));
 }

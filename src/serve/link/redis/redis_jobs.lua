@@ -30,6 +30,7 @@
 --   banyan:key:N:OWNER:KEY    string: the task with an idempotency key; N is the owner's length
 --   banyan:stored:KIND:OWNER  sorted set: an owner's tasks (KIND task) or responses (resp) by the time
 --                             at which they expire
+--   banyan:sizes:KIND:OWNER   hash: the bytes of each of them, and all: their sum
 --   banyan:hooks              sorted set: tasks that have ended by the time at which their webhook
 --                             is due
 --   banyan:refused:GATEWAY    string: its last refused request, without the number of its part
@@ -233,6 +234,31 @@ local function event(id, kind, more)
     return '\1' .. head .. id .. '\0' .. json
 end
 
+---- what an owner has stored ----
+
+-- The tasks or responses (by the beginning of the id) of an owner, by the time at which they expire.
+local function stored_of(id, owner) return P .. 'stored:' .. string.sub(id, 1, 4) .. ':' .. owner end
+local function sizes_of(id, owner) return P .. 'sizes:' .. string.sub(id, 1, 4) .. ':' .. owner end
+
+-- The bytes of a task or response are those of its messages. One that an older program has stored
+-- counts as nothing.
+local function set_size(id, owner, bytes)
+    local key = sizes_of(id, owner)
+    local was = tonumber(call('HGET', key, id) or 0)
+    call('HSET', key, id, bytes)
+    add(key, 'all', 1, bytes - was)
+end
+
+local function drop_stored(id, owner)
+    local key = sizes_of(id, owner)
+    local was = call('HGET', key, id)
+    call('ZREM', stored_of(id, owner), id)
+    if was then
+        call('HDEL', key, id)
+        add(key, 'all', -1, was)
+    end
+end
+
 -- Ends a task: its result is kept until the task expires.
 local function settle(id, job, state, result, failure)
     finish(job)
@@ -241,6 +267,10 @@ local function settle(id, job, state, result, failure)
     if result ~= '' then call('HSET', key, 'v', result) end
     if failure ~= '' then call('HSET', key, 'f', failure) end
     call('HDEL', key, 'r', 'e', 'w')
+    local owner = string.sub(job.o, 2)
+    if call('HEXISTS', sizes_of(id, owner), id) == 1 then
+        set_size(id, owner, call('HSTRLEN', key, 't') + #result + #failure)
+    end
     call('ZREM', P .. 'deadlines', id)
     local kept = tonumber(job.d)
     if call('HEXISTS', key, 'h') == 1 then
