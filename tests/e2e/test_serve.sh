@@ -71,6 +71,8 @@ run 1 "$banyan" bench serve "$url" --model other --requests 4
 run 1 "$banyan" bench serve http://127.0.0.1:1 --model tiny
 holds err "connection refused"
 stop
+! tail -n +"$(grep -n '"event":"draining"' log | tail -n 1 | cut -d : -f 1)" log | grep peer_lost || fail "the end of a server is a loss"
+[ "$(tail -n 20 log | grep -c '"event":"peer_left"')" -ge 2 ] || fail "gateway and workers do not leave: $(tail -n 20 log)"
 python3 -c 'import json, sys; all("time" in json.loads(line) or line.startswith("{\"event\":\"failed\"") or sys.exit(line) for line in open("log"))' ||
     fail "a line of the log is not JSON"
 holds log '"event":"worker_stopped"'

@@ -88,8 +88,8 @@ struct by__broker_peer {
     double moved;             /* by__now when its step counter last increased, or it was idle */
     int64_t steps;
     double given; /* by__now of the last request that it was given */
-    bool leaving;
-    bool hangs; /* it had work and completed no step: counts as lost until it completes one */
+    bool leaving; /* a worker that takes no more work, or a gateway no more requests */
+    bool hangs;   /* it had work and completed no step: counts as lost until it completes one */
 };
 
 /* The workers of one model, and the requests that wait for them. */

@@ -21,13 +21,28 @@ void by__broker_sweep(by__broker *b)
     }
 }
 
+/* A peer that has said that it ends, and has no requests any more, is not lost. */
+static bool has_left(const by__broker *b, const by__broker_peer *p)
+{
+    bool left = p->leaving && p->jobs.count == 0;
+    for (size_t i = 0; i < b->jobs.bucket_count && left; i++) {
+        for (const by__serve_id_entry *e = b->jobs.buckets[i]; e != NULL; e = e->next) {
+            left = left && ((const by__broker_job *)(const void *)e)->from != p;
+        }
+    }
+    return left;
+}
+
 void by__broker_part(by__broker *b, by__broker_peer *p, const char *why)
 {
     static const char *const names[] = {"stranger", "gateway", "worker", "supervisor"};
     by__broker_role role = p->role;
     p->role = BY__NOBODY;
     p->link = NULL;
-    if (role != BY__NOBODY) {
+    if (role != BY__NOBODY && has_left(b, p)) {
+        by__telemetry_log_event(&b->log, "peer_left", "{ss ss sI}", "role", names[role], "name",
+                                p->name, "pid", (json_int_t)p->pid);
+    } else if (role != BY__NOBODY) {
         by__telemetry_log_event(&b->log, "peer_lost", "{ss ss sI ss}", "role", names[role], "name",
                                 p->name, "pid", (json_int_t)p->pid, "reason", why);
     }
@@ -169,7 +184,7 @@ static bool take_message(by__broker *b, by__broker_peer *p, const char *kind, co
         pass_feedback(b, p, m);
     } else if (p->role == BY__WORKER && strcmp(kind, "beat") == 0) {
         take_beat(p, m);
-    } else if (p->role == BY__WORKER && strcmp(kind, "leaving") == 0) {
+    } else if (p->role != BY__SUPERVISOR && strcmp(kind, "leaving") == 0) {
         p->leaving = true;
     } else if (p->role == BY__SUPERVISOR && strcmp(kind, "route") == 0) {
         by__broker_route(b, m);

@@ -67,6 +67,14 @@ static void on_message(void *user, json_t *message)
     }
 }
 
+/* So that the end of the link counts as no loss. */
+static void tell_leaving(by__gateway *g)
+{
+    json_t *message = json_pack("{ss}", "t", "leaving");
+    (void)by__link_broker_send(&g->broker, message);
+    json_decref(message);
+}
+
 /* Before the connection is established: requests may be sent from here on. */
 static void on_greet(void *user)
 {
@@ -82,6 +90,9 @@ static void on_greet(void *user)
     g->heard = by__now();
     (void)by__link_broker_send(&g->broker, hello);
     json_decref(hello);
+    if (g->draining) {
+        tell_leaving(g);
+    }
 }
 
 static void on_ready(void *user)
@@ -202,6 +213,7 @@ static void on_stop(void *user, bool again)
     g->draining = true;
     by__telemetry_log_event(&g->log, "draining", "{sI}", "requests",
                             (json_int_t)g->metrics.running);
+    tell_leaving(g);
     by__http_server_drain(g->server);
     (void)uv_timer_start(&g->drain, on_drain, 50, 50);
 }

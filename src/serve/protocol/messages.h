@@ -29,6 +29,7 @@
  *             again in "delay" seconds)
  *   feedback  "to": the tag of the gateway that gave the answer, "id" of the answer, "index",
  *             "label" and "rating": passed on as it is
+ *   leaving   it takes no new requests, and ends when those that it has are answered
  *
  * From a worker:
  *
