@@ -73,8 +73,11 @@ typedef struct by_broker_options {
     double silence_seconds; /* without heartbeat after which a worker counts as dead; 0: 5 */
     double hang_seconds;    /* with work but without a step, after which it counts as hung; 0: 60 */
     bool supervised;        /* by_serve_run decides which versions of workers get requests */
-    bool child;             /* standard input is a pipe from the parent; end when it closes */
-    by_serve_log *log;      /* NULL: events are not reported */
+    /* Run without a sandbox. Otherwise it can start no program, and reach no files but those of its
+     * directories (docs/security.md). */
+    bool open;
+    bool child;        /* standard input is a pipe from the parent; end when it closes */
+    by_serve_log *log; /* NULL: events are not reported */
     void *user;
 } by_broker_options;
 
@@ -152,9 +155,10 @@ typedef struct by_gateway_options {
     /* Path of the broker's socket, or the address of a Redis server through which gateways and
      * workers on any number of hosts meet:
      * "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?OPTION=VALUE[&...]]", with options queue,
-     * queue_tokens, stored, wait, silence, hang and attempts (see by_broker_options; gateways and
-     * workers should use the same) and password_file, whose first line is the password. Without
-     * either, the password is BANYAN_REDIS_PASSWORD or REDISCLI_AUTH of the environment. */
+     * queue_tokens, stored, stored_bytes, wait, silence, hang and attempts (see by_broker_options;
+     * gateways and workers should use the same) and password_file, whose first line is the
+     * password. Without either, the password is BANYAN_REDIS_PASSWORD or REDISCLI_AUTH of the
+     * environment. */
     const char *broker;
     const char *listen;            /* "127.0.0.1:8080", "[::1]:8080", "unix:PATH" */
     const char *keys;              /* file of keys, one "SHA-256 NAME" per line;
@@ -170,11 +174,13 @@ typedef struct by_gateway_options {
     /* As in by_serve_options, to which admin routes are forwarded; NULL: they answer 501. */
     const char *control;
     const char *quota; /* file that persists what keys have used today; NULL: not persisted */
+    bool open;         /* as in by_broker_options: a sandbox restricts the whole process */
     bool child;        /* as in by_broker_options */
     by_serve_log *log; /* events, including every request (access log) */
     void *user;
     /* Called once with its URL when it listens, "http://127.0.0.1:8080"; may be NULL. */
     void (*ready)(void *user, const char *url);
+    const char *ready_file; /* file that `ready` writes, which the sandbox lets it; NULL: none */
 } by_gateway_options;
 
 /* Checks what by_gateway_run checks before listening: the address is valid and not reachable by

@@ -50,7 +50,7 @@ typedef struct by_serve_worker_config {
     int64_t threads;      /* compute threads; default 0: one per core */
     int64_t nice;         /* 0 to 19, default 5; gateway and broker have 0 */
     int64_t drift_window; /* requests per window of drift detection; default 500 */
-    int64_t sandbox;      /* 1: give up unneeded privileges once warm (default); 0: none */
+    int64_t sandbox;      /* 1: all processes give up what they do not need (default); 0: none */
     double max_rate;      /* requests per second that a worker begins; default 0: no limit */
     double grace;         /* seconds to end after SIGTERM; default 60 */
 } by_serve_worker_config;

@@ -50,6 +50,7 @@ void gateway_begin(gateway_run *run, const by_gateway_options *options)
 {
     *run = (gateway_run){.options = *options};
     run->options.listen = "127.0.0.1:0";
+    run->options.open = true; /* it is a thread of the test */
     run->options.broker = "/nonexistent/broker.socket";
     run->options.log = on_log;
     run->options.ready = on_ready;

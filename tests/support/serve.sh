@@ -41,6 +41,7 @@ stop() {
     kill -TERM "$server"
     wait "$server" || { tail -n 20 log >&2; fail "the server ended with an error"; }
     server=
+    ! grep sandbox_violation log || fail "a process asks for what it gave up"
 }
 # broker_script [PAUSE]: what the broker runs in Redis, as its link loads it, with two edges of histograms. Milliseconds
 # without a call are a pause when there are more than PAUSE (an hour): two calls of a test may be far apart on a busy machine.

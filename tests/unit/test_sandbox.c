@@ -31,7 +31,7 @@
 #include <cmocka.h>
 #include <uv.h>
 
-#include "serve/worker/sandbox.h"
+#include "serve/base/sandbox.h"
 #include "temporary.h"
 
 static char *directory;
@@ -452,12 +452,12 @@ static const struct {
             {"keyctl", try_keys, "keyctl"},
             {"what is allowed", try_allowed, NULL}};
 
-static bool enter(const by__worker_sandbox *sandbox)
+static bool enter(const by__serve_sandbox *sandbox)
 {
     by_error error = {0};
     int version;
-    bool good = by__worker_sandbox_prepare(sandbox, &version, &error) == BY_OK &&
-                by__worker_sandbox_enter(sandbox, &error) == BY_OK;
+    bool good = by__serve_sandbox_prepare(sandbox, &version, &error) == BY_OK &&
+                by__serve_sandbox_enter(sandbox, &error) == BY_OK;
     if (!good) {
         fprintf(stderr, "%s\n", error.message);
     }
@@ -467,7 +467,7 @@ static bool enter(const by__worker_sandbox *sandbox)
 /* 0: refused and told as the row says; else which of it was not so. */
 static int in_sandbox(size_t row, bool closed)
 {
-    const by__worker_sandbox sandbox = {0};
+    const by__serve_sandbox sandbox = {0};
     char told[BY__SANDBOX_CALL] = "";
     early = socket(AF_UNIX, SOCK_STREAM, 0);
     if (closed && !enter(&sandbox)) {
@@ -477,32 +477,32 @@ static int in_sandbox(size_t row, bool closed)
     if (rows[row].attempt() != -1 || errno != EPERM) {
         return 2;
     }
-    bool tells = by__worker_sandbox_violation(told);
+    bool tells = by__serve_sandbox_violation(told);
     if (rows[row].told != NULL && strcmp(told, rows[row].told) != 0 &&
         strncmp(told, "system call ", 12) != 0) { /* newer than the library that knows the names */
         fprintf(stderr, "%s\n", told);
         return 3;
     }
     bool last = row + 1 == BY_ARRAY_LENGTH(rows);
-    return tells == !last && !by__worker_sandbox_violation(told) ? 0 : 4;
+    return tells == !last && !by__serve_sandbox_violation(told) ? 0 : 4;
 }
 
 /* 0: a worker whose broker is on the network connects by TCP, to no other port where Landlock can
  * tell, and by nothing else. */
 static int with_network(void)
 {
-    const by__worker_sandbox sandbox = {.port = 6379};
+    const by__serve_sandbox sandbox = {.port = 6379};
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(1)};
     char told[BY__SANDBOX_CALL] = "";
     by_error error = {0};
     int version = 0;
-    if (by__worker_sandbox_prepare(&sandbox, &version, &error) != BY_OK ||
-        by__worker_sandbox_enter(&sandbox, &error) != BY_OK) {
+    if (by__serve_sandbox_prepare(&sandbox, &version, &error) != BY_OK ||
+        by__serve_sandbox_enter(&sandbox, &error) != BY_OK) {
         return 1;
     }
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    bool open = fd >= 0 && !by__worker_sandbox_violation(told);
+    bool open = fd >= 0 && !by__serve_sandbox_violation(told);
     if (version >= 4) {
         open = open && connect(fd, (struct sockaddr *)&address, sizeof address) == -1 &&
                errno == EACCES;
@@ -516,7 +516,7 @@ static int with_network(void)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(closed); i++) {
         errno = 0;
         open = open && socket(closed[i][0], closed[i][1], 0) == -1 && errno == EPERM &&
-               by__worker_sandbox_violation(told) && strcmp(told, "socket") == 0;
+               by__serve_sandbox_violation(told) && strcmp(told, "socket") == 0;
     }
     return open ? 0 : 2;
 }
@@ -525,14 +525,14 @@ static int with_network(void)
 static int with_devices(void)
 {
     static const char *const devices[] = {"/dev/null", NULL};
-    const by__worker_sandbox sandbox = {.devices = devices};
+    const by__serve_sandbox sandbox = {.devices = devices};
     by_error error = {0};
     int version;
-    by_status status = by__worker_sandbox_prepare(&sandbox, &version, &error);
+    by_status status = by__serve_sandbox_prepare(&sandbox, &version, &error);
     if (version == 0) {
         return status == BY_ESTATE ? 0 : 1;
     }
-    if (status != BY_OK || by__worker_sandbox_enter(&sandbox, &error) != BY_OK) {
+    if (status != BY_OK || by__serve_sandbox_enter(&sandbox, &error) != BY_OK) {
         return 2;
     }
     bool good = open("/dev/null", O_RDWR) >= 0 && open("/dev/zero", O_RDONLY) == -1;
@@ -542,11 +542,11 @@ static int with_devices(void)
 /* 0: Landlock alone keeps a thread from files, beside those that are open. */
 static int with_landlock(void)
 {
-    const by__worker_landlock none = {0};
+    const by__serve_landlock none = {0};
     by_error error = {0};
     int version;
     char byte;
-    if (by__worker_landlock_enter(&version, &none, &error) != BY_OK) {
+    if (by__serve_landlock_enter(&version, &none, &error) != BY_OK) {
         return 1;
     }
     bool closed = open(path, O_RDONLY) == -1 && errno == EACCES && unlink(path) == -1;
@@ -619,7 +619,7 @@ static void *send_wake(void *user)
  * inside it. A dialer opens the connections (dialer.h). */
 static int with_loop(void)
 {
-    const by__worker_sandbox sandbox = {0};
+    const by__serve_sandbox sandbox = {0};
     by_error error = {0};
     int version;
     int connection = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -627,7 +627,7 @@ static int with_loop(void)
     pthread_t thread;
     (void)snprintf(l.address.sun_path, sizeof l.address.sun_path, "%s", listening);
     if (connect(connection, (struct sockaddr *)&l.address, sizeof l.address) != 0 ||
-        by__worker_sandbox_prepare(&sandbox, &version, &error) != BY_OK ||
+        by__serve_sandbox_prepare(&sandbox, &version, &error) != BY_OK ||
         uv_loop_init(&l.loop) != 0 || uv_async_init(&l.loop, &l.wake, on_wake) != 0 ||
         uv_timer_init(&l.loop, &l.timer) != 0) {
         return 1;
@@ -636,7 +636,7 @@ static int with_loop(void)
     char parameters[256] = {0};
     char told[BY__SANDBOX_CALL];
     bool absent = syscall(SYS_io_uring_setup, 1, parameters) == -1 && errno == ENOSYS;
-    if (!absent || by__worker_sandbox_enter(&sandbox, &error) != BY_OK) {
+    if (!absent || by__serve_sandbox_enter(&sandbox, &error) != BY_OK) {
         return 2;
     }
     absent = syscall(SYS_io_uring_setup, 1, parameters) == -1 && errno == ENOSYS;
@@ -650,7 +650,7 @@ static int with_loop(void)
     }
     (void)uv_run(&l.loop, UV_RUN_DEFAULT);
     (void)pthread_join(thread, NULL);
-    return l.seen == 7 && !by__worker_sandbox_violation(told) ? 0 : 5;
+    return l.seen == 7 && !by__serve_sandbox_violation(told) ? 0 : 5;
 }
 
 static int code_of_child(pid_t child)

@@ -165,6 +165,9 @@ static void begin(arguments *a, const choices *c, const char *program, const cha
     add(a, "--child");
     add_value(a, "--log-format", cli_log_format(&c->log));
     add_value(a, broker == NULL ? "--dir" : "--broker", broker == NULL ? directory : broker);
+    if (c->config->worker.sandbox == 0) {
+        add(a, "--no-sandbox");
+    }
 }
 
 /* Opens the configuration and applies the flags that stand for more than one key. */
@@ -248,9 +251,6 @@ static void worker_of(arguments *a, const choices *c, const char *program, const
     add_value(a, "--pool", m.pool);
     add_number(a, "--batch", (double)m.batch);
     add_number(a, "--delay", m.delay);
-    if (w->sandbox == 0) {
-        add(a, "--no-sandbox");
-    }
 }
 
 static void gateway_of(arguments *a, const choices *c, const char *program, const char *directory,
@@ -571,7 +571,7 @@ static int run(int argc, char **argv)
         {"keys", CLI_KEY("gateway.keys"), &c.settings, "FILE", CLI_KEYS_HELP},
         {"log-format", CLI_STRING, &c.log.format, "FORMAT", CLI_LOG_HELP},
         {"no-sandbox", CLI_SWITCH, &c.open, NULL,
-         "run workers without their sandbox (docs/security.md)"},
+         "run the processes without their sandboxes (docs/security.md)"},
         {"insecure", CLI_SWITCH, &c.insecure, NULL, CLI_INSECURE_HELP},
         {"dir", CLI_STRING, &c.directory, "DIR", CLI_DIR_HELP},
         {"broker", CLI_KEY("broker.address"), &c.settings, "ADDRESS",

@@ -30,6 +30,8 @@ static int run(int argc, char **argv)
         {"supervised", CLI_SWITCH, &options.supervised, NULL,
          "give workers no requests before `banyan serve` has said which versions get them"},
         {"log-format", CLI_STRING, &log.format, "FORMAT", CLI_LOG_HELP},
+        {"no-sandbox", CLI_SWITCH, &options.open, NULL,
+         "run without the sandbox, where the kernel or the container does not allow one"},
         {"child", CLI_SWITCH, &options.child, NULL, CLI_CHILD_HELP},
         {0}};
     char **rest;

@@ -87,6 +87,8 @@ static int run(int argc, char **argv)
         {"drain", CLI_KEY("gateway.drain"), &settings, "TIME",
          "time to answer accepted requests after SIGTERM (default 45)"},
         {"log-format", CLI_STRING, &out.log.format, "FORMAT", CLI_LOG_HELP},
+        {"no-sandbox", CLI_SWITCH, &options.open, NULL,
+         "run without the sandbox, where the kernel or the container does not allow one"},
         {"child", CLI_SWITCH, &options.child, NULL, CLI_CHILD_HELP},
         {0}};
     char **rest;
@@ -120,6 +122,8 @@ static int run(int argc, char **argv)
     if (status == BY_OK) {
         by_serve_clean_environment(BY_SERVE_GATEWAY, config->broker.address[0] != '\0');
         options.broker = broker;
+        options.ready_file = out.ready_file;
+        options.open = options.open || config->worker.sandbox == 0;
         use_config(&options, config);
         status = by_gateway_run(&options, &error);
     }

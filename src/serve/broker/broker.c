@@ -1,6 +1,9 @@
 /* The broker's process: its socket, its loop and its timer. */
 #include "serve/broker/broker.h"
 
+#include <stdlib.h>
+
+#include "serve/base/sandbox_paths.h"
 #include "serve/base/stop.h"
 
 static void on_message(void *user, by__link *link, json_t *message)
@@ -28,6 +31,10 @@ static void on_taken(void *user, by__link *link)
 static void on_timer(uv_timer_t *timer)
 {
     by__broker *b = timer->data;
+    char call[BY__SANDBOX_CALL];
+    if (by__serve_sandbox_violation(call)) {
+        by__telemetry_log_event(&b->log, "sandbox_violation", "{ss}", "call", call);
+    }
     by__broker_look(b);
     by__broker_measure(b);
     by__broker_expire(b);
@@ -60,6 +67,29 @@ static void on_stop(void *user, bool again)
     uv_stop(&b->loop);
 }
 
+/* Describes the sandbox and takes files away: before there is a loop or a thread. */
+static by_status prepare_sandbox(by__serve_sandbox *out, const by_broker_options *o,
+                                 by_error *error)
+{
+    int version;
+    by__serve_sandbox_paths paths = {0};
+    *out = (by__serve_sandbox){.kind = BY__SANDBOX_BROKER};
+    if (o->open) {
+        return BY_OK;
+    }
+    by__serve_sandbox_paths_add_system(&paths, false);
+    by__serve_sandbox_paths_add_file(&paths, o->socket, true);
+    by__serve_sandbox_paths_add_file(&paths, o->tasks, true);
+    out->paths = paths.items;
+    out->path_count = paths.count;
+    by_status status = paths.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a sandbox")
+                                    : by__serve_sandbox_prepare(out, &version, error);
+    out->paths = NULL;
+    out->path_count = 0;
+    by__serve_sandbox_paths_free(&paths);
+    return status;
+}
+
 static void set_defaults(by_broker_options *o)
 {
     o->queue_requests = o->queue_requests > 0 ? o->queue_requests : 1024;
@@ -77,8 +107,10 @@ by_status by_broker_run(const by_broker_options *options, by_error *error)
     by__link_handler handler = {
         .message = on_message, .events = on_events, .lost = on_lost, .user = &b};
     by__serve_stop *stop = NULL;
+    by__serve_sandbox sandbox;
     set_defaults(&b.options);
     b.looked = b.began;
+    BY_TRY(prepare_sandbox(&sandbox, options, error));
     int code = uv_loop_init(&b.loop);
     if (code < 0) {
         return by__serve_uv_error(error, "make", "an event loop", code);
@@ -93,6 +125,9 @@ by_status by_broker_run(const by_broker_options *options, by_error *error)
     }
     if (status == BY_OK) {
         status = by__serve_stop_open(&stop, &b.loop, b.options.child, on_stop, &b, error);
+    }
+    if (status == BY_OK && !options->open) {
+        status = by__serve_sandbox_enter(&sandbox, error);
     }
     if (status == BY_OK) {
         (void)uv_timer_start(&b.timer, on_timer, BY__BEAT, BY__BEAT);

@@ -502,6 +502,8 @@ by_status by__broker_tasks_open(by__broker_tasks **out, const char *path, by_err
     int code = sqlite3_open_v2(path, &t->db, flags, NULL);
     if (code == SQLITE_OK) {
         (void)sqlite3_busy_timeout(t->db, 5000);
+        /* Its own temporary files would be outside the directories of a broker. */
+        (void)sqlite3_exec(t->db, "PRAGMA temp_store = MEMORY", NULL, NULL, NULL);
         code = sqlite3_exec(t->db, tables, NULL, NULL, NULL);
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(columns) && code == SQLITE_OK; i++) {

@@ -11,6 +11,7 @@
 #include "serve/gateway/core/gateway_read.h"
 #include "serve/gateway/core/payload_log.h"
 #include "serve/gateway/gateway_admin.h"
+#include "serve/gateway/gateway_sandbox.h"
 #include "serve/gateway/tasks/gateway_tasks.h"
 #include "serve/gateway/tasks/gateway_webhooks.h"
 #include "serve/protocol/messages.h"
@@ -182,6 +183,10 @@ static void on_keys(uv_fs_poll_t *handle, int status, const uv_stat_t *was, cons
 static void on_tick(uv_timer_t *timer)
 {
     by__gateway *g = timer->data;
+    char call[BY__SANDBOX_CALL];
+    if (by__serve_sandbox_violation(call)) {
+        by__telemetry_log_event(&g->log, "sandbox_violation", "{ss}", "call", call);
+    }
     /* A link that is held may have unread messages. */
     if (!g->events.held && by__now() - g->heard > BROKER_SILENCE) {
         by__link_broker_drop(&g->broker, "it says nothing");
@@ -334,6 +339,8 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     by__gateway g = {
         .options = *options, .forms = by__gateway_forms, .log = {options->log, options->user}};
     by__serve_stop *stop = NULL;
+    by__serve_sandbox sandbox;
+    BY_TRY(by__gateway_sandbox_prepare(&sandbox, options, error));
     g.options.drain_seconds = options->drain_seconds > 0.0 ? options->drain_seconds : 45.0;
     g.options.deadline = options->deadline > 0.0 ? options->deadline : 600.0;
     int code = uv_loop_init(&g.loop);
@@ -351,6 +358,9 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     by_status status = open_gateway(&g, error);
     if (status == BY_OK) {
         status = by__serve_stop_open(&stop, &g.loop, options->child, on_stop, &g, error);
+    }
+    if (status == BY_OK && !options->open) {
+        status = by__serve_sandbox_enter(&sandbox, error);
     }
     if (status == BY_OK) {
         by__link_broker_handler handler = {.greet = on_greet,

@@ -202,8 +202,9 @@ static const by__config_key keys[] = {
     {"worker", "drift_window", BY__KEY_INT, OWN(worker.drift_window), "500", 1, BY__MI30,
      .help = "requests per window that is compared with the training data (docs/drift.md)"},
     {"worker", "sandbox", BY__KEY_SWITCH, OWN(worker.sandbox), "true",
-     .help = "run workers in a sandbox: once warm, they give up all system calls and files that "
-             "they do not need (docs/security.md)"},
+     .help =
+         "run gateway, broker and workers in sandboxes: they give up all system calls and files "
+         "that they do not need (docs/security.md)"},
     {"worker", "max_rate", BY__KEY_REAL, OWN(worker.max_rate), "0", 0, 1e6,
      .help = "requests per second that a worker starts, at most; 0: no limit"},
     {"worker", "grace", BY__KEY_TIME, OWN(worker.grace), "60", 0, 1e6, BY__ABOVE_MIN,

@@ -11,7 +11,7 @@
 
 #include "serve/link/core/redis_address.h"
 #include "serve/protocol/messages.h"
-#include "serve/worker/sandbox.h"
+#include "serve/base/sandbox.h"
 
 /* Default number of seconds that an example waits for others of its batch. */
 #define DELAY 0.002
@@ -267,7 +267,7 @@ static void on_beat(uv_timer_t *timer)
 {
     by__worker *w = timer->data;
     char call[BY__SANDBOX_CALL];
-    if (by__worker_sandbox_violation(call)) {
+    if (by__serve_sandbox_violation(call)) {
         by__telemetry_log_event(&w->log, "sandbox_violation", "{ss}", "call", call);
     }
     send_beat(w);
@@ -410,10 +410,10 @@ static by_status open_dialer(by__worker *w, by_error *error)
     return o->open ? BY_OK : by__link_dialer_open(&w->dialer, o->broker, w->name, error);
 }
 
-static by_status describe_sandbox(by__worker_sandbox *out, const by_worker_options *options,
+static by_status describe_sandbox(by__serve_sandbox *out, const by_worker_options *options,
                                   by_error *error)
 {
-    *out = (by__worker_sandbox){0};
+    *out = (by__serve_sandbox){0};
     if (by__link_redis_is_address(options->broker)) {
         by__link_redis_address address;
         BY_TRY(by__link_redis_address_read(&address, options->broker, error));
@@ -423,14 +423,14 @@ static by_status describe_sandbox(by__worker_sandbox *out, const by_worker_optio
 }
 
 /* The part for a warm worker that has no other thread. */
-static by_status prepare_sandbox(const by__worker *w, by__worker_sandbox *out, by_error *error)
+static by_status prepare_sandbox(const by__worker *w, by__serve_sandbox *out, by_error *error)
 {
     int version = 0;
     if (w->options.open) {
         return BY_OK;
     }
     BY_TRY(describe_sandbox(out, &w->options, error));
-    BY_TRY(by__worker_sandbox_prepare(out, &version, error));
+    BY_TRY(by__serve_sandbox_prepare(out, &version, error));
     if (version == 0) {
         by__telemetry_log_event(
             &w->log, "landlock_missing", "{ss}", "reason",
@@ -558,7 +558,7 @@ static void release(by__worker *w)
 by_status by_worker_run(const by_worker_options *options, by_error *error)
 {
     by__worker w = {.options = *options, .log = {options->log, options->user}, .ready_file = -1};
-    by__worker_sandbox sandbox = {0};
+    by__serve_sandbox sandbox = {0};
     BY_TRY(by__link_check(options->broker, error));
     if (!options->child) { /* else its gateway tells */
         by__link_redis_tell_exposed(options->broker, &w.log);
@@ -604,7 +604,7 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
         status = by__serve_stop_open(&w.stop, &w.loop, options->child, on_stop, &w, error);
     }
     if (status == BY_OK && !options->open) {
-        status = by__worker_sandbox_enter(&sandbox, error);
+        status = by__serve_sandbox_enter(&sandbox, error);
     }
     if (status == BY_OK) {
         by__link_broker_handler handler = {.greet = greet,

@@ -12,8 +12,8 @@ by_status by__openai_read_text(by__gateway_call *call, const by__http_request *r
                                const char **param, by_error *error);
 /* Checks the messages of a chat, and gives a tool that said nothing an empty content; *param names
  * what is wrong, in `place` (openai_messages.c). */
-by_status by__openai_messages(json_t *messages, char place[BY__PLACE_BYTES],
-                              const char **param, by_error *error);
+by_status by__openai_messages(json_t *messages, char place[BY__PLACE_BYTES], const char **param,
+                              by_error *error);
 /* Reads the body, of about `length` bytes, of a completion or (another kind) a chat. */
 by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t length,
                           const char **param, by_error *error);
