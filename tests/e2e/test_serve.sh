@@ -204,6 +204,12 @@ grep -q -F "the gateway ended with code 137 (crash) while the server was stoppin
 wait "$background" && fail "an answer came from a gateway that was killed"
 background=
 
+say "a worker that is stopped does not hold up the end"
+serve_ready --workers 1 --set worker.grace=10000
+worker=$(pgrep -P "$server" -f "banyan worker")
+kill -STOP "$worker"
+stop
+
 say "a worker by hand: its file for probes, and its end while it loads"
 "$banyan" broker --dir "$work/sock" 2>log &
 aside=$!

@@ -36,12 +36,41 @@ static void on_again(uv_timer_t *timer)
     }
 }
 
-static void on_kill(uv_timer_t *timer)
+/* A process that SIGKILL does not end hangs in the kernel, as on a mount that does not answer. The
+ * server ends without it. */
+static void on_given_up(uv_timer_t *timer)
 {
     by__serve_child *c = timer->data;
+    by__supervisor *s = c->all;
+    if (!c->running || !s->ending) {
+        return;
+    }
+    (void)uv_timer_stop(timer);
+    c->running = false;
+    by__telemetry_log_event(&s->log, "process_left", "{ss sI}", "role", c->role, "pid",
+                            (json_int_t)c->process.pid);
+    if (s->failure.status == BY_OK) {
+        (void)by_error_set(&s->failure, BY_ESTATE,
+                           "the %s (process %d) did not end after SIGKILL: it hangs in the kernel, "
+                           "as on a mount that does not answer, and was left behind",
+                           c->role, (int)c->process.pid);
+    }
+    uv_close((uv_handle_t *)&c->process, NULL);
+    go_on_ending(s);
+}
+
+static void kill_now(by__serve_child *c)
+{
     if (c->running) {
         (void)uv_process_kill(&c->process, SIGKILL);
+        (void)uv_timer_start(&c->timer, on_given_up, (uint64_t)(CLOSING * 1000.0),
+                             (uint64_t)(CLOSING * 1000.0));
     }
+}
+
+static void on_kill(uv_timer_t *timer)
+{
+    kill_now(timer->data);
 }
 
 static void on_freed(uv_handle_t *handle)
@@ -234,6 +263,7 @@ static void start(by__serve_child *c)
     c->process.data = c;
     c->began = by__now();
     c->known = 0.0;
+    c->served = false;
     c->killed = false;
     int code = uv_spawn(&s->loop, &c->process, &options);
     c->running = code == 0;
@@ -258,9 +288,13 @@ static void start(by__serve_child *c)
 static void end_child(by__serve_child *c)
 {
     const by_serve_options *o = &c->all->options;
-    double seconds = CLOSING + (c == &c->all->gateway ? o->drain : c->group != NULL ? o->grace : 0);
+    /* A worker that was never ready has no requests to finish. */
+    double grace = c == &c->all->gateway ? o->drain : c->served ? o->grace : 0.0;
+    double seconds = CLOSING + grace;
     if (c->running && c->wanted) {
         (void)uv_process_kill(&c->process, SIGTERM);
+        /* One that is stopped would not notice. */
+        (void)uv_process_kill(&c->process, SIGCONT);
         (void)uv_timer_start(&c->timer, on_kill, (uint64_t)(seconds * 1000.0), 0);
     }
     c->wanted = false;
@@ -404,13 +438,6 @@ static void go_on_ending(by__supervisor *s)
     }
 }
 
-static void kill_now(by__serve_child *c)
-{
-    if (c->running) {
-        (void)uv_process_kill(&c->process, SIGKILL);
-    }
-}
-
 static void on_stop(void *user, bool again)
 {
     by__supervisor *s = user;
@@ -433,7 +460,6 @@ static void on_hangup(uv_signal_t *handle, int number)
 
 static by_status begin(by__supervisor *s, by_error *error)
 {
-    BY_TRY(by__supervisor_add_models(s, error));
     BY_TRY(by__serve_control_open(s, error));
     int code = uv_signal_start(&s->reload, on_hangup, SIGHUP);
     if (code < 0) {
@@ -502,7 +528,12 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
     s.reload.data = &s;
     open_child(&s, &s.broker, "broker", options->broker);
     open_child(&s, &s.gateway, "gateway", options->gateway);
-    by_status status = by__serve_stop_open(&stop, &s.loop, false, on_stop, &s, error);
+    /* Reads weights, which takes long where a mount hangs: a signal ends the program until there are
+     * processes. */
+    by_status status = by__supervisor_add_models(&s, error);
+    if (status == BY_OK) {
+        status = by__serve_stop_open(&stop, &s.loop, false, on_stop, &s, error);
+    }
     if (status == BY_OK) {
         status = begin(&s, error);
     }

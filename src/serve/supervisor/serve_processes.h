@@ -50,7 +50,7 @@ typedef struct by__serve_group {
 
 typedef struct by__serve_child {
     uv_process_t process;
-    uv_timer_t timer; /* for the next start, or for SIGKILL */
+    uv_timer_t timer; /* for the next start, or for SIGKILL and what follows it */
     by__supervisor *all;
     by__serve_group *group; /* NULL: the broker or the gateway */
     const char *role;
@@ -62,6 +62,7 @@ typedef struct by__serve_child {
     unsigned failed; /* consecutive exits before any process of its kind was ready */
     bool proven;     /* of broker and gateway: it was ready once */
     bool running;    /* the process exists */
+    bool served;     /* of a worker: the broker has listed it since it was started */
     bool killed;     /* killed by the supervisor because it was silent or made no step */
     bool wanted;     /* it should be running */
 } by__serve_child;

@@ -92,6 +92,7 @@ static void look_at_workers(by__supervisor *s, const json_t *message)
         for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
             if (c->running && c->process.pid == pid) {
                 c->known = now;
+                c->served = true;
                 c->group->proven = true;
             }
         }
