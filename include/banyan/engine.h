@@ -118,11 +118,17 @@ typedef struct by_request {
     by_sampling sampling; /* sequence i of n uses sampling.seed + i */
     int32_t n;            /* number of continuations; 0: 1 */
     int32_t top;          /* most probable tokens to report with each token, 0 to BY_TOP_TOKENS */
-    const int32_t *stop;  /* [stop_count] tokens that end a sequence; copied */
-    size_t stop_count;    /* 0 to BY_STOP_TOKENS */
-    double deadline;      /* seconds from submission until it is ended; 0: none */
-    int32_t priority;     /* higher runs first */
-    uint64_t salt;        /* only requests with equal salt share pages;
+    /* Report the log-probability of each token of the prompt but the first, which has none, in
+     * events with a `prompt_position`, in order, before those of generated tokens; of n
+     * continuations with the first. The prompt is then computed as a whole, without the prefix
+     * cache, at most as many of its tokens in a step as the engine has sessions. */
+    bool score;
+    bool only_prompt;             /* generate no token: the sequence ends behind its prompt */
+    const int32_t *stop;          /* [stop_count] tokens that end a sequence; copied */
+    size_t stop_count;            /* 0 to BY_STOP_TOKENS */
+    double deadline;              /* seconds from submission until it is ended; 0: none */
+    int32_t priority;             /* higher runs first */
+    uint64_t salt;                /* only requests with equal salt share pages;
                              for instance, a tenant */
     by_logits_processor *process; /* changes logits before sampling (by_logit_process_run);
                                      NULL: none */
@@ -167,6 +173,9 @@ typedef struct by_event {
     uint64_t session; /* as returned by by_engine_submit */
     int32_t index;    /* which of the n continuations */
     int32_t token;    /* -1: the sequence ended without another token */
+    /* > 0: the token is this one of the prompt, counted from 0, of a request with `score`; 0: it was
+     * generated. */
+    int32_t prompt_position;
     /* Log-probability of the token in nats: log-softmax of the model's logits, before `process` and
      * sampling change them. */
     float log_probability;

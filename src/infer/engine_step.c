@@ -107,7 +107,8 @@ static int64_t fill_rows(by_engine *e)
             st->recomputed += position < s->computed;
             keys += (double)(position + 1);
             window_keys += fmin((double)(position + 1), p->window);
-            if (position + 1 >= s->count) {
+            bool scored = s->scores && position >= s->scored && position + 1 < s->prompt;
+            if (scored || position + 1 >= s->count) {
                 p->wanted_rows[e->wanted_count] = (int32_t)rows;
                 e->wanted[e->wanted_count++] = (by__infer_wanted){slot, position + 1};
             }
@@ -143,6 +144,20 @@ static bool has_choice(const float *logits, int64_t vocab)
     return any;
 }
 
+/* Computes the log-probability of out->token, and those of the most probable tokens. */
+static by_status report(const by_engine *e, const by__infer_sequence *s, const float *logits,
+                        void *scratch, by__infer_choice *out)
+{
+    int32_t ids[BY_TOP_TOKENS];
+    double values[BY_TOP_TOKENS];
+    BY_TRY(by_log_probabilities(logits, e->vocab, out->token, &out->log_probability, s->top, ids,
+                                values, scratch, &out->error));
+    for (int32_t i = 0; i < s->top; i++) {
+        out->top[i] = (by_top_token){ids[i], (float)values[i]};
+    }
+    return BY_OK;
+}
+
 /* Chooses the token after the first `count` from logits, which are not changed. */
 static by_status choose(by_engine *e, const by__infer_sequence *s, int64_t count,
                         const float *logits, void *scratch, by__infer_choice *out)
@@ -167,14 +182,7 @@ static by_status choose(by_engine *e, const by__infer_sequence *s, int64_t count
                             "request allows");
     }
     BY_TRY(status);
-    int32_t ids[BY_TOP_TOKENS];
-    double values[BY_TOP_TOKENS];
-    BY_TRY(by_log_probabilities(logits, e->vocab, out->token, &out->log_probability, s->top, ids,
-                                values, scratch, error));
-    for (int32_t i = 0; i < s->top; i++) {
-        out->top[i] = (by_top_token){ids[i], (float)values[i]};
-    }
-    return BY_OK;
+    return report(e, s, logits, scratch, out);
 }
 
 static const float *logits_of(const by_engine *e, int64_t wanted)
@@ -182,11 +190,23 @@ static const float *logits_of(const by_engine *e, int64_t wanted)
     return e->steps.logits + wanted * e->steps.vocab;
 }
 
+static bool is_scored(const by_engine *e, int64_t i)
+{
+    return e->wanted[i].count < e->slots[e->wanted[i].slot].count;
+}
+
 static void choose_wanted(by_engine *e, int64_t i, void *scratch)
 {
     const by__infer_sequence *s = &e->slots[e->wanted[i].slot];
-    e->choices[i].status =
-        choose(e, s, e->wanted[i].count, logits_of(e, i), scratch, &e->choices[i]);
+    by__infer_choice *choice = &e->choices[i];
+    if (is_scored(e, i)) {
+        choice->token = s->tokens[e->wanted[i].count];
+        choice->status = report(e, s, logits_of(e, i), scratch, choice);
+    } else if (s->only_prompt) {
+        choice->status = BY_OK;
+    } else {
+        choice->status = choose(e, s, e->wanted[i].count, logits_of(e, i), scratch, choice);
+    }
 }
 
 /* Chooses a token for each row that has logits, in parallel over rows. Rows of requests with
@@ -199,7 +219,7 @@ static void choose_all(by_engine *e)
     bool shared = threads > 1 && count > 1 && count * e->vocab >= SERIAL_LOGITS;
 #pragma omp parallel for schedule(static) num_threads(threads) if (shared)
     for (int64_t i = 0; i < count; i++) {
-        if (e->slots[e->wanted[i].slot].process == NULL) {
+        if (e->slots[e->wanted[i].slot].process == NULL || is_scored(e, i)) {
             choose_wanted(e, i,
                           (char *)e->scratch + (size_t)omp_get_thread_num() * e->scratch_bytes);
         }
@@ -210,6 +230,10 @@ static void choose_all(by_engine *e)
 static by_finish take_choice(by_engine *e, by__infer_sequence *s, const by__infer_choice *choice)
 {
     int32_t token = choice->token;
+    if (s->only_prompt) {
+        by__infer_tell(e, s, NULL, BY_FINISH_LENGTH);
+        return BY_FINISH_LENGTH;
+    }
     if (choice->status != BY_OK) {
         by_finish end = choice->status == BY_ESTOPPED ? BY_FINISH_STOP : BY_FINISH_FAILED;
         s->failure = choice->error;
@@ -246,7 +270,8 @@ static void wake(by_engine *e, const by__infer_sequence *first, const float *log
         by__infer_fork(e, s, first);
         if (s->state == BY__RUNNING) {
             by__infer_choice choice = {0};
-            choice.status = choose(e, s, s->count, logits, e->scratch, &choice);
+            choice.status =
+                s->only_prompt ? BY_OK : choose(e, s, s->count, logits, e->scratch, &choice);
             if (take_choice(e, s, &choice) != BY_FINISH_NONE) {
                 by__infer_end(e, i--);
             }
@@ -277,6 +302,45 @@ static by_finish take_tokens(by_engine *e, by__infer_sequence *s, int64_t i)
     }
 }
 
+/* Ends all sequences of a request, of which those that are parked would wait for ever. */
+static void fail_session(by_engine *e, uint64_t session, const by_error *error)
+{
+    for (int64_t i = e->live; i-- > 0;) {
+        by__infer_sequence *s = &e->slots[e->order[i]];
+        if (s->session == session) {
+            s->failure = *error;
+            by__infer_tell(e, s, NULL, BY_FINISH_FAILED);
+            by__infer_end(e, i);
+        }
+    }
+}
+
+/* Reports the scores of a prompt from wanted row `i` on. Returns the number of these rows; all that
+ * the slot has in this step if one has none. */
+static int64_t take_scores(by_engine *e, int64_t i)
+{
+    const int32_t slot = e->wanted[i].slot;
+    by__infer_sequence *s = &e->slots[slot];
+    int64_t rows = 0;
+    for (; i + rows < e->wanted_count && e->wanted[i + rows].slot == slot; rows++) {
+        const by__infer_choice *choice = &e->choices[i + rows];
+        if (s->state == BY__SLOT_FREE) {
+            continue;
+        }
+        if (!is_scored(e, i + rows)) {
+            break;
+        }
+        if (choice->status != BY_OK) {
+            fail_session(e, s->session, &choice->error);
+            continue;
+        }
+        s->scored = e->wanted[i + rows].count;
+        by__infer_tell(e, s, choice, BY_FINISH_NONE);
+        e->events[e->event_count - 1].prompt_position = (int32_t)s->scored;
+    }
+    return rows;
+}
+
 static void take_results(by_engine *e)
 {
     for (int64_t i = 0; i < e->live; i++) {
@@ -292,6 +356,10 @@ static void take_results(by_engine *e)
     int64_t rows = 0; /* rows of one sequence */
     for (int64_t i = 0; i < e->wanted_count; i += rows) {
         by__infer_sequence *s = &e->slots[e->wanted[i].slot];
+        if (is_scored(e, i)) {
+            rows = take_scores(e, i);
+            continue;
+        }
         bool first = s->index == 0 && s->count == s->prompt && s->n > 1;
         rows = 1 + s->drafts;
         by_finish finish = take_tokens(e, s, i);

@@ -117,13 +117,20 @@ int64_t by__infer_grow(by_engine *e, by__infer_sequence *s, int64_t end)
     return smaller(end, (int64_t)s->pages * BY_PAGE_TOKENS);
 }
 
+/* A sequence whose prompt has tokens that are to be scored. */
+static bool is_scoring(const by__infer_sequence *s)
+{
+    return s->scores && s->scored < s->prompt - 1;
+}
+
 /* Finds the pages of the sequence's beginning in the prefix cache and lists them in e->found,
- * without using them yet. *unused receives how many of them no sequence uses. The last token is
- * always computed, because its logits are needed. */
+ * without using them yet. *unused receives how many of them no sequence uses. The last token, and
+ * those behind which one is to be scored, are always computed, because their logits are needed. */
 static int64_t find_prefix(by_engine *e, const by__infer_sequence *s, int64_t *unused)
 {
     by__infer_prefix behind = {s->salt, true};
-    int64_t most = e->options.no_prefix_cache ? 0 : (s->count - 1) / BY_PAGE_TOKENS;
+    int64_t usable = is_scoring(s) ? s->scored : s->count - 1;
+    int64_t most = e->options.no_prefix_cache ? 0 : usable / BY_PAGE_TOKENS;
     int64_t count = 0;
     *unused = 0;
     for (; count < most; count++) {
@@ -186,6 +193,38 @@ static bool reads_prompt(const by__infer_sequence *s)
     return s->state == BY__RUNNING && pending(s) > 1 && !s->held;
 }
 
+int64_t by__infer_scored_rows(const by__infer_sequence *s)
+{
+    int64_t begin = s->scored > s->cached ? s->scored : s->cached;
+    int64_t rows = smaller(s->cached + s->rows, s->prompt - 1) - begin;
+    return s->scores && rows > 0 ? rows : 0;
+}
+
+/* Adds up to `most` rows to a sequence that reads its prompt, and returns how many. One row of each
+ * sequence may have logits; a prompt that is scored has them in nearly every row, and takes what no
+ * sequence needs. */
+static int64_t add_rows(by_engine *e, by__infer_sequence *s, int64_t most)
+{
+    int64_t rows = smaller(pending(s) - s->rows, most);
+    if (is_scoring(s)) {
+        int64_t silent = s->scored > s->cached ? s->scored - s->cached : 0;
+        int64_t used = s->rows - silent - 1;
+        used = used > 0 ? used : 0;
+        rows = smaller(rows, silent + 1 + used + e->spare - s->rows);
+        int64_t uses = s->rows + rows - silent - 1;
+        e->spare -= (uses > 0 ? uses : 0) - used;
+    }
+    s->rows += rows;
+    return rows;
+}
+
+/* Whether a prompt may have more rows in this step. */
+static bool may_grow(const by_engine *e, const by__infer_sequence *s)
+{
+    bool starved = is_scoring(s) && e->spare == 0 && s->cached + s->rows > s->scored;
+    return reads_prompt(s) && s->rows < pending(s) && !starved;
+}
+
 /* Divides `left` rows among the prompts of one priority, indexes [begin, end) of the order, and
  * returns how many rows remain. Shortest remaining prompt first (Schrage 1968) gives the lowest
  * mean time to the first token: a short prompt does not wait for a long one, and of equal prompts
@@ -198,23 +237,18 @@ static int64_t share_prompts(by_engine *e, int64_t begin, int64_t end, int64_t l
         first++;
     }
     if (first < end) {
-        by__infer_sequence *s = &e->slots[e->order[first]];
-        s->rows = smaller(pending(s), (left + FIRST_SHARE - 1) / FIRST_SHARE);
-        left -= s->rows;
+        left -= add_rows(e, &e->slots[e->order[first]], (left + FIRST_SHARE - 1) / FIRST_SHARE);
     }
     while (left > 0) {
         by__infer_sequence *next = NULL;
         for (int64_t i = first; i < end; i++) {
             by__infer_sequence *s = &e->slots[e->order[i]];
-            bool unfinished = reads_prompt(s) && s->rows < pending(s);
-            next = unfinished && (next == NULL || pending(s) < pending(next)) ? s : next;
+            next = may_grow(e, s) && (next == NULL || pending(s) < pending(next)) ? s : next;
         }
         if (next == NULL) {
             break;
         }
-        int64_t rows = smaller(pending(next) - next->rows, left);
-        next->rows += rows;
-        left -= rows;
+        left -= add_rows(e, next, left);
     }
     return left;
 }
@@ -224,10 +258,12 @@ static int64_t share_prompts(by_engine *e, int64_t begin, int64_t end, int64_t l
 static void share_rows(by_engine *e)
 {
     int64_t left = e->steps.rows;
+    e->spare = e->steps.wanted;
     for (int64_t i = 0; i < e->live; i++) {
         by__infer_sequence *s = &e->slots[e->order[i]];
         s->rows = s->state == BY__RUNNING && pending(s) == 1 && !s->held;
         left -= s->rows;
+        e->spare -= s->state == BY__RUNNING;
     }
     for (int64_t begin = 0, end; begin < e->live && left > 0; begin = end) {
         end = begin + 1;

@@ -57,6 +57,9 @@ typedef struct by__infer_sequence {
     by_logits_processor *process;
     by_logits_preparer *prepare; /* NULL: nothing to do before `process` */
     bool held;                   /* it is not done, so that the sequence has no rows in this step */
+    bool scores;                 /* log-probabilities of its prompt are reported */
+    bool only_prompt;            /* it ends behind its prompt */
+    int64_t scored; /* of a sequence that scores: tokens of the prompt behind which they were */
     void *user;
     int32_t *tokens;
     int64_t prompt;   /* tokens of the prompt */
@@ -75,7 +78,8 @@ typedef struct by__infer_sequence {
     by_error failure; /* why it ended, if with BY_FINISH_FAILED */
 } by__infer_sequence;
 
-/* A row of a step whose logits are needed: those after the first `count` tokens of a slot. */
+/* A row of a step whose logits are needed: those after the first `count` tokens of a slot. If the
+ * slot has more tokens, the next one is of its prompt and is scored; else it is chosen. */
 typedef struct by__infer_wanted {
     int32_t slot;
     int64_t count;
@@ -226,6 +230,7 @@ struct by_engine {
     void *scratch;        /* for by_sample, one for each thread */
     size_t scratch_bytes; /* of each */
     float *processed;     /* a copy of logits that `process` may change */
+    int64_t spare;        /* rows with logits that prompts may still use in the next step */
     int64_t prepare_left; /* work of `prepare` that this step may still do */
     double prepare_until; /* or until when */
     uint64_t prepare_turn;
@@ -247,6 +252,8 @@ void by__infer_fork(by_engine *e, by__infer_sequence *s, const by__infer_sequenc
 /* Decides what the next step computes: s->rows of each sequence, pages for them, page copies.
  * Returns the number of rows. */
 int64_t by__infer_plan(by_engine *e);
+/* Of the rows of a sequence in the next step, those behind which a token of its prompt is scored. */
+int64_t by__infer_scored_rows(const by__infer_sequence *s);
 /* Takes unused pages for the tokens of a running sequence below `end`, without preempting others.
  * Returns the number of tokens that there is room for. */
 int64_t by__infer_grow(by_engine *e, by__infer_sequence *s, int64_t end);

@@ -55,11 +55,14 @@ static by_status check_tokens(const by_engine *e, const char *what, const int32_
 }
 
 /* Returns the number of tokens of a sequence of the request at its end. The last token is never
- * computed, so it needs no room in the context. */
+ * computed, so it needs no room in the context; a sequence that is only a prompt has none there. */
 static int64_t limit_of(const by_engine *e, const by_request *r)
 {
     int64_t most = e->context + 1;
     int64_t prompt = (int64_t)r->prompt_count;
+    if (r->only_prompt) {
+        return prompt + 1;
+    }
     return r->tokens == 0 || r->tokens > most - prompt ? most : prompt + r->tokens;
 }
 
@@ -127,6 +130,8 @@ static void fill(by_engine *e, by__infer_sequence *s, const by_request *r, int32
                               .process = r->process,
                               .prepare = r->process == NULL ? NULL : r->prepare,
                               .user = r->user,
+                              .scores = r->score && index == 0,
+                              .only_prompt = r->only_prompt,
                               .tokens = tokens,
                               .prompt = (int64_t)r->prompt_count,
                               .count = (int64_t)r->prompt_count,

@@ -56,7 +56,7 @@ static void look(by_engine *e, plan *p)
         bool goes_on = s->drafting;
         s->drafting = false;
         bool wanted = s->rows > 0 && s->cached + s->rows == s->count;
-        p->wanted += wanted;
+        p->wanted += wanted + by__infer_scored_rows(s);
         p->prompts = p->prompts || s->rows > 1;
         if (!wanted || s->rows > 1 || s->count == s->prompt) {
             continue;

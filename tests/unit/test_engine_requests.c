@@ -88,6 +88,173 @@ static void test_processor(void **state)
     by_config_close(&config);
 }
 
+/* ---- scores of prompts ---- */
+
+enum { SCORED = 45, TOPS = 3 };
+
+typedef struct scores {
+    float values[SCORED]; /* of each token of the prompt */
+    by_top_token top[SCORED][TOPS];
+    int32_t generated[4];
+    int generated_count;
+    by_finish finish[2];
+} scores;
+
+static void make_prompt(int32_t prompt[SCORED])
+{
+    for (int32_t i = 0; i < SCORED; i++) {
+        prompt[i] = (i * i + 7 * i + 3) % VOCAB;
+    }
+}
+
+/* Runs a request whose prompt is scored, beside `others` that are not. */
+static void run_scores(by_engine *engine, const by_request *request, int others, scores *out)
+{
+    by_error error = {0};
+    uint64_t session, ignored;
+    by_request other = *request;
+    int32_t next = 1;
+    other.score = other.only_prompt = false;
+    other.tokens = 9;
+    other.n = 1;
+    *out = (scores){0};
+    for (int i = 0; i < others; i++) {
+        other.prompt_count = (size_t)(3 + 5 * i);
+        check_ok(by_engine_submit(engine, &other, &ignored, &error), &error);
+    }
+    check_ok(by_engine_submit(engine, request, &session, &error), &error);
+    while (by_engine_busy(engine)) {
+        const by_event *events;
+        size_t count;
+        check_ok(by_engine_step(engine, &events, &count, &error), &error);
+        for (size_t i = 0; i < count; i++) {
+            const by_event *e = &events[i];
+            if (e->session != session) {
+                assert_int_equal(e->prompt_position, 0);
+                continue;
+            }
+            if (e->prompt_position > 0) {
+                assert_int_equal(e->index, 0);
+                assert_int_equal(e->prompt_position, next);
+                assert_int_equal(e->token, request->prompt[next]);
+                assert_int_equal(e->top_count, TOPS);
+                out->values[next] = e->log_probability;
+                memcpy(out->top[next++], e->top, sizeof out->top[0]);
+            } else if (e->token >= 0 && e->index == 0) {
+                assert_int_equal(next, SCORED); /* the prompt's come first */
+                out->generated[out->generated_count++] = e->token;
+            }
+            out->finish[e->index] = e->finish;
+        }
+    }
+    assert_int_equal(next, SCORED);
+}
+
+/* They are those of the model run over the whole sequence, in double precision. */
+static void check_scores(const by_config *config, const int32_t *prompt, const scores *s)
+{
+    by_logits *logits;
+    by_error error = {0};
+    const float *all;
+    check_ok(by_logits_open(&logits, config, NULL, 1, SCORED, NULL, 0, &error), &error);
+    check_ok(by_logits_run(logits, prompt, &all, &error), &error);
+    for (int i = 1; i < SCORED; i++) {
+        const float *row = all + (i - 1) * VOCAB;
+        double sum = 0.0;
+        for (int v = 0; v < VOCAB; v++) {
+            sum += exp((double)row[v]);
+        }
+        double want = (double)row[prompt[i]] - log(sum);
+        assert_true(fabs(want - (double)s->values[i]) < 1e-4);
+        assert_true(s->top[i][0].log_probability >= s->values[i]);
+        assert_true(s->top[i][0].log_probability >= s->top[i][1].log_probability);
+    }
+    by_logits_close(&logits);
+}
+
+/* The log-probabilities of a prompt have the same bits however it is cut, with others beside it,
+ * after the same prompt is in the prefix cache, and when its pages are taken away. */
+static void test_scores(void **state)
+{
+    static const struct {
+        by_engine_options options;
+        int others;
+        int times;
+    } ways[] = {{{.sessions = 1, .rows = ROWS}, 0, 1},
+                {{.sessions = 1, .rows = 64}, 0, 2},
+                {{.sessions = 6, .rows = 7}, 3, 2},
+                {{.sessions = 8, .rows = 64}, 5, 3},
+                {{.sessions = 4, .rows = ROWS, .pages = 7}, 4, 3}};
+    int32_t prompt[SCORED];
+    BY_UNUSED(state);
+    make_prompt(prompt);
+    for (int k = 0; k < 2; k++) {
+        by_config *config = small_engine_config(k == 0 ? "gpt2" : "llama", "f32");
+        const by_request request = {.prompt = prompt,
+                                    .prompt_count = SCORED,
+                                    .tokens = 4,
+                                    .sampling = {.temperature = 0.0, .top_p = 1.0},
+                                    .top = TOPS,
+                                    .score = true};
+        scores first, next;
+        for (size_t i = 0; i < BY_ARRAY_LENGTH(ways); i++) {
+            by_engine *engine = small_engine_open(config, &ways[i].options);
+            for (int t = 0; t < ways[i].times; t++) {
+                run_scores(engine, &request, ways[i].others, i + (size_t)t == 0 ? &first : &next);
+                if (i + (size_t)t > 0) {
+                    assert_memory_equal(&first, &next, sizeof first);
+                }
+            }
+            by_engine_close(&engine);
+        }
+        assert_int_equal(first.generated_count, 4);
+        check_scores(config, prompt, &first);
+        by_config_close(&config);
+    }
+}
+
+/* A prompt alone: nothing is generated behind it, of any of its sequences. */
+static void test_only_prompt(void **state)
+{
+    int32_t prompt[SCORED];
+    scores all, alone;
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config = small_engine_config("gpt2", "f32");
+    by_engine_options options = {.sessions = 3, .rows = ROWS, .context = SCORED};
+    by_engine *engine = small_engine_open(config, &options);
+    by_request request = {.prompt = prompt,
+                          .prompt_count = SCORED,
+                          .tokens = 4,
+                          .sampling = {.temperature = 1.0, .top_p = 1.0},
+                          .n = 2,
+                          .top = TOPS,
+                          .score = true,
+                          .only_prompt = true};
+    make_prompt(prompt);
+    run_scores(engine, &request, 0, &alone);
+    assert_int_equal(alone.generated_count, 0);
+    assert_int_equal(alone.finish[0], BY_FINISH_LENGTH);
+    assert_int_equal(alone.finish[1], BY_FINISH_LENGTH);
+    assert_int_equal(by_engine_statistics_now(engine).generated, 0);
+    request.only_prompt = false;
+    run_scores(engine, &request, 0, &all);
+    assert_memory_equal(all.values, alone.values, sizeof all.values);
+    assert_int_equal(all.generated_count, 1); /* the context is full */
+    /* One token has no score. */
+    uint64_t session;
+    const by_event *events;
+    size_t count;
+    request.only_prompt = true;
+    request.prompt_count = 1;
+    request.n = 1;
+    check_ok(by_engine_submit(engine, &request, &session, &error), &error);
+    check_ok(by_engine_step(engine, &events, &count, &error), &error);
+    assert_true(count == 1 && events[0].token == -1 && events[0].finish == BY_FINISH_LENGTH);
+    by_engine_close(&engine);
+    by_config_close(&config);
+}
+
 /* Is prepared when another sequence has two more tokens. */
 typedef struct patient {
     int others; /* tokens of the other sequence */
@@ -536,6 +703,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_scores),
+        cmocka_unit_test(test_only_prompt),
         cmocka_unit_test(test_preparation),
         cmocka_unit_test(test_processor_and_drafts),
         cmocka_unit_test(test_min_tokens),
