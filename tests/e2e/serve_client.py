@@ -184,7 +184,48 @@ def check_echo(whole):
     said = texts(prompt=[1, 2, 3])[0]
     assert len(said) == 43 and said.endswith(given), (said, given)
     assert stream(completion(echo=True))[0][0] == "apple" + whole
-    assert call("/v1/completions", completion(echo=True, logprobs=0))[1]["error"]["param"] == "echo"
+    check_scores()
+
+
+def check_scores():
+    """Log-probabilities of a prompt: what the same tokens had when they were generated, however they are asked for."""
+
+    def choices(**more):
+        status, answer, _ = call("/v1/completions", completion(echo=True, **more))
+        assert status == 200, answer
+        return answer["choices"]
+
+    status, made, _ = call("/v1/completions", completion(logprobs=2, max_tokens=90, ignore_eos=True))
+    made = made["choices"][0]
+    whole = "apple" + made["text"]
+    only = choices(prompt=whole, max_tokens=0, logprobs=2)[0]
+    assert only["text"] == whole and only["finish_reason"] == "length", only
+    scores = only["logprobs"]
+    assert "".join(scores["tokens"]) == whole and scores["text_offset"] == list(range(95))
+    assert scores["token_logprobs"][0] is None and scores["top_logprobs"][0] is None
+    assert all(p < 0 for p in scores["token_logprobs"][1:])
+    for name in ("token_logprobs", "top_logprobs", "tokens"):
+        assert scores[name][5:] == made["logprobs"][name], name
+    # Behind it, beside other answers, and of a prompt of which the cache has the pages.
+    more = choices(prompt=["apple", whole], max_tokens=2, logprobs=2, n=2)
+    for c in more[2:]:
+        assert {name: values[:95] for name, values in c["logprobs"].items()} == scores
+        assert c["logprobs"]["text_offset"] == list(range(97)) and "".join(c["logprobs"]["tokens"]) == c["text"]
+    assert more[0]["logprobs"]["token_logprobs"][:5] == scores["token_logprobs"][:5]
+    assert choices(max_tokens=0)[0]["text"] == "apple"
+    # As a stream, and from tokens.
+    done = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    ask = completion(prompt=whole, echo=True, max_tokens=1, logprobs=2, stream=True)
+    request = urllib.request.Request(url + "/v1/completions", json.dumps(ask).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=300) as answer:
+        data = answer.read()
+    frames = [json.loads(line[6:]) for line in data.split(b"\n\n") if line.startswith(b"data: {")]
+    for logprobs in [f["choices"][0]["logprobs"] for f in frames if f["choices"][0]["logprobs"]]:
+        done = {name: done[name] + logprobs[name] for name in done}
+    assert {name: values[:95] for name, values in done.items()} == scores
+    ids = [scores["tokens"].index(c) for c in "ab"]
+    assert len(choices(prompt=ids, max_tokens=0, logprobs=0)[0]["logprobs"]["token_logprobs"]) == 2
+    assert call("/v1/completions", completion(max_tokens=0))[1]["error"]["param"] == "max_tokens"
 
 
 def check_best():

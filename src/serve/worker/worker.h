@@ -109,7 +109,12 @@ typedef struct by__worker_work {
     int64_t generated;
     bool logprobs;
     by_string echo; /* text before each sequence, sent with its first text */
+    bool decoded;   /* it was made of tokens: special ones are in it */
     bool echoed[BY__MOST_N];
+    /* Log-probabilities of tokens of the prompt that were not sent yet, if they are asked for; NULL:
+     * of none so far. */
+    json_t *prompt_scores;
+    size_t prompt_offset;       /* characters of these tokens so far */
     bool scored;                /* the end of each sequence reports its mean log-probability */
     double sums[BY__MOST_N];    /* sums of log-probabilities */
     int64_t counts[BY__MOST_N]; /* numbers of tokens */

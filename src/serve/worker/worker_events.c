@@ -117,6 +117,77 @@ static json_t *logprobs_of(const by__worker *w, by__worker_work *work, const by_
     return json_pack("[o]", p);
 }
 
+/* ---- prompts that are repeated with their log-probabilities ---- */
+
+/* Tokens of a prompt that an event holds. */
+#define SCORES 64
+
+/* Adds a token of the prompt; out NULL: the first one, which has no log-probability. Special tokens
+ * in front of a text are not part of it. */
+static void keep_score(const by__worker *w, by__worker_work *work, const by__worker_out *out)
+{
+    int32_t id = out == NULL ? work->request.prompt[0] : out->event.token;
+    size_t characters = 0;
+    size_t ignored = 0;
+    json_t *p = token_of(w, id, out == NULL ? 0.0F : out->event.log_probability, &characters);
+    json_t *top = out == NULL ? json_null() : json_array();
+    for (int32_t i = 0; out != NULL && i < out->event.top_count; i++) {
+        json_t *one = token_of(w, out->top[i].token, out->top[i].log_probability, &ignored);
+        (void)json_array_append_new(top, one);
+    }
+    if (out == NULL) {
+        (void)json_object_set_new(p, "logprob", json_null());
+    }
+    (void)json_object_set_new(p, "offset", json_integer((json_int_t)work->prompt_offset));
+    (void)json_object_set_new(p, "top", top);
+    bool outside = !work->decoded && by_tokenizer_is_special(w->model.tokenizer, (uint32_t)id);
+    work->prompt_offset += outside ? 0 : characters;
+    (void)json_array_append_new(work->prompt_scores, p);
+}
+
+static size_t characters_of(const by_string *text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text->length; i++) {
+        count += ((unsigned char)text->data[i] & 0xc0) != 0x80;
+    }
+    return count;
+}
+
+/* Sends what is kept for each sequence, with the text of the prompt at first. */
+static void tell_scores(by__worker *w, by__worker_work *work)
+{
+    for (int32_t i = 0; i < work->request.n && json_array_size(work->prompt_scores) > 0; i++) {
+        bool first = !work->echoed[i];
+        const char *text = first && work->echo.data != NULL ? work->echo.data : "";
+        work->echoed[i] = true;
+        work->offsets[i] = characters_of(&work->echo);
+        by__worker_tell(w, work,
+                        json_pack("{ss ss si ss% sO}", "id", work->id, "e", "text", "i", (int)i,
+                                  "text", text, first ? work->echo.length : (size_t)0, "logprobs",
+                                  work->prompt_scores));
+    }
+    if (work->prompt_scores != NULL) {
+        (void)json_array_clear(work->prompt_scores);
+    }
+}
+
+/* Handles an event of a request whose prompt has log-probabilities. The events that result are the
+ * same however the prompt was cut: the answer may continue one of another worker. */
+static void take_score(by__worker *w, by__worker_work *work, const by__worker_out *out)
+{
+    if (work->prompt_scores == NULL) {
+        work->prompt_scores = json_array();
+        keep_score(w, work, NULL);
+    }
+    if (out->event.prompt_position > 0) {
+        keep_score(w, work, out);
+    }
+    if (out->event.prompt_position == 0 || json_array_size(work->prompt_scores) >= SCORES) {
+        tell_scores(w, work);
+    }
+}
+
 /* out->event.token -1: text that belongs to no token. */
 static void tell_text(by__worker *w, by__worker_work *work, const by__worker_out *out, by_text text)
 {
@@ -211,6 +282,12 @@ void by__worker_token(by__worker *w, by__worker_work *work, const by__worker_out
                         "the deadline came before the end of the answer");
         by__worker_silence(w, work);
         return;
+    }
+    if (work->request.score) {
+        take_score(w, work, out);
+        if (e->prompt_position > 0) {
+            return;
+        }
     }
     bool is_end = e->finish == BY_FINISH_STOP;
     work->first = work->first > 0.0 ? work->first : by__now();

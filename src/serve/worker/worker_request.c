@@ -36,6 +36,7 @@ typedef struct asked {
     bool logprobs;
     bool ignore_eos;
     bool echo;
+    bool only_prompt;
     bool score;
 } asked;
 
@@ -66,6 +67,7 @@ static const by__serve_field fields[] = {
     BY__BOOL("logprobs", asked, logprobs),
     BY__BOOL("ignore_eos", asked, ignore_eos),
     BY__BOOL("echo", asked, echo),
+    BY__BOOL("only_prompt", asked, only_prompt),
     BY__BOOL("score", asked, score),
     BY__STRING("trace", asked, trace, 64),
 };
@@ -110,6 +112,7 @@ static by_status take_echo(by__worker_work *w, const by__worker_served_model *mo
         BY_TRY(by_tokenizer_decode(model->tokenizer, w->prompt.ids, w->prompt.count, &text, &length,
                                    error));
         by__string_add_valid(&w->echo, text, length);
+        w->decoded = true;
         free(text);
     }
     return w->echo.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a prompt") : BY_OK;
@@ -305,6 +308,8 @@ static by_status fill(by__worker_work *w, const by__worker_served_model *model, 
                                   .seed = (uint64_t)a->seed},
                      .n = (int32_t)a->n,
                      .top = (int32_t)a->top,
+                     .score = a->echo && a->logprobs && a->prompt != NULL,
+                     .only_prompt = a->only_prompt,
                      .stop = w->stops,
                      .stop_count = w->request.stop_count,
                      .deadline = left <= 0.0  ? 0.0
@@ -355,6 +360,7 @@ void by__worker_work_close(by__worker_work **work)
     by__worker_form_give(w->forms, w->constraint);
     by_token_buffer_free(&w->prompt);
     by_string_free(&w->echo);
+    json_decref(w->prompt_scores);
     free(w->bias_tokens);
     free(w->biases);
     free(w);

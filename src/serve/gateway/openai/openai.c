@@ -47,9 +47,9 @@ typedef struct asked {
 #define BOOL(name, member)                 BY__BOOL(name, asked, member)
 
 /* Fields of both kinds. guided_json and those after it are extensions that vLLM has too. */
-#define SHARED                                                                                     \
+#define SHARED(least)                                                                              \
     BY__STRING("model", asked, model, 255), INTEGER("n", n, 1, BY__MOST_N),                        \
-        INTEGER("max_tokens", tokens, 1, 1 << 24), INTEGER("seed", seed, -9e18, 9e18),             \
+        INTEGER("max_tokens", tokens, least, 1 << 24), INTEGER("seed", seed, -9e18, 9e18),         \
         NUMBER("temperature", temperature, 0, 2), NUMBER("top_p", top_p, 0, 1),                    \
         NUMBER("presence_penalty", presence, -2, 2),                                               \
         NUMBER("frequency_penalty", frequency, -2, 2), ANY("logit_bias", bias), ANY("stop", stop), \
@@ -62,11 +62,11 @@ typedef struct asked {
         NUMBER("typical_p", typical_p, 0, 1), NUMBER("repetition_penalty", repetition, 0.01, 100), \
         BOOL("ignore_eos", ignore_eos), INTEGER("priority", priority, -100, 100)
 
-static const by__serve_field completion_fields[] = {SHARED, ANY("prompt", prompt),
+static const by__serve_field completion_fields[] = {SHARED(0), ANY("prompt", prompt),
                                                     INTEGER("best_of", best_of, 1, BY__MOST_N),
                                                     BOOL("echo", echo), ANY("suffix", suffix)};
 static const by__serve_field chat_fields[] = {
-    SHARED,
+    SHARED(1),
     ANY("messages", messages),
     ANY("tools", tools),
     INTEGER("max_completion_tokens", completion_tokens, 1, 1 << 24),
@@ -165,16 +165,10 @@ static int64_t tokens_of(const asked *a)
     return a->completion_tokens > 0 ? a->completion_tokens : a->tokens;
 }
 
-/* Reads "echo" and "best_of". If more sequences are generated than shown, call->own is set to the
+/* Reads "best_of". If more sequences are generated than shown, call->own is set to the
  * number shown. */
 static by_status read_best(by__gateway_call *call, asked *a, const char **param, by_error *error)
 {
-    *param = "echo";
-    if (a->echo && call->logprobs) {
-        return by_error_set(error, BY_EARG,
-                            "'echo' with 'logprobs' is not supported: the tokens of a prompt have "
-                            "no log-probabilities");
-    }
     *param = "best_of";
     if (a->best_of > 0 && a->best_of < a->n) {
         return by_error_set(error, BY_EARG, "'best_of' is %lld, below 'n', %lld",
@@ -195,6 +189,12 @@ static by_status read_best(by__gateway_call *call, asked *a, const char **param,
     return BY_OK;
 }
 
+/* Whether a completion is its prompt alone. */
+static bool is_only_prompt(const by__gateway_call *call, const asked *a)
+{
+    return call->form->kind == BY__CALL_COMPLETION && a->tokens == 0;
+}
+
 /* Adds fields only if they are used: workers of the previous version refuse unknown ones. */
 static bool add_rare(json_t *request, const by__gateway_call *call, const asked *a)
 {
@@ -207,6 +207,7 @@ static bool add_rare(json_t *request, const by__gateway_call *call, const asked 
          a->stop_ids != NULL ? json_incref((json_t *)(uintptr_t)a->stop_ids) : json_null()},
         {"priority", a->priority != 0 ? json_integer(a->priority) : json_null()},
         {"echo", a->echo ? json_true() : json_null()},
+        {"only_prompt", is_only_prompt(call, a) ? json_true() : json_null()},
         {"score", by__protocol_get_integer(call->own, "best") > 0 ? json_true() : json_null()},
         {"chat_template_kwargs",
          a->variables != NULL ? json_incref((json_t *)(uintptr_t)a->variables) : json_null()},
@@ -332,11 +333,11 @@ static by_status make_parts(by__gateway_call *call, const asked *a, const json_t
         by__gateway_part *part = &call->parts[i];
         part->call = call;
         part->guess = guess_prompt(call, body);
-        part->message =
-            json_pack("{ss ss ss sI sb sb sI sI so}", "t", "submit", "id", id, "model", call->model,
-                      "sequences", (json_int_t)call->n, "follows", i > 0, "whole",
-                      (int)!call->stream, "cost", (json_int_t)guess_cost(call, body, tokens_of(a)),
-                      "priority", (json_int_t)a->priority, "request", own);
+        part->message = json_pack(
+            "{ss ss ss sI sb sb sI sI so}", "t", "submit", "id", id, "model", call->model,
+            "sequences", (json_int_t)call->n, "follows", i > 0, "whole", (int)!call->stream, "cost",
+            (json_int_t)guess_cost(call, body, is_only_prompt(call, a) ? 1 : tokens_of(a)),
+            "priority", (json_int_t)a->priority, "request", own);
         if (part->message == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a request");
         }
@@ -393,8 +394,13 @@ by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t len
     BY_TRY(refuse_others(&a, param, error));
     BY_TRY(read_logprobs(call, &a, param, error));
     BY_TRY(read_best(call, &a, param, error));
+    *param = "max_tokens";
+    if (is_only_prompt(call, &a) && !a.echo) {
+        return by_error_set(error, BY_EARG,
+                            "'max_tokens' is 0: without 'echo' the answer would be empty");
+    }
     *param = "min_tokens";
-    if (tokens_of(&a) > 0 && a.min_tokens > tokens_of(&a)) {
+    if ((tokens_of(&a) > 0 || is_only_prompt(call, &a)) && a.min_tokens > tokens_of(&a)) {
         return by_error_set(error, BY_EARG, "'min_tokens' is %lld, above 'max_tokens', %lld",
                             (long long)a.min_tokens, (long long)tokens_of(&a));
     }

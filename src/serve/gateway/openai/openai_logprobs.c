@@ -71,6 +71,10 @@ static void add_tops(const json_t *list, by_string *out)
     by__string_append(out, "\"top_logprobs\":[");
     json_array_foreach(list, i, p)
     {
+        if (json_is_null(json_object_get(p, "top"))) { /* the first token of a prompt */
+            by__string_append(out, i > 0 ? ",null" : "null");
+            continue;
+        }
         json_t *object = json_object();
         out->failed = out->failed || object == NULL;
         json_array_foreach(json_object_get(p, "top"), k, other)
