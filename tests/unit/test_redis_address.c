@@ -18,12 +18,13 @@ static void test_whole(void **state)
     by__link_redis_address a;
     by_error error = {0};
     (void)state;
-    assert_int_equal(by__link_redis_address_read(
-                         &a,
-                         "redis://me:p%40:s%2fs@[::1]:7000/3?queue=10&"
-                         "queue_tokens=99&stored=5&stored_bytes=4096&wait=0.25&silence=1.5&hang=7&attempts=2",
-                         &error),
-                     BY_OK);
+    assert_int_equal(
+        by__link_redis_address_read(
+            &a,
+            "redis://me:p%40:s%2fs@[::1]:7000/3?queue=10&"
+            "queue_tokens=99&stored=5&stored_bytes=4096&wait=0.25&silence=1.5&hang=7&attempts=2",
+            &error),
+        BY_OK);
     assert_string_equal(a.host, "::1");
     assert_string_equal(a.user, "me");
     assert_string_equal(a.password, "p@:s/s");

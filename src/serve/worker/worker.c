@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "serve/base/sandbox.h"
 #include "serve/link/core/redis_address.h"
 #include "serve/protocol/messages.h"
-#include "serve/base/sandbox.h"
 
 /* Default number of seconds that an example waits for others of its batch. */
 #define DELAY 0.002
