@@ -12,7 +12,7 @@
 /* U+FFFD */
 #define REPLACEMENT "\xef\xbf\xbd"
 
-typedef struct reader {
+typedef struct json_reader {
     const unsigned char *begin;
     const unsigned char *at;
     const unsigned char *end;
@@ -21,11 +21,11 @@ typedef struct reader {
     by_string string; /* of a string with escapes */
     by_string keys;   /* of the objects being read, each with a NUL */
     json_error_t *error;
-} reader;
+} json_reader;
 
 /* ---- messages ---- */
 
-static bool fail(reader *r, enum json_error_code code, const char *what)
+static bool fail(json_reader *r, enum json_error_code code, const char *what)
 {
     json_error_t *e = r->error;
     if (e == NULL) {
@@ -51,7 +51,7 @@ static bool fail(reader *r, enum json_error_code code, const char *what)
     return false;
 }
 
-static bool lacks_memory(reader *r)
+static bool lacks_memory(json_reader *r)
 {
     return fail(r, json_error_out_of_memory, "out of memory");
 }
@@ -108,7 +108,7 @@ static void add_code(by_string *out, uint32_t code)
 }
 
 /* Reads what follows "\u", of which *changed says that it is not what was written. */
-static bool read_unicode(reader *r, bool nul, bool *changed)
+static bool read_unicode(json_reader *r, bool nul, bool *changed)
 {
     int32_t code = read_hex(r->at, r->end);
     if (code < 0) {
@@ -135,7 +135,7 @@ static bool read_unicode(reader *r, bool nul, bool *changed)
     return true;
 }
 
-static bool read_escape(reader *r, bool nul, bool *changed)
+static bool read_escape(json_reader *r, bool nul, bool *changed)
 {
     static const char names[] = "\"\\/bfnrt";
     static const char codes[] = "\"\\/\b\f\n\r\t";
@@ -154,7 +154,7 @@ static bool read_escape(reader *r, bool nul, bool *changed)
 }
 
 /* Reads a string from its first quote. *s is in the text, or in r->string until the next one. */
-static bool read_string(reader *r, const char **s, size_t *n, bool nul, bool *changed)
+static bool read_string(json_reader *r, const char **s, size_t *n, bool nul, bool *changed)
 {
     const unsigned char *run = ++r->at; /* the bytes not added yet */
     bool escaped = false;
@@ -199,7 +199,7 @@ static bool read_string(reader *r, const char **s, size_t *n, bool nul, bool *ch
 /* ---- numbers ---- */
 
 /* The parts of a number's text. */
-typedef struct number {
+typedef struct json_number {
     const char *text;
     size_t length;
     uint64_t digits; /* without the point, if there are at most 19 */
@@ -207,9 +207,9 @@ typedef struct number {
     long exponent;   /* of ten, by which they are multiplied; bounded */
     bool negative;
     bool real;
-} number;
+} json_number;
 
-static void add_digit(number *n, unsigned char c)
+static void add_digit(json_number *n, unsigned char c)
 {
     if (n->count > 0 || c != '0') {
         n->digits = n->count < 19 ? n->digits * 10 + (uint64_t)(c - '0') : n->digits;
@@ -217,12 +217,12 @@ static void add_digit(number *n, unsigned char c)
     }
 }
 
-static bool is_digit(const reader *r)
+static bool is_digit(const json_reader *r)
 {
     return r->at < r->end && *r->at >= '0' && *r->at <= '9';
 }
 
-static bool scan_exponent(reader *r, number *n)
+static bool scan_exponent(json_reader *r, json_number *n)
 {
     long exponent = 0;
     r->at++;
@@ -239,10 +239,10 @@ static bool scan_exponent(reader *r, number *n)
     return true;
 }
 
-static bool scan_number(reader *r, number *n)
+static bool scan_number(json_reader *r, json_number *n)
 {
     const unsigned char *begin = r->at;
-    *n = (number){.text = (const char *)begin, .negative = *begin == '-'};
+    *n = (json_number){.text = (const char *)begin, .negative = *begin == '-'};
     r->at += n->negative;
     if (!is_digit(r)) {
         return fail(r, json_error_invalid_syntax, "invalid token");
@@ -277,7 +277,7 @@ static bool scan_number(reader *r, number *n)
 
 /* The value of a number as a double, infinite if it is beyond. Returns false when memory is
  * exhausted. */
-static bool real_of(reader *r, const number *n, double *out)
+static bool real_of(json_reader *r, const json_number *n, double *out)
 {
     static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -294,7 +294,7 @@ static bool real_of(reader *r, const number *n, double *out)
     return !r->string.failed && by__parse_f64(r->string.data, out);
 }
 
-static json_t *spell(const number *n)
+static json_t *spell(const json_number *n)
 {
     json_t *out = json_object();
     if (json_object_set_new_nocheck(out, SPELLED, json_stringn_nocheck(n->text, n->length)) != 0) {
@@ -304,9 +304,9 @@ static json_t *spell(const number *n)
     return out;
 }
 
-static bool read_number(reader *r, json_t **out)
+static bool read_number(json_reader *r, json_t **out)
 {
-    number n;
+    json_number n;
     double real;
     if (!scan_number(r, &n)) {
         return false;
@@ -330,7 +330,7 @@ static bool read_number(reader *r, json_t **out)
 
 /* ---- values ---- */
 
-static void skip_blanks(reader *r)
+static void skip_blanks(json_reader *r)
 {
     while (r->at < r->end &&
            (*r->at == ' ' || *r->at == '\n' || *r->at == '\t' || *r->at == '\r')) {
@@ -339,7 +339,7 @@ static void skip_blanks(reader *r)
 }
 
 /* Takes a character of the syntax, if it comes next. */
-static bool take(reader *r, char c)
+static bool take(json_reader *r, char c)
 {
     skip_blanks(r);
     if (r->at < r->end && *r->at == (unsigned char)c) {
@@ -350,9 +350,9 @@ static bool take(reader *r, char c)
 }
 
 /* Reads a value; out == NULL: checks it. */
-static bool read_value(reader *r, json_t **out);
+static bool read_value(json_reader *r, json_t **out);
 
-static bool read_items(reader *r, json_t *list)
+static bool read_items(json_reader *r, json_t *list)
 {
     if (take(r, ']')) {
         return true;
@@ -370,16 +370,16 @@ static bool read_items(reader *r, json_t *list)
 }
 
 /* What a member is wanted for. */
-typedef struct wanted {
+typedef struct wanted_member {
     const char *name;
     size_t length;
     json_t *value;
     const unsigned char *begin; /* its text; NULL: there is none */
     const unsigned char *end;
     bool text; /* only that is wanted */
-} wanted;
+} wanted_member;
 
-static bool fail_twice(reader *r, const char *key)
+static bool fail_twice(json_reader *r, const char *key)
 {
     char what[64];
     (void)snprintf(what, sizeof what, "duplicate object key \"%.32s\"", key);
@@ -387,7 +387,7 @@ static bool fail_twice(reader *r, const char *key)
 }
 
 /* Puts a value, which is taken, into an object; its key is the last of r->keys. */
-static bool put(reader *r, json_t *object, size_t key, bool changed, json_t *value)
+static bool put(json_reader *r, json_t *object, size_t key, bool changed, json_t *value)
 {
     size_t before = json_object_size(object);
     if (json_object_set_new_nocheck(object, r->keys.data + key, value) != 0) {
@@ -400,7 +400,7 @@ static bool put(reader *r, json_t *object, size_t key, bool changed, json_t *val
     return fail_twice(r, r->keys.data + key);
 }
 
-static bool read_member(reader *r, json_t *object, wanted *only)
+static bool read_member(json_reader *r, json_t *object, wanted_member *only)
 {
     const char *s = "";
     size_t n = 0;
@@ -450,7 +450,7 @@ static bool read_member(reader *r, json_t *object, wanted *only)
 }
 
 /* Reads an object behind its brace: all of it, one member, or (both NULL) checks it. */
-static bool read_members(reader *r, json_t *object, wanted *only)
+static bool read_members(json_reader *r, json_t *object, wanted_member *only)
 {
     if (take(r, '}')) {
         return true;
@@ -463,7 +463,7 @@ static bool read_members(reader *r, json_t *object, wanted *only)
     return take(r, '}') ? true : fail(r, json_error_invalid_syntax, "'}' expected");
 }
 
-static bool read_container(reader *r, json_t **out)
+static bool read_container(json_reader *r, json_t **out)
 {
     bool list = *r->at == '[';
     json_t *made = NULL;
@@ -490,7 +490,7 @@ static bool read_container(reader *r, json_t **out)
     return true;
 }
 
-static bool read_word(reader *r, json_t **out)
+static bool read_word(json_reader *r, json_t **out)
 {
     static const char *const words[] = {"null", "false", "true"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(words); i++) {
@@ -507,7 +507,7 @@ static bool read_word(reader *r, json_t **out)
                 r->at == r->end ? "a value expected" : "invalid token");
 }
 
-static bool read_value(reader *r, json_t **out)
+static bool read_value(json_reader *r, json_t **out)
 {
     skip_blanks(r);
     unsigned char c = r->at < r->end ? *r->at : '\0';
@@ -534,28 +534,28 @@ static bool read_value(reader *r, json_t **out)
 
 /* ---- texts ---- */
 
-static reader open_reader(const char *text, size_t length, size_t flags, json_error_t *error)
+static json_reader open_reader(const char *text, size_t length, size_t flags, json_error_t *error)
 {
     const unsigned char *begin = (const unsigned char *)text;
     if (error != NULL) {
         *error = (json_error_t){.line = -1, .column = -1};
     }
-    return (reader){.begin = begin,
-                    .at = begin + by__mark_span(text, length),
-                    .end = begin + length,
-                    .flags = flags,
-                    .error = error};
+    return (json_reader){.begin = begin,
+                         .at = begin + by__mark_span(text, length),
+                         .end = begin + length,
+                         .flags = flags,
+                         .error = error};
 }
 
 /* Whether nothing follows. */
-static bool check_end(reader *r)
+static bool check_end(json_reader *r)
 {
     skip_blanks(r);
     return r->at == r->end ? true
                            : fail(r, json_error_end_of_input_expected, "end of file expected");
 }
 
-static void close_reader(reader *r)
+static void close_reader(json_reader *r)
 {
     by_string_free(&r->string);
     by_string_free(&r->keys);
@@ -564,7 +564,7 @@ static void close_reader(reader *r)
 json_t *by_json_load(const char *text, size_t length, size_t flags, json_error_t *error)
 {
     json_t *out = NULL;
-    reader r = open_reader(text, length, flags, error);
+    json_reader r = open_reader(text, length, flags, error);
     skip_blanks(&r);
     bool holds = r.at < r.end && (*r.at == '{' || *r.at == '[');
     if (!holds && (flags & JSON_DECODE_ANY) == 0) {
@@ -583,10 +583,10 @@ json_t *by__json_read(const char *text, size_t flags, json_error_t *error)
 }
 
 /* Reads what is wanted of an object. Returns false if the text is none. */
-static bool find_member(wanted *only, const char *text, size_t length, size_t flags,
+static bool find_member(wanted_member *only, const char *text, size_t length, size_t flags,
                         json_error_t *error)
 {
-    reader r = open_reader(text, length, flags, error);
+    json_reader r = open_reader(text, length, flags, error);
     only->length = strlen(only->name);
     skip_blanks(&r);
     bool object = r.at < r.end && *r.at == '{';
@@ -605,7 +605,7 @@ static bool find_member(wanted *only, const char *text, size_t length, size_t fl
 bool by__json_member(json_t **out, const char *text, size_t length, const char *name, size_t flags,
                      json_error_t *error)
 {
-    wanted only = {.name = name};
+    wanted_member only = {.name = name};
     if (!find_member(&only, text, length, flags, error)) {
         return false;
     }
@@ -616,7 +616,7 @@ bool by__json_member(json_t **out, const char *text, size_t length, const char *
 bool by__json_member_text(const char **at, size_t *n, const char *text, size_t length,
                           const char *name)
 {
-    wanted only = {.name = name, .text = true};
+    wanted_member only = {.name = name, .text = true};
     if (!find_member(&only, text, length, 0, NULL) || only.begin == NULL) {
         return false;
     }

@@ -6,12 +6,12 @@
 #include "base/json.h"
 #include "base/utf8.h"
 
-typedef struct writer {
+typedef struct json_writer {
     by_string *out;
     size_t flags;
     unsigned indent; /* columns of a level; 0: one line */
     int precision;   /* digits of reals; 0: the fewest */
-} writer;
+} json_writer;
 
 /* ---- strings ---- */
 
@@ -43,7 +43,7 @@ static void add_escape(by_string *out, uint32_t code)
     }
 }
 
-static void add_string(const writer *w, const char *s, size_t n)
+static void add_string(const json_writer *w, const char *s, size_t n)
 {
     const unsigned char *bytes = (const unsigned char *)s;
     bool ascii = (w->flags & JSON_ENSURE_ASCII) != 0;
@@ -152,7 +152,7 @@ static void tidy(char text[40])
     memmove(to, from, strlen(from) + 1);
 }
 
-static void add_real(const writer *w, double value)
+static void add_real(const json_writer *w, double value)
 {
     char text[40];
     if (w->precision == 0) {
@@ -181,10 +181,10 @@ static void add_integer(by_string *out, json_int_t value)
 
 /* ---- values ---- */
 
-static void add_value(const writer *w, const json_t *value, unsigned level);
+static void add_value(const json_writer *w, const json_t *value, unsigned level);
 
 /* Ends a line, if there are lines; `last` is what comes between items else. */
-static void add_line(const writer *w, unsigned level, const char *otherwise)
+static void add_line(const json_writer *w, unsigned level, const char *otherwise)
 {
     static const char blanks[] = "                                ";
     if (w->indent == 0) {
@@ -199,12 +199,12 @@ static void add_line(const writer *w, unsigned level, const char *otherwise)
     }
 }
 
-static const char *between(const writer *w)
+static const char *between(const json_writer *w)
 {
     return (w->flags & JSON_COMPACT) != 0 ? "" : " ";
 }
 
-static void add_array(const writer *w, const json_t *list, unsigned level)
+static void add_array(const json_writer *w, const json_t *list, unsigned level)
 {
     size_t count = json_array_size(list);
     by_string_add(w->out, "[", 1);
@@ -221,7 +221,7 @@ static void add_array(const writer *w, const json_t *list, unsigned level)
     by_string_add(w->out, "]", 1);
 }
 
-static void add_member(const writer *w, const char *key, const json_t *value, size_t index,
+static void add_member(const json_writer *w, const char *key, const json_t *value, size_t index,
                        unsigned level)
 {
     if (index > 0) {
@@ -238,7 +238,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static void add_sorted(const writer *w, json_t *object, unsigned level)
+static void add_sorted(const json_writer *w, json_t *object, unsigned level)
 {
     const char **keys = NULL;
     const char *key;
@@ -259,7 +259,7 @@ static void add_sorted(const writer *w, json_t *object, unsigned level)
     free(keys);
 }
 
-static void add_object(const writer *w, json_t *object, unsigned level)
+static void add_object(const json_writer *w, json_t *object, unsigned level)
 {
     const char *key;
     json_t *value;
@@ -279,7 +279,7 @@ static void add_object(const writer *w, json_t *object, unsigned level)
     by_string_add(w->out, "}", 1);
 }
 
-static void add_value(const writer *w, const json_t *value, unsigned level)
+static void add_value(const json_writer *w, const json_t *value, unsigned level)
 {
     if (value == NULL || w->out->failed || level > BY__JSON_DEPTH + 64) {
         w->out->failed = true;
@@ -314,10 +314,10 @@ static void add_value(const writer *w, const json_t *value, unsigned level)
 
 void by__json_write(by_string *out, const json_t *value, size_t flags)
 {
-    writer w = {.out = out,
-                .flags = flags,
-                .indent = (unsigned)(flags & JSON_MAX_INDENT),
-                .precision = (int)(flags >> 11 & 0x1f)};
+    json_writer w = {.out = out,
+                     .flags = flags,
+                     .indent = (unsigned)(flags & JSON_MAX_INDENT),
+                     .precision = (int)(flags >> 11 & 0x1f)};
     add_value(&w, value, 0);
 }
 

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct worker {
+typedef struct thread_task {
     by_status (*work)(void *context, size_t i, by_error *error);
     void *context;
     size_t index;
     by_status status;
     by_error error;
     pthread_t thread;
-} worker;
+} thread_task;
 
 /* Returns the lowest CPU number of the core that `cpu` belongs to, or `cpu` itself if the system
  * does not tell. */
@@ -72,7 +72,7 @@ int by__thread_count(int threads)
 
 static void *run(void *argument)
 {
-    worker *w = argument;
+    thread_task *w = argument;
     w->status = w->work(w->context, w->index, &w->error);
     return NULL;
 }
@@ -80,7 +80,7 @@ static void *run(void *argument)
 by_status by__threads_run(size_t count, by_status (*work)(void *context, size_t i, by_error *error),
                           void *context, by_error *error)
 {
-    worker *workers;
+    thread_task *workers;
     size_t started = 1;
     by_status status = BY_OK;
     BY_TRY(by__alloc((void **)&workers, count, sizeof *workers, "threads", error));

@@ -4,20 +4,20 @@
 
 #include "base/base.h"
 
-typedef struct unit {
+typedef struct size_unit {
     const char *name;
     double factor;
-} unit;
+} size_unit;
 
 /* KB to TB are powers of 1000, as the SI has them; the others powers of 1024. */
-static const unit sizes[] = {
+static const size_unit sizes[] = {
     {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
     {"KB", 1e3},     {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12},
     {"K", 1024.0},   {"M", 1048576.0},   {"G", 1073741824.0},   {"T", 1099511627776.0},
     {"B", 1.0},
 };
 
-static const unit times[] = {
+static const size_unit times[] = {
     {"ms", 1e-3},      {"seconds", 1.0},  {"sec", 1.0},   {"s", 1.0},
     {"minutes", 60.0}, {"min", 60.0},     {"m", 60.0},    {"hours", 3600.0},
     {"h", 3600.0},     {"days", 86400.0}, {"d", 86400.0},
@@ -40,7 +40,8 @@ static bool ends_with(const char *text, size_t length, const char *end, bool exa
 }
 
 /* Splits "1.5 GiB"; returns the unit's factor, 1 without a unit. */
-static double split(const unit *units, size_t count, bool exact, const char *text, size_t *digits)
+static double split(const size_unit *units, size_t count, bool exact, const char *text,
+                    size_t *digits)
 {
     size_t length = strlen(text);
     double factor = 1.0;

@@ -399,14 +399,14 @@ static by_status write_run(by_checkpoint_writer *w, by__checkpoint_weight_file *
 }
 
 /* A range of a slice's elements, in its own row-major order. */
-typedef struct range {
+typedef struct slice_range {
     size_t first;
     size_t count;
-} range;
+} slice_range;
 
 /* Writes a range of a slice of a part, laid out as in its file. */
 static by_status write_range(by_checkpoint_writer *w, size_t part, const by_tensor_slice *slice,
-                             size_t elements, range r, const void *data, by_error *error)
+                             size_t elements, slice_range r, const void *data, by_error *error)
 {
     by__checkpoint_planned_tensor place;
     by__checkpoint_runs runs;
@@ -453,8 +453,8 @@ by_status by__checkpoint_writer_note(by_checkpoint_writer *w, size_t tensor,
 /* Writes a range of a slice of a part, which is the slice `whole` of its tensor, unless `status` is
  * an error. */
 static by_status add(by_checkpoint_writer *w, by_status status, size_t part,
-                     const by_tensor_slice *slice, const by_tensor_slice *whole, const range *only,
-                     const void *data, by_error *error)
+                     const by_tensor_slice *slice, const by_tensor_slice *whole,
+                     const slice_range *only, const void *data, by_error *error)
 {
     size_t elements = 0;
     if (status == BY_OK) {
@@ -463,7 +463,7 @@ static by_status add(by_checkpoint_writer *w, by_status status, size_t part,
     if (status == BY_OK && elements == 0) {
         return BY_OK;
     }
-    const range r = only != NULL ? *only : (range){0, elements};
+    const slice_range r = only != NULL ? *only : (slice_range){0, elements};
     if (status == BY_OK && (r.first > elements || r.count > elements - r.first)) {
         status = by_error_set(error, BY_EARG, "tensor '%.200s': elements %zu to %zu of %zu",
                               w->views[part].name, r.first, r.first + r.count, elements);
@@ -484,8 +484,8 @@ static by_status add(by_checkpoint_writer *w, by_status status, size_t part,
     return status == BY_OK ? BY_OK : by__checkpoint_writer_not_saved(w, status, error);
 }
 
-static by_status add_part(by_checkpoint_writer *w, size_t part, const range *only, const void *data,
-                          by_error *error)
+static by_status add_part(by_checkpoint_writer *w, size_t part, const slice_range *only,
+                          const void *data, by_error *error)
 {
     if (part >= w->order_count) {
         return add(w, by_error_set(error, BY_EARG, "part %zu of %zu", part, w->order_count), 0,
@@ -503,7 +503,7 @@ by_status by_checkpoint_add_part(by_checkpoint_writer *w, size_t part, const voi
 }
 
 static by_status add_slice(by_checkpoint_writer *w, size_t tensor, const by_tensor_slice *slice,
-                           const range *only, const void *data, by_error *error)
+                           const slice_range *only, const void *data, by_error *error)
 {
     by_status status = BY_OK;
     if (w->writers > 1) {
@@ -526,7 +526,7 @@ by_status by__checkpoint_writer_add_range(by_checkpoint_writer *w, size_t number
                                           const by_tensor_slice *slice, size_t first, size_t count,
                                           const void *data, by_error *error)
 {
-    const range r = {first, count};
+    const slice_range r = {first, count};
     return w->writers > 1 ? add_part(w, number, &r, data, error)
                           : add_slice(w, number, slice, &r, data, error);
 }

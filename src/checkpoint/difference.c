@@ -10,12 +10,12 @@
 enum { AT_ONCE = 1 << 18 };
 
 /* One side: a checkpoint, or weights alone. */
-typedef struct side {
+typedef struct compared_weights {
     by_checkpoint *checkpoint;
     by_weights *weights;
-} side;
+} compared_weights;
 
-static by_status open_side(side *s, const char *path, by_error *error)
+static by_status open_side(compared_weights *s, const char *path, by_error *error)
 {
     bool is_weights;
     BY_TRY(by__checkpoint_path_is_weights(&is_weights, path, error));
@@ -23,18 +23,18 @@ static by_status open_side(side *s, const char *path, by_error *error)
                       : by_checkpoint_open(&s->checkpoint, path, true, error);
 }
 
-static void close_side(side *s)
+static void close_side(compared_weights *s)
 {
     by_weights_close(&s->weights);
     by_checkpoint_close(&s->checkpoint);
 }
 
-static const by_weights *model_of(const side *s)
+static const by_weights *model_of(const compared_weights *s)
 {
     return s->checkpoint != NULL ? by_checkpoint_model(s->checkpoint) : s->weights;
 }
 
-static const by_weights *optimizer_of(const side *s)
+static const by_weights *optimizer_of(const compared_weights *s)
 {
     return s->checkpoint != NULL ? by_checkpoint_optimizer(s->checkpoint) : NULL;
 }
@@ -157,8 +157,8 @@ static size_t count_of(const by_weights *weights)
 by_status by_checkpoint_diff(by_difference *out, const char *first, const char *second,
                              by_error *error)
 {
-    side a = {0};
-    side b = {0};
+    compared_weights a = {0};
+    compared_weights b = {0};
     by_difference d = {0};
     by_status status = open_side(&a, first, error);
     if (status == BY_OK) {

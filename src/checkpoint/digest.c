@@ -9,19 +9,19 @@
 #include "checkpoint/storage.h"
 
 /* One tensor to hash. */
-typedef struct item {
+typedef struct hashed_tensor {
     const by_weights *weights;
     size_t entry;
     uint64_t bytes;
     uint8_t sha256[SHA256_DIGEST_SIZE];
-} item;
+} hashed_tensor;
 
 /* The threads take items from the list by size, largest first. */
-typedef struct work {
-    item **order;
+typedef struct hash_queue {
+    hashed_tensor **order;
     size_t count;
     atomic_size_t next;
-} work;
+} hash_queue;
 
 static void to_hex(char out[BY_SHA256_HEX], const uint8_t sha256[SHA256_DIGEST_SIZE])
 {
@@ -59,7 +59,7 @@ static by_status hash_bytes(void *sha, const void *bytes, size_t n, by_error *er
     return BY_OK;
 }
 
-static by_status hash_item(item *it, by_error *error)
+static by_status hash_item(hashed_tensor *it, by_error *error)
 {
     struct sha256_ctx sha;
     const by__checkpoint_tensor_entry *entry = by__weights_entry(it->weights, it->entry);
@@ -76,7 +76,7 @@ static by_status hash_item(item *it, by_error *error)
 
 static by_status hash_items(void *context, size_t thread, by_error *error)
 {
-    work *w = context;
+    hash_queue *w = context;
     BY_UNUSED(thread);
     for (;;) {
         size_t i = atomic_fetch_add(&w->next, 1);
@@ -89,14 +89,14 @@ static by_status hash_items(void *context, size_t thread, by_error *error)
 
 static int largest_first(const void *a, const void *b)
 {
-    const item *x = *(item *const *)a;
-    const item *y = *(item *const *)b;
+    const hashed_tensor *x = *(hashed_tensor *const *)a;
+    const hashed_tensor *y = *(hashed_tensor *const *)b;
     return x->bytes > y->bytes ? -1 : x->bytes < y->bytes ? 1 : 0;
 }
 
-static by_status hash_all(item *items, size_t count, int threads, by_error *error)
+static by_status hash_all(hashed_tensor *items, size_t count, int threads, by_error *error)
 {
-    work w = {.count = count};
+    hash_queue w = {.count = count};
     size_t workers = (size_t)by__thread_count(threads);
     BY_TRY(by__alloc((void **)&w.order, count, sizeof *w.order, "digest", error));
     for (size_t i = 0; i < count; i++) {
@@ -111,7 +111,8 @@ static by_status hash_all(item *items, size_t count, int threads, by_error *erro
 }
 
 /* The hash of the hashes of items [first, end). */
-static void hash_hashes(char out[BY_SHA256_HEX], const item *items, size_t first, size_t end)
+static void hash_hashes(char out[BY_SHA256_HEX], const hashed_tensor *items, size_t first,
+                        size_t end)
 {
     struct sha256_ctx sha;
     uint8_t sha256[SHA256_DIGEST_SIZE];
@@ -123,7 +124,7 @@ static void hash_hashes(char out[BY_SHA256_HEX], const item *items, size_t first
     to_hex(out, sha256);
 }
 
-static by_status describe(by_tensor_digest *out, const item *it, by_error *error)
+static by_status describe(by_tensor_digest *out, const hashed_tensor *it, by_error *error)
 {
     const by__checkpoint_tensor_entry *entry = by__weights_entry(it->weights, it->entry);
     out->dtype = entry->type;
@@ -142,12 +143,12 @@ static by_status digest_weights(by_digest *out, const by_weights *model,
     size_t model_count = by_weights_count(model);
     size_t count = model_count + (optimizer == NULL ? 0 : by_weights_count(optimizer));
     size_t next = 0;
-    item *items;
+    hashed_tensor *items;
     BY_TRY(by__alloc((void **)&items, count, sizeof *items, "digest", error));
     for (int k = 0; k < 2 && parts[k] != NULL; k++) {
         for (size_t i = 0; i < by_weights_count(parts[k]); i++) {
             const by__checkpoint_tensor_entry *entry = by__weights_entry(parts[k], i);
-            items[next++] = (item){parts[k], i, entry->end - entry->begin, {0}};
+            items[next++] = (hashed_tensor){parts[k], i, entry->end - entry->begin, {0}};
         }
     }
     by_status status = hash_all(items, count, threads, error);

@@ -109,20 +109,20 @@ by_status by__checkpoint_publish(const char *temporary, const char *directory, b
 
 /* The weights to write, and their origin: a checkpoint, or (checkpoint NULL) a directory in Hugging
  * Face format. */
-typedef struct source {
+typedef struct merge_source {
     by_checkpoint *checkpoint;
     by_weights *weights;
     const char *path;
-} source;
+} merge_source;
 
-static void close_source(source *s)
+static void close_source(merge_source *s)
 {
     by_weights_close(&s->weights);
     by_checkpoint_close(&s->checkpoint);
 }
 
 /* The weights of a checkpoint are opened a second time, so that its own stay unchanged. */
-static by_status open_source(source *s, const char *path, bool average, const char *adapter,
+static by_status open_source(merge_source *s, const char *path, bool average, const char *adapter,
                              by_error *error)
 {
     char *config = by__path_join(path, "config.json");
@@ -162,7 +162,7 @@ static by_status open_source(source *s, const char *path, bool average, const ch
 
 /* Writes config.json with the origin of the weights, and without the quantization of codes, whose
  * values are written. */
-static by_status write_config(const source *s, const char *directory, by_error *error)
+static by_status write_config(const merge_source *s, const char *directory, by_error *error)
 {
     by__checkpoint_origin origin = {0};
     const char *config = by_weights_config(s->weights);
@@ -232,7 +232,7 @@ static by_status check_finite(const char *directory, const char *from, by_error 
     return status;
 }
 
-static by_status write_source(const source *s, const char *directory, const char *temporary,
+static by_status write_source(const merge_source *s, const char *directory, const char *temporary,
                               uint64_t shard_bytes, by_error *error)
 {
     if (mkdir(temporary, 0777) != 0) {
@@ -265,7 +265,7 @@ static by_status write_source(const source *s, const char *directory, const char
 by_status by_checkpoint_merge(const char *path, const char *directory, uint64_t shard_bytes,
                               bool average, const char *adapter, by_error *error)
 {
-    source from = {0};
+    merge_source from = {0};
     by_string text = {0};
     char *temporary = NULL;
     size_t length = strlen(directory);

@@ -34,16 +34,16 @@ static by_status remove_step(const char *root, uint64_t step, const char *direct
 
 /* ---- candidates of a root ---- */
 
-typedef struct candidate {
+typedef struct retention_candidate {
     uint64_t step;
     bool valid;
     bool kept;
     double loss; /* NaN: unknown */
     by__checkpoint_manifest manifest;
-} candidate;
+} retention_candidate;
 
 typedef struct candidates {
-    candidate *items; /* newest first */
+    retention_candidate *items; /* newest first */
     size_t count;
     bool marked; /* best.json names a step */
     uint64_t best;
@@ -80,9 +80,9 @@ static by_status find_candidates(candidates *out, const char *root, bool verify,
     BY_TRY(by__checkpoint_root_steps(&steps, &count, root, error));
     by_status status = by__alloc((void **)&c.items, count, sizeof *c.items, "step list", error);
     for (size_t i = 0; i < count && status == BY_OK; i++) {
-        candidate *item = &c.items[c.count++];
+        retention_candidate *item = &c.items[c.count++];
         char *directory = NULL;
-        *item = (candidate){.step = steps[i], .loss = (double)NAN};
+        *item = (retention_candidate){.step = steps[i], .loss = (double)NAN};
         item->valid = !was_refused(known, steps[i]) &&
                       by__checkpoint_root_read(&item->manifest, &directory, root, steps[i], verify,
                                                NULL) == BY_OK;
@@ -122,7 +122,7 @@ static bool is_among_best(const candidates *c, size_t i, const by_retention *r)
 {
     size_t better = 0;
     for (size_t k = 0; k < c->count; k++) {
-        const candidate *other = &c->items[k];
+        const retention_candidate *other = &c->items[k];
         better += other->valid && other->step <= r->last &&
                   (other->loss < c->items[i].loss || (k < i && other->loss == c->items[i].loss));
     }
@@ -131,7 +131,7 @@ static bool is_among_best(const candidates *c, size_t i, const by_retention *r)
 
 /* Servers map the files of a checkpoint, and open them again when a worker restarts. Each lease is
  * an open file, so it is closed again until the checkpoint is removed. */
-static bool is_used(const candidate *item, const char *root)
+static bool is_used(const retention_candidate *item, const char *root)
 {
     by__checkpoint_lease *alone = NULL;
     char *directory = NULL;
@@ -146,7 +146,7 @@ static void decide(candidates *c, const char *root, const by_retention *r)
 {
     size_t newest = 0;
     for (size_t i = 0; i < c->count; i++) {
-        candidate *item = &c->items[i];
+        retention_candidate *item = &c->items[i];
         if (!item->valid || item->step > r->last) {
             item->kept = true; /* belongs to another user */
             continue;
@@ -165,7 +165,8 @@ static void decide(candidates *c, const char *root, const by_retention *r)
 /* ---- removal ---- */
 
 /* Removes a checkpoint, unless a server has begun to use it since the decision. */
-static by_status remove_item(candidates *c, candidate *item, const char *root, by_error *error)
+static by_status remove_item(candidates *c, retention_candidate *item, const char *root,
+                             by_error *error)
 {
     by__checkpoint_lease *alone = NULL;
     char *directory;

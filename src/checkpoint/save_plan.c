@@ -8,32 +8,32 @@
 #define WORTH_A_WRITER ((uint64_t)64 << 20)
 
 /* A slice held by a rank, with its index there. */
-typedef struct record {
+typedef struct slice_record {
     const by__checkpoint_held_slice *held;
     int rank;
     size_t number;
-} record;
+} slice_record;
 
 /* Records of the same slice: records[first], ... */
-typedef struct group {
+typedef struct record_group {
     size_t first;
     size_t count;
     size_t tensor;
     uint64_t bytes;
-} group;
+} record_group;
 
 /* The table of all ranks, used while a plan is made. */
-typedef struct table {
+typedef struct slice_table {
     int ranks;
     int rank;
     by__checkpoint_held_slice *held;
     size_t *counts; /* slices of each rank; bytes while they are gathered */
-    record *records;
+    slice_record *records;
     size_t count;
-    group *groups;
+    record_group *groups;
     size_t group_count;
     int *writer_of; /* each rank's number as a writer; -1: none */
-} table;
+} slice_table;
 
 static int compare_numbers(const int64_t *a, const int64_t *b)
 {
@@ -58,8 +58,8 @@ static int compare_slices(const by_tensor_slice *a, const by_tensor_slice *b)
 
 static int by_slice(const void *a, const void *b)
 {
-    const record *x = a;
-    const record *y = b;
+    const slice_record *x = a;
+    const slice_record *y = b;
     int order = compare_tensors(x->held, y->held);
     order = order != 0 ? order : compare_slices(&x->held->slice, &y->held->slice);
     return order != 0 ? order : x->rank - y->rank;
@@ -67,15 +67,15 @@ static int by_slice(const void *a, const void *b)
 
 static int largest_first(const void *a, const void *b)
 {
-    const group *x = a;
-    const group *y = b;
+    const record_group *x = a;
+    const record_group *y = b;
     if (x->bytes != y->bytes) {
         return x->bytes > y->bytes ? -1 : 1;
     }
     return x->first < y->first ? -1 : 1;
 }
 
-static by_status gather(table *t, by_comm *comm, const by__checkpoint_held_slice *held,
+static by_status gather(slice_table *t, by_comm *comm, const by__checkpoint_held_slice *held,
                         size_t count, by_error *error)
 {
     size_t ranks = (size_t)t->ranks;
@@ -101,7 +101,7 @@ static by_status gather(table *t, by_comm *comm, const by__checkpoint_held_slice
     for (size_t r = 0; r < ranks; r++) {
         t->counts[r] /= sizeof *held;
         for (size_t i = 0; i < t->counts[r]; i++) {
-            t->records[t->count] = (record){&t->held[t->count], (int)r, i};
+            t->records[t->count] = (slice_record){&t->held[t->count], (int)r, i};
             t->count++;
         }
     }
@@ -116,7 +116,7 @@ static by_tensor_view view_of(const by__checkpoint_held_slice *held)
 }
 
 /* Sorts the records into groups, and lists the tensors. */
-static by_status group_records(by__checkpoint_save_plan *p, table *t, by_comm *comm,
+static by_status group_records(by__checkpoint_save_plan *p, slice_table *t, by_comm *comm,
                                by_error *error)
 {
     if (t->count > 1) {
@@ -146,16 +146,16 @@ static by_status group_records(by__checkpoint_save_plan *p, table *t, by_comm *c
             BY_TRY(by__checkpoint_slice_check(&p->tensors[p->count - 1], &held->slice, &elements,
                                               error));
             t->groups[t->group_count++] =
-                (group){.first = i,
-                        .tensor = p->count - 1,
-                        .bytes = (uint64_t)elements * by_dtype_size(held->dtype)};
+                (record_group){.first = i,
+                               .tensor = p->count - 1,
+                               .bytes = (uint64_t)elements * by_dtype_size(held->dtype)};
         }
         t->groups[t->group_count - 1].count++;
     }
     return BY_OK;
 }
 
-static bool is_copy(const table *t, const group *g)
+static bool is_copy(const slice_table *t, const record_group *g)
 {
     for (size_t i = 0; i < g->count; i++) {
         if (!t->records[g->first + i].held->is_copy) {
@@ -168,7 +168,7 @@ static bool is_copy(const table *t, const group *g)
 /* Drops the slices of a tensor that consist only of copies if others do not: the rank that trains a
  * tensor may have divided it differently. A tensor with copies only is frozen. Groups are sorted by
  * tensor. */
-static void drop_copies(by__checkpoint_save_plan *p, table *t)
+static void drop_copies(by__checkpoint_save_plan *p, slice_table *t)
 {
     size_t kept = 0;
     for (size_t i = 0; i < t->group_count;) {
@@ -194,12 +194,12 @@ static void drop_copies(by__checkpoint_save_plan *p, table *t)
  * another slice of the tensor (`before`; -1: none), so that a tensor that is whole on a rank is
  * whole in a file; else, preferably among the wanted writers, the one with the least to write so
  * far. */
-static const record *choose(const table *t, const group *g, const bool *wanted,
-                            const uint64_t *load, int before)
+static const slice_record *choose(const slice_table *t, const record_group *g, const bool *wanted,
+                                  const uint64_t *load, int before)
 {
-    const record *best = &t->records[g->first];
+    const slice_record *best = &t->records[g->first];
     for (size_t i = 1; i < g->count; i++) {
-        const record *r = &t->records[g->first + i];
+        const slice_record *r = &t->records[g->first + i];
         bool better = r->held->is_copy != best->held->is_copy ? best->held->is_copy
                       : best->rank == before                  ? false
                       : r->rank == before                     ? true
@@ -211,7 +211,7 @@ static const record *choose(const table *t, const group *g, const bool *wanted,
 }
 
 /* Assigns each group; its only record is then the one that is written. */
-static by_status assign(table *t, size_t tensors, int64_t writers, by_error *error)
+static by_status assign(slice_table *t, size_t tensors, int64_t writers, by_error *error)
 {
     bool *wanted = NULL;
     uint64_t *load = NULL;
@@ -244,7 +244,7 @@ static by_status assign(table *t, size_t tensors, int64_t writers, by_error *err
         t->writer_of[0] = 1;
         for (size_t i = 0; i < t->group_count; i++) {
             int *before = &rank_of[t->groups[i].tensor];
-            const record *r = choose(t, &t->groups[i], wanted, load, *before);
+            const slice_record *r = choose(t, &t->groups[i], wanted, load, *before);
             *before = r->rank;
             load[r->rank] += t->groups[i].bytes;
             t->writer_of[r->rank] |= t->groups[i].bytes > 0 ? 1 : 0;
@@ -259,13 +259,13 @@ static by_status assign(table *t, size_t tensors, int64_t writers, by_error *err
 
 static int by_record(const void *a, const void *b)
 {
-    const group *x = a;
-    const group *y = b;
+    const record_group *x = a;
+    const record_group *y = b;
     return x->first < y->first ? -1 : x->first > y->first ? 1 : 0;
 }
 
 /* Numbers the writers and lists the parts of this one, sorted by tensor. */
-static by_status list_parts(by__checkpoint_save_plan *p, table *t, by_error *error)
+static by_status list_parts(by__checkpoint_save_plan *p, slice_table *t, by_error *error)
 {
     for (int r = 0; r < t->ranks; r++) {
         t->writer_of[r] = t->writer_of[r] != 0 ? p->writers++ : -1;
@@ -277,7 +277,7 @@ static by_status list_parts(by__checkpoint_save_plan *p, table *t, by_error *err
     BY_TRY(by__alloc((void **)&p->parts, t->group_count, sizeof *p->parts, "a checkpoint", error));
     BY_TRY(by__alloc((void **)&p->held, t->group_count, sizeof *p->held, "a checkpoint", error));
     for (size_t i = 0; i < t->group_count; i++) {
-        const record *r = &t->records[t->groups[i].first];
+        const slice_record *r = &t->records[t->groups[i].first];
         if (r->rank == t->rank && t->groups[i].bytes > 0) {
             p->held[p->part_count] = r->number;
             p->parts[p->part_count++] = (by_checkpoint_part){t->groups[i].tensor, r->held->slice};
@@ -326,7 +326,7 @@ by_status by__checkpoint_save_plan_make(by__checkpoint_save_plan *out, by_comm *
                                         int64_t writers, by_error *error)
 {
     by__checkpoint_save_plan p = {0};
-    table t = {0};
+    slice_table t = {0};
     by_status status = BY_OK;
     if (comm == NULL || by_comm_size(comm) == 1) {
         status = plan_alone(&p, held, count, error);

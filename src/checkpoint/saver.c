@@ -18,11 +18,11 @@
 enum { RING_UNIT = 64, LEAST_STAGING = 64 << 10, PIECE = 4 << 20 };
 
 /* A position in the parts, in their order. */
-typedef struct cursor {
+typedef struct part_cursor {
     size_t part;   /* its index in the order */
     size_t offset; /* bytes of it that are done */
     size_t bytes;  /* size of it */
-} cursor;
+} part_cursor;
 
 struct by__checkpoint_saver {
     by_comm *comm;
@@ -33,8 +33,8 @@ struct by__checkpoint_saver {
     by_checkpoint_writer *writer;
     size_t *order; /* of the parts */
     size_t part_count;
-    cursor from; /* position of the producer, */
-    cursor to;   /* and of the writer */
+    part_cursor from; /* position of the producer, */
+    part_cursor to;   /* and of the writer */
     const uint8_t *data;
     void *owned;
     by__base_worker thread; /* its lock protects the other members */
@@ -164,13 +164,13 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static size_t element_size(const by__checkpoint_saver *s, const cursor *c)
+static size_t element_size(const by__checkpoint_saver *s, const part_cursor *c)
 {
     const by__checkpoint_save_plan *p = s->request.plan;
     return by_dtype_size(p->tensors[p->parts[s->order[c->part]].tensor].dtype);
 }
 
-static void enter_part(const by__checkpoint_saver *s, cursor *c)
+static void enter_part(const by__checkpoint_saver *s, part_cursor *c)
 {
     c->offset = 0;
     c->bytes = c->part < s->part_count
@@ -180,7 +180,7 @@ static void enter_part(const by__checkpoint_saver *s, cursor *c)
 }
 
 /* Advances by n bytes, into the next part at the end of one. Returns true at an end. */
-static bool advance(const by__checkpoint_saver *s, cursor *c, size_t n)
+static bool advance(const by__checkpoint_saver *s, part_cursor *c, size_t n)
 {
     c->offset += n;
     if (c->offset < c->bytes) {
@@ -215,7 +215,7 @@ static by_status fetch(by__checkpoint_saver *s, by_error *error)
  * only. */
 static by_status produce(by__checkpoint_saver *s, bool *did, by_error *error)
 {
-    cursor *c = &s->from;
+    part_cursor *c = &s->from;
     by__base_worker_lock(&s->thread);
     size_t room = in_ring(s, s->produced, s->consumed + s->capacity);
     uint64_t at = s->produced % s->capacity;
@@ -243,7 +243,7 @@ static by_status produce(by__checkpoint_saver *s, bool *did, by_error *error)
 /* Writes a piece; *did is false if there is none yet. */
 static by_status consume(by__checkpoint_saver *s, bool *did, by_error *error)
 {
-    cursor *c = &s->to;
+    part_cursor *c = &s->to;
     by__base_worker_lock(&s->thread);
     size_t there = in_ring(s, s->consumed, s->produced);
     uint64_t at = s->consumed % s->capacity;
@@ -421,7 +421,7 @@ static void clear(by__checkpoint_saver *s)
     s->data = NULL;
     s->order = NULL;
     s->part_count = 0;
-    s->from = s->to = (cursor){0};
+    s->from = s->to = (part_cursor){0};
     s->produced = s->consumed = 0;
     s->is_pending = s->is_begun = s->is_copied = s->is_done = false;
     s->status = BY_OK;

@@ -167,15 +167,15 @@ bool by__checkpoint_runs_next(by__checkpoint_runs *r, uint64_t *first, size_t *c
 /* ---- whether slices make up a tensor ---- */
 
 /* One run of elements. */
-typedef struct range {
+typedef struct element_range {
     uint64_t first;
     uint64_t count;
-} range;
+} element_range;
 
 static int by_first(const void *a, const void *b)
 {
-    const range *x = a;
-    const range *y = b;
+    const element_range *x = a;
+    const element_range *y = b;
     return x->first < y->first ? -1 : x->first > y->first ? 1 : 0;
 }
 
@@ -185,7 +185,7 @@ static by_status not_once(const by_tensor_view *tensor, const char *what, by_err
                         tensor->name, what);
 }
 
-static by_status ranges_cover(const by_tensor_view *tensor, range *ranges, size_t count,
+static by_status ranges_cover(const by_tensor_view *tensor, element_range *ranges, size_t count,
                               uint64_t total, by_error *error)
 {
     uint64_t end = 0;
@@ -241,7 +241,7 @@ by_status by__checkpoint_slices_cover(const by_tensor_view *tensor,
                                       const by_tensor_slice *const *slices, size_t count,
                                       by_error *error)
 {
-    range *ranges;
+    element_range *ranges;
     size_t total;
     bool simple = true;
     BY_TRY(by_tensor_size(tensor, &total, NULL, error));

@@ -10,15 +10,15 @@
 /* ---- the link ---- */
 
 /* Memory that is freed when the last of the threads that share it has released it. */
-typedef struct region {
+typedef struct thread_region {
     _Alignas(BY_CACHE_LINE) _Atomic int users;
     _Alignas(BY_CACHE_LINE) unsigned char data[];
-} region;
+} thread_region;
 
 static by_status create(by__comm_job *job, size_t bytes, void **out, by__comm_ticket *ticket,
                         by_error *error)
 {
-    region *made;
+    thread_region *made;
     BY_UNUSED(job);
     BY_TRY(
         by__alloc_aligned((void **)&made, sizeof *made + bytes, "shared memory of ranks", error));
@@ -32,7 +32,7 @@ static by_status create(by__comm_job *job, size_t bytes, void **out, by__comm_ti
 static by_status attach(by__comm_job *job, const by__comm_ticket *ticket, size_t bytes, void **out,
                         by_error *error)
 {
-    region *its = (region *)(uintptr_t)ticket->words[0];
+    thread_region *its = (thread_region *)(uintptr_t)ticket->words[0];
     BY_UNUSED(job);
     BY_UNUSED(bytes);
     BY_UNUSED(error);
@@ -43,7 +43,8 @@ static by_status attach(by__comm_job *job, const by__comm_ticket *ticket, size_t
 
 static void release(void *data, size_t bytes)
 {
-    region *its = (region *)(void *)((unsigned char *)data - offsetof(region, data));
+    thread_region *its =
+        (thread_region *)(void *)((unsigned char *)data - offsetof(thread_region, data));
     BY_UNUSED(bytes);
     if (atomic_fetch_sub(&its->users, 1) == 1) {
         free(its);

@@ -6,19 +6,19 @@
 #include "comm/power_sgd.h"
 
 /* A matrix, and the offsets of its factors among those of all. */
-typedef struct matrix {
+typedef struct factored_matrix {
     size_t first;
     size_t rows;
     size_t columns;
     size_t left;
     size_t right;
-} matrix;
+} factored_matrix;
 
 struct by__comm_power_sum {
     by_comm *comm;
     size_t count;
     size_t rank;
-    matrix *matrices;
+    factored_matrix *matrices;
     size_t matrix_count;
     by__comm_power_tensor *plain; /* tensors that are summed uncompressed */
     size_t plain_count;
@@ -44,7 +44,7 @@ size_t by__comm_power_sum_bytes(const by__comm_power_tensor *tensors, size_t ten
     for (size_t i = 0; i < tensor_count; i++) {
         const by__comm_power_tensor *t = &tensors[i];
         size_t plain = t->rows * (t->columns > 0 ? t->columns : 1);
-        bytes += sizeof(matrix) + sizeof *t;
+        bytes += sizeof(factored_matrix) + sizeof *t;
         bytes += (pays(t, rank) ? (t->rows + t->columns) * rank : plain) * sizeof(float);
     }
     return bytes;
@@ -60,11 +60,11 @@ static void add_tensor(by__comm_power_sum *s, const by__comm_power_tensor *tenso
         s->plain_elements += plain->rows;
         return;
     }
-    s->matrices[s->matrix_count++] = (matrix){.first = tensor->first,
-                                              .rows = tensor->rows,
-                                              .columns = tensor->columns,
-                                              .left = s->left_elements,
-                                              .right = s->right_elements};
+    s->matrices[s->matrix_count++] = (factored_matrix){.first = tensor->first,
+                                                       .rows = tensor->rows,
+                                                       .columns = tensor->columns,
+                                                       .left = s->left_elements,
+                                                       .right = s->right_elements};
     s->left_elements += tensor->rows * s->rank;
     s->right_elements += tensor->columns * s->rank;
 }
@@ -142,7 +142,7 @@ static void make_left(by__comm_power_sum *s, const float *data)
 {
     float *plain = s->left + s->left_elements;
     for (size_t k = 0; k < s->matrix_count; k++) {
-        const matrix *m = &s->matrices[k];
+        const factored_matrix *m = &s->matrices[k];
         float *sum = s->residual + m->first;
         for (size_t i = 0; i < m->rows * m->columns; i++) {
             sum[i] += data[m->first + i];
@@ -160,7 +160,7 @@ static void make_left(by__comm_power_sum *s, const float *data)
 static void make_right(by__comm_power_sum *s)
 {
     for (size_t k = 0; k < s->matrix_count; k++) {
-        const matrix *m = &s->matrices[k];
+        const factored_matrix *m = &s->matrices[k];
         by__comm_power_orthonormalize(s->left + m->left, m->rows, s->rank);
         by__comm_power_right(s->residual + m->first, m->rows, m->columns, s->rank,
                              s->left + m->left, s->right + m->right);
@@ -171,7 +171,7 @@ static void make_right(by__comm_power_sum *s)
 static void take_away_own(by__comm_power_sum *s, float *scratch)
 {
     for (size_t k = 0; k < s->matrix_count; k++) {
-        const matrix *m = &s->matrices[k];
+        const factored_matrix *m = &s->matrices[k];
         float *own = scratch + m->first;
         float *residual = s->residual + m->first;
         by__comm_power_product(s->left + m->left, s->right + m->right, m->rows, m->columns, s->rank,
@@ -187,7 +187,7 @@ static void take_sums(by__comm_power_sum *s, float *data)
 {
     const float *plain = s->left + s->left_elements;
     for (size_t k = 0; k < s->matrix_count; k++) {
-        const matrix *m = &s->matrices[k];
+        const factored_matrix *m = &s->matrices[k];
         by__comm_power_product(s->left + m->left, s->right + m->right, m->rows, m->columns, s->rank,
                                data + m->first);
     }

@@ -9,16 +9,16 @@
 #include <unistd.h>
 
 /* Precedes the data of a region. */
-typedef struct region {
+typedef struct process_region {
     _Alignas(BY_CACHE_LINE) int64_t pid; /* of the creator, which keeps the file open */
     int fd;
     uint64_t token;
     _Alignas(BY_CACHE_LINE) unsigned char data[];
-} region;
+} process_region;
 
-static by_status map_region(int fd, size_t bytes, region **out, by_error *error)
+static by_status map_region(int fd, size_t bytes, process_region **out, by_error *error)
 {
-    void *p = mmap(NULL, sizeof(region) + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *p = mmap(NULL, sizeof(process_region) + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED) {
         return by_error_set(error, BY_EMEMORY, "cannot map the ranks' shared memory of %zu bytes",
                             bytes);
@@ -30,9 +30,9 @@ static by_status map_region(int fd, size_t bytes, region **out, by_error *error)
 by_status by__comm_shared_create(size_t bytes, uint64_t token, void **out, by__comm_ticket *ticket,
                                  by_error *error)
 {
-    region *made = NULL;
+    process_region *made = NULL;
     int fd = memfd_create("banyan ranks", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, (off_t)(sizeof(region) + bytes)) != 0) {
+    if (fd < 0 || ftruncate(fd, (off_t)(sizeof(process_region) + bytes)) != 0) {
         by_status status =
             by_error_set(error, BY_EMEMORY, "cannot make the ranks' shared memory of %zu bytes: %s",
                          bytes, strerror(errno));
@@ -58,7 +58,7 @@ by_status by__comm_shared_attach(const by__comm_ticket *ticket, size_t bytes, vo
                                  by_error *error)
 {
     char path[64];
-    region *its = NULL;
+    process_region *its = NULL;
     struct stat info;
     (void)snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)ticket->words[0],
                    (unsigned long long)ticket->words[1]);
@@ -66,7 +66,7 @@ by_status by__comm_shared_attach(const by__comm_ticket *ticket, size_t bytes, vo
     if (fd < 0) {
         return by__io_error(error, "open the ranks' shared memory", path);
     }
-    if (fstat(fd, &info) != 0 || (uint64_t)info.st_size != sizeof(region) + bytes) {
+    if (fstat(fd, &info) != 0 || (uint64_t)info.st_size != sizeof(process_region) + bytes) {
         (void)close(fd);
         return by_error_set(error, BY_EPEER, "%s is not the ranks' shared memory", path);
     }
@@ -83,7 +83,8 @@ by_status by__comm_shared_attach(const by__comm_ticket *ticket, size_t bytes, vo
 
 void by__comm_shared_release(void *data, size_t bytes)
 {
-    region *its = (region *)(void *)((unsigned char *)data - offsetof(region, data));
+    process_region *its =
+        (process_region *)(void *)((unsigned char *)data - offsetof(process_region, data));
     if (its->pid == getpid()) {
         (void)close(its->fd);
     }

@@ -30,7 +30,7 @@ typedef struct crossing {
     int last;      /* the last part that reads it */
 } crossing;
 
-typedef struct walk {
+typedef struct calibration_walk {
     by__compress_state *c;
     by_graph *graph;
     int *part; /* of each node */
@@ -46,20 +46,20 @@ typedef struct walk {
     by_value stream[2];              /* in the whole graph: before and after the block */
     void *user;
     size_t done, all; /* counts of layers */
-} walk;
+} calibration_walk;
 
 /* A part that is ready to run. */
-typedef struct stage {
+typedef struct calibration_stage {
     by_graph *graph;
     by_program *program;
     by_memory arena, workspace;
     by_memory *bound; /* of each value: memory owned by the stage */
     int number;
-} stage;
+} calibration_stage;
 
 /* ---- parts ---- */
 
-static by_status assign_parts(walk *w, by_error *error)
+static by_status assign_parts(calibration_walk *w, by_error *error)
 {
     const by_graph *g = w->graph;
     BY_TRY(by__alloc((void **)&w->part, g->node_count + 1, sizeof *w->part, "parts", error));
@@ -76,7 +76,7 @@ static by_status assign_parts(walk *w, by_error *error)
     return BY_OK;
 }
 
-static by_status list_crossings(walk *w, by_error *error)
+static by_status list_crossings(calibration_walk *w, by_error *error)
 {
     BY_TRY(by__pass_list_crossings(&w->list, &w->list_count, w->graph, w->part, error));
     BY_TRY(by__alloc((void **)&w->crossings, w->list_count, sizeof *w->crossings, "states", error));
@@ -95,7 +95,7 @@ static by_status list_crossings(walk *w, by_error *error)
 }
 
 /* Allocates memory for a crossing value of all batches, backed by an unnamed file. */
-static by_status map_state(walk *w, crossing *x, by_error *error)
+static by_status map_state(calibration_walk *w, crossing *x, by_error *error)
 {
     size_t bytes;
     char *path = by__path_join(w->c->temporary, "state");
@@ -125,7 +125,7 @@ static by_status map_state(walk *w, crossing *x, by_error *error)
     return status;
 }
 
-static void unmap_state(const walk *w, crossing *x)
+static void unmap_state(const calibration_walk *w, crossing *x)
 {
     if (x->data != NULL) {
         (void)munmap(x->data, x->stride * w->tokens.batches);
@@ -133,7 +133,7 @@ static void unmap_state(const walk *w, crossing *x)
     }
 }
 
-static crossing *find_crossing(const walk *w, const char *name)
+static crossing *find_crossing(const calibration_walk *w, const char *name)
 {
     char buffer[32];
     for (size_t i = 0; i < w->crossing_count; i++) {
@@ -146,7 +146,7 @@ static crossing *find_crossing(const walk *w, const char *name)
 
 /* ---- a stage ---- */
 
-static void close_stage(stage *s)
+static void close_stage(calibration_stage *s)
 {
     by_program_close(&s->program);
     by_device_free(&s->arena);
@@ -158,7 +158,7 @@ static void close_stage(stage *s)
     by_graph_close(&s->graph);
 }
 
-static by_status read_parameter(const walk *w, const by__graph_value *value, float *out,
+static by_status read_parameter(const calibration_walk *w, const by__graph_value *value, float *out,
                                 by_error *error)
 {
     by_tensor_view view;
@@ -191,7 +191,7 @@ static by_status read_parameter(const walk *w, const by__graph_value *value, flo
 }
 
 /* Allocates memory for the stage's parameters and results. */
-static by_status bind_own(const walk *w, stage *s, by_error *error)
+static by_status bind_own(const calibration_walk *w, calibration_stage *s, by_error *error)
 {
     BY_TRY(
         by__alloc((void **)&s->bound, s->graph->value_count, sizeof *s->bound, "a block", error));
@@ -212,7 +212,8 @@ static by_status bind_own(const walk *w, stage *s, by_error *error)
     return BY_OK;
 }
 
-static by_status bind_batch(const walk *w, stage *s, size_t batch, by_error *error)
+static by_status bind_batch(const calibration_walk *w, calibration_stage *s, size_t batch,
+                            by_error *error)
 {
     for (size_t v = 0; v < s->graph->value_count; v++) {
         const by__graph_value *value = &s->graph->values[v];
@@ -233,7 +234,7 @@ static by_status bind_batch(const walk *w, stage *s, size_t batch, by_error *err
     return BY_OK;
 }
 
-static by_status compile_stage(const walk *w, stage *s, by_error *error)
+static by_status compile_stage(const calibration_walk *w, calibration_stage *s, by_error *error)
 {
     BY_TRY(by_program_compile(&s->program, s->graph, w->device, "calibration", error));
     BY_TRY(by_device_alloc(&s->arena, w->device, by_program_arena_bytes(s->program),
@@ -244,7 +245,7 @@ static by_status compile_stage(const walk *w, stage *s, by_error *error)
     return bind_own(w, s, error);
 }
 
-static by_status make_results(walk *w, int part, by_error *error)
+static by_status make_results(calibration_walk *w, int part, by_error *error)
 {
     for (size_t i = 0; i < w->crossing_count; i++) {
         crossing *x = &w->crossings[i];
@@ -255,7 +256,7 @@ static by_status make_results(walk *w, int part, by_error *error)
     return BY_OK;
 }
 
-static void drop_states(walk *w, int part)
+static void drop_states(calibration_walk *w, int part)
 {
     for (size_t i = 0; i < w->crossing_count; i++) {
         if (w->crossings[i].last <= part) {
@@ -268,15 +269,15 @@ static void drop_states(walk *w, int part)
 
 /* Layers that read one value, or the same rows of it, and the norm weights that scale its
  * columns. */
-typedef struct group {
+typedef struct layer_group {
     by_value x;
     int64_t part;     /* matrix of a stack, which multiplies the rows of its group; else -1 */
     by_value product; /* an output: H, of a stack those of all its matrices */
     by__compress_calibrated what;
     by_value weights[BY__GROUP_LAYERS];
-} group;
+} layer_group;
 
-static by__compress_linear *linear_of(const walk *w, const char *name)
+static by__compress_linear *linear_of(const calibration_walk *w, const char *name)
 {
     for (size_t i = 0; i < w->c->linear_count; i++) {
         if (strcmp(w->c->linears[i].name, name) == 0 && !w->c->linears[i].head) {
@@ -287,7 +288,8 @@ static by__compress_linear *linear_of(const walk *w, const char *name)
 }
 
 /* Finds the norm weights that scale the columns of x, if only the group's layers read x. */
-static by_status find_gains(const walk *w, const stage *s, group *g, by_error *error)
+static by_status find_gains(const calibration_walk *w, const calibration_stage *s, layer_group *g,
+                            by_error *error)
 {
     int *uses;
     int producer = s->graph->values[g->x].producer;
@@ -312,8 +314,9 @@ static by_status find_gains(const walk *w, const stage *s, group *g, by_error *e
     return BY_OK;
 }
 
-static by_status add_layer(stage *s, group *groups, size_t *count, const by__graph_node *node,
-                           int64_t part, by__compress_linear *linear, by_error *error)
+static by_status add_layer(calibration_stage *s, layer_group *groups, size_t *count,
+                           const by__graph_node *node, int64_t part, by__compress_linear *linear,
+                           by_error *error)
 {
     by_value product = BY_NONE;
     size_t at = 0;
@@ -321,7 +324,7 @@ static by_status add_layer(stage *s, group *groups, size_t *count, const by__gra
         bool other_part = groups[at].x == node->in[0] && groups[at].part >= 0 && part >= 0;
         product = other_part ? groups[at].product : product;
     }
-    group *g = &groups[at];
+    layer_group *g = &groups[at];
     if (at == *count) {
         if (product == BY_NONE) {
             char name[32];
@@ -329,10 +332,10 @@ static by_status add_layer(stage *s, group *groups, size_t *count, const by__gra
             product = by__op_row_of(node->op)->gram(s->graph, node);
             by_graph_output(s->graph, product, name);
         }
-        *g = (group){.x = node->in[0],
-                     .part = part,
-                     .product = product,
-                     .what = {.k = linear->k, .block = s->number - 1}};
+        *g = (layer_group){.x = node->in[0],
+                           .part = part,
+                           .product = product,
+                           .what = {.k = linear->k, .block = s->number - 1}};
         BY_TRY(by_graph_check(s->graph, error));
         *count += 1;
     }
@@ -346,8 +349,8 @@ static by_status add_layer(stage *s, group *groups, size_t *count, const by__gra
 }
 
 /* Adds the layers whose weights are operand 1 of a product. */
-static by_status add_layers(const walk *w, stage *s, group *groups, size_t *count,
-                            const by__graph_node *node, by_error *error)
+static by_status add_layers(const calibration_walk *w, calibration_stage *s, layer_group *groups,
+                            size_t *count, const by__graph_node *node, by_error *error)
 {
     const by__graph_value weight = s->graph->values[node->in[1]]; /* adding nodes moves the array */
     bool stacked = weight.role == BY_ROLE_PARAMETER && by__checkpoint_name_is_stacked(weight.name);
@@ -368,10 +371,11 @@ static by_status add_layers(const walk *w, stage *s, group *groups, size_t *coun
 }
 
 /* Finds the layers of a stage, and adds nodes that compute their H. */
-static by_status find_groups(const walk *w, stage *s, group **out, size_t *count, by_error *error)
+static by_status find_groups(const calibration_walk *w, calibration_stage *s, layer_group **out,
+                             size_t *count, by_error *error)
 {
     size_t nodes = s->graph->node_count;
-    group *groups;
+    layer_group *groups;
     BY_TRY(by__alloc((void **)&groups, w->c->linear_count + 1, sizeof *groups, "layers", error));
     *out = groups;
     for (size_t n = 0; n < nodes; n++) {
@@ -387,7 +391,7 @@ static by_status find_groups(const walk *w, stage *s, group **out, size_t *count
     return BY_OK;
 }
 
-static void close_groups(group *groups, size_t count)
+static void close_groups(layer_group *groups, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         free(groups[i].what.hessian);
@@ -402,7 +406,7 @@ static void close_groups(group *groups, size_t count)
 }
 
 /* Adds the product of a run to H. */
-static void accumulate(const stage *s, group *g)
+static void accumulate(const calibration_stage *s, layer_group *g)
 {
     size_t count = (size_t)(g->what.k * g->what.k);
     size_t before = g->part > 0 ? (size_t)g->part * count : 0;
@@ -412,7 +416,8 @@ static void accumulate(const stage *s, group *g)
     }
 }
 
-static by_status measure(walk *w, stage *s, group *groups, size_t count, by_error *error)
+static by_status measure(calibration_walk *w, calibration_stage *s, layer_group *groups,
+                         size_t count, by_error *error)
 {
     for (size_t i = 0; i < count; i++) {
         size_t elements = (size_t)(groups[i].what.k * groups[i].what.k);
@@ -432,7 +437,7 @@ static by_status measure(walk *w, stage *s, group *groups, size_t count, by_erro
 }
 
 /* Copies a layer's weight [n, k] to matrix `part` of the stage's parameter, in its order. */
-static void put_weight(const stage *s, by_value parameter, int64_t part,
+static void put_weight(const calibration_stage *s, by_value parameter, int64_t part,
                        const by__compress_linear *l, const float *weight)
 {
     float *to = (float *)s->bound[parameter].address + (part > 0 ? part * l->n * l->k : 0);
@@ -443,7 +448,8 @@ static void put_weight(const stage *s, by_value parameter, int64_t part,
     }
 }
 
-static by_status change(const walk *w, stage *s, group *g, by_error *error)
+static by_status change(const calibration_walk *w, calibration_stage *s, layer_group *g,
+                        by_error *error)
 {
     for (size_t k = 0; k < g->what.count; k++) {
         const by__compress_linear *l = g->what.linears[k];
@@ -467,7 +473,8 @@ static by_status change(const walk *w, stage *s, group *g, by_error *error)
 #define LAST_STREAM "calibration.stream"
 
 /* Returns the value for a batch; it crosses to the next part or is a result of this one. */
-static const float *stream_of(const walk *w, const stage *s, by_value value, size_t batch)
+static const float *stream_of(const calibration_walk *w, const calibration_stage *s, by_value value,
+                              size_t batch)
 {
     char buffer[32];
     const char *name = by__pass_crossing_name(buffer, w->graph, value);
@@ -481,7 +488,7 @@ static const float *stream_of(const walk *w, const stage *s, by_value value, siz
 
 /* Finds the residual stream after a part: the last crossing value of its shape, or the model's last
  * value. */
-static void find_stream(walk *w, int part)
+static void find_stream(calibration_walk *w, int part)
 {
     by_value last = by_graph_find(w->graph, LAST_STREAM);
     const by_shape *shape = &w->graph->values[last].shape;
@@ -498,7 +505,8 @@ static void find_stream(walk *w, int part)
     }
 }
 
-static by_status show_block(const walk *w, const stage *s, size_t batch, by_error *error)
+static by_status show_block(const calibration_walk *w, const calibration_stage *s, size_t batch,
+                            by_error *error)
 {
     const float *before = stream_of(w, s, w->stream[0], batch);
     const float *behind = stream_of(w, s, w->stream[1], batch);
@@ -511,7 +519,7 @@ static by_status show_block(const walk *w, const stage *s, size_t batch, by_erro
 }
 
 /* Runs the part again with its changed weights, for the parts after it. */
-static by_status run_batches(const walk *w, stage *s, by_error *error)
+static by_status run_batches(const calibration_walk *w, calibration_stage *s, by_error *error)
 {
     bool needed = s->number + 1 < w->parts || w->block_fn != NULL;
     for (size_t b = 0; b < w->tokens.batches && needed; b++) {
@@ -526,10 +534,10 @@ static by_status run_batches(const walk *w, stage *s, by_error *error)
     return BY_OK;
 }
 
-static by_status run_part(walk *w, int part, by_error *error)
+static by_status run_part(calibration_walk *w, int part, by_error *error)
 {
-    stage s = {.number = part};
-    group *groups = NULL;
+    calibration_stage s = {.number = part};
+    layer_group *groups = NULL;
     size_t count = 0;
     by_status status =
         by__pass_cut_part(&s.graph, w->graph, w->part, part, w->list, w->list_count, error);
@@ -564,7 +572,7 @@ static by_status run_part(walk *w, int part, by_error *error)
     return status;
 }
 
-static by_status open_walk(walk *w, by_error *error)
+static by_status open_walk(calibration_walk *w, by_error *error)
 {
     by_model model = BY_MODEL_NONE;
     const by_model_config *config = &w->c->config->model;
@@ -586,7 +594,7 @@ static by_status open_walk(walk *w, by_error *error)
     return by_device_open(&w->device, "cpu", w->c->threads, error);
 }
 
-static by_status run_walk(walk *w, by_error *error)
+static by_status run_walk(calibration_walk *w, by_error *error)
 {
     by_status status = open_walk(w, error);
     for (int part = 0; part < w->parts && status == BY_OK; part++) {
@@ -607,7 +615,7 @@ by_status by__compress_calibrate_on(by__compress_state *c,
                                     const by__compress_calibration_tokens *tokens,
                                     by__compress_calibrate_fn *fn, void *user, by_error *error)
 {
-    walk w = {.c = c, .tokens = *tokens, .fn = fn, .user = user};
+    calibration_walk w = {.c = c, .tokens = *tokens, .fn = fn, .user = user};
     return run_walk(&w, error);
 }
 
@@ -624,7 +632,7 @@ by_status by__compress_calibrate(by__compress_state *c, by__compress_calibrate_f
 by_status by__compress_calibrate_blocks(by__compress_state *c, by__compress_block_fn *fn,
                                         void *user, by_error *error)
 {
-    walk w = {.c = c, .block_fn = fn, .stream = {BY_NONE, BY_NONE}, .user = user};
+    calibration_walk w = {.c = c, .block_fn = fn, .stream = {BY_NONE, BY_NONE}, .user = user};
     BY_TRY(by__compress_calibration_read(&w.tokens, c, ROWS, error));
     by_status status = run_walk(&w, error);
     by__compress_calibration_free(&w.tokens);

@@ -27,14 +27,14 @@ static const by_compress_setting settings[] = {
     {0}};
 
 /* A layer with its columns in the order of rounding. */
-typedef struct sweep {
+typedef struct gptq_sweep {
     by__compress_codes *codes;
     const double *u; /* [k, k] */
     const int64_t *order;
     int64_t k;
     bool natural;
     by__compress_scale_rule rule;
-} sweep;
+} gptq_sweep;
 
 typedef struct column {
     double size;
@@ -52,7 +52,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Chooses the scale of the group that starts at column i, from the current weights. */
-static void begin_group(const sweep *s, const double *w, int64_t row, int64_t i)
+static void begin_group(const gptq_sweep *s, const double *w, int64_t row, int64_t i)
 {
     float values[BLOCK];
     int64_t count = s->k - i < s->codes->coded.group ? s->k - i : s->codes->coded.group;
@@ -64,7 +64,7 @@ static void begin_group(const sweep *s, const double *w, int64_t row, int64_t i)
 
 /* Rounds columns [begin, end) of one row; err [BLOCK] receives their errors, divided by the
  * pivots. */
-static void round_block(const sweep *s, double *w, double *err, int64_t row, int64_t begin,
+static void round_block(const gptq_sweep *s, double *w, double *err, int64_t row, int64_t begin,
                         int64_t end)
 {
     for (int64_t i = begin; i < end; i++) {
@@ -85,7 +85,7 @@ static void round_block(const sweep *s, double *w, double *err, int64_t row, int
 
 /* Rounds rows [first, first + count) of w [count, k], whose columns are in the order of
  * rounding. */
-static void round_rows(const sweep *s, double *w, int64_t first, int64_t count)
+static void round_rows(const gptq_sweep *s, double *w, int64_t first, int64_t count)
 {
     double err[ROWS][BLOCK];
     int64_t k = s->k;
@@ -158,7 +158,7 @@ by_status by__compress_gptq_round(by__compress_codes *codes, const float *weight
                                   int threads, by_error *error)
 {
     const by__coded *c = &codes->coded;
-    const sweep s = {codes, u, order, c->k, natural, rule};
+    const gptq_sweep s = {codes, u, order, c->k, natural, rule};
     double *scratch;
     int64_t k = c->k;
     int64_t pieces = (c->n + ROWS - 1) / ROWS;

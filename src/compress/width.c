@@ -26,7 +26,7 @@ static const by_compress_setting settings[] = {
      .help = "added to the diagonal of H, of its mean"},
     {0}};
 
-typedef enum unit { HEADS = 0, CHANNELS, UNITS } unit;
+typedef enum width_unit { HEADS = 0, CHANNELS, UNITS } width_unit;
 
 typedef struct narrowing {
     by_graph *graph;     /* of the whole model; tells the axes of its parameters */
@@ -59,7 +59,7 @@ static bool has_units(const int64_t all[UNITS])
 
 /* If axis `which` of a parameter has units to remove, sets their kind and returns the elements of
  * one; otherwise returns 0. */
-static int64_t unit_axis(unit *kind, const by__compress_state *c, const char *axes, int which)
+static int64_t unit_axis(width_unit *kind, const by__compress_state *c, const char *axes, int which)
 {
     const by_model_config *m = &c->config->model;
     const char *at = axes;
@@ -113,7 +113,7 @@ static by_status put_cut(by__compress_state *c, const narrowing *n, by_value par
     by_status status = by__weights_describe(c->weights, name, &view, error);
     int64_t shape[2] = {view.shape[0], view.rank == 2 ? view.shape[1] : 1};
     for (int i = 0; i < view.rank && status == BY_OK; i++) {
-        unit kind;
+        width_unit kind;
         int64_t size = unit_axis(&kind, c, value->axes, i);
         if (size > 0 && n->left[kind] < n->all[kind]) {
             masks[i] = (axis_mask){n->gone[kind] + n->block[parameter] * n->all[kind], size};
@@ -135,14 +135,14 @@ static bool is_cut(const by__compress_state *c, const narrowing *n, by_value par
     const by__graph_value *value = &n->graph->values[parameter];
     bool any = false;
     for (int i = 0; i < value->shape.rank && value->role == BY_ROLE_PARAMETER; i++) {
-        unit kind;
+        width_unit kind;
         any = any || (unit_axis(&kind, c, value->axes, i) > 0 && n->left[kind] < n->all[kind]);
     }
     return any;
 }
 
 /* Returns the elements of a unit of a layer's inputs and sets its kind; 0: no units to remove. */
-static int64_t unit_of_inputs(unit *kind, by_value *parameter, const by__compress_state *c,
+static int64_t unit_of_inputs(width_unit *kind, by_value *parameter, const by__compress_state *c,
                               const narrowing *n, const by__compress_linear *l)
 {
     if (l->stacked) { /* check_parameters refuses to remove these */
@@ -162,7 +162,7 @@ static by_status narrow_layer(by__compress_state *c, by__compress_calibrated *wh
 {
     narrowing *n = user;
     const by__compress_linear *l = what->linears[0];
-    unit kind;
+    width_unit kind;
     by_value parameter;
     double *u;
     float *values;
@@ -357,7 +357,7 @@ static void resize(const by__compress_state *c, by_tensor_view *tensor)
         char *name =
             value->role == BY_ROLE_PARAMETER ? by__compress_file_name(c, value->name) : NULL;
         for (int i = 0; name != NULL && strcmp(name, tensor->name) == 0 && i < tensor->rank; i++) {
-            unit kind;
+            width_unit kind;
             int64_t size = unit_axis(&kind, c, value->axes, i);
             tensor->shape[i] = size > 0 ? left[kind] * size : tensor->shape[i];
         }

@@ -40,16 +40,16 @@ static const by_compress_setting sparsegpt_settings[] = {
 
 /* ---- choosing weights ---- */
 
-typedef struct ranked {
+typedef struct ranked_weight {
     double score;
     int64_t index;
-} ranked;
+} ranked_weight;
 
 /* Sorts by ascending score, then by position. */
 static int by_score(const void *a, const void *b)
 {
-    const ranked *x = a;
-    const ranked *y = b;
+    const ranked_weight *x = a;
+    const ranked_weight *y = b;
     if (x->score != y->score) {
         return x->score < y->score ? -1 : 1;
     }
@@ -59,11 +59,11 @@ static int by_score(const void *a, const void *b)
 by_status by__compress_prune_share(bool *gone, const double *scores, int64_t count, double share,
                                    by_error *error)
 {
-    ranked *list;
+    ranked_weight *list;
     int64_t most = (int64_t)(share * (double)count + 0.5);
     BY_TRY(by__alloc((void **)&list, (size_t)count, sizeof *list, "scores", error));
     for (int64_t i = 0; i < count; i++) {
-        list[i] = (ranked){scores[i], i};
+        list[i] = (ranked_weight){scores[i], i};
         gone[i] = false;
     }
     qsort(list, (size_t)count, sizeof *list, by_score);
@@ -80,9 +80,9 @@ void by__compress_prune_pairs(bool *gone, const double *scores, int64_t count)
         gone[i] = false;
     }
     for (int64_t i = 0; i + 4 <= count; i += 4) {
-        ranked list[4];
+        ranked_weight list[4];
         for (int64_t j = 0; j < 4; j++) {
-            list[j] = (ranked){scores[i + j], i + j};
+            list[j] = (ranked_weight){scores[i + j], i + j};
         }
         qsort(list, 4, sizeof *list, by_score);
         gone[list[0].index] = true;
@@ -161,15 +161,15 @@ static void sweep_row(double *w, bool *gone, double *errors, const double *u, in
 }
 
 /* Scratch memory for pruning a weight. */
-typedef struct sweep {
+typedef struct pruning_sweep {
     double *w;      /* [n, k] */
     double *scores; /* [n, BLOCK] */
     double *errors;
     bool *gone;
-} sweep;
+} pruning_sweep;
 
-static by_status choose_block(const sweep *s, const double *u, int64_t n, int64_t k, int64_t begin,
-                              int64_t width, double sparsity, by_error *error)
+static by_status choose_block(const pruning_sweep *s, const double *u, int64_t n, int64_t k,
+                              int64_t begin, int64_t width, double sparsity, by_error *error)
 {
     for (int64_t i = 0; i < n * width; i++) {
         int64_t j = begin + i % width;
@@ -179,7 +179,7 @@ static by_status choose_block(const sweep *s, const double *u, int64_t n, int64_
     return by__compress_prune_share(s->gone, s->scores, n * width, sparsity, error);
 }
 
-static by_status sweep_all(const sweep *s, const double *u, int64_t n, int64_t k,
+static by_status sweep_all(const pruning_sweep *s, const double *u, int64_t n, int64_t k,
                            const by__compress_prune_rule *rule, int threads, by_error *error)
 {
     for (int64_t begin = 0; begin < k; begin += BLOCK) {
@@ -200,7 +200,7 @@ by_status by__compress_sparsegpt_prune(float *weight, int64_t n, int64_t k, cons
                                        const by__compress_prune_rule *rule, int threads,
                                        by_error *error)
 {
-    sweep s = {0};
+    pruning_sweep s = {0};
     size_t count = (size_t)(n * k);
     by_status status = by__alloc((void **)&s.w, count, sizeof *s.w, "a layer", error);
     if (status == BY_OK) {

@@ -8,7 +8,7 @@
 
 #include "config/schema.h"
 
-typedef struct reader {
+typedef struct yaml_reader {
     yaml_parser_t parser;
     yaml_event_t event; /* the current one */
     bool has_event;
@@ -16,7 +16,7 @@ typedef struct reader {
     bool has_lines;  /* false for the value of an override */
     char where[300]; /* "FILE:LINE" of the current event */
     by_error *error;
-} reader;
+} yaml_reader;
 
 /* The line on which each key or section first occurred in this file; 0: not yet. */
 typedef struct seen_lines {
@@ -25,7 +25,7 @@ typedef struct seen_lines {
     size_t base;
 } seen_lines;
 
-static void drop_event(reader *r)
+static void drop_event(yaml_reader *r)
 {
     if (r->has_event) {
         yaml_event_delete(&r->event);
@@ -33,12 +33,12 @@ static void drop_event(reader *r)
     }
 }
 
-static by_status fail(const reader *r, const char *what)
+static by_status fail(const yaml_reader *r, const char *what)
 {
     return by_error_set(r->error, BY_ECONFIG, "%s: %s", r->where, what);
 }
 
-static void set_where(reader *r, size_t line)
+static void set_where(yaml_reader *r, size_t line)
 {
     if (!r->has_lines) {
         (void)snprintf(r->where, sizeof r->where, "%.250s", r->file);
@@ -47,13 +47,13 @@ static void set_where(reader *r, size_t line)
     }
 }
 
-static size_t line_of(const reader *r)
+static size_t line_of(const yaml_reader *r)
 {
     return r->event.start_mark.line + 1;
 }
 
 /* Moves to the next event; refuses YAML features that configs do not use. */
-static by_status next(reader *r)
+static by_status next(yaml_reader *r)
 {
     drop_event(r);
     if (yaml_parser_parse(&r->parser, &r->event) == 0) {
@@ -100,12 +100,12 @@ static by_status next(reader *r)
     return tag == NULL ? BY_OK : fail(r, "tags (!name) are not supported");
 }
 
-static const char *scalar_text(const reader *r)
+static const char *scalar_text(const yaml_reader *r)
 {
     return (const char *)r->event.data.scalar.value;
 }
 
-static by_status add_scalar(reader *r, by__config_node *node)
+static by_status add_scalar(yaml_reader *r, by__config_node *node)
 {
     const char *text = scalar_text(r);
     size_t length = r->event.data.scalar.length;
@@ -117,7 +117,7 @@ static by_status add_scalar(reader *r, by__config_node *node)
 }
 
 /* Reads a mapping of words to scalars; its start is the current event. */
-static by_status read_record(reader *r, by__config_node *node)
+static by_status read_record(yaml_reader *r, by__config_node *node)
 {
     size_t record = node->records++;
     for (;;) {
@@ -149,7 +149,7 @@ static by_status read_record(reader *r, by__config_node *node)
 }
 
 /* Reads the current event as a value: a scalar, or a list of scalars or mappings up to its end. */
-static by_status read_node(reader *r, by__config_node *node)
+static by_status read_node(yaml_reader *r, by__config_node *node)
 {
     if (r->event.type == YAML_SCALAR_EVENT) {
         return add_scalar(r, node);
@@ -173,7 +173,7 @@ static by_status read_node(reader *r, by__config_node *node)
     }
 }
 
-static bool is_empty_value(const reader *r)
+static bool is_empty_value(const yaml_reader *r)
 {
     if (r->event.type != YAML_SCALAR_EVENT ||
         r->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE) {
@@ -183,7 +183,7 @@ static bool is_empty_value(const reader *r)
     return text[0] == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0;
 }
 
-static by_status once(const reader *r, size_t *line, const char *section, const char *name)
+static by_status once(const yaml_reader *r, size_t *line, const char *section, const char *name)
 {
     if (*line != 0) {
         return by_error_set(r->error, BY_ECONFIG,
@@ -195,7 +195,7 @@ static by_status once(const reader *r, size_t *line, const char *section, const 
 }
 
 /* Reads the value of a known key and stores it unless a more derived file has set the key. */
-static by_status read_value(reader *r, by__config *config, by__config_entry *entry)
+static by_status read_value(yaml_reader *r, by__config *config, by__config_entry *entry)
 {
     char where[sizeof r->where];
     by__config_node node = {0};
@@ -212,7 +212,7 @@ static by_status read_value(reader *r, by__config *config, by__config_entry *ent
 }
 
 /* Reads one key of a section, or a plain key of the top level. The current event is the key. */
-static by_status read_key(reader *r, by__config *config, const char *section, seen_lines *seen)
+static by_status read_key(yaml_reader *r, by__config *config, const char *section, seen_lines *seen)
 {
     if (r->event.type != YAML_SCALAR_EVENT) {
         return fail(r, "a key must be a word");
@@ -226,7 +226,7 @@ static by_status read_key(reader *r, by__config *config, const char *section, se
 }
 
 /* Reads the keys of a section. The current event is the section's name. */
-static by_status read_section(reader *r, by__config *config, const by__config_section *section,
+static by_status read_section(yaml_reader *r, by__config *config, const by__config_section *section,
                               seen_lines *seen)
 {
     BY_TRY(once(r, &seen->sections[section - config->schema->sections->rows], "", section->name));
@@ -248,7 +248,7 @@ static by_status read_section(reader *r, by__config *config, const by__config_se
     }
 }
 
-static by_status read_base(reader *r, char **base, char **base_where, seen_lines *seen)
+static by_status read_base(yaml_reader *r, char **base, char **base_where, seen_lines *seen)
 {
     BY_TRY(once(r, &seen->base, "", "base"));
     BY_TRY(next(r));
@@ -265,7 +265,7 @@ static by_status read_base(reader *r, char **base, char **base_where, seen_lines
 }
 
 /* Reads one entry of the top level. The current event is its key. */
-static by_status read_top(reader *r, by__config *config, seen_lines *seen, char **base,
+static by_status read_top(yaml_reader *r, by__config *config, seen_lines *seen, char **base,
                           char **base_where)
 {
     if (r->event.type == YAML_SCALAR_EVENT) {
@@ -280,7 +280,7 @@ static by_status read_top(reader *r, by__config *config, seen_lines *seen, char 
     return read_key(r, config, "", seen);
 }
 
-static by_status read_document(reader *r, by__config *config, seen_lines *seen, char **base,
+static by_status read_document(yaml_reader *r, by__config *config, seen_lines *seen, char **base,
                                char **base_where)
 {
     BY_TRY(next(r)); /* start of the stream */
@@ -305,10 +305,10 @@ static by_status read_document(reader *r, by__config *config, seen_lines *seen, 
                                                   : fail(r, "a config is one YAML document");
 }
 
-static by_status open_reader(reader *r, const char *file, bool has_lines, const char *text,
+static by_status open_reader(yaml_reader *r, const char *file, bool has_lines, const char *text,
                              size_t length, by_error *error)
 {
-    *r = (reader){.file = file, .has_lines = has_lines, .error = error};
+    *r = (yaml_reader){.file = file, .has_lines = has_lines, .error = error};
     if (yaml_parser_initialize(&r->parser) == 0) {
         return by_error_set(error, BY_EMEMORY, "out of memory: reading %s", file);
     }
@@ -316,7 +316,7 @@ static by_status open_reader(reader *r, const char *file, bool has_lines, const 
     return BY_OK;
 }
 
-static void close_reader(reader *r)
+static void close_reader(yaml_reader *r)
 {
     drop_event(r);
     yaml_parser_delete(&r->parser);
@@ -325,7 +325,7 @@ static void close_reader(reader *r)
 by_status by__config_read(by__config *config, const char *file, const char *text, size_t length,
                           char **base, char **base_where, by_error *error)
 {
-    reader r;
+    yaml_reader r;
     seen_lines seen = {0};
     char *found_base = NULL;
     char *found_where = NULL;
@@ -356,7 +356,7 @@ by_status by__config_read_value(by__config_node *node, const char *text, const c
         /* `data.train=` clears a text; no other type accepts an empty one. */
         return by__config_node_add(node, text, strlen(text), text[0] == '\0', error);
     }
-    reader r;
+    yaml_reader r;
     BY_TRY(open_reader(&r, where, false, text, strlen(text), error));
     by_status status = BY_OK;
     for (int i = 0; i < 3 && status == BY_OK; i++) {

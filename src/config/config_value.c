@@ -10,11 +10,11 @@
 #define NUMBER_LIMIT 64
 
 /* A checked value of any type except text. */
-typedef struct number {
+typedef struct checked_number {
     int64_t whole;
     uint64_t seed;
     double real[2];
-} number;
+} checked_number;
 
 by_status by__config_node_add(by__config_node *node, const char *text, size_t length, bool quoted,
                               by_error *error)
@@ -394,7 +394,7 @@ static bool parse_switch(int64_t *out, const by__config_scalar *item, bool deriv
 }
 
 /* Converts one scalar according to the key's row. Quoted text is never a number. */
-static bool convert(number *out, size_t index, const by__config_key *key,
+static bool convert(checked_number *out, size_t index, const by__config_key *key,
                     const by__config_scalar *item)
 {
     bool negative = false;
@@ -432,7 +432,7 @@ static bool convert(number *out, size_t index, const by__config_key *key,
     return false;
 }
 
-static by_status check(number *out, const by__config_key *key, const by__config_node *node,
+static by_status check(checked_number *out, const by__config_key *key, const by__config_node *node,
                        const char *where, by_error *error)
 {
     size_t expected = key->type == BY__KEY_PAIR ? 2 : 1;
@@ -467,7 +467,7 @@ static by_status check(number *out, const by__config_key *key, const by__config_
 by_status by__config_value_check(const by__config_key *key, const by__config_node *node,
                                  const char *where, by_error *error)
 {
-    number ignored = {0};
+    checked_number ignored = {0};
     return check(&ignored, key, node, where, error);
 }
 
@@ -506,7 +506,7 @@ by_status by__config_value_set(by__config_entry *entry, const by__config_node *n
 {
     const by__config_key *key = &entry->key;
     void *at = entry->at;
-    number value = {0};
+    checked_number value = {0};
     by_string_list list = {0};
     char *text = NULL;
     BY_TRY(check(&value, key, node, where, error));

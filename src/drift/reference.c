@@ -270,49 +270,50 @@ size_t by__drift_bin_token(const by__drift_feature *f, int32_t id)
     return f->kept;
 }
 
-typedef struct ranked {
+typedef struct ranked_value {
     uint64_t count;
     size_t index;
     const char *value;
-} ranked;
+} ranked_value;
 
 /* Sorts by descending count, then by position. */
 static int by_count(const void *a, const void *b)
 {
-    const ranked *x = a;
-    const ranked *y = b;
+    const ranked_value *x = a;
+    const ranked_value *y = b;
     return x->count != y->count ? (x->count < y->count) - (x->count > y->count)
                                 : (x->index > y->index) - (x->index < y->index);
 }
 
 static int by_index(const void *a, const void *b)
 {
-    const ranked *x = a;
-    const ranked *y = b;
+    const ranked_value *x = a;
+    const ranked_value *y = b;
     return (x->index > y->index) - (x->index < y->index);
 }
 
-static int by_value(const void *a, const void *b)
+static int by_content(const void *a, const void *b)
 {
-    return strcmp(((const ranked *)a)->value, ((const ranked *)b)->value);
+    return strcmp(((const ranked_value *)a)->value, ((const ranked_value *)b)->value);
 }
 
 /* Lists the values with a count, the most frequent first. */
-static by_status rank(ranked **out, size_t *distinct, const uint64_t *counts,
+static by_status rank(ranked_value **out, size_t *distinct, const uint64_t *counts,
                       const char *const *values, size_t count, by_error *error)
 {
     BY_TRY(by__alloc((void **)out, count + 1, sizeof **out, "counts", error));
     *distinct = 0;
     for (size_t i = 0; i < count; i++) {
         if (counts[i] > 0) {
-            (*out)[(*distinct)++] = (ranked){counts[i], i, values == NULL ? NULL : values[i]};
+            (*out)[(*distinct)++] = (ranked_value){counts[i], i, values == NULL ? NULL : values[i]};
         }
     }
     qsort(*out, *distinct, sizeof **out, by_count);
     return BY_OK;
 }
 
-static by_status fill_kept(by__drift_feature *f, ranked *all, size_t distinct, by_error *error)
+static by_status fill_kept(by__drift_feature *f, ranked_value *all, size_t distinct,
+                           by_error *error)
 {
     f->distinct = distinct;
     size_t kept = distinct < BY__DRIFT_KEPT ? distinct : BY__DRIFT_KEPT;
@@ -328,7 +329,7 @@ static by_status fill_kept(by__drift_feature *f, ranked *all, size_t distinct, b
         f->rows += (double)all[i].count;
         f->counts[kept] += i < kept ? 0.0 : (double)all[i].count;
     }
-    qsort(all, kept, sizeof *all, texts ? by_value : by_index);
+    qsort(all, kept, sizeof *all, texts ? by_content : by_index);
     for (size_t i = 0; i < kept; i++) {
         f->counts[i] = (double)all[i].count;
         if (!texts) {
@@ -350,7 +351,7 @@ static by_status add_counted(by_drift_reference *r, const char *name, by_drift_k
                              uint64_t missing, by_error *error)
 {
     by__drift_feature *f = NULL;
-    ranked *all = NULL;
+    ranked_value *all = NULL;
     size_t distinct = 0;
     by_status status = rank(&all, &distinct, counts, values, count, error);
     if (status == BY_OK) {

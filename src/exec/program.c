@@ -194,14 +194,14 @@ static by_status measure_liveness(by_program *p, by_error *error)
 }
 
 /* Output of the list of commands. */
-typedef struct writer {
+typedef struct command_writer {
     by_program *p;
     size_t *done;  /* of each collective: its event */
     bool computed; /* the compute queue has calls since its last event */
-} writer;
+} command_writer;
 
-static void put(writer *w, by__device_command_kind kind, by__device_queue queue, size_t index,
-                size_t call)
+static void put(command_writer *w, by__device_command_kind kind, by__device_queue queue,
+                size_t index, size_t call)
 {
     by__device_command_list *list = &w->p->list;
     w->p->commands[list->command_count++] = (by__device_command){kind, queue, index, call};
@@ -209,7 +209,7 @@ static void put(writer *w, by__device_command_kind kind, by__device_queue queue,
 
 /* A collective runs after the preceding work of the compute queue, and concurrently with the
  * following. */
-static void put_collective(writer *w, size_t n)
+static void put_collective(command_writer *w, size_t n)
 {
     by__device_command_list *list = &w->p->list;
     if (w->computed) {
@@ -228,7 +228,7 @@ static by_status record(by_program *p, by_error *error)
 {
     const by_graph *graph = p->graph;
     size_t count = graph->node_count;
-    writer w = {.p = p};
+    command_writer w = {.p = p};
     p->list = (by__device_command_list){
         .name = p->name, .calls = p->calls, .kernels = p->kernels, .call_count = count};
     BY_TRY(by__alloc((void **)&p->commands, 4 * count, sizeof *p->commands, "program", error));

@@ -8,14 +8,14 @@
 #include "export/gguf_write.h"
 #include "text/tokenizer/gguf_tokenizer.h"
 
-typedef struct reading {
+typedef struct gguf_config_reader {
     const by__format_gguf_file *file;
     const by__export_gguf_architecture *architecture;
     const char *name; /* of the file */
     json_t *root;
-} reading;
+} gguf_config_reader;
 
-static const char *key_of(char out[128], const reading *r, const char *key)
+static const char *key_of(char out[128], const gguf_config_reader *r, const char *key)
 {
     (void)snprintf(out, 128, "%s.%s", r->architecture->name, key);
     return out;
@@ -35,13 +35,14 @@ static double short_real(double value)
     return value;
 }
 
-static by_status lacks(const reading *r, const char *key, by_error *error)
+static by_status lacks(const gguf_config_reader *r, const char *key, by_error *error)
 {
     return by_error_set(error, BY_EFORMAT, "%s has no %s.%s, or one that is out of range", r->name,
                         r->architecture->name, key);
 }
 
-static by_status read_key(const reading *r, const by__export_gguf_key *k, by_error *error)
+static by_status read_key(const gguf_config_reader *r, const by__export_gguf_key *k,
+                          by_error *error)
 {
     char key[128];
     uint64_t whole = 0;
@@ -62,12 +63,12 @@ static by_status read_key(const reading *r, const by__export_gguf_key *k, by_err
     return BY_OK;
 }
 
-static bool has_tensor(const reading *r, const char *name)
+static bool has_tensor(const gguf_config_reader *r, const char *name)
 {
     return by__name_table_find(&r->file->names, name) >= 0;
 }
 
-static void set_real(json_t *object, const char *to, const reading *r, const char *key)
+static void set_real(json_t *object, const char *to, const gguf_config_reader *r, const char *key)
 {
     char name[128];
     double value;
@@ -78,7 +79,7 @@ static void set_real(json_t *object, const char *to, const reading *r, const cha
 
 /* Recognises rope_type llama3 from the file's frequency factors, by computing those that it would
  * have and comparing. */
-static by_status read_frequencies(const reading *r, json_t *scaling, by_error *error)
+static by_status read_frequencies(const gguf_config_reader *r, json_t *scaling, by_error *error)
 {
     char key[128];
     uint64_t context = 8192;
@@ -116,7 +117,7 @@ static by_status read_frequencies(const reading *r, json_t *scaling, by_error *e
                                 r->name);
 }
 
-static by_status read_scaling(const reading *r, json_t *scaling, by_error *error)
+static by_status read_scaling(const gguf_config_reader *r, json_t *scaling, by_error *error)
 {
     char key[128];
     uint64_t context;
@@ -154,7 +155,7 @@ static int64_t number(const json_t *root, const char *key)
 }
 
 /* Reads what Llama and its descendants have beyond the table of keys. */
-static by_status read_rotary(const reading *r, by_error *error)
+static by_status read_rotary(const gguf_config_reader *r, by_error *error)
 {
     json_t *scaling = json_object();
     bool bias = has_tensor(r, "blk.0.attn_q.bias");
@@ -181,7 +182,7 @@ static by_status read_rotary(const reading *r, by_error *error)
 }
 
 /* The origin that by_export records, in the form that a config.json has it. */
-static void read_origin(const reading *r)
+static void read_origin(const gguf_config_reader *r)
 {
     static const char *const keys[] = {"banyan.run", "banyan.config_hash", "banyan.data_hash"};
     json_t *origin = json_object();
@@ -198,7 +199,7 @@ static void read_origin(const reading *r)
     json_decref(origin);
 }
 
-static by_status read_all(const reading *r, by_error *error)
+static by_status read_all(const gguf_config_reader *r, by_error *error)
 {
     uint64_t id;
     int32_t table = by__name_table_find(&r->file->names, "token_embd.weight");
@@ -233,7 +234,8 @@ by_status by__export_gguf_read_config(char **out, const by__export_gguf_architec
                                       const char *name, const by__format_gguf_file *file,
                                       by_error *error)
 {
-    reading r = {.file = file, .architecture = architecture, .name = name, .root = json_object()};
+    gguf_config_reader r = {
+        .file = file, .architecture = architecture, .name = name, .root = json_object()};
     (void)json_object_set_new(r.root, "architectures", json_pack("[s]", architecture->class_name));
     (void)json_object_set_new(r.root, "model_type", json_string(architecture->model_types[0]));
     by_status status = read_all(&r, error);

@@ -6,12 +6,12 @@
 #include "export/gguf.h"
 #include "formats/gguf_file.h"
 
-typedef struct summary {
+typedef struct gguf_summary {
     by_string text;
     bool json;
-} summary;
+} gguf_summary;
 
-static void begin_line(summary *s, const char *key)
+static void begin_line(gguf_summary *s, const char *key)
 {
     if (s->json) {
         by__string_append(&s->text, s->text.length == 0 ? "{" : ",");
@@ -22,7 +22,7 @@ static void begin_line(summary *s, const char *key)
     }
 }
 
-static void add_text(summary *s, const char *key, const char *text, size_t length)
+static void add_text(gguf_summary *s, const char *key, const char *text, size_t length)
 {
     begin_line(s, key);
     if (s->json) {
@@ -33,13 +33,13 @@ static void add_text(summary *s, const char *key, const char *text, size_t lengt
     }
 }
 
-static void add_number(summary *s, const char *key, uint64_t value)
+static void add_number(gguf_summary *s, const char *key, uint64_t value)
 {
     begin_line(s, key);
     by_string_format(&s->text, s->json ? "%" PRIu64 : "%" PRIu64 "\n", value);
 }
 
-static void add_pair_text(summary *s, const char *name, const by__format_gguf_file *file,
+static void add_pair_text(gguf_summary *s, const char *name, const by__format_gguf_file *file,
                           const char *key)
 {
     const char *text;
@@ -49,7 +49,7 @@ static void add_pair_text(summary *s, const char *name, const by__format_gguf_fi
     }
 }
 
-static void add_pair_number(summary *s, const char *name, const by__format_gguf_file *file,
+static void add_pair_number(gguf_summary *s, const char *name, const by__format_gguf_file *file,
                             const char *key)
 {
     const char *text;
@@ -65,7 +65,7 @@ static void add_pair_number(summary *s, const char *name, const by__format_gguf_
 }
 
 /* Appends the number of tensors and the bytes of each type. */
-static void add_types(summary *s, const by__format_gguf_file *file)
+static void add_types(gguf_summary *s, const by__format_gguf_file *file)
 {
     uint64_t elements = 0;
     uint64_t bytes = 0;
@@ -95,7 +95,7 @@ static void add_types(summary *s, const by__format_gguf_file *file)
     }
 }
 
-static void add_all(summary *s, const by__format_gguf_file *file)
+static void add_all(gguf_summary *s, const by__format_gguf_file *file)
 {
     const by__format_gguf_pair *tokens =
         by__format_gguf_array(file, "tokenizer.ggml.tokens", BY__GGUF_KIND_STRING);
@@ -121,7 +121,7 @@ by_status by_gguf_summary(char **out, const char *path, bool json, by_error *err
 {
     by__map map;
     by__format_gguf_file file;
-    summary s = {.json = json};
+    gguf_summary s = {.json = json};
     BY_TRY(by__map_open(&map, path, error));
     by_status status = by__format_gguf_parse(&file, path, map.data, map.size, error);
     if (status == BY_OK) {

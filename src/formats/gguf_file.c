@@ -9,15 +9,15 @@
 #define MAX_NAME ((uint64_t)63)
 
 /* Position of the sequential reader. */
-typedef struct cursor {
+typedef struct gguf_cursor {
     const char *name; /* name of the file */
     const uint8_t *data;
     size_t size;
     size_t at;
     by_error *error;
-} cursor;
+} gguf_cursor;
 
-static by_status cut_short(const cursor *c, const char *what)
+static by_status cut_short(const gguf_cursor *c, const char *what)
 {
     return by_error_set(c->error, BY_EFORMAT,
                         "%s: %s at byte %zu goes beyond the file's end at byte %zu", c->name, what,
@@ -33,7 +33,7 @@ static uint64_t little(const uint8_t *p, size_t bytes)
     return value;
 }
 
-static by_status read_number(cursor *c, size_t bytes, uint64_t *out, const char *what)
+static by_status read_number(gguf_cursor *c, size_t bytes, uint64_t *out, const char *what)
 {
     if (bytes > c->size - c->at) {
         return cut_short(c, what);
@@ -44,7 +44,7 @@ static by_status read_number(cursor *c, size_t bytes, uint64_t *out, const char 
 }
 
 /* Reads a string and converts it to a C string, freed with free(). */
-static by_status read_name(cursor *c, char **out, uint64_t most, const char *what)
+static by_status read_name(gguf_cursor *c, char **out, uint64_t most, const char *what)
 {
     uint64_t length;
     BY_TRY(read_number(c, 8, &length, what));
@@ -75,7 +75,7 @@ static size_t kind_bytes(uint64_t kind)
     return kind < BY_ARRAY_LENGTH(bytes) ? bytes[kind] : 0;
 }
 
-static by_status skip_text(cursor *c, const char *key)
+static by_status skip_text(gguf_cursor *c, const char *key)
 {
     uint64_t length;
     BY_TRY(read_number(c, 8, &length, key));
@@ -87,7 +87,7 @@ static by_status skip_text(cursor *c, const char *key)
 }
 
 /* Skips `count` values. */
-static by_status skip_values(cursor *c, const by__format_gguf_pair *pair)
+static by_status skip_values(gguf_cursor *c, const by__format_gguf_pair *pair)
 {
     size_t each = kind_bytes((uint64_t)pair->kind);
     if (pair->kind == BY__GGUF_KIND_STRING) {
@@ -109,7 +109,7 @@ static by_status skip_values(cursor *c, const by__format_gguf_pair *pair)
     return BY_OK;
 }
 
-static by_status read_pair(cursor *c, by__format_gguf_pair *pair)
+static by_status read_pair(gguf_cursor *c, by__format_gguf_pair *pair)
 {
     uint64_t kind;
     BY_TRY(read_name(c, &pair->key, MAX_KEY, "a key"));
@@ -131,7 +131,7 @@ static by_status read_pair(cursor *c, by__format_gguf_pair *pair)
     return skip_values(c, pair);
 }
 
-static by_status read_pairs(by__format_gguf_file *out, cursor *c, uint64_t count)
+static by_status read_pairs(by__format_gguf_file *out, gguf_cursor *c, uint64_t count)
 {
     if (count > (c->size - c->at) / 13) { /* least size of a pair */
         return by_error_set(c->error, BY_EFORMAT,
@@ -165,12 +165,13 @@ static const struct {
     {0, 0},    {0, 0},    {256, 54}, {256, 66},  {0, 0},     {0, 0},     {0, 0},     {32, 17},
 };
 
-static by_status bad_tensor(const cursor *c, const by__format_gguf_description *t, const char *what)
+static by_status bad_tensor(const gguf_cursor *c, const by__format_gguf_description *t,
+                            const char *what)
 {
     return by_error_set(c->error, BY_EFORMAT, "%s: tensor '%s': %s", c->name, t->name, what);
 }
 
-static by_status read_shape(cursor *c, by__format_gguf_description *t)
+static by_status read_shape(gguf_cursor *c, by__format_gguf_description *t)
 {
     uint64_t rank;
     size_t elements = 1;
@@ -195,7 +196,7 @@ static by_status read_shape(cursor *c, by__format_gguf_description *t)
     return BY_OK;
 }
 
-static by_status read_type(cursor *c, by__format_gguf_description *t)
+static by_status read_type(gguf_cursor *c, by__format_gguf_description *t)
 {
     uint64_t type;
     size_t bytes = 1;
@@ -225,7 +226,7 @@ static by_status read_type(cursor *c, by__format_gguf_description *t)
 }
 
 /* Tensors follow each other in the order of their descriptions, each aligned. */
-static by_status read_tensor(cursor *c, by__format_gguf_description *t, uint64_t *offset,
+static by_status read_tensor(gguf_cursor *c, by__format_gguf_description *t, uint64_t *offset,
                              uint64_t alignment)
 {
     uint64_t said;
@@ -247,7 +248,7 @@ static by_status read_tensor(cursor *c, by__format_gguf_description *t, uint64_t
     return BY_OK;
 }
 
-static by_status read_tensors(by__format_gguf_file *out, cursor *c, uint64_t count,
+static by_status read_tensors(by__format_gguf_file *out, gguf_cursor *c, uint64_t count,
                               uint64_t alignment)
 {
     uint64_t offset = 0;
@@ -270,7 +271,7 @@ static by_status read_tensors(by__format_gguf_file *out, cursor *c, uint64_t cou
 }
 
 /* Sets the address of each tensor's data, which begin at the next multiple of the alignment. */
-static by_status place_data(by__format_gguf_file *out, const cursor *c, uint64_t alignment)
+static by_status place_data(by__format_gguf_file *out, const gguf_cursor *c, uint64_t alignment)
 {
     uint64_t start = c->at + (alignment - c->at % alignment) % alignment;
     uint64_t offset = 0;
@@ -289,7 +290,8 @@ static by_status place_data(by__format_gguf_file *out, const cursor *c, uint64_t
     return BY_OK;
 }
 
-static by_status read_alignment(const by__format_gguf_file *file, const cursor *c, uint64_t *out)
+static by_status read_alignment(const by__format_gguf_file *file, const gguf_cursor *c,
+                                uint64_t *out)
 {
     const by__format_gguf_pair *pair = by__format_gguf_find(file, "general.alignment");
     *out = 32;
@@ -307,7 +309,7 @@ static by_status read_alignment(const by__format_gguf_file *file, const cursor *
     return BY_OK;
 }
 
-static by_status read_file(by__format_gguf_file *out, cursor *c)
+static by_status read_file(by__format_gguf_file *out, gguf_cursor *c)
 {
     uint64_t version;
     uint64_t tensors;
@@ -341,7 +343,7 @@ by_status by__format_gguf_parse(by__format_gguf_file *out, const char *name, con
                                 size_t size, by_error *error)
 {
     by__format_gguf_file file = {0};
-    cursor c = {.name = name, .data = data, .size = size, .error = error};
+    gguf_cursor c = {.name = name, .data = data, .size = size, .error = error};
     by_status status = read_file(&file, &c);
     if (status != BY_OK) {
         by__format_gguf_free(&file);

@@ -155,17 +155,17 @@ static void pass_y(uint8_t *out, const uint8_t *in, int64_t stride, int64_t colu
 }
 
 /* A crop of a resized image: extents of the whole, and the offset of the crop. */
-typedef struct part {
+typedef struct image_crop {
     int64_t height;
     int64_t width;
     int64_t top;
     int64_t left;
-} part;
+} image_crop;
 
 /* As in torchvision: the longer side is rounded down, half a pixel of margin to even. */
-static part part_of(const by_image_fit *fit, int64_t height, int64_t width)
+static image_crop part_of(const by_image_fit *fit, int64_t height, int64_t width)
 {
-    part p = {.height = fit->height, .width = fit->width};
+    image_crop p = {.height = fit->height, .width = fit->width};
     if (fit->resize == BY_RESIZE_CROP) {
         int64_t least = fit->height > fit->width ? fit->height : fit->width;
         int64_t edge = fit->edge > 0 ? fit->edge : least;
@@ -213,7 +213,7 @@ static by_status resize_planes(uint8_t *out, const by_image_fit *fit, bool x_fir
 static by_status resize(uint8_t *out, const by_image_fit *fit, int64_t channels,
                         const uint8_t *pixels, int64_t height, int64_t width, by_error *error)
 {
-    part p = part_of(fit, height, width);
+    image_crop p = part_of(fit, height, width);
     taps x = {0};
     taps y = {0};
     /* Pillow starts with the columns if that reduces the number of pixels far more. */

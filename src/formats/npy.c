@@ -28,12 +28,12 @@ struct by__format_npy_writer {
 
 /* ---- reading ---- */
 
-typedef struct cursor {
+typedef struct npy_cursor {
     const char *at;
     const char *end;
-} cursor;
+} npy_cursor;
 
-static void skip_spaces(cursor *c)
+static void skip_spaces(npy_cursor *c)
 {
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\t')) {
         c->at++;
@@ -41,7 +41,7 @@ static void skip_spaces(cursor *c)
 }
 
 /* Consumes the literal `s` if it comes next. */
-static bool take(cursor *c, const char *s)
+static bool take(npy_cursor *c, const char *s)
 {
     skip_spaces(c);
     size_t n = strlen(s);
@@ -53,7 +53,7 @@ static bool take(cursor *c, const char *s)
 }
 
 /* Reads a quoted string of at most `size` - 1 characters without escapes. */
-static bool take_string(cursor *c, char *out, size_t size)
+static bool take_string(npy_cursor *c, char *out, size_t size)
 {
     skip_spaces(c);
     if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) {
@@ -68,7 +68,7 @@ static bool take_string(cursor *c, char *out, size_t size)
     return c->at < c->end && *c->at++ == quote;
 }
 
-static bool take_number(cursor *c, uint64_t *out)
+static bool take_number(npy_cursor *c, uint64_t *out)
 {
     skip_spaces(c);
     uint64_t n = 0;
@@ -91,7 +91,7 @@ typedef struct npy_header {
 } npy_header;
 
 /* Parses the shape: "(3, 4)", "(5,)", "()". */
-static bool take_shape(cursor *c, by_shape *out)
+static bool take_shape(npy_cursor *c, by_shape *out)
 {
     *out = (by_shape){0};
     if (!take(c, "(")) {
@@ -112,7 +112,7 @@ static bool take_shape(cursor *c, by_shape *out)
 
 /* Parses the dictionary {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, with keys in any
  * order. Returns the problem, or NULL. */
-static const char *parse_header(cursor c, npy_header *out)
+static const char *parse_header(npy_cursor c, npy_header *out)
 {
     char key[24];
     unsigned seen = 0;
@@ -197,7 +197,7 @@ static by_status read_header(npy_header *out, const char *name, const uint8_t *d
     }
     npy_header header = {.offset = prefix + length};
     const char *text = (const char *)data + prefix;
-    const char *problem = parse_header((cursor){text, text + length}, &header);
+    const char *problem = parse_header((npy_cursor){text, text + length}, &header);
     if (problem != NULL) {
         return bad_header(name, &header, problem, error);
     }

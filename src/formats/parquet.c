@@ -26,7 +26,7 @@ enum {
 enum { LOGICAL_DECIMAL = 5, LOGICAL_DATE, LOGICAL_TIME, LOGICAL_TIMESTAMP, LOGICAL_INTEGER = 10 };
 
 /* An element of the schema, which is stored in depth-first order. */
-typedef struct element {
+typedef struct schema_element {
     const char *name;
     size_t length;
     int type; /* -1: a group */
@@ -37,16 +37,16 @@ typedef struct element {
     int scale;
     bool is_unsigned;
     by_time time;
-} element;
+} schema_element;
 
 /* State of the traversal of the schema. */
-typedef struct walk {
+typedef struct schema_walk {
     by__format_parquet *file;
-    const element *elements;
+    const schema_element *elements;
     size_t count;
     size_t next;
     by_error *error;
-} walk;
+} schema_walk;
 
 bool by__format_parquet_is(const uint8_t *data, size_t size)
 {
@@ -77,7 +77,7 @@ static by_time_unit read_unit(by__format_thrift *t)
 
 /* Reads the parameters of a logical type, whose fields 1 and 2 are: scale and precision, bits and
  * sign, or zone and unit. */
-static void read_parameters(by__format_thrift *t, int type, element *out)
+static void read_parameters(by__format_thrift *t, int type, schema_element *out)
 {
     by__format_thrift_field field = {0};
     bool is_time = type == LOGICAL_TIME || type == LOGICAL_TIMESTAMP;
@@ -98,7 +98,7 @@ static void read_parameters(by__format_thrift *t, int type, element *out)
 }
 
 /* Reads a logical type: a struct with one field, whose number tells which. */
-static void read_logical(by__format_thrift *t, element *out)
+static void read_logical(by__format_thrift *t, schema_element *out)
 {
     by__format_thrift_field field = {0};
     while (by__format_thrift_next(t, &field)) {
@@ -118,7 +118,7 @@ static void read_logical(by__format_thrift *t, element *out)
 }
 
 /* The time of a file without logical types, which do not tell the zone. */
-static by_time converted_time(const element *e)
+static by_time converted_time(const schema_element *e)
 {
     switch (e->converted) {
     case CONVERTED_DATE:
@@ -136,10 +136,10 @@ static by_time converted_time(const element *e)
     }
 }
 
-static void read_element(by__format_thrift *t, element *out)
+static void read_element(by__format_thrift *t, schema_element *out)
 {
     by__format_thrift_field field = {0};
-    *out = (element){.name = "", .type = -1, .converted = -1};
+    *out = (schema_element){.name = "", .type = -1, .converted = -1};
     while (by__format_thrift_next(t, &field)) {
         switch (field.id) {
         case 1:
@@ -177,7 +177,7 @@ static void read_element(by__format_thrift *t, element *out)
 }
 
 /* Determines the kind of a column's values. */
-static void choose_kind(by__format_parquet_column *c, const element *e, bool repeated)
+static void choose_kind(by__format_parquet_column *c, const schema_element *e, bool repeated)
 {
     c->physical = e->type;
     c->width = e->width;
@@ -206,8 +206,8 @@ static void choose_kind(by__format_parquet_column *c, const element *e, bool rep
     }
 }
 
-static by_status add_column(walk *w, const element *e, const by_string *path, unsigned levels,
-                            size_t list_length)
+static by_status add_column(schema_walk *w, const schema_element *e, const by_string *path,
+                            unsigned levels, size_t list_length)
 {
     by__format_parquet *p = w->file;
     if (p->column_count == MAX_COLUMNS) {
@@ -232,13 +232,13 @@ static by_status add_column(walk *w, const element *e, const by_string *path, un
 
 /* Reads the next element and, if it is a group, its children. list_length: bytes of the path of the
  * list that it is in; 0: none. */
-static by_status walk_element(walk *w, by_string *path, unsigned levels, size_t list_length,
+static by_status walk_element(schema_walk *w, by_string *path, unsigned levels, size_t list_length,
                               int depth)
 {
     if (w->next == w->count || depth > MAX_DEPTH) {
         return damaged(w->file, "its schema does not close", w->error);
     }
-    const element *e = &w->elements[w->next++];
+    const schema_element *e = &w->elements[w->next++];
     size_t before = path->length;
     by__string_append(path, before > 0 ? "." : "");
     by_string_add(path, e->name, e->length);
@@ -266,14 +266,14 @@ static by_status walk_element(walk *w, by_string *path, unsigned levels, size_t 
 static by_status read_schema(by__format_parquet *p, by__format_thrift *t,
                              by__format_thrift_type type, by_error *error)
 {
-    element *elements;
+    schema_element *elements;
     by_string path = {0};
     size_t count = by__format_thrift_list(t, type, BY__THRIFT_STRUCT);
     BY_TRY(by__alloc((void **)&elements, count + 1, sizeof *elements, "schema", error));
     for (size_t i = 0; i < count && !t->failed; i++) {
         read_element(t, &elements[i]);
     }
-    walk w = {.file = p, .elements = elements, .count = count, .next = 1, .error = error};
+    schema_walk w = {.file = p, .elements = elements, .count = count, .next = 1, .error = error};
     by_status status = t->failed || count == 0 || p->column_count > 0
                            ? damaged(p, "its schema cannot be read", error)
                            : BY_OK;

@@ -14,7 +14,7 @@ enum { PAGE_DATA = 0, PAGE_INDEX, PAGE_DICTIONARY, PAGE_DATA_V2 };
 enum { PLAIN = 0, PLAIN_DICTIONARY = 2, RLE = 3, RLE_DICTIONARY = 8 };
 enum { BOOLEAN = 0 };
 
-typedef struct page {
+typedef struct parquet_page {
     int type;
     int64_t size;   /* uncompressed bytes */
     int64_t packed; /* bytes in the file */
@@ -25,10 +25,10 @@ typedef struct page {
     int64_t level_bytes[2]; /* version 2: repetition, definition */
     bool is_packed;
     const uint8_t *data;
-} page;
+} parquet_page;
 
 /* State of reading a chunk. */
-typedef struct reading {
+typedef struct chunk_reader {
     const by__format_parquet *file;
     const by__format_parquet_column *column;
     const by__format_parquet_chunk *chunk;
@@ -39,16 +39,16 @@ typedef struct reading {
     by__format_parquet_value *words;
     uint8_t *buffer; /* of a page */
     by_error *error;
-} reading;
+} chunk_reader;
 
-static by_status bad(const reading *r, const char *what)
+static by_status bad(const chunk_reader *r, const char *what)
 {
     return by__format_parquet_damaged(r->file, r->column, what, r->error);
 }
 
 /* ---- headers ---- */
 
-static void read_data_header(by__format_thrift *t, page *p, bool is_v2)
+static void read_data_header(by__format_thrift *t, parquet_page *p, bool is_v2)
 {
     by__format_thrift_field field = {0};
     while (by__format_thrift_next(t, &field)) {
@@ -68,11 +68,11 @@ static void read_data_header(by__format_thrift *t, page *p, bool is_v2)
     }
 }
 
-static by_status read_header(reading *r, page *out)
+static by_status read_header(chunk_reader *r, parquet_page *out)
 {
     by__format_thrift *t = &r->at;
     by__format_thrift_field field = {0};
-    page p = {.type = -1, .is_packed = true};
+    parquet_page p = {.type = -1, .is_packed = true};
     while (by__format_thrift_next(t, &field)) {
         bool is_header = field.type == BY__THRIFT_STRUCT;
         if (field.id == 1) {
@@ -106,7 +106,7 @@ static by_status read_header(reading *r, page *out)
 /* ---- bodies ---- */
 
 /* Decompresses the page after its first `plain` bytes, which are never compressed. */
-static by_status unpack(reading *r, const page *p, int64_t plain, const uint8_t **data,
+static by_status unpack(chunk_reader *r, const parquet_page *p, int64_t plain, const uint8_t **data,
                         size_t *size)
 {
     if (plain < 0 || plain > p->packed || plain > p->size) {
@@ -132,7 +132,7 @@ static by_status unpack(reading *r, const page *p, int64_t plain, const uint8_t 
                                          r->error);
 }
 
-static by_status read_dictionary(reading *r, const page *p)
+static by_status read_dictionary(chunk_reader *r, const parquet_page *p)
 {
     const uint8_t *data = NULL;
     size_t size = 0;
@@ -157,8 +157,8 @@ static by_status read_dictionary(reading *r, const page *p)
 }
 
 /* Appends the values that are not null. */
-static by_status read_values(reading *r, const page *p, const uint8_t *data, size_t size,
-                             size_t count)
+static by_status read_values(chunk_reader *r, const parquet_page *p, const uint8_t *data,
+                             size_t size, size_t count)
 {
     by__format_parquet_values *out = r->out;
     by__format_parquet_hybrid h = {.at = data, .end = data + size};
@@ -195,8 +195,9 @@ static by_status read_values(reading *r, const page *p, const uint8_t *data, siz
 }
 
 /* Reads the definition levels of a page, and inserts nulls among its values, which follow them. */
-static by_status read_page_values(reading *r, const page *p, by__format_parquet_hybrid levels,
-                                  const uint8_t *data, size_t size)
+static by_status read_page_values(chunk_reader *r, const parquet_page *p,
+                                  by__format_parquet_hybrid levels, const uint8_t *data,
+                                  size_t size)
 {
     by__format_parquet_values *out = r->out;
     by__format_parquet_hybrid again = levels;
@@ -241,7 +242,7 @@ static unsigned bits_of(unsigned most)
     return bits;
 }
 
-static by_status read_data(reading *r, const page *p)
+static by_status read_data(chunk_reader *r, const parquet_page *p)
 {
     const uint8_t *data = NULL;
     size_t size = 0;
@@ -273,11 +274,11 @@ static by_status read_data(reading *r, const page *p)
     return read_page_values(r, p, levels, data, size);
 }
 
-static by_status read_chunk(reading *r)
+static by_status read_chunk(chunk_reader *r)
 {
     size_t end = r->out->count + (size_t)r->chunk->values;
     while (r->out->count < end) {
-        page p = {0};
+        parquet_page p = {0};
         BY_TRY(read_header(r, &p));
         if (p.type == PAGE_DICTIONARY) {
             BY_TRY(read_dictionary(r, &p));
@@ -309,7 +310,7 @@ by_status by__format_parquet_read_group(const by__format_parquet *file, size_t c
     if (c->kind == BY__PARQUET_OTHER) {
         return by__format_parquet_refuse(file, c, error);
     }
-    reading r = {
+    chunk_reader r = {
         .file = file,
         .column = c,
         .chunk = chunk,

@@ -19,13 +19,13 @@ typedef struct beam {
 } beam;
 
 /* A beam extended by one token. */
-typedef struct continuation {
+typedef struct beam_continuation {
     double sum;
     int32_t beam;
     int32_t token;
     bool ends;
     bool stopped;
-} continuation;
+} beam_continuation;
 
 struct by_beam {
     by__infer_forward forward;
@@ -40,7 +40,7 @@ struct by_beam {
     int32_t running_count;
     int32_t finished_count;
     int64_t page_count; /* of each running beam */
-    continuation *continuations;
+    beam_continuation *continuations;
     int64_t continuation_count;
     int32_t *ids;   /* [candidates]: of one beam */
     double *values; /* the same */
@@ -279,8 +279,8 @@ static by_status take_tokens(by_beam *b, int64_t position, by_error *error)
 
 static int falling(const void *x, const void *y)
 {
-    const continuation *a = x;
-    const continuation *b = y;
+    const beam_continuation *a = x;
+    const beam_continuation *b = y;
     if (a->sum != b->sum) {
         return a->sum > b->sum ? -1 : 1;
     }
@@ -313,11 +313,11 @@ static by_status list_continuations(by_beam *b, const by_beam_request *r, bool l
                                     b->ids, b->values, b->scratch, error));
         for (int64_t k = 0; k < most; k++) {
             bool stopped = is_stop(r, b->ids[k]);
-            b->continuations[count++] = (continuation){.sum = b->running[i].sum + b->values[k],
-                                                       .beam = i,
-                                                       .token = b->ids[k],
-                                                       .ends = stopped || last,
-                                                       .stopped = stopped};
+            b->continuations[count++] = (beam_continuation){.sum = b->running[i].sum + b->values[k],
+                                                            .beam = i,
+                                                            .token = b->ids[k],
+                                                            .ends = stopped || last,
+                                                            .stopped = stopped};
         }
     }
     qsort(b->continuations, (size_t)count, sizeof *b->continuations, falling);
@@ -325,7 +325,7 @@ static by_status list_continuations(by_beam *b, const by_beam_request *r, bool l
     return BY_OK;
 }
 
-static void extend(beam *to, const beam *from, const continuation *c)
+static void extend(beam *to, const beam *from, const beam_continuation *c)
 {
     memcpy(to->tokens, from->tokens, (size_t)from->count * sizeof *to->tokens);
     to->tokens[from->count] = c->token;
@@ -335,7 +335,7 @@ static void extend(beam *to, const beam *from, const continuation *c)
 }
 
 /* Adds a hypothesis if it is among the best `width`. */
-static void finish(by_beam *b, const continuation *c, double length_penalty)
+static void finish(by_beam *b, const beam_continuation *c, double length_penalty)
 {
     const beam *from = &b->running[c->beam];
     double score = c->sum / pow((double)(from->count + 1), length_penalty);
@@ -360,7 +360,7 @@ static void advance(by_beam *b)
     int32_t count = 0;
     int64_t pages = b->page_count;
     for (int64_t k = 0; k < b->continuation_count && count < b->width; k++) {
-        const continuation *c = &b->continuations[k];
+        const beam_continuation *c = &b->continuations[k];
         if (!c->ends) {
             beam *to = &b->next[count++];
             extend(to, &b->running[c->beam], c);

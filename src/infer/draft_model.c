@@ -19,14 +19,14 @@
 #define RETURN      0.05
 
 /* What is known about a sequence. */
-typedef struct place {
+typedef struct drafted_sequence {
     uint64_t id;
     int64_t cached; /* tokens whose keys and values are in its pages */
     double chance;
     int64_t at; /* position of the first draft made */
     int32_t drafted;
     int32_t drafts[BY_DRAFT_TOKENS];
-} place;
+} drafted_sequence;
 
 typedef struct draft_model {
     const by_config *config;
@@ -34,7 +34,7 @@ typedef struct draft_model {
     by_draft_model_options options;
     by__infer_forward forward;
     by__infer_step_programs steps;
-    place *places;
+    drafted_sequence *places;
     int64_t context;
     int64_t vocab; /* of the draft model */
     double chance; /* of a correct draft, over all texts */
@@ -117,23 +117,24 @@ static by_status start(void *user, int64_t sequences, int64_t context, int64_t v
     }
     m->vocab = vocab;
     m->chance = CHANCE;
-    *bytes =
-        by__store_bytes(m->forward.store, BY__COPY) + by__store_bytes(m->forward.store, BY__CACHE) +
-        by__exec_set_arena_bytes(&m->forward.programs) +
-        by__exec_set_workspace_bytes(&m->forward.programs) + by__infer_steps_bytes(&m->steps) +
-        (uint64_t)sequences * (sizeof(place) + sizeof(size_t)) + by_sample_scratch_bytes(vocab);
+    *bytes = by__store_bytes(m->forward.store, BY__COPY) +
+             by__store_bytes(m->forward.store, BY__CACHE) +
+             by__exec_set_arena_bytes(&m->forward.programs) +
+             by__exec_set_workspace_bytes(&m->forward.programs) + by__infer_steps_bytes(&m->steps) +
+             (uint64_t)sequences * (sizeof(drafted_sequence) + sizeof(size_t)) +
+             by_sample_scratch_bytes(vocab);
     return take_memory(m, sequences, error);
 }
 
 /* Moves the means towards `chance` by the share `part` of one draft's weight. */
-static void learn(draft_model *m, place *p, double chance, double part)
+static void learn(draft_model *m, drafted_sequence *p, double chance, double part)
 {
     p->chance += part * TEXT_WEIGHT * (chance - p->chance);
     m->chance += part * WEIGHT * (chance - m->chance);
 }
 
 /* Compares the last drafts with the actual tokens. */
-static void judge(draft_model *m, place *p, const by_draft_text *text)
+static void judge(draft_model *m, drafted_sequence *p, const by_draft_text *text)
 {
     int32_t right = 0;
     while (right < p->drafted && p->at + right < text->count) {
@@ -155,9 +156,9 @@ static void judge(draft_model *m, place *p, const by_draft_text *text)
 static void look(void *user, by_draft_text *text)
 {
     draft_model *m = user;
-    place *p = &m->places[text->place];
+    drafted_sequence *p = &m->places[text->place];
     if (p->id != text->id) {
-        *p = (place){.id = text->id, .chance = m->chance};
+        *p = (drafted_sequence){.id = text->id, .chance = m->chance};
     } else {
         judge(m, p, text);
     }
@@ -185,7 +186,7 @@ static by_status run(draft_model *m, by_draft_text *texts, int64_t rows, int64_t
     BY_TRY(by__infer_steps_run(&m->steps, program, rows, ends, error));
     for (int64_t i = 0; i < ends; i++) {
         by_draft_text *text = &texts[m->ends[i]];
-        place *p = &m->places[text->place];
+        drafted_sequence *p = &m->places[text->place];
         const float *logits = m->steps.logits + i * m->steps.vocab;
         int32_t token = 0; /* a wrong draft only costs time */
         by_error ignored;
@@ -206,7 +207,7 @@ static by_status follow(draft_model *m, by_draft_text *texts, size_t count, by_e
         int64_t ends = 0;
         while (done < count && rows < m->steps.rows) {
             const by_draft_text *text = &texts[done];
-            place *p = &m->places[text->place];
+            drafted_sequence *p = &m->places[text->place];
             while (p->cached < text->count && rows < m->steps.rows) {
                 add_row(m, &rows, text->tokens[p->cached], p->cached, text->place);
                 p->cached++;
@@ -226,7 +227,7 @@ static by_status propose(void *user, by_draft_text *texts, size_t count, by_erro
     draft_model *m = user;
     int32_t longest = 0;
     for (size_t t = 0; t < count; t++) {
-        place *p = &m->places[texts[t].place];
+        drafted_sequence *p = &m->places[texts[t].place];
         p->at = texts[t].count;
         p->cached = smaller(p->cached, texts[t].count - 1); /* compute the last token again, for its
                                                                logits */

@@ -17,16 +17,16 @@
 #define WEIGHT       0.05
 
 /* What is known about a sequence. */
-typedef struct place {
+typedef struct ngram_sequence {
     uint64_t id;
     int64_t seen;  /* number of tokens examined */
     int64_t at;    /* index of the expected next token; -1: none */
     int64_t match; /* number of tokens before it that match the end of the text */
     double chance[2];
-} place;
+} ngram_sequence;
 
 typedef struct ngram {
-    place *places;
+    ngram_sequence *places;
     double chance[2]; /* over all texts */
 } ngram;
 
@@ -44,7 +44,7 @@ static by_status start(void *user, int64_t sequences, int64_t context, int64_t v
 }
 
 /* Finds the token that follows the longest earlier copy of the end of the text. */
-static void find(place *p, const int32_t *tokens, int64_t count)
+static void find(ngram_sequence *p, const int32_t *tokens, int64_t count)
 {
     p->at = -1;
     p->match = LEAST - 1;
@@ -63,9 +63,9 @@ static void find(place *p, const int32_t *tokens, int64_t count)
 static void look(void *user, by_draft_text *text)
 {
     ngram *g = user;
-    place *p = &g->places[text->place];
+    ngram_sequence *p = &g->places[text->place];
     if (p->id != text->id || p->seen > text->count) {
-        *p = (place){
+        *p = (ngram_sequence){
             .id = text->id, .seen = text->count, .at = -1, .chance = {g->chance[0], g->chance[1]}};
     }
     for (; p->seen < text->count; p->seen++) {

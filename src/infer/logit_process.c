@@ -10,10 +10,10 @@
 #define MOST_STOPS 32
 
 /* The state of one of n sequences. */
-typedef struct place {
+typedef struct constrained_sequence {
     by_constraint_state *state; /* NULL: no constraint */
     int64_t accepted;           /* output tokens that the constraint has consumed */
-} place;
+} constrained_sequence;
 
 struct by_logit_process {
     int64_t vocab;
@@ -26,7 +26,7 @@ struct by_logit_process {
     int32_t stops[MOST_STOPS];
     size_t stop_count;
     int64_t min_tokens;
-    place *places; /* [n] */
+    constrained_sequence *places; /* [n] */
     int32_t n;
 };
 
@@ -119,7 +119,8 @@ void by_logit_process_close(by_logit_process **process)
 }
 
 /* Lets the constraint consume the tokens chosen since the last call. */
-static by_status catch_up(place *at, const int32_t *output, int64_t count, by_error *error)
+static by_status catch_up(constrained_sequence *at, const int32_t *output, int64_t count,
+                          by_error *error)
 {
     for (; at->accepted < count; at->accepted++) {
         BY_TRY(by_constraint_state_accept(at->state, (uint32_t)output[at->accepted], error));
@@ -128,8 +129,8 @@ static by_status catch_up(place *at, const int32_t *output, int64_t count, by_er
 }
 
 /* Applies the constraint: keeps only the logits of tokens that may follow. */
-static by_status hold_to_form(by_logit_process *p, place *at, float *logits, int64_t vocab,
-                              const int32_t *output, int64_t count, by_error *error)
+static by_status hold_to_form(by_logit_process *p, constrained_sequence *at, float *logits,
+                              int64_t vocab, const int32_t *output, int64_t count, by_error *error)
 {
     BY_TRY(catch_up(at, output, count, error));
     if (p->end_count == 0 && by_constraint_state_is_complete(at->state)) {
@@ -168,7 +169,7 @@ by_status by_logit_process_run(void *process, int32_t index, float *logits, int6
     }
     BY_TRY(by_logits_adjust(logits, vocab, &p->rules, tokens, (size_t)prompt, tokens + prompt,
                             (size_t)(count - prompt), p->counts, error));
-    place *at = &p->places[index];
+    constrained_sequence *at = &p->places[index];
     if (at->state != NULL) {
         BY_TRY(hold_to_form(p, at, logits, vocab, tokens + prompt, count - prompt, error));
     }

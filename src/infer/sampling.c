@@ -17,15 +17,15 @@
 /* Maximum number of logits in a block whose maximum is used to bound the top_k cut-off. */
 #define BLOCK 64
 
-typedef struct candidate {
+typedef struct sample_candidate {
     float weight; /* what they are ordered by: a logit, later exp((logit - largest) / temperature)
                    */
     int32_t id;
-} candidate;
+} sample_candidate;
 
 size_t by_sample_scratch_bytes(int64_t vocab)
 {
-    return vocab < 1 ? 0 : (size_t)vocab * (sizeof(candidate) + sizeof(float));
+    return vocab < 1 ? 0 : (size_t)vocab * (sizeof(sample_candidate) + sizeof(float));
 }
 
 by_status by_sampling_check(const by_sampling *s, by_error *error)
@@ -114,23 +114,23 @@ static by_status find_largest(int64_t *out, const float *logits, int64_t vocab, 
     return BY_OK;
 }
 
-static bool precedes(const candidate *a, const candidate *b)
+static bool precedes(const sample_candidate *a, const sample_candidate *b)
 {
     return a->weight > b->weight || (a->weight == b->weight && a->id < b->id);
 }
 
-static void swap(candidate *a, candidate *b)
+static void swap(sample_candidate *a, sample_candidate *b)
 {
-    candidate kept = *a;
+    sample_candidate kept = *a;
     *a = *b;
     *b = kept;
 }
 
 /* The quantity that keep_top sums up. */
-typedef enum counted { TOKENS, WEIGHTS, MASSES } counted;
+typedef enum kept_quantity { TOKENS, WEIGHTS, MASSES } kept_quantity;
 
 /* Returns a candidate's measure; masses [vocab] are used with MASSES. */
-static double measure(const candidate *c, counted what, const float *masses)
+static double measure(const sample_candidate *c, kept_quantity what, const float *masses)
 {
     return what == TOKENS ? 1.0 : what == WEIGHTS ? (double)c->weight : (double)masses[c->id];
 }
@@ -139,7 +139,7 @@ static double measure(const candidate *c, counted what, const float *masses)
  * `target` (> 0) to the front, unsorted, and returns its length. A quickselect (Hoare 1961) that
  * compares the measure of the part before the pivot with the target: expected linear time, no
  * sort. */
-static int64_t keep_top(candidate *c, int64_t count, double target, counted what,
+static int64_t keep_top(sample_candidate *c, int64_t count, double target, kept_quantity what,
                         const float *masses)
 {
     int64_t first = 0;
@@ -172,12 +172,12 @@ static int64_t keep_top(candidate *c, int64_t count, double target, counted what
 
 /* Returns a value that at least `k` of the n logits reach: the smallest of the k largest block
  * maxima. */
-static float top_k_bound(const float *logits, int64_t n, int64_t k, candidate *c)
+static float top_k_bound(const float *logits, int64_t n, int64_t k, sample_candidate *c)
 {
     int64_t block = n / k < BLOCK ? n / k : BLOCK;
     int64_t blocks = n / block;
     for (int64_t b = 0; b < blocks; b++) {
-        c[b] = (candidate){largest_of(logits + b * block, block), (int32_t)b};
+        c[b] = (sample_candidate){largest_of(logits + b * block, block), (int32_t)b};
     }
     (void)keep_top(c, blocks, (double)k, TOKENS, NULL);
     float bound = c[0].weight;
@@ -188,11 +188,11 @@ static float top_k_bound(const float *logits, int64_t n, int64_t k, candidate *c
 }
 
 /* Lists the values that are at least `bound`. */
-static int64_t gather(candidate *c, const float *values, int64_t n, float bound)
+static int64_t gather(sample_candidate *c, const float *values, int64_t n, float bound)
 {
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {
-        c[count] = (candidate){values[i], (int32_t)i}; /* count <= i */
+        c[count] = (sample_candidate){values[i], (int32_t)i}; /* count <= i */
         count += values[i] >= bound;
     }
     return count;
@@ -248,7 +248,7 @@ static double weigh(float *out, const float *logits, int64_t n, float largest, d
 }
 
 /* Lists the top_k most probable tokens with their weights. */
-static int64_t list_top_k(candidate *c, const float *logits, int64_t vocab, float largest,
+static int64_t list_top_k(sample_candidate *c, const float *logits, int64_t vocab, float largest,
                           const by_sampling *sampling)
 {
     float scale = sharpness(sampling->temperature);
@@ -263,7 +263,7 @@ static int64_t list_top_k(candidate *c, const float *logits, int64_t vocab, floa
 
 /* Lists all tokens that may be in the nucleus with their weights. Those below (1 - p) sum / vocab
  * add up to less than 1 - p, so the others reach p without them. */
-static int64_t list_all(candidate *c, float *weights, const float *logits, int64_t vocab,
+static int64_t list_all(sample_candidate *c, float *weights, const float *logits, int64_t vocab,
                         float largest, const by_sampling *sampling, double *sum)
 {
     *sum = weigh(weights, logits, vocab, largest, sampling->temperature);
@@ -271,7 +271,7 @@ static int64_t list_all(candidate *c, float *weights, const float *logits, int64
     return gather(c, weights, vocab, bound > FLT_MIN ? bound : FLT_MIN);
 }
 
-static double sum_of(const candidate *c, int64_t count)
+static double sum_of(const sample_candidate *c, int64_t count)
 {
     double sum = 0.0;
     for (int64_t i = 0; i < count; i++) {
@@ -281,11 +281,11 @@ static double sum_of(const candidate *c, int64_t count)
 }
 
 /* Keeps candidates with at least `share` times the weight of the most probable one, which is 1. */
-static int64_t keep_above(candidate *c, int64_t count, float share)
+static int64_t keep_above(sample_candidate *c, int64_t count, float share)
 {
     int64_t kept = 0;
     for (int64_t i = 0; i < count; i++) {
-        candidate one = c[i];
+        sample_candidate one = c[i];
         c[kept] = one; /* kept <= i */
         kept += one.weight >= share;
     }
@@ -294,7 +294,7 @@ static int64_t keep_above(candidate *c, int64_t count, float share)
 
 /* Typical sampling: keeps the smallest set with total probability `p` of tokens whose information
  * -log(probability) is nearest to its mean, the entropy. masses [vocab] is scratch memory. */
-static int64_t keep_typical(candidate *c, int64_t count, double p, float *masses)
+static int64_t keep_typical(sample_candidate *c, int64_t count, double p, float *masses)
 {
     double sum = sum_of(c, count);
     double entropy = 0.0;
@@ -332,7 +332,7 @@ static int32_t draw(const by_sampling *sampling, const float *logits, int64_t vo
 {
     int64_t count;
     double sum;
-    candidate *c = scratch;
+    sample_candidate *c = scratch;
     if (sampling->temperature == 0.0 || sampling->top_k == 1) {
         return (int32_t)best;
     }
@@ -388,7 +388,7 @@ by_status by_sample(int32_t *token, const by_sampling *sampling, const float *lo
 /* Returns the logarithm of the sum of the exponentials of all logits. */
 static double log_total(const float *logits, int64_t vocab, int64_t best, void *scratch)
 {
-    candidate *c = scratch;
+    sample_candidate *c = scratch;
     return (double)logits[best] +
            log(weigh((float *)(c + vocab), logits, vocab, logits[best], 1.0));
 }
@@ -407,8 +407,8 @@ by_status by__infer_sample_with_probability(int32_t *token, double *probability,
 
 static int by_rank(const void *a, const void *b)
 {
-    const candidate *x = a;
-    const candidate *y = b;
+    const sample_candidate *x = a;
+    const sample_candidate *y = b;
     return precedes(x, y) ? -1 : precedes(y, x) ? 1 : 0;
 }
 
@@ -417,7 +417,7 @@ by_status by_log_probabilities(const float *logits, int64_t vocab, int32_t token
                                void *scratch, by_error *error)
 {
     int64_t best = 0;
-    candidate *c = scratch;
+    sample_candidate *c = scratch;
     if (vocab < 1 || vocab > INT32_MAX || token < 0 || token >= vocab || most < 0 || most > vocab) {
         return by_error_set(error, BY_EARG,
                             "log-probabilities of token %d and of the first %lld of %lld tokens",

@@ -18,13 +18,13 @@
 #define MOST_LOSS 512.0
 
 /* The drafts that a plan has room for, and their expected effect. */
-typedef struct plan {
+typedef struct draft_plan {
     int64_t rows;   /* without drafts */
     int64_t wanted; /* those of them with logits */
     bool prompts;   /* some are chunks of prompts */
     double alone;   /* seconds of the step without drafts */
     size_t texts;   /* texts that may have drafts */
-} plan;
+} draft_plan;
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -47,7 +47,7 @@ static by_draft_text text_of(const by_engine *e, const by__infer_sequence *s)
 
 /* Asks the source about the decoding sequences. There are no drafts for the first token, because
  * other sequences of the same request may wait for its logits. */
-static void look(by_engine *e, plan *p)
+static void look(by_engine *e, draft_plan *p)
 {
     const by_draft_source *source = e->options.draft;
     bool may_begin = e->draft_credit >= 0.0 || e->options.draft_always;
@@ -72,7 +72,7 @@ static void look(by_engine *e, plan *p)
 
 /* Returns the text whose next draft is most likely to be right, and the chance of that; -1 if there
  * are no more drafts. */
-static int32_t likeliest(const by_engine *e, const plan *p, double *chance)
+static int32_t likeliest(const by_engine *e, const draft_plan *p, double *chance)
 {
     int32_t best = -1;
     *chance = -1.0;
@@ -90,7 +90,7 @@ static int32_t likeliest(const by_engine *e, const plan *p, double *chance)
 
 /* Lists the texts of drafts in e->picks, likeliest draft first, and returns how many of the drafts
  * the step should have. */
-static int64_t pick(by_engine *e, const plan *p)
+static int64_t pick(by_engine *e, const draft_plan *p)
 {
     int64_t most = smaller(e->steps.rows - p->rows, e->steps.wanted - p->wanted);
     const by__infer_step_program *alone = by__infer_steps_choose(&e->steps, p->rows, p->wanted);
@@ -122,7 +122,7 @@ static int64_t pick(by_engine *e, const plan *p)
 
 /* Keeps the texts that get drafts, limited by unused pages. Returns the largest number of drafts of
  * a text. */
-static int32_t grant(by_engine *e, plan *p, int64_t picks)
+static int32_t grant(by_engine *e, draft_plan *p, int64_t picks)
 {
     int32_t longest = 0;
     size_t texts = 0;
@@ -151,7 +151,7 @@ static int32_t grant(by_engine *e, plan *p, int64_t picks)
 }
 
 /* Credits what the last step's drafts have gained, and this step's share. */
-static void settle(by_engine *e, plan *p)
+static void settle(by_engine *e, draft_plan *p)
 {
     uint64_t right = e->statistics.accepted - e->draft_settled;
     const by__infer_step_program *alone = by__infer_steps_choose(&e->steps, p->rows, p->wanted);
@@ -166,7 +166,7 @@ static void settle(by_engine *e, plan *p)
 by_status by__infer_speculate(by_engine *e, int64_t *rows, by_error *error)
 {
     const by_draft_source *source = e->options.draft;
-    plan p = {.rows = *rows};
+    draft_plan p = {.rows = *rows};
     if (source == NULL) {
         return BY_OK;
     }

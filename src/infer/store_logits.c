@@ -17,29 +17,29 @@
 /* The limit of distill.temperature, with which it must agree. */
 #define MOST_TEMPERATURE 1000.0
 
-typedef struct ranked {
+typedef struct ranked_logit {
     float logit;
     int32_t id;
-} ranked;
+} ranked_logit;
 
-typedef struct job {
+typedef struct logits_job {
     by_logits *logits;
     size_t context, vocab, top, batch;
     double temperature;
     int threads;
-    int32_t *tokens;   /* [batch, context] */
-    int32_t *ids;      /* [batch, context, top] */
-    float *logarithms; /* [batch, context, top + 1] */
-    ranked *room;      /* [threads, vocab] */
-} job;
+    int32_t *tokens;    /* [batch, context] */
+    int32_t *ids;       /* [batch, context, top] */
+    float *logarithms;  /* [batch, context, top + 1] */
+    ranked_logit *room; /* [threads, vocab] */
+} logits_job;
 
 /* ---- a row ---- */
 
 /* Sorts by descending logit, then by ascending id. */
 static int by_logit(const void *a, const void *b)
 {
-    const ranked *x = a;
-    const ranked *y = b;
+    const ranked_logit *x = a;
+    const ranked_logit *y = b;
     if (x->logit != y->logit) {
         return x->logit > y->logit ? -1 : 1;
     }
@@ -47,11 +47,11 @@ static int by_logit(const void *a, const void *b)
 }
 
 /* Moves the first `top` elements in the order of by_logit to the front of the list. */
-static void rank(ranked *list, const float *z, size_t vocab, size_t top)
+static void rank(ranked_logit *list, const float *z, size_t vocab, size_t top)
 {
     size_t kept = 0;
     for (size_t v = 0; v < vocab; v++) {
-        ranked next = {z[v], (int32_t)v};
+        ranked_logit next = {z[v], (int32_t)v};
         if (top > FEW) {
             list[v] = next;
             continue;
@@ -72,7 +72,8 @@ static void rank(ranked *list, const float *z, size_t vocab, size_t top)
 
 /* Stores the logarithms of softmax(z / temperature) of the top tokens, and of all other tokens
  * together; the latter is summed directly, not computed as the difference from 1. */
-static void write_row(const job *j, ranked *list, const float *z, int32_t *ids, float *logarithms)
+static void write_row(const logits_job *j, ranked_logit *list, const float *z, int32_t *ids,
+                      float *logarithms)
 {
     double inverse = 1.0 / j->temperature;
     double all = 0.0;
@@ -80,7 +81,7 @@ static void write_row(const job *j, ranked *list, const float *z, int32_t *ids, 
     rank(list, z, j->vocab, j->top);
     double most = (double)list[0].logit;
     for (size_t v = 0; v < j->vocab; v++) {
-        const ranked here = {z[v], (int32_t)v};
+        const ranked_logit here = {z[v], (int32_t)v};
         double e = exp(((double)z[v] - most) * inverse);
         all += e;
         others += by_logit(&here, &list[j->top - 1]) > 0 ? e : 0.0;
@@ -94,15 +95,16 @@ static void write_row(const job *j, ranked *list, const float *z, int32_t *ids, 
 
 /* ---- windows ---- */
 
-static by_status read_windows(const job *j, const by_dataset *data, uint64_t first, size_t count,
-                              by_error *error)
+static by_status read_windows(const logits_job *j, const by_dataset *data, uint64_t first,
+                              size_t count, by_error *error)
 {
     size_t tokens = count * j->context;
     memset(j->tokens, 0, j->batch * j->context * sizeof *j->tokens);
     return by_dataset_read(data, first * j->context, tokens, j->tokens, error);
 }
 
-static by_status run_windows(const job *j, by_logit_writer *writer, size_t count, by_error *error)
+static by_status run_windows(const logits_job *j, by_logit_writer *writer, size_t count,
+                             by_error *error)
 {
     const float *logits;
     size_t rows = count * j->context;
@@ -123,7 +125,7 @@ static by_status run_windows(const job *j, by_logit_writer *writer, size_t count
     return by__data_logit_writer_add(writer, j->ids, j->logarithms, rows, error);
 }
 
-static by_status run_all(const job *j, const by_dataset *data, by_logit_writer *writer,
+static by_status run_all(const logits_job *j, const by_dataset *data, by_logit_writer *writer,
                          const by_store_logits_options *o, by_error *error)
 {
     uint64_t windows = (by_dataset_tokens(data) - 1) / j->context;
@@ -140,7 +142,7 @@ static by_status run_all(const job *j, const by_dataset *data, by_logit_writer *
 
 /* ---- the job ---- */
 
-static by_status take_memory(job *j, by_error *error)
+static by_status take_memory(logits_job *j, by_error *error)
 {
     size_t rows = j->batch * j->context;
     BY_TRY(by__alloc((void **)&j->tokens, rows, sizeof *j->tokens, "tokens", error));
@@ -167,7 +169,7 @@ static by_status check_tokenizer(const by_pretrained *model, const by_dataset *d
                                name, directory);
 }
 
-static by_status open_job(job *j, const by_pretrained *model, const by_dataset *data,
+static by_status open_job(logits_job *j, const by_pretrained *model, const by_dataset *data,
                           const by_store_logits_options *o, by_error *error)
 {
     const by_config *config = by_pretrained_config(model);
@@ -209,7 +211,7 @@ static by_status open_job(job *j, const by_pretrained *model, const by_dataset *
 by_status by_store_logits(const char *directory, const by_pretrained *model,
                           const by_store_logits_options *options, by_error *error)
 {
-    job j = {0};
+    logits_job j = {0};
     by_dataset *data;
     by_logit_writer *writer = NULL;
     by__data_logit_manifest what = {.temperature = options->temperature};

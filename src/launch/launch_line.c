@@ -114,14 +114,14 @@ void by_launch_look(by_launch_facts *out, const by_host_list *hosts, const char 
 
 /* ---- the command ---- */
 
-typedef struct line {
+typedef struct line_writer {
     by_launch_line *out;
     size_t capacity;
     bool failed;
-} line;
+} line_writer;
 
-static void add(line *l, const char *format, ...) BY_PRINTF(2, 3);
-static void add(line *l, const char *format, ...)
+static void add(line_writer *l, const char *format, ...) BY_PRINTF(2, 3);
+static void add(line_writer *l, const char *format, ...)
 {
     va_list args;
     char *word = NULL;
@@ -141,7 +141,7 @@ static void add(line *l, const char *format, ...)
     out->words[out->count] = NULL;
 }
 
-static void add_option(line *l, const char *name, const char *value)
+static void add_option(line_writer *l, const char *name, const char *value)
 {
     add(l, "--mca");
     add(l, "%s", name);
@@ -175,7 +175,7 @@ static by_status choose_hosts(by_string *out, int *used, int *most, const by_lau
 
 /* Binding: each rank gets `threads` cores of its own or, if there are not enough, no rank is bound.
  * A control group's quota applies to any core. */
-static void add_binding(line *l, const by_launch_facts *f, int on_host, bool local)
+static void add_binding(line_writer *l, const by_launch_facts *f, int on_host, bool local)
 {
     by_launch_line *out = l->out;
     out->bound = !f->quota && on_host * out->threads <= f->cores;
@@ -193,7 +193,7 @@ static void add_binding(line *l, const by_launch_facts *f, int on_host, bool loc
     }
 }
 
-static void add_network(line *l, const by_launch_facts *f, int hosts)
+static void add_network(line_writer *l, const by_launch_facts *f, int hosts)
 {
     if (hosts > 1 && f->network[0] != '\0') {
         add_option(l, "btl_tcp_if_include", f->network);
@@ -210,7 +210,7 @@ by_status by_launch_line_make(by_launch_line *out, const by_launch_options *o,
     by_string hosts = {0};
     int used = 0;
     int on_host = o->ranks;
-    line l = {.out = out};
+    line_writer l = {.out = out};
     *out = (by_launch_line){0};
     if (o->hosts.count > 0) {
         by_status status = choose_hosts(&hosts, &used, &on_host, o, error);

@@ -15,13 +15,13 @@
 #include "ops/ops.h"
 
 /* A part of a rank's sequence. */
-typedef enum part { FRONT = 0, BACK, ALL, PARTS } part;
+typedef enum sequence_part { FRONT = 0, BACK, ALL, PARTS } sequence_part;
 
 /* A set of queries and the keys that they read. */
-typedef struct meeting {
-    part queries;
-    part keys;
-} meeting;
+typedef struct part_pair {
+    sequence_part queries;
+    sequence_part keys;
+} part_pair;
 
 typedef struct ring {
     by_graph *graph;
@@ -39,14 +39,14 @@ static bool is_bad(const by_graph *graph)
     return graph->error.status != BY_OK;
 }
 
-static by_value take(const ring *s, by_value x, int axis, part which)
+static by_value take(const ring *s, by_value x, int axis, sequence_part which)
 {
     return which == ALL ? x : by_slice(s->graph, x, axis, which * s->chunk, s->chunk);
 }
 
 static void take_parts(const ring *s, by_value x, int axis, by_value out[PARTS])
 {
-    for (part p = FRONT; p < ALL; p++) {
+    for (sequence_part p = FRONT; p < ALL; p++) {
         out[p] = take(s, x, axis, p);
     }
     out[ALL] = x;
@@ -87,7 +87,7 @@ static ring open_ring(by_graph *graph, const by__op_sharding *sh, const by_value
     return s;
 }
 
-static void keys_of(const ring *s, part which, by_value out[2])
+static void keys_of(const ring *s, sequence_part which, by_value out[2])
 {
     by_value kv = take(s, s->kv, 1, which);
     out[0] = by_slice(s->graph, kv, 2, 0, s->width);
@@ -101,11 +101,11 @@ static by_value pass_on(const ring *s, by_value x)
 
 /* Lists the query and key parts to combine in a step. The block that arrives in it is that of rank
  * `rank - step` around the ring. */
-static void list_meetings(const ring *s, int step, meeting out[2])
+static void list_meetings(const ring *s, int step, part_pair out[2])
 {
     bool before = step <= s->sh->rank;
-    out[0] = (meeting){before ? FRONT : BACK, FRONT};
-    out[1] = (meeting){BACK, before ? FRONT : BACK};
+    out[0] = (part_pair){before ? FRONT : BACK, FRONT};
+    out[1] = (part_pair){BACK, before ? FRONT : BACK};
 }
 
 /* ---- forward ---- */
@@ -116,7 +116,7 @@ typedef struct result {
     by_value lse;
 } result;
 
-static result attend(const ring *s, meeting m, bool own)
+static result attend(const ring *s, part_pair m, bool own)
 {
     by_attrs attrs = s->sh->attrs;
     by_value qkv[3] = {s->q[m.queries]};
@@ -142,14 +142,14 @@ static void build_forward(by_graph *graph, const by__op_sharding *sh, const by_v
     by_value y[PARTS];
     by_value lse[PARTS];
     result results[ALL];
-    result own = attend(&s, (meeting){ALL, ALL}, true);
+    result own = attend(&s, (part_pair){ALL, ALL}, true);
     take_parts(&s, own.y, 1, y);
     take_parts(&s, own.lse, 2, lse);
-    for (part p = FRONT; p < ALL; p++) {
+    for (sequence_part p = FRONT; p < ALL; p++) {
         results[p] = (result){y[p], lse[p]};
     }
     for (int step = 1; step < sh->ranks; step++) {
-        meeting meetings[2];
+        part_pair meetings[2];
         s.kv = pass_on(&s, s.kv);
         list_meetings(&s, step, meetings);
         for (int i = 0; i < 2; i++) {
@@ -174,7 +174,7 @@ typedef struct gradients {
 } gradients;
 
 /* Computes gradients of the queries in `m`, and of the keys and values side by side. */
-static void meet_back(const ring *s, const gradients *g, meeting m, bool own, by_value out[2])
+static void meet_back(const ring *s, const gradients *g, part_pair m, bool own, by_value out[2])
 {
     by_attrs attrs = s->sh->attrs;
     by_value in[6] = {s->q[m.queries], BY_NONE,           BY_NONE,
@@ -196,7 +196,7 @@ static by_value add(by_graph *graph, by_value a, by_value b)
 static void add_step(const ring *s, gradients *g, int step)
 {
     by_graph *graph = s->graph;
-    meeting meetings[2];
+    part_pair meetings[2];
     by_value dkv[ALL] = {BY_NONE, BY_NONE};
     list_meetings(s, step, meetings);
     for (int i = 0; i < 2; i++) {
@@ -220,7 +220,7 @@ static void build_backward(by_graph *graph, const by__op_sharding *sh, const by_
     take_parts(&s, in[operands], 1, g.y);
     take_parts(&s, in[operands + 1], 2, g.lse);
     take_parts(&s, in[operands + 2], 1, g.dy);
-    meet_back(&s, &g, (meeting){ALL, ALL}, true, own);
+    meet_back(&s, &g, (part_pair){ALL, ALL}, true, own);
     take_parts(&s, own[0], 1, g.dq);
     g.dkv = own[1];
     for (int step = 1; step < sh->ranks; step++) {

@@ -116,15 +116,15 @@ by_status by__pass_list_crossings(by__pass_crossing **out, size_t *count, const 
 
 /* ---- the graph of a part ---- */
 
-typedef struct cut {
+typedef struct graph_cut {
     const by_graph *source;
     by_graph *graph;
     by_value *copy; /* of each value of the source; BY_NONE: not copied yet */
-} cut;
+} graph_cut;
 
 /* Returns the copy of an operand that no node of the part makes: it is external or made by another
  * part. */
-static by_value outer_value(cut *c, by_value value)
+static by_value outer_value(graph_cut *c, by_value value)
 {
     char name[32];
     const by__graph_value *v = &c->source->values[value];
@@ -141,7 +141,7 @@ static by_value outer_value(cut *c, by_value value)
     return made;
 }
 
-static by_status copy_node(cut *c, const by__graph_node *node, by_error *error)
+static by_status copy_node(graph_cut *c, const by__graph_node *node, by_error *error)
 {
     by_value *in;
     by_value outs[BY_MAX_OUTPUTS];
@@ -172,7 +172,7 @@ static by_status copy_node(cut *c, const by__graph_node *node, by_error *error)
 }
 
 /* Names results and sets their roles: those of the source graph, and those that cross. */
-static by_status name_results(cut *c, int wanted, const int *part,
+static by_status name_results(graph_cut *c, int wanted, const int *part,
                               const by__pass_crossing *crossings, size_t count, by_error *error)
 {
     const by_graph *source = c->source;
@@ -197,8 +197,8 @@ static by_status name_results(cut *c, int wanted, const int *part,
     return by_graph_check(c->graph, error);
 }
 
-static by_status build(cut *c, int wanted, const int *part, const by__pass_crossing *crossings,
-                       size_t count, by_error *error)
+static by_status build(graph_cut *c, int wanted, const int *part,
+                       const by__pass_crossing *crossings, size_t count, by_error *error)
 {
     marks m;
     BY_TRY(open_marks(&m, c->source, error));
@@ -220,7 +220,7 @@ static by_status build(cut *c, int wanted, const int *part, const by__pass_cross
 by_status by__pass_cut_part(by_graph **out, const by_graph *graph, const int *part, int wanted,
                             const by__pass_crossing *crossings, size_t count, by_error *error)
 {
-    cut c = {.source = graph};
+    graph_cut c = {.source = graph};
     BY_TRY(by__alloc((void **)&c.copy, graph->value_count + 1, sizeof *c.copy, "cut", error));
     for (size_t v = 0; v < graph->value_count; v++) {
         c.copy[v] = BY_NONE;

@@ -9,17 +9,17 @@
 
 #include "passes/passes.h"
 
-typedef struct gather {
+typedef struct gather_pass {
     by_graph *graph;
     const by_gather_options *options;
     size_t old_nodes;
     int *place; /* of each node: nodes with equal places share gathered copies */
-} gather;
+} gather_pass;
 
 enum { PHASES = BY__UPDATE + 1 };
 
 /* Returns a parameter of the graph that lists the split ones, or NULL. */
-static const by__graph_value *listed(const gather *g, by_value parameter, by_value *number)
+static const by__graph_value *listed(const gather_pass *g, by_value parameter, by_value *number)
 {
     const by_graph *list = g->options->parameters == NULL ? g->graph : g->options->parameters;
     *number = by_graph_find(list, g->graph->values[parameter].name);
@@ -27,7 +27,7 @@ static const by__graph_value *listed(const gather *g, by_value parameter, by_val
     return found ? &list->values[*number] : NULL;
 }
 
-static bool is_divided(const gather *g, by_value v)
+static bool is_divided(const gather_pass *g, by_value v)
 {
     by_value number;
     const by__graph_value *value = &g->graph->values[v];
@@ -40,7 +40,7 @@ static bool is_divided(const gather *g, by_value v)
 
 /* Sets places: one for each block and phase (with `keep` one for each block), and outside of blocks
  * one each for the nodes before, between and after blocks. */
-static void find_places(gather *g)
+static void find_places(gather_pass *g)
 {
     const by_graph *graph = g->graph;
     int outside = 0; /* counts places outside of blocks, which are odd */
@@ -56,7 +56,7 @@ static void find_places(gather *g)
 }
 
 /* Finds a parameter's number in options->parameters. */
-static by_status number_of(const gather *g, by_value parameter, int64_t *out, by_error *error)
+static by_status number_of(const gather_pass *g, by_value parameter, int64_t *out, by_error *error)
 {
     const by_graph *list = g->options->parameters == NULL ? g->graph : g->options->parameters;
     by_value found;
@@ -72,7 +72,7 @@ static by_status number_of(const gather *g, by_value parameter, int64_t *out, by
 }
 
 /* Makes all nodes of a place that read a parameter read one gathered copy. */
-static by_status gather_for(gather *g, by_value parameter, size_t first, by_error *error)
+static by_status gather_for(gather_pass *g, by_value parameter, size_t first, by_error *error)
 {
     by_graph *graph = g->graph;
     int64_t number;
@@ -91,7 +91,7 @@ static by_status gather_for(gather *g, by_value parameter, size_t first, by_erro
     return BY_OK;
 }
 
-static by_status run(gather *g, by_error *error)
+static by_status run(gather_pass *g, by_error *error)
 {
     size_t values = g->graph->value_count;
     BY_TRY(by__alloc((void **)&g->place, g->old_nodes, sizeof *g->place, "gather", error));
@@ -117,7 +117,7 @@ by_status by_pass_gather(by_graph *graph, const by_gather_options *options, by_e
                             options->ranks);
     }
     by__graph_phase phase = graph->phase;
-    gather g = {.graph = graph, .options = options, .old_nodes = graph->node_count};
+    gather_pass g = {.graph = graph, .options = options, .old_nodes = graph->node_count};
     by_status status = run(&g, error);
     graph->phase = phase;
     by_graph_set_block(graph, -1);

@@ -2,11 +2,11 @@
 
 #include "passes/passes.h"
 
-typedef struct backward {
+typedef struct backward_pass {
     by_graph *graph;
     by_value *gradient; /* of each forward value; BY_NONE: none so far */
     bool *needed;       /* values that depend on a trained parameter */
-} backward;
+} backward_pass;
 
 void by__pass_gradients_needed(const by_graph *graph, bool frozen_too, bool *needed)
 {
@@ -30,7 +30,7 @@ void by__pass_gradients_needed(const by_graph *graph, bool frozen_too, bool *nee
 
 /* Adds the contribution of `op` to the gradient of its operand `value`, in the dtype of the value's
  * gradients. */
-static by_status accumulate(backward *b, by_op op, by_value value, by_value contribution,
+static by_status accumulate(backward_pass *b, by_op op, by_value value, by_value contribution,
                             by_error *error)
 {
     char have[128];
@@ -63,7 +63,7 @@ static by_status accumulate(backward *b, by_op op, by_value value, by_value cont
 }
 
 /* Works on copies of the node and its operands, because adding nodes may move the arrays. */
-static by_status differentiate_node(backward *b, size_t n, by_error *error)
+static by_status differentiate_node(backward_pass *b, size_t n, by_error *error)
 {
     by__graph_node node = b->graph->nodes[n];
     const by__op_row *row = by__op_row_of(node.op);
@@ -107,7 +107,7 @@ static by_status differentiate_node(backward *b, size_t n, by_error *error)
 
 /* Names the gradient of parameter v. If another value has the same gradient (a shared dy), it is
  * copied by a cast to f32, so that each parameter has its own buffer. */
-static by_status publish(backward *b, by_value v, by_error *error)
+static by_status publish(backward_pass *b, by_value v, by_error *error)
 {
     by_graph *graph = b->graph;
     const char *name = graph->values[v].name;
@@ -131,7 +131,7 @@ static by_status publish(backward *b, by_value v, by_error *error)
     return BY_OK;
 }
 
-static by_status differentiate(backward *b, by_value loss, by_value seed, size_t values,
+static by_status differentiate(backward_pass *b, by_value loss, by_value seed, size_t values,
                                by_error *error)
 {
     by_graph *graph = b->graph;
@@ -160,7 +160,7 @@ by_status by_pass_gradients(by_graph *graph, by_value loss, by_value seed, by_er
                             "gradients: loss and seed must be single f32 values of one shape");
     }
     size_t values = graph->value_count;
-    backward b = {.graph = graph};
+    backward_pass b = {.graph = graph};
     by_status status =
         by__alloc((void **)&b.gradient, values, sizeof *b.gradient, "gradients", error);
     if (status == BY_OK) {

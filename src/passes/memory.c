@@ -4,7 +4,7 @@
 #include "passes/passes.h"
 #include "passes/placement.h"
 
-typedef struct planner {
+typedef struct memory_planner {
     const by_graph *graph;
     by_value *root; /* the value whose memory this one uses; may be itself */
     size_t *first;  /* node that makes the value */
@@ -17,7 +17,7 @@ typedef struct planner {
     by__pass_interval *intervals;
     size_t count;
     size_t in_place;
-} planner;
+} memory_planner;
 
 static bool is_activation(const by_graph *graph, by_value value)
 {
@@ -26,14 +26,14 @@ static bool is_activation(const by_graph *graph, by_value value)
 }
 
 /* Keeps the value's memory until the collective that makes `result` has been waited for. */
-static void keep(planner *p, by_value value, by_value result)
+static void keep(memory_planner *p, by_value value, by_value result)
 {
     size_t collective = (size_t)p->graph->values[result].producer + 1;
     bool several = p->kept[value] != 0 && p->kept[value] != collective;
     p->kept[value] = several ? SIZE_MAX : collective;
 }
 
-static void find_lifetimes(planner *p)
+static void find_lifetimes(memory_planner *p)
 {
     const by_graph *graph = p->graph;
     for (size_t v = 0; v < graph->value_count; v++) {
@@ -85,7 +85,7 @@ static bool same_type(const by_graph *graph, by_value a, by_value b)
 /* Finds views that share the memory of their base, which lives longer or is external, and which
  * nobody overwrites while they live. (If the base dies at the view's node, join_in_place passes its
  * memory on like that of any other operand.) */
-static void find_views(planner *p)
+static void find_views(memory_planner *p)
 {
     const by_graph *graph = p->graph;
     for (size_t n = 0; n < graph->node_count; n++) {
@@ -107,7 +107,7 @@ static void find_views(planner *p)
 
 /* Returns true if node n may overwrite operand `in`: nothing else reads it, or a view of it, at n
  * or later. A collective may overwrite an operand that is kept for it alone. */
-static bool dies_at(const planner *p, by_value in, size_t n)
+static bool dies_at(const memory_planner *p, by_value in, size_t n)
 {
     bool free_behind = p->last[in] == n || (p->read[in] == n && p->kept[in] == n + 1);
     return is_activation(p->graph, in) && free_behind && p->root[in] == in && p->base[in] == in &&
@@ -117,7 +117,7 @@ static bool dies_at(const planner *p, by_value in, size_t n)
 /* Lets outputs take over the memory of operands that die at the node. Walks backward, so that the
  * memory of an output is known when its operand joins it: a chain of in-place nodes that ends in a
  * gradient or an output uses that value's own buffer from its start. */
-static void join_in_place(planner *p)
+static void join_in_place(memory_planner *p)
 {
     const by_graph *graph = p->graph;
     for (size_t n = graph->node_count; n-- > 0;) {
@@ -142,7 +142,7 @@ static void join_in_place(planner *p)
 }
 
 /* Gives views the places of their bases. */
-static void place_views(planner *p)
+static void place_views(memory_planner *p)
 {
     for (size_t v = 0; v < p->graph->value_count; v++) {
         if (p->base[v] != (by_value)v) {
@@ -153,7 +153,7 @@ static void place_views(planner *p)
 
 /* Makes one interval for each root that is an activation, covering the lifetimes of all its
  * values. */
-static void collect(planner *p)
+static void collect(memory_planner *p)
 {
     const by_graph *graph = p->graph;
     for (size_t v = 0; v < graph->value_count; v++) {
@@ -179,7 +179,8 @@ static void collect(planner *p)
 }
 
 /* Finds the most bytes alive at once, and the first node at which they are alive. */
-static by_status find_lower_bound(const planner *p, by__pass_memory_plan *plan, by_error *error)
+static by_status find_lower_bound(const memory_planner *p, by__pass_memory_plan *plan,
+                                  by_error *error)
 {
     size_t alive = 0;
     size_t *change; /* bytes born at each node less those that died before it, modulo 2^64 */
@@ -200,7 +201,7 @@ static by_status find_lower_bound(const planner *p, by__pass_memory_plan *plan, 
     return BY_OK;
 }
 
-static by_status assign(planner *p, by__pass_memory_plan *plan, by_error *error)
+static by_status assign(memory_planner *p, by__pass_memory_plan *plan, by_error *error)
 {
     BY_TRY(by__pass_place_intervals(&plan->bytes, p->intervals, p->count, error));
     for (size_t k = 0; k < p->count; k++) {
@@ -214,7 +215,7 @@ static by_status assign(planner *p, by__pass_memory_plan *plan, by_error *error)
     return BY_OK;
 }
 
-static void planner_close(planner *p)
+static void planner_close(memory_planner *p)
 {
     free(p->root);
     free(p->first);
@@ -228,10 +229,10 @@ static void planner_close(planner *p)
 }
 
 /* Finds the intervals of a graph, and the least memory for them. */
-static by_status planner_open(planner *p, const by_graph *graph, by__pass_memory_plan *plan,
+static by_status planner_open(memory_planner *p, const by_graph *graph, by__pass_memory_plan *plan,
                               by_error *error)
 {
-    *p = (planner){.graph = graph};
+    *p = (memory_planner){.graph = graph};
     void **arrays[] = {(void **)&p->root, (void **)&p->first,  (void **)&p->last,
                        (void **)&p->base, (void **)&p->viewed, (void **)&p->slot,
                        (void **)&p->read, (void **)&p->kept,   (void **)&p->intervals};
@@ -253,7 +254,7 @@ static by_status planner_open(planner *p, const by_graph *graph, by__pass_memory
 by_status by__pass_memory_plan_make(by__pass_memory_plan *out, const by_graph *graph,
                                     by_error *error)
 {
-    planner p = {0};
+    memory_planner p = {0};
     by__pass_memory_plan plan = {0};
     size_t values = graph->value_count;
     BY_TRY(by_graph_verify(graph, error));
@@ -283,7 +284,7 @@ by_status by__pass_memory_plan_make(by__pass_memory_plan *out, const by_graph *g
 by_status by__passes_arena_fits(bool *fits, size_t *bytes, const by_graph *graph, size_t limit,
                                 by_error *error)
 {
-    planner p = {0};
+    memory_planner p = {0};
     by__pass_memory_plan plan = {0};
     by_status status = planner_open(&p, graph, &plan, error);
     plan.bytes = plan.lower_bound;

@@ -10,7 +10,7 @@
 
 #include "passes/passes.h"
 
-typedef struct narrow {
+typedef struct narrow_pass {
     by_graph *graph;
     by_dtype dtype;
     bool *chosen;    /* values to keep narrow */
@@ -22,12 +22,12 @@ typedef struct narrow {
     size_t *place; /* of each new node, in order: the node that it goes before */
     size_t old_nodes;
     size_t old_values;
-} narrow;
+} narrow_pass;
 
 /* Tensors with shorter rows, such as row statistics, are not worth narrowing. */
 #define LEAST_COLUMNS 16
 
-static bool is_candidate(const narrow *p, by_value value)
+static bool is_candidate(const narrow_pass *p, by_value value)
 {
     const by_graph *graph = p->graph;
     const by__graph_value *v = value == BY_NONE ? NULL : &graph->values[value];
@@ -38,7 +38,7 @@ static bool is_candidate(const narrow *p, by_value value)
            by__op_last_dim(&v->shape) >= LEAST_COLUMNS && !by__op_row_of(node->op)->communicates;
 }
 
-static void choose(narrow *p)
+static void choose(narrow_pass *p)
 {
     for (int refuse = 0; refuse < 2; refuse++) {
         for (size_t n = 0; n < p->old_nodes; n++) {
@@ -57,7 +57,7 @@ static void choose(narrow *p)
 }
 
 /* Places the node just added before node `place`. */
-static by_status put(narrow *p, size_t place, by_error *error)
+static by_status put(narrow_pass *p, size_t place, by_error *error)
 {
     BY_TRY(by_graph_check(p->graph, error));
     p->place[p->graph->node_count - 1 - p->old_nodes] = place;
@@ -65,7 +65,7 @@ static by_status put(narrow *p, size_t place, by_error *error)
 }
 
 /* Narrows the results of node n. */
-static by_status keep_results(narrow *p, size_t n, by_error *error)
+static by_status keep_results(narrow_pass *p, size_t n, by_error *error)
 {
     by_value made = p->graph->nodes[n].output_count > 0 ? p->graph->nodes[n].out[0] : BY_NONE;
     if (made == BY_NONE || !p->chosen[made]) {
@@ -79,7 +79,7 @@ static by_status keep_results(narrow *p, size_t n, by_error *error)
 }
 
 /* Makes backward node n read widened operands. */
-static by_status widen_operands(narrow *p, size_t n, by_error *error)
+static by_status widen_operands(narrow_pass *p, size_t n, by_error *error)
 {
     for (int i = 0; i < p->graph->nodes[n].input_count; i++) {
         by_value in = p->graph->nodes[n].in[i];
@@ -101,7 +101,7 @@ static by_status widen_operands(narrow *p, size_t n, by_error *error)
     return BY_OK;
 }
 
-static by_status run(narrow *p, by_error *error)
+static by_status run(narrow_pass *p, by_error *error)
 {
     int block = -1;
     for (size_t n = 0; n < p->old_nodes; n++) {
@@ -141,10 +141,10 @@ by_status by_pass_narrow(by_graph *graph, by_dtype dtype, by_error *error)
                             "narrow: activations are kept in f32, bf16 or u8 codes, not %s",
                             by_dtype_name(dtype));
     }
-    narrow p = {.graph = graph,
-                .dtype = dtype,
-                .old_nodes = graph->node_count,
-                .old_values = graph->value_count};
+    narrow_pass p = {.graph = graph,
+                     .dtype = dtype,
+                     .old_nodes = graph->node_count,
+                     .old_values = graph->value_count};
     by__graph_phase phase = graph->phase;
     size_t values = p.old_values + 1;
     struct {

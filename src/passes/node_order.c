@@ -120,10 +120,10 @@ by_status by__pass_peak_bytes(size_t *out, const by_graph *graph, by_error *erro
 }
 
 /* A node that can run, and by how many bytes it grows memory. */
-typedef struct entry {
+typedef struct ready_node {
     int64_t growth;
     size_t node;
-} entry;
+} ready_node;
 
 typedef struct scheduler {
     liveness l;
@@ -134,15 +134,15 @@ typedef struct scheduler {
     int *waits;      /* of each node: operands not made yet */
     size_t *next;    /* of a collective: the following one; SIZE_MAX for other nodes */
     bool *done;
-    entry *heap; /* least growth first, then the earlier node */
+    ready_node *heap; /* least growth first, then the earlier node */
     size_t heap_count;
     size_t heap_capacity;
 } scheduler;
 
 static bool before(const void *user, const void *first, const void *second)
 {
-    const entry *a = first;
-    const entry *b = second;
+    const ready_node *a = first;
+    const ready_node *b = second;
     BY_UNUSED(user);
     return a->growth != b->growth ? a->growth < b->growth : a->node < b->node;
 }
@@ -151,14 +151,14 @@ static by_status push(scheduler *s, size_t node, by_error *error)
 {
     BY_TRY(by__reserve((void **)&s->heap, &s->heap_capacity, s->heap_count + 1, sizeof *s->heap,
                        error));
-    entry added = {s->growth[node], node};
+    ready_node added = {s->growth[node], node};
     by__heap_push(s->heap, s->heap_count++, sizeof added, &added, before, NULL);
     return BY_OK;
 }
 
-static entry pop(scheduler *s)
+static ready_node pop(scheduler *s)
 {
-    entry least;
+    ready_node least;
     by__heap_pop(s->heap, s->heap_count--, sizeof least, &least, before, NULL);
     return least;
 }
@@ -305,7 +305,7 @@ static by_status schedule(const by_graph *graph, size_t *order, size_t *peak, by
             status = by_error_set(error, BY_ESTATE, "order: a node depends on itself");
             break;
         }
-        entry next = pop(&s);
+        ready_node next = pop(&s);
         if (!s.done[next.node] && next.growth == s.growth[next.node]) {
             order[k++] = next.node;
             status = run(&s, next.node, peak, error);

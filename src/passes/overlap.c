@@ -18,7 +18,7 @@
 
 #include "passes/passes.h"
 
-typedef struct overlap {
+typedef struct overlap_pass {
     const by_graph *graph;
     /* Values that share memory are in one group: a view and its base, a collective's result and the
      * operand that it replaces. BY_NONE: not in the arena. */
@@ -43,21 +43,21 @@ typedef struct overlap {
     size_t pending_count;
     size_t ahead;
     size_t peak;
-} overlap;
+} overlap_pass;
 
-static const by__op_row *row_at(const overlap *o, size_t n)
+static const by__op_row *row_at(const overlap_pass *o, size_t n)
 {
     return by__op_row_of(o->graph->nodes[n].op);
 }
 
-static bool computes(const overlap *o, size_t n)
+static bool computes(const overlap_pass *o, size_t n)
 {
     return !row_at(o, n)->communicates && !row_at(o, n)->waits;
 }
 
 /* Returns the first node from n on that has not run and computes (communicates: is a collective),
  * or node_count. */
-static size_t following(const overlap *o, size_t n, bool communicates)
+static size_t following(const overlap_pass *o, size_t n, bool communicates)
 {
     while (n < o->graph->node_count &&
            (o->done[n] || row_at(o, n)->communicates != communicates || row_at(o, n)->waits)) {
@@ -69,7 +69,7 @@ static size_t following(const overlap *o, size_t n, bool communicates)
 /* Returns the bytes of a collective's result if it could start at any time, as the gathering of a
  * parameter can: no node makes its operands, and the result is larger than they are. Otherwise
  * returns 0. */
-static size_t gathered(const overlap *o, size_t n)
+static size_t gathered(const overlap_pass *o, size_t n)
 {
     const by__graph_node *node = &o->graph->nodes[n];
     size_t made = by__graph_value_bytes(&o->graph->values[node->out[0]]);
@@ -88,7 +88,7 @@ static size_t gathered(const overlap *o, size_t n)
 /* ---- memory ---- */
 
 /* Returns true if collective n may overwrite its operand with its result: nothing else reads it. */
-static bool takes_place(const overlap *o, size_t n, const int *uses)
+static bool takes_place(const overlap_pass *o, size_t n, const int *uses)
 {
     const by__graph_node *node = &o->graph->nodes[n];
     bool may = row_at(o, n)->communicates && by__mask_has(row_at(o, n)->overlay[0], 0);
@@ -96,7 +96,7 @@ static bool takes_place(const overlap *o, size_t n, const int *uses)
            uses[node->in[0]] == 2; /* together with the wait node */
 }
 
-static by_status find_groups(overlap *o, by_error *error)
+static by_status find_groups(overlap_pass *o, by_error *error)
 {
     const by_graph *graph = o->graph;
     int *uses;
@@ -120,13 +120,13 @@ static by_status find_groups(overlap *o, by_error *error)
     return BY_OK;
 }
 
-static size_t group_bytes(const overlap *o, by_value group)
+static size_t group_bytes(const overlap_pass *o, by_value group)
 {
     return by__graph_value_bytes(&o->graph->values[group]);
 }
 
 /* Returns the bytes that a node adds while it runs. */
-static size_t new_bytes(const overlap *o, size_t n)
+static size_t new_bytes(const overlap_pass *o, size_t n)
 {
     const by__graph_node *node = &o->graph->nodes[n];
     size_t bytes = 0;
@@ -138,7 +138,7 @@ static size_t new_bytes(const overlap *o, size_t n)
 }
 
 /* Runs node n: updates what is alive. */
-static void account(overlap *o, size_t n)
+static void account(overlap_pass *o, size_t n)
 {
     const by__graph_node *node = &o->graph->nodes[n];
     size_t during = o->alive + new_bytes(o, n);
@@ -162,7 +162,7 @@ static void account(overlap *o, size_t n)
 /* ---- dependencies ---- */
 
 /* Finds deadlines, from the last node to the first, since readers come after what they read. */
-static void find_deadlines(overlap *o)
+static void find_deadlines(overlap_pass *o)
 {
     const by_graph *graph = o->graph;
     for (size_t n = graph->node_count; n-- > 0;) {
@@ -181,10 +181,10 @@ static void find_deadlines(overlap *o)
     }
 }
 
-static by_status overlap_open(overlap *o, const by_graph *graph, by_error *error)
+static by_status overlap_open(overlap_pass *o, const by_graph *graph, by_error *error)
 {
     size_t reads = 0;
-    *o = (overlap){.graph = graph};
+    *o = (overlap_pass){.graph = graph};
     for (size_t n = 0; n < graph->node_count; n++) {
         reads += (size_t)graph->nodes[n].input_count;
     }
@@ -221,7 +221,7 @@ static by_status overlap_open(overlap *o, const by_graph *graph, by_error *error
     return BY_OK;
 }
 
-static void overlap_close(overlap *o)
+static void overlap_close(overlap_pass *o)
 {
     free(o->group);
     free(o->reads);
@@ -236,7 +236,7 @@ static void overlap_close(overlap *o)
     free(o->pending);
 }
 
-static void run(overlap *o, size_t n)
+static void run(overlap_pass *o, size_t n)
 {
     const by_graph *graph = o->graph;
     const by__graph_node *node = &graph->nodes[n];
@@ -266,13 +266,13 @@ static void run(overlap *o, size_t n)
     }
 }
 
-static bool fits(const overlap *o, size_t n)
+static bool fits(const overlap_pass *o, size_t n)
 {
     return o->alive + new_bytes(o, n) <= o->limit;
 }
 
 /* Returns true if the next collective can start and has memory for it. */
-static bool may_start(const overlap *o)
+static bool may_start(const overlap_pass *o)
 {
     size_t more = o->next < o->graph->node_count ? gathered(o, o->next) : 0;
     return o->next < o->graph->node_count && o->waits[o->next] == 0 && fits(o, o->next) &&
@@ -281,7 +281,7 @@ static bool may_start(const overlap *o)
 
 /* Returns the node of the window to compute next: the earliest deadline, then the earliest
  * place. */
-static size_t find_work(const overlap *o)
+static size_t find_work(const overlap_pass *o)
 {
     size_t best = SIZE_MAX;
     for (size_t n = o->front; n < o->graph->node_count && n - o->front <= o->window; n++) {
@@ -294,7 +294,7 @@ static size_t find_work(const overlap *o)
 }
 
 /* Returns the wait node of a running collective whose result is read first. */
-static size_t find_wait(const overlap *o)
+static size_t find_wait(const overlap_pass *o)
 {
     size_t best = SIZE_MAX;
     for (size_t k = 0; k < o->pending_count; k++) {
@@ -307,7 +307,7 @@ static size_t find_wait(const overlap *o)
 }
 
 /* Computes the order for a window in o->order, and its peak. */
-static by_status schedule(overlap *o, by_error *error)
+static by_status schedule(overlap_pass *o, by_error *error)
 {
     while (o->count < o->graph->node_count) {
         size_t n = may_start(o) ? o->next : find_work(o);
@@ -342,7 +342,7 @@ static by_status take_order(by_graph *graph, const size_t *order, by_error *erro
 /* Computes the peak of the present order. */
 static by_status find_peak(size_t *out, const by_graph *graph, by_error *error)
 {
-    overlap o;
+    overlap_pass o;
     by_status status = overlap_open(&o, graph, error);
     for (size_t n = 0; n < graph->node_count && status == BY_OK; n++) {
         account(&o, n);
@@ -373,7 +373,7 @@ by_status by_pass_overlap(by_graph *graph, size_t prefetch_bytes, by_error *erro
     BY_TRY(find_peak(&peak, graph, error));
     bool taken = false;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(windows) && !taken; i++) {
-        overlap o;
+        overlap_pass o;
         by_status status = overlap_open(&o, graph, error);
         o.prefetch = prefetch_bytes;
         o.limit = prefetch_bytes < SIZE_MAX - peak ? peak + prefetch_bytes : SIZE_MAX;

@@ -14,13 +14,13 @@
 #include <string.h>
 
 /* Bytes begin .. end - 1 of the arena. */
-typedef struct range {
+typedef struct byte_range {
     size_t begin;
     size_t end;
-} range;
+} byte_range;
 
 typedef struct range_set {
-    range *ranges;
+    byte_range *ranges;
     size_t count;
     size_t capacity;
 } range_set;
@@ -39,7 +39,7 @@ typedef struct timeline {
     size_t runs;
 } timeline;
 
-static by_status add(range_set *set, range added, by_error *error)
+static by_status add(range_set *set, byte_range added, by_error *error)
 {
     size_t low = 0; /* the first range that does not end before the added one begins */
     size_t high = set->count;
@@ -53,7 +53,7 @@ static by_status add(range_set *set, range added, by_error *error)
     }
     size_t after = low; /* the first range after the added one */
     while (after < set->count && set->ranges[after].begin <= added.end) {
-        const range *touched = &set->ranges[after++];
+        const byte_range *touched = &set->ranges[after++];
         added.begin = touched->begin < added.begin ? touched->begin : added.begin;
         added.end = touched->end > added.end ? touched->end : added.end;
     }
@@ -74,7 +74,7 @@ static by_status add(range_set *set, range added, by_error *error)
 static by_status record(timeline *t, size_t k, size_t begin, size_t span,
                         const by__pass_interval *it, by_error *error)
 {
-    range bytes = {it->offset, it->offset + it->bytes};
+    byte_range bytes = {it->offset, it->offset + it->bytes};
     if (it->last < begin || it->first >= begin + span) {
         return BY_OK;
     }
@@ -114,7 +114,8 @@ static by_status gather(timeline *t, size_t k, size_t begin, size_t span,
 }
 
 /* Merges two ascending lists into `out`. */
-static void merge(range *out, const range *a, size_t a_count, const range *b, size_t b_count)
+static void merge(byte_range *out, const byte_range *a, size_t a_count, const byte_range *b,
+                  size_t b_count)
 {
     size_t i = 0;
     size_t j = 0;
@@ -157,7 +158,7 @@ static size_t best_fit(const range_set *found, size_t bytes)
     size_t best = SIZE_MAX;
     size_t best_gap = SIZE_MAX;
     for (size_t i = 0; i < found->count; i++) {
-        const range *taken = &found->ranges[i];
+        const byte_range *taken = &found->ranges[i];
         if (taken->begin > cursor && taken->begin - cursor >= bytes &&
             taken->begin - cursor < best_gap) {
             best = cursor;

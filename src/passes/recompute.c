@@ -98,25 +98,25 @@ void by__pass_forward_values_close(by__pass_forward_values *values)
 
 /* ---- copies ---- */
 
-typedef struct list {
+typedef struct node_list {
     size_t *items;
     size_t count;
     size_t capacity;
-} list;
+} node_list;
 
 typedef struct recompute {
     by_graph *graph;
     const by__pass_forward_values *values;
     const bool *dropped;
-    by_value *again; /* of each value: its current copy */
-    size_t *met;     /* of each node: 1 + the last backward node that it was visited for */
-    list passing;    /* values whose copies serve only the current block */
-    list chain;      /* nodes to copy */
-    list places;     /* of each copy, in order: the node that it goes before */
+    by_value *again;   /* of each value: its current copy */
+    size_t *met;       /* of each node: 1 + the last backward node that it was visited for */
+    node_list passing; /* values whose copies serve only the current block */
+    node_list chain;   /* nodes to copy */
+    node_list places;  /* of each copy, in order: the node that it goes before */
     size_t old_nodes;
 } recompute;
 
-static by_status push(list *l, size_t item, by_error *error)
+static by_status push(node_list *l, size_t item, by_error *error)
 {
     BY_TRY(by__reserve((void **)&l->items, &l->capacity, l->count + 1, sizeof *l->items, error));
     l->items[l->count++] = item;

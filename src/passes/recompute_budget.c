@@ -20,20 +20,20 @@
 #include "base/heap.h"
 #include "passes/recompute.h"
 
-typedef struct candidate {
+typedef struct recompute_candidate {
     size_t node;
     double seconds; /* time of the nodes that would run again */
     double gain;    /* bytes freed for each second; 0: it frees nothing */
     size_t bytes;   /* freed */
     unsigned version;
     bool chosen;
-} candidate;
+} recompute_candidate;
 
-typedef struct entry {
+typedef struct candidate_entry {
     double gain;
     size_t candidate;
     unsigned version;
-} entry;
+} candidate_entry;
 
 typedef struct chooser {
     const by_graph *graph;
@@ -45,11 +45,11 @@ typedef struct chooser {
     size_t *met;     /* of each node: the last search that visited it */
     size_t search;
     size_t *stack;
-    candidate *candidates;
+    recompute_candidate *candidates;
     size_t count;
     size_t *order; /* candidates, best first */
     size_t ordered;
-    entry *heap; /* largest gain first, then the earlier node */
+    candidate_entry *heap; /* largest gain first, then the earlier node */
     size_t heap_count;
     size_t heap_capacity;
     bool *dropped;       /* values */
@@ -161,7 +161,7 @@ static size_t push_operands(chooser *c, const by__graph_node *node, size_t *dept
 }
 
 /* Walks the chain that a candidate would recompute. take: it was chosen. */
-static void follow(chooser *c, candidate *k, bool take)
+static void follow(chooser *c, recompute_candidate *k, bool take)
 {
     const by__graph_node *own = &c->graph->nodes[k->node];
     size_t depth = 0;
@@ -195,25 +195,25 @@ static void follow(chooser *c, candidate *k, bool take)
 static bool before(const void *user, const void *first, const void *second)
 {
     const chooser *c = user;
-    const entry *a = first;
-    const entry *b = second;
+    const candidate_entry *a = first;
+    const candidate_entry *b = second;
     return a->gain != b->gain ? a->gain > b->gain
                               : c->candidates[a->candidate].node < c->candidates[b->candidate].node;
 }
 
 static by_status push(chooser *c, size_t index, by_error *error)
 {
-    candidate *k = &c->candidates[index];
+    recompute_candidate *k = &c->candidates[index];
     BY_TRY(by__reserve((void **)&c->heap, &c->heap_capacity, c->heap_count + 1, sizeof *c->heap,
                        error));
-    entry added = {k->gain, index, ++k->version};
+    candidate_entry added = {k->gain, index, ++k->version};
     by__heap_push(c->heap, c->heap_count++, sizeof added, &added, before, c);
     return BY_OK;
 }
 
-static entry pop(chooser *c)
+static candidate_entry pop(chooser *c)
 {
-    entry best;
+    candidate_entry best;
     by__heap_pop(c->heap, c->heap_count--, sizeof best, &best, before, c);
     return best;
 }
@@ -238,7 +238,7 @@ static by_status list_candidates(chooser *c, by_error *error)
         }
         if (bytes > largest / LEAST_SHARE) {
             c->of_node[n] = c->count + 1;
-            c->candidates[c->count] = (candidate){.node = n};
+            c->candidates[c->count] = (recompute_candidate){.node = n};
             follow(c, &c->candidates[c->count], false);
             BY_TRY(push(c, c->count++, error));
         }
@@ -246,7 +246,7 @@ static by_status list_candidates(chooser *c, by_error *error)
     return BY_OK;
 }
 
-static void set_dropped(chooser *c, const candidate *k, bool dropped)
+static void set_dropped(chooser *c, const recompute_candidate *k, bool dropped)
 {
     const by__graph_node *node = &c->graph->nodes[k->node];
     for (int i = 0; i < node->output_count; i++) {
@@ -281,8 +281,8 @@ static by_status renew_block(chooser *c, size_t node, by_error *error)
 static by_status order_candidates(chooser *c, by_error *error)
 {
     while (c->heap_count > 0) {
-        entry best = pop(c);
-        candidate *k = &c->candidates[best.candidate];
+        candidate_entry best = pop(c);
+        recompute_candidate *k = &c->candidates[best.candidate];
         if (k->chosen || best.version != k->version) {
             continue;
         }
@@ -368,9 +368,9 @@ static by_status keep_again(chooser *c, size_t count, by_error *error)
 {
     size_t rounds = MOST_KEPT / (1 + c->ordered / RESOLUTION);
     for (size_t round = 0; round < rounds && count > 0; round++) {
-        candidate *best = NULL;
+        recompute_candidate *best = NULL;
         for (size_t i = 0; i < count; i++) {
-            candidate *k = &c->candidates[c->order[i]];
+            recompute_candidate *k = &c->candidates[c->order[i]];
             bool late = best != NULL && round < rounds / 2 && k->node > best->node;
             bool dear = best != NULL && round >= rounds / 2 && k->seconds > best->seconds;
             if (k->chosen && (best == NULL || late || dear)) {

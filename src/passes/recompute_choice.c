@@ -5,23 +5,23 @@
 #include "passes/recompute.h"
 
 /* A block (layer) that has nodes in both passes. */
-typedef struct block {
+typedef struct recompute_block {
     int number;
     size_t first;  /* its first node in the forward pass */
     bool backward; /* it has nodes in the backward pass */
     bool kept;     /* nothing of it is dropped */
     bool ends;     /* its outputs to the next block are kept */
-} block;
+} recompute_block;
 
 typedef struct blocks {
-    block *items; /* by number */
+    recompute_block *items; /* by number */
     size_t count;
 } blocks;
 
 static int by_block_number(const void *a, const void *b)
 {
-    const block *x = a;
-    const block *y = b;
+    const recompute_block *x = a;
+    const recompute_block *y = b;
     if (x->number != y->number) {
         return x->number < y->number ? -1 : 1;
     }
@@ -30,8 +30,8 @@ static int by_block_number(const void *a, const void *b)
 
 static int by_first(const void *a, const void *b)
 {
-    const block *const *x = a;
-    const block *const *y = b;
+    const recompute_block *const *x = a;
+    const recompute_block *const *y = b;
     return (*x)->first < (*y)->first ? -1 : (*x)->first > (*y)->first;
 }
 
@@ -43,15 +43,15 @@ static by_status find_blocks(blocks *out, const by_graph *graph, by_error *error
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__graph_node *node = &graph->nodes[n];
         if (node->block >= 0) {
-            out->items[count++] =
-                (block){.number = node->block, .first = n, .backward = node->phase == BY__BACKWARD};
+            out->items[count++] = (recompute_block){
+                .number = node->block, .first = n, .backward = node->phase == BY__BACKWARD};
         }
     }
     if (count > 1) {
         qsort(out->items, count, sizeof *out->items, by_block_number);
     }
     for (size_t k = 0; k < count; k++) {
-        block *last = out->count == 0 ? NULL : &out->items[out->count - 1];
+        recompute_block *last = out->count == 0 ? NULL : &out->items[out->count - 1];
         if (last != NULL && last->number == out->items[k].number) {
             last->backward = last->backward || out->items[k].backward;
         } else {
@@ -61,9 +61,9 @@ static by_status find_blocks(blocks *out, const by_graph *graph, by_error *error
     return BY_OK;
 }
 
-static const block *find_block(const blocks *b, int number)
+static const recompute_block *find_block(const blocks *b, int number)
 {
-    const block wanted = {.number = number};
+    const recompute_block wanted = {.number = number};
     size_t low = 0;
     for (size_t high = b->count; low < high;) {
         size_t middle = (low + high) / 2;
@@ -89,7 +89,7 @@ static int64_t root_of(size_t count)
 /* Decides for each block what is kept of it. */
 static by_status mark_blocks(blocks *b, by_recompute_kind kind, int64_t every, by_error *error)
 {
-    block **ordered;
+    recompute_block **ordered;
     size_t count = 0;
     BY_TRY(by__alloc((void **)&ordered, b->count + 1, sizeof *ordered, "recompute", error));
     for (size_t k = 0; k < b->count; k++) {
@@ -123,7 +123,8 @@ by_status by__pass_choose_blocks(bool *dropped, const by_graph *graph,
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
         dropped[v] = false;
         if (values->may[v] && values->read[v]) {
-            const block *own = find_block(&b, graph->nodes[graph->values[v].producer].block);
+            const recompute_block *own =
+                find_block(&b, graph->nodes[graph->values[v].producer].block);
             bool handed_on = values->foreign[v] || values->crosses[v];
             dropped[v] = own->backward && !own->kept && !(handed_on && own->ends);
         }

@@ -11,21 +11,21 @@
 #include <string.h>
 
 /* Which logical axes are split by what. */
-typedef struct rule {
+typedef struct axis_rule {
     const char *name;
     by_shard_kind kind;
     int64_t sections;
     bool even; /* slices must be equal, because the axis consists of units */
-} rule;
+} axis_rule;
 
-static const rule rules[] = {
+static const axis_rule rules[] = {
     {"vocab", BY_SHARD_TENSOR, 1, false}, {"mlp", BY_SHARD_TENSOR, 1, false},
     {"heads", BY_SHARD_TENSOR, 1, true},  {"kv_heads", BY_SHARD_TENSOR, 1, true},
     {"qkv", BY_SHARD_TENSOR, 3, true}, /* heads of q, of k and of v, concatenated */
     {"expert", BY_SHARD_EXPERT, 1, true},
 };
 
-static const rule *rule_of(by_shard_kind kind, const char *name, size_t length)
+static const axis_rule *rule_of(by_shard_kind kind, const char *name, size_t length)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rules); i++) {
         if (rules[i].kind == kind && strlen(rules[i].name) == length &&
@@ -39,7 +39,7 @@ static const rule *rule_of(by_shard_kind kind, const char *name, size_t length)
 /* ---- parameters ---- */
 
 static by_status check_split(const by__pass_sharder *s, const by__graph_value *value,
-                             const rule *found, by__op_split split, by_error *error)
+                             const axis_rule *found, by__op_split split, by_error *error)
 {
     int64_t extent = value->shape.dim[split.axis];
     bool fits = extent % split.parts == 0 && extent / split.parts >= s->axis->ranks &&
@@ -60,7 +60,7 @@ static by_status split_parameter(by__pass_sharder *s, by_value v, by_error *erro
     const char *name = value->axes == NULL ? "" : value->axes;
     for (int axis = 0; axis < value->shape.rank && *name != '\0'; axis++) {
         size_t length = strcspn(name, " ");
-        const rule *found = rule_of(s->kind, name, length);
+        const axis_rule *found = rule_of(s->kind, name, length);
         name += length;
         name += strspn(name, " ");
         if (found == NULL) {

@@ -5,14 +5,14 @@
 
 /* The units between which a model can be cut: 0 is everything before the first block, 1 + b is
  * block b, and the last is everything after the blocks. */
-typedef struct units {
+typedef struct stage_units {
     const by_graph *graph;
     int *of;      /* of each node; -1: unknown */
     int *readers; /* of each node: of forward nodes the lowest unit that reads it, of backward nodes
                        the highest; -1: none */
     bool *gradient; /* backward nodes that depend on the seed */
     int count;
-} units;
+} stage_units;
 
 static const by__graph_node *producer_of(const by_graph *graph, by_value value, size_t *index)
 {
@@ -23,7 +23,7 @@ static const by__graph_node *producer_of(const by_graph *graph, by_value value, 
 
 /* Returns the lowest or highest unit of a node's producers in one phase, of backward ones only
  * those that depend on the seed; -1: none. */
-static int producers_unit(const units *u, const by__graph_node *node, by__graph_phase phase)
+static int producers_unit(const stage_units *u, const by__graph_node *node, by__graph_phase phase)
 {
     int found = -1;
     for (int i = 0; i < node->input_count; i++) {
@@ -40,7 +40,8 @@ static int producers_unit(const units *u, const by__graph_node *node, by__graph_
 }
 
 /* Notes in the producers of a node of `phase` which unit reads them. */
-static void tell_producers(units *u, const by__graph_node *node, int unit, by__graph_phase phase)
+static void tell_producers(stage_units *u, const by__graph_node *node, int unit,
+                           by__graph_phase phase)
 {
     for (int i = 0; i < node->input_count; i++) {
         size_t p;
@@ -56,7 +57,7 @@ static void tell_producers(units *u, const by__graph_node *node, int unit, by__g
 /* Places forward nodes outside of blocks: nodes that depend on a block and that no block needs come
  * after the blocks; the others (an embedding, a cast of a parameter) go where they are read
  * first. */
-static void place_forward(units *u)
+static void place_forward(stage_units *u)
 {
     const by_graph *graph = u->graph;
     for (size_t n = 0; n < graph->node_count; n++) {
@@ -83,7 +84,7 @@ static void place_forward(units *u)
 
 /* Returns the unit that first reads parameter NAME in the forward pass, for its gradient
  * "grad.NAME". */
-static int unit_of_gradient(const units *u, const by__graph_value *gradient)
+static int unit_of_gradient(const stage_units *u, const by__graph_value *gradient)
 {
     const by_graph *graph = u->graph;
     by_value parameter = by_graph_find(graph, gradient->name + strlen("grad."));
@@ -100,7 +101,7 @@ static int unit_of_gradient(const units *u, const by__graph_value *gradient)
 
 /* Returns the unit of a backward node that depends on the seed: at most the units of its
  * operands. */
-static int place_gradient(const units *u, const by__graph_node *node)
+static int place_gradient(const stage_units *u, const by__graph_node *node)
 {
     int from = producers_unit(u, node, BY__BACKWARD);
     int unit = node->block + 1;
@@ -120,7 +121,7 @@ static int place_gradient(const units *u, const by__graph_node *node)
 
 /* Places backward nodes: gradients in the units that they flow through, copies of forward nodes
  * where they are read first. */
-static void place_backward(units *u, by_value seed)
+static void place_backward(stage_units *u, by_value seed)
 {
     const by_graph *graph = u->graph;
     for (size_t n = 0; n < graph->node_count; n++) {
@@ -147,7 +148,7 @@ static void place_backward(units *u, by_value seed)
     }
 }
 
-static by_status find_units(units *u, by_value seed, by_error *error)
+static by_status find_units(stage_units *u, by_value seed, by_error *error)
 {
     const by_graph *graph = u->graph;
     size_t nodes = graph->node_count;
@@ -170,7 +171,7 @@ static by_status find_units(units *u, by_value seed, by_error *error)
 /* FLOPs that a typical processor computes in the time of moving one byte of memory. */
 #define FLOPS_OF_BYTE 16.0
 
-static by_status cost_of_units(double *cost, const units *u, by_error *error)
+static by_status cost_of_units(double *cost, const stage_units *u, by_error *error)
 {
     for (size_t n = 0; n < u->graph->node_count; n++) {
         by__op_cost node;
@@ -227,7 +228,7 @@ static by_status cut_units(int *stage, const double *cost, int count, int stages
 /* ---- parts ---- */
 
 /* Marks backward nodes on which a gradient of another unit depends. */
-static void mark_needed(bool *needed, const units *u)
+static void mark_needed(bool *needed, const stage_units *u)
 {
     const by_graph *graph = u->graph;
     for (size_t n = graph->node_count; n-- > 0;) {
@@ -243,7 +244,8 @@ static void mark_needed(bool *needed, const units *u)
     }
 }
 
-static by_status set_parts(int *part, const units *u, const int *stage, bool apart, by_error *error)
+static by_status set_parts(int *part, const stage_units *u, const int *stage, bool apart,
+                           by_error *error)
 {
     const by_graph *graph = u->graph;
     bool *needed;
@@ -292,14 +294,15 @@ static by_status check_parts(const int *part, const by_graph *graph, int stages,
     return BY_OK;
 }
 
-static void close_units(units *u)
+static void close_units(stage_units *u)
 {
     free(u->of);
     free(u->readers);
     free(u->gradient);
 }
 
-static by_status map_units(by__pass_stage_map *map, const units *u, int stages, by_error *error)
+static by_status map_units(by__pass_stage_map *map, const stage_units *u, int stages,
+                           by_error *error)
 {
     double *cost;
     if (stages > u->count) {
@@ -329,7 +332,7 @@ static by_status map_units(by__pass_stage_map *map, const units *u, int stages, 
 by_status by__pass_map_stages(by__pass_stage_map *out, const by_graph *graph, by_value seed,
                               int stages, by_error *error)
 {
-    units u = {.graph = graph};
+    stage_units u = {.graph = graph};
     by_status status = find_units(&u, seed, error);
     if (status == BY_OK) {
         status = map_units(out, &u, stages, error);
@@ -347,7 +350,7 @@ void by__pass_stage_map_free(by__pass_stage_map *map)
 by_status by__pass_assign_parts(int *part, const by_graph *graph, by_value seed,
                                 const by__pass_stage_map *map, bool apart, by_error *error)
 {
-    units u = {.graph = graph};
+    stage_units u = {.graph = graph};
     by_status status = find_units(&u, seed, error);
     if (status == BY_OK && u.count != map->units) {
         status = by_error_set(error, BY_ESTATE,

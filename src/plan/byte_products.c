@@ -12,7 +12,7 @@
 #define STEPS 40000
 
 /* Does one run and returns its number of operations. */
-typedef double measured(void);
+typedef double measured_loop(void);
 
 /* Hides a register's value from the optimiser. */
 #define UNKNOWN(x) __asm__ volatile("" : "+v"(x))
@@ -70,7 +70,7 @@ __attribute__((target("avx2"))) static double run_avx2(void)
 }
 
 typedef struct timing {
-    measured *run;
+    measured_loop *run;
     int threads;
     double operations;
 } timing;

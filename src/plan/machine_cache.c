@@ -11,12 +11,12 @@
 /* Entries kept; the oldest are dropped first. */
 #define MAX_MACHINES 64
 
-typedef struct figure {
+typedef struct cached_figure {
     const char *key;
     size_t offset; /* offset of a double in by_machine */
-} figure;
+} cached_figure;
 
-static const figure figures[] = {
+static const cached_figure figures[] = {
     {"f32_gflops", offsetof(by_machine, f32_gflops)},
     {"bf16_gflops", offsetof(by_machine, bf16_gflops)},
     {"int8_gops", offsetof(by_machine, int8_gops)},

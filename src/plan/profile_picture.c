@@ -21,13 +21,13 @@ static const char *const part_names[BY_PROFILE_PARTS] = {[BY_PROFILE_FORWARD] = 
                                                          [BY_PROFILE_UPDATE] = "update"};
 static const double ink[3] = {0.12, 0.16, 0.20};
 
-typedef struct picture {
+typedef struct profile_chart {
     const by_profile_picture *what;
     size_t rows; /* rows that are drawn; the rest is summed in one more */
     double longest;
-} picture;
+} profile_chart;
 
-static void draw_row(cairo_t *cairo, const picture *p, const by_profile_row *row, size_t i)
+static void draw_row(cairo_t *cairo, const profile_chart *p, const by_profile_row *row, size_t i)
 {
     char text[64];
     double y = TOP + ROW * (double)i;
@@ -71,7 +71,7 @@ static void draw_legend(cairo_t *cairo, double y)
 }
 
 /* Sums the rows that are not drawn. */
-static by_profile_row sum_of_rest(const picture *p)
+static by_profile_row sum_of_rest(const profile_chart *p)
 {
     by_profile_row rest = {.name = "others"};
     for (size_t i = p->rows; i < p->what->row_count; i++) {
@@ -85,14 +85,14 @@ static by_profile_row sum_of_rest(const picture *p)
     return rest;
 }
 
-static double height_of(const picture *p)
+static double height_of(const profile_chart *p)
 {
     return TOP + ROW * (double)(p->rows + (p->rows < p->what->row_count)) + 34;
 }
 
 static void draw(cairo_t *cairo, void *user)
 {
-    const picture *p = user;
+    const profile_chart *p = user;
     char title[160];
     double step = p->what->seconds / (double)p->what->steps;
     by__track_plot_begin(cairo, FONT_SIZE);
@@ -116,7 +116,7 @@ static void draw(cairo_t *cairo, void *user)
 
 by_status by_profile_draw(const by_profile_picture *what, const char *path, by_error *error)
 {
-    picture p = {.what = what, .longest = 1e-9};
+    profile_chart p = {.what = what, .longest = 1e-9};
     p.rows = what->row_count > MOST_ROWS ? MOST_ROWS - 1 : what->row_count;
     for (size_t i = 0; i < what->row_count; i++) {
         p.longest = what->rows[i].seconds > p.longest ? what->rows[i].seconds : p.longest;

@@ -168,15 +168,15 @@ by_status by__plan_profile_check(const by_profile *profile, by_error *error)
 /* ---- sums ---- */
 
 /* Rows under construction, and the row of each node of each program (-1: it never ran). */
-typedef struct table {
+typedef struct profile_table {
     by_profile_row *rows;
     size_t count;
     size_t capacity;
     int **row_of;
     size_t programs;
-} table;
+} profile_table;
 
-static void free_table(table *t)
+static void free_table(profile_table *t)
 {
     by_profile_rows_free(t->rows, t->count);
     for (size_t i = 0; i < t->programs; i++) {
@@ -205,7 +205,7 @@ static by_status name_node(char **out, const by__plan_watched *watched, int node
 }
 
 /* Finds the row of a node, adding one if no row has its name. */
-static by_status find_row(table *t, const by__plan_watched *watched, int node,
+static by_status find_row(profile_table *t, const by__plan_watched *watched, int node,
                           const by_node_info *info, by_profile_key key, int *out, by_error *error)
 {
     char *name;
@@ -229,7 +229,7 @@ static by_status find_row(table *t, const by__plan_watched *watched, int node,
     return BY_OK;
 }
 
-static by_status add_run(table *t, const by_profile *p, const by__plan_node_run *event,
+static by_status add_run(profile_table *t, const by_profile *p, const by__plan_node_run *event,
                          by_profile_key key, const by_machine *machine, by_error *error)
 {
     const by__plan_watched *watched = p->watched[event->program];
@@ -263,7 +263,7 @@ static int compare_rows(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-static by_status find_medians(const table *t, const by_profile *p, by_error *error)
+static by_status find_medians(const profile_table *t, const by_profile *p, by_error *error)
 {
     double *seconds;
     BY_TRY(by__alloc((void **)&seconds, p->count + 1, sizeof *seconds, "profile", error));
@@ -282,7 +282,7 @@ static by_status find_medians(const table *t, const by_profile *p, by_error *err
     return BY_OK;
 }
 
-static by_status make_table(table *t, const by_profile *p, by_profile_key key,
+static by_status make_table(profile_table *t, const by_profile *p, by_profile_key key,
                             const by_machine *machine, by_error *error)
 {
     BY_TRY(
@@ -306,7 +306,7 @@ static by_status make_table(table *t, const by_profile *p, by_profile_key key,
 by_status by_profile_rows(by_profile_row **rows, size_t *count, const by_profile *profile,
                           by_profile_key key, const by_machine *machine, by_error *error)
 {
-    table t = {0};
+    profile_table t = {0};
     BY_TRY(by__plan_profile_check(profile, error));
     by_status status = make_table(&t, profile, key, machine, error);
     if (status == BY_OK) {

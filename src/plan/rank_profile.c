@@ -5,11 +5,11 @@
 #include "plan/recorder.h"
 
 /* What each rank sends. */
-typedef struct summary {
+typedef struct rank_summary {
     by_profile_rank rank;
     int32_t pipeline;
     int32_t steps;
-} summary;
+} rank_summary;
 
 struct by_profile_ranks {
     int count;
@@ -110,7 +110,7 @@ static void sum_mean(by_profile_rank *rank, const by_profile_step *steps, size_t
 }
 
 /* Finds bubbles: times in which a rank runs no pass while its pipeline is in its passes. */
-static void find_bubbles(by_profile_ranks *r, const summary *all,
+static void find_bubbles(by_profile_ranks *r, const rank_summary *all,
                          const by__plan_pipe_window *windows)
 {
     for (int rank = 0; rank < r->count; rank++) {
@@ -130,7 +130,7 @@ static void find_bubbles(by_profile_ranks *r, const summary *all,
     }
 }
 
-static by_status gather_times(by_profile_ranks *r, const by_profile *p, const summary *all,
+static by_status gather_times(by_profile_ranks *r, const by_profile *p, const rank_summary *all,
                               by__plan_rank_times *times, by_error *error)
 {
     by__plan_pipe_window *windows;
@@ -159,10 +159,10 @@ static by_status gather_times(by_profile_ranks *r, const by_profile *p, const su
     return status;
 }
 
-static by_status gather_all(by_profile_ranks *r, const by_profile *p, const summary *mine,
+static by_status gather_all(by_profile_ranks *r, const by_profile *p, const rank_summary *mine,
                             by__plan_rank_times *times, by_error *error)
 {
-    summary *all;
+    rank_summary *all;
     BY_TRY(by__alloc((void **)&r->ranks, (size_t)r->count, sizeof *r->ranks, "profile", error));
     BY_TRY(by__alloc((void **)&all, (size_t)r->count, sizeof *all, "profile", error));
     by_status status = gather(p, mine, all, sizeof *all, error);
@@ -186,8 +186,8 @@ by_status by_profile_gather(by_profile_ranks **out, by_profile *profile,
 {
     by__plan_rank_times times = {0};
     by_profile_ranks *r = NULL;
-    summary mine = {.pipeline = place->pipeline,
-                    .rank = {.planned = place->planned, .resident = place->resident}};
+    rank_summary mine = {.pipeline = place->pipeline,
+                         .rank = {.planned = place->planned, .resident = place->resident}};
     if (profile->comm == NULL) {
         return by_error_set(error, BY_ESTATE, "a profile of ranks watches no communicator");
     }

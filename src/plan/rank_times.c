@@ -98,24 +98,24 @@ static double within(const intervals *x, const interval *span)
 /* ---- recorded intervals ---- */
 
 /* One run of a program. */
-typedef struct pass {
+typedef struct program_run {
     interval time;
     by_profile_work work;
-} pass;
+} program_run;
 
-typedef struct lists {
+typedef struct interval_lists {
     intervals nodes; /* nodes that compute */
     intervals exchanges;
     intervals waits; /* parts of exchanges before all ranks have arrived */
     intervals hidden;
     intervals hidden_waits;
     intervals steps;
-    pass *passes; /* runs of all programs, in order */
+    program_run *passes; /* runs of all programs, in order */
     size_t pass_count;
     size_t pass_capacity;
-} lists;
+} interval_lists;
 
-static void free_lists(lists *l)
+static void free_lists(interval_lists *l)
 {
     free(l->nodes.at);
     free(l->exchanges.at);
@@ -126,16 +126,16 @@ static void free_lists(lists *l)
     free(l->passes);
 }
 
-static by_status add_pass(lists *l, const by__plan_program_run *run, by_profile_work work,
+static by_status add_pass(interval_lists *l, const by__plan_program_run *run, by_profile_work work,
                           by_error *error)
 {
     BY_TRY(by__reserve((void **)&l->passes, &l->pass_capacity, l->pass_count + 1, sizeof *l->passes,
                        error));
-    l->passes[l->pass_count++] = (pass){{run->begin, run->end}, work};
+    l->passes[l->pass_count++] = (program_run){{run->begin, run->end}, work};
     return BY_OK;
 }
 
-static by_status list_event(lists *l, const by_profile *p, const by__plan_node_run *event,
+static by_status list_event(interval_lists *l, const by_profile *p, const by__plan_node_run *event,
                             by__plan_program_run *runs, by_error *error)
 {
     by_node_info info;
@@ -156,7 +156,7 @@ static by_status list_event(lists *l, const by_profile *p, const by__plan_node_r
     return BY_OK;
 }
 
-static by_status list_all(lists *l, const by_profile *p, by_error *error)
+static by_status list_all(interval_lists *l, const by_profile *p, by_error *error)
 {
     by__plan_program_run *runs;
     BY_TRY(by__alloc((void **)&runs, p->watched_count + 1, sizeof *runs, "profile", error));
@@ -182,7 +182,7 @@ static by_status list_all(lists *l, const by_profile *p, by_error *error)
 
 /* ---- sums ---- */
 
-static by_profile_step sum_step(const lists *l, const interval *step)
+static by_profile_step sum_step(const interval_lists *l, const interval *step)
 {
     by_profile_step s = {.seconds = step->end - step->begin};
     s.compute = within(&l->nodes, step);
@@ -192,21 +192,21 @@ static by_profile_step sum_step(const lists *l, const interval *step)
     return s;
 }
 
-static bool is_pass(const pass *p)
+static bool is_pass(const program_run *p)
 {
     return p->work >= BY_PROFILE_PASS_FORWARD;
 }
 
 /* Sums up the passes of a step, from *next on, which it moves past the step; adds to the seconds of
  * each kind. */
-static by__plan_pipe_window sum_passes(const lists *l, const interval *step, size_t *next,
+static by__plan_pipe_window sum_passes(const interval_lists *l, const interval *step, size_t *next,
                                        double *passes)
 {
     by__plan_pipe_window w = {0};
     size_t first = l->pass_count;
     size_t last = 0;
     for (size_t i = *next; i < l->pass_count && l->passes[i].time.begin < step->end; i++) {
-        const pass *p = &l->passes[i];
+        const program_run *p = &l->passes[i];
         *next = i + 1;
         if (p->time.begin < step->begin || !is_pass(p)) {
             continue;
@@ -228,7 +228,7 @@ static by__plan_pipe_window sum_passes(const lists *l, const interval *step, siz
 by_status by__plan_rank_times_make(by__plan_rank_times *out, const by_profile *profile,
                                    by_error *error)
 {
-    lists l = {0};
+    interval_lists l = {0};
     by__plan_rank_times t = {0};
     BY_TRY(by__plan_profile_check(profile, error));
     by_status status = list_all(&l, profile, error);

@@ -107,19 +107,19 @@ by_status by__schema_config_before(char **out, const char *run, uint64_t step, b
 
 /* ---- what differs ---- */
 
-typedef struct item {
+typedef struct config_line {
     char *key;
     const char *value; /* up to the end of its line */
     size_t length;
-} item;
+} config_line;
 
-typedef struct items {
-    item *all;
+typedef struct config_lines {
+    config_line *all;
     size_t count;
     size_t capacity;
-} items;
+} config_lines;
 
-static void free_items(items *l)
+static void free_items(config_lines *l)
 {
     for (size_t i = 0; i < l->count; i++) {
         free(l->all[i].key);
@@ -128,7 +128,7 @@ static void free_items(items *l)
 }
 
 /* A printed config has "SECTION:" on a line of its own, then "  KEY: VALUE". */
-static by_status list_items(items *out, const char *text, by_error *error)
+static by_status list_items(config_lines *out, const char *text, by_error *error)
 {
     char section[64] = "";
     for (const char *line = text; *line != '\0';) {
@@ -152,7 +152,7 @@ static by_status list_items(items *out, const char *text, by_error *error)
     return BY_OK;
 }
 
-static const item *find(const items *l, const char *key)
+static const config_line *find(const config_lines *l, const char *key)
 {
     for (size_t i = 0; i < l->count; i++) {
         if (strcmp(l->all[i].key, key) == 0) {
@@ -163,7 +163,7 @@ static const item *find(const items *l, const char *key)
 }
 
 static by_status tell(by__schema_config_change *change, void *user, const char *key,
-                      const item *before, const item *after, by_error *error)
+                      const config_line *before, const config_line *after, by_error *error)
 {
     if (before != NULL && after != NULL && before->length == after->length &&
         memcmp(before->value, after->value, after->length) == 0) {
@@ -183,8 +183,8 @@ static by_status tell(by__schema_config_change *change, void *user, const char *
 by_status by__schema_config_compare(const char *before, const char *after,
                                     by__schema_config_change *change, void *user, by_error *error)
 {
-    items first = {0};
-    items second = {0};
+    config_lines first = {0};
+    config_lines second = {0};
     by_status status = list_items(&first, before, error);
     if (status == BY_OK) {
         status = list_items(&second, after, error);

@@ -306,19 +306,19 @@ static by_status bounce(by__store_scratch *s, by__store_transfer_kind kind, uint
 }
 
 /* The part of [offset, offset + bytes) within the aligned piece that contains its beginning. */
-typedef struct part {
+typedef struct scratch_part {
     uint64_t begin; /* offset of the piece */
     size_t size;    /* size of the piece */
     size_t skip;    /* offset of the part in the piece */
     size_t bytes;
-} part;
+} scratch_part;
 
-static part part_at(uint64_t offset, size_t bytes)
+static scratch_part part_at(uint64_t offset, size_t bytes)
 {
     uint64_t begin = offset & ~(uint64_t)(BY__SCRATCH_ALIGNMENT - 1);
     size_t skip = (size_t)(offset - begin);
     size_t end = bytes < PIECE_BYTES - skip ? skip + bytes : PIECE_BYTES;
-    return (part){begin, by__round_up(end, BY__SCRATCH_ALIGNMENT), skip, end - skip};
+    return (scratch_part){begin, by__round_up(end, BY__SCRATCH_ALIGNMENT), skip, end - skip};
 }
 
 by_status by__store_scratch_read(by__store_scratch *s, uint64_t offset, void *out, size_t bytes,
@@ -326,7 +326,7 @@ by_status by__store_scratch_read(by__store_scratch *s, uint64_t offset, void *ou
 {
     BY_TRY(finish(s, error));
     for (size_t done = 0; done < bytes;) {
-        part p = part_at(offset + done, bytes - done);
+        scratch_part p = part_at(offset + done, bytes - done);
         BY_TRY(bounce(s, BY__TRANSFER_READ, p.begin, p.size, error));
         memcpy((char *)out + done, s->bounce + p.skip, p.bytes);
         done += p.bytes;
@@ -340,7 +340,7 @@ by_status by__store_scratch_write(by__store_scratch *s, uint64_t offset, const v
     s->version++;
     BY_TRY(finish(s, error));
     for (size_t done = 0; done < bytes;) {
-        part p = part_at(offset + done, bytes - done);
+        scratch_part p = part_at(offset + done, bytes - done);
         if (p.bytes < p.size) { /* the bytes around it must be kept */
             BY_TRY(bounce(s, BY__TRANSFER_READ, p.begin, p.size, error));
         }

@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct window {
+typedef struct document_window {
     uint64_t document;
     uint64_t begin; /* first token, in the data set */
     size_t targets; /* of this window: 0 in a document of one token */
     bool is_last;
-} window;
+} document_window;
 
 struct by__task_documents {
     const by_dataset *dataset;
-    window *windows;
+    document_window *windows;
     size_t count;
     size_t capacity;
     uint64_t targets; /* of all windows */
@@ -60,7 +60,7 @@ static by_status cut(by__task_documents *d, size_t context, by_error *error)
             BY_TRY(by__reserve((void **)&d->windows, &d->capacity, d->count + 1, sizeof *d->windows,
                                error));
             left -= targets;
-            d->windows[d->count++] = (window){document, position, targets, left == 0};
+            d->windows[d->count++] = (document_window){document, position, targets, left == 0};
             d->targets += targets;
             position += targets;
         } while (left > 0);
@@ -77,7 +77,7 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
     int32_t *targets = rows[1];
     size_t valid = 0;
     if (sample->place < source->samples) {
-        const window *w = &s->documents->windows[sample->place];
+        const document_window *w = &s->documents->windows[sample->place];
         valid = w->targets;
         BY_TRY(by_dataset_read(s->documents->dataset, w->begin, valid, tokens, error));
         BY_TRY(
@@ -123,7 +123,7 @@ by_status by__task_documents_source(by_source **out, by__task_documents *d, size
 bool by__task_documents_add(by__task_documents *d, uint64_t index, double loss,
                             by__task_document_loss *out)
 {
-    const window *w = &d->windows[index];
+    const document_window *w = &d->windows[index];
     d->loss += loss;
     d->seen += w->targets;
     if (!w->is_last) {

@@ -9,7 +9,7 @@
 #include "track/track.h"
 
 /* Reads an events file line by line. */
-typedef struct cursor {
+typedef struct event_cursor {
     const char *path;
     const char *next;
     const char *end;
@@ -18,11 +18,11 @@ typedef struct cursor {
     size_t length; /* including its newline */
     json_t *event;
     uint64_t step;
-} cursor;
+} event_cursor;
 
 /* Parses the next line. *more is false at the end, where a line without a newline counts as
  * incomplete. */
-static by_status advance(cursor *at, bool *more, by_error *error)
+static by_status advance(event_cursor *at, bool *more, by_error *error)
 {
     json_decref(at->event);
     at->event = NULL;
@@ -61,7 +61,7 @@ static bool follows_evaluation(const json_t *event)
 by_status by__track_events_filter(by_string *out, const char *path, const char *text, size_t length,
                                   uint64_t step, bool eval_pending, by_error *error)
 {
-    cursor at = {.path = path, .next = text, .end = text + length};
+    event_cursor at = {.path = path, .next = text, .end = text + length};
     bool more;
     for (;;) {
         BY_TRY(advance(&at, &more, error));
@@ -112,7 +112,7 @@ static bool number_of(double *out, const json_t *value)
 by_status by__track_events_series(by_series *out, const char *path, const char *text, size_t length,
                                   const char *event, const char *key, by_error *error)
 {
-    cursor at = {.path = path, .next = text, .end = text + length};
+    event_cursor at = {.path = path, .next = text, .end = text + length};
     by_series series = {0};
     size_t step_capacity = 0;
     size_t value_capacity = 0;
@@ -171,7 +171,7 @@ void by_series_free(by_series *series)
     *series = (by_series){0};
 }
 
-static void hand_out(const cursor *at, by_event_number *number, void *user)
+static void hand_out(const event_cursor *at, by_event_number *number, void *user)
 {
     const char *event = json_string_value(json_object_get(at->event, "event"));
     const char *key;
@@ -216,7 +216,7 @@ static by_status follow(const char *file, uint64_t *offset, bool *restarted,
     size_t length;
     bool more;
     by_status status = read_rest(&text, &length, file, offset, restarted, error);
-    cursor at = {.path = file, .next = text, .end = text == NULL ? NULL : text + length};
+    event_cursor at = {.path = file, .next = text, .end = text == NULL ? NULL : text + length};
     while (status == BY_OK && length > 0 && (status = advance(&at, &more, error)) == BY_OK &&
            more) {
         hand_out(&at, number, user);

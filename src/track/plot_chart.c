@@ -15,17 +15,17 @@ enum { max_ticks = 64, max_dots = 40, default_width = 1200, default_height = 720
 /* Beyond this, differences of values overflow. */
 static const double largest = 1e300;
 
-typedef struct color {
+typedef struct plot_color {
     double r, g, b;
-} color;
+} plot_color;
 
-static const color ink = {0.12, 0.16, 0.20};
-static const color muted = {0.36, 0.41, 0.47};
-static const color axis_color = {0.62, 0.67, 0.72};
-static const color grid_color = {0.90, 0.92, 0.94};
+static const plot_color ink = {0.12, 0.16, 0.20};
+static const plot_color muted = {0.36, 0.41, 0.47};
+static const plot_color axis_color = {0.62, 0.67, 0.72};
+static const plot_color grid_color = {0.90, 0.92, 0.94};
 
 /* Distinguishable for most colour-blind readers, and by lightness in greyscale prints. */
-static const color palette[] = {
+static const plot_color palette[] = {
     {0.11, 0.42, 0.75}, {0.88, 0.44, 0.07}, {0.13, 0.59, 0.42}, {0.75, 0.22, 0.45},
     {0.45, 0.36, 0.74}, {0.78, 0.62, 0.10}, {0.16, 0.63, 0.72}, {0.42, 0.45, 0.50},
 };
@@ -47,17 +47,17 @@ typedef struct chart {
     axis x, y;
 } chart;
 
-static void set_color(const chart *c, color k, double alpha)
+static void set_color(const chart *c, plot_color k, double alpha)
 {
     cairo_set_source_rgba(c->cairo, k.r, k.g, k.b, alpha);
 }
 
-static color color_of(const chart *c, size_t i)
+static plot_color color_of(const chart *c, size_t i)
 {
     const by_plot_series *s = &c->options->series[i];
     size_t group = s->group > 0 ? s->group - 1 : i;
-    color k = palette[group % BY_ARRAY_LENGTH(palette)];
-    return s->dashed ? (color){0.6 * k.r, 0.6 * k.g, 0.6 * k.b} : k;
+    plot_color k = palette[group % BY_ARRAY_LENGTH(palette)];
+    return s->dashed ? (plot_color){0.6 * k.r, 0.6 * k.g, 0.6 * k.b} : k;
 }
 
 static void set_dash(const chart *c, bool dashed)
@@ -464,18 +464,18 @@ static by_status check_options(const by_plot_options *options, by_error *error)
 enum { max_charts = 16 };
 
 /* A page of charts of equal size in rows. */
-typedef struct page {
+typedef struct chart_page {
     const by_plot_options *charts;
     size_t count;
     size_t columns;
     int width; /* of a chart */
     int height;
-} page;
+} chart_page;
 
 static void draw_page(cairo_t *cairo, void *user)
 {
-    const page *p = user;
-    set_color(&(chart){.cairo = cairo}, (color){1, 1, 1}, 1);
+    const chart_page *p = user;
+    set_color(&(chart){.cairo = cairo}, (plot_color){1, 1, 1}, 1);
     cairo_paint(cairo); /* also where there is no chart */
     for (size_t i = 0; i < p->count; i++) {
         chart c = {
@@ -505,11 +505,11 @@ by_status by_plot_write_all(const by_plot_options *charts, size_t count, const c
                                 i);
         }
     }
-    page p = {.charts = charts,
-              .count = count,
-              .columns = count > 1 ? 2 : 1,
-              .width = charts[0].width == 0 ? default_width : charts[0].width,
-              .height = charts[0].height == 0 ? default_height : charts[0].height};
+    chart_page p = {.charts = charts,
+                    .count = count,
+                    .columns = count > 1 ? 2 : 1,
+                    .width = charts[0].width == 0 ? default_width : charts[0].width,
+                    .height = charts[0].height == 0 ? default_height : charts[0].height};
     size_t rows = (count + p.columns - 1) / p.columns;
     return by__track_plot_file(path, (double)p.columns * p.width, (double)rows * p.height,
                                draw_page, &p, error);

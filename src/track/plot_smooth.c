@@ -9,23 +9,23 @@
 #define WINDOWS 40.0
 
 /* Sums over the points on one side of a point, d away from it, with weights w = s^d. */
-typedef struct side {
+typedef struct smooth_side {
     double w, dw, ddw; /* of w, d w, d d w */
     double y, dy;      /* of w y, d w y */
-} side;
+} smooth_side;
 
 /* The sums one point further on, where `y` is the point just passed. */
-static void pass(side *a, double s, double y)
+static void pass(smooth_side *a, double s, double y)
 {
-    *a = (side){.w = s * (a->w + 1),
-                .dw = s * (a->dw + a->w + 1),
-                .ddw = s * (a->ddw + 2 * a->dw + a->w + 1),
-                .y = s * (a->y + y),
-                .dy = s * (a->dy + a->y + y)};
+    *a = (smooth_side){.w = s * (a->w + 1),
+                       .dw = s * (a->dw + a->w + 1),
+                       .ddw = s * (a->ddw + 2 * a->dw + a->w + 1),
+                       .y = s * (a->y + y),
+                       .dy = s * (a->dy + a->y + y)};
 }
 
 /* Height at a point of the straight line that fits it and both sides best. */
-static double fit(const side *left, const side *right, double y)
+static double fit(const smooth_side *left, const smooth_side *right, double y)
 {
     double w = left->w + right->w + 1;
     double x = right->dw - left->dw;
@@ -39,9 +39,9 @@ static double fit(const side *left, const side *right, double y)
 bool by__track_plot_smooth(double *out, const double *y, size_t count, double weight)
 {
     double s = fmin(weight, 1 - WINDOWS / (double)(count + 1));
-    side left = {0};
-    side right = {0};
-    side *rights;
+    smooth_side left = {0};
+    smooth_side right = {0};
+    smooth_side *rights;
     if (s <= 0 || by__alloc((void **)&rights, count, sizeof *rights, "chart", NULL) != BY_OK) {
         memcpy(out, y, count * sizeof *y);
         return false;

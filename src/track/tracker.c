@@ -15,14 +15,14 @@ static const by__sink_row *const rows[] = {
     &by__sink_wandb, &by__sink_mlflow,   &by__sink_prometheus,
 };
 
-typedef struct open_sink {
+typedef struct opened_sink {
     void *sink; /* NULL: not open */
     bool is_failing;
-} open_sink;
+} opened_sink;
 
 struct by__track_tracker {
     by__track_tracker_options options;
-    open_sink sinks[BY_ARRAY_LENGTH(rows)];
+    opened_sink sinks[BY_ARRAY_LENGTH(rows)];
     by__track_run_event event; /* the event being built */
     by__track_event_value *values;
     size_t capacity;
@@ -219,7 +219,7 @@ void by__track_end(by__track_tracker *t)
     t->event.values = t->values;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         by_error error = {0};
-        open_sink *s = &t->sinks[i];
+        opened_sink *s = &t->sinks[i];
         if (s->sink == NULL || (rows[i]->kinds >> t->event.kind & 1u) == 0) {
             continue;
         }

@@ -98,16 +98,16 @@ static float value_at(const void *values, by_dtype dtype, int64_t i)
 }
 
 /* The matrix to pack: `given` entries of its first axis exist. */
-typedef struct source {
+typedef struct source_matrix {
     const void *values;
     by_dtype dtype;
     bool out_in;
     int64_t given;
-} source;
+} source_matrix;
 
 /* Fills column[c][i] with input i of output first + c, or zero where the weight has no such
  * element. */
-static void read_panel(float *column, const by_packing *p, const source *s, int64_t first)
+static void read_panel(float *column, const by_packing *p, const source_matrix *s, int64_t first)
 {
     int64_t n = p->n - first < BY_PACKED_COLUMNS ? p->n - first : BY_PACKED_COLUMNS;
     memset(column, 0, (size_t)(BY_PACKED_COLUMNS * p->k) * sizeof *column);
@@ -271,8 +271,8 @@ by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, con
     BY_TRY(by__alloc((void **)&scratch, count, sizeof *scratch, "a weight to pack", error));
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t p = 0; p < by__packed_matrices(packing) * panels; p++) {
-        const source s = {(const char *)values + (size_t)(p / panels) * matrix_bytes, dtype, out_in,
-                          given};
+        const source_matrix s = {(const char *)values + (size_t)(p / panels) * matrix_bytes, dtype,
+                                 out_in, given};
         float *column = scratch + (size_t)omp_get_thread_num() * columns;
         char *panel = (char *)out + (size_t)p * panel_bytes;
         memset(panel, 0, panel_bytes);

@@ -19,22 +19,22 @@
 static const int64_t groups[] = {32, 64, 128};
 
 /* The tensors of a directory, and the layer whose codes are being read. */
-typedef struct reading {
+typedef struct coded_reader {
     const by__checkpoint_tensor_entry *const *entries;
     size_t count;
     const char *path;
     const json_t *config; /* quantization_config; NULL: there is none */
     by_error *error;
-} reading;
+} coded_reader;
 
-static by_status wrong(const reading *r, const char *name, const char *what)
+static by_status wrong(const coded_reader *r, const char *name, const char *what)
 {
     return by_error_set(r->error, BY_EFORMAT, "%s: the quantized weight '%.200s': %s", r->path,
                         name, what);
 }
 
-static const by__checkpoint_tensor_entry *find(const reading *r, const char *layer, size_t length,
-                                               const char *end)
+static const by__checkpoint_tensor_entry *find(const coded_reader *r, const char *layer,
+                                               size_t length, const char *end)
 {
     by__checkpoint_tensor_entry key = {0};
     const by__checkpoint_tensor_entry *wanted = &key;
@@ -59,7 +59,7 @@ static const char *codes_of(const by__checkpoint_tensor_entry *entry)
     return narrow && by__ends_with(entry->name, ".weight") ? ".weight" : NULL;
 }
 
-static bool is_part_of_codes(const reading *r, const char *name)
+static bool is_part_of_codes(const coded_reader *r, const char *name)
 {
     static const char *const ends[] = {".weight_scale", ".weight_shape"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(ends); i++) {
@@ -74,7 +74,7 @@ static bool is_part_of_codes(const reading *r, const char *name)
 }
 
 /* Returns true if config.json says that the layer's tensor is [k, n]. */
-static bool is_in_out(const reading *r, const char *layer, size_t length)
+static bool is_in_out(const coded_reader *r, const char *layer, size_t length)
 {
     const json_t *names = json_object_get(r->config, "in_out");
     for (size_t i = 0; i < json_array_size(names); i++) {
@@ -99,7 +99,7 @@ static int64_t number_at(const by__checkpoint_tensor_entry *entry, int i)
 }
 
 /* Reads kind, sizes and codes. */
-static by_status read_codes(const reading *r, by__coded *out,
+static by_status read_codes(const coded_reader *r, by__coded *out,
                             const by__checkpoint_tensor_entry *codes, size_t layer)
 {
     if (codes->rank != 2 || codes->data == NULL || codes->shape[0] < 1 || codes->shape[1] < 1) {
@@ -126,7 +126,7 @@ static by_status read_codes(const reading *r, by__coded *out,
     return BY_OK;
 }
 
-static by_status read_scales(const reading *r, by__coded *out,
+static by_status read_scales(const coded_reader *r, by__coded *out,
                              const by__checkpoint_tensor_entry *codes, size_t layer)
 {
     const by__checkpoint_tensor_entry *s = find(r, codes->name, layer, ".weight_scale");
@@ -189,7 +189,7 @@ const by__coded *by__checkpoint_entry_coded(const by__checkpoint_tensor_entry *e
 }
 
 /* The bytes of a layer's codes, scales and shape in the file. */
-static uint64_t bytes_of_codes(const reading *r, const by__checkpoint_tensor_entry *codes,
+static uint64_t bytes_of_codes(const coded_reader *r, const by__checkpoint_tensor_entry *codes,
                                size_t layer)
 {
     static const char *const ends[] = {".weight_scale", ".weight_shape"};
@@ -201,7 +201,7 @@ static uint64_t bytes_of_codes(const reading *r, const by__checkpoint_tensor_ent
     return bytes;
 }
 
-static by_status read_layer(const reading *r, by__checkpoint_tensor_entry *own,
+static by_status read_layer(const coded_reader *r, by__checkpoint_tensor_entry *own,
                             by__checkpoint_coded_tensor *coded,
                             const by__checkpoint_tensor_entry *codes)
 {
@@ -253,7 +253,7 @@ static bool takes_integers(const json_t *config)
     return found;
 }
 
-static by_status make(by__checkpoint_coded_entries *out, const reading *r, size_t coded)
+static by_status make(by__checkpoint_coded_entries *out, const coded_reader *r, size_t coded)
 {
     BY_TRY(by__alloc((void **)&out->entries, r->count, sizeof *out->entries, "tensors", r->error));
     BY_TRY(by__alloc((void **)&out->own, coded, sizeof *out->own, "tensors", r->error));
@@ -287,7 +287,7 @@ static bool ends_with(const char *name, const char *end)
 }
 
 /* Refuses codes in other programs' packings, which would otherwise be missing weights. */
-static by_status refuse_foreign(const reading *r)
+static by_status refuse_foreign(const coded_reader *r)
 {
     static const struct {
         const char *end;
@@ -324,7 +324,8 @@ by_status by__checkpoint_coded_entries_make(by__checkpoint_coded_entries *out,
     if (config != NULL) {
         json = by__json_read(config, JSON_REJECT_DUPLICATES, NULL);
     }
-    const reading r = {entries, count, path, json_object_get(json, "quantization_config"), error};
+    const coded_reader r = {entries, count, path, json_object_get(json, "quantization_config"),
+                            error};
     by_status status = refuse_foreign(&r);
     if (status == BY_OK && coded > 0) {
         status = make(out, &r, coded);

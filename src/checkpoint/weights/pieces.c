@@ -7,14 +7,14 @@
 
 #include "checkpoint/storage.h"
 
-typedef struct piece {
+typedef struct tensor_piece {
     by__checkpoint_box box;
     const uint8_t *data;
-} piece;
+} tensor_piece;
 
 struct by__checkpoint_pieces {
     by_tensor_view tensor;
-    piece *items;
+    tensor_piece *items;
     size_t count;
     size_t capacity;
     pthread_mutex_t mutex; /* protects the following members */
@@ -61,7 +61,7 @@ by_status by__checkpoint_pieces_add(by__checkpoint_pieces *p, const by_tensor_sl
     BY_TRY(by__reserve((void **)&p->items, &p->capacity, p->count + (size_t)n, sizeof *p->items,
                        error));
     for (int i = 0; i < n; i++) {
-        p->items[p->count++] = (piece){boxes[i], data};
+        p->items[p->count++] = (tensor_piece){boxes[i], data};
         data += box_elements(&boxes[i], p->tensor.rank) * by_dtype_size(p->tensor.dtype);
     }
     return BY_OK;

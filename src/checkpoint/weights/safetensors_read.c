@@ -35,19 +35,19 @@ int by__checkpoint_type_of_name(const char *name)
 }
 
 /* Position for messages: "FILE: tensor 'NAME'". */
-typedef struct place {
+typedef struct tensor_place {
     const char *file;
     const char *name;
     by_error *error;
-} place;
+} tensor_place;
 
-static by_status bad(const place *at, const char *text)
+static by_status bad(const tensor_place *at, const char *text)
 {
     return by_error_set(at->error, BY_EFORMAT, "%s: tensor '%.200s': %s", at->file, at->name, text);
 }
 
 static by_status read_type(by__checkpoint_tensor_entry *entry, unsigned *bits, const json_t *value,
-                           const place *at)
+                           const tensor_place *at)
 {
     const char *name = json_string_value(value);
     if (name == NULL) {
@@ -67,7 +67,7 @@ static by_status read_type(by__checkpoint_tensor_entry *entry, unsigned *bits, c
 
 /* Reads the shape and computes the bytes that it takes. */
 static by_status read_shape(by__checkpoint_tensor_entry *entry, unsigned bits, uint64_t *bytes,
-                            const json_t *value, const place *at)
+                            const json_t *value, const tensor_place *at)
 {
     if (!json_is_array(value)) {
         return bad(at, "expected an array \"shape\"");
@@ -99,7 +99,7 @@ static by_status read_shape(by__checkpoint_tensor_entry *entry, unsigned bits, u
 }
 
 static by_status read_offsets(by__checkpoint_tensor_entry *entry, uint64_t bytes,
-                              uint64_t data_bytes, const json_t *value, const place *at)
+                              uint64_t data_bytes, const json_t *value, const tensor_place *at)
 {
     const json_t *first = json_array_get(value, 0);
     const json_t *second = json_array_get(value, 1);
@@ -129,7 +129,7 @@ static by_status read_entry(by__checkpoint_tensor_entry *entry, const char *name
                             const json_t *value, const uint8_t *data, uint64_t data_bytes,
                             const char *file, by_error *error)
 {
-    const place at = {file, name, error};
+    const tensor_place at = {file, name, error};
     unsigned bits = 0;
     uint64_t bytes = 0;
     if (!json_is_object(value)) {

@@ -7,19 +7,19 @@
 
 enum { max_columns = 200, max_rows = 40 };
 
-typedef struct range {
+typedef struct axis_range {
     double low;
     double high;
-} range;
+} axis_range;
 
-static void widen(range *r, double value)
+static void widen(axis_range *r, double value)
 {
     r->low = fmin(r->low, value);
     r->high = fmax(r->high, value);
 }
 
 /* Returns which of `count` dots of a range a value falls on. */
-static int place(const range *r, double value, int count)
+static int place(const axis_range *r, double value, int count)
 {
     double span = r->high - r->low;
     double at = span > 0.0 ? (value - r->low) / span : 0.5;
@@ -45,8 +45,8 @@ static void draw_line(uint8_t cells[max_rows][max_columns], int x0, int y0, int 
     }
 }
 
-static void draw_curve(uint8_t cells[max_rows][max_columns], const cli_curve *c, const range *x,
-                       const range *y, int width, int height)
+static void draw_curve(uint8_t cells[max_rows][max_columns], const cli_curve *c,
+                       const axis_range *x, const axis_range *y, int width, int height)
 {
     int last_x = 0;
     int last_y = 0;
@@ -68,8 +68,8 @@ static void draw_curve(uint8_t cells[max_rows][max_columns], const cli_curve *c,
 void cli_print_curves(const cli_curve *curves, size_t count, int columns, int rows, bool terminal)
 {
     uint8_t cells[max_rows][max_columns];
-    range x = {INFINITY, -INFINITY};
-    range y = {INFINITY, -INFINITY};
+    axis_range x = {INFINITY, -INFINITY};
+    axis_range y = {INFINITY, -INFINITY};
     columns = columns > max_columns ? max_columns : columns;
     rows = rows > max_rows ? max_rows : rows;
     for (size_t k = 0; k < count; k++) {

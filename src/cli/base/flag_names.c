@@ -4,15 +4,15 @@
 
 #include "base/cli.h"
 
-typedef struct row {
+typedef struct foreign_flag {
     const char *flag;  /* that is meant; NULL: there is none, as `note` explains */
     const char *names; /* separated by |, with dashes */
     /* what to write where the values differ, %s for the command; NULL: the same value */
     const char *note;
     const char *usage; /* for commands whose usage has this; NULL: for all */
-} row;
+} foreign_flag;
 
-static const row rows[] = {
+static const foreign_flag rows[] = {
     {"listen", "port|host|address|bind|http-port|p", "HOST:PORT, such as --listen 127.0.0.1:8080",
      NULL},
     {"tokens",
@@ -107,7 +107,7 @@ static bool has(const cli_flag *flags, const char *name)
 }
 
 /* Appends a row's suggestion. */
-static void suggest(char out[400], const row *r, const char *command)
+static void suggest(char out[400], const foreign_flag *r, const char *command)
 {
     const char *note = r->note == NULL ? "" : r->note;
     if (r->flag == NULL) {
@@ -122,11 +122,12 @@ static void suggest(char out[400], const row *r, const char *command)
 }
 
 /* Returns the row of a name for a command: one of its flags, or what it has instead. */
-static const row *find_row(const cli_command *command, const cli_flag *flags, const char *name)
+static const foreign_flag *find_row(const cli_command *command, const cli_flag *flags,
+                                    const char *name)
 {
     for (size_t pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-            const row *r = &rows[i];
+            const foreign_flag *r = &rows[i];
             bool suits = pass == 0 ? r->flag != NULL && has(flags, r->flag)
                                    : r->flag == NULL && (r->usage == NULL ||
                                                          strstr(command->usage, r->usage) != NULL);
@@ -159,7 +160,7 @@ bool cli_suggest_flag(char out[400], const cli_command *command, const cli_flag 
     for (size_t i = 0; i <= length; i++) {
         plain[i] = name[i] == '_' ? '-' : name[i];
     }
-    const row *r = find_row(command, flags, plain);
+    const foreign_flag *r = find_row(command, flags, plain);
     if (has(flags, plain)) {
         (void)snprintf(out, 400, "did you mean '--%s'?", plain);
     } else if (r != NULL) {

@@ -12,21 +12,21 @@
 #define MAX_TEXTS ((size_t)1 << 30)
 
 /* A text of a batch. */
-typedef struct item {
+typedef struct batch_text {
     by_token_buffer tokens;
     size_t index;
     char failure[sizeof((by_error *)0)->message]; /* "": none */
-} item;
+} batch_text;
 
-typedef struct session {
+typedef struct text_rows_session {
     const cli_text_rows *r;
-    item *items; /* [batch] */
+    batch_text *items; /* [batch] */
     size_t count;
     size_t index; /* index of the next text */
     bool failed;
-} session;
+} text_rows_session;
 
-static void print_item(const session *s, const item *it, const float *row)
+static void print_item(const text_rows_session *s, const batch_text *it, const float *row)
 {
     printf("{\"index\":%zu,", it->index);
     if (it->failure[0] != '\0') {
@@ -40,14 +40,14 @@ static void print_item(const session *s, const item *it, const float *row)
 }
 
 /* Runs the gathered texts, and prints a line for each. */
-static by_status flush(session *s, by_error *error)
+static by_status flush(text_rows_session *s, by_error *error)
 {
     by_embed_text texts[CLI_TEXT_BATCH];
     const float *rows = NULL;
     size_t count = 0;
     by_status status = BY_OK;
     for (size_t i = 0; i < s->count; i++) {
-        const item *it = &s->items[i];
+        const batch_text *it = &s->items[i];
         if (it->failure[0] == '\0') {
             /* Ids are below 2^31, so they are the same as int32_t. */
             texts[count++] =
@@ -69,11 +69,11 @@ static by_status flush(session *s, by_error *error)
     return status;
 }
 
-static by_status add(session *s, const char *text, size_t length, by_error *error)
+static by_status add(text_rows_session *s, const char *text, size_t length, by_error *error)
 {
-    item *it = &s->items[s->count];
+    batch_text *it = &s->items[s->count];
     by_error why = {0};
-    *it = (item){.index = s->index++};
+    *it = (batch_text){.index = s->index++};
     by_status status = by_tokenizer_encode(s->r->tokenizer, text, length, &it->tokens,
                                            BY_ENCODE_SPECIAL | BY_ENCODE_AROUND, &why);
     if (status == BY_OK) {
@@ -91,7 +91,7 @@ static by_status add(session *s, const char *text, size_t length, by_error *erro
 }
 
 /* Adds a line: a literal text, or a JSON object with "text". */
-static by_status add_line(session *s, const char *line, size_t length, size_t number,
+static by_status add_line(text_rows_session *s, const char *line, size_t length, size_t number,
                           by_error *error)
 {
     json_error_t where;
@@ -110,7 +110,7 @@ static by_status add_line(session *s, const char *line, size_t length, size_t nu
     return status;
 }
 
-static by_status read_all(session *s, by_error *error)
+static by_status read_all(text_rows_session *s, by_error *error)
 {
     char *data = NULL;
     size_t length;
@@ -138,7 +138,7 @@ static by_status read_all(session *s, by_error *error)
 
 by_status cli_print_text_rows(const cli_text_rows *r, bool *failed, by_error *error)
 {
-    session s = {.r = r, .items = calloc((size_t)r->batch, sizeof *s.items)};
+    text_rows_session s = {.r = r, .items = calloc((size_t)r->batch, sizeof *s.items)};
     if (s.items == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: texts");
     }

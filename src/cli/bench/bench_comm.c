@@ -11,7 +11,7 @@ enum { FIRST_BYTES = 4 << 10, MOST_MIB = 4096, LEAST_REPEATS = 7, MOST_REPEATS =
 #define ENOUGH_SECONDS 2.0
 
 /* The operations to time: the collectives, and the MPI library's own sum. */
-typedef enum measure { ALL_REDUCE, NATIVE, REDUCE_SCATTER, ALL_GATHER, MEASURES } measure;
+typedef enum comm_measure { ALL_REDUCE, NATIVE, REDUCE_SCATTER, ALL_GATHER, MEASURES } comm_measure;
 
 static const char *const measure_names[MEASURES] = {"all_reduce", "mpi_allreduce", "reduce_scatter",
                                                     "all_gather"};
@@ -26,7 +26,7 @@ typedef struct bench {
     double times[MEASURES][MOST_REPEATS];
 } bench;
 
-static by_status measure_once(bench *b, by_comm *comm, measure what, size_t elements,
+static by_status measure_once(bench *b, by_comm *comm, comm_measure what, size_t elements,
                               by_error *error)
 {
     switch (what) {
@@ -52,7 +52,7 @@ static by_status measure_round(bench *b, by_comm *comm, size_t elements, double 
         by_status status = by_comm_barrier(comm, "bench", error);
         double began = by_clock();
         if (status == BY_OK) {
-            status = measure_once(b, comm, (measure)what, elements, error);
+            status = measure_once(b, comm, (comm_measure)what, elements, error);
         }
         if (status != BY_OK) {
             return status;

@@ -8,15 +8,15 @@
 #define MOST_ROWS 24
 
 /* Statistics of the steps of one kind. */
-typedef struct phase {
+typedef struct phase_figures {
     size_t steps;
     double per_s;   /* rows a second, one for each token */
     double step_ms; /* median */
     double gflops;
     double gbps;
-} phase;
+} phase_figures;
 
-typedef struct figures {
+typedef struct engine_figures {
     double ttft[2]; /* milliseconds: median, 95th percentile */
     double token[2];
     double step[2];
@@ -25,11 +25,11 @@ typedef struct figures {
     double gflops;
     double peak;
     double gbps;
-    phase prompts;       /* steps that only processed prompts */
-    phase decode;        /* steps without drafts in which the maximum number of sequences decoded,
+    phase_figures prompts; /* steps that only processed prompts */
+    phase_figures decode;  /* steps without drafts in which the maximum number of sequences decoded,
                             and nothing else */
-    int64_t first_steps; /* maximum number of steps to the first token during a long prompt */
-} figures;
+    int64_t first_steps;   /* maximum number of steps to the first token during a long prompt */
+} engine_figures;
 
 static int ascending(const void *a, const void *b)
 {
@@ -67,10 +67,10 @@ static bool decodes(const cli_engine_step *s)
 
 /* Summarises the steps selected by `is` that have at least `least` rows; `values` has room for
  * all. */
-static phase sum_up(const cli_engine_bench *b, bool (*is)(const cli_engine_step *), int64_t least,
-                    double *values)
+static phase_figures sum_up(const cli_engine_bench *b, bool (*is)(const cli_engine_step *),
+                            int64_t least, double *values)
 {
-    phase p = {0};
+    phase_figures p = {0};
     double seconds = 0.0;
     double rows = 0.0;
     for (size_t i = 0; i < b->step_count; i++) {
@@ -92,7 +92,7 @@ static phase sum_up(const cli_engine_bench *b, bool (*is)(const cli_engine_step 
     return p;
 }
 
-static void sum_phases(figures *f, const cli_engine_bench *b, double *values)
+static void sum_phases(engine_figures *f, const cli_engine_bench *b, double *values)
 {
     int64_t most = 1;
     for (size_t i = 0; i < b->step_count; i++) {
@@ -104,7 +104,7 @@ static void sum_phases(figures *f, const cli_engine_bench *b, double *values)
     f->decode = sum_up(b, decodes, most, values);
 }
 
-static by_status summarise(const cli_engine_bench *b, figures *f, by_error *error)
+static by_status summarise(const cli_engine_bench *b, engine_figures *f, by_error *error)
 {
     size_t n = (size_t)b->r->requests;
     size_t room = n > b->step_count ? n : b->step_count;
@@ -146,8 +146,8 @@ static int64_t least_steps(const cli_engine_bench *b)
 
 /* ---- JSON ---- */
 
-static void print_phase_json(const char *name, const phase *p, const cli_engine_bench *b,
-                             const figures *f)
+static void print_phase_json(const char *name, const phase_figures *p, const cli_engine_bench *b,
+                             const engine_figures *f)
 {
     printf("\"%s\":{\"steps\":%zu,\"tokens_per_s\":%.6g,\"step_ms\":%.5g,\"mfu\":%.4g,"
            "\"bandwidth_share\":%.4g},",
@@ -168,8 +168,8 @@ static void print_profile_json(const by_profile_row *rows, size_t count)
     printf("]");
 }
 
-static void print_json(const cli_engine_bench *b, const figures *f, const by_profile_row *rows,
-                       size_t count)
+static void print_json(const cli_engine_bench *b, const engine_figures *f,
+                       const by_profile_row *rows, size_t count)
 {
     const cli_engine_request *r = b->r;
     by_engine_statistics st = by_engine_statistics_now(b->engine);
@@ -207,8 +207,8 @@ static void print_json(const cli_engine_bench *b, const figures *f, const by_pro
 
 /* ---- text ---- */
 
-static void print_phase(const char *name, const phase *p, const cli_engine_bench *b,
-                        const figures *f)
+static void print_phase(const char *name, const phase_figures *p, const cli_engine_bench *b,
+                        const engine_figures *f)
 {
     if (p->steps > 0) {
         printf("%s %.1f tokens/s, step %.2f ms, %.1f %% of the peak, %.1f %% of the bandwidth\n",
@@ -241,7 +241,7 @@ static void print_profile(const cli_engine_bench *b, const by_profile_row *rows,
            100.0 * (steps - nodes) / steps, "", "");
 }
 
-static void print(const cli_engine_bench *b, const figures *f)
+static void print(const cli_engine_bench *b, const engine_figures *f)
 {
     by_engine_statistics st = by_engine_statistics_now(b->engine);
     char text[32];
@@ -269,7 +269,8 @@ static void print(const cli_engine_bench *b, const figures *f)
     printf("memory      %s\n", by_format_bytes(text, by_engine_memory(b->engine)->total));
 }
 
-static cli_engine_rate rate_of(const phase *p, const cli_engine_bench *b, const figures *f)
+static cli_engine_rate rate_of(const phase_figures *p, const cli_engine_bench *b,
+                               const engine_figures *f)
 {
     double products = p->gflops / f->peak;
     double memory = p->gbps / b->machine.read_gbps;
@@ -279,7 +280,7 @@ static cli_engine_rate rate_of(const phase *p, const cli_engine_bench *b, const 
 
 by_status cli_engine_report(cli_engine_bench *b, cli_engine_rates *rates, by_error *error)
 {
-    figures f = {0};
+    engine_figures f = {0};
     by_profile_row *rows = NULL;
     size_t count = 0;
     by_status status = summarise(b, &f, error);

@@ -7,15 +7,15 @@
 
 enum { MOST_POINTS = 32, MOST_SESSIONS = 4096 };
 
-typedef struct sweep {
+typedef struct engine_sweep {
     size_t count;
     int counts[MOST_POINTS];
     double sessions[MOST_POINTS];
     double decode[MOST_POINTS], decode_limit[MOST_POINTS];
     double prompts[MOST_POINTS], prompts_limit[MOST_POINTS];
-} sweep;
+} engine_sweep;
 
-static void print_row(const sweep *s, size_t i, double ttft)
+static void print_row(const engine_sweep *s, size_t i, double ttft)
 {
     if (i == 0) {
         printf("sessions\tdecoding, tokens/s\tlimit\tprompts, tokens/s\tlimit\tfirst token, ms\n");
@@ -25,7 +25,7 @@ static void print_row(const sweep *s, size_t i, double ttft)
     (void)fflush(stdout);
 }
 
-static by_status draw(const sweep *s, const char *path, by_error *error)
+static by_status draw(const engine_sweep *s, const char *path, by_error *error)
 {
     by_plot_series series[] = {
         {.name = "decoding", .x = s->sessions, .y = s->decode, .count = s->count, .group = 1},
@@ -55,7 +55,7 @@ static by_status draw(const sweep *s, const char *path, by_error *error)
 
 by_status cli_engine_sweep(const cli_engine_request *r, const char *path, by_error *error)
 {
-    sweep s = {0};
+    engine_sweep s = {0};
     by_status status = cli_parse_counts(s.counts, &s.count, MOST_POINTS, "--sweep", r->sweep,
                                         MOST_SESSIONS, error);
     for (size_t i = 0; i < s.count && status == BY_OK; i++) {

@@ -14,16 +14,16 @@
 #define PARTS  8
 #define PASSES 3
 
-typedef struct request {
+typedef struct bench_generate_request {
     cli_list overrides;
     const char *precision;
     int64_t prompt; /* -1: not given */
     int64_t tokens; /* -1: not given */
     int64_t threads;
     bool json;
-} request;
+} bench_generate_request;
 
-typedef struct figures {
+typedef struct generate_figures {
     double prefill_seconds; /* median of PREFILLS */
     double decode_seconds;  /* for all tokens */
     double token_ms;        /* median */
@@ -32,11 +32,11 @@ typedef struct figures {
     by_machine machine;
     by_dtype dtype;
     const char *precision; /* of the weights */
-} figures;
+} generate_figures;
 
 /* Opens the generator of a run or model directory, or of a config with random initial weights. */
-static by_status open_generator(by_generator **out, figures *f, const request *r, const char *path,
-                                by_error *error)
+static by_status open_generator(by_generator **out, generate_figures *f,
+                                const bench_generate_request *r, const char *path, by_error *error)
 {
     cli_measured_model model;
     by_generator_options options = {.precision = r->precision, .threads = (int)r->threads};
@@ -59,7 +59,8 @@ static by_status open_generator(by_generator **out, figures *f, const request *r
 }
 
 /* Sets lengths that were not given, so that prompt and continuation fit into the context. */
-static by_status choose_lengths(request *r, const by_generator *generator, by_error *error)
+static by_status choose_lengths(bench_generate_request *r, const by_generator *generator,
+                                by_error *error)
 {
     int64_t context = by_generator_context(generator);
     bool fits = PROMPT + TOKENS <= context;
@@ -81,7 +82,7 @@ static by_status choose_lengths(request *r, const by_generator *generator, by_er
     return BY_OK;
 }
 
-static by_status time_prefill(figures *f, by_generator *generator, const int32_t *prompt,
+static by_status time_prefill(generate_figures *f, by_generator *generator, const int32_t *prompt,
                               size_t count, by_error *error)
 {
     double seconds[PREFILLS];
@@ -133,8 +134,8 @@ static by_status time_memory(double *gbps, by_memory_probe *probe, by_error *err
     return BY_OK;
 }
 
-static by_status time_parts(figures *f, by_generator *generator, by_memory_probe *probe,
-                            double *seconds, const request *r, by_error *error)
+static by_status time_parts(generate_figures *f, by_generator *generator, by_memory_probe *probe,
+                            double *seconds, const bench_generate_request *r, by_error *error)
 {
     double shares[PARTS];
     double speeds[PARTS];
@@ -175,8 +176,8 @@ static by_status time_parts(figures *f, by_generator *generator, by_memory_probe
     return BY_OK;
 }
 
-static by_status time_decode(figures *f, by_generator *generator, double *seconds, const request *r,
-                             by_error *error)
+static by_status time_decode(generate_figures *f, by_generator *generator, double *seconds,
+                             const bench_generate_request *r, by_error *error)
 {
     by_memory_probe *probe;
     double bytes = by_generator_token_bytes(generator, r->prompt + r->tokens / 2);
@@ -188,7 +189,8 @@ static by_status time_decode(figures *f, by_generator *generator, double *second
     return status;
 }
 
-static void print(const request *r, const figures *f, const by_generator *generator)
+static void print(const bench_generate_request *r, const generate_figures *f,
+                  const by_generator *generator)
 {
     char text[32];
     double prefill = (double)r->prompt / f->prefill_seconds;
@@ -219,9 +221,9 @@ static void print(const request *r, const figures *f, const by_generator *genera
     printf("memory      %s\n", by_format_bytes(text, memory));
 }
 
-static by_status measure(request *r, const char *path, by_error *error)
+static by_status measure(bench_generate_request *r, const char *path, by_error *error)
 {
-    figures f = {0};
+    generate_figures f = {0};
     by_generator *generator = NULL;
     int32_t *prompt = NULL;
     double *seconds = NULL;
@@ -258,7 +260,7 @@ static by_status measure(request *r, const char *path, by_error *error)
 
 static int run(int argc, char **argv)
 {
-    request r = {.prompt = -1, .tokens = -1};
+    bench_generate_request r = {.prompt = -1, .tokens = -1};
     const cli_flag flags[] = {
         {"prompt-tokens", CLI_INTEGER_IN(1, MAX_TOKENS), &r.prompt, "N",
          "tokens of the prompt (default 512, or what fits the context)"},

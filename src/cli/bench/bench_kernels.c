@@ -13,21 +13,21 @@ static const char gpt2_124m[] =
     "train: {batch: 1}\n"
     "precision: {compute: bf16}\n";
 
-typedef struct request {
+typedef struct bench_kernels_request {
     cli_list overrides;
     const char *path; /* NULL: the config above */
     const char *op;   /* NULL: all */
     const char *isa;  /* NULL: the best level, or BANYAN_ISA */
     int64_t steps;
     bool json;
-} request;
+} bench_kernels_request;
 
-typedef struct rows {
+typedef struct kernel_rows {
     by_profile_row *rows;
     size_t count;
-} rows;
+} kernel_rows;
 
-static bool is_wanted(const request *r, const by_profile_row *row)
+static bool is_wanted(const bench_kernels_request *r, const by_profile_row *row)
 {
     return r->op == NULL || strcmp(r->op, by_op_name(row->op)) == 0;
 }
@@ -50,7 +50,8 @@ static double roof_share(const by_profile_row *row)
 }
 
 /* Prints one JSON object without a newline, because --isa all prints a list of them. */
-static void print_json(const request *r, const by_machine *m, const rows *table)
+static void print_json(const bench_kernels_request *r, const by_machine *m,
+                       const kernel_rows *table)
 {
     const char *separator = "";
     printf("{\"isa\":\"%s\",\"threads\":%d,\"f32_gflops\":%.6g,\"bf16_gflops\":%.6g,"
@@ -74,7 +75,8 @@ static void print_json(const request *r, const by_machine *m, const rows *table)
     printf("]}");
 }
 
-static void print_text(const request *r, const by_machine *m, const rows *table)
+static void print_text(const bench_kernels_request *r, const by_machine *m,
+                       const kernel_rows *table)
 {
     printf("%s, %d threads; peaks: f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s, memory %.1f GB/s\n", m->isa,
            m->threads, m->f32_gflops, m->bf16_gflops,
@@ -91,7 +93,7 @@ static void print_text(const request *r, const by_machine *m, const rows *table)
     }
 }
 
-static by_status check_op(const request *r, const rows *table, by_error *error)
+static by_status check_op(const bench_kernels_request *r, const kernel_rows *table, by_error *error)
 {
     for (size_t i = 0; i < table->count; i++) {
         if (is_wanted(r, &table->rows[i])) {
@@ -104,7 +106,7 @@ static by_status check_op(const request *r, const rows *table, by_error *error)
         r->op == NULL ? "" : r->op);
 }
 
-static by_status open_config(by_config **out, const request *r, by_error *error)
+static by_status open_config(by_config **out, const bench_kernels_request *r, by_error *error)
 {
     if (r->path != NULL) {
         return cli_open_config(out, r->path, &r->overrides, error);
@@ -120,11 +122,11 @@ static by_status open_config(by_config **out, const request *r, by_error *error)
     return status;
 }
 
-static int measure(const request *r)
+static int measure(const bench_kernels_request *r)
 {
     by_config *config;
     cli_profiled p;
-    rows table = {0};
+    kernel_rows table = {0};
     by_error error = {0};
     by_status status = open_config(&config, r, &error);
     if (status != BY_OK) {
@@ -151,7 +153,7 @@ static int measure(const request *r)
 
 /* Measures each level in its own process, because libraries read the cap only once. Forking is
  * safe, as no OpenMP code has run in this process yet. */
-static int measure_level(const request *r, const char *level)
+static int measure_level(const bench_kernels_request *r, const char *level)
 {
     int state;
     (void)fflush(stdout);
@@ -172,7 +174,7 @@ static int measure_level(const request *r, const char *level)
     return WEXITSTATUS(state);
 }
 
-static int measure_levels(const request *r)
+static int measure_levels(const bench_kernels_request *r)
 {
     size_t count;
     const char *const *levels = by_machine_levels(&count);
@@ -188,7 +190,7 @@ static int measure_levels(const request *r)
 
 static int run(int argc, char **argv)
 {
-    request r = {.steps = 5};
+    bench_kernels_request r = {.steps = 5};
     const cli_flag flags[] = {
         {"op", CLI_STRING, &r.op, "NAME",
          "only this operation, e.g. matmul or attention_grad (default: all)"},

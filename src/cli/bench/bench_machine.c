@@ -3,11 +3,11 @@
 
 #include "bench/bench.h"
 
-typedef struct figures {
+typedef struct machine_figures {
     by_machine machine;
     char *libraries;
     char *cache; /* NULL: the figures could not be stored */
-} figures;
+} machine_figures;
 
 /* Prints a JSON member, null if it was not measured. */
 static void print_member(const char *key, double value)
@@ -39,7 +39,7 @@ static void print_busy(unsigned busy, const char *quote, const char *between)
     }
 }
 
-static void print_json(const figures *f)
+static void print_json(const machine_figures *f)
 {
     const by_machine *m = &f->machine;
     size_t count;
@@ -81,7 +81,7 @@ static void print_product(const char *name, double best, double own)
     putchar('\n');
 }
 
-static void print_text(const figures *f)
+static void print_text(const machine_figures *f)
 {
     const by_machine *m = &f->machine;
     printf("cpu          %s\n", m->cpu);
@@ -111,7 +111,7 @@ static void print_text(const figures *f)
     }
 }
 
-static by_status measure(figures *f, int threads, by_error *error)
+static by_status measure(machine_figures *f, int threads, by_error *error)
 {
     by_error aside = {0};
     by_status status = by_machine_describe(&f->machine, threads, error);
@@ -137,7 +137,7 @@ static by_status measure(figures *f, int threads, by_error *error)
 
 static int run(int argc, char **argv)
 {
-    figures f = {0};
+    machine_figures f = {0};
     int64_t threads = -1;
     bool json = false;
     const cli_flag flags[] = {{"threads", CLI_INTEGER_IN(1, 4096), &threads, "N",

@@ -9,14 +9,14 @@
 
 enum { MOST_COUNTS = 16, MOST_RANKS = 1024 };
 
-typedef struct curve {
+typedef struct scale_curve {
     const by_config *config;
     int64_t steps;
     bool json;
     int ranks[MOST_COUNTS]; /* ascending */
     size_t count;
     cli_timing timing[MOST_COUNTS]; /* of rank 0 */
-} curve;
+} scale_curve;
 
 /* Copies the config with micro-batches that fit this many ranks; the global batch stays the
  * same. */
@@ -44,7 +44,7 @@ static by_status fit_config(by_config **out, const by_config *config, int ranks,
 }
 
 /* Measures one point: the first ranks train, the others wait. */
-static by_status measure_point(curve *c, size_t k, by_comm *world, by_error *error)
+static by_status measure_point(scale_curve *c, size_t k, by_comm *world, by_error *error)
 {
     by_comm *comm = NULL;
     by_config *config = NULL;
@@ -65,19 +65,19 @@ static by_status measure_point(curve *c, size_t k, by_comm *world, by_error *err
     return status == BY_OK ? by_comm_barrier(world, "scaling", error) : status;
 }
 
-static double efficiency(const curve *c, size_t k)
+static double efficiency(const scale_curve *c, size_t k)
 {
     return c->timing[k].examples_per_s / c->timing[0].examples_per_s * (double)c->ranks[0] /
            (double)c->ranks[k];
 }
 
 /* Returns the share of a step that rank 0 waits for exchanges. */
-static double exposed(const curve *c, size_t k)
+static double exposed(const scale_curve *c, size_t k)
 {
     return c->timing[k].exposed_ms / c->timing[k].step_ms;
 }
 
-static void print_point(const curve *c, size_t k)
+static void print_point(const scale_curve *c, size_t k)
 {
     const cli_timing *t = &c->timing[k];
     double share = 1e-9 * t->examples_per_s * t->size.flops_per_example / t->peak_gflops;
@@ -99,7 +99,7 @@ static void print_point(const curve *c, size_t k)
 
 static by_status run_rank(by_comm *comm, void *user, by_error *error)
 {
-    curve *c = user;
+    scale_curve *c = user;
     by_status status = BY_OK;
     bool leads = by_comm_rank(comm) == 0;
     if (c->ranks[c->count - 1] > by_comm_size(comm)) {
@@ -124,7 +124,7 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
 
 /* Plots examples/s over ranks, the value without exposed exchanges, and the straight line through
  * the first point. */
-static by_status draw(const curve *c, const char *path, by_error *error)
+static by_status draw(const scale_curve *c, const char *path, by_error *error)
 {
     double x[MOST_COUNTS];
     double measured[MOST_COUNTS];
@@ -151,19 +151,19 @@ static by_status draw(const curve *c, const char *path, by_error *error)
     return by_plot_write(&options, path, error);
 }
 
-typedef struct request {
+typedef struct bench_scale_request {
     cli_list overrides;
     const char *ranks;
     const char *out;
     int64_t steps;
     bool json;
-} request;
+} bench_scale_request;
 
 static by_status measure(void *user, by_config *config, by_error *error)
 {
-    const request *r = user;
+    const bench_scale_request *r = user;
     by_comm *world = NULL;
-    curve c = {.config = config, .steps = r->steps, .json = r->json};
+    scale_curve c = {.config = config, .steps = r->steps, .json = r->json};
     by_status status =
         cli_parse_counts(c.ranks, &c.count, MOST_COUNTS, "--ranks", r->ranks, MOST_RANKS, error);
     if (status == BY_OK) {
@@ -187,7 +187,7 @@ static by_status measure(void *user, by_config *config, by_error *error)
 
 static int run(int argc, char **argv)
 {
-    request r = {.ranks = "1,2", .steps = 5};
+    bench_scale_request r = {.ranks = "1,2", .steps = 5};
     const cli_flag flags[] = {
         {"ranks", CLI_STRING, &r.ranks, "N,N,...", "numbers of ranks, ascending (default 1,2)"},
         {"steps", CLI_STEPS, &r.steps, "N", "steps to time, after one warm-up step (default 5)"},

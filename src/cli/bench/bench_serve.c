@@ -9,9 +9,9 @@
 #include "base/columns.h"
 #include "bench/bench.h"
 
-typedef struct summary {
+typedef struct latency_summary {
     double p50, p95, p99, mean;
-} summary;
+} latency_summary;
 
 static int compare(const void *a, const void *b)
 {
@@ -29,9 +29,9 @@ static double percentile(const double *sorted, size_t count, double p)
 }
 
 /* Summarises `count` values, which it sorts; NaN if there are none. */
-static summary summarize(double *values, size_t count)
+static latency_summary summarize(double *values, size_t count)
 {
-    summary s = {NAN, NAN, NAN, NAN};
+    latency_summary s = {NAN, NAN, NAN, NAN};
     if (count == 0) {
         return s;
     }
@@ -46,7 +46,7 @@ static summary summarize(double *values, size_t count)
     return s;
 }
 
-static void print_row(const char *name, summary s, bool json)
+static void print_row(const char *name, latency_summary s, bool json)
 {
     const double values[] = {s.mean, s.p50, s.p95, s.p99};
     const char *const keys[] = {"mean", "p50", "p95", "p99"};

@@ -3,11 +3,11 @@
 
 #include "bench/bench.h"
 
-typedef struct request {
+typedef struct bench_train_request {
     cli_list overrides;
     int64_t steps;
     bool json;
-} request;
+} bench_train_request;
 
 /* The memory of a rank. */
 typedef struct usage {
@@ -42,7 +42,7 @@ static void print_memory(const usage *ranks, int count)
 }
 
 /* disk_alone_ms: time that the disk alone needs to read and write what this rank stores on it. */
-static void print(const request *r, const cli_timing *f, const usage *ranks, int count,
+static void print(const bench_train_request *r, const cli_timing *f, const usage *ranks, int count,
                   double disk_alone_ms)
 {
     const by_model_size *size = &f->size;
@@ -104,8 +104,8 @@ static by_status measure_disk(double *ms, const cli_timing *timing, const by_con
 }
 
 /* Gathers the memory of all ranks and prints on rank 0. */
-static by_status report(const request *r, const cli_timing *timing, const by_config *config,
-                        by_comm *comm, by_error *error)
+static by_status report(const bench_train_request *r, const cli_timing *timing,
+                        const by_config *config, by_comm *comm, by_error *error)
 {
     double disk_alone_ms = 0.0;
     size_t count = (size_t)by_comm_size(comm);
@@ -134,7 +134,7 @@ static by_status report(const request *r, const cli_timing *timing, const by_con
 
 static by_status measure(void *user, by_config *config, by_error *error)
 {
-    const request *r = user;
+    const bench_train_request *r = user;
     cli_timing timing;
     by_comm *comm;
     by_status status = cli_assume_sizes(config, error);
@@ -156,7 +156,7 @@ static by_status measure(void *user, by_config *config, by_error *error)
 
 static int run(int argc, char **argv)
 {
-    request r = {.steps = 5};
+    bench_train_request r = {.steps = 5};
     const cli_flag flags[] = {
         {"steps", CLI_STEPS, &r.steps, "N", "steps to time, after one warm-up step (default 5)"},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE", CLI_SET_HELP},

@@ -124,15 +124,15 @@ static by_status compare_clock(doctor_report *r, by_comm *comm, int rank, by_err
 
 /* ---- speed ---- */
 
-typedef struct pair {
+typedef struct rank_pair {
     by_comm *comm;
     int first;
     int second;
     int32_t *buffer;
-} pair;
+} rank_pair;
 
 /* Measures the one-way time of a message: half of a round trip. */
-static by_status time_latency(double *out, const pair *p, by_error *error)
+static by_status time_latency(double *out, const rank_pair *p, by_error *error)
 {
     static const char what[] = "latency";
     bool begins = by_comm_rank(p->comm) == p->first;
@@ -151,7 +151,7 @@ static by_status time_latency(double *out, const pair *p, by_error *error)
     return BY_OK;
 }
 
-static by_status time_bandwidth(double *out, const pair *p, by_error *error)
+static by_status time_bandwidth(double *out, const rank_pair *p, by_error *error)
 {
     static const char what[] = "bandwidth";
     bool sends = by_comm_rank(p->comm) == p->first;
@@ -191,7 +191,7 @@ static by_status time_pairs(doctor_report *r, by_comm *comm, int32_t *buffer, by
     int me = by_comm_rank(comm);
     for (int i = 0; i < r->measured; i++) {
         for (int k = 0; k < r->measured; k++) {
-            const pair p = {comm, r->chosen[i], r->chosen[k], buffer};
+            const rank_pair p = {comm, r->chosen[i], r->chosen[k], buffer};
             double *at[2] = {&r->latency[i * r->measured + k], &r->bandwidth[i * r->measured + k]};
             CLI_TRY(by_comm_barrier(comm, "the turn of two ranks", error));
             if (i != k && (me == p.first || me == p.second)) {

@@ -7,7 +7,7 @@
 #define CHART_COLUMNS 64
 #define CHART_ROWS    8
 
-typedef struct request {
+typedef struct profile_request {
     cli_list overrides;
     const char *trace;
     const char *out;
@@ -15,10 +15,10 @@ typedef struct request {
     int64_t ranks;
     bool random;
     bool json;
-} request;
+} profile_request;
 
-typedef struct report {
-    const request *request;
+typedef struct profile_report {
+    const profile_request *request;
     const by_config *config;
     const cli_profiled *run;
     by_profile_row *ops;
@@ -34,11 +34,11 @@ typedef struct report {
     by_node_info peak_info;
     double examples_per_s;
     const char *examples; /* unit that is counted */
-} report;
+} profile_report;
 
 /* ---- the report ---- */
 
-static by_status read_memory(report *r, by_error *error)
+static by_status read_memory(profile_report *r, by_error *error)
 {
     const by_program *program = by_trainer_program(r->run->trainer, "gradients");
     if (program == NULL) {
@@ -66,7 +66,7 @@ static by_status read_memory(report *r, by_error *error)
     return BY_OK;
 }
 
-static by_status fill(report *r, by_error *error)
+static by_status fill(profile_report *r, by_error *error)
 {
     const cli_profiled *run = r->run;
     by_status status = by_profile_rows(&r->ops, &r->op_count, run->profile, BY_PROFILE_BY_OP,
@@ -86,7 +86,7 @@ static by_status fill(report *r, by_error *error)
     return status;
 }
 
-static void close_report(report *r)
+static void close_report(profile_report *r)
 {
     by_profile_rows_free(r->ops, r->op_count);
     by_profile_rows_free(r->layers, r->layer_count);
@@ -95,7 +95,7 @@ static void close_report(report *r)
 
 /* ---- JSON ---- */
 
-static void print_rows_json(const report *r, const char *key, const by_profile_row *rows,
+static void print_rows_json(const profile_report *r, const char *key, const by_profile_row *rows,
                             size_t count)
 {
     double steps = (double)r->run->steps;
@@ -115,7 +115,7 @@ static void print_rows_json(const report *r, const char *key, const by_profile_r
     printf("]");
 }
 
-static void print_memory_json(const report *r)
+static void print_memory_json(const profile_report *r)
 {
     if (r->live == NULL) {
         printf(",\"memory\":null");
@@ -129,7 +129,7 @@ static void print_memory_json(const report *r)
     printf("]}");
 }
 
-static void print_json(const report *r)
+static void print_json(const profile_report *r)
 {
     const cli_profiled *run = r->run;
     printf("{\"steps\":%lld,\"step_ms\":%.6g,\"%s_per_s\":%.6g,\"isa\":\"%s\",\"threads\":%d,"
@@ -157,7 +157,8 @@ static void print_json(const report *r)
 
 /* ---- text ---- */
 
-static void print_rows(const report *r, const char *what, const by_profile_row *rows, size_t count)
+static void print_rows(const profile_report *r, const char *what, const by_profile_row *rows,
+                       size_t count)
 {
     double steps = (double)r->run->steps;
     printf("\n%-28s %6s %10s %7s %10s %10s %10s %9s %8s %6s\n", what, "nodes", "ms", "share",
@@ -174,7 +175,7 @@ static void print_rows(const report *r, const char *what, const by_profile_row *
 }
 
 /* Prints for each column the bytes at its busiest node. */
-static void print_chart(const report *r)
+static void print_chart(const profile_report *r)
 {
     char text[32];
     size_t column[CHART_COLUMNS] = {0};
@@ -204,7 +205,7 @@ static void print_chart(const report *r)
     printf("\n%10s  ^ where the backward pass begins\n", "");
 }
 
-static void print_text(const report *r)
+static void print_text(const profile_report *r)
 {
     const cli_profiled *run = r->run;
     const by_machine *m = &run->machine;
@@ -240,7 +241,7 @@ static void print_text(const report *r)
 
 /* ---- the command ---- */
 
-static by_status write_trace(const request *q, const cli_profiled *run, by_error *error)
+static by_status write_trace(const profile_request *q, const cli_profiled *run, by_error *error)
 {
     if (q->trace == NULL) {
         return BY_OK;
@@ -249,7 +250,7 @@ static by_status write_trace(const request *q, const cli_profiled *run, by_error
                               : by_profile_trace_ranks(run->profile, run->ranks, q->trace, error);
 }
 
-static by_status write_picture(const report *r, by_error *error)
+static by_status write_picture(const profile_report *r, by_error *error)
 {
     const by_profile_picture what = {r->ops, r->op_count, r->run->seconds, r->run->steps,
                                      &r->run->machine};
@@ -257,16 +258,16 @@ static by_status write_picture(const report *r, by_error *error)
 }
 
 /* The request, for each of the ranks. */
-typedef struct work {
-    const request *request;
+typedef struct profile_job {
+    const profile_request *request;
     by_config *config;
-} work;
+} profile_job;
 
 /* Profiles this rank; collective. */
 static by_status profile_rank(by_comm *comm, void *user, by_error *error)
 {
-    const work *w = user;
-    const request *q = w->request;
+    const profile_job *w = user;
+    const profile_request *q = w->request;
     by_config *config;
     cli_profiled run;
     bool leads = by_comm_rank(comm) == 0;
@@ -275,7 +276,7 @@ static by_status profile_rank(by_comm *comm, void *user, by_error *error)
     if (status != BY_OK) {
         return status;
     }
-    report r = {.request = q, .config = config, .run = &run};
+    profile_report r = {.request = q, .config = config, .run = &run};
     status = cli_profile_steps(&run, config, q->steps, !q->random,
                                by_comm_size(comm) > 1 ? comm : NULL, error);
     if (status != BY_OK) {
@@ -302,8 +303,8 @@ static by_status profile_rank(by_comm *comm, void *user, by_error *error)
 
 static by_status profile(void *user, by_config *config, by_error *error)
 {
-    const request *q = user;
-    work w = {.request = q, .config = config};
+    const profile_request *q = user;
+    profile_job w = {.request = q, .config = config};
     by_comm *world;
     by_status status = by_comm_open(&world, NULL, error);
     if (status != BY_OK) {
@@ -327,7 +328,7 @@ static by_status profile(void *user, by_config *config, by_error *error)
 
 static int run(int argc, char **argv)
 {
-    request q = {.steps = 5};
+    profile_request q = {.steps = 5};
     const cli_flag flags[] = {
         {"steps", CLI_STEPS, &q.steps, "N", "steps to record, after one warm-up step (default 5)"},
         {"trace", CLI_STRING, &q.trace, "FILE",

@@ -5,13 +5,13 @@
 #include "bench/bench.h"
 
 /* The source of batches: a loader, or one random batch. */
-typedef struct source {
+typedef struct batch_source {
     by_task_data *data;
     by_loader *loader;
     by_random_batch *random;
-} source;
+} batch_source;
 
-static void close_source(source *s)
+static void close_source(batch_source *s)
 {
     by_loader_close(&s->loader);
     by_task_close(&s->data);
@@ -19,7 +19,7 @@ static void close_source(source *s)
 }
 
 /* Opens the config's training data, packing text first. */
-static by_status open_data(source *s, by_config *config, by_error *error)
+static by_status open_data(batch_source *s, by_config *config, by_error *error)
 {
     const by_task_request request = {.config = config};
     by_status status = by_task_open(&s->data, NULL, &request, error);
@@ -28,7 +28,7 @@ static by_status open_data(source *s, by_config *config, by_error *error)
 
 /* Prepares rank 0 first: it may pack text into files that the others read, and it measures the
  * machine while they wait. */
-static by_status prepare(cli_profiled *p, source *s, by_config *config, by_comm *comm,
+static by_status prepare(cli_profiled *p, batch_source *s, by_config *config, by_comm *comm,
                          by_error *error)
 {
     bool leads = comm == NULL || by_comm_rank(comm) == 0;
@@ -81,7 +81,7 @@ static by_status watch(by_profile *profile, by_trainer *trainer, by_error *error
     return status;
 }
 
-static by_status step(cli_profiled *p, source *s, by_error *error)
+static by_status step(cli_profiled *p, batch_source *s, by_error *error)
 {
     by_step_result result;
     by_batch batch;
@@ -107,7 +107,8 @@ static by_status step(cli_profiled *p, source *s, by_error *error)
 
 /* Takes steps. alone: a single rank; several ranks take equally many, so that stopping one stops
  * all. */
-static by_status take_steps(cli_profiled *p, source *s, int64_t steps, bool alone, by_error *error)
+static by_status take_steps(cli_profiled *p, batch_source *s, int64_t steps, bool alone,
+                            by_error *error)
 {
     by_loader_statistics before = {0};
     by_loader_statistics after = {0};
@@ -172,7 +173,7 @@ by_status cli_profile_steps(cli_profiled *out, by_config *config, int64_t steps,
                             by_comm *comm, by_error *error)
 {
     cli_profiled p = {0};
-    source s = {0};
+    batch_source s = {0};
     const by_task *task;
     by_status status = by_task_find(&task, config, error);
     if (status == BY_OK) {

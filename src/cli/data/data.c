@@ -14,12 +14,12 @@
 #define MAX_TOP 100
 
 /* The options of `banyan data`. */
-typedef struct request {
+typedef struct data_request {
     bool json;
     int64_t context;
     int64_t seed;
     int64_t top;
-} request;
+} data_request;
 
 typedef struct verify_view {
     bool terminal;
@@ -39,7 +39,7 @@ static bool show(void *user, uint64_t done, uint64_t total)
     return !cli_stop_requested(NULL);
 }
 
-static by_status verify(const char *directory, const request *r, by_error *error)
+static by_status verify(const char *directory, const data_request *r, by_error *error)
 {
     by_dataset *dataset;
     verify_view view = {.terminal = isatty(STDERR_FILENO) != 0};
@@ -98,7 +98,7 @@ static size_t find_top(const by_dataset_statistics *s, uint32_t top[MAX_TOP], si
     return count;
 }
 
-static void print_json(const char *directory, const by_dataset_statistics *s, const request *r,
+static void print_json(const char *directory, const by_dataset_statistics *s, const data_request *r,
                        const by_tokenizer *tokenizer)
 {
     static const char *const names[BY_LENGTH_QUANTILES] = {"min", "p10", "p25", "median",
@@ -137,7 +137,7 @@ static void print_json(const char *directory, const by_dataset_statistics *s, co
     printf("]}\n");
 }
 
-static void print_text(const char *directory, const by_dataset_statistics *s, const request *r,
+static void print_text(const char *directory, const by_dataset_statistics *s, const data_request *r,
                        const by_tokenizer *tokenizer)
 {
     uint32_t top[MAX_TOP];
@@ -175,7 +175,7 @@ static void print_text(const char *directory, const by_dataset_statistics *s, co
     }
 }
 
-static by_status stats(const char *directory, const request *r, by_error *error)
+static by_status stats(const char *directory, const data_request *r, by_error *error)
 {
     by_dataset *dataset;
     by_tokenizer *tokenizer = NULL;
@@ -210,10 +210,10 @@ static by_status stats(const char *directory, const request *r, by_error *error)
 
 /* ---- the command ---- */
 
-typedef by_status part_work(const char *directory, const request *r, by_error *error);
+typedef by_status part_work(const char *directory, const data_request *r, by_error *error);
 
 /* Processes the directory itself, or train/ and valid/ in it if it was packed with a split. */
-static by_status for_parts(const char *directory, part_work *work, const request *r,
+static by_status for_parts(const char *directory, part_work *work, const data_request *r,
                            by_error *error)
 {
     static const char *const parts[] = {"train", "valid"};
@@ -265,7 +265,7 @@ static bool is_table(const char *path)
 
 static int run(int argc, char **argv)
 {
-    request r = {.seed = 1337, .top = 10};
+    data_request r = {.seed = 1337, .top = 10};
     const cli_flag flags[] = {
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "stats: also examine windows of N tokens and the order of an epoch"},

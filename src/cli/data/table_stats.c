@@ -8,15 +8,15 @@
 #include "base/columns.h"
 #include "data/table_stats.h"
 
-typedef struct numbers {
+typedef struct column_numbers {
     double least;
     double mean;
     double most;
-} numbers;
+} column_numbers;
 
-static numbers measure(const by_column *c, uint64_t rows)
+static column_numbers measure(const by_column *c, uint64_t rows)
 {
-    numbers n = {NAN, 0.0, NAN};
+    column_numbers n = {NAN, 0.0, NAN};
     uint64_t count = 0;
     for (uint64_t i = 0; i < rows; i++) {
         double x = c->numbers[i];
@@ -39,7 +39,7 @@ static void print_column_json(const by_column *c, uint64_t rows)
     printf(",\"kind\":\"%s\",\"missing\":%" PRIu64,
            c->kind == BY_COLUMN_NUMBER ? "number" : "category", c->missing);
     if (c->kind == BY_COLUMN_NUMBER) {
-        numbers n = measure(c, rows);
+        column_numbers n = measure(c, rows);
         printf(",\"least\":%s,\"mean\":%s,\"most\":%s", cli_json_number(text[0], n.least, 9),
                cli_json_number(text[1], n.mean, 9), cli_json_number(text[2], n.most, 9));
     } else {
@@ -58,7 +58,7 @@ static void print_column(const by_column *c, uint64_t rows)
     char text[3][32];
     cli_print_cell(c->name);
     if (c->kind == BY_COLUMN_NUMBER) {
-        numbers n = measure(c, rows);
+        column_numbers n = measure(c, rows);
         printf("\tnumber\t%" PRIu64 "\t%s to %s, mean %s\n", c->missing,
                cli_json_number(text[0], n.least, 6), cli_json_number(text[2], n.most, 6),
                cli_json_number(text[1], n.mean, 6));

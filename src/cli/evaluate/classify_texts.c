@@ -6,14 +6,14 @@
 
 #include "base/text_rows.h"
 
-typedef struct request {
+typedef struct classify_request {
     bool json; /* accepted, as of every command; there is no other form */
     const char *file;
     const char *precision;
     int64_t batch;
     int64_t context;
     int64_t threads;
-} request;
+} classify_request;
 
 static by_status check_text(const void *model, size_t count, by_error *error)
 {
@@ -72,8 +72,8 @@ static void print_row(const void *user, const float *row)
     printf("}");
 }
 
-static by_status open_model(by_classifier **out, by_tokenizer **tokenizer, const request *r,
-                            const char *path, by_error *error)
+static by_status open_model(by_classifier **out, by_tokenizer **tokenizer,
+                            const classify_request *r, const char *path, by_error *error)
 {
     by_pretrained *pretrained = NULL;
     by_embed_options options = {.context = r->context,
@@ -92,7 +92,7 @@ static by_status open_model(by_classifier **out, by_tokenizer **tokenizer, const
     return status;
 }
 
-static int classify(const request *r, const char *path)
+static int classify(const classify_request *r, const char *path)
 {
     by_classifier *model = NULL;
     by_tokenizer *tokenizer = NULL;
@@ -117,7 +117,7 @@ static int classify(const request *r, const char *path)
 
 static int run(int argc, char **argv)
 {
-    request r = {.batch = 8};
+    classify_request r = {.batch = 8};
     const cli_flag flags[] = {
         {"batch", CLI_STREAM, &r.file, "FILE",
          "file with one text per line (text or {\"text\": ...}); - for standard input"},

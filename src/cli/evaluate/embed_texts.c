@@ -5,7 +5,7 @@
 
 #include "base/text_rows.h"
 
-typedef struct request {
+typedef struct embed_request {
     bool json; /* accepted, as of every command; there is no other form */
     const char *file;
     const char *pool;
@@ -17,13 +17,13 @@ typedef struct request {
     bool normalize;
     bool best;
     bool ema;
-} request;
+} embed_request;
 
-typedef struct session {
-    const request *r;
+typedef struct embed_session {
+    const embed_request *r;
     by_tokenizer *tokenizer;
     by_embed *embed;
-} session;
+} embed_session;
 
 static by_status check_text(const void *model, size_t count, by_error *error)
 {
@@ -46,9 +46,9 @@ static void print_vector(const void *model, const float *vector)
     printf("]");
 }
 
-static by_status open_model(session *s, const char *path, by_error *error)
+static by_status open_model(embed_session *s, const char *path, by_error *error)
 {
-    const request *r = s->r;
+    const embed_request *r = s->r;
     by_pretrained *pretrained = NULL;
     by_embed_options options = {.pooling =
                                     strcmp(r->pool, "mean") == 0 ? BY_POOL_MEAN : BY_POOL_LAST,
@@ -69,9 +69,9 @@ static by_status open_model(session *s, const char *path, by_error *error)
     return status;
 }
 
-static int embed(const request *r, const char *path)
+static int embed(const embed_request *r, const char *path)
 {
-    session s = {.r = r};
+    embed_session s = {.r = r};
     bool failed = false;
     by_error error = {0};
     by_status status = open_model(&s, path, &error);
@@ -93,7 +93,7 @@ static int embed(const request *r, const char *path)
 
 static int run(int argc, char **argv)
 {
-    request r = {.pool = "mean", .batch = 8};
+    embed_request r = {.pool = "mean", .batch = 8};
     const cli_flag flags[] = {
         {"batch", CLI_STREAM, &r.file, "FILE",
          "file with one text per line (text or {\"text\": ...}); - for standard input"},

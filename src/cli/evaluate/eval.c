@@ -7,7 +7,7 @@
 #include "banyan/train.h"
 #include "base/cli.h"
 
-typedef struct request {
+typedef struct eval_request {
     const char *run; /* run directory; NULL: a directory in Hugging Face format */
     const char *data;
     const char *logits_out;
@@ -19,7 +19,7 @@ typedef struct request {
     bool best;
     bool ema;
     bool json;
-} request;
+} eval_request;
 
 /* Number of sequences whose logits are written if --tokens is not given. */
 #define LOGITS_BATCH 2
@@ -35,7 +35,7 @@ static void show_note(void *user, const by_train_event *event)
 }
 
 /* Opens the data to evaluate on: --data, or what the run held out. Completes `config`. */
-static by_status open_data(by_task_data **out, const request *r, const by_pretrained *model,
+static by_status open_data(by_task_data **out, const eval_request *r, const by_pretrained *model,
                            by_config *config, cli_spool *spool, by_error *error)
 {
     by_status status = BY_OK;
@@ -64,7 +64,7 @@ static by_status open_data(by_task_data **out, const request *r, const by_pretra
     return status;
 }
 
-static void print(const request *r, const by_pretrained *model, const by_evaluation *e)
+static void print(const eval_request *r, const by_pretrained *model, const by_evaluation *e)
 {
     const char *directory = by_pretrained_directory(model);
     const by_task *task = e->task;
@@ -97,7 +97,7 @@ static void print(const request *r, const by_pretrained *model, const by_evaluat
 
 static by_status evaluate(void *user, const by_pretrained *model, const char *run, by_error *error)
 {
-    request *r = user;
+    eval_request *r = user;
     by_task_data *data = NULL;
     cli_spool spool;
     by_evaluation result;
@@ -165,7 +165,7 @@ static by_status read_tokens(sequences *out, const char *path, by_error *error)
 }
 
 /* Takes the first sequences of the evaluation data. */
-static by_status take_tokens(sequences *out, const request *r, const by_pretrained *model,
+static by_status take_tokens(sequences *out, const eval_request *r, const by_pretrained *model,
                              by_error *error)
 {
     by_task_data *data = NULL;
@@ -209,7 +209,7 @@ static by_status take_tokens(sequences *out, const request *r, const by_pretrain
 static by_status write_logits(void *user, const by_pretrained *model, const char *run,
                               by_error *error)
 {
-    request *r = user;
+    eval_request *r = user;
     sequences s = {0};
     by_logits *logits = NULL;
     const float *values;
@@ -244,7 +244,7 @@ static by_status write_logits(void *user, const by_pretrained *model, const char
 
 static int run(int argc, char **argv)
 {
-    request r = {0};
+    eval_request r = {0};
     const cli_flag flags[] = {
         {"data", CLI_STRING, &r.data, "WHAT",
          "packed directory, text file, JSON lines, a directory of them, or - for standard input; "

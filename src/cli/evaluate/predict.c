@@ -13,7 +13,7 @@
 /* Windows between progress lines. */
 #define PROGRESS 16
 
-typedef struct request {
+typedef struct predict_request {
     const char *file;
     const char *const *more; /* further files of images */
     size_t more_count;
@@ -25,7 +25,7 @@ typedef struct request {
     bool tells;       /* shows on a terminal how much of a text was read */
     int64_t context;  /* tokens of a window */
     uint64_t windows; /* read since the last line */
-} request;
+} predict_request;
 
 static void show_note(void *user, const by_train_event *event)
 {
@@ -65,7 +65,7 @@ static void print_value(const by_field *field, bool csv)
     }
 }
 
-static void print_csv(request *r, const by_field *fields, size_t count)
+static void print_csv(predict_request *r, const by_field *fields, size_t count)
 {
     for (size_t i = 0; i < count && !r->has_header; i++) {
         printf("%s%s%s", i == 0 ? "" : ",", fields[i].name, i + 1 == count ? "\n" : "");
@@ -78,7 +78,7 @@ static void print_csv(request *r, const by_field *fields, size_t count)
     putchar('\n');
 }
 
-static void end_progress(request *r)
+static void end_progress(predict_request *r)
 {
     if (r->tells && r->windows > 1) {
         fprintf(stderr, "\r\033[K");
@@ -90,7 +90,7 @@ static void end_progress(request *r)
  * output. */
 static bool next_batch(void *user)
 {
-    request *r = user;
+    predict_request *r = user;
     if (r->tells && r->windows % PROGRESS == 1) {
         fprintf(stderr, "\r\033[Kread  %llu windows of %lld tokens", (unsigned long long)r->windows,
                 (long long)r->context);
@@ -101,7 +101,7 @@ static bool next_batch(void *user)
 
 static void print_line(void *user, const by_field *fields, size_t count)
 {
-    request *r = user;
+    predict_request *r = user;
     end_progress(r);
     if (r->csv) {
         print_csv(r, fields, count);
@@ -119,7 +119,7 @@ static bool reads_images(const by_config *config)
     return strcmp(by_model_reads(&config->model), "images") == 0;
 }
 
-static by_status set_skip(const request *r, by_config *config, by_error *error)
+static by_status set_skip(const predict_request *r, by_config *config, by_error *error)
 {
     if (!r->skip) {
         return BY_OK;
@@ -134,7 +134,8 @@ static by_status set_skip(const request *r, by_config *config, by_error *error)
 }
 
 /* Of many pictures that the model could read, one is damaged. */
-static void hint_skip(const request *r, const by_config *config, by_status status, by_error *error)
+static void hint_skip(const predict_request *r, const by_config *config, by_status status,
+                      by_error *error)
 {
     struct stat info;
     bool many = r->more_count > 0 || (stat(r->file, &info) == 0 && S_ISDIR(info.st_mode));
@@ -147,7 +148,7 @@ static void hint_skip(const request *r, const by_config *config, by_status statu
 
 static by_status predict(void *user, const by_pretrained *model, const char *run, by_error *error)
 {
-    request *r = user;
+    predict_request *r = user;
     by_task_data *data = NULL;
     by_config *config;
     const by_train_options options = {
@@ -194,7 +195,7 @@ static by_status predict(void *user, const by_pretrained *model, const char *run
 
 static int run(int argc, char **argv)
 {
-    request r = {0};
+    predict_request r = {0};
     bool json = false;
     const cli_flag flags[] = {
         {"csv", CLI_SWITCH, &r.csv, NULL, "print CSV with a header instead of JSON lines"},

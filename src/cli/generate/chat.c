@@ -12,7 +12,7 @@
 /* Tokens below which the default context is not reduced. */
 #define LEAST_CONTEXT 1024
 
-typedef struct request {
+typedef struct chat_request {
     const char *system;
     const char *template_file;
     const char *precision;
@@ -23,16 +23,16 @@ typedef struct request {
     by_sampling sampling;
     cli_list stops;
     bool best;
-} request;
+} chat_request;
 
-typedef struct message {
+typedef struct chat_message {
     const char *role; /* a string constant */
     char *text;
     size_t length;
-} message;
+} chat_message;
 
-typedef struct session {
-    const request *request;
+typedef struct chat_session {
+    const chat_request *request;
     by_tokenizer *tokenizer;
     by_generator *generator;
     by_chat *chat;
@@ -41,7 +41,7 @@ typedef struct session {
     int64_t end; /* what the template writes behind one; -1: nothing */
     by_text_stream *stream;
     char *system; /* NULL: none */
-    message *messages;
+    chat_message *messages;
     size_t count;
     size_t capacity;
     int32_t *taken; /* tokens whose keys and values are in the caches */
@@ -50,7 +50,7 @@ typedef struct session {
     bool terminal;
     bool leave;
     bool interrupted; /* true if input is not a terminal */
-} session;
+} chat_session;
 
 /* ---- the conversation ---- */
 
@@ -62,7 +62,7 @@ static void add_message(by_string *out, const char *role, const char *text, size
 }
 
 /* Writes the conversation as JSON. */
-static by_status write_messages(const session *s, by_string *out, by_error *error)
+static by_status write_messages(const chat_session *s, by_string *out, by_error *error)
 {
     by_string_add(out, "[", 1);
     if (s->system != NULL) {
@@ -76,12 +76,12 @@ static by_status write_messages(const session *s, by_string *out, by_error *erro
 }
 
 /* Appends a message and takes ownership of `text`. */
-static by_status push_message(session *s, const char *role, char *text, size_t length,
+static by_status push_message(chat_session *s, const char *role, char *text, size_t length,
                               by_error *error)
 {
     if (s->count == s->capacity) {
         size_t capacity = 2 * s->capacity + 16;
-        message *larger = realloc(s->messages, capacity * sizeof *larger);
+        chat_message *larger = realloc(s->messages, capacity * sizeof *larger);
         if (larger == NULL) {
             free(text);
             return by_error_set(error, BY_EMEMORY, "out of memory: the conversation");
@@ -89,11 +89,11 @@ static by_status push_message(session *s, const char *role, char *text, size_t l
         s->messages = larger;
         s->capacity = capacity;
     }
-    s->messages[s->count++] = (message){role, text, length};
+    s->messages[s->count++] = (chat_message){role, text, length};
     return BY_OK;
 }
 
-static void drop_messages(session *s, size_t kept)
+static void drop_messages(chat_session *s, size_t kept)
 {
     while (s->count > kept) {
         free(s->messages[--s->count].text);
@@ -103,7 +103,7 @@ static void drop_messages(session *s, size_t kept)
 /* ---- an answer ---- */
 
 /* Computes the tokens of the conversation that are not in the caches yet. */
-static by_status take_in(session *s, const by_token_buffer *ids, by_error *error)
+static by_status take_in(chat_session *s, const by_token_buffer *ids, by_error *error)
 {
     int64_t context = by_generator_context(s->generator);
     size_t same = 0;
@@ -143,7 +143,7 @@ static by_status take_in(session *s, const by_token_buffer *ids, by_error *error
     return status;
 }
 
-static by_status render(session *s, by_error *error)
+static by_status render(chat_session *s, by_error *error)
 {
     by_string messages = {0};
     by_token_buffer ids = {0};
@@ -178,7 +178,7 @@ static by_status show(by_string *answer, const by_text *text, by_error *error)
     return by_string_check(answer, error);
 }
 
-static bool ends(const session *s, int32_t token)
+static bool ends(const chat_session *s, int32_t token)
 {
     bool is = token == s->end;
     for (size_t i = 0; i < s->end_count; i++) {
@@ -187,9 +187,9 @@ static bool ends(const session *s, int32_t token)
     return is;
 }
 
-static by_status write_answer(session *s, by_string *answer, by_error *error)
+static by_status write_answer(chat_session *s, by_string *answer, by_error *error)
 {
-    const request *r = s->request;
+    const chat_request *r = s->request;
     by_text text = {0};
     by_status status = BY_OK;
     bool stopped = false;
@@ -227,7 +227,7 @@ static by_status write_answer(session *s, by_string *answer, by_error *error)
 }
 
 /* Answers a question and takes ownership of its text. */
-static by_status answer(session *s, char *text, size_t length, by_error *error)
+static by_status answer(chat_session *s, char *text, size_t length, by_error *error)
 {
     size_t before = s->count;
     by_string written = {0};
@@ -248,7 +248,7 @@ static by_status answer(session *s, char *text, size_t length, by_error *error)
 
 /* ---- commands ---- */
 
-static by_status save(const session *s, const char *path, by_error *error)
+static by_status save(const chat_session *s, const char *path, by_error *error)
 {
     by_string text = {0};
     by_status status = write_messages(s, &text, error);
@@ -265,7 +265,7 @@ static by_status save(const session *s, const char *path, by_error *error)
     return status;
 }
 
-static by_status set_system(session *s, const char *text, by_error *error)
+static by_status set_system(chat_session *s, const char *text, by_error *error)
 {
     char *copy = text[0] != '\0' ? strdup(text) : NULL;
     if (copy == NULL && text[0] != '\0') {
@@ -278,7 +278,7 @@ static by_status set_system(session *s, const char *text, by_error *error)
 }
 
 /* Executes a line that starts with '/'. */
-static by_status command(session *s, char *line, by_error *error)
+static by_status command(chat_session *s, char *line, by_error *error)
 {
     char *text = strchr(line, ' ');
     if (text != NULL) {
@@ -300,7 +300,7 @@ static by_status command(session *s, char *line, by_error *error)
     return BY_OK;
 }
 
-static int converse(session *s)
+static int converse(chat_session *s)
 {
     char *line = NULL;
     size_t capacity = 0;
@@ -344,9 +344,9 @@ static int converse(session *s)
 
 /* ---- the model ---- */
 
-static by_status open_chat(session *s, const char *directory, by_error *error)
+static by_status open_chat(chat_session *s, const char *directory, by_error *error)
 {
-    const request *r = s->request;
+    const chat_request *r = s->request;
     by_chat_source source = {.directory = directory, .file = r->template_file};
     by_status status = by_chat_open(&s->chat, &source, error);
     if (status == BY_ESTATE) {
@@ -368,9 +368,9 @@ static by_status open_chat(session *s, const char *directory, by_error *error)
 
 /* Opens the generator with --context or else the model's context, which is halved until its keys
  * and values fit into memory: few conversations fill it. */
-static by_status open_generator(session *s, const by_pretrained *pretrained, by_error *error)
+static by_status open_generator(chat_session *s, const by_pretrained *pretrained, by_error *error)
 {
-    const request *r = s->request;
+    const chat_request *r = s->request;
     const by_config *config = by_pretrained_config(pretrained);
     const by_weights *weights = by_pretrained_weights(pretrained);
     by_generator_options options = {.context = r->context,
@@ -392,9 +392,9 @@ static by_status open_generator(session *s, const by_pretrained *pretrained, by_
     return status;
 }
 
-static by_status open_model(session *s, const char *path, by_error *error)
+static by_status open_model(chat_session *s, const char *path, by_error *error)
 {
-    const request *r = s->request;
+    const chat_request *r = s->request;
     by_pretrained *pretrained = NULL;
     by_status status = cli_open_pretrained(&pretrained, path, r->best, false, r->adapter, error);
     if (status == BY_OK) {
@@ -415,9 +415,9 @@ static by_status open_model(session *s, const char *path, by_error *error)
     return status;
 }
 
-static int chat(const request *r, const char *path)
+static int chat(const chat_request *r, const char *path)
 {
-    session s = {.request = r, .terminal = isatty(STDIN_FILENO) != 0};
+    chat_session s = {.request = r, .terminal = isatty(STDIN_FILENO) != 0};
     by_error error = {0};
     by_status status = open_model(&s, path, &error);
     int code = status == BY_OK ? converse(&s) : cli_fail(&cli_chat, &error);
@@ -434,7 +434,7 @@ static int chat(const request *r, const char *path)
 
 static int run(int argc, char **argv)
 {
-    request r = {.tokens = 512, .sampling = {.temperature = 0.8, .top_p = 0.95}};
+    chat_request r = {.tokens = 512, .sampling = {.temperature = 0.8, .top_p = 0.95}};
     const cli_flag flags[] = {
         {"system", CLI_STRING, &r.system, "TEXT", "system message"},
         {"chat-template", CLI_STRING, &r.template_file, "FILE|NAME",

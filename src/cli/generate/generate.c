@@ -16,7 +16,7 @@
 /* Larger prompt files are refused as mistakes. */
 #define MAX_PROMPT ((size_t)16 << 20)
 
-typedef struct session {
+typedef struct generate_session {
     const cli_generation *request;
     by_tokenizer *tokenizer;
     by_generator *generator;
@@ -34,7 +34,7 @@ typedef struct session {
     const char *stop;
     double prefill_seconds;
     double decode_seconds;
-} session;
+} generate_session;
 
 /* ---- the prompt ---- */
 
@@ -78,7 +78,7 @@ int64_t cli_context_of(const cli_generation *r, size_t prompt, int64_t tokens,
     return r->context > 0 ? r->context : need < 1 ? 1 : need;
 }
 
-static by_status read_prompt(session *s, by_error *error)
+static by_status read_prompt(generate_session *s, by_error *error)
 {
     const cli_generation *r = s->request;
     by_status status = BY_OK;
@@ -91,7 +91,7 @@ static by_status read_prompt(session *s, by_error *error)
                            : status;
 }
 
-static void show_prompt(session *s)
+static void show_prompt(generate_session *s)
 {
     if (!s->request->json && !s->request->no_prompt) {
         fwrite(s->text, 1, s->length, stdout);
@@ -103,7 +103,7 @@ static void show_prompt(session *s)
 /* ---- the continuation ---- */
 
 /* Prints text that may be shown, or keeps it for --json. */
-static by_status show(session *s, const by_text *text, by_error *error)
+static by_status show(generate_session *s, const by_text *text, by_error *error)
 {
     if (s->request->json) {
         by_string_add(&s->answer, text->data, text->length);
@@ -117,7 +117,7 @@ static by_status show(session *s, const by_text *text, by_error *error)
     return BY_OK;
 }
 
-static by_status take(session *s, int32_t token, bool *stopped, by_error *error)
+static by_status take(generate_session *s, int32_t token, bool *stopped, by_error *error)
 {
     by_text text;
     by_status status = by_text_stream_push(s->stream, (uint32_t)token, &text, stopped, error);
@@ -125,7 +125,7 @@ static by_status take(session *s, int32_t token, bool *stopped, by_error *error)
     return status == BY_OK ? show(s, &text, error) : status;
 }
 
-static by_status open_stream(session *s, by_error *error)
+static by_status open_stream(generate_session *s, by_error *error)
 {
     const cli_generation *r = s->request;
     by_text_stream_options options = {.stops = r->stops.items,
@@ -134,7 +134,7 @@ static by_status open_stream(session *s, by_error *error)
     return by_text_stream_open(&s->stream, s->tokenizer, &options, error);
 }
 
-static by_status feed_prompt(session *s, by_error *error)
+static by_status feed_prompt(generate_session *s, by_error *error)
 {
     long long context = (long long)by_generator_context(s->generator);
     /* Only a logit processor needs the generated tokens. */
@@ -159,7 +159,7 @@ static by_status feed_prompt(session *s, by_error *error)
 }
 
 /* Chooses the next token, or sets *stop to the reason why there is none. */
-static by_status choose(session *s, int32_t *token, const char **stop, by_error *error)
+static by_status choose(generate_session *s, int32_t *token, const char **stop, by_error *error)
 {
     const cli_generation *r = s->request;
     int64_t prompt = (int64_t)s->prompt.count;
@@ -176,7 +176,7 @@ static by_status choose(session *s, int32_t *token, const char **stop, by_error 
     return status;
 }
 
-static by_status continue_text(session *s, by_error *error)
+static by_status continue_text(generate_session *s, by_error *error)
 {
     const cli_generation *r = s->request;
     double begin = by_clock();
@@ -220,7 +220,7 @@ static double rate(double count, double seconds)
     return seconds > 0.0 ? count / seconds : 0.0;
 }
 
-static void report(const session *s)
+static void report(const generate_session *s)
 {
     const by_generator_memory_report *memory = by_generator_memory(s->generator);
     double prefill = rate((double)s->prompt.count, s->prefill_seconds);
@@ -248,7 +248,7 @@ static void report(const session *s)
 
 /* ---- the model ---- */
 
-static by_status open_model(session *s, const char *path, by_error *error)
+static by_status open_model(generate_session *s, const char *path, by_error *error)
 {
     const cli_generation *r = s->request;
     by_pretrained *pretrained = NULL;
@@ -270,7 +270,7 @@ static by_status open_model(session *s, const char *path, by_error *error)
 
 static int generate(const cli_generation *r, const char *path)
 {
-    session s = {.request = r, .stop = "length"};
+    generate_session s = {.request = r, .stop = "length"};
     by_error error = {0};
     by_status status = open_model(&s, path, &error);
     if (status == BY_OK) {

@@ -21,28 +21,28 @@
 #define PROGRESS 1.0
 
 /* A text that continues a prompt. */
-typedef struct answer {
+typedef struct batch_answer {
     by_text_stream *stream;
     by_string text;         /* so far */
     int64_t count;          /* number of generated tokens */
     double log_probability; /* sum over all tokens */
     by_string logprobs;     /* JSON objects of the tokens, separated by commas */
     const char *stop;       /* why it ended; NULL: it is running */
-} answer;
+} batch_answer;
 
 /* A prompt and its texts. */
-typedef struct item {
+typedef struct batch_prompt {
     cli_prompt from;
     uint64_t session;       /* 0: not submitted */
     by_token_buffer prompt; /* freed when it is submitted */
     size_t prompt_tokens;
     by_logit_process *process; /* NULL: logits are not changed */
-    answer *answers;           /* [each] */
+    batch_answer *answers;     /* [each] */
     int64_t ended;             /* number of texts that have ended */
     bool done;
     bool cancels;  /* cancel the rest of its session after the events of the step are read */
     char *failure; /* NULL: none */
-} item;
+} batch_prompt;
 
 typedef struct batch {
     const cli_generation *r;
@@ -52,7 +52,7 @@ typedef struct batch {
     cli_form form;
     char *data;
     int64_t each; /* number of texts of a prompt */
-    item *items;
+    batch_prompt *items;
     size_t count;
     size_t submitted;
     size_t done;
@@ -130,7 +130,7 @@ static by_status read_items(batch *b, by_error *error)
 /* ---- sessions ---- */
 
 /* Records why a prompt cannot be processed; the other prompts continue. */
-static by_status refuse(batch *b, item *it, const by_error *why, by_error *error)
+static by_status refuse(batch *b, batch_prompt *it, const by_error *why, by_error *error)
 {
     if (b->r->batch == NULL) {
         *error = *why;
@@ -149,7 +149,7 @@ static by_status refuse(batch *b, item *it, const by_error *why, by_error *error
 }
 
 /* Prepares a prompt, once, before it is submitted. */
-static by_status prepare(batch *b, item *it, by_error *error)
+static by_status prepare(batch *b, batch_prompt *it, by_error *error)
 {
     const cli_generation *r = b->r;
     by_text_stream_options options = {
@@ -171,7 +171,7 @@ static by_status prepare(batch *b, item *it, by_error *error)
 }
 
 /* Submits a prompt. BY_ESTATE: the engine has no room at present. */
-static by_status submit(batch *b, item *it, by_error *error)
+static by_status submit(batch *b, batch_prompt *it, by_error *error)
 {
     const cli_generation *r = b->r;
     by_status status = prepare(b, it, error);
@@ -204,7 +204,7 @@ static by_status submit_more(batch *b, by_error *error)
 {
     while (b->submitted < b->count) {
         by_error why = {0};
-        item *it = &b->items[b->submitted];
+        batch_prompt *it = &b->items[b->submitted];
         by_status status = submit(b, it, &why);
         if (status == BY_ESTATE) {
             return BY_OK;
@@ -223,7 +223,7 @@ static by_status submit_more(batch *b, by_error *error)
 
 /* Returns the item of a session; NULL: the item is done, and its session was cancelled at a stop
  * string. */
-static item *item_of(batch *b, uint64_t session)
+static batch_prompt *item_of(batch *b, uint64_t session)
 {
     for (size_t i = b->printed; i < b->submitted; i++) {
         if (b->items[i].session == session) {
@@ -234,7 +234,7 @@ static item *item_of(batch *b, uint64_t session)
 }
 
 /* Keeps text that may be shown, and also prints it if there is only this text. */
-static by_status show(const batch *b, answer *a, const by_text *text, by_error *error)
+static by_status show(const batch *b, batch_answer *a, const by_text *text, by_error *error)
 {
     if (b->streams && text->length > 0) {
         fwrite(text->data, 1, text->length, stdout);
@@ -245,7 +245,7 @@ static by_status show(const batch *b, answer *a, const by_text *text, by_error *
 }
 
 /* Ends a text; the prompt is done when its last text ends. */
-static by_status end(batch *b, item *it, answer *a, const char *stop, by_error *error)
+static by_status end(batch *b, batch_prompt *it, batch_answer *a, const char *stop, by_error *error)
 {
     by_text rest;
     by_text_stream_end(a->stream, &rest);
@@ -277,7 +277,8 @@ static by_status add_token(const batch *b, by_string *out, int32_t token, float 
 }
 
 /* Appends what --logprobs reports for a token. */
-static by_status add_logprobs(const batch *b, answer *a, const by_event *event, by_error *error)
+static by_status add_logprobs(const batch *b, batch_answer *a, const by_event *event,
+                              by_error *error)
 {
     by_string *out = &a->logprobs;
     by_string_add(out, ",", a->count > 1);
@@ -295,14 +296,14 @@ static by_status add_logprobs(const batch *b, answer *a, const by_event *event, 
 
 static by_status take_event(batch *b, const by_event *event, by_error *error)
 {
-    item *it = item_of(b, event->session);
+    batch_prompt *it = item_of(b, event->session);
     bool stopped = false;
     by_text text;
     by_status status = BY_OK;
     if (it == NULL || it->answers[event->index].stop != NULL) {
         return BY_OK;
     }
-    answer *a = &it->answers[event->index];
+    batch_answer *a = &it->answers[event->index];
     if (event->finish == BY_FINISH_FAILED) {
         by_error why = {0};
         (void)by_error_set(&why, BY_ESTATE, "%s", event->failure);
@@ -336,12 +337,12 @@ static by_status take_event(batch *b, const by_event *event, by_error *error)
 /* ---- output ---- */
 
 /* Returns the answer with the highest mean log-probability, the first of equals. */
-static const answer *best(const batch *b, const item *it)
+static const batch_answer *best(const batch *b, const batch_prompt *it)
 {
-    const answer *found = &it->answers[0];
+    const batch_answer *found = &it->answers[0];
     double most = -HUGE_VAL;
     for (int64_t i = 0; i < b->each; i++) {
-        const answer *a = &it->answers[i];
+        const batch_answer *a = &it->answers[i];
         double mean = a->count == 0 ? -HUGE_VAL : a->log_probability / (double)a->count;
         if (mean > most) {
             most = mean;
@@ -352,10 +353,10 @@ static const answer *best(const batch *b, const item *it)
 }
 
 /* Prints the texts of a single prompt; with -n, all of them. */
-static void print_texts(const batch *b, const item *it)
+static void print_texts(const batch *b, const batch_prompt *it)
 {
     for (int64_t i = 0; i < b->r->texts && !b->streams; i++) {
-        const answer *a = b->r->texts > 1 ? &it->answers[i] : best(b, it);
+        const batch_answer *a = b->r->texts > 1 ? &it->answers[i] : best(b, it);
         if (i > 0) {
             printf("\n---\n");
             fwrite(it->from.text, 1, b->r->no_prompt ? 0 : it->from.length, stdout);
@@ -366,7 +367,7 @@ static void print_texts(const batch *b, const item *it)
 }
 
 /* Prints an answer as members of a JSON object. */
-static void print_answer(const batch *b, const answer *a)
+static void print_answer(const batch *b, const batch_answer *a)
 {
     printf("\"tokens\":%lld,\"text\":", (long long)a->count);
     cli_print_json_text(a->text.data, a->text.length);
@@ -376,7 +377,7 @@ static void print_answer(const batch *b, const answer *a)
     }
 }
 
-static void print_item(const batch *b, const item *it)
+static void print_item(const batch *b, const batch_prompt *it)
 {
     if (b->r->batch == NULL && !b->r->json && it->failure == NULL) {
         print_texts(b, it);
@@ -401,7 +402,7 @@ static void print_item(const batch *b, const item *it)
     printf(b->r->texts > 1 ? "]}\n" : "}\n");
 }
 
-static void release(item *it, int64_t answers)
+static void release(batch_prompt *it, int64_t answers)
 {
     for (int64_t i = 0; i < answers && it->answers != NULL; i++) {
         by_text_stream_close(&it->answers[i].stream);
@@ -507,7 +508,7 @@ static int64_t longest_context(batch *b, const by_pretrained *model)
 {
     int64_t most = 1;
     for (size_t i = 0; i < b->count; i++) {
-        item *it = &b->items[i];
+        batch_prompt *it = &b->items[i];
         by_error unused = {0};
         if (cli_encode_prompt(&it->prompt, b->tokenizer, it->from.text, it->from.length, &unused) !=
             BY_OK) {

@@ -11,7 +11,7 @@
 /* Larger prompt files are refused as mistakes. */
 #define MAX_PROMPT ((size_t)16 << 20)
 
-typedef struct session {
+typedef struct beam_session {
     const cli_generation *r;
     by_tokenizer *tokenizer;
     by_beam *beam;
@@ -19,9 +19,9 @@ typedef struct session {
     char *data;    /* contents of --file */
     by_token_buffer prompt;
     by_text_stream *stream;
-} session;
+} beam_session;
 
-static by_status read_prompt(session *s, by_error *error)
+static by_status read_prompt(beam_session *s, by_error *error)
 {
     const cli_generation *r = s->r;
     size_t length = strlen(r->prompt);
@@ -44,7 +44,7 @@ static by_status read_prompt(session *s, by_error *error)
     return status;
 }
 
-static by_status open_model(session *s, const char *path, by_error *error)
+static by_status open_model(beam_session *s, const char *path, by_error *error)
 {
     const cli_generation *r = s->r;
     by_pretrained *pretrained = NULL;
@@ -65,7 +65,7 @@ static by_status open_model(session *s, const char *path, by_error *error)
 }
 
 /* Decodes a hypothesis without the token that ends it. */
-static by_status text_of(session *s, const by_hypothesis *h, by_string *out, by_error *error)
+static by_status text_of(beam_session *s, const by_hypothesis *h, by_string *out, by_error *error)
 {
     by_text text;
     bool stopped;
@@ -85,7 +85,7 @@ static by_status text_of(session *s, const by_hypothesis *h, by_string *out, by_
     return status;
 }
 
-static by_status print(session *s, const by_hypothesis *found, int32_t count, by_error *error)
+static by_status print(beam_session *s, const by_hypothesis *found, int32_t count, by_error *error)
 {
     const cli_generation *r = s->r;
     by_status status = BY_OK;
@@ -111,7 +111,7 @@ static by_status print(session *s, const by_hypothesis *found, int32_t count, by
     return status;
 }
 
-static by_status search(session *s, by_error *error)
+static by_status search(beam_session *s, by_error *error)
 {
     const cli_generation *r = s->r;
     const by_hypothesis *found;
@@ -130,7 +130,7 @@ static by_status search(session *s, by_error *error)
 
 int cli_generate_beams(const cli_generation *r, const char *path)
 {
-    session s = {.r = r};
+    beam_session s = {.r = r};
     by_error error = {0};
     by_status status = open_model(&s, path, &error);
     if (status == BY_OK) {

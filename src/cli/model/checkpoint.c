@@ -94,7 +94,7 @@ static by_status print_digest(const char *path, bool json, by_error *error)
 }
 
 /* The flags, and the requested action. */
-typedef struct request {
+typedef struct checkpoint_request {
     bool json;
     bool dry_run;
     bool ema;
@@ -104,9 +104,9 @@ typedef struct request {
     const char *adapter;
     char **paths;
     int code; /* exit code if nothing fails */
-} request;
+} checkpoint_request;
 
-static by_status do_digest(request *r, by_error *error)
+static by_status do_digest(checkpoint_request *r, by_error *error)
 {
     return print_digest(r->paths[0], r->json, error);
 }
@@ -141,7 +141,7 @@ static by_status print_merged(const char *directory, bool json, by_error *error)
     return status;
 }
 
-static by_status do_merge(request *r, by_error *error)
+static by_status do_merge(checkpoint_request *r, by_error *error)
 {
     char *found;
     if (find(&found, r->paths[0], error) != BY_OK) {
@@ -152,7 +152,7 @@ static by_status do_merge(request *r, by_error *error)
     return status == BY_OK ? print_merged(r->paths[1], r->json, error) : status;
 }
 
-static by_status list(request *r, bool verify, by_error *error)
+static by_status list(checkpoint_request *r, bool verify, by_error *error)
 {
     char *found;
     bool all_valid = true;
@@ -165,17 +165,17 @@ static by_status list(request *r, bool verify, by_error *error)
     return status;
 }
 
-static by_status do_list(request *r, by_error *error)
+static by_status do_list(checkpoint_request *r, by_error *error)
 {
     return list(r, false, error);
 }
 
-static by_status do_verify(request *r, by_error *error)
+static by_status do_verify(checkpoint_request *r, by_error *error)
 {
     return list(r, true, error);
 }
 
-static by_status do_prune(request *r, by_error *error)
+static by_status do_prune(checkpoint_request *r, by_error *error)
 {
     char *found;
     const by_retention retention = {.keep = (size_t)r->keep,
@@ -192,7 +192,7 @@ static by_status do_prune(request *r, by_error *error)
     return status;
 }
 
-static by_status do_diff(request *r, by_error *error)
+static by_status do_diff(checkpoint_request *r, by_error *error)
 {
     char *first;
     char *second = NULL;
@@ -214,13 +214,13 @@ static const struct deed {
     const char *name;
     int paths;
     int inputs; /* of these, first */
-    by_status (*run)(request *r, by_error *error);
+    by_status (*run)(checkpoint_request *r, by_error *error);
 } deeds[] = {{"ls", 1, 1, do_list},   {"verify", 1, 1, do_verify}, {"prune", 1, 1, do_prune},
              {"diff", 2, 2, do_diff}, {"digest", 1, 1, do_digest}, {"merge", 2, 1, do_merge}};
 
 static int run(int argc, char **argv)
 {
-    request r = {.keep = 3};
+    checkpoint_request r = {.keep = 3};
     const cli_flag flags[] = {
         {"json", CLI_SWITCH, &r.json, NULL,
          "print one JSON line per checkpoint or tensor; for digest and merge, one in all"},

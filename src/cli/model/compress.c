@@ -9,7 +9,7 @@
 #include "banyan/train.h"
 #include "base/cli.h"
 
-typedef struct request {
+typedef struct compress_request {
     const char *run; /* run directory; NULL: a directory in Hugging Face format */
     const char *out;
     const char *eval;
@@ -18,7 +18,7 @@ typedef struct request {
     bool json;
     by_compress_options options;
     cli_list settings;
-} request;
+} compress_request;
 
 /* Value of --eval for the data held out by the run. */
 #define HELD_OUT "held-out"
@@ -32,7 +32,7 @@ static void show_note(void *user, const by_train_event *event)
     }
 }
 
-static by_status measure(double *loss, const request *r, const by_pretrained *model,
+static by_status measure(double *loss, const compress_request *r, const by_pretrained *model,
                          by_error *error)
 {
     by_task_data *data = NULL;
@@ -71,7 +71,7 @@ static by_status measure(double *loss, const request *r, const by_pretrained *mo
 
 /* Measures the loss of the result, on the same data and with the same settings as for the
  * original. */
-static by_status measure_made(double *loss, const request *r, const by_pretrained *model,
+static by_status measure_made(double *loss, const compress_request *r, const by_pretrained *model,
                               by_error *error)
 {
     by_pretrained *made;
@@ -89,7 +89,7 @@ static void show_progress(void *user, const by_compress_progress *progress)
     fprintf(stderr, "%zu/%zu  %s\n", progress->done + 1, progress->all, progress->what);
 }
 
-static void print(const request *r, const by_compressed *made, double before, double after)
+static void print(const compress_request *r, const by_compressed *made, double before, double after)
 {
     char text[2][32];
     if (r->json) {
@@ -118,7 +118,7 @@ static void print(const request *r, const by_compressed *made, double before, do
 
 static by_status compress(void *user, const by_pretrained *model, const char *run, by_error *error)
 {
-    request *r = user;
+    compress_request *r = user;
     by_compressed made;
     double before = 0.0;
     double after = 0.0;
@@ -150,7 +150,7 @@ static by_status compress(void *user, const by_pretrained *model, const char *ru
 
 /* Reports a method that does not support the model: an error if the method was named, otherwise a
  * line in the list. */
-static by_status tell_refusal(const request *r, const char *method, const char *why,
+static by_status tell_refusal(const compress_request *r, const char *method, const char *why,
                               by_error *error)
 {
     if (r->options.method != NULL) {
@@ -180,8 +180,9 @@ static bool has_setting(const by_compress_method *method, const char *setting)
 
 /* Computes the forecast of a method; NULL: of the model as it is. Of the settings those that it
  * has are used, or all if it was named. */
-static by_status forecast(by_compress_forecast *out, const request *r, const by_pretrained *model,
-                          const by_compress_method *method, by_error *error)
+static by_status forecast(by_compress_forecast *out, const compress_request *r,
+                          const by_pretrained *model, const by_compress_method *method,
+                          by_error *error)
 {
     by_compress_options options = r->options;
     const char **settings = calloc(r->settings.count + 1, sizeof *settings);
@@ -201,7 +202,7 @@ static by_status forecast(by_compress_forecast *out, const request *r, const by_
     return status;
 }
 
-static by_status plan_one(const request *r, const by_pretrained *model,
+static by_status plan_one(const compress_request *r, const by_pretrained *model,
                           const by_compress_method *row, double gbps, by_error *error)
 {
     by_compress_forecast f;
@@ -233,7 +234,7 @@ static by_status plan_one(const request *r, const by_pretrained *model,
 }
 
 /* Refuses a setting that no method has. */
-static by_status check_settings(const request *r, by_error *error)
+static by_status check_settings(const compress_request *r, by_error *error)
 {
     const by_compress_method *m;
     for (size_t i = 0; i < r->settings.count; i++) {
@@ -253,7 +254,7 @@ static by_status check_settings(const request *r, by_error *error)
 /* Plans the model as it is and all methods, or the one named with its settings. */
 static by_status plan(void *user, const by_pretrained *model, const char *run, by_error *error)
 {
-    request *r = user;
+    compress_request *r = user;
     by_machine machine;
     const by_compress_method *m;
     r->run = run;
@@ -309,7 +310,7 @@ static void list_methods(void)
 
 static int run(int argc, char **argv)
 {
-    request r = {0};
+    compress_request r = {0};
     bool list = false;
     bool only_plan = false;
     const cli_flag flags[] = {

@@ -5,7 +5,7 @@
 #include "banyan/infer.h"
 #include "base/cli.h"
 
-typedef struct request {
+typedef struct export_request {
     const char *path;
     const char *format;
     const char *dtype;
@@ -15,10 +15,10 @@ typedef struct request {
     bool ema;
     bool no_cache;
     bool json;
-} request;
+} export_request;
 
-static by_status write(by_export_report *report, const request *r, const by_pretrained *model,
-                       by_error *error)
+static by_status write(by_export_report *report, const export_request *r,
+                       const by_pretrained *model, by_error *error)
 {
     const by_export_source source = {.config = by_pretrained_config(model),
                                      .weights = by_pretrained_weights(model),
@@ -28,7 +28,7 @@ static by_status write(by_export_report *report, const request *r, const by_pret
     return by_export(report, &source, &options, error);
 }
 
-static int export_model(const request *r)
+static int export_model(const export_request *r)
 {
     by_error error = {0};
     by_pretrained *model = NULL;
@@ -57,7 +57,7 @@ static int export_model(const request *r)
 
 static int run(int argc, char **argv)
 {
-    request r = {0};
+    export_request r = {0};
     const cli_flag flags[] = {
         {"format", CLI_STRING, &r.format, "NAME", "gguf, onnx or safetensors (required)"},
         {"dtype", CLI_STRING, &r.dtype, "TYPE",

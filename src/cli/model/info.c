@@ -8,14 +8,14 @@
 #include "banyan/train.h"
 #include "base/cli.h"
 
-typedef struct request {
+typedef struct info_request {
     cli_list overrides;
     const char *after;
     const char *out;
     bool graph;
     bool config;
     bool json;
-} request;
+} info_request;
 
 static by_status print_text(const by_graph *graph, by_error *error)
 {
@@ -53,14 +53,14 @@ static by_status print_graph(const by_config *config, const char *after, by_erro
 }
 
 /* Whether the plan fits into memory, and what would make it fit. */
-typedef struct fit {
+typedef struct plan_fit {
     uint64_t limit;
     bool fits;
     by_plan_change changes[BY_PLAN_CHANGES];
     size_t count;
-} fit;
+} plan_fit;
 
-static by_status find_fit(fit *f, const by_config *config, const by_trainer *trainer,
+static by_status find_fit(plan_fit *f, const by_config *config, const by_trainer *trainer,
                           const by_trainer_options *options, by_error *error)
 {
     f->limit = by_plan_limit(config, NULL);
@@ -70,7 +70,7 @@ static by_status find_fit(fit *f, const by_config *config, const by_trainer *tra
                    : by_plan_changes(f->changes, &f->count, config, options, f->limit, error);
 }
 
-static void print_json(const by_config *config, const by_trainer *trainer, const fit *f)
+static void print_json(const by_config *config, const by_trainer *trainer, const plan_fit *f)
 {
     const by_model_size *size = by_trainer_size(trainer);
     const by_memory_report *m = by_trainer_memory(trainer);
@@ -158,7 +158,7 @@ static void print_step_time(const by_config *config, const by_trainer *trainer)
     }
 }
 
-static void print_fit(const by_config *config, const fit *f)
+static void print_fit(const by_config *config, const plan_fit *f)
 {
     char text[32];
     if (f->fits) {
@@ -236,7 +236,7 @@ static by_status learn_sizes(by_config *config, const by_task *task, uint64_t *b
     return status;
 }
 
-static by_status show(const request *r, by_config *config, by_error *error)
+static by_status show(const info_request *r, by_config *config, by_error *error)
 {
     by_trainer *trainer;
     char *text;
@@ -275,7 +275,7 @@ static by_status show(const request *r, by_config *config, by_error *error)
     by_trainer_plan_data(trainer, bytes);
     by_trainer_plan_staging(trainer);
     status = by_trainer_plan_loaders(trainer, held_out, error);
-    fit f;
+    plan_fit f;
     if (status == BY_OK && r->out != NULL) {
         status = by_trainer_draw_memory(trainer, r->out, error);
     }
@@ -298,7 +298,7 @@ static by_status show_config(void *user, by_config *config, by_error *error)
 }
 
 /* Shows a file of weights instead of a config. */
-static int show_file(const request *r, const char *path)
+static int show_file(const info_request *r, const char *path)
 {
     char *text;
     by_error error = {0};
@@ -365,7 +365,7 @@ static by_status open_model_config(by_config **out, const char *path, const cli_
     return BY_OK;
 }
 
-static int show_model(const request *r, const char *path)
+static int show_model(const info_request *r, const char *path)
 {
     by_config *config;
     by_error error = {0};
@@ -379,7 +379,7 @@ static int show_model(const request *r, const char *path)
 
 static int run(int argc, char **argv)
 {
-    request r = {0};
+    info_request r = {0};
     char after[256] = "print the graph after a pass: forward";
     for (int i = 0; i < by_pass_count(); i++) {
         size_t length = strlen(after);

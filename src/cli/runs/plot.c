@@ -12,13 +12,13 @@
 #define MAX_RUNS 8
 
 /* A by_series converted to the doubles that a chart takes. */
-typedef struct curve {
+typedef struct plot_curve {
     by_series series;
     double *x;
     char name[128];
-} curve;
+} plot_curve;
 
-static by_status read_curve(curve *c, const char *run, const char *event, const char *key,
+static by_status read_curve(plot_curve *c, const char *run, const char *event, const char *key,
                             const char *label, by_error *error)
 {
     by_status status = by_events_read(&c->series, run, event, key, error);
@@ -37,19 +37,19 @@ static by_status read_curve(curve *c, const char *run, const char *event, const 
 }
 
 /* A chart that --show may name: lines of one or two keys for each run. */
-typedef struct view {
+typedef struct plot_view {
     const char *name;
     const char *title;
     const char *y_label;
-    struct line {
+    struct plot_line {
         const char *event; /* NULL: no second line */
         const char *key;
         const char *label; /* added to the run's name */
         double smooth;
     } lines[2];
-} view;
+} plot_view;
 
-static const view views[] = {
+static const plot_view views[] = {
     {"loss",
      "Loss",
      "loss",
@@ -65,7 +65,7 @@ static const view views[] = {
 
 /* Finds what --show names: a view, or EVENT.KEY for a single line. `text` stores the parts of a
  * name. */
-static by_status find_view(view *out, char text[MAX_NAME], const char *name, size_t length,
+static by_status find_view(plot_view *out, char text[MAX_NAME], const char *name, size_t length,
                            by_error *error)
 {
     for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
@@ -85,15 +85,15 @@ static by_status find_view(view *out, char text[MAX_NAME], const char *name, siz
     text[length] = '\0';
     text[dot - name] = '\0';
     const char *key = text + (dot - name) + 1;
-    *out = (view){.name = text, .title = key, .y_label = key, .lines = {{text, key, key, 0}}};
+    *out = (plot_view){.name = text, .title = key, .y_label = key, .lines = {{text, key, key, 0}}};
     return BY_OK;
 }
 
 /* A chart and the data that its series point to. */
 typedef struct drawing {
-    view view;
+    plot_view view;
     char text[MAX_NAME];
-    curve curves[2 * MAX_RUNS];
+    plot_curve curves[2 * MAX_RUNS];
     by_plot_series series[2 * MAX_RUNS];
     by_plot_options options;
 } drawing;
@@ -115,7 +115,7 @@ static void label_loss(drawing *d, const char *run, bool first)
 }
 
 /* A run of images or tables has its throughput under another key. */
-static by_status read_line(curve *c, drawing *d, const char *run, const struct line *line,
+static by_status read_line(plot_curve *c, drawing *d, const char *run, const struct plot_line *line,
                            const char *label, by_error *error)
 {
     static const char *const others[][2] = {{"rows_per_s", "rows a second"},
@@ -140,11 +140,11 @@ static by_status add_run(drawing *d, const char *run, int i, int count, by_error
     const char *slash = strrchr(run, '/');
     by_status status = BY_OK;
     for (int k = 0; k < 2 && d->view.lines[k].event != NULL && status == BY_OK; k++) {
-        const struct line *line = &d->view.lines[k];
+        const struct plot_line *line = &d->view.lines[k];
         char label[128];
         (void)snprintf(label, sizeof label, "%s%s%s", count > 1 ? (slash ? slash + 1 : run) : "",
                        count > 1 ? ", " : "", line->label);
-        curve *c = &d->curves[d->options.series_count];
+        plot_curve *c = &d->curves[d->options.series_count];
         status = read_line(c, d, run, line, label, error);
         if (status == BY_OK && c->series.count > 0) {
             d->series[d->options.series_count++] = (by_plot_series){.name = c->name,

@@ -7,7 +7,7 @@
 #include "runs/runs.h"
 
 /* The values of the flags. */
-typedef struct request {
+typedef struct runs_request {
     by_run_query query;
     const char *tag;
     const char *server;
@@ -17,22 +17,23 @@ typedef struct request {
     bool series;
     bool all;
     bool json;
-} request;
+} runs_request;
 
 /* The subcommands, and how many arguments each takes. */
-typedef struct word {
+typedef struct subcommand {
     const char *name;
     int least, most;
     const char *form;
-} word;
+} subcommand;
 
-static const word words[] = {{"ls", 0, 1, "ls [DIR]"},
-                             {"show", 1, 1, "show RUN"},
-                             {"compare", 2, INT_MAX, "compare RUN RUN..., two runs or more"},
-                             {"tag", 1, INT_MAX, "tag RUN [KEY=VALUE...]"},
-                             {"export", 0, INT_MAX, "export [DIR], or export --series RUN..."},
-                             {"delete", 1, INT_MAX, "delete RUN... --yes"},
-                             {"sync", 1, 1, "sync RUN"}};
+static const subcommand words[] = {
+    {"ls", 0, 1, "ls [DIR]"},
+    {"show", 1, 1, "show RUN"},
+    {"compare", 2, INT_MAX, "compare RUN RUN..., two runs or more"},
+    {"tag", 1, INT_MAX, "tag RUN [KEY=VALUE...]"},
+    {"export", 0, INT_MAX, "export [DIR], or export --series RUN..."},
+    {"delete", 1, INT_MAX, "delete RUN... --yes"},
+    {"sync", 1, 1, "sync RUN"}};
 
 /* What others call the actions. */
 static const char *const synonyms[][2] = {
@@ -55,7 +56,7 @@ static const char *guess_word(const char *name)
     return by_nearest_name(name, names, sizeof names / sizeof names[0]);
 }
 
-static const word *find_word(const char *name)
+static const subcommand *find_word(const char *name)
 {
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (strcmp(words[i].name, name) == 0) {
@@ -65,7 +66,7 @@ static const word *find_word(const char *name)
     return NULL;
 }
 
-static int list(const char *directory, const request *r)
+static int list(const char *directory, const runs_request *r)
 {
     by_error error = {0};
     return cli_list_runs(directory, &r->query, r->tag, &r->order, r->json, &error) == BY_OK
@@ -73,7 +74,7 @@ static int list(const char *directory, const request *r)
                : cli_fail(&cli_runs, &error);
 }
 
-static int export_runs(char **rest, int count, const request *r)
+static int export_runs(char **rest, int count, const runs_request *r)
 {
     if (!r->series && count > 1) {
         return cli_misuse(&cli_runs, "export takes one directory; with --series it takes runs");
@@ -85,7 +86,7 @@ static int export_runs(char **rest, int count, const request *r)
                      : cli_export_runs(count == 1 ? rest[0] : "runs", r->out);
 }
 
-static int run_word(const word *w, char **rest, int count, const request *r)
+static int run_word(const subcommand *w, char **rest, int count, const runs_request *r)
 {
     if (count < w->least || count > w->most) {
         return cli_misuse(&cli_runs, "write: banyan runs %s", w->form);
@@ -109,7 +110,7 @@ static int run_word(const word *w, char **rest, int count, const request *r)
 
 static int run(int argc, char **argv)
 {
-    request r = {0};
+    runs_request r = {0};
     const cli_flag flags[] = {
         {"name", CLI_STRING, &r.query.name, "TEXT", "ls: only runs whose name contains TEXT"},
         {"status", CLI_STRING, &r.query.status, "WORD",
@@ -134,7 +135,7 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    const word *w = count == 0 ? NULL : find_word(rest[0]);
+    const subcommand *w = count == 0 ? NULL : find_word(rest[0]);
     if (w != NULL) {
         return run_word(w, rest + 1, count - 1, &r);
     }

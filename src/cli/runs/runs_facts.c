@@ -73,14 +73,14 @@ int cli_show_run(const char *run, bool json)
 
 /* ---- several runs ---- */
 
-typedef struct table {
+typedef struct facts_table {
     by_run_facts *runs;
     size_t count;
     const char **keys; /* distinct keys of all runs, in the order of the first run that has each */
     size_t key_count;
-} table;
+} facts_table;
 
-static void free_table(table *t)
+static void free_table(facts_table *t)
 {
     for (size_t i = 0; i < t->count; i++) {
         by_run_facts_free(&t->runs[i]);
@@ -89,7 +89,7 @@ static void free_table(table *t)
     free(t->keys);
 }
 
-static bool has_key(const table *t, const char *key)
+static bool has_key(const facts_table *t, const char *key)
 {
     for (size_t i = 0; i < t->key_count; i++) {
         if (strcmp(t->keys[i], key) == 0) {
@@ -99,7 +99,7 @@ static bool has_key(const table *t, const char *key)
     return false;
 }
 
-static by_status list_keys(table *t, by_error *error)
+static by_status list_keys(facts_table *t, by_error *error)
 {
     size_t most = 1;
     for (size_t i = 0; i < t->count; i++) {
@@ -122,11 +122,11 @@ static by_status list_keys(table *t, by_error *error)
 
 /* Opens the facts of runs. Paths are resolved by by_run_find; with `exact` they are directories,
  * and damaged ones are reported and skipped. */
-static by_status open_table(table *t, const char *const *runs, size_t count, bool exact,
+static by_status open_table(facts_table *t, const char *const *runs, size_t count, bool exact,
                             by_error *error)
 {
     by_status status = BY_OK;
-    *t = (table){.runs = calloc(count + 1, sizeof *t->runs)};
+    *t = (facts_table){.runs = calloc(count + 1, sizeof *t->runs)};
     if (t->runs == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: facts of runs");
     }
@@ -148,7 +148,7 @@ static by_status open_table(table *t, const char *const *runs, size_t count, boo
     return status;
 }
 
-static bool differs(const table *t, const char *key)
+static bool differs(const facts_table *t, const char *key)
 {
     const by_fact *first = by_run_facts_find(&t->runs[0], key);
     for (size_t i = 1; i < t->count; i++) {
@@ -161,7 +161,7 @@ static bool differs(const table *t, const char *key)
     return false;
 }
 
-static void print_json_row(const table *t, const char *key)
+static void print_json_row(const facts_table *t, const char *key)
 {
     printf("{\"key\":");
     cli_print_json_string(key);
@@ -173,7 +173,7 @@ static void print_json_row(const table *t, const char *key)
 }
 
 /* Digits with which all values of a row can be told apart that differ. */
-static int digits_of(const table *t, const char *key)
+static int digits_of(const facts_table *t, const char *key)
 {
     char a[32], b[32];
     for (int digits = CLI_SHORT_DIGITS; digits < 17; digits += 3) {
@@ -192,7 +192,7 @@ static int digits_of(const table *t, const char *key)
     return 17;
 }
 
-static void add_row(cli_columns *rows, const table *t, const char *key)
+static void add_row(cli_columns *rows, const facts_table *t, const char *key)
 {
     char number[32];
     int digits = digits_of(t, key);
@@ -208,7 +208,7 @@ static void add_row(cli_columns *rows, const table *t, const char *key)
 
 int cli_compare_runs(char **runs, int count, bool all, bool json)
 {
-    table t;
+    facts_table t;
     cli_columns rows = {0};
     by_error error = {0};
     if (open_table(&t, (const char *const *)runs, (size_t)count, false, &error) != BY_OK) {
@@ -280,7 +280,7 @@ static by_status write_to(const char *out, by_error *error)
     return BY_OK;
 }
 
-static void print_rows(const table *t)
+static void print_rows(const facts_table *t)
 {
     for (size_t k = 0; k < t->key_count; k++) {
         printf("%s", k > 0 ? "," : "");
@@ -301,7 +301,7 @@ int cli_export_runs(const char *directory, const char *out)
 {
     by_registry *registry = NULL;
     by_run_list list = {0};
-    table t;
+    facts_table t;
     by_error error = {0};
     bool lines;
     by_status status = find_form(&lines, out, &error);
@@ -339,15 +339,15 @@ int cli_export_runs(const char *directory, const char *out)
 }
 
 /* A run whose numbers are printed, and how. */
-typedef struct numbers {
+typedef struct printed_run {
     const char *run;
     bool lines;
-} numbers;
+} printed_run;
 
 static void print_number(void *user, const char *event, uint64_t step, const char *key,
                          double value)
 {
-    const numbers *n = user;
+    const printed_run *n = user;
     char number[32];
     if (n->lines) {
         printf("{\"run\":");
@@ -388,7 +388,7 @@ int cli_export_series(char **runs, int count, const char *out)
     }
     for (int i = 0; i < count && status == BY_OK; i++) {
         uint64_t offset = 0;
-        numbers own = {found[i], lines};
+        printed_run own = {found[i], lines};
         status = by_events_follow(found[i], &offset, NULL, print_number, &own, &error);
     }
     for (int i = 0; i < count && found != NULL; i++) {

@@ -8,13 +8,13 @@
 #include "runs/runs.h"
 
 /* A listed run, and what it is sorted by. */
-typedef struct row {
+typedef struct listed_run {
     const by_run_record *run;
     char *value; /* NULL: it has none */
     double number;
     bool is_number;
     size_t place; /* before sorting, which is kept among equals */
-} row;
+} listed_run;
 
 /* Returns true if a run has a tag, given as KEY=VALUE or KEY. */
 static bool has_tag(const by_run_record *r, const char *wanted)
@@ -66,7 +66,7 @@ static const by_fact *find_fact(const by_run_facts *facts, const char *key)
     return NULL;
 }
 
-static by_status read_value(row *r, const char *key, by_error *error)
+static by_status read_value(listed_run *r, const char *key, by_error *error)
 {
     by_run_facts facts;
     if (by_run_facts_read(&facts, r->run->path, NULL) != BY_OK) {
@@ -86,8 +86,8 @@ static by_status read_value(row *r, const char *key, by_error *error)
 /* Numbers ascending, then texts, then runs without the value. */
 static int compare_rows(const void *a, const void *b)
 {
-    const row *x = a;
-    const row *y = b;
+    const listed_run *x = a;
+    const listed_run *y = b;
     int kinds[2] = {x->value == NULL ? 2 : !x->is_number, y->value == NULL ? 2 : !y->is_number};
     int order = kinds[0] - kinds[1];
     if (order == 0 && kinds[0] == 0) {
@@ -99,19 +99,19 @@ static int compare_rows(const void *a, const void *b)
 }
 
 /* Those without a value stay last. */
-static void reverse(row *rows, size_t count)
+static void reverse(listed_run *rows, size_t count)
 {
     while (count > 0 && rows[count - 1].value == NULL) {
         count--;
     }
     for (size_t i = 0; i < count / 2; i++) {
-        row other = rows[i];
+        listed_run other = rows[i];
         rows[i] = rows[count - 1 - i];
         rows[count - 1 - i] = other;
     }
 }
 
-static by_status sort(row *rows, size_t count, const cli_runs_order *order, by_error *error)
+static by_status sort(listed_run *rows, size_t count, const cli_runs_order *order, by_error *error)
 {
     bool known = false;
     for (size_t i = 0; i < count; i++) {
@@ -136,7 +136,7 @@ static by_status sort(row *rows, size_t count, const cli_runs_order *order, by_e
 
 /* ---- printing ---- */
 
-static void print_json(const row *line, const char *key)
+static void print_json(const listed_run *line, const char *key)
 {
     const by_run_record *r = line->run;
     printf("{\"name\":");
@@ -170,7 +170,7 @@ static void print_json(const row *line, const char *key)
     printf("}\n");
 }
 
-static by_status print_table(const row *rows, size_t count, const char *key, by_error *error)
+static by_status print_table(const listed_run *rows, size_t count, const char *key, by_error *error)
 {
     cli_columns table;
     const char *extra = key == NULL || is_column(key) ? NULL : key;
@@ -212,7 +212,7 @@ by_status cli_list_runs(const char *directory, const by_run_query *query, const 
 {
     by_registry *registry;
     by_run_list list = {0};
-    row *rows = NULL;
+    listed_run *rows = NULL;
     size_t count = 0;
     by_status status = by_registry_open_view(&registry, directory, error);
     if (status != BY_OK) {
@@ -225,7 +225,7 @@ by_status cli_list_runs(const char *directory, const by_run_query *query, const 
     }
     for (size_t i = 0; i < list.count && status == BY_OK; i++) {
         if (tag == NULL || has_tag(&list.items[i], tag)) {
-            rows[count] = (row){.run = &list.items[i], .place = count};
+            rows[count] = (listed_run){.run = &list.items[i], .place = count};
             count++;
         }
     }

@@ -19,7 +19,7 @@ static bool show_progress(void *user, uint64_t done, uint64_t windows)
     return !cli_stop_requested(NULL);
 }
 
-typedef struct request {
+typedef struct logits_request {
     by_store_logits_options options;
     const char *out;
     int64_t threads;
@@ -27,11 +27,11 @@ typedef struct request {
     bool ema;
     bool json;
     uint64_t shown; /* per cent, by show_progress */
-} request;
+} logits_request;
 
 static by_status store(void *user, const by_pretrained *model, const char *run, by_error *error)
 {
-    request *r = user;
+    logits_request *r = user;
     by_store_logits_options *o = &r->options;
     (void)run;
     if (o->top == 0) {
@@ -54,7 +54,7 @@ static by_status store(void *user, const by_pretrained *model, const char *run, 
 
 static int run(int argc, char **argv)
 {
-    request r = {.options = {.temperature = 2.0}};
+    logits_request r = {.options = {.temperature = 2.0}};
     const cli_flag flags[] = {
         {"data", CLI_INPUT, &r.options.data, "DIR",
          "packed directory that the student will be trained on (required)"},

@@ -17,7 +17,7 @@
 
 /* How progress is shown: a line that is redrawn on a terminal, plain lines elsewhere, JSON lines
  * with --json. */
-typedef struct screen {
+typedef struct progress_screen {
     bool terminal;
     bool json;
     bool quiet;
@@ -27,9 +27,9 @@ typedef struct screen {
     double peak_gflops;
     long lost;  /* reports that could not be written to standard output */
     int reason; /* errno of the first failure */
-} screen;
+} progress_screen;
 
-static void end_line(screen *s)
+static void end_line(progress_screen *s)
 {
     if (s->open_line) {
         fprintf(stderr, "\n");
@@ -37,7 +37,7 @@ static void end_line(screen *s)
     }
 }
 
-static void show_preparing(screen *s, const by_train_event *e)
+static void show_preparing(progress_screen *s, const by_train_event *e)
 {
     double now = by_clock();
     if (!s->terminal || s->json || (now - s->shown < 0.1 && e->fraction < 1.0)) {
@@ -63,7 +63,7 @@ static void show_memory(const by_memory_report *m)
     }
 }
 
-static void show_planned(const screen *s, const by_train_event *e)
+static void show_planned(const progress_screen *s, const by_train_event *e)
 {
     if (s->json) {
         return;
@@ -89,7 +89,7 @@ static void show_planned(const screen *s, const by_train_event *e)
     show_memory(e->memory);
 }
 
-static void show_started(screen *s, const by_train_event *e)
+static void show_started(progress_screen *s, const by_train_event *e)
 {
     s->first = e->first_step;
     if (s->json) {
@@ -110,7 +110,7 @@ static void show_started(screen *s, const by_train_event *e)
     }
 }
 
-static void show_step(screen *s, const by_train_event *e)
+static void show_step(progress_screen *s, const by_train_event *e)
 {
     char left[32];
     char memory[32];
@@ -149,7 +149,7 @@ static void show_step(screen *s, const by_train_event *e)
     }
 }
 
-static void show_evaluated(screen *s, const by_train_event *e)
+static void show_evaluated(progress_screen *s, const by_train_event *e)
 {
     const by_evaluation *v = e->evaluation;
     if (s->json) {
@@ -179,7 +179,7 @@ static void show_evaluated(screen *s, const by_train_event *e)
     printf("%s\n", e->best ? "  (best)" : "");
 }
 
-static void show_sample(screen *s, const by_train_event *e)
+static void show_sample(progress_screen *s, const by_train_event *e)
 {
     if (s->json) {
         printf("{\"event\":\"sample\",\"step\":%lld,\"text\":", (long long)e->step);
@@ -202,7 +202,7 @@ static void show_sample(screen *s, const by_train_event *e)
 }
 
 /* With --json only, because the run goes on meanwhile. */
-static void show_saved(const screen *s, const by_train_event *e)
+static void show_saved(const progress_screen *s, const by_train_event *e)
 {
     char text[2][32];
     if (s->json) {
@@ -213,7 +213,7 @@ static void show_saved(const screen *s, const by_train_event *e)
 }
 
 /* A full or closed standard output does not end a run. */
-static void flush_output(screen *s)
+static void flush_output(progress_screen *s)
 {
     if (fflush(stdout) != 0) {
         s->reason = s->lost++ == 0 ? errno : s->reason;
@@ -241,7 +241,7 @@ static void tell_supervisor(const by_train_event *e)
 
 static void on_event(void *user, const by_train_event *e)
 {
-    screen *s = user;
+    progress_screen *s = user;
     tell_supervisor(e);
     if (s->quiet && e->kind != BY_TRAIN_NOTE) {
         return;
@@ -280,7 +280,7 @@ static void on_event(void *user, const by_train_event *e)
 }
 
 /* A reader that went away is not a failure, but losing lines that were to be kept is. */
-static int report_lost(const screen *s, int code)
+static int report_lost(const progress_screen *s, int code)
 {
     if (s->lost == 0) {
         return code;
@@ -328,7 +328,7 @@ static void show_next(const by_config *config, const char *run)
 }
 
 static int train(const by_config *config, const char *resume, bool from_start, by_comm *comm,
-                 screen *s)
+                 progress_screen *s)
 {
     by_error error = {0};
     char *run = NULL;
@@ -371,7 +371,8 @@ static int train(const by_config *config, const char *resume, bool from_start, b
 
 /* Opens the config again, with the steps that take as long as asked for. */
 static by_status fit_config(by_config **config, const char *path, cli_list *overrides,
-                            cli_minutes *minutes, by_comm *comm, screen *s, by_error *error)
+                            cli_minutes *minutes, by_comm *comm, progress_screen *s,
+                            by_error *error)
 {
     bool shows = by_comm_rank(comm) == 0 && !s->quiet;
     const by_trainer_options trainer = {.comm = comm, .speeds = cli_speeds(*config)};
@@ -389,7 +390,7 @@ static by_status fit_config(by_config **config, const char *path, cli_list *over
 
 /* `path` is that of a config, or of a run to resume. */
 static int open_and_train(const char *path, const char *resume, cli_list *overrides,
-                          bool from_start, cli_minutes *minutes, by_comm *comm, screen *s)
+                          bool from_start, cli_minutes *minutes, by_comm *comm, progress_screen *s)
 {
     by_config *config;
     by_error error = {0};
@@ -427,7 +428,7 @@ static int run(int argc, char **argv)
     bool from_start = false;
     cli_list overrides = {0};
     cli_minutes minutes = {0};
-    screen s = {.terminal = isatty(STDERR_FILENO) != 0};
+    progress_screen s = {.terminal = isatty(STDERR_FILENO) != 0};
     const cli_flag flags[] = {
         {"set", CLI_LIST, &overrides, "KEY=VALUE", CLI_SET_HELP},
         {"resume", CLI_STRING, &resume, "RUN", "resume a run from its newest valid checkpoint"},

@@ -24,7 +24,7 @@ typedef struct series {
 } series;
 
 /* What was read of a run so far. */
-typedef struct watch {
+typedef struct watched_run {
     char *run;
     uint64_t offset; /* position in its events */
     series *all;
@@ -34,11 +34,11 @@ typedef struct watch {
                     repeat */
     bool failed; /* memory was exhausted */
     double time; /* of the newest event */
-} watch;
+} watched_run;
 
 /* ---- reading ---- */
 
-static void forget(watch *w)
+static void forget(watched_run *w)
 {
     for (size_t i = 0; i < w->count; i++) {
         free(w->all[i].steps);
@@ -74,7 +74,7 @@ static void copy_name(char *out, size_t size, const char *name)
     }
 }
 
-static series *find_from(const watch *w, size_t first, const char *event, const char *key)
+static series *find_from(const watched_run *w, size_t first, const char *event, const char *key)
 {
     for (size_t i = 0; i < w->count; i++) {
         series *s = &w->all[(first + i) % w->count];
@@ -85,12 +85,12 @@ static series *find_from(const watch *w, size_t first, const char *event, const 
     return NULL;
 }
 
-static series *find(const watch *w, const char *event, const char *key)
+static series *find(const watched_run *w, const char *event, const char *key)
 {
     return find_from(w, 0, event, key);
 }
 
-static series *find_or_add(watch *w, const char *event_name, const char *key_name)
+static series *find_or_add(watched_run *w, const char *event_name, const char *key_name)
 {
     char event[sizeof w->all->event];
     char key[sizeof w->all->key];
@@ -109,7 +109,7 @@ static series *find_or_add(watch *w, const char *event_name, const char *key_nam
 
 static void take(void *user, const char *event, uint64_t step, const char *key, double value)
 {
-    watch *w = user;
+    watched_run *w = user;
     if (strcmp(key, "time") == 0) {
         w->time = value;
         return;
@@ -128,7 +128,7 @@ static void take(void *user, const char *event, uint64_t step, const char *key, 
 }
 
 /* Reads new events. If a run was reset to a checkpoint, it is read again from the beginning. */
-static by_status update(watch *w, bool *changed, by_error *error)
+static by_status update(watched_run *w, bool *changed, by_error *error)
 {
     bool restarted;
     uint64_t before = w->offset;
@@ -145,13 +145,13 @@ static by_status update(watch *w, bool *changed, by_error *error)
 
 /* ---- display ---- */
 
-static double last_of(const watch *w, const char *event, const char *key)
+static double last_of(const watched_run *w, const char *event, const char *key)
 {
     const series *s = find(w, event, key);
     return s == NULL ? (double)NAN : s->values[s->count - 1];
 }
 
-static double last_step(const watch *w)
+static double last_step(const watched_run *w)
 {
     double step = 0.0;
     for (size_t i = 0; i < w->count; i++) {
@@ -160,13 +160,13 @@ static double last_step(const watch *w)
     return step;
 }
 
-typedef struct screen {
+typedef struct watch_screen {
     bool terminal;
     int columns;
     int rows; /* rows left */
-} screen;
+} watch_screen;
 
-static void end_line(screen *s)
+static void end_line(watch_screen *s)
 {
     printf(s->terminal ? "\033[K\n" : "\n");
     s->rows--;
@@ -186,7 +186,7 @@ static bool is_shown_above(const char *event)
 }
 
 /* Prints the last numbers of all other events: a row for each key, a column for each event. */
-static void print_table(const watch *w, screen *s)
+static void print_table(const watched_run *w, watch_screen *s)
 {
     const char *events[16];
     size_t event_count = 0;
@@ -232,7 +232,7 @@ static void print_table(const watch *w, screen *s)
     }
 }
 
-static void show(const watch *w, bool terminal)
+static void show(const watched_run *w, bool terminal)
 {
     struct winsize size = {.ws_col = 80, .ws_row = 40};
     by_run_list record = {0};
@@ -240,9 +240,9 @@ static void show(const watch *w, bool terminal)
         (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
         printf("\033[H");
     }
-    screen s = {.terminal = terminal,
-                .columns = size.ws_col < 40 ? 40 : size.ws_col,
-                .rows = terminal ? (size.ws_row < 10 ? 10 : size.ws_row) : 1000};
+    watch_screen s = {.terminal = terminal,
+                      .columns = size.ws_col < 40 ? 40 : size.ws_col,
+                      .rows = terminal ? (size.ws_row < 10 ? 10 : size.ws_row) : 1000};
     bool is_known = by_run_read(&record, w->run, NULL) == BY_OK;
     double step = last_step(w);
     double steps = is_known ? (double)record.items[0].steps : 0.0;
@@ -302,7 +302,7 @@ static bool is_over(const char *run)
 /* ---- the command ---- */
 
 /* Checks the run every `every` seconds until it ends or Ctrl-C is pressed. */
-static by_status follow(watch *w, double every, by_error *error)
+static by_status follow(watched_run *w, double every, by_error *error)
 {
     bool terminal = isatty(STDOUT_FILENO) != 0;
     const struct timespec pause = {.tv_sec = (time_t)every,
@@ -328,7 +328,7 @@ static by_status follow(watch *w, double every, by_error *error)
 
 static int run(int argc, char **argv)
 {
-    watch w = {.offset = 0};
+    watched_run w = {.offset = 0};
     bool once = false;
     double every = 1.0;
     bool changed;

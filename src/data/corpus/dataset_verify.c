@@ -88,7 +88,7 @@ static by_status verify_offsets(const by_dataset *d, verification *v, by_error *
 /* ---- shards ---- */
 
 /* State of reading a shard. */
-typedef struct scan {
+typedef struct shard_scan {
     const by_dataset *dataset;
     const by__data_token_file *shard;
     by__hasher *hasher;
@@ -97,20 +97,20 @@ typedef struct scan {
     uint8_t *found; /* of each block: a reason */
     bool lost;      /* a part of it cannot be read */
     char hash[33];  /* of all its tokens */
-} scan;
+} shard_scan;
 
-static by_status open_scan(scan *n, const by_dataset *d, const by__data_token_file *s,
+static by_status open_scan(shard_scan *n, const by_dataset *d, const by__data_token_file *s,
                            by_error *error)
 {
     size_t blocks = (size_t)blocks_of(s);
-    *n = (scan){.dataset = d, .shard = s};
+    *n = (shard_scan){.dataset = d, .shard = s};
     BY_TRY(by__hasher_open(&n->hasher, error));
     BY_TRY(by__alloc((void **)&n->found, blocks + 1, 1, "blocks", error));
     return by__alloc((void **)&n->block, BY__CHECKED_TOKENS, d->manifest.width, "read buffer",
                      error);
 }
 
-static void close_scan(scan *n)
+static void close_scan(shard_scan *n)
 {
     by__hasher_close(&n->hasher);
     free(n->block);
@@ -119,7 +119,7 @@ static void close_scan(scan *n)
 }
 
 /* Reads a shard and checks its blocks. Unreadable parts are an error unless `skip` is set. */
-static by_status read_through(scan *n, bool skip, verification *v, by_error *error)
+static by_status read_through(shard_scan *n, bool skip, verification *v, by_error *error)
 {
     const by__data_token_file *s = n->shard;
     unsigned width = n->dataset->manifest.width;
@@ -150,7 +150,7 @@ static by_status read_through(scan *n, bool skip, verification *v, by_error *err
 }
 
 /* Names the first token of a shard that is not in the vocabulary. */
-static by_status name_token(const scan *n, by_error *error)
+static by_status name_token(const shard_scan *n, by_error *error)
 {
     int32_t token;
     uint64_t block = 0;
@@ -168,7 +168,7 @@ static by_status name_token(const scan *n, by_error *error)
 
 static by_status verify_shard(const by_dataset *d, size_t index, verification *v, by_error *error)
 {
-    scan n;
+    shard_scan n;
     const by__data_token_file *s = &d->shards[index];
     const char *expected = d->manifest.shards[index].hash;
     by_status status = open_scan(&n, d, s, error);
@@ -229,7 +229,7 @@ static void close_sums(block_sums *s)
 }
 
 /* Reads the sums of a shard whose first block is block `first` of all. */
-static by_status read_sums(scan *n, const block_sums *sums, uint64_t first, by_error *error)
+static by_status read_sums(shard_scan *n, const block_sums *sums, uint64_t first, by_error *error)
 {
     size_t count = (size_t)blocks_of(n->shard);
     if (sums->fd < 0) {
@@ -257,7 +257,7 @@ static by_status add(by_dataset *d, const by__data_token_file *s, uint64_t at, u
 
 /* Adds the damage found by a scan. If the shard is wrong but no block is known to be, all of it is
  * damaged. */
-static by_status add_blocks(by_dataset *d, const scan *n, bool right, by_error *error)
+static by_status add_blocks(by_dataset *d, const shard_scan *n, bool right, by_error *error)
 {
     const by__data_token_file *s = n->shard;
     uint64_t blocks = blocks_of(s);
@@ -283,7 +283,7 @@ static by_status add_blocks(by_dataset *d, const scan *n, bool right, by_error *
 static by_status find_in_shard(by_dataset *d, size_t index, const block_sums *sums, uint64_t first,
                                verification *v, by_error *error)
 {
-    scan n;
+    shard_scan n;
     const by__data_token_file *s = &d->shards[index];
     if (s->problem != NULL) {
         return add(d, s, 0, s->count, s->problem, error);

@@ -10,16 +10,16 @@
 /* Approximate size at which a new shard begins. */
 #define SHARD_BYTES ((uint64_t)256 << 20)
 
-typedef struct shard_map {
+typedef struct logit_shard {
     by__map maps[2]; /* ids, logarithms */
     const int32_t *ids;
     const float *logarithms;
     uint64_t first; /* first row */
-} shard_map;
+} logit_shard;
 
 struct by_logit_store {
     by__data_logit_manifest manifest;
-    shard_map *shards;
+    logit_shard *shards;
     char *directory;
 };
 
@@ -64,7 +64,7 @@ static by_status open_shard(by_logit_store *s, size_t i, by_error *error)
 {
     const by__data_logit_manifest *m = &s->manifest;
     const by__data_logit_shard *shard = &m->shards[i];
-    shard_map *map = &s->shards[i];
+    logit_shard *map = &s->shards[i];
     char *path;
     const uint8_t *data;
     BY_TRY(file_of(&path, s->directory, "ids", i, error));

@@ -40,7 +40,7 @@ typedef struct encoded {
     size_t skipped_capacity;
 } encoded;
 
-typedef struct packing {
+typedef struct pack_encoder {
     const by__data_pack *pack;
     int64_t eos; /* -1: documents are not marked */
     encoded *threads;
@@ -52,10 +52,10 @@ typedef struct packing {
     const by__data_source_file *file; /* whose bytes are hashed as units are taken */
     uint64_t lines;                   /* lines taken so far */
     by__hasher *hasher;
-} packing;
+} pack_encoder;
 
 /* Checks that the last encoded file is unchanged since the scan, whose hash names the result. */
-static by_status check_file(packing *p, by_error *error)
+static by_status check_file(pack_encoder *p, by_error *error)
 {
     char hash[33];
     if (p->file == NULL) {
@@ -72,7 +72,7 @@ static by_status check_file(packing *p, by_error *error)
 }
 
 /* Hashes a unit; units arrive in the order of their bytes. */
-static by_status hash_unit(packing *p, const by__data_format_unit *unit, const char *bytes,
+static by_status hash_unit(pack_encoder *p, const by__data_format_unit *unit, const char *bytes,
                            by_error *error)
 {
     if (p->file != unit->file) {
@@ -93,7 +93,7 @@ static by_status add_text(encoded *e, const char *text, size_t length, by_error 
 }
 
 /* Ends a document; `text` is its whole text if duplicates are removed. */
-static by_status end_document(const packing *p, encoded *e, bool is_marked, const char *text,
+static by_status end_document(const pack_encoder *p, encoded *e, bool is_marked, const char *text,
                               size_t length, by_error *error)
 {
     if (p->eos >= 0 && is_marked) {
@@ -115,7 +115,7 @@ static by_status end_document(const packing *p, encoded *e, bool is_marked, cons
 
 /* A thread's state for documents of JSON lines. */
 typedef struct line_job {
-    const packing *p;
+    const pack_encoder *p;
     encoded *e;
     bool is_cut; /* the document has its end in another part */
 } line_job;
@@ -145,7 +145,7 @@ static by_status skip_line(void *context, size_t line, const by_error *why, by_e
 static by_status encode_unit(void *context, size_t thread, const by__data_format_unit *unit,
                              by_error *error)
 {
-    packing *p = context;
+    pack_encoder *p = context;
     encoded *e = &p->threads[thread];
     e->ids.count = 0;
     e->document_count = 0;
@@ -172,7 +172,7 @@ static by_status encode_unit(void *context, size_t thread, const by__data_format
 }
 
 /* Decides whether a document is kept, and counts removed ones. */
-static by_status is_new(packing *p, const document *d, bool *out, by_error *error)
+static by_status is_new(pack_encoder *p, const document *d, bool *out, by_error *error)
 {
     by_pack_dedup kind = BY_PACK_DEDUP_NONE;
     if (p->pack->options.dedup != BY_PACK_DEDUP_NONE) {
@@ -186,7 +186,8 @@ static by_status is_new(packing *p, const document *d, bool *out, by_error *erro
 }
 
 /* Writes a unit's documents, and its unfinished rest. */
-static by_status write_unit(packing *p, by__data_shard_writer *w, const encoded *e, by_error *error)
+static by_status write_unit(pack_encoder *p, by__data_shard_writer *w, const encoded *e,
+                            by_error *error)
 {
     size_t begin = 0;
     for (size_t i = 0; i < e->document_count; i++) {
@@ -204,7 +205,7 @@ static by_status write_unit(packing *p, by__data_shard_writer *w, const encoded 
     return by__data_shard_writer_add(w, e->ids.ids + begin, e->ids.count - begin, error);
 }
 
-static by_status refuse_lines(const packing *p, by_error *error)
+static by_status refuse_lines(const pack_encoder *p, by_error *error)
 {
     return by_error_set(error, BY_EFORMAT,
                         "%" PRIu64 " of %" PRIu64
@@ -215,7 +216,7 @@ static by_status refuse_lines(const packing *p, by_error *error)
 }
 
 /* Reports the skipped lines of a unit, and checks that there are not too many. */
-static by_status note_lines(packing *p, const by__data_format_unit *unit, const encoded *e,
+static by_status note_lines(pack_encoder *p, const by__data_format_unit *unit, const encoded *e,
                             by_error *error)
 {
     double budget = p->pack->options.corrupt_budget;
@@ -241,7 +242,7 @@ static by_status note_lines(packing *p, const by__data_format_unit *unit, const 
 }
 
 /* Checks the share of skipped lines. */
-static by_status check_share(const packing *p, by_error *error)
+static by_status check_share(const pack_encoder *p, by_error *error)
 {
     const by_pack_options *o = &p->pack->options;
     double all = (double)(p->texts + p->result.corrupt_lines);
@@ -253,7 +254,7 @@ static by_status check_share(const packing *p, by_error *error)
 static by_status take_unit(void *context, size_t thread, const by__data_format_unit *unit,
                            by_error *error)
 {
-    packing *p = context;
+    pack_encoder *p = context;
     const encoded *e = &p->threads[thread];
     by__data_shard_writer *w = &p->writers[unit->held_out ? 1 : 0];
     if (unit->part != BY__UNIT_REST) { /* whose bytes were taken with the other part */
@@ -271,7 +272,7 @@ static by_status take_unit(void *context, size_t thread, const by__data_format_u
     return BY_OK;
 }
 
-static by_status run_threads(packing *p, const by_tokenizer *tokenizer, by_error *error)
+static by_status run_threads(pack_encoder *p, const by_tokenizer *tokenizer, by_error *error)
 {
     size_t threads = p->pack->options.threads;
     by__data_unit_job job = {.context = p,
@@ -314,7 +315,7 @@ static by_status run_threads(packing *p, const by_tokenizer *tokenizer, by_error
 
 /* ---- writing ---- */
 
-static by_status open_writer(packing *p, const by_tokenizer *tokenizer, unsigned part,
+static by_status open_writer(pack_encoder *p, const by_tokenizer *tokenizer, unsigned part,
                              const char *directory, const char *name, by_error *error)
 {
     const by__data_source *s = &p->pack->source;
@@ -332,7 +333,7 @@ static by_status open_writer(packing *p, const by_tokenizer *tokenizer, unsigned
 }
 
 /* Removed documents are always reported. */
-static void note_duplicates(const packing *p)
+static void note_duplicates(const pack_encoder *p)
 {
     uint64_t exact = p->result.exact_duplicates;
     uint64_t near = p->result.near_duplicates;
@@ -347,7 +348,7 @@ static void note_duplicates(const packing *p)
 by_status by__data_pack_encode(const by__data_pack *pack, const by_tokenizer *tokenizer,
                                const char *directory, by_pack_result *result, by_error *error)
 {
-    packing p = {.pack = pack, .eos = pack->options.no_eos ? -1 : by_tokenizer_eos(tokenizer)};
+    pack_encoder p = {.pack = pack, .eos = pack->options.no_eos ? -1 : by_tokenizer_eos(tokenizer)};
     bool split = pack->options.valid_fraction > 0.0;
     by_status status = open_writer(&p, tokenizer, 0, directory, split ? "train" : "", error);
     if (status == BY_OK && split) {

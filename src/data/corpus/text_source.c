@@ -198,7 +198,7 @@ static uint64_t count_characters(const char *data, size_t n)
     return count;
 }
 
-typedef struct scan {
+typedef struct text_scan {
     by__data_source *source;
     bool (*progress)(void *user, uint64_t done);
     void *user;
@@ -206,10 +206,10 @@ typedef struct scan {
     size_t next;
     uint64_t done;
     bool stopped;
-} scan;
+} text_scan;
 
 /* Adds to the progress; returns false if the caller wants to stop. */
-static bool report(scan *s, uint64_t bytes)
+static bool report(text_scan *s, uint64_t bytes)
 {
     (void)pthread_mutex_lock(&s->lock);
     s->done += bytes;
@@ -221,7 +221,7 @@ static bool report(scan *s, uint64_t bytes)
     return go_on;
 }
 
-static by_status scan_file(scan *s, by__data_source_file *file, char *block, by_error *error)
+static by_status scan_file(text_scan *s, by__data_source_file *file, char *block, by_error *error)
 {
     int fd;
     by__hasher *hasher;
@@ -254,7 +254,7 @@ static by_status scan_file(scan *s, by__data_source_file *file, char *block, by_
 
 static by_status scan_files(void *context, size_t thread, by_error *error)
 {
-    scan *s = context;
+    text_scan *s = context;
     char *block;
     BY_UNUSED(thread);
     BY_TRY(by__alloc((void **)&block, BLOCK, 1, "read buffer", error));
@@ -277,7 +277,7 @@ by_status by__data_source_scan(by__data_source *source, size_t threads,
                                bool (*progress)(void *user, uint64_t done), void *user,
                                by_error *error)
 {
-    scan s = {
+    text_scan s = {
         .source = source, .progress = progress, .user = user, .lock = PTHREAD_MUTEX_INITIALIZER};
     BY_TRY(
         by__threads_run(threads < source->count ? threads : source->count, scan_files, &s, error));
@@ -287,21 +287,21 @@ by_status by__data_source_scan(by__data_source *source, size_t threads,
 /* ---- the held-out part ---- */
 
 /* Where a character of a file is. */
-typedef struct place {
+typedef struct text_position {
     uint64_t offset;
     uint64_t line;      /* offset at which its line begins */
     uint64_t in_line;   /* characters of the line before it */
     uint64_t line_end;  /* offset behind the line */
     uint64_t line_size; /* characters of the line */
-} place;
+} text_position;
 
 /* Finds character `wanted` of a file; the end of its line only in JSON lines. */
-static by_status find_character(place *out, const by__data_source_file *file, uint64_t wanted,
-                                by_error *error)
+static by_status find_character(text_position *out, const by__data_source_file *file,
+                                uint64_t wanted, by_error *error)
 {
     char *block;
     int fd;
-    place p = {.offset = file->bytes, .line = file->mark_bytes, .line_end = file->bytes};
+    text_position p = {.offset = file->bytes, .line = file->mark_bytes, .line_end = file->bytes};
     uint64_t seen = 0;
     uint64_t before = 0; /* characters before the line */
     bool found = false;
@@ -363,7 +363,7 @@ by_status by__data_source_hold_out(by__data_source *s, double fraction, by_error
     if (i == s->count) {
         return BY_OK;
     }
-    place p;
+    text_position p;
     BY_TRY(find_character(&p, &s->files[i], kept, error));
     s->split_file = i;
     s->split_offset = s->files[i].json_lines ? p.line : p.offset;

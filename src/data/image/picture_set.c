@@ -8,7 +8,7 @@
 #include "formats/array_file.h"
 #include "formats/image_file.h"
 
-typedef struct reading {
+typedef struct picture_reader {
     const by_image_files *files;
     by_image_fit fit; /* with the size that all have */
     int64_t channels;
@@ -18,11 +18,11 @@ typedef struct reading {
     atomic_size_t next;
     atomic_size_t
         first; /* the first bad one, behind which nothing matters unless they are skipped */
-} reading;
+} picture_reader;
 
 /* Reads a file; *height and *width are those of the fit, if it has any. */
-static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width, const reading *r,
-                           size_t i, by_error *error)
+static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width,
+                           const picture_reader *r, size_t i, by_error *error)
 {
     uint8_t *data;
     size_t size;
@@ -38,7 +38,7 @@ static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width, co
 /* Takes files until there are no more. */
 static by_status work(void *context, size_t thread, by_error *error)
 {
-    reading *r = context;
+    picture_reader *r = context;
     BY_UNUSED(thread);
     BY_UNUSED(error);
     for (;;) {
@@ -64,7 +64,7 @@ static by_status work(void *context, size_t thread, by_error *error)
 }
 
 /* Takes the size of the first picture that can be read, if the fit has none. */
-static by_status take_size(reading *r, by_error *error)
+static by_status take_size(picture_reader *r, by_error *error)
 {
     by_status status = BY_OK;
     for (size_t i = 0; i < r->files->image_count && r->fit.height == 0; i++) {
@@ -85,13 +85,13 @@ static by_status take_size(reading *r, by_error *error)
 }
 
 /* Tells what is wrong with a file: another size than the first one has, or itself. */
-static by_status explain(const reading *r, size_t i, by_error *error)
+static by_status explain(const picture_reader *r, size_t i, by_error *error)
 {
     uint8_t *pixels;
     int64_t height;
     int64_t width;
     const by_image_fit any = {.resize = BY_RESIZE_NONE};
-    reading own = {.files = r->files, .fit = any, .channels = r->channels};
+    picture_reader own = {.files = r->files, .fit = any, .channels = r->channels};
     if (r->files->fit == NULL && read_file(&pixels, &height, &width, &own, i, error) == BY_OK) {
         free(pixels);
         return by_error_set(
@@ -110,8 +110,8 @@ static by_status explain(const reading *r, size_t i, by_error *error)
 }
 
 /* Removes the pictures that are skipped; returns the number of the others. */
-static by_status leave_out(size_t *kept, reading *r, int32_t *labels, by__loader_damage *damage,
-                           by_error *error)
+static by_status leave_out(size_t *kept, picture_reader *r, int32_t *labels,
+                           by__loader_damage *damage, by_error *error)
 {
     *kept = 0;
     for (size_t i = 0; i < r->files->image_count; i++) {
@@ -137,7 +137,7 @@ static by_status leave_out(size_t *kept, reading *r, int32_t *labels, by__loader
     return BY_OK;
 }
 
-static by_status read_all(by__image_pictures *out, reading *r, by__loader_damage *damage,
+static by_status read_all(by__image_pictures *out, picture_reader *r, by__loader_damage *damage,
                           by_error *error)
 {
     const by_image_files *f = r->files;
@@ -169,7 +169,7 @@ static by_status read_all(by__image_pictures *out, reading *r, by__loader_damage
 by_status by__image_pictures_read(by__image_pictures *out, const by_image_files *files,
                                   by__loader_damage *damage, by_error *error)
 {
-    reading r = {.files = files, .channels = files->channels == 0 ? 3 : files->channels};
+    picture_reader r = {.files = files, .channels = files->channels == 0 ? 3 : files->channels};
     *out = (by__image_pictures){0};
     if (files->fit != NULL) {
         r.fit = *files->fit;

@@ -32,18 +32,18 @@ typedef struct array_source {
 /* ---- images ---- */
 
 /* Source range of a row or column of the result: [begin, end) is within the image. */
-typedef struct window {
+typedef struct crop_window {
     long offset;
     size_t begin;
     size_t end;
-} window;
+} crop_window;
 
-static window cut(size_t extent, long offset)
+static crop_window cut(size_t extent, long offset)
 {
     size_t away = (size_t)(offset < 0 ? -offset : offset);
-    return (window){.offset = offset,
-                    .begin = offset < 0 ? away : 0,
-                    .end = offset > 0 ? extent - away : extent};
+    return (crop_window){.offset = offset,
+                         .begin = offset < 0 ? away : 0,
+                         .end = offset > 0 ? extent - away : extent};
 }
 
 /* Shifts and mirrors an image: out[y][x] = in[y + dy][x' + dx], where x' counts from the other side
@@ -51,8 +51,8 @@ static window cut(size_t extent, long offset)
 static void move_image(uint8_t *out, const uint8_t *in, const pixels *p, long dy, long dx,
                        bool mirrored)
 {
-    window rows = cut(p->height, dy);
-    window columns = cut(p->width, dx);
+    crop_window rows = cut(p->height, dy);
+    crop_window columns = cut(p->width, dx);
     memset(out, 0, p->channels * p->height * p->width);
     for (size_t c = 0; c < p->channels; c++) {
         for (size_t y = rows.begin; y < rows.end; y++) {

@@ -8,10 +8,10 @@
 #include "formats/parquet.h"
 
 /* The columns of a table that a file has: a list has one, whatever is in it. */
-typedef struct source {
+typedef struct parquet_columns {
     const by__format_parquet *file;
     size_t *index; /* [columns of the table] in the file */
-} source;
+} parquet_columns;
 
 /* Prints a value as the text of a category. */
 static const char *print(const by__format_parquet_column *from,
@@ -99,7 +99,7 @@ static by_status set_time(by__table_column *c, const by__format_parquet_column *
                         by__table_time_print(times[1], c->own->time));
 }
 
-static by_status read_column(by_table *t, size_t index, const source *in, by_error *error)
+static by_status read_column(by_table *t, size_t index, const parquet_columns *in, by_error *error)
 {
     by__table_column *c = &t->columns[index];
     const by__format_parquet_column *from = &in->file->columns[in->index[index]];
@@ -129,7 +129,7 @@ static by_status read_column(by_table *t, size_t index, const source *in, by_err
     return status;
 }
 
-static by_status name_columns(by_table *t, source *in, by_error *error)
+static by_status name_columns(by_table *t, parquet_columns *in, by_error *error)
 {
     const by__format_parquet *file = in->file;
     BY_TRY(by__alloc((void **)&in->index, file->column_count + 1, sizeof *in->index, "columns",
@@ -158,7 +158,7 @@ by_status by__table_read_parquet(by_table *t, const uint8_t *data, size_t size,
                                  const by_table_options *options, by_error *error)
 {
     by__format_parquet file;
-    source in = {.file = &file};
+    parquet_columns in = {.file = &file};
     by_status status =
         by__format_parquet_open(&file, t->name, data, size, by__format_parquet_most(size), error);
     if (status == BY_OK && file.rows == 0) {

@@ -9,17 +9,17 @@
 #define LOOKS 500
 
 /* A run of a program, shared by both threads. */
-typedef struct job {
+typedef struct queued_program {
     by__cpu_two_queues *state;
     const by__device_command_list *list;
     const by__device_context *context;
     bool timed;
-} job;
+} queued_program;
 
 struct by__cpu_collective_queue {
     by__base_worker thread;
     atomic_int sleepers;
-    job now;
+    queued_program now;
     atomic_uint_fast64_t given; /* number of jobs given to the thread, and done by it */
     atomic_uint_fast64_t done;
     atomic_bool closed;
@@ -69,7 +69,7 @@ static bool wait_for(by__cpu_collective_queue *q, _Atomic uint64_t *counter, uin
     return atomic_load(counter) >= least;
 }
 
-static by_status run_call(const job *j, size_t call, by_error *error)
+static by_status run_call(const queued_program *j, size_t call, by_error *error)
 {
     by_status status = j->list->kernels[call]->run(&j->list->calls[call], j->context);
     return status == BY_OK ? BY_OK
@@ -83,7 +83,8 @@ static void stop_both(by__cpu_collective_queue *q)
 }
 
 /* Runs the part of the collective queue. */
-static by_status run_collectives(by__cpu_collective_queue *q, const job *j, by_error *error)
+static by_status run_collectives(by__cpu_collective_queue *q, const queued_program *j,
+                                 by_error *error)
 {
     for (size_t i = 0; i < j->list->command_count; i++) {
         const by__device_command *c = &j->list->commands[i];
@@ -110,7 +111,7 @@ static void *serve(void *argument)
 {
     by__cpu_collective_queue *q = argument;
     for (uint64_t number = 1; wait_for(q, &q->given, number, &q->closed); number++) {
-        job now = q->now;
+        queued_program now = q->now;
         q->error = (by_error){0};
         q->status = run_collectives(q, &now, &q->error);
         if (q->status != BY_OK) {
@@ -138,8 +139,8 @@ static bool stand(by__cpu_collective_queue *q, const by__device_context *context
 }
 
 /* Runs the part of the compute queue. */
-static by_status run_others(by__cpu_collective_queue *q, const job *j, by__device_call_hook *hook,
-                            void *user, by_error *error)
+static by_status run_others(by__cpu_collective_queue *q, const queued_program *j,
+                            by__device_call_hook *hook, void *user, by_error *error)
 {
     for (size_t i = 0; i < j->list->command_count; i++) {
         const by__device_command *c = &j->list->commands[i];
@@ -167,7 +168,7 @@ static by_status run_others(by__cpu_collective_queue *q, const job *j, by__devic
     return BY_OK;
 }
 
-static void tell_collectives(const job *j, by__device_call_hook *hook, void *user)
+static void tell_collectives(const queued_program *j, by__device_call_hook *hook, void *user)
 {
     for (size_t i = 0; i < j->list->command_count; i++) {
         const by__device_command *c = &j->list->commands[i];
@@ -183,7 +184,7 @@ by_status by__cpu_collective_queue_run(by__cpu_collective_queue *queue, by__cpu_
                                        by__device_call_hook *hook, void *user, by_error *error)
 {
     state->run++;
-    job now = {state, list, context, hook != NULL};
+    queued_program now = {state, list, context, hook != NULL};
     uint64_t number = atomic_load(&queue->given) + 1;
     queue->now = now;
     atomic_store(&queue->failed, false);

@@ -44,12 +44,12 @@
 #define PACK_UNIT  16
 
 /* One thread's view of a super-block: columns n0 .. n0 + n of C over k0 .. k0 + k. */
-typedef struct block {
+typedef struct gemm_block {
     int64_t n0, k0;
     int64_t n, k;
     const by__cpu_gemm_operands *operands;
     char *a, *b; /* packed rows of A, which are the thread's own, and all packed columns of B */
-} block;
+} gemm_block;
 
 /* Number of m rows of A that need not be packed. */
 static int64_t rows_as_they_lie(const by__cpu_gemm *g, int64_t m)
@@ -58,7 +58,7 @@ static int64_t rows_as_they_lie(const by__cpu_gemm *g, int64_t m)
 }
 
 /* Packs rows i .. i + m of A. */
-static void pack_rows(const by__cpu_gemm *g, const block *s, int64_t i, int64_t m)
+static void pack_rows(const by__cpu_gemm *g, const gemm_block *s, int64_t i, int64_t m)
 {
     const by__cpu_gemm_options *o = &g->options;
     int64_t row_stride = o->trans_a ? 1 : o->lda;
@@ -69,8 +69,8 @@ static void pack_rows(const by__cpu_gemm *g, const block *s, int64_t i, int64_t 
 }
 
 /* Packs columns j .. j + columns of the block over its k .. k + depth; their panels begin at b. */
-static void pack_part(const by__cpu_gemm *g, const block *s, char *b, int64_t j, int64_t columns,
-                      int64_t k, int64_t depth)
+static void pack_part(const by__cpu_gemm *g, const gemm_block *s, char *b, int64_t j,
+                      int64_t columns, int64_t k, int64_t depth)
 {
     const by__cpu_gemm_options *o = &g->options;
     int64_t column_stride = o->trans_b ? o->ldb : 1;
@@ -84,7 +84,7 @@ static void pack_part(const by__cpu_gemm *g, const block *s, char *b, int64_t j,
 /* Packs B's columns together: called by every thread of the team; when it returns all is packed.
  * Each piece reads B in memory order: whole columns if those are contiguous, else all columns of a
  * part of k. */
-static void pack_columns(const by__cpu_gemm *g, const block *s)
+static void pack_columns(const by__cpu_gemm *g, const gemm_block *s)
 {
     const by__cpu_gemm_options *o = &g->options;
     const by__cpu_panel *p = g->panel;
@@ -110,7 +110,7 @@ static void pack_columns(const by__cpu_gemm *g, const block *s)
 
 /* Prefetches rows i .. i + m of A into the thread's cache together: the inner loop would otherwise
  * miss row by row. */
-static void fetch_rows(const by__cpu_gemm *g, const block *s, int64_t i, int64_t m)
+static void fetch_rows(const by__cpu_gemm *g, const gemm_block *s, int64_t i, int64_t m)
 {
     size_t size = by_dtype_size(g->options.dtype);
     size_t bytes = (size_t)s->k * size;
@@ -128,8 +128,9 @@ static void fetch_rows(const by__cpu_gemm *g, const block *s, int64_t i, int64_t
 
 /* Accumulates the products of rows i .. i + m, packed or not, with columns j .. j + n of the block.
  * With the last part of k the results go to the target, if there is one. */
-static void add_products(const by__cpu_gemm *g, const block *s, float *sums, int64_t lds, int64_t i,
-                         int64_t m, int64_t j, int64_t n, const by__cpu_panel_target *target)
+static void add_products(const by__cpu_gemm *g, const gemm_block *s, float *sums, int64_t lds,
+                         int64_t i, int64_t m, int64_t j, int64_t n,
+                         const by__cpu_panel_target *target)
 {
     const by__cpu_gemm_options *o = &g->options;
     const by__cpu_panel *p = g->panel;
@@ -178,7 +179,8 @@ static float *half_of(const by__cpu_gemm *g, const by__cpu_gemm_operands *x, boo
 }
 
 /* Computes the tile of rows i .. i + m and of columns from j on. */
-static void compute_tile(const by__cpu_gemm *g, const block *s, int64_t i, int64_t m, int64_t j)
+static void compute_tile(const by__cpu_gemm *g, const gemm_block *s, int64_t i, int64_t m,
+                         int64_t j)
 {
     const by__cpu_gemm_options *o = &g->options;
     const by__cpu_gemm_operands *x = s->operands;
@@ -213,7 +215,7 @@ static by__cpu_work_range *ranges_of(const by__cpu_gemm_operands *operands)
 }
 
 /* Computes the tiles of a super-block that thread `me` takes. */
-static void compute_tiles(const by__cpu_gemm *g, const block *s, int me, int team)
+static void compute_tiles(const by__cpu_gemm *g, const gemm_block *s, int me, int team)
 {
     int64_t columns = by__ceil_div(s->n, g->tile_n);
     int64_t ready = -1;
@@ -235,7 +237,7 @@ static void compute_tiles(const by__cpu_gemm *g, const block *s, int me, int tea
 
 /* Packs a tile's columns of B, from column n0 on, and multiplies them with rows m0 .. m0 + m of A,
  * packed at `a`. */
-static void compute_panel(const by__cpu_gemm *g, block *s, char *a, int64_t m0, int64_t m,
+static void compute_panel(const by__cpu_gemm *g, gemm_block *s, char *a, int64_t m0, int64_t m,
                           int64_t n0)
 {
     size_t a_stride = by__panel_a_stride(g->panel, s->k);
@@ -250,7 +252,7 @@ static void compute_panel(const by__cpu_gemm *g, block *s, char *a, int64_t m0, 
 
 /* Computes the columns of C that thread `me` takes; the thread packs all of A, and the columns of B
  * as it reaches them. */
-static void compute_columns(const by__cpu_gemm *g, block *s, int me)
+static void compute_columns(const by__cpu_gemm *g, gemm_block *s, int me)
 {
     char *a = s->a;
     pack_rows(g, s, 0, g->options.m);
@@ -262,7 +264,7 @@ static void compute_columns(const by__cpu_gemm *g, block *s, int me)
 
 /* Computes the tiles of the halves of k that thread `me` takes, packing its own operands; then adds
  * its rows of C. */
-static void compute_halves(const by__cpu_gemm *g, block *s, int me)
+static void compute_halves(const by__cpu_gemm *g, gemm_block *s, int me)
 {
     const by__cpu_gemm_options *o = &g->options;
     const by__cpu_gemm_operands *x = s->operands;
@@ -307,7 +309,7 @@ static void compute(const by__cpu_gemm *g, const by__cpu_gemm_operands *operands
     const by__cpu_gemm_options *o = &g->options;
     int me = omp_get_thread_num();
     int team = omp_get_num_threads();
-    block s = {.operands = operands};
+    gemm_block s = {.operands = operands};
     s.a = (char *)operands->work + g->a_offset + (size_t)me * g->a_tile_bytes;
     s.b = (char *)operands->work + g->b_offset;
     if (g->packing != PACK_TOGETHER) {

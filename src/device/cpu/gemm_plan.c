@@ -77,7 +77,7 @@ static bool halves_k(const by__cpu_gemm *g)
            by__panel_a_bytes(g->panel, o->m, g->half_k) <= OWN_BYTES;
 }
 
-static packing choose_packing(const by__cpu_gemm *g)
+static gemm_packing choose_packing(const by__cpu_gemm *g)
 {
     const by__cpu_gemm_options *o = &g->options;
     if (o->k > g->super_k) {

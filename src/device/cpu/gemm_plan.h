@@ -11,12 +11,12 @@
 #include "device/cpu/panel.h"
 
 /* How packing is divided among the threads. */
-typedef enum packing {
+typedef enum gemm_packing {
     PACK_TOGETHER, /* all threads pack a super-block of B together; each its own rows of A */
     PACK_OWN_B,    /* each thread packs all of B, and its own rows of A */
     PACK_OWN_A,    /* each thread packs all of A, and its own columns of B */
     PACK_OWN_K,    /* as PACK_OWN_A in each half of k; the two sums are added at the end */
-} packing;
+} gemm_packing;
 
 struct by__cpu_gemm {
     by__cpu_gemm_options options;
@@ -26,7 +26,7 @@ struct by__cpu_gemm {
     int64_t tile_m, tile_n, tile_k;
     bool direct;   /* sums are accumulated in C itself */
     bool unpacked; /* A is read unpacked, except the last row of an odd number */
-    packing packing;
+    gemm_packing packing;
     bool whole; /* sums of all of C are kept between super-blocks of k */
     size_t a_offset, b_offset, sums_offset, work;
     size_t tile_bytes;   /* bytes of each thread's sums */

@@ -41,7 +41,7 @@ int64_t by__cpu_map_count(const by__device_call *call)
     return by__tensor_count(&call->in[tensor]);
 }
 
-typedef struct builder {
+typedef struct map_builder {
     const by__device_call *call;
     by__cpu_map_plan *plan;
     bool live[BY_MAP_MAX_STEPS];
@@ -53,9 +53,9 @@ typedef struct builder {
     bool taken[BY__MAP_PLACES];
     int random; /* the first of the places of random bits */
     int held;   /* the value in the accumulator, or -1 */
-} builder;
+} map_builder;
 
-static void emit(builder *b, by__cpu_map_code code, int a, int second, int third)
+static void emit(map_builder *b, by__cpu_map_code code, int a, int second, int third)
 {
     by__cpu_map_plan *plan = b->plan;
     assert(plan->codes < BY__MAP_MOST_CODES);
@@ -65,13 +65,13 @@ static void emit(builder *b, by__cpu_map_code code, int a, int second, int third
 
 /* ---- liveness ---- */
 
-static void note_read(builder *b, int value, int step)
+static void note_read(map_builder *b, int value, int step)
 {
     b->reads[value]++;
     b->last[value] = b->last[value] < step ? step : b->last[value];
 }
 
-static void find_reads(builder *b)
+static void find_reads(map_builder *b)
 {
     const by_map_program *map = &b->plan->program;
     for (int v = 0; v < BY__MAP_VALUES; v++) {
@@ -103,7 +103,7 @@ static void find_reads(builder *b)
 
 /* Inputs that are narrower are widened first; those that are stored unchanged are read before a
  * store replaces them. */
-static void find_copies(builder *b)
+static void find_copies(map_builder *b)
 {
     for (int i = 0; i < b->plan->program.inputs; i++) {
         b->copied[i] = b->last[i] >= 0 && (b->last[i] == AT_END || b->call->in[i].dtype != BY_F32);
@@ -112,7 +112,7 @@ static void find_copies(builder *b)
 
 /* ---- places ---- */
 
-static int free_tile(builder *b)
+static int free_tile(map_builder *b)
 {
     int place = BY__MAP_TENSORS;
     while (b->taken[place]) {
@@ -123,14 +123,14 @@ static int free_tile(builder *b)
     return place;
 }
 
-static void keep(builder *b, int value)
+static void keep(map_builder *b, int value)
 {
     b->place[value] = free_tile(b);
     emit(b, BY__MAP_STORE, b->place[value], 0, 0);
 }
 
 /* Frees the tiles of operands that step k is the last to read. */
-static void release_operands(builder *b, int k)
+static void release_operands(map_builder *b, int k)
 {
     const by_map_instruction *step = &b->plan->program.step[k];
     for (int i = 0; i < by__cpu_map_operands(step->kind); i++) {
@@ -145,14 +145,14 @@ static void release_operands(builder *b, int k)
 /* ---- steps ---- */
 
 /* Returns true if a step can take operand i from the accumulator. */
-static bool takes_held(const builder *b, const by_map_instruction *step, int i)
+static bool takes_held(const map_builder *b, const by_map_instruction *step, int i)
 {
     bool picks = step->kind == BY_MAP_SELECT && b->uniform[step->operand[0]];
     return step->kind != BY_MAP_SELECT || (picks ? i > 0 : i == 0);
 }
 
 /* Index of step k's operand in the accumulator, or -1. */
-static int held_operand(const builder *b, int k)
+static int held_operand(const map_builder *b, int k)
 {
     const by_map_instruction *step = &b->plan->program.step[k];
     for (int i = 0; i < by__cpu_map_operands(step->kind); i++) {
@@ -164,7 +164,7 @@ static int held_operand(const builder *b, int k)
 }
 
 /* The first live step after k that runs on tiles if k does, or AT_END. */
-static int next_step(const builder *b, int k)
+static int next_step(const map_builder *b, int k)
 {
     const by_map_program *map = &b->plan->program;
     bool uniform = b->uniform[BY_MAP_MAX_INPUTS + k];
@@ -176,7 +176,7 @@ static int next_step(const builder *b, int k)
 
 /* Returns true if step k's value can stay in the accumulator alone: the next step is its only
  * reader, and can take it from there. */
-static bool stays_held(const builder *b, int k)
+static bool stays_held(const map_builder *b, int k)
 {
     const by_map_program *map = &b->plan->program;
     int value = BY_MAP_MAX_INPUTS + k;
@@ -211,7 +211,7 @@ static const uint8_t single_codes[BY_MAP_KINDS] = {
     [BY_MAP_FINITE] = BY__MAP_X_FINITE,
 };
 
-static void compute_pair(builder *b, by_map_kind kind, int held, int first, int second)
+static void compute_pair(map_builder *b, by_map_kind kind, int held, int first, int second)
 {
     const uint8_t *codes = pair_codes[kind];
     if (held >= 0) {
@@ -224,7 +224,7 @@ static void compute_pair(builder *b, by_map_kind kind, int held, int first, int 
     }
 }
 
-static void compute_single(builder *b, int k, int held, int operand)
+static void compute_single(map_builder *b, int k, int held, int operand)
 {
     by_map_kind kind = b->plan->program.step[k].kind;
     if (kind == BY_MAP_SQUARE && held < 0) {
@@ -244,7 +244,7 @@ static void compute_single(builder *b, int k, int held, int operand)
 }
 
 /* Leaves the value of step k in the accumulator. */
-static void compute(builder *b, int k)
+static void compute(map_builder *b, int k)
 {
     const by_map_instruction *step = &b->plan->program.step[k];
     int operands = by__cpu_map_operands(step->kind);
@@ -277,7 +277,7 @@ static by__cpu_map_code load_code(by_dtype dtype)
     return dtype == BY_F32 ? BY__MAP_LOAD : dtype == BY_F16 ? BY__MAP_LOAD_F16 : BY__MAP_LOAD_BF16;
 }
 
-static by__cpu_map_code store_code(const builder *b, by_dtype dtype, bool is_new)
+static by__cpu_map_code store_code(const map_builder *b, by_dtype dtype, bool is_new)
 {
     bool streamed = is_new && by__cpu_map_count(b->call) >= STREAMED;
     return dtype == BY_F32   ? BY__MAP_STORE
@@ -287,7 +287,7 @@ static by__cpu_map_code store_code(const builder *b, by_dtype dtype, bool is_new
 }
 
 /* Stores the accumulator in the place of the operand of update u. */
-static void emit_update(builder *b, int u)
+static void emit_update(map_builder *b, int u)
 {
     const by_map_program *map = &b->plan->program;
     int input = map->update[u].input;
@@ -303,13 +303,13 @@ static void emit_update(builder *b, int u)
 
 /* Returns true if step k's value can replace input i: nothing reads the input from there any
  * more. */
-static bool may_replace(const builder *b, int i, int k)
+static bool may_replace(const map_builder *b, int i, int k)
 {
     return b->copied[i] || b->last[i] <= k;
 }
 
 /* Checks that results can be written: a new tensor may share the memory of any input. */
-static bool may_write_results(const builder *b, int k)
+static bool may_write_results(const map_builder *b, int k)
 {
     for (int i = 0; i < b->plan->program.inputs; i++) {
         if (!may_replace(b, i, k)) {
@@ -321,7 +321,7 @@ static bool may_write_results(const builder *b, int k)
 
 /* Stores the accumulator, step k's value, in the tensors that it belongs to, and counts off their
  * readers. An f32 tensor that it replaces becomes its place. */
-static void store_at_once(builder *b, int k)
+static void store_at_once(map_builder *b, int k)
 {
     const by_map_program *map = &b->plan->program;
     int value = BY_MAP_MAX_INPUTS + k;
@@ -342,7 +342,7 @@ static void store_at_once(builder *b, int k)
 }
 
 /* Stores the values that could not be stored when they were computed. */
-static void store_at_end(builder *b)
+static void store_at_end(map_builder *b)
 {
     const by_map_program *map = &b->plan->program;
     for (int u = 0; u < map->updates; u++) {
@@ -367,7 +367,7 @@ static void store_at_end(builder *b)
 
 /* ---- the whole ---- */
 
-static void build_uniform(builder *b)
+static void build_uniform(map_builder *b)
 {
     const by_map_program *map = &b->plan->program;
     b->held = -1;
@@ -383,7 +383,7 @@ static void build_uniform(builder *b)
 }
 
 /* Generates the random bits of a tile, if an update needs them. */
-static void build_random(builder *b)
+static void build_random(map_builder *b)
 {
     const by_map_program *map = &b->plan->program;
     bool is_random = false;
@@ -400,7 +400,7 @@ static void build_random(builder *b)
     }
 }
 
-static void build_tiles(builder *b)
+static void build_tiles(map_builder *b)
 {
     const by_map_program *map = &b->plan->program;
     b->held = -1;
@@ -433,7 +433,7 @@ by_status by__cpu_map_prepare(by__device_call *call, const by__device_context *c
 {
     BY_UNUSED(context);
     by__cpu_map_plan *plan;
-    builder b = {.call = call};
+    map_builder b = {.call = call};
     BY_TRY(by__alloc((void **)&plan, 1, sizeof *plan, "map", error));
     plan->program = *call->attrs.map;
     plan->places = BY__MAP_TENSORS;

@@ -6,11 +6,11 @@
 
 /* Layout of one of q, k, v: a separate tensor, or its part of the packed one. Element (b, t, head,
  * d) is at (b * T + t) * stride + offset + head * D + d. */
-typedef struct view {
+typedef struct operand_view {
     const by__device_tensor *tensor;
     int64_t stride;
     int64_t offset;
-} view;
+} operand_view;
 
 typedef struct problem {
     int64_t batch, length, heads, kv_heads, width;
@@ -34,19 +34,19 @@ static bool is_packed(const by__device_call *call, int count)
 }
 
 /* The views of (packed) or (q, k, v), for inputs and gradients alike. */
-static void make_views(view views[3], const by__device_tensor *tensors, bool packed,
+static void make_views(operand_view views[3], const by__device_tensor *tensors, bool packed,
                        const problem *p)
 {
     int64_t heads[3] = {p->heads, p->kv_heads, p->kv_heads};
     int64_t offset = 0;
     for (int i = 0; i < 3; i++) {
         const by__device_tensor *tensor = packed ? &tensors[0] : &tensors[i];
-        views[i] = (view){tensor, by__tensor_columns(tensor), packed ? offset : 0};
+        views[i] = (operand_view){tensor, by__tensor_columns(tensor), packed ? offset : 0};
         offset += heads[i] * p->width;
     }
 }
 
-static int64_t place(const view *v, const problem *p, int64_t b, int64_t t, int64_t head)
+static int64_t place(const operand_view *v, const problem *p, int64_t b, int64_t t, int64_t head)
 {
     return (b * p->length + t) * v->stride + v->offset + head * p->width;
 }
@@ -114,8 +114,8 @@ static by_status prepare_attention(by__device_call *call, const by__device_conte
 }
 
 /* Processes one query, which attends to keys first .. end - 1; without keys the result is zero. */
-static void attend(const by__device_call *call, const view in[3], const problem *p, int64_t b,
-                   int64_t t, int64_t head, int64_t first, int64_t end)
+static void attend(const by__device_call *call, const operand_view in[3], const problem *p,
+                   int64_t b, int64_t t, int64_t head, int64_t first, int64_t end)
 {
     double *scores = call->work;
     int64_t count = end - first;
@@ -141,7 +141,7 @@ static by_status run_attention(const by__device_call *call, const by__device_con
     BY_UNUSED(context);
     bool packed = is_packed(call, call->input_count);
     problem p = measure(call, packed);
-    view in[3];
+    operand_view in[3];
     make_views(in, call->in, packed, &p);
     for (int64_t b = 0; b < p.batch; b++) {
         int64_t rows = rows_of(call, &p, call->input_count, b);
@@ -167,8 +167,8 @@ static by_status prepare_attention_grad(by__device_call *call, const by__device_
 
 /* The gradient of one query: with P its probabilities and delta = dy . y,
  *   dv[s] += P[s] dy,   ds = P[s] (dy . v[s] - delta) scale,   dq += ds k[s],   dk[s] += ds q. */
-static void query_grad(const by__device_call *call, const view in[3], const problem *p, int64_t b,
-                       int64_t t, int64_t head, double *dq, double *dk, double *dv)
+static void query_grad(const by__device_call *call, const operand_view in[3], const problem *p,
+                       int64_t b, int64_t t, int64_t head, double *dq, double *dk, double *dv)
 {
     const by__device_tensor *y = &call->in[call->input_count - 3];
     const by__device_tensor *lse = &call->in[call->input_count - 2];
@@ -200,8 +200,8 @@ static by_status run_attention_grad(const by__device_call *call, const by__devic
     BY_UNUSED(context);
     bool packed = is_packed(call, call->input_count - 3);
     problem p = measure(call, packed);
-    view in[3];
-    view out[3];
+    operand_view in[3];
+    operand_view out[3];
     make_views(in, call->in, packed, &p);
     make_views(out, call->out, packed, &p);
     int64_t group = p.heads / p.kv_heads;
@@ -247,7 +247,7 @@ static by_status run_cached_attention(const by__device_call *call,
     BY_UNUSED(context);
     bool packed = is_packed(call, call->input_count - 3);
     problem p = measure(call, packed);
-    view in[3];
+    operand_view in[3];
     make_views(in, call->in, packed, &p);
     const by__device_tensor *caches = &call->in[call->input_count - 3]; /* k, then v */
     int64_t slots = caches[0].shape.dim[2];
@@ -382,8 +382,8 @@ static by_status prepare_paged_attention(by__device_call *call, const by__device
 }
 
 /* Processes one query of row t, which attends to keys `first` .. `last` of its session. */
-static void attend_pages(const by__device_call *call, const view in[3], const problem *p, int64_t t,
-                         int64_t head, int64_t first, int64_t last)
+static void attend_pages(const by__device_call *call, const operand_view in[3], const problem *p,
+                         int64_t t, int64_t head, int64_t first, int64_t last)
 {
     double *scores = call->work;
     int64_t kv = head / (p->heads / p->kv_heads);
@@ -413,7 +413,7 @@ static by_status run_paged_attention(const by__device_call *call, const by__devi
     BY_UNUSED(context);
     bool packed = !by__present(&call->in[1]);
     problem p = measure(call, packed);
-    view in[3];
+    operand_view in[3];
     make_views(in, call->in, packed, &p);
     const int32_t *positions = call->in[POSITIONS].data;
     for (int64_t i = 0; i < p.length * p.kv_heads; i++) {

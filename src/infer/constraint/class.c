@@ -8,15 +8,15 @@
 
 #define LAST_CODE 0x10ffffu
 
-typedef struct builder {
+typedef struct class_builder {
     by__constraint_nfa *nfa;
     int32_t to;
     int32_t any[4]; /* any[k]: the state from which any k continuation bytes lead to `to` */
     by_error *error;
-} builder;
+} class_builder;
 
 /* Finds the state from which any `count` bytes 80..BF lead to the end. */
-static by_status continuation(builder *b, int count, int32_t *out)
+static by_status continuation(class_builder *b, int count, int32_t *out)
 {
     if (count == 0) {
         *out = b->to;
@@ -45,7 +45,7 @@ static uint8_t byte_of(const digit *d, uint32_t code)
 }
 
 /* Adds edges from `from` for the code points of sorted ranges, which are consumed. */
-static by_status add_ranges(builder *b, int32_t from, by__constraint_code_range *ranges,
+static by_status add_ranges(class_builder *b, int32_t from, by__constraint_code_range *ranges,
                             size_t count, const digit *d)
 {
     uint32_t unit = 1u << d->shift;
@@ -110,8 +110,8 @@ static size_t cut_out(by__constraint_code_range *out, const by__constraint_chara
     return count;
 }
 
-static by_status add_raw(builder *b, int32_t from, const by__constraint_character_class *class,
-                         const bool escaped[128])
+static by_status add_raw(class_builder *b, int32_t from,
+                         const by__constraint_character_class *class, const bool escaped[128])
 {
     static const struct {
         uint32_t first;
@@ -135,7 +135,7 @@ static by_status add_raw(builder *b, int32_t from, const by__constraint_characte
 
 /* Adds what may follow a backslash: a letter for some characters, \u00XX for the other control
  * characters. */
-static by_status add_escapes(builder *b, int32_t from, const bool escaped[128])
+static by_status add_escapes(class_builder *b, int32_t from, const bool escaped[128])
 {
     static const char characters[] = "\"\\\b\f\n\r\t";
     static const char letters[] = "\"\\bfnrt";
@@ -175,7 +175,7 @@ by_status by__constraint_nfa_class(by__constraint_nfa *nfa,
                                    const by__constraint_character_class *class, int32_t from,
                                    int32_t to, by_error *error)
 {
-    builder b = {.nfa = nfa, .to = to, .any = {-1, -1, -1, -1}, .error = error};
+    class_builder b = {.nfa = nfa, .to = to, .any = {-1, -1, -1, -1}, .error = error};
     bool escaped[128] = {false};
     bool any = false;
     for (size_t i = 0; i < class->count && class->writing == BY__IN_JSON; i++) {

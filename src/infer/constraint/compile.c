@@ -50,7 +50,7 @@ typedef struct compiler {
     int32_t *stamp; /* [states]: equal to `round` if the state is in the current subset */
     int32_t round;
     int32_t *starts; /* [rules]: the subset that a rule starts with */
-    struct visit *visits;
+    struct state_visit *visits;
     size_t visit_count;
     size_t visit_capacity;
     uint64_t steps;
@@ -308,11 +308,11 @@ static by_status find_live(compiler *c, uint8_t *live)
 }
 
 /* A state on the path of check_recursion, and how far its calls were looked at. */
-typedef struct visit {
+typedef struct state_visit {
     int32_t state;
     int32_t call; /* -1: all */
     bool back;    /* the state behind the call is next, since what it calls may be empty */
-} visit;
+} state_visit;
 
 static by_status enter(compiler *c, int32_t state, uint8_t *mark)
 {
@@ -332,7 +332,7 @@ static by_status enter(compiler *c, int32_t state, uint8_t *mark)
     BY_TRY(by__reserve((void **)&c->visits, &c->visit_capacity, c->visit_count + 1,
                        sizeof *c->visits, c->error));
     mark[state] = 1;
-    c->visits[c->visit_count++] = (visit){state, c->subsets[state].calls, false};
+    c->visits[c->visit_count++] = (state_visit){state, c->subsets[state].calls, false};
     return BY_OK;
 }
 
@@ -343,7 +343,7 @@ static by_status check_recursion(compiler *c, int32_t state, uint8_t *mark)
     c->visit_count = 0;
     BY_TRY(enter(c, state, mark));
     while (c->visit_count > 0) {
-        visit *v = &c->visits[c->visit_count - 1];
+        state_visit *v = &c->visits[c->visit_count - 1];
         if (v->call < 0) {
             mark[v->state] = 2;
             c->visit_count--;

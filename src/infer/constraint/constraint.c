@@ -6,15 +6,16 @@
 /* Maximum bytes of a pattern or a schema. */
 #define MAX_SOURCE ((size_t)1 << 20)
 
-typedef enum source_kind {
+typedef enum constraint_source_kind {
     SOURCE_REGEX = 0,
     SOURCE_SCHEMA,
     SOURCE_JSON,
     SOURCE_OBJECT
-} source_kind;
+} constraint_source_kind;
 
-static by_status parse(uint32_t *root, by__constraint_language *language, source_kind kind,
-                       const char *text, size_t length, by_error *error)
+static by_status parse(uint32_t *root, by__constraint_language *language,
+                       constraint_source_kind kind, const char *text, size_t length,
+                       by_error *error)
 {
     const by__constraint_expression *e = NULL;
     if (kind == SOURCE_SCHEMA) {
@@ -60,8 +61,8 @@ static by_status open_shares(by__constraint_shares **out, by_error *error)
     return BY_OK;
 }
 
-static by_status make(by_constraint **out, source_kind kind, const char *text, size_t length,
-                      const by_token_list *list, by_error *error)
+static by_status make(by_constraint **out, constraint_source_kind kind, const char *text,
+                      size_t length, const by_token_list *list, by_error *error)
 {
     by__constraint_language language = {0};
     by_constraint *c;

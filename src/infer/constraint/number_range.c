@@ -40,7 +40,7 @@ static const uint64_t power_of_ten[BY__MAX_DIGITS + 1] = {1u,
 
 /* ---- states ---- */
 
-typedef struct builder {
+typedef struct range_builder {
     by__constraint_nfa *nfa;
     const by__constraint_number_spec *spec;
     int32_t to;      /* where accepted numbers continue */
@@ -49,17 +49,17 @@ typedef struct builder {
     uint64_t low;    /* bounds of the numbers with `digits` digits before the point */
     uint64_t high;
     by_error *error;
-} builder;
+} range_builder;
 
 /* A partly read number: the digits left, and what is known about those before. */
-typedef struct reading {
+typedef struct number_prefix {
     int left; /* digits to come, including those after the point */
     bool at_low;
     bool at_high;
     bool pointed; /* the point was read, so a digit must follow */
     bool first;   /* no digit was read, and several are to come before the point */
     uint64_t remainder;
-} reading;
+} number_prefix;
 
 static int digit_of(uint64_t value, int place)
 {
@@ -67,7 +67,7 @@ static int digit_of(uint64_t value, int place)
 }
 
 /* Returns true if the number may end here, with all remaining digits zero. */
-static bool may_end(const builder *b, const reading *r)
+static bool may_end(const range_builder *b, const number_prefix *r)
 {
     if (r->left > b->spec->fraction || r->pointed) {
         return false;
@@ -76,19 +76,19 @@ static bool may_end(const builder *b, const reading *r)
     return (!r->at_low || b->low % unit == 0) && r->remainder * (unit % b->modulo) % b->modulo == 0;
 }
 
-static by_status visit(builder *b, reading r, int32_t *out);
+static by_status visit(range_builder *b, number_prefix r, int32_t *out);
 
-static by_status add_digits(builder *b, const reading *r, int32_t state)
+static by_status add_digits(range_builder *b, const number_prefix *r, int32_t state)
 {
     int place = r->left - 1;
     int lowest = r->at_low ? digit_of(b->low, place) : 0;
     int highest = r->at_high ? digit_of(b->high, place) : 9;
     lowest = r->first && lowest == 0 ? 1 : lowest;
     for (int digit = lowest; digit <= highest; digit++) {
-        reading next = {.left = place,
-                        .at_low = r->at_low && digit == digit_of(b->low, place),
-                        .at_high = r->at_high && digit == digit_of(b->high, place),
-                        .remainder = (r->remainder * 10 + (uint64_t)digit) % b->modulo};
+        number_prefix next = {.left = place,
+                              .at_low = r->at_low && digit == digit_of(b->low, place),
+                              .at_high = r->at_high && digit == digit_of(b->high, place),
+                              .remainder = (r->remainder * 10 + (uint64_t)digit) % b->modulo};
         int32_t to;
         BY_TRY(visit(b, next, &to));
         BY_TRY(by__constraint_nfa_edge(b->nfa, state, (uint8_t)('0' + digit),
@@ -98,7 +98,7 @@ static by_status add_digits(builder *b, const reading *r, int32_t state)
 }
 
 /* Adds the state of a reading. The recursion depth is at most the number of digits. */
-static by_status visit(builder *b, reading r, int32_t *out)
+static by_status visit(range_builder *b, number_prefix r, int32_t *out)
 {
     bool loose = !r.at_low && !r.at_high && !r.pointed && !r.first;
     int32_t *known = &b->loose[(uint64_t)r.left * b->modulo + r.remainder];
@@ -114,7 +114,7 @@ static by_status visit(builder *b, reading r, int32_t *out)
         BY_TRY(by__constraint_nfa_free_jump(b->nfa, *out, b->to, b->error));
     }
     if (r.left == b->spec->fraction && b->spec->fraction > 0 && !r.pointed) {
-        reading next = r;
+        number_prefix next = r;
         int32_t to;
         next.pointed = true;
         BY_TRY(visit(b, next, &to));
@@ -126,11 +126,11 @@ static by_status visit(builder *b, reading r, int32_t *out)
 by_status by__constraint_nfa_number(by__constraint_nfa *nfa, const by__constraint_number_spec *spec,
                                     int32_t from, int32_t to, by_error *error)
 {
-    builder b = {.nfa = nfa,
-                 .spec = spec,
-                 .to = to,
-                 .modulo = spec->multiple == 0 ? 1 : spec->multiple,
-                 .error = error};
+    range_builder b = {.nfa = nfa,
+                       .spec = spec,
+                       .to = to,
+                       .modulo = spec->multiple == 0 ? 1 : spec->multiple,
+                       .error = error};
     size_t cells = (size_t)(BY__MAX_DIGITS + 1) * b.modulo;
     BY_TRY(by__alloc((void **)&b.loose, cells, sizeof *b.loose, "a number's states", error));
     memset(b.loose, 0xff, cells * sizeof *b.loose);
@@ -141,9 +141,9 @@ by_status by__constraint_nfa_number(by__constraint_nfa *nfa, const by__constrain
         b.low = spec->low > least ? spec->low : least;
         b.high = spec->high < most ? spec->high : most;
         if (b.low <= b.high) {
-            reading r = {.left = digits + spec->fraction,
-                         .at_low = b.low > least,
-                         .at_high = b.high<most, .first = digits> 1};
+            number_prefix r = {.left = digits + spec->fraction,
+                               .at_low = b.low > least,
+                               .at_high = b.high<most, .first = digits> 1};
             int32_t state;
             status = visit(&b, r, &state);
             if (status == BY_OK) {

@@ -3,16 +3,16 @@
 
 #include "infer/constraint/constraint.h"
 
-typedef struct entry {
+typedef struct token_entry {
     const uint8_t *data;
     uint32_t length;
     uint32_t id;
-} entry;
+} token_entry;
 
 static int by_bytes(const void *a, const void *b)
 {
-    const entry *x = a;
-    const entry *y = b;
+    const token_entry *x = a;
+    const token_entry *y = b;
     int order = memcmp(x->data, y->data, x->length < y->length ? x->length : y->length);
     if (order == 0) {
         order = (x->length > y->length) - (x->length < y->length);
@@ -21,7 +21,7 @@ static int by_bytes(const void *a, const void *b)
 }
 
 /* Lists the tokens in the order of their ids; *bytes receives their concatenated bytes. */
-static by_status collect(entry *list, uint32_t *count, uint8_t **bytes, by_token_bytes *read,
+static by_status collect(token_entry *list, uint32_t *count, uint8_t **bytes, by_token_bytes *read,
                          void *user, uint32_t vocab, by_error *error)
 {
     size_t used = 0;
@@ -36,7 +36,7 @@ static by_status collect(entry *list, uint32_t *count, uint8_t **bytes, by_token
         }
         BY_TRY(by__reserve((void **)bytes, &capacity, used + length, 1, error));
         memcpy(*bytes + used, data, length);
-        list[(*count)++] = (entry){.length = (uint32_t)length, .id = id};
+        list[(*count)++] = (token_entry){.length = (uint32_t)length, .id = id};
         used += length;
     }
     used = 0;
@@ -48,7 +48,8 @@ static by_status collect(entry *list, uint32_t *count, uint8_t **bytes, by_token
                              : BY_OK;
 }
 
-static by_status fill(by_token_list *list, const entry *entries, uint32_t count, by_error *error)
+static by_status fill(by_token_list *list, const token_entry *entries, uint32_t count,
+                      by_error *error)
 {
     size_t bytes = 0;
     for (uint32_t k = 0; k < count; k++) {
@@ -64,7 +65,7 @@ static by_status fill(by_token_list *list, const entry *entries, uint32_t count,
     memset(list->place, 0xff, list->vocab * sizeof *list->place);
     list->count = count;
     for (uint32_t k = 0; k < count; k++) {
-        const entry *e = &entries[k];
+        const token_entry *e = &entries[k];
         memcpy(list->bytes + list->first[k], e->data, e->length);
         list->first[k + 1] = list->first[k] + e->length;
         list->ids[k] = e->id;
@@ -81,7 +82,7 @@ by_status by_token_list_open(by_token_list **out, by_token_bytes *bytes, void *u
                              by_error *error)
 {
     by_token_list *list;
-    entry *entries = NULL;
+    token_entry *entries = NULL;
     uint8_t *copied = NULL;
     uint32_t count;
     BY_TRY(by__alloc((void **)&list, 1, sizeof *list, "a vocabulary", error));

@@ -12,13 +12,13 @@
 
 #define MAX_FILE ((size_t)16 << 20)
 
-typedef struct ends {
+typedef struct end_tokens {
     int32_t *ids;
     size_t count;
     int64_t vocab; /* ids must be below it */
-} ends;
+} end_tokens;
 
-static void add(ends *e, int64_t id)
+static void add(end_tokens *e, int64_t id)
 {
     size_t i = 0;
     if (id < 0 || id >= e->vocab || e->count == BY_END_TOKENS) {
@@ -67,7 +67,7 @@ static by_status read_ids(json_t **out, const char *directory, const char *name,
 }
 
 /* Adds eos_token_id of the settings of generation, or else of the model: a number or a list. */
-static void add_ids(ends *e, const json_t *model, const json_t *settings)
+static void add_ids(end_tokens *e, const json_t *model, const json_t *settings)
 {
     /* The key counts where it exists, even if null. */
     const json_t *value = json_object_get(settings, "eos_token_id");
@@ -82,7 +82,7 @@ static void add_ids(ends *e, const json_t *model, const json_t *settings)
 
 /* Adds the end of text of the tokenizer, and the ids of a directory. Those that the model cannot
  * produce, from its "vocab_size" on, are left out. */
-static by_status add_own(ends *e, const by_tokenizer *tokenizer, const char *directory,
+static by_status add_own(end_tokens *e, const by_tokenizer *tokenizer, const char *directory,
                          by_error *error)
 {
     json_t *model = NULL;
@@ -103,7 +103,7 @@ static by_status add_own(ends *e, const by_tokenizer *tokenizer, const char *dir
 }
 
 /* Adds eos_token of the tokenizer's settings: a text, or an object with one. */
-static by_status add_name(ends *e, const by_tokenizer *tokenizer, const char *directory,
+static by_status add_name(end_tokens *e, const by_tokenizer *tokenizer, const char *directory,
                           by_error *error)
 {
     static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json"};
@@ -125,7 +125,7 @@ static by_status add_name(ends *e, const by_tokenizer *tokenizer, const char *di
 
 /* Adds what the chat template writes behind an answer; a template that is none, or beyond what is
  * supported, says nothing; one that cannot be read is an error. */
-static by_status add_mark(ends *e, const by_tokenizer *tokenizer, const char *directory,
+static by_status add_mark(end_tokens *e, const by_tokenizer *tokenizer, const char *directory,
                           by_error *error)
 {
     const by_chat_source source = {.directory = directory};
@@ -146,7 +146,7 @@ static by_status add_mark(ends *e, const by_tokenizer *tokenizer, const char *di
 by_status by_end_tokens(int32_t ids[BY_END_TOKENS], size_t *count, const char *directory,
                         const by_tokenizer *tokenizer, by_error *error)
 {
-    ends e = {.ids = ids, .vocab = INT32_MAX};
+    end_tokens e = {.ids = ids, .vocab = INT32_MAX};
     bool gguf = by__format_gguf_is_file(directory);
     if (tokenizer != NULL) {
         e.vocab = (int64_t)by_tokenizer_vocab(tokenizer);

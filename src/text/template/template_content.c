@@ -6,14 +6,14 @@
 /* Most names that refer to a content. */
 #define MOST_NAMES 16
 
-typedef struct names {
+typedef struct content_names {
     const char *list[MOST_NAMES];
     size_t count;
-} names;
+} content_names;
 
 /* Returns true for message.content, message['content'], a name that was set to it, or a filter or
  * slice of it. */
-static bool is_content(const names *known, const by__template_node *e)
+static bool is_content(const content_names *known, const by__template_node *e)
 {
     while (e != NULL) {
         switch (e->kind) {
@@ -43,7 +43,7 @@ static bool is_content(const names *known, const by__template_node *e)
     return false;
 }
 
-static bool goes_through(names *known, const by__template_node *body)
+static bool goes_through(content_names *known, const by__template_node *body)
 {
     for (const by__template_node *n = body; n != NULL; n = n->next) {
         const by__template_node *at = n;
@@ -79,6 +79,6 @@ static bool goes_through(names *known, const by__template_node *body)
 
 bool by__template_takes_parts(const by__template *tpl)
 {
-    names known = {.count = 0};
+    content_names known = {.count = 0};
     return goes_through(&known, tpl->body);
 }

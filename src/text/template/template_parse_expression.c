@@ -357,17 +357,17 @@ static by_status parse_unary(by__template_parser *p, bool filters, by__template_
     return BY_OK;
 }
 
-typedef struct binary {
+typedef struct binary_operator {
     const char *text;
     by__template_operator op;
     unsigned level;
-} binary;
+} binary_operator;
 
 /* Higher levels bind more tightly. */
-static const binary binaries[] = {{"+", BY__OP_ADD, 0},    {"-", BY__OP_SUBTRACT, 0},
-                                  {"~", BY__OP_JOIN, 1},   {"*", BY__OP_MULTIPLY, 2},
-                                  {"/", BY__OP_DIVIDE, 2}, {"//", BY__OP_FLOOR, 2},
-                                  {"%", BY__OP_MODULO, 2}, {"**", BY__OP_POWER, 3}};
+static const binary_operator binaries[] = {{"+", BY__OP_ADD, 0},    {"-", BY__OP_SUBTRACT, 0},
+                                           {"~", BY__OP_JOIN, 1},   {"*", BY__OP_MULTIPLY, 2},
+                                           {"/", BY__OP_DIVIDE, 2}, {"//", BY__OP_FLOOR, 2},
+                                           {"%", BY__OP_MODULO, 2}, {"**", BY__OP_POWER, 3}};
 
 static by_status parse_binary(by__template_parser *p, unsigned level, by__template_node **out)
 {
@@ -376,7 +376,7 @@ static by_status parse_binary(by__template_parser *p, unsigned level, by__templa
     }
     BY_TRY(parse_binary(p, level + 1, out));
     for (unsigned count = 0;; count++) {
-        const binary *found = NULL;
+        const binary_operator *found = NULL;
         by__template_node *node;
         for (size_t i = 0; i < BY_ARRAY_LENGTH(binaries) && found == NULL; i++) {
             found = binaries[i].level == level && by__template_parse_is_op(p, binaries[i].text)
@@ -400,9 +400,9 @@ static by_status parse_binary(by__template_parser *p, unsigned level, by__templa
 
 static by__template_operator comparison(by__template_parser *p)
 {
-    static const binary comparisons[] = {{"==", BY__OP_EQUAL, 0},      {"!=", BY__OP_UNEQUAL, 0},
-                                         {"<=", BY__OP_LESS_EQUAL, 0}, {">=", BY__OP_MORE_EQUAL, 0},
-                                         {"<", BY__OP_LESS, 0},        {">", BY__OP_MORE, 0}};
+    static const binary_operator comparisons[] = {
+        {"==", BY__OP_EQUAL, 0},      {"!=", BY__OP_UNEQUAL, 0}, {"<=", BY__OP_LESS_EQUAL, 0},
+        {">=", BY__OP_MORE_EQUAL, 0}, {"<", BY__OP_LESS, 0},     {">", BY__OP_MORE, 0}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(comparisons); i++) {
         if (by__template_parse_take_op(p, comparisons[i].text)) {
             return comparisons[i].op;

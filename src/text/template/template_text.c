@@ -8,7 +8,7 @@
 #include "text/unicode/unicode.h"
 
 /* Options of json.dumps. */
-typedef struct layout {
+typedef struct json_layout {
     const char *item; /* between items */
     size_t item_length;
     const char *colon;
@@ -17,10 +17,10 @@ typedef struct layout {
     bool sort;
     bool ascii;
     bool json; /* else repr() */
-} layout;
+} json_layout;
 
-static by_status add_value(by__template_render *r, const by__template_value *v, const layout *l,
-                           unsigned level, by_string *out);
+static by_status add_value(by__template_render *r, const by__template_value *v,
+                           const json_layout *l, unsigned level, by_string *out);
 
 /* Checks that the text is within the render's remaining limit. */
 static by_status check_room(by__template_render *r, const by_string *out)
@@ -88,7 +88,7 @@ static void add_python_string(by_string *out, const char *s, size_t n)
     by__string_append(out, quote);
 }
 
-static void add_line(by_string *out, const layout *l, unsigned level)
+static void add_line(by_string *out, const json_layout *l, unsigned level)
 {
     by__string_append(out, "\n");
     for (uint64_t i = 0; i < (uint64_t)l->indent * level && i < 10000; i++) {
@@ -96,8 +96,8 @@ static void add_line(by_string *out, const layout *l, unsigned level)
     }
 }
 
-static by_status add_list(by__template_render *r, const by__template_list *list, const layout *l,
-                          unsigned level, by_string *out)
+static by_status add_list(by__template_render *r, const by__template_list *list,
+                          const json_layout *l, unsigned level, by_string *out)
 {
     bool tuple = list->tuple && !l->json;
     bool lines = l->indent >= 0 && list->count > 0;
@@ -131,8 +131,8 @@ static int compare_keys(const void *a, const void *b)
                             (x->as.string.length < y->as.string.length);
 }
 
-static by_status add_key(by__template_render *r, const by__template_value *key, const layout *l,
-                         by_string *out)
+static by_status add_key(by__template_render *r, const by__template_value *key,
+                         const json_layout *l, by_string *out)
 {
     if (!l->json || key->kind == BY__STRING) {
         return add_value(r, key, l, 0, out);
@@ -147,8 +147,8 @@ static by_status add_key(by__template_render *r, const by__template_value *key, 
     return BY_OK;
 }
 
-static by_status add_table(by__template_render *r, const by__template_table *table, const layout *l,
-                           unsigned level, by_string *out)
+static by_status add_table(by__template_render *r, const by__template_table *table,
+                           const json_layout *l, unsigned level, by_string *out)
 {
     const by__template_pair **pairs;
     bool lines = l->indent >= 0 && table->count > 0;
@@ -236,8 +236,8 @@ static void add_real(by_string *out, double value, bool json)
     add_decimal(out, digits, count, exponent);
 }
 
-static by_status add_inner(by__template_render *r, const by__template_value *v, const layout *l,
-                           unsigned level, by_string *out)
+static by_status add_inner(by__template_render *r, const by__template_value *v,
+                           const json_layout *l, unsigned level, by_string *out)
 {
     switch (v->kind) {
     case BY__NONE:
@@ -279,8 +279,8 @@ static by_status add_inner(by__template_render *r, const by__template_value *v, 
     }
 }
 
-static by_status add_value(by__template_render *r, const by__template_value *v, const layout *l,
-                           unsigned level, by_string *out)
+static by_status add_value(by__template_render *r, const by__template_value *v,
+                           const json_layout *l, unsigned level, by_string *out)
 {
     BY_TRY(by__template_render_enter(r));
     BY_TRY(add_inner(r, v, l, level, out));
@@ -289,8 +289,8 @@ static by_status add_value(by__template_render *r, const by__template_value *v, 
     return BY_OK;
 }
 
-static by_status make_text(by__template_render *r, const by__template_value *v, const layout *l,
-                           by__template_value *out)
+static by_status make_text(by__template_render *r, const by__template_value *v,
+                           const json_layout *l, by__template_value *out)
 {
     by_string text = {0};
     by_status status = add_value(r, v, l, 0, &text);
@@ -304,7 +304,7 @@ static by_status make_text(by__template_render *r, const by__template_value *v, 
 by_status by__template_value_text(by__template_render *r, const by__template_value *v,
                                   by__template_value *out)
 {
-    static const layout python = {
+    static const json_layout python = {
         .item = ", ", .item_length = 2, .colon = ": ", .colon_length = 2, .indent = -1};
     if (v->kind == BY__STRING) {
         *out = *v;
@@ -317,7 +317,7 @@ by_status by__template_value_text(by__template_render *r, const by__template_val
     return make_text(r, v, &python, out);
 }
 
-static by_status set_separators(by__template_render *r, const by__template_value *v, layout *l)
+static by_status set_separators(by__template_render *r, const by__template_value *v, json_layout *l)
 {
     if (v->kind != BY__LIST || v->as.list->count != 2 || v->as.list->items[0].kind != BY__STRING ||
         v->as.list->items[1].kind != BY__STRING) {
@@ -335,12 +335,12 @@ by_status by__template_value_json(by__template_render *r, const by__template_val
                                   const by__template_arguments *arguments, by__template_value *out)
 {
     static const char *const names[] = {"ensure_ascii", "indent", "separators", "sort_keys", NULL};
-    layout l = {.item = ", ",
-                .item_length = 2,
-                .colon = ": ",
-                .colon_length = 2,
-                .indent = -1,
-                .json = true};
+    json_layout l = {.item = ", ",
+                     .item_length = 2,
+                     .colon = ": ",
+                     .colon_length = 2,
+                     .indent = -1,
+                     .json = true};
     BY_TRY(by__template_arguments_check(r, arguments, "tojson", 4, names));
     const by__template_value *ascii = by__template_argument(arguments, 0, "ensure_ascii");
     const by__template_value *indent = by__template_argument(arguments, 1, "indent");

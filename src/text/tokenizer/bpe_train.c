@@ -29,19 +29,19 @@ typedef struct places {
     size_t capacity;
 } places;
 
-typedef struct pair {
+typedef struct token_pair {
     uint32_t left;
     uint32_t right;
     int64_t count;
     uint32_t list;   /* index into `lists`, while the pair is being gathered in a round */
     uint32_t merged; /* merge + 1 at which it was last merged */
-} pair;
+} token_pair;
 
-typedef struct candidate {
+typedef struct merge_candidate {
     uint64_t count;
     uint32_t pair;
     places where;
-} candidate;
+} merge_candidate;
 
 typedef struct trainer {
     /* Words as symbols: word w is symbols[start[w], start[w] + length[w]). */
@@ -50,7 +50,7 @@ typedef struct trainer {
     uint32_t *length;
     const by__tokenizer_word *words;
     /* Pairs, and a hash table of them. */
-    pair *pairs;
+    token_pair *pairs;
     size_t pair_count;
     size_t pair_capacity;
     by__base_table pair_table;
@@ -60,7 +60,7 @@ typedef struct trainer {
     size_t fresh_count;
     size_t fresh_capacity;
     size_t list_capacity;
-    candidate *heap;
+    merge_candidate *heap;
     size_t heap_count;
     size_t heap_capacity;
     /* Tokens by bytes. */
@@ -98,9 +98,9 @@ static by_status change_pair(trainer *t, uint32_t left, uint32_t right, int64_t 
         BY_TRY(by__reserve((void **)&t->pairs, &t->pair_capacity, t->pair_count + 1,
                            sizeof *t->pairs, error));
         BY_TRY(by__base_table_add(&t->pair_table, pair_hash(left, right), index, "pairs", error));
-        t->pairs[t->pair_count++] = (pair){left, right, 0, NO_LIST, 0};
+        t->pairs[t->pair_count++] = (token_pair){left, right, 0, NO_LIST, 0};
     }
-    pair *p = &t->pairs[index];
+    token_pair *p = &t->pairs[index];
     p->count += change;
     if (change <= 0) {
         return BY_OK;
@@ -130,17 +130,17 @@ static by_status change_pair(trainer *t, uint32_t left, uint32_t right, int64_t 
 static bool before(const void *user, const void *first, const void *second)
 {
     const trainer *t = user;
-    const candidate *a = first;
-    const candidate *b = second;
+    const merge_candidate *a = first;
+    const merge_candidate *b = second;
     if (a->count != b->count) {
         return a->count > b->count;
     }
-    const pair *x = &t->pairs[a->pair];
-    const pair *y = &t->pairs[b->pair];
+    const token_pair *x = &t->pairs[a->pair];
+    const token_pair *y = &t->pairs[b->pair];
     return x->left != y->left ? x->left < y->left : x->right < y->right;
 }
 
-static by_status push(trainer *t, const candidate *value, by_error *error)
+static by_status push(trainer *t, const merge_candidate *value, by_error *error)
 {
     BY_TRY(by__reserve((void **)&t->heap, &t->heap_capacity, t->heap_count + 1, sizeof *t->heap,
                        error));
@@ -148,9 +148,9 @@ static by_status push(trainer *t, const candidate *value, by_error *error)
     return BY_OK;
 }
 
-static candidate pop(trainer *t)
+static merge_candidate pop(trainer *t)
 {
-    candidate top;
+    merge_candidate top;
     by__heap_pop(t->heap, t->heap_count--, sizeof top, &top, before, t);
     return top;
 }
@@ -160,10 +160,10 @@ static by_status push_fresh(trainer *t, by_error *error)
 {
     by_status status = BY_OK;
     for (size_t i = 0; i < t->fresh_count; i++) {
-        pair *p = &t->pairs[t->fresh[i]];
+        token_pair *p = &t->pairs[t->fresh[i]];
         p->list = NO_LIST;
         if (status == BY_OK && p->count > 0) {
-            candidate c = {(uint64_t)p->count, t->fresh[i], t->lists[i]};
+            merge_candidate c = {(uint64_t)p->count, t->fresh[i], t->lists[i]};
             status = push(t, &c, error);
             if (status == BY_OK) {
                 continue;
@@ -288,8 +288,8 @@ static by_status merge_word(trainer *t, uint32_t w, uint32_t left, uint32_t righ
 /* Takes the best pair and merges it everywhere. *done: there is none. */
 static by_status merge_next(trainer *t, uint64_t min_frequency, bool *done, by_error *error)
 {
-    candidate top = pop(t);
-    pair *p = &t->pairs[top.pair];
+    merge_candidate top = pop(t);
+    token_pair *p = &t->pairs[top.pair];
     uint64_t count = p->count > 0 ? (uint64_t)p->count : 0;
     if (top.count != count) {
         top.count = count;

@@ -18,26 +18,26 @@ enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE 
 
 #define MARK "\xe2\x96\x81" /* U+2581, SentencePiece's space */
 
-typedef struct word {
+typedef struct gguf_word {
     const char *text; /* in the file */
     size_t length;
     int32_t type;
-} word;
+} gguf_word;
 
-typedef struct vocabulary {
+typedef struct gguf_vocabulary {
     const char *name; /* of the file */
     const by__format_gguf_file *file;
-    word *words;
+    gguf_word *words;
     size_t count;
     const by__format_gguf_pair *scores;
-} vocabulary;
+} gguf_vocabulary;
 
-static by_status lacks(const vocabulary *v, const char *key, by_error *error)
+static by_status lacks(const gguf_vocabulary *v, const char *key, by_error *error)
 {
     return by_error_set(error, BY_EFORMAT, "%s has no %s, or of another type", v->name, key);
 }
 
-static by_status read_words(vocabulary *v, by_error *error)
+static by_status read_words(gguf_vocabulary *v, by_error *error)
 {
     const by__format_gguf_pair *tokens =
         by__format_gguf_array(v->file, "tokenizer.ggml.tokens", BY__GGUF_KIND_STRING);
@@ -57,7 +57,7 @@ static by_status read_words(vocabulary *v, by_error *error)
     BY_TRY(by__alloc((void **)&v->words, (size_t)tokens->count, sizeof *v->words, "tokens", error));
     const uint8_t *at = tokens->data;
     for (uint64_t i = 0; i < tokens->count; i++) {
-        word *w = &v->words[v->count++];
+        gguf_word *w = &v->words[v->count++];
         w->text = by__format_gguf_next_text(&at, &w->length);
         w->type = types == NULL ? NORMAL : by__format_gguf_i32_at(types, i);
         if (v->scores != NULL &&
@@ -70,7 +70,7 @@ static by_status read_words(vocabulary *v, by_error *error)
     return BY_OK;
 }
 
-static bool is_added(const word *w)
+static bool is_added(const gguf_word *w)
 {
     return w->type == CONTROL || w->type == USER_DEFINED || w->type == UNKNOWN;
 }
@@ -78,13 +78,13 @@ static bool is_added(const word *w)
 /* ---- parts of tokenizer.json ---- */
 
 /* Prints added tokens; those of byte-level BPE and characters are not `unknown`. */
-static void add_added(by_string *out, const vocabulary *v)
+static void add_added(by_string *out, const gguf_vocabulary *v)
 {
     bool first = true;
     by__string_append(out, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, "
                            "\"added_tokens\": [");
     for (size_t i = 0; i < v->count; i++) {
-        const word *w = &v->words[i];
+        const gguf_word *w = &v->words[i];
         if (is_added(w) && w->length > 0) {
             by_string_format(out, "%s{\"id\": %zu, \"content\": ", first ? "" : ", ", i);
             by_string_json(out, w->text, w->length);
@@ -99,7 +99,7 @@ static void add_added(by_string *out, const vocabulary *v)
 }
 
 /* Prints the tokens of the model: all except the added ones at the end. */
-static void add_vocab(by_string *out, const vocabulary *v)
+static void add_vocab(by_string *out, const gguf_vocabulary *v)
 {
     size_t count = v->count;
     while (count > 0 && (is_added(&v->words[count - 1]) || v->words[count - 1].type == UNUSED)) {
@@ -115,7 +115,7 @@ static void add_vocab(by_string *out, const vocabulary *v)
 }
 
 /* Prints "post_processor", which adds the begin-of-text token at the beginning. */
-static void add_around(by_string *out, const vocabulary *v, bool in_front)
+static void add_around(by_string *out, const gguf_vocabulary *v, bool in_front)
 {
     uint64_t id;
     bool wanted = in_front;
@@ -125,7 +125,7 @@ static void add_around(by_string *out, const vocabulary *v, bool in_front)
         by__string_append(out, "\"post_processor\": null, ");
         return;
     }
-    const word *w = &v->words[id];
+    const gguf_word *w = &v->words[id];
     by__string_append(out, "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
                            "[{\"SpecialToken\": {\"id\": ");
     by_string_json(out, w->text, w->length);
@@ -163,7 +163,8 @@ static const struct {
     {"deepseek-r1-qwen", "qwen2"}, {"llama4", "gpt-4o"},
 };
 
-static by_status add_pattern(by_string *out, const vocabulary *v, const char *pre, by_error *error)
+static by_status add_pattern(by_string *out, const gguf_vocabulary *v, const char *pre,
+                             by_error *error)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(aliases); i++) {
         pre = strcmp(aliases[i].alias, pre) == 0 ? aliases[i].name : pre;
@@ -207,7 +208,7 @@ static bool is_whole(const char *pre)
     return false;
 }
 
-static by_status make_byte_level(by_string *out, const vocabulary *v, by_error *error)
+static by_status make_byte_level(by_string *out, const gguf_vocabulary *v, by_error *error)
 {
     char pre[64] = "gpt-2";
     const char *text;
@@ -242,15 +243,15 @@ static by_status make_byte_level(by_string *out, const vocabulary *v, by_error *
 
 /* ---- BPE over characters ---- */
 
-typedef struct merge {
+typedef struct scored_merge {
     float score; /* score of the resulting token */
     size_t id;
     size_t left;
     size_t right;
-} merge;
+} scored_merge;
 
 typedef struct merges {
-    merge *items;
+    scored_merge *items;
     size_t count;
     size_t capacity;
 } merges;
@@ -258,8 +259,8 @@ typedef struct merges {
 /* Sorts by descending score, ties by id. */
 static int by_score(const void *a, const void *b)
 {
-    const merge *x = a;
-    const merge *y = b;
+    const scored_merge *x = a;
+    const scored_merge *y = b;
     if (x->score != y->score) {
         return x->score > y->score ? -1 : 1;
     }
@@ -273,7 +274,7 @@ static int by_score(const void *a, const void *b)
 }
 
 /* Adds every way to make this token from two others. */
-static by_status add_splits(merges *out, const by__name_table *table, const vocabulary *v,
+static by_status add_splits(merges *out, const by__name_table *table, const gguf_vocabulary *v,
                             size_t id, const char *text, by_error *error)
 {
     char left_text[MAX_MERGED + 1]; /* a copy: the table's names must not change */
@@ -289,21 +290,22 @@ static by_status add_splits(merges *out, const by__name_table *table, const voca
         if (right >= 0) {
             BY_TRY(by__reserve((void **)&out->items, &out->capacity, out->count + 1,
                                sizeof *out->items, error));
-            out->items[out->count++] = (merge){.score = by__format_gguf_f32_at(v->scores, id),
-                                               .id = id,
-                                               .left = (size_t)left,
-                                               .right = (size_t)right};
+            out->items[out->count++] =
+                (scored_merge){.score = by__format_gguf_f32_at(v->scores, id),
+                               .id = id,
+                               .left = (size_t)left,
+                               .right = (size_t)right};
         }
     }
     return BY_OK;
 }
 
 /* Copies the texts of tokens that merges concern; NULL for others. */
-static by_status copy_texts(char **texts, by__name_table *table, const vocabulary *v,
+static by_status copy_texts(char **texts, by__name_table *table, const gguf_vocabulary *v,
                             by_error *error)
 {
     for (size_t i = 0; i < v->count; i++) {
-        const word *w = &v->words[i];
+        const gguf_word *w = &v->words[i];
         if (w->type != NORMAL || w->length == 0 || w->length > MAX_MERGED) {
             continue;
         }
@@ -318,7 +320,7 @@ static by_status copy_texts(char **texts, by__name_table *table, const vocabular
     return BY_OK;
 }
 
-static by_status find_merges(merges *out, const vocabulary *v, by_error *error)
+static by_status find_merges(merges *out, const gguf_vocabulary *v, by_error *error)
 {
     by__name_table table = {0};
     char **texts;
@@ -338,7 +340,7 @@ static by_status find_merges(merges *out, const vocabulary *v, by_error *error)
     return status;
 }
 
-static by_status make_pieces(by_string *out, const vocabulary *v, by_error *error)
+static by_status make_pieces(by_string *out, const gguf_vocabulary *v, by_error *error)
 {
     merges list = {0};
     uint64_t unknown;
@@ -375,8 +377,8 @@ static by_status make_pieces(by_string *out, const vocabulary *v, by_error *erro
     add_vocab(out, v);
     by__string_append(out, "\"merges\": [");
     for (size_t i = 0; i < list.count; i++) {
-        const word *left = &v->words[list.items[i].left];
-        const word *right = &v->words[list.items[i].right];
+        const gguf_word *left = &v->words[list.items[i].left];
+        const gguf_word *right = &v->words[list.items[i].right];
         by__string_append(out, i == 0 ? "[" : ", [");
         by_string_json(out, left->text, left->length);
         by__string_append(out, ", ");
@@ -396,7 +398,7 @@ static int hex_digit(char c)
 }
 
 /* Decodes an escaped token; returns false if it is longer than a character. */
-static bool unescape(char out[8], size_t *length, const word *w)
+static bool unescape(char out[8], size_t *length, const gguf_word *w)
 {
     *length = 0;
     for (size_t i = 0; i < w->length && *length < 4; i++) {
@@ -428,7 +430,7 @@ static bool unescape(char out[8], size_t *length, const word *w)
     return *length > 0 && by__utf8_valid(out, *length);
 }
 
-static by_status make_characters(by_string *out, const vocabulary *v, by_error *error)
+static by_status make_characters(by_string *out, const gguf_vocabulary *v, by_error *error)
 {
     add_added(out, v);
     by__string_append(out,
@@ -459,7 +461,7 @@ static by_status make_characters(by_string *out, const vocabulary *v, by_error *
 by_status by__tokenizer_from_gguf(by_tokenizer **out, const char *name,
                                   const by__format_gguf_file *file, by_error *error)
 {
-    vocabulary v = {.name = name, .file = file};
+    gguf_vocabulary v = {.name = name, .file = file};
     by_string text = {0};
     by_status status = read_words(&v, error);
     if (status != BY_OK) {

@@ -40,20 +40,20 @@ by_status by__tokenizer_json_bool(const json_t *object, const char *key, bool mi
 }
 
 /* State of the reader. */
-typedef struct reading {
+typedef struct pipeline_reader {
     by_tokenizer *tokenizer;
     by__tokenizer_pipeline *pipeline;
     const char *name;
     bool fused;    /* an earlier decoder step has joined the tokens */
     bool changes;  /* the post-processor adds ids */
     size_t growth; /* factor by which the steps so far may lengthen a text; 0: none was read */
-} reading;
+} pipeline_reader;
 
 /* Limit on the lengthening of a text: the factors of consecutive steps multiply. Published files
  * stay below 50. */
 #define MOST_GROWTH 256u
 
-static by_status check_growth(reading *r, size_t from, size_t to, by_error *error)
+static by_status check_growth(pipeline_reader *r, size_t from, size_t to, by_error *error)
 {
     r->growth = (r->growth == 0 ? 1 : r->growth) * (to > from ? (to + from - 1) / from : 1);
     return r->growth <= MOST_GROWTH
@@ -63,11 +63,11 @@ static by_status check_growth(reading *r, size_t from, size_t to, by_error *erro
                               MOST_GROWTH);
 }
 
-typedef by_status (*read_step)(reading *r, const json_t *step, by_error *error);
+typedef by_status (*step_reader)(pipeline_reader *r, const json_t *step, by_error *error);
 
 /* Reads the steps of a part: the part itself, or the list at `key` of a Sequence. */
-static by_status each_step(reading *r, const json_t *part, const char *key, unsigned depth,
-                           read_step read, by_error *error)
+static by_status each_step(pipeline_reader *r, const json_t *part, const char *key, unsigned depth,
+                           step_reader read, by_error *error)
 {
     if (!by__tokenizer_json_is_type(part, "Sequence")) {
         return read(r, part, error);
@@ -83,7 +83,7 @@ static by_status each_step(reading *r, const json_t *part, const char *key, unsi
 }
 
 static by_status copy_text(char **out, size_t *length, const json_t *value, const char *what,
-                           const reading *r, by_error *error)
+                           const pipeline_reader *r, by_error *error)
 {
     /* So that no file can make a short text very long. */
     if (!json_is_string(value) || json_string_length(value) > 64) {
@@ -95,7 +95,7 @@ static by_status copy_text(char **out, size_t *length, const json_t *value, cons
     return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: %s", what);
 }
 
-static by_status next_rewrite(reading *r, by__tokenizer_rewrite_kind kind,
+static by_status next_rewrite(pipeline_reader *r, by__tokenizer_rewrite_kind kind,
                               by__tokenizer_rewrite **out, by_error *error)
 {
     by__tokenizer_pipeline *p = r->pipeline;
@@ -110,7 +110,7 @@ static by_status next_rewrite(reading *r, by__tokenizer_rewrite_kind kind,
 
 /* Reads {"pattern": {"String": ...} or {"Regex": ...}, "content": ...} of normalizers and
  * decoders. */
-static by_status read_replace(reading *r, const json_t *step, by__tokenizer_rewrite *w,
+static by_status read_replace(pipeline_reader *r, const json_t *step, by__tokenizer_rewrite *w,
                               by_error *error)
 {
     const json_t *pattern = json_object_get(step, "pattern");
@@ -133,7 +133,7 @@ static by_status read_replace(reading *r, const json_t *step, by__tokenizer_rewr
                : by_error_set(error, BY_EFORMAT, "%s: Replace of an empty text", r->name);
 }
 
-static by_status read_normalizer(reading *r, const json_t *step, by_error *error)
+static by_status read_normalizer(pipeline_reader *r, const json_t *step, by_error *error)
 {
     static const struct {
         const char *type;
@@ -166,7 +166,7 @@ static by_status read_normalizer(reading *r, const json_t *step, by_error *error
     return by__tokenizer_json_refuse(r->name, "normalizer", step, error);
 }
 
-static by_status next_splitter(reading *r, by__tokenizer_splitter_kind kind,
+static by_status next_splitter(pipeline_reader *r, by__tokenizer_splitter_kind kind,
                                by__tokenizer_splitter **out, by_error *error)
 {
     by__tokenizer_pipeline *p = r->pipeline;
@@ -180,8 +180,9 @@ static by_status next_splitter(reading *r, by__tokenizer_splitter_kind kind,
 }
 
 /* Pre-tokenizers that modify the text must come before those that split. */
-static by_status next_prefix(reading *r, const json_t *step, by__tokenizer_rewrite_kind kind,
-                             const char *text, by__tokenizer_rewrite **out, by_error *error)
+static by_status next_prefix(pipeline_reader *r, const json_t *step,
+                             by__tokenizer_rewrite_kind kind, const char *text,
+                             by__tokenizer_rewrite **out, by_error *error)
 {
     if (r->pipeline->splitter_count > 0) {
         return by__tokenizer_json_refuse(r->name, "behind another pre-tokenizer, a prefix of", step,
@@ -194,7 +195,7 @@ static by_status next_prefix(reading *r, const json_t *step, by__tokenizer_rewri
 }
 
 static by_status set_literal(by__tokenizer_splitter *s, const char *text, size_t length,
-                             const reading *r, by_error *error)
+                             const pipeline_reader *r, by_error *error)
 {
     if (length == 0 || length > sizeof s->literal) {
         return by_error_set(error, BY_EFORMAT, "%s: Split at \"%.60s\" is not supported", r->name,
@@ -205,7 +206,7 @@ static by_status set_literal(by__tokenizer_splitter *s, const char *text, size_t
     return BY_OK;
 }
 
-static by_status read_metaspace(reading *r, const json_t *step, by_error *error)
+static by_status read_metaspace(pipeline_reader *r, const json_t *step, by_error *error)
 {
     const char *mark = json_string_value(json_object_get(step, "replacement"));
     const char *scheme = json_string_value(json_object_get(step, "prepend_scheme"));
@@ -244,7 +245,7 @@ static by_status read_metaspace(reading *r, const json_t *step, by_error *error)
 }
 
 /* Reads a split at a literal: how the literal joins the text around it. */
-static by_status read_split_text(reading *r, const json_t *step, const char *text,
+static by_status read_split_text(pipeline_reader *r, const json_t *step, const char *text,
                                  const char *behavior, bool invert, by_error *error)
 {
     static const struct {
@@ -269,7 +270,7 @@ static by_status read_split_text(reading *r, const json_t *step, const char *tex
                         r->name, text, behavior, invert ? " inverted" : "");
 }
 
-static by_status read_split(reading *r, const json_t *step, by_error *error)
+static by_status read_split(pipeline_reader *r, const json_t *step, by_error *error)
 {
     const json_t *pattern = json_object_get(step, "pattern");
     const char *behavior = json_string_value(json_object_get(step, "behavior"));
@@ -309,7 +310,7 @@ static by_status read_split(reading *r, const json_t *step, by_error *error)
     return BY_OK;
 }
 
-static by_status read_pre_tokenizer(reading *r, const json_t *step, by_error *error)
+static by_status read_pre_tokenizer(pipeline_reader *r, const json_t *step, by_error *error)
 {
     by__tokenizer_splitter *s;
     by__tokenizer_rewrite *w;
@@ -339,8 +340,8 @@ static by_status read_pre_tokenizer(reading *r, const json_t *step, by_error *er
                : by__tokenizer_json_refuse(r->name, "pre_tokenizer", step, error);
 }
 
-static by_status read_template_ids(reading *r, const json_t *step, const char *id, bool behind,
-                                   by_error *error)
+static by_status read_template_ids(pipeline_reader *r, const json_t *step, const char *id,
+                                   bool behind, by_error *error)
 {
     by__tokenizer_pipeline *p = r->pipeline;
     const json_t *special = json_object_get(json_object_get(step, "special_tokens"), id);
@@ -365,7 +366,7 @@ static by_status read_template_ids(reading *r, const json_t *step, const char *i
     return BY_OK;
 }
 
-static by_status read_template(reading *r, const json_t *step, by_error *error)
+static by_status read_template(pipeline_reader *r, const json_t *step, by_error *error)
 {
     const json_t *single = json_object_get(step, "single");
     unsigned sequences = 0;
@@ -390,7 +391,7 @@ static by_status read_template(reading *r, const json_t *step, by_error *error)
                                                       step, error);
 }
 
-static by_status read_post_processor(reading *r, const json_t *step, by_error *error)
+static by_status read_post_processor(pipeline_reader *r, const json_t *step, by_error *error)
 {
     if (by__tokenizer_json_is_type(step, "ByteLevel")) {
         return BY_OK; /* affects offsets only */
@@ -400,7 +401,7 @@ static by_status read_post_processor(reading *r, const json_t *step, by_error *e
                : by__tokenizer_json_refuse(r->name, "post_processor", step, error);
 }
 
-static by_status read_strip(reading *r, const json_t *step, by_error *error)
+static by_status read_strip(pipeline_reader *r, const json_t *step, by_error *error)
 {
     by__tokenizer_pipeline *p = r->pipeline;
     const char *content = json_string_value(json_object_get(step, "content"));
@@ -417,7 +418,7 @@ static by_status read_strip(reading *r, const json_t *step, by_error *error)
     return BY_OK;
 }
 
-static by_status read_decoder(reading *r, const json_t *step, by_error *error)
+static by_status read_decoder(pipeline_reader *r, const json_t *step, by_error *error)
 {
     by__tokenizer_pipeline *p = r->pipeline;
     if (by__tokenizer_json_is_type(step, "Fuse")) {
@@ -476,7 +477,7 @@ bool by__tokenizer_pipeline_is_byte_level(const json_t *pre)
 }
 
 /* Returns true if the parts are those that tokenizer_write.c generates by default. */
-static bool is_default(const reading *r)
+static bool is_default(const pipeline_reader *r)
 {
     const by_tokenizer *t = r->tokenizer;
     const by__tokenizer_pipeline *p = r->pipeline;
@@ -489,9 +490,9 @@ by_status by__tokenizer_pipeline_read(by_tokenizer *t, const json_t *root, const
 {
     static const char *const keys[] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};
     static const char *const lists[] = {"normalizers", "pretokenizers", "processors", "decoders"};
-    static const read_step readers[] = {read_normalizer, read_pre_tokenizer, read_post_processor,
-                                        read_decoder};
-    reading r = {.tokenizer = t, .pipeline = &t->pipeline, .name = name};
+    static const step_reader readers[] = {read_normalizer, read_pre_tokenizer, read_post_processor,
+                                          read_decoder};
+    pipeline_reader r = {.tokenizer = t, .pipeline = &t->pipeline, .name = name};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
         if (!by__tokenizer_json_absent(root, keys[i])) {
             BY_TRY(each_step(&r, json_object_get(root, keys[i]), lists[i], 0, readers[i], error));

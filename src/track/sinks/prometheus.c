@@ -17,11 +17,11 @@
 
 enum { request_seconds = 2, most_request = 4096 };
 
-typedef struct gauge {
+typedef struct exported_gauge {
     char *tag; /* "train/loss" */
     double value;
     bool is_layer; /* the part after the "/" names a tensor */
-} gauge;
+} exported_gauge;
 
 typedef struct exporter {
     int listener;
@@ -31,7 +31,7 @@ typedef struct exporter {
     char *run;            /* its name */
     pthread_mutex_t lock; /* guards the fields below */
     uint64_t step;
-    gauge *gauges;
+    exported_gauge *gauges;
     size_t count;
     size_t capacity;
     by__name_table names;
@@ -73,7 +73,8 @@ static void add_label(by_string *out, const char *name, const char *value)
     by__string_append(out, "\"");
 }
 
-static void add_gauge(by_string *out, const exporter *e, const gauge *g, const gauge *before)
+static void add_gauge(by_string *out, const exporter *e, const exported_gauge *g,
+                      const exported_gauge *before)
 {
     size_t event = strcspn(g->tag, "/");
     size_t n = g->is_layer ? event : strlen(g->tag);
@@ -242,7 +243,8 @@ static by_status open_sink(void **sink, const by__track_tracker_options *options
 }
 
 /* Finds or adds the gauge of a tag; the caller holds the lock. */
-static by_status find(gauge **out, exporter *e, const char *tag, bool is_layer, by_error *error)
+static by_status find(exported_gauge **out, exporter *e, const char *tag, bool is_layer,
+                      by_error *error)
 {
     int32_t found = by__name_table_find(&e->names, tag);
     if (found < 0) {
@@ -252,7 +254,7 @@ static by_status find(gauge **out, exporter *e, const char *tag, bool is_layer, 
         if (copy == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: prometheus");
         }
-        e->gauges[e->count] = (gauge){.tag = copy, .is_layer = is_layer};
+        e->gauges[e->count] = (exported_gauge){.tag = copy, .is_layer = is_layer};
         found = (int32_t)e->count++;
         BY_TRY(by__name_table_add(&e->names, copy, found, error));
     }
@@ -268,7 +270,7 @@ static by_status put(void *sink, const by__track_run_event *event, by_error *err
     (void)pthread_mutex_lock(&e->lock);
     e->step = event->step;
     for (size_t i = 0; i < event->count && status == BY_OK; i++) {
-        gauge *g = NULL;
+        exported_gauge *g = NULL;
         if (event->values[i].text != NULL) {
             continue;
         }

@@ -85,7 +85,7 @@ BY__INLINE void encode_block(uint8_t *codes, int count, const float *values, flo
 }
 
 /* Constants of all blocks. */
-typedef struct numbers {
+typedef struct adamw8_constants {
     encoder first;
     encoder second;
     float first_values[BY__CODES];
@@ -99,9 +99,9 @@ typedef struct numbers {
     float step;
     float correction;
     float eps;
-} numbers;
+} adamw8_constants;
 
-static void make_numbers(numbers *n, const by__device_call *call)
+static void make_numbers(adamw8_constants *n, const by__device_call *call)
 {
     const float *hyper = call->in[6].data;
     double rate =
@@ -132,7 +132,7 @@ static void decode_block(float *out, const uint8_t *codes, int count, const floa
     }
 }
 
-BY__INLINE void update_block(const by__device_call *call, const numbers *c, int64_t block,
+BY__INLINE void update_block(const by__device_call *call, const adamw8_constants *c, int64_t block,
                              by_dtype dtype)
 {
     int64_t begin = block * BY_CODE_BLOCK;
@@ -176,7 +176,7 @@ BY__INLINE void update_block(const by__device_call *call, const numbers *c, int6
 
 BY__INLINE void update(const by__device_call *call, int64_t begin, int64_t end, by_dtype dtype)
 {
-    numbers c;
+    adamw8_constants c;
     make_numbers(&c, call);
     for (int64_t block = begin; block < end; block++) {
         update_block(call, &c, block, dtype);

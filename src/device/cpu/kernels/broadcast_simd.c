@@ -6,11 +6,11 @@
 
 /* The result's axes without those of extent 1, with the strides of both operands (0 along an axis
  * that repeats). Axes that are adjacent in both are merged. */
-typedef struct layout {
+typedef struct broadcast_layout {
     int rank; /* at least 1 */
     int64_t dim[BY_MAX_RANK];
     int64_t stride[2][BY_MAX_RANK];
-} layout;
+} broadcast_layout;
 
 /* Strides of an operand along the axes of the result. */
 static void find_strides(int64_t stride[BY_MAX_RANK], const by_shape *y, const by_shape *x)
@@ -24,11 +24,11 @@ static void find_strides(int64_t stride[BY_MAX_RANK], const by_shape *y, const b
     }
 }
 
-static layout measure(const by__device_call *call)
+static broadcast_layout measure(const by__device_call *call)
 {
     const by_shape *y = &call->out[0].shape;
     int64_t strides[2][BY_MAX_RANK];
-    layout l = {0};
+    broadcast_layout l = {0};
     find_strides(strides[0], y, &call->in[0].shape);
     find_strides(strides[1], y, &call->in[1].shape);
     for (int axis = 0; axis < y->rank; axis++) {
@@ -48,7 +48,7 @@ static layout measure(const by__device_call *call)
         l.stride[1][last] = strides[1][axis];
     }
     if (l.rank == 0) {
-        l = (layout){.rank = 1, .dim = {1}};
+        l = (broadcast_layout){.rank = 1, .dim = {1}};
     }
     return l;
 }
@@ -74,7 +74,7 @@ BY__INLINE void binary_row(void *y, int64_t at, const void *a, int64_t a_at, con
 BY__INLINE void broadcast(const by__device_call *call, int64_t begin, int64_t end, by_op op,
                           by_dtype type_a, by_dtype type_b)
 {
-    layout l = measure(call);
+    broadcast_layout l = measure(call);
     int last = l.rank - 1;
     int64_t at[BY_MAX_RANK] = {0};
     int64_t place[2] = {0, 0};
@@ -122,7 +122,7 @@ static bool supports(const by__device_call *call)
 
 static by_status run(const by__device_call *call, const by__device_context *context)
 {
-    layout l = measure(call);
+    broadcast_layout l = measure(call);
     int64_t count = by__tensor_count(&call->out[0]);
     int64_t length = l.dim[l.rank - 1];
     by__cpu_parallel(context, call, count / length, by__ceil_div(GRAIN, length), count,

@@ -11,16 +11,16 @@
 
 typedef enum mode { FORWARD, PART, GRAD, TRAIN } mode;
 
-typedef struct plan {
+typedef struct cross_entropy_plan {
     mode mode;
     by__cpu_vocabulary v;
     int64_t first, all; /* w has entries first ... first + v.vocabulary - 1 of `all` */
     bool outside;       /* logits are PART's result, or GRAD's operand, which is not overwritten */
     by__cpu_gemm *logits[2];
     size_t losses, gemm_work; /* offsets in the workspace; logits are at 0 */
-} plan;
+} cross_entropy_plan;
 
-typedef struct operands {
+typedef struct cross_entropy_operands {
     const void *x, *w;
     const int32_t *targets;
     float *lse;    /* output of FORWARD and PART, input of GRAD */
@@ -30,12 +30,12 @@ typedef struct operands {
     float *loss;
     void *dx;
     float *dw;
-} operands;
+} cross_entropy_operands;
 
-static operands bind(const by__device_call *call)
+static cross_entropy_operands bind(const by__device_call *call)
 {
-    const plan *p = call->state;
-    operands o = {
+    const cross_entropy_plan *p = call->state;
+    cross_entropy_operands o = {
         .x = call->in[0].data,
         .w = call->in[1].data,
         .targets = call->in[2].data,
@@ -139,8 +139,8 @@ static inline __attribute__((always_inline)) void set_row(const float *row, floa
 
 /* Processes one row: its loss, its log-sum-exp, and the gradient of the logits in `to`, which may
  * be the row. */
-static void run_row(const plan *p, const operands *o, int64_t r, float *row, float *to,
-                    double *loss)
+static void run_row(const cross_entropy_plan *p, const cross_entropy_operands *o, int64_t r,
+                    float *row, float *to, double *loss)
 {
     int64_t n = p->v.vocabulary;
     int64_t target = o->targets[r];
@@ -178,9 +178,9 @@ static void run_row(const plan *p, const operands *o, int64_t r, float *row, flo
 }
 
 static void run_chunk(const by__device_call *call, const by__device_context *context,
-                      const operands *o, int64_t begin)
+                      const cross_entropy_operands *o, int64_t begin)
 {
-    const plan *p = call->state;
+    const cross_entropy_plan *p = call->state;
     int last;
     int64_t rows = by__cpu_vocabulary_rows(&p->v, begin, &last);
     char *work = call->work;
@@ -215,8 +215,8 @@ static void run_chunk(const by__device_call *call, const by__device_context *con
 
 static by_status run(const by__device_call *call, const by__device_context *context)
 {
-    const plan *p = call->state;
-    operands o = bind(call);
+    const cross_entropy_plan *p = call->state;
+    cross_entropy_operands o = bind(call);
     for (int64_t begin = 0; begin < p->v.rows; begin += p->v.chunk) {
         run_chunk(call, context, &o, begin);
     }
@@ -229,7 +229,7 @@ static by_status run(const by__device_call *call, const by__device_context *cont
 
 static void release(by__device_call *call)
 {
-    plan *p = call->state;
+    cross_entropy_plan *p = call->state;
     if (p != NULL) {
         by__cpu_gemm_close(&p->logits[0]);
         by__cpu_gemm_close(&p->logits[1]);
@@ -239,7 +239,7 @@ static void release(by__device_call *call)
     }
 }
 
-static by_status open_products(plan *p, by_error *error)
+static by_status open_products(cross_entropy_plan *p, by_error *error)
 {
     if (p->mode != GRAD || !p->outside) {
         int64_t ldc = p->outside ? p->v.vocabulary : p->v.stride;
@@ -250,7 +250,7 @@ static by_status open_products(plan *p, by_error *error)
 
 static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
-    plan *p = NULL;
+    cross_entropy_plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the vocabulary loss", error));
     call->state = p;
     p->mode = call->op == BY_OP_LINEAR_CROSS_ENTROPY        ? FORWARD

@@ -14,7 +14,7 @@
 
 enum { X, W, TARGETS, HIDDEN, HEAD, IDS, LOGARITHMS, DLOSS };
 
-typedef struct plan {
+typedef struct distill_plan {
     bool forward;  /* only the loss is computed */
     bool has_loss; /* output 0 exists */
     by__cpu_vocabulary v;
@@ -25,10 +25,10 @@ typedef struct plan {
     float soft;     /* weight of the divergence times temperature */
     by__cpu_gemm *logits[2], *teacher[2];
     size_t second, losses, gemm_work; /* offsets in the workspace; the student's logits are at 0 */
-} plan;
+} distill_plan;
 
 /* Statistics of a row's logits. */
-typedef struct row_sums {
+typedef struct distill_row {
     float top; /* maximum of the student's */
     float top_teacher;
     float plain;   /* sum of exp(z - top) */
@@ -40,7 +40,7 @@ typedef struct row_sums {
     double all;    /* sum of q */
     double others; /* stored probability of all other tokens */
     double cross;  /* sum of q (log q - log of the student's part of `soft`) */
-} row_sums;
+} distill_row;
 
 static float highest(const float *values, int64_t n)
 {
@@ -70,7 +70,7 @@ static inline float add_lanes(by__vf v, int count)
 }
 
 /* y NULL: statistics of the student only. */
-static void sum_row(row_sums *s, const float *z, const float *y, int64_t n, float inverse)
+static void sum_row(distill_row *s, const float *z, const float *y, int64_t n, float inverse)
 {
     by__vf plain = by__zero();
     by__vf soft = by__zero();
@@ -110,8 +110,8 @@ static void sum_row(row_sums *s, const float *z, const float *y, int64_t n, floa
 
 /* Statistics for stored probabilities: y has the logarithms of those of k tokens and then of all
  * others. rest [n] becomes the student's logits of these others. */
-static void sum_stored(row_sums *s, const float *z, const int32_t *ids, const float *y, int64_t k,
-                       int64_t n, float inverse, float *rest)
+static void sum_stored(distill_row *s, const float *z, const int32_t *ids, const float *y,
+                       int64_t k, int64_t n, float inverse, float *rest)
 {
     by__vf sum = by__zero();
     memcpy(rest, z, (size_t)n * sizeof *rest);
@@ -150,10 +150,10 @@ typedef struct row_factors {
 
 /* `to` may be y: a narrower row begins where the wide one does, so writing never overtakes
  * reading. */
-static inline __attribute__((always_inline)) void write_row(const row_sums *s, const row_factors *f,
-                                                            const float *z, const float *y,
-                                                            float *to, int64_t n, float inverse,
-                                                            by_dtype dtype)
+static inline __attribute__((always_inline)) void write_row(const distill_row *s,
+                                                            const row_factors *f, const float *z,
+                                                            const float *y, float *to, int64_t n,
+                                                            float inverse, by_dtype dtype)
 {
 #define GRADIENT(i, count)                                                                         \
     by__vf a = by__load_n(z, (i), BY_F32, (count)) - s->top;                                       \
@@ -168,16 +168,16 @@ static inline __attribute__((always_inline)) void write_row(const row_sums *s, c
 }
 
 /* The gradient of one logit of the student, without the teacher's term. */
-static float one(const plan *p, const row_sums *s, const row_factors *f, float z)
+static float one(const distill_plan *p, const distill_row *s, const row_factors *f, float z)
 {
     return expf(z - s->top) * f->hard + expf((z - s->top) * p->inverse) * f->soft;
 }
 
 /* y: of all tokens; `to` may be y. ids NULL: no probabilities are stored. */
 static inline __attribute__((always_inline)) void
-set_row(const plan *p, const row_sums *s, const row_factors *f, float hot, const float *z,
-        const float *y, const int32_t *ids, const float *logarithms, float *to, int64_t target,
-        by_dtype dtype)
+set_row(const distill_plan *p, const distill_row *s, const row_factors *f, float hot,
+        const float *z, const float *y, const int32_t *ids, const float *logarithms, float *to,
+        int64_t target, by_dtype dtype)
 {
     /* From y, which `to` may overwrite. */
     float own = expf((y[target] - s->top_teacher) * p->inverse) * f->teacher;
@@ -191,7 +191,7 @@ set_row(const plan *p, const row_sums *s, const row_factors *f, float hot, const
 }
 
 /* KL(teacher || student) of a row. */
-static double divergence_of(const row_sums *s, bool stored, double inverse)
+static double divergence_of(const distill_row *s, bool stored, double inverse)
 {
     double soft = log((double)s->soft);
     if (stored) {
@@ -202,7 +202,7 @@ static double divergence_of(const row_sums *s, bool stored, double inverse)
     return student - teacher + s->gap / (double)s->teacher * inverse;
 }
 
-static row_factors factors_of(const plan *p, const row_sums *s, bool stored, float dloss)
+static row_factors factors_of(const distill_plan *p, const distill_row *s, bool stored, float dloss)
 {
     float soft = dloss * p->soft;
     row_factors f = {dloss * p->hard / s->plain, soft / s->soft, soft / s->teacher, 0.0f};
@@ -216,11 +216,11 @@ static row_factors factors_of(const plan *p, const row_sums *s, bool stored, flo
 
 /* Processes one row: returns its loss, and stores the gradient of its logits in `to`. ids NULL: y
  * are all of the teacher's logits, and `to` may be y; else the stored logarithms. */
-static double run_row(const plan *p, const by__device_call *call, int64_t r, const float *z,
+static double run_row(const distill_plan *p, const by__device_call *call, int64_t r, const float *z,
                       const float *y, const int32_t *ids, float *to)
 {
     int64_t target = ((const int32_t *)call->in[TARGETS].data)[r];
-    row_sums s = {0};
+    distill_row s = {0};
     if (target < 0 || target >= p->v.vocabulary) {
         if (!p->forward) {
             memset(to, 0, (size_t)p->v.vocabulary * by_dtype_size(p->v.dtype));
@@ -260,7 +260,7 @@ static const char *row_of(const by__device_tensor *tensor, int64_t row)
 
 static void run_chunk(const by__device_call *call, const by__device_context *context, int64_t begin)
 {
-    const plan *p = call->state;
+    const distill_plan *p = call->state;
     int last;
     int64_t rows = by__cpu_vocabulary_rows(&p->v, begin, &last);
     char *work = call->work;
@@ -305,7 +305,7 @@ static void run_chunk(const by__device_call *call, const by__device_context *con
 
 static by_status run(const by__device_call *call, const by__device_context *context)
 {
-    const plan *p = call->state;
+    const distill_plan *p = call->state;
     for (int64_t begin = 0; begin < p->v.rows; begin += p->v.chunk) {
         run_chunk(call, context, begin);
     }
@@ -318,7 +318,7 @@ static by_status run(const by__device_call *call, const by__device_context *cont
 
 static void release(by__device_call *call)
 {
-    plan *p = call->state;
+    distill_plan *p = call->state;
     if (p != NULL) {
         for (int i = 0; i < 2; i++) {
             by__cpu_gemm_close(&p->logits[i]);
@@ -330,7 +330,7 @@ static void release(by__device_call *call)
     }
 }
 
-static by_status open_products(plan *p, by_error *error)
+static by_status open_products(distill_plan *p, by_error *error)
 {
     by__cpu_vocabulary *v = &p->v;
     BY_TRY(by__cpu_vocabulary_open_logits(p->logits, v, v->columns, v->stride, error));
@@ -342,7 +342,7 @@ static by_status open_products(plan *p, by_error *error)
 
 static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
-    plan *p = NULL;
+    distill_plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the loss of a student", error));
     call->state = p;
     p->forward = call->op == BY_OP_LINEAR_DISTILL;

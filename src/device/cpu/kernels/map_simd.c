@@ -10,12 +10,12 @@
 #define GRAIN   32768
 
 /* Addresses of the values of a tile, by the places of the plan. */
-typedef struct tile {
+typedef struct map_tile {
     const by__device_call *call;
     const by__cpu_map_plan *plan;
     int64_t at; /* index of the first element */
     char *place[BY__MAP_PLACES];
-} tile;
+} map_tile;
 
 BY__INLINE by__vf sign_of(by__vf x)
 {
@@ -29,7 +29,7 @@ BY__INLINE by__vf is_finite(by__vf x)
     return by__select(size < 0x7f800000, by__splat(1.0f), by__zero());
 }
 
-static float splat_of(const tile *t, int k)
+static float splat_of(const map_tile *t, int k)
 {
     const by_map_instruction *step = &t->plan->program.step[k];
     return step->kind == BY_MAP_CONSTANT
@@ -46,7 +46,7 @@ static void run_function(by_function function, float *data)
 }
 
 /* Generates the random bits of a tile's elements: word k at place `first` + k. */
-static void make_random(const tile *t, int first)
+static void make_random(const map_tile *t, int first)
 {
     const by_map_program *map = &t->plan->program;
     float step = ((const float *)t->call->in[map->random.input].data)[map->random.index];
@@ -101,7 +101,7 @@ BY__INLINE by__vf less(by__vf a, by__vf b)
 }
 
 /* Runs instructions on a tile, until END. */
-static void run_codes(const tile *t, const by__cpu_map_op *op)
+static void run_codes(const map_tile *t, const by__cpu_map_op *op)
 {
 #define LABEL(code) [BY__MAP_##code] = &&code,
     static const void *const codes[] = {BY__MAP_CODES(LABEL)};
@@ -158,7 +158,7 @@ END:
 
 /* Sets the addresses of tensors from element `at` on, and the size of their elements; size 0 where
  * the map has no tensor at a place. */
-static void place_tensors(tile *t, int64_t at, size_t size[BY__MAP_TENSORS])
+static void place_tensors(map_tile *t, int64_t at, size_t size[BY__MAP_TENSORS])
 {
     const by__device_call *call = t->call;
     const by_map_program *map = &t->plan->program;
@@ -175,10 +175,10 @@ static void place_tensors(tile *t, int64_t at, size_t size[BY__MAP_TENSORS])
 }
 
 /* Processes the last n elements, fewer than a tile, on copies padded with zeros. */
-static void run_rest(const tile *whole, const size_t size[BY__MAP_TENSORS], size_t n)
+static void run_rest(const map_tile *whole, const size_t size[BY__MAP_TENSORS], size_t n)
 {
     alignas(64) char copies[BY__MAP_TENSORS][TILE * sizeof(float)];
-    tile t = *whole;
+    map_tile t = *whole;
     memset(copies, 0, sizeof copies);
     for (int p = 0; p < BY__MAP_TENSORS; p++) {
         t.place[p] = copies[p];
@@ -198,7 +198,7 @@ static void run_rest(const tile *whole, const size_t size[BY__MAP_TENSORS], size
 static void run_range(const by__device_call *call, int64_t begin, int64_t end)
 {
     alignas(64) float tiles[BY__MAP_PLACES - BY__MAP_TENSORS][TILE];
-    tile t = {.call = call, .plan = call->state};
+    map_tile t = {.call = call, .plan = call->state};
     size_t size[BY__MAP_TENSORS];
     for (int p = BY__MAP_TENSORS; p < t.plan->places; p++) {
         t.place[p] = (char *)tiles[p - BY__MAP_TENSORS];

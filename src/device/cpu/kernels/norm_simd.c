@@ -107,17 +107,17 @@ static int64_t block_rows(int64_t rows)
     return rows < 8 * 64 ? 8 : by__ceil_div(rows, 64);
 }
 
-typedef struct operands {
+typedef struct norm_operands {
     const void *x, *dy, *add;
     const float *w, *mean, *rstd;
     void *dx;
     int64_t columns;
-} operands;
+} norm_operands;
 
-static operands bind(const by__device_call *call, bool layer)
+static norm_operands bind(const by__device_call *call, bool layer)
 {
     int dy = layer ? 4 : 3;
-    return (operands){
+    return (norm_operands){
         .x = call->in[0].data,
         .w = call->in[1].data,
         .mean = layer ? call->in[2].data : NULL,
@@ -132,7 +132,7 @@ static operands bind(const by__device_call *call, bool layer)
 
 /* With n the normalized row and g = dy w: adds dy n to dw and dy to db, returns the sums of g and g
  * n. */
-BY__INLINE void row_sums(const operands *o, int64_t at, float mean, float rstd, float *dw,
+BY__INLINE void row_sums(const norm_operands *o, int64_t at, float mean, float rstd, float *dw,
                          float *db, bool layer, by_dtype type, float *sum_g, float *sum_gn)
 {
     by__vf g_sum = by__zero();
@@ -156,7 +156,7 @@ BY__INLINE void row_sums(const operands *o, int64_t at, float mean, float rstd, 
     *sum_gn = by__sum(gn_sum);
 }
 
-BY__INLINE void row_dx(const operands *o, int64_t at, float mean, float rstd, float mean_g,
+BY__INLINE void row_dx(const norm_operands *o, int64_t at, float mean, float rstd, float mean_g,
                        float mean_gn, by_dtype type, bool added)
 {
 #define STEP(i, n)                                                                                 \
@@ -176,7 +176,7 @@ BY__INLINE void row_dx(const operands *o, int64_t at, float mean, float rstd, fl
 BY__INLINE void norm_grad(const by__device_call *call, int64_t begin, int64_t end, bool layer,
                           by_dtype type)
 {
-    operands o = bind(call, layer);
+    norm_operands o = bind(call, layer);
     int64_t block = begin / block_rows(by__tensor_rows(&call->in[0]));
     float *dw = (float *)call->work + block * (layer ? 2 : 1) * o.columns;
     float *db = dw + o.columns;

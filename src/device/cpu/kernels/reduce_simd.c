@@ -19,7 +19,7 @@ typedef struct axis_set {
     int64_t count;
 } axis_set;
 
-typedef struct plan {
+typedef struct reduce_plan {
     axis_set kept, summed; /* without the last axis */
     int64_t length;        /* length of a row: the last axis */
     bool lanes;            /* rows are kept */
@@ -27,7 +27,7 @@ typedef struct plan {
     int64_t rows;          /* rows per sum, counting parts */
     int64_t pieces, piece; /* number of pieces, and rows of a piece */
     float factor;
-} plan;
+} reduce_plan;
 
 static void add_axis(axis_set *set, int64_t dim, int64_t stride)
 {
@@ -36,13 +36,13 @@ static void add_axis(axis_set *set, int64_t dim, int64_t stride)
     set->count *= dim;
 }
 
-static plan measure(const by__device_call *call)
+static reduce_plan measure(const by__device_call *call)
 {
     const by_shape *x = &call->in[0].shape;
     int64_t dim[BY_MAX_RANK];
     bool summed[BY_MAX_RANK];
     int rank = 0;
-    plan p = {.kept.count = 1, .summed.count = 1, .length = 1, .lanes = true, .parts = 1};
+    reduce_plan p = {.kept.count = 1, .summed.count = 1, .length = 1, .lanes = true, .parts = 1};
     for (int axis = 0; axis < x->rank; axis++) {
         bool sum = (call->attrs.axes >> axis & 1u) != 0;
         if (x->dim[axis] == 1) {
@@ -87,8 +87,8 @@ static int64_t place_of(const axis_set *set, int64_t i)
 }
 
 /* Sums rows begin .. end of one result into `sums`, column by column. */
-BY__INLINE void sum_lanes(float *sums, const void *x, const plan *p, int64_t base, int64_t begin,
-                          int64_t end, by_dtype type)
+BY__INLINE void sum_lanes(float *sums, const void *x, const reduce_plan *p, int64_t base,
+                          int64_t begin, int64_t end, by_dtype type)
 {
     int64_t row = begin;
     memset(sums, 0, (size_t)p->length * sizeof(float));
@@ -116,8 +116,8 @@ BY__INLINE void sum_lanes(float *sums, const void *x, const plan *p, int64_t bas
     }
 }
 
-BY__INLINE float sum_rows(const void *x, const plan *p, int64_t base, int64_t begin, int64_t end,
-                          by_dtype type)
+BY__INLINE float sum_rows(const void *x, const reduce_plan *p, int64_t base, int64_t begin,
+                          int64_t end, by_dtype type)
 {
     float total = 0.0f;
     for (int64_t row = begin; row < end; row++) {
@@ -139,7 +139,7 @@ BY__INLINE float sum_rows(const void *x, const plan *p, int64_t base, int64_t be
     return total;
 }
 
-static int64_t result_length(const plan *p)
+static int64_t result_length(const reduce_plan *p)
 {
     return p->lanes ? p->length : 1;
 }
@@ -147,7 +147,7 @@ static int64_t result_length(const plan *p)
 /* Computes pieces of all results into their places in the workspace. */
 BY__INLINE void piece(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
-    plan p = measure(call);
+    reduce_plan p = measure(call);
     for (int64_t task = begin; task < end; task++) {
         int64_t base = place_of(&p.kept, task / p.pieces);
         int64_t first = task % p.pieces * p.piece;
@@ -166,7 +166,7 @@ BY__ACT_RANGES(piece)
 /* Computes results begin .. end from their pieces. */
 static void finish(const by__device_call *call, int64_t begin, int64_t end)
 {
-    plan p = measure(call);
+    reduce_plan p = measure(call);
     const float *work = call->work;
     int64_t length = result_length(&p);
     by_dtype type = call->out[0].dtype;
@@ -193,7 +193,7 @@ static bool supports(const by__device_call *call)
 static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
     BY_UNUSED(context);
-    plan p = measure(call);
+    reduce_plan p = measure(call);
     size_t count = (size_t)(p.kept.count * result_length(&p));
     if (!by__size_mul(count, (size_t)p.pieces * sizeof(float), &call->work_bytes)) {
         return by_error_set(error, BY_EMEMORY, "sum: the workspace overflows");
@@ -203,7 +203,7 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
 
 static by_status run(const by__device_call *call, const by__device_context *context)
 {
-    plan p = measure(call);
+    reduce_plan p = measure(call);
     int64_t count = by__tensor_count(&call->in[0]);
     int64_t row = p.lanes ? p.length : by__min_i64(p.length, PART);
     int64_t results = p.kept.count;

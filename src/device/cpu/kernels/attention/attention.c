@@ -11,7 +11,7 @@
 /* The score of a masked key: its weight becomes 0. */
 #define HIDDEN (-1e30f)
 
-typedef struct plan {
+typedef struct attention_plan {
     const by__cpu_panel *panel;
     attention_shape s;
     bool packed;
@@ -23,11 +23,11 @@ typedef struct plan {
     size_t keys, values, queries, scores, weights, sums;
     size_t thread_bytes;
     size_t ranges; /* offset after the scratch memory of all threads */
-} plan;
+} attention_plan;
 
 /* Up to PANEL_QUERIES queries of one head, and all keys that they attend to. */
-typedef struct job {
-    const plan *p;
+typedef struct attention_job {
+    const attention_plan *p;
     char *scratch;
     attention_rows keys;
     int64_t first; /* position of the first query among the keys */
@@ -38,9 +38,9 @@ typedef struct job {
     by__vi from[2];  /* the first key that each query attends to */
     by__vf high[2];  /* running maximum of the scores, times log2(e) */
     by__vf total[2]; /* running sum of the weights relative to it */
-} job;
+} attention_job;
 
-static void *area(const job *j, size_t offset)
+static void *area(const attention_job *j, size_t offset)
 {
     return j->scratch + offset;
 }
@@ -54,7 +54,7 @@ BY__INLINE void hide_lanes(float *scores, by__vi seen)
 /* Masks the scores of keys after a query, or before the first one that it attends to. All keys of a
  * query's first blocks may be masked: what was summed until then gets a factor of zero at the first
  * visible key. */
-static void hide(const job *j, float *scores, int64_t key, int64_t keys)
+static void hide(const attention_job *j, float *scores, int64_t key, int64_t keys)
 {
     int64_t seen_by_all = j->first + 1 - key;
     for (int64_t r = seen_by_all > 0 ? seen_by_all : 0; r < keys; r++) {
@@ -73,7 +73,7 @@ static void hide(const job *j, float *scores, int64_t key, int64_t keys)
 
 /* Raises `high` to the maximum of a block's scores; returns the factors that rescale earlier
  * sums. */
-static inline void raise(job *j, const float *scores, int64_t keys, by__vf factors[2])
+static inline void raise(attention_job *j, const float *scores, int64_t keys, by__vf factors[2])
 {
     float scale = j->p->s.scale * LOG2_E;
     by__vf top[2] = {by__splat(HIDDEN), by__splat(HIDDEN)};
@@ -109,9 +109,10 @@ BY__INLINE void weigh_pair(const float *scores, void *weights, int64_t r, bool t
 
 /* Converts scores to weights relative to the maximum, stored as panels of B and padded with zeros
  * to a whole unit. */
-BY__INLINE void weigh(job *j, const float *scores, int64_t keys, by__vf sum[2], bool pairs)
+BY__INLINE void weigh(attention_job *j, const float *scores, int64_t keys, by__vf sum[2],
+                      bool pairs)
 {
-    const plan *p = j->p;
+    const attention_plan *p = j->p;
     void *weights = area(j, p->weights);
     float scale = p->s.scale * LOG2_E;
     by__vf high[2] = {j->high[0], j->high[1]};
@@ -134,7 +135,7 @@ BY__INLINE void weigh(job *j, const float *scores, int64_t keys, by__vf sum[2], 
 }
 
 /* Multiplies the sums so far by the factors. */
-static void rescale(const job *j, const by__vf factors[2])
+static void rescale(const attention_job *j, const by__vf factors[2])
 {
     float *sums = area(j, j->p->sums);
     by__vf lowest = -by__larger(-factors[0], -factors[1]);
@@ -150,9 +151,9 @@ static void rescale(const job *j, const by__vf factors[2])
 }
 
 /* Processes a block of keys. */
-static void meet(job *j, int64_t key, int64_t keys)
+static void meet(attention_job *j, int64_t key, int64_t keys)
 {
-    const plan *p = j->p;
+    const attention_plan *p = j->p;
     const by__cpu_panel *panel = p->panel;
     float *scores = area(j, p->scores);
     size_t v_stride = by__panel_a_stride(panel, p->slots);
@@ -182,9 +183,10 @@ static void meet(job *j, int64_t key, int64_t keys)
 }
 
 /* Computes y and lse of the queries; the values are packed already. */
-static void attend(job *j, const void *q, int64_t q_stride, void *y, int64_t y_stride, float *lse)
+static void attend(attention_job *j, const void *q, int64_t q_stride, void *y, int64_t y_stride,
+                   float *lse)
 {
-    const plan *p = j->p;
+    const attention_plan *p = j->p;
     const by__cpu_panel *panel = p->panel;
     float factors[PANEL_QUERIES];
     panel->pack_b(area(j, p->queries), by__panel_b_stride(panel, p->s.width), q, q_stride, 1,
@@ -207,16 +209,16 @@ static void attend(job *j, const void *q, int64_t q_stride, void *y, int64_t y_s
     }
 }
 
-typedef struct operands {
+typedef struct attention_operands {
     const by__device_call *call;
     head_view in[3];
     const int32_t *lengths; /* of the samples; NULL: all rows are valid */
     const int32_t *starts;  /* first keys [batch, length]; NULL: none */
     int64_t position;       /* position of the first query */
-} operands;
+} attention_operands;
 
 /* Finds the keys that queries from `at` on attend to. */
-static void find_keys(job *j, const attention_limit *limit, int64_t at, int64_t rows)
+static void find_keys(attention_job *j, const attention_limit *limit, int64_t at, int64_t rows)
 {
     const attention_shape *s = &j->p->s;
     j->first = limit->position + at;
@@ -231,10 +233,10 @@ static void find_keys(job *j, const attention_limit *limit, int64_t at, int64_t 
 }
 
 /* Stores zeros for queries begin .. end of a head, which are beyond the valid rows. */
-static void clear(const operands *x, const head_view *y, int64_t b, int64_t begin, int64_t end,
-                  int64_t head)
+static void clear(const attention_operands *x, const head_view *y, int64_t b, int64_t begin,
+                  int64_t end, int64_t head)
 {
-    const plan *p = x->call->state;
+    const attention_plan *p = x->call->state;
     const attention_shape *s = &p->s;
     float *lse = (float *)x->call->out[1].data + (b * s->heads + head) * s->length;
     attention_clear(y, s, b, begin, end, head);
@@ -246,15 +248,15 @@ static void clear(const operands *x, const head_view *y, int64_t b, int64_t begi
 /* Processes all query heads of a key head, for one piece of the queries. */
 static void run_task(const void *context, int64_t task)
 {
-    const operands *x = context;
+    const attention_operands *x = context;
     const by__device_call *call = x->call;
     const head_view *in = x->in;
-    const plan *p = call->state;
+    const attention_plan *p = call->state;
     const attention_shape *s = &p->s;
     const by__cpu_panel *panel = p->panel;
     attention_task t = attention_task_at(s, x->lengths, p->pieces, p->piece, task);
-    job j = {.p = p,
-             .scratch = (char *)call->work + p->thread_bytes * (size_t)omp_get_thread_num()};
+    attention_job j = {
+        .p = p, .scratch = (char *)call->work + p->thread_bytes * (size_t)omp_get_thread_num()};
     const void *keys = head_at(&in[1], s, t.b, 0, t.kv);
     const void *values = head_at(&in[2], s, t.b, 0, t.kv);
     int64_t k_stride = in[1].stride;
@@ -303,7 +305,7 @@ static bool supports(const by__device_call *call)
 static by_status plan_attention(by__device_call *call, const by__device_context *context,
                                 bool cached, int64_t slots, by_error *error)
 {
-    plan *p = NULL;
+    attention_plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "attention", error));
     p->packed = attention_packed(call, cached ? 3 : 0);
     p->cached = cached;
@@ -347,10 +349,10 @@ static void release(by__device_call *call)
     call->state = NULL;
 }
 
-static void run_tasks(const operands *x, const by__device_context *context)
+static void run_tasks(const attention_operands *x, const by__device_context *context)
 {
     const by__device_call *call = x->call;
-    const plan *p = call->state;
+    const attention_plan *p = call->state;
     int64_t tasks = p->s.batch * p->s.kv_heads * p->pieces;
     by__cpu_work_range *ranges = (by__cpu_work_range *)((char *)call->work + p->ranges);
 #pragma omp parallel num_threads(context->threads) if (context->threads > 1)
@@ -359,8 +361,8 @@ static void run_tasks(const operands *x, const by__device_context *context)
 
 static by_status run(const by__device_call *call, const by__device_context *context)
 {
-    const plan *p = call->state;
-    operands x = {
+    const attention_plan *p = call->state;
+    attention_operands x = {
         .call = call, .lengths = attention_lengths(call, 0), .starts = attention_starts(call, 0)};
     attention_views(x.in, call->in, p->packed, &p->s);
     run_tasks(&x, context);
@@ -378,8 +380,9 @@ static by_status prepare_cached(by__device_call *call, const by__device_context 
 
 static by_status run_cached(const by__device_call *call, const by__device_context *context)
 {
-    const plan *p = call->state;
-    operands x = {.call = call, .position = *(const int32_t *)call->in[call->input_count - 1].data};
+    const attention_plan *p = call->state;
+    attention_operands x = {.call = call,
+                            .position = *(const int32_t *)call->in[call->input_count - 1].data};
     attention_views(x.in, call->in, p->packed, &p->s);
     for (int64_t pair = 0; pair < p->s.batch * p->s.kv_heads; pair++) {
         attention_fill(call, x.in, &p->s, p->slots, x.position, pair / p->s.kv_heads,

@@ -11,7 +11,7 @@
 
 enum { CHUNK = 256, MOST_TOKENS = 4 };
 
-typedef struct plan {
+typedef struct decode_plan {
     const by__cpu_panel *panel;
     attention_shape s;
     bool packed;
@@ -22,27 +22,27 @@ typedef struct plan {
     by_dtype query_dtype;
     size_t scores; /* [tasks][BY__GEMV_ROWS][CHUNK] */
     size_t parts;  /* [tasks][rows][part] */
-} plan;
+} decode_plan;
 
-typedef struct job {
-    const plan *p;
+typedef struct decode_job {
+    const decode_plan *p;
     char *work;
     const char *keys, *values; /* the caches */
     int64_t position;
     attention_limit limit;
-} job;
+} decode_job;
 
 /* Row r of a pair is token r / group of query head r % group. */
-static void *query_of(const job *j, int64_t pair, int64_t r)
+static void *query_of(const decode_job *j, int64_t pair, int64_t r)
 {
-    const plan *p = j->p;
+    const decode_plan *p = j->p;
     size_t at = (size_t)((pair * p->rows + r) * p->s.width);
     return j->work + p->queries + at * by_dtype_size(p->query_dtype);
 }
 
-static float *part_of(const job *j, int64_t pair, int64_t chunk, int64_t r)
+static float *part_of(const decode_job *j, int64_t pair, int64_t chunk, int64_t r)
 {
-    const plan *p = j->p;
+    const decode_plan *p = j->p;
     return (float *)(j->work + p->parts) + ((pair * p->chunks + chunk) * p->rows + r) * p->part;
 }
 
@@ -56,9 +56,9 @@ static void weigh(float *scores, int64_t first, int64_t seen, int64_t keys, floa
     memset(scores + seen, 0, (size_t)(keys - seen) * sizeof(float));
 }
 
-static void run_chunk(const job *j, int64_t pair, int64_t chunk)
+static void run_chunk(const decode_job *j, int64_t pair, int64_t chunk)
 {
-    const plan *p = j->p;
+    const decode_plan *p = j->p;
     const attention_shape *s = &p->s;
     int64_t group = s->heads / s->kv_heads;
     int64_t first = chunk * CHUNK;
@@ -86,9 +86,10 @@ static void run_chunk(const job *j, int64_t pair, int64_t chunk)
 }
 
 /* Merges chunks begin .. chunks - 1 of one query into the part of the first one, and writes y. */
-static void join(const job *j, int64_t pair, int64_t r, int64_t begin, int64_t chunks, void *y)
+static void join(const decode_job *j, int64_t pair, int64_t r, int64_t begin, int64_t chunks,
+                 void *y)
 {
-    const plan *p = j->p;
+    const decode_plan *p = j->p;
     int64_t width = p->s.width;
     float *sum = part_of(j, pair, begin, r);
     float highest = sum[width];
@@ -113,9 +114,9 @@ static void join(const job *j, int64_t pair, int64_t r, int64_t begin, int64_t c
 }
 
 /* Copies queries side by side, and the new keys and values into their slots. */
-static void take_in(const by__device_call *call, const job *j)
+static void take_in(const by__device_call *call, const decode_job *j)
 {
-    const plan *p = j->p;
+    const decode_plan *p = j->p;
     const attention_shape *s = &p->s;
     head_view in[3];
     attention_views(in, call->in, p->packed, s);
@@ -140,9 +141,9 @@ static void take_in(const by__device_call *call, const job *j)
 
 static by_status run(const by__device_call *call, const by__device_context *context)
 {
-    const plan *p = call->state;
+    const decode_plan *p = call->state;
     const attention_shape *s = &p->s;
-    job j = {
+    decode_job j = {
         .p = p,
         .work = call->work,
         .keys = call->in[call->input_count - 3].data,
@@ -183,7 +184,7 @@ static bool supports(const by__device_call *call)
 static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
     BY_UNUSED(context);
-    plan *p = NULL;
+    decode_plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "attention", error));
     p->packed = attention_packed(call, 3);
     p->panel =

@@ -18,7 +18,7 @@
 #define SHORT_BLOCK_QUERIES 32
 #define SHORT_LENGTH        256
 
-typedef struct plan {
+typedef struct attention_grad_plan {
     const by__cpu_panel *panel;
     const by__cpu_panel *rows_panel; /* for weights as rows of A */
     by_dtype rows_dtype;             /* of these rows */
@@ -37,11 +37,11 @@ typedef struct plan {
     size_t sums;      /* offset of the sums of dk and dv, after the threads' scratch memory */
     size_t sum_bytes; /* bytes of one of these sums, for one task */
     size_t ranges;
-} plan;
+} attention_grad_plan;
 
 /* One block of queries of one head. */
-typedef struct job {
-    const plan *p;
+typedef struct attention_grad_job {
+    const attention_grad_plan *p;
     char *scratch;
     attention_rows keys, values;
     float *dk, *dv;
@@ -50,22 +50,22 @@ typedef struct job {
     int64_t begin;   /* first key of the first visible block */
     int64_t visible; /* end of the keys that some query attends to */
     attention_limit limit;
-} job;
+} attention_grad_job;
 
 /* PANEL_QUERIES queries of a block, and a block of keys. */
-typedef struct meeting {
-    const job *j;
+typedef struct query_key_blocks {
+    const attention_grad_job *j;
     int64_t query; /* index within the block */
     int64_t key, keys;
-} meeting;
+} query_key_blocks;
 
-static void *area(const job *j, size_t offset)
+static void *area(const attention_grad_job *j, size_t offset)
 {
     return j->scratch + offset;
 }
 
 /* Operands of weigh() for the lanes of vector v. */
-typedef struct softmax {
+typedef struct softmax_lanes {
     const float *scores, *dweights; /* [keys][PANEL_QUERIES] */
     char *weights, *dscores;        /* [keys][query_block] */
     void *dscores_panel;
@@ -76,11 +76,12 @@ typedef struct softmax {
     by__vi from;   /* the first key that each lane attends to */
     float scale;
     by__vf lse, delta;
-} softmax;
+} softmax_lanes;
 
 /* Computes the weight of key r of the block and its gradient, stored as rows of A; if `masked`,
  * they are zero where a lane does not attend to the key. */
-BY__INLINE by__vf weigh_key(const softmax *x, int64_t r, int lane, bool masked, by_dtype dtype)
+BY__INLINE by__vf weigh_key(const softmax_lanes *x, int64_t r, int lane, bool masked,
+                            by_dtype dtype)
 {
     by__vf score = by__kernel_load(x->scores, r * PANEL_QUERIES + lane, BY_F32);
     by__vf dw = by__kernel_load(x->dweights, r * PANEL_QUERIES + lane, BY_F32);
@@ -99,7 +100,7 @@ BY__INLINE by__vf weigh_key(const softmax *x, int64_t r, int lane, bool masked, 
 }
 
 /* Keys r .. end - 1 that some lane may not attend to; r is even, end is even or the last. */
-BY__INLINE void weigh_masked(const softmax *x, int64_t r, int64_t end, int64_t keys, int lane,
+BY__INLINE void weigh_masked(const softmax_lanes *x, int64_t r, int64_t end, int64_t keys, int lane,
                              by_dtype dtype)
 {
     for (; r < end; r += 2) {
@@ -112,8 +113,8 @@ BY__INLINE void weigh_masked(const softmax *x, int64_t r, int64_t end, int64_t k
 /* Computes the weights of `keys` keys and their gradients; the gradients are also stored as panels
  * of B, padded with zeros to a whole unit. The keys from `limited` (even) to `seen_by_all` need no
  * mask. */
-BY__INLINE void weigh_lanes(const softmax *x, int64_t keys, int64_t limited, int64_t seen_by_all,
-                            int64_t padded, int lane, by_dtype dtype)
+BY__INLINE void weigh_lanes(const softmax_lanes *x, int64_t keys, int64_t limited,
+                            int64_t seen_by_all, int64_t padded, int lane, by_dtype dtype)
 {
     int64_t r = by__min_i64(limited, padded);
     weigh_masked(x, 0, r, keys, lane, dtype);
@@ -125,14 +126,14 @@ BY__INLINE void weigh_lanes(const softmax *x, int64_t keys, int64_t limited, int
     weigh_masked(x, r, padded, keys, lane, dtype);
 }
 
-BY__INLINE void weigh(const meeting *m, by_dtype dtype)
+BY__INLINE void weigh(const query_key_blocks *m, by_dtype dtype)
 {
-    const job *j = m->j;
-    const plan *p = j->p;
+    const attention_grad_job *j = m->j;
+    const attention_grad_plan *p = j->p;
     int64_t size = dtype == BY_F32 ? 4 : 2;
     for (int lane = 0; lane < PANEL_QUERIES; lane += BY__LANES) {
         int64_t query = m->query + lane;
-        softmax x = {
+        softmax_lanes x = {
             .scores = area(j, p->scores),
             .dweights = area(j, p->dweights),
             .weights = (char *)area(j, p->weights) + m->query * size,
@@ -154,10 +155,10 @@ BY__INLINE void weigh(const meeting *m, by_dtype dtype)
 }
 
 /* Computes scores and their gradients for some queries, and adds to dq. */
-static void meet_queries(const meeting *m)
+static void meet_queries(const query_key_blocks *m)
 {
-    const job *j = m->j;
-    const plan *p = j->p;
+    const attention_grad_job *j = m->j;
+    const attention_grad_plan *p = j->p;
     const by__cpu_panel *panel = p->panel;
     int64_t width = p->s.width;
     int64_t width_k = by__panel_k(panel, width);
@@ -181,10 +182,10 @@ static void meet_queries(const meeting *m)
 }
 
 /* sums[keys, width] += the rows' weights times the queries' columns. */
-static void add_rows(const meeting *m, float *sums, size_t rows, size_t columns)
+static void add_rows(const query_key_blocks *m, float *sums, size_t rows, size_t columns)
 {
-    const job *j = m->j;
-    const plan *p = j->p;
+    const attention_grad_job *j = m->j;
+    const attention_grad_plan *p = j->p;
     int64_t width = p->s.width;
     attention_rows a =
         attention_take_rows(p->rows_panel, p->rows_dtype, area(j, rows), p->query_block, 0, m->keys,
@@ -195,10 +196,10 @@ static void add_rows(const meeting *m, float *sums, size_t rows, size_t columns)
 }
 
 /* Processes a block of queries with one block of keys. */
-static void meet(const job *j, int64_t key, int64_t keys)
+static void meet(const attention_grad_job *j, int64_t key, int64_t keys)
 {
-    const plan *p = j->p;
-    meeting m = {.j = j, .key = key, .keys = keys};
+    const attention_grad_plan *p = j->p;
+    query_key_blocks m = {.j = j, .key = key, .keys = keys};
     for (; m.query < j->queries; m.query += PANEL_QUERIES) {
         meet_queries(&m);
     }
@@ -225,10 +226,10 @@ static inline __attribute__((always_inline)) void sum_rows(float *delta, const c
 }
 
 /* Computes dq of a block, and adds its part to dk and dv. lse: of its queries, in base e. */
-static void run_block(const job *j, const void *q, int64_t q_stride, const void *y, const void *dy,
-                      const float *lse, void *dq, int64_t dq_stride)
+static void run_block(const attention_grad_job *j, const void *q, int64_t q_stride, const void *y,
+                      const void *dy, const float *lse, void *dq, int64_t dq_stride)
 {
-    const plan *p = j->p;
+    const attention_grad_plan *p = j->p;
     const by__cpu_panel *panel = p->panel;
     const attention_shape *s = &p->s;
     int64_t y_stride = s->heads * s->width;
@@ -261,19 +262,20 @@ static void run_block(const job *j, const void *q, int64_t q_stride, const void 
     }
 }
 
-typedef struct operands {
+typedef struct attention_grad_operands {
     const by__device_call *call;
     head_view in[3], out[3];
     head_view y, dy;
     const float *lse;
     const int32_t *lengths; /* of the samples; NULL: all rows are valid */
     const int32_t *starts;  /* first keys [batch, length]; NULL: none */
-} operands;
+} attention_grad_operands;
 
 /* Stores the gradient of the keys (`which` 1) or values (2) of one key head from its sums. */
-static void store_head(const operands *x, int which, int64_t sample, int64_t kv, const float *sums)
+static void store_head(const attention_grad_operands *x, int which, int64_t sample, int64_t kv,
+                       const float *sums)
 {
-    const plan *p = x->call->state;
+    const attention_grad_plan *p = x->call->state;
     const attention_shape *s = &p->s;
     const head_view *out = &x->out[which];
     by__cpu_panel_target target = {
@@ -282,9 +284,10 @@ static void store_head(const operands *x, int which, int64_t sample, int64_t kv,
 }
 
 /* Prepares keys and values begin .. rows - 1 of a key head as operands of the products. */
-static void take_keys(const operands *x, job *j, int64_t b, int64_t kv, int64_t begin, int64_t rows)
+static void take_keys(const attention_grad_operands *x, attention_grad_job *j, int64_t b,
+                      int64_t kv, int64_t begin, int64_t rows)
 {
-    const plan *p = j->p;
+    const attention_grad_plan *p = j->p;
     const attention_shape *s = &p->s;
     const by__cpu_panel *panel = p->panel;
     const void *k = head_at(&x->in[1], s, b, 0, kv);
@@ -300,13 +303,14 @@ static void take_keys(const operands *x, job *j, int64_t b, int64_t kv, int64_t 
 /* Processes all query heads of a key head, for one piece of the queries. */
 static void run_task(const void *context, int64_t task)
 {
-    const operands *x = context;
+    const attention_grad_operands *x = context;
     const by__device_call *call = x->call;
-    const plan *p = call->state;
+    const attention_grad_plan *p = call->state;
     const attention_shape *s = &p->s;
     attention_task t = attention_task_at(s, x->lengths, p->pieces, p->piece, task);
     int64_t thread = omp_get_thread_num();
-    job j = {.p = p, .scratch = (char *)call->work + p->thread_bytes * (size_t)thread};
+    attention_grad_job j = {.p = p,
+                            .scratch = (char *)call->work + p->thread_bytes * (size_t)thread};
     size_t slot = (size_t)(p->pieces > 1 ? task : thread);
     j.dk = (float *)((char *)call->work + p->sums + 2 * slot * p->sum_bytes);
     j.dv = (float *)((char *)j.dk + p->sum_bytes);
@@ -338,10 +342,10 @@ static void run_task(const void *context, int64_t task)
 }
 
 /* Adds the pieces of one (sample, key head), in order. */
-static void add_pieces(const operands *x, int64_t pair)
+static void add_pieces(const attention_grad_operands *x, int64_t pair)
 {
     const by__device_call *call = x->call;
-    const plan *p = call->state;
+    const attention_grad_plan *p = call->state;
     const attention_shape *s = &p->s;
     int64_t count = s->length * s->width;
     for (int which = 0; which < 2; which++) {
@@ -360,10 +364,10 @@ static void add_pieces(const operands *x, int64_t pair)
 
 static by_status run(const by__device_call *call, const by__device_context *context)
 {
-    const plan *p = call->state;
+    const attention_grad_plan *p = call->state;
     const attention_shape *s = &p->s;
     const by__device_tensor *y = &call->in[call->input_count - 3];
-    operands x = {
+    attention_grad_operands x = {
         .call = call,
         .y = {y[0].data, s->heads * s->width, 0},
         .dy = {y[2].data, s->heads * s->width, 0},
@@ -396,7 +400,7 @@ static bool supports(const by__device_call *call)
            by__tensor_count(&call->in[0]) > 0;
 }
 
-static void plan_scratch(plan *p)
+static void plan_scratch(attention_grad_plan *p)
 {
     const by__cpu_panel *panel = p->panel;
     const attention_shape *s = &p->s;
@@ -428,7 +432,7 @@ static void plan_scratch(plan *p)
 
 static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
-    plan *p = NULL;
+    attention_grad_plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the gradient of attention", error));
     p->packed = attention_packed(call, 3);
     p->panel =

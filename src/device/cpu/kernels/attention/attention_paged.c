@@ -41,23 +41,23 @@ enum { TASKS = 4, SCORE_BYTES = 1 << 20 };
 
 /* ---- a tile ---- */
 
-static by__kernel_unit *query_of(const tile *x, int64_t r)
+static by__kernel_unit *query_of(const paged_tile *x, int64_t r)
 {
     return (by__kernel_unit *)(x->work + x->p->queries) + (x->row + r) * x->p->units;
 }
 
-static float *scores_of(const tile *x, int64_t r)
+static float *scores_of(const paged_tile *x, int64_t r)
 {
     return (float *)(x->work + x->p->scores) + (x->row + r) * x->p->slots;
 }
 
-static float *sums_of(const tile *x, int64_t r)
+static float *sums_of(const paged_tile *x, int64_t r)
 {
     return (float *)(x->work + x->p->sums) + (x->row + r) * x->p->padded;
 }
 
 /* The sum of a query's weights. */
-static float *total_of(const tile *x, int64_t r)
+static float *total_of(const paged_tile *x, int64_t r)
 {
     return (float *)(x->work + x->p->totals) + x->row + r;
 }
@@ -66,10 +66,10 @@ static float *total_of(const tile *x, int64_t r)
 
 /* Computes the scores of a vector of keys, from key j of a page on. `next`: prefetched
  * meanwhile. */
-BY__INLINE void score_keys(by__kernel_arithmetic kind, const tile *x, const char *page,
+BY__INLINE void score_keys(by__kernel_arithmetic kind, const paged_tile *x, const char *page,
                            const char *next, int64_t j, float *scores, int height)
 {
-    const plan *p = x->p;
+    const paged_plan *p = x->p;
     const char *keys = page + j * by__step_size(kind);
     const int64_t step_bytes = BY_PAGE_TOKENS * by__step_size(kind);
     const int64_t units = by__step_units(kind);
@@ -114,7 +114,8 @@ BY__INLINE void score_keys(by__kernel_arithmetic kind, const tile *x, const char
     }
 }
 
-BY__INLINE void score_page(by__kernel_arithmetic kind, const tile *x, int64_t column, int height)
+BY__INLINE void score_page(by__kernel_arithmetic kind, const paged_tile *x, int64_t column,
+                           int height)
 {
     const char *keys = page_at(x, K_POOL, column);
     const char *next = page_ahead(x, K_POOL, column);
@@ -128,7 +129,7 @@ BY__INLINE void score_page(by__kernel_arithmetic kind, const tile *x, int64_t co
 }
 
 /* Converts the scores of query r to weights, and these to units of the steps of pages. */
-BY__INLINE void weigh(by__kernel_arithmetic kind, const tile *x, int64_t r)
+BY__INLINE void weigh(by__kernel_arithmetic kind, const paged_tile *x, int64_t r)
 {
     float *scores = scores_of(x, r);
     int64_t keys = (x->end - x->begin) * BY_PAGE_TOKENS;
@@ -153,16 +154,16 @@ BY__INLINE void weigh(by__kernel_arithmetic kind, const tile *x, int64_t r)
 
 /* Range of page table columns whose values are combined with queries from x on, and of the keys of
  * a page those that a query attends to if not all. */
-typedef struct part {
+typedef struct page_part {
     int64_t begin, end;
     int64_t low, high;
     bool whole;
-} part;
+} page_part;
 
 /* The values of a step, n elements from `data` on; those of masked keys become zero, as they may be
  * arbitrary. */
 BY__INLINE by__kernel_step take_values(by__kernel_arithmetic kind, const char *data, int64_t s,
-                                       const part *a, int n)
+                                       const page_part *a, int n)
 {
     bool pairs = kind == BY__PAIRS_BF16 || kind == BY__PAIRS_SPREAD;
     if (a->whole || !pairs) {
@@ -175,10 +176,10 @@ BY__INLINE by__kernel_step take_values(by__kernel_arithmetic kind, const char *d
 
 /* sums += values times their weights, in `vectors` vectors from element i on, the last of which has
  * n elements. vectors, whole and height are constants. */
-BY__INLINE void add_strip(by__kernel_arithmetic kind, const tile *x, int64_t r0, const part *a,
-                          int64_t i, int vectors, int n, int height)
+BY__INLINE void add_strip(by__kernel_arithmetic kind, const paged_tile *x, int64_t r0,
+                          const page_part *a, int64_t i, int vectors, int n, int height)
 {
-    const plan *p = x->p;
+    const paged_plan *p = x->p;
     const bool pairs = kind == BY__PAIRS_BF16 || kind == BY__PAIRS_SPREAD;
     const int64_t keys = pairs ? 2 : 1;
     const int64_t units = by__step_units(kind);
@@ -231,7 +232,7 @@ BY__INLINE void add_strip(by__kernel_arithmetic kind, const tile *x, int64_t r0,
     }
 }
 
-BY__INLINE void add_values(by__kernel_arithmetic kind, const tile *x, int64_t r0, part a,
+BY__INLINE void add_values(by__kernel_arithmetic kind, const paged_tile *x, int64_t r0, page_part a,
                            bool whole, int height)
 {
     int64_t width = x->p->s.width;
@@ -248,16 +249,16 @@ BY__INLINE void add_values(by__kernel_arithmetic kind, const tile *x, int64_t r0
 /* Adds the values of columns begin .. end for query r alone; it may attend to only a part of the
  * first and last column.
  */
-BY__INLINE void add_alone(by__kernel_arithmetic kind, const tile *x, int64_t r, int64_t begin,
+BY__INLINE void add_alone(by__kernel_arithmetic kind, const paged_tile *x, int64_t r, int64_t begin,
                           int64_t end)
 {
     for (int64_t column = begin; column < end; column++) {
         int64_t low = x->first[r] - column * BY_PAGE_TOKENS;
         int64_t high = x->last[r] + 1 - column * BY_PAGE_TOKENS;
-        part a = {.begin = column,
-                  .end = column + 1,
-                  .low = low < 0 ? 0 : low,
-                  .high = by__min_i64(high, BY_PAGE_TOKENS)};
+        page_part a = {.begin = column,
+                       .end = column + 1,
+                       .low = low < 0 ? 0 : low,
+                       .high = by__min_i64(high, BY_PAGE_TOKENS)};
         if (a.low == 0 && a.high == BY_PAGE_TOKENS) {
             add_values(kind, x, r, a, true, 1);
         } else if (a.low < a.high) {
@@ -268,16 +269,16 @@ BY__INLINE void add_alone(by__kernel_arithmetic kind, const tile *x, int64_t r, 
 
 /* The functions of an arithmetic that process one query at a time, shared by all heights. */
 typedef struct steps {
-    void (*weigh)(const tile *x, int64_t r);
-    void (*add_alone)(const tile *x, int64_t r, int64_t begin, int64_t end);
+    void (*weigh)(const paged_tile *x, int64_t r);
+    void (*add_alone)(const paged_tile *x, int64_t r, int64_t begin, int64_t end);
 } steps;
 
 /* kind, height and steps are constants. */
-BY__INLINE void attend_queries(by__kernel_arithmetic kind, steps one, tile *x, int height)
+BY__INLINE void attend_queries(by__kernel_arithmetic kind, steps one, paged_tile *x, int height)
 {
     /* Columns that all queries attend to completely. */
-    part all = {.begin = (x->first[height - 1] + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS,
-                .end = (x->last[0] + 1) / BY_PAGE_TOKENS};
+    page_part all = {.begin = (x->first[height - 1] + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS,
+                     .end = (x->last[0] + 1) / BY_PAGE_TOKENS};
     all.begin = by__min_i64(all.begin, x->end);
     all.end = all.end < all.begin ? all.begin : all.end;
     for (int64_t column = x->begin; column < x->end; column++) {
@@ -308,7 +309,7 @@ BY__INLINE void attend_queries(by__kernel_arithmetic kind, steps one, tile *x, i
     }
 }
 
-BY__INLINE void attend_as(by__kernel_arithmetic kind, steps one, tile *x, int64_t height)
+BY__INLINE void attend_as(by__kernel_arithmetic kind, steps one, paged_tile *x, int64_t height)
 {
     switch (height) {
     case 1:
@@ -328,16 +329,16 @@ BY__INLINE void attend_as(by__kernel_arithmetic kind, steps one, tile *x, int64_
 }
 
 #define ARITHMETIC(name, kind)                                                                     \
-    static __attribute__((noinline)) void weigh_##name(const tile *x, int64_t r)                   \
+    static __attribute__((noinline)) void weigh_##name(const paged_tile *x, int64_t r)             \
     {                                                                                              \
         weigh(kind, x, r);                                                                         \
     }                                                                                              \
-    static __attribute__((noinline)) void add_alone_##name(const tile *x, int64_t r,               \
+    static __attribute__((noinline)) void add_alone_##name(const paged_tile *x, int64_t r,         \
                                                            int64_t begin, int64_t end)             \
     {                                                                                              \
         add_alone(kind, x, r, begin, end);                                                         \
     }                                                                                              \
-    static void attend_##name(tile *x, int64_t height)                                             \
+    static void attend_##name(paged_tile *x, int64_t height)                                       \
     {                                                                                              \
         attend_as(kind, (steps){weigh_##name, add_alone_##name}, x, height);                       \
     }
@@ -350,7 +351,7 @@ ARITHMETIC(bf16, BY__PAIRS_BF16)
 #endif
 #undef ARITHMETIC
 
-static void attend(tile *x, int64_t height)
+static void attend(paged_tile *x, int64_t height)
 {
     switch (x->p->kind) {
     case BY__UNITS_F32:
@@ -373,9 +374,9 @@ static void attend(tile *x, int64_t height)
 }
 
 /* Converts row t's query of a head to units. */
-static void take_query(const tile *x, const head_view *in, int64_t r, int64_t t, int64_t head)
+static void take_query(const paged_tile *x, const head_view *in, int64_t r, int64_t t, int64_t head)
 {
-    const plan *p = x->p;
+    const paged_plan *p = x->p;
     const void *q = head_at(in, &p->s, 0, t, head);
     by__kernel_unit *out = query_of(x, r);
     out[p->units - 1] = 0.0f;
@@ -392,15 +393,15 @@ static void take_query(const tile *x, const head_view *in, int64_t r, int64_t t,
 
 /* Processes `count` queries of rows from t on, starting with query head g of the group, for each of
  * `heads` key heads from kv on. */
-static void run_tile(const by__device_call *call, const plan *p, const head_view in[3], int64_t t,
-                     int64_t g, int64_t count, int64_t kv, int64_t heads, char *work)
+static void run_tile(const by__device_call *call, const paged_plan *p, const head_view in[3],
+                     int64_t t, int64_t g, int64_t count, int64_t kv, int64_t heads, char *work)
 {
-    tile x = {.call = call,
-              .p = p,
-              .kv = kv,
-              .heads = heads,
-              .work = work,
-              .pages = pages_of(call, p, t)};
+    paged_tile x = {.call = call,
+                    .p = p,
+                    .kv = kv,
+                    .heads = heads,
+                    .work = work,
+                    .pages = pages_of(call, p, t)};
     const head_view y = {call->out[0].data, p->s.heads * p->s.width, 0};
     for (int64_t r = 0; r < count; r++) {
         int64_t row = t + (g + r) / p->group;
@@ -432,8 +433,8 @@ static void run_tile(const by__device_call *call, const plan *p, const head_view
 }
 
 /* Processes rows t .. t + rows of one session, all query heads of `heads` key heads from kv on. */
-static void run_task(const by__device_call *call, const plan *p, const head_view in[3], int64_t t,
-                     int64_t rows, int64_t kv, int64_t heads, char *work)
+static void run_task(const by__device_call *call, const paged_plan *p, const head_view in[3],
+                     int64_t t, int64_t rows, int64_t kv, int64_t heads, char *work)
 {
     const head_view y = {call->out[0].data, p->s.heads * p->s.width, 0};
     size_t bytes = (size_t)(heads * p->group * p->s.width) * by_dtype_size(p->s.dtype);
@@ -449,7 +450,7 @@ static void run_task(const by__device_call *call, const plan *p, const head_view
 
 /* Number of key heads of a task: one if a session has several rows, which use a page while it is in
  * the cache. */
-static int64_t heads_of_task(const plan *p, int64_t runs, int threads)
+static int64_t heads_of_task(const paged_plan *p, int64_t runs, int threads)
 {
     int64_t heads = runs == p->s.length ? p->together : 1;
     while (heads > 1 && runs * by__ceil_div(p->s.kv_heads, heads) < TASKS * threads) {
@@ -459,7 +460,7 @@ static int64_t heads_of_task(const plan *p, int64_t runs, int threads)
 }
 
 /* Writes the first rows of runs, and the end; returns the number of runs. */
-static int64_t find_runs(const by__device_call *call, const plan *p, int32_t *runs)
+static int64_t find_runs(const by__device_call *call, const paged_plan *p, int32_t *runs)
 {
     const int32_t *positions = call->in[POSITIONS].data;
     const int32_t *sessions = call->in[SESSIONS].data;
@@ -478,7 +479,7 @@ static int64_t find_runs(const by__device_call *call, const plan *p, int32_t *ru
 
 static by_status run(const by__device_call *call, const by__device_context *context)
 {
-    const plan *p = call->state;
+    const paged_plan *p = call->state;
     head_view in[3];
     attention_views(in, call->in, p->packed, &p->s);
     by__cpu_work_range *ranges = call->work;
@@ -522,7 +523,7 @@ static bool supports(const by__device_call *call)
 
 static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
-    plan *p = NULL;
+    paged_plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "attention", error));
     const by__cpu_panel *panel =
         by__cpu_panel_for(BY__AT_LEVEL(BY__LEVEL), false, call->in[0].dtype);

@@ -29,7 +29,7 @@ enum { AHEAD = 4 };
 #define LARGEST_CODE 127.0f
 #define SMALLEST     0x1p-100f
 
-typedef struct plan {
+typedef struct paged_plan {
     attention_shape s;
     by__kernel_arithmetic kind;
     bool packed;
@@ -49,13 +49,13 @@ typedef struct plan {
     size_t thread_bytes;
     size_t runs;    /* offset of the first rows of runs, after the ranges: i32 [rows + 1] */
     size_t threads; /* offset of the threads' parts */
-} plan;
+} paged_plan;
 
 /* Queries of one session that are combined with pages together: the same number for each of `heads`
  * key heads, at the same positions. */
-typedef struct tile {
+typedef struct paged_tile {
     const by__device_call *call;
-    const plan *p;
+    const paged_plan *p;
     int64_t kv;           /* the current key head */
     int64_t head;         /* its index in the tile */
     int64_t heads;        /* number of key heads in the tile */
@@ -65,10 +65,10 @@ typedef struct tile {
     int64_t first[QUERIES], last[QUERIES];
     int64_t begin, end; /* range of page table columns that any of them attends to */
     char *work;
-} tile;
+} paged_tile;
 
 /* Makes head h of a tile the current one; a head has `height` queries. */
-BY__INLINE void select_head(tile *x, int64_t h, int64_t height)
+BY__INLINE void select_head(paged_tile *x, int64_t h, int64_t height)
 {
     x->kv += h - x->head;
     x->head = h;
@@ -76,7 +76,7 @@ BY__INLINE void select_head(tile *x, int64_t h, int64_t height)
 }
 
 /* The page table of row t's session; NULL: the row reads and writes nothing. */
-static const int32_t *pages_of(const by__device_call *call, const plan *p, int64_t t)
+static const int32_t *pages_of(const by__device_call *call, const paged_plan *p, int64_t t)
 {
     int32_t position = ((const int32_t *)call->in[POSITIONS].data)[t];
     int32_t session = ((const int32_t *)call->in[SESSIONS].data)[t];
@@ -92,7 +92,7 @@ static const int32_t *pages_of(const by__device_call *call, const plan *p, int64
 }
 
 /* A head's part of a page in a pool; NULL: there is no such page. */
-static char *page_at(const tile *x, int pool, int64_t column)
+static char *page_at(const paged_tile *x, int pool, int64_t column)
 {
     const by__device_tensor *tensor = &x->call->in[pool];
     int32_t page = x->pages[column];
@@ -106,7 +106,7 @@ static char *page_at(const tile *x, int pool, int64_t column)
 /* Returns true if a page follows the previous one in memory and both are read completely. The
  * hardware prefetcher has then followed, and software prefetches would only take its place: without
  * them it reads half as fast again. */
-BY__INLINE bool follows(const tile *x, int64_t column)
+BY__INLINE bool follows(const paged_tile *x, int64_t column)
 {
     return x->heads == x->p->s.kv_heads && column > x->begin &&
            x->pages[column] == x->pages[column - 1] + 1;
@@ -115,7 +115,7 @@ BY__INLINE bool follows(const tile *x, int64_t column)
 /* The address to prefetch while this part is read: the part `AHEAD` parts further on. The heads of
  * a tile take turns at a page, values follow keys, and with one head alone the keys of the next one
  * follow. If there is no such part, an address that is cached anyway. */
-static const char *page_ahead(const tile *x, int pool, int64_t column)
+static const char *page_ahead(const paged_tile *x, int pool, int64_t column)
 {
     int64_t head = x->head + AHEAD;
     for (; head >= x->heads; head -= x->heads) {
@@ -135,7 +135,7 @@ static const char *page_ahead(const tile *x, int pool, int64_t column)
 /* ---- writing keys and values ---- */
 
 /* The scales of a page of codes, one per token. */
-BY__INLINE const float *scales_of(const plan *p, const char *page)
+BY__INLINE const float *scales_of(const paged_plan *p, const char *page)
 {
     return (const float *)(const void *)(page + p->s.width * BY_PAGE_TOKENS);
 }
@@ -149,7 +149,7 @@ BY__INLINE by__vf load_act(const void *row, int64_t i, by_dtype dtype, int n)
 
 /* Stores a key or value as codes, from code `at` on, `stride` codes apart, and its scale. A row
  * that is not finite gets NaN as its scale. */
-static void put_codes(const plan *p, char *page, const char *row, int64_t slot, int64_t at,
+static void put_codes(const paged_plan *p, char *page, const char *row, int64_t slot, int64_t at,
                       int64_t stride)
 {
     by__vf most = by__zero();
@@ -176,7 +176,7 @@ static void put_codes(const plan *p, char *page, const char *row, int64_t slot, 
     memcpy(page + p->s.width * BY_PAGE_TOKENS + slot * 4, &scale, sizeof scale);
 }
 
-static void put_key(const plan *p, char *page, const char *key, int64_t slot)
+static void put_key(const paged_plan *p, char *page, const char *key, int64_t slot)
 {
     int64_t width = p->s.width;
     if (p->kind == BY__CODES_I8) {
@@ -198,7 +198,7 @@ static void put_key(const plan *p, char *page, const char *key, int64_t slot)
     }
 }
 
-static void put_value(const plan *p, char *page, const char *value, int64_t slot)
+static void put_value(const paged_plan *p, char *page, const char *value, int64_t slot)
 {
     int64_t width = p->s.width;
     if (p->kind == BY__CODES_I8) {
@@ -217,9 +217,9 @@ static void put_value(const plan *p, char *page, const char *value, int64_t slot
 }
 
 /* Writes key and value of row t to their place. */
-static void fill(const by__device_call *call, const plan *p, const head_view in[3], int64_t t)
+static void fill(const by__device_call *call, const paged_plan *p, const head_view in[3], int64_t t)
 {
-    tile x = {.call = call, .p = p, .pages = pages_of(call, p, t)};
+    paged_tile x = {.call = call, .p = p, .pages = pages_of(call, p, t)};
     if (x.pages == NULL) {
         return;
     }

@@ -31,12 +31,12 @@ enum { STEPS = 8, CHAINS = 4 };
 enum { STRIP = 4, WIDE_STRIP = 8 };
 
 /* m rows x_i, in f32, or in bf16 like B. */
-typedef struct rows {
+typedef struct gemv_rows {
     const void *data;
     by_dtype dtype;
     int64_t ld;
     int m;
-} rows;
+} gemv_rows;
 
 /* Elements of k per step. */
 static inline __attribute__((always_inline)) int step_width(by_dtype x_dtype)
@@ -45,8 +45,8 @@ static inline __attribute__((always_inline)) int step_width(by_dtype x_dtype)
 }
 
 /* sums[i] += x_i[k ..] * row[k ..], n elements. */
-static inline __attribute__((always_inline)) void dot_step(by__vf *sums, rows x, const char *row,
-                                                           by_dtype dtype, int64_t k, int n)
+static inline __attribute__((always_inline)) void
+dot_step(by__vf *sums, gemv_rows x, const char *row, by_dtype dtype, int64_t k, int n)
 {
 #if defined(__AVX512BF16__)
     if (x.dtype == BY_BF16) {
@@ -76,15 +76,15 @@ static inline __attribute__((always_inline)) void fetch_ahead(const char *row, i
 }
 
 /* Row i of x as a single row. */
-static inline __attribute__((always_inline)) rows row_of(rows x, int i)
+static inline __attribute__((always_inline)) gemv_rows row_of(gemv_rows x, int i)
 {
     int64_t bytes = x.ld * (x.dtype == BY_F32 ? 4 : 2);
-    return (rows){(const char *)x.data + i * bytes, x.dtype, x.ld, 1};
+    return (gemv_rows){(const char *)x.data + i * bytes, x.dtype, x.ld, 1};
 }
 
 /* sums[i] = x_i . row. */
 static inline __attribute__((always_inline)) void
-dot_row(float *sums, int64_t lds, rows x, const char *row, by_dtype dtype, int64_t k)
+dot_row(float *sums, int64_t lds, gemv_rows x, const char *row, by_dtype dtype, int64_t k)
 {
     by__vf total[CHAINS][BY__GEMV_ROWS] = {{{0}}};
     int width = step_width(x.dtype);
@@ -114,8 +114,9 @@ dot_row(float *sums, int64_t lds, rows x, const char *row, by_dtype dtype, int64
 
 /* The same for four rows one after the other, of at most CHAINS steps and no remainder (heads of
  * keys), where the sums across lanes are most of the work. */
-static inline __attribute__((always_inline)) void
-dot_short_rows(float sums[4], rows x, const char *row, by_dtype dtype, int64_t row_bytes, int64_t k)
+static inline __attribute__((always_inline)) void dot_short_rows(float sums[4], gemv_rows x,
+                                                                 const char *row, by_dtype dtype,
+                                                                 int64_t row_bytes, int64_t k)
 {
     by__vf total[4] = {{0}};
     int width = step_width(x.dtype);
@@ -128,9 +129,10 @@ dot_short_rows(float sums[4], rows x, const char *row, by_dtype dtype, int64_t r
     by__sum4(sums, total[0], total[1], total[2], total[3]);
 }
 
-static inline __attribute__((always_inline)) void dot_wide_rows(float *sums, int64_t lds, rows x,
-                                                                const char *row, by_dtype dtype,
-                                                                int64_t row_bytes, int64_t k)
+static inline __attribute__((always_inline)) void dot_wide_rows(float *sums, int64_t lds,
+                                                                gemv_rows x, const char *row,
+                                                                by_dtype dtype, int64_t row_bytes,
+                                                                int64_t k)
 {
     by__vf total[BY__GEMV_COLUMNS][BY__GEMV_ROWS] = {{{0}}};
     int width = step_width(x.dtype);
@@ -153,7 +155,7 @@ static inline __attribute__((always_inline)) void dot_wide_rows(float *sums, int
 
 /* sums[i, j] = x_i . b_j for columns j of C, which are rows of B. x's m and dtype, and dtype, are
  * constants. */
-static inline __attribute__((always_inline)) void dot_rows(float *sums, int64_t lds, rows x,
+static inline __attribute__((always_inline)) void dot_rows(float *sums, int64_t lds, gemv_rows x,
                                                            const void *b, by_dtype dtype,
                                                            int64_t ldb, int64_t n, int64_t k)
 {
@@ -188,7 +190,7 @@ static inline __attribute__((always_inline)) void dot_rows(float *sums, int64_t 
 
 /* Columns j .. j + STRIP vectors of B, the last one `n` elements wide, over all of k: the sums are
  * in registers. */
-static inline __attribute__((always_inline)) void add_strip(float *sums, int64_t lds, rows x,
+static inline __attribute__((always_inline)) void add_strip(float *sums, int64_t lds, gemv_rows x,
                                                             const char *b, by_dtype dtype,
                                                             int64_t row_bytes, int64_t j,
                                                             int vectors, int n, int64_t k)
@@ -214,7 +216,7 @@ static inline __attribute__((always_inline)) void add_strip(float *sums, int64_t
 }
 
 /* sums[i, :] = sum over k of x_i[k] b[k, :], x of f32. */
-static inline __attribute__((always_inline)) void add_rows(float *sums, int64_t lds, rows x,
+static inline __attribute__((always_inline)) void add_rows(float *sums, int64_t lds, gemv_rows x,
                                                            const void *b, by_dtype dtype,
                                                            int64_t ldb, int64_t n, int64_t k)
 {
@@ -235,16 +237,16 @@ static inline __attribute__((always_inline)) void add_rows(float *sums, int64_t 
 #define FOR_ROWS(function, x_dtype, dtype)                                                         \
     switch (m) {                                                                                   \
     case 1:                                                                                        \
-        function(sums, lds, (rows){x, x_dtype, ldx, 1}, b, dtype, ldb, n, k);                      \
+        function(sums, lds, (gemv_rows){x, x_dtype, ldx, 1}, b, dtype, ldb, n, k);                 \
         break;                                                                                     \
     case 2:                                                                                        \
-        function(sums, lds, (rows){x, x_dtype, ldx, 2}, b, dtype, ldb, n, k);                      \
+        function(sums, lds, (gemv_rows){x, x_dtype, ldx, 2}, b, dtype, ldb, n, k);                 \
         break;                                                                                     \
     case 3:                                                                                        \
-        function(sums, lds, (rows){x, x_dtype, ldx, 3}, b, dtype, ldb, n, k);                      \
+        function(sums, lds, (gemv_rows){x, x_dtype, ldx, 3}, b, dtype, ldb, n, k);                 \
         break;                                                                                     \
     default:                                                                                       \
-        function(sums, lds, (rows){x, x_dtype, ldx, 4}, b, dtype, ldb, n, k);                      \
+        function(sums, lds, (gemv_rows){x, x_dtype, ldx, 4}, b, dtype, ldb, n, k);                 \
         break;                                                                                     \
     }
 

@@ -9,13 +9,13 @@
 #include "device/cpu/row_groups.h"
 
 /* Products that are opened for all rows and run on the rows of a group. */
-typedef struct products {
+typedef struct grouped_products {
     by__cpu_gemm *first;
     by__cpu_gemm *few;  /* GROUPED_MATMUL: for at most BY__GEMV_ROWS rows; NULL: use `first` */
     by__cpu_gemm *next; /* GROUPED_MATMUL_GRAD: adds to a matrix; NULL: each group is one range */
-} products;
+} grouped_products;
 
-static void close_products(products *p)
+static void close_products(grouped_products *p)
 {
     if (p != NULL) {
         by__cpu_gemm_close(&p->first);
@@ -55,7 +55,8 @@ static bool act(const by__device_call *call)
 
 /* ---- GROUPED_MATMUL ---- */
 
-static by_status open_forward(products *p, by__device_call *call, int threads, by_error *error)
+static by_status open_forward(grouped_products *p, by__device_call *call, int threads,
+                              by_error *error)
 {
     by__cpu_gemm_options o = {.m = call->in[0].shape.dim[0],
                               .n = call->out[0].shape.dim[1],
@@ -74,11 +75,11 @@ static by_status open_forward(products *p, by__device_call *call, int threads, b
     return BY_OK;
 }
 
-typedef by_status opener(products *p, by__device_call *call, int threads, by_error *error);
+typedef by_status opener(grouped_products *p, by__device_call *call, int threads, by_error *error);
 
 static by_status prepare(by__device_call *call, int threads, opener *open, by_error *error)
 {
-    products *p;
+    grouped_products *p;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "products of groups", error));
     by_status status = open(p, call, threads, error);
     if (status != BY_OK) {
@@ -97,7 +98,7 @@ static by_status prepare_forward(by__device_call *call, const by__device_context
 
 static by_status run_forward(const by__device_call *call, const by__device_context *context)
 {
-    const products *p = call->state;
+    const grouped_products *p = call->state;
     const by__device_tensor *b = &call->in[1];
     const by__device_tensor *y = &call->out[0];
     int64_t groups = call->in[2].shape.dim[0];
@@ -132,7 +133,8 @@ static bool supports_gradient(const by__device_call *call)
     return act(call) && (!adds || call->out[0].dtype == BY_F32);
 }
 
-static by_status open_gradient(products *p, by__device_call *call, int threads, by_error *error)
+static by_status open_gradient(grouped_products *p, by__device_call *call, int threads,
+                               by_error *error)
 {
     by__cpu_gemm_options o = {.m = call->in[0].shape.dim[1],
                               .n = call->in[1].shape.dim[1],
@@ -160,7 +162,7 @@ static by_status prepare_gradient(by__device_call *call, const by__device_contex
 static by_status run_gradient(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
-    const products *p = call->state;
+    const grouped_products *p = call->state;
     int64_t m = call->in[0].shape.dim[1];
     int64_t n = call->in[1].shape.dim[1];
     int64_t ranges = call->in[2].shape.dim[0] / call->attrs.rows;

@@ -48,9 +48,9 @@ enum { MOST_ROWS = BY__TILES_ROWS > HEIGHT ? BY__TILES_ROWS : HEIGHT };
 /* 4-byte words for four inputs of a row. */
 #define QUAD_WORDS 2
 
-typedef by__vi codes __attribute__((aligned(4), may_alias));
+typedef by__vi integer_codes __attribute__((aligned(4), may_alias));
 
-typedef struct plan {
+typedef struct packed_integer_plan {
     by_packing packing;
     bool tiles;        /* AMX tiles are used */
     int64_t tile_rows; /* most rows of a register tile */
@@ -62,22 +62,22 @@ typedef struct plan {
     size_t scales;     /* [m][blocks] f32 */
     size_t offsets;    /* [m][blocks] i32: o times the sum of the integers */
     int threads;
-} plan;
+} packed_integer_plan;
 
 /* Operands of a tile. */
-typedef struct tile {
-    const plan *p;
+typedef struct packed_integer_tile {
+    const packed_integer_plan *p;
     const char *panel;
     const int32_t *x; /* integers of its first row */
     const float *scales;
     const int32_t *offsets;
-} tile;
+} packed_integer_tile;
 
 /* ---- rows of x ---- */
 
 /* Stores the integers of a block's inputs `at` and after in the layout of add_quad, or, for AMX
  * tiles, all lower digits of the block before the upper ones. */
-BY__INLINE void put_integers(const plan *p, int32_t *block, int64_t at, by__vi q)
+BY__INLINE void put_integers(const packed_integer_plan *p, int32_t *block, int64_t at, by__vi q)
 {
 #if defined(__AVX512VNNI__)
     by__vi upper = (q + 128) >> 8;
@@ -97,8 +97,8 @@ BY__INLINE void put_integers(const plan *p, int32_t *block, int64_t at, by__vi q
 }
 
 /* dtype is a constant. */
-BY__INLINE void take_block_of(const plan *p, const by__device_tensor *x, char *work, int64_t i,
-                              int64_t b, by_dtype dtype)
+BY__INLINE void take_block_of(const packed_integer_plan *p, const by__device_tensor *x, char *work,
+                              int64_t i, int64_t b, by_dtype dtype)
 {
     int64_t first = b * p->block;
     int64_t count = by__min_i64(p->block, p->packing.k - first);
@@ -135,7 +135,8 @@ BY__INLINE void take_block_of(const plan *p, const by__device_tensor *x, char *w
 }
 
 /* Quantizes block b of row i. */
-static void take_block(const plan *p, const by__device_tensor *x, char *work, int64_t i, int64_t b)
+static void take_block(const packed_integer_plan *p, const by__device_tensor *x, char *work,
+                       int64_t i, int64_t b)
 {
     switch (x->dtype) {
     case BY_F32:
@@ -192,9 +193,10 @@ BY__INLINE void add_codes(by__vi sums[HEIGHT][BY__PANEL_VECTORS][2],
 /* Sums of block b over a tile's columns, from byte `column` of a step on; height and kind are
  * constants. */
 BY__INLINE void add_block(by__vi sums[HEIGHT][BY__PANEL_VECTORS][2], by_packing_kind kind,
-                          const tile *t, const char *block, int64_t b, int64_t column, int height)
+                          const packed_integer_tile *t, const char *block, int64_t b,
+                          int64_t column, int height)
 {
-    const plan *p = t->p;
+    const packed_integer_plan *p = t->p;
     const int vectors = BY__TILE_VECTORS(height);
     const int64_t step_bytes = 4 * BY_PACKED_COLUMNS;
     const int64_t quads = kind == BY_PACKING_INT4 ? 2 : 1;
@@ -207,7 +209,8 @@ BY__INLINE void add_block(by__vi sums[HEIGHT][BY__PANEL_VECTORS][2], by_packing_
         }
     }
     for (int64_t s = 0; s < p->block / (4 * quads); s++) {
-        const codes *at = (const codes *)(const void *)(block + s * step_bytes + column);
+        const integer_codes *at =
+            (const integer_codes *)(const void *)(block + s * step_bytes + column);
         const int32_t *xs = x + s * quads * QUAD_WORDS;
         by__vi w[BY__PANEL_VECTORS];
         BY__EACH_VECTOR
@@ -238,9 +241,10 @@ BY__INLINE void add_block(by__vi sums[HEIGHT][BY__PANEL_VECTORS][2], by_packing_
 }
 
 /* Computes y[height, 32] of a panel. */
-BY__INLINE void compute_tile(by_packing_kind kind, const tile *t, float *y, int height)
+BY__INLINE void compute_tile(by_packing_kind kind, const packed_integer_tile *t, float *y,
+                             int height)
 {
-    const plan *p = t->p;
+    const packed_integer_plan *p = t->p;
     const int vectors = BY__TILE_VECTORS(height);
     for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += vectors * BY__LANES) {
         for (int64_t b = 0; b < p->blocks; b++) {
@@ -281,7 +285,8 @@ BY__INLINE void compute_tile(by_packing_kind kind, const tile *t, float *y, int 
         compute_tile(kind, t, y, h);                                                               \
         break
 
-BY__INLINE void compute_rows(by_packing_kind kind, const tile *t, float *y, int64_t height)
+BY__INLINE void compute_rows(by_packing_kind kind, const packed_integer_tile *t, float *y,
+                             int64_t height)
 {
     switch (height) {
         TILE_OF(1);
@@ -300,9 +305,9 @@ BY__INLINE void compute_rows(by_packing_kind kind, const tile *t, float *y, int6
 
 /* The same with 8-bit codes, on AMX tiles, which are open for *open rows: the sums of both digits
  * are exact, and what follows is compute_tile's. */
-static void compute_tiles(const tile *t, float *y, int height, int *open)
+static void compute_tiles(const packed_integer_tile *t, float *y, int height, int *open)
 {
-    const plan *p = t->p;
+    const packed_integer_plan *p = t->p;
     const int64_t quads = p->block / 4;
     const size_t row_bytes = (size_t)p->row_words * sizeof *t->x;
     int32_t low[MOST_ROWS * BY_PACKED_COLUMNS];
@@ -314,7 +319,8 @@ static void compute_tiles(const tile *t, float *y, int height, int *open)
         by__tiles_add_bytes(high, x + quads, row_bytes, block, quads, false, height, open);
         for (int64_t at = 0; at < height * BY_PACKED_COLUMNS; at += BY__LANES) {
             int64_t r = at / BY_PACKED_COLUMNS;
-            const by__vi sums[2] = {*(const codes *)(low + at), *(const codes *)(high + at)};
+            const by__vi sums[2] = {*(const integer_codes *)(low + at),
+                                    *(const integer_codes *)(high + at)};
             by__vf before = b > 0 ? by__kernel_load(y, at, BY_F32) : by__zero();
             by__vf sum = whole_sum(sums, t->offsets[r * p->blocks + b]);
             by__vf factor = by__splat(t->scales[r * p->blocks + b]);
@@ -330,19 +336,20 @@ static void compute_tiles(const tile *t, float *y, int height, int *open)
 
 /* Multiplies a panel with all rows. *open is the number of rows for which this thread's AMX tiles
  * are open, 0 for none. */
-static void run_panel(const plan *p, const by__device_call *call, const by__cpu_panel_target *all,
-                      int64_t panel, int *open)
+static void run_panel(const packed_integer_plan *p, const by__device_call *call,
+                      const by__cpu_panel_target *all, int64_t panel, int *open)
 {
     const char *work = call->work;
     int64_t column = panel * BY_PACKED_COLUMNS;
     for (int64_t i = 0; i < p->m; i += p->tile_rows) {
         float y[MOST_ROWS * BY_PACKED_COLUMNS] = {0};
         int64_t height = by__min_i64(p->tile_rows, p->m - i);
-        tile t = {.p = p,
-                  .panel = (const char *)call->in[1].data + (size_t)panel * p->panel_bytes,
-                  .x = (const int32_t *)(work + p->words) + i * p->row_words,
-                  .scales = (const float *)(work + p->scales) + i * p->blocks,
-                  .offsets = (const int32_t *)(work + p->offsets) + i * p->blocks};
+        packed_integer_tile t = {.p = p,
+                                 .panel = (const char *)call->in[1].data +
+                                          (size_t)panel * p->panel_bytes,
+                                 .x = (const int32_t *)(work + p->words) + i * p->row_words,
+                                 .scales = (const float *)(work + p->scales) + i * p->blocks,
+                                 .offsets = (const int32_t *)(work + p->offsets) + i * p->blocks};
         if (BY__TILES_ROWS > 0 && p->tiles) {
             compute_tiles(&t, y, (int)height, open);
         } else if (p->packing.kind == BY_PACKING_INT8) {
@@ -356,7 +363,7 @@ static void run_panel(const plan *p, const by__device_call *call, const by__cpu_
     }
 }
 
-static void multiply(const plan *p, const by__device_call *call)
+static void multiply(const packed_integer_plan *p, const by__device_call *call)
 {
     by__cpu_work_range *ranges = call->work;
     int64_t panels = by__ceil_div(p->packing.n, BY_PACKED_COLUMNS);
@@ -399,7 +406,7 @@ static bool takes(const by__device_call *call)
            by__tensor_count(x) > 0 && by__tensor_is_act(&call->out[0]);
 }
 
-static size_t plan_product(plan *p, const by__device_call *call, int threads)
+static size_t plan_product(packed_integer_plan *p, const by__device_call *call, int threads)
 {
     p->packing = call->attrs.packing;
     p->m = by__tensor_rows(&call->in[0]);
@@ -419,6 +426,7 @@ static size_t plan_product(plan *p, const by__device_call *call, int threads)
     return used;
 }
 
+#define PACKED_PLAN packed_integer_plan
 #include "device/cpu/kernels/products/packed_kernels.h"
 
 BY__KERNEL(packed_integer) = {

@@ -1,12 +1,12 @@
 /* packed_kernels: the functions of the kernels PACKED_MATMUL and PACKED_GROUPED_MATMUL, from one
  * product. A file that multiplies by packed weights defines the product and then includes this:
  *
- *   plan           a struct: how a product is divided. `tiles`, which is set before: AMX tiles may
- *                  be used
- *   plan_product   size_t (plan *out, const by__device_call *product, int threads): fills it,
+ *   PACKED_PLAN    the name of a struct: how a product is divided. `tiles`, which is set before:
+ *                  AMX tiles may be used
+ *   plan_product   size_t (PACKED_PLAN *out, const by__device_call *product, int threads): fills it,
  *                  returns the bytes of the workspace
  *   takes          bool (const by__device_call *product): dtypes and packing are supported
- *   multiply       void (const plan *p, const by__device_call *product)
+ *   multiply       void (const PACKED_PLAN *p, const by__device_call *product)
  *
  * The product of a group is a PACKED_MATMUL whose number of rows is known when it runs, so it is
  * planned then.
@@ -28,7 +28,7 @@ static bool supports(const by__device_call *call)
 
 static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
 {
-    plan *p = NULL;
+    PACKED_PLAN *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
     p->tiles = by__cpu_panel_tiles(BY__AT_LEVEL(BY__LEVEL));
     call->work_bytes = plan_product(p, call, context->threads);
@@ -50,21 +50,21 @@ static by_status run(const by__device_call *call, const by__device_context *cont
 }
 
 /* The state of a call with groups is a plan of which `tiles` alone is set. */
-static size_t plan_group(plan *p, const by__device_call *product, int threads)
+static size_t plan_group(PACKED_PLAN *p, const by__device_call *product, int threads)
 {
-    *p = (plan){.tiles = ((const plan *)product->state)->tiles};
+    *p = (PACKED_PLAN){.tiles = ((const PACKED_PLAN *)product->state)->tiles};
     return plan_product(p, product, threads);
 }
 
 static size_t group_work(const by__device_call *product, int threads)
 {
-    plan p;
+    PACKED_PLAN p;
     return plan_group(&p, product, threads);
 }
 
 static void multiply_group(const by__device_call *product, int threads)
 {
-    plan p;
+    PACKED_PLAN p;
     (void)plan_group(&p, product, threads);
     multiply(&p, product);
 }
@@ -72,7 +72,7 @@ static void multiply_group(const by__device_call *product, int threads)
 static by_status prepare_groups(by__device_call *call, const by__device_context *context,
                                 by_error *error)
 {
-    plan *p = NULL;
+    PACKED_PLAN *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
     p->tiles = by__cpu_panel_tiles(BY__AT_LEVEL(BY__LEVEL));
     call->state = p;

@@ -48,7 +48,7 @@
  * it. */
 #define PAGE 4096
 
-typedef struct plan {
+typedef struct packed_matmul_plan {
     by_packing packing;
     by__kernel_arithmetic kind;
     bool is_f8;
@@ -69,7 +69,7 @@ typedef struct plan {
     size_t rows, sums; /* offsets in the workspace, after the ranges */
     size_t sums_bytes; /* per thread */
     int threads;
-} plan;
+} packed_matmul_plan;
 
 /* ---- the register tile ---- */
 
@@ -122,9 +122,9 @@ BY__INLINE by__kernel_step take_step(by__kernel_arithmetic kind, bool is_f8, con
 
 /* Computes the sums [height, 32] of a panel's piece and `height` rows; with `resume` it continues
  * from the stored sums. kind, is_f8 and height are constants. */
-BY__INLINE void add_tile(by__kernel_arithmetic kind, bool is_f8, const plan *p, const char *panel,
-                         const by__kernel_unit *x, int64_t steps, float *sums, bool resume,
-                         int height)
+BY__INLINE void add_tile(by__kernel_arithmetic kind, bool is_f8, const packed_matmul_plan *p,
+                         const char *panel, const by__kernel_unit *x, int64_t steps, float *sums,
+                         bool resume, int height)
 {
     const int64_t lane = lane_bytes(kind, is_f8);
     const int64_t step_bytes = BY_PACKED_COLUMNS * lane;
@@ -179,9 +179,9 @@ BY__INLINE void add_tile(by__kernel_arithmetic kind, bool is_f8, const plan *p, 
         add_tile(kind, is_f8, p, panel, x, steps, sums, resume, h);                                \
         break
 
-BY__INLINE void add_rows(by__kernel_arithmetic kind, bool is_f8, const plan *p, const char *panel,
-                         const by__kernel_unit *x, int64_t steps, float *sums, bool resume,
-                         int64_t height)
+BY__INLINE void add_rows(by__kernel_arithmetic kind, bool is_f8, const packed_matmul_plan *p,
+                         const char *panel, const by__kernel_unit *x, int64_t steps, float *sums,
+                         bool resume, int64_t height)
 {
     switch (height) {
         TILE_OF(1);
@@ -208,8 +208,8 @@ BY__INLINE void add_rows(by__kernel_arithmetic kind, bool is_f8, const plan *p, 
     }
 }
 
-static void add_rows_of(const plan *p, const char *panel, const by__kernel_unit *x, int64_t steps,
-                        float *sums, bool resume, int64_t height)
+static void add_rows_of(const packed_matmul_plan *p, const char *panel, const by__kernel_unit *x,
+                        int64_t steps, float *sums, bool resume, int64_t height)
 {
     switch (p->kind) {
     case BY__UNITS_F32:
@@ -237,7 +237,7 @@ static void add_rows_of(const plan *p, const char *panel, const by__kernel_unit 
 }
 
 /* Multiplies the sums of rows by the scales of an FP8 panel, which follow its codes. */
-static void scale_sums(const plan *p, const char *panel, float *sums, int64_t height)
+static void scale_sums(const packed_matmul_plan *p, const char *panel, float *sums, int64_t height)
 {
     const char *scales = panel + p->steps * p->step_bytes;
     for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += BY__LANES) {
@@ -251,18 +251,19 @@ static void scale_sums(const plan *p, const char *panel, float *sums, int64_t he
 
 /* ---- tasks ---- */
 
-typedef struct job {
-    const plan *p;
+typedef struct packed_matmul_job {
+    const packed_matmul_plan *p;
     const by__device_call *call;
     const by__kernel_unit *x; /* rows in the tile's layout */
     by__cpu_panel_target target;
-} job;
+} packed_matmul_job;
 
 /* Multiplies rows of a block with the panels of a group. *open is the number of rows for which this
  * thread's AMX tiles are open, 0 for none. */
-static void run_task(const job *j, int64_t block, int64_t group, float *sums, int *open)
+static void run_task(const packed_matmul_job *j, int64_t block, int64_t group, float *sums,
+                     int *open)
 {
-    const plan *p = j->p;
+    const packed_matmul_plan *p = j->p;
     int64_t i0 = block * p->block_rows;
     int64_t rows = by__min_i64(p->block_rows, p->m - i0);
     int64_t tiles = by__ceil_div(rows, p->tile_rows);
@@ -302,7 +303,8 @@ static void run_task(const job *j, int64_t block, int64_t group, float *sums, in
 }
 
 /* Copies row i of x to the tile's layout: zeros after the last input. */
-static void copy_row(const plan *p, const by__device_tensor *x, by__kernel_unit *out, int64_t i)
+static void copy_row(const packed_matmul_plan *p, const by__device_tensor *x, by__kernel_unit *out,
+                     int64_t i)
 {
     int64_t k = p->packing.k;
     by__kernel_unit *row = out + i * p->row_units;
@@ -321,20 +323,20 @@ static void copy_row(const plan *p, const by__device_tensor *x, by__kernel_unit 
 #undef WIDEN
 }
 
-static void multiply(const plan *p, const by__device_call *call)
+static void multiply(const packed_matmul_plan *p, const by__device_call *call)
 {
     const by__device_tensor *x = &call->in[0];
     by__cpu_work_range *ranges = call->work;
     by__kernel_unit *copies = (by__kernel_unit *)((char *)call->work + p->rows);
-    job j = {.p = p,
-             .call = call,
-             .x = p->copies ? copies : x->data,
-             .target = {.y = call->out[0].data,
-                        .ldy = p->packing.n,
-                        .dtype = call->out[0].dtype,
-                        .bias_dtype = call->in[2].dtype,
-                        .bias = call->in[2].data,
-                        .add = call->in[3].data}};
+    packed_matmul_job j = {.p = p,
+                           .call = call,
+                           .x = p->copies ? copies : x->data,
+                           .target = {.y = call->out[0].data,
+                                      .ldy = p->packing.n,
+                                      .dtype = call->out[0].dtype,
+                                      .bias_dtype = call->in[2].dtype,
+                                      .bias = call->in[2].data,
+                                      .add = call->in[3].data}};
     for (int thread = 0; thread < p->threads; thread++) {
         by__work_range_open(ranges, p->blocks * p->groups, thread, p->threads);
     }
@@ -364,7 +366,7 @@ static void multiply(const plan *p, const by__device_call *call)
 
 /* ---- plans ---- */
 
-static void plan_rows(plan *p, const by__device_tensor *x)
+static void plan_rows(packed_matmul_plan *p, const by__device_tensor *x)
 {
     bool pairs = p->is_f8 || p->packing.dtype == BY_BF16;
     int64_t k = p->packing.k;
@@ -381,7 +383,7 @@ static void plan_rows(plan *p, const by__device_tensor *x)
     }
 }
 
-static void plan_tasks(plan *p)
+static void plan_tasks(packed_matmul_plan *p)
 {
     int64_t panels = by__ceil_div(p->packing.n, BY_PACKED_COLUMNS);
     p->panel_bytes = by__packed_panel_bytes(&p->packing);
@@ -404,7 +406,7 @@ static void plan_tasks(plan *p)
     p->groups = by__ceil_div(panels, p->group);
 }
 
-static size_t plan_product(plan *p, const by__device_call *call, int threads)
+static size_t plan_product(packed_matmul_plan *p, const by__device_call *call, int threads)
 {
     p->packing = call->attrs.packing;
     p->is_f8 = p->packing.kind == BY_PACKING_FP8;
@@ -433,6 +435,7 @@ static bool takes(const by__device_call *call)
            x->dtype == call->attrs.packing.dtype && by__tensor_is_act(&call->out[0]);
 }
 
+#define PACKED_PLAN packed_matmul_plan
 #include "device/cpu/kernels/products/packed_kernels.h"
 
 BY__KERNEL(packed_matmul) = {

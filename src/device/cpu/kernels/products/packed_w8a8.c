@@ -50,9 +50,9 @@ enum { MOST_ROWS = BY__TILES_ROWS > HEIGHT ? BY__TILES_ROWS : HEIGHT };
 #define BLOCK_BYTES (384 << 10)
 #define LEAST_TASKS 8
 
-typedef by__vi codes __attribute__((aligned(4), may_alias));
+typedef by__vi w8a8_codes __attribute__((aligned(4), may_alias));
 
-typedef struct plan {
+typedef struct w8a8_plan {
     by_packing packing;
     bool tiles;        /* AMX tiles are used */
     int64_t tile_rows; /* most rows of a register tile */
@@ -68,7 +68,7 @@ typedef struct plan {
     size_t sums;       /* per thread: [block_rows][32] i32 */
     size_t sums_bytes; /* between the sums of threads */
     int threads;
-} plan;
+} w8a8_plan;
 
 /* ---- rows of x ---- */
 
@@ -82,7 +82,7 @@ BY__INLINE void put_integers(int32_t *out, by__vi q)
 #endif
 }
 
-BY__INLINE void take_row_of(const plan *p, const by__device_tensor *x, char *work, int64_t i,
+BY__INLINE void take_row_of(const w8a8_plan *p, const by__device_tensor *x, char *work, int64_t i,
                             by_dtype dtype)
 {
     const int64_t k = p->packing.k;
@@ -119,7 +119,7 @@ BY__INLINE void take_row_of(const plan *p, const by__device_tensor *x, char *wor
     ((int32_t *)(void *)(work + p->offsets))[i] = total * BY__INT8_OFFSET;
 }
 
-static void take_row(const plan *p, const by__device_tensor *x, char *work, int64_t i)
+static void take_row(const w8a8_plan *p, const by__device_tensor *x, char *work, int64_t i)
 {
     switch (x->dtype) {
     case BY_F32:
@@ -160,16 +160,17 @@ BY__INLINE void add_quad(by__vi sums[BY__PANEL_VECTORS], const by__vi w[BY__PANE
 
 /* sums[height, 32] of a piece of a panel and `height` rows (a constant); with `resume` it continues
  * from the stored sums. */
-BY__INLINE void add_tile(const plan *p, const char *panel, const int32_t *x, int64_t quads,
+BY__INLINE void add_tile(const w8a8_plan *p, const char *panel, const int32_t *x, int64_t quads,
                          int32_t *sums, bool resume, int height)
 {
     const int vectors = BY__TILE_VECTORS(height);
     for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += vectors * BY__LANES) {
-        const codes *at = (const codes *)(const void *)(panel + 4 * j);
+        const w8a8_codes *at = (const w8a8_codes *)(const void *)(panel + 4 * j);
         by__vi total[HEIGHT][BY__PANEL_VECTORS];
         EACH_ROW
         {
-            const codes *row = (const codes *)(const void *)(sums + r * BY_PACKED_COLUMNS + j);
+            const w8a8_codes *row =
+                (const w8a8_codes *)(const void *)(sums + r * BY_PACKED_COLUMNS + j);
             BY__EACH_VECTOR
             {
                 total[r][v] = resume ? (by__vi)row[v] : (by__vi){0};
@@ -189,7 +190,7 @@ BY__INLINE void add_tile(const plan *p, const char *panel, const int32_t *x, int
         }
         EACH_ROW
         {
-            codes *row = (codes *)(void *)(sums + r * BY_PACKED_COLUMNS + j);
+            w8a8_codes *row = (w8a8_codes *)(void *)(sums + r * BY_PACKED_COLUMNS + j);
             BY__EACH_VECTOR
             {
                 row[v] = total[r][v];
@@ -203,7 +204,7 @@ BY__INLINE void add_tile(const plan *p, const char *panel, const int32_t *x, int
         add_tile(p, panel, x, quads, sums, resume, h);                                             \
         break
 
-static void add_rows(const plan *p, const char *panel, const int32_t *x, int64_t quads,
+static void add_rows(const w8a8_plan *p, const char *panel, const int32_t *x, int64_t quads,
                      int32_t *sums, bool resume, int64_t height)
 {
     switch (height) {
@@ -228,9 +229,9 @@ static void add_rows(const plan *p, const char *panel, const int32_t *x, int64_t
 }
 
 /* Stores the sums of a tile at their destination. */
-static void store_tile(const plan *p, const by__device_call *call, const by__cpu_panel_target *all,
-                       const char *panel, const int32_t *sums, int64_t i, int64_t column,
-                       int64_t height)
+static void store_tile(const w8a8_plan *p, const by__device_call *call,
+                       const by__cpu_panel_target *all, const char *panel, const int32_t *sums,
+                       int64_t i, int64_t column, int64_t height)
 {
     const char *work = call->work;
     const float *scales = (const float *)(const void *)(work + p->scales) + i;
@@ -240,7 +241,8 @@ static void store_tile(const plan *p, const by__device_call *call, const by__cpu
     for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += BY__LANES) {
         by__vf factor = by__kernel_load(factors, j, BY_F32);
         for (int64_t r = 0; r < height; r++) {
-            const codes *from = (const codes *)(const void *)(sums + r * BY_PACKED_COLUMNS + j);
+            const w8a8_codes *from =
+                (const w8a8_codes *)(const void *)(sums + r * BY_PACKED_COLUMNS + j);
             by__vf sum = __builtin_convertvector(from[0] - offsets[r], by__vf);
             by__kernel_store(y, r * BY_PACKED_COLUMNS + j, sum * (factor * scales[r]), BY_F32);
         }
@@ -252,8 +254,9 @@ static void store_tile(const plan *p, const by__device_call *call, const by__cpu
 
 /* Multiplies a panel with a block of rows. *open is the number of rows for which this thread's AMX
  * tiles are open, 0 for none. */
-static void run_task(const plan *p, const by__device_call *call, const by__cpu_panel_target *all,
-                     int64_t block, int64_t column, int32_t *sums, int *open)
+static void run_task(const w8a8_plan *p, const by__device_call *call,
+                     const by__cpu_panel_target *all, int64_t block, int64_t column, int32_t *sums,
+                     int *open)
 {
     const char *panel =
         (const char *)call->in[1].data + (size_t)(column / BY_PACKED_COLUMNS) * p->panel_bytes;
@@ -282,7 +285,7 @@ static void run_task(const plan *p, const by__device_call *call, const by__cpu_p
     }
 }
 
-static void multiply(const plan *p, const by__device_call *call)
+static void multiply(const w8a8_plan *p, const by__device_call *call)
 {
     by__cpu_work_range *ranges = call->work;
     by__cpu_panel_target all = {.y = call->out[0].data,
@@ -328,7 +331,7 @@ static bool takes(const by__device_call *call)
 }
 
 /* As many rows as a block's bytes allow, fewer if threads would get too few tasks. */
-static void plan_blocks(plan *p)
+static void plan_blocks(w8a8_plan *p)
 {
     int64_t tiles = BLOCK_BYTES / (p->row_words * 4 * p->tile_rows);
     int64_t all = by__ceil_div(p->m, p->tile_rows);
@@ -340,7 +343,7 @@ static void plan_blocks(plan *p)
     p->block_rows = by__ceil_div(all, p->blocks) * p->tile_rows;
 }
 
-static size_t plan_product(plan *p, const by__device_call *call, int threads)
+static size_t plan_product(w8a8_plan *p, const by__device_call *call, int threads)
 {
     p->packing = call->attrs.packing;
     p->m = by__tensor_rows(&call->in[0]);
@@ -362,6 +365,7 @@ static size_t plan_product(plan *p, const by__device_call *call, int threads)
     return used;
 }
 
+#define PACKED_PLAN w8a8_plan
 #include "device/cpu/kernels/products/packed_kernels.h"
 
 BY__KERNEL(packed_w8a8) = {

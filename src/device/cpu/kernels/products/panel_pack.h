@@ -34,10 +34,15 @@
  * would fall into the same few sets), and the panel is written as one run of memory. */
 #define STEPS_AT_ONCE 4
 
-typedef enum source_kind { SOURCE_F32, SOURCE_PAIR, SOURCE_BF16, SOURCE_F16 } source_kind;
+typedef enum panel_source_kind {
+    SOURCE_F32,
+    SOURCE_PAIR,
+    SOURCE_BF16,
+    SOURCE_F16
+} panel_source_kind;
 
 /* The dtype of elements that are widened one by one. */
-BY__INLINE by_dtype source_dtype(source_kind kind)
+BY__INLINE by_dtype source_dtype(panel_source_kind kind)
 {
     return kind == SOURCE_F32 ? BY_F32 : kind == SOURCE_F16 ? BY_F16 : BY_BF16;
 }
@@ -47,15 +52,15 @@ typedef uint32_t units_any __attribute__((vector_size(4 * BY__LANES), aligned(2)
 
 /* Source matrix: element (i, j) is at i * row_stride + j * k_stride. kind, and which stride is 1,
  * are compile-time constants. */
-typedef struct source {
+typedef struct panel_source {
     const void *data;
-    source_kind kind;
+    panel_source_kind kind;
     int64_t row_stride, k_stride;
     int64_t rows, k;
-} source;
+} panel_source;
 
 /* Loads units along k, where k is contiguous, from p, where `elements` are valid. */
-BY__INLINE by__vu load_along_k(const void *p, source_kind kind, int64_t elements)
+BY__INLINE by__vu load_along_k(const void *p, panel_source_kind kind, int64_t elements)
 {
     int64_t most = kind == SOURCE_PAIR ? 2 * BY__LANES : BY__LANES;
     int n = (int)(elements < most ? elements : most);
@@ -67,7 +72,7 @@ BY__INLINE by__vu load_along_k(const void *p, source_kind kind, int64_t elements
 
 /* Loads n units of rows r, r + 1, ..., which are contiguous, at one step of k: zeros beyond k,
  * unless the step is known to be `whole`. */
-BY__INLINE by__vu load_along_rows(const source *x, int64_t r, int64_t step, int n, bool whole)
+BY__INLINE by__vu load_along_rows(const panel_source *x, int64_t r, int64_t step, int n, bool whole)
 {
     if (x->kind != SOURCE_PAIR) {
         by_dtype dtype = source_dtype(x->kind);
@@ -83,7 +88,7 @@ BY__INLINE by__vu load_along_rows(const source *x, int64_t r, int64_t step, int 
 
 /* Loads v[i] = units of row r + i, where k is contiguous, at the steps from `step` on; zeros beyond
  * k. Rows beyond the last have undefined contents. */
-BY__INLINE void load_rows(by__vu v[BY__LANES], const source *x, int64_t r, int64_t step)
+BY__INLINE void load_rows(by__vu v[BY__LANES], const panel_source *x, int64_t r, int64_t step)
 {
     int64_t size = x->kind == SOURCE_F32 ? 4 : 2;
     int64_t elements = x->kind == SOURCE_PAIR ? 2 : 1;
@@ -112,8 +117,8 @@ BY__INLINE void store_units(uint32_t *target, by__vu v, int height, bool last)
 }
 
 /* Packs BY__LANES units (`count` of them valid) of the panel that begins with row r. */
-BY__INLINE void pack_block(uint32_t *panel, const source *x, int64_t r, int64_t step, int64_t count,
-                           int height)
+BY__INLINE void pack_block(uint32_t *panel, const panel_source *x, int64_t r, int64_t step,
+                           int64_t count, int height)
 {
     for (int64_t i = 0; i < height && r + i < x->rows; i += BY__LANES) {
         by__vu v[BY__LANES];
@@ -134,7 +139,8 @@ BY__INLINE void pack_block(uint32_t *panel, const source *x, int64_t r, int64_t 
 }
 
 /* Packs where k is contiguous: blocks are transposed. */
-BY__INLINE void pack_along_k(void *out, size_t stride, const source *x, int64_t steps, int height)
+BY__INLINE void pack_along_k(void *out, size_t stride, const panel_source *x, int64_t steps,
+                             int height)
 {
     for (int64_t r = 0; r < x->rows; r += height) {
         uint32_t *panel = (uint32_t *)((char *)out + (size_t)(r / height) * stride);
@@ -146,8 +152,8 @@ BY__INLINE void pack_along_k(void *out, size_t stride, const source *x, int64_t 
 }
 
 /* Packs steps first .. end of the panel that begins with row r; `steps` is the total. */
-BY__INLINE void pack_steps(uint32_t *panel, const source *x, int64_t r, int64_t first, int64_t end,
-                           int64_t steps, int height)
+BY__INLINE void pack_steps(uint32_t *panel, const panel_source *x, int64_t r, int64_t first,
+                           int64_t end, int64_t steps, int height)
 {
     int64_t elements = x->kind == SOURCE_PAIR ? 2 : 1;
     int64_t size = x->kind == SOURCE_F32 ? 4 : 2;
@@ -176,7 +182,7 @@ BY__INLINE void pack_steps(uint32_t *panel, const source *x, int64_t r, int64_t 
 }
 
 /* Packs where rows are contiguous. */
-BY__INLINE void pack_along_rows(void *out, size_t stride, const source *x, int64_t steps,
+BY__INLINE void pack_along_rows(void *out, size_t stride, const panel_source *x, int64_t steps,
                                 int height)
 {
     for (int64_t first = 0; first < steps; first += STEPS_AT_ONCE) {
@@ -189,7 +195,7 @@ BY__INLINE void pack_along_rows(void *out, size_t stride, const source *x, int64
 }
 
 /* Packs all panels of `height` rows, a constant; `steps` units along k. */
-BY__INLINE void pack(void *out, size_t stride, source x, int64_t steps, int height)
+BY__INLINE void pack(void *out, size_t stride, panel_source x, int64_t steps, int height)
 {
     if (x.k_stride == 1) {
         pack_along_k(out, stride, &x, steps, height);

@@ -15,7 +15,7 @@
 #define TILE_COLUMNS (2 * BY__LANES)
 
 /* Units of 4 bytes, whatever their type. */
-typedef float unit __attribute__((may_alias));
+typedef float panel_unit __attribute__((may_alias));
 typedef by__kernel_vf_any vector;
 
 /* Stores to a target whose dtype is a constant. */
@@ -68,17 +68,17 @@ BY__INLINE vector multiply_add(arithmetic kind, vector sum, vector x, vector y)
 
 /* C[m, n] = or += A B. Row i of A is `row_step` units of 4 bytes after row i - 1, steps of k are
  * `k_step` units apart, and groups of TILE_ROWS rows `panel_step` units. */
-typedef struct product {
+typedef struct panel_product {
     float *c;
     int64_t ldc;
-    const unit *a;
+    const panel_unit *a;
     int64_t panel_step, row_step, k_step;
     const char *b;
     size_t b_stride;
     int64_t m, n, steps;
     bool accumulate;
     const by__cpu_panel_target *target;
-} product;
+} panel_product;
 
 /* Prefetch distance in B, in steps. */
 #define AHEAD_STEPS 16
@@ -87,7 +87,7 @@ typedef struct product {
 
 /* A store that misses the cache delays the next tile: the lines that will be written or added to
  * are prefetched while the tile is computed. */
-BY__INLINE void fetch_target(const product *p, int64_t i, int64_t j, int height)
+BY__INLINE void fetch_target(const panel_product *p, int64_t i, int64_t j, int height)
 {
     if (p->target != NULL) {
         int64_t size = p->target->dtype == BY_F32 ? 4 : 2;
@@ -179,7 +179,7 @@ typedef struct tile_rows {
     int64_t step, step3; /* bytes */
 } tile_rows;
 
-BY__INLINE tile_rows group_rows(const unit *a, int64_t row_step, int height)
+BY__INLINE tile_rows group_rows(const panel_unit *a, int64_t row_step, int height)
 {
     tile_rows rows = {.step = row_step * 4, .step3 = row_step * 12};
     /* Hides from the compiler that these are multiples of each other; otherwise it keeps a pointer
@@ -196,13 +196,13 @@ BY__INLINE float unit_of_row(const tile_rows *rows, int r)
 {
     int in_group = r % GROUP_ROWS;
     int64_t offset = in_group == 3 ? rows->step3 : in_group * rows->step;
-    return *(const unit *)(rows->groups[r / GROUP_ROWS] + offset);
+    return *(const panel_unit *)(rows->groups[r / GROUP_ROWS] + offset);
 }
 
 BY__INLINE void next_step(tile_rows *rows, int height)
 {
     for (int g = 0; g * GROUP_ROWS < height; g++) {
-        rows->groups[g] += sizeof(unit);
+        rows->groups[g] += sizeof(panel_unit);
     }
 }
 
@@ -212,21 +212,22 @@ BY__INLINE void next_step(tile_rows *rows, int height)
  * wait for. */
 #define NEXT_UNITS 4
 
-BY__INLINE const unit *next_panel(const product *p, int64_t i, int64_t j, const unit *b)
+BY__INLINE const panel_unit *next_panel(const panel_product *p, int64_t i, int64_t j,
+                                        const panel_unit *b)
 {
     if (i == 0 || j + TILE_COLUMNS >= p->n) {
         return b;
     }
     int64_t part = (i / TILE_ROWS - 1) % (TILE_COLUMNS / NEXT_UNITS);
-    return (const unit *)((const char *)b + p->b_stride) + part * p->steps * NEXT_UNITS;
+    return (const panel_unit *)((const char *)b + p->b_stride) + part * p->steps * NEXT_UNITS;
 }
 
 /* Computes the tile of rows i .. i + height (a constant, at most TILE_ROWS) and of columns j .. j +
  * TILE_COLUMNS, not all of which need exist: `across` vectors of them (a constant, 1 or 2). */
-BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64_t j, const unit *a,
-                             int height, int across)
+BY__INLINE void compute_tile(arithmetic kind, const panel_product *p, int64_t i, int64_t j,
+                             const panel_unit *a, int height, int across)
 {
-    const unit *b = (const unit *)(p->b + (size_t)(j / TILE_COLUMNS) * p->b_stride);
+    const panel_unit *b = (const panel_unit *)(p->b + (size_t)(j / TILE_COLUMNS) * p->b_stride);
     float *c = p->c + i * p->ldc + j;
     int64_t rows = by__min_i64(p->m - i, height);
     int64_t columns = by__min_i64(p->n - j, TILE_COLUMNS);
@@ -236,7 +237,7 @@ BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64
         sums[r][0] = sums[r][1] = (vector){0};
     }
     fetch_target(p, i, j, height);
-    const unit *next = next_panel(p, i, j, b);
+    const panel_unit *next = next_panel(p, i, j, b);
     bool packed = p->k_step == TILE_ROWS; /* a constant */
     tile_rows lying = group_rows(a, p->row_step, packed ? 0 : height);
     for (int64_t k = 0; k < p->steps; k++) {
@@ -307,9 +308,9 @@ BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64
 #define LOWER_TILES() TILE_OF(2)
 #endif
 
-BY__INLINE void compute_column(arithmetic kind, const product *p, int64_t j, int across)
+BY__INLINE void compute_column(arithmetic kind, const panel_product *p, int64_t j, int across)
 {
-    const unit *a = p->a;
+    const panel_unit *a = p->a;
     for (int64_t i = 0; i < p->m; i += TILE_ROWS, a += p->panel_step) {
         switch ((by__min_i64(p->m - i, TILE_ROWS) + 1) / 2 * 2) {
             LOWER_TILES();
@@ -320,7 +321,7 @@ BY__INLINE void compute_column(arithmetic kind, const product *p, int64_t j, int
 }
 
 /* If half of the last panel of B is padding, as for heads of 16, only half is computed. */
-BY__INLINE void compute_tiles(arithmetic kind, const product *p)
+BY__INLINE void compute_tiles(arithmetic kind, const panel_product *p)
 {
     for (int64_t j = 0; j < p->n; j += TILE_COLUMNS) {
         if (p->n - j <= BY__LANES) {
@@ -336,8 +337,9 @@ BY__INLINE void multiply_packed(arithmetic kind, float *c, int64_t ldc, const vo
                                 int64_t n, int64_t steps, bool accumulate,
                                 const by__cpu_panel_target *target)
 {
-    product p = {c,     ldc,        a,     (int64_t)(a_stride / 4), 1, TILE_ROWS, b, b_stride, m, n,
-                 steps, accumulate, target};
+    panel_product p = {
+        c,     ldc,        a,     (int64_t)(a_stride / 4), 1, TILE_ROWS, b, b_stride, m, n,
+        steps, accumulate, target};
     compute_tiles(kind, &p);
 }
 
@@ -347,8 +349,8 @@ BY__INLINE void multiply_unpacked(arithmetic kind, float *c, int64_t ldc, const 
                                   const by__cpu_panel_target *target)
 {
     int64_t row_step = (int64_t)(row_bytes / 4);
-    product p = {c, ldc, a,     TILE_ROWS * row_step, row_step, 1, b, b_stride,
-                 m, n,   steps, accumulate,           target};
+    panel_product p = {c, ldc, a,     TILE_ROWS * row_step, row_step, 1, b, b_stride,
+                       m, n,   steps, accumulate,           target};
     compute_tiles(kind, &p);
 }
 
@@ -365,7 +367,7 @@ BY__INLINE void multiply_unpacked(arithmetic kind, float *c, int64_t ldc, const 
     static void name(void *out, size_t stride, const void *x, int64_t row_stride,                  \
                      int64_t k_stride, int64_t rows, int64_t k)                                    \
     {                                                                                              \
-        pack(out, stride, (source){x, from, row_stride, k_stride, rows, k}, steps, width);         \
+        pack(out, stride, (panel_source){x, from, row_stride, k_stride, rows, k}, steps, width);   \
     }
 
 MULTIPLY(multiply_f32, multiply_packed, PRODUCTS_F32, k)

@@ -21,7 +21,7 @@ static int64_t steps_of(int64_t k)
 }
 
 /* Loads v[i] = units of row r + i from step `step` on. */
-static inline void load_a_tile(by__vu v[TILE], const source *x, int64_t r, int64_t step)
+static inline void load_a_tile(by__vu v[TILE], const panel_source *x, int64_t r, int64_t step)
 {
     if (x->k_stride == 1) {
         load_rows(v, x, r, step);
@@ -38,7 +38,7 @@ static void pack_a(void *out, size_t stride, const void *a, int64_t row_stride, 
                    int64_t rows, int64_t k)
 {
     int64_t steps = steps_of(k);
-    source x = {a, SOURCE_PAIR, row_stride, k_stride, rows, k};
+    panel_source x = {a, SOURCE_PAIR, row_stride, k_stride, rows, k};
     for (int64_t r = 0; r < rows; r += BLOCK) {
         uint32_t *panel = (uint32_t *)((char *)out + (size_t)(r / BLOCK) * stride);
         for (int64_t step = 0; step < steps; step += TILE) {
@@ -54,7 +54,7 @@ static void pack_a(void *out, size_t stride, const void *a, int64_t row_stride, 
 static void pack_b(void *out, size_t stride, const void *b, int64_t column_stride, int64_t k_stride,
                    int64_t columns, int64_t k)
 {
-    source x = {b, SOURCE_PAIR, column_stride, k_stride, columns, k};
+    panel_source x = {b, SOURCE_PAIR, column_stride, k_stride, columns, k};
     pack(out, stride, x, steps_of(k), BLOCK);
 }
 
