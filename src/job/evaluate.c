@@ -231,12 +231,12 @@ by_status by__job_evaluate_loader(by_evaluation *out, by_trainer *trainer, by_ta
 }
 
 /* Weights for inference only, and a pass over the data. */
-typedef struct pass {
+typedef struct evaluation_pass {
     by_trainer *trainer;
     by_loader *loader;
-} pass;
+} evaluation_pass;
 
-static by_status open_pass(pass *p, const by_config *config, const by_weights *weights,
+static by_status open_pass(evaluation_pass *p, const by_config *config, const by_weights *weights,
                            by_task_data *data, by_error *error)
 {
     const by_trainer_options options = {.mode = BY_TRAINER_LOSS, .task = data->task};
@@ -246,7 +246,7 @@ static by_status open_pass(pass *p, const by_config *config, const by_weights *w
     return by_trainer_loader(&p->loader, p->trainer, data, false, error);
 }
 
-static void close_pass(pass *p)
+static void close_pass(evaluation_pass *p)
 {
     by_loader_close(&p->loader);
     by_trainer_close(&p->trainer);
@@ -256,7 +256,7 @@ by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weig
                       by_task_data *data, int64_t batches, bool (*stop)(void *user), void *user,
                       by_error *error)
 {
-    pass p = {0};
+    evaluation_pass p = {0};
     by_status status = open_pass(&p, config, weights, data, error);
     if (status == BY_OK) {
         status = by__job_evaluate_loader(out, p.trainer, data, p.loader, batches, NULL, stop, user,
@@ -266,7 +266,7 @@ by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weig
     return status;
 }
 
-static by_status predict_all(const pass *p, by_task_data *data, by_predicted *say,
+static by_status predict_all(const evaluation_pass *p, by_task_data *data, by_predicted *say,
                              bool (*stop)(void *user), void *user, by_error *error)
 {
     for (;;) {
@@ -289,7 +289,7 @@ static by_status predict_all(const pass *p, by_task_data *data, by_predicted *sa
 by_status by_predict(const by_config *config, const by_weights *weights, by_task_data *data,
                      by_predicted *say, bool (*stop)(void *user), void *user, by_error *error)
 {
-    pass p = {0};
+    evaluation_pass p = {0};
     by_status status = open_pass(&p, config, weights, data, error);
     if (status == BY_OK) {
         status = predict_all(&p, data, say, stop, user, error);

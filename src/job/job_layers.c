@@ -114,13 +114,13 @@ by_status by__job_norms(by__job *job, int64_t step, by_error *error)
 
 /* ---- histograms ---- */
 
-typedef struct counted {
+typedef struct counted_values {
     double facts[4]; /* sum, sum of squares, minimum, maximum */
     double count[BY__BUCKETS];
-} counted;
+} counted_values;
 
 static void log_histogram(by__job *job, int64_t step, const char *what, const char *tensor,
-                          const counted *c)
+                          const counted_values *c)
 {
     double limit[BY__BUCKETS];
     double count[BY__BUCKETS];
@@ -159,11 +159,11 @@ static by__store_handle own_entry(const by__job *job, const char *name)
 
 /* Combines one tensor over all ranks. `all` has room for the counts of each rank. */
 static by_status add_histogram(by__job *job, int64_t step, size_t tensor, bool gradient,
-                               counted *mine, counted *all, by_error *error)
+                               counted_values *mine, counted_values *all, by_error *error)
 {
     by__job_names *tensors = &job->layers->tensors;
     by__store_handle entry = own_entry(job, tensors->names[tensor]);
-    *mine = (counted){.facts = {0.0, 0.0, INFINITY, -INFINITY}};
+    *mine = (counted_values){.facts = {0.0, 0.0, INFINITY, -INFINITY}};
     BY_TRY(entry == BY__NO_ENTRY ? BY_OK
                                  : by__trainer_layers_histogram(job->trainer, entry, gradient,
                                                                 mine->count, mine->facts, error));
@@ -187,7 +187,7 @@ static by_status add_histogram(by__job *job, int64_t step, size_t tensor, bool g
 by_status by__job_histograms(by__job *job, int64_t step, by_error *error)
 {
     by__job_layers *l = job->layers;
-    counted *scratch;
+    counted_values *scratch;
     size_t ranks = (size_t)by__job_ranks(job);
     BY_TRY(by__alloc((void **)&scratch, ranks + 1, sizeof *scratch, "histograms", error));
     by_status status = BY_OK;

@@ -6,18 +6,18 @@
 
 #include "job/job.h"
 
-typedef struct build {
+typedef struct rank_build {
     char version[32];
     char hash[36]; /* of the program; "": not known */
     char level[32];
-} build;
+} rank_build;
 
 by_status by__job_ranks_compute_alike(by_comm *comm, const char *version, const char *hash,
                                       const char *level, by_error *error)
 {
     static const char what[] = "the builds of the ranks";
-    build first = {{0}, {0}, {0}};
-    build mine = {{0}, {0}, {0}};
+    rank_build first = {{0}, {0}, {0}};
+    rank_build mine = {{0}, {0}, {0}};
     int rank = by_comm_rank(comm);
     (void)snprintf(mine.version, sizeof mine.version, "%s", version);
     (void)snprintf(mine.hash, sizeof mine.hash, "%s", hash);

@@ -16,15 +16,15 @@
 
 enum { max_environment_file = 1 << 20 };
 
-typedef struct list {
+typedef struct fact_list {
     by_run_facts facts;
     size_t capacity;
     size_t next;      /* where to look first for the next fact: events repeat */
     by_status status; /* of what was added; nothing is added after an error */
     by_error *error;
-} list;
+} fact_list;
 
-static void add(list *l, const char *group, const char *key, const char *value, bool is_number)
+static void add(fact_list *l, const char *group, const char *key, const char *value, bool is_number)
 {
     by_string name = {0};
     by_fact fact = {.is_number = is_number};
@@ -47,7 +47,7 @@ static void add(list *l, const char *group, const char *key, const char *value, 
     }
 }
 
-static void add_number(list *l, const char *group, const char *key, double value)
+static void add_number(fact_list *l, const char *group, const char *key, double value)
 {
     char text[32];
     by__format_f64(text, value);
@@ -56,7 +56,7 @@ static void add_number(list *l, const char *group, const char *key, double value
 
 /* ---- the record ---- */
 
-static void add_record(list *l, const by_run_record *r)
+static void add_record(fact_list *l, const by_run_record *r)
 {
     const struct {
         const char *key;
@@ -73,7 +73,7 @@ static void add_record(list *l, const by_run_record *r)
     }
 }
 
-static by_status read_record(list *l, const char *run, by_error *error)
+static by_status read_record(fact_list *l, const char *run, by_error *error)
 {
     by_run_list runs;
     BY_TRY(by_run_read(&runs, run, error));
@@ -87,7 +87,7 @@ static by_status read_record(list *l, const char *run, by_error *error)
 /* Called for each number of the events: the last value of a key is kept. */
 static void take_number(void *user, const char *event, uint64_t step, const char *key, double value)
 {
-    list *l = user;
+    fact_list *l = user;
     char name[128];
     BY_UNUSED(step);
     if (strcmp(key, "time") == 0 || l->status != BY_OK) {
@@ -120,7 +120,7 @@ static void take_number(void *user, const char *event, uint64_t step, const char
 
 /* The values of keys, in the order in which the run had them: "0.003; from step 500: 0.001". */
 typedef struct config_reader {
-    list *list;
+    fact_list *list;
     uint64_t step; /* of the config that is compared with the one before; 0: the first */
 } config_reader;
 
@@ -161,7 +161,8 @@ static void take_value(void *user, const char *key, const char *before, const ch
 }
 
 /* Takes what the config of a step changes in *text, which that config replaces. */
-static by_status read_version(list *l, char **text, const char *run, uint64_t step, by_error *error)
+static by_status read_version(fact_list *l, char **text, const char *run, uint64_t step,
+                              by_error *error)
 {
     config_reader reader = {l, step};
     char *path;
@@ -181,7 +182,7 @@ static by_status read_version(list *l, char **text, const char *run, uint64_t st
     return status;
 }
 
-static by_status read_config(list *l, const char *run, by_error *error)
+static by_status read_config(fact_list *l, const char *run, by_error *error)
 {
     uint64_t *steps;
     size_t count;
@@ -198,7 +199,7 @@ static by_status read_config(list *l, const char *run, by_error *error)
 
 /* ---- tags and environment ---- */
 
-static by_status read_tags(list *l, const char *run, by_error *error)
+static by_status read_tags(fact_list *l, const char *run, by_error *error)
 {
     by_tag_list tags;
     BY_TRY(by_tags_read(&tags, run, error));
@@ -210,7 +211,7 @@ static by_status read_tags(list *l, const char *run, by_error *error)
 }
 
 /* Adds a value of the environment; an object's members one by one, a list joined by blanks. */
-static void add_json(list *l, const char *group, const char *key, const json_t *value)
+static void add_json(fact_list *l, const char *group, const char *key, const json_t *value)
 {
     by_string text = {0};
     char *joined;
@@ -258,7 +259,7 @@ static void add_json(list *l, const char *group, const char *key, const json_t *
     }
 }
 
-static by_status read_environment(list *l, const char *run, by_error *error)
+static by_status read_environment(fact_list *l, const char *run, by_error *error)
 {
     json_error_t problem;
     char *text = NULL;
@@ -290,7 +291,7 @@ static by_status read_environment(list *l, const char *run, by_error *error)
 
 by_status by_run_facts_read(by_run_facts *out, const char *run, by_error *error)
 {
-    list l = {.error = error};
+    fact_list l = {.error = error};
     uint64_t offset = 0;
     by_status status = read_record(&l, run, error);
     if (status == BY_OK) {

@@ -12,20 +12,20 @@
 #include "track/track.h"
 
 /* The run and the directory that it is in. */
-typedef struct place {
+typedef struct run_location {
     char *run;  /* absolute */
     char *runs; /* absolute, and its last name */
     const char *name;
     const char *runs_name;
-} place;
+} run_location;
 
-static void free_place(place *p)
+static void free_place(run_location *p)
 {
     free(p->run);
     free(p->runs);
 }
 
-static by_status find_place(place *out, const char *run, by_error *error)
+static by_status find_place(run_location *out, const char *run, by_error *error)
 {
     struct stat info;
     char *paths[2] = {by__path_join(run, "run.json"), by__path_join(run, "config.yaml")};
@@ -33,7 +33,7 @@ static by_status find_place(place *out, const char *run, by_error *error)
                   by__path_exists(paths[1]);
     free(paths[0]);
     free(paths[1]);
-    *out = (place){0};
+    *out = (run_location){0};
     if (!is_run) {
         return by_error_set(error, BY_EARG,
                             "%s is not a run directory: it lacks run.json or config.yaml", run);
@@ -58,7 +58,7 @@ static by_status find_place(place *out, const char *run, by_error *error)
 /* ---- what forbids it ---- */
 
 /* Whether a config names a path in RUNS/NAME. */
-static bool names_run(const char *text, const place *p)
+static bool names_run(const char *text, const run_location *p)
 {
     size_t n = strlen(p->name);
     for (const char *at = text; (at = strstr(at, p->name)) != NULL; at += n) {
@@ -72,7 +72,7 @@ static bool names_run(const char *text, const place *p)
 }
 
 /* Refuses if the config of another run names this one: as its base, its teacher or its adapter. */
-static by_status check_others(const place *p, by_error *error)
+static by_status check_others(const run_location *p, by_error *error)
 {
     char **names;
     size_t count;
@@ -98,8 +98,8 @@ static by_status check_others(const place *p, by_error *error)
 }
 
 /* Takes all checkpoints, so that nobody begins to read one. *leases is freed by the caller. */
-static by_status take_checkpoints(by__checkpoint_lease ***leases, size_t *taken, const place *p,
-                                  by_error *error)
+static by_status take_checkpoints(by__checkpoint_lease ***leases, size_t *taken,
+                                  const run_location *p, by_error *error)
 {
     char **names = NULL;
     size_t count = 0;
@@ -135,7 +135,7 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
 }
 
 /* Gives the directory another name first, by which nobody takes what is left of it for a run. */
-static by_status remove_directory(const place *p, by_error *error)
+static by_status remove_directory(const run_location *p, by_error *error)
 {
     by_string text = {0};
     char *path;
@@ -154,7 +154,7 @@ static by_status remove_directory(const place *p, by_error *error)
     return status;
 }
 
-static void forget(const place *p)
+static void forget(const run_location *p)
 {
     by_registry *registry;
     char *path = by__path_join(p->runs, "registry.sqlite");
@@ -169,7 +169,7 @@ static void forget(const place *p)
 
 by_status by_run_remove(const char *run, by_error *error)
 {
-    place p;
+    run_location p;
     int lock = -1;
     by__checkpoint_lease **leases = NULL;
     size_t taken = 0;

@@ -12,25 +12,25 @@
 #include "trainer/step/trainer_step.h"
 
 /* The origin in the trainer of a slice to save. */
-typedef struct source {
+typedef struct slice_source {
     size_t parameter;
     int state;    /* -1: the parameter itself */
     size_t slice; /* index of the trainer's slice, */
     size_t first; /* and the first element in it */
-} source;
+} slice_source;
 
 struct by__job_held {
     const by_trainer *trainer;
     by__checkpoint_held_slice *slices;
     size_t slice_capacity;
-    source *sources;
+    slice_source *sources;
     size_t source_capacity;
     size_t count;
 };
 
 /* `prefix`: "m." for a state. */
 static by_status add_slice(by__job_held *h, const by__checkpoint_held_slice *slice,
-                           const source *from, const char *prefix, const char *name,
+                           const slice_source *from, const char *prefix, const char *name,
                            by_error *error)
 {
     BY_TRY(by__reserve((void **)&h->slices, &h->slice_capacity, h->count + 1, sizeof *h->slices,
@@ -71,8 +71,9 @@ static bool slice_of_part(by_tensor_slice *out, const by_tensor_slice *slice,
 }
 
 /* Adds a parameter, or its average, that files hold in parts. */
-static by_status add_stacked(by__job_held *h, const by__checkpoint_held_slice *whole, source from,
-                             const char *prefix, const char *name, by_error *error)
+static by_status add_stacked(by__job_held *h, const by__checkpoint_held_slice *whole,
+                             slice_source from, const char *prefix, const char *name,
+                             by_error *error)
 {
     for (int64_t i = 0; i < whole->shape[0]; i++) {
         by_tensor_view view = {.name = name, .dtype = whole->dtype, .rank = whole->rank};
@@ -107,7 +108,7 @@ static by_status add_held(by__job_held *h, size_t parameter, int state, by_error
     for (size_t i = 0; i < by__trainer_slices(h->trainer, parameter, state); i++) {
         by__trainer_held has;
         by__checkpoint_held_slice s = {.dtype = dtype, .optimizer = state >= 0};
-        const source from = {.parameter = parameter, .state = state, .slice = i};
+        const slice_source from = {.parameter = parameter, .state = state, .slice = i};
         by__trainer_hold_slice(&has, h->trainer, parameter, state, i);
         s.is_copy = has.is_copy;
         s.slice = has.slice;
@@ -156,7 +157,7 @@ static by_status check_finite(const by__job_held *h, size_t i, const void *value
 by_status by__job_held_read(void *user, size_t i, const void **data, void **owned, by_error *error)
 {
     const by__job_held *h = user;
-    const source *from = &h->sources[i];
+    const slice_source *from = &h->sources[i];
     BY_TRY(by__trainer_read_slice(h->trainer, from->parameter, from->state, from->slice, data,
                                   owned, error));
     if (from->first > 0) { /* part of a stacked parameter */

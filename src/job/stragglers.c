@@ -7,10 +7,10 @@ enum { NAMED_AFTER = 20, NAMED_AGAIN = 1000 };
 #define SLOWER 1.2
 #define LEAST  1e-3
 
-typedef struct place {
+typedef struct slow_rank {
     int work;
     int rank;
-} place;
+} slow_rank;
 
 /* Sums over consecutive steps in which a rank was slow. */
 typedef struct streak {
@@ -22,15 +22,15 @@ typedef struct streak {
 
 struct by__job_stragglers {
     int ranks;
-    place *order; /* sorted so that ranks with the same work are adjacent */
+    slow_rank *order; /* sorted so that ranks with the same work are adjacent */
     streak *streaks;
     double *values; /* of ranks that are compared */
 };
 
 static int compare_places(const void *a, const void *b)
 {
-    const place *x = a;
-    const place *y = b;
+    const slow_rank *x = a;
+    const slow_rank *y = b;
     return x->work != y->work ? (x->work < y->work ? -1 : 1) : x->rank - y->rank;
 }
 
@@ -53,7 +53,7 @@ by_status by__job_stragglers_open(by__job_stragglers **out, const int *work, int
         return status;
     }
     for (int r = 0; r < ranks; r++) {
-        s->order[r] = (place){work[r], r};
+        s->order[r] = (slow_rank){work[r], r};
     }
     qsort(s->order, count, sizeof *s->order, compare_places);
     *out = s;
@@ -83,7 +83,7 @@ static double total(const by__job_own_time *time)
 /* The median over `n` ranks with the same work, of a kind of time or (BY__OWN_PARTS) of the total.
  * For an even number it is the lower of the two in the middle, so that of two ranks it is the
  * faster one. */
-static double median(by__job_stragglers *s, const by__job_own_time *times, const place *alike,
+static double median(by__job_stragglers *s, const by__job_own_time *times, const slow_rank *alike,
                      int n, int part)
 {
     for (int i = 0; i < n; i++) {
@@ -111,7 +111,7 @@ static by__job_straggler describe(const streak *k, int rank)
 }
 
 /* Adds a step of `n` ranks with the same work. */
-static int add_alike(by__job_stragglers *s, const by__job_own_time *times, const place *alike,
+static int add_alike(by__job_stragglers *s, const by__job_own_time *times, const slow_rank *alike,
                      int n, by__job_straggler *named)
 {
     double middle[BY__OWN_PARTS + 1];

@@ -87,13 +87,13 @@ static by_status check_source(const by_source *s, by_error *error)
 }
 
 /* Sizes of the ring of batches. */
-typedef struct layout {
+typedef struct ring_layout {
     size_t slots; /* batches made ahead, and the caller's one */
     size_t count; /* samples per batch */
     size_t views; /* number of arrays in all slots */
     size_t bytes; /* bytes of all slots */
     size_t threads;
-} layout;
+} ring_layout;
 
 /* Bytes of one sample's part of an array; returns false if they overflow. */
 static bool measure_row(const by_array *array, size_t *bytes)
@@ -107,12 +107,12 @@ static bool measure_row(const by_array *array, size_t *bytes)
     return true;
 }
 
-static by_status plan_layout(layout *out, const by_array *arrays, size_t count,
+static by_status plan_layout(ring_layout *out, const by_array *arrays, size_t count,
                              const by_loader_options *o, by_error *error)
 {
-    layout p = {.slots = (o->prefetch == 0 ? DEFAULT_PREFETCH : o->prefetch) + 1,
-                .count = o->count == 0 ? o->batch - o->first : o->count,
-                .threads = o->threads == 0 ? 1 : o->threads};
+    ring_layout p = {.slots = (o->prefetch == 0 ? DEFAULT_PREFETCH : o->prefetch) + 1,
+                     .count = o->count == 0 ? o->batch - o->first : o->count,
+                     .threads = o->threads == 0 ? 1 : o->threads};
     bool fits = by__size_mul(count, p.slots, &p.views);
     for (size_t i = 0; i < count && fits; i++) {
         size_t bytes; /* each array is aligned to a cache line */
@@ -131,7 +131,7 @@ static by_status plan_layout(layout *out, const by_array *arrays, size_t count,
 by_status by_loader_bytes(uint64_t *out, const by_array *arrays, size_t array_count,
                           const by_loader_options *options, by_error *error)
 {
-    layout p;
+    ring_layout p;
     BY_TRY(check_options(options, error));
     BY_TRY(plan_layout(&p, arrays, array_count, options, error));
     *out = (uint64_t)p.bytes + p.slots * sizeof(by__loader_slot) + p.views * sizeof(by_array) +
@@ -157,7 +157,7 @@ static char *place_slot(const by_loader *l, by__loader_slot *s, char *at)
 }
 
 /* Allocates what each thread has of its own. */
-static by_status allocate_threads(by_loader *l, const layout *p, by_error *error)
+static by_status allocate_threads(by_loader *l, const ring_layout *p, by_error *error)
 {
     size_t arrays = l->source->array_count;
     size_t scratch;
@@ -180,7 +180,7 @@ static by_status allocate_threads(by_loader *l, const layout *p, by_error *error
     return BY_OK;
 }
 
-static by_status allocate(by_loader *l, const layout *p, by_error *error)
+static by_status allocate(by_loader *l, const ring_layout *p, by_error *error)
 {
     size_t arrays = l->source->array_count;
     l->slot_count = p->slots;
@@ -254,7 +254,7 @@ by_status by_loader_open(by_loader **out, by_source *source, const by_loader_opt
                          by_error *error)
 {
     by_loader *l = NULL;
-    layout p;
+    ring_layout p;
     by_status status = check_options(options, error);
     if (status == BY_OK) {
         status = check_source(source, error);

@@ -44,23 +44,23 @@ typedef struct mix_memory {
     bool has_block;
 } mix_memory;
 
-typedef struct stage {
+typedef struct mix_stage {
     uint64_t first;    /* first sample */
     uint64_t *before;  /* [parts] samples of each part in earlier stages */
     uint64_t *weights; /* [parts + 1] prefix sums of the parts' weights */
-} stage;
+} mix_stage;
 
 /* The origin of a sample. */
-typedef struct place {
+typedef struct mix_place {
     uint64_t number; /* index among all samples of the part */
     size_t part;
-} place;
+} mix_place;
 
 typedef struct mix_source {
     by_source base;
     by_source **parts;
     size_t part_count;
-    stage *stages;
+    mix_stage *stages;
     size_t stage_count;
     uint64_t *numbers;  /* memory of the stages' numbers */
     bool shuffle;       /* samples are permuted in blocks */
@@ -78,7 +78,7 @@ static uint64_t part_of(uint64_t n, uint64_t share)
 }
 
 /* The share of the parts [begin, middle) among [begin, end), whose weight is not 0. */
-static uint64_t left_share(const stage *s, size_t begin, size_t middle, size_t end)
+static uint64_t left_share(const mix_stage *s, size_t begin, size_t middle, size_t end)
 {
     uint64_t left = s->weights[middle] - s->weights[begin];
     uint64_t all = s->weights[end] - s->weights[begin];
@@ -86,7 +86,7 @@ static uint64_t left_share(const stage *s, size_t begin, size_t middle, size_t e
 }
 
 /* Number of samples of part `index` among the first `n` of a stage. */
-static uint64_t count_of(const stage *s, size_t parts, size_t index, uint64_t n)
+static uint64_t count_of(const mix_stage *s, size_t parts, size_t index, uint64_t n)
 {
     size_t begin = 0;
     size_t end = parts;
@@ -100,7 +100,7 @@ static uint64_t count_of(const stage *s, size_t parts, size_t index, uint64_t n)
 }
 
 /* The part of sample `n` of a stage; *number: its index in the part within this stage. */
-static size_t part_at(const stage *s, size_t parts, uint64_t n, uint64_t *number)
+static size_t part_at(const mix_stage *s, size_t parts, uint64_t n, uint64_t *number)
 {
     size_t begin = 0;
     size_t end = parts;
@@ -118,7 +118,7 @@ static size_t part_at(const stage *s, size_t parts, uint64_t n, uint64_t *number
 
 /* ---- samples ---- */
 
-static const stage *stage_of(const mix_source *m, size_t *index, uint64_t sample)
+static const mix_stage *stage_of(const mix_source *m, size_t *index, uint64_t sample)
 {
     size_t i = m->stage_count - 1;
     while (m->stages[i].first > sample) {
@@ -128,9 +128,9 @@ static const stage *stage_of(const mix_source *m, size_t *index, uint64_t sample
     return &m->stages[i];
 }
 
-static place place_of(const mix_source *m, const stage *s, uint64_t n)
+static mix_place place_of(const mix_source *m, const mix_stage *s, uint64_t n)
 {
-    place out;
+    mix_place out;
     out.part = part_at(s, m->part_count, n, &out.number);
     out.number += s->before[out.part];
     return out;
@@ -141,9 +141,9 @@ static part_memory *parts_of(const mix_source *m, mix_memory *memory)
     return (part_memory *)(void *)((char *)memory + m->parts_at);
 }
 
-static place *block_of(const mix_source *m, mix_memory *memory)
+static mix_place *block_of(const mix_source *m, mix_memory *memory)
 {
-    return (place *)(void *)((char *)memory + m->block_at);
+    return (mix_place *)(void *)((char *)memory + m->block_at);
 }
 
 /* Fills the block of a stage that begins at its sample `first`: the parts of the balanced sequence
@@ -151,9 +151,9 @@ static place *block_of(const mix_source *m, mix_memory *memory)
 static void shuffle_block(const mix_source *m, mix_memory *memory, size_t index, uint64_t first,
                           uint64_t seed)
 {
-    const stage *s = &m->stages[index];
+    const mix_stage *s = &m->stages[index];
     part_memory *parts = parts_of(m, memory);
-    place *block = block_of(m, memory);
+    mix_place *block = block_of(m, memory);
     by__loader_order order;
     size_t count = BLOCK;
     if (index + 1 < m->stage_count && m->stages[index + 1].first - s->first - first < BLOCK) {
@@ -166,12 +166,12 @@ static void shuffle_block(const mix_source *m, mix_memory *memory, size_t index,
     for (size_t i = 0; i < count; i++) {
         uint64_t unused;
         size_t at = part_at(s, m->part_count, first + by__loader_order_at(&order, i), &unused);
-        block[i] = (place){.number = parts[at].next++, .part = at};
+        block[i] = (mix_place){.number = parts[at].next++, .part = at};
     }
 }
 
-static place shuffled_place_of(const mix_source *m, mix_memory *memory, size_t index, uint64_t n,
-                               uint64_t seed)
+static mix_place shuffled_place_of(const mix_source *m, mix_memory *memory, size_t index,
+                                   uint64_t n, uint64_t seed)
 {
     uint64_t first = n - n % BLOCK;
     uint64_t block_first = m->stages[index].first + first;
@@ -205,9 +205,9 @@ static const by_source *find_sample(const by_source *source, const by_source_sam
     mix_memory *memory = sample->scratch;
     size_t index;
     reseed(m, memory, sample->seed);
-    const stage *s = stage_of(m, &index, sample->index);
+    const mix_stage *s = stage_of(m, &index, sample->index);
     uint64_t n = sample->index - s->first;
-    place at =
+    mix_place at =
         m->shuffle ? shuffled_place_of(m, memory, index, n, sample->seed) : place_of(m, s, n);
     const by_source *part = m->parts[at.part];
     part_memory *p = &parts_of(m, memory)[at.part];
@@ -312,7 +312,8 @@ static by_status check_parts(by_source *const *parts, size_t count, by_error *er
 }
 
 /* Computes the integer weights of a stage. */
-static by_status weigh(const mix_source *m, const stage *s, const double *weights, by_error *error)
+static by_status weigh(const mix_source *m, const mix_stage *s, const double *weights,
+                       by_error *error)
 {
     double sum = 0.0;
     for (size_t i = 0; i < m->part_count; i++) {
@@ -346,10 +347,10 @@ static by_status open_stages(mix_source *m, const by_mix_options *o, by_error *e
     BY_TRY(
         by__alloc((void **)&m->numbers, o->stage_count * row, sizeof *m->numbers, "a mix", error));
     for (size_t i = 0; i < o->stage_count; i++) {
-        stage *s = &m->stages[i];
-        *s = (stage){.first = o->stages[i].first,
-                     .before = m->numbers + i * row,
-                     .weights = m->numbers + i * row + m->part_count};
+        mix_stage *s = &m->stages[i];
+        *s = (mix_stage){.first = o->stages[i].first,
+                         .before = m->numbers + i * row,
+                         .weights = m->numbers + i * row + m->part_count};
         if (i > 0 && s->first <= s[-1].first) {
             return by_error_set(error, BY_EARG,
                                 "stage %zu of a mix begins at sample %llu, not behind the one "
@@ -375,7 +376,7 @@ static by_status plan_scratch(mix_source *m, by_error *error)
     m->parts_at = size;
     size = by__round_up(size + m->part_count * sizeof(part_memory), BY_CACHE_LINE);
     m->block_at = size;
-    size = by__round_up(size + (m->shuffle ? BLOCK * sizeof(place) : 0), BY_CACHE_LINE);
+    size = by__round_up(size + (m->shuffle ? BLOCK * sizeof(mix_place) : 0), BY_CACHE_LINE);
     BY_TRY(
         by__alloc((void **)&m->scratch_at, m->part_count, sizeof *m->scratch_at, "a mix", error));
     for (size_t i = 0; i < m->part_count; i++) {

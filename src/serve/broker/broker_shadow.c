@@ -10,15 +10,15 @@
 #define MOST_COPIES 64
 
 /* An answer so far. */
-typedef struct answer {
+typedef struct shadow_answer {
     by__protocol_answer_hash hash;
     bool ended;
     bool failed;
-} answer;
+} shadow_answer;
 
 /* Shared by a request and its copy; freed with the second of them. */
 struct by__broker_mirror {
-    answer answers[2]; /* the client's, the copy's */
+    shadow_answer answers[2]; /* the client's, the copy's */
     by__broker_pool *pool;
     char version[65]; /* version that gets the copy */
     int holders;
@@ -64,10 +64,10 @@ void by__broker_mirror_event(by__broker_job *job, const json_t *event)
     if (m == NULL || kind == NULL) {
         return;
     }
-    answer *a = &m->answers[job->mirror != NULL];
+    shadow_answer *a = &m->answers[job->mirror != NULL];
     by__protocol_answer_hash_add(&a->hash, event);
     if (strcmp(kind, "again") == 0) {
-        *a = (answer){0};
+        *a = (shadow_answer){0};
     } else if (by__protocol_event_is_last(event)) {
         a->ended = true;
         a->failed = by__protocol_event_is_fault(event);

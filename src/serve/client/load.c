@@ -13,7 +13,7 @@
 #define SAID ((size_t)300) /* bytes of a body that are kept for messages */
 #define TICK 2             /* milliseconds between checks for requests that are due */
 
-typedef struct load load;
+typedef struct load_generator load_generator;
 
 typedef struct client {
     union {
@@ -24,7 +24,7 @@ typedef struct client {
     } uv;
     uv_connect_t connect;
     uv_write_t write;
-    load *all;
+    load_generator *all;
     by__http_answer answer;
     by_string request;
     by_string events; /* input of a stream not yet split into lines; or the whole body */
@@ -41,7 +41,7 @@ typedef struct client {
     bool again;  /* the request is repeated if the connection is closed */
 } client;
 
-struct load {
+struct load_generator {
     by_load_options options;
     by_load_report *report;
     uv_loop_t loop;
@@ -64,9 +64,9 @@ struct load {
     char buffer[READ];
 };
 
-static void look(load *l);
+static void look(load_generator *l);
 
-static double uniform(load *l)
+static double uniform(load_generator *l)
 {
     l->random = l->random * 6364136223846793005u + 1442695040888963407u;
     return ((double)(l->random >> 11) + 0.5) * 0x1p-53;
@@ -74,7 +74,7 @@ static double uniform(load *l)
 
 /* ---- one answer ---- */
 
-static void add_gap(load *l, double seconds)
+static void add_gap(load_generator *l, double seconds)
 {
     by_error ignored = {0};
     by_load_report *r = l->report;
@@ -105,7 +105,7 @@ static char *message_of(const by_string *body)
 }
 
 /* Counts a failure by its reason. When memory is exhausted only its sample records it. */
-static void add_failure(load *l, int status, const char *reason, const by_string *body)
+static void add_failure(load_generator *l, int status, const char *reason, const by_string *body)
 {
     by_load_report *r = l->report;
     by_error ignored = {0};
@@ -129,7 +129,7 @@ static void add_failure(load *l, int status, const char *reason, const by_string
 static void take_event(void *user, const char *data, size_t length)
 {
     client *c = user;
-    load *l = c->all;
+    load_generator *l = c->all;
     by_load_sample *s = &l->report->samples[c->sample];
     double now = by__now();
     json_t *object = by_json_load(data, length, 0, NULL);
@@ -165,7 +165,7 @@ static void take_body(void *user, const char *data, size_t length)
 /* Ends a request. broken: why there is no complete answer, or NULL. */
 static void finish(client *c, const char *broken)
 {
-    load *l = c->all;
+    load_generator *l = c->all;
     if (c->sample == SIZE_MAX) {
         return;
     }
@@ -287,7 +287,7 @@ static void on_connect(uv_connect_t *request, int status)
     status = status == 0 ? uv_read_start(&c->uv.stream, on_alloc, on_read) : status;
     c->connected = status == 0;
     if (!c->connected) {
-        load *l = c->all;
+        load_generator *l = c->all;
         if (l->ended == 0 && l->status == BY_OK) {
             l->status = by__serve_uv_error(l->error, "reach", l->options.url, status);
             l->stopping = true;
@@ -300,7 +300,7 @@ static void on_connect(uv_connect_t *request, int status)
 
 static void open_client(client *c)
 {
-    load *l = c->all;
+    load_generator *l = c->all;
     int code = l->path != NULL ? uv_pipe_init(&l->loop, &c->uv.pipe, 0)
                                : uv_tcp_init(&l->loop, &c->uv.tcp);
     if (code < 0) {
@@ -324,7 +324,7 @@ static void open_client(client *c)
 
 static void write_request(client *c)
 {
-    load *l = c->all;
+    load_generator *l = c->all;
     const by_load_options *o = &l->options;
     by_string body = {0};
     by__string_append(&body, "{\"model\":");
@@ -354,7 +354,7 @@ static void write_request(client *c)
 
 static void begin(client *c, double due)
 {
-    load *l = c->all;
+    load_generator *l = c->all;
     c->sample = l->sent++;
     c->due = due;
     c->last_text = 0.0;
@@ -373,7 +373,7 @@ static void begin(client *c, double due)
     }
 }
 
-static client *free_client(load *l)
+static client *free_client(load_generator *l)
 {
     for (size_t i = 0; i < l->options.concurrency; i++) {
         client *c = &l->clients[i];
@@ -386,7 +386,7 @@ static client *free_client(load *l)
 }
 
 /* Sends requests that are due, and ends those that took too long. */
-static void look(load *l)
+static void look(load_generator *l)
 {
     const by_load_options *o = &l->options;
     while (!l->stopping && l->sent < o->requests) {
@@ -402,7 +402,7 @@ static void look(load *l)
 
 static void on_timer(uv_timer_t *timer)
 {
-    load *l = timer->data;
+    load_generator *l = timer->data;
     double now = by__now();
     for (size_t i = 0; i < l->options.concurrency; i++) {
         client *c = &l->clients[i];
@@ -423,7 +423,7 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- all of it ---- */
 
-static by_status find_server(load *l, by_error *error)
+static by_status find_server(load_generator *l, by_error *error)
 {
     const char *url = l->options.url;
     char host[128];
@@ -453,7 +453,7 @@ static by_status find_server(load *l, by_error *error)
     return BY_OK;
 }
 
-static by_status prepare(load *l, by_error *error)
+static by_status prepare(load_generator *l, by_error *error)
 {
     const by_load_options *o = &l->options;
     double at = 0.0;
@@ -474,7 +474,7 @@ static by_status prepare(load *l, by_error *error)
     return BY_OK;
 }
 
-static void drive(load *l)
+static void drive(load_generator *l)
 {
     (void)uv_timer_init(&l->loop, &l->timer);
     l->timer.data = l;
@@ -493,7 +493,7 @@ static void drive(load *l)
 
 by_status by_load_run(by_load_report *out, const by_load_options *options, by_error *error)
 {
-    load *l = NULL;
+    load_generator *l = NULL;
     by_error own = {0};
     *out = (by_load_report){0};
     if (options->requests < 1 || options->concurrency < 1 || options->vocab < 1 ||

@@ -25,23 +25,23 @@ typedef struct http_store {
 } http_store;
 
 /* A lookup in flight. */
-typedef struct transfer {
+typedef struct feast_transfer {
     http_store *store;
     by__feature_lookup *lookup;
     CURL *curl;
     char *request;
     by_string answer;
     char why[CURL_ERROR_SIZE];
-} transfer;
+} feast_transfer;
 
 /* A socket of libcurl that is polled. */
-typedef struct watch {
+typedef struct watched_socket {
     uv_poll_t poll;
     http_store *store;
     curl_socket_t socket;
-} watch;
+} watched_socket;
 
-static void free_transfer(transfer *t)
+static void free_transfer(feast_transfer *t)
 {
     if (t->curl != NULL) {
         (void)curl_multi_remove_handle(t->store->multi, t->curl);
@@ -138,7 +138,7 @@ static bool take_answer(const by__feature_lookup *lookup, const json_t *answer)
     return true;
 }
 
-static void end(transfer *t, CURLcode result)
+static void end(feast_transfer *t, CURLcode result)
 {
     by__feature_lookup *lookup = t->lookup;
     long code = 0;
@@ -179,7 +179,7 @@ static void look_ended(http_store *s)
 
 static void on_socket(uv_poll_t *poll, int status, int events)
 {
-    const watch *w = poll->data;
+    const watched_socket *w = poll->data;
     http_store *s = w->store;
     int flags = (status < 0 ? CURL_CSELECT_ERR : 0) |
                 ((events & UV_READABLE) != 0 ? CURL_CSELECT_IN : 0) |
@@ -218,7 +218,7 @@ static void on_watch_closed(uv_handle_t *handle)
 static int set_socket(CURL *curl, curl_socket_t socket, int what, void *user, void *own)
 {
     http_store *s = user;
-    watch *w = own;
+    watched_socket *w = own;
     BY_UNUSED(curl);
     if (what == CURL_POLL_REMOVE) {
         if (w != NULL) {
@@ -276,7 +276,7 @@ static char *print_request(const by__feature_lookup *lookup)
 
 static size_t take_bytes(char *data, size_t size, size_t count, void *user)
 {
-    transfer *t = user;
+    feast_transfer *t = user;
     size_t bytes = size * count;
     if (t->answer.length + bytes > MOST_ANSWER) {
         return 0;
@@ -285,7 +285,7 @@ static size_t take_bytes(char *data, size_t size, size_t count, void *user)
     return t->answer.failed ? 0 : bytes;
 }
 
-static bool set_up(transfer *t)
+static bool set_up(feast_transfer *t)
 {
     const http_store *s = t->store;
     long timeout = (long)ceil(s->base.map->config->timeout * 1e3);
@@ -308,11 +308,11 @@ static bool set_up(transfer *t)
 static bool ask(by__feature_store *store, by__feature_lookup *lookup, by_error *error)
 {
     http_store *s = (http_store *)store;
-    transfer *t;
+    feast_transfer *t;
     if (by__alloc((void **)&t, 1, sizeof *t, "a lookup", error) != BY_OK) {
         return false;
     }
-    *t = (transfer){.store = s, .lookup = lookup, .curl = curl_easy_init()};
+    *t = (feast_transfer){.store = s, .lookup = lookup, .curl = curl_easy_init()};
     t->request = print_request(lookup);
     if (!set_up(t)) {
         free_transfer(t);

@@ -37,17 +37,17 @@ typedef struct inquiry {
 } inquiry;
 
 /* One command of a lookup. */
-typedef struct question {
+typedef struct feast_command {
     inquiry *of;
     size_t row;
     size_t view;
-} question;
+} feast_command;
 
 /* ---- answers ---- */
 
 /* Stores the fields of one entity: the features of a view in the order of the lookup, and their
  * time. */
-static void take_fields(const by__feature_lookup *lookup, const question *q,
+static void take_fields(const by__feature_lookup *lookup, const feast_command *q,
                         const redisReply *reply)
 {
     by__feature_slot *slots = by__feature_slots(lookup, q->row);
@@ -73,7 +73,7 @@ static void take_fields(const by__feature_lookup *lookup, const question *q,
 
 static void on_reply(redisAsyncContext *context, void *data, void *user)
 {
-    question *q = user;
+    feast_command *q = user;
     inquiry *of = q->of;
     redis_store *s = of->store;
     const redisReply *reply = data;
@@ -139,13 +139,13 @@ static by_status add_command(by_string *out, const by__feature_lookup *lookup, s
 static by_status ask_view(redis_store *s, inquiry *of, size_t row, size_t view, by_error *error)
 {
     by_string text = {0};
-    question *q = NULL;
+    feast_command *q = NULL;
     by_status status = add_command(&text, of->lookup, row, view, error);
     if (status == BY_OK) {
         status = by__alloc((void **)&q, 1, sizeof *q, "a command of Redis", error);
     }
     if (status == BY_OK) {
-        *q = (question){.of = of, .row = row, .view = view};
+        *q = (feast_command){.of = of, .row = row, .view = view};
         if (redisAsyncFormattedCommand(s->context, on_reply, q, text.data, text.length) ==
             REDIS_OK) {
             s->since = s->unanswered++ == 0 ? by__now() : s->since;

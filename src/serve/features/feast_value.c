@@ -8,10 +8,10 @@ enum { VARINT = 0, FIXED64 = 1, DELIMITED = 2, FIXED32 = 5 };
 enum { STRING_VAL = 2, INT32_VAL, INT64_VAL, DOUBLE_VAL, FLOAT_VAL, BOOL_VAL, TIME_VAL };
 enum { NULL_VAL = 19 };
 
-typedef struct reader {
+typedef struct protobuf_reader {
     const uint8_t *at;
     const uint8_t *end;
-} reader;
+} protobuf_reader;
 
 typedef struct field {
     uint32_t number;
@@ -21,7 +21,7 @@ typedef struct field {
     size_t size;
 } field;
 
-static bool read_varint(reader *r, uint64_t *out)
+static bool read_varint(protobuf_reader *r, uint64_t *out)
 {
     uint64_t value = 0;
     for (unsigned shift = 0; shift < 64 && r->at < r->end; shift += 7) {
@@ -38,7 +38,7 @@ static bool read_varint(reader *r, uint64_t *out)
     return false;
 }
 
-static bool read_fixed(reader *r, unsigned bytes, uint64_t *out)
+static bool read_fixed(protobuf_reader *r, unsigned bytes, uint64_t *out)
 {
     uint64_t value = 0;
     if ((size_t)(r->end - r->at) < bytes) {
@@ -51,7 +51,7 @@ static bool read_fixed(reader *r, unsigned bytes, uint64_t *out)
     return true;
 }
 
-static bool read_field(reader *r, field *out)
+static bool read_field(protobuf_reader *r, field *out)
 {
     uint64_t tag;
     *out = (field){0};
@@ -158,7 +158,7 @@ static bool take_field(by__feature_feast_value *out, const field *f)
 
 bool by__feature_feast_value_read(by__feature_feast_value *out, const void *data, size_t size)
 {
-    reader r = {data, (const uint8_t *)data + size};
+    protobuf_reader r = {data, (const uint8_t *)data + size};
     by__feature_feast_value value = {.kind = BY__FEAST_VALUE_NULL};
     while (r.at < r.end) {
         field f;
@@ -172,7 +172,7 @@ bool by__feature_feast_value_read(by__feature_feast_value *out, const void *data
 
 bool by__feature_feast_time_read(double *out, const void *data, size_t size)
 {
-    reader r = {data, (const uint8_t *)data + size};
+    protobuf_reader r = {data, (const uint8_t *)data + size};
     int64_t seconds = 0;
     int64_t nanoseconds = 0;
     while (r.at < r.end) {

@@ -5,31 +5,31 @@
 
 #include "serve/features/murmur3.h"
 
-typedef struct place {
+typedef struct cached_row {
     char *name;   /* NULL: empty */
     double until; /* by__now */
     size_t count;
     by__feature_slot *slots;
-} place;
+} cached_row;
 
 struct by__feature_cache {
-    place *places;
+    cached_row *places;
     size_t count;
     double seconds;
     uint32_t seed; /* random, so that clients cannot choose names that share a slot */
 };
 
-static void clear(place *p)
+static void clear(cached_row *p)
 {
     for (size_t i = 0; i < p->count && p->slots != NULL; i++) {
         json_decref(p->slots[i].value);
     }
     free(p->slots);
     free(p->name);
-    *p = (place){0};
+    *p = (cached_row){0};
 }
 
-static place *place_of(const by__feature_cache *cache, const char *name)
+static cached_row *place_of(const by__feature_cache *cache, const char *name)
 {
     return &cache->places[by__feature_murmur3_32(name, strlen(name), cache->seed) % cache->count];
 }
@@ -74,7 +74,7 @@ void by__feature_cache_close(by__feature_cache **cache)
 bool by__feature_cache_find(const by__feature_cache *cache, const char *name,
                             by__feature_slot *slots, size_t count)
 {
-    const place *p = cache == NULL ? NULL : place_of(cache, name);
+    const cached_row *p = cache == NULL ? NULL : place_of(cache, name);
     if (p == NULL || p->name == NULL || strcmp(p->name, name) != 0 || p->count != count ||
         by__now() > p->until) {
         return false;
@@ -89,7 +89,7 @@ bool by__feature_cache_find(const by__feature_cache *cache, const char *name,
 void by__feature_cache_put(by__feature_cache *cache, const char *name,
                            const by__feature_slot *slots, size_t count)
 {
-    place *p = cache == NULL ? NULL : place_of(cache, name);
+    cached_row *p = cache == NULL ? NULL : place_of(cache, name);
     if (p == NULL) {
         return;
     }

@@ -12,12 +12,12 @@
 #define LONG ((size_t)64 << 10)
 
 /* A write request of libuv. */
-typedef struct output {
+typedef struct http_write {
     uv_write_t request;
     by__http_exchange *exchange;
     by_string text;
     size_t length; /* length of its end that is written */
-} output;
+} http_write;
 
 /* `pending` has changed, or is about to. */
 static void count(by__http_exchange *x)
@@ -32,7 +32,7 @@ static void count(by__http_exchange *x)
 
 static void on_written(uv_write_t *request, int status)
 {
-    output *o = (output *)(void *)request;
+    http_write *o = (http_write *)(void *)request;
     by__http_exchange *x = o->exchange;
     x->writing -= o->length;
     count(x);
@@ -64,13 +64,13 @@ bool by__http_connection_put(by__http_exchange *x, const char *data, size_t leng
 /* Passes the end of a text, which is taken, to libuv. */
 static bool write_later(by__http_exchange *x, by_string *text, size_t begin)
 {
-    output *o = malloc(sizeof *o);
+    http_write *o = malloc(sizeof *o);
     if (o == NULL) {
         by_string_free(text);
         by__http_connection_hang_up(x);
         return false;
     }
-    *o = (output){.exchange = x, .text = *text, .length = text->length - begin};
+    *o = (http_write){.exchange = x, .text = *text, .length = text->length - begin};
     uv_buf_t later = uv_buf_init(text->data + begin, (unsigned)o->length);
     if (uv_write(&o->request, &x->uv.stream, &later, 1, on_written) < 0) {
         by_string_free(&o->text);

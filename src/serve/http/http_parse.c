@@ -8,7 +8,7 @@
 #include "serve/http/ip_network.h"
 #include "serve/http/query.h"
 
-typedef enum phase {
+typedef enum parse_phase {
     IN_HEAD,
     IN_BODY,       /* of a known length */
     IN_CHUNK_SIZE, /* digits, up to CR */
@@ -20,11 +20,11 @@ typedef enum phase {
     IN_LAST_LF,
     IS_DONE,
     IS_BAD
-} phase;
+} parse_phase;
 
 struct by__http_parser {
     by__http_limits limits;
-    phase phase;
+    parse_phase phase;
     char *head; /* request line and headers, split into NUL-terminated strings when parsed */
     size_t head_length;
     size_t head_capacity;
@@ -416,7 +416,7 @@ static bool take_chunk_size(by__http_parser *p, char c)
     return true;
 }
 
-static bool expect(by__http_parser *p, char c, char wanted, phase next)
+static bool expect(by__http_parser *p, char c, char wanted, parse_phase next)
 {
     if (c != wanted) {
         return bad(p, 400, "a chunk does not end with CR LF");

@@ -13,12 +13,12 @@ static by_status broken(by_error *error, const char *what)
 
 /* ---- parameters of a header's value: TYPE; NAME=VALUE; NAME="VALUE" ---- */
 
-typedef struct parameter {
+typedef struct header_parameter {
     const char *name;
     size_t name_length;
     const char *value; /* without quotes, and with the escapes that it has */
     size_t length;
-} parameter;
+} header_parameter;
 
 static const char *skip_blanks(const char *at, const char *end)
 {
@@ -39,7 +39,7 @@ static const char *skip_token(const char *at, const char *end)
 
 /* Takes the parameter at *at, which is a ';' or the end, and moves *at behind it. Returns 1; 0:
  * there is none; -1: malformed. */
-static int take_parameter(parameter *out, const char **at, const char *end)
+static int take_parameter(header_parameter *out, const char **at, const char *end)
 {
     const char *s = skip_blanks(*at, end);
     if (s == end) {
@@ -73,9 +73,9 @@ static int take_parameter(parameter *out, const char **at, const char *end)
 
 /* Finds the one parameter of a name. Returns false if it is not there, comes twice, or the value is
  * malformed. */
-static bool find_parameter(parameter *out, const char *at, const char *end, const char *name)
+static bool find_parameter(header_parameter *out, const char *at, const char *end, const char *name)
 {
-    parameter next;
+    header_parameter next;
     int code;
     size_t count = 0;
     while ((code = take_parameter(&next, &at, end)) > 0) {
@@ -92,7 +92,7 @@ static bool find_parameter(parameter *out, const char *at, const char *end, cons
 static by_status find_boundary(char out[MOST_BOUNDARY + 3], const char *type, by_error *error)
 {
     const char *end = type + strlen(type);
-    parameter found = {0};
+    header_parameter found = {0};
     bool good = find_parameter(&found, type + strcspn(type, "; \t"), end, "boundary") &&
                 found.length >= 1 && found.length <= MOST_BOUNDARY &&
                 found.value[found.length - 1] != ' ';
@@ -134,7 +134,7 @@ static by_status find_name(char out[64], const char *head, size_t length, by_err
 {
     static const char *const codings[] = {"binary", "8bit", "7bit"};
     const char *end = head + length;
-    parameter name = {0};
+    header_parameter name = {0};
     size_t count = 0;
     while (head < end) {
         const char *stop = memmem(head, (size_t)(end - head), "\r\n", 2);

@@ -383,17 +383,17 @@ void by__serve_control_close(by__supervisor *s)
 
 /* ---- the operator's side ---- */
 
-typedef struct question {
+typedef struct control_question {
     uv_loop_t loop;
     uv_timer_t timer;
     by__link *link;
     const json_t *message;
     json_t *reply;
-} question;
+} control_question;
 
 static void on_reply(void *user, by__link *link, json_t *message)
 {
-    question *q = user;
+    control_question *q = user;
     BY_UNUSED(link);
     json_decref(q->reply);
     q->reply = json_incref(message);
@@ -402,7 +402,7 @@ static void on_reply(void *user, by__link *link, json_t *message)
 
 static void on_end(void *user, by__link *link, const char *why)
 {
-    question *q = user;
+    control_question *q = user;
     BY_UNUSED(link);
     BY_UNUSED(why);
     q->link = NULL;
@@ -411,7 +411,7 @@ static void on_end(void *user, by__link *link, const char *why)
 
 static void on_connected(void *user, by__link *link)
 {
-    const question *q = user;
+    const control_question *q = user;
     (void)by__link_send(link, q->message);
 }
 
@@ -423,7 +423,7 @@ static void on_late(uv_timer_t *timer)
 /* Sends a message and returns the answer, which the caller owns. */
 static by_status ask(json_t **out, const char *control, const json_t *message, by_error *error)
 {
-    question q = {.message = message};
+    control_question q = {.message = message};
     by__link_handler handler = {
         .message = on_reply, .lost = on_end, .ready = on_connected, .user = &q};
     int code = uv_loop_init(&q.loop);

@@ -6,14 +6,14 @@
 #include "serve/telemetry/drift_pages.h"
 
 /* A number of a verdict, plotted over the windows. */
-typedef struct line {
+typedef struct drift_line {
     const char *key;
     const char *colour; /* on the page; NULL: not drawn */
     size_t offset;
     bool compares; /* it says nothing if nothing was compared */
-} line;
+} drift_line;
 
-static const line lines[] = {
+static const drift_line lines[] = {
     {"psi", "#1f77b4", offsetof(by_drift_verdict, psi), true},
     {"jensen_shannon", "#2ca02c", offsetof(by_drift_verdict, jensen_shannon), true},
     {"wasserstein", "#9467bd", offsetof(by_drift_verdict, wasserstein), true},
@@ -26,7 +26,7 @@ static const line lines[] = {
 
 static const char *const kinds[] = {"number", "category", "tokens"};
 
-static double value_of(const by_drift_verdict *v, const line *l)
+static double value_of(const by_drift_verdict *v, const drift_line *l)
 {
     double value;
     memcpy(&value, (const char *)v + l->offset, sizeof value);
@@ -125,7 +125,7 @@ static double y_of(double value, double most)
     return 10.0 + (HEIGHT - 30.0) * (1.0 - fmin(value / most, 1.0));
 }
 
-static void draw_line(by_string *out, const by_drift_report *r, size_t feature, const line *l,
+static void draw_line(by_string *out, const by_drift_report *r, size_t feature, const drift_line *l,
                       double most)
 {
     by_string_format(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"",

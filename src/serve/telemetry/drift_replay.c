@@ -124,15 +124,16 @@ static by_status replay_table(by_drift_report *r, const by_pretrained *model, co
 
 /* ---- texts ---- */
 
-typedef struct reader {
+typedef struct replay_reader {
     by_drift_report *report;
     const by_pretrained *model;
     by_tokenizer *tokenizer; /* NULL: rows of a table */
     const char *field;       /* NULL: "prompt", or else "text" */
     uint64_t lines;          /* that were read, with or without what is compared */
-} reader;
+} replay_reader;
 
-static by_status count_text(const reader *in, const char *text, size_t length, by_error *error)
+static by_status count_text(const replay_reader *in, const char *text, size_t length,
+                            by_error *error)
 {
     by_token_buffer tokens = {0};
     by_status status =
@@ -149,7 +150,7 @@ static by_status count_text(const reader *in, const char *text, size_t length, b
 }
 
 /* Counts the column of texts of a table. */
-static by_status replay_texts(const reader *in, const char *data, by_error *error)
+static by_status replay_texts(const replay_reader *in, const char *data, by_error *error)
 {
     by_table *table;
     const char *const names[] = {in->field != NULL ? in->field : "prompt",
@@ -175,7 +176,7 @@ static by_status replay_texts(const reader *in, const char *data, by_error *erro
 
 /* ---- JSON lines ---- */
 
-static const json_t *text_of(const reader *in, const json_t *line)
+static const json_t *text_of(const replay_reader *in, const json_t *line)
 {
     const json_t *text = json_object_get(line, in->field != NULL ? in->field : "prompt");
     return json_is_string(text) || in->field != NULL ? text : json_object_get(line, "text");
@@ -183,7 +184,7 @@ static const json_t *text_of(const reader *in, const json_t *line)
 
 /* A line that holds neither a row nor a prediction is left out, and a row with no known column: the
  * requests of other models may be in the same log. */
-static by_status count_example(const reader *in, const json_t *line, by_error *error)
+static by_status count_example(const replay_reader *in, const json_t *line, by_error *error)
 {
     const json_t *row = json_object_get(line, "row");
     const json_t *predicted = json_object_get(line, "prediction");
@@ -205,7 +206,7 @@ static by_status count_example(const reader *in, const json_t *line, by_error *e
     return take_window(in->report, error);
 }
 
-static by_status count_line(const reader *in, const json_t *line, by_error *error)
+static by_status count_line(const replay_reader *in, const json_t *line, by_error *error)
 {
     if (in->tokenizer == NULL) {
         return count_example(in, line, error);
@@ -216,7 +217,7 @@ static by_status count_line(const reader *in, const json_t *line, by_error *erro
                : BY_OK;
 }
 
-static by_status replay_lines(reader *in, const char *path, by_error *error)
+static by_status replay_lines(replay_reader *in, const char *path, by_error *error)
 {
     FILE *file = fopen(path, "re");
     char *line = NULL;
@@ -251,7 +252,7 @@ static bool is_csv(const char *name)
     return by__ends_with(name, ".csv") || by__ends_with(name, ".csv.gz");
 }
 
-static by_status replay_file(reader *in, const char *path, by_error *error)
+static by_status replay_file(replay_reader *in, const char *path, by_error *error)
 {
     const by_config *config = by_pretrained_config(in->model);
     if (strcmp(by_model_reads(&config->model), "images") == 0 && !by__is_json_lines(path)) {
@@ -269,7 +270,7 @@ static by_status replay_file(reader *in, const char *path, by_error *error)
 typedef bool name_test(const char *name);
 
 /* Replays those files of a directory whose names pass the test, and counts them. */
-static by_status replay_named(reader *in, const char *data, char **names, size_t count,
+static by_status replay_named(replay_reader *in, const char *data, char **names, size_t count,
                               name_test *wanted, size_t *replayed, by_error *error)
 {
     for (size_t i = 0; i < count; i++) {
@@ -296,7 +297,7 @@ static bool has_parquet(char **names, size_t count)
 }
 
 /* The JSON lines of a directory, else its CSV files, else the parts of one table. */
-static by_status replay_directory(reader *in, const char *data, by_error *error)
+static by_status replay_directory(replay_reader *in, const char *data, by_error *error)
 {
     char **names;
     size_t count;
@@ -319,7 +320,7 @@ static by_status replay_directory(reader *in, const char *data, by_error *error)
 }
 
 /* Without a window nothing was compared, which must not look like the absence of drift. */
-static by_status fail_empty(const reader *in, const char *data, by_error *error)
+static by_status fail_empty(const replay_reader *in, const char *data, by_error *error)
 {
     const char *what = in->tokenizer != NULL ? "texts" : "rows";
     unsigned long long requests = in->report->requests;
@@ -347,7 +348,7 @@ static by_status fail_empty(const reader *in, const char *data, by_error *error)
 static by_status replay(by_drift_report *r, const by_pretrained *model, const char *data,
                         const char *field, by_error *error)
 {
-    reader in = {.report = r, .model = model, .field = field};
+    replay_reader in = {.report = r, .model = model, .field = field};
     by_drift_kind kind = BY_DRIFT_NUMBER;
     for (size_t i = 0; i < r->features && kind != BY_DRIFT_TOKENS; i++) {
         (void)by__telemetry_served_drift_feature(r->drift, i, &kind);

@@ -22,13 +22,13 @@ void by__telemetry_histogram_read(by__telemetry_histogram *histogram, const json
     histogram->count += (uint64_t)by__protocol_get_integer(value, "count");
 }
 
-typedef enum source { OF_MODEL, OF_VERSION, OF_COPIES } source;
+typedef enum metric_source { OF_MODEL, OF_VERSION, OF_COPIES } metric_source;
 
 static const struct {
     const char *name;
     const char *help;
     const char *key; /* key in the state */
-    source from;
+    metric_source from;
     bool counts; /* a counter, else a gauge */
 } rows[] = {
     {"banyan_model_queue_requests", "Requests that wait for a worker.", "queue", OF_MODEL, false},

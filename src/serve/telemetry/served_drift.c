@@ -322,16 +322,16 @@ json_t *by__telemetry_served_drift_state(const by__telemetry_served_drift *drift
 
 /* ---- gauges ---- */
 
-typedef struct gauge {
+typedef struct drift_gauge {
     const char *name;
     const char *key; /* in a feature, or in a worker's drift */
     const char *method;
     const char *help;
     const char *type;
-} gauge;
+} drift_gauge;
 
 /* Rows with the same name are adjacent; the first one has the help. */
-static const gauge per_feature[] = {
+static const drift_gauge per_feature[] = {
     {"banyan_drift_score", "psi", "psi",
      "Distance of the last window of requests from the training data.", "gauge"},
     {"banyan_drift_score", "jensen_shannon", "jensen_shannon", NULL, NULL},
@@ -346,7 +346,7 @@ static const gauge per_feature[] = {
     {"banyan_drift_out_of_range_ratio", "out_of_range", NULL,
      "Share of numbers outside the range of the training data.", "gauge"},
 };
-static const gauge per_worker[] = {
+static const drift_gauge per_worker[] = {
     {"banyan_drift_windows_total", "windows", NULL, "Windows that were compared.", "counter"},
     {"banyan_drift_alarms_total", "alarms", NULL, "Windows in which some feature had drifted.",
      "counter"},
@@ -354,7 +354,7 @@ static const gauge per_worker[] = {
      "gauge"},
 };
 
-static void print_sample(by_string *out, const gauge *g, const json_t *worker,
+static void print_sample(by_string *out, const drift_gauge *g, const json_t *worker,
                          const json_t *feature, const json_t *values)
 {
     const json_t *value = json_object_get(values, g->key);
@@ -384,7 +384,7 @@ static void print_sample(by_string *out, const gauge *g, const json_t *worker,
     by_string_free(&label);
 }
 
-static void print_head(by_string *out, const gauge *g)
+static void print_head(by_string *out, const drift_gauge *g)
 {
     if (g->help != NULL) {
         by_string_format(out, "# HELP %s %s\n# TYPE %s %s\n", g->name, g->help, g->name, g->type);

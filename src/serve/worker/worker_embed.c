@@ -34,19 +34,19 @@ static void close_inputs(void *user)
 
 /* ---- a request, on the preparer's thread ---- */
 
-typedef struct asked {
+typedef struct embed_fields {
     const char *kind;
     const json_t *input;
     int64_t dimensions;
     const char *tenant;
-} asked;
+} embed_fields;
 
 static const by__serve_field fields[] = {
-    BY__STRING("kind", asked, kind, 16),
+    BY__STRING("kind", embed_fields, kind, 16),
     BY__IGNORED("trace"), /* the worker has read it */
-    BY__ANY("input", asked, input),
-    BY__INTEGER("dimensions", asked, dimensions, 0, 1 << 24),
-    BY__STRING("tenant", asked, tenant, 256),
+    BY__ANY("input", embed_fields, input),
+    BY__INTEGER("dimensions", embed_fields, dimensions, 0, 1 << 24),
+    BY__STRING("tenant", embed_fields, tenant, 256),
 };
 
 static by_status take_text(by_token_buffer *out, const by__worker_served_model *m,
@@ -83,7 +83,7 @@ by_status by__worker_embedder_prepare(const by__worker_embedder *e, by__worker_b
                                       const json_t *request, const char **param, const char **code,
                                       by_error *error)
 {
-    asked a = {0};
+    embed_fields a = {0};
     BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, param, error));
     *param = "dimensions";
     if (a.dimensions > 0 && a.dimensions != e->model->width) {

@@ -5,17 +5,17 @@
 
 #include "serve/worker/worker.h"
 
-typedef struct order {
+typedef struct engine_order {
     by__worker_work *work;
     bool cancels;
-} order;
+} engine_order;
 
 struct by__worker_engine_thread {
     by_engine *engine;
     uv_async_t *wake;
     by__serve_thread thread;
     /* Under its lock: */
-    order *orders;
+    engine_order *orders;
     size_t order_count;
     size_t order_capacity;
     by__worker_out *outs;
@@ -25,7 +25,7 @@ struct by__worker_engine_thread {
     by_error failure; /* error of the engine */
     bool busy;
     /* Used by the thread only: */
-    order *taken;
+    engine_order *taken;
     size_t taken_capacity;
     by__worker_work *live;    /* submitted and not ended */
     by__worker_work *waiting; /* waiting for room in the engine, in order */
@@ -97,7 +97,7 @@ static void submit_waiting(by__worker_engine_thread *t)
     }
 }
 
-static void carry_out(by__worker_engine_thread *t, const order *o)
+static void carry_out(by__worker_engine_thread *t, const engine_order *o)
 {
     by_error ignored = {0};
     if (!o->cancels) {
@@ -192,7 +192,7 @@ static void run(void *user)
 
 /* ---- the loop's side ---- */
 
-static by_status give(by__worker_engine_thread *t, order o, by_error *error)
+static by_status give(by__worker_engine_thread *t, engine_order o, by_error *error)
 {
     uv_mutex_lock(&t->thread.lock);
     by_status status = by__reserve((void **)&t->orders, &t->order_capacity, t->order_count + 1,
@@ -208,14 +208,14 @@ static by_status give(by__worker_engine_thread *t, order o, by_error *error)
 by_status by__worker_engine_submit(by__worker_engine_thread *thread, by__worker_work *work,
                                    by_error *error)
 {
-    return give(thread, (order){work, false}, error);
+    return give(thread, (engine_order){work, false}, error);
 }
 
 void by__worker_engine_cancel(by__worker_engine_thread *thread, by__worker_work *work)
 {
     by_error ignored = {0};
     /* If memory is exhausted the work runs to its end; its output is ignored. */
-    (void)give(thread, (order){work, true}, &ignored);
+    (void)give(thread, (engine_order){work, true}, &ignored);
 }
 
 void by__worker_engine_take(by__worker_engine_thread *thread, const by__worker_out **outs,

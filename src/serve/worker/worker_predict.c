@@ -25,17 +25,17 @@ struct by__worker_predicting {
 
 /* ---- a request, on the preparer's thread ---- */
 
-typedef struct asked {
+typedef struct worker_predict_fields {
     const char *kind;
     const json_t *rows;
     const json_t *images;
-} asked;
+} worker_predict_fields;
 
 static const by__serve_field fields[] = {
-    BY__STRING("kind", asked, kind, 16),
+    BY__STRING("kind", worker_predict_fields, kind, 16),
     BY__IGNORED("trace"), /* the worker has read it */
-    BY__ANY("rows", asked, rows),
-    BY__ANY("images", asked, images),
+    BY__ANY("rows", worker_predict_fields, rows),
+    BY__ANY("images", worker_predict_fields, images),
 };
 
 /* The examples of a job: rows, or pictures, which are decoded one by one. */
@@ -228,7 +228,7 @@ by_status by__worker_predicting_more(const by__worker_predicting *p, by__worker_
 by_status by__worker_predicting_prepare(const by__worker_predicting *p, by__worker_batch_job *job,
                                         const json_t *request, const char **param, by_error *error)
 {
-    asked a = {0};
+    worker_predict_fields a = {0};
     BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, param, error));
     bool images = p->columns == 0;
     *param = images ? "images" : "rows";

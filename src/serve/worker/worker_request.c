@@ -13,7 +13,7 @@
 #define MOST_STOP   256
 
 /* The fields of a request from the broker. */
-typedef struct asked {
+typedef struct request_fields {
     const json_t *prompt;   /* a string or a list of tokens */
     const json_t *messages; /* of a conversation; exactly one of the two is given */
     const json_t *tools;
@@ -38,44 +38,45 @@ typedef struct asked {
     bool echo;
     bool only_prompt;
     bool score;
-} asked;
+} request_fields;
 
 static const by__serve_field fields[] = {
-    BY__ANY("prompt", asked, prompt),
-    BY__ANY("messages", asked, messages),
-    BY__ANY("tools", asked, tools),
-    BY__ANY("chat_template_kwargs", asked, variables),
-    BY__INTEGER("max_tokens", asked, tokens, 0, 1 << 24),
-    BY__INTEGER("n", asked, n, 1, BY__MOST_N),
-    BY__INTEGER("top_k", asked, top_k, 0, 1 << 24),
-    BY__INTEGER("seed", asked, seed, -9e18, 9e18),
-    BY__INTEGER("priority", asked, priority, -100, 100),
-    BY__STRING("tenant", asked, tenant, 256),
-    BY__NUMBER("temperature", asked, temperature, 0, 100),
-    BY__NUMBER("top_p", asked, top_p, 0, 1),
-    BY__NUMBER("min_p", asked, min_p, 0, 1),
-    BY__NUMBER("typical_p", asked, typical_p, 0, 1),
-    BY__NUMBER("presence_penalty", asked, presence, -2, 2),
-    BY__NUMBER("frequency_penalty", asked, frequency, -2, 2),
-    BY__NUMBER("repetition_penalty", asked, repetition, 0.01, 100),
-    BY__ANY("logit_bias", asked, bias),
-    BY__ANY("stop", asked, stop),
-    BY__ANY("stop_token_ids", asked, stop_ids),
-    BY__INTEGER("min_tokens", asked, min_tokens, 0, 1 << 24),
-    BY__ANY("format", asked, format),
-    BY__INTEGER("top_logprobs", asked, top, 0, BY_TOP_TOKENS),
-    BY__BOOL("logprobs", asked, logprobs),
-    BY__BOOL("ignore_eos", asked, ignore_eos),
-    BY__BOOL("echo", asked, echo),
-    BY__BOOL("only_prompt", asked, only_prompt),
-    BY__BOOL("score", asked, score),
-    BY__STRING("trace", asked, trace, 64),
+    BY__ANY("prompt", request_fields, prompt),
+    BY__ANY("messages", request_fields, messages),
+    BY__ANY("tools", request_fields, tools),
+    BY__ANY("chat_template_kwargs", request_fields, variables),
+    BY__INTEGER("max_tokens", request_fields, tokens, 0, 1 << 24),
+    BY__INTEGER("n", request_fields, n, 1, BY__MOST_N),
+    BY__INTEGER("top_k", request_fields, top_k, 0, 1 << 24),
+    BY__INTEGER("seed", request_fields, seed, -9e18, 9e18),
+    BY__INTEGER("priority", request_fields, priority, -100, 100),
+    BY__STRING("tenant", request_fields, tenant, 256),
+    BY__NUMBER("temperature", request_fields, temperature, 0, 100),
+    BY__NUMBER("top_p", request_fields, top_p, 0, 1),
+    BY__NUMBER("min_p", request_fields, min_p, 0, 1),
+    BY__NUMBER("typical_p", request_fields, typical_p, 0, 1),
+    BY__NUMBER("presence_penalty", request_fields, presence, -2, 2),
+    BY__NUMBER("frequency_penalty", request_fields, frequency, -2, 2),
+    BY__NUMBER("repetition_penalty", request_fields, repetition, 0.01, 100),
+    BY__ANY("logit_bias", request_fields, bias),
+    BY__ANY("stop", request_fields, stop),
+    BY__ANY("stop_token_ids", request_fields, stop_ids),
+    BY__INTEGER("min_tokens", request_fields, min_tokens, 0, 1 << 24),
+    BY__ANY("format", request_fields, format),
+    BY__INTEGER("top_logprobs", request_fields, top, 0, BY_TOP_TOKENS),
+    BY__BOOL("logprobs", request_fields, logprobs),
+    BY__BOOL("ignore_eos", request_fields, ignore_eos),
+    BY__BOOL("echo", request_fields, echo),
+    BY__BOOL("only_prompt", request_fields, only_prompt),
+    BY__BOOL("score", request_fields, score),
+    BY__STRING("trace", request_fields, trace, 64),
 };
 
 /* ---- the prompt ---- */
 
 static by_status take_prompt(by__worker_work *w, const by__worker_served_model *model,
-                             const asked *a, const char **param, const char **code, by_error *error)
+                             const request_fields *a, const char **param, const char **code,
+                             by_error *error)
 {
     if ((a->prompt == NULL) == (a->messages == NULL)) {
         return by_error_set(error, BY_EARG, "one of 'prompt' and 'messages' is needed");
@@ -98,8 +99,8 @@ static by_status take_prompt(by__worker_work *w, const by__worker_served_model *
 }
 
 /* Sets the text of the prompt, if the answer is to begin with it. */
-static by_status take_echo(by__worker_work *w, const by__worker_served_model *model, const asked *a,
-                           by_error *error)
+static by_status take_echo(by__worker_work *w, const by__worker_served_model *model,
+                           const request_fields *a, by_error *error)
 {
     char *text = NULL;
     size_t length;
@@ -129,7 +130,7 @@ static int64_t read_token(const char *name)
     return good ? strtoll(name, NULL, 10) : -1;
 }
 
-static by_status take_biases(by__worker_work *w, const asked *a, by_logit_rules *rules,
+static by_status take_biases(by__worker_work *w, const request_fields *a, by_logit_rules *rules,
                              int64_t vocab, by_error *error)
 {
     const char *name;
@@ -199,7 +200,7 @@ static by_status take_format(by__worker_work *w, by__worker_form_cache *forms, c
 }
 
 static by_status take_process(by__worker_work *w, const by__worker_served_model *model,
-                              const asked *a, by_error *error)
+                              const request_fields *a, by_error *error)
 {
     by_logit_process_options options = {
         .vocab = (int64_t)by_tokenizer_vocab(model->tokenizer),
@@ -225,7 +226,7 @@ static by_status take_process(by__worker_work *w, const by__worker_served_model 
 
 /* Collects the tokens that end a sequence: the model's, and those of the request. */
 static by_status take_stop_tokens(by__worker_work *w, const by__worker_served_model *model,
-                                  const asked *a, by_error *error)
+                                  const request_fields *a, by_error *error)
 {
     by_token_buffer ids = {0};
     size_t count = a->ignore_eos ? 0 : model->end_count;
@@ -247,7 +248,7 @@ static by_status take_stop_tokens(by__worker_work *w, const by__worker_served_mo
 }
 
 static by_status open_streams(by__worker_work *w, const by__worker_served_model *model,
-                              const asked *a, by_error *error)
+                              const request_fields *a, by_error *error)
 {
     const char *stops[BY__STOPS];
     by_text_stream_options options = {.stops = stops,
@@ -278,9 +279,9 @@ static by_status open_streams(by__worker_work *w, const by__worker_served_model 
 
 /* ---- all of it ---- */
 
-static by_status fill(by__worker_work *w, const by__worker_served_model *model, const asked *a,
-                      const json_t *message, double since, const char **param, const char **code,
-                      by_error *error)
+static by_status fill(by__worker_work *w, const by__worker_served_model *model,
+                      const request_fields *a, const json_t *message, double since,
+                      const char **param, const char **code, by_error *error)
 {
     BY_TRY(take_prompt(w, model, a, param, code, error));
     *param = NULL;
@@ -327,7 +328,7 @@ by_status by__worker_work_open(by__worker_work **out, const by__worker_served_mo
                                const json_t *message, double since, const char **param,
                                const char **code, by_error *error)
 {
-    asked a = {.n = 1, .temperature = 1.0, .top_p = 1.0};
+    request_fields a = {.n = 1, .temperature = 1.0, .top_p = 1.0};
     const char *id = by__protocol_get_text(message, "id");
     *out = NULL;
     BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields),

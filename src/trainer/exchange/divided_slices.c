@@ -19,12 +19,12 @@ typedef struct found {
 } found;
 
 /* Iterates over the slices; a callback returns true for the one sought. */
-typedef struct search {
+typedef struct slice_search {
     size_t left; /* number of slices before it */
     found *out;
-} search;
+} slice_search;
 
-static bool take(search *s, const found *next)
+static bool take(slice_search *s, const found *next)
 {
     if (s->left-- > 0) {
         return false;
@@ -35,7 +35,7 @@ static bool take(search *s, const found *next)
 
 /* Visits the boxes of the tensor that make up elements [first, first + count) of box k of the
  * part. */
-static bool visit_box(search *s, const by__store_tensor *entry, found *next)
+static bool visit_box(slice_search *s, const by__store_tensor *entry, found *next)
 {
     by__checkpoint_box boxes[BY__SLICE_BOXES];
     by__store_box whole = by__store_box_at(entry, next->k);
@@ -62,7 +62,7 @@ static bool visit_box(search *s, const by__store_tensor *entry, found *next)
     return false;
 }
 
-static bool find(const by_trainer *t, int flat, by__store_handle handle, search *s)
+static bool find(const by_trainer *t, int flat, by__store_handle handle, slice_search *s)
 {
     const by__store_tensor tensor = by__store_held(t->store, flat, handle);
     const by__store_tensor *entry = &tensor;
@@ -91,7 +91,7 @@ static bool find(const by_trainer *t, int flat, by__store_handle handle, search 
 
 size_t by__trainer_divided_slices(const by_trainer *t, int flat, by__store_handle handle)
 {
-    search s = {.left = SIZE_MAX};
+    slice_search s = {.left = SIZE_MAX};
     (void)find(t, flat, handle, &s);
     return SIZE_MAX - s.left;
 }
@@ -100,7 +100,7 @@ void by__trainer_divided_slice(by__trainer_held *out, const by_trainer *t, int f
                                by__store_handle handle, size_t i)
 {
     found slice = {0};
-    search s = {.left = i, .out = &slice};
+    slice_search s = {.left = i, .out = &slice};
     (void)find(t, flat, handle, &s);
     *out = slice.held;
 }
@@ -109,7 +109,7 @@ by_status by__trainer_divided_read(const by_trainer *t, int flat, by__store_hand
                                    const void **data, void **owned, by_error *error)
 {
     found slice = {0};
-    search s = {.left = i, .out = &slice};
+    slice_search s = {.left = i, .out = &slice};
     void *read = NULL;
     (void)find(t, flat, handle, &s);
     const by__store_held_piece *piece = &slice.piece;

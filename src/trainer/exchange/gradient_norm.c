@@ -23,7 +23,7 @@ typedef struct holder {
     size_t *slices;
 } holder;
 
-typedef struct planner {
+typedef struct norm_planner {
     const by_trainer *t;
     by__trainer_gradient_norm *norm;
     by__store *whole; /* with the model's entries */
@@ -33,7 +33,7 @@ typedef struct planner {
     by__trainer_norm_run *segments; /* runs of elements on one rank */
     size_t segment_count;
     size_t segment_capacity;
-} planner;
+} norm_planner;
 
 static int64_t padded(const by_shape *shape)
 {
@@ -54,7 +54,7 @@ static by_status open_holder(holder *h, const by_trainer *t, int rank, by_error 
     return by__trainer_shard_cut(&h->slices, t, h->store, h->buckets, h->bucket_count, error);
 }
 
-static void close_planner(planner *p)
+static void close_planner(norm_planner *p)
 {
     for (int i = 0; i < p->holder_count && p->holders != NULL; i++) {
         by__store_close(&p->holders[i].store);
@@ -68,7 +68,7 @@ static void close_planner(planner *p)
 
 /* Adds elements of a group as a segment, or extends the previous one if they are adjacent in the
  * group and in one slice of their owner. */
-static by_status add_segment(planner *p, by__trainer_norm_run next, by_error *error)
+static by_status add_segment(norm_planner *p, by__trainer_norm_run next, by_error *error)
 {
     by__trainer_norm_run *last = p->segment_count == 0 ? NULL : &p->segments[p->segment_count - 1];
     if (last != NULL && last->owner == next.owner && last->group == next.group &&
@@ -92,7 +92,7 @@ static int by_place(const void *a, const void *b)
 
 /* Adds the slices of a tensor that the ranks of `shard` have; the tensor is on a rank of the
  * pipeline, and `all` is the whole of it. */
-static by_status add_slices(planner *p, const holder *h, const by__trainer_norm_run *all,
+static by_status add_slices(norm_planner *p, const holder *h, const by__trainer_norm_run *all,
                             by_error *error)
 {
     by__trainer_norm_run *found;
@@ -124,7 +124,7 @@ static by_status add_slices(planner *p, const holder *h, const by__trainer_norm_
     return status;
 }
 
-static by_status list_segments(planner *p, by_error *error)
+static by_status list_segments(norm_planner *p, by_error *error)
 {
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         int64_t end = 0;
@@ -169,7 +169,7 @@ static by_status add_run(by__trainer_norm_run **list, size_t *count, size_t *cap
 }
 
 /* Divides the segments into whole blocks and pieces of shared ones. */
-static by_status divide(planner *p, by_error *error)
+static by_status divide(norm_planner *p, by_error *error)
 {
     by__trainer_gradient_norm *n = p->norm;
     size_t runs = 0;
@@ -257,7 +257,7 @@ static by_status lay_out(by__trainer_gradient_norm *n, by_error *error)
     return BY_OK;
 }
 
-static by_status plan_runs(planner *p, by_error *error)
+static by_status plan_runs(norm_planner *p, by_error *error)
 {
     const by_trainer *t = p->t;
     BY_TRY(by__store_open(&p->whole, t->device, error));
@@ -347,10 +347,10 @@ by_status by__trainer_norm_plan(by_trainer *t, by_error *error)
     if (t->zero == 0 && t->stages == 1) {
         return by__trainer_add_update(t, "gradient norm", build_own_norm, &t->norm, error);
     }
-    planner p = {.t = t,
-                 .norm = n,
-                 .holder_count = t->layout.size[BY_MESH_PIPELINE],
-                 .shards = t->layout.size[BY_MESH_SHARD]};
+    norm_planner p = {.t = t,
+                      .norm = n,
+                      .holder_count = t->layout.size[BY_MESH_PIPELINE],
+                      .shards = t->layout.size[BY_MESH_SHARD]};
     n->ranks = p.holder_count * p.shards;
     n->rank = t->layout.place[BY_MESH_PIPELINE] * p.shards + t->layout.place[BY_MESH_SHARD];
     by_status status = plan_runs(&p, error);

@@ -6,11 +6,11 @@
 #include "trainer/state/trainer.h"
 
 /* FLOPs of the products of a graph. */
-typedef struct products {
+typedef struct product_flops {
     double forward;
     double backward; /* of gradients: for each operand that has one */
     double all;      /* the same if nothing were frozen */
-} products;
+} product_flops;
 
 /* Number of factors of a product that have gradients. */
 static double count_needed(const by__graph_node *node, const bool *needed)
@@ -23,10 +23,10 @@ static double count_needed(const by__graph_node *node, const bool *needed)
     return count;
 }
 
-static by_status count_products(products *out, const by_graph *graph, const bool *needed,
+static by_status count_products(product_flops *out, const by_graph *graph, const bool *needed,
                                 const bool *all, by_error *error)
 {
-    *out = (products){0};
+    *out = (product_flops){0};
     for (size_t n = 0; n < graph->node_count; n++) {
         by__op_cost cost;
         if (by__op_row_of(graph->nodes[n].op)->factors == 0) {
@@ -42,16 +42,16 @@ static by_status count_products(products *out, const by_graph *graph, const bool
 
 /* FLOPs of attention: forward, and twice that backward if anything before it is trained. Per token,
  * for all pairs and for visible ones, and for a micro-batch. */
-typedef struct attention {
+typedef struct attention_flops {
     double seen;
     double full;
     double batch;
-} attention;
+} attention_flops;
 
-static by_status count_attention(attention *out, const by_graph *graph, const bool *needed,
+static by_status count_attention(attention_flops *out, const by_graph *graph, const bool *needed,
                                  by_error *error)
 {
-    *out = (attention){0};
+    *out = (attention_flops){0};
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__graph_node *node = &graph->nodes[n];
         by__op_attention_cost cost;
@@ -72,8 +72,8 @@ static by_status count_attention(attention *out, const by_graph *graph, const bo
 static by_status measure(by_trainer *t, const by_graph *graph, const bool *needed, const bool *all,
                          by_error *error)
 {
-    products p;
-    attention a;
+    product_flops p;
+    attention_flops a;
     by_model_size *size = &t->size;
     by__nn_parameter_count count;
     BY_TRY(by__nn_model_count(&count, graph, error));

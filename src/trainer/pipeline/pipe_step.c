@@ -44,15 +44,16 @@ static const by__trainer_pipe_value *find_value(const by__trainer_pipe_value *va
 
 /* The values of a stage to transfer, and the micro-batch; those of an evaluation are in the first
  * slot. */
-typedef struct transfer {
+typedef struct stage_transfer {
     int from;
     int to;
     int64_t micro_batch;
     int tag;
     bool loss;
-} transfer;
+} stage_transfer;
 
-static by_memory moved(const by__trainer_pipe *pipe, const transfer *x, by_value value, int stage)
+static by_memory moved(const by__trainer_pipe *pipe, const stage_transfer *x, by_value value,
+                       int stage)
 {
     const by__trainer_pipe_stage *s = stage_at(pipe, stage);
     const by__trainer_pipe_graph *g = x->loss ? &pipe->loss : &pipe->train;
@@ -62,7 +63,7 @@ static by_memory moved(const by__trainer_pipe *pipe, const transfer *x, by_value
 }
 
 /* Sends, receives or copies all values that go from one stage to another. */
-static by_status move_values(by_trainer *t, const transfer *x, by_error *error)
+static by_status move_values(by_trainer *t, const stage_transfer *x, by_error *error)
 {
     const by__trainer_pipe *pipe = t->pipe;
     const by__trainer_pipe_graph *g = x->loss ? &pipe->loss : &pipe->train;
@@ -102,7 +103,7 @@ static by_status copy_to_neighbours(by_trainer *t, const by_pipeline_action *a, 
 {
     const by__trainer_pipe *pipe = t->pipe;
     for (int chunk = 0; chunk < pipe->chunks; chunk++) {
-        const transfer x = {
+        const stage_transfer x = {
             .from = a->stage, .to = pipe->stages[chunk].stage, .micro_batch = a->micro_batch};
         bool backward = x.from > x.to;
         bool made = a->kind == (backward ? BY_PIPELINE_BACKWARD : BY_PIPELINE_FORWARD);
@@ -215,7 +216,7 @@ static by_status run_action(by_trainer *t, const by_pipeline_action *a, const by
                                                [BY_PIPELINE_WEIGHT] = BY__PART_WEIGHT};
     const by__trainer_pipe *pipe = t->pipe;
     if (a->kind == BY_PIPELINE_SEND || a->kind == BY_PIPELINE_RECEIVE) {
-        const transfer x = {
+        const stage_transfer x = {
             .from = a->stage, .to = a->to, .micro_batch = a->micro_batch, .tag = a->tag};
         return move_values(t, &x, error);
     }
@@ -278,7 +279,7 @@ static by_status evaluate(by_trainer *t, const by_batch *batch, by_error *error)
     int stages = pipe->ranks * pipe->chunks;
     for (int i = 0; i < pipe->chunks; i++) {
         const by__trainer_pipe_stage *stage = &pipe->stages[i];
-        transfer x = {.to = stage->stage, .loss = true};
+        stage_transfer x = {.to = stage->stage, .loss = true};
         for (x.from = 0; x.from < stage->stage; x.from++) {
             x.tag = x.from * stages + x.to;
             BY_TRY(is_here(pipe, x.from) ? BY_OK : move_values(t, &x, error));

@@ -1,11 +1,11 @@
 /* The order of a rank's passes, for each kind of schedule. */
 #include "trainer/pipeline/pipeline.h"
 
-typedef struct order {
+typedef struct pass_order {
     by__pipeline_pass_unit *out;
     size_t count;
     int64_t done[3]; /* number of passes of each kind so far */
-} order;
+} pass_order;
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -13,12 +13,12 @@ static int64_t smaller(int64_t a, int64_t b)
 }
 
 /* Appends the next pass of that kind, of a rank with one stage. */
-static void put(order *o, by_pipeline_action_kind kind, int rank)
+static void put(pass_order *o, by_pipeline_action_kind kind, int rank)
 {
     o->out[o->count++] = (by__pipeline_pass_unit){kind, rank, o->done[kind]++};
 }
 
-static void gpipe(const by_pipeline_options *options, int rank, order *o)
+static void gpipe(const by_pipeline_options *options, int rank, pass_order *o)
 {
     for (int64_t i = 0; i < options->micro_batches; i++) {
         put(o, BY_PIPELINE_FORWARD, rank);
@@ -30,7 +30,7 @@ static void gpipe(const by_pipeline_options *options, int rank, order *o)
 
 /* Before its first backward pass, a rank runs as many forward passes as there are ranks from it on,
  * so that the backward pass can start at once. */
-static void one_forward_one_backward(const by_pipeline_options *options, int rank, order *o)
+static void one_forward_one_backward(const by_pipeline_options *options, int rank, pass_order *o)
 {
     int64_t all = options->micro_batches;
     for (int64_t i = smaller(all, options->ranks - rank); i > 0; i--) {
@@ -47,7 +47,7 @@ static void one_forward_one_backward(const by_pipeline_options *options, int ran
 /* ZB-H1: as 1F1B, but the gradient of the weights lags `rank` micro-batches behind that of the
  * input, which fills the bubble at the end. Every rank then holds as many micro-batches as the
  * first one. */
-static void zero_bubble(const by_pipeline_options *options, int rank, order *o)
+static void zero_bubble(const by_pipeline_options *options, int rank, pass_order *o)
 {
     int64_t all = options->micro_batches;
     for (int64_t i = smaller(all, options->ranks - rank); i > 0; i--) {
@@ -85,7 +85,7 @@ static by__pipeline_pass_unit chunked(const by_pipeline_options *options, int ra
 
 /* The warm-up of Narayanan et al. 2021: enough for the first backward pass of the last chunk, and
  * two more for each following rank. */
-static void interleaved(const by_pipeline_options *options, int rank, int64_t slack, order *o)
+static void interleaved(const by_pipeline_options *options, int rank, int64_t slack, pass_order *o)
 {
     int64_t p = options->ranks;
     int64_t all = options->micro_batches * options->chunks;
@@ -111,7 +111,7 @@ size_t by__pipeline_order_count(const by_pipeline_options *options)
 void by__pipeline_order(const by_pipeline_options *options, int rank, int64_t slack,
                         by__pipeline_pass_unit *out)
 {
-    order o = {.out = out};
+    pass_order o = {.out = out};
     switch (options->kind) {
     case BY_PIPELINE_GPIPE:
         gpipe(options, rank, &o);

@@ -104,19 +104,19 @@ by_status by_pipeline_text(char **out, const by_pipeline *pipeline, by_error *er
 
 /* ---- the drawing ---- */
 
-typedef struct color {
+typedef struct schedule_color {
     double r, g, b;
-} color;
+} schedule_color;
 
-static const color ink = {0.12, 0.16, 0.20};
-static const color idle_color = {0.93, 0.94, 0.95};
+static const schedule_color ink = {0.12, 0.16, 0.20};
+static const schedule_color idle_color = {0.93, 0.94, 0.95};
 /* Of forward, backward and weight-gradient passes; they also differ in lightness, for greyscale
  * prints. */
-static const color kinds[3] = {{0.62, 0.78, 0.93}, {0.97, 0.77, 0.50}, {0.60, 0.83, 0.64}};
+static const schedule_color kinds[3] = {{0.62, 0.78, 0.93}, {0.97, 0.77, 0.50}, {0.60, 0.83, 0.64}};
 static const char *const kind_labels[3] = {"forward", "backward", "weights' gradient"};
 
 /* Later chunks are darker. */
-static void set_color(cairo_t *cairo, color k, double shade)
+static void set_color(cairo_t *cairo, schedule_color k, double shade)
 {
     cairo_set_source_rgb(cairo, k.r * shade, k.g * shade, k.b * shade);
 }
@@ -183,16 +183,16 @@ static void draw_all(cairo_t *cairo, const by_pipeline *p, const by_pipeline_tim
     draw_legend(cairo, p, height - 14);
 }
 
-typedef struct picture {
+typedef struct schedule_picture {
     const by_pipeline *pipeline;
     const by_pipeline_time *time;
     const char *title;
     double height;
-} picture;
+} schedule_picture;
 
 static void draw_on(cairo_t *cairo, void *user)
 {
-    const picture *p = user;
+    const schedule_picture *p = user;
     draw_all(cairo, p->pipeline, p->time, p->height, p->title);
 }
 
@@ -200,7 +200,7 @@ static by_status write_picture(const by_pipeline *p, const by_pipeline_time *tim
                                const char *title, const char *path, by_error *error)
 {
     double width = LEFT + time->makespan * CELL + 16;
-    picture drawn = {p, time, title, TOP + p->options.ranks * ROW + BOTTOM};
+    schedule_picture drawn = {p, time, title, TOP + p->options.ranks * ROW + BOTTOM};
     return by__track_plot_file(path, width < MIN_WIDTH ? MIN_WIDTH : width, drawn.height, draw_on,
                                &drawn, error);
 }

@@ -9,16 +9,16 @@ by_pipeline_costs by_pipeline_usual_costs(void)
     return (by_pipeline_costs){.forward = 1.0, .backward = 2.0, .weight = 1.0, .transfer = 0.0};
 }
 
-typedef struct run {
+typedef struct simulated_run {
     const by_pipeline *pipeline;
     const by_pipeline_costs *costs;
     by_pipeline_time *time;
     double *arrival; /* by tag, time of arrival; -1: not sent */
     size_t *next;    /* index of the next action of each rank */
-} run;
+} simulated_run;
 
 /* Time of a pass; 0 for a transfer. */
-static double duration(const run *r, by_pipeline_action_kind kind)
+static double duration(const simulated_run *r, by_pipeline_action_kind kind)
 {
     const by_pipeline_costs *c = r->costs;
     bool apart = r->pipeline->options.kind == BY_PIPELINE_ZERO_BUBBLE;
@@ -29,7 +29,7 @@ static double duration(const run *r, by_pipeline_action_kind kind)
 }
 
 /* Runs a rank until it waits or is done. */
-static bool advance(run *r, int rank)
+static bool advance(simulated_run *r, int rank)
 {
     size_t first = r->next[rank];
     const double *end = r->time->end[rank];
@@ -52,7 +52,7 @@ static bool advance(run *r, int rank)
     return r->next[rank] > first;
 }
 
-static void measure_rank(const run *r, int rank)
+static void measure_rank(const simulated_run *r, int rank)
 {
     by_pipeline_rank_time *out = &r->time->ranks[rank];
     bool apart = r->pipeline->options.kind == BY_PIPELINE_ZERO_BUBBLE;
@@ -68,7 +68,7 @@ static void measure_rank(const run *r, int rank)
     out->idle = r->time->makespan - out->busy;
 }
 
-static by_status run_all(run *r, by_error *error)
+static by_status run_all(simulated_run *r, by_error *error)
 {
     const by_pipeline *p = r->pipeline;
     by_pipeline_time *t = r->time;
@@ -117,7 +117,7 @@ by_status by_pipeline_simulate(by_pipeline_time *out, const by_pipeline *pipelin
                                const by_pipeline_costs *costs, by_error *error)
 {
     by_pipeline_time time = {0};
-    run r = {.pipeline = pipeline, .costs = costs, .time = &time};
+    simulated_run r = {.pipeline = pipeline, .costs = costs, .time = &time};
     by_status status = run_all(&r, error);
     free(r.arrival);
     free(r.next);

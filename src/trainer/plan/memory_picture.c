@@ -32,7 +32,7 @@ typedef struct moment {
     bool backward;
 } moment;
 
-typedef struct picture {
+typedef struct memory_chart {
     const by_trainer *trainer;
     double fixed[ACTIVATIONS]; /* bytes of the constant bands */
     double most[BANDS];
@@ -41,20 +41,20 @@ typedef struct picture {
     int updates; /* index of the update's first node */
     int first_backward;
     double top; /* maximum of the y axis */
-} picture;
+} memory_chart;
 
-static double x_of(const picture *p, int m)
+static double x_of(const memory_chart *p, int m)
 {
     return LEFT + (WIDTH - LEFT - RIGHT) * m / (p->count > 0 ? p->count : 1);
 }
 
-static double y_of(const picture *p, double bytes)
+static double y_of(const memory_chart *p, double bytes)
 {
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * bytes / p->top;
 }
 
 /* Bytes of all bands up to `band` at a node. */
-static double height_of(const picture *p, int band, int m)
+static double height_of(const memory_chart *p, int band, int m)
 {
     double bytes = 0.0;
     for (int b = 0; b <= band && b < ACTIVATIONS; b++) {
@@ -65,7 +65,7 @@ static double height_of(const picture *p, int band, int m)
 }
 
 /* Upper bands are drawn first, and lower ones over them. */
-static void draw_band(cairo_t *cairo, const picture *p, int band)
+static void draw_band(cairo_t *cairo, const memory_chart *p, int band)
 {
     by__track_plot_color(cairo, band_colors[band]);
     cairo_move_to(cairo, x_of(p, 0), y_of(p, 0.0));
@@ -90,7 +90,7 @@ static void draw_line(cairo_t *cairo, double x1, double y1, double x2, double y2
     cairo_set_dash(cairo, dashes, 0, 0);
 }
 
-static void draw_axes(cairo_t *cairo, const picture *p, double total)
+static void draw_axes(cairo_t *cairo, const memory_chart *p, double total)
 {
     char text[48];
     double ticks[64];
@@ -128,7 +128,7 @@ static void draw_axes(cairo_t *cairo, const picture *p, double total)
     by__track_plot_text(cairo, right + 8, y_of(p, total) + 4, 0, "planned");
 }
 
-static void draw_legend(cairo_t *cairo, const picture *p)
+static void draw_legend(cairo_t *cairo, const memory_chart *p)
 {
     double x = WIDTH - RIGHT + 10;
     for (int band = BANDS - 1, row = 0; band >= 0; band--, row++) {
@@ -147,7 +147,7 @@ static void draw_legend(cairo_t *cairo, const picture *p)
 
 static void draw(cairo_t *cairo, void *user)
 {
-    const picture *p = user;
+    const memory_chart *p = user;
     char title[160];
     char bytes[32];
     const by_config *config = p->trainer->config;
@@ -167,7 +167,7 @@ static void draw(cairo_t *cairo, void *user)
     draw_legend(cairo, p);
 }
 
-static by_status add_moments(picture *p, const by__exec_program_row *row, by_error *error)
+static by_status add_moments(memory_chart *p, const by__exec_program_row *row, by_error *error)
 {
     int count = row == NULL || row->program == NULL ? 0 : by_program_node_count(row->program);
     for (int n = 0; n < count; n++) {
@@ -181,7 +181,7 @@ static by_status add_moments(picture *p, const by__exec_program_row *row, by_err
     return BY_OK;
 }
 
-static by_status fill(picture *p, by_error *error)
+static by_status fill(memory_chart *p, by_error *error)
 {
     const by_trainer *t = p->trainer;
     const by_memory_report *m = &t->memory;
@@ -210,7 +210,7 @@ static by_status fill(picture *p, by_error *error)
 
 by_status by_trainer_draw_memory(const by_trainer *trainer, const char *path, by_error *error)
 {
-    picture p = {.trainer = trainer};
+    memory_chart p = {.trainer = trainer};
     if (trainer->gradients == NULL) {
         return by_error_set(error, BY_EARG,
                             "%s: the memory of a step can be plotted only for a single program of "

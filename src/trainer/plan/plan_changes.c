@@ -29,7 +29,7 @@ static const struct {
 };
 enum { MOVES = BY_ARRAY_LENGTH(moves) };
 
-typedef struct search {
+typedef struct change_search {
     const by_config *config;
     by_trainer_options options;
     uint64_t limit;
@@ -37,7 +37,7 @@ typedef struct search {
     int64_t work; /* layers planned so far */
     by_plan_change *out;
     size_t count;
-} search;
+} change_search;
 
 /* A plan. */
 typedef struct need {
@@ -80,7 +80,7 @@ static bool chooses(const by_config *config)
 /* About as many plans as a choice by budget takes. */
 #define TRIALS 24
 
-static need plan(search *s, by_config *config)
+static need plan(change_search *s, by_config *config)
 {
     by_trainer *t;
     need n = {.bytes = UINT64_MAX, .lowest = UINT64_MAX};
@@ -102,7 +102,7 @@ static need plan(search *s, by_config *config)
 }
 
 /* Plans with the least activations, if the budget is to choose: faster than to find the choice. */
-static need plan_least(search *s, const by_config *config, int64_t layers)
+static need plan_least(change_search *s, const by_config *config, int64_t layers)
 {
     by_config *least;
     char text[32];
@@ -126,7 +126,7 @@ enum { FEW = 16, MORE = 32, DEEP = 512 };
 /* Returns a number of bytes that a plan with one set of gradients is not below; 0 if none is known
  * without planning all layers. Weights, gradients and state, and activations that are not computed
  * again, grow by the same amount with each layer. */
-static uint64_t lower_bound(search *s, const by_config *config)
+static uint64_t lower_bound(change_search *s, const by_config *config)
 {
     if (config->model.layers <= DEEP) {
         return 0;
@@ -148,7 +148,7 @@ static uint64_t lower_bound(search *s, const by_config *config)
 }
 
 /* Plans a config, or finds without planning all of it that it does not fit. */
-static need measure(search *s, by_config *config)
+static need measure(change_search *s, by_config *config)
 {
     uint64_t bound = by_config_resolve(config, NULL) == BY_OK ? lower_bound(s, config) : 0;
     if (bound > s->limit) {
@@ -167,7 +167,7 @@ static need measure(search *s, by_config *config)
 #define MOST_DIVISORS 256
 
 /* Lists the possible micro-batches, ascending: those below the config's, or all others. */
-static size_t list_micro_batches(int64_t out[MOST_DIVISORS], const search *s,
+static size_t list_micro_batches(int64_t out[MOST_DIVISORS], const change_search *s,
                                  const by_config *config, bool larger_too)
 {
     size_t count = 0;
@@ -191,7 +191,8 @@ static size_t list_micro_batches(int64_t out[MOST_DIVISORS], const search *s,
 /* Finds the largest micro-batch that fits. A plan does not always grow with it: smaller
  * micro-batches are more, and the tree that adds up their gradients is deeper. Apart from the sets
  * of gradients it does grow, which bounds the search. */
-static bool find_micro_batch(search *s, by_config *config, bool larger_too, by_plan_change *out)
+static bool find_micro_batch(change_search *s, by_config *config, bool larger_too,
+                             by_plan_change *out)
 {
     int64_t sizes[MOST_DIVISORS];
     need needs[MOST_DIVISORS];
@@ -227,17 +228,17 @@ by_status by__trainer_micro_batch_within(int64_t *out, const by_config *config,
 {
     by_config *copy;
     by_plan_change change = {0};
-    search s = {.config = config,
-                .options = *options,
-                .limit = limit,
-                .ranks = options->comm == NULL ? 1 : by_comm_size(options->comm)};
+    change_search s = {.config = config,
+                       .options = *options,
+                       .limit = limit,
+                       .ranks = options->comm == NULL ? 1 : by_comm_size(options->comm)};
     BY_TRY(by_config_copy(&copy, config, error));
     *out = find_micro_batch(&s, copy, false, &change) ? change.micro_batch : 0;
     by_config_close(&copy);
     return BY_OK;
 }
 
-static void describe(const search *s, unsigned set, by_plan_change *change)
+static void describe(const change_search *s, unsigned set, by_plan_change *change)
 {
     by_string text = {0};
     for (int i = 0; i < MOVES; i++) {
@@ -259,7 +260,7 @@ static void describe(const search *s, unsigned set, by_plan_change *change)
 }
 
 /* Returns true if the move changes something and is permitted. */
-static bool is_open(const search *s, int move)
+static bool is_open(const change_search *s, int move)
 {
     const by_config *c = s->config;
     switch (moves[move].of) {
@@ -285,7 +286,7 @@ static bool is_open(const search *s, int move)
 }
 
 /* Plans the config with a set of moves; adds it to the list if it fits. */
-static by_status try_set(search *s, unsigned set, by_error *error)
+static by_status try_set(change_search *s, unsigned set, by_error *error)
 {
     by_config *config;
     by_plan_change change = {0};
@@ -335,7 +336,7 @@ static int size_of(unsigned set)
 }
 
 /* Returns true if every move is possible, and no two change the same key. */
-static bool is_valid(const search *s, unsigned set)
+static bool is_valid(const change_search *s, unsigned set)
 {
     unsigned met = 0;
     for (int i = 0; i < MOVES; i++) {
@@ -365,14 +366,14 @@ static int by_seconds(const void *a, const void *b)
 #define WORK      60000
 #define MOST_WORK 120000
 
-static bool is_finished(const search *s)
+static bool is_finished(const change_search *s)
 {
     return s->work > (s->count > 0 ? WORK : MOST_WORK);
 }
 
 /* Adds the option of ranks that divide parameters, gradients and state, with an estimate from the
  * plan of one. */
-static void add_ranks(search *s)
+static void add_ranks(change_search *s)
 {
     by_trainer *t;
     uint64_t bytes;
@@ -406,7 +407,7 @@ by_status by_plan_changes(by_plan_change out[BY_PLAN_CHANGES], size_t *count,
                           const by_config *config, const by_trainer_options *options,
                           uint64_t limit, by_error *error)
 {
-    search s = {.config = config, .limit = limit, .out = out, .ranks = 1};
+    change_search s = {.config = config, .limit = limit, .out = out, .ranks = 1};
     if (options != NULL) {
         s.options = *options;
         s.ranks = options->comm == NULL ? 1 : by_comm_size(options->comm);

@@ -23,12 +23,12 @@ by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_optio
 }
 
 /* A plan relative to the budget; for several ranks, the maximum of each member but one. */
-typedef struct view {
+typedef struct budget_view {
     uint64_t needed;
     uint64_t limit;  /* limit on activations in this plan */
     uint64_t least;  /* the minimum of these limits */
     uint64_t choice; /* digest of the order of nodes */
-} view;
+} budget_view;
 
 /* Digest of the graph of gradients, which shows the nodes that run again. */
 static uint64_t digest(const by_trainer *t)
@@ -54,12 +54,12 @@ static by_status whole_bytes(uint64_t *out, const by_trainer *t, by_error *error
 }
 
 /* comm: of the ranks that choose together; NULL: this one alone. *alike: whether they did. */
-static by_status look(view *out, bool *alike, by_trainer *t, const by_trainer_options *o,
+static by_status look(budget_view *out, bool *alike, by_trainer *t, const by_trainer_options *o,
                       by_comm *comm, by_error *error)
 {
     int ranks = comm == NULL ? 1 : by_comm_size(comm);
-    view own = {.limit = t->memory.activations, .choice = digest(t)};
-    view *all;
+    budget_view own = {.limit = t->memory.activations, .choice = digest(t)};
+    budget_view *all;
     size_t *counts;
     BY_TRY(by__trainer_needs(&own.needed, t, o, error));
     BY_TRY(t->stages > 1 ? whole_bytes(&own.limit, t, error) : BY_OK);
@@ -96,8 +96,8 @@ static void count_process(by_trainer *t, uint64_t bytes)
 }
 
 /* Looks at a plan when only the trainers that stay exist: ranks may be threads of one process. */
-static by_status look_settled(view *out, bool *alike, by_trainer *t, const by_trainer_options *o,
-                              by_comm *comm, by_error *error)
+static by_status look_settled(budget_view *out, bool *alike, by_trainer *t,
+                              const by_trainer_options *o, by_comm *comm, by_error *error)
 {
     BY_TRY(comm == NULL ? BY_OK : look(out, alike, t, o, comm, error)); /* waits for all */
     count_process(t, by__trainer_settled_bytes());
@@ -114,7 +114,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_co
 {
     const by_config *config = (*trainer)->config;
     uint64_t budget = (uint64_t)config->memory.budget;
-    view now;
+    budget_view now;
     bool comparable; /* their graphs differ only in what is recomputed */
     bool alike;
     BY_TRY(look_settled(&now, &comparable, *trainer, o, comm, error));
@@ -123,7 +123,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_co
     for (int round = 0; round < MOST_ROUNDS && now.needed > budget && limit > 1 && !smallest;
          round++) {
         by_trainer *smaller;
-        view then;
+        budget_view then;
         /* Each round leaves a little more behind in the process. */
         uint64_t excess = (now.needed - budget) * (round > 0 ? 2 : 1);
         limit = excess < limit && round + 1 < MOST_ROUNDS ? limit - excess : 1;

@@ -45,16 +45,16 @@ struct by__trainer_abft {
     by__trainer_finding first;
 };
 
-typedef struct matrix {
+typedef struct abft_matrix {
     const by__device_tensor *x;
     int64_t rows; /* as stored */
     int64_t columns;
-} matrix;
+} abft_matrix;
 
-static matrix matrix_of(const by__device_tensor *x)
+static abft_matrix matrix_of(const by__device_tensor *x)
 {
     int64_t columns = x->shape.dim[x->shape.rank - 1];
-    return (matrix){x, by_shape_count(&x->shape) / columns, columns};
+    return (abft_matrix){x, by_shape_count(&x->shape) / columns, columns};
 }
 
 #define PIECE 512 /* columns whose sums stay in the first-level cache */
@@ -75,13 +75,13 @@ static void load(float *out, const by__device_tensor *x, int64_t at, int64_t cou
     }
 }
 
-static int64_t piece_at(const matrix *m, int64_t first)
+static int64_t piece_at(const abft_matrix *m, int64_t first)
 {
     return m->columns - first < PIECE ? m->columns - first : PIECE;
 }
 
 /* out_j += sum_r w_r x_rj, and the same of absolute values; w NULL: 1. */
-static void add_rows(const matrix *m, const sums *w, sums out, int threads)
+static void add_rows(const abft_matrix *m, const sums *w, sums out, int threads)
 {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t first = 0; first < m->columns; first += PIECE) {
@@ -103,7 +103,7 @@ static void add_rows(const matrix *m, const sums *w, sums out, int threads)
 }
 
 /* out_r += sum_j w_j x_rj, and the same of absolute values; w NULL: 1. */
-static void add_columns(const matrix *m, const sums *w, sums out, int threads)
+static void add_columns(const abft_matrix *m, const sums *w, sums out, int threads)
 {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t r = 0; r < m->rows; r++) {
@@ -143,9 +143,9 @@ static double rounding_of(by_dtype dtype)
 /* The first column whose sum differs from the operands'; -1: none. */
 static int64_t check(by__trainer_abft *a, const by__device_call *call, double *off, double *most)
 {
-    matrix left = matrix_of(&call->in[0]);
-    matrix right = matrix_of(&call->in[1]);
-    matrix y = matrix_of(&call->out[0]);
+    abft_matrix left = matrix_of(&call->in[0]);
+    abft_matrix right = matrix_of(&call->in[1]);
+    abft_matrix y = matrix_of(&call->out[0]);
     int threads = a->t->threads;
     int64_t k = call->attrs.trans_a ? left.rows : left.columns;
     clear(a->inner, k);
@@ -154,7 +154,7 @@ static int64_t check(by__trainer_abft *a, const by__device_call *call, double *o
     (call->attrs.trans_a ? add_columns : add_rows)(&left, NULL, a->inner, threads);
     (call->attrs.trans_b ? add_columns : add_rows)(&right, &a->inner, a->expected, threads);
     if (is_there(call, 3)) {
-        matrix add = matrix_of(&call->in[3]);
+        abft_matrix add = matrix_of(&call->in[3]);
         add_rows(&add, NULL, a->expected, threads);
     }
     add_rows(&y, NULL, a->made, threads);

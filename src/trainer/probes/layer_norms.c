@@ -9,17 +9,17 @@
 #include "trainer/probes/probes.h"
 
 /* Contiguous elements of a tensor, within a group, that this rank measures. */
-typedef struct piece {
+typedef struct norm_piece {
     by__store_handle entry;
     int group;
     int64_t first; /* index in the group */
     int64_t count;
     size_t kept; /* offset of its weights in bytes */
     size_t at;   /* offset of its numbers in bytes */
-} piece;
+} norm_piece;
 
 struct by__trainer_layer_norms {
-    piece *pieces;
+    norm_piece *pieces;
     size_t count;
     size_t capacity;
     by__exec_program_row *gradients;
@@ -78,12 +78,12 @@ static by_status add_piece(by_trainer *t, by__store_handle handle, int64_t first
     BY_TRY(by__reserve((void **)&n->pieces, &n->capacity, n->count + 1, sizeof *n->pieces, error));
     size_t elements = (size_t)(end - begin);
     size_t blocks = (elements + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
-    n->pieces[n->count++] = (piece){.entry = handle,
-                                    .group = entry->group,
-                                    .first = begin,
-                                    .count = end - begin,
-                                    .kept = n->kept_bytes,
-                                    .at = n->numbers_bytes};
+    n->pieces[n->count++] = (norm_piece){.entry = handle,
+                                         .group = entry->group,
+                                         .first = begin,
+                                         .count = end - begin,
+                                         .kept = n->kept_bytes,
+                                         .at = n->numbers_bytes};
     n->kept_bytes += by__round_up(elements * sizeof(float), BY_CACHE_LINE);
     n->numbers_bytes += by__round_up(blocks * BY_MEASURES * sizeof(float), BY_CACHE_LINE);
     return BY_OK;
@@ -111,7 +111,7 @@ static by_status list_pieces(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-static by_memory memory_of(const by_trainer *t, int flat, const piece *p)
+static by_memory memory_of(const by_trainer *t, int flat, const norm_piece *p)
 {
     return by__store_range(t->store, flat, p->group, p->first, p->count);
 }
@@ -119,7 +119,7 @@ static by_memory memory_of(const by_trainer *t, int flat, const piece *p)
 /* ---- programs ---- */
 
 /* Dtype of the weights of a piece. */
-static by_dtype format_of(const by_trainer *t, const piece *p)
+static by_dtype format_of(const by_trainer *t, const norm_piece *p)
 {
     return by__store_group_dtype(t->store, t->masters, p->group);
 }
@@ -143,7 +143,7 @@ static by_status build_gradients(const by_trainer *t, by_graph *graph, by_error 
 {
     for (size_t i = 0; i < t->norms->count; i++) {
         char name[48];
-        const piece *p = &t->norms->pieces[i];
+        const norm_piece *p = &t->norms->pieces[i];
         by_value zero = by_fill(graph, format_of(t, p), BY_SHAPE(1), 0.0f);
         by_value weights = input(graph, "weights", i, format_of(t, p), p->count);
         output(graph, input(graph, "gradient", i, BY_F32, p->count), BY_NONE, i);
@@ -156,7 +156,7 @@ static by_status build_gradients(const by_trainer *t, by_graph *graph, by_error 
 static by_status build_weights(const by_trainer *t, by_graph *graph, by_error *error)
 {
     for (size_t i = 0; i < t->norms->count; i++) {
-        const piece *p = &t->norms->pieces[i];
+        const norm_piece *p = &t->norms->pieces[i];
         by_value after = input(graph, "weights", i, format_of(t, p), p->count);
         output(graph, after, input(graph, "kept", i, format_of(t, p), p->count), i);
     }
@@ -217,7 +217,7 @@ by_status by__trainer_layers_open(by_trainer *t, by_error *error)
     BY_TRY(
         by_device_pin(&n->host, t->device, BY_STEPS_AHEAD * 2 * n->numbers_bytes, "norms", error));
     for (size_t i = 0; i < n->count; i++) {
-        const piece *p = &n->pieces[i];
+        const norm_piece *p = &n->pieces[i];
         size_t bytes =
             (size_t)((p->count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK) * BY_MEASURES * sizeof(float);
         by_memory kept = by_memory_at(n->kept, p->kept, memory_of(t, t->masters, p).bytes);
@@ -293,7 +293,7 @@ void by__trainer_layers_collect(by_trainer *t, unsigned slot)
     }
     memset(n->sums, 0, by__store_count(t->store) * BY__NORMS * sizeof *n->sums);
     for (size_t i = 0; i < n->count; i++) {
-        const piece *p = &n->pieces[i];
+        const norm_piece *p = &n->pieces[i];
         const float *gradient = (const float *)(const void *)(host_of(n, slot) + p->at);
         const float *weight = gradient + n->numbers_bytes / sizeof *gradient;
         double *sums = n->sums + (size_t)p->entry * BY__NORMS;
@@ -369,7 +369,7 @@ by_status by__trainer_layers_histogram(const by_trainer *t, by__store_handle ent
     by_status status = BY_OK;
     BY_TRY(by__alloc((void **)&values, most, sizeof *values, "histogram", error));
     for (size_t i = 0; i < t->norms->count; i++) {
-        const piece *p = &t->norms->pieces[i];
+        const norm_piece *p = &t->norms->pieces[i];
         int flat = gradient ? t->gradient_sets[t->sum_set] : t->masters;
         by_dtype dtype = gradient ? BY_F32 : format_of(t, p);
         size_t size = by_dtype_size(dtype);

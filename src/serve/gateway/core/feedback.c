@@ -184,22 +184,23 @@ void by__gateway_feedback_lost(by__gateway_feedback *feedback)
 
 /* ---- the route ---- */
 
-typedef struct asked {
+typedef struct feedback_fields {
     by__gateway_opinion opinion;
     const char *model;
     const char *comment;
-} asked;
+} feedback_fields;
 
 static const by__serve_field fields[] = {
-    BY__STRING("id", asked, opinion.id, 64),
-    BY__STRING("model", asked, model, 256),
-    BY__STRING("comment", asked, comment, MOST_TEXT),
-    BY__ANY("label", asked, opinion.label),
-    BY__ANY("rating", asked, opinion.rating),
-    BY__INTEGER("index", asked, opinion.index, 0, MOST_INDEX),
+    BY__STRING("id", feedback_fields, opinion.id, 64),
+    BY__STRING("model", feedback_fields, model, 256),
+    BY__STRING("comment", feedback_fields, comment, MOST_TEXT),
+    BY__ANY("label", feedback_fields, opinion.label),
+    BY__ANY("rating", feedback_fields, opinion.rating),
+    BY__INTEGER("index", feedback_fields, opinion.index, 0, MOST_INDEX),
 };
 
-static by_status read_body(asked *a, const json_t *body, const char **param, by_error *error)
+static by_status read_body(feedback_fields *a, const json_t *body, const char **param,
+                           by_error *error)
 {
     const by__gateway_opinion *o = &a->opinion;
     BY_TRY(by__serve_fields_read(a, fields, BY_ARRAY_LENGTH(fields), body, param, error));
@@ -239,7 +240,7 @@ static bool add_text(json_t *record, const char *key, const char *text)
 }
 
 /* NULL: out of memory. */
-static json_t *record_of(const asked *a)
+static json_t *record_of(const feedback_fields *a)
 {
     const by__gateway_opinion *o = &a->opinion;
     char now[24];
@@ -269,7 +270,7 @@ static void count(by__gateway_feedback *f, const by__gateway_opinion *o)
     }
 }
 
-static by_status keep(by__gateway_feedback *f, by__http_exchange *x, const asked *a,
+static by_status keep(by__gateway_feedback *f, by__http_exchange *x, const feedback_fields *a,
                       by_error *error)
 {
     waiting *w;
@@ -292,7 +293,7 @@ static by_status keep(by__gateway_feedback *f, by__http_exchange *x, const asked
 void by__gateway_answer_feedback(by__gateway *g, by__http_exchange *x, const by__http_request *r,
                                  const char *key)
 {
-    asked a = {.opinion.index = -1, .opinion.key = key};
+    feedback_fields a = {.opinion.index = -1, .opinion.key = key};
     by_error error = {0};
     const char *param = NULL;
     if (g->feedback == NULL) {

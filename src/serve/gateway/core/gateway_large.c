@@ -10,24 +10,24 @@
 
 /* ---- reading ---- */
 
-typedef struct reading {
+typedef struct large_event {
     uv_work_t work;
     by__gateway *gateway;
     by__serve_event event; /* within `list` */
     json_t *json;
     char list[];
-} reading;
+} large_event;
 
 static void read_event(uv_work_t *work)
 {
-    reading *r = work->data;
+    large_event *r = work->data;
     r->json = by__protocol_event_json(&r->event);
 }
 
 /* The call may have ended: its part is looked up by its id, as for any event. */
 static void on_read(uv_work_t *work, int status)
 {
-    reading *r = work->data;
+    large_event *r = work->data;
     BY_UNUSED(status);
     by__gateway_call_read(r->gateway, &r->event, r->json);
     json_decref(r->json);
@@ -37,11 +37,11 @@ static void on_read(uv_work_t *work, int status)
 bool by__gateway_large_read(by__gateway *g, const by__serve_event *event)
 {
     size_t at = 0;
-    reading *r = event->length < BY__LARGE ? NULL : malloc(sizeof *r + event->size);
+    large_event *r = event->length < BY__LARGE ? NULL : malloc(sizeof *r + event->size);
     if (r == NULL) {
         return false;
     }
-    *r = (reading){.gateway = g};
+    *r = (large_event){.gateway = g};
     r->work.data = r;
     memcpy(r->list, event->record, event->size);
     if (!by__protocol_events_next(r->list, event->size, &at, &r->event) ||

@@ -11,7 +11,7 @@
 /* Seconds by which two clocks may drift apart without either being set. */
 #define SLEW 60.0
 
-typedef struct account {
+typedef struct limits_account {
     const char *name; /* owned by the keys; "": the account of all clients without a key */
     int64_t requests_per_minute;
     int64_t tokens_per_minute;
@@ -23,10 +23,10 @@ typedef struct account {
     int64_t day;   /* since 1970 */
     double back;   /* `now` when the wall clock was last set back to an earlier day */
     double rest;   /* seconds left of that day then; 0: it was not set back */
-} account;
+} limits_account;
 
 struct by__gateway_limits {
-    account *accounts;
+    limits_account *accounts;
     size_t count;
     size_t capacity;
     char *path;
@@ -73,7 +73,7 @@ static by_status read_used(by__gateway_limits *l, by_error *error)
 /* Starts a new day: forgets what was used on an earlier one. Tokens used on a later day, by a wrong
  * clock, count for today: setting the clock back, even repeatedly, gives no tokens back. Returns
  * whether it was set back. */
-static bool turn_day(account *a, double now, double wall)
+static bool turn_day(limits_account *a, double now, double wall)
 {
     int64_t day = (int64_t)floor(wall / DAY);
     bool back = day < a->day;
@@ -100,7 +100,7 @@ char *by__gateway_limits_print(by__gateway_limits *limits, double now, double wa
     }
     json_t *used = json_object();
     for (size_t i = 0; i < l->count; i++) {
-        const account *a = &l->accounts[i];
+        const limits_account *a = &l->accounts[i];
         if (a->today > 0.0) {
             (void)json_object_set_new(used, a->name, json_real(a->today));
         }
@@ -114,13 +114,13 @@ char *by__gateway_limits_print(by__gateway_limits *limits, double now, double wa
 
 /* ---- opening ---- */
 
-static void set_account(account *a, const by_serve_limits_config *config, const char *name)
+static void set_account(limits_account *a, const by_serve_limits_config *config, const char *name)
 {
     const by_limit_config *rows = config->keys.items;
-    *a = (account){.name = name,
-                   .requests_per_minute = config->requests_per_minute,
-                   .tokens_per_minute = config->tokens_per_minute,
-                   .tokens_per_day = config->tokens_per_day};
+    *a = (limits_account){.name = name,
+                          .requests_per_minute = config->requests_per_minute,
+                          .tokens_per_minute = config->tokens_per_minute,
+                          .tokens_per_day = config->tokens_per_day};
     for (size_t i = 0; i < config->keys.count; i++) {
         if (strcmp(rows[i].name, name) == 0) {
             a->requests_per_minute = rows[i].requests_per_minute;
@@ -207,7 +207,7 @@ static double wait_for(double level, double rate, double needed)
     return rate <= 0.0 || level >= enough ? 0.0 : (enough - level) * 60.0 / rate;
 }
 
-static void renew(account *a, double now, double wall)
+static void renew(limits_account *a, double now, double wall)
 {
     double seconds = a->filled == 0.0 || now < a->filled ? 0.0 : now - a->filled;
     a->requests = fill(a->requests, (double)a->requests_per_minute, seconds);
@@ -216,7 +216,7 @@ static void renew(account *a, double now, double wall)
     (void)turn_day(a, now, wall);
 }
 
-static by__gateway_allowance left_of(const account *a, const char *over)
+static by__gateway_allowance left_of(const limits_account *a, const char *over)
 {
     return (by__gateway_allowance){.requests_per_minute = a->requests_per_minute,
                                    .tokens_per_minute = a->tokens_per_minute,
@@ -230,7 +230,7 @@ static by__gateway_allowance left_of(const account *a, const char *over)
 double by__gateway_limits_take(by__gateway_limits *limits, size_t account_number, double requests,
                                double tokens, double now, double wall, by__gateway_allowance *left)
 {
-    account *a = &limits->accounts[account_number];
+    limits_account *a = &limits->accounts[account_number];
     double limit = (double)a->tokens_per_day;
     renew(a, now, wall);
     double by_requests = wait_for(a->requests, (double)a->requests_per_minute, requests);
@@ -260,7 +260,7 @@ double by__gateway_limits_take(by__gateway_limits *limits, size_t account_number
 void by__gateway_limits_settle(by__gateway_limits *limits, size_t account_number, double taken,
                                double used)
 {
-    account *a = &limits->accounts[account_number];
+    limits_account *a = &limits->accounts[account_number];
     double most = (double)a->tokens_per_minute;
     double back = taken - used;
     if (back == 0.0) {

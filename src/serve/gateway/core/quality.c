@@ -261,10 +261,10 @@ void by__gateway_quality_unmatched(by__gateway_quality *quality, by__gateway_unm
 
 /* ---- /metrics ---- */
 
-typedef enum figure { CORRECT, WRONG, ERRORS, ABSOLUTE, SQUARED, RATING } figure;
+typedef enum quality_figure { CORRECT, WRONG, ERRORS, ABSOLUTE, SQUARED, RATING } quality_figure;
 
 /* NaN: the version has none. */
-static double value_of(const version *v, figure f)
+static double value_of(const version *v, quality_figure f)
 {
     double classes = v->classes ? 0.0 : (double)NAN;
     double numbers = v->numbers ? 0.0 : (double)NAN;
@@ -313,7 +313,7 @@ void by__gateway_quality_print(const by__gateway_quality *quality, by_string *ou
         [RATING] = {"banyan_feedback_version_rating_mean",
                     "Mean of the last 100 ratings of the version's answers.", "gauge"},
     };
-    for (figure f = CORRECT; f <= RATING; f++) {
+    for (quality_figure f = CORRECT; f <= RATING; f++) {
         by__telemetry_metrics_family(out, families[f].name, families[f].help, families[f].type);
         for (const version *v = quality->versions; v != NULL; v = v->next) {
             double value = value_of(v, f);

@@ -10,7 +10,7 @@
 #define MOST_TOP 20
 
 /* The fields of a request's body. */
-typedef struct asked {
+typedef struct openai_fields {
     const char *model;
     const json_t *prompt;
     const json_t *messages;
@@ -39,16 +39,16 @@ typedef struct asked {
     bool parallel; /* calls of functions */
     bool echo;
     bool ignore_eos;
-} asked;
+} openai_fields;
 
-#define ANY(name, member)                  BY__ANY(name, asked, member)
-#define INTEGER(name, member, least, most) BY__INTEGER(name, asked, member, least, most)
-#define NUMBER(name, member, least, most)  BY__NUMBER(name, asked, member, least, most)
-#define BOOL(name, member)                 BY__BOOL(name, asked, member)
+#define ANY(name, member)                  BY__ANY(name, openai_fields, member)
+#define INTEGER(name, member, least, most) BY__INTEGER(name, openai_fields, member, least, most)
+#define NUMBER(name, member, least, most)  BY__NUMBER(name, openai_fields, member, least, most)
+#define BOOL(name, member)                 BY__BOOL(name, openai_fields, member)
 
 /* Fields of both kinds. guided_json and those after it are extensions that vLLM has too. */
 #define SHARED(least)                                                                              \
-    BY__STRING("model", asked, model, 255), INTEGER("n", n, 1, BY__MOST_N),                        \
+    BY__STRING("model", openai_fields, model, 255), INTEGER("n", n, 1, BY__MOST_N),                \
         INTEGER("max_tokens", tokens, least, 1 << 24), INTEGER("seed", seed, -9e18, 9e18),         \
         NUMBER("temperature", temperature, 0, 2), NUMBER("top_p", top_p, 0, 1),                    \
         NUMBER("presence_penalty", presence, -2, 2),                                               \
@@ -93,7 +93,7 @@ static const by__serve_field chat_fields[] = {
 /* ---- reading ---- */
 
 /* Reads "logprobs" and "top_logprobs". */
-static by_status read_logprobs(by__gateway_call *call, const asked *a, const char **param,
+static by_status read_logprobs(by__gateway_call *call, const openai_fields *a, const char **param,
                                by_error *error)
 {
     *param = "logprobs";
@@ -118,7 +118,7 @@ static by_status read_logprobs(by__gateway_call *call, const asked *a, const cha
 }
 
 /* Fields of OpenAI's API whose effect an answer would lack. */
-static by_status refuse_others(const asked *a, const char **param, by_error *error)
+static by_status refuse_others(const openai_fields *a, const char **param, by_error *error)
 {
     const struct {
         const char *name;
@@ -160,14 +160,15 @@ static by_status refuse_others(const asked *a, const char **param, by_error *err
 }
 
 /* Number of tokens requested for the answer; 0: as many as fit. */
-static int64_t tokens_of(const asked *a)
+static int64_t tokens_of(const openai_fields *a)
 {
     return a->completion_tokens > 0 ? a->completion_tokens : a->tokens;
 }
 
 /* Reads "best_of". If more sequences are generated than shown, call->own is set to the
  * number shown. */
-static by_status read_best(by__gateway_call *call, asked *a, const char **param, by_error *error)
+static by_status read_best(by__gateway_call *call, openai_fields *a, const char **param,
+                           by_error *error)
 {
     *param = "best_of";
     if (a->best_of > 0 && a->best_of < a->n) {
@@ -190,13 +191,13 @@ static by_status read_best(by__gateway_call *call, asked *a, const char **param,
 }
 
 /* Whether a completion is its prompt alone. */
-static bool is_only_prompt(const by__gateway_call *call, const asked *a)
+static bool is_only_prompt(const by__gateway_call *call, const openai_fields *a)
 {
     return call->form->kind == BY__CALL_COMPLETION && a->tokens == 0;
 }
 
 /* Adds fields only if they are used: workers of the previous version refuse unknown ones. */
-static bool add_rare(json_t *request, const by__gateway_call *call, const asked *a)
+static bool add_rare(json_t *request, const by__gateway_call *call, const openai_fields *a)
 {
     const struct {
         const char *name;
@@ -223,8 +224,8 @@ static bool add_rare(json_t *request, const by__gateway_call *call, const asked 
 }
 
 /* Makes the constraint of the text, for a call of a function or as the client asks; NULL: none. */
-static by_status make_format(json_t **out, by__gateway_call *call, asked *a, const char **param,
-                             by_error *error)
+static by_status make_format(json_t **out, by__gateway_call *call, openai_fields *a,
+                             const char **param, by_error *error)
 {
     json_t *function = NULL;
     BY_TRY(by__openai_tools(call, &a->tools, a->tool_choice, a->parallel, &function, param, error));
@@ -249,8 +250,8 @@ static by_status make_format(json_t **out, by__gateway_call *call, asked *a, con
 }
 
 /* Makes the request for a worker (worker_request.c), except the prompt. */
-static by_status make_request(json_t **out, by__gateway_call *call, asked *a, const char **param,
-                              by_error *error)
+static by_status make_request(json_t **out, by__gateway_call *call, openai_fields *a,
+                              const char **param, by_error *error)
 {
     json_t *format;
     uint64_t seed = (uint64_t)a->seed;
@@ -309,7 +310,7 @@ static int64_t guess_cost(const by__gateway_call *call, size_t body, int64_t tok
     return guess_prompt(call, body) + (int64_t)call->n * tokens;
 }
 
-static by_status make_parts(by__gateway_call *call, const asked *a, const json_t *request,
+static by_status make_parts(by__gateway_call *call, const openai_fields *a, const json_t *request,
                             size_t body, by_error *error)
 {
     bool chat = call->form->kind != BY__CALL_COMPLETION;
@@ -350,8 +351,8 @@ static const by__serve_field stream_fields[] = {
     BY__IGNORED("include_obfuscation"),
 };
 
-static by_status read_stream_options(by__gateway_call *call, const asked *a, const char **param,
-                                     by_error *error)
+static by_status read_stream_options(by__gateway_call *call, const openai_fields *a,
+                                     const char **param, by_error *error)
 {
     *param = "stream_options";
     if (a->stream_options == NULL) {
@@ -368,13 +369,13 @@ by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t len
                           const char **param, by_error *error)
 {
     bool chat = call->form->kind != BY__CALL_COMPLETION;
-    asked a = {.n = 1,
-               .temperature = 1.0,
-               .top_p = 1.0,
-               .repetition = 1.0,
-               .seed = INT64_MIN,
-               .parallel = true,
-               .tokens = chat ? 0 : 16};
+    openai_fields a = {.n = 1,
+                       .temperature = 1.0,
+                       .top_p = 1.0,
+                       .repetition = 1.0,
+                       .seed = INT64_MIN,
+                       .parallel = true,
+                       .tokens = chat ? 0 : 16};
     json_t *request = NULL;
     BY_TRY(chat ? by__serve_fields_read(&a, chat_fields, BY_ARRAY_LENGTH(chat_fields), body, param,
                                         error)

@@ -10,20 +10,20 @@
 /* Most texts in a request. */
 #define MOST_TEXTS 2048
 
-typedef struct asked {
+typedef struct embeddings_fields {
     const char *model;
     const char *encoding;
     const json_t *input;
     int64_t dimensions;
     int64_t priority;
-} asked;
+} embeddings_fields;
 
 static const by__serve_field fields[] = {
-    BY__STRING("model", asked, model, 255),
-    BY__ANY("input", asked, input),
-    BY__STRING("encoding_format", asked, encoding, 16),
-    BY__INTEGER("dimensions", asked, dimensions, 1, 1 << 24),
-    BY__INTEGER("priority", asked, priority, -100, 100),
+    BY__STRING("model", embeddings_fields, model, 255),
+    BY__ANY("input", embeddings_fields, input),
+    BY__STRING("encoding_format", embeddings_fields, encoding, 16),
+    BY__INTEGER("dimensions", embeddings_fields, dimensions, 1, 1 << 24),
+    BY__INTEGER("priority", embeddings_fields, priority, -100, 100),
     BY__IGNORED("user"),
 };
 
@@ -46,7 +46,7 @@ static bool is_input(const json_t *input)
             json_array_size(input) <= MOST_TEXTS);
 }
 
-static by_status read_fields(by__gateway_call *call, const asked *a, size_t length,
+static by_status read_fields(by__gateway_call *call, const embeddings_fields *a, size_t length,
                              const char **param, by_error *error)
 {
     *param = "model";
@@ -80,7 +80,7 @@ static by_status read_fields(by__gateway_call *call, const asked *a, size_t leng
 static by_status read_body(by__gateway_call *call, const by__http_request *request,
                            const char **param, by_error *error)
 {
-    asked a = {0};
+    embeddings_fields a = {0};
     json_t *body;
     BY_TRY(by__gateway_body_parse(&body, request->body, request->body_length, error));
     by_status status =

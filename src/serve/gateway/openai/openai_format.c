@@ -91,13 +91,13 @@ static by_status make_response(json_t **out, const json_t *format, by_error *err
     return *out != NULL ? BY_OK : lacks_memory(error);
 }
 
-typedef by_status make(json_t **out, const json_t *value, by_error *error);
+typedef by_status format_maker(json_t **out, const json_t *value, by_error *error);
 
 static by_status make_structured(json_t **out, const json_t *value, by_error *error)
 {
     static const struct {
         const char *name;
-        make *call;
+        format_maker *call;
     } rows[] = {{"json", make_schema},
                 {"regex", make_regex},
                 {"choice", make_choice},
@@ -118,7 +118,7 @@ by_status by__openai_format(json_t **out, const by__openai_forms *forms, const c
     const struct {
         const char *name;
         const json_t *value;
-        make *call;
+        format_maker *call;
     } rows[] = {{"response_format", forms->response, make_response},
                 {"guided_json", forms->json, make_schema},
                 {"guided_regex", forms->regex, make_regex},

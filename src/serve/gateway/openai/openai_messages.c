@@ -6,19 +6,19 @@
 #include "serve/gateway/openai/openai.h"
 #include "serve/protocol/messages.h"
 
-typedef struct message {
+typedef struct openai_message {
     const char *role;
     const json_t *content, *calls, *function, *refusal;
-} message;
+} openai_message;
 
 /* The API's fields, those of its answers, which clients send back, and those that published
  * templates read. */
 static const by__serve_field fields[] = {
-    BY__STRING("role", message, role, 64),
-    BY__ANY("content", message, content),
-    BY__ANY("tool_calls", message, calls),
-    BY__ANY("function_call", message, function),
-    BY__ANY("refusal", message, refusal),
+    BY__STRING("role", openai_message, role, 64),
+    BY__ANY("content", openai_message, content),
+    BY__ANY("tool_calls", openai_message, calls),
+    BY__ANY("function_call", openai_message, function),
+    BY__ANY("refusal", openai_message, refusal),
     BY__IGNORED("name"),
     BY__IGNORED("tool_call_id"),
     BY__IGNORED("reasoning_content"),
@@ -53,7 +53,7 @@ static bool may_lack_content(const char *role)
 }
 
 /* The worker reads the parts: what it takes depends on the model. */
-static by_status check_content(const message *m, by_error *error)
+static by_status check_content(const openai_message *m, by_error *error)
 {
     size_t i;
     json_t *part;
@@ -80,7 +80,7 @@ static by_status check_content(const message *m, by_error *error)
     return BY_OK;
 }
 
-static by_status check_calls(const message *m, by_error *error)
+static by_status check_calls(const openai_message *m, by_error *error)
 {
     size_t i;
     json_t *call;
@@ -120,7 +120,8 @@ static json_t *without_others(const json_t *value)
     return out;
 }
 
-static by_status read_fields(message *m, const json_t *value, const char **param, by_error *error)
+static by_status read_fields(openai_message *m, const json_t *value, const char **param,
+                             by_error *error)
 {
     const char *role = by__protocol_get_text(value, "role");
     if (role == NULL || strcmp(role, "assistant") != 0) {
@@ -138,7 +139,7 @@ static by_status read_fields(message *m, const json_t *value, const char **param
 
 static by_status check_message(json_t *value, const char **param, by_error *error)
 {
-    message m = {0};
+    openai_message m = {0};
     BY_TRY(read_fields(&m, value, param, error));
     *param = "role";
     if (m.role == NULL || !is_role(m.role)) {

@@ -7,41 +7,41 @@
 #include "serve/protocol/content_parts.h"
 #include "serve/protocol/messages.h"
 
-typedef struct asked {
+typedef struct response_fields {
     const char *model, *instructions, *previous, *truncation;
     const json_t *input, *text, *tools, *tool_choice, *metadata, *include, *conversation, *prompt;
     const json_t *seed, *top_k, *min_p, *priority; /* in the format of chats */
     int64_t tokens, top_logprobs;
     double temperature, top_p;
     bool stream, background, store, parallel;
-} asked;
+} response_fields;
 
 /* seed, top_k, min_p and priority are extensions, as for chats. */
 static const by__serve_field fields[] = {
-    BY__STRING("model", asked, model, 255),
-    BY__ANY("input", asked, input),
-    BY__STRING("instructions", asked, instructions, 1 << 24),
-    BY__STRING("previous_response_id", asked, previous, 64),
-    BY__ANY("conversation", asked, conversation),
-    BY__ANY("prompt", asked, prompt),
-    BY__STRING("truncation", asked, truncation, 16),
-    BY__ANY("text", asked, text),
-    BY__ANY("tools", asked, tools),
-    BY__ANY("tool_choice", asked, tool_choice),
-    BY__BOOL("parallel_tool_calls", asked, parallel),
-    BY__ANY("metadata", asked, metadata),
-    BY__ANY("include", asked, include),
-    BY__INTEGER("max_output_tokens", asked, tokens, 1, 1 << 24),
-    BY__INTEGER("top_logprobs", asked, top_logprobs, 0, 20),
-    BY__NUMBER("temperature", asked, temperature, 0, 2),
-    BY__NUMBER("top_p", asked, top_p, 0, 1),
-    BY__BOOL("stream", asked, stream),
-    BY__BOOL("background", asked, background),
-    BY__BOOL("store", asked, store),
-    BY__ANY("seed", asked, seed),
-    BY__ANY("top_k", asked, top_k),
-    BY__ANY("min_p", asked, min_p),
-    BY__ANY("priority", asked, priority),
+    BY__STRING("model", response_fields, model, 255),
+    BY__ANY("input", response_fields, input),
+    BY__STRING("instructions", response_fields, instructions, 1 << 24),
+    BY__STRING("previous_response_id", response_fields, previous, 64),
+    BY__ANY("conversation", response_fields, conversation),
+    BY__ANY("prompt", response_fields, prompt),
+    BY__STRING("truncation", response_fields, truncation, 16),
+    BY__ANY("text", response_fields, text),
+    BY__ANY("tools", response_fields, tools),
+    BY__ANY("tool_choice", response_fields, tool_choice),
+    BY__BOOL("parallel_tool_calls", response_fields, parallel),
+    BY__ANY("metadata", response_fields, metadata),
+    BY__ANY("include", response_fields, include),
+    BY__INTEGER("max_output_tokens", response_fields, tokens, 1, 1 << 24),
+    BY__INTEGER("top_logprobs", response_fields, top_logprobs, 0, 20),
+    BY__NUMBER("temperature", response_fields, temperature, 0, 2),
+    BY__NUMBER("top_p", response_fields, top_p, 0, 1),
+    BY__BOOL("stream", response_fields, stream),
+    BY__BOOL("background", response_fields, background),
+    BY__BOOL("store", response_fields, store),
+    BY__ANY("seed", response_fields, seed),
+    BY__ANY("top_k", response_fields, top_k),
+    BY__ANY("min_p", response_fields, min_p),
+    BY__ANY("priority", response_fields, priority),
     BY__IGNORED("user"),
     BY__IGNORED("stream_options"),
     BY__IGNORED("max_tool_calls"),
@@ -271,7 +271,7 @@ static json_t *format_of(const json_t *text)
     return json_incref((json_t *)(uintptr_t)format);
 }
 
-static bool wants_logprobs(const asked *a)
+static bool wants_logprobs(const response_fields *a)
 {
     size_t i;
     json_t *item;
@@ -318,7 +318,7 @@ static by_status check_metadata(const json_t *metadata, const char **param, by_e
                                MOST_PAIRS, MOST_NAME, MOST_VALUE);
 }
 
-static by_status refuse_others(const asked *a, const char **param, by_error *error)
+static by_status refuse_others(const response_fields *a, const char **param, by_error *error)
 {
     BY_TRY(check_metadata(a->metadata, param, error));
     *param = "previous_response_id";
@@ -341,7 +341,7 @@ static by_status refuse_others(const asked *a, const char **param, by_error *err
 }
 
 /* Makes the body of the chat. */
-static by_status make_chat(json_t **out, const asked *a, char place[BY__PLACE_BYTES],
+static by_status make_chat(json_t **out, const response_fields *a, char place[BY__PLACE_BYTES],
                            const char **param, by_error *error)
 {
     conversation c = {.messages = json_array(), .calls = json_object()};
@@ -372,7 +372,7 @@ static by_status make_chat(json_t **out, const asked *a, char place[BY__PLACE_BY
 }
 
 /* The part of the response that repeats its request. */
-static json_t *head_of(const asked *a)
+static json_t *head_of(const response_fields *a)
 {
     const json_t *text = a->text;
     json_t *format = json_is_object(json_object_get(text, "format"))
@@ -392,7 +392,7 @@ static json_t *head_of(const asked *a)
 }
 
 /* Adds the head to what the chat keeps of its calls. */
-static by_status add_head(by__gateway_call *call, const asked *a, by_error *error)
+static by_status add_head(by__gateway_call *call, const response_fields *a, by_error *error)
 {
     json_t *head = head_of(a);
     if (call->own == NULL) {
@@ -406,7 +406,7 @@ static by_status add_head(by__gateway_call *call, const asked *a, by_error *erro
 by_status by__openai_response_read(by__gateway_call *call, const by__http_request *request,
                                    const char **param, by_error *error)
 {
-    asked a = {.temperature = 1.0, .top_p = 1.0, .store = true, .parallel = true};
+    response_fields a = {.temperature = 1.0, .top_p = 1.0, .store = true, .parallel = true};
     json_t *body;
     json_t *chat = NULL;
     BY_TRY(by__gateway_body_parse(&body, request->body, request->body_length, error));

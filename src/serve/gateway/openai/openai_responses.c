@@ -149,13 +149,13 @@ static void show_deleted(by__gateway *g, by__http_exchange *x, const json_t *row
 }
 
 /* What a query asks for. */
-typedef struct asked {
+typedef struct response_query {
     bool stream;
     long long after; /* number of an event; -1: none */
-} asked;
+} response_query;
 
 /* Returns false if a parameter, of `length` bytes, is unknown. */
-static bool read_parameter(asked *a, const char *text, size_t length)
+static bool read_parameter(response_query *a, const char *text, size_t length)
 {
     static const char after[] = "starting_after=";
     size_t skip = strlen(after);
@@ -170,9 +170,10 @@ static bool read_parameter(asked *a, const char *text, size_t length)
 }
 
 /* Returns false, after replying, if a query asks for what the route does not do. */
-static bool read_query(by__gateway *g, by__http_exchange *x, const by__http_request *r, asked *a)
+static bool read_query(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+                       response_query *a)
 {
-    *a = (asked){.after = -1};
+    *a = (response_query){.after = -1};
     for (const char *query = r->query; *query != '\0'; query += *query == '&') {
         size_t length = strcspn(query, "&");
         if (!read_parameter(a, query, length) || (a->stream && strcmp(r->method, "GET") != 0)) {
@@ -201,7 +202,7 @@ void by__openai_answer_response(by__gateway *g, by__http_exchange *x, const by__
                                 const char *key)
 {
     char id[65];
-    asked a;
+    response_query a;
     const char *rest = by__serve_path_id(id, r->path + strlen("/v1/responses/"));
     bool post = strcmp(r->method, "POST") == 0;
     bool deletes = strcmp(r->method, "DELETE") == 0;

@@ -9,20 +9,20 @@
 #include "serve/http/multipart.h"
 #include "serve/protocol/messages.h"
 
-typedef struct asked {
+typedef struct predict_fields {
     const char *model;
     const json_t *rows;
     const json_t *images;
     const json_t *entities;
     int64_t priority;
-} asked;
+} predict_fields;
 
 static const by__serve_field fields[] = {
-    BY__STRING("model", asked, model, BY__MOST_NAME),
-    BY__ANY("rows", asked, rows),
-    BY__ANY("images", asked, images),
-    BY__ANY("entities", asked, entities),
-    BY__INTEGER("priority", asked, priority, -100, 100),
+    BY__STRING("model", predict_fields, model, BY__MOST_NAME),
+    BY__ANY("rows", predict_fields, rows),
+    BY__ANY("images", predict_fields, images),
+    BY__ANY("entities", predict_fields, entities),
+    BY__INTEGER("priority", predict_fields, priority, -100, 100),
 };
 
 static json_t *base64_of(const char *data, size_t length)
@@ -114,7 +114,7 @@ static by_status read_json(json_t **out, const by__http_request *request, by_err
 
 /* ---- the call ---- */
 
-static by_status read_fields(by__gateway_call *call, const asked *a, size_t length,
+static by_status read_fields(by__gateway_call *call, const predict_fields *a, size_t length,
                              const char **param, by_error *error)
 {
     *param = "model";
@@ -146,7 +146,7 @@ static by_status read_fields(by__gateway_call *call, const asked *a, size_t leng
 static by_status read_request(by__gateway_call *call, const by__http_request *request,
                               const char **param, by_error *error)
 {
-    asked a = {0};
+    predict_fields a = {0};
     json_t *body;
     BY_TRY(read_json(&body, request, error));
     by_status status =

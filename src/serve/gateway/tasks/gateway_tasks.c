@@ -278,18 +278,18 @@ void by__tasks_lost(by__gateway *g)
 
 /* ---- routes ---- */
 
-typedef struct asked {
+typedef struct task_fields {
     const char *endpoint;
     const json_t *body;
     const char *webhook;
     double expires;
-} asked;
+} task_fields;
 
 static const by__serve_field fields[] = {
-    BY__STRING("endpoint", asked, endpoint, 64),
-    BY__ANY("body", asked, body),
-    BY__STRING("webhook", asked, webhook, BY__WEBHOOK_URL),
-    BY__NUMBER("expires_after", asked, expires, 1, MOST_KEPT),
+    BY__STRING("endpoint", task_fields, endpoint, 64),
+    BY__ANY("body", task_fields, body),
+    BY__STRING("webhook", task_fields, webhook, BY__WEBHOOK_URL),
+    BY__NUMBER("expires_after", task_fields, expires, 1, MOST_KEPT),
 };
 
 json_t *by__task_message(const by__gateway_call *call, const char *id, const char *idempotency,
@@ -311,7 +311,7 @@ json_t *by__task_message(const by__gateway_call *call, const char *id, const cha
 }
 
 /* Reads the body of a task as its own route would. */
-static by_status read_body(by__gateway_reading *r, const asked *a, by__gateway_call **out)
+static by_status read_body(by__gateway_reading *r, const task_fields *a, by__gateway_call **out)
 {
     const by__gateway_call_form *form = by__gateway_form_of_route(r->gateway, a->endpoint);
     by_string body = {0};
@@ -360,7 +360,7 @@ static by_status check_call(by__gateway_reading *r, const by__gateway_call *call
 }
 
 /* Makes the message that adds a task from a body that its own route would accept. */
-static by_status make_task(by__gateway_reading *r, const asked *a, const char *idempotency)
+static by_status make_task(by__gateway_reading *r, const task_fields *a, const char *idempotency)
 {
     char id[BY__ID_BYTES];
     if (a->webhook != NULL) {
@@ -415,7 +415,7 @@ static by_status add_digest(json_t *message, const json_t *body, by_error *error
 
 static by_status read_task(by__gateway_reading *r)
 {
-    asked a = {.expires = KEPT};
+    task_fields a = {.expires = KEPT};
     const char *idempotency = by__http_header_of(&r->request, "idempotency-key");
     json_t *body;
     BY_TRY(by__gateway_body_parse(&body, r->request.body, r->request.body_length, &r->error));

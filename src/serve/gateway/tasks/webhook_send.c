@@ -15,7 +15,7 @@
 #define LOOK 1000
 
 /* A message in the thread. */
-typedef struct transfer {
+typedef struct webhook_transfer {
     by__gateway_webhook_message *message;
     const by__gateway_webhook_rules *rules;
     CURL *curl;
@@ -23,8 +23,8 @@ typedef struct transfer {
     size_t answered; /* bytes of the answer */
     bool forbidden;  /* an address was refused */
     bool allowed;    /* another one was not */
-    struct transfer *next;
-} transfer;
+    struct webhook_transfer *next;
+} webhook_transfer;
 
 struct by__gateway_webhook_sender {
     const by__gateway_webhook_rules *rules;
@@ -39,7 +39,7 @@ struct by__gateway_webhook_sender {
     by__gateway_webhook_message *gone;
     bool closing;
     /* Used by the thread only: */
-    transfer *transfers;
+    webhook_transfer *transfers;
 };
 
 void by__gateway_webhook_message_free(by__gateway_webhook_message *message)
@@ -65,7 +65,7 @@ static void free_list(by__gateway_webhook_message *list)
 /* The final check, on the address of the connection, however its name was resolved. */
 static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
 {
-    transfer *t = user;
+    webhook_transfer *t = user;
     if (purpose != CURLSOCKTYPE_IPCXN ||
         !by__gateway_webhook_check_address(t->rules, &address->addr)) {
         t->forbidden = true;
@@ -78,7 +78,7 @@ static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_s
 /* Discards the head and body of the answer; returning 0 ends the transfer. */
 static size_t take_answer(char *data, size_t size, size_t count, void *user)
 {
-    transfer *t = user;
+    webhook_transfer *t = user;
     BY_UNUSED(data);
     t->answered += size * count;
     return t->answered > BY__WEBHOOK_ANSWER ? 0 : size * count;
@@ -86,7 +86,7 @@ static size_t take_answer(char *data, size_t size, size_t count, void *user)
 
 /* ---- one message ---- */
 
-static void add_header(transfer *t, const char *name, const char *value, bool *good)
+static void add_header(webhook_transfer *t, const char *name, const char *value, bool *good)
 {
     by_string line = {0};
     by_string_format(&line, "%s: %s", name, value);
@@ -96,7 +96,7 @@ static void add_header(transfer *t, const char *name, const char *value, bool *g
     by_string_free(&line);
 }
 
-static bool add_headers(transfer *t)
+static bool add_headers(webhook_transfer *t)
 {
     const by__gateway_webhook_message *m = t->message;
     int64_t now = (int64_t)by__serve_wall_clock();
@@ -115,7 +115,7 @@ static bool add_headers(transfer *t)
     return good;
 }
 
-static bool set_up(const by__gateway_webhook_sender *s, transfer *t)
+static bool set_up(const by__gateway_webhook_sender *s, webhook_transfer *t)
 {
     CURL *c = t->curl;
     by__gateway_webhook_message *m = t->message;
@@ -145,7 +145,7 @@ static bool set_up(const by__gateway_webhook_sender *s, transfer *t)
            (authorities == NULL || curl_easy_setopt(c, CURLOPT_CAINFO, authorities) == CURLE_OK);
 }
 
-static void free_transfer(by__gateway_webhook_sender *s, transfer *t)
+static void free_transfer(by__gateway_webhook_sender *s, webhook_transfer *t)
 {
     if (t->curl != NULL) {
         (void)curl_multi_remove_handle(s->multi, t->curl);
@@ -167,7 +167,7 @@ static void give_back(by__gateway_webhook_sender *s, by__gateway_webhook_message
 
 static void begin(by__gateway_webhook_sender *s, by__gateway_webhook_message *m)
 {
-    transfer *t = calloc(1, sizeof *t);
+    webhook_transfer *t = calloc(1, sizeof *t);
     m->next = NULL;
     if (t != NULL) {
         t->message = m;
@@ -188,7 +188,7 @@ static void begin(by__gateway_webhook_sender *s, by__gateway_webhook_message *m)
 
 static void end(by__gateway_webhook_sender *s, CURL *curl, CURLcode code)
 {
-    transfer *t = NULL;
+    webhook_transfer *t = NULL;
     curl_off_t wait = 0;
     (void)curl_easy_getinfo(curl, CURLINFO_PRIVATE, &t);
     by__gateway_webhook_message *m = t->message;
@@ -210,7 +210,7 @@ static void end(by__gateway_webhook_sender *s, CURL *curl, CURLcode code)
         (void)snprintf(m->reason, sizeof m->reason, "%s", curl_easy_strerror(code));
     }
     m->hopeless = m->hopeless || code == CURLE_URL_MALFORMAT;
-    for (transfer **at = &s->transfers; *at != NULL; at = &(*at)->next) {
+    for (webhook_transfer **at = &s->transfers; *at != NULL; at = &(*at)->next) {
         if (*at == t) {
             *at = t->next;
             break;
@@ -251,7 +251,7 @@ static void run(void *user)
         (void)curl_multi_poll(s->multi, NULL, 0, LOOK, NULL);
     }
     while (s->transfers != NULL) {
-        transfer *t = s->transfers;
+        webhook_transfer *t = s->transfers;
         by__gateway_webhook_message *m = t->message;
         s->transfers = t->next;
         free_transfer(s, t); /* libcurl uses parts of the message until then */

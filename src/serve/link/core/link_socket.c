@@ -34,12 +34,12 @@ struct by__link_listener {
     void (*taken)(void *user, by__link *link);
 };
 
-typedef struct output {
+typedef struct socket_write {
     uv_write_t request;
     socket_link *link;
     size_t length;
     char data[];
-} output;
+} socket_write;
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -174,7 +174,7 @@ by_status by__link_socket_connect(by__link **out, uv_loop_t *loop, const char *p
 
 static void on_written(uv_write_t *request, int status)
 {
-    output *o = (output *)(void *)request;
+    socket_write *o = (socket_write *)(void *)request;
     socket_link *l = o->link;
     l->pending -= o->length;
     free(o);
@@ -192,9 +192,9 @@ static void put_length(char *out, size_t n)
 
 /* Allocates a frame of n bytes, which the caller writes after the first four; NULL: the link is
  * lost. */
-static output *new_frame(socket_link *l, size_t n)
+static socket_write *new_frame(socket_link *l, size_t n)
 {
-    output *o = NULL;
+    socket_write *o = NULL;
     if (l->pending > BY__LINK_PENDING) {
         lose(l, "the other side does not read");
         return NULL;
@@ -210,7 +210,7 @@ static output *new_frame(socket_link *l, size_t n)
     return o;
 }
 
-static bool send_frame(socket_link *l, output *o)
+static bool send_frame(socket_link *l, socket_write *o)
 {
     uv_buf_t buffer = uv_buf_init(o->data, (unsigned)o->length);
     l->pending += o->length;
@@ -262,7 +262,7 @@ static bool send_message(by__link *link, const json_t *message)
         by__json_write(&text, head, JSON_COMPACT);
         json_decref(head);
         size_t rest = json_string_length(request);
-        output *long_one = new_frame(l, text.failed ? 0 : 5 + text.length + rest);
+        socket_write *long_one = new_frame(l, text.failed ? 0 : 5 + text.length + rest);
         if (long_one != NULL) {
             long_one->data[4] = BY__LINK_TEXT;
             put_length(long_one->data + 5, text.length);
@@ -273,7 +273,7 @@ static bool send_message(by__link *link, const json_t *message)
         return long_one != NULL && send_frame(l, long_one);
     }
     by__json_write(&text, message, JSON_COMPACT);
-    output *o = new_frame(l, text.failed ? 0 : text.length);
+    socket_write *o = new_frame(l, text.failed ? 0 : text.length);
     if (o != NULL) {
         memcpy(o->data + 4, text.data, text.length);
     }
@@ -295,7 +295,7 @@ static bool send_events(by__link *link, const char *list, size_t length)
                (at - begin <= EVENTS || end == begin)) {
             end = at;
         }
-        output *o = new_frame(l, 1 + end - begin);
+        socket_write *o = new_frame(l, 1 + end - begin);
         if (o == NULL) {
             return false;
         }

@@ -43,12 +43,12 @@ struct by__redis {
     bool closing;
 };
 
-typedef struct question {
+typedef struct redis_command {
     by__redis *redis;
     by__redis_answer *answer;
     void *user;
     char about[BY__REDIS_ABOUT];
-} question;
+} redis_command;
 
 static void on_timer(uv_timer_t *timer);
 
@@ -165,7 +165,7 @@ void by__redis_add_json(by__redis_call *call, const json_t *value)
 
 static void on_reply(redisAsyncContext *context, void *reply, void *user)
 {
-    question *q = user;
+    redis_command *q = user;
     by__redis *r = q->redis;
     BY_UNUSED(context);
     r->unanswered--;
@@ -179,7 +179,7 @@ void by__redis_run(by__redis *redis, by__redis_call *call, bool grows, by__redis
 {
     by__redis *r = redis;
     by_string text = {0};
-    question *q = malloc(sizeof *q);
+    redis_command *q = malloc(sizeof *q);
     by_string_format(&text, "*%zu\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n0\r\n", call->count + 3,
                      r->hashes[grows ? 0 : 1]);
     by_string_add(&text, call->text.data, call->text.length);
@@ -187,7 +187,7 @@ void by__redis_run(by__redis *redis, by__redis_call *call, bool grows, by__redis
     by_string_free(&call->text);
     bool good = !lacks && r->caller != NULL && !r->failed && !r->closing && r->ready;
     if (good) {
-        *q = (question){.redis = r, .answer = answer, .user = user};
+        *q = (redis_command){.redis = r, .answer = answer, .user = user};
         (void)snprintf(q->about, sizeof q->about, "%s", about);
         good =
             redisAsyncFormattedCommand(r->caller, on_reply, q, text.data, text.length) == REDIS_OK;

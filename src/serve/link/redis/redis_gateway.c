@@ -8,14 +8,14 @@
 #include "serve/protocol/admission.h"
 
 /* Measurements of a model. */
-typedef struct measured {
+typedef struct model_measurements {
     char model[256];
     by__protocol_admission admission;
-    struct measured *next;
-} measured;
+    struct model_measurements *next;
+} model_measurements;
 
 typedef struct gateway {
-    measured *models;
+    model_measurements *models;
     bool looking;   /* a request for the state is unanswered */
     json_t *routes; /* of a supervisor: its last "route" for each model */
     unsigned ticks;
@@ -25,9 +25,9 @@ typedef struct gateway {
  * one decides, or have lost them. */
 #define ROUTE_TICKS 4
 
-static measured *find(const gateway *g, const char *model)
+static model_measurements *find(const gateway *g, const char *model)
 {
-    measured *m = g->models;
+    model_measurements *m = g->models;
     while (m != NULL && strcmp(m->model, model) != 0) {
         m = m->next;
     }
@@ -49,7 +49,7 @@ static int64_t level_of(const json_t *request, bool task)
 static void add_limits(const by__redis_link *l, by__redis_call *call, const char *model,
                        const json_t *request, double left, bool task)
 {
-    const measured *m = find(l->own, model);
+    const model_measurements *m = find(l->own, model);
     const by__protocol_admission none = {0};
     by__protocol_admission_rule rule = by__protocol_admission_rule_of(
         m == NULL ? &none : &m->admission, l->address.wait, left, task);
@@ -86,7 +86,7 @@ static const by__protocol_refusal *refusal_of(const by__redis_link *l, const red
     const by__protocol_refusal *refusal = by__protocol_refusal_of(by__redis_text(reply, 0));
     *seconds = refusal != NULL && refusal->status == 503 ? 1.0 : 0.0;
     if (refusal != NULL && refusal->status == 429) {
-        const measured *m = find(g, model);
+        const model_measurements *m = find(g, model);
         int64_t ahead = (int64_t)by__redis_number(reply, 1);
         *seconds = strcmp(refusal->why, "stored") == 0
                        ? BY__STORED_RETRY
@@ -318,10 +318,10 @@ static void tell_outcome(by__redis_link *l, const json_t *m)
 
 /* ---- the state ---- */
 
-static const measured *measure(gateway *g, const char *model,
-                               const by__protocol_admission_sample *sample)
+static const model_measurements *measure(gateway *g, const char *model,
+                                         const by__protocol_admission_sample *sample)
 {
-    measured *m = find(g, model);
+    model_measurements *m = find(g, model);
     by_error ignored = {0};
     if (m == NULL) {
         if (strlen(model) >= sizeof m->model ||
@@ -402,7 +402,7 @@ static json_t *model_of(gateway *g, const redisReply *row, const json_t *workers
             sample.sessions += open ? by__protocol_get_integer(w, "sessions") : 0;
         }
     }
-    const measured *m = measure(g, id, &sample);
+    const model_measurements *m = measure(g, id, &sample);
     int64_t ahead = sample.at_workers + (int64_t)by__redis_number(row, 13);
     double wait = m == NULL ? 0.0 : by__protocol_admission_wait(&m->admission, ahead);
     return json_pack(
@@ -582,7 +582,7 @@ static void free_gateway(by__redis_link *l)
 {
     gateway *g = l->own;
     while (g != NULL && g->models != NULL) {
-        measured *m = g->models;
+        model_measurements *m = g->models;
         g->models = m->next;
         free(m);
     }

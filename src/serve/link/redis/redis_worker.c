@@ -23,7 +23,7 @@ typedef struct held {
     by__protocol_answer_hash hash;
 } held;
 
-typedef struct worker {
+typedef struct redis_worker {
     by__serve_id_table held;
     json_t *record; /* the worker's public record */
     json_t *info;
@@ -38,16 +38,16 @@ typedef struct worker {
     bool more;   /* something was published in the meantime */
     bool leaving;
     bool hangs; /* it has work, but completes no step */
-} worker;
+} redis_worker;
 
 static void take(by__redis_link *l, bool looks_for_left);
 
-static held *find(const worker *w, const char *id)
+static held *find(const redis_worker *w, const char *id)
 {
     return (held *)(void *)by__serve_id_find(&w->held, id);
 }
 
-static void drop(worker *w, held *h)
+static void drop(redis_worker *w, held *h)
 {
     by__serve_id_remove(&w->held, &h->entry);
     w->sequences -= h->sequences;
@@ -83,7 +83,7 @@ static void on_gone(void *user, const char *about, const redisReply *reply)
 
 static void take_row(by__redis_link *l, const redisReply *row)
 {
-    worker *w = l->own;
+    redis_worker *w = l->own;
     const char *id = by__redis_text(row, 0);
     double left = by__redis_number(row, 2);
     held *h = NULL;
@@ -124,7 +124,7 @@ static void take_row(by__redis_link *l, const redisReply *row)
 static void on_taken(void *user, const char *about, const redisReply *reply)
 {
     by__redis_link *l = user;
-    worker *w = l->own;
+    redis_worker *w = l->own;
     w->taking = false;
     if (by__redis_bad(l, reply) || reply->type != REDIS_REPLY_ARRAY) {
         return;
@@ -142,7 +142,7 @@ static void on_taken(void *user, const char *about, const redisReply *reply)
 
 static void take(by__redis_link *l, bool looks_for_left)
 {
-    worker *w = l->own;
+    redis_worker *w = l->own;
     by__redis_call call = {0};
     char about[24];
     int64_t room = w->slots - (int64_t)w->held.count;
@@ -250,7 +250,7 @@ static void gather_event(by__redis_link *l, const held *h, const by__serve_event
 
 static bool send_list(by__redis_link *l, const char *list, size_t length)
 {
-    worker *w = l->own;
+    redis_worker *w = l->own;
     by__redis_call call = {0};
     by__serve_event event;
     size_t at = 0;
@@ -295,7 +295,7 @@ static bool send_list(by__redis_link *l, const char *list, size_t length)
 /* The ids of the worker's requests follow. */
 static void begin_beat(by__redis_link *l, by__redis_call *call)
 {
-    const worker *w = l->own;
+    const redis_worker *w = l->own;
     by__redis_add_text(call, "beat");
     by__redis_add_text(call, l->name);
     by__redis_add_text(call, l->model);
@@ -305,7 +305,7 @@ static void begin_beat(by__redis_link *l, by__redis_call *call)
 
 static void beat(by__redis_link *l, const json_t *m)
 {
-    worker *w = l->own;
+    redis_worker *w = l->own;
     by__redis_call call = {0};
     bool claims = w->beats++ % BEATS == 0;
     int64_t steps = by__protocol_get_integer(m, "steps");
@@ -348,8 +348,8 @@ static void beat(by__redis_link *l, const json_t *m)
 static by_status open_worker(by__redis_link *l, const json_t *hello, by_error *error)
 {
     static const char *const kept[] = {"name", "pid", "host", "model", "version", "slots"};
-    BY_TRY(by__alloc(&l->own, 1, sizeof(worker), "a link", error));
-    worker *w = l->own;
+    BY_TRY(by__alloc(&l->own, 1, sizeof(redis_worker), "a link", error));
+    redis_worker *w = l->own;
     w->record = json_object();
     for (size_t i = 0; i < BY_ARRAY_LENGTH(kept); i++) {
         (void)json_object_set(w->record, kept[i], json_object_get(hello, kept[i]));
@@ -370,7 +370,7 @@ static by_status open_worker(by__redis_link *l, const json_t *hello, by_error *e
 
 static void on_ready(by__redis_link *l)
 {
-    const worker *w = l->own;
+    const redis_worker *w = l->own;
     by__redis_call call = {0};
     by__redis_add_text(&call, "hello");
     by__redis_add_text(&call, l->name);
@@ -382,7 +382,7 @@ static void on_ready(by__redis_link *l)
 
 static void send_message(by__redis_link *l, const char *kind, const json_t *m)
 {
-    worker *w = l->own;
+    redis_worker *w = l->own;
     if (strcmp(kind, "beat") == 0) {
         beat(l, m);
     } else if (strcmp(kind, "leaving") == 0) {
@@ -421,7 +421,7 @@ static void say_bye(by__redis_link *l)
 
 static void free_worker(by__redis_link *l)
 {
-    worker *w = l->own;
+    redis_worker *w = l->own;
     if (w == NULL) {
         return;
     }
