@@ -111,6 +111,10 @@ typedef struct by_array_source_options {
      * width. */
     int shift;
     bool flip; /* augmentation with `shuffle`: mirror horizontally with probability 1/2 */
+    /* Further augmentation of "images" with `shuffle`, in this order, behind these two: texts NAME
+     * or NAME=VALUE:VALUE..., as in data.transforms of a config. Not needed after the call. */
+    const char *const *transforms;
+    size_t transform_count;
     /* Normalization of "images", [C]: pixels become f32, (pixel / 255 - mean) / deviation. NULL, as
      * then `deviation`: they stay u8. */
     const float *mean;

@@ -7,6 +7,7 @@
 
 #include "banyan/train_events.h"
 #include "data/table/encoding.h"
+#include "data/transform/transform.h"
 #include "tasks/examples_learned.h"
 #include "tasks/held_out.h"
 #include "tasks/references.h"
@@ -34,6 +35,11 @@ static const by__config_key image_keys[] = {
              "random"},
     {"data", "flip", BY__KEY_SWITCH, BY__OWN(by__task_examples_keys, flip), "false",
      .help = "augmentation: mirror half of the training images left to right, at random"},
+    {"data", "transforms", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, transforms), "[]",
+     .later = true,
+     .help = "augmentation of training images, in this order, instead of shift and flip: a list of "
+             "NAME or NAME=VALUE:VALUE..., such as `[shift=2, flip=0.5]`; docs/images.md has the "
+             "names"},
     {"data", "resize", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, resize), "none",
      .choices = "none|crop|stretch",
      .help = "resize images to model.image_height x model.image_width, here and wherever the model "
@@ -133,6 +139,21 @@ static uint64_t bytes_of(const by_array_set *set)
         bytes += (uint64_t)by_shape_count(&arrays[i].shape) * by_dtype_size(arrays[i].dtype);
     }
     return bytes;
+}
+
+/* What a thread of the loader of training data needs to transform images. */
+static uint64_t scratch_bytes(const by__task_examples *d)
+{
+    const by__task_examples_keys *k = d->keys;
+    const by_array *images = d->train == NULL ? NULL : by_array_set_find(d->train, "images");
+    if (images == NULL || (k->transforms.count == 0 && k->shift == 0 && k->flip == 0)) {
+        return 0;
+    }
+    const by__transform_chain chain = {.size = {.channels = (size_t)images->shape.dim[1],
+                                                .height = (size_t)images->shape.dim[2],
+                                                .width = (size_t)images->shape.dim[3]},
+                                       .count = 1};
+    return by__transform_scratch(&chain);
 }
 
 /* Adds the skipped examples of a file of which `kept` were read. */
@@ -313,10 +334,33 @@ static by_status take_fit(by__task_examples *d, const by_model_config *m, by_err
     return BY_OK;
 }
 
+/* Refuses data.transforms that are unknown, or that are not all there is. */
+static by_status check_transforms(const by__task_examples_keys *k, const by_config *config,
+                                  by_error *error)
+{
+    by__transform_chain chain = {.count = 0};
+    const char *where = by__config_where(config, "data.transforms", "data.transforms");
+    if (k->transforms.count > 0 && (k->shift > 0 || k->flip != 0)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: data.transforms lists all augmentation: move data.%s into it, as "
+                            "%s",
+                            where, k->shift > 0 ? "shift" : "flip",
+                            k->shift > 0 ? "shift=PIXELS" : "flip");
+    }
+    for (size_t i = 0; i < k->transforms.count; i++) {
+        by_error why = {0};
+        if (by__transform_add(&chain, k->transforms.items[i], &why) != BY_OK) {
+            return by_error_set(error, BY_ECONFIG, "%s: data.transforms: %s", where, why.message);
+        }
+    }
+    return BY_OK;
+}
+
 static by_status open_config_images(by__task_examples *d, const by_task_request *r, by_error *error)
 {
     const by__task_examples_keys *k = d->keys;
     bool apart = k->valid_images.count > 0;
+    BY_TRY(check_transforms(k, r->config, error));
     BY_TRY(take_fit(d, &r->config->model, error));
     BY_TRY(open_images(&d->train, d, &k->images, &k->labels, true, error));
     BY_TRY(split(d, r->config, by_array_set_examples(d->train), apart, error));
@@ -518,7 +562,8 @@ by_status by__task_examples_open(by_task_data **out, const by_task_request *requ
     }
     d->base.train_examples = request->purpose == BY_TASK_TRAIN ? d->train_part.count : 0;
     d->base.valid_examples = d->valid_part.count;
-    d->base.bytes = bytes_of(d->train) + bytes_of(d->valid);
+    d->base.bytes = bytes_of(d->train) + bytes_of(d->valid) +
+                    by__task_loader_threads(request->config) * scratch_bytes(d);
     *out = &d->base;
     return BY_OK;
 }

@@ -25,6 +25,7 @@ typedef struct by__task_examples_keys {
     char *format;
     int64_t shift;
     int64_t flip;
+    by_string_list transforms;
     char *resize;
     char *resample;
     char *table;

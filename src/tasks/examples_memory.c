@@ -44,6 +44,8 @@ by_status by__task_examples_source_of(by_source **out, const by__task_examples *
         .target = by_array_set_find(set, "labels") != NULL ? "labels" : "targets",
         .shift = (int)d->keys->shift,
         .flip = d->keys->flip != 0,
+        .transforms = (const char *const *)d->keys->transforms.items,
+        .transform_count = d->keys->transforms.count,
         .mean = d->scales.mean,
         .deviation = d->scales.deviation};
     return by_array_source_open(out, set, part, &options, error);

@@ -46,8 +46,9 @@ holds "$last/preprocessor_config.json" '"image_mean": ['
 holds "$last/config.json" '"1": "middle"'
 grep -q '"accuracy":' runs/images/events.jsonl || fail "no accuracy in the events"
 
-say "the same bits with two threads"
-run 0 "$banyan" train images.yaml --set train.threads=2 --set name=two
+say "the same bits with more threads, and from a list of transforms"
+run 0 "$banyan" train images.yaml --set train.threads=2 --set data.threads=3 --set name=two \
+    --set data.shift=0 --set data.flip=false --set 'data.transforms=[shift=1, flip]'
 same "$last/model.safetensors" runs/two/checkpoints/step-00000040/model.safetensors
 
 say "resumed, the same bits"
@@ -83,6 +84,8 @@ open("large.idx", "wb").write(struct.pack(">IIII", 0x803, 110, 16, 16) + b"".joi
 END
 run 2 "$banyan" predict runs/images large.idx
 holds err "16"
+run 2 "$banyan" train images.yaml --set 'data.transforms=[flip]'
+says "data.transforms lists all augmentation: move data.shift into it"
 run 2 "$banyan" train images.yaml --set data.resize=stretch
 holds err "set model.image_height and model.image_width"
 set -- --set model.image_height=8 --set model.image_width=8 --set data.resize=stretch --set data.resample=bicubic

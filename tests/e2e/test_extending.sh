@@ -35,11 +35,12 @@ for kind, where, text in blocks:
     lines.insert(at + 1, text)
     open(target, "w").write("".join(lines))
 
-section = page.split("\n## Add an op\n")[1].split("\n## ")[0]
-files = {where.strip().partition(": ")[0] for kind, where, _ in re.findall(
-    r"^<!-- (file|after)\b(.*?)( -->)$", section, re.M)}
-if len(files) > 7:
-    sys.exit(f"an op with gradient and fast kernel takes {len(files)} files: {sorted(files)}")
+for title, most in ("an op", 7), ("a transform", 3):
+    section = page.split(f"\n## Add {title}\n")[1].split("\n## ")[0]
+    files = {where.strip().partition(": ")[0] for kind, where, _ in re.findall(
+        r"^<!-- (file|after)\b(.*?)( -->)$", section, re.M)}
+    if len(files) > most:
+        sys.exit(f"{title} takes {len(files)} files: {sorted(files)}")
 END
 
 say "the code of the page compiles"
@@ -48,7 +49,7 @@ say "the code of the page compiles"
 run 0 cmake -S "$copy" -B "$copy/build/debug" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O0 -DBY_WERROR=ON \
     -DBY_KERNEL_LEVELS=baseline \
     "-DBY_KERNEL_OPTIMIZATION=-O0;-Wno-sign-conversion;-Wno-stringop-overread;-Wno-stringop-overflow"
-run 0 cmake --build "$copy/build/debug" --target banyan_cli test_gradients test_kernels
+run 0 cmake --build "$copy/build/debug" --target banyan_cli test_gradients test_kernels test_transforms
 ln -s debug/banyan debug/tests "$copy/build"
 
 say "its commands run"

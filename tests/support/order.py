@@ -40,7 +40,8 @@ text/unicode: text
 text/tokenizer: text/unicode formats
 text/template: text/tokenizer
 data: config text/template
-data/loader: data
+data/transform: data
+data/loader: data/transform
 data/corpus: data/loader
 data/table: data/corpus
 data/image: data/loader

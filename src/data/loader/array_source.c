@@ -1,19 +1,16 @@
-/* A source of samples from a set of arrays, with image augmentation. */
+/* A source of samples from a set of arrays, with transforms of images. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "data/loader/array_set.h"
-
-#define PURPOSE_AUGMENT 0x61756775u /* "augu" in ASCII */
+#include "data/transform/transform.h"
 
 /* Conversion of pixels to a model's input. */
 typedef struct pixels {
     size_t channels;
-    size_t height;
-    size_t width;
-    int shift;
-    bool flip;
+    size_t plane;
+    by__transform_chain chain; /* of training data */
     float *table; /* [channels][256] value of each byte; NULL: bytes are not converted */
 } pixels;
 
@@ -31,77 +28,22 @@ typedef struct array_source {
 
 /* ---- images ---- */
 
-/* Source range of a row or column of the result: [begin, end) is within the image. */
-typedef struct crop_window {
-    long offset;
-    size_t begin;
-    size_t end;
-} crop_window;
-
-static crop_window cut(size_t extent, long offset)
-{
-    size_t away = (size_t)(offset < 0 ? -offset : offset);
-    return (crop_window){.offset = offset,
-                         .begin = offset < 0 ? away : 0,
-                         .end = offset > 0 ? extent - away : extent};
-}
-
-/* Shifts and mirrors an image: out[y][x] = in[y + dy][x' + dx], where x' counts from the other side
- * if mirrored. Pixels beyond the image are 0. */
-static void move_image(uint8_t *out, const uint8_t *in, const pixels *p, long dy, long dx,
-                       bool mirrored)
-{
-    crop_window rows = cut(p->height, dy);
-    crop_window columns = cut(p->width, dx);
-    memset(out, 0, p->channels * p->height * p->width);
-    for (size_t c = 0; c < p->channels; c++) {
-        for (size_t y = rows.begin; y < rows.end; y++) {
-            const uint8_t *from = in + (c * p->height + (size_t)((long)y + dy)) * p->width;
-            uint8_t *to = out + (c * p->height + y) * p->width;
-            if (!mirrored) {
-                memcpy(to + columns.begin, from + (long)columns.begin + dx,
-                       columns.end - columns.begin);
-                continue;
-            }
-            for (size_t x = columns.begin; x < columns.end; x++) {
-                to[p->width - 1 - x] = from[(long)x + dx];
-            }
-        }
-    }
-}
-
-static long draw_shift(uint32_t bits, int shift)
-{
-    return (long)((uint64_t)bits * (uint64_t)(2 * shift + 1) >> 32) - shift;
-}
-
 static void fill_image(const array_source *s, const by_source_sample *sample, void *out,
                        const uint8_t *in)
 {
     const pixels *p = &s->pixels;
-    size_t plane = p->height * p->width;
-    size_t bytes = p->channels * plane;
-    const uint8_t *image = in;
-    if (s->base.shuffle && (p->shift > 0 || p->flip)) {
-        /* With a table, the shifted bytes go into the last quarter of the result, which the loop
-         * below overwrites only after reading it. */
-        uint8_t *moved = (uint8_t *)out + (p->table == NULL ? 0 : 3 * bytes);
-        uint32_t random[4];
-        by_source_random(sample, PURPOSE_AUGMENT, random);
-        move_image(moved, in, p, draw_shift(random[0], p->shift), draw_shift(random[1], p->shift),
-                   p->flip && random[2] >> 31 != 0);
-        image = moved;
-    }
+    size_t bytes = p->channels * p->plane;
+    const uint8_t *image = by__transform_apply(&p->chain, sample, in, sample->scratch);
     if (p->table == NULL) {
-        if (image != out) {
-            memcpy(out, image, bytes);
-        }
+        memcpy(out, image, bytes);
         return;
     }
-    char *result = out;
-    for (size_t i = 0; i < bytes; i++) {
-        float value = p->table[i / plane * 256 + image[i]];
-        memcpy(result + i * sizeof value, &value, sizeof value);
+    float *values = out;
+    for (size_t c = 0; c < p->channels; c++) {
+        const float *table = p->table + c * 256;
+        for (size_t i = c * p->plane; i < (c + 1) * p->plane; i++) {
+            values[i] = table[image[i]];
+        }
     }
 }
 
@@ -170,10 +112,44 @@ static by_status make_table(pixels *p, const by_array_source_options *o, const c
     return BY_OK;
 }
 
+/* Collects the transforms of training data, and checks them whatever the data is for. */
+static by_status open_chain(array_source *s, const by_array_source_options *o, by_error *error)
+{
+    by__transform_chain *chain = &s->pixels.chain;
+    by_error why = {0};
+    by_status status = BY_OK;
+    char shift[32];
+    (void)snprintf(shift, sizeof shift, "shift=%d", o->shift);
+    if (o->shift < 0) {
+        status = by_error_set(&why, BY_EARG,
+                              "a shift of %d pixels must be from 0 to less than the %zu x %zu of "
+                              "an image",
+                              o->shift, chain->size.height, chain->size.width);
+    } else if (o->shift > 0) {
+        status = by__transform_add(chain, shift, &why);
+    }
+    if (status == BY_OK && o->flip) {
+        status = by__transform_add(chain, "flip", &why);
+    }
+    for (size_t i = 0; status == BY_OK && i < o->transform_count; i++) {
+        status = by__transform_add(chain, o->transforms[i], &why);
+    }
+    if (status == BY_OK) {
+        status = by__transform_check(chain, &why);
+    }
+    if (status != BY_OK) {
+        return by_error_set(error, status, "%s: %s", s->base.name, why.message);
+    }
+    chain->count = o->shuffle ? chain->count : 0;
+    s->base.scratch = by__transform_scratch(chain);
+    return BY_OK;
+}
+
 static by_status open_images(array_source *s, const by_array_source_options *o, by_error *error)
 {
     pixels *p = &s->pixels;
-    if (o->shift == 0 && !o->flip && o->mean == NULL && o->deviation == NULL) {
+    if (o->shift == 0 && !o->flip && o->transform_count == 0 && o->mean == NULL &&
+        o->deviation == NULL) {
         return BY_OK;
     }
     BY_TRY(find_array(&s->images, s, "images", error));
@@ -181,17 +157,12 @@ static by_status open_images(array_source *s, const by_array_source_options *o, 
     if (a->dtype != BY_U8 || a->shape.rank != 4) {
         return by_error_set(error, BY_EARG, "%s: 'images' must be u8 [N, C, H, W]", s->base.name);
     }
-    *p = (pixels){.channels = (size_t)a->shape.dim[1],
-                  .height = (size_t)a->shape.dim[2],
-                  .width = (size_t)a->shape.dim[3],
-                  .shift = o->shift,
-                  .flip = o->flip};
-    if (o->shift < 0 || (size_t)o->shift >= p->height || (size_t)o->shift >= p->width) {
-        return by_error_set(error, BY_EARG,
-                            "%s: a shift of %d pixels must be from 0 to less than the %zu x %zu of "
-                            "an image",
-                            s->base.name, o->shift, p->height, p->width);
-    }
+    const by__transform_size size = {.channels = (size_t)a->shape.dim[1],
+                                     .height = (size_t)a->shape.dim[2],
+                                     .width = (size_t)a->shape.dim[3]};
+    *p = (pixels){
+        .channels = size.channels, .plane = size.height * size.width, .chain = {.size = size}};
+    BY_TRY(open_chain(s, o, error));
     if ((o->mean == NULL) != (o->deviation == NULL)) {
         return by_error_set(error, BY_EARG, "%s: pixels need both mean and deviation, or neither",
                             s->base.name);

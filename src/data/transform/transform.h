@@ -1,0 +1,86 @@
+/* Transforms of training images: a chain of rows of a table, each in a file of its own.
+ *
+ * What a transform draws is a function of the loader's seed and the sample's index over all epochs,
+ * so an image looks the same for any number of ranks and threads and after a resume. Transforms
+ * keep the size of an image, and apply to training data alone. What held-out data needs as well,
+ * its size and the scale of its pixels, is kept with the weights: by_image_fit,
+ * by__loader_pixel_scales.
+ *
+ * Adding one: its file, its line in transforms.c, and its case in tests/unit/data/test_transforms.c.
+ *
+ * Never put here: files, the order of samples, sizes that a model needs. */
+#ifndef BY_DATA_TRANSFORM_TRANSFORM_H
+#define BY_DATA_TRANSFORM_TRANSFORM_H
+
+#include "banyan/data.h"
+#include "base/base.h"
+
+#define BY__TRANSFORM_PARAMETERS 4
+#define BY__TRANSFORM_CHAIN      16
+
+/* Images of a source: planes u8 [channels, height, width]. */
+typedef struct by__transform_size {
+    size_t channels;
+    size_t height;
+    size_t width;
+} by__transform_size;
+
+/* Where the random bits of one transform of a chain come from. */
+typedef struct by__transform_draw {
+    const by_source_sample *sample;
+    uint64_t purpose;
+} by__transform_draw;
+
+typedef struct by__transform_parameter {
+    const char *name; /* for messages */
+    double fallback;
+    double min;
+    double max;
+    bool whole;
+} by__transform_parameter;
+
+/* A row of the table. */
+typedef struct by__transform_row {
+    const char *name;
+    by__transform_parameter parameters[BY__TRANSFORM_PARAMETERS]; /* those without name: none */
+    uint64_t stream; /* of random bits: a number below 2^32 that no other transform has, unless
+                        they use different words of a block */
+    /* Refuses what the size of the images does not allow. NULL: nothing. */
+    by_status (*check)(const double *parameters, const by__transform_size *size, by_error *error);
+    /* Writes the transformed image `in` to `out`. Returns false, and leaves `out` as it is, if the
+     * draw is not to change the image. */
+    bool (*apply)(const double *parameters, const by__transform_size *size,
+                  const by__transform_draw *draw, const uint8_t *in, uint8_t *out);
+} by__transform_row;
+
+typedef struct by__transform_step {
+    const by__transform_row *row;
+    double parameters[BY__TRANSFORM_PARAMETERS];
+    uint64_t turn; /* number of steps of the same row before it */
+} by__transform_step;
+
+typedef struct by__transform_chain {
+    by__transform_size size;
+    by__transform_step steps[BY__TRANSFORM_CHAIN];
+    size_t count;
+} by__transform_chain;
+
+/* Appends NAME or NAME=VALUE:VALUE..., such as "shift=2"; missing values have their defaults.
+ * BY_EARG names the text. */
+by_status by__transform_add(by__transform_chain *chain, const char *text, by_error *error);
+/* Checks all against chain->size. */
+by_status by__transform_check(const by__transform_chain *chain, by_error *error);
+/* Bytes of a thread's scratch; 0: the chain is empty. */
+size_t by__transform_scratch(const by__transform_chain *chain);
+/* Returns the transformed image: in the scratch, or `in` if nothing changes it. */
+const uint8_t *by__transform_apply(const by__transform_chain *chain, const by_source_sample *sample,
+                                   const uint8_t *in, void *scratch);
+
+/* Gets block `block` < 2^16 of a transform's random bits. */
+static inline void by__transform_random(const by__transform_draw *draw, uint64_t block,
+                                        uint32_t out[4])
+{
+    by_source_random(draw->sample, draw->purpose + (block << 48), out);
+}
+
+#endif

@@ -1,0 +1,141 @@
+/* The table of transforms, and chains of them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/transform/transform.h"
+
+/* One row per transform: by__transform_NAME of NAME.c. */
+#define TRANSFORMS(ROW)                                                                            \
+    ROW(shift)                                                                                     \
+    ROW(flip)
+
+#define DECLARE(name) extern const by__transform_row by__transform_##name;
+#define ADDRESS(name) &by__transform_##name,
+TRANSFORMS(DECLARE)
+static const by__transform_row *const rows[] = {TRANSFORMS(ADDRESS)};
+
+/* ---- from text ---- */
+
+static const by__transform_row *find_row(const char *name, size_t length)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        if (strlen(rows[i]->name) == length && memcmp(rows[i]->name, name, length) == 0) {
+            return rows[i];
+        }
+    }
+    return NULL;
+}
+
+static size_t parameters_of(const by__transform_row *row)
+{
+    size_t count = 0;
+    while (count < BY__TRANSFORM_PARAMETERS && row->parameters[count].name != NULL) {
+        count++;
+    }
+    return count;
+}
+
+static by_status refuse_name(const char *text, by_error *error)
+{
+    char names[256];
+    size_t at = 0;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows) && at < sizeof names; i++) {
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i == 0 ? "" : ", ",
+                               rows[i]->name);
+        for (size_t k = 0; k < parameters_of(rows[i]) && at < sizeof names; k++) {
+            at += (size_t)snprintf(names + at, sizeof names - at, "%c%s", k == 0 ? '=' : ':',
+                                   rows[i]->parameters[k].name);
+        }
+    }
+    return by_error_set(error, BY_EARG, "'%s' is none of the transforms: %s", text, names);
+}
+
+static by_status parse_value(by__transform_step *step, size_t i, const char *text, size_t length,
+                             const char *whole, by_error *error)
+{
+    char number[64];
+    if (i >= parameters_of(step->row)) {
+        return by_error_set(error, BY_EARG, "'%s': %s takes %zu values", whole, step->row->name,
+                            parameters_of(step->row));
+    }
+    const by__transform_parameter *p = &step->row->parameters[i];
+    double value = (double)NAN;
+    if (length > 0 && length < sizeof number) {
+        memcpy(number, text, length);
+        number[length] = '\0';
+        value = by__parse_f64(number, &value) ? value : (double)NAN;
+    }
+    if (!(value >= p->min && value <= p->max) || (p->whole && value != rint(value))) {
+        return by_error_set(error, BY_EARG, "'%s': %s must be a %snumber from %g to %g", whole,
+                            p->name, p->whole ? "whole " : "", p->min, p->max);
+    }
+    step->parameters[i] = value;
+    return BY_OK;
+}
+
+by_status by__transform_add(by__transform_chain *chain, const char *text, by_error *error)
+{
+    size_t length = strcspn(text, "=");
+    by__transform_step step = {.row = find_row(text, length)};
+    if (step.row == NULL) {
+        return refuse_name(text, error);
+    }
+    if (chain->count == BY__TRANSFORM_CHAIN) {
+        return by_error_set(error, BY_EARG, "'%s': there are at most %d transforms", text,
+                            BY__TRANSFORM_CHAIN);
+    }
+    for (size_t i = 0; i < parameters_of(step.row); i++) {
+        step.parameters[i] = step.row->parameters[i].fallback;
+    }
+    const char *at = text + length;
+    for (size_t i = 0; *at != '\0'; i++) {
+        size_t digits = strcspn(++at, ":");
+        BY_TRY(parse_value(&step, i, at, digits, text, error));
+        at += digits;
+    }
+    for (size_t i = 0; i < chain->count; i++) {
+        step.turn += chain->steps[i].row == step.row;
+    }
+    chain->steps[chain->count++] = step;
+    return BY_OK;
+}
+
+/* ---- chains ---- */
+
+by_status by__transform_check(const by__transform_chain *chain, by_error *error)
+{
+    for (size_t i = 0; i < chain->count; i++) {
+        const by__transform_step *s = &chain->steps[i];
+        BY_TRY(s->row->check == NULL ? BY_OK : s->row->check(s->parameters, &chain->size, error));
+    }
+    return BY_OK;
+}
+
+static size_t image_bytes(const by__transform_chain *chain)
+{
+    const by__transform_size *size = &chain->size;
+    return by__round_up(size->channels * size->height * size->width, BY_CACHE_LINE);
+}
+
+size_t by__transform_scratch(const by__transform_chain *chain)
+{
+    return chain->count == 0 ? 0 : 2 * image_bytes(chain);
+}
+
+const uint8_t *by__transform_apply(const by__transform_chain *chain, const by_source_sample *sample,
+                                   const uint8_t *in, void *scratch)
+{
+    uint8_t *images[2] = {scratch, (uint8_t *)scratch + image_bytes(chain)};
+    size_t next = 0;
+    for (size_t i = 0; i < chain->count; i++) {
+        const by__transform_step *s = &chain->steps[i];
+        const by__transform_draw draw = {.sample = sample,
+                                         .purpose = s->row->stream + (s->turn << 32)};
+        if (s->row->apply(s->parameters, &chain->size, &draw, in, images[next])) {
+            in = images[next];
+            next = 1 - next;
+        }
+    }
+    return in;
+}
