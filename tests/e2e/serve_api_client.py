@@ -19,12 +19,19 @@ SIZE = 8  # that the model of images reads
 TALL, WIDE = 12, 16  # of the images
 
 
+ANSWERS = [f"/v1/{route}" for route in ("completions", "chat/completions", "responses", "embeddings", "predict")]
+
+
 def call(path, body=None, kind="application/json", method=None):
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
     request = urllib.request.Request(url + path, data, {"Content-Type": kind}, method=method)
     try:
         with urllib.request.urlopen(request, timeout=300) as answer:
-            return answer.status, json.loads(answer.read() or b"{}")
+            said = json.loads(answer.read() or b"{}")
+            # Who answers is named.
+            if data is not None and path in ANSWERS and not said.get("background"):
+                assert answer.headers["X-Banyan-Run"] and answer.headers["X-Banyan-Version"], (path, answer.headers)
+            return answer.status, said
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
 

@@ -125,12 +125,31 @@ def check_answers():
     check_echo(choice["text"])
     check_best()
     _, probable, _ = call("/v1/completions", completion(logprobs=0, max_tokens=3))
+    check_origin()
     logprobs = probable["choices"][0]["logprobs"]
     assert "".join(logprobs["tokens"]) == probable["choices"][0]["text"]
     assert all(p < 0 for p in logprobs["token_logprobs"])
     status, models, _ = call("/v1/models")
     assert [m["id"] for m in models["data"]] == ["tiny"]
     assert call("/v1/models/tiny")[1]["id"] == "tiny"
+
+
+def check_origin():
+    """Answers name the run and version that they are of."""
+    version = None
+    for path, body in (
+        ("/v1/completions", completion(max_tokens=2)),
+        ("/v1/completions", completion(max_tokens=2, stream=True)),
+        ("/v1/completions", completion(max_tokens=2, prompt=["a", "b"])),
+        ("/v1/embeddings", {"model": "tiny", "input": "apple"}),
+    ):
+        request = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=300) as answer:
+            answer.read()
+            assert answer.headers["X-Banyan-Run"] == "tiny", (path, answer.headers)
+            assert answer.headers["X-Banyan-Version"].startswith("step-00000002-"), (path, answer.headers)
+            assert version in (None, answer.headers["X-Banyan-Version"]), (version, answer.headers)
+            version = answer.headers["X-Banyan-Version"]
 
 
 def check_stops(whole):

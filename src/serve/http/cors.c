@@ -24,11 +24,13 @@ void by__http_cors_allow(const by_serve_cors_config *config, by__http_exchange *
     }
     if (origin != NULL) {
         by__http_exchange_header(x, "Access-Control-Allow-Origin", origin);
-        by__http_exchange_header(x, "Access-Control-Expose-Headers",
-                                 "X-Request-Id, Retry-After, Location, X-RateLimit-Limit-Requests, "
-                                 "X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, "
-                                 "X-RateLimit-Limit-Tokens, X-RateLimit-Remaining-Tokens, "
-                                 "X-RateLimit-Reset-Tokens");
+        by__http_exchange_header(
+            x, "Access-Control-Expose-Headers",
+            "X-Request-Id, X-Banyan-Run, X-Banyan-Version, Retry-After, Location, "
+            "X-RateLimit-Limit-Requests, "
+            "X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, "
+            "X-RateLimit-Limit-Tokens, X-RateLimit-Remaining-Tokens, "
+            "X-RateLimit-Reset-Tokens");
     }
 }
 

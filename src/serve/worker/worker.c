@@ -162,6 +162,7 @@ static void on_wake(uv_async_t *async)
             (void)json_object_set_new(event, "prompt_tokens",
                                       json_integer((json_int_t)work->request.prompt_count));
             (void)json_object_set_new(event, "version", json_string(w->version));
+            (void)json_object_set_new(event, "run", json_string(w->run));
             by__worker_tell(w, work, event);
             break;
         }
@@ -378,6 +379,29 @@ static by_status find_weights(by__worker *w, by_error *error)
     return BY_OK;
 }
 
+/* Sets the name of the run that a path leads to: its directory, above that of a checkpoint. Bytes
+ * that a header cannot have are written as %XX. */
+static by_status set_run(by__worker *w, by_error *error)
+{
+    char *path = realpath(w->options.model, NULL);
+    if (path == NULL) {
+        return by__io_error(error, "read", w->options.model);
+    }
+    char *part = strstr(path, "/checkpoints/");
+    if (part != NULL) {
+        *part = '\0';
+    }
+    const char *last = strrchr(path, '/');
+    size_t n = 0;
+    for (const char *c = last == NULL ? path : last + 1; *c != '\0' && n + 4 < sizeof w->run; c++) {
+        bool plain = *c > ' ' && *c < 0x7f && *c != '%';
+        n += (size_t)snprintf(w->run + n, sizeof w->run - n, plain ? "%c" : "%%%02X",
+                              (unsigned char)*c);
+    }
+    free(path);
+    return BY_OK;
+}
+
 /* The model's name and its own id. */
 static by_status set_names(by__worker *w, by_error *error)
 {
@@ -575,6 +599,9 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     }
     if (status == BY_OK) {
         status = find_weights(&w, error);
+    }
+    if (status == BY_OK) {
+        status = set_run(&w, error);
     }
     if (status == BY_OK) {
         status = by__worker_served_open(&w.model, &w.options, &w.log, error);

@@ -366,6 +366,7 @@ typedef struct by__worker {
     char id[BY__ID_BYTES];
     char name[256];
     char version[65];
+    char run[256]; /* name of the run or directory that the weights are of, as a header has it */
     by__protocol_served_version
         served;                  /* its lease keeps the weights; if path is NULL, `lease` does */
     by__checkpoint_lease *lease; /* of the checkpoint named by the options */

@@ -354,6 +354,7 @@ void by__worker_job(by__worker *w, by__worker_batch_job *job)
     json_t *begin = by__protocol_event_new(job->id, "begin");
     (void)json_object_set_new(begin, "prompt_tokens", json_integer((json_int_t)job->tokens));
     (void)json_object_set_new(begin, "version", json_string(w->version));
+    (void)json_object_set_new(begin, "run", json_string(w->run));
     (void)json_object_set_new(begin, "seconds", json_real(by__now() - job->since));
     by__protocol_events_add(&w->events, job->attempt, begin);
     by__protocol_events_add(&w->events, job->attempt, event);

@@ -171,6 +171,7 @@ typedef struct by__gateway_part {
     bool submitted;   /* it was sent to the broker */
     bool reading;     /* another thread is parsing its whole answer */
     char version[65]; /* version of the model that answers; "": not known yet */
+    char run[256];    /* the run that it is of; "": not known */
     bool done;
 } by__gateway_part;
 

@@ -165,6 +165,22 @@ static void end_stream(by__http_exchange *x, const by_string *frames)
     }
 }
 
+/* Names what answers: all prompts of a request go to the same version. */
+static void add_origin(const by__gateway_call *call)
+{
+    const by__gateway_part *part = call->parts;
+    const by__gateway_part *last = call->parts + call->part_count - 1;
+    while (part < last && part->version[0] == '\0') {
+        part++;
+    }
+    if (part->run[0] != '\0') {
+        by__http_exchange_header(call->exchange, "X-Banyan-Run", part->run);
+    }
+    if (part->version[0] != '\0') {
+        by__http_exchange_header(call->exchange, "X-Banyan-Version", part->version);
+    }
+}
+
 static void finish(by__gateway_call *call)
 {
     by__gateway *g = call->gateway;
@@ -181,9 +197,11 @@ static void finish(by__gateway_call *call)
     if (call->stream) {
         call->form->end(call, &out);
         end_stream(x, &out);
-    } else if (by__gateway_large_print(call)) {
-        return;
     } else {
+        add_origin(call);
+        if (by__gateway_large_print(call)) {
+            return;
+        }
         call->form->answer(call, &out);
         by__gateway_reply_text(g, x, 200, &out);
     }
@@ -372,7 +390,9 @@ static bool take_version(by__gateway_part *part, const json_t *event)
         json_decref(c->logprobs);
         *c = (by__gateway_choice){0};
     }
+    const char *run = by__protocol_get_text(event, "run");
     (void)snprintf(part->version, sizeof part->version, "%s", version);
+    (void)snprintf(part->run, sizeof part->run, "%s", run == NULL ? "" : run);
     return true;
 }
 
@@ -383,6 +403,7 @@ static bool begin(by__gateway_call *call)
         return true;
     }
     call->began = true;
+    add_origin(call);
     if (!by__http_exchange_stream(call->exchange)) {
         return false;
     }
