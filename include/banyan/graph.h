@@ -62,9 +62,10 @@ typedef struct by_value_info {
     by_shape shape;
     by_role role;
     by_init init;
-    bool frozen;  /* a parameter that is not trained */
-    int producer; /* index of the node that computes it; -1: external value */
-    int block;    /* block (layer) that it belongs to; -1: outside blocks */
+    bool frozen;    /* a parameter that is not trained */
+    bool statistic; /* a parameter made by by_graph_statistic */
+    int producer;   /* index of the node that computes it; -1: external value */
+    int block;      /* block (layer) that it belongs to; -1: outside blocks */
     /* A weight that by_pass_layout has transposed: shape and axes are those of the result. */
     bool transposed;
 } by_value_info;
@@ -84,6 +85,16 @@ BY_API by_value by_graph_state(by_graph *graph, const char *name, by_dtype dtype
 /* Marks a parameter as not trained: it gets neither gradient nor optimizer state and is not
  * updated; checkpoints contain it. Stores BY_EARG in the graph if the value is not a parameter. */
 BY_API void by_graph_freeze(by_graph *graph, by_value parameter);
+/* Declares a statistic: a parameter that training updates without a derivative, such as the running
+ * mean of a batch norm (Ioffe and Szegedy 2015). It is a vector, computed with as f32. */
+BY_API by_value by_graph_statistic(by_graph *graph, const char *name, const char *axes,
+                                   by_shape shape, by_init init);
+/* In a graph for training: publishes what one micro-batch adds to a statistic, a node's result of
+ * its shape in f32, as output "increment.NAME". by_pass_gradients makes it the gradient of the
+ * statistic, which is summed over a step's micro-batches as others are, but belongs neither to
+ * their norm nor to the scale of the loss; the update adds the mean over the micro-batches. Stores BY_EARG in the graph if the value is not
+ * a statistic, or the increment has another type. */
+BY_API void by_graph_increment(by_graph *graph, by_value statistic, by_value increment);
 /* Makes the result of a node an output with this name. Stores BY_EARG in the graph if the value is
  * not the result of a node or the name is taken. */
 BY_API void by_graph_output(by_graph *graph, by_value value, const char *name);

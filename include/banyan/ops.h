@@ -37,6 +37,14 @@ BY_API by_value by_layer_norm(by_graph *graph, by_value x, by_value weight, by_v
                               float eps);
 /* RMS norm over the last axis (Zhang and Sennrich 2019); weight is f32 [C]. */
 BY_API by_value by_rms_norm(by_graph *graph, by_value x, by_value weight, float eps);
+/* Batch norm of x [N, C] with its own mean and variance over the N rows (Ioffe and Szegedy 2015);
+ * weight and bias are f32 [C]. *mean and *variance (divisor N - 1), f32 [C], are for running
+ * statistics; they have no gradient. N must be 2 or more. */
+BY_API by_value by_batch_norm(by_graph *graph, by_value x, by_value weight, by_value bias,
+                              float eps, by_value *mean, by_value *variance);
+/* The same with a given mean and variance, f32 [C], which have no gradient. */
+BY_API by_value by_batch_norm_fixed(by_graph *graph, by_value x, by_value mean, by_value variance,
+                                    by_value weight, by_value bias, float eps);
 /* Rows `ids` i32 [...] of table [V, C]: [..., C]. */
 BY_API by_value by_embedding(by_graph *graph, by_value ids, by_value table);
 /* x [B, T, C] + table[t]: learned positions. */

@@ -23,11 +23,14 @@ BY_API double by_learning_rate_scale(const by_optimizer_config *config, int64_t 
 
 /* Layout of "hyper", the numbers of a step that an update graph reads. BY_HYPER_UPDATE: number of
  * the update modulo 2^24; BY_HYPER_AVERAGE: weight of the new parameters in their average (0: no
- * average is kept); the others belong to the optimizer, hyper[0] being the learning rate.
+ * average is kept); BY_HYPER_SHARE: 1 / the number of the step's micro-batches, which the caller
+ * sets if there are statistics; the others belong to the optimizer, hyper[0] being the learning
+ * rate.
  * BY_MAX_STATES: maximum number of states of an optimizer. */
 #define BY_HYPER_COUNT   8
 #define BY_HYPER_UPDATE  (BY_HYPER_COUNT - 1)
 #define BY_HYPER_AVERAGE (BY_HYPER_COUNT - 2)
+#define BY_HYPER_SHARE   (BY_HYPER_COUNT - 3)
 #define BY_MAX_STATES    7
 /* Name of the state that holds the moving average of the weights in f32, after the optimizer's own
  * states. */
@@ -38,6 +41,8 @@ typedef struct by_update_unit {
     const char *name; /* of its values in the graphs below */
     const char *axes; /* logical axis names of a tensor: "vocab embed"; NULL: unknown */
     by_shape shape;
+    /* by_graph_statistic: left out of the norm, and updated by the mean of its increments alone */
+    bool statistic;
     bool decay;      /* weight decay applies: matrices, not vectors (norm weights, biases) */
     by_dtype copy;   /* dtype of the copy used for computing; BY_F32: there is none */
     by_dtype format; /* dtype of the parameter and its states: f32 or bf16 */

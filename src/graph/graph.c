@@ -165,6 +165,41 @@ by_value by_graph_parameter(by_graph *graph, const char *name, const char *axes,
     return value;
 }
 
+by_value by_graph_statistic(by_graph *graph, const char *name, const char *axes, by_shape shape,
+                            by_init init)
+{
+    if (graph->error.status == BY_OK && shape.rank != 1) {
+        by__graph_fail(graph, BY_EARG, "statistic %s: its shape must have one axis", name);
+        return BY_NONE;
+    }
+    by_value value = by_graph_parameter(graph, name, axes, shape, init);
+    if (value != BY_NONE) {
+        graph->values[value].statistic = true;
+    }
+    return value;
+}
+
+void by_graph_increment(by_graph *graph, by_value statistic, by_value increment)
+{
+    char *name;
+    by_string text = {0};
+    if (graph->error.status != BY_OK) {
+        return;
+    }
+    if (!by__graph_has(graph, statistic) || !graph->values[statistic].statistic ||
+        !by__graph_has(graph, increment) || graph->values[increment].dtype != BY_F32 ||
+        !by_shape_equal(&graph->values[increment].shape, &graph->values[statistic].shape)) {
+        by__graph_fail(graph, BY_EARG,
+                       "increment: wanted are a statistic and an f32 value of its shape");
+        return;
+    }
+    by_string_format(&text, "increment.%s", graph->values[statistic].name);
+    if (by__string_take(&text, &name, &graph->error) == BY_OK) {
+        by_graph_output(graph, increment, name);
+        free(name);
+    }
+}
+
 by_value by_graph_state(by_graph *graph, const char *name, by_dtype dtype, by_shape shape)
 {
     return by__graph_add_value(graph, BY_ROLE_STATE, name, NULL, (by__graph_type){dtype, shape});
@@ -288,6 +323,7 @@ by_status by_graph_value(const by_graph *graph, by_value value, by_value_info *o
                            .role = v->role,
                            .init = v->init,
                            .frozen = v->frozen,
+                           .statistic = v->statistic,
                            .producer = v->producer,
                            .transposed = v->transposed,
                            .block = v->block};

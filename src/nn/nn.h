@@ -231,25 +231,40 @@ by_status by__nn_llama_read_config(by_model_config *config, by__nn_llama_keys *k
                                    const by__nn_llama_defaults *defaults, const char *name,
                                    const json_t *in, by_error *error);
 
+/* ---- norms by name (norms.c) ---- */
+
+typedef struct by__nn_norm_options {
+    const char *prefix; /* of the names of its parameters */
+    const char *axes;   /* logical name of the axis */
+    float eps;
+    float momentum; /* weight of new statistics in running ones */
+} by__nn_norm_options;
+
+bool by__nn_norm_is_known(const char *kind);
+/* Adds the norm of a kind ("layer", "batch") to rows x [N, width]. */
+by_value by__nn_norm(by__nn_build *b, const char *kind, by_value x, int64_t width,
+                     const by__nn_norm_options *options);
+
 /* ---- parameters as entries of a tensor store (parameters.c) ---- */
 
 /* Groups of parameters, in the order in which they are laid out. Trained ones come first, matrices
  * before vectors, with separate groups for those that programs compute with in a narrower format
- * than f32; then the same for parameters split over ranks, by the axes that split them; frozen ones
- * come last. */
+ * than f32; then the same for parameters split over ranks, by the axes that split them; then
+ * statistics. Frozen ones come last. */
 enum {
-    BY__GROUP_VECTOR = 1, /* one axis: norm weights, biases; exempt from weight decay */
-    BY__GROUP_WIDE = 2,   /* computed with as f32 */
-    BY__GROUP_TENSOR = 4, /* each rank of the mesh axis `tensor` has a part */
-    BY__GROUP_EXPERT = 8, /* each rank of the mesh axis `expert` has a part */
-    BY__TRAINED_GROUPS = 16,
-    BY__GROUP_FROZEN = 16, /* split or not */
-    BY__GROUPS = 20
+    BY__GROUP_VECTOR = 1,     /* one axis: norm weights, biases; exempt from weight decay */
+    BY__GROUP_WIDE = 2,       /* computed with as f32 */
+    BY__GROUP_TENSOR = 4,     /* each rank of the mesh axis `tensor` has a part */
+    BY__GROUP_EXPERT = 8,     /* each rank of the mesh axis `expert` has a part */
+    BY__GROUP_STATISTIC = 19, /* by_graph_statistic, split or not; 16 to 18 are not used */
+    BY__TRAINED_GROUPS = 20,
+    BY__GROUP_FROZEN = 20, /* split or not */
+    BY__GROUPS = 24
 };
 /* The set of mesh axes along which the tensors of a group are split. */
 static inline uint32_t by__group_mesh(int group)
 {
-    return group >= BY__TRAINED_GROUPS
+    return group >= BY__GROUP_STATISTIC
                ? 0
                : ((group & BY__GROUP_TENSOR) != 0 ? 1u << BY_MESH_TENSOR : 0) |
                      ((group & BY__GROUP_EXPERT) != 0 ? 1u << BY_MESH_EXPERT : 0);

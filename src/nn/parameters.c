@@ -21,6 +21,9 @@ static int group_of(const by__graph_value *value)
     if (value->frozen) {
         return group | BY__GROUP_FROZEN;
     }
+    if (value->statistic) {
+        return BY__GROUP_STATISTIC;
+    }
     for (int i = 0; i < value->part_count; i++) {
         bool expert = (value->part[i].mesh >> BY_MESH_EXPERT & 1u) != 0;
         group |= expert ? BY__GROUP_EXPERT : BY__GROUP_TENSOR;

@@ -77,6 +77,8 @@ by_status by__op_onnx_attention(const by__op_signature *s, const by__graph_type 
                                 by__op_onnx *onnx, by_error *error);
 by_status by__op_onnx_cached_attention(const by__op_signature *s, const by__graph_type *out,
                                        by__op_onnx *onnx, by_error *error);
+by_status by__op_onnx_map(const by__op_signature *s, const by__graph_type *out, by__op_onnx *onnx,
+                          by_error *error);
 /* The cost of a gather: it reads as many bytes as it looks up, not the whole table. */
 void by__op_cost_embedding(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost);
 

@@ -119,10 +119,13 @@ by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *co
     in[0] = by_graph_state(graph, "failed", BY_F32, BY_SHAPE(1));
     in[1] = losses > 0 ? by_graph_input(graph, "losses", BY_F32, BY_SHAPE(losses)) : BY_NONE;
     in[2] = scaled ? by_graph_input(graph, "loss_factor", BY_F32, BY_SHAPE(1)) : BY_NONE;
+    int operands = 3;
     for (size_t i = 0; i < count; i++) {
-        in[i + 3] = by__optim_unit_squares(graph, &units[i], squares_of(graph, &units[i]));
+        if (!units[i].statistic) {
+            in[operands++] = by__optim_unit_squares(graph, &units[i], squares_of(graph, &units[i]));
+        }
     }
-    by__op_build_clip_scale(graph, in, (int)count + 3, (float)config->clip, &norm, &scale);
+    by__op_build_clip_scale(graph, in, operands, (float)config->clip, &norm, &scale);
     by_graph_output(graph, norm, "norm");
     by_graph_output(graph, scale, "scale");
     free(in);
@@ -144,6 +147,18 @@ static by_value without_zeros(by_graph *graph, const by__optim_update *u)
     return results[0];
 }
 
+/* A statistic grows by the mean of its increments, of which the gradient set has the sum, unless
+ * the step is skipped. */
+static void update_statistic(by_graph *graph, by__optim_update *u)
+{
+    by__optim_update_map m;
+    u->decay = 0.0f;
+    by__optim_update_begin(&m, graph, u);
+    int sum = by_map_input(&m.map, u->gradient);
+    int mean = by__map_mul(&m, sum, by__optim_update_hyper(&m, BY_HYPER_SHARE));
+    (void)by__optim_update_end(&m, by__map_one(&m, BY_MAP_NEGATE, mean));
+}
+
 static void update_unit(by_graph *graph, const by__optim_row *optimizer,
                         const by_optimizer_config *config, by__optim_update *u)
 {
@@ -151,6 +166,10 @@ static void update_unit(by_graph *graph, const by__optim_row *optimizer,
     const void *own = by__config_kind_own(config->own, &optimizer->kind);
     u->parameter = named(graph, BY_ROLE_PARAMETER, "", unit, unit->format, &unit->shape);
     u->gradient = named(graph, BY_ROLE_INPUT, "grad", unit, BY_F32, &unit->shape);
+    if (unit->statistic) {
+        update_statistic(graph, u);
+        return;
+    }
     u->decay = unit->own_decay ? unit->weight_decay
                : unit->decay   ? (float)config->weight_decay
                                : 0.0f;

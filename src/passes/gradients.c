@@ -12,7 +12,8 @@ void by__pass_gradients_needed(const by_graph *graph, bool frozen_too, bool *nee
 {
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__graph_value *value = &graph->values[v];
-        needed[v] = value->role == BY_ROLE_PARAMETER && (frozen_too || !value->frozen);
+        needed[v] =
+            value->role == BY_ROLE_PARAMETER && (frozen_too || !value->frozen) && !value->statistic;
     }
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__graph_node *node = &graph->nodes[n];
@@ -105,30 +106,58 @@ static by_status differentiate_node(backward_pass *b, size_t n, by_error *error)
     return status;
 }
 
+static by_status name_gradient(by_graph *graph, by_value v, by_value gradient, by_error *error)
+{
+    by_string text = {0};
+    char *name;
+    by_string_format(&text, "grad.%s", graph->values[v].name);
+    BY_TRY(by__string_take(&text, &name, error));
+    by_graph_output(graph, gradient, name);
+    free(name);
+    BY_TRY(by_graph_check(graph, error));
+    graph->values[gradient].role = BY_ROLE_GRADIENT;
+    return BY_OK;
+}
+
 /* Names the gradient of parameter v. If another value has the same gradient (a shared dy), it is
  * copied by a cast to f32, so that each parameter has its own buffer. */
 static by_status publish(backward_pass *b, by_value v, by_error *error)
 {
     by_graph *graph = b->graph;
-    const char *name = graph->values[v].name;
     by_value gradient = b->gradient[v];
     if (gradient == BY_NONE) {
         return by_error_set(error, BY_EARG, "gradients: the loss does not depend on parameter '%s'",
-                            name);
+                            graph->values[v].name);
     }
     const by__graph_value *have = &graph->values[gradient];
     if (have->role != BY_ROLE_ACTIVATION || have->dtype != BY_F32 || have->producer < 0) {
         gradient = by_cast(graph, gradient, BY_F32);
     }
+    return name_gradient(graph, v, gradient, error);
+}
+
+/* Publishes the increment of a statistic as its gradient. A copy of it belongs to the backward pass,
+ * which writes gradients. */
+static by_status publish_increment(by_graph *graph, by_value v, by_error *error)
+{
+    char *name;
     by_string text = {0};
-    char *full_name;
-    by_string_format(&text, "grad.%s", name);
-    BY_TRY(by__string_take(&text, &full_name, error));
-    by_graph_output(graph, gradient, full_name);
-    free(full_name);
-    BY_TRY(by_graph_check(graph, error));
-    graph->values[gradient].role = BY_ROLE_GRADIENT;
-    return BY_OK;
+    by_string_format(&text, "increment.%s", graph->values[v].name);
+    BY_TRY(by__string_take(&text, &name, error));
+    by_value increment = by_graph_find(graph, name);
+    free(name);
+    if (increment == BY_NONE) {
+        return graph->values[v].frozen
+                   ? BY_OK
+                   : by_error_set(error, BY_EARG, "gradients: nothing updates the statistic '%s'",
+                                  graph->values[v].name);
+    }
+    graph->values[increment].role = BY_ROLE_ACTIVATION;
+    if (graph->values[v].frozen) {
+        return BY_OK;
+    }
+    by_graph_set_block(graph, graph->nodes[graph->values[increment].producer].block);
+    return name_gradient(graph, v, by_cast(graph, increment, BY_F32), error);
 }
 
 static by_status differentiate(backward_pass *b, by_value loss, by_value seed, size_t values,
@@ -142,10 +171,14 @@ static by_status differentiate(backward_pass *b, by_value loss, by_value seed, s
     }
     by_graph_set_block(graph, -1);
     for (size_t v = 0; v < values; v++) {
-        if (graph->values[v].role == BY_ROLE_PARAMETER && !graph->values[v].frozen) {
+        const by__graph_value *value = &graph->values[v];
+        if (value->role == BY_ROLE_PARAMETER && value->statistic) {
+            BY_TRY(publish_increment(graph, (by_value)v, error));
+        } else if (value->role == BY_ROLE_PARAMETER && !value->frozen) {
             BY_TRY(publish(b, (by_value)v, error));
         }
     }
+    by_graph_set_block(graph, -1);
     return by__pass_graph_prune(graph, error);
 }
 

@@ -10,7 +10,7 @@ typedef struct stage_units {
     int *of;      /* of each node; -1: unknown */
     int *readers; /* of each node: of forward nodes the lowest unit that reads it, of backward nodes
                        the highest; -1: none */
-    bool *gradient; /* backward nodes that depend on the seed */
+    bool *gradient; /* backward nodes that depend on the seed or write a gradient */
     int count;
 } stage_units;
 
@@ -99,23 +99,28 @@ static int unit_of_gradient(const stage_units *u, const by__graph_value *gradien
     return u->count - 1;
 }
 
-/* Returns the unit of a backward node that depends on the seed: at most the units of its
- * operands. */
+/* Returns the first gradient that a node writes, or NULL. */
+static const by__graph_value *gradient_of(const by_graph *graph, const by__graph_node *node)
+{
+    for (int i = 0; i < node->output_count; i++) {
+        const by__graph_value *out = node->out[i] == BY_NONE ? NULL : &graph->values[node->out[i]];
+        if (out != NULL && out->role == BY_ROLE_GRADIENT) {
+            return out;
+        }
+    }
+    return NULL;
+}
+
+/* Returns the unit of a backward node that depends on the seed or writes a gradient: at most the
+ * units of its operands. */
 static int place_gradient(const stage_units *u, const by__graph_node *node)
 {
     int from = producers_unit(u, node, BY__BACKWARD);
-    int unit = node->block + 1;
-    for (int i = 0; i < node->output_count && node->block < 0; i++) {
-        const by__graph_value *out =
-            node->out[i] == BY_NONE ? NULL : &u->graph->values[node->out[i]];
-        if (out != NULL && out->role == BY_ROLE_GRADIENT) {
-            unit = unit_of_gradient(u, out);
-            return from >= 0 && from < unit ? from : unit;
-        }
-    }
-    if (node->block < 0) {
-        unit = from == 1 ? 0 : u->count - 1;
-    }
+    const by__graph_value *gradient = gradient_of(u->graph, node);
+    int unit = node->block >= 0   ? node->block + 1
+               : gradient != NULL ? unit_of_gradient(u, gradient)
+               : from == 1        ? 0
+                                  : u->count - 1;
     return from >= 0 && from < unit ? from : unit;
 }
 
@@ -126,6 +131,7 @@ static void place_backward(stage_units *u, by_value seed)
     const by_graph *graph = u->graph;
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__graph_node *node = &graph->nodes[n];
+        u->gradient[n] = node->phase == BY__BACKWARD && gradient_of(graph, node) != NULL;
         for (int i = 0; i < node->input_count && node->phase == BY__BACKWARD; i++) {
             size_t p;
             const by__graph_node *producer = producer_of(graph, node->in[i], &p);

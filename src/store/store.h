@@ -38,7 +38,7 @@
 
 /* 64 bytes of the narrowest format, so that every buffer of an entry is aligned in every format. */
 #define BY__ENTRY_ALIGNMENT 32
-#define BY__MAX_GROUPS      24
+#define BY__MAX_GROUPS      28
 
 typedef struct by__store by__store;
 

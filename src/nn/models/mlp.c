@@ -13,6 +13,8 @@ typedef struct mlp_keys {
     by_string_list hidden;
     char *activation;
     int64_t norm;
+    char *norm_kind;
+    double norm_momentum;
     int64_t embedding;
 } mlp_keys;
 
@@ -22,9 +24,15 @@ static const by__config_key keys[] = {
     {"model", "activation", BY__KEY_TEXT, BY__OWN(mlp_keys, activation), "relu",
      .choices = "relu|gelu|silu|tanh", .help = "activation function of the hidden layers"},
     {"model", "norm", BY__KEY_SWITCH, BY__OWN(mlp_keys, norm), "false",
-     .help = "layer norm before each activation"},
+     .help = "a norm before each activation"},
+    {"model", "norm_kind", BY__KEY_TEXT, BY__OWN(mlp_keys, norm_kind), "layer",
+     .choices = "layer|batch", .later = true,
+     .help = "layer norm, or batch norm over the rows of a micro-batch"},
+    {"model", "norm_momentum", BY__KEY_REAL, BY__OWN(mlp_keys, norm_momentum), "0.1", 0, 1,
+     BY__ABOVE_MIN, .later = true,
+     .help = "batch norm: weight of a step's statistics in the running ones"},
     {"model", "norm_eps", BY__KEY_REAL, BY__FIELD(model.norm_eps), "1e-5", 0, 1, BY__ABOVE_MIN,
-     .help = "epsilon of layer norm"},
+     .help = "epsilon of the norm"},
     {"model", "embedding", BY__KEY_INT, BY__OWN(mlp_keys, embedding), "-1", 1, BY__MI20,
      .derived = "half of a column's ids, at most 50",
      .help = "width of the embeddings of categories"},
@@ -153,11 +161,14 @@ static void body(by__nn_build *b)
         (void)snprintf(name, sizeof name, "layers.%lld", (long long)layer);
         x = linear(b, x, width, out, 2.0, name);
         if (own_keys(c)->norm) {
-            by_value w = by__nn_weight(b, "mlp", BY_SHAPE(out), (by_init){.kind = BY_INIT_ONE},
-                                       "norms.%lld.weight", (long long)layer);
-            by_value bias = by__nn_weight(b, "mlp", BY_SHAPE(out), (by_init){0}, "norms.%lld.bias",
-                                          (long long)layer);
-            x = by_layer_norm(b->graph, x, w, bias, (float)c->norm_eps);
+            (void)snprintf(name, sizeof name, "norms.%lld", (long long)layer);
+            x = by__nn_norm(b, own_keys(c)->norm_kind, x, out,
+                            &(by__nn_norm_options){
+                                .prefix = name,
+                                .axes = "mlp",
+                                .eps = (float)c->norm_eps,
+                                .momentum = (float)own_keys(c)->norm_momentum,
+                            });
         }
         x = by__nn_drop(b, by_unary(b->graph, x, activation(c)));
         width = out;
@@ -185,7 +196,11 @@ static void write_config(json_t *out, const by_model_config *c)
     }
     (void)json_object_set_new(out, "hidden_sizes", hidden);
     (void)json_object_set_new(out, "hidden_act", json_string(m->activation));
-    (void)json_object_set_new(out, "layer_norm", json_boolean(m->norm));
+    (void)json_object_set_new(out, "layer_norm",
+                              json_boolean(m->norm == 1 && strcmp(m->norm_kind, "layer") == 0));
+    if (m->norm == 1 && strcmp(m->norm_kind, "layer") != 0) {
+        (void)json_object_set_new(out, "norm_kind", json_string(m->norm_kind));
+    }
     (void)json_object_set_new(out, "layer_norm_eps", json_real(c->norm_eps));
     (void)json_object_set_new(out, "num_numbers", json_integer(c->numbers));
     (void)json_object_set_new(out, "category_sizes", size_list(&c->categories));
@@ -219,6 +234,20 @@ static by_status read_sizes(by_string_list *list, const char *name, const json_t
     return BY_OK;
 }
 
+static by_status read_norm(mlp_keys *m, const char *name, const json_t *in, by_error *error)
+{
+    const json_t *kind = json_object_get(in, "norm_kind");
+    BY_TRY(by__nn_json_switch(&m->norm, name, in, "layer_norm", false, error));
+    if (kind == NULL) {
+        return by__nn_set_string(&m->norm_kind, "layer", error);
+    }
+    m->norm = 1;
+    return json_is_string(kind) && by__nn_norm_is_known(json_string_value(kind))
+               ? by__nn_set_string(&m->norm_kind, json_string_value(kind), error)
+               : by_error_set(error, BY_EFORMAT, "%s: \"norm_kind\" is neither layer nor batch",
+                              name);
+}
+
 static by_status read_config(by_model_config *c, const char *name, const json_t *in,
                              by_error *error)
 {
@@ -231,7 +260,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__nn_json_integer(&c->outputs, name, in, "num_outputs", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&m->embedding, name, in, "embedding_size", -1, error));
     BY_TRY(by__nn_json_number(&c->norm_eps, name, in, "layer_norm_eps", 1e-5, error));
-    BY_TRY(by__nn_json_switch(&m->norm, name, in, "layer_norm", false, error));
+    BY_TRY(read_norm(m, name, in, error));
     c->numbers = json_integer_value(numbers);
     if (!json_is_integer(numbers) || c->numbers < 0 || c->numbers > BY__MI20 ||
         m->hidden.count == 0 || (c->numbers == 0 && c->categories.count == 0)) {

@@ -126,7 +126,7 @@ static by_status add_slices(norm_planner *p, const holder *h, const by__trainer_
 
 static by_status list_segments(norm_planner *p, by_error *error)
 {
-    for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
+    for (int group = 0; group < BY__GROUP_STATISTIC; group++) {
         int64_t end = 0;
         for (size_t i = 0; i < by__store_count(p->whole); i++) {
             const by__store_tensor *entry = by__store_entry(p->whole, (by__store_handle)i);

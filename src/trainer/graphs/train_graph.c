@@ -79,6 +79,7 @@ static by_status build(by_model *model, by_graph *graph, const by_config *config
     if (task == NULL) {
         BY_TRY(by_task_find(&task, config, error));
     }
+    *model = BY_MODEL_NONE;
     BY_TRY(recipe->builder != NULL
                ? recipe->builder(recipe->user, model, graph, &config->model, request, error)
                : by_model_build(model, graph, &config->model, request, error));

@@ -25,6 +25,7 @@ by_status by__trainer_list_parameter(by_graph *list, const by__graph_value *valu
     by__graph_value *copy = &list->values[made];
     copy->dtype = value->dtype;
     copy->frozen = frozen;
+    copy->statistic = value->statistic;
     copy->transposed = value->transposed;
     copy->whole = value->whole;
     copy->part_count = value->part_count;

@@ -16,6 +16,7 @@ by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape 
                             .ranks = mesh != 0 ? ranks : 0,
                             .mesh = mesh,
                             .shape = shape,
+                            .statistic = group == BY__GROUP_STATISTIC,
                             .decay = (group & BY__GROUP_VECTOR) == 0,
                             .copy = wide ? BY_F32 : by__trainer_copies_dtype(t->config),
                             .format = wide ? BY_F32 : by__trainer_weights_dtype(t->config)};

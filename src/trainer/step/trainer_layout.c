@@ -22,7 +22,8 @@ static const char *const group_names[BY__GROUPS] = {
     "experts.split.vectors",
     "experts.split.wide.matrices",
     "experts.split.wide.vectors",
-    "frozen.matrices",
+    [BY__GROUP_STATISTIC] = "statistics",
+    [BY__GROUP_FROZEN] = "frozen.matrices",
     "frozen.vectors",
     "frozen.wide.matrices",
     "frozen.wide.vectors",
@@ -144,6 +145,23 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
     return bytes;
 }
 
+/* Statistics are averages over the micro-batches of a step. Exchanges that are rounded, rare or
+ * late would make other numbers of them, and an outer optimizer's momentum negative variances. */
+static by_status check_statistics(const by_trainer *t, by_error *error)
+{
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+        if (entry->group == BY__GROUP_STATISTIC && t->sync.is_on) {
+            return by_error_set(error, BY_ECONFIG,
+                                "sync: %.100s is a statistic of the micro-batches of each step, "
+                                "which rare, late or compressed exchanges cannot keep: remove the "
+                                "keys of sync, or use a model without batch norm",
+                                entry->name);
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__trainer_lay_out(by_trainer *t, by_error *error)
 {
     const unsigned all = (1u << BY__GROUPS) - 1;
@@ -158,6 +176,7 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
     if (by__store_count(t->store) == 0) {
         return by_error_set(error, BY_EARG, "the model has no parameters to train");
     }
+    BY_TRY(check_statistics(t, error));
     BY_TRY(by__trainer_buckets_plan(t, error));
     BY_TRY(by__trainer_shard_plan(t, error));
     BY_TRY(t->updater->plan(t, error));

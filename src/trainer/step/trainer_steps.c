@@ -84,6 +84,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     BY_TRY(by_program_submit(t->norm->program, error));
     BY_TRY(by__trainer_guard_decide(t, slot, targets, error));
     by_optimizer_hyper(hyper, &t->config->optimizer, t->updates - t->guard.skipped, lr);
+    hyper[BY_HYPER_SHARE] = 1.0f / (float)t->all_micro_batches;
     BY_TRY(by__trainer_send_hyper(t, slot, hyper, error));
     BY_TRY(by__trainer_layers_before_update(t, slot, error));
     BY_TRY(t->updater->update(t, error));
