@@ -5,7 +5,7 @@
   tests/parity/check_safetensors.py            # compare with the committed files
   tests/parity/check_safetensors.py --write    # make them anew
 
-tests/unit/test_safetensors.c reads the golden files and writes the same tensors byte for byte, so
+tests/unit/formats/test_safetensors.c reads the golden files and writes the same tensors byte for byte, so
 agreement here means that the library and banyan read and write each other's files.
 """
 import struct

@@ -3,7 +3,7 @@
     pip install pillow
     python3 tests/parity/make_resize_golden.py
 
-The pixels of an image follow from their places (tests/unit/test_image_fit.c makes the same ones).
+The pixels of an image follow from their places (tests/unit/formats/test_image_fit.c makes the same ones).
 """
 
 import json

@@ -738,7 +738,7 @@ const op_case op_cases[] = {
     BENCH(MAP, (.map = &adamw_map), F(50257, 768), F(50257, 768), F(50257, 768), F(50257, 768),
           F(4), F(1)),
 
-    /* Groups of one rank; tests/unit/test_collectives.c has larger ones. */
+    /* Groups of one rank; tests/unit/ops/test_collectives.c has larger ones. */
     GRADIENT(ALL_REDUCE, (.mesh = 1, .ranks = 1), A(2, 3)),
     CASE(ALL_REDUCE, (.mesh = 1, .ranks = 1), A(3, 5)),
     GRADIENT(ALL_GATHER, (.mesh = 1, .ranks = 1, .axis = 1, .rows = 3), A(2, 3)),

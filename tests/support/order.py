@@ -104,10 +104,10 @@ MOST = {
     "arrows": 0,  # pairs of files between which a call runs up, or aside
     "includes": 0,  # includes that point up, or aside
     "headers": 2,  # public headers whose functions several rooms define
-    "circles": 6,  # files of the largest circle of calls; 6 in a house in order
+    "circles": 6,  # files of the largest circle of calls
     "circled": 0,  # files in circles of more than 6
-    "folders": 122,  # .c and .h files that lie directly in the largest folder; 40 in a house in order
-    "crowded": 2,  # folders with more than 40
+    "folders": 40,  # .c and .h files that lie directly in the largest folder
+    "crowded": 0,  # folders with more than 40
     "types": 0,  # names of types that are defined more than once
     "shared": 0,  # names that a function and a type share
     "names": 0,  # internal names without the name of their room or folder
