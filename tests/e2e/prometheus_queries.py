@@ -26,6 +26,8 @@ def ask(query):
         with urllib.request.urlopen(url, timeout=300) as answer:
             data = json.loads(answer.read())["data"]
     except urllib.error.HTTPError as error:
+        if error.code == 503:  # it is still starting
+            return []
         raise SystemExit(f"{query}: {error.read().decode()}") from error
     rows = [data] if data["resultType"] == "scalar" else data["result"]
     return [float(row["value"][1]) for row in rows]
