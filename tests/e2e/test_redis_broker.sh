@@ -421,7 +421,7 @@ wait_for http shared
 background=
 url=$(cat shared)
 await_ready
-shift_to() { "$banyan" deploy "$@" --broker "redis://127.0.0.1:$port/7" --name tiny --slower 50; }
+shift_to() { "$banyan" deploy "$@" --broker "redis://127.0.0.1:$port/7" --name tiny --slower 1000000; }
 run 0 shift_to one
 run 1 shift_to one
 holds err "is already live"
