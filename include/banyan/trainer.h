@@ -44,6 +44,10 @@ typedef struct by_trainer_options {
     /* The ranks that train together, as described by config.parallel; must outlive the trainer.
      * NULL: a single rank. */
     by_comm *comm;
+    /* With ranks above 0 and comm NULL: the plan of rank `rank` of a job of that many, without the
+     * others, as if each had a machine like this one. It cannot be allocated. */
+    int ranks;
+    int rank;
     by_speeds speeds;    /* of this machine, for config.memory.budget and by_trainer_seconds */
     uint64_t data_bytes; /* that by_trainer_plan_data will add later; counted in the budget */
 } by_trainer_options;
@@ -54,7 +58,7 @@ typedef struct by_trainer_options {
  * by_trainer_memory); this is collective if it chooses what several ranks recompute. Returns
  * BY_ECONFIG if config.parallel does not match the number of ranks, a step has fewer micro-batches
  * than ranks to compute them, or features of the config cannot be combined; BY_EARG if there is
- * nothing to train. */
+ * nothing to train, or no such rank. */
 BY_API by_status by_trainer_open(by_trainer **out, const by_config *config,
                                  const by_trainer_options *options, by_error *error);
 /* Chooses train.micro_batch for a number of ranks, if by_config_resolve derived it: the largest
@@ -113,7 +117,8 @@ BY_API void by_trainer_plan_data(by_trainer *trainer, uint64_t bytes);
 /* Adds the memory from which by_train writes checkpoints (config.checkpoint) to the report. */
 BY_API void by_trainer_plan_staging(by_trainer *trainer);
 /* Collective. Allocates the planned memory. Returns BY_EMEMORY if it does not fit (the message
- * suggests a change), BY_ESTATE if it was allocated before. */
+ * suggests a change), BY_ESTATE if it was allocated before or is the plan of a rank without the
+ * others. */
 BY_API by_status by_trainer_allocate(by_trainer *trainer, by_error *error);
 /* Sets initial weights by the model's rules and config.seed, zero optimizer state and step 0.
  * Returns BY_ESTATE before by_trainer_allocate. */

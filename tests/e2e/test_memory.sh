@@ -25,6 +25,15 @@ run 0 "$banyan" info c.yaml --graph
 lines=$(wc -l <out)
 run 0 "$banyan" info c.yaml --graph --set memory.budget=440MiB
 [ "$(wc -l <out)" -gt "$lines" ] || fail "nothing is computed again in the graph that is printed"
+# The plan of any rank of a job, without the others.
+run 0 "$banyan" info c.yaml --ranks 4 --rank 3 --set parallel.pipeline=2 --json
+holds out '"ranks":4,"rank":3,"place":"pipeline 1, data 1"'
+run 0 "$banyan" info c.yaml --ranks 2 --rank 1 --set parallel.pipeline=2
+holds out "rank          1 of 2: pipeline 1"
+run 0 "$banyan" info c.yaml --ranks 2 --graph --set parallel.shard=2 --set parallel.zero=3
+holds out gather_parameter
+run 2 "$banyan" info c.yaml --ranks 2 --rank 2
+holds err "--rank 2"
 # ... and the picture of what a step has in memory, too.
 run 0 "$banyan" info c.yaml --out memory.svg --set memory.budget=440MiB
 holds memory.svg "</svg>"

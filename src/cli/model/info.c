@@ -12,6 +12,8 @@ typedef struct info_request {
     cli_list overrides;
     const char *after;
     const char *out;
+    int64_t ranks; /* of the job; 0: as the config is run by one process */
+    int64_t rank;
     bool graph;
     bool config;
     bool json;
@@ -28,16 +30,35 @@ static by_status print_text(const by_graph *graph, by_error *error)
     return status;
 }
 
-/* Prints the graph as it runs; what is recomputed is known only after planning everything. */
-static by_status print_planned_graph(const by_config *config, const by_trainer_options *options,
+/* Returns true for a program that computes gradients: "gradients" or, for each stage of a pipeline,
+ * "forward 1". */
+static bool is_of_model(const char *name)
+{
+    static const char *const names[] = {"gradients", "forward", "backward", "weights"};
+    size_t length = strcspn(name, " ");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strlen(names[i]) == length && strncmp(name, names[i], length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Prints the graph as it runs, or those of a rank's stages; what is recomputed, and the part of a
+ * rank, are known only after planning everything. */
+static by_status print_planned_graph(by_config *config, const by_trainer_options *options,
                                      by_error *error)
 {
     by_trainer *trainer;
-    by_status status = by_trainer_open(&trainer, config, options, error);
-    if (status == BY_OK) {
-        status = print_text(by_trainer_graph(trainer, "gradients"), error);
-        by_trainer_close(&trainer);
+    by_status status = by_trainer_open_fitting(&trainer, config, options, error);
+    if (status != BY_OK) {
+        return status;
     }
+    for (size_t i = 0; status == BY_OK && by_trainer_program_name(trainer, i) != NULL; i++) {
+        const char *name = by_trainer_program_name(trainer, i);
+        status = is_of_model(name) ? print_text(by_trainer_graph(trainer, name), error) : BY_OK;
+    }
+    by_trainer_close(&trainer);
     return status;
 }
 
@@ -70,7 +91,8 @@ static by_status find_fit(plan_fit *f, const by_config *config, const by_trainer
                    : by_plan_changes(f->changes, &f->count, config, options, f->limit, error);
 }
 
-static void print_json(const by_config *config, const by_trainer *trainer, const plan_fit *f)
+static void print_json(const by_config *config, const by_trainer *trainer, const plan_fit *f,
+                       const by_trainer_options *options)
 {
     const by_model_size *size = by_trainer_size(trainer);
     const by_memory_report *m = by_trainer_memory(trainer);
@@ -93,6 +115,11 @@ static void print_json(const by_config *config, const by_trainer *trainer, const
            (unsigned long long)m->process, (unsigned long long)m->on_disk, (long long)size->trained,
            (long long)size->frozen, (unsigned long long)m->spared, (long long)config->memory.budget,
            by_trainer_seconds(trainer));
+    if (options->ranks > 0) {
+        char place[128];
+        by_trainer_place(trainer, place, sizeof place);
+        printf(",\"ranks\":%d,\"rank\":%d,\"place\":\"%s\"", options->ranks, options->rank, place);
+    }
     printf(",\"limit_bytes\":%llu,\"fits\":%s,\"changes\":[", (unsigned long long)f->limit,
            f->fits ? "true" : "false");
     for (size_t i = 0; i < f->count; i++) {
@@ -180,12 +207,19 @@ static void print_fit(const by_config *config, const plan_fit *f)
     }
 }
 
-static void print_plan(const by_config *config, const by_trainer *trainer)
+static void print_plan(const by_config *config, const by_trainer *trainer,
+                       const by_trainer_options *options)
 {
     const by_model_size *size = by_trainer_size(trainer);
     const by_memory_report *m = by_trainer_memory(trainer);
     const char *examples = by_trainer_task(trainer)->examples;
     int one = (int)strlen(examples) - 1;
+    if (options->ranks > 0) {
+        char place[128];
+        by_trainer_place(trainer, place, sizeof place);
+        printf("rank          %d of %d%s%s\n", options->rank, options->ranks,
+               place[0] == '\0' ? "" : ": ", place);
+    }
     print_sizes(config);
     printf("parameters    %lld (%lld in matrix products)\n", (long long)size->parameters,
            (long long)size->in_products);
@@ -260,10 +294,13 @@ static by_status show(const info_request *r, by_config *config, by_error *error)
         }
         return status;
     }
-    if (r->after != NULL || (r->graph && config->memory.budget == 0)) {
+    if (r->after != NULL || (r->graph && config->memory.budget == 0 && r->ranks == 0)) {
         return print_graph(config, r->after, error);
     }
-    const by_trainer_options options = {.speeds = cli_speeds(config), .data_bytes = bytes};
+    const by_trainer_options options = {.ranks = (int)r->ranks,
+                                        .rank = (int)r->rank,
+                                        .speeds = cli_speeds(config),
+                                        .data_bytes = bytes};
     if (r->graph) {
         return print_planned_graph(config, &options, error);
     }
@@ -283,9 +320,9 @@ static by_status show(const info_request *r, by_config *config, by_error *error)
         status = find_fit(&f, config, trainer, &options, error);
     }
     if (status == BY_OK && r->json) {
-        print_json(config, trainer, &f);
+        print_json(config, trainer, &f, &options);
     } else if (status == BY_OK) {
-        print_plan(config, trainer);
+        print_plan(config, trainer, &options);
         print_fit(config, &f);
     }
     by_trainer_close(&trainer);
@@ -302,7 +339,7 @@ static int show_file(const info_request *r, const char *path)
 {
     char *text;
     by_error error = {0};
-    if (r->overrides.count > 0 || r->graph || r->after != NULL || r->config) {
+    if (r->overrides.count > 0 || r->graph || r->after != NULL || r->config || r->ranks > 0) {
         return cli_misuse(
             &cli_info,
             "a GGUF file can only be printed, as a whole: give no other flag than --json");
@@ -392,6 +429,10 @@ static int run(int argc, char **argv)
         {"config", CLI_SWITCH, &r.config, NULL, "print the resolved config"},
         {"out", CLI_STRING, &r.out, "FILE",
          "plot the memory of a training step, node by node, to an .svg or .png file"},
+        {"ranks", CLI_INTEGER_IN(1, 1048576), &r.ranks, "N",
+         "plan one rank of a job of N ranks, as if each had a machine like this one"},
+        {"rank", CLI_INTEGER_IN(0, 1048575), &r.rank, "R",
+         "the rank that --ranks plans, from 0 (default 0)"},
         {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -402,6 +443,15 @@ static int run(int argc, char **argv)
     }
     if (count != 1) {
         return cli_misuse(&cli_info, "name one config file, run or model directory");
+    }
+    if (r.rank > 0 && r.rank >= r.ranks) {
+        return cli_misuse(&cli_info, "--rank %lld: give --ranks, and a rank below it",
+                          (long long)r.rank);
+    }
+    if (r.ranks > 0 && r.after != NULL) {
+        return cli_misuse(&cli_info,
+                          "--after prints the graph of a process that is alone: leave out --ranks, "
+                          "or print the graph as it will run with --graph");
     }
     if (by_gguf_is_file(rest[0])) {
         return show_file(&r, rest[0]);
@@ -414,7 +464,7 @@ const cli_command cli_info = {
     .name = "info",
     .summary = "print parameters, FLOPs and planned memory of a config; its graph after any pass",
     .usage = "banyan info CONFIG [--graph | --after PASS | --config] [--out FILE]\n"
-             "                   [--set KEY=VALUE]... [--json]",
+             "                   [--ranks N [--rank R]] [--set KEY=VALUE]... [--json]",
     .text =
         "Plans a training run without allocating its memory, and prints parameters, FLOPs per\n"
         "token by both conventions, and peak memory by category.\n"
@@ -423,6 +473,7 @@ const cli_command cli_info = {
         "  banyan info examples/gpt2_124m.yaml\n"
         "  banyan info my-model --set train.batch=4 --set lora.rank=8\n"
         "  banyan info examples/shakespeare_char.yaml --set model.vocab=65 --after fuse\n"
+        "  banyan info examples/gpt2_124m.yaml --set parallel.pipeline=4 --ranks 8 --rank 5\n"
         "\n"
         "CONFIG is a config file or a run. For a model directory in Hugging Face form, the plan\n"
         "is of a training run that starts from its weights (model.from). For a GGUF file, the\n"

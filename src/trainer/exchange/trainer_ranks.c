@@ -21,15 +21,13 @@ static void set_leaves(by_trainer *t, int64_t count)
 
 by_status by__trainer_ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
-    by_comm *comm = o->comm;
     t->most_micro_batches = t->config->train.batch / t->config->train.micro_batch;
     by__trainer_layout_alone(&t->layout);
-    if (o->mode == BY_TRAINER_FULL || comm != NULL) {
-        BY_TRY(by__trainer_layout_resolve(&t->layout, t->config,
-                                          comm == NULL ? 1 : by_comm_size(comm),
-                                          comm == NULL ? 0 : by_comm_rank(comm), error));
+    if (o->mode == BY_TRAINER_FULL || o->comm != NULL || o->ranks > 0) {
+        BY_TRY(by__trainer_layout_resolve(&t->layout, t->config, by__trainer_job_ranks(o),
+                                          by__trainer_job_rank(o), error));
     }
-    t->ranks.all = t->layout.ranks > 1 ? comm : NULL;
+    t->ranks.all = t->layout.ranks > 1 ? o->comm : NULL;
     t->sets = o->mode == BY_TRAINER_FULL ? 1 : 0;
     t->zero = t->sets > 0 && t->layout.size[BY_MESH_SHARD] > 1 ? (int)t->config->parallel.zero : 0;
     t->summation = t->zero > 1 ? &by__exchange_rounds : &by__exchange_at_the_end;

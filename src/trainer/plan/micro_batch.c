@@ -4,10 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Arranges the ranks of a job as a mesh, from the section `parallel` and the number of ranks;
- * without communication, before anything is allocated. */
 #include "trainer/plan/trainer_plan.h"
-#include <string.h>
 
 static const char key[] = "train.micro_batch";
 
@@ -56,7 +53,7 @@ by_status by_config_fit_ranks(by_config *config, int ranks, by_error *error)
     return BY_OK;
 }
 
-/* The least of a number over the ranks. */
+/* The least of a number over the ranks that run. */
 static by_status least(int32_t *value, by_comm *comm, by_error *error)
 {
     int32_t *all;
@@ -82,8 +79,8 @@ static by_status least(int32_t *value, by_comm *comm, by_error *error)
 }
 
 /* Collective: finds the micro-batch for which every rank has the memory; 0 if there is none. */
-static by_status find_fitting(int32_t *out, by_trainer *t, const by_config *config,
-                              const by_trainer_options *o, by_error *error)
+static by_status fit_running(int32_t *out, by_trainer *t, const by_config *config,
+                             const by_trainer_options *o, by_error *error)
 {
     uint64_t bytes;
     uint64_t limit = by_plan_limit(config, o->comm);
@@ -103,17 +100,41 @@ static by_status find_fitting(int32_t *out, by_trainer *t, const by_config *conf
     return least(out, o->comm, error);
 }
 
+/* The same for ranks that do not run: plans for each of them. */
+static by_status fit_planned(int32_t *out, by_trainer *t, const by_config *config,
+                             const by_trainer_options *o, by_error *error)
+{
+    *out = (int32_t)config->train.micro_batch;
+    for (int r = 0; r < t->layout.ranks; r++) {
+        by_trainer_options theirs = *o;
+        by_trainer *other = t;
+        int32_t fits;
+        theirs.rank = r;
+        if (r != t->layout.rank) {
+            BY_TRY(by__trainer_open_alone(&other, config, &theirs, error));
+        }
+        by_status status = fit_running(&fits, other, config, &theirs, error);
+        if (other != t) {
+            by_trainer_close(&other);
+        }
+        BY_TRY(status);
+        *out = fits < *out ? fits : *out;
+    }
+    return BY_OK;
+}
+
 by_status by_trainer_open_fitting(by_trainer **out, by_config *config,
                                   const by_trainer_options *options, by_error *error)
 {
     const by_trainer_options o = options == NULL ? (by_trainer_options){0} : *options;
     int32_t fits = 0;
     by_trainer *t;
-    BY_TRY(by_config_fit_ranks(config, o.comm == NULL ? 1 : by_comm_size(o.comm), error));
+    BY_TRY(by_config_fit_ranks(config, by__trainer_job_ranks(&o), error));
     BY_TRY(by_trainer_open(&t, config, &o, error));
     by_status status = BY_OK;
     if (by__config_is_derived(config, key) && o.mode == BY_TRAINER_FULL) {
-        status = find_fitting(&fits, t, config, &o, error);
+        status = o.comm != NULL ? fit_running(&fits, t, config, &o, error)
+                                : fit_planned(&fits, t, config, &o, error);
     }
     if (status == BY_OK && fits > 0 && fits < config->train.micro_batch) {
         by_trainer_close(&t);

@@ -231,7 +231,7 @@ by_status by__trainer_micro_batch_within(int64_t *out, const by_config *config,
     change_search s = {.config = config,
                        .options = *options,
                        .limit = limit,
-                       .ranks = options->comm == NULL ? 1 : by_comm_size(options->comm)};
+                       .ranks = by__trainer_job_ranks(options)};
     BY_TRY(by_config_copy(&copy, config, error));
     *out = find_micro_batch(&s, copy, false, &change) ? change.micro_batch : 0;
     by_config_close(&copy);
@@ -410,7 +410,7 @@ by_status by_plan_changes(by_plan_change out[BY_PLAN_CHANGES], size_t *count,
     change_search s = {.config = config, .limit = limit, .out = out, .ranks = 1};
     if (options != NULL) {
         s.options = *options;
-        s.ranks = options->comm == NULL ? 1 : by_comm_size(options->comm);
+        s.ranks = by__trainer_job_ranks(options);
     }
     for (int size = 1; size <= DIMENSIONS && s.count == 0; size++) {
         for (unsigned set = 1; set < 1u << MOVES; set++) {

@@ -53,31 +53,75 @@ static by_status whole_bytes(uint64_t *out, const by_trainer *t, by_error *error
     return BY_OK;
 }
 
-/* comm: of the ranks that choose together; NULL: this one alone. *alike: whether they did. */
-static by_status look(budget_view *out, bool *alike, by_trainer *t, const by_trainer_options *o,
-                      by_comm *comm, by_error *error)
+/* Sets the memory of the process. */
+static void count_process(by_trainer *t, uint64_t bytes)
 {
-    int ranks = comm == NULL ? 1 : by_comm_size(comm);
-    budget_view own = {.limit = t->memory.activations, .choice = digest(t)};
-    budget_view *all;
+    t->memory.total += bytes - t->memory.process;
+    t->memory.process = bytes;
+}
+
+static by_status look_alone(budget_view *out, by_trainer *t, const by_trainer_options *o,
+                            by_error *error)
+{
+    *out = (budget_view){.limit = t->memory.activations, .choice = digest(t)};
+    BY_TRY(by__trainer_needs(&out->needed, t, o, error));
+    BY_TRY(t->stages > 1 ? whole_bytes(&out->limit, t, error) : BY_OK);
+    out->least = out->limit;
+    return BY_OK;
+}
+
+/* Collective: the views of all ranks. */
+static by_status gather_views(budget_view *all, const budget_view *own, by_comm *comm,
+                              by_error *error)
+{
     size_t *counts;
-    BY_TRY(by__trainer_needs(&own.needed, t, o, error));
-    BY_TRY(t->stages > 1 ? whole_bytes(&own.limit, t, error) : BY_OK);
-    own.least = own.limit;
+    size_t ranks = (size_t)by_comm_size(comm);
+    BY_TRY(by__alloc((void **)&counts, ranks, sizeof *counts, "plans", error));
+    for (size_t r = 0; r < ranks; r++) {
+        counts[r] = sizeof *own / sizeof(int32_t);
+    }
+    by_status status = by_comm_all_gather(comm, own, all, counts, BY_I32, "memory.budget", error);
+    free(counts);
+    return status;
+}
+
+/* The same without the other ranks: plans what they would. */
+static by_status plan_views(budget_view *all, const budget_view *own, const by_trainer *t,
+                            const by_trainer_options *o, by_error *error)
+{
+    for (int r = 0; r < t->layout.ranks; r++) {
+        by_trainer_options theirs = *o;
+        by_trainer *other;
+        theirs.rank = r;
+        if (r == t->layout.rank) {
+            all[r] = *own;
+            continue;
+        }
+        BY_TRY(by__trainer_build(&other, t->config, &theirs, t->arena_bytes, error));
+        count_process(other, t->memory.process);
+        by_status status = look_alone(&all[r], other, &theirs, error);
+        by_trainer_close(&other);
+        BY_TRY(status);
+    }
+    return BY_OK;
+}
+
+/* `together`: with the ranks that choose with this one. *alike: whether they did. */
+static by_status look(budget_view *out, bool *alike, by_trainer *t, const by_trainer_options *o,
+                      bool together, by_error *error)
+{
+    int ranks = t->layout.ranks;
+    budget_view own;
+    budget_view *all;
+    BY_TRY(look_alone(&own, t, o, error));
     *out = own;
     *alike = true;
-    if (comm == NULL) {
+    if (!together) {
         return BY_OK;
     }
     BY_TRY(by__alloc((void **)&all, (size_t)ranks, sizeof *all, "plans", error));
-    by_status status = by__alloc((void **)&counts, (size_t)ranks, sizeof *counts, "plans", error);
-    for (int r = 0; r < ranks && status == BY_OK; r++) {
-        counts[r] = sizeof own / sizeof(int32_t);
-    }
-    if (status == BY_OK) {
-        status = by_comm_all_gather(comm, &own, all, counts, BY_I32, "memory.budget", error);
-        free(counts);
-    }
+    by_status status = o->comm != NULL ? gather_views(all, &own, o->comm, error)
+                                       : plan_views(all, &own, t, o, error);
     for (int r = 0; r < ranks && status == BY_OK; r++) {
         out->needed = all[r].needed > out->needed ? all[r].needed : out->needed;
         out->limit = all[r].limit > out->limit ? all[r].limit : out->limit;
@@ -88,20 +132,14 @@ static by_status look(budget_view *out, bool *alike, by_trainer *t, const by_tra
     return status;
 }
 
-/* Sets the memory of the process. */
-static void count_process(by_trainer *t, uint64_t bytes)
-{
-    t->memory.total += bytes - t->memory.process;
-    t->memory.process = bytes;
-}
-
 /* Looks at a plan when only the trainers that stay exist: ranks may be threads of one process. */
 static by_status look_settled(budget_view *out, bool *alike, by_trainer *t,
-                              const by_trainer_options *o, by_comm *comm, by_error *error)
+                              const by_trainer_options *o, bool together, by_error *error)
 {
-    BY_TRY(comm == NULL ? BY_OK : look(out, alike, t, o, comm, error)); /* waits for all */
+    bool waits = together && o->comm != NULL;
+    BY_TRY(waits ? look(out, alike, t, o, together, error) : BY_OK); /* for all */
     count_process(t, by__trainer_settled_bytes());
-    return look(out, alike, t, o, comm, error);
+    return look(out, alike, t, o, together, error);
 }
 
 #define MOST_ROUNDS 8
@@ -109,7 +147,7 @@ static by_status look_settled(budget_view *out, bool *alike, by_trainer *t,
 /* Plans again until it fits, or nothing more can be recomputed. Memory besides the arena of the
  * largest program does not change with the limit, except for collectives, which is why one round
  * may not be enough; nor do the slots of a pipeline change like the arena of the whole model. */
-static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_comm *comm,
+static by_status shrink(by_trainer **trainer, const by_trainer_options *o, bool together,
                         by_error *error)
 {
     const by_config *config = (*trainer)->config;
@@ -117,7 +155,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_co
     budget_view now;
     bool comparable; /* their graphs differ only in what is recomputed */
     bool alike;
-    BY_TRY(look_settled(&now, &comparable, *trainer, o, comm, error));
+    BY_TRY(look_settled(&now, &comparable, *trainer, o, together, error));
     uint64_t limit = now.limit;
     bool smallest = false; /* no rank can recompute more */
     for (int round = 0; round < MOST_ROUNDS && now.needed > budget && limit > 1 && !smallest;
@@ -130,7 +168,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_co
         BY_TRY(by__trainer_build(&smaller, config, o, (size_t)limit, error));
         /* What it takes of the process is known when the other one is gone. */
         count_process(smaller, (*trainer)->memory.process);
-        by_status status = look(&then, &alike, smaller, o, comm, error);
+        by_status status = look(&then, &alike, smaller, o, together, error);
         smallest = status == BY_OK && then.least > limit;
         if (status != BY_OK || (comparable && !alike) || then.needed >= now.needed) {
             by_trainer_close(&smaller);
@@ -139,7 +177,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_co
         }
         by_trainer_close(trainer);
         *trainer = smaller;
-        BY_TRY(look_settled(&now, &alike, smaller, o, comm, error));
+        BY_TRY(look_settled(&now, &alike, smaller, o, together, error));
     }
     return BY_OK;
 }
@@ -152,11 +190,11 @@ static bool chooses(const by_config *config, const by_trainer_options *o)
 }
 
 static by_status open_within(by_trainer **out, const by_config *config, const by_trainer_options *o,
-                             by_comm *comm, by_error *error)
+                             bool together, by_error *error)
 {
     by_trainer *t;
     BY_TRY(by__trainer_build(&t, config, o, 0, error));
-    by_status status = chooses(config, o) ? shrink(&t, o, comm, error) : BY_OK;
+    by_status status = chooses(config, o) ? shrink(&t, o, together, error) : BY_OK;
     if (status != BY_OK) {
         by_trainer_close(&t);
         return status;
@@ -168,19 +206,19 @@ static by_status open_within(by_trainer **out, const by_config *config, const by
 by_status by__trainer_open_alone(by_trainer **out, const by_config *config,
                                  const by_trainer_options *options, by_error *error)
 {
-    return open_within(out, config, options, NULL, error);
+    return open_within(out, config, options, false, error);
 }
 
 by_status by_trainer_open(by_trainer **out, const by_config *config,
                           const by_trainer_options *options, by_error *error)
 {
     by_trainer_options o = options == NULL ? (by_trainer_options){0} : *options;
-    bool together = o.comm != NULL && by_comm_size(o.comm) > 1 && chooses(config, &o);
-    if (together) {
+    bool together = by__trainer_job_ranks(&o) > 1 && chooses(config, &o);
+    if (together && o.comm != NULL) {
         BY_TRY(by_comm_broadcast(o.comm, &o.speeds, sizeof o.speeds / sizeof(int32_t), BY_I32, 0,
                                  "memory.budget", error));
     }
-    return open_within(out, config, &o, together ? o.comm : NULL, error);
+    return open_within(out, config, &o, together, error);
 }
 
 /* Bytes per second, if not measured. */

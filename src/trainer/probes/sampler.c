@@ -74,7 +74,7 @@ by_status by__trainer_sampler_plan(by_trainer *t, const by_trainer_options *o, b
                             by_mesh_axis_name((by_mesh_axis)axis), t->layout.size[axis],
                             axis == BY_MESH_SHARD ? " and parallel.zero 3" : "");
     }
-    if (t->ranks.all != NULL && by_comm_rank(t->ranks.all) != 0) {
+    if (t->layout.rank != 0) {
         return BY_OK;
     }
     BY_TRY(by__alloc((void **)&t->sampler, 1, sizeof *t->sampler, "sampler", error));

@@ -158,10 +158,26 @@ static by_status check_axes(const by__trainer_layout *l, const by_config *config
     return BY_OK;
 }
 
+int by__trainer_job_ranks(const by_trainer_options *options)
+{
+    return options->comm != NULL ? by_comm_size(options->comm)
+           : options->ranks > 0  ? options->ranks
+                                 : 1;
+}
+
+int by__trainer_job_rank(const by_trainer_options *options)
+{
+    return options->comm != NULL ? by_comm_rank(options->comm) : options->rank;
+}
+
 by_status by__trainer_layout_resolve(by__trainer_layout *out, const by_config *config, int ranks,
                                      int rank, by_error *error)
 {
     by__trainer_layout l = {.ranks = ranks, .rank = rank};
+    if (rank < 0 || rank >= ranks) {
+        return by_error_set(error, BY_EARG, "rank %d of %d: they are numbered from 0 to %d", rank,
+                            ranks, ranks - 1);
+    }
     BY_TRY(by__trainer_layout_axes(&l, config, error));
     int left = rank;
     for (int axis = BY_MESH_AXES - 1; axis >= 0; axis--) {

@@ -74,6 +74,9 @@ typedef struct by__trainer_layout {
  * numbers and values that would fit. */
 by_status by__trainer_layout_resolve(by__trainer_layout *out, const by_config *config, int ranks,
                                      int rank, by_error *error);
+/* Number of ranks of the job that the options describe, and this one's. */
+int by__trainer_job_ranks(const by_trainer_options *options);
+int by__trainer_job_rank(const by_trainer_options *options);
 /* The part of it that sets sizes and replicas of a layout of layout->ranks ranks. */
 by_status by__trainer_layout_axes(by__trainer_layout *layout, const by_config *config,
                                   by_error *error);

@@ -46,6 +46,12 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
     if (by__store_is_allocated(t->store)) {
         return by_error_set(error, BY_ESTATE, "the trainer's memory was allocated before");
     }
+    if (t->layout.ranks > 1 && t->ranks.all == NULL) {
+        return by_error_set(error, BY_ESTATE,
+                            "this is the plan of one of %d ranks: to train, open the trainer with "
+                            "a communicator of all of them",
+                            t->layout.ranks);
+    }
     BY_TRY(refuse_memory(by__trainer_plan_fits(&t->memory, t->config, t->ranks.all, error), error));
     /* Collective: no rank allocates before all of this host have checked how much is free. */
     BY_TRY(by__trainer_ranks_open(t, error));
