@@ -35,12 +35,25 @@ for kind, where, text in blocks:
     lines.insert(at + 1, text)
     open(target, "w").write("".join(lines))
 
-for title, most in ("an op", 7), ("a transform", 3):
-    section = page.split(f"\n## Add {title}\n")[1].split("\n## ")[0]
-    files = {where.strip().partition(": ")[0] for kind, where, _ in re.findall(
-        r"^<!-- (file|after)\b(.*?)( -->)$", section, re.M)}
-    if len(files) > most:
-        sys.exit(f"{title} takes {len(files)} files: {sorted(files)}")
+# The table of what an addition touches: as many files as it says and no more than these, which exist but for NAME, and
+# which are those of the code on the page.
+MOST = {"an op": 7, "a pass": 4, "a model": 4, "a task": 4, "a transform": 3, "an optimizer": 4, "a format": 4,
+        "a command": 3, "a route of the server": 3, "a device": 2}
+rows = re.findall(r"^\| (an? [a-z ]+) \| (\d+) \| (.*) \|$", page, re.M)
+if {title for title, _, _ in rows} != set(MOST):
+    sys.exit(f"the table has {sorted(title for title, _, _ in rows)}")
+for title, count, which in rows:
+    listed = re.findall(r"`([^`]+)`", which)
+    if len(listed) != int(count) or int(count) > MOST[title]:
+        sys.exit(f"{title}: {count} files, at most {MOST[title]}: {listed}")
+    for path in listed:
+        if not re.search("NAME|SUBJECT", path) and not path.startswith("docs/") and not os.path.exists(os.path.join(copy, path)):
+            sys.exit(f"{title}: there is no {path}")
+    section = page.partition(f"\n## Add {title}\n")[2].split("\n## ")[0]
+    files = {where.strip().partition(": ")[0] for _, where in re.findall(r"^<!-- (file|after)\b(.*?) -->$", section, re.M)}
+    unlisted = [f for f in files if not any(re.fullmatch(re.sub("NAME|SUBJECT", r"\\w+", re.escape(p)), f) for p in listed)]
+    if unlisted or len(files) > int(count):
+        sys.exit(f"{title}: the table lacks {unlisted}")
 END
 
 say "the code of the page compiles"
