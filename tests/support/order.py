@@ -1,4 +1,4 @@
-"""The order of the house: layers, circles, folders and names, read from the sources and from the objects of a build.
+"""The order of the house: layers, circles, folders, names and walks, read from the sources and the objects of a build.
 
     python3 tests/support/order.py              checks; test_order.sh calls it
     python3 tests/support/order.py --report     lists all that is out of order, as sections of lines that sort well
@@ -113,6 +113,7 @@ MOST = {
     "names": 0,  # internal names without the name of their room or folder
     "files": 0,  # names that two files share
     "comments": 0,  # names in comments that do not exist
+    "walks": 0,  # rows of the walks in docs/architecture.md that are not true
 }
 LARGEST = {"circles": 6, "folders": 40}
 
@@ -545,6 +546,84 @@ def comment_lines():
     return sorted(found)
 
 
+# ---- walks ----
+
+WALKS = "docs/architecture.md"
+WALK_COUNT, STOPS_MOST = 4, 12
+# Walks that come back: through functions that were not named before, though in files that were.
+RETURNING = ("A request",)
+
+
+class Walks:
+    """The tables below "Walks": stops of a thing on its way, each a file, a function and what happens there. A stop calls
+    the next one, through any number of functions, or all stops are called by the next one, until a row that begins with
+    "through": what it names in backquotes, if anything, is in the code of both files."""
+
+    def __init__(self, program):
+        self.program = program
+        self.bodies = {}  # for each file, the words in the bodies of its functions
+        for path in sources("src", ends=(".c",)):
+            found = self.bodies.setdefault(path, {})
+            for head, body in declarations(code_of(path)):
+                name = re.search(r"(\w+)\s*\(", head) if body is not None and is_function(head) else None
+                if name:
+                    found[name.group(1)] = set(re.findall(r"\b[a-z]\w*", body))
+
+    def called(self, stop):
+        """What a function calls, or gives to others to call."""
+        path, function = stop
+        for word in self.bodies[path][function]:
+            other = self.program.defined.get(word)
+            if word in self.bodies[path]:
+                yield path, word
+            elif other and word in self.program.calls[path].get(other, ()) and word in self.bodies.get(other, ()):
+                yield other, word
+
+    def reaches(self, stop, wanted):
+        seen, left = {stop}, [stop]
+        while left:
+            for other in self.called(left.pop()):
+                if other not in seen:
+                    seen.add(other)
+                    left.append(other)
+        return wanted in seen
+
+    def lines(self):
+        section = text_of(WALKS).split("\n## Walks\n", 1)[-1].split("\n## ", 1)[0]
+        tables = re.findall(r"^(\w[^\n|]*):\n\n((?:\|[^\n]*\n)+)", section, re.M)
+        found = [] if len(tables) == WALK_COUNT else [f"{WALKS}: {len(tables)} walks, not {WALK_COUNT}"]
+        for title, table in tables:
+            rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().split("\n")[2:]]
+            found += [f"{WALKS}: {title}: {problem}" for problem in self.check(title, rows)]
+        return found
+
+    def check(self, title, rows):
+        if not 1 < len(rows) <= STOPS_MOST:
+            yield f"{len(rows)} stops, at most {STOPS_MOST}"
+        stops = [(row[0].strip("`"), row[1].strip("`")) for row in rows]
+        for i, stop in enumerate(stops):
+            if stop[1] not in self.bodies.get(stop[0], ()):
+                yield f"{stop[0]} defines no function {stop[1]}"
+                return
+            if stop in stops[:i]:
+                yield f"{stop[1]} is there twice"
+            if stop[0] in [path for path, _ in stops[:i]] and not title.startswith(RETURNING):
+                yield f"it returns to {stop[0]}"
+        up = None  # whether stops are called by the next ones, since the last hand-over
+        for (before, stop), (_, _, what) in zip(zip(stops, stops[1:]), rows[1:]):
+            if what.startswith("through "):
+                up = None
+                for name in re.findall(r"`(\w+)`", what.split(":")[0]):
+                    for path in (before[0], stop[0]):
+                        if not re.search(rf"\b{name}\b", code_of(path)):
+                            yield f"{path} has no {name}, through which {before[1]} hands on to {stop[1]}"
+                continue
+            down = self.reaches(before, stop) and up is not True
+            if not down and (up is False or not self.reaches(stop, before)):
+                yield f"{before[1]} does not call {stop[1]}, and nothing says through what it hands on"
+            up = not down
+
+
 def read_all():
     """For each section, its lines and its figure."""
     program = Program()
@@ -563,6 +642,7 @@ def read_all():
         "names": program.names(),
         "files": file_lines(),
         "comments": comment_lines(),
+        "walks": Walks(program).lines(),
     }
     figures = {section: len(found) for section, found in lines.items()}
     figures["circles"] = max(len(c) for c in program.circles())
