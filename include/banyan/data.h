@@ -380,13 +380,13 @@ typedef struct by_loader_statistics {
 } by_loader_statistics;
 
 /* Computes the bytes of memory that a loader with these options allocates for samples of these
- * arrays. Does not include the page cache and the source's scratch. Returns BY_EARG as by_loader_open, BY_EMEMORY if the
- * size overflows. */
+ * arrays. Does not include the page cache and the source's scratch. Returns BY_EARG as
+ * by_loader_open, BY_EMEMORY if the size overflows. */
 BY_API by_status by_loader_bytes(uint64_t *out, const by_array *arrays, size_t array_count,
                                  const by_loader_options *options, by_error *error);
-/* Opens a loader, allocates all of its memory and starts its threads. Takes ownership of the source,
- * also on failure. Returns BY_EARG if an option or a field of the source is out of range, BY_EMEMORY if
- * there is no memory or a thread cannot be started. */
+/* Opens a loader, allocates all of its memory and starts its threads. Takes ownership of the
+ * source, also on failure. Returns BY_EARG if an option or a field of the source is out of range,
+ * BY_EMEMORY if there is no memory or a thread cannot be started. */
 BY_API by_status by_loader_open(by_loader **out, by_source *source,
                                 const by_loader_options *options, by_error *error);
 /* Stops the threads and closes the loader and its source. */

@@ -173,8 +173,8 @@ typedef struct by_event {
     uint64_t session; /* as returned by by_engine_submit */
     int32_t index;    /* which of the n continuations */
     int32_t token;    /* -1: the sequence ended without another token */
-    /* > 0: the token is this one of the prompt, counted from 0, of a request with `score`; 0: it was
-     * generated. */
+    /* > 0: the token is this one of the prompt, counted from 0, of a request with `score`; 0: it
+     * was generated. */
     int32_t prompt_position;
     /* Log-probability of the token in nats: log-softmax of the model's logits, before `process` and
      * sampling change them. */

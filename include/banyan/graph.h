@@ -92,8 +92,8 @@ BY_API by_value by_graph_statistic(by_graph *graph, const char *name, const char
 /* In a graph for training: publishes what one micro-batch adds to a statistic, a node's result of
  * its shape in f32, as output "increment.NAME". by_pass_gradients makes it the gradient of the
  * statistic, which is summed over a step's micro-batches as others are, but belongs neither to
- * their norm nor to the scale of the loss; the update adds the mean over the micro-batches. Stores BY_EARG in the graph if the value is not
- * a statistic, or the increment has another type. */
+ * their norm nor to the scale of the loss; the update adds the mean over the micro-batches. Stores
+ * BY_EARG in the graph if the value is not a statistic, or the increment has another type. */
 BY_API void by_graph_increment(by_graph *graph, by_value statistic, by_value increment);
 /* Makes the result of a node an output with this name. Stores BY_EARG in the graph if the value is
  * not the result of a node or the name is taken. */

@@ -252,7 +252,8 @@ void by__infer_fork(by_engine *e, by__infer_sequence *s, const by__infer_sequenc
 /* Decides what the next step computes: s->rows of each sequence, pages for them, page copies.
  * Returns the number of rows. */
 int64_t by__infer_plan(by_engine *e);
-/* Of the rows of a sequence in the next step, those behind which a token of its prompt is scored. */
+/* Of the rows of a sequence in the next step, those behind which a token of its prompt is
+ * scored. */
 int64_t by__infer_scored_rows(const by__infer_sequence *s);
 /* Takes unused pages for the tokens of a running sequence below `end`, without preempting others.
  * Returns the number of tokens that there is room for. */

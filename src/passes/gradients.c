@@ -136,8 +136,8 @@ static by_status publish(backward_pass *b, by_value v, by_error *error)
     return name_gradient(graph, v, gradient, error);
 }
 
-/* Publishes the increment of a statistic as its gradient. A copy of it belongs to the backward pass,
- * which writes gradients. */
+/* Publishes the increment of a statistic as its gradient. A copy of it belongs to the backward
+ * pass, which writes gradients. */
 static by_status publish_increment(by_graph *graph, by_value v, by_error *error)
 {
     char *name;

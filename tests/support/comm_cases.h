@@ -1,6 +1,6 @@
 /* What every backend of communicators must do, as functions that the ranks of a communicator call
- * together: tests/unit/comm/test_comm.c runs them on threads, tests/dist under mpirun. They return an
- * error that says what was not as it must be. */
+ * together: tests/unit/comm/test_comm.c runs them on threads, tests/dist under mpirun. They return
+ * an error that says what was not as it must be. */
 #ifndef BY_TEST_COMM_CASES_H
 #define BY_TEST_COMM_CASES_H
 

@@ -6,7 +6,8 @@
  * its size and the scale of its pixels, is kept with the weights: by_image_fit,
  * by__loader_pixel_scales.
  *
- * Adding one: its file, its line in transforms.c, and its case in tests/unit/data/test_transforms.c.
+ * Adding one: its file, its line in transforms.c, and its case in
+ * tests/unit/data/test_transforms.c.
  *
  * Never put here: files, the order of samples, sizes that a model needs. */
 #ifndef BY_DATA_TRANSFORM_TRANSFORM_H

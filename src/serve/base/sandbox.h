@@ -33,8 +33,8 @@ typedef struct by__serve_sandbox {
 } by__serve_sandbox;
 
 /* The part that is done before the first event loop and the threads that will compute: takes away
- * files (and a worker's capabilities), and makes io_uring fail as on a kernel that lacks it, because
- * a loop with a ring could not go on in the sandbox. *version: as by__serve_landlock_enter.
+ * files (and a worker's capabilities), and makes io_uring fail as on a kernel that lacks it,
+ * because a loop with a ring could not go on in the sandbox. *version: as by__serve_landlock_enter.
  * BY_ESTATE: the kernel does not support it. */
 by_status by__serve_sandbox_prepare(const by__serve_sandbox *sandbox, int *version,
                                     by_error *error);

@@ -18,7 +18,8 @@ void by__serve_sandbox_paths_add(by__serve_sandbox_paths *paths, const char *pat
  * by another one of its name. */
 void by__serve_sandbox_paths_add_file(by__serve_sandbox_paths *paths, const char *file,
                                       bool writes);
-/* Adds what libraries read on every system; network: to look up names and check certificates, too. */
+/* Adds what libraries read on every system; network: to look up names and check certificates,
+ * too. */
 void by__serve_sandbox_paths_add_system(by__serve_sandbox_paths *paths, bool network);
 void by__serve_sandbox_paths_free(by__serve_sandbox_paths *paths);
 

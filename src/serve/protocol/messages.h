@@ -69,8 +69,8 @@
  * An event is an object with "id" and "e" (text alone is sent as a piece, event_list.h):
  *
  *   begin     "prompt_tokens", "cached_tokens": the request is valid and was accepted; "version":
- *             of the model that answers, "run": of which it is; "seconds" since then, of a request that ran in a batch,
- *             whose events are sent together
+ *             of the model that answers, "run": of which it is; "seconds" since then, of a request
+ *             that ran in a batch, whose events are sent together
  *   text      "i" (of n), "text", "tokens" (how many it represents), "logprobs" if requested
  *   stop      "i", "reason": that sequence is complete; "score" if requested: the mean
  *             log-probability of its tokens; "echo": bytes of its text that are the prompt

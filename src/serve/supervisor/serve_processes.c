@@ -528,8 +528,8 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
     s.reload.data = &s;
     open_child(&s, &s.broker, "broker", options->broker);
     open_child(&s, &s.gateway, "gateway", options->gateway);
-    /* Reads weights, which takes long where a mount hangs: a signal ends the program until there are
-     * processes. */
+    /* Reads weights, which takes long where a mount hangs: a signal ends the program until there
+     * are processes. */
     by_status status = by__supervisor_add_models(&s, error);
     if (status == BY_OK) {
         status = by__serve_stop_open(&stop, &s.loop, false, on_stop, &s, error);

@@ -111,8 +111,8 @@ typedef struct by__worker_work {
     by_string echo; /* text before each sequence, sent with its first text */
     bool decoded;   /* it was made of tokens: special ones are in it */
     bool echoed[BY__MOST_N];
-    /* Log-probabilities of tokens of the prompt that were not sent yet, if they are asked for; NULL:
-     * of none so far. */
+    /* Log-probabilities of tokens of the prompt that were not sent yet, if they are asked for;
+     * NULL: of none so far. */
     json_t *prompt_scores;
     size_t prompt_offset;       /* characters of these tokens so far */
     bool scored;                /* the end of each sequence reports its mean log-probability */

@@ -39,8 +39,8 @@ by_status by__trainer_buckets_order(by__trainer_bucket_order **out, size_t *coun
 
 /* ---- gradient_norm.c ---- */
 
-/* Adds the programs of the norm. The rest is for a pipeline, or ranks that divide states, where ranks
- * hold parts of the sum of gradients; else it does nothing. */
+/* Adds the programs of the norm. The rest is for a pipeline, or ranks that divide states, where
+ * ranks hold parts of the sum of gradients; else it does nothing. */
 by_status by__trainer_norm_plan(by_trainer *t, by_error *error);
 size_t by__trainer_norm_bytes(const by_trainer *t);
 /* Collective: allocates memory and binds everything that does not depend on the gradient set. */

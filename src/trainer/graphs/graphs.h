@@ -45,8 +45,8 @@ by_pass_options by__trainer_graph_pass_options(const by_config *config, const by
 
 /* ---- trainer_flops.c ---- */
 
-/* Sets t->size, except for frozen parameters, from a graph whose products show which parameters they
- * read. */
+/* Sets t->size, except for frozen parameters, from a graph whose products show which parameters
+ * they read. */
 by_status by__trainer_measure(by_trainer *t, const by_graph *graph, by_error *error);
 
 /* ---- trainer_programs.c ---- */

@@ -1,5 +1,6 @@
 /* A rank that computes gradients on the whole model in rounds (ZeRO 2), each of which hands its
- * gradients over (exchange/shard_gradients.c), with parameters that programs may gather (ZeRO 3). */
+ * gradients over (exchange/shard_gradients.c), with parameters that programs may gather (ZeRO
+ * 3). */
 #include "passes/passes.h"
 #include "trainer/exchange/exchange.h"
 #include "trainer/graphs/graphs.h"

@@ -1,5 +1,5 @@
-/* Transforms of images: each row's draws and pixels; chains are functions of seed, epoch and sample,
- * for any number of threads, and leave held-out data alone. */
+/* Transforms of images: each row's draws and pixels; chains are functions of seed, epoch and
+ * sample, for any number of threads, and leave held-out data alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

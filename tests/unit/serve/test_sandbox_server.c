@@ -1,4 +1,5 @@
-/* What a gateway and a broker cannot do, and what they go on doing: each in a process of its own. */
+/* What a gateway and a broker cannot do, and what they go on doing: each in a process of its
+ * own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>

@@ -391,8 +391,8 @@ static bool knows(const by__gateway_call *call, const char *name)
     return false;
 }
 
-/* Adds the arguments of a call, as the model spelled them: an object, the text of one, or none, which
- * some templates omit. Returns false if they are anything else. */
+/* Adds the arguments of a call, as the model spelled them: an object, the text of one, or none,
+ * which some templates omit. Returns false if they are anything else. */
 static bool add_arguments(by_string *out, const json_t *call, const char *text, size_t length)
 {
     const json_t *value = json_object_get(call, "arguments");

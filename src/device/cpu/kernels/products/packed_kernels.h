@@ -3,8 +3,8 @@
  *
  *   PACKED_PLAN    the name of a struct: how a product is divided. `tiles`, which is set before:
  *                  AMX tiles may be used
- *   plan_product   size_t (PACKED_PLAN *out, const by__device_call *product, int threads): fills it,
- *                  returns the bytes of the workspace
+ *   plan_product   size_t (PACKED_PLAN *out, const by__device_call *product, int threads): fills
+ *                  it, returns the bytes of the workspace
  *   takes          bool (const by__device_call *product): dtypes and packing are supported
  *   multiply       void (const PACKED_PLAN *p, const by__device_call *product)
  *
