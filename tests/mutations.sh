@@ -269,8 +269,8 @@ mutations() {
         'bool good = v != NULL && v->share > 0.0;' 'bool good = v != NULL;' test_broker.sh
     mutation "a request is tried once more" src/serve/broker/broker_jobs.c \
         'if (job->attempt >= b->options.attempts) {' 'if (job->attempt > b->options.attempts) {' test_broker.sh
-    mutation "what a thread reads is computed again" src/serve/gateway/core/gateway_call.c \
-        '!call->parts[i].done && !call->parts[i].reading' '!call->parts[i].done' test_broker.sh
+    mutation "what a thread reads is computed again" src/serve/gateway/core/gateway_request.c \
+        '!request->parts[i].done && !request->parts[i].reading' '!request->parts[i].done' test_broker.sh
     mutation "a task never goes in front of requests" src/serve/broker/broker_jobs.c \
         'if (pool->given + 1 < BY__TASK_TURN ||' 'if (pool->given >= 0 ||' test_broker.sh
     mutation "an earlier worker is still heard" src/serve/broker/broker_jobs.c \

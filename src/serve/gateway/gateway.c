@@ -29,7 +29,7 @@
 
 static void on_event(void *user, const by__serve_event *event)
 {
-    by__gateway_call_event(user, event);
+    by__gateway_request_event(user, event);
 }
 
 static void on_hold(void *user, bool holds)
@@ -98,7 +98,7 @@ static void on_greet(void *user)
 
 static void on_ready(void *user)
 {
-    by__gateway_calls_again(user);
+    by__gateway_requests_again(user);
 }
 
 static void on_lost(void *user, const char *why)
@@ -191,8 +191,8 @@ static void on_tick(uv_timer_t *timer)
     if (!g->events.held && by__now() - g->heard > BROKER_SILENCE) {
         by__link_broker_drop(&g->broker, "it says nothing");
     }
-    by__gateway_calls_expire(g);
-    by__gateway_calls_keep_open(g);
+    by__gateway_requests_expire(g);
+    by__gateway_requests_keep_open(g);
     by__telemetry_trace_export_tell(g->tracing.exports, &g->log);
     save_quota(g);
 }
@@ -292,7 +292,7 @@ static by_status open_gateway(by__gateway *g, by_error *error)
                                         .chunks = 65536},
                              .connections = count_connections(g),
                              .head = by__gateway_head,
-                             .request = by__gateway_request,
+                             .request = by__gateway_on_request,
                              .gone = by__gateway_gone,
                              .refused = by__gateway_refused,
                              .done = by__gateway_done,

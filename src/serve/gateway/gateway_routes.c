@@ -24,15 +24,15 @@ const by__gateway_route by__gateway_routes[] = {
     {"GET", "/version", BY__SCOPE_INFERENCE, by__gateway_answer_version},
     {"GET", "/v1/models", BY__SCOPE_INFERENCE, by__gateway_answer_models},
     {"GET", "/v1/models/", BY__SCOPE_INFERENCE, by__gateway_answer_model},
-    {"POST", "/v1/completions", BY__SCOPE_INFERENCE, by__gateway_answer_call},
-    {"POST", "/v1/chat/completions", BY__SCOPE_INFERENCE, by__gateway_answer_call},
+    {"POST", "/v1/completions", BY__SCOPE_INFERENCE, by__gateway_answer},
+    {"POST", "/v1/chat/completions", BY__SCOPE_INFERENCE, by__gateway_answer},
     {"POST", "/v1/feedback", BY__SCOPE_INFERENCE, by__gateway_answer_feedback},
-    {"POST", "/v1/responses", BY__SCOPE_INFERENCE, by__gateway_answer_call},
+    {"POST", "/v1/responses", BY__SCOPE_INFERENCE, by__gateway_answer},
     {"GET", "/v1/responses/", BY__SCOPE_INFERENCE, by__openai_answer_response},
     {"DELETE", "/v1/responses/", BY__SCOPE_INFERENCE, by__openai_answer_response},
     {"POST", "/v1/responses/", BY__SCOPE_INFERENCE, by__openai_answer_response},
-    {"POST", "/v1/embeddings", BY__SCOPE_INFERENCE, by__gateway_answer_call},
-    {"POST", "/v1/predict", BY__SCOPE_INFERENCE, by__gateway_answer_call},
+    {"POST", "/v1/embeddings", BY__SCOPE_INFERENCE, by__gateway_answer},
+    {"POST", "/v1/predict", BY__SCOPE_INFERENCE, by__gateway_answer},
     {"POST", "/v1/tasks", BY__SCOPE_TASKS, by__gateway_answer_task_new},
     {"GET", "/v1/tasks/", BY__SCOPE_TASKS, by__gateway_answer_task},
     {"DELETE", "/v1/tasks/", BY__SCOPE_TASKS, by__gateway_answer_task_cancel},
@@ -141,52 +141,56 @@ static bool is_forged(const by__gateway *g, const by__http_request *r)
 
 /* Creates the record of an exchange without its trace; given: the id that the client gave, NULL for
  * none. NULL when memory or random numbers are exhausted. */
-static by__gateway_visit *new_visit(by__http_exchange *x, const char *given, const char *method,
-                                    const char *path)
+static by__gateway_request_log *new_log(by__http_exchange *x, const char *given, const char *method,
+                                        const char *path)
 {
     size_t length = strlen(path);
     char id[BY__ID_BYTES];
-    by__gateway_visit *v = calloc(1, sizeof *v + length + 1);
-    if (v == NULL) {
+    by__gateway_request_log *record = calloc(1, sizeof *record + length + 1);
+    if (record == NULL) {
         return NULL;
     }
     if (given != NULL && by__serve_id_valid(given)) {
-        memcpy(v->id, given, strlen(given) + 1);
+        memcpy(record->id, given, strlen(given) + 1);
     } else if (by__serve_request_id(id, "req_", NULL) == BY_OK) {
-        memcpy(v->id, id, sizeof id);
+        memcpy(record->id, id, sizeof id);
     } else {
-        free(v);
+        free(record);
         return NULL;
     }
-    (void)snprintf(v->method, sizeof v->method, "%s", method);
-    memcpy(v->path, path, length + 1);
-    v->since = by__now();
-    by__http_exchange_note(x, v);
-    by__http_exchange_header(x, "X-Request-Id", v->id);
-    return v;
+    (void)snprintf(record->method, sizeof record->method, "%s", method);
+    memcpy(record->path, path, length + 1);
+    record->since = by__now();
+    by__http_exchange_note(x, record);
+    by__http_exchange_header(x, "X-Request-Id", record->id);
+    return record;
 }
 
 /* The same, with its trace. */
-static by__gateway_visit *open_visit(const by__gateway *g, by__http_exchange *x,
-                                     const by__http_request *r)
+static by__gateway_request_log *open_log(const by__gateway *g, by__http_exchange *x,
+                                         const by__http_request *r)
 {
-    by__gateway_visit *v = new_visit(x, by__http_header_of(r, "x-request-id"), r->method, r->path);
-    if (v != NULL && by__gateway_request_trace_begin(&v->trace, &g->tracing, x, r, NULL) != BY_OK) {
+    by__gateway_request_log *record =
+        new_log(x, by__http_header_of(r, "x-request-id"), r->method, r->path);
+    if (record != NULL &&
+        by__gateway_request_trace_begin(&record->trace, &g->tracing, x, r, NULL) != BY_OK) {
         by__http_exchange_note(x, NULL);
-        free(v);
+        free(record);
         return NULL;
     }
-    return v;
+    return record;
 }
 
 /* ---- limits ---- */
 
 /* Only requests that cause work are counted. */
-static bool take_request(by__gateway *g, by__http_exchange *x, const by__gateway_visit *v)
+static bool take_request(by__gateway *g, by__http_exchange *x,
+                         const by__gateway_request_log *record)
 {
-    bool counts = strcmp(v->route->method, "POST") == 0 &&
-                  (v->route->scope == BY__SCOPE_INFERENCE || v->route->scope == BY__SCOPE_TASKS);
-    return !counts || by__gateway_take(g, x, v, 1.0, 0.0);
+    bool counts =
+        strcmp(record->route->method, "POST") == 0 &&
+        (record->route->scope == BY__SCOPE_INFERENCE || record->route->scope == BY__SCOPE_TASKS);
+    return !counts || by__gateway_take(g, x, record, 1.0, 0.0);
 }
 
 /* ---- callbacks of the server ---- */
@@ -209,8 +213,8 @@ bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *
     char allowed[METHODS];
     char message[96];
     const by__gateway_route *route = find_route(r, allowed);
-    by__gateway_visit *v = open_visit(g, x, r);
-    if (v == NULL) {
+    by__gateway_request_log *record = open_log(g, x, r);
+    if (record == NULL) {
         by__gateway_reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
         return false;
     }
@@ -220,9 +224,9 @@ bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *
         }
         by__http_cors_allow(&g->options.config->cors, x, r);
     }
-    v->route = route;
-    v->client = route != NULL && route->scope == BY__SCOPE_NONE ? &g->anyone : client_of(g, r);
-    if (v->client == NULL) {
+    record->route = route;
+    record->client = route != NULL && route->scope == BY__SCOPE_NONE ? &g->anyone : client_of(g, r);
+    if (record->client == NULL) {
         g->metrics.rejected_key++;
         by__http_exchange_header(x, "WWW-Authenticate", "Bearer");
         by__gateway_reply_error(g, x, 401, "invalid_api_key", NULL,
@@ -248,7 +252,7 @@ bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *
         (void)snprintf(hint, sizeof hint, "there is no such route%s",
                        by__gateway_route_hint(r->path));
         by__gateway_reply_error(g, x, 404, "route_not_found", NULL, hint);
-    } else if ((route->scope & ~v->client->scopes) != 0) {
+    } else if ((route->scope & ~record->client->scopes) != 0) {
         g->metrics.rejected_key++;
         (void)snprintf(message, sizeof message, "the key lacks the scope '%s' of this route",
                        by__gateway_scope_name(route->scope));
@@ -258,27 +262,27 @@ bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *
         by__gateway_reply_error(g, x, 415, "encoded_body", NULL,
                                 "a body with a Content-Encoding is not decoded: send it as it is");
     } else {
-        return take_request(g, x, v);
+        return take_request(g, x, record);
     }
     return false;
 }
 
 void by__gateway_refused(void *user, by__http_exchange *x, const char *code, const char *reason)
 {
-    by__gateway_visit *v = by__http_exchange_noted(x);
+    by__gateway_request_log *record = by__http_exchange_noted(x);
     BY_UNUSED(user);
-    if (v == NULL) {
-        v = new_visit(x, NULL, "", "");
+    if (record == NULL) {
+        record = new_log(x, NULL, "", "");
     }
-    if (v != NULL) {
+    if (record != NULL) {
         by__gateway_detail(x, json_pack("{ss ss}", "code", code, "reason", reason));
     }
 }
 
-void by__gateway_request(void *user, by__http_exchange *x, const by__http_request *r)
+void by__gateway_on_request(void *user, by__http_exchange *x, const by__http_request *r)
 {
-    const by__gateway_visit *v = by__http_exchange_noted(x);
-    v->route->answer(user, x, r, v->client->name);
+    const by__gateway_request_log *record = by__http_exchange_noted(x);
+    record->route->answer(user, x, r, record->client->name);
 }
 
 void by__gateway_gone(void *user, by__http_exchange *x)
@@ -293,68 +297,70 @@ void by__gateway_gone(void *user, by__http_exchange *x)
 /* ---- logs ---- */
 
 /* Probes, the page and scrapes of metrics are not user requests. */
-static bool is_watching(const by__gateway_visit *v)
+static bool is_watching(const by__gateway_request_log *record)
 {
-    return v->route != NULL &&
-           (v->route->scope == BY__SCOPE_NONE || v->route->scope == BY__SCOPE_METRICS);
+    return record->route != NULL &&
+           (record->route->scope == BY__SCOPE_NONE || record->route->scope == BY__SCOPE_METRICS);
 }
 
 /* True for user requests. */
-static bool is_traced(const by__gateway_visit *v)
+static bool is_traced(const by__gateway_request_log *record)
 {
-    return v->route != NULL &&
-           (v->route->scope == BY__SCOPE_INFERENCE || v->route->scope == BY__SCOPE_TASKS);
+    return record->route != NULL &&
+           (record->route->scope == BY__SCOPE_INFERENCE || record->route->scope == BY__SCOPE_TASKS);
 }
 
 void by__gateway_done(void *user, by__http_exchange *x, int status, size_t bytes)
 {
     by__gateway *g = user;
-    by__gateway_visit *v = by__http_exchange_noted(x);
+    by__gateway_request_log *record = by__http_exchange_noted(x);
     const char *peer = by__http_exchange_peer(x);
     status = status == 0 ? 499 : status; /* the client disconnected first */
-    if (v == NULL || !is_watching(v)) {
+    if (record == NULL || !is_watching(record)) {
         g->metrics.requests[status / 100 < 6 ? status / 100 : 5]++;
     }
-    if (v == NULL) {
+    if (record == NULL) {
         by__telemetry_log_event(&g->log, "request", "{ss si}", "peer", peer, "status", status);
         return;
     }
-    if (g->limits != NULL && v->charged > 0) {
-        by__gateway_limits_settle(g->limits, v->client->account, (double)v->charged,
-                                  (double)v->used);
+    if (g->limits != NULL && record->charged > 0) {
+        by__gateway_limits_settle(g->limits, record->client->account, (double)record->charged,
+                                  (double)record->used);
     }
-    bool quiet = v->route != NULL && v->route->scope == BY__SCOPE_NONE && status < 400;
-    const char *key = v->client == NULL ? "" : v->client->name;
-    double seconds = by__now() - v->since;
+    bool quiet = record->route != NULL && record->route->scope == BY__SCOPE_NONE && status < 400;
+    const char *key = record->client == NULL ? "" : record->client->name;
+    double seconds = by__now() - record->since;
     if (!quiet) {
-        json_t *line = json_pack(
-            "{ss ss ss ss ss ss si sI sf}", "request_id", v->id, "trace_id", v->trace.context.trace,
-            "key", key, "peer", peer, "method", v->method, "path", v->path, "status", status,
-            "bytes", (json_int_t)bytes, "seconds", by__telemetry_observe_seconds(seconds));
-        (void)json_object_update(line, v->details);
-        if (v->code[0] != '\0' && json_object_get(line, "code") == NULL) {
-            (void)json_object_set_new(line, "code", json_string(v->code));
+        json_t *line =
+            json_pack("{ss ss ss ss ss ss si sI sf}", "request_id", record->id, "trace_id",
+                      record->trace.context.trace, "key", key, "peer", peer, "method",
+                      record->method, "path", record->path, "status", status, "bytes",
+                      (json_int_t)bytes, "seconds", by__telemetry_observe_seconds(seconds));
+        (void)json_object_update(line, record->details);
+        if (record->code[0] != '\0' && json_object_get(line, "code") == NULL) {
+            (void)json_object_set_new(line, "code", json_string(record->code));
         }
         by__telemetry_log_object(&g->log, "request", line);
     }
-    if (v->route != NULL && v->route->scope == BY__SCOPE_ADMIN) {
-        json_t *line = json_pack("{ss ss ss ss ss si}", "request_id", v->id, "key", key, "peer",
-                                 peer, "method", v->method, "path", v->path, "status", status);
-        (void)json_object_update(line, v->details);
+    if (record->route != NULL && record->route->scope == BY__SCOPE_ADMIN) {
+        json_t *line =
+            json_pack("{ss ss ss ss ss si}", "request_id", record->id, "key", key, "peer", peer,
+                      "method", record->method, "path", record->path, "status", status);
+        (void)json_object_update(line, record->details);
         by__telemetry_log_object(&g->log, "audit", line);
     }
-    if (is_traced(v)) {
-        by__gateway_request_trace_end(&v->trace, &g->tracing,
-                                      &(by__gateway_traced_answer){.since = v->since,
-                                                                   .method = v->method,
-                                                                   .route = v->route->path,
-                                                                   .path = v->path,
+    if (is_traced(record)) {
+        by__gateway_request_trace_end(&record->trace, &g->tracing,
+                                      &(by__gateway_traced_answer){.since = record->since,
+                                                                   .method = record->method,
+                                                                   .route = record->route->path,
+                                                                   .path = record->path,
                                                                    .peer = peer,
                                                                    .status = status,
-                                                                   .details = v->details});
+                                                                   .details = record->details});
     }
-    by__gateway_request_trace_free(&v->trace);
-    json_decref(v->details);
-    free(v);
+    by__gateway_request_trace_free(&record->trace);
+    json_decref(record->details);
+    free(record);
     by__http_exchange_note(x, NULL);
 }

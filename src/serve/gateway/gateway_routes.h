@@ -25,7 +25,7 @@ const char *by__gateway_route_hint(const char *path);
 /* The head has arrived: finds the route, and refuses clients without access before any of the body
  * is read. */
 bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *r);
-void by__gateway_request(void *user, by__http_exchange *x, const by__http_request *r);
+void by__gateway_on_request(void *user, by__http_exchange *x, const by__http_request *r);
 void by__gateway_gone(void *user, by__http_exchange *x);
 /* A request could not be read: gives it an id, and the access log the reason. */
 void by__gateway_refused(void *user, by__http_exchange *x, const char *code, const char *reason);
@@ -41,8 +41,8 @@ by__gateway_route_answer by__gateway_answer_page, by__gateway_answer_live, by__g
 /* ---- routes that workers answer (gateway_forms.c) ---- */
 
 /* All forms, before a NULL. */
-extern const by__gateway_call_form *const by__gateway_forms[];
+extern const by__gateway_request_form *const by__gateway_forms[];
 /* For routes that have a form. */
-by__gateway_route_answer by__gateway_answer_call;
+by__gateway_route_answer by__gateway_answer;
 
 #endif

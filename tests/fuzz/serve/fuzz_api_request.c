@@ -8,37 +8,37 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_read(by__gateway_call *call, size_t length)
+static void check_read(by__gateway_request *request, size_t length)
 {
     by_error error;
-    if (call->part_count == 0 || call->part_count > BY__MOST_PARTS || call->n == 0 ||
-        call->n > BY__MOST_N || call->model == NULL) {
+    if (request->part_count == 0 || request->part_count > BY__MOST_PARTS || request->n == 0 ||
+        request->n > BY__MOST_N || request->model == NULL) {
         abort();
     }
-    for (size_t i = 0; i < call->part_count; i++) {
-        if (!json_is_object(call->parts[i].message)) {
+    for (size_t i = 0; i < request->part_count; i++) {
+        if (!json_is_object(request->parts[i].message)) {
             abort();
         }
     }
-    (void)by__gateway_call_encode(call, length, &error);
+    (void)by__gateway_request_encode(request, length, &error);
 }
 
-static void read_body(const by__gateway_call_form *form, const by__http_request *request)
+static void read_body(const by__gateway_request_form *form, const by__http_request *http)
 {
     by__gateway gateway = {.options = {.listen = NULL}};
     by_error error = {0};
-    by__gateway_call *call;
+    by__gateway_request *request;
     const char *param = NULL;
-    if (by__gateway_call_open(&call, &gateway, form, "", &error) != BY_OK) {
+    if (by__gateway_request_open(&request, &gateway, form, "", &error) != BY_OK) {
         return;
     }
-    by_status status = form->read(call, request, &param, &error);
+    by_status status = form->read(request, http, &param, &error);
     if (status == BY_OK) {
-        check_read(call, request->body_length);
+        check_read(request, http->body_length);
     } else if (error.message[0] == '\0') {
         abort();
     }
-    by__gateway_call_free(call);
+    by__gateway_request_free(request);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             *type = '\0';
             request.headers[0].value = type + 1;
         }
-        const by__gateway_call_form *form =
+        const by__gateway_request_form *form =
             by__gateway_form_of_route(&(by__gateway){.forms = by__gateway_forms}, route);
         if (form != NULL) {
             read_body(form, &request);

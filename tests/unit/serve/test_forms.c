@@ -125,43 +125,44 @@ static const row rows[] = {
      "{\"list\":[1.5]}"},
 };
 
-static by_status read_row(by__gateway_call **out, const row *r, by_error *error)
+static by_status read_row(by__gateway_request **out, const row *r, by_error *error)
 {
     static by__gateway gateway = {.forms = by__gateway_forms};
-    const by__gateway_call_form *form = by__gateway_form_of_route(&gateway, r->route);
+    const by__gateway_request_form *form = by__gateway_form_of_route(&gateway, r->route);
     const char *param = NULL;
-    by__gateway_call *call = NULL;
-    const by__http_request request = {.method = "POST",
-                                      .path = r->route,
-                                      .query = "",
-                                      .headers = {{"content-type", "application/json"}},
-                                      .header_count = 1,
-                                      .body = r->body,
-                                      .body_length = strlen(r->body)};
-    by_status status = by__gateway_call_open(&call, &gateway, form, "key", error);
+    by__gateway_request *request = NULL;
+    const by__http_request http = {.method = "POST",
+                                   .path = r->route,
+                                   .query = "",
+                                   .headers = {{"content-type", "application/json"}},
+                                   .header_count = 1,
+                                   .body = r->body,
+                                   .body_length = strlen(r->body)};
+    by_status status = by__gateway_request_open(&request, &gateway, form, "key", error);
     if (status == BY_OK) {
-        status = form->read(call, &request, &param, error);
+        status = form->read(request, &http, &param, error);
     }
-    if (status != BY_OK && call != NULL) {
-        by__gateway_call_free(call);
-        call = NULL;
+    if (status != BY_OK && request != NULL) {
+        by__gateway_request_free(request);
+        request = NULL;
     }
-    *out = call;
+    *out = request;
     return status;
 }
 
 /* All that was read, but for ids, as a text. */
-static char *print_read(const by__gateway_call *call)
+static char *print_read(const by__gateway_request *request)
 {
     json_t *messages = json_array();
-    for (size_t i = 0; i < call->part_count; i++) {
-        json_t *message = json_deep_copy(call->parts[i].message);
+    for (size_t i = 0; i < request->part_count; i++) {
+        json_t *message = json_deep_copy(request->parts[i].message);
         (void)json_object_del(message, "id");
         (void)json_array_append_new(messages, message);
     }
-    json_t *all = json_pack("{so ss si sb sb sI sO?}", "messages", messages, "model", call->model,
-                            "n", (int)call->n, "usage", (int)call->usage, "logprobs",
-                            (int)call->logprobs, "top", (json_int_t)call->top, "own", call->own);
+    json_t *all =
+        json_pack("{so ss si sb sb sI sO?}", "messages", messages, "model", request->model, "n",
+                  (int)request->n, "usage", (int)request->usage, "logprobs", (int)request->logprobs,
+                  "top", (json_int_t)request->top, "own", request->own);
     assert_non_null(all);
     char *text = json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(all);
@@ -174,34 +175,34 @@ static void test_priority(void **state)
     BY_UNUSED(state);
     static const row asked = {"/v1/completions",
                               "{\"model\":\"m\",\"prompt\":\"a\",\"priority\":-7}", NULL, NULL};
-    by__gateway_call *call;
+    by__gateway_request *request;
     by_error error = {0};
-    assert_int_equal(read_row(&call, &asked, &error), BY_OK);
-    const json_t *message = call->parts[0].message;
-    const json_t *request = json_object_get(message, "request");
+    assert_int_equal(read_row(&request, &asked, &error), BY_OK);
+    const json_t *message = request->parts[0].message;
+    const json_t *wanted = json_object_get(message, "request");
     assert_int_equal(json_integer_value(json_object_get(message, "priority")), -7);
-    assert_int_equal(json_integer_value(json_object_get(request, "priority")), -7);
-    by__gateway_call_free(call);
+    assert_int_equal(json_integer_value(json_object_get(wanted, "priority")), -7);
+    by__gateway_request_free(request);
 }
 
 static void check_read(const row *r)
 {
-    by__gateway_call *call;
+    by__gateway_request *request;
     by_error error = {0};
-    assert_int_equal(read_row(&call, r, &error), BY_OK);
-    char *whole = print_read(call);
-    by__gateway_call_free(call);
+    assert_int_equal(read_row(&request, r, &error), BY_OK);
+    char *whole = print_read(request);
+    by__gateway_request_free(request);
     size_t failed = 0;
     for (size_t k = 0;; k++) {
         left = k;
-        by_status status = read_row(&call, r, &error);
+        by_status status = read_row(&request, r, &error);
         bool reached = left == NEVER;
         left = NEVER;
         if (status == BY_OK) {
-            char *now = print_read(call);
+            char *now = print_read(request);
             assert_string_equal(now, whole);
             free(now);
-            by__gateway_call_free(call);
+            by__gateway_request_free(request);
         } else {
             /* Of the parser's errors nothing says which is of memory. */
             if (status != BY_EMEMORY && strstr(error.message, "is not JSON") == NULL) {
@@ -226,66 +227,66 @@ static void test_read(void **state)
 }
 
 /* Gives a call what the worker has said. */
-static void fill(by__gateway_call *call, const row *r)
+static void fill(by__gateway_request *request, const row *r)
 {
-    for (size_t i = 0; i < call->part_count; i++) {
-        call->parts[i].prompt_tokens = 3;
-        call->parts[i].generated = 2;
+    for (size_t i = 0; i < request->part_count; i++) {
+        request->parts[i].prompt_tokens = 3;
+        request->parts[i].generated = 2;
     }
-    for (size_t i = 0; i < call->part_count * call->n; i++) {
-        by__gateway_choice *c = &call->choices[i];
+    for (size_t i = 0; i < request->part_count * request->n; i++) {
+        by__gateway_choice *c = &request->choices[i];
         by__string_append(&c->text, strstr(r->body, "\"auto\"") != NULL ? CALL : "an \"answer\"");
         (void)snprintf(c->reason, sizeof c->reason, "stop");
         c->logprobs = r->logprobs == NULL ? NULL : json_loads(r->logprobs, 0, NULL);
     }
-    call->whole = r->whole == NULL ? NULL : json_loads(r->whole, 0, NULL);
+    request->whole = r->whole == NULL ? NULL : json_loads(r->whole, 0, NULL);
 }
 
-typedef void printer(by__gateway_call *call, by_string *out);
+typedef void printer(by__gateway_request *request, by_string *out);
 
-static void print_answer(by__gateway_call *call, by_string *out)
+static void print_answer(by__gateway_request *request, by_string *out)
 {
-    call->form->answer(call, out);
+    request->form->answer(request, out);
 }
 
-static void print_stream(by__gateway_call *call, by_string *out)
+static void print_stream(by__gateway_request *request, by_string *out)
 {
-    const by__gateway_call_form *form = call->form;
-    by_string_free(&call->head);
-    call->frames = 0;
+    const by__gateway_request_form *form = request->form;
+    by_string_free(&request->head);
+    request->frames = 0;
     if (form->first == NULL) {
         return;
     }
-    for (size_t i = 0; i < call->part_count * call->n; i++) {
-        call->choices[i].shown = 0;
-        form->first(call, i, out);
-        form->text(call, i, "piece", 5, call->choices[i].logprobs, out);
-        form->stop(call, i, "stop", out);
+    for (size_t i = 0; i < request->part_count * request->n; i++) {
+        request->choices[i].shown = 0;
+        form->first(request, i, out);
+        form->text(request, i, "piece", 5, request->choices[i].logprobs, out);
+        form->stop(request, i, "stop", out);
     }
-    form->end(call, out);
-    (form->fail)(call, 500, "code", "param", "message", out);
+    form->end(request, out);
+    (form->fail)(request, 500, "code", "param", "message", out);
 }
 
 /* What a response in the background is followed by. */
-static void print_replay(by__gateway_call *call, by_string *out)
+static void print_replay(by__gateway_request *request, by_string *out)
 {
-    call->frames = 0;
-    call->choices[0].shown = 0;
-    if (call->form == &by__openai_response_form) {
-        by__openai_response_replay(call, "completed", json_null(), out);
+    request->frames = 0;
+    request->choices[0].shown = 0;
+    if (request->form == &by__openai_response_form) {
+        by__openai_response_replay(request, "completed", json_null(), out);
     }
 }
 
-static void check_print(by__gateway_call *call, printer *print)
+static void check_print(by__gateway_request *request, printer *print)
 {
     by_string whole = {0};
-    print(call, &whole);
+    print(request, &whole);
     assert_false(whole.failed);
     size_t failed = 0;
     for (size_t k = 0;; k++) {
         by_string now = {0};
         left = k;
-        print(call, &now);
+        print(request, &now);
         bool reached = left == NEVER;
         left = NEVER;
         failed += now.failed;
@@ -306,20 +307,20 @@ static void test_answers(void **state)
 {
     BY_UNUSED(state);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
-        by__gateway_call *call;
+        by__gateway_request *request;
         by_error error = {0};
-        assert_int_equal(read_row(&call, &rows[i], &error), BY_OK);
-        fill(call, &rows[i]);
-        check_print(call, print_answer);
-        check_print(call, print_stream);
-        check_print(call, print_replay);
+        assert_int_equal(read_row(&request, &rows[i], &error), BY_OK);
+        fill(request, &rows[i]);
+        check_print(request, print_answer);
+        check_print(request, print_stream);
+        check_print(request, print_replay);
         /* A text that lacks something is no answer. */
         by_string out = {0};
-        call->choices[0].text.failed = true;
-        call->form->answer(call, &out);
-        assert_true(out.failed || call->whole != NULL);
+        request->choices[0].text.failed = true;
+        request->form->answer(request, &out);
+        assert_true(out.failed || request->whole != NULL);
         by_string_free(&out);
-        by__gateway_call_free(call);
+        by__gateway_request_free(request);
     }
 }
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "banyan/constraint.h"
-#include "read_call.h"
+#include "read_request.h"
 #include "serve/gateway/openai/openai.h"
 
 /* ---- what is refused ---- */
@@ -89,7 +89,8 @@ static void test_refused(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         const char *param = NULL;
         by_error error = {0};
-        by__gateway_call *call = read_call(&by__openai_chat_form, rows[i].body, &param, &error);
+        by__gateway_request *request =
+            read_request(&by__openai_chat_form, rows[i].body, &param, &error);
         if (rows[i].param == NULL) {
             assert_string_equal(error.message, "");
         } else {
@@ -100,7 +101,7 @@ static void test_refused(void **state)
                 fail_msg("%s: %s", rows[i].body, error.message);
             }
         }
-        by__gateway_call_free(call);
+        by__gateway_request_free(request);
     }
 }
 
@@ -110,18 +111,18 @@ static void test_silent_tool(void **state)
     const char *param = NULL;
     by_error error = {0};
     (void)state;
-    by__gateway_call *call = read_call(
+    by__gateway_request *request = read_request(
         &by__openai_chat_form,
         CHAT("[{\"role\":\"tool\",\"content\":null},{\"role\":\"assistant\",\"content\":null}]",
              ""),
         &param, &error);
     assert_string_equal(error.message, "");
     const json_t *messages =
-        json_object_get(json_object_get(call->parts[0].message, "request"), "messages");
+        json_object_get(json_object_get(request->parts[0].message, "request"), "messages");
     assert_string_equal(json_string_value(json_object_get(json_array_get(messages, 0), "content")),
                         "");
     assert_true(json_is_null(json_object_get(json_array_get(messages, 1), "content")));
-    by__gateway_call_free(call);
+    by__gateway_request_free(request);
 }
 
 /* ---- calls of functions ---- */
@@ -242,12 +243,12 @@ static void check_gathered(size_t i, by_string *content, by_string calls[4])
     by_string_free(content);
 }
 
-static void check_whole(by__gateway_call *call, size_t i)
+static void check_whole(by__gateway_request *request, size_t i)
 {
     by_string out = {0};
     by_string content = {0};
     by_string calls[4] = {{0}};
-    call->form->answer(call, &out);
+    request->form->answer(request, &out);
     json_t *value = json_loadb(out.data, out.length, 0, NULL);
     const json_t *choice = json_array_get(json_object_get(value, "choices"), 0);
     const json_t *message = json_object_get(choice, "message");
@@ -261,7 +262,7 @@ static void check_whole(by__gateway_call *call, size_t i)
 }
 
 /* The same in a stream, of which each piece has two bytes. */
-static void check_stream(by__gateway_call *call, size_t i)
+static void check_stream(by__gateway_request *request, size_t i)
 {
     by_string out = {0};
     by_string content = {0};
@@ -269,8 +270,8 @@ static void check_stream(by__gateway_call *call, size_t i)
     const char *text = calling[i].text;
     const char *finish = NULL;
     json_t *last = NULL;
-    stream_text(call, text, &out);
-    call->form->stop(call, 0, calling[i].reason, &out);
+    stream_text(request, text, &out);
+    request->form->stop(request, 0, calling[i].reason, &out);
     for (const char *line = out.data; line != NULL && *line != '\0';
          line = strstr(line, "\n\n") + 2) {
         json_t *value = json_loadb(line + 6, (size_t)(strstr(line, "\n\n") - line - 6), 0, NULL);
@@ -296,16 +297,18 @@ static void test_calls(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(calling); i++) {
         by_error error = {0};
         const char *param = NULL;
-        by__gateway_call *call = read_call(&by__openai_chat_form, calling[i].body, &param, &error);
+        by__gateway_request *request =
+            read_request(&by__openai_chat_form, calling[i].body, &param, &error);
         assert_int_equal(error.status, BY_OK);
-        by__gateway_choice *c = &call->choices[0];
+        by__gateway_choice *c = &request->choices[0];
         by__string_append(&c->text, calling[i].text);
         (void)snprintf(c->reason, sizeof c->reason, "%s", calling[i].reason);
-        check_whole(call, i);
-        check_stream(call, i);
-        bool shown = json_object_get(json_object_get(call->parts[0].message, "request"), "tools");
+        check_whole(request, i);
+        check_stream(request, i);
+        bool shown =
+            json_object_get(json_object_get(request->parts[0].message, "request"), "tools");
         assert_int_equal(shown, strstr(calling[i].body, "\"none\"") == NULL);
-        by__gateway_call_free(call);
+        by__gateway_request_free(request);
     }
 }
 
@@ -330,11 +333,12 @@ static void test_call_schema(void **state)
         const char *param = NULL;
         by_constraint *constraint = NULL;
         bool matches = false;
-        by__gateway_call *call = read_call(&by__openai_chat_form, texts[i].choice, &param, &error);
+        by__gateway_request *request =
+            read_request(&by__openai_chat_form, texts[i].choice, &param, &error);
         assert_int_equal(error.status, BY_OK);
-        const json_t *request = json_object_get(call->parts[0].message, "request");
+        const json_t *wanted = json_object_get(request->parts[0].message, "request");
         char *schema =
-            json_dumps(json_object_get(json_object_get(request, "format"), "schema"), JSON_COMPACT);
+            json_dumps(json_object_get(json_object_get(wanted, "format"), "schema"), JSON_COMPACT);
         assert_non_null(schema);
         assert_int_equal(
             by_constraint_open_schema(&constraint, schema, strlen(schema), NULL, &error), BY_OK);
@@ -344,7 +348,7 @@ static void test_call_schema(void **state)
         assert_int_equal(matches, texts[i].matches);
         by_constraint_close(&constraint);
         free(schema);
-        by__gateway_call_free(call);
+        by__gateway_request_free(request);
     }
 }
 

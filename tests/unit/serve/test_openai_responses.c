@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "read_call.h"
+#include "read_request.h"
 #include "serve/gateway/gateway_routes.h"
 #include "serve/gateway/openai/openai_responses.h"
 #include "serve/gateway/tasks/gateway_tasks.h"
@@ -77,13 +77,14 @@ static void test_refused(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         const char *param = NULL;
         by_error error;
-        by__gateway_call *call = read_call(&by__openai_response_form, rows[i].body, &param, &error);
+        by__gateway_request *request =
+            read_request(&by__openai_response_form, rows[i].body, &param, &error);
         assert_int_equal(error.status, BY_EARG);
         if (param == NULL || strcmp(param, rows[i].param) != 0 ||
             strstr(error.message, rows[i].message) == NULL) {
             fail_msg("%s: %s: %s", rows[i].body, param, error.message);
         }
-        by__gateway_call_free(call);
+        by__gateway_request_free(request);
     }
 }
 
@@ -130,16 +131,17 @@ static void test_conversation(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         const char *param = NULL;
         by_error error;
-        by__gateway_call *call = read_call(&by__openai_response_form, rows[i].body, &param, &error);
+        by__gateway_request *request =
+            read_request(&by__openai_response_form, rows[i].body, &param, &error);
         assert_string_equal(error.message, "");
         json_t *wanted = json_loads(rows[i].messages, 0, NULL);
-        const json_t *request = json_object_get(call->parts[0].message, "request");
-        json_t *got = json_object_get(request, "messages");
+        const json_t *sent = json_object_get(request->parts[0].message, "request");
+        json_t *got = json_object_get(sent, "messages");
         if (!json_equal(got, wanted)) {
             fail_msg("%s: %s", rows[i].body, json_dumps(got, JSON_COMPACT));
         }
         json_decref(wanted);
-        by__gateway_call_free(call);
+        by__gateway_request_free(request);
     }
 }
 
@@ -276,14 +278,14 @@ static void take_events(reader *r, const by_string *frames)
 }
 
 /* A stream of which each piece has two bytes. */
-static void check_stream(by__gateway_call *call, size_t row)
+static void check_stream(by__gateway_request *request, size_t row)
 {
     by_string out = {0};
     const char *text = calling[row].text;
     reader r = {.output = json_array()};
-    stream_text(call, text, &out);
-    call->form->stop(call, 0, calling[row].reason, &out);
-    call->form->end(call, &out);
+    stream_text(request, text, &out);
+    request->form->stop(request, 0, calling[row].reason, &out);
+    request->form->end(request, &out);
     assert_false(out.failed);
     take_events(&r, &out);
     assert_true(r.ended);
@@ -299,20 +301,20 @@ static void test_calls(void **state)
         by_error error;
         const char *param = NULL;
         by_string out = {0};
-        by__gateway_call *call =
-            read_call(&by__openai_response_form, calling[i].body, &param, &error);
+        by__gateway_request *request =
+            read_request(&by__openai_response_form, calling[i].body, &param, &error);
         assert_string_equal(error.message, "");
-        by__string_append(&call->choices[0].text, calling[i].text);
-        (void)snprintf(call->choices[0].reason, sizeof call->choices[0].reason, "%s",
+        by__string_append(&request->choices[0].text, calling[i].text);
+        (void)snprintf(request->choices[0].reason, sizeof request->choices[0].reason, "%s",
                        calling[i].reason);
-        call->form->answer(call, &out);
+        request->form->answer(request, &out);
         json_t *response = json_loadb(out.data, out.length, 0, NULL);
         check_output(json_object_get(response, "output"), i);
         assert_null(json_object_get(response, "calls"));
         json_decref(response);
         by_string_free(&out);
-        check_stream(call, i);
-        by__gateway_call_free(call);
+        check_stream(request, i);
+        by__gateway_request_free(request);
     }
 }
 
@@ -321,23 +323,23 @@ static void test_tools(void **state)
 {
     by_error error;
     const char *param = NULL;
-    by__gateway_call *call =
-        read_call(&by__openai_response_form, CALLING("{\"type\":\"function\",\"name\":\"f\"}"),
-                  &param, &error);
-    const json_t *request = json_object_get(call->parts[0].message, "request");
-    const json_t *tool = json_array_get(json_object_get(request, "tools"), 0);
+    by__gateway_request *request =
+        read_request(&by__openai_response_form, CALLING("{\"type\":\"function\",\"name\":\"f\"}"),
+                     &param, &error);
+    const json_t *wanted = json_object_get(request->parts[0].message, "request");
+    const json_t *tool = json_array_get(json_object_get(wanted, "tools"), 0);
     json_t *tools = json_loads(TOOLS, 0, NULL);
     BY_UNUSED(state);
     assert_string_equal(error.message, "");
-    assert_true(json_equal(json_object_get(call->own, "tools"), tools));
-    assert_string_equal(by__protocol_get_text(json_object_get(call->own, "tool_choice"), "name"),
+    assert_true(json_equal(json_object_get(request->own, "tools"), tools));
+    assert_string_equal(by__protocol_get_text(json_object_get(request->own, "tool_choice"), "name"),
                         "f");
     assert_string_equal(by__protocol_get_text(tool, "type"), "function");
     assert_int_equal(json_object_size(tool), 2);
     assert_string_equal(by__protocol_get_text(json_object_get(tool, "function"), "name"), "f");
     assert_null(json_object_get(json_object_get(tool, "function"), "type"));
     json_decref(tools);
-    by__gateway_call_free(call);
+    by__gateway_request_free(request);
 }
 
 /* A message has the log-probabilities of its own text, not of the calls behind it. */
@@ -346,16 +348,16 @@ static void test_logprobs(void **state)
     by_error error;
     const char *param = NULL;
     by_string out = {0};
-    by__gateway_call *call = read_call(&by__openai_response_form,
-                                       CALLING("\"auto\",\"top_logprobs\":1"), &param, &error);
-    by__gateway_choice *c = &call->choices[0];
+    by__gateway_request *request = read_request(
+        &by__openai_response_form, CALLING("\"auto\",\"top_logprobs\":1"), &param, &error);
+    by__gateway_choice *c = &request->choices[0];
     BY_UNUSED(state);
     assert_string_equal(error.message, "");
     by__string_append(&c->text, "\xc3\xa4 " MARKED("g", "{}"));
     (void)snprintf(c->reason, sizeof c->reason, "stop");
     c->logprobs = json_pack("[{ss sf si}{ss sf si}]", "token", "\xc3\xa4", "logprob", -1.0,
                             "offset", 0, "token", " <", "logprob", -1.0, "offset", 1);
-    call->form->answer(call, &out);
+    request->form->answer(request, &out);
     json_t *response = json_loadb(out.data, out.length, 0, NULL);
     const json_t *message = json_array_get(json_object_get(response, "output"), 0);
     const json_t *part = json_array_get(json_object_get(message, "content"), 0);
@@ -363,7 +365,7 @@ static void test_logprobs(void **state)
     assert_int_equal(json_array_size(json_object_get(part, "logprobs")), 1);
     json_decref(response);
     by_string_free(&out);
-    by__gateway_call_free(call);
+    by__gateway_request_free(request);
 }
 
 /* ---- responses in the background ---- */
@@ -373,14 +375,14 @@ static void replay(by_string *out, const json_t *task, const json_t *result, con
                    uint64_t skipped)
 {
     const by__gateway g = {.forms = by__gateway_forms};
-    by__task_call t;
+    by__task_request t;
     *out = (by_string){0};
     by__string_append(out, "");
-    assert_true(by__task_call_open(&t, &g, task, result));
-    t.call.skipped = skipped;
-    by__openai_response_replay(&t.call, status, json_null(), out);
+    assert_true(by__task_request_open(&t, &g, task, result));
+    t.request.skipped = skipped;
+    by__openai_response_replay(&t.request, status, json_null(), out);
     assert_false(out->failed);
-    by__task_call_close(&t);
+    by__task_request_close(&t);
 }
 
 static size_t count_events(const by_string *frames)
@@ -430,17 +432,17 @@ static void test_replay(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(calling); i++) {
         by_error error;
         const char *param = NULL;
-        by__gateway_call *call =
-            read_call(&by__openai_response_form, calling[i].body, &param, &error);
-        json_t *task = json_pack("{ss ss ss si sO}", "kind", "response", "call", call->id, "model",
-                                 "m", "created", 1, "own", call->own);
+        by__gateway_request *request =
+            read_request(&by__openai_response_form, calling[i].body, &param, &error);
+        json_t *task = json_pack("{ss ss ss si sO}", "kind", "response", "call", request->id,
+                                 "model", "m", "created", 1, "own", request->own);
         json_t *result =
             json_pack("{s[{ss ss}] s{si si}}", "choices", "text", calling[i].text, "reason",
                       calling[i].reason, "usage", "prompt_tokens", 1, "completion_tokens", 2);
         check_replays(task, result, i);
         json_decref(result);
         json_decref(task);
-        by__gateway_call_free(call);
+        by__gateway_request_free(request);
     }
 }
 

@@ -313,15 +313,15 @@ static bool add_call(by__gateway_payload_log *log, const json_t *request, size_t
 {
     by__gateway_part part = {.message = json_pack("{sO}", "request", request)};
     by__gateway_choice choice = {.reason = "stop", .echo = strlen("a@b.de ")};
-    by__gateway_call call = {.id = "cmpl-1",
-                             .model = (char[]){"m"},
-                             .part_count = 1,
-                             .n = 1,
-                             .parts = &part,
-                             .choices = &choice};
+    by__gateway_request call = {.id = "cmpl-1",
+                                .model = (char[]){"m"},
+                                .part_count = 1,
+                                .n = 1,
+                                .parts = &part,
+                                .choices = &choice};
     by__string_append(&choice.text, "a@b.de said");
     left = allocations;
-    by__gateway_payload_log_call(log, &call);
+    by__gateway_payload_log_request(log, &call);
     bool reached = left == NEVER && allocations != NEVER;
     left = NEVER;
     by_string_free(&choice.text);

@@ -112,10 +112,10 @@ void by__gateway_feedback_close(by__gateway_feedback **feedback)
     }
 }
 
-void by__gateway_feedback_answer(by__gateway_feedback *feedback, const by__gateway_call *call)
+void by__gateway_feedback_answer(by__gateway_feedback *feedback, const by__gateway_request *request)
 {
     if (feedback != NULL) {
-        by__gateway_quality_answer(feedback->quality, call);
+        by__gateway_quality_answer(feedback->quality, request);
     }
 }
 

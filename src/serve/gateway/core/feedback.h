@@ -13,7 +13,8 @@ by_status by__gateway_feedback_open(by__gateway_feedback **out, by__gateway *gat
 /* Flushes pending records. */
 void by__gateway_feedback_close(by__gateway_feedback **feedback);
 /* Remembers an answer that feedback may be about. feedback may be NULL. */
-void by__gateway_feedback_answer(by__gateway_feedback *feedback, const by__gateway_call *call);
+void by__gateway_feedback_answer(by__gateway_feedback *feedback,
+                                 const by__gateway_request *request);
 /* Handles feedback on an answer of this gateway that another one was given. feedback may be NULL,
  * as for the next two. */
 void by__gateway_feedback_take(by__gateway_feedback *feedback, const json_t *message);

@@ -1,23 +1,22 @@
 /* gateway: the HTTP side of a server: routes and their access control, OpenAI's API, limits, tasks,
  * webhooks, the web page.
  *
- * A request that workers answer is a call. It has one part for each prompt, which the broker sees
- * as a separate request, and n choices for each part, which are sequences. Events of the broker are
- * added to the choices, and streamed or collected. A call whose broker link is lost is submitted
- * again.
+ * A request that workers answer has one part for each prompt, which is a job of the broker, and n
+ * choices for each part, which are sequences of an engine. Events of the broker are added to the
+ * choices, and streamed or collected. A request whose broker link is lost is submitted again.
  *
- * This header has the records that all files share, and what is below the routes: calls in flight
- * (gateway_call.c), models, bodies. Replies are in gateway_reply.h, tasks in gateway_tasks.h,
- * OpenAI's API in openai.h, routes and their access control in gateway_routes.h, the process in
- * gateway.c.
+ * This header has the records that all files share, and what is below the routes: requests in
+ * flight (gateway_request.c), models, bodies. Replies are in gateway_reply.h, tasks in
+ * gateway_tasks.h, OpenAI's API in openai.h, routes and their access control in gateway_routes.h,
+ * the process in gateway.c.
  *
- * Types: by__gateway; by__gateway_call, by__gateway_part and by__gateway_choice;
- * by__gateway_call_form, the functions of a kind of call; by__gateway_waiter, anything that waits
- * at an exchange.
+ * Types: by__gateway; by__gateway_request, by__gateway_part and by__gateway_choice;
+ * by__gateway_request_form, the functions of a kind of request; by__gateway_waiter, anything that
+ * waits at an exchange.
  *
- * Who owns what: the gateway owns calls from by__gateway_call_start on; an exchange belongs to the
- * server (http_server.h), and its user pointer is the waiter. Everything is used by one loop,
- * except for large requests and answers, which another thread parses or prints alone
+ * Who owns what: the gateway owns requests from by__gateway_request_start on; an exchange belongs
+ * to the server (http_server.h), and its user pointer is the waiter. Everything is used by one
+ * loop, except for large requests and answers, which another thread parses or prints alone
  * (gateway_read.h).
  *
  * Never put here: the engine, queues of requests, what a model computes.
@@ -61,12 +60,12 @@ typedef struct by__gateway_waiter {
 
 typedef struct by__gateway {
     by_gateway_options options;
-    const struct by__gateway_call_form *const
+    const struct by__gateway_request_form *const
         *forms; /* that it answers, before a NULL; NULL: none */
     by__telemetry_log log;
     uv_loop_t loop;
     uv_timer_t drain;
-    uv_timer_t tick;  /* periodic check for expired calls */
+    uv_timer_t tick;  /* periodic check for expired requests */
     uv_work_t saving; /* saves the quotas outside of the loop */
     char *saved;      /* the text that is being written; NULL: no write is in progress */
     by_error failure; /* the error that ends the process */
@@ -86,7 +85,7 @@ typedef struct by__gateway {
     by__features *features;                /* NULL: no feature store */
     by__gateway_tracing tracing;
     by__serve_id_table parts;
-    struct by__gateway_call *calls;       /* calls that have not ended */
+    struct by__gateway_request *requests; /* requests that have not ended */
     struct by__gateway_ask *asks;         /* questions about tasks in flight */
     struct by__gateway_admin_ask *admin;  /* questions of operators in flight */
     struct by__gateway_watch *watches;    /* clients that follow a task */
@@ -109,42 +108,43 @@ typedef struct by__gateway {
     bool draining;
 } by__gateway;
 
-typedef enum by__gateway_call_kind {
-    BY__CALL_COMPLETION,
-    BY__CALL_CHAT,
-    BY__CALL_RESPONSE,
-    BY__CALL_EMBEDDINGS,
-    BY__CALL_PREDICT
-} by__gateway_call_kind;
+typedef enum by__gateway_request_kind {
+    BY__REQUEST_COMPLETION,
+    BY__REQUEST_CHAT,
+    BY__REQUEST_RESPONSE,
+    BY__REQUEST_EMBEDDINGS,
+    BY__REQUEST_PREDICT
+} by__gateway_request_kind;
 
-/* How a kind of request is read and answered: one table of functions per route. For calls that
+/* How a kind of request is read and answered: one table of functions per route. For requests that
  * never stream, `first`, `text`, `stop`, `end` and `fail` are NULL. */
-typedef struct by__gateway_call_form {
+typedef struct by__gateway_request_form {
     const char *name;   /* name of the kind in tasks */
     const char *route;  /* path of the route */
     const char *prefix; /* prefix of ids */
-    by__gateway_call_kind kind;
+    by__gateway_request_kind kind;
     bool any_type; /* any content type is accepted, not JSON alone */
     bool keeps;    /* text is kept even if it is streamed */
-    /* Reads a request into a call that has an exchange, a key and an id. BY_EARG: a sentence for
-     * the client; *param as by__serve_fields_read sets it, or the call's `place`. */
-    by_status (*read)(struct by__gateway_call *call, const by__http_request *request,
+    /* Reads an HTTP request into one that has an exchange, a key and an id. BY_EARG: a sentence for
+     * the client; *param as by__serve_fields_read sets it, or the request's `place`. */
+    by_status (*read)(struct by__gateway_request *request, const by__http_request *http,
                       const char **param, by_error *error);
-    /* Starts a call that was read; NULL: by__gateway_call_start. */
-    void (*start)(struct by__gateway_call *call);
+    /* Starts a request that was read; NULL: by__gateway_request_start. */
+    void (*start)(struct by__gateway_request *request);
     /* Append frames of a stream to `out`: the first ones of a choice, text, the end of a choice,
      * the last ones, and an error. */
-    void (*first)(struct by__gateway_call *call, size_t choice, by_string *out);
-    void (*text)(struct by__gateway_call *call, size_t choice, const char *text, size_t length,
-                 const json_t *logprobs, by_string *out);
-    void (*stop)(struct by__gateway_call *call, size_t choice, const char *reason, by_string *out);
-    void (*end)(struct by__gateway_call *call, by_string *out);
-    void (*fail)(struct by__gateway_call *call, int status, const char *code, const char *param,
-                 const char *message, by_string *out);
-    /* Prints the whole answer of a call without a stream. */
-    void (*answer)(struct by__gateway_call *call, by_string *out);
-    bool apart; /* `answer` only reads the call, and so may run on any thread */
-} by__gateway_call_form;
+    void (*first)(struct by__gateway_request *request, size_t choice, by_string *out);
+    void (*text)(struct by__gateway_request *request, size_t choice, const char *text,
+                 size_t length, const json_t *logprobs, by_string *out);
+    void (*stop)(struct by__gateway_request *request, size_t choice, const char *reason,
+                 by_string *out);
+    void (*end)(struct by__gateway_request *request, by_string *out);
+    void (*fail)(struct by__gateway_request *request, int status, const char *code,
+                 const char *param, const char *message, by_string *out);
+    /* Prints the whole answer of a request without a stream. */
+    void (*answer)(struct by__gateway_request *request, by_string *out);
+    bool apart; /* `answer` only reads the request, and so may run on any thread */
+} by__gateway_request_form;
 
 /* A sequence of an answer. */
 typedef struct by__gateway_choice {
@@ -161,7 +161,7 @@ typedef struct by__gateway_choice {
 /* One prompt of a request, which the broker sees as a request of its own. */
 typedef struct by__gateway_part {
     by__serve_id_entry entry;
-    struct by__gateway_call *call;
+    struct by__gateway_request *request;
     json_t *message; /* the message as it was submitted, kept to submit it again */
     json_t *text;    /* of a large request, its text until it is submitted; NULL: none */
     int64_t prompt_tokens;
@@ -176,13 +176,13 @@ typedef struct by__gateway_part {
 } by__gateway_part;
 
 /* An HTTP request that workers answer. */
-typedef struct by__gateway_call {
+typedef struct by__gateway_request {
     by__gateway_waiter waiter;
     by__gateway *gateway;
     by__http_exchange *exchange;
-    struct by__gateway_call *next;
-    struct by__gateway_call *previous;
-    const by__gateway_call_form *form;
+    struct by__gateway_request *next;
+    struct by__gateway_request *previous;
+    const by__gateway_request_form *form;
     char id[BY__ID_BYTES];
     char *model;
     const char *key;                     /* name of the client's key; "": none */
@@ -213,55 +213,55 @@ typedef struct by__gateway_call {
     size_t n;
     by__gateway_part *parts;     /* [part_count] */
     by__gateway_choice *choices; /* [part_count * n] */
-} by__gateway_call;
+} by__gateway_request;
 
 /* Seconds without output after which a stream gets a comment, which clients ignore. */
 #define BY__QUIET        15.0
 #define BY__WAIT_COMMENT ": wait\n\n"
 
-/* ---- a request in flight (gateway_call.c; its record: gateway_call_record.c) ---- */
+/* ---- a request in flight (gateway_request.c; its record: gateway_request_record.c) ---- */
 
-/* Creates a call with an id, without an exchange. Freed with by__gateway_call_free. */
-by_status by__gateway_call_open(by__gateway_call **out, by__gateway *gateway,
-                                const by__gateway_call_form *form, const char *key,
-                                by_error *error);
-/* Creates the only part of a call whose answer is not streamed from the request for a worker, which
- * is taken. cost: estimated tokens. */
-by_status by__gateway_call_one_part(by__gateway_call *call, json_t *request, int64_t cost,
-                                    int64_t priority, by_error *error);
+/* Creates a request with an id, without an exchange. Freed with by__gateway_request_free. */
+by_status by__gateway_request_open(by__gateway_request **out, by__gateway *gateway,
+                                   const by__gateway_request_form *form, const char *key,
+                                   by_error *error);
+/* Creates the only part of a request whose answer is not streamed from the request for a worker,
+ * which is taken. cost: estimated tokens. */
+by_status by__gateway_request_one_part(by__gateway_request *request, json_t *wanted, int64_t cost,
+                                       int64_t priority, by_error *error);
 /* Makes the text for a worker of a request whose body had `length` bytes, if that is large.
  * BY_EARG: it does not fit into a message: numbers and images take more bytes there than in the
  * body. */
-by_status by__gateway_call_encode(by__gateway_call *call, size_t length, by_error *error);
-/* Sends all parts to the broker. The gateway takes ownership; the call ends by itself. */
-void by__gateway_call_start(by__gateway_call *call);
+by_status by__gateway_request_encode(by__gateway_request *request, size_t length, by_error *error);
+/* Sends all parts to the broker. The gateway takes ownership; the request ends by itself. */
+void by__gateway_request_start(by__gateway_request *request);
 /* The form of a route, or of a task's kind, that this gateway answers; NULL: there is none. */
-const by__gateway_call_form *by__gateway_form_of_route(const by__gateway *g, const char *route);
-const by__gateway_call_form *by__gateway_form_named(const by__gateway *g, const char *name);
-/* Of a call that has ended, keeps for each prompt the sequences with the highest score: as many as
- * call->own says, if it says so; among equals the first ones. */
-void by__gateway_call_keep_best(by__gateway_call *call);
-/* Frees a call and everything that it holds. */
-void by__gateway_call_free(by__gateway_call *call);
+const by__gateway_request_form *by__gateway_form_of_route(const by__gateway *g, const char *route);
+const by__gateway_request_form *by__gateway_form_named(const by__gateway *g, const char *name);
+/* Of a request that has ended, keeps for each prompt the sequences with the highest score: as many
+ * as request->own says, if it says so; among equals the first ones. */
+void by__gateway_request_keep_best(by__gateway_request *request);
+/* Frees a request and everything that it holds. */
+void by__gateway_request_free(by__gateway_request *request);
 /* Handles an event of the broker. */
-void by__gateway_call_event(by__gateway *g, const by__serve_event *event);
+void by__gateway_request_event(by__gateway *g, const by__serve_event *event);
 /* Handles an event other than a piece of text, given its JSON. */
-void by__gateway_call_read(by__gateway *g, const by__serve_event *event, const json_t *json);
+void by__gateway_request_read(by__gateway *g, const by__serve_event *event, const json_t *json);
 /* The client has disconnected. */
-void by__gateway_call_gone(by__gateway_waiter *waiter);
-/* Ends calls that are well past their deadline, which broker and worker enforce as long as they
+void by__gateway_request_gone(by__gateway_waiter *waiter);
+/* Ends requests that are well past their deadline, which broker and worker enforce as long as they
  * live. */
-void by__gateway_calls_expire(by__gateway *g);
+void by__gateway_requests_expire(by__gateway *g);
 /* Sends BY__WAIT_COMMENT to streams that have begun and have been silent for BY__QUIET seconds:
  * while a worker reads a long prompt, proxies must not close the connection. */
-void by__gateway_calls_keep_open(by__gateway *g);
-/* The broker is connected again: submits all calls that have not ended once more. */
-void by__gateway_calls_again(by__gateway *g);
-/* Parses a large event, or prints a large answer (whose call has left the gateway, and is freed
+void by__gateway_requests_keep_open(by__gateway *g);
+/* The broker is connected again: submits all requests that have not ended once more. */
+void by__gateway_requests_again(by__gateway *g);
+/* Parses a large event, or prints a large answer (whose request has left the gateway, and is freed
  * afterwards), on another thread. Returns false if it is not large or no thread is available: the
  * caller then does the work. */
 bool by__gateway_large_read(by__gateway *g, const by__serve_event *event);
-bool by__gateway_large_print(by__gateway_call *call);
+bool by__gateway_large_print(by__gateway_request *request);
 
 /* ---- models (gateway_models.c) ---- */
 

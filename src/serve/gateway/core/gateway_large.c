@@ -24,12 +24,12 @@ static void read_event(uv_work_t *work)
     r->json = by__protocol_event_json(&r->event);
 }
 
-/* The call may have ended: its part is looked up by its id, as for any event. */
+/* The request may have ended: its part is looked up by its id, as for any event. */
 static void on_read(uv_work_t *work, int status)
 {
     large_event *r = work->data;
     BY_UNUSED(status);
-    by__gateway_call_read(r->gateway, &r->event, r->json);
+    by__gateway_request_read(r->gateway, &r->event, r->json);
     json_decref(r->json);
     free(r);
 }
@@ -56,9 +56,9 @@ bool by__gateway_large_read(by__gateway *g, const by__serve_event *event)
 /* ---- printing ---- */
 
 typedef struct printing {
-    by__gateway_waiter waiter; /* replaces the call as the exchange's user */
+    by__gateway_waiter waiter; /* replaces the request as the exchange's user */
     uv_work_t work;
-    by__gateway_call *call;
+    by__gateway_request *request;
     by__http_exchange *exchange; /* NULL: the client has disconnected */
     by_string out;
 } printing;
@@ -71,7 +71,7 @@ static void on_gone(by__gateway_waiter *waiter)
 static void print(uv_work_t *work)
 {
     printing *p = work->data;
-    p->call->form->answer(p->call, &p->out);
+    p->request->form->answer(p->request, &p->out);
 }
 
 static void on_printed(uv_work_t *work, int status)
@@ -79,39 +79,39 @@ static void on_printed(uv_work_t *work, int status)
     printing *p = work->data;
     BY_UNUSED(status);
     if (p->exchange != NULL) {
-        by__gateway_reply_text(p->call->gateway, p->exchange, 200, &p->out);
+        by__gateway_reply_text(p->request->gateway, p->exchange, 200, &p->out);
     }
     by_string_free(&p->out);
-    by__gateway_call_free(p->call);
+    by__gateway_request_free(p->request);
     free(p);
 }
 
-static bool is_large(const by__gateway_call *call)
+static bool is_large(const by__gateway_request *request)
 {
-    size_t bytes = call->large ? BY__LARGE : 0;
+    size_t bytes = request->large ? BY__LARGE : 0;
     int64_t tokens = 0;
-    for (size_t i = 0; i < call->part_count * call->n; i++) {
-        bytes += call->choices[i].text.length;
+    for (size_t i = 0; i < request->part_count * request->n; i++) {
+        bytes += request->choices[i].text.length;
     }
-    for (size_t i = 0; i < call->part_count && call->logprobs; i++) {
-        tokens += call->parts[i].generated;
+    for (size_t i = 0; i < request->part_count && request->logprobs; i++) {
+        tokens += request->parts[i].generated;
     }
-    return bytes + (size_t)tokens * (size_t)(1 + call->top) * TOKEN >= BY__LARGE;
+    return bytes + (size_t)tokens * (size_t)(1 + request->top) * TOKEN >= BY__LARGE;
 }
 
-bool by__gateway_large_print(by__gateway_call *call)
+bool by__gateway_large_print(by__gateway_request *request)
 {
-    printing *p = call->form->apart && is_large(call) ? calloc(1, sizeof *p) : NULL;
+    printing *p = request->form->apart && is_large(request) ? calloc(1, sizeof *p) : NULL;
     if (p == NULL) {
         return false;
     }
-    *p = (printing){.waiter = {on_gone}, .call = call, .exchange = call->exchange};
+    *p = (printing){.waiter = {on_gone}, .request = request, .exchange = request->exchange};
     p->work.data = p;
-    if (uv_queue_work(&call->gateway->loop, &p->work, print, on_printed) < 0) {
+    if (uv_queue_work(&request->gateway->loop, &p->work, print, on_printed) < 0) {
         free(p);
         return false;
     }
-    by__http_exchange_set(call->exchange, &p->waiter);
-    call->gateway->metrics.apart++;
+    by__http_exchange_set(request->exchange, &p->waiter);
+    request->gateway->metrics.apart++;
     return true;
 }

@@ -18,8 +18,8 @@ static void free_reading(by__gateway_reading *r)
 {
     json_decref((json_t *)(uintptr_t)r->state);
     json_decref(r->message);
-    if (r->call != NULL) {
-        by__gateway_call_free(r->call);
+    if (r->request != NULL) {
+        by__gateway_request_free(r->request);
     }
     free(r->unknown);
     free(r->copy);
@@ -40,8 +40,8 @@ static bool asks_in_vain(by__gateway_reading *r)
 {
     json_t *model = NULL;
     bool vain = false;
-    if (by__http_is_type(&r->request, "application/json") &&
-        by__json_member(&model, r->request.body, r->request.body_length, "model", JSON_ALLOW_NUL,
+    if (by__http_is_type(&r->http, "application/json") &&
+        by__json_member(&model, r->http.body, r->http.body_length, "model", JSON_ALLOW_NUL,
                         &(json_error_t){0})) {
         const char *name = by__json_string(model);
         vain = name != NULL && by__gateway_reading_knows_not(r, name);
@@ -153,14 +153,14 @@ static bool copy_request(by__gateway_reading *r, const by__http_request *from)
     if (at == NULL) {
         return false;
     }
-    r->request = (by__http_request){.method = keep(&at, from->method, strlen(from->method)),
-                                    .path = keep(&at, from->path, strlen(from->path)),
-                                    .query = keep(&at, from->query, strlen(from->query)),
-                                    .body = keep(&at, from->body, from->body_length),
-                                    .body_length = from->body_length};
+    r->http = (by__http_request){.method = keep(&at, from->method, strlen(from->method)),
+                                 .path = keep(&at, from->path, strlen(from->path)),
+                                 .query = keep(&at, from->query, strlen(from->query)),
+                                 .body = keep(&at, from->body, from->body_length),
+                                 .body_length = from->body_length};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
         if (values[i] != NULL) {
-            r->request.headers[r->request.header_count++] =
+            r->http.headers[r->http.header_count++] =
                 (by__http_header){names[i], keep(&at, values[i], strlen(values[i]))};
         }
     }
@@ -198,14 +198,14 @@ static void queue(by__gateway *g, by__gateway_reading *small, const by__http_req
 
 /* ---- all of them ---- */
 
-void by__gateway_request_read(by__gateway *g, by__http_exchange *x, const by__http_request *request,
-                              const char *key, const by__gateway_read_kind *kind)
+void by__gateway_read(by__gateway *g, by__http_exchange *x, const by__http_request *request,
+                      const char *key, const by__gateway_read_kind *kind)
 {
     const char *trace = by__gateway_trace(g, x);
     by__gateway_reading r = {.kind = kind,
                              .gateway = g,
                              .exchange = x,
-                             .request = *request,
+                             .http = *request,
                              .key = key,
                              .state = g->state,
                              .knows = by__gateway_state(g) != NULL &&

@@ -5,7 +5,7 @@
  * The bytes of all of them are bounded. A request for a model that is not served is refused before
  * its body is parsed as a whole.
  *
- * Who owns what: a reading belongs to this file from by__gateway_request_read on; `answer` takes
+ * Who owns what: a reading belongs to this file from by__gateway_read on; `answer` takes
  * from it what it needs.
  *
  * Never put here: what a body means. */
@@ -30,7 +30,7 @@ struct by__gateway_reading {
     const by__gateway_read_kind *kind;
     by__gateway *gateway;
     by__http_exchange *exchange; /* NULL: the client has disconnected */
-    by__http_request request;
+    by__http_request http;
     const char *key;
     char trace[33];      /* by__gateway_trace; "": none */
     const json_t *state; /* the broker's last one; NULL: there was none */
@@ -40,20 +40,20 @@ struct by__gateway_reading {
     by_status status;
     by_error error;
     const char *param;
-    char *unknown;          /* the model that was asked for and is not served; NULL: it is */
-    by__gateway_call *call; /* freed with the reading, if it is still here */
-    json_t *message;        /* the same */
+    char *unknown;                /* the model that was asked for and is not served; NULL: it is */
+    by__gateway_request *request; /* freed with the reading, if it is still here */
+    json_t *message;              /* the same */
     char place[BY__PLACE_BYTES];
     /* Of a large one: */
     uv_work_t work;
     by__gateway_reading *next;
-    char *copy;   /* what the request points to */
+    char *copy;   /* what `http` points to */
     size_t bytes; /* of its body */
 };
 
 /* Reads a request and answers it, now or later. */
-void by__gateway_request_read(by__gateway *g, by__http_exchange *x, const by__http_request *request,
-                              const char *key, const by__gateway_read_kind *kind);
+void by__gateway_read(by__gateway *g, by__http_exchange *x, const by__http_request *request,
+                      const char *key, const by__gateway_read_kind *kind);
 /* Frees the readings that have not begun. */
 void by__gateway_readings_close(by__gateway *g);
 /* Sets `unknown` if a model is surely not served. Returns whether it did. */

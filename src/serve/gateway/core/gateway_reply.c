@@ -38,10 +38,10 @@ void by__gateway_reply_error(by__gateway *g, by__http_exchange *x, int status, c
                              const char *param, const char *message)
 {
     by_string out = {0};
-    by__gateway_visit *v = by__http_exchange_noted(x);
+    by__gateway_request_log *record = by__http_exchange_noted(x);
     BY_UNUSED(g);
-    if (v != NULL) {
-        (void)snprintf(v->code, sizeof v->code, "%s", code);
+    if (record != NULL) {
+        (void)snprintf(record->code, sizeof record->code, "%s", code);
     }
     by__gateway_openai_error(&out, status, code, param, message);
     by__http_exchange_set(x, NULL);
@@ -159,7 +159,7 @@ static void add_limit(by__http_exchange *x, const char *what, int64_t limit, dou
 
 /* Charges the client of a request. Returns false, after replying, if its limits do not allow
  * that. */
-bool by__gateway_take(by__gateway *g, by__http_exchange *x, const by__gateway_visit *v,
+bool by__gateway_take(by__gateway *g, by__http_exchange *x, const by__gateway_request_log *record,
                       double requests, double tokens)
 {
     by__gateway_allowance left;
@@ -167,7 +167,7 @@ bool by__gateway_take(by__gateway *g, by__http_exchange *x, const by__gateway_vi
     if (g->limits == NULL) {
         return true;
     }
-    double wait = by__gateway_limits_take(g->limits, v->client->account, requests, tokens,
+    double wait = by__gateway_limits_take(g->limits, record->client->account, requests, tokens,
                                           by__now(), by__serve_wall_clock(), &left);
     if (left.over == NULL) {
         if (requests > 0.0) {
@@ -191,58 +191,58 @@ bool by__gateway_take(by__gateway *g, by__http_exchange *x, const by__gateway_vi
 
 bool by__gateway_charge(by__gateway *g, by__http_exchange *x, int64_t tokens)
 {
-    by__gateway_visit *v = by__http_exchange_noted(x);
-    if (!by__gateway_take(g, x, v, 0.0, (double)tokens)) {
+    by__gateway_request_log *record = by__http_exchange_noted(x);
+    if (!by__gateway_take(g, x, record, 0.0, (double)tokens)) {
         return false;
     }
-    v->charged += tokens;
-    v->used += tokens;
+    record->charged += tokens;
+    record->used += tokens;
     return true;
 }
 
 void by__gateway_used(by__http_exchange *x, int64_t tokens)
 {
-    by__gateway_visit *v = by__http_exchange_noted(x);
-    v->used = tokens;
+    by__gateway_request_log *record = by__http_exchange_noted(x);
+    record->used = tokens;
 }
 
 /* ---- logs ---- */
 
 void by__gateway_detail(by__http_exchange *x, json_t *details)
 {
-    by__gateway_visit *v = by__http_exchange_noted(x);
-    if (v == NULL || details == NULL) {
+    by__gateway_request_log *record = by__http_exchange_noted(x);
+    if (record == NULL || details == NULL) {
         json_decref(details);
     } else {
-        json_decref(v->details);
-        v->details = details;
+        json_decref(record->details);
+        record->details = details;
     }
 }
 
 void by__gateway_part_ended(by__gateway *g, by__http_exchange *x, double since,
                             const json_t *timing)
 {
-    const by__gateway_visit *v = by__http_exchange_noted(x);
-    by__gateway_request_trace_part(&v->trace, &g->tracing, since, timing);
+    const by__gateway_request_log *record = by__http_exchange_noted(x);
+    by__gateway_request_trace_part(&record->trace, &g->tracing, since, timing);
 }
 
 void by__gateway_span(by__gateway *g, by__http_exchange *x, const char *name, double begin,
                       double end)
 {
-    const by__gateway_visit *v = by__http_exchange_noted(x);
-    by__gateway_request_trace_span(&v->trace, &g->tracing, name, begin, end);
+    const by__gateway_request_log *record = by__http_exchange_noted(x);
+    by__gateway_request_trace_span(&record->trace, &g->tracing, name, begin, end);
 }
 
 const char *by__gateway_key(by__http_exchange *x)
 {
-    const by__gateway_visit *v = by__http_exchange_noted(x);
-    return v->client->name;
+    const by__gateway_request_log *record = by__http_exchange_noted(x);
+    return record->client->name;
 }
 
 const char *by__gateway_trace(const by__gateway *g, by__http_exchange *x)
 {
-    const by__gateway_visit *v = by__http_exchange_noted(x);
-    const by__telemetry_trace_context *c = &v->trace.context;
+    const by__gateway_request_log *record = by__http_exchange_noted(x);
+    const by__telemetry_trace_context *c = &record->trace.context;
     /* Without an export new traces are marked as sampled, but nobody reads them. */
     return c->sampled && (c->parent[0] != '\0' || g->tracing.exports != NULL) ? c->trace : NULL;
 }

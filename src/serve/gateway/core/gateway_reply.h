@@ -15,7 +15,7 @@ typedef void by__gateway_route_answer(by__gateway *g, by__http_exchange *x,
                                       const by__http_request *r, const char *key);
 
 /* State of an exchange from its head to its end, for the logs. */
-typedef struct by__gateway_visit {
+typedef struct by__gateway_request_log {
     const struct by__gateway_route *route; /* NULL: no route matches its method and path */
     const by__gateway_client *client;
     double since;
@@ -27,7 +27,7 @@ typedef struct by__gateway_visit {
     char id[65];
     char method[16];
     char path[];
-} by__gateway_visit;
+} by__gateway_request_log;
 
 /* ---- answers ---- */
 
@@ -61,9 +61,9 @@ void by__gateway_reply_json(by__gateway *g, by__http_exchange *x, int status, js
 /* Charges an estimated number of tokens to the client of an exchange. Returns false, after
  * replying, if its limits do not allow that. */
 bool by__gateway_charge(by__gateway *g, by__http_exchange *x, int64_t tokens);
-/* Charges the client of an exchange, whose record is `visit`, for `requests` and `tokens`. Returns
+/* Charges the client of an exchange, whose record is `record`, for `requests` and `tokens`. Returns
  * false, after replying, if its limits do not allow that. */
-bool by__gateway_take(by__gateway *g, by__http_exchange *x, const by__gateway_visit *visit,
+bool by__gateway_take(by__gateway *g, by__http_exchange *x, const by__gateway_request_log *record,
                       double requests, double tokens);
 /* Name of the key of an exchange's client; "": none. */
 const char *by__gateway_key(by__http_exchange *x);

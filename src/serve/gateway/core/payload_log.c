@@ -228,21 +228,21 @@ static by_text said_of(const by__gateway_choice *c)
     return (by_text){c->text.data == NULL ? "" : c->text.data + echo, c->text.length - echo};
 }
 
-static void add_texts(by__gateway_payload_log *log, const by__gateway_call *call)
+static void add_texts(by__gateway_payload_log *log, const by__gateway_request *request)
 {
-    for (size_t p = 0; p < call->part_count; p++) {
-        const json_t *request = json_object_get(call->parts[p].message, "request");
-        for (size_t i = 0; i < call->n; i++) {
-            const by__gateway_choice *c = &call->choices[p * call->n + i];
+    for (size_t p = 0; p < request->part_count; p++) {
+        const json_t *wanted = json_object_get(request->parts[p].message, "request");
+        for (size_t i = 0; i < request->n; i++) {
+            const by__gateway_choice *c = &request->choices[p * request->n + i];
             by_text said = said_of(c);
-            json_t *body = json_pack("{sO* sO* ss%}", "prompt", json_object_get(request, "prompt"),
-                                     "messages", json_object_get(request, "messages"), "completion",
+            json_t *body = json_pack("{sO* sO* ss%}", "prompt", json_object_get(wanted, "prompt"),
+                                     "messages", json_object_get(wanted, "messages"), "completion",
                                      said.data, said.length);
-            json_t *head =
-                json_pack("{ss ss ss sI sI}", "id", call->id, "model", call->model, "finish_reason",
-                          c->reason, "prompt_tokens", (json_int_t)call->parts[p].prompt_tokens,
-                          "completion_tokens", (json_int_t)call->parts[p].generated);
-            if (!add_text(log, body, request, said)) {
+            json_t *head = json_pack("{ss ss ss sI sI}", "id", request->id, "model", request->model,
+                                     "finish_reason", c->reason, "prompt_tokens",
+                                     (json_int_t)request->parts[p].prompt_tokens,
+                                     "completion_tokens", (json_int_t)request->parts[p].generated);
+            if (!add_text(log, body, wanted, said)) {
                 json_decref(body);
                 body = NULL; /* counted as lost */
             }
@@ -272,21 +272,21 @@ static json_t *named_row(const json_t *row, const json_t *columns)
 }
 
 /* Whole answers: each row with its prediction, or each text of which a vector was computed. */
-static void add_examples(by__gateway_payload_log *log, const by__gateway_call *call)
+static void add_examples(by__gateway_payload_log *log, const by__gateway_request *request)
 {
-    const json_t *request = json_object_get(call->parts[0].message, "request");
-    const json_t *rows = json_object_get(request, "rows");
-    const json_t *texts = json_object_get(request, "input");
+    const json_t *wanted = json_object_get(request->parts[0].message, "request");
+    const json_t *rows = json_object_get(wanted, "rows");
+    const json_t *texts = json_object_get(wanted, "input");
     const json_t *columns = json_object_get(
-        json_object_get(by__gateway_model(call->gateway, call->model), "info"), "columns");
-    const json_t *answers = json_object_get(call->whole, "list");
+        json_object_get(by__gateway_model(request->gateway, request->model), "info"), "columns");
+    const json_t *answers = json_object_get(request->whole, "list");
     size_t count = json_array_size(answers);
     for (size_t i = 0; i < count && i < MOST_LINES; i++) {
         const json_t *text = json_array_get(texts, i);
-        json_t *head = json_pack("{ss ss ss sI}", "id", call->id, "model", call->model, "version",
-                                 call->parts[0].version, "index", (json_int_t)i);
+        json_t *head = json_pack("{ss ss ss sI}", "id", request->id, "model", request->model,
+                                 "version", request->parts[0].version, "index", (json_int_t)i);
         json_t *body =
-            call->form->kind == BY__CALL_PREDICT
+            request->form->kind == BY__REQUEST_PREDICT
                 ? json_pack("{so* sO}", "row", named_row(json_array_get(rows, i), columns),
                             "prediction", json_array_get(answers, i))
                 : json_pack("{sO}", "prompt", text);
@@ -299,12 +299,13 @@ static void add_examples(by__gateway_payload_log *log, const by__gateway_call *c
     }
 }
 
-void by__gateway_payload_log_call(by__gateway_payload_log *log, const by__gateway_call *call)
+void by__gateway_payload_log_request(by__gateway_payload_log *log,
+                                     const by__gateway_request *request)
 {
-    if (call->whole == NULL) {
-        add_texts(log, call);
+    if (request->whole == NULL) {
+        add_texts(log, request);
     } else {
-        add_examples(log, call);
+        add_examples(log, request);
     }
 }
 

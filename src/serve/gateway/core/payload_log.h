@@ -19,13 +19,14 @@ bool by__gateway_payload_wants(const by__gateway_payload_log *log, const char *i
  * `head` dropped and hashed, but not redacted. A record is dropped whole when memory is exhausted.
  * Takes both; NULL, a value for which memory was exhausted, counts as lost. */
 void by__gateway_payload_log_add(by__gateway_payload_log *log, json_t *head, json_t *body);
-/* Adds records of a completed call:
+/* Adds records of a completed request:
  *
  * - one for each sequence of a text, whose choices have theirs: "prompt" or "messages",
  *   "completion", and "text", which is made of those of these fields that are kept unchanged;
  * - one for each row of /v1/predict, {"row", "prediction"}, for each image without its row, and for
  *   each text of /v1/embeddings, "prompt" and "text"; the first 256 of a request. */
-void by__gateway_payload_log_call(by__gateway_payload_log *log, const by__gateway_call *call);
+void by__gateway_payload_log_request(by__gateway_payload_log *log,
+                                     const by__gateway_request *request);
 /* Prints its counters. log may be NULL. */
 void by__gateway_payload_log_print(const by__gateway_payload_log *log, by_string *out);
 

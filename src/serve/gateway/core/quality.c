@@ -161,21 +161,21 @@ static prediction prediction_of(version *v, const json_t *predicted)
     return p;
 }
 
-void by__gateway_quality_answer(by__gateway_quality *quality, const by__gateway_call *call)
+void by__gateway_quality_answer(by__gateway_quality *quality, const by__gateway_request *request)
 {
     by__gateway_quality *q = quality;
     by_error ignored = {0};
     const json_t *list =
-        call->form->kind == BY__CALL_PREDICT ? json_object_get(call->whole, "list") : NULL;
+        request->form->kind == BY__REQUEST_PREDICT ? json_object_get(request->whole, "list") : NULL;
     size_t count = json_array_size(list);
-    version *v = version_of(q, call->model, call->parts[0].version);
+    version *v = version_of(q, request->model, request->parts[0].version);
     remembered *a = v == NULL ? NULL : calloc(1, sizeof *a + count * sizeof a->predictions[0]);
-    if (a == NULL || by__serve_id_add(&q->answers, &a->entry, call->id, &ignored) != BY_OK) {
+    if (a == NULL || by__serve_id_add(&q->answers, &a->entry, request->id, &ignored) != BY_OK) {
         free(a);
         return;
     }
     a->of = v;
-    a->key = hash_key(call->key);
+    a->key = hash_key(request->key);
     a->count = count;
     for (size_t i = 0; i < count; i++) {
         a->predictions[i] = prediction_of(v, json_array_get(list, i));

@@ -45,7 +45,7 @@ by_status by__gateway_quality_open(by__gateway_quality **out, by_error *error);
 void by__gateway_quality_close(by__gateway_quality **quality);
 /* Remembers the predictions of an answer, of which there are none but for /v1/predict. An answer
  * that memory is exhausted for is not remembered. */
-void by__gateway_quality_answer(by__gateway_quality *quality, const by__gateway_call *call);
+void by__gateway_quality_answer(by__gateway_quality *quality, const by__gateway_request *request);
 /* Returns true if the answer is remembered, and another key's. */
 bool by__gateway_quality_is_foreign(const by__gateway_quality *quality,
                                     const by__gateway_opinion *opinion);

@@ -93,26 +93,26 @@ static const by__serve_field chat_fields[] = {
 /* ---- reading ---- */
 
 /* Reads "logprobs" and "top_logprobs". */
-static by_status read_logprobs(by__gateway_call *call, const openai_fields *a, const char **param,
-                               by_error *error)
+static by_status read_logprobs(by__gateway_request *request, const openai_fields *a,
+                               const char **param, by_error *error)
 {
     *param = "logprobs";
-    if (call->form->kind == BY__CALL_COMPLETION) {
+    if (request->form->kind == BY__REQUEST_COMPLETION) {
         int64_t top = json_integer_value(a->logprobs);
         if (a->logprobs != NULL && (!json_is_integer(a->logprobs) || top < 0 || top > MOST_TOP)) {
             return by_error_set(error, BY_EARG, "'logprobs' must be from 0 to %d", MOST_TOP);
         }
-        call->logprobs = a->logprobs != NULL;
-        call->top = top;
+        request->logprobs = a->logprobs != NULL;
+        request->top = top;
         return BY_OK;
     }
     if (a->logprobs != NULL && !json_is_boolean(a->logprobs)) {
         return by_error_set(error, BY_EARG, "'logprobs' must be true or false");
     }
-    call->logprobs = json_is_true(a->logprobs);
-    call->top = a->top_logprobs;
+    request->logprobs = json_is_true(a->logprobs);
+    request->top = a->top_logprobs;
     *param = "top_logprobs";
-    return call->logprobs || call->top == 0
+    return request->logprobs || request->top == 0
                ? BY_OK
                : by_error_set(error, BY_EARG, "'top_logprobs' needs 'logprobs' to be true");
 }
@@ -165,9 +165,9 @@ static int64_t tokens_of(const openai_fields *a)
     return a->completion_tokens > 0 ? a->completion_tokens : a->tokens;
 }
 
-/* Reads "best_of". If more sequences are generated than shown, call->own is set to the
+/* Reads "best_of". If more sequences are generated than shown, request->own is set to the
  * number shown. */
-static by_status read_best(by__gateway_call *call, openai_fields *a, const char **param,
+static by_status read_best(by__gateway_request *request, openai_fields *a, const char **param,
                            by_error *error)
 {
     *param = "best_of";
@@ -182,22 +182,22 @@ static by_status read_best(by__gateway_call *call, openai_fields *a, const char 
             "end: set 'stream' to false");
     }
     if (a->best_of > a->n) {
-        call->own = json_pack("{sI}", "best", (json_int_t)a->n);
+        request->own = json_pack("{sI}", "best", (json_int_t)a->n);
         a->n = a->best_of;
-        return call->own != NULL ? BY_OK
-                                 : by_error_set(error, BY_EMEMORY, "out of memory: a request");
+        return request->own != NULL ? BY_OK
+                                    : by_error_set(error, BY_EMEMORY, "out of memory: a request");
     }
     return BY_OK;
 }
 
 /* Whether a completion is its prompt alone. */
-static bool is_only_prompt(const by__gateway_call *call, const openai_fields *a)
+static bool is_only_prompt(const by__gateway_request *request, const openai_fields *a)
 {
-    return call->form->kind == BY__CALL_COMPLETION && a->tokens == 0;
+    return request->form->kind == BY__REQUEST_COMPLETION && a->tokens == 0;
 }
 
 /* Adds fields only if they are used: workers of the previous version refuse unknown ones. */
-static bool add_rare(json_t *request, const by__gateway_call *call, const openai_fields *a)
+static bool add_rare(json_t *wanted, const by__gateway_request *request, const openai_fields *a)
 {
     const struct {
         const char *name;
@@ -208,27 +208,28 @@ static bool add_rare(json_t *request, const by__gateway_call *call, const openai
          a->stop_ids != NULL ? json_incref((json_t *)(uintptr_t)a->stop_ids) : json_null()},
         {"priority", a->priority != 0 ? json_integer(a->priority) : json_null()},
         {"echo", a->echo ? json_true() : json_null()},
-        {"only_prompt", is_only_prompt(call, a) ? json_true() : json_null()},
-        {"score", by__protocol_get_integer(call->own, "best") > 0 ? json_true() : json_null()},
+        {"only_prompt", is_only_prompt(request, a) ? json_true() : json_null()},
+        {"score", by__protocol_get_integer(request->own, "best") > 0 ? json_true() : json_null()},
         {"chat_template_kwargs",
          a->variables != NULL ? json_incref((json_t *)(uintptr_t)a->variables) : json_null()},
     };
-    bool added = request != NULL;
+    bool added = wanted != NULL;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         if (json_is_null(rows[i].value)) {
             continue;
         }
-        added = json_object_set_new(request, rows[i].name, rows[i].value) == 0 && added;
+        added = json_object_set_new(wanted, rows[i].name, rows[i].value) == 0 && added;
     }
     return added;
 }
 
 /* Makes the constraint of the text, for a call of a function or as the client asks; NULL: none. */
-static by_status make_format(json_t **out, by__gateway_call *call, openai_fields *a,
+static by_status make_format(json_t **out, by__gateway_request *request, openai_fields *a,
                              const char **param, by_error *error)
 {
     json_t *function = NULL;
-    BY_TRY(by__openai_tools(call, &a->tools, a->tool_choice, a->parallel, &function, param, error));
+    BY_TRY(
+        by__openai_tools(request, &a->tools, a->tool_choice, a->parallel, &function, param, error));
     if (function != NULL) {
         a->forms.response = NULL; /* is about texts, and the answer is a call */
     }
@@ -250,7 +251,7 @@ static by_status make_format(json_t **out, by__gateway_call *call, openai_fields
 }
 
 /* Makes the request for a worker (worker_request.c), except the prompt. */
-static by_status make_request(json_t **out, by__gateway_call *call, openai_fields *a,
+static by_status make_request(json_t **out, by__gateway_request *request, openai_fields *a,
                               const char **param, by_error *error)
 {
     json_t *format;
@@ -260,7 +261,7 @@ static by_status make_request(json_t **out, by__gateway_call *call, openai_field
         BY_TRY(by__serve_random_bytes(&seed, sizeof seed, error));
         seed >>= 2;
     }
-    BY_TRY(make_format(&format, call, a, param, error));
+    BY_TRY(make_format(&format, request, a, param, error));
     *param = NULL;
     *out = json_pack(
         "{sI sI sI sI sf sf sf sf sf sf sf sb sI sb sO* sO* sO* sO* so* ss}", "seed",
@@ -268,10 +269,10 @@ static by_status make_request(json_t **out, by__gateway_call *call, openai_field
         (json_int_t)(a->top_k < 0 ? 0 : a->top_k), "temperature", a->temperature, "top_p", a->top_p,
         "min_p", a->min_p, "typical_p", a->typical_p, "presence_penalty", a->presence,
         "frequency_penalty", a->frequency, "repetition_penalty", a->repetition, "logprobs",
-        (int)call->logprobs, "top_logprobs", (json_int_t)call->top, "ignore_eos",
+        (int)request->logprobs, "top_logprobs", (json_int_t)request->top, "ignore_eos",
         (int)a->ignore_eos, "logit_bias", a->bias, "stop", a->stop, "messages", a->messages,
-        "tools", a->tools, "format", format, "tenant", call->key);
-    if (!add_rare(*out, call, a)) {
+        "tools", a->tools, "format", format, "tenant", request->key);
+    if (!add_rare(*out, request, a)) {
         json_decref(*out);
         *out = NULL;
         return by_error_set(error, BY_EMEMORY, "out of memory: a request");
@@ -293,51 +294,52 @@ static const json_t *prompt_at(const json_t *prompt, size_t i)
     return json_is_string(first) || json_is_array(first) ? json_array_get(prompt, i) : prompt;
 }
 
-static int64_t guess_prompt(const by__gateway_call *call, size_t body)
+static int64_t guess_prompt(const by__gateway_request *request, size_t body)
 {
-    return (int64_t)(body / call->part_count / 4) + 1;
+    return (int64_t)(body / request->part_count / 4) + 1;
 }
 
 /* Tokens of a part and its answers, by guess: four bytes are one, of whatever field, and an answer
  * without a bound has 256. What waits, and what a client may use, is bounded by it; no answer is
  * longer than the context. */
-static int64_t guess_cost(const by__gateway_call *call, size_t body, int64_t tokens)
+static int64_t guess_cost(const by__gateway_request *request, size_t body, int64_t tokens)
 {
-    const json_t *model = by__gateway_stated_model(call->state, call->model);
+    const json_t *model = by__gateway_stated_model(request->state, request->model);
     int64_t context = by__protocol_get_integer(json_object_get(model, "info"), "context");
     tokens = tokens > 0 ? tokens : 256;
     tokens = context > 0 && tokens > context ? context : tokens;
-    return guess_prompt(call, body) + (int64_t)call->n * tokens;
+    return guess_prompt(request, body) + (int64_t)request->n * tokens;
 }
 
-static by_status make_parts(by__gateway_call *call, const openai_fields *a, const json_t *request,
-                            size_t body, by_error *error)
+static by_status make_parts(by__gateway_request *request, const openai_fields *a,
+                            const json_t *wanted, size_t body, by_error *error)
 {
-    bool chat = call->form->kind != BY__CALL_COMPLETION;
-    call->part_count = chat ? 1 : count_prompts(a->prompt);
-    if (call->part_count < 1 || call->part_count > BY__MOST_PARTS) {
+    bool chat = request->form->kind != BY__REQUEST_COMPLETION;
+    request->part_count = chat ? 1 : count_prompts(a->prompt);
+    if (request->part_count < 1 || request->part_count > BY__MOST_PARTS) {
         return by_error_set(error, BY_EARG, "'prompt' has at most %d prompts", BY__MOST_PARTS);
     }
-    BY_TRY(by__alloc((void **)&call->parts, call->part_count, sizeof *call->parts, "a request",
-                     error));
-    BY_TRY(by__alloc((void **)&call->choices, call->part_count * call->n, sizeof *call->choices,
+    BY_TRY(by__alloc((void **)&request->parts, request->part_count, sizeof *request->parts,
                      "a request", error));
-    for (size_t i = 0; i < call->part_count; i++) {
+    BY_TRY(by__alloc((void **)&request->choices, request->part_count * request->n,
+                     sizeof *request->choices, "a request", error));
+    for (size_t i = 0; i < request->part_count; i++) {
         const json_t *prompt = chat ? NULL : prompt_at(a->prompt, i);
-        json_t *own = by__protocol_copy_object(request);
+        json_t *own = by__protocol_copy_object(wanted);
         char id[65];
-        (void)snprintf(id, sizeof id, "%.40s-%u", call->id, (unsigned)i);
+        (void)snprintf(id, sizeof id, "%.40s-%u", request->id, (unsigned)i);
         if (prompt != NULL && json_object_set(own, "prompt", (json_t *)(uintptr_t)prompt) != 0) {
             json_decref(own);
             own = NULL;
         }
-        by__gateway_part *part = &call->parts[i];
-        part->call = call;
-        part->guess = guess_prompt(call, body);
+        by__gateway_part *part = &request->parts[i];
+        part->request = request;
+        part->guess = guess_prompt(request, body);
         part->message = json_pack(
-            "{ss ss ss sI sb sb sI sI so}", "t", "submit", "id", id, "model", call->model,
-            "sequences", (json_int_t)call->n, "follows", i > 0, "whole", (int)!call->stream, "cost",
-            (json_int_t)guess_cost(call, body, is_only_prompt(call, a) ? 1 : tokens_of(a)),
+            "{ss ss ss sI sb sb sI sI so}", "t", "submit", "id", id, "model", request->model,
+            "sequences", (json_int_t)request->n, "follows", i > 0, "whole", (int)!request->stream,
+            "cost",
+            (json_int_t)guess_cost(request, body, is_only_prompt(request, a) ? 1 : tokens_of(a)),
             "priority", (json_int_t)a->priority, "request", own);
         if (part->message == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a request");
@@ -347,11 +349,11 @@ static by_status make_parts(by__gateway_call *call, const openai_fields *a, cons
 }
 
 static const by__serve_field stream_fields[] = {
-    BY__BOOL("include_usage", by__gateway_call, usage),
+    BY__BOOL("include_usage", by__gateway_request, usage),
     BY__IGNORED("include_obfuscation"),
 };
 
-static by_status read_stream_options(by__gateway_call *call, const openai_fields *a,
+static by_status read_stream_options(by__gateway_request *request, const openai_fields *a,
                                      const char **param, by_error *error)
 {
     *param = "stream_options";
@@ -361,14 +363,14 @@ static by_status read_stream_options(by__gateway_call *call, const openai_fields
     if (!json_is_object(a->stream_options)) {
         return by_error_set(error, BY_EARG, "'stream_options' must be an object");
     }
-    return by__serve_fields_read(call, stream_fields, BY_ARRAY_LENGTH(stream_fields),
+    return by__serve_fields_read(request, stream_fields, BY_ARRAY_LENGTH(stream_fields),
                                  a->stream_options, NULL, error);
 }
 
-by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t length,
+by_status by__openai_read(by__gateway_request *request, const json_t *body, size_t length,
                           const char **param, by_error *error)
 {
-    bool chat = call->form->kind != BY__CALL_COMPLETION;
+    bool chat = request->form->kind != BY__REQUEST_COMPLETION;
     openai_fields a = {.n = 1,
                        .temperature = 1.0,
                        .top_p = 1.0,
@@ -376,7 +378,7 @@ by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t len
                        .seed = INT64_MIN,
                        .parallel = true,
                        .tokens = chat ? 0 : 16};
-    json_t *request = NULL;
+    json_t *wanted = NULL;
     BY_TRY(chat ? by__serve_fields_read(&a, chat_fields, BY_ARRAY_LENGTH(chat_fields), body, param,
                                         error)
                 : by__serve_fields_read(&a, completion_fields, BY_ARRAY_LENGTH(completion_fields),
@@ -391,42 +393,42 @@ by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t len
                             chat ? "'messages' must be a list with at least one message"
                                  : "'prompt' is missing");
     }
-    BY_TRY(by__openai_messages((json_t *)(uintptr_t)a.messages, call->place, param, error));
+    BY_TRY(by__openai_messages((json_t *)(uintptr_t)a.messages, request->place, param, error));
     BY_TRY(refuse_others(&a, param, error));
-    BY_TRY(read_logprobs(call, &a, param, error));
-    BY_TRY(read_best(call, &a, param, error));
+    BY_TRY(read_logprobs(request, &a, param, error));
+    BY_TRY(read_best(request, &a, param, error));
     *param = "max_tokens";
-    if (is_only_prompt(call, &a) && !a.echo) {
+    if (is_only_prompt(request, &a) && !a.echo) {
         return by_error_set(error, BY_EARG,
                             "'max_tokens' is 0: without 'echo' the answer would be empty");
     }
     *param = "min_tokens";
-    if ((tokens_of(&a) > 0 || is_only_prompt(call, &a)) && a.min_tokens > tokens_of(&a)) {
+    if ((tokens_of(&a) > 0 || is_only_prompt(request, &a)) && a.min_tokens > tokens_of(&a)) {
         return by_error_set(error, BY_EARG, "'min_tokens' is %lld, above 'max_tokens', %lld",
                             (long long)a.min_tokens, (long long)tokens_of(&a));
     }
-    BY_TRY(read_stream_options(call, &a, param, error));
+    BY_TRY(read_stream_options(request, &a, param, error));
     *param = NULL;
-    call->n = (size_t)a.n;
-    call->stream = a.stream;
-    call->model = by__strdup(a.model);
-    if (call->model == NULL) {
+    request->n = (size_t)a.n;
+    request->stream = a.stream;
+    request->model = by__strdup(a.model);
+    if (request->model == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a request");
     }
-    by_status status = make_request(&request, call, &a, param, error);
+    by_status status = make_request(&wanted, request, &a, param, error);
     if (status == BY_OK) {
-        status = make_parts(call, &a, request, length, error);
+        status = make_parts(request, &a, wanted, length, error);
     }
-    json_decref(request);
+    json_decref(wanted);
     return status;
 }
 
-by_status by__openai_read_text(by__gateway_call *call, const by__http_request *request,
+by_status by__openai_read_text(by__gateway_request *request, const by__http_request *http,
                                const char **param, by_error *error)
 {
     json_t *body;
-    BY_TRY(by__gateway_body_parse(&body, request->body, request->body_length, error));
-    by_status status = by__openai_read(call, body, request->body_length, param, error);
+    BY_TRY(by__gateway_body_parse(&body, http->body, http->body_length, error));
+    by_status status = by__openai_read(request, body, http->body_length, param, error);
     json_decref(body);
     return status;
 }

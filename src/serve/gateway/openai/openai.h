@@ -5,17 +5,17 @@
 
 #include "serve/gateway/core/gateway_reply.h"
 
-extern const by__gateway_call_form by__openai_completion_form;
-extern const by__gateway_call_form by__openai_chat_form;
+extern const by__gateway_request_form by__openai_completion_form;
+extern const by__gateway_request_form by__openai_chat_form;
 /* The same as the `read` of a form. */
-by_status by__openai_read_text(by__gateway_call *call, const by__http_request *request,
+by_status by__openai_read_text(by__gateway_request *request, const by__http_request *http,
                                const char **param, by_error *error);
 /* Checks the messages of a chat, and gives a tool that said nothing an empty content; *param names
  * what is wrong, in `place` (openai_messages.c). */
 by_status by__openai_messages(json_t *messages, char place[BY__PLACE_BYTES], const char **param,
                               by_error *error);
 /* Reads the body, of about `length` bytes, of a completion or (another kind) a chat. */
-by_status by__openai_read(by__gateway_call *call, const json_t *body, size_t length,
+by_status by__openai_read(by__gateway_request *request, const json_t *body, size_t length,
                           const char **param, by_error *error);
 /* Fields that constrain the text of an answer; each may be NULL. */
 typedef struct by__openai_forms {
@@ -33,9 +33,9 @@ void by__openai_places(const json_t *list, bool tops, by_string *out);
 
 /* ---- other routes (openai_embeddings.c, openai_responses.c, predict_api.c) ---- */
 
-extern const by__gateway_call_form by__openai_embeddings_form;
-extern const by__gateway_call_form by__openai_response_form;
-extern const by__gateway_call_form by__openai_predict_form;
+extern const by__gateway_request_form by__openai_embeddings_form;
+extern const by__gateway_request_form by__openai_response_form;
+extern const by__gateway_request_form by__openai_predict_form;
 /* The route of stored responses (openai_responses.c). */
 by__gateway_route_answer by__openai_answer_response;
 

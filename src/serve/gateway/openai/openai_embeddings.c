@@ -46,8 +46,8 @@ static bool is_input(const json_t *input)
             json_array_size(input) <= MOST_TEXTS);
 }
 
-static by_status read_fields(by__gateway_call *call, const embeddings_fields *a, size_t length,
-                             const char **param, by_error *error)
+static by_status read_fields(by__gateway_request *request, const embeddings_fields *a,
+                             size_t length, const char **param, by_error *error)
 {
     *param = "model";
     if (a->model == NULL) {
@@ -66,27 +66,28 @@ static by_status read_fields(by__gateway_call *call, const embeddings_fields *a,
                             MOST_TEXTS);
     }
     *param = NULL;
-    call->model = by__strdup(a->model);
-    call->own = json_boolean(base64);
-    json_t *request = json_pack("{ss so sI ss}", "kind", "embed", "input", inputs_of(a->input),
-                                "dimensions", (json_int_t)a->dimensions, "tenant", call->key);
-    if (call->model == NULL || request == NULL) {
-        json_decref(request);
+    request->model = by__strdup(a->model);
+    request->own = json_boolean(base64);
+    json_t *wanted = json_pack("{ss so sI ss}", "kind", "embed", "input", inputs_of(a->input),
+                               "dimensions", (json_int_t)a->dimensions, "tenant", request->key);
+    if (request->model == NULL || wanted == NULL) {
+        json_decref(wanted);
         return by_error_set(error, BY_EMEMORY, "out of memory: a request");
     }
-    return by__gateway_call_one_part(call, request, (int64_t)(length / 4) + 1, a->priority, error);
+    return by__gateway_request_one_part(request, wanted, (int64_t)(length / 4) + 1, a->priority,
+                                        error);
 }
 
-static by_status read_body(by__gateway_call *call, const by__http_request *request,
+static by_status read_body(by__gateway_request *request, const by__http_request *http,
                            const char **param, by_error *error)
 {
     embeddings_fields a = {0};
     json_t *body;
-    BY_TRY(by__gateway_body_parse(&body, request->body, request->body_length, error));
+    BY_TRY(by__gateway_body_parse(&body, http->body, http->body_length, error));
     by_status status =
         by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
     if (status == BY_OK) {
-        status = read_fields(call, &a, request->body_length, param, error);
+        status = read_fields(request, &a, http->body_length, param, error);
     }
     json_decref(body);
     return status;
@@ -120,29 +121,29 @@ static void add_vector(const json_t *vector, bool base64, by_string *out)
     free(bytes);
 }
 
-static void add_answer(by__gateway_call *call, by_string *out)
+static void add_answer(by__gateway_request *request, by_string *out)
 {
     size_t i;
     json_t *vector;
-    long long tokens = (long long)call->parts[0].prompt_tokens;
+    long long tokens = (long long)request->parts[0].prompt_tokens;
     by__string_append(out, "{\"object\":\"list\",\"data\":[");
-    json_array_foreach(json_object_get(call->whole, "list"), i, vector)
+    json_array_foreach(json_object_get(request->whole, "list"), i, vector)
     {
         by_string_format(
             out, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i == 0 ? "" : ",", i);
-        add_vector(vector, json_is_true(call->own), out);
+        add_vector(vector, json_is_true(request->own), out);
         by__string_append(out, "}");
     }
     by__string_append(out, "],\"model\":");
-    by_string_json(out, call->model, strlen(call->model));
+    by_string_json(out, request->model, strlen(request->model));
     by_string_format(out, ",\"usage\":{\"prompt_tokens\":%lld,\"total_tokens\":%lld}}", tokens,
                      tokens);
 }
 
-const by__gateway_call_form by__openai_embeddings_form = {.name = "embeddings",
-                                                          .route = "/v1/embeddings",
-                                                          .prefix = "embd-",
-                                                          .kind = BY__CALL_EMBEDDINGS,
-                                                          .read = read_body,
-                                                          .answer = add_answer,
-                                                          .apart = true};
+const by__gateway_request_form by__openai_embeddings_form = {.name = "embeddings",
+                                                             .route = "/v1/embeddings",
+                                                             .prefix = "embd-",
+                                                             .kind = BY__REQUEST_EMBEDDINGS,
+                                                             .read = read_body,
+                                                             .answer = add_answer,
+                                                             .apart = true};

@@ -392,24 +392,24 @@ static json_t *head_of(const response_fields *a)
 }
 
 /* Adds the head to what the chat keeps of its calls. */
-static by_status add_head(by__gateway_call *call, const response_fields *a, by_error *error)
+static by_status add_head(by__gateway_request *request, const response_fields *a, by_error *error)
 {
     json_t *head = head_of(a);
-    if (call->own == NULL) {
-        call->own = json_object();
+    if (request->own == NULL) {
+        request->own = json_object();
     }
-    bool added = head != NULL && json_object_update(call->own, head) == 0;
+    bool added = head != NULL && json_object_update(request->own, head) == 0;
     json_decref(head);
     return added ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a response");
 }
 
-by_status by__openai_response_read(by__gateway_call *call, const by__http_request *request,
+by_status by__openai_response_read(by__gateway_request *request, const by__http_request *http,
                                    const char **param, by_error *error)
 {
     response_fields a = {.temperature = 1.0, .top_p = 1.0, .store = true, .parallel = true};
     json_t *body;
     json_t *chat = NULL;
-    BY_TRY(by__gateway_body_parse(&body, request->body, request->body_length, error));
+    BY_TRY(by__gateway_body_parse(&body, http->body, http->body_length, error));
     by_status status =
         by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
     if (status == BY_OK) {
@@ -417,13 +417,13 @@ by_status by__openai_response_read(by__gateway_call *call, const by__http_reques
     }
     if (status == BY_OK) {
         *param = "input";
-        status = make_chat(&chat, &a, call->place, param, error);
+        status = make_chat(&chat, &a, request->place, param, error);
     }
     if (status == BY_OK) {
-        status = by__openai_read(call, chat, request->body_length, param, error);
+        status = by__openai_read(request, chat, http->body_length, param, error);
     }
     if (status == BY_OK) {
-        status = add_head(call, &a, error);
+        status = add_head(request, &a, error);
     }
     json_decref(chat);
     json_decref(body);

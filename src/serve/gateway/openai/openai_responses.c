@@ -11,17 +11,17 @@
 #define KEPT (30.0 * 24.0 * 3600.0)
 
 /* Stores an ended response at the broker. A client's later request for it is handled after this. */
-static void store(const by__gateway_call *call)
+static void store(const by__gateway_request *request)
 {
-    if (call->gateway == NULL || !json_is_true(json_object_get(call->own, "store"))) {
+    if (request->gateway == NULL || !json_is_true(json_object_get(request->own, "store"))) {
         return;
     }
-    const by__gateway_choice *c = &call->choices[0];
-    const by__gateway_part *p = &call->parts[0];
+    const by__gateway_choice *c = &request->choices[0];
+    const by__gateway_part *p = &request->parts[0];
     if (c->text.failed) {
         return; /* the client gets an error */
     }
-    json_t *message = by__task_message(call, call->id, NULL, NULL, KEPT);
+    json_t *message = by__task_message(request, request->id, NULL, NULL, KEPT);
     json_t *result = json_pack("{s[{ss% ss}] s{sI sI}}", "choices", "text",
                                c->text.data == NULL ? "" : c->text.data, c->text.length, "reason",
                                c->reason, "usage", "prompt_tokens", (json_int_t)p->prompt_tokens,
@@ -30,24 +30,24 @@ static void store(const by__gateway_call *call)
     if (json_object_set_new(message, "result", result) == 0 &&
         json_object_set_new(message, "ref", json_integer(0)) == 0 &&
         json_object_set_new(json_object_get(message, "task"), "request", json_object()) == 0) {
-        (void)by__link_broker_send(&call->gateway->broker, message);
+        (void)by__link_broker_send(&request->gateway->broker, message);
     }
     json_decref(message);
 }
 
-static void add_answer(by__gateway_call *call, by_string *out)
+static void add_answer(by__gateway_request *request, by_string *out)
 {
-    store(call);
+    store(request);
     json_t *response =
-        by__openai_response_object(call, by__openai_response_status(call), json_null());
+        by__openai_response_object(request, by__openai_response_status(request), json_null());
     by__json_write(out, response, JSON_COMPACT);
     json_decref(response);
 }
 
-static void add_end(by__gateway_call *call, by_string *out)
+static void add_end(by__gateway_request *request, by_string *out)
 {
-    store(call);
-    by__openai_response_end(call, out);
+    store(request);
+    by__openai_response_end(request, out);
 }
 
 /* ---- stored responses ---- */
@@ -68,15 +68,15 @@ static void show(by__gateway *g, by__http_exchange *x, const json_t *row)
     const json_t *task = json_object_get(row, "task");
     const char *status = by__protocol_get_text(row, "status");
     json_t *result = json_object_get(row, "result");
-    by__task_call t;
-    if (json_is_object(result) || !by__task_call_open(&t, g, task, NULL)) {
+    by__task_request t;
+    if (json_is_object(result) || !by__task_request_open(&t, g, task, NULL)) {
         by__gateway_reply_json(g, x, 200, by__task_result(g, task, result));
         return;
     }
     by__gateway_reply_json(
         g, x, 200,
-        by__openai_response_object(&t.call, status == NULL ? "failed" : status, error_of(row)));
-    by__task_call_close(&t);
+        by__openai_response_object(&t.request, status == NULL ? "failed" : status, error_of(row)));
+    by__task_request_close(&t);
 }
 
 /* The events of another response, which were numbered as they came, are not kept. */
@@ -92,15 +92,16 @@ static long long print_events(const by__gateway *g, const json_t *row, long long
                               by_string *out)
 {
     const char *status = by__protocol_get_text(row, "status");
-    by__task_call t;
+    by__task_request t;
     *last = by__task_ended(row);
-    if (!by__task_call_open(&t, g, json_object_get(row, "task"), json_object_get(row, "result"))) {
+    if (!by__task_request_open(&t, g, json_object_get(row, "task"),
+                               json_object_get(row, "result"))) {
         return after;
     }
-    t.call.skipped = (uint64_t)(after + 1);
-    by__openai_response_replay(&t.call, status == NULL ? "failed" : status, error_of(row), out);
-    long long number = (long long)t.call.frames - 1;
-    by__task_call_close(&t);
+    t.request.skipped = (uint64_t)(after + 1);
+    by__openai_response_replay(&t.request, status == NULL ? "failed" : status, error_of(row), out);
+    long long number = (long long)t.request.frames - 1;
+    by__task_request_close(&t);
     return number;
 }
 
@@ -113,33 +114,33 @@ static void follow(by__gateway *g, by__http_exchange *x, const json_t *row)
 }
 
 /* A response in the background is a task. */
-static void start(by__gateway_call *call)
+static void start(by__gateway_request *request)
 {
-    if (!json_is_true(json_object_get(call->own, "background"))) {
-        by__gateway_call_start(call);
+    if (!json_is_true(json_object_get(request->own, "background"))) {
+        by__gateway_request_start(request);
         return;
     }
-    int64_t cost = by__protocol_get_integer(call->parts[0].message, "cost");
-    if (by__gateway_charge(call->gateway, call->exchange, cost)) {
-        by__task_ask(call->gateway, call->exchange, call->stream ? follow : show, "response",
-                     by__task_message(call, call->id, NULL, NULL, KEPT));
+    int64_t cost = by__protocol_get_integer(request->parts[0].message, "cost");
+    if (by__gateway_charge(request->gateway, request->exchange, cost)) {
+        by__task_ask(request->gateway, request->exchange, request->stream ? follow : show,
+                     "response", by__task_message(request, request->id, NULL, NULL, KEPT));
     }
-    by__gateway_call_free(call);
+    by__gateway_request_free(request);
 }
 
-const by__gateway_call_form by__openai_response_form = {.name = "response",
-                                                        .route = "/v1/responses",
-                                                        .prefix = "resp_",
-                                                        .kind = BY__CALL_RESPONSE,
-                                                        .keeps = true,
-                                                        .read = by__openai_response_read,
-                                                        .start = start,
-                                                        .first = by__openai_response_first,
-                                                        .text = by__openai_response_text,
-                                                        .stop = by__openai_response_stop,
-                                                        .end = add_end,
-                                                        .fail = by__openai_response_fail,
-                                                        .answer = add_answer};
+const by__gateway_request_form by__openai_response_form = {.name = "response",
+                                                           .route = "/v1/responses",
+                                                           .prefix = "resp_",
+                                                           .kind = BY__REQUEST_RESPONSE,
+                                                           .keeps = true,
+                                                           .read = by__openai_response_read,
+                                                           .start = start,
+                                                           .first = by__openai_response_first,
+                                                           .text = by__openai_response_text,
+                                                           .stop = by__openai_response_stop,
+                                                           .end = add_end,
+                                                           .fail = by__openai_response_fail,
+                                                           .answer = add_answer};
 
 static void show_deleted(by__gateway *g, by__http_exchange *x, const json_t *row)
 {

@@ -4,7 +4,7 @@
  * arguments, an object of its `parameters`; of several ones it is {"name": ..., "arguments": ...}.
  * If the choice is the model's, the text has a call where the model writes one as
  * <tool_call>{"name": ..., "arguments": ...}</tool_call>, the format of Hermes and Qwen. Which of
- * these it is, call->own says, which tasks keep:
+ * these it is, request->own says, which tasks keep:
  *
  *   {"calls": "named", "function": NAME}
  *   {"calls": "chosen"}
@@ -42,7 +42,7 @@ static const json_t *find(const json_t *tools, const char *name)
     return NULL;
 }
 
-static by_status check_tool(const by__gateway_call *call, const json_t *tool, by_error *error)
+static by_status check_tool(const by__gateway_request *request, const json_t *tool, by_error *error)
 {
     const char *type = by__protocol_get_text(tool, "type");
     const json_t *function = json_object_get(tool, "function");
@@ -57,7 +57,7 @@ static by_status check_tool(const by__gateway_call *call, const json_t *tool, by
     }
     if (type == NULL || name == NULL) {
         return by_error_set(error, BY_EARG, "a tool must be {\"type\": \"function\", %s}",
-                            call->form->kind == BY__CALL_RESPONSE
+                            request->form->kind == BY__REQUEST_RESPONSE
                                 ? "\"name\": ..., \"parameters\": ..."
                                 : "\"function\": {\"name\": ..., \"parameters\": ...}");
     }
@@ -78,7 +78,8 @@ static by_status check_tool(const by__gateway_call *call, const json_t *tool, by
     return BY_OK;
 }
 
-static by_status check_tools(const by__gateway_call *call, const json_t *tools, by_error *error)
+static by_status check_tools(const by__gateway_request *request, const json_t *tools,
+                             by_error *error)
 {
     size_t i;
     json_t *tool;
@@ -91,7 +92,7 @@ static by_status check_tools(const by__gateway_call *call, const json_t *tools, 
     }
     json_array_foreach(tools, i, tool)
     {
-        BY_TRY(check_tool(call, tool, error));
+        BY_TRY(check_tool(request, tool, error));
         const json_t *function = json_object_get(tool, "function");
         if (find(tools, by__protocol_get_text(function, "name")) != function) {
             return by_error_set(error, BY_EARG, "'tools' has two functions '%s'",
@@ -280,14 +281,14 @@ static json_t *marked_of(const chosen *c, bool parallel)
     return json_pack("{ss so sb}", "calls", "marked", "functions", names, "single", (int)!parallel);
 }
 
-by_status by__openai_tools(by__gateway_call *call, const json_t **tools, const json_t *choice,
+by_status by__openai_tools(by__gateway_request *request, const json_t **tools, const json_t *choice,
                            bool parallel, json_t **format, const char **param, by_error *error)
 {
     chosen c = {0};
     bool none = false;
     *format = NULL;
     *param = "tools";
-    BY_TRY(check_tools(call, *tools, error));
+    BY_TRY(check_tools(request, *tools, error));
     *param = "tool_choice";
     BY_TRY(choose(&c, *tools, choice, &none, error));
     *param = NULL;
@@ -297,23 +298,23 @@ by_status by__openai_tools(by__gateway_call *call, const json_t **tools, const j
     if (c.count == 0) {
         return BY_OK;
     }
-    call->gathers = !c.forced || c.count > 1;
-    call->own = !c.forced     ? marked_of(&c, parallel)
-                : c.count > 1 ? json_pack("{ss}", "calls", "chosen")
-                              : json_pack("{ss ss}", "calls", "named", "function",
-                                          by__protocol_get_text(c.functions[0], "name"));
-    if (c.forced && call->own != NULL) {
+    request->gathers = !c.forced || c.count > 1;
+    request->own = !c.forced     ? marked_of(&c, parallel)
+                   : c.count > 1 ? json_pack("{ss}", "calls", "chosen")
+                                 : json_pack("{ss ss}", "calls", "named", "function",
+                                             by__protocol_get_text(c.functions[0], "name"));
+    if (c.forced && request->own != NULL) {
         json_t *schema = c.count > 1 ? schema_of_any(&c) : arguments_of(c.functions[0]);
         *format = json_pack("{ss so}", "type", "json_schema", "schema", schema);
     }
-    return call->own != NULL && (*format != NULL || !c.forced) ? BY_OK : lacks_memory(error);
+    return request->own != NULL && (*format != NULL || !c.forced) ? BY_OK : lacks_memory(error);
 }
 
 /* ---- answering ---- */
 
-by__openai_calling by__openai_calls_as(const by__gateway_call *call)
+by__openai_calling by__openai_calls_as(const by__gateway_request *request)
 {
-    const char *kind = by__protocol_get_text(call->own, "calls");
+    const char *kind = by__protocol_get_text(request->own, "calls");
     return kind == NULL                  ? BY__CALLS_NONE
            : strcmp(kind, "named") == 0  ? BY__CALLS_NAMED
            : strcmp(kind, "chosen") == 0 ? BY__CALLS_CHOSEN
@@ -328,16 +329,16 @@ void by__openai_calls_remove(json_t *own)
     }
 }
 
-void by__openai_add_call(const by__gateway_call *call, const by__openai_called *called,
+void by__openai_add_call(const by__gateway_request *request, const by__openai_called *called,
                          by_string *out)
 {
-    const char *digits = strpbrk(call->id, "-_");
+    const char *digits = strpbrk(request->id, "-_");
     by__string_append(out, "{");
     if (called->streams) {
         by_string_format(out, "\"index\":%zu,", called->index);
     }
     by_string_format(out, "\"id\":\"call_%.40s_%zu_%zu\",\"type\":\"function\",",
-                     digits == NULL ? call->id : digits + 1, called->choice, called->index);
+                     digits == NULL ? request->id : digits + 1, called->choice, called->index);
     by__string_append(out, "\"function\":{\"name\":");
     by_string_json(out, called->name, called->name_length);
     by__string_append(out, ",\"arguments\":");
@@ -378,11 +379,11 @@ static bool find_chosen(by__openai_called *called, const by__gateway_choice *c)
     return true;
 }
 
-static bool knows(const by__gateway_call *call, const char *name)
+static bool knows(const by__gateway_request *request, const char *name)
 {
     size_t i;
     json_t *one;
-    json_array_foreach(json_object_get(call->own, "functions"), i, one)
+    json_array_foreach(json_object_get(request->own, "functions"), i, one)
     {
         if (name != NULL && strcmp(json_string_value(one), name) == 0) {
             return true;
@@ -421,24 +422,24 @@ static bool add_arguments(by_string *out, const json_t *call, const char *text, 
 
 /* Adds the call of one pair of marks, unless it is one too many. Returns false if what is between
  * them is none. */
-static bool add_marked_one(const by__gateway_call *call, by__openai_called *called,
+static bool add_marked_one(const by__gateway_request *request, by__openai_called *called,
                            const char *text, size_t length, by_string *out)
 {
     json_error_t where;
     by_string printed = {0};
     json_t *value = by_json_load(text, length, JSON_ALLOW_NUL, &where);
     const char *name = by__protocol_get_text(value, "name");
-    bool good = knows(call, name) && add_arguments(&printed, value, text, length);
+    bool good = knows(request, name) && add_arguments(&printed, value, text, length);
     if (value == NULL && json_error_code(&where) == json_error_out_of_memory) {
         out->failed = true;
     }
-    if (good && (called->index == 0 || !json_is_true(json_object_get(call->own, "single")))) {
+    if (good && (called->index == 0 || !json_is_true(json_object_get(request->own, "single")))) {
         called->name = name;
         called->name_length = strlen(name);
         called->arguments = printed.failed ? "" : printed.data;
         called->length = printed.failed ? 0 : printed.length;
         by__string_append(out, called->index > 0 ? "," : "");
-        by__openai_add_call(call, called, out);
+        by__openai_add_call(request, called, out);
         called->index++;
         out->failed = out->failed || printed.failed;
     }
@@ -474,7 +475,7 @@ static void add_around(by_string *said, const char *text, size_t length)
 }
 
 /* The calls between marks, if each pair of marks has one. */
-static void add_marked(const by__gateway_call *call, by__openai_called *called,
+static void add_marked(const by__gateway_request *request, by__openai_called *called,
                        const by__gateway_choice *c, by_string *out, by_string *said)
 {
     const char *at = c->text.data == NULL ? "" : c->text.data;
@@ -482,7 +483,7 @@ static void add_marked(const by__gateway_call *call, by__openai_called *called,
     for (const char *mark = strstr(at, OPEN); mark != NULL; mark = strstr(at, OPEN)) {
         const char *text = mark + strlen(OPEN);
         const char *close = find_close(text, end);
-        if (close == NULL || !add_marked_one(call, called, text, (size_t)(close - text), out)) {
+        if (close == NULL || !add_marked_one(request, called, text, (size_t)(close - text), out)) {
             called->index = 0;
             return;
         }
@@ -500,19 +501,19 @@ static void add_marked(const by__gateway_call *call, by__openai_called *called,
     }
 }
 
-size_t by__openai_add_calls(const by__gateway_call *call, size_t choice, bool streams,
+size_t by__openai_add_calls(const by__gateway_request *request, size_t choice, bool streams,
                             by_string *out, by_string *said)
 {
-    const by__gateway_choice *c = &call->choices[choice];
-    by__openai_calling kind = by__openai_calls_as(call);
+    const by__gateway_choice *c = &request->choices[choice];
+    by__openai_calling kind = by__openai_calls_as(request);
     by__openai_called called = {.choice = choice, .streams = streams};
     by_string list = {0};
     size_t count = 0;
     if (kind == BY__CALLS_MARKED) {
-        add_marked(call, &called, c, &list, said);
+        add_marked(request, &called, c, &list, said);
         count = called.index;
     } else if (kind == BY__CALLS_NAMED) {
-        called.name = by__protocol_get_text(call->own, "function");
+        called.name = by__protocol_get_text(request->own, "function");
         called.name_length = strlen(called.name);
         called.arguments = c->text.data == NULL ? "" : c->text.data;
         called.length = c->text.length;
@@ -521,7 +522,7 @@ size_t by__openai_add_calls(const by__gateway_call *call, size_t choice, bool st
         count = find_chosen(&called, c) ? 1 : 0;
     }
     if (count > 0 && kind != BY__CALLS_MARKED) {
-        by__openai_add_call(call, &called, &list);
+        by__openai_add_call(request, &called, &list);
     }
     if (count == 0 && (kind == BY__CALLS_NONE || kind == BY__CALLS_MARKED)) {
         said->length = 0;

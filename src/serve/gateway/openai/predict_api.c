@@ -112,9 +112,9 @@ static by_status read_json(json_t **out, const by__http_request *request, by_err
                         "image/png");
 }
 
-/* ---- the call ---- */
+/* ---- the request ---- */
 
-static by_status read_fields(by__gateway_call *call, const predict_fields *a, size_t length,
+static by_status read_fields(by__gateway_request *request, const predict_fields *a, size_t length,
                              const char **param, by_error *error)
 {
     *param = "model";
@@ -129,30 +129,31 @@ static by_status read_fields(by__gateway_call *call, const predict_fields *a, si
                             "one of 'rows', 'entities' and 'images' must be a list of examples");
     }
     *param = NULL;
-    call->model = by__strdup(a->model);
-    json_t *request =
+    request->model = by__strdup(a->model);
+    json_t *wanted =
         json_pack("{ss sO}", "kind", "predict", a->images != NULL ? "images" : "rows", list);
     if (a->entities != NULL) {
-        call->fetches = true;
-        call->own = json_pack("{sO sO*}", "entities", list, "rows", a->rows);
+        request->fetches = true;
+        request->own = json_pack("{sO sO*}", "entities", list, "rows", a->rows);
     }
-    if (call->model == NULL || request == NULL || (call->fetches && call->own == NULL)) {
-        json_decref(request);
+    if (request->model == NULL || wanted == NULL || (request->fetches && request->own == NULL)) {
+        json_decref(wanted);
         return by_error_set(error, BY_EMEMORY, "out of memory: a request");
     }
-    return by__gateway_call_one_part(call, request, (int64_t)(length / 4) + 1, a->priority, error);
+    return by__gateway_request_one_part(request, wanted, (int64_t)(length / 4) + 1, a->priority,
+                                        error);
 }
 
-static by_status read_request(by__gateway_call *call, const by__http_request *request,
+static by_status read_request(by__gateway_request *request, const by__http_request *http,
                               const char **param, by_error *error)
 {
     predict_fields a = {0};
     json_t *body;
-    BY_TRY(read_json(&body, request, error));
+    BY_TRY(read_json(&body, http, error));
     by_status status =
         by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
     if (status == BY_OK) {
-        status = read_fields(call, &a, request->body_length, param, error);
+        status = read_fields(request, &a, http->body_length, param, error);
     }
     json_decref(body);
     return status;
@@ -160,93 +161,93 @@ static by_status read_request(by__gateway_call *call, const by__http_request *re
 
 /* ---- features ---- */
 
-static void refuse(by__gateway_call *call, int status, const char *code, const char *param,
+static void refuse(by__gateway_request *request, int status, const char *code, const char *param,
                    const char *message)
 {
-    by__gateway *g = call->gateway;
-    by__gateway_detail(call->exchange,
-                       json_pack("{ss ss ss}", "id", call->id, "model", call->model, "code", code));
+    by__gateway *g = request->gateway;
+    by__gateway_detail(request->exchange, json_pack("{ss ss ss}", "id", request->id, "model",
+                                                    request->model, "code", code));
     if (status == 503) {
-        by__http_exchange_header(call->exchange, "Retry-After", "1");
+        by__http_exchange_header(request->exchange, "Retry-After", "1");
     }
-    by__gateway_reply_error(g, call->exchange, status, code, param, message);
-    by__gateway_call_free(call);
+    by__gateway_reply_error(g, request->exchange, status, code, param, message);
+    by__gateway_request_free(request);
 }
 
 static void on_gone(by__gateway_waiter *waiter)
 {
-    by__gateway_call *call = (by__gateway_call *)(void *)waiter;
-    by__feature_fetch_cancel(call->fetch);
-    call->gateway->metrics.cancelled++;
-    by__gateway_call_free(call);
+    by__gateway_request *request = (by__gateway_request *)(void *)waiter;
+    by__feature_fetch_cancel(request->fetch);
+    request->gateway->metrics.cancelled++;
+    by__gateway_request_free(request);
 }
 
 static void on_features(void *user, const by__feature_result *result)
 {
-    by__gateway_call *call = user;
-    by__gateway *g = call->gateway;
+    by__gateway_request *request = user;
+    by__gateway *g = request->gateway;
     by_error error = {0};
-    json_t *request = json_object_get(call->parts[0].message, "request");
-    by__gateway_span(g, call->exchange, "features", by__feature_fetch_since(call->fetch),
+    json_t *wanted = json_object_get(request->parts[0].message, "request");
+    by__gateway_span(g, request->exchange, "features", by__feature_fetch_since(request->fetch),
                      by__now());
-    call->fetch = NULL;
-    call->waiter.gone = by__gateway_call_gone;
+    request->fetch = NULL;
+    request->waiter.gone = by__gateway_request_gone;
     if (result->rows == NULL) {
-        refuse(call, result->status, result->code, "entities", result->message);
-    } else if (json_object_set_new(request, "rows", result->rows) != 0) {
-        refuse(call, 503, "out_of_memory", NULL, "no memory for features");
-    } else if (by__gateway_call_encode(call, SIZE_MAX, &error) != BY_OK) {
-        refuse(call, 400, "invalid_request", "entities", error.message);
+        refuse(request, result->status, result->code, "entities", result->message);
+    } else if (json_object_set_new(wanted, "rows", result->rows) != 0) {
+        refuse(request, 503, "out_of_memory", NULL, "no memory for features");
+    } else if (by__gateway_request_encode(request, SIZE_MAX, &error) != BY_OK) {
+        refuse(request, 400, "invalid_request", "entities", error.message);
     } else {
-        by__gateway_call_start(call);
+        by__gateway_request_start(request);
     }
 }
 
-static void start(by__gateway_call *call)
+static void start(by__gateway_request *request)
 {
-    by__gateway *g = call->gateway;
-    const json_t *model = by__gateway_model(g, call->model);
+    by__gateway *g = request->gateway;
+    const json_t *model = by__gateway_model(g, request->model);
     const char *param = NULL;
     by_error error = {0};
-    if (!call->fetches) {
-        by__gateway_call_start(call);
+    if (!request->fetches) {
+        by__gateway_request_start(request);
         return;
     }
-    const by__feature_request request = {
-        .model = call->model,
-        .entities = json_object_get(call->own, "entities"),
-        .rows = json_object_get(call->own, "rows"),
+    const by__feature_request wanted = {
+        .model = request->model,
+        .entities = json_object_get(request->own, "entities"),
+        .rows = json_object_get(request->own, "rows"),
         .columns = json_object_get(json_object_get(model, "info"), "columns")};
-    by_status status = by__feature_fetch_begin(&call->fetch, g->features, &request, on_features,
-                                               call, &param, &error);
+    by_status status = by__feature_fetch_begin(&request->fetch, g->features, &wanted, on_features,
+                                               request, &param, &error);
     if (status != BY_OK) {
         bool theirs = status == BY_EARG;
-        refuse(call, theirs ? 400 : 503, theirs ? "invalid_request" : "out_of_memory", param,
+        refuse(request, theirs ? 400 : 503, theirs ? "invalid_request" : "out_of_memory", param,
                error.message);
         return;
     }
-    call->waiter.gone = on_gone;
-    by__http_exchange_set(call->exchange, &call->waiter);
+    request->waiter.gone = on_gone;
+    by__http_exchange_set(request->exchange, &request->waiter);
 }
 
-static void add_answer(by__gateway_call *call, by_string *out)
+static void add_answer(by__gateway_request *request, by_string *out)
 {
     by_string_format(out,
-                     "{\"id\":\"%s\",\"object\":\"list\",\"created\":%lld,\"model\":", call->id,
-                     (long long)call->created);
-    by_string_json(out, call->model, strlen(call->model));
+                     "{\"id\":\"%s\",\"object\":\"list\",\"created\":%lld,\"model\":", request->id,
+                     (long long)request->created);
+    by_string_json(out, request->model, strlen(request->model));
     by__string_append(out, ",\"predictions\":");
-    by__json_write(out, json_object_get(call->whole, "list"),
+    by__json_write(out, json_object_get(request->whole, "list"),
                    JSON_COMPACT | JSON_REAL_PRECISION(9));
     by__string_append(out, "}");
 }
 
-const by__gateway_call_form by__openai_predict_form = {.name = "predict",
-                                                       .route = "/v1/predict",
-                                                       .prefix = "pred-",
-                                                       .kind = BY__CALL_PREDICT,
-                                                       .any_type = true,
-                                                       .read = read_request,
-                                                       .start = start,
-                                                       .answer = add_answer,
-                                                       .apart = true};
+const by__gateway_request_form by__openai_predict_form = {.name = "predict",
+                                                          .route = "/v1/predict",
+                                                          .prefix = "pred-",
+                                                          .kind = BY__REQUEST_PREDICT,
+                                                          .any_type = true,
+                                                          .read = read_request,
+                                                          .start = start,
+                                                          .answer = add_answer,
+                                                          .apart = true};

@@ -73,68 +73,69 @@ void by__task_ask(by__gateway *g, by__http_exchange *x, by__task_show *show, con
 
 /* ---- tasks as clients see them ---- */
 
-/* Fills the sequences of a call from the broker's gathered answer. */
-static void fill_choices(by__gateway_call *call, const json_t *list)
+/* Fills the sequences of a request from the broker's gathered answer. */
+static void fill_choices(by__gateway_request *request, const json_t *list)
 {
-    for (size_t i = 0; i < call->n; i++) {
+    for (size_t i = 0; i < request->n; i++) {
         const json_t *c = json_array_get(list, i);
         const json_t *text = json_object_get(c, "text");
         const char *reason = by__protocol_get_text(c, "reason");
-        call->choices[i].score = by__protocol_get_number(c, "score", 0.0);
-        by_string_add(&call->choices[i].text, json_is_string(text) ? json_string_value(text) : "",
+        request->choices[i].score = by__protocol_get_number(c, "score", 0.0);
+        by_string_add(&request->choices[i].text,
+                      json_is_string(text) ? json_string_value(text) : "",
                       json_string_length(text));
-        (void)snprintf(call->choices[i].reason, sizeof call->choices[i].reason, "%s",
+        (void)snprintf(request->choices[i].reason, sizeof request->choices[i].reason, "%s",
                        reason != NULL && strcmp(reason, "length") == 0 ? "length" : "stop");
     }
 }
 
-bool by__task_call_open(by__task_call *out, const by__gateway *g, const json_t *task,
-                        const json_t *result)
+bool by__task_request_open(by__task_request *out, const by__gateway *g, const json_t *task,
+                           const json_t *result)
 {
     const json_t *list = json_object_get(result, "choices");
     const json_t *usage = json_object_get(result, "usage");
     const char *id = by__protocol_get_text(task, "call");
-    by__gateway_call *call = &out->call;
-    *out = (by__task_call){
-        .call = {.form = by__gateway_form_named(g, by__protocol_get_text(task, "kind")),
-                 .created = by__protocol_get_integer(task, "created"),
-                 .model = (char *)(uintptr_t)by__protocol_get_text(task, "model"),
-                 .own = json_object_get(task, "own"),
-                 .whole = json_object_get(result, "result"),
-                 .n = list == NULL ? 1 : json_array_size(list),
-                 .part_count = 1},
+    by__gateway_request *request = &out->request;
+    *out = (by__task_request){
+        .request = {.form = by__gateway_form_named(g, by__protocol_get_text(task, "kind")),
+                    .created = by__protocol_get_integer(task, "created"),
+                    .model = (char *)(uintptr_t)by__protocol_get_text(task, "model"),
+                    .own = json_object_get(task, "own"),
+                    .whole = json_object_get(result, "result"),
+                    .n = list == NULL ? 1 : json_array_size(list),
+                    .part_count = 1},
         .part = {.prompt_tokens = by__protocol_get_integer(usage, "prompt_tokens"),
                  .generated = by__protocol_get_integer(usage, "completion_tokens")}};
-    if (call->n < 1 || call->n > BY__MOST_N || id == NULL || call->model == NULL ||
-        call->form == NULL) {
+    if (request->n < 1 || request->n > BY__MOST_N || id == NULL || request->model == NULL ||
+        request->form == NULL) {
         return false;
     }
-    call->parts = &out->part;
-    call->choices = out->choices;
-    (void)snprintf(call->id, sizeof call->id, "%s", id);
-    fill_choices(call, list);
+    request->parts = &out->part;
+    request->choices = out->choices;
+    (void)snprintf(request->id, sizeof request->id, "%s", id);
+    fill_choices(request, list);
     return true;
 }
 
-void by__task_call_close(by__task_call *t)
+void by__task_request_close(by__task_request *t)
 {
-    for (size_t i = 0; i < t->call.n; i++) {
+    for (size_t i = 0; i < t->request.n; i++) {
         by_string_free(&t->choices[i].text);
     }
 }
 
 json_t *by__task_result(const by__gateway *g, const json_t *task, const json_t *result)
 {
-    by__task_call t;
+    by__task_request t;
     by_string out = {0};
-    if (!by__task_call_open(&t, g, task, result)) {
+    if (!by__task_request_open(&t, g, task, result)) {
         return json_null();
     }
-    by__gateway_call_keep_best(&t.call);
-    t.call.form->answer(&t.call, &out);
+    by__gateway_request_keep_best(&t.request);
+    t.request.form->answer(&t.request, &out);
     json_t *value = out.failed ? NULL : by_json_load(out.data, out.length, JSON_ALLOW_NUL, NULL);
     by_string_free(&out);
-    by__task_call_close(&t);
+    by__task_request_close(&t);
     return value;
 }
 
@@ -292,35 +293,35 @@ static const by__serve_field fields[] = {
     BY__NUMBER("expires_after", task_fields, expires, 1, MOST_KEPT),
 };
 
-json_t *by__task_message(const by__gateway_call *call, const char *id, const char *idempotency,
-                         const char *webhook, double expires)
+json_t *by__task_message(const by__gateway_request *request, const char *id,
+                         const char *idempotency, const char *webhook, double expires)
 {
-    const json_t *m = call->parts[0].message;
-    const json_t *state = call->state != NULL ? call->state : call->gateway->state;
-    json_t *text = call->parts[0].text != NULL
-                       ? json_incref(call->parts[0].text)
+    const json_t *m = request->parts[0].message;
+    const json_t *state = request->state != NULL ? request->state : request->gateway->state;
+    json_t *text = request->parts[0].text != NULL
+                       ? json_incref(request->parts[0].text)
                        : by__protocol_request_text(json_object_get(m, "request"));
     double now = by__serve_wall_clock();
     return json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sI sO sO so sO? ss*}}", "t", "task_add",
-                     "id", id, "owner", call->key, "key", idempotency, "expires", now + expires,
-                     "seen", (int)(by__gateway_stated_model(state, call->model) != NULL), "task",
-                     "kind", call->form->name, "call", call->id, "model", call->model, "created",
-                     (json_int_t)call->created, "sequences", (json_int_t)call->n, "cost",
-                     json_object_get(m, "cost"), "priority", json_object_get(m, "priority"),
-                     "request", text, "own", call->own, "webhook", webhook);
+                     "id", id, "owner", request->key, "key", idempotency, "expires", now + expires,
+                     "seen", (int)(by__gateway_stated_model(state, request->model) != NULL), "task",
+                     "kind", request->form->name, "call", request->id, "model", request->model,
+                     "created", (json_int_t)request->created, "sequences", (json_int_t)request->n,
+                     "cost", json_object_get(m, "cost"), "priority", json_object_get(m, "priority"),
+                     "request", text, "own", request->own, "webhook", webhook);
 }
 
 /* Reads the body of a task as its own route would. */
-static by_status read_body(by__gateway_reading *r, const task_fields *a, by__gateway_call **out)
+static by_status read_body(by__gateway_reading *r, const task_fields *a, by__gateway_request **out)
 {
-    const by__gateway_call_form *form = by__gateway_form_of_route(r->gateway, a->endpoint);
+    const by__gateway_request_form *form = by__gateway_form_of_route(r->gateway, a->endpoint);
     by_string body = {0};
     by__json_write(&body, a->body, JSON_COMPACT);
     if (body.failed) {
         by_string_free(&body);
         return by_error_set(&r->error, BY_EMEMORY, "out of memory: a task");
     }
-    by_status status = by__gateway_call_open(out, r->gateway, form, r->key, &r->error);
+    by_status status = by__gateway_request_open(out, r->gateway, form, r->key, &r->error);
     if (status == BY_OK) {
         const by__http_request request = {.method = "POST",
                                           .path = a->endpoint,
@@ -335,7 +336,7 @@ static by_status read_body(by__gateway_reading *r, const task_fields *a, by__gat
             status = by_error_set(&r->error, BY_EARG, "the model is not served");
         }
         if (status == BY_OK) {
-            status = by__gateway_call_encode(*out, body.length, &r->error);
+            status = by__gateway_request_encode(*out, body.length, &r->error);
         }
     }
     by_string_free(&body);
@@ -343,16 +344,16 @@ static by_status read_body(by__gateway_reading *r, const task_fields *a, by__gat
 }
 
 /* What a task cannot be. */
-static by_status check_call(by__gateway_reading *r, const by__gateway_call *call)
+static by_status check_call(by__gateway_reading *r, const by__gateway_request *request)
 {
-    if (call->part_count != 1 || call->stream || call->logprobs) {
-        r->param = call->stream ? "stream" : call->logprobs ? "logprobs" : "prompt";
+    if (request->part_count != 1 || request->stream || request->logprobs) {
+        r->param = request->stream ? "stream" : request->logprobs ? "logprobs" : "prompt";
         return by_error_set(&r->error, BY_EARG,
-                            call->stream     ? "a task cannot be streamed: set 'stream' to false"
-                            : call->logprobs ? "a task has no 'logprobs'"
-                                             : "a task has one prompt: send a task for each");
+                            request->stream     ? "a task cannot be streamed: set 'stream' to false"
+                            : request->logprobs ? "a task has no 'logprobs'"
+                                                : "a task has one prompt: send a task for each");
     }
-    if (call->fetches) {
+    if (request->fetches) {
         r->param = "entities";
         return by_error_set(&r->error, BY_EARG, "a task has 'rows', and no 'entities'");
     }
@@ -379,20 +380,20 @@ static by_status make_task(by__gateway_reading *r, const task_fields *a, const c
     }
     r->param = NULL;
     BY_TRY(by__serve_request_id(id, "task_", &r->error));
-    by__gateway_call *call = NULL;
-    by_status status = read_body(r, a, &call);
+    by__gateway_request *request = NULL;
+    by_status status = read_body(r, a, &request);
     if (status == BY_OK) {
-        status = check_call(r, call);
+        status = check_call(r, request);
     }
     if (status == BY_OK) {
-        r->message = by__task_message(call, id, idempotency, a->webhook, a->expires);
+        r->message = by__task_message(request, id, idempotency, a->webhook, a->expires);
     }
-    if (call != NULL) {
-        if (status != BY_OK && r->param == call->place) {
-            memcpy(r->place, call->place, sizeof r->place); /* which outlives the call */
+    if (request != NULL) {
+        if (status != BY_OK && r->param == request->place) {
+            memcpy(r->place, request->place, sizeof r->place); /* which outlives the request */
             r->param = r->place;
         }
-        by__gateway_call_free(call);
+        by__gateway_request_free(request);
     }
     return status;
 }
@@ -416,9 +417,9 @@ static by_status add_digest(json_t *message, const json_t *body, by_error *error
 static by_status read_task(by__gateway_reading *r)
 {
     task_fields a = {.expires = KEPT};
-    const char *idempotency = by__http_header_of(&r->request, "idempotency-key");
+    const char *idempotency = by__http_header_of(&r->http, "idempotency-key");
     json_t *body;
-    BY_TRY(by__gateway_body_parse(&body, r->request.body, r->request.body_length, &r->error));
+    BY_TRY(by__gateway_body_parse(&body, r->http.body, r->http.body_length, &r->error));
     by_status status =
         by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, &r->param, &r->error);
     if (status == BY_OK && idempotency != NULL &&
@@ -457,7 +458,7 @@ void by__gateway_answer_task_new(by__gateway *g, by__http_exchange *x, const by_
 {
     static const by__gateway_read_kind kind = {read_task, answer_task};
     if (by__gateway_takes_json(g, x, r)) {
-        by__gateway_request_read(g, x, r, key, &kind);
+        by__gateway_read(g, x, r, key, &kind);
     }
 }
 

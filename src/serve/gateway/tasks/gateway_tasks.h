@@ -15,27 +15,27 @@ by__gateway_route_answer by__gateway_answer_task_new, by__gateway_answer_task,
 
 /* ---- tasks ---- */
 
-/* The message that stores a call of one part as a task for `expires` seconds; webhook: a URL that
- * is notified of its end, NULL for none. */
-json_t *by__task_message(const by__gateway_call *call, const char *id, const char *idempotency,
-                         const char *webhook, double expires);
+/* The message that stores a request of one part as a task for `expires` seconds; webhook: a URL
+ * that is notified of its end, NULL for none. */
+json_t *by__task_message(const by__gateway_request *request, const char *id,
+                         const char *idempotency, const char *webhook, double expires);
 /* Replies with a task that the broker has, given as by__broker_tasks_get gives it. */
 typedef void by__task_show(by__gateway *g, by__http_exchange *x, const json_t *row);
 /* Sends a question about a task to the broker; the exchange is answered by its reply. Takes the
  * message. what: the name of the requested object, for the error if there is none. */
 void by__task_ask(by__gateway *g, by__http_exchange *x, by__task_show *show, const char *what,
                   json_t *message);
-/* A call with the answer of a task, or without one (result NULL). It borrows from both. */
-typedef struct by__task_call {
-    by__gateway_call call;
+/* A request with the answer of a task, or without one (result NULL). It borrows from both. */
+typedef struct by__task_request {
+    by__gateway_request request;
     by__gateway_part part;
     by__gateway_choice choices[BY__MOST_N];
-} by__task_call;
+} by__task_request;
 
 /* Returns false if the task is of another version, and cannot be read. */
-bool by__task_call_open(by__task_call *out, const by__gateway *g, const json_t *task,
-                        const json_t *result);
-void by__task_call_close(by__task_call *t);
+bool by__task_request_open(by__task_request *out, const by__gateway *g, const json_t *task,
+                           const json_t *result);
+void by__task_request_close(by__task_request *t);
 /* The answer that the request of a task would have had at its own route. */
 json_t *by__task_result(const by__gateway *g, const json_t *task, const json_t *result);
 /* Replies with an error of the broker; model: the one that was asked for. */
