@@ -107,9 +107,11 @@ mutations() {
 
     # 1/N.
     mutation "mean over the targets of one rank" src/trainer/state/trainer_feed.c \
-        't->sync.is_local ? t->own_targets : batch->global_targets' 'batch->valid_targets' test_ranks
+        't->sync.is_local ? t->own_weight : by__trainer_weight(batch, true)' 'by__trainer_weight(batch, false)' test_ranks
     mutation "mean over the targets of one rank of a group" src/trainer/step/trainer_steps.c \
-        't->own_targets = (uint64_t)count;' 't->own_targets = batch->valid_targets;' test_zero
+        't->own_weight = (double)count;' 't->own_weight = (double)batch->valid_targets;' test_zero
+    mutation "mean over the weights of one rank" src/trainer/state/step_losses.c \
+        'all ? batch->global_weight : batch->valid_weight' 'batch->valid_weight' test_weights
     mutation "sum of the ways of replicas in place of the mean" src/trainer/exchange/sync_values.c \
         'float scale = 1.0f / (float)by_comm_size(s->peers);' 'float scale = 1.0f;' test_sync
     mutation "sum of optimizer states in place of the mean" src/trainer/exchange/trainer_settle.c \

@@ -184,6 +184,9 @@ BY_API by_value by_fake_quantize(by_graph *graph, by_value weight, const by_pack
  * classes (Szegedy et al. 2016), as in torch.nn.CrossEntropyLoss. */
 BY_API by_value by_cross_entropy(by_graph *graph, by_value logits, by_value targets,
                                  float smoothing);
+/* The same with each row's term multiplied by its weight, f32 [...]. */
+BY_API by_value by_weighted_cross_entropy(by_graph *graph, by_value logits, by_value targets,
+                                          by_value weights, float smoothing);
 /* Sum over elements of (x - targets)^2. x is f32, bf16 or f16 [..., C], targets f32 of the same
  * shape. `weights` [...], one per row: f32 factors, or i32 such as targets of another loss, where
  * rows with a negative value do not count, or BY_NONE. */

@@ -17,6 +17,7 @@
 typedef struct portion {
     double loss;
     double sums[BY_TASK_SUMS];
+    double weight; /* of the targets: their number, unless they have weights */
     uint64_t targets;
     uint64_t sample; /* the first sample */
     int64_t stopped; /* its rank was asked to stop */
@@ -48,6 +49,7 @@ static by_status measure_one(const evaluating *e, portion *out, const by_batch *
     size_t width;
     BY_TRY(by_trainer_evaluate(e->trainer, batch, &out->loss, &values, &width, error));
     out->targets = batch->valid_targets;
+    out->weight = by__trainer_weight(batch, false);
     out->sample = batch->first_sample;
     if (task->measure != NULL) {
         task->measure(e->data, out->sums, batch, values, width);
@@ -140,8 +142,10 @@ static by_status measure_all(const evaluating *e, int64_t batches, portion *tota
                                      p->sample);
             }
             part->loss += p->loss;
+            part->weight += p->weight;
             part->targets += p->targets;
             total->loss += p->loss;
+            total->weight += p->weight;
             total->targets += p->targets;
             for (int k = 0; k < BY_TASK_SUMS; k++) {
                 total->sums[k] += p->sums[k];
@@ -205,8 +209,11 @@ by_status by__job_evaluate_loader(by_evaluation *out, by_trainer *trainer, by_ta
     if (total.targets == 0) {
         return by_error_set(error, BY_EARG, "evaluation: there is nothing to predict in the data");
     }
+    if (!(total.weight > 0.0)) {
+        return by_error_set(error, BY_EARG, "evaluation: the weights of all examples are 0");
+    }
     result.targets = total.targets;
-    result.loss = total.loss / (double)total.targets;
+    result.loss = total.loss / total.weight;
     result.part_count = data->part_count;
     for (size_t i = 0; i < data->part_count; i++) {
         if (parts[i].targets == 0) {
@@ -217,7 +224,7 @@ by_status by__job_evaluate_loader(by_evaluation *out, by_trainer *trainer, by_ta
                                 data->parts[i].name);
         }
         result.parts[i] = (by_part_loss){.part = &data->parts[i],
-                                         .loss = parts[i].loss / (double)parts[i].targets,
+                                         .loss = parts[i].loss / parts[i].weight,
                                          .targets = parts[i].targets};
     }
     for (size_t i = 0; i < BY_TASK_METRICS; i++) {

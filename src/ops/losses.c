@@ -4,7 +4,12 @@
 
 #include "ops/ops.h"
 
-/* CROSS_ENTROPY has logits and targets; its gradient also lse and dloss. */
+static bool are_weights(const by__graph_type *weights, int64_t rows)
+{
+    return weights->dtype == BY_F32 && by_shape_count(&weights->shape) == rows;
+}
+
+/* CROSS_ENTROPY has logits, targets, weights?; its gradient logits, targets, lse, dloss, weights? */
 static by_status infer_cross_entropy(const by__op_signature *s, by__graph_type *out,
                                      by_error *error)
 {
@@ -19,7 +24,12 @@ static by_status infer_cross_entropy(const by__op_signature *s, by__graph_type *
     if (!(s->attrs->smoothing >= 0.0f && s->attrs->smoothing < 1.0f)) {
         return by__op_refuse(s, error, "label smoothing must be in [0, 1)");
     }
-    if (s->op == BY_OP_CROSS_ENTROPY) {
+    bool forward = s->op == BY_OP_CROSS_ENTROPY;
+    int weights = forward ? 2 : 4;
+    if (s->input_count > weights && !are_weights(&s->in[weights], rows)) {
+        return by__op_refuse(s, error, "there must be one f32 weight for each row");
+    }
+    if (forward) {
         out[0] = (by__graph_type){BY_F32, BY_SHAPE(1)};
         out[1] = (by__graph_type){BY_F32, BY_SHAPE(rows)};
         return BY_OK;
@@ -35,8 +45,11 @@ static by_status infer_cross_entropy(const by__op_signature *s, by__graph_type *
 static void gradient_cross_entropy(by_graph *graph, const by__graph_node *node,
                                    const by_value *dout, by_value *din)
 {
-    by_value in[4] = {node->in[0], node->in[1], node->out[1], dout[0]};
-    din[0] = by__op_add_node(graph, BY_OP_CROSS_ENTROPY_GRAD, &node->attrs, in, 4, NULL);
+    bool weighted = node->input_count > 2;
+    by_value in[5] = {node->in[0], node->in[1], node->out[1], dout[0],
+                      weighted ? node->in[2] : BY_NONE};
+    din[0] =
+        by__op_add_node(graph, BY_OP_CROSS_ENTROPY_GRAD, &node->attrs, in, weighted ? 5 : 4, NULL);
     din[1] = BY_NONE;
 }
 
@@ -110,16 +123,20 @@ static bool shard_cross_entropy(const by__op_signature *s, const by__graph_type 
                                 by__op_sharding *sh)
 {
     sh->out[0] = by__op_partial();
-    return split_rows(s, 2, 0, sh) &&
+    return split_rows(s, s->input_count, 0, sh) &&
            by__op_split_of_rows(&s->in[0].shape, sh->in[0], &out[1].shape, sh->ranks, &sh->out[1]);
 }
 
 static bool shard_cross_entropy_grad(const by__op_signature *s, const by__graph_type *out,
                                      by__op_sharding *sh)
 {
+    by__op_split weights;
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
-    return split_rows(s, 3, 0, sh) && sh->in[3].axis == BY__WHOLE;
+    return split_rows(s, 3, 0, sh) && sh->in[3].axis == BY__WHOLE &&
+           (s->input_count < 5 || (by__op_split_of_rows(&s->in[0].shape, sh->in[0], &s->in[4].shape,
+                                                        sh->ranks, &weights) &&
+                                   by__op_split_equal(sh->in[4], weights)));
 }
 
 static bool shard_difference(const by__op_signature *s, const by__graph_type *out,
@@ -144,23 +161,24 @@ static int64_t classes(const by__op_signature *s)
         }                                                                                          \
     }
 const by__op_row by__op_cross_entropy = {.min_inputs = 2,
-                                         .max_inputs = 2,
+                                         .max_inputs = 3,
                                          .outputs = 2,
                                          .attrs = SMOOTHING,
                                          .infer = infer_cross_entropy,
                                          .gradient = gradient_cross_entropy,
                                          .shard = shard_cross_entropy,
                                          .cost = cost_cross_entropy,
+                                         .keeps_f32 = 1u << 2,
                                          .indices = TARGETS};
 const by__op_row by__op_cross_entropy_grad = {.min_inputs = 4,
-                                              .max_inputs = 4,
+                                              .max_inputs = 5,
                                               .outputs = 1,
                                               .attrs = SMOOTHING,
                                               .infer = infer_cross_entropy,
                                               .shard = shard_cross_entropy_grad,
                                               .cost = cost_cross_entropy,
                                               .overlay = {1u << 0},
-                                              .keeps_f32 = 1u << 2 | 1u << 3,
+                                              .keeps_f32 = 1u << 2 | 1u << 3 | 1u << 4,
                                               .indices = TARGETS};
 
 /* Targets and weights are given in f32 and stay f32. */
@@ -187,6 +205,14 @@ by_value by_cross_entropy(by_graph *graph, by_value logits, by_value targets, fl
     by_attrs attrs = {.smoothing = smoothing};
     by_value in[2] = {logits, targets};
     return by__op_add_node(graph, BY_OP_CROSS_ENTROPY, &attrs, in, 2, NULL);
+}
+
+by_value by_weighted_cross_entropy(by_graph *graph, by_value logits, by_value targets,
+                                   by_value weights, float smoothing)
+{
+    by_attrs attrs = {.smoothing = smoothing};
+    by_value in[3] = {logits, targets, weights};
+    return by__op_add_node(graph, BY_OP_CROSS_ENTROPY, &attrs, in, 3, NULL);
 }
 
 by_value by_squared_error(by_graph *graph, by_value x, by_value targets, by_value weights)

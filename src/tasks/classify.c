@@ -23,9 +23,14 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     const classify_keys *own = by__config_kind_own(config->task.own, &by__task_classify.kind);
     bool training = request->mode == BY_MODEL_TRAIN;
     BY_TRY(by__task_examples_needs_output(config, model, error));
+    float smoothing = training && own != NULL ? (float)own->smoothing : 0.0f;
     by_value labels = by_graph_input(graph, "labels", BY_I32, BY_SHAPE(request->batch));
-    model->loss = by_cross_entropy(graph, model->output, labels,
-                                   training && own != NULL ? (float)own->smoothing : 0.0f);
+    if (own != NULL && own->set.weight[0] != '\0') {
+        by_value weight = by_graph_input(graph, "weight", BY_F32, BY_SHAPE(request->batch));
+        model->loss = by_weighted_cross_entropy(graph, model->output, labels, weight, smoothing);
+    } else {
+        model->loss = by_cross_entropy(graph, model->output, labels, smoothing);
+    }
     model->evaluated = training ? BY_NONE : model->output;
     return BY_OK;
 }
@@ -48,15 +53,17 @@ static void measure(const by_task_data *data, double *sums, const by_batch *batc
                     const float *values, size_t width)
 {
     const by_array *labels = by_batch_array(batch, "labels");
+    const by_array *weights = by_batch_array(batch, "weight");
     BY_UNUSED(data);
     for (size_t i = 0; labels != NULL && i < batch->batch; i++) {
         int32_t label = ((const int32_t *)labels->data)[i];
         if (label >= 0) {
             size_t rank = rank_of(values + i * width, width, (size_t)label);
-            sums[SUM_COUNT] += 1.0;
-            sums[SUM_CLASSES] += (double)width;
-            sums[SUM_TOP1] += rank < 1 ? 1.0 : 0.0;
-            sums[SUM_TOP5] += rank < 5 ? 1.0 : 0.0;
+            double weight = weights == NULL ? 1.0 : (double)((const float *)weights->data)[i];
+            sums[SUM_COUNT] += weight;
+            sums[SUM_CLASSES] += weight * (double)width;
+            sums[SUM_TOP1] += rank < 1 ? weight : 0.0;
+            sums[SUM_TOP5] += rank < 5 ? weight : 0.0;
         }
     }
 }

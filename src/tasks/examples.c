@@ -59,6 +59,10 @@ static const by__config_key table_keys[] = {
      .help = "table to evaluate on, instead of valid_fraction"},
     {"data", "target", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, target), "\"\"",
      .help = "column to predict"},
+    {"data", "weight", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, weight), "\"\"", .later = true,
+     .help =
+         "column of numbers of at least 0, the weights of rows in loss and metrics: the loss of "
+         "a batch is divided by the sum of its weights; empty: all weigh 1"},
     {"data", "ignore", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, ignore), "[]",
      .help = "columns that are not used as features"},
     {"data", "category_columns", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, category_columns),
@@ -234,14 +238,14 @@ static by_status open_image_path(by_array_set **out, by__task_examples *d, const
     return status;
 }
 
-/* Lists the columns whose kinds the config declares. The list has room for one more. */
+/* Lists the columns whose kinds the config declares. The list has room for two more. */
 static by_status list_types(by_column_type **out, size_t *count, const by__task_examples_keys *keys,
                             by_error *error)
 {
     const by_string_list *lists[] = {&keys->category_columns, &keys->number_columns};
     static const by_column_kind kinds[] = {BY_COLUMN_CATEGORY, BY_COLUMN_NUMBER};
     size_t all = lists[0]->count + lists[1]->count;
-    BY_TRY(by__alloc((void **)out, all + 1, sizeof **out, "column types", error));
+    BY_TRY(by__alloc((void **)out, all + 2, sizeof **out, "column types", error));
     *count = 0;
     for (size_t l = 0; l < BY_ARRAY_LENGTH(lists); l++) {
         for (size_t i = 0; i < lists[l]->count; i++) {
@@ -273,6 +277,9 @@ static by_status open_table(by_table **out, by__task_examples *d, const char *pa
     count = d->encoding == NULL ? count : 0;
     if (target != NULL) {
         types[count++] = *target;
+    }
+    if (target != NULL && own && k->weight[0] != '\0') {
+        types[count++] = (by_column_type){k->weight, BY_COLUMN_NUMBER};
     }
     const by_table_options options = {.separator = own ? separator_of(k) : '\0',
                                       .decimal = strcmp(k->decimal, "comma") == 0   ? ','
@@ -379,7 +386,10 @@ static by_status apply_table(by_array_set **out, by__task_examples *d, const cha
 {
     by_table *table;
     BY_TRY(open_table(&table, d, path, target, own, error));
-    by_status status = by_encoding_apply(d->encoding, table, target != NULL, out, error);
+    const char *weight =
+        target != NULL && own && d->keys->weight[0] != '\0' ? d->keys->weight : NULL;
+    by_status status =
+        by__table_encoding_apply(d->encoding, table, target != NULL, weight, out, error);
     by_table_close(&table);
     return status;
 }
@@ -422,15 +432,29 @@ static by_status describe_table(by__task_examples *d, const by_table *table,
     return BY_OK;
 }
 
+/* Lists the columns that are no features beside the target. */
+static by_status list_ignored(const char ***out, size_t *count, const by__task_examples_keys *k,
+                              by_error *error)
+{
+    BY_TRY(by__alloc((void **)out, k->ignore.count + 1, sizeof **out, "columns", error));
+    *count = k->ignore.count;
+    for (size_t i = 0; i < *count; i++) {
+        (*out)[i] = k->ignore.items[i];
+    }
+    if (k->weight[0] != '\0') {
+        (*out)[(*count)++] = k->weight;
+    }
+    return BY_OK;
+}
+
 static by_status open_config_table(by__task_examples *d, const by_task_request *r,
                                    const by_column_type *target, by_error *error)
 {
     by_table *table;
+    const char **ignored;
+    by_encoding_options options = {.target = d->keys->target};
     const by__task_examples_keys *k = d->keys;
     bool apart = k->valid_table[0] != '\0';
-    const by_encoding_options options = {.target = k->target,
-                                         .ignore = (const char *const *)k->ignore.items,
-                                         .ignore_count = k->ignore.count};
     if (k->table[0] == '\0' || k->target[0] == '\0') {
         return by_error_set(
             error, BY_ECONFIG,
@@ -441,7 +465,13 @@ static by_status open_config_table(by__task_examples *d, const by_task_request *
         d->before = by__task_examples_read_encoding(r->resumed);
     }
     BY_TRY(open_table(&table, d, k->table, target, true, error));
-    by_status status = split(d, r->config, by_table_rows(table), apart, error);
+    by_status status = list_ignored(&ignored, &options.ignore_count, k, error);
+    if (status != BY_OK) {
+        by_table_close(&table);
+        return status;
+    }
+    options.ignore = ignored;
+    status = split(d, r->config, by_table_rows(table), apart, error);
     if (status == BY_OK && d->encoding == NULL) {
         status = learn_table(d, table, &options, error);
     }
@@ -449,14 +479,15 @@ static by_status open_config_table(by__task_examples *d, const by_task_request *
         status = describe_table(d, table, &options, r, error);
     }
     if (status == BY_OK && r->purpose == BY_TASK_TRAIN) {
-        status = by__task_reference_of_table(&d->reference, table, &d->train_part,
-                                             (const char *const *)k->ignore.items, k->ignore.count,
-                                             error);
+        status = by__task_reference_of_table(&d->reference, table, &d->train_part, ignored,
+                                             options.ignore_count, error);
     }
     if (status == BY_OK) {
-        status = by_encoding_apply(d->encoding, table, true, &d->train, error);
+        status = by__table_encoding_apply(
+            d->encoding, table, true, k->weight[0] == '\0' ? NULL : k->weight, &d->train, error);
     }
     by_table_close(&table);
+    free(ignored);
     if (status == BY_OK && apart) {
         status = apply_table(&d->valid, d, k->valid_table, target, true, error);
         if (status == BY_OK) {

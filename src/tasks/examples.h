@@ -31,6 +31,7 @@ typedef struct by__task_examples_keys {
     char *table;
     char *valid_table;
     char *target;
+    char *weight;
     by_string_list ignore;
     by_string_list category_columns;
     by_string_list number_columns;

@@ -62,15 +62,16 @@ static void measure(const by_task_data *data, double *sums, const by_batch *batc
     const by_array *weight = by_batch_array(batch, "weight");
     BY_UNUSED(data);
     for (size_t i = 0; targets != NULL && weight != NULL && i < batch->batch; i++) {
-        if (((const float *)weight->data)[i] > 0.0f) {
+        double w = (double)((const float *)weight->data)[i];
+        if (w > 0.0) {
             double y = (double)((const float *)targets->data)[i];
             double e = (double)values[i * width] - y;
-            sums[SUM_COUNT] += 1.0;
-            sums[SUM_ABSOLUTE] += fabs(e);
-            sums[SUM_SQUARE] += e * e;
+            sums[SUM_COUNT] += w;
+            sums[SUM_ABSOLUTE] += w * fabs(e);
+            sums[SUM_SQUARE] += w * (e * e);
             /* relative to the training part's mean: the target is standardized */
-            sums[SUM_TARGET] += y;
-            sums[SUM_TARGET_SQUARE] += y * y;
+            sums[SUM_TARGET] += w * y;
+            sums[SUM_TARGET_SQUARE] += w * (y * y);
         }
     }
 }

@@ -1,4 +1,5 @@
 /* A source of samples from a set of arrays, with transforms of images. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,12 +18,13 @@ typedef struct pixels {
 typedef struct array_source {
     by_source base;
     by__loader_part_rows rows;
-    by_array *arrays;   /* of a sample; the last one is the weight */
+    by_array *arrays;   /* of a sample; one of them is the weight */
     const by_array *in; /* of the set, borrowed */
     size_t count;       /* number of the set's arrays */
     size_t *row_bytes;  /* of the set's arrays */
     size_t images;      /* index of the images; `count`: there are none to convert */
     size_t target;      /* index of the target; `count`: there is none */
+    size_t weight;      /* index of the weights; `count`: an array behind the set's, of ones */
     pixels pixels;
 } array_source;
 
@@ -69,7 +71,21 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
             memcpy(rows[i], from, bytes);
         }
     }
-    *(float *)rows[s->count] = counts ? 1.0f : 0.0f;
+    if (s->weight == s->count) {
+        *(float *)rows[s->count] = counts ? 1.0f : 0.0f;
+    }
+    return BY_OK;
+}
+
+static by_status weigh(const by_source *source, const by_source_sample *sample, double *weight,
+                       by_error *error)
+{
+    const array_source *s = (const array_source *)source;
+    const float *weights = s->in[s->weight].data;
+    BY_UNUSED(error);
+    *weight = sample->place < source->samples
+                  ? (double)weights[by__part_row(&s->rows, sample->place)]
+                  : 0.0;
     return BY_OK;
 }
 
@@ -174,6 +190,20 @@ static by_status open_images(array_source *s, const by_array_source_options *o, 
     return BY_OK;
 }
 
+static by_status check_weights(const array_source *s, const by_array *weights, by_error *error)
+{
+    bool fits = weights->dtype == BY_F32 && weights->shape.rank == 1;
+    for (int64_t i = 0; fits && i < weights->shape.dim[0]; i++) {
+        float weight = ((const float *)weights->data)[i];
+        fits = weight >= 0.0f && weight < INFINITY;
+    }
+    return fits ? BY_OK
+                : by_error_set(error, BY_EARG,
+                               "%s: an array 'weight' has the weights of the examples: f32 [N], "
+                               "finite and at least 0",
+                               s->base.name);
+}
+
 static by_status open_arrays(array_source *s, const by_array_source_options *o, by_error *error)
 {
     BY_TRY(by__alloc((void **)&s->arrays, s->count + 1, sizeof *s->arrays, "arrays", error));
@@ -186,8 +216,10 @@ static by_status open_arrays(array_source *s, const by_array_source_options *o, 
                (size_t)a->shape.rank * sizeof a->shape.dim[0]);
         s->row_bytes[i] = (size_t)by_shape_count(&a->shape) * by_dtype_size(a->dtype);
         if (strcmp(a->name, "weight") == 0) {
-            return by_error_set(error, BY_EARG, "%s: an array cannot be named 'weight'",
-                                s->base.name);
+            BY_TRY(check_weights(s, &s->in[i], error));
+            s->weight = i;
+            s->base.weigh = weigh;
+            s->base.array_count = s->count;
         }
     }
     s->arrays[s->count] = (by_array){.name = "weight", .dtype = BY_F32};
@@ -214,6 +246,7 @@ by_status by_array_source_open(by_source **out, const by_array_set *set, const b
     s->in = by_array_set_arrays(set, &s->count);
     s->images = s->count;
     s->target = s->count;
+    s->weight = s->count;
     by__loader_part_rows_init(&s->rows, part);
     s->base = (by_source){.name = by_array_set_name(set),
                           .array_count = s->count + 1,

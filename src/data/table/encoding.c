@@ -434,8 +434,30 @@ static by_status add_array(by_array *arrays, size_t *count, const char *name, by
     return a->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name") : BY_OK;
 }
 
+static by_status put_weights(by_array *array, const char *name, const by_table *table,
+                             by_error *error)
+{
+    char where[BY__WHERE];
+    float *out = (float *)(uintptr_t)array->data;
+    const by_column *column = by_table_find(table, name);
+    if (column == NULL || column->numbers == NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s: there is no column of numbers '%.60s'",
+                            by_table_name(table), name);
+    }
+    for (uint64_t row = 0; row < by_table_rows(table); row++) {
+        out[row] = (float)column->numbers[row];
+        if (!(out[row] >= 0.0f && out[row] < INFINITY)) {
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: a weight in '%.60s' must be a number of at least 0",
+                                by__table_where(where, table, row), name);
+        }
+    }
+    return BY_OK;
+}
+
 static by_status make_arrays(by_array *arrays, size_t *count, const by_encoding *e,
-                             const by_table *table, bool targets, by_error *error)
+                             const by_table *table, bool targets, const char *weight,
+                             by_error *error)
 {
     uint64_t rows = by_table_rows(table);
     if (e->number_count > 0) {
@@ -459,18 +481,28 @@ static by_status make_arrays(by_array *arrays, size_t *count, const by_encoding 
                          rows, 0, error));
         BY_TRY(put_targets(&arrays[*count - 1], e, table, error));
     }
+    if (weight != NULL) {
+        BY_TRY(add_array(arrays, count, "weight", BY_F32, rows, 0, error));
+        BY_TRY(put_weights(&arrays[*count - 1], weight, table, error));
+    }
     return BY_OK;
 }
 
 by_status by_encoding_apply(const by_encoding *encoding, const by_table *table, bool targets,
                             by_array_set **out, by_error *error)
 {
-    by_array arrays[3] = {0};
+    return by__table_encoding_apply(encoding, table, targets, NULL, out, error);
+}
+
+by_status by__table_encoding_apply(const by_encoding *encoding, const by_table *table, bool targets,
+                                   const char *weight, by_array_set **out, by_error *error)
+{
+    by_array arrays[4] = {0};
     size_t count = 0;
     if (targets && !encoding->has_target) {
         return by_error_set(error, BY_EARG, "%s: the encoding has no target", by_table_name(table));
     }
-    by_status status = make_arrays(arrays, &count, encoding, table, targets, error);
+    by_status status = make_arrays(arrays, &count, encoding, table, targets, weight, error);
     if (status == BY_OK) {
         return by__loader_array_set_take(out, by_table_name(table), arrays, count, error);
     }

@@ -37,6 +37,10 @@ by_status by__table_encoding_allocate(by_encoding **out, size_t numbers, size_t 
 by_status by__table_encoded_index(by__table_encoded *feature, by_error *error);
 /* Whether two encodings are the same: names, means and deviations, and categories by value. */
 bool by__table_encoding_same(const by_encoding *a, const by_encoding *b);
+/* by_encoding_apply with one more array, "weight" f32 [N], from this column of numbers; NULL: none.
+ * BY_EFORMAT names a row without a number of at least 0 there. */
+by_status by__table_encoding_apply(const by_encoding *encoding, const by_table *table, bool targets,
+                                   const char *weight, by_array_set **out, by_error *error);
 /* Copies a name or a value; freed with free(). */
 by_status by__table_encoding_copy(char **out, const char *text, by_error *error);
 

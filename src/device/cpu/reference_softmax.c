@@ -77,9 +77,9 @@ static by_status run_cross_entropy(const by__device_call *call, const by__device
             for (int64_t i = 0; i < columns; i++) {
                 sum += by__get(x, row * columns + i);
             }
-            loss += lse -
-                    (1.0 - smoothing) * by__get(x, row * columns + by__id(&call->in[1], row)) -
-                    smoothing * sum / (double)columns;
+            double weight = call->input_count > 2 ? by__get(&call->in[2], row) : 1.0;
+            double own = by__get(x, row * columns + by__id(&call->in[1], row));
+            loss += weight * (lse - (1.0 - smoothing) * own - smoothing * sum / (double)columns);
         }
     }
     by__set(&call->out[0], 0, loss);
@@ -101,7 +101,8 @@ static by_status run_cross_entropy_grad(const by__device_call *call,
         double hot = by__id(&call->in[1], row) == i % columns ? 1.0 - smoothing : 0.0;
         double p = exp(by__get(x, i) - by__get(&call->in[2], row));
         double slope = p - hot - smoothing / (double)columns;
-        by__set(&call->out[0], i, counts(call, row) ? slope * dloss : 0.0);
+        double weight = call->input_count > 4 ? by__get(&call->in[4], row) : 1.0;
+        by__set(&call->out[0], i, counts(call, row) ? weight * slope * dloss : 0.0);
     }
     return BY_OK;
 }

@@ -20,7 +20,7 @@ static void remember(by__trainer_guard *g, double loss, int64_t window)
     g->losses[g->count++] = loss;
 }
 
-by_status by__trainer_guard_decide(by_trainer *t, unsigned slot, uint64_t targets, by_error *error)
+by_status by__trainer_guard_decide(by_trainer *t, unsigned slot, double weight, by_error *error)
 {
     const by_guard_config *c = &t->config->guard;
     by__trainer_guard *g = &t->guard;
@@ -32,7 +32,7 @@ by_status by__trainer_guard_decide(by_trainer *t, unsigned slot, uint64_t target
     }
     BY_TRY(by__trainer_fetch(t, slot, error));
     BY_TRY(by__trainer_wait_results(t, slot, &results, error));
-    double loss = by__trainer_mean_loss(t, results.losses, targets);
+    double loss = by__trainer_mean_loss(t, results.losses, weight);
     if (results.failed != 0.0f || !isfinite(loss)) {
         return BY_OK;
     }

@@ -22,7 +22,7 @@ void by__trainer_activations_collect(by_trainer *t, unsigned slot);
 /* ---- guard.c ---- */
 
 /* Between norm and update of a step: applies the host's checks. */
-by_status by__trainer_guard_decide(by_trainer *trainer, unsigned slot, uint64_t targets,
+by_status by__trainer_guard_decide(by_trainer *trainer, unsigned slot, double weight,
                                    by_error *error);
 /* Handles a step that was read back: `failed` means that it was not applied. result->skipped is the
  * host's veto, if any, and on return the reason why the step was not applied. Updates the counts.

@@ -20,9 +20,15 @@ static double sum_losses(const float *losses, int64_t count)
     return sums[tree.held[0].set];
 }
 
-double by__trainer_mean_loss(const by_trainer *t, const float *losses, uint64_t targets)
+double by__trainer_weight(const by_batch *batch, bool all)
+{
+    return batch->weighted ? (all ? batch->global_weight : batch->valid_weight)
+                           : (double)(all ? batch->global_targets : batch->valid_targets);
+}
+
+double by__trainer_mean_loss(const by_trainer *t, const float *losses, double weight)
 {
     double sum = t->sync.is_late ? sum_losses(losses + t->first_micro_batch, t->micro_batches)
                                  : sum_losses(losses, t->all_micro_batches);
-    return targets > 0 ? sum / (double)targets : 0.0;
+    return weight > 0.0 ? sum / weight : 0.0;
 }

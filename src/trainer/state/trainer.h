@@ -44,7 +44,7 @@ typedef struct by__trainer_feed {
 /* A submitted step: what the host needs to read its results. */
 typedef struct by__trainer_pending {
     by_step_result result;  /* complete except for loss and norm */
-    uint64_t targets;       /* of the global batch */
+    double weight;          /* of the targets of the global batch */
     int64_t batch;          /* number of examples in it */
     by__device_event *read; /* set when its results are in pinned memory */
 } by__trainer_pending;
@@ -139,9 +139,9 @@ struct by_trainer {
         pending[BY_STEPS_AHEAD]; /* ring of steps that were submitted and not collected */
     unsigned submitted;          /* steps submitted so far */
     unsigned collected;
-    unsigned fed;              /* micro-batches so far: selects the next staging buffer */
-    uint64_t own_targets;      /* targets in this replica's part of the current batch */
-    uint64_t gradient_targets; /* targets of the batch whose gradients by_trainer_gradients left */
+    unsigned fed;           /* micro-batches so far: selects the next staging buffer */
+    double own_weight;      /* of the targets in this replica's part of the current batch */
+    double gradient_weight; /* of the batch whose gradients by_trainer_gradients left */
     by_memory_report memory;
     by_speeds speeds;
     size_t arena_bytes; /* limit on activations (memory.budget); 0: none */
@@ -258,8 +258,11 @@ by_status by__trainer_clear_losses(by_trainer *t, by_error *error);
 by_status by__trainer_reset_failure(by_trainer *t, by_error *error);
 /* ---- step_losses.c ---- */
 
+/* Weight of the targets of a batch, of all ranks or of this one's part: their number, unless they
+ * have weights. */
+double by__trainer_weight(const by_batch *batch, bool all);
 /* Mean loss of a step, from the losses of its micro-batches. */
-double by__trainer_mean_loss(const by_trainer *t, const float *losses, uint64_t targets);
+double by__trainer_mean_loss(const by_trainer *t, const float *losses, double weight);
 
 /* ---- ranks_parts.c ---- */
 

@@ -255,10 +255,10 @@ by_status by__trainer_feed_micro_batch(by_trainer *t, by__exec_program_row *row,
     rng[2] = (int32_t)t->updates;
     rng[3] = (int32_t)(by__trainer_leaf(t, index) * t->config->train.micro_batch);
     /* Replicas that take independent steps use the mean over their own part. */
-    uint64_t targets = t->sync.is_local ? t->own_targets : batch->global_targets;
+    double weight = t->sync.is_local ? t->own_weight : by__trainer_weight(batch, true);
     float factor = (float)t->guard.loss_scale.scale;
     *(float *)(void *)(block + t->seed_offset) =
-        (targets > 0 ? 1.0f / (float)targets : 0.0f) * factor;
+        (weight > 0.0 ? 1.0f / (float)weight : 0.0f) * factor;
     *(float *)(void *)(block + t->seed_offset + BY_CACHE_LINE) = factor;
     /* The device's inputs may be overwritten when the previous program has run. */
     BY_TRY(by__device_event_order(t->computed, BY__QUEUE_COPY_IN, error));

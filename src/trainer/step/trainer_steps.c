@@ -26,14 +26,21 @@ static double learning_rate(const by_trainer *t)
            by_learning_rate_scale(&c->optimizer, step_examples(t));
 }
 
-/* Counts the targets of this replica's part of the batch, which its ranks of `shard` divide. */
-static by_status count_targets(by_trainer *t, const by_batch *batch, by_error *error)
+/* Adds the weights of the targets of this replica's part of the batch, which its ranks of `shard`
+ * divide. */
+static by_status weigh_targets(by_trainer *t, const by_batch *batch, by_error *error)
 {
     int32_t count = (int32_t)batch->valid_targets;
-    if (t->sync.is_local && t->zero > 0) {
+    float weight = (float)batch->valid_weight;
+    bool divided = t->sync.is_local && t->zero > 0;
+    t->own_weight = by__trainer_weight(batch, false);
+    if (divided && batch->weighted) {
+        BY_TRY(by_comm_all_reduce(t->shard.comm, &weight, 1, BY_F32, "weights", error));
+        t->own_weight = (double)weight;
+    } else if (divided) {
         BY_TRY(by_comm_all_reduce(t->shard.comm, &count, 1, BY_I32, "targets", error));
+        t->own_weight = (double)count;
     }
-    t->own_targets = (uint64_t)count;
     return BY_OK;
 }
 
@@ -42,17 +49,17 @@ static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error
     by__sum_tree tree;
     int sum;
     t->ranks.before = by__trainer_ranks_spent(t);
-    BY_TRY(count_targets(t, batch, error));
+    BY_TRY(weigh_targets(t, batch, error));
     BY_TRY(by__trainer_sync_before_step(t, error));
     BY_TRY(t->strategy->step(t, batch, &tree, error));
     BY_TRY(t->summation->sum(t, &tree, &sum, error));
     return by__trainer_bind_sum(t, sum, error);
 }
 
-/* Targets of the batch, or of this rank's part if it does not know the losses of others. */
-static uint64_t targets_of(const by_trainer *t, const by_batch *batch)
+/* Weight of the batch, or of this rank's part if it does not know the losses of others. */
+static double weight_of(const by_trainer *t, const by_batch *batch)
 {
-    return t->sync.is_late ? batch->valid_targets : batch->global_targets;
+    return by__trainer_weight(batch, !t->sync.is_late);
 }
 
 static unsigned slot_of(unsigned step)
@@ -73,7 +80,7 @@ static by_status check_free_slot(const by_trainer *t, bool training, by_error *e
 }
 
 /* Submits norm and update, and the copy of their results. */
-static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_error *error)
+static by_status submit_update(by_trainer *t, double lr, double weight, by_error *error)
 {
     float hyper[BY_HYPER_COUNT];
     unsigned slot = slot_of(t->submitted);
@@ -82,7 +89,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     by__trainer_changes(t);
     BY_TRY(by__trainer_norm_squares(t, error));
     BY_TRY(by_program_submit(t->norm->program, error));
-    BY_TRY(by__trainer_guard_decide(t, slot, targets, error));
+    BY_TRY(by__trainer_guard_decide(t, slot, weight, error));
     by_optimizer_hyper(hyper, &t->config->optimizer, t->updates - t->guard.skipped, lr);
     hyper[BY_HYPER_SHARE] = 1.0f / (float)t->all_micro_batches;
     BY_TRY(by__trainer_send_hyper(t, slot, hyper, error));
@@ -96,7 +103,7 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     BY_TRY(by__trainer_fetch(t, slot, error));
     t->updates++;
     t->submitted++;
-    pending->targets = targets;
+    pending->weight = weight;
     pending->batch = step_examples(t);
     pending->result = (by_step_result){
         .step = t->updates, .lr = lr, .skipped = t->guard.veto, .zscore = t->guard.zscore};
@@ -133,7 +140,7 @@ by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *erro
     BY_TRY(by__trainer_replay_is_due(t) ? submit_twice(t, batch, error)
                                         : submit_gradients(t, batch, error));
     double lr = learning_rate(t);
-    return submit_update(t, lr, targets_of(t, batch), error);
+    return submit_update(t, lr, weight_of(t, batch), error);
 }
 
 by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result *out,
@@ -155,7 +162,7 @@ by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result
     }
     BY_TRY(by__trainer_wait_results(t, slot, &results, error));
     by_step_result result = pending->result;
-    result.loss = by__trainer_mean_loss(t, results.losses, pending->targets);
+    result.loss = by__trainer_mean_loss(t, results.losses, pending->weight);
     result.norm = (double)results.norm;
     result.examples = pending->batch * by__trainer_per_sample(t->task, t->config);
     t->collected++;
@@ -186,8 +193,8 @@ by_status by_trainer_gradients(by_trainer *t, const by_batch *batch, double *los
     BY_TRY(submit_gradients(t, batch, error));
     BY_TRY(by__trainer_fetch(t, slot_of(t->submitted), error));
     BY_TRY(by__trainer_wait_results(t, slot_of(t->submitted), &results, error));
-    t->gradient_targets = targets_of(t, batch);
-    *loss = by__trainer_mean_loss(t, results.losses, t->gradient_targets);
+    t->gradient_weight = weight_of(t, batch);
+    *loss = by__trainer_mean_loss(t, results.losses, t->gradient_weight);
     return BY_OK;
 }
 
@@ -195,7 +202,7 @@ by_status by_trainer_update(by_trainer *t, double lr, by_step_result *out, by_er
 {
     bool got;
     BY_TRY(check_free_slot(t, true, error));
-    BY_TRY(submit_update(t, lr, t->gradient_targets, error));
+    BY_TRY(submit_update(t, lr, t->gradient_weight, error));
     return by_trainer_collect(t, true, &got, out, error);
 }
 

@@ -241,6 +241,48 @@ static void test_augmentation(void **state)
     by_array_set_close(&set);
 }
 
+/* An array "weight" of the set has the weights, whose sum over all ranks a batch has too. */
+static void test_weights(void **state)
+{
+    static const float weights[] = {0.1f, 0.0f, 0.3f, 2.0f, 0.7f};
+    static const float bad[] = {1.0f, 1.0f, -0.5f, 1.0f, 1.0f};
+    static const int32_t labels[] = {0, 1, 2, 3, 4};
+    const by_array arrays[] = {{"weight", BY_F32, BY_SHAPE(5), weights},
+                               {"labels", BY_I32, BY_SHAPE(5), labels}};
+    const by_array wrong[] = {{"weight", BY_F32, BY_SHAPE(5), bad}};
+    const by_part part = by_part_whole(5);
+    const by_array_source_options options = {.target = "labels"};
+    by_array_set *set;
+    by_source *source;
+    by_loader *loader;
+    by_error error = {0};
+    BY_UNUSED(state);
+    check_ok(by_array_set_open(&set, "weighted", arrays, 2, &error), &error);
+    check_ok(by_array_source_open(&source, set, &part, &options, &error), &error);
+    check_ok(by_loader_open(&loader, source,
+                            &(by_loader_options){.batch = 4, .first = 1, .count = 2}, &error),
+             &error);
+    by_batch b = next(loader);
+    const float *weight = data_of(&b, "weight");
+    assert_int_equal(b.array_count, 2);
+    assert_true(weight[0] == 0.0f && weight[1] == 0.3f);
+    assert_true(b.weighted && b.valid_weight == (double)0.3f);
+    assert_true(b.global_weight == (double)0.1f + 0.0 + (double)0.3f + 2.0);
+    assert_int_equal(b.global_targets, 4);
+    b = next(loader); /* of the second part of a batch that one sample begins */
+    weight = data_of(&b, "weight");
+    assert_true(weight[0] == 0.0f && weight[1] == 0.0f);
+    assert_true(b.valid_weight == 0.0 && b.global_weight == (double)0.7f);
+    by_loader_close(&loader);
+    by_array_set_close(&set);
+    check_ok(by_array_set_open(&set, "weighted", wrong, 1, &error), &error);
+    assert_int_equal(by_array_source_open(&source, set, &part,
+                                          &(by_array_source_options){.target = NULL}, &error),
+                     BY_EARG);
+    assert_non_null(strstr(error.message, "f32 [N], finite and at least 0"));
+    by_array_set_close(&set);
+}
+
 static void test_refusals(void **state)
 {
     BY_UNUSED(state);
@@ -399,8 +441,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts),        cmocka_unit_test(test_pass),
-        cmocka_unit_test(test_augmentation), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_image_files),
+        cmocka_unit_test(test_augmentation), cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_image_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,6 +106,7 @@ BY__INLINE void cross_entropy(const by__device_call *call, int64_t begin, int64_
 {
     const void *x = call->in[0].data;
     const int32_t *targets = call->in[1].data;
+    const float *weights = call->input_count > 2 ? call->in[2].data : NULL;
     int64_t columns = by__tensor_columns(&call->in[0]);
     float smoothing = call->attrs.smoothing;
     for (int64_t row = begin; row < end; row++) {
@@ -128,7 +129,7 @@ BY__INLINE void cross_entropy(const by__device_call *call, int64_t begin, int64_
             loss += smoothing / (float)columns * by__sum(sum);
         }
         ((float *)call->out[1].data)[row] = high + log_sum;
-        ((float *)call->work)[row] = loss;
+        ((float *)call->work)[row] = weights == NULL ? loss : weights[row] * loss;
     }
 }
 
@@ -139,6 +140,7 @@ BY__INLINE void cross_entropy_grad(const by__device_call *call, int64_t begin, i
     const int32_t *targets = call->in[1].data;
     const float *lse = call->in[2].data;
     float dloss = *(const float *)call->in[3].data;
+    const float *weights = call->input_count > 4 ? call->in[4].data : NULL;
     void *dx = call->out[0].data;
     int64_t columns = by__tensor_columns(&call->in[0]);
     float even = call->attrs.smoothing / (float)columns;
@@ -147,7 +149,7 @@ BY__INLINE void cross_entropy_grad(const by__device_call *call, int64_t begin, i
     for (int64_t row = begin; row < end; row++) {
         int64_t at = row * columns;
         int64_t target = targets[row];
-        float factor = counts(call, row) ? dloss : 0.0f;
+        float factor = !counts(call, row) ? 0.0f : weights == NULL ? dloss : weights[row] * dloss;
 #define STEP(i, n)                                                                                 \
     do {                                                                                           \
         by__vf p = by__exp(by__load_n(x, at + (i), type, n) - lse[row]);                           \
