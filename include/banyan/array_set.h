@@ -71,13 +71,16 @@ BY_API by_status by_image_set_open(by_array_set **out, const by_image_files *fil
 
 /* A subset of a set's examples: `count` positions from `first` on, in the set's order or, with
  * `random`, in a pseudo-random permutation of the whole set that depends only on `seed` and
- * `total`. */
+ * `total`; or a list of them. */
 typedef struct by_part {
     uint64_t first; /* position in the order */
     uint64_t count;
     uint64_t total; /* number of examples in the set */
     uint64_t seed;  /* of the permutation */
     bool random;    /* permuted; false: the set's order */
+    /* [count] examples of the part, each below `total`, in its order; then `first` is 0 and `random`
+     * false. Must outlive what uses the part. NULL: as above. */
+    const uint64_t *rows;
 } by_part;
 
 /* Examples held out of training: the last `test` examples, and before them the last `valid`, of the

@@ -85,6 +85,13 @@ static const by__config_key split_keys[] = {
      .choices = "last|random",
      .help = "examples that valid_fraction holds out: the last ones, or random ones drawn with the "
              "seed"},
+    {"data", "train_rows", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, train_rows), "\"\"",
+     .later = true,
+     .help = "file with the numbers, from 0, of the examples to train on: one a line, or an npy "
+             "array of integers; empty: all that are not held out"},
+    {"data", "valid_rows", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, valid_rows), "\"\"",
+     .later = true,
+     .help = "the same of the examples to evaluate on, instead of valid_fraction and split"},
 };
 const by__config_key_list by__task_split_keys = BY__KEY_LIST(split_keys);
 /* clang-format on */
@@ -111,7 +118,7 @@ unsigned by__task_examples_knows(const by_config *config)
                           : m->numbers > 0 || (m->numbers == 0 && m->categories.count > 0);
     bool named = has_images(keys) || keys->table[0] != '\0';
     bool held_out = keys->valid_images.count > 0 || keys->valid_table[0] != '\0' ||
-                    config->data.valid_fraction > 0.0;
+                    keys->valid_rows[0] != '\0' || config->data.valid_fraction > 0.0;
     return (sized && m->outputs > 0 ? (unsigned)BY_TASK_SIZES : 0) |
            (named ? (unsigned)BY_TASK_DATA : 0) |
            (named && held_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
@@ -308,16 +315,6 @@ static by_status open_table(by_table **out, by__task_examples *d, const char *pa
 
 /* ---- opening ---- */
 
-static by_status split(by__task_examples *d, const by_config *config, uint64_t examples,
-                       bool valid_apart, by_error *error)
-{
-    const by_split how = {
-        .valid = valid_apart ? 0 : by_split_count(examples, config->data.valid_fraction),
-        .seed = config->seed,
-        .random = strcmp(d->keys->split, "random") == 0};
-    return by_split_parts(&d->train_part, &d->valid_part, NULL, examples, &how, error);
-}
-
 /* Takes the size of images from the keys, unless a checkpoint sets it. */
 static by_status take_fit(by__task_examples *d, const by_model_config *m, by_error *error)
 {
@@ -370,7 +367,7 @@ static by_status open_config_images(by__task_examples *d, const by_task_request 
     BY_TRY(check_transforms(k, r->config, error));
     BY_TRY(take_fit(d, &r->config->model, error));
     BY_TRY(open_images(&d->train, d, &k->images, &k->labels, true, error));
-    BY_TRY(split(d, r->config, by_array_set_examples(d->train), apart, error));
+    BY_TRY(by__task_examples_split(d, r->config, by_array_set_examples(d->train), apart, error));
     if (d->folder.class_count > 0) {
         BY_TRY(by__task_examples_describe_folders(d, error));
     }
@@ -471,7 +468,7 @@ static by_status open_config_table(by__task_examples *d, const by_task_request *
         return status;
     }
     options.ignore = ignored;
-    status = split(d, r->config, by_table_rows(table), apart, error);
+    status = by__task_examples_split(d, r->config, by_table_rows(table), apart, error);
     if (status == BY_OK && d->encoding == NULL) {
         status = learn_table(d, table, &options, error);
     }
@@ -584,6 +581,9 @@ by_status by__task_examples_open(by_task_data **out, const by_task_request *requ
     d->skip_files = strcmp(request->config->data.corrupt, "skip") == 0;
     d->skip = d->skip_files && request->purpose != BY_TASK_PREDICT;
     by_status status = open_set(d, request, row->classes, error);
+    if (status == BY_OK && d->train != NULL) {
+        status = by__task_examples_hash(d, error);
+    }
     if (status == BY_OK && request->purpose == BY_TASK_TRAIN) {
         status = describe_held_out(d, request, error);
     }
@@ -609,6 +609,8 @@ void by__task_examples_close(by_task_data *data)
     by__loader_damage_free(&d->damage);
     by__image_folder_free(&d->folder);
     by__loader_pixel_scales_free(&d->scales);
+    free(d->train_rows);
+    free(d->valid_rows);
     free(d->summary);
     free(d->learned);
     free(d->reference);
@@ -763,9 +765,7 @@ by_status by__task_examples_keep(by_task_data *data, const by_config *config, by
                    .data = d->learned,
                    .size = strlen(d->learned)}},
         .file_count = 1,
-        .values = {{.key = "train_hash",
-                    .kind = BY_VALUE_STRING,
-                    .as.string = by_array_set_hash(d->train)},
+        .values = {{.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = d->train_hash},
                    {.key = "learned_hash", .kind = BY_VALUE_STRING, .as.string = d->learned_hash}},
         .value_count = 2,
         .eos = -1,
@@ -787,14 +787,13 @@ by_status by__task_examples_check(const by_task_data *data, const by_checkpoint 
     const char *learned;
     BY_TRY(by_checkpoint_value_string(checkpoint, "train_hash", &content, error));
     BY_TRY(by_checkpoint_value_string(checkpoint, "learned_hash", &learned, error));
-    if (strcmp(content, by_array_set_hash(d->train)) != 0 ||
-        strcmp(learned, d->learned_hash) != 0) {
+    if (strcmp(content, d->train_hash) != 0 || strcmp(learned, d->learned_hash) != 0) {
         return by_error_set(error, BY_ECONFIG,
                             "%s was trained on other data (%.8s, %.8s) than there is now (%.8s, "
                             "%.8s): files or what is held out have changed; restore them, or start "
                             "a new run",
-                            by_checkpoint_path(checkpoint), content, learned,
-                            by_array_set_hash(d->train), d->learned_hash);
+                            by_checkpoint_path(checkpoint), content, learned, d->train_hash,
+                            d->learned_hash);
     }
     return BY_OK;
 }

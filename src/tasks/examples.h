@@ -38,6 +38,8 @@ typedef struct by__task_examples_keys {
     char *delimiter;
     char *decimal;
     char *split;
+    char *train_rows;
+    char *valid_rows;
 } by__task_examples_keys;
 
 extern const by__config_key_list by__task_image_data_keys;
@@ -52,6 +54,9 @@ typedef struct by__task_examples {
     by_array_set *valid;
     by_part train_part;
     by_part valid_part;
+    uint64_t *train_rows; /* of these, if lists name them */
+    uint64_t *valid_rows;
+    char train_hash[33];            /* of all examples, and of the list of those to train on */
     by_encoding *before;            /* of the checkpoint that is resumed; NULL: none */
     by_encoding *encoding;          /* of tables; NULL: images */
     by__loader_pixel_scales scales; /* of images */
@@ -84,6 +89,12 @@ by_status by__task_examples_keep_classes(const by__task_examples *d, by_config *
                                          by_error *error);
 /* The file that an example to predict is; NULL: it is in an array of many. */
 const char *by__task_examples_file(const by__task_examples *d, uint64_t index);
+/* Makes the parts to train on and to evaluate on (examples_rows.c). valid_apart: the latter is a set
+ * of its own. */
+by_status by__task_examples_split(by__task_examples *d, const by_config *config, uint64_t examples,
+                                  bool valid_apart, by_error *error);
+/* Sets d->train_hash. */
+by_status by__task_examples_hash(by__task_examples *d, by_error *error);
 /* The functions of by_task that all tasks on examples have. */
 by_status by__task_examples_open(by_task_data **out, const by_task_request *request,
                                  by_error *error);

@@ -15,16 +15,18 @@
 
 static bool takes_last(const by__task_examples *d)
 {
-    return d->valid == NULL && d->folder.class_count == 0 && !d->valid_part.random;
+    return d->valid == NULL && d->folder.class_count == 0 && !d->valid_part.random &&
+           d->valid_part.rows == NULL;
 }
 
 const char *by__task_train_held_out_how(const by__task_examples *d)
 {
-    return d->valid_part.count == 0    ? NULL
-           : d->valid != NULL          ? "those of the data to evaluate on"
-           : d->valid_part.random      ? "random ones (data.split: random)"
-           : d->folder.class_count > 0 ? "by the names of their files"
-                                       : "the last ones (data.split: last)";
+    return d->valid_part.count == 0     ? NULL
+           : d->valid != NULL           ? "those of the data to evaluate on"
+           : d->valid_part.rows != NULL ? "those of data.valid_rows"
+           : d->valid_part.random       ? "random ones (data.split: random)"
+           : d->folder.class_count > 0  ? "by the names of their files"
+                                        : "the last ones (data.split: last)";
 }
 
 typedef struct moments {

@@ -30,6 +30,8 @@ static const struct {
     {"data.valid_labels", PATH, false},
     {"data.table", PATH, false},
     {"data.valid_table", PATH, false},
+    {"data.train_rows", PATH, false},
+    {"data.valid_rows", PATH, false},
     {"model.from", PATH, true},
     {"lora.from", PATH, true},
     {"distill.teacher", PATH, false},

@@ -291,6 +291,22 @@ run 0 "$banyan" train rooms.yaml --set data.table=sorted.csv --set name=drawn --
 holds out "80 held out: random ones (data.split: random)"
 ! grep -q "the held-out examples" err || fail "$(cat err)"
 
+say "parts by lists of rows: that of the last ones is the usual one"
+seq 320 399 >held.txt
+seq 0 319 >kept.txt
+short="--set data.ignore=[] --set train.steps=4 --set checkpoint.every=4"
+# shellcheck disable=SC2086
+run 0 "$banyan" train rooms.yaml $short --set name=usual
+# shellcheck disable=SC2086
+run 0 "$banyan" train rooms.yaml $short --set name=listed --set data.valid_rows=held.txt --set data.train_rows=kept.txt
+holds out "320 rows for training, 80 held out: those of data.valid_rows"
+same runs/usual/checkpoints/step-00000004/model.safetensors runs/listed/checkpoints/step-00000004/model.safetensors
+seq 100 399 >kept.txt
+run 2 "$banyan" train rooms.yaml --set data.valid_rows=held.txt --set data.train_rows=kept.txt
+holds err "example 320 is in both kept.txt and held.txt"
+run 2 "$banyan" train rooms.yaml --set data.train_rows=kept.txt
+holds err "set data.valid_rows"
+
 say "what does not fit is refused"
 run 2 "$banyan" train rooms.yaml --set data.target=
 holds err "data.target=COLUMN"

@@ -253,9 +253,17 @@ by_part by_part_whole(uint64_t examples)
     return (by_part){.count = examples, .total = examples};
 }
 
+bool by__loader_part_fits(const by_part *part, uint64_t examples)
+{
+    return part->count > 0 && part->total == examples &&
+           (part->rows != NULL ||
+            (part->first <= examples && part->count <= examples - part->first));
+}
+
 void by__loader_part_rows_init(by__loader_part_rows *rows, const by_part *part)
 {
-    *rows = (by__loader_part_rows){.first = part->first, .random = part->random};
+    *rows =
+        (by__loader_part_rows){.first = part->first, .random = part->random, .list = part->rows};
     if (part->random) {
         /* A number that no epoch of a loader has. */
         by__loader_order_init(&rows->order, part->total, part->seed, UINT64_MAX);

@@ -21,13 +21,19 @@ void by__loader_array_set_take_damage(by_array_set *set, by__loader_damage *dama
 typedef struct by__loader_part_rows {
     uint64_t first;
     bool random;
+    const uint64_t *list; /* by_part.rows */
     by__loader_order order;
 } by__loader_part_rows;
 
+/* Whether a part is one of a set of so many examples, and not empty. */
+bool by__loader_part_fits(const by_part *part, uint64_t examples);
 void by__loader_part_rows_init(by__loader_part_rows *rows, const by_part *part);
 static inline uint64_t by__part_row(const by__loader_part_rows *rows, uint64_t index)
 {
     uint64_t place = rows->first + index;
+    if (rows->list != NULL) {
+        return rows->list[index];
+    }
     return rows->random ? by__loader_order_at(&rows->order, place) : place;
 }
 

@@ -234,8 +234,7 @@ by_status by_array_source_open(by_source **out, const by_array_set *set, const b
 {
     array_source *s;
     uint64_t examples = by_array_set_examples(set);
-    if (part->count == 0 || part->total != examples || part->first > examples ||
-        part->count > examples - part->first) {
+    if (!by__loader_part_fits(part, examples)) {
         return by_error_set(error, BY_EARG,
                             "%s: %llu examples from %llu on, of %llu, are no part of its %llu",
                             by_array_set_name(set), (unsigned long long)part->count,

@@ -222,8 +222,7 @@ by_status by_encoding_learn(by_encoding **out, const by_table *table, const by_p
 {
     by_encoding *e;
     size_t columns = by_table_column_count(table);
-    if (part->total != by_table_rows(table) || part->first > part->total ||
-        part->count > part->total - part->first || part->count == 0) {
+    if (!by__loader_part_fits(part, by_table_rows(table))) {
         return by_error_set(error, BY_EARG,
                             "%s: the part of %" PRIu64 " rows is not of its %" PRIu64,
                             by_table_name(table), part->total, by_table_rows(table));
