@@ -78,8 +78,8 @@ typedef struct by_part {
     uint64_t total; /* number of examples in the set */
     uint64_t seed;  /* of the permutation */
     bool random;    /* permuted; false: the set's order */
-    /* [count] examples of the part, each below `total`, in its order; then `first` is 0 and `random`
-     * false. Must outlive what uses the part. NULL: as above. */
+    /* [count] examples of the part, each below `total`, in its order; then `first` is 0 and
+     * `random` false. Must outlive what uses the part. NULL: as above. */
     const uint64_t *rows;
 } by_part;
 
@@ -125,9 +125,9 @@ typedef struct by_array_source_options {
 } by_array_source_options;
 
 /* Opens a source over the examples of a part. It yields the set's arrays and "weight", f32 [batch]:
- * the weights of examples if the set has an array "weight", f32 [N], whose sum over the global batch
- * then divides the loss; else 1, and in any case 0 for examples that only pad the last batch of a
- * pass. In padding, an i32 target is -1 and
+ * the weights of examples if the set has an array "weight", f32 [N], whose sum over the global
+ * batch then divides the loss; else 1, and in any case 0 for examples that only pad the last batch
+ * of a pass. In padding, an i32 target is -1 and
  * everything else 0. Augmentation is a pure function of the loader's seed and the sample's index.
  * The set must outlive the source. Returns BY_EARG if the part is empty or does not belong to the
  * set, an array that the options need is missing or has the wrong type, or an option is out of

@@ -9,7 +9,8 @@ static bool are_weights(const by__graph_type *weights, int64_t rows)
     return weights->dtype == BY_F32 && by_shape_count(&weights->shape) == rows;
 }
 
-/* CROSS_ENTROPY has logits, targets, weights?; its gradient logits, targets, lse, dloss, weights? */
+/* CROSS_ENTROPY has logits, targets, weights?; its gradient logits, targets, lse, dloss,
+ * weights? */
 static by_status infer_cross_entropy(const by__op_signature *s, by__graph_type *out,
                                      by_error *error)
 {

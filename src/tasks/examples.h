@@ -89,8 +89,8 @@ by_status by__task_examples_keep_classes(const by__task_examples *d, by_config *
                                          by_error *error);
 /* The file that an example to predict is; NULL: it is in an array of many. */
 const char *by__task_examples_file(const by__task_examples *d, uint64_t index);
-/* Makes the parts to train on and to evaluate on (examples_rows.c). valid_apart: the latter is a set
- * of its own. */
+/* Makes the parts to train on and to evaluate on (examples_rows.c). valid_apart: the latter is a
+ * set of its own. */
 by_status by__task_examples_split(by__task_examples *d, const by_config *config, uint64_t examples,
                                   bool valid_apart, by_error *error);
 /* Sets d->train_hash. */

@@ -135,7 +135,7 @@ static void test_sets(void **state)
     assert_true(found && example == 5);
 }
 
-/* A source over a list yields its examples in the order of the list, and all of them in an epoch. */
+/* A source over a list yields its examples in that order, and all of them in an epoch. */
 static void test_part(void **state)
 {
     static const uint64_t list[] = {4, 1, 5, 0};
