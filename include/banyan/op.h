@@ -135,8 +135,8 @@
  *     y is f32 if G > E.
  *   CROSS_ENTROPY     logits [..., C], targets i32 [...],    loss [1] f32, lse [R] f32
  *                     w? f32 [R]
- *     Sum over rows with target in [0, C) of w (lse - (1 - e) logits[target] - e mean(logits)), with
- *     e = attrs.smoothing (label smoothing, Szegedy et al. 2016); computed in f32.
+ *     Sum over rows with target in [0, C) of w (lse - (1 - e) logits[target] - e mean(logits)),
+ *     with e = attrs.smoothing (label smoothing, Szegedy et al. 2016); computed in f32.
  *   CROSS_ENTROPY_GRAD  logits, targets, lse, dloss [1] f32, w?  dlogits like logits
  *   SQUARED_ERROR     x [..., C], t f32 like x, w? f32 [R]      loss [1] f32 = sum of w (x - t)^2
  *   SMOOTH_L1         x, t, w?                              loss [1] f32 = sum of w l(x - t)
