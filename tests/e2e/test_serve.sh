@@ -356,8 +356,12 @@ holds err "the worker exited 5 times without becoming ready, the last time with 
 listen=127.0.0.1:$(free_port)
 serve_ready
 for _ in 1 2 3 4 5 6; do
-    kill -9 "$(pgrep -P "$server" -f ' gateway ')"
-    while curl -sf "$url/health/live" >/dev/null; do sleep 0.02; done
-    until curl -sf "$url/health/live" >/dev/null; do kill -0 "$server" || fail "the server has ended"; sleep 0.1; done
+    killed=$(pgrep -P "$server" -f ' gateway ')
+    kill -9 "$killed"
+    until started=$(pgrep -P "$server" -f ' gateway ') && [ "$started" != "$killed" ] &&
+        curl -sf "$url/health/live" >/dev/null; do
+        kill -0 "$server" || fail "the server has ended"
+        sleep 0.1
+    done
 done
 stop
