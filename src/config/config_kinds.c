@@ -260,6 +260,14 @@ void *by__config_chosen_own(const by__config *config, size_t table)
     return by__config_kind_own(*values_of(config, table), by__config_chosen_kind(config, table));
 }
 
+bool by__config_kind_open(const by__config *config, size_t table)
+{
+    const char *section = config->schema->tables[table].section;
+    const char *from = config->config.model.from;
+    return strcmp(section, "model") == 0 && from != NULL && from[0] != '\0' &&
+           by__config_entry_find(config, NULL, section, "kind")->origin == NULL;
+}
+
 bool by__config_entry_active(const by__config *config, const by__config_entry *entry)
 {
     return entry->kind == NULL || by__config_chosen_kind(config, entry->table) == entry->kind;
@@ -472,15 +480,21 @@ static by_status refuse_foreign(const by__config *config, const by__config_entry
 {
     char path[64];
     by_string owners = {0};
+    by_string text = {0};
     const char *section = config->schema->tables[entry->table].section;
     const by__config_kind *chosen = by__config_chosen_kind(config, entry->table);
+    const char *from = config->config.model.from;
     bool near = strcmp(section, entry->key.section) == 0;
     add_owners(&owners, config, entry);
-    by_status status =
-        by_error_set(error, BY_ECONFIG, "%s: %s belongs to %s%s%s; the %s here is %s",
-                     entry->origin, by__config_key_path(path, &entry->key), near ? "" : section,
-                     near ? "" : " ", owners.failed ? entry->kind->name : owners.data,
-                     near ? "kind" : section, chosen == NULL ? "unknown" : chosen->name);
+    by_string_format(&text, "%s: %s belongs to %s%s%s; the %s here is %s", entry->origin,
+                     by__config_key_path(path, &entry->key), near ? "" : section, near ? "" : " ",
+                     owners.failed ? entry->kind->name : owners.data, near ? "kind" : section,
+                     chosen == NULL ? "unknown" : chosen->name);
+    if (strcmp(section, "model") == 0 && from[0] != '\0') {
+        by_string_format(&text, ", that of model.from=%s", from);
+    }
+    by_status status = by_error_set(error, BY_ECONFIG, "%s", text.failed ? path : text.data);
+    by_string_free(&text);
     by_string_free(&owners);
     return status;
 }
@@ -541,6 +555,9 @@ by_status by__config_check_kinds(by__config *config, by_error *error)
 {
     for (size_t i = 0; i < config->count; i++) {
         by__config_entry *entry = &config->entries[i];
+        if (entry->kind != NULL && by__config_kind_open(config, entry->table)) {
+            continue;
+        }
         if (is_foreign(config, entry) && !drop_earlier(config, entry)) {
             return refuse_foreign(config, entry, error);
         }

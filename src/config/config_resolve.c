@@ -537,7 +537,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(check_memory(config, error));
     for (size_t t = 0; t < whole->schema->table_count; t++) {
         const by__config_kind *kind = by__config_chosen_kind(whole, t);
-        if (kind->resolve != NULL) {
+        if (kind->resolve != NULL && !by__config_kind_open(whole, t)) {
             BY_TRY(kind->resolve(config, by__config_chosen_own(whole, t), error));
         }
     }

@@ -121,6 +121,16 @@ const char *by__config_where(const by_config *config, const char *first, const c
 by_status by__config_like(by_config **out, const by_config *config, by_error *error);
 /* Returns true if a file or an override sets this key, false if it has its default. */
 bool by__config_is_given(const by_config *config, const char *key);
+/* Iterates over the keys of a section that a file or an override sets, among those that the kinds
+ * of `as`, a config of the same schema, have. *at starts at 0; NULL: there is no further one. */
+const char *by__config_next_given(char path[64], size_t *at, const by_config *config,
+                                  const by_config *as, const char *section);
+/* Copies the value of a key of `to` from a config of the same schema, whose kinds may be others. */
+by_status by__config_take(by_config *to, const by_config *from, const char *key, by_error *error);
+/* Appends the value of a key as a file has it. */
+void by__config_show(by_string *out, const by_config *config, const char *key);
+/* Says that the kind of section `model` is that of the weights of model.from. */
+by_status by__config_kind_found(by_config *config, by_error *error);
 /* Replaces the value of an integer key by one chosen for -1. The key may be derived again while
  * by__config_is_derived: until a value is set. */
 void by__config_derive(by_config *config, const char *key, int64_t value);

@@ -131,6 +131,8 @@ void by__config_key_accepts(by_string *out, const by__config_key *key);
 const by__config_kind *by__config_chosen_kind(const by__config *config, size_t table);
 /* Returns the struct of the selected kind, which must exist; NULL if the kind has no struct. */
 void *by__config_chosen_own(const by__config *config, size_t table);
+/* Returns true if the kind of a table is known only when the weights of model.from are read. */
+bool by__config_kind_open(const by__config *config, size_t table);
 /* Returns true if the key belongs to the selected kinds. */
 bool by__config_entry_active(const by__config *config, const by__config_entry *entry);
 /* Returns the next key of this name after `after` (NULL: the first), or NULL. */

@@ -11,8 +11,7 @@
  * the context that a model supports for generation may be a hundred times too long for training. */
 #define CONTEXT 1024
 
-/* The error for a key of the config that contradicts the weights. A value equal to the default
- * counts as not given. */
+/* The error for a key of the config that contradicts the weights. */
 static by_status given_otherwise(const by_config *config, const char *key, const char *given,
                                  const char *theirs, by_error *error)
 {
@@ -22,10 +21,9 @@ static by_status given_otherwise(const by_config *config, const char *key, const
                         key, given, config->model.from, theirs, key);
 }
 
-/* `plain`: the section without the keys given by the config; `theirs`: the section of the
- * weights. */
-static by_status check_overridden(const by_config *config, const by_model_config *plain,
-                                  const by_model_config *theirs, by_error *error)
+/* Sizes that a program may have written into the struct: `plain` has their defaults. */
+static by_status check_written(const by_config *config, const by_model_config *plain,
+                               const by_model_config *theirs, by_error *error)
 {
     const by_model_config *m = &config->model;
     const struct {
@@ -41,7 +39,8 @@ static by_status check_overridden(const by_config *config, const by_model_config
          by_model_is_rotary(theirs) && m->context < theirs->context ? theirs->context : m->context,
          plain->context, theirs->context},
     };
-    if (strcmp(m->kind, theirs->kind) != 0 && strcmp(m->kind, plain->kind) != 0) {
+    bool is_given = by__config_is_given(config, "model.kind");
+    if (strcmp(m->kind, theirs->kind) != 0 && (is_given || strcmp(m->kind, plain->kind) != 0)) {
         return given_otherwise(config, "kind", m->kind, theirs->kind, error);
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(numbers); i++) {
@@ -53,6 +52,159 @@ static by_status check_overridden(const by_config *config, const by_model_config
         }
     }
     return BY_OK;
+}
+
+/* Keys that config.json has, but that a run may set otherwise than the weights to start from. */
+typedef enum adopt_rule { RULE_FIXED, RULE_FREE, RULE_UNSCALED } adopt_rule;
+
+static adopt_rule rule_of(const char *key)
+{
+    static const struct {
+        const char *key;
+        adopt_rule rule;
+    } rows[] = {
+        {"model.kind", RULE_FREE}, /* compared by name */
+        {"model.from", RULE_FREE},
+        {"model.dropout", RULE_FREE},
+        {"model.init_std", RULE_FREE},
+        {"model.router_aux_loss_coef", RULE_FREE},
+        /* Only a model that was trained without a scaling can get one. */
+        {"model.rope_scaling", RULE_UNSCALED},
+        {"model.rope_factor", RULE_UNSCALED},
+        {"model.rope_original_context", RULE_UNSCALED},
+        {"model.rope_low_freq_factor", RULE_UNSCALED},
+        {"model.rope_high_freq_factor", RULE_UNSCALED},
+        {"model.rope_beta_fast", RULE_UNSCALED},
+        {"model.rope_beta_slow", RULE_UNSCALED},
+        {"model.rope_attention_factor", RULE_UNSCALED},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        if (strcmp(rows[i].key, key) == 0) {
+            return rows[i].rule;
+        }
+    }
+    return RULE_FIXED;
+}
+
+static bool is_scaled(const by_config *theirs)
+{
+    by_string text = {0};
+    by__config_show(&text, theirs, "model.rope_scaling");
+    bool scaled = text.data != NULL && strcmp(text.data, "none") != 0;
+    by_string_free(&text);
+    return scaled;
+}
+
+static bool may_set(const by_config *config, const by_config *theirs, const char *key)
+{
+    const by_model_config *m = &theirs->model;
+    adopt_rule r = rule_of(key);
+    return r == RULE_FREE || (r == RULE_UNSCALED && !is_scaled(theirs)) ||
+           (strcmp(key, "model.context") == 0 && by_model_is_rotary(m) &&
+            config->model.context <= m->context);
+}
+
+/* Returns whether the model of `theirs` with one value of `config` is the same model, as
+ * config.json describes it. */
+static by_status is_alike(bool *out, const by_config *config, const by_config *theirs,
+                          const char *key, by_error *error)
+{
+    by_config *trial;
+    char *text[2] = {NULL, NULL};
+    BY_TRY(by_config_copy(&trial, theirs, error));
+    by_status status = by_config_resolve(trial, error);
+    if (status == BY_OK) {
+        status = by_model_config_json(&text[0], &trial->model, -1, error);
+    }
+    if (status == BY_OK) {
+        status = by__config_take(trial, config, key, error);
+    }
+    *out = false;
+    if (status == BY_OK && by_config_resolve(trial, NULL) == BY_OK) {
+        status = by_model_config_json(&text[1], &trial->model, -1, error);
+        *out = status == BY_OK && strcmp(text[0], text[1]) == 0;
+    }
+    free(text[0]);
+    free(text[1]);
+    by_config_close(&trial);
+    return status;
+}
+
+static by_status refuse(const by_config *config, const by_config *theirs, const char *key,
+                        by_error *error)
+{
+    by_string given = {0};
+    by_string other = {0};
+    by_config *own;
+    BY_TRY(by_config_copy(&own, theirs, error));
+    by_status status = by__config_take(own, config, key, error);
+    by__config_show(&given, own, key);
+    by__config_show(&other, theirs, key);
+    if (status == BY_OK) {
+        status = by_string_check(&given, error);
+    }
+    if (status == BY_OK) {
+        status = by_string_check(&other, error);
+    }
+    if (status == BY_OK) {
+        bool derived = strcmp(other.data, "-1") == 0;
+        status = given_otherwise(config, key + strlen("model."), given.data,
+                                 derived ? "the default" : other.data, error);
+    }
+    by_string_free(&given);
+    by_string_free(&other);
+    by_config_close(&own);
+    return status;
+}
+
+/* Refuses keys that a file or an override sets and that the weights have otherwise. `theirs` is
+ * resolved. */
+static by_status check_keys(const by_config *config, const by_config *theirs, by_error *error)
+{
+    char path[64];
+    size_t at = 0;
+    const char *key;
+    while ((key = by__config_next_given(path, &at, config, theirs, "model")) != NULL) {
+        bool alike = may_set(config, theirs, key);
+        if (!alike) {
+            BY_TRY(is_alike(&alike, config, theirs, key, error));
+        }
+        if (!alike) {
+            return refuse(config, theirs, key, error);
+        }
+    }
+    return BY_OK;
+}
+
+/* Takes what config.json says, and of what was given before what a run may set otherwise. */
+static by_status take_config(by_config *config, const char *json, by_error *error)
+{
+    char path[64];
+    size_t at = 0;
+    by_config *given;
+    const char *from = config->model.from;
+    BY_TRY(by_config_copy(&given, config, error));
+    by_status status = by_model_config_from_json(&config->model, from, json, strlen(json), error);
+    bool open = status == BY_OK && !is_scaled(config);
+    int64_t context = config->model.context;
+    const char *key = NULL;
+    while (status == BY_OK &&
+           (key = by__config_next_given(path, &at, given, config, "model")) != NULL) {
+        adopt_rule r = rule_of(key);
+        if (strcmp(key, "model.kind") != 0 && (r == RULE_FREE || (r == RULE_UNSCALED && open))) {
+            status = by__config_take(config, given, key, error);
+        }
+    }
+    /* A scaling begins where the weights' context ends, however short the sequences are. */
+    if (status == BY_OK && open && is_scaled(config) &&
+        !by__config_is_given(config, "model.rope_original_context")) {
+        by__config_derive(config, "model.rope_original_context", context);
+    }
+    if (status == BY_OK) {
+        status = by__config_kind_found(config, error);
+    }
+    by_config_close(&given);
+    return status;
 }
 
 /* Refuses a config.json that contradicts the weights, and keys of the config that contradict
@@ -71,10 +223,13 @@ static by_status check_given(const by_config *config, const by_weights *weights,
                                            error);
     }
     if (status == BY_OK) {
-        status = check_overridden(config, &plain->model, &theirs->model, error);
+        status = check_written(config, &plain->model, &theirs->model, error);
     }
     if (status == BY_OK) {
         status = by_config_resolve(theirs, error);
+    }
+    if (status == BY_OK) {
+        status = check_keys(config, theirs, error);
     }
     if (status == BY_OK) {
         status = by__export_check_shapes(theirs, weights, error);
@@ -95,7 +250,7 @@ static by_status adopt_model(by_config *config, by_error *error)
                            ? by_error_set(error, BY_EFORMAT, "%s: there is no config.json", from)
                            : check_given(config, weights, json, error);
     if (status == BY_OK) {
-        status = by_model_config_from_json(&config->model, from, json, strlen(json), error);
+        status = take_config(config, json, error);
     }
     by_weights_close(&weights);
     return status;

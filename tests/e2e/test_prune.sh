@@ -72,5 +72,18 @@ length=$(sed -n 's/^  context: //p' runs/llama/config.yaml)
 cp -r small long
 sed -i 's/"max_position_embeddings": *[0-9]*/"max_position_embeddings": 4096/' long/config.json
 [ "$(context_of long)" = 1024 ] || fail "the context is not 1024"
+
+say "what the directory fixes is refused unless it is the same; a scaling of positions takes effect"
+for key in kv_heads=7 tied=true qk_norm=true window=8 rope_theta=5 experts=2; do
+    run 2 "$banyan" train sizes-of-small.yaml --set model.from=small --set name=no --set model.$key
+    holds err "model.${key%=*} "
+done
+holds err "model.experts belongs to mixtral; the kind here is llama, that of model.from=small"
+context_of small --set model.rope_scaling=yarn --set model.rope_factor=2 --set model.context=7 \
+    --set model.kind=llama --set model.layers=1 >scaled
+holds runs/length/checkpoints/step-00000001/config.json '"rope_type": "yarn"'
+holds runs/length/checkpoints/step-00000001/config.json "\"original_max_position_embeddings\": $length"
+run 2 "$banyan" train sizes-of-small.yaml --set model.from=runs/length --set name=no --set model.rope_scaling=ntk
+holds err "model.rope_scaling is ntk, but the weights of model.from=runs/length/checkpoints/step-00000001 have yarn"
 run 2 "$banyan" compress runs/dense --method width --set heads=0.5 --out no
 holds err "heads cannot be pruned; MLP channels and layers can"

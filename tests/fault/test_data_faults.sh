@@ -98,6 +98,16 @@ run 2 "$banyan" "$@" --set data.text=valid.txt --set data.tokenizer=pairs/tokeni
 holds err "was packed with another tokenizer"
 run 2 "$banyan" "$@" --set data.text=valid.txt --set model.layers=3
 holds err "model.layers is 3, but the weights of model.from=$weights have 2"
+say "so does a value that is the default, a file's as an override's"
+for key in layers=4 width=128 mlp_width=77 norm_eps=0.1 kind=llama context=65; do
+    run 2 "$banyan" "$@" --set data.text=valid.txt --set model.$key
+    holds err "model.${key%=*} is ${key#*=}, but the weights of model.from=$weights have "
+done
+printf 'base: c.yaml\nmodel: {width: 128}\n' >sized.yaml
+run 2 "$banyan" train sized.yaml --set name=tuned --set model.from="$weights"
+holds err "model.width is 128, but the weights of model.from=$weights have "
+run 2 "$banyan" "$@" --set data.text=valid.txt --set model.rope_scaling=ntk
+holds err "model.rope_scaling belongs to llama, mixtral; the kind here is gpt2, that of model.from=$weights"
 say "and a resumed run needs neither"
 mv runs/base elsewhere
 run 0 "$banyan" train --resume runs/tuned --quiet --set train.steps=4
