@@ -608,6 +608,10 @@ void by__task_examples_close(by_task_data *data)
     by_encoding_close(&d->encoding);
     by__loader_damage_free(&d->damage);
     by__image_folder_free(&d->folder);
+    for (size_t i = 0; i < d->described.count; i++) {
+        free(d->described.items[i]);
+    }
+    free(d->described.items);
     by__loader_pixel_scales_free(&d->scales);
     free(d->train_rows);
     free(d->valid_rows);

@@ -66,7 +66,8 @@ typedef struct by__task_examples {
     char *learned;                  /* what was learned, as JSON */
     char learned_hash[33];
     char *reference;     /* of a table: the text of BY_DRIFT_FILE; NULL: none */
-    const char **labels; /* class names; NULL: none */
+    by_string_list described; /* class names that config.json beside the weights has */
+    const char **labels;      /* class names; NULL: none */
     size_t label_count;
     by__image_folder folder;  /* of images that were read from folders, or file by file */
     bool skip;                /* damaged examples are skipped, */

@@ -50,10 +50,11 @@ static by_status list_images(by__image_folder *f, const by_string_list *images, 
                                        images->items[0], f->ignored > 0 ? ", but other files" : "");
 }
 
-/* The classes: those of the first set, or of the config. */
+/* The classes: those of the first set, of the config, or of the weights' config.json. */
 static by_status fix_classes(by__image_folder *f, const by__task_examples *d, by_error *error)
 {
-    const by_string_list *names = &d->keys->label_names;
+    const by_string_list *own = &d->keys->label_names;
+    const by_string_list *names = own->count > 0 ? own : &d->described;
     if (d->folder.class_count > 0) {
         return by__image_folder_fix(f, d->folder.classes, d->folder.class_count, error);
     }

@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 #define IMAGES_FILE   "preprocessor_config.json"
 #define TABLE_FILE    "encoding.json"
+#define MODEL_FILE    "config.json"
 #define LEARNED_LIMIT ((size_t)64 << 20)
 
 const char *by__task_examples_learned_name(const by__task_examples *d)
@@ -115,6 +118,52 @@ static by_status read_file(by__task_examples *d, const char *path, bool images, 
                   : by_encoding_parse(&d->encoding, path, d->learned, length, error);
 }
 
+/* Takes the names of "id2label": {"0": "cat", "1": "dog"}; not those that stand for a class without
+ * a name, LABEL_0 and so on. */
+static by_status take_names(by_string_list *out, const json_t *names, by_error *error)
+{
+    size_t count = json_object_size(names);
+    bool is_named = false;
+    char id[48] = "";
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(id, sizeof id, "LABEL_%zu", i);
+        const char *text = json_string_value(json_object_get(names, id + strlen("LABEL_")));
+        if (text == NULL) {
+            return BY_OK;
+        }
+        is_named = is_named || strcmp(text, id) != 0;
+    }
+    if (!is_named) {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&out->items, count, sizeof *out->items, "labels", error));
+    for (out->count = 0; out->count < count; out->count++) {
+        (void)snprintf(id, sizeof id, "%zu", out->count);
+        out->items[out->count] = by__strdup(json_string_value(json_object_get(names, id)));
+        if (out->items[out->count] == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: labels");
+        }
+    }
+    return BY_OK;
+}
+
+/* Weights without their run's config have the names of their classes in config.json. */
+static by_status read_names(by__task_examples *d, const char *directory, by_error *error)
+{
+    char *text = NULL;
+    size_t length = 0;
+    by_status status = BY_OK;
+    char *path = by__path_join(directory, MODEL_FILE);
+    if (path != NULL && by__file_read(&text, &length, path, LEARNED_LIMIT, NULL) == BY_OK) {
+        json_t *root = by__json_read(text, 0, NULL);
+        status = take_names(&d->described, json_object_get(root, "id2label"), error);
+        json_decref(root);
+    }
+    free(text);
+    free(path);
+    return status;
+}
+
 by_status by__task_examples_read_learned(by__task_examples *d, const char *directory, bool images,
                                          by_error *error)
 {
@@ -125,6 +174,9 @@ by_status by__task_examples_read_learned(by__task_examples *d, const char *direc
     } else {
         int which = by__path_exists(paths[images ? 1 : 0]) ? images : !images;
         status = read_file(d, paths[which], which == 1, error);
+    }
+    if (status == BY_OK && d->encoding == NULL) {
+        status = read_names(d, directory, error);
     }
     free(paths[0]);
     free(paths[1]);
@@ -148,7 +200,9 @@ by_encoding *by__task_examples_read_encoding(const char *directory)
 by_status by__task_examples_name_labels(by__task_examples *d, by_error *error)
 {
     const by_string_list found = {d->folder.classes, d->folder.class_count};
-    const by_string_list *names = found.count > 0 ? &found : &d->keys->label_names;
+    const by_string_list *names = found.count > 0                  ? &found
+                                  : d->keys->label_names.count > 0 ? &d->keys->label_names
+                                                                   : &d->described;
     size_t count = d->encoding == NULL ? names->count : by_encoding_classes(d->encoding);
     if (count == 0) {
         return BY_OK;
