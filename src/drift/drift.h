@@ -117,6 +117,8 @@ typedef struct by__drift_groups {
     double current[BY__DRIFT_KEPT + 3];
     size_t group_of[BY__DRIFT_KEPT + 3]; /* of a bin */
     size_t count;
+    double unseen; /* share of values, beyond what is usual, that are not known or rare; 0: not
+                      known */
     double blocks[BY__DRIFT_BLOCKS][BY__DRIFT_KEPT + 3]; /* counts of groups, then residuals */
 } by__drift_groups;
 

@@ -40,29 +40,64 @@ static void group_numbers(by__drift_groups *g, const by__drift_feature *f,
     add_group(g, reference, current);
 }
 
-/* Merges categories with too small an expected count into the group of all other categories. */
+/* Below this count the place of a category among those that are kept, or in the reference at all,
+ * is due to chance. */
+static double least_solid(const by__drift_feature *f)
+{
+    double least = 1.0;
+    for (size_t i = 0; i < f->kept && f->distinct > f->kept; i++) {
+        least = i == 0 || f->counts[i] < least ? f->counts[i] : least;
+    }
+    return least + 1.0;
+}
+
+/* What categories with too small an expected count have together: `solid`, those that the reference
+ * has often enough, and `rest`, all others, which includes what it does not have. The values of a
+ * new sample are in the first part less often than those of the reference, which chose it. How
+ * often is estimated by leaving out each row of the reference in turn, which takes one off the
+ * count of its value (Good 1953). */
+typedef struct rare_counts {
+    double solid[2]; /* reference and window */
+    double rest[2];
+} rare_counts;
+
+static void add_rare(rare_counts *out, const by__drift_feature *f, size_t bin, double least,
+                     double current)
+{
+    double count = f->counts[bin];
+    bool kept = bin + 1 < f->bins;
+    *(kept && count > least ? &out->solid[0] : &out->rest[0]) += count;
+    *(kept && count >= least ? &out->solid[1] : &out->rest[1]) += current;
+}
+
+/* Merges categories with too small an expected count: into two groups, or where the first one is
+ * too small, and for tokens, into one. */
 static void group_categories(by__drift_groups *g, const by__drift_feature *f,
                              const by__drift_counts *w)
 {
     double scale = w->rows / f->rows;
-    double reference = 0.0;
-    double current = 0.0;
-    size_t rest = 0;
+    double least = least_solid(f);
+    rare_counts rare = {0};
+    size_t merged = 0;
     for (size_t i = 0; i < f->bins; i++) {
-        rest += i + 1 < f->bins && f->counts[i] * scale >= EXPECTED;
+        merged += i + 1 < f->bins && f->counts[i] * scale >= EXPECTED;
     }
     for (size_t i = 0; i < f->bins; i++) {
         bool alone = i + 1 < f->bins && f->counts[i] * scale >= EXPECTED;
-        g->group_of[i] = alone ? g->count : rest;
+        g->group_of[i] = alone ? g->count : merged;
         if (alone) {
             add_group(g, f->counts[i], w->counts[i]);
         } else {
-            reference += f->counts[i];
-            current += w->counts[i];
+            add_rare(&rare, f, i, least, w->counts[i]);
         }
     }
-    if (reference + current > 0.0) {
-        add_group(g, reference, current);
+    if (f->kind == BY_DRIFT_CATEGORY && rare.solid[0] * scale >= EXPECTED) {
+        add_group(g, rare.solid[0], rare.solid[1]);
+        g->unseen = fmax(0.0, rare.rest[1] / w->rows - rare.rest[0] / f->rows);
+        rare.solid[0] = rare.solid[1] = 0.0;
+    }
+    if (rare.solid[0] + rare.solid[1] + rare.rest[0] + rare.rest[1] > 0.0) {
+        add_group(g, rare.solid[0] + rare.rest[0], rare.solid[1] + rare.rest[1]);
     }
 }
 
@@ -183,6 +218,7 @@ void by__drift_judge(by_drift_verdict *out, const by__drift_feature *feature,
     }
     out->compared = true;
     g->count = 0;
+    g->unseen = 0.0;
     if (w->rows > 0.0) {
         if (numbers) {
             group_numbers(g, f, w);
@@ -217,4 +253,8 @@ void by__drift_judge(by_drift_verdict *out, const by__drift_feature *feature,
     out->p = fmin(1.0, tests * out->p);
     double score = fmax(out->psi, numbers ? fmax(out->wasserstein, 0.0) : out->jensen_shannon);
     out->detected = out->p < options->alpha / (double)features && score >= options->threshold;
+    /* Of a category with more values than the reference distinguishes this can only be estimated. */
+    if (out->detected && f->distinct > f->kept) {
+        out->unknown = fmax(out->unknown, g->unseen * w->rows / all);
+    }
 }

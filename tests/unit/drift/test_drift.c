@@ -334,6 +334,60 @@ static void test_windows_of_a_table(void **state)
     by_drift_reference_close(&r);
 }
 
+/* A column of `distinct` values, `rows` in all: those of a reference, or a window whose values are
+ * drawn as they were, or that has only values that the reference does not have. */
+static void draw_values(uint64_t *counts, size_t distinct, size_t rows, uint64_t *seed)
+{
+    memset(counts, 0, distinct * sizeof *counts);
+    for (size_t i = 0; i < rows; i++) {
+        counts[(size_t)(uniform(seed) * (double)distinct)]++;
+    }
+}
+
+static void test_many_categories(void **state)
+{
+    enum { VALUES = 20000, SEEN = 4000, WIDE = 500 };
+    /* Every value several times, about once, and hardly ever twice. */
+    static const size_t distinct[] = {200, 300, 1000, 4000, VALUES};
+    static char names[VALUES][16];
+    static const char *values[VALUES];
+    static uint64_t counts[VALUES];
+    uint64_t seed = 11;
+    by_error error = {0};
+    (void)state;
+    for (size_t i = 0; i < VALUES; i++) {
+        (void)snprintf(names[i], sizeof names[i], "v%zu", i);
+        values[i] = names[i];
+    }
+    for (size_t k = 0; k < BY_ARRAY_LENGTH(distinct); k++) {
+        by_drift_reference *r;
+        by_drift_watch *watch;
+        const by_drift_options options = {.requests = WIDE};
+        assert_int_equal(by_drift_reference_open(&r, SEEN, &error), BY_OK);
+        draw_values(counts, distinct[k], SEEN, &seed);
+        assert_int_equal(
+            by_drift_reference_category(r, "city", values, counts, distinct[k], 0, &error), BY_OK);
+        assert_int_equal(by_drift_watch_open(&watch, r, &options, &error), BY_OK);
+        for (int i = 0; i < 100 * WIDE; i++) {
+            by_drift_watch_category(watch, 0,
+                                    values[(size_t)(uniform(&seed) * (double)distinct[k])]);
+            if (by_drift_watch_next(watch, i)) {
+                assert_false(by_drift_watch_last(watch)->detected);
+            }
+        }
+        for (int i = 0; i < WIDE; i++) {
+            by_drift_watch_category(watch, 0, "elsewhere");
+            (void)by_drift_watch_next(watch, i);
+        }
+        /* Where nearly every row has a value of its own, new values are what is usual. */
+        assert_int_equal(by_drift_watch_last(watch)->detected, distinct[k] <= 1000);
+        double unknown = by_drift_watch_last(watch)->verdicts[0].unknown;
+        assert_true(distinct[k] > 1000 || unknown > 0.1);
+        by_drift_watch_close(&watch);
+        by_drift_reference_close(&r);
+    }
+}
+
 /* Fewer requests than are compared wait for the next ones; a window that took too long is compared
  * as soon as it has enough. */
 static void test_few_requests(void **state)
@@ -457,6 +511,7 @@ int main(void)
         cmocka_unit_test(test_roles),
         cmocka_unit_test(test_unprintable),
         cmocka_unit_test(test_windows_of_a_table),
+        cmocka_unit_test(test_many_categories),
         cmocka_unit_test(test_few_requests),
         cmocka_unit_test(test_bins_against_samples),
         cmocka_unit_test(test_windows_of_text),
