@@ -65,7 +65,7 @@ typedef struct by__task_examples {
     char *summary;                  /* of a table; NULL: none */
     char *learned;                  /* what was learned, as JSON */
     char learned_hash[33];
-    char *reference;     /* of a table: the text of BY_DRIFT_FILE; NULL: none */
+    char *reference;          /* of a table: the text of BY_DRIFT_FILE; NULL: none */
     by_string_list described; /* class names that config.json beside the weights has */
     const char **labels;      /* class names; NULL: none */
     size_t label_count;
