@@ -179,6 +179,7 @@ by_status by_config_copy(by_config **out, const by_config *config, by_error *err
             status = copy_text(&to->refusal, from->refusal, error);
         }
     }
+    made->config.model.head_dim = config->model.head_dim; /* derived, and no key */
     by_config *copy = &made->config;
     if (status != BY_OK) {
         by_config_close(&copy);
@@ -473,6 +474,14 @@ static bool is_foreign(const by__config *config, const by__config_entry *entry)
            by__config_entry_at(config, by__config_key_path(path, &entry->key)) == NULL;
 }
 
+/* Returns true if the kind of the model is that of the weights of model.from. */
+static bool kind_is_found(const by__config *config)
+{
+    const char *kind = by__config_entry_find(config, NULL, "model", "kind")->origin;
+    const char *from = by__config_entry_find(config, NULL, "model", "from")->origin;
+    return kind != NULL && from != NULL && strcmp(kind, from) == 0;
+}
+
 /* Reports "train.yaml:4: model.rope_theta belongs to llama; the kind here is gpt2" or, for a key
  * outside its owner's section, "data.images belongs to task image; the task here is text". */
 static by_status refuse_foreign(const by__config *config, const by__config_entry *entry,
@@ -490,7 +499,7 @@ static by_status refuse_foreign(const by__config *config, const by__config_entry
                      by__config_key_path(path, &entry->key), near ? "" : section, near ? "" : " ",
                      owners.failed ? entry->kind->name : owners.data, near ? "kind" : section,
                      chosen == NULL ? "unknown" : chosen->name);
-    if (strcmp(section, "model") == 0 && from[0] != '\0') {
+    if (strcmp(section, "model") == 0 && kind_is_found(config)) {
         by_string_format(&text, ", that of model.from=%s", from);
     }
     by_status status = by_error_set(error, BY_ECONFIG, "%s", text.failed ? path : text.data);
