@@ -29,6 +29,29 @@ const char *by__task_train_held_out_how(const by__task_examples *d)
                                         : "the last ones (data.split: last)";
 }
 
+by_status by__task_train_classes_check(const by__task_examples *d, by_error *error)
+{
+    const by_array *labels = by_array_set_find(d->train, "labels");
+    const int32_t *all = labels == NULL ? NULL : labels->data;
+    uint64_t count = by_array_set_examples(d->train);
+    char number[24];
+    for (uint64_t i = 0; all != NULL && i < count; i++) {
+        if (all[i] != all[0]) {
+            return BY_OK;
+        }
+    }
+    if (all == NULL || count == 0) {
+        return BY_OK;
+    }
+    (void)snprintf(number, sizeof number, "%d", (int)all[0]);
+    bool named = all[0] >= 0 && (size_t)all[0] < d->label_count;
+    return by_error_set(error, BY_ECONFIG,
+                        "%s: all %llu examples are of one class, %.60s: to tell classes apart, a "
+                        "model needs examples of two or more",
+                        by_array_set_name(d->train), (unsigned long long)count,
+                        named ? d->labels[all[0]] : number);
+}
+
 typedef struct moments {
     double sum;
     double squares;

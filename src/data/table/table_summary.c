@@ -8,6 +8,8 @@
  * listed. */
 #define MOST_NAMES 400
 #define MOST_ODD   5
+/* From this many rows on, columns in which nearly every one has a value of its own are named. */
+#define FEW_ROWS 10
 
 static bool is_ignored(const by_encoding_options *o, const char *name)
 {
@@ -92,8 +94,8 @@ static void add_doubt(by_string *out, const by_table *table, const by_column *c)
 {
     uint64_t cells = by_table_rows(table) - c->missing;
     const char *problem = by__table_cell_problem(c->odd + 1, strlen(c->odd) - 2);
-    by_string_format(out, "%scolumn '%.60s' is one of categories, since %s:%" PRIu64 " has %s",
-                     out->length > 0 ? "\n" : "", c->name, c->odd_path, c->odd_line, c->odd);
+    by_string_format(out, "column '%.60s' is one of categories, since %s:%" PRIu64 " has %s",
+                     c->name, c->odd_path, c->odd_line, c->odd);
     if (c->odd_cells == cells) {
         by_string_format(out, "; %" PRIu64 " of %" PRIu64 " cells resemble numbers%s%s",
                          c->near_cells, cells, problem == NULL ? "" : ": ",
@@ -106,6 +108,50 @@ static void add_doubt(by_string *out, const by_table *table, const by_column *c)
     }
 }
 
+static bool is_constant(const by_column *c, uint64_t rows)
+{
+    for (uint64_t i = 1; i < rows; i++) {
+        if (c->numbers[i] != c->numbers[0]) {
+            return false;
+        }
+    }
+    return rows > 1;
+}
+
+/* Adds what is wrong with a column as a whole; false: nothing is. */
+static bool add_useless(by_string *out, const by_table *t, const by_column *c, bool is_target)
+{
+    uint64_t rows = by_table_rows(t);
+    uint64_t cells = rows - c->missing;
+    bool own =
+        c->kind == BY_COLUMN_CATEGORY && cells >= FEW_ROWS && c->value_count >= cells - cells / 10;
+    if (cells == 0 && !is_target) {
+        by_string_format(out,
+                         "column '%.60s' has no value in any row, so nothing is learned from it: "
+                         "leave it out (data.ignore)",
+                         c->name);
+    } else if (own && is_target) {
+        by_string_format(out,
+                         "target '%.60s' has %zu classes in %" PRIu64
+                         " rows: where nearly every row has a class of its own, nothing is learned "
+                         "of other rows; numbers are predicted by task.kind=regress",
+                         c->name, c->value_count, cells);
+    } else if (own) {
+        by_string_format(out,
+                         "column '%.60s' has %zu values in %" PRIu64
+                         " rows: nearly every row has a category of its own, from which nothing is "
+                         "learned of other rows; leave it out (data.ignore), or make it numbers or "
+                         "a few categories",
+                         c->name, c->value_count, cells);
+    } else if (is_target && c->kind == BY_COLUMN_NUMBER && is_constant(c, rows)) {
+        by_string_format(out, "target '%.60s' is %g in every row: there is nothing to learn",
+                         c->name, c->numbers[0]);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 by_status by_table_doubts(const by_table *table, const by_encoding_options *options, char **out,
                           by_error *error)
 {
@@ -114,14 +160,22 @@ by_status by_table_doubts(const by_table *table, const by_encoding_options *opti
     size_t count = 0;
     for (size_t i = 0; i < by_table_column_count(table); i++) {
         const by_column *c = by_table_column(table, i);
-        if (c->odd_cells == 0 || is_ignored(options, c->name)) {
+        bool is_target = options->target != NULL && strcmp(options->target, c->name) == 0;
+        by_string doubt = {0};
+        bool odd = c->odd_cells > 0;
+        if (is_ignored(options, c->name) || (!odd && !add_useless(&doubt, table, c, is_target))) {
             continue;
         }
+        if (odd) {
+            add_doubt(&doubt, table, c);
+        }
         if (count++ < MOST_ODD) {
-            add_doubt(&text, table, c);
+            by_string_format(&text, "%s%s", text.length > 0 ? "\n" : "",
+                             doubt.failed ? "" : doubt.data);
         } else if (more.length < MOST_NAMES) {
             by_string_format(&more, "%s%.60s", more.length > 0 ? ", " : "", c->name);
         }
+        by_string_free(&doubt);
     }
     if (count > MOST_ODD) {
         by_string_format(&text, "\nand %zu more such columns: %s", count - MOST_ODD,

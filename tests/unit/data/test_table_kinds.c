@@ -325,6 +325,36 @@ static void test_near_numbers(void **state)
     }
 }
 
+/* Columns from which nothing is learned, whatever their cells are; a target of one number. */
+static void test_useless_columns(void **state)
+{
+    static const char csv[] = "day,none,kind,y\n"
+                              "d1,,a,2\nd2,,b,2\nd3,,a,2\nd4,,b,2\nd5,,a,2\nd6,,b,2\nd7,,a,2\n"
+                              "d8,,b,2\nd9,,a,2\ne1,,b,2\n";
+    static const char *const ignored[] = {"day", "none"};
+    char *doubts;
+    by_error error = {0};
+    BY_UNUSED(state);
+    by_table *t = parse(csv, NULL);
+    assert_int_equal(by_table_doubts(t, &(by_encoding_options){.target = "y"}, &doubts, &error),
+                     BY_OK);
+    assert_non_null(strstr(doubts, "column 'day' has 10 values in 10 rows"));
+    assert_non_null(strstr(doubts, "\ncolumn 'none' has no value in any row"));
+    assert_non_null(strstr(doubts, "\ntarget 'y' is 2 in every row"));
+    assert_null(strstr(doubts, "kind"));
+    free(doubts);
+    const by_encoding_options options = {
+        .target = "kind", .ignore = ignored, .ignore_count = BY_ARRAY_LENGTH(ignored)};
+    assert_int_equal(by_table_doubts(t, &options, &doubts, &error), BY_OK);
+    assert_string_equal(doubts, "");
+    free(doubts);
+    assert_int_equal(by_table_doubts(t, &(by_encoding_options){.target = "day"}, &doubts, &error),
+                     BY_OK);
+    assert_non_null(strstr(doubts, "target 'day' has 10 classes in 10 rows"));
+    free(doubts);
+    by_table_close(&t);
+}
+
 /* Damaged rows of JSON lines: no JSON, no object, a list, a text in numbers, no target. */
 static void test_json_rows_left_out(void **state)
 {
@@ -625,6 +655,7 @@ int main(void)
         cmocka_unit_test(test_same_value),      cmocka_unit_test(test_large_numbers),
         cmocka_unit_test(test_messages),        cmocka_unit_test(test_many_columns),
         cmocka_unit_test(test_near_numbers),    cmocka_unit_test(test_json_rows_left_out),
+        cmocka_unit_test(test_useless_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
