@@ -316,6 +316,7 @@ typedef struct by_deploy_status {
     char last[65];       /* version of the last completed deployment; "": none */
     char outcome[16];    /* of the last deployment: "deployed" or "rolled_back" */
     char reason[512];    /* of a rollback */
+    bool routed;         /* requests and metrics have the shares of what is told here */
 } by_deploy_status;
 
 /* Gets the current state of a model (by_deploy_options) from a server's control socket. Returns

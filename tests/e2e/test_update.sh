@@ -84,6 +84,9 @@ second=$(python3 "$client" answer "$url")
 run 1 deploy runs/other
 holds err "is already live"
 run 0 deploy --rollback
+live=$(sed -n 's/ is live.*//p' out)
+curl -sS "$url/metrics" >shares
+grep "^banyan_version_share{.*version=\"$live\"} 1" shares >share || fail "the metrics lag behind: $(grep version_share shares)"
 [ "$(python3 "$client" answer "$url")" = "$first" ] || fail "the former version has another answer"
 # Nothing is older: a second roll-back does not go forward again.
 run 1 deploy --rollback

@@ -81,10 +81,13 @@ static void print_live(const by_deploy_status *s)
     printf("%s is live%s%s\n", s->version, s->path[0] == '\0' ? "" : ", from ", s->path);
 }
 
-/* Reports each phase on standard error until the deployment has ended. */
+/* Reports each phase on standard error until the deployment has ended, and with it the shares that
+ * the server's metrics show; a server that does not tell them is not waited for long. */
 static int follow(const by_deploy_options *o, by_error *error)
 {
+    enum { PATIENCE = 50 }; /* pauses */
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    int waited = 0;
     by_deploy_status s = {0};
     char told[64] = "";
     for (;;) {
@@ -93,8 +96,13 @@ static int follow(const by_deploy_options *o, by_error *error)
         if (status != BY_OK) {
             return cli_fail(&cli_deploy, error);
         }
-        if (s.coming[0] == '\0') {
+        if (s.coming[0] == '\0' && (s.routed || waited == PATIENCE)) {
             break;
+        }
+        if (s.coming[0] == '\0') {
+            waited++;
+            (void)nanosleep(&pause, NULL);
+            continue;
         }
         (void)snprintf(line, sizeof line, "%s %.0f %%", s.phase, 100.0 * s.share);
         if (strcmp(line, told) != 0) {

@@ -247,14 +247,14 @@ static void tell_status(by__serve_model *m, by__link *link)
     const by__serve_group *coming = m->coming;
     const by__protocol_served_version *former = m->former_count == 0 ? NULL : &m->former[0];
     json_t *message = json_pack(
-        "{ss ss ss so* ss? so* sI sI sI sI sI sI sf sf ss ss ss}", "t", "status", "model", m->name,
-        "version", m->current->version.name, "path", origin_of(&m->current->version), "previous",
-        former == NULL ? NULL : former->name, "previous_path", origin_of(former), "wanted",
-        (json_int_t)m->current->wanted, "needed", (json_int_t)m->scale->needed, "ready",
+        "{ss ss ss so* ss? so* sI sI sI sI sI sI sf sf ss ss ss sb}", "t", "status", "model",
+        m->name, "version", m->current->version.name, "path", origin_of(&m->current->version),
+        "previous", former == NULL ? NULL : former->name, "previous_path", origin_of(former),
+        "wanted", (json_int_t)m->current->wanted, "needed", (json_int_t)m->scale->needed, "ready",
         (json_int_t)by__serve_group_ready(m->all, m->current), "least", (json_int_t)m->least,
         "most", (json_int_t)m->most, "waiting", (json_int_t)m->load.waiting, "p95", m->load.p95,
-        "capacity", m->scale->capacity, "last", m->last, "outcome", m->outcome, "reason",
-        m->reason);
+        "capacity", m->scale->capacity, "last", m->last, "outcome", m->outcome, "reason", m->reason,
+        "routed", (int)m->is_routed);
     if (coming != NULL) {
         (void)json_object_set_new(
             message, "coming",
@@ -489,6 +489,7 @@ by_status by_deploy_status_now(by_deploy_status *out, const char *control, const
                               .same = (uint64_t)by__protocol_get_integer(coming, "same"),
                               .different = (uint64_t)by__protocol_get_integer(coming, "different"),
                               .failed = (uint64_t)by__protocol_get_integer(coming, "failed")};
+    out->routed = json_is_true(json_object_get(reply, "routed"));
     copy_text(out->model, sizeof out->model, reply, "model");
     copy_text(out->version, sizeof out->version, reply, "version");
     copy_text(out->path, sizeof out->path, reply, "path");

@@ -238,6 +238,7 @@ static void end_rollout(by__serve_model *m)
         group->wanted = m->current->wanted;
         retire(m->current);
         m->current = group;
+        m->is_routed = false;
     } else {
         retire(group);
     }
@@ -332,9 +333,25 @@ by__serve_model *by__supervisor_model(by__supervisor *s, const char *name)
 
 /* ---- the link ---- */
 
+/* What the broker told this process it has told the gateways, which show it as metrics. */
+static bool is_routed(const by__serve_model *m, const json_t *model)
+{
+    size_t i;
+    const json_t *version;
+    json_array_foreach(json_object_get(model, "versions"), i, version)
+    {
+        const char *name = by__protocol_get_text(version, "version");
+        if (name != NULL && strcmp(name, m->current->version.name) == 0) {
+            return m->coming == NULL && by__protocol_get_number(version, "share", 0.0) >= 1.0;
+        }
+    }
+    return false;
+}
+
 static void tend(by__serve_model *m, const json_t *message)
 {
     const json_t *model = by__rollout_state_model(message, m->name);
+    m->is_routed = is_routed(m, model);
     const json_t *info = json_object_get(model, "info");
     if (json_is_object(info) && !json_equal(info, m->info)) {
         json_decref(m->info);
