@@ -330,6 +330,9 @@ done
 hint 2 "$named" runs compare rooms rooms8
 ! "$banyan" eval none 2>err || fail "a run that is not there was evaluated"
 ! grep -q "there is a run" err || fail "$(cat err)"
+! "$banyan" train rooms.yaml --set name=rooms --set train.stps=3 2>err || fail "an unknown key was taken"
+! grep -q "there is a run" err || fail "$(cat err)"
+hint 2 "$named" train rooms.yaml --set model.from=rooms --set name=again
 hint 2 "write banyan runs ls" runs list
 hint 2 "write banyan runs delete RUN... --yes" runs rm runs/rooms
 hint 2 "each setting needs a --set of its own: --set train.batch=2" train rooms.yaml --set train.steps=1 train.batch=2

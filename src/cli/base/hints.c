@@ -17,6 +17,19 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
+/* Returns true for a setting whose value may be a run, such as model.from=NAME. */
+static bool may_be_setting(const char *setting)
+{
+    static const char *const keys[] = {"model.from", "lora.from", "distill.teacher"};
+    size_t length = strcspn(setting, "=");
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (strlen(keys[i]) == length && strncmp(keys[i], setting, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Finds the run in runs/ that an argument, "NAME", "MODEL=NAME" or "NAME+ADAPTER", names bare. */
 static bool find_run(char path[256], const char *argument)
 {
@@ -34,9 +47,10 @@ static bool find_run(char path[256], const char *argument)
 }
 
 /* Values of other flags are texts and numbers. */
-static bool may_be_run(const char *before)
+static bool may_be_run(const char *before, const char *argument)
 {
-    return before[0] != '-' || strcmp(before, "--resume") == 0 || strcmp(before, "--set") == 0;
+    return strcmp(before, "--set") == 0 ? may_be_setting(argument)
+                                        : before[0] != '-' || strcmp(before, "--resume") == 0;
 }
 
 /* "train X --set a.b=1 c.d=2": the value of --set is one setting. */
@@ -97,7 +111,7 @@ void cli_hint(int argc, char **argv)
                 prompt);
     }
     for (int i = 1; i < argc; i++) {
-        if (may_be_run(argv[i - 1]) && find_run(path, argv[i])) {
+        if (may_be_run(argv[i - 1], argv[i]) && find_run(path, argv[i])) {
             fprintf(stderr, "there is a run %s: name it so, with its directory\n", path);
         }
     }
