@@ -70,6 +70,20 @@ static by_status open_loaders(by__job *job, by_error *error)
     return by__job_outcomes_open(&job->outcomes, job->config, job->data, error);
 }
 
+/* Steps cannot be taken back: a run that is past its end would be said to be complete. */
+static by_status check_steps(const by__job *job, by_error *error)
+{
+    long long done = (long long)job->first_step;
+    long long steps = (long long)job->config->train.steps;
+    if (done <= steps) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_ECONFIG,
+                        "%s is at step %lld, past train.steps %lld; to continue, give more: --set "
+                        "train.steps=%lld; for a shorter run, start a new one",
+                        job->run, done, steps, 2 * done);
+}
+
 static by_status start_weights(by__job *job, by_error *error)
 {
     const char *from = job->config->model.from;
@@ -80,6 +94,7 @@ static by_status start_weights(by__job *job, by_error *error)
     if (restored) {
         job->first_step = by_trainer_updates(job->trainer);
         job->saved_step = job->first_step;
+        BY_TRY(check_steps(job, error));
         return by_loader_seek(job->loader, job->sample, error);
     }
     BY_TRY(by_trainer_initialize(job->trainer, error));

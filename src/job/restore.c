@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/adapter.h"
+#include "checkpoint/weights/adapter.h"
 #include "job/job.h"
 #include "trainer/graphs/graphs.h"
 #include "trainer/probes/probes.h"
@@ -131,6 +133,27 @@ static by_status check_optimizer(const by__job *job, const by_checkpoint *checkp
                             by_checkpoint_path(checkpoint), then, kind);
     }
     return BY_OK;
+}
+
+/* Adapters of another rank have other shapes. */
+static by_status check_adapters(const by__job *job, const by_checkpoint *checkpoint,
+                                by_error *error)
+{
+    by_adapter *adapter;
+    const char *path = by_checkpoint_path(checkpoint);
+    long long now = (long long)job->config->lora.rank;
+    long long then = 0;
+    if (by__checkpoint_adapter_is_in(path)) {
+        BY_TRY(by_adapter_open(&adapter, path, error));
+        then = (long long)by_adapter_describe(adapter)->rank;
+        by_adapter_close(&adapter);
+    }
+    return then == now
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s was trained with lora.rank %lld, not %lld; leave it as it was, "
+                              "or start a new run",
+                              path, then, now);
 }
 
 static by_status restore_tensors(by__job *job, const by_checkpoint *checkpoint, by_error *error)
@@ -276,6 +299,7 @@ static by_status restore_from(by__job *job, const by_checkpoint *checkpoint, by_
         BY_TRY(task->check(job->data, checkpoint, error));
     }
     BY_TRY(check_model(job, checkpoint, error));
+    BY_TRY(check_adapters(job, checkpoint, error));
     BY_TRY(check_optimizer(job, checkpoint, error));
     BY_TRY(restore_values(job, checkpoint, error));
     BY_TRY(restore_tensors(job, checkpoint, error));

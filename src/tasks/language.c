@@ -282,6 +282,15 @@ static by_status complete(by_task_data *base, by_config *config, by_error *error
             int64_t unit = config->model.pad_vocab_to;
             config->model.vocab = (vocab + unit - 1) / unit * unit;
         }
+        bool given = by__config_is_given(config, "model.vocab");
+        if (config->model.vocab < vocab && config->model.from[0] != '\0' && !given) {
+            return by_error_set(
+                error, BY_ECONFIG,
+                "model.from=%s: \"vocab_size\" of its config.json is %lld, less than the %lld of "
+                "the tokenizer that the text is packed with: set data.tokenizer to the model's, or "
+                "copy its tokenizer.json to it",
+                config->model.from, (long long)config->model.vocab, (long long)vocab);
+        }
         if (config->model.vocab < vocab) {
             return by_error_set(
                 error, BY_ECONFIG,

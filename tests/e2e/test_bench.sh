@@ -55,6 +55,7 @@ if command -v mpirun >/dev/null 2>&1; then
 fi
 
 say "bench scale, on ranks that are threads of one process"
+run 0 "$banyan" bench scale c.yaml --ranks 1,3 --steps 1 --set model.kind=llama --set train.threads=1 --set train.batch=6
 run 0 "$banyan" bench scale c.yaml --ranks 1,3 --steps 1 --set train.threads=1 --set train.batch=6 --out scale.svg --json
 json "[p['ranks'] for p in d['points']] == [1, 3] and d['points'][0]['efficiency'] == 1 and d['backend'] == 'threads'"
 json "all(p[k] > 0 for p in d['points'] for k in ('tokens_per_s', 'step_ms', 'efficiency', 'mfu'))"

@@ -29,6 +29,10 @@ holds err "set data.tokenizer=model"
 cp -r model bare && rm bare/tokenizer.json
 run 0 "$banyan" train c.yaml --quiet --set model.from=bare --set train.steps=1 --set optimizer.warmup=0 --set name=plain
 holds err "model.from=bare has no tokenizer.json"
+run 2 "$banyan" train c.yaml --quiet --set model.from=bare --set data.tokenizer=bpe \
+    --set data.tokenizer_vocab=300 --set name=plain
+holds err "model.from=bare: \"vocab_size\" of its config.json is "
+holds err "set data.tokenizer to the model's, or copy its tokenizer.json to it"
 rm -r runs/plain
 
 set -- train c.yaml --json --set model.from=model --set lora.rank=4 --set lora.alpha=8 --set lora.dropout=0.1 \
@@ -56,6 +60,8 @@ agrees() {
 
 say "kill -9 after step 17, resume"
 train_until 17 KILL "$banyan" "$@" --set name=killed
+run 2 "$banyan" train --resume runs/killed --set lora.rank=8
+holds err "was trained with lora.rank 4, not 8; leave it as it was, or start a new run"
 run 0 "$banyan" train --resume runs/killed
 agrees killed
 

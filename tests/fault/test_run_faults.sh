@@ -119,6 +119,8 @@ run 0 "$banyan" train --resume runs/whole/ --set train.steps=22 --json
 (cd runs/whole && "$banyan" train --resume . --set train.steps=24 --quiet) || fail "--resume ."
 holds runs/whole/run.json '"name": "whole"'
 holds runs/whole/run.json '"step": 24'
+run 2 "$banyan" train --resume runs/whole --set train.steps=10
+holds err "runs/whole is at step 24, past train.steps 10; to continue, give more: --set train.steps=48"
 
 say "another model is a wrong configuration, and nothing is rewritten"
 cp runs/whole/config.yaml before.yaml
