@@ -99,7 +99,7 @@ struct by__serve_model {
     char outcome[16];
     char reason[512];
     json_t *info;                        /* as reported by workers; NULL: not known yet */
-    bool is_routed; /* the broker's last state has all requests at `current` */
+    bool is_routed;                      /* the broker's last state has all requests at `current` */
     char *routed;                        /* the last "route" that was sent */
     by__rollout_autoscale *scale;        /* one of by__supervisor's `scales` */
     by__serve_totals window[BY__WINDOW]; /* a ring buffer */
