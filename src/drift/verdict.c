@@ -253,7 +253,7 @@ void by__drift_judge(by_drift_verdict *out, const by__drift_feature *feature,
     out->p = fmin(1.0, tests * out->p);
     double score = fmax(out->psi, numbers ? fmax(out->wasserstein, 0.0) : out->jensen_shannon);
     out->detected = out->p < options->alpha / (double)features && score >= options->threshold;
-    /* Of a category with more values than the reference distinguishes this can only be estimated. */
+    /* Of a category with more values than the reference distinguishes, an estimate. */
     if (out->detected && f->distinct > f->kept) {
         out->unknown = fmax(out->unknown, g->unseen * w->rows / all);
     }
