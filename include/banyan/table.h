@@ -127,9 +127,9 @@ typedef struct by_encoding_options {
 BY_API by_status by_table_summary(const by_table *table, const by_encoding_options *options,
                                   char **out, by_error *error);
 /* Names columns from which little can be learned, and why, one a line; "" if there are none: ones
- * of categories though some of their cells are numbers, with the first cell that is not; those without
- * any value; those in which nearly every row has a category of its own; a target that is the same
- * number in all rows. Free it with free(). */
+ * of categories though some of their cells are numbers, with the first cell that is not; those
+ * without any value; those in which nearly every row has a category of its own; a target that is
+ * the same number in all rows. Free it with free(). */
 BY_API by_status by_table_doubts(const by_table *table, const by_encoding_options *options,
                                  char **out, by_error *error);
 
