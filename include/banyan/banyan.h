@@ -4,6 +4,7 @@
 #define BANYAN_BANYAN_H
 
 /* Conventions: errors, ownership, threads, names */
+#include "banyan/build.h"
 #include "banyan/dtype.h"
 #include "banyan/executable.h"
 #include "banyan/exit.h"
@@ -74,5 +75,8 @@
 /* The machine */
 #include "banyan/machine.h"
 #include "banyan/profile.h"
+
+/* Drawings */
+#include "banyan/plot.h"
 
 #endif

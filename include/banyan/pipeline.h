@@ -149,16 +149,11 @@ BY_API by_status by_pipeline_simulate(by_pipeline_time *out, const by_pipeline *
 /* Frees a result and zeroes it. */
 BY_API void by_pipeline_time_free(by_pipeline_time *time);
 
-/* ---- drawings ---- */
-
 /* Draws the schedule as text at the usual costs, one line per rank: F3 is the forward pass of
  * micro-batch 3, B3 its backward pass, W3 the gradient of the weights, followed by a letter for the
  * chunk if there are several; a dash continues a pass of more than one unit, and a dot is an idle
  * unit. Makespan and bubble follow. Free it with free(). */
 BY_API by_status by_pipeline_text(char **out, const by_pipeline *pipeline, by_error *error);
-/* Draws the same picture to a file ending in .svg or .png, atomically. Returns BY_EARG for another
- * name, or for more than 4000 units of time or 64 ranks. */
-BY_API by_status by_pipeline_draw(const by_pipeline *pipeline, const char *path, by_error *error);
 
 #ifdef __cplusplus
 }

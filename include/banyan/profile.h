@@ -87,19 +87,6 @@ BY_API by_status by_profile_rows(by_profile_row **rows, size_t *count, const by_
                                  by_profile_key key, const by_machine *machine, by_error *error);
 BY_API void by_profile_rows_free(by_profile_row *rows, size_t count);
 
-/* Input of by_profile_draw. */
-typedef struct by_profile_picture {
-    const by_profile_row *rows; /* by operation, longest first */
-    size_t row_count;
-    double seconds; /* of all steps */
-    int64_t steps;
-    const by_machine *machine;
-} by_profile_picture;
-
-/* Draws the rows as a table with bars to a file ending in .svg or .png, atomically. Returns BY_EARG
- * for another name. */
-BY_API by_status by_profile_draw(const by_profile_picture *what, const char *path, by_error *error);
-
 /* Writes a Chrome trace (JSON) of complete events: spans contain runs of programs, which contain
  * nodes with kernel, block, shapes and GFLOP/s; collectives have a track of their own, and a
  * counter shows the live bytes of activations. */

@@ -201,45 +201,6 @@ BY_API by_status by_tags_set(const char *run, const char *key, const char *value
 /* Frees a list and zeroes it. */
 BY_API void by_tag_list_free(by_tag_list *list);
 
-/* ---- charts ---- */
-
-/* A line in a chart. */
-typedef struct by_plot_series {
-    const char *name; /* NULL or "": not in the legend */
-    const double *x;  /* [count] */
-    const double *y;  /* [count]; points that are not finite (with log_y: not positive) break the
-                         line */
-    size_t count;
-    /* 0: the line as it is; in (0, 1): a thin raw line and a smooth one, to which neighbours on
-     * both sides contribute with weights that fall by this factor (0.9: about 10 points). */
-    double smooth;
-    /* Series of one group have one hue, in all charts of a page; 0: its place in the list, from
-     * 1. */
-    size_t group;
-    bool dashed; /* a dashed line in a darker shade, beside another of its group */
-} by_plot_series;
-
-/* A line chart. */
-typedef struct by_plot_options {
-    const char *title; /* this and the labels may be NULL */
-    const char *x_label;
-    const char *y_label;
-    bool log_y;   /* logarithmic y axis */
-    bool whole_x; /* x counts something: ticks at whole numbers only */
-    int width;    /* pixels, or points for SVG; 200 to 10000; 0: 1200 */
-    int height;   /* as width; 0: 720 */
-    const by_plot_series *series;
-    size_t series_count;
-} by_plot_options;
-
-/* Draws a line chart to a file ending in .png or .svg, atomically. Works without installed fonts,
- * using a built-in one. Returns BY_EARG with the option that is invalid. */
-BY_API by_status by_plot_write(const by_plot_options *options, const char *path, by_error *error);
-/* Draws 1 to 16 charts into one file, in rows of two if there are several. All must have the same
- * size. Returns BY_EARG as by_plot_write, or if the sizes differ. */
-BY_API by_status by_plot_write_all(const by_plot_options *charts, size_t count, const char *path,
-                                   by_error *error);
-
 #ifdef __cplusplus
 }
 #endif

@@ -73,11 +73,6 @@ BY_API by_status by_trainer_open_fitting(by_trainer **out, by_config *config,
 BY_API void by_trainer_close(by_trainer **trainer);
 /* Returns the planned memory. */
 BY_API const by_memory_report *by_trainer_memory(const by_trainer *trainer);
-/* Draws what is in memory while each node of a step runs, by purpose, to a file ending in .svg or
- * .png, atomically. Works on a plan, before allocation. Returns BY_EARG for another name, a
- * pipeline stage, or a trainer for losses only. */
-BY_API by_status by_trainer_draw_memory(const by_trainer *trainer, const char *path,
-                                        by_error *error);
 /* Returns this process's peak resident memory in bytes; 0 if the system does not report it. */
 BY_API uint64_t by_peak_resident_bytes(void);
 /* Returns the size of the model. */

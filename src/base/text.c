@@ -2,8 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <nettle/base64.h>
-
 #include "base/utf8.h"
 
 /* Makes room for n more bytes and the NUL. */
@@ -151,31 +149,6 @@ void by_string_json(by_string *text, const char *s, size_t n)
     }
     add_run(text, s, begin, n);
     by_string_add(text, "\"", 1);
-}
-
-void by__string_add_base64(by_string *text, const void *bytes, size_t n)
-{
-    size_t length = BASE64_ENCODE_RAW_LENGTH(n);
-    if (grow(text, length)) {
-        base64_encode_raw(text->data + text->length, n, bytes);
-        text->length += length;
-        text->data[text->length] = '\0';
-    }
-}
-
-bool by__read_base64(const char *digits, size_t n, uint8_t *out, size_t *length)
-{
-    size_t padding = n < 2 || digits[n - 1] != '=' ? 0 : digits[n - 2] != '=' ? 1 : 2;
-    size_t bytes = BY__BASE64_BYTES(n);
-    struct base64_decode_ctx state;
-    base64_decode_init(&state);
-    /* White space, which nettle skips, gives fewer bytes. */
-    if (n % 4 != 0 || !base64_decode_update(&state, &bytes, out, n, digits) ||
-        !base64_decode_final(&state) || bytes + padding != BY__BASE64_BYTES(n)) {
-        return false;
-    }
-    *length = bytes;
-    return true;
 }
 
 void by_string_free(by_string *text)

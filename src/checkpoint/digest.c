@@ -172,24 +172,6 @@ static by_status digest_weights(by_digest *out, const by_weights *model,
     return status;
 }
 
-by_status by__checkpoint_path_is_weights(bool *out, const char *path, by_error *error)
-{
-    static const char *const files[] = {"model.safetensors", "model.safetensors.index.json",
-                                        "model.slices.json"};
-    char *manifest = by__path_join(path, "manifest.json");
-    bool found = !by__path_is_dir(path);
-    bool failed = manifest == NULL;
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(files) && !found && !failed; i++) {
-        char *file = by__path_join(path, files[i]);
-        failed = file == NULL;
-        found = !failed && by__path_exists(file) && !by__path_exists(manifest);
-        free(file);
-    }
-    free(manifest);
-    *out = found;
-    return failed ? by_error_set(error, BY_EMEMORY, "out of memory: path") : BY_OK;
-}
-
 by_status by_checkpoint_digest(by_digest *out, const char *path, int threads, by_error *error)
 {
     by_digest digest = {0};

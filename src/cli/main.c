@@ -167,6 +167,8 @@ static int dispatch(int argc, char **argv)
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("banyan %s\n", BY_VERSION);
+        cli_print_build_parts("with", true);
+        cli_print_build_parts("without", false);
         return CLI_DONE;
     }
     const cli_command *command = find_command(argv[1]);

@@ -6,49 +6,18 @@
  * other. A host is a kernel and a network namespace. Messages between hosts are MPI's: a lock lets
  * one thread at a time into MPI (MPI_THREAD_SERIALIZED), and waiting threads make progress on
  * them. */
-#include <stdlib.h>
-
-#include "comm/comm.h"
-#include "comm/process_memory.h"
-
-bool by__comm_launched(void)
-{
-    /* Open MPI, PMIx (Slurm), PMI (MPICH and its kin). */
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
-        if (getenv(names[i]) != NULL) {
-            return true;
-        }
-    }
-    return false;
-}
-
-#ifndef BY_MPI
-
-by_status by__comm_open_mpi(by_comm **out, double timeout, by_error *error)
-{
-    BY_UNUSED(out);
-    BY_UNUSED(timeout);
-    return by_error_set(error, BY_EARG,
-                        "this build has no MPI: install an MPI library (Debian: libopenmpi-dev "
-                        "openmpi-bin) and build again");
-}
-
-void by_comm_library_describe(by_comm_library *out)
-{
-    *out = (by_comm_library){.thread_level = ""};
-}
-
-#else
-
 #include <errno.h>
 #include <fcntl.h>
 #include <mpi.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "comm/comm.h"
+#include "comm/process_memory.h"
 
 /* Data that ranks exchange when the job begins. */
 typedef struct introduction {
@@ -573,5 +542,3 @@ by_status by__comm_open_mpi(by_comm **out, double timeout, by_error *error)
     by__comm_job_release(job);
     return status;
 }
-
-#endif

@@ -1,17 +1,15 @@
 #include "formats/gzip.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include <zlib.h>
 
+#include "formats/parquet_codec.h"
+
 #define FIRST_BYTES ((size_t)1 << 16)
 #define WINDOW_GZIP (16 + MAX_WBITS)  /* gzip's header and checksum */
 #define PIECE_LIMIT ((size_t)1 << 30) /* zlib counts in unsigned int */
-
-bool by__format_gzip_is(const uint8_t *data, size_t size)
-{
-    return size >= 3 && data[0] == 0x1f && data[1] == 0x8b && data[2] == 8;
-}
 
 typedef struct inflation {
     z_stream stream;
@@ -90,5 +88,22 @@ by_status by__format_gzip_inflate(uint8_t **out, size_t *out_size, const char *n
     }
     *out = n.out;
     *out_size = n.used;
+    return BY_OK;
+}
+
+by_status by__format_gzip_decompress(bool *done, uint8_t *out, size_t out_size, const uint8_t *data,
+                                     size_t size, const char *name, by_error *error)
+{
+    z_stream stream = {.next_in = (Bytef *)(uintptr_t)data,
+                       .avail_in = (uInt)size,
+                       .next_out = out,
+                       .avail_out = (uInt)out_size};
+    BY_UNUSED(name);
+    BY_UNUSED(error);
+    *done = false;
+    if (size <= UINT_MAX && out_size <= UINT_MAX && inflateInit2(&stream, 32 + MAX_WBITS) == Z_OK) {
+        *done = inflate(&stream, Z_FINISH) == Z_STREAM_END && stream.avail_out == 0;
+        (void)inflateEnd(&stream);
+    }
     return BY_OK;
 }

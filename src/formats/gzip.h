@@ -5,7 +5,10 @@
 #include "base/base.h"
 
 /* Returns true if the data begin with gzip's magic bytes. */
-bool by__format_gzip_is(const uint8_t *data, size_t size);
+static inline bool by__format_gzip_is(const uint8_t *data, size_t size)
+{
+    return size >= 3 && data[0] == 0x1f && data[1] == 0x8b && data[2] == 8;
+}
 /* Decompresses all members, concatenated. Freed with free(). BY_EFORMAT: damaged (zlib checks the
  * CRC), truncated, or more than `max` bytes. */
 by_status by__format_gzip_inflate(uint8_t **out, size_t *out_size, const char *name,

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <zlib.h>
-
+#include "base/wire/crc32.h"
 #include "formats/parquet.h"
 #include "formats/thrift.h"
 
@@ -96,7 +95,7 @@ static by_status read_header(chunk_reader *r, parquet_page *out)
     }
     p.data = t->at;
     t->at += p.packed;
-    if (p.has_crc && crc32(0, p.data, (uInt)p.packed) != p.crc) {
+    if (p.has_crc && by__crc32(0, p.data, (size_t)p.packed) != p.crc) {
         return bad(r, "the checksum of a page is wrong");
     }
     *out = p;

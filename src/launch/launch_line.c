@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/executable.h"
+#include "base/host/executable.h"
 #include "base/threads.h"
 #include "launch/supervisor.h"
 

@@ -1,13 +1,11 @@
-#include "plan/plan.h"
-
-#ifdef BY_ONEDNN
-
 #include <dlfcn.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "plan/plan.h"
 
 #define BUDGET 0.1
 
@@ -271,21 +269,3 @@ const char *by__plan_onednn_version(char buffer[32])
     }
     return buffer;
 }
-
-#else
-
-double by__plan_measure_onednn(by_dtype dtype, const char *level, int threads)
-{
-    BY_UNUSED(dtype);
-    BY_UNUSED(level);
-    BY_UNUSED(threads);
-    return 0.0;
-}
-
-const char *by__plan_onednn_version(char buffer[32])
-{
-    buffer[0] = '\0';
-    return buffer;
-}
-
-#endif

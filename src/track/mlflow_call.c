@@ -157,3 +157,8 @@ void by__track_mlflow_prepare(by__track_mlflow *m)
     (void)curl_easy_setopt(m->curl, CURLOPT_WRITEDATA, &m->reply);
     set_secrets(m);
 }
+
+const char *by__track_mlflow_library(void)
+{
+    return curl_version_info(CURLVERSION_NOW)->version;
+}

@@ -73,5 +73,7 @@ by_status by__track_mlflow_send(by__track_mlflow *mlflow, bool *more, by_error *
 by_status by__track_mlflow_end(by__track_mlflow *mlflow, by_error *error);
 /* Returns the bytes of events.jsonl not sent yet. */
 uint64_t by__track_mlflow_waiting(const by__track_mlflow *mlflow);
+/* Returns the version of the library that sends; NULL: there is none. */
+const char *by__track_mlflow_library(void);
 
 #endif

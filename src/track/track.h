@@ -2,15 +2,14 @@
  *
  * What it is for: the events file of a run (written line by line, truncated at a resume, read back
  * as series), the sinks that events go to (tracker.h), the fingerprint of the environment, run.json
- * and the SQLite registry of all runs, and line charts.
+ * and the SQLite registry of all runs.
  *
  * Types: by_events is an open events file; by_series is what is read from one. by_registry is a
  * connection to RUNS/registry.sqlite. run.json in each run directory is authoritative and the
- * registry only an index, so losing or damaging the registry loses nothing. by_plot_options
- * describes a chart as plain data.
+ * registry only an index, so losing or damaging the registry loses nothing.
  *
  * Who owns what: handles own their buffers and connections; series and lists belong to the caller
- * and have their own free functions. Charts own nothing after the call.
+ * and have their own free functions.
  *
  * Never put here: terminal output, the training loop, anything that knows a model or a device. The
  * events path allocates nothing after the first lines and uses no JSON library.
@@ -55,24 +54,5 @@ bool by__track_run_is_held(const char *run);
 by_status by__track_registry_put(by_registry *registry, const by_run_record *run, by_error *error);
 /* Removes the row of a run. */
 by_status by__track_registry_drop(by_registry *registry, const char *name, by_error *error);
-
-/* Computes the ticks of an axis from low to high (low < high, finite): multiples of 1, 2 or 5 times
- * a power of ten, about `wanted` of them and at most 64, which are at least `least` apart. Returns
- * the distance between two. (plot_axis.c) */
-double by__track_plot_ticks(double *ticks, size_t *count, double low, double high, int wanted,
-                            double least);
-/* Computes the ticks of a logarithmic axis: powers of ten, and if these are few also 2 and 5 times
- * them. */
-void by__track_plot_log_ticks(double *ticks, size_t *count, double low, double high);
-/* Formats a tick with no more digits than the distance between ticks needs; where the largest of an
- * axis, `most`, is large, all of them as "20k", "1.5M". */
-void by__track_plot_tick_text(char out[32], double value, double step, double most);
-
-/* Smooths y[count] into out[count]: the height at each point of the straight line fitted to the
- * points on both sides, whose weights fall by the factor `weight` from one to the next (0.9: over
- * about 10 points, fewer where the line is short). Unlike an average over the past it does not lag
- * behind a curve that falls. Returns false if nothing was smoothed: there are too few points, or no
- * memory. (plot_smooth.c) */
-bool by__track_plot_smooth(double *out, const double *y, size_t count, double weight);
 
 #endif

@@ -1,4 +1,5 @@
 #include "track/tracker.h"
+#include "base/build.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -76,6 +77,9 @@ by_status by__track_tracker_check(const by__track_tracker_options *options, by_e
     /* Checked even if no sink uses it, because the config is stored with the run. */
     if (names_sink(options, "mlflow") || (options->mlflow != NULL && options->mlflow[0] != '\0')) {
         BY_TRY(by__track_mlflow_check(options->mlflow, error));
+    }
+    if (names_sink(options, "mlflow") && !by_build_has(BY_BUILD_CURL)) {
+        return by__build_lacks(BY_BUILD_CURL, "the sink mlflow", error);
     }
     if (names_sink(options, "prometheus")) {
         by__track_address address;

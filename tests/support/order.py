@@ -61,6 +61,7 @@ trainer/plan: trainer/step
 job: trainer/plan
 infer: schema track
 plan: export track drift
+plot: trainer/plan plan
 compress: job infer plan
 serve: compress
 serve/base: serve
@@ -80,7 +81,7 @@ serve/gateway: serve/gateway/openai
 serve/rollout: serve/link
 serve/supervisor: serve/gateway serve/rollout
 serve/client: serve/http serve/protocol
-cli/base: serve/supervisor serve/broker serve/worker serve/client launch
+cli/base: plot serve/supervisor serve/broker serve/worker serve/client launch
 cli/train: cli/base
 cli/evaluate: cli/train
 cli/generate: cli/evaluate

@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "banyan/build.h"
 #include "banyan/comm.h"
 #include "banyan/config.h"
 #include "banyan/executable.h"
@@ -295,6 +296,9 @@ void cli_put_cell(FILE *out, const char *text);
 void cli_print_lines(FILE *out, const char *text);
 /* Prints s as a quoted JSON string, as by_string_json. */
 void cli_print_json_string(const char *s);
+/* Prints a line of the optional parts that this program was built with, or without; none if there
+ * are none. */
+void cli_print_build_parts(const char *title, bool built);
 /* The same for `n` bytes. */
 void cli_print_json_text(const char *text, size_t n);
 /* Returns true if SIGINT, SIGTERM or SIGHUP (unless ignored, as under nohup) arrived after

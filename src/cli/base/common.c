@@ -361,3 +361,17 @@ int cli_finish_output(int code)
             failed ? strerror(reason) : "");
     return code == CLI_DONE ? CLI_FAILED : code;
 }
+
+void cli_print_build_parts(const char *title, bool built)
+{
+    bool any = false;
+    for (by_build_part part = 0; part < BY_BUILD_PARTS; part++) {
+        if (by_build_has(part) == built) {
+            printf("%s%s%s", any ? "" : title, any ? ", " : " ", by_build_part_name(part));
+            any = true;
+        }
+    }
+    if (any) {
+        printf("\n");
+    }
+}

@@ -2,6 +2,7 @@
  * limits. */
 #include <stdio.h>
 
+#include "banyan/plot.h"
 #include "banyan/track.h"
 #include "bench/bench_engine.h"
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "banyan/comm.h"
+#include "banyan/plot.h"
 #include "banyan/track.h"
 #include "bench/bench.h"
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "banyan/plot.h"
 #include "banyan/serve.h"
 #include "banyan/track.h"
 #include "base/columns.h"

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "banyan/build.h"
 #include "banyan/track.h"
 #include "bench/doctor.h"
 
@@ -161,12 +162,24 @@ static void print_ranks(const doctor_report *r)
     print_matrix("bandwidth of 4 MiB messages, GB/s", r, r->bandwidth, 1e-9);
 }
 
+/* What the build left out, and what that is for. */
+static void print_missing(void)
+{
+    for (by_build_part part = 0; part < BY_BUILD_PARTS; part++) {
+        if (!by_build_has(part)) {
+            printf("without      %s (%s)\n", by_build_part_name(part), by_build_part_purpose(part));
+        }
+    }
+}
+
 static void print_text(const doctor_report *r)
 {
     const doctor_host *h = &r->hosts[0];
     printf("build        banyan %s, kernels for %s, executable %s\n", h->version, h->level,
            h->build);
     printf("libraries    %s\n", h->libraries);
+    cli_print_build_parts("with        ", true);
+    print_missing();
     printf("host         %s, %s\n", h->host, h->cpu);
     printf("cores        %d%s, this process may use cpus %s\n", h->cores,
            h->quota ? " (the control group's quota)" : "", h->cpus);
@@ -215,6 +228,12 @@ static void print_json(const doctor_report *r)
            r->ranks, r->backend, r->thread_level, r->same ? "true" : "false",
            r->same_bits ? "true" : "false");
     print_text_field("mpi", r->hosts[0].mpi);
+    printf(",\"parts\":{");
+    for (by_build_part part = 0; part < BY_BUILD_PARTS; part++) {
+        printf("%s\"%s\":%s", part == 0 ? "" : ",", by_build_part_name(part),
+               by_build_has(part) ? "true" : "false");
+    }
+    printf("}");
     print_text_field("launch", r->line == NULL ? "" : r->line);
     printf(",\"hosts\":[");
     for (int i = 0; i < r->ranks; i++) {

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/plot.h"
 #include "bench/bench.h"
 
 #define CHART_COLUMNS 64

@@ -5,6 +5,7 @@
 
 #include "banyan/export.h"
 #include "banyan/passes.h"
+#include "banyan/plot.h"
 #include "banyan/train.h"
 #include "base/cli.h"
 

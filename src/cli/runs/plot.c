@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "banyan/pipeline.h"
+#include "banyan/plot.h"
 #include "banyan/runs.h"
 #include "banyan/track.h"
 #include "banyan/train.h"

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/build.h"
 #include "text/tokenizer/vocabulary.h"
 
 /* Vocabularies that need a pattern other than GPT-2's: cl100k_base, Llama 3, o200k_base. */
@@ -173,6 +174,9 @@ by_status by__tokenizer_parse_tiktoken(by_tokenizer **out, const char *name, con
     ranks r = {0};
     by_tokenizer *t = NULL;
     by_tokenizer *lookup = NULL;
+    if (!by_build_has(BY_BUILD_NETTLE)) {
+        return by__build_lacks(BY_BUILD_NETTLE, name, error);
+    }
     by_status status = read_lines(&r, text, length, name, error);
     if (status == BY_OK) {
         status = by__tokenizer_new(&lookup, false, error);

@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "base/paths.h"
+#include "base/wire/crc32.h"
 #include "base/wire/protobuf.h"
 #include "track/append_file.h"
 #include "track/sinks/sink.h"
@@ -79,9 +79,7 @@ static void cut(wandb *w, const char *data, size_t n)
         uint8_t type =
             (uint8_t)(is_first ? (length == n ? whole : first) : (length == n ? last : middle));
         uint8_t head[header_bytes];
-        uLong crc = crc32(0, &type, 1);
-        crc = crc32(crc, (const Bytef *)data, (uInt)length);
-        by__put_u32(head, (uint32_t)crc);
+        by__put_u32(head, by__crc32(by__crc32(0, &type, 1), data, length));
         head[4] = (uint8_t)length;
         head[5] = (uint8_t)(length >> 8);
         head[6] = type;

@@ -1,8 +1,9 @@
 /* trainer/pipeline: pipeline schedules, and (pipe.h) a trainer that runs stages of a model.
  *
  * This header has the internals of schedules: orders of passes (pipeline_orders.c), the resulting
- * lists of actions (pipeline_schedule.c), their time (pipeline_simulate.c), pictures
- * (pipeline_picture.c). They are functions of the options alone, without any rank running.
+ * lists of actions (pipeline_schedule.c), their time (pipeline_simulate.c), and
+ * their drawing as text (pipeline_text.c). They are functions of the options alone, without any
+ * rank running.
  *
  * Types: by_pipeline, a schedule with the list of actions of each rank; by__pipeline_pass_unit, one
  * pass of a stage on a micro-batch.
@@ -42,5 +43,11 @@ size_t by__pipeline_order_count(const by_pipeline_options *options);
  * interleaved schedule runs before its first backward pass in addition to the usual number. */
 void by__pipeline_order(const by_pipeline_options *options, int rank, int64_t slack,
                         by__pipeline_pass_unit *out);
+
+/* by_pipeline_simulate at the usual costs. */
+by_status by__pipeline_simulate_usual(by_pipeline_time *out, const by_pipeline *pipeline,
+                                      by_error *error);
+/* Adds one line that describes a schedule and its time. */
+void by__pipeline_summarize(by_string *text, const by_pipeline *p, const by_pipeline_time *time);
 
 #endif

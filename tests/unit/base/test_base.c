@@ -12,10 +12,10 @@
 
 #include "banyan/exit.h"
 #include "base/base.h"
-#include "base/executable.h"
 #include "base/half.h"
 #include "base/hash_table.h"
 #include "base/heap.h"
+#include "base/host/executable.h"
 #include "base/paths.h"
 #include "base/wire/authorities.h"
 #include "runner.h"

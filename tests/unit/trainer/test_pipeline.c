@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "banyan/pipeline.h"
+#include "banyan/plot.h"
 #include "base/base.h"
 #include "temporary.h"
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/build.h"
 #include "base/hex.h"
 #include "base/utf8.h"
 
@@ -170,6 +171,9 @@ static by_status read_option(by__link_redis_address *a, const char *text, size_t
 
 by_status by__link_redis_address_read(by__link_redis_address *out, const char *url, by_error *error)
 {
+    if (!by_build_has(BY_BUILD_REDIS)) {
+        return by__build_lacks(BY_BUILD_REDIS, "redis://", error);
+    }
     by__link_redis_address a = {.port = 6379,
                                 .queue = 1024,
                                 .queue_tokens = 4000000,

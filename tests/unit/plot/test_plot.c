@@ -8,6 +8,8 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "banyan/plot.h"
+#include "plot/plot.h"
 #include "temporary.h"
 #include "track/track.h"
 
@@ -245,28 +247,28 @@ static void a_smooth_line_does_not_lag(void **state)
     double line[points];
     double smooth[points];
     (void)state;
-    assert_false(by__track_plot_smooth(smooth, falling, 0, 0.9));
-    assert_false(by__track_plot_smooth(smooth, falling, 3, 0.9));
+    assert_false(by__plot_smooth(smooth, falling, 0, 0.9));
+    assert_false(by__plot_smooth(smooth, falling, 3, 0.9));
     assert_memory_equal(smooth, falling, 3 * sizeof *smooth);
     for (int count = 60; count <= points; count *= 5) {
         for (int i = 0; i < count; i++) {
             line[i] = 3 - 2.5 * i / count;
         }
-        assert_true(by__track_plot_smooth(smooth, line, (size_t)count, 0.9));
+        assert_true(by__plot_smooth(smooth, line, (size_t)count, 0.9));
         for (int i = 0; i < count; i++) {
             assert_true(fabs(smooth[i] - line[i]) < 1e-9);
         }
         for (int i = 0; i < count; i++) { /* from 4.2 to 0.2 */
             line[i] = 0.2 + 4 * exp(-8.0 * i / count);
         }
-        assert_true(by__track_plot_smooth(smooth, line, (size_t)count, 0.9));
+        assert_true(by__plot_smooth(smooth, line, (size_t)count, 0.9));
         assert_true(fabs(smooth[count - 1] - line[count - 1]) < 0.02);
         for (int i = 0; i < count; i++) {
             assert_true(fabs(smooth[i] - line[i]) < 0.15 * line[i]);
         }
     }
     /* The noise of `falling` is 0.05. */
-    assert_true(by__track_plot_smooth(smooth, falling, points, 0.9));
+    assert_true(by__plot_smooth(smooth, falling, points, 0.9));
     for (int i = 0; i < points; i++) {
         assert_true(fabs(smooth[i] - (4 * exp(-i / 500.0) + 1)) < 0.02);
     }
@@ -277,23 +279,23 @@ static void ticks_are_round(void **state)
     (void)state;
     double ticks[64];
     size_t count;
-    assert_true(by__track_plot_ticks(ticks, &count, 0, 2000, 10, 0) == 200);
+    assert_true(by__plot_ticks(ticks, &count, 0, 2000, 10, 0) == 200);
     assert_int_equal(count, 11);
     assert_true(ticks[0] == 0 && ticks[10] == 2000);
-    assert_true(fabs(by__track_plot_ticks(ticks, &count, 1.31, 1.92, 6, 0) - 0.1) < 1e-12);
+    assert_true(fabs(by__plot_ticks(ticks, &count, 1.31, 1.92, 6, 0) - 0.1) < 1e-12);
     assert_int_equal(count, 6);
     assert_true(fabs(ticks[0] - 1.4) < 1e-12 && fabs(ticks[5] - 1.9) < 1e-12);
     /* Ranks, steps: nothing between whole numbers. */
-    assert_true(by__track_plot_ticks(ticks, &count, 1, 2, 10, 1) == 1);
+    assert_true(by__plot_ticks(ticks, &count, 1, 2, 10, 1) == 1);
     assert_int_equal(count, 2);
-    assert_true(by__track_plot_ticks(ticks, &count, 0.95, 1.05, 10, 1) == 1);
+    assert_true(by__plot_ticks(ticks, &count, 0.95, 1.05, 10, 1) == 1);
     assert_true(count == 1 && ticks[0] == 1);
-    by__track_plot_log_ticks(ticks, &count, 0.5, 20);
+    by__plot_log_ticks(ticks, &count, 0.5, 20);
     assert_int_equal(count, 6);
     assert_true(fabs(ticks[0] - 0.5) < 1e-12 && fabs(ticks[5] - 20) < 1e-9);
-    by__track_plot_log_ticks(ticks, &count, 1e-30, 1e30);
+    by__plot_log_ticks(ticks, &count, 1e-30, 1e30);
     assert_true(count >= 5 && count <= 20);
-    by__track_plot_log_ticks(ticks, &count, 0, INFINITY); /* as many decades as a double has */
+    by__plot_log_ticks(ticks, &count, 0, INFINITY); /* as many decades as a double has */
     assert_true(count >= 5 && count <= 20);
     static const struct {
         double value, step;
@@ -304,13 +306,13 @@ static void ticks_are_round(void **state)
                  {3e9, 1e9, "3G"}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(texts); i++) {
         char text[32];
-        by__track_plot_tick_text(text, texts[i].value, texts[i].step, fabs(texts[i].value));
+        by__plot_tick_text(text, texts[i].value, texts[i].step, fabs(texts[i].value));
         assert_string_equal(text, texts[i].text);
     }
     char text[32];
-    by__track_plot_tick_text(text, 9000, 1000, 10000); /* one unit on an axis */
+    by__plot_tick_text(text, 9000, 1000, 10000); /* one unit on an axis */
     assert_string_equal(text, "9k");
-    by__track_plot_tick_text(text, 9000, 1000, 9000);
+    by__plot_tick_text(text, 9000, 1000, 9000);
     assert_string_equal(text, "9000");
 }
 

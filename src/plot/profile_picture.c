@@ -2,8 +2,10 @@
  * a roofline model would leave. */
 #include <string.h>
 
+#include "banyan/plot.h"
 #include "banyan/profile.h"
-#include "track/plot_file.h"
+#include "plot/plot.h"
+#include "plot/plot_file.h"
 
 #define WIDTH     760.0
 #define LEFT      196.0 /* where bars begin */
@@ -19,7 +21,6 @@ static const double part_colors[BY_PROFILE_PARTS][3] = {[BY_PROFILE_FORWARD] = {
 static const char *const part_names[BY_PROFILE_PARTS] = {[BY_PROFILE_FORWARD] = "forward",
                                                          [BY_PROFILE_BACKWARD] = "backward",
                                                          [BY_PROFILE_UPDATE] = "update"};
-static const double ink[3] = {0.12, 0.16, 0.20};
 
 typedef struct profile_chart {
     const by_profile_picture *what;
@@ -35,39 +36,35 @@ static void draw_row(cairo_t *cairo, const profile_chart *p, const by_profile_ro
     double steps = (double)p->what->steps;
     for (int part = 0; part < BY_PROFILE_PARTS; part++) {
         double width = BAR * row->part_seconds[part] / p->longest;
-        by__track_plot_color(cairo, part_colors[part]);
+        by__plot_color(cairo, part_colors[part]);
         cairo_rectangle(cairo, x, y - 13, width, ROW - 5);
         cairo_fill(cairo);
         x += width;
     }
-    by__track_plot_color(cairo, ink);
+    by__plot_color(cairo, BY__PLOT_INK);
     if (row->roof_seconds > 0.0) {
         cairo_rectangle(cairo, LEFT + BAR * row->roof_seconds / p->longest - 1, y - 13, 2, ROW - 5);
         cairo_fill(cairo);
         (void)snprintf(text, sizeof text, "%.0f %%", 100.0 * row->roof_seconds / row->seconds);
-        by__track_plot_text(cairo, WIDTH - 16, y, 1, text);
+        by__plot_text(cairo, WIDTH - 16, y, 1, text);
     }
-    by__track_plot_text(cairo, LEFT - 8, y, 1, row->name);
+    by__plot_text(cairo, LEFT - 8, y, 1, row->name);
     (void)snprintf(text, sizeof text, "%.1f", 1e3 * row->seconds / steps);
-    by__track_plot_text(cairo, LEFT + BAR + 70, y, 1, text);
+    by__plot_text(cairo, LEFT + BAR + 70, y, 1, text);
     (void)snprintf(text, sizeof text, "%.1f %%", 100.0 * row->seconds / p->what->seconds);
-    by__track_plot_text(cairo, LEFT + BAR + 140, y, 1, text);
+    by__plot_text(cairo, LEFT + BAR + 140, y, 1, text);
 }
 
 static void draw_legend(cairo_t *cairo, double y)
 {
     double x = LEFT;
     for (int part = 0; part < BY_PROFILE_PARTS; part++) {
-        by__track_plot_color(cairo, part_colors[part]);
-        cairo_rectangle(cairo, x, y - 11, 14, 14);
-        cairo_fill(cairo);
-        by__track_plot_color(cairo, ink);
-        by__track_plot_text(cairo, x + 20, y, 0, part_names[part]);
+        by__plot_key(cairo, x, y, part_colors[part], part_names[part]);
         x += 96;
     }
     cairo_rectangle(cairo, x, y - 11, 2, 14);
     cairo_fill(cairo);
-    by__track_plot_text(cairo, x + 10, y, 0, "at the machine's peaks");
+    by__plot_text(cairo, x + 10, y, 0, "at the machine's peaks");
 }
 
 /* Sums the rows that are not drawn. */
@@ -95,15 +92,15 @@ static void draw(cairo_t *cairo, void *user)
     const profile_chart *p = user;
     char title[160];
     double step = p->what->seconds / (double)p->what->steps;
-    by__track_plot_begin(cairo, FONT_SIZE);
-    by__track_plot_color(cairo, ink);
+    by__plot_begin(cairo, FONT_SIZE);
+    by__plot_color(cairo, BY__PLOT_INK);
     (void)snprintf(title, sizeof title, "Where a step of %.1f ms goes (%s, %d threads)", 1e3 * step,
                    p->what->machine->isa, p->what->machine->threads);
-    by__track_plot_text(cairo, 10, 22, 0, title);
-    by__track_plot_text(cairo, LEFT - 8, TOP - 20, 1, "operation");
-    by__track_plot_text(cairo, LEFT + BAR + 70, TOP - 20, 1, "ms");
-    by__track_plot_text(cairo, LEFT + BAR + 140, TOP - 20, 1, "of a step");
-    by__track_plot_text(cairo, WIDTH - 16, TOP - 20, 1, "of the peak");
+    by__plot_text(cairo, 10, 22, 0, title);
+    by__plot_text(cairo, LEFT - 8, TOP - 20, 1, "operation");
+    by__plot_text(cairo, LEFT + BAR + 70, TOP - 20, 1, "ms");
+    by__plot_text(cairo, LEFT + BAR + 140, TOP - 20, 1, "of a step");
+    by__plot_text(cairo, WIDTH - 16, TOP - 20, 1, "of the peak");
     for (size_t i = 0; i < p->rows; i++) {
         draw_row(cairo, p, &p->what->rows[i], i);
     }
@@ -125,5 +122,5 @@ by_status by_profile_draw(const by_profile_picture *what, const char *path, by_e
         double rest = sum_of_rest(&p).seconds;
         p.longest = rest > p.longest ? rest : p.longest;
     }
-    return by__track_plot_file(path, WIDTH, height_of(&p), draw, &p, error);
+    return by__plot_file(path, WIDTH, height_of(&p), draw, &p, error);
 }

@@ -2,12 +2,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "track/track.h"
+#include "plot/plot.h"
 
 enum { max_ticks = 64 };
 
-double by__track_plot_ticks(double *ticks, size_t *count, double low, double high, int wanted,
-                            double least)
+double by__plot_ticks(double *ticks, size_t *count, double low, double high, int wanted,
+                      double least)
 {
     double rough = (high - low) / (wanted < 1 ? 1 : wanted);
     double power = pow(10.0, floor(log10(rough)));
@@ -27,7 +27,7 @@ double by__track_plot_ticks(double *ticks, size_t *count, double low, double hig
     return step;
 }
 
-void by__track_plot_log_ticks(double *ticks, size_t *count, double low, double high)
+void by__plot_log_ticks(double *ticks, size_t *count, double low, double high)
 {
     static const double factors[] = {1, 2, 5};
     /* The margin around the values may exceed the range of double, and the logarithm of 0 or
@@ -49,7 +49,7 @@ void by__track_plot_log_ticks(double *ticks, size_t *count, double low, double h
     }
 }
 
-void by__track_plot_tick_text(char out[32], double value, double step, double most)
+void by__plot_tick_text(char out[32], double value, double step, double most)
 {
     static const struct {
         double unit;

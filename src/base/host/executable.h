@@ -1,6 +1,6 @@
 /* The file with the code of this program, and what a bundle holds beside it. */
-#ifndef BY_BASE_EXECUTABLE_H
-#define BY_BASE_EXECUTABLE_H
+#ifndef BY_BASE_HOST_EXECUTABLE_H
+#define BY_BASE_HOST_EXECUTABLE_H
 
 #include "banyan/executable.h"
 

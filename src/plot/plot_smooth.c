@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "track/track.h"
+#include "plot/plot.h"
 
 /* A line has at least this many windows of the average, so that a short one keeps its shape. */
 #define WINDOWS 40.0
@@ -36,7 +36,7 @@ static double fit(const smooth_side *left, const smooth_side *right, double y)
     return determinant > 1e-9 * w * xx ? (sum * xx - x * xy) / determinant : sum / w;
 }
 
-bool by__track_plot_smooth(double *out, const double *y, size_t count, double weight)
+bool by__plot_smooth(double *out, const double *y, size_t count, double weight)
 {
     double s = fmin(weight, 1 - WINDOWS / (double)(count + 1));
     smooth_side left = {0};

@@ -1,14 +1,12 @@
-/* Line charts with cairo's toy text API, which selects a sans-serif font and falls back to one
- * built into cairo. All lengths are multiples of `unit`, so that a chart looks the same at any
- * size.
- */
+/* Line charts. All lengths are multiples of `unit`, so that a chart looks the same at any size. */
 #include <cairo.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "track/plot_file.h"
-#include "track/track.h"
+#include "banyan/plot.h"
+#include "plot/plot.h"
+#include "plot/plot_file.h"
 
 enum { max_ticks = 64, max_dots = 40, default_width = 1200, default_height = 720 };
 
@@ -80,13 +78,6 @@ static double text_width(const chart *c, const char *text)
     return extents.x_advance;
 }
 
-/* Draws text. `align` is the share of its width that is left of x: 0, 0.5 or 1. */
-static void draw_text(const chart *c, double x, double y, double align, const char *text)
-{
-    cairo_move_to(c->cairo, x - align * text_width(c, text), y);
-    cairo_show_text(c->cairo, text);
-}
-
 static double place(const axis *a, double value)
 {
     double v = a->log ? log10(value) : value;
@@ -156,15 +147,15 @@ static void find_y_ticks(chart *c, double pixels)
         double air = 0.04 * (y->high - y->low);
         y->low -= air;
         y->high += air;
-        by__track_plot_log_ticks(y->ticks, &y->tick_count, pow(10, y->low), pow(10, y->high));
+        by__plot_log_ticks(y->ticks, &y->tick_count, pow(10, y->low), pow(10, y->high));
         return;
     }
     int wanted = (int)fmin(12, fmax(2, pixels / (70 * c->unit)));
-    y->step = by__track_plot_ticks(y->ticks, &y->tick_count, y->low, y->high, wanted, 0);
+    y->step = by__plot_ticks(y->ticks, &y->tick_count, y->low, y->high, wanted, 0);
     y->low = floor(y->low / y->step + 1e-6) * y->step;
     y->high = ceil(y->high / y->step - 1e-6) * y->step;
-    (void)by__track_plot_ticks(y->ticks, &y->tick_count, y->low, y->high,
-                               (int)lround((y->high - y->low) / y->step), 0);
+    (void)by__plot_ticks(y->ticks, &y->tick_count, y->low, y->high,
+                         (int)lround((y->high - y->low) / y->step), 0);
 }
 
 static void tick_label(char out[32], const axis *a, size_t i)
@@ -173,7 +164,7 @@ static void tick_label(char out[32], const axis *a, size_t i)
     for (size_t k = 0; k < a->tick_count && !a->log; k++) {
         most = fmax(most, fabs(a->ticks[k]));
     }
-    by__track_plot_tick_text(out, a->ticks[i], a->log ? a->ticks[i] : a->step, most);
+    by__plot_tick_text(out, a->ticks[i], a->log ? a->ticks[i] : a->step, most);
 }
 
 /* ---- the parts, top down ---- */
@@ -202,7 +193,7 @@ static double draw_legend(const chart *c, double left, double right, double y)
         cairo_stroke(c->cairo);
         set_dash(c, false);
         set_color(c, muted, 1);
-        draw_text(c, x + 36 * c->unit, y, 0, name);
+        by__plot_text(c->cairo, x + 36 * c->unit, y, 0, name);
         x += width;
         any = true;
     }
@@ -218,7 +209,7 @@ static double draw_head(const chart *c, double left, double right)
         y += 24 * c->unit;
         set_font(c, 23, true);
         set_color(c, ink, 1);
-        draw_text(c, left, y, 0, title);
+        by__plot_text(c->cairo, left, y, 0, title);
         y += 12 * c->unit;
     }
     return draw_legend(c, left, right, y + 20 * c->unit);
@@ -250,7 +241,7 @@ static void draw_grid(const chart *c)
         cairo_stroke(c->cairo);
         set_color(c, muted, 1);
         tick_label(text, &c->y, i);
-        draw_text(c, c->x.start - 12 * c->unit, at + 5 * c->unit, 1, text);
+        by__plot_text(c->cairo, c->x.start - 12 * c->unit, at + 5 * c->unit, 1, text);
     }
     for (size_t i = 0; i < c->x.tick_count; i++) {
         double at = place(&c->x, c->x.ticks[i]);
@@ -260,7 +251,7 @@ static void draw_grid(const chart *c)
         cairo_stroke(c->cairo);
         set_color(c, muted, 1);
         tick_label(text, &c->x, i);
-        draw_text(c, at, c->y.start + 26 * c->unit, 0.5, text);
+        by__plot_text(c->cairo, at, c->y.start + 26 * c->unit, 0.5, text);
     }
     set_color(c, axis_color, 1);
     cairo_set_line_width(c->cairo, 1.5 * c->unit);
@@ -273,12 +264,12 @@ static void draw_labels(const chart *c)
 {
     set_font(c, 15, false);
     set_color(c, ink, 1);
-    draw_text(c, c->x.start + c->x.length / 2, c->height - 16 * c->unit, 0.5,
-              or_empty(c->options->x_label));
+    by__plot_text(c->cairo, c->x.start + c->x.length / 2, c->height - 16 * c->unit, 0.5,
+                  or_empty(c->options->x_label));
     cairo_save(c->cairo);
     cairo_translate(c->cairo, 28 * c->unit, c->y.start + c->y.length / 2);
     cairo_rotate(c->cairo, -acos(-1.0) / 2);
-    draw_text(c, 0, 0, 0.5, or_empty(c->options->y_label));
+    by__plot_text(c->cairo, 0, 0, 0.5, or_empty(c->options->y_label));
     cairo_restore(c->cairo);
 }
 
@@ -344,8 +335,7 @@ static double *smooth_heights(const chart *c, const by_plot_series *s)
             raw[i] = place(&c->y, s->y[i]);
             i++;
         }
-        smoothed =
-            by__track_plot_smooth(heights + first, raw + first, i - first, s->smooth) || smoothed;
+        smoothed = by__plot_smooth(heights + first, raw + first, i - first, s->smooth) || smoothed;
     }
     if (!smoothed) {
         free(heights);
@@ -424,9 +414,9 @@ static void draw_chart(chart *c)
     c->x.length = fmax(right - left, 20 * c->unit);
     c->y.start = bottom;
     c->y.length = top - bottom;
-    c->x.step = by__track_plot_ticks(c->x.ticks, &c->x.tick_count, c->x.low, c->x.high,
-                                     (int)fmin(10, fmax(2, c->x.length / (110 * c->unit))),
-                                     c->options->whole_x ? 1 : 0);
+    c->x.step = by__plot_ticks(c->x.ticks, &c->x.tick_count, c->x.low, c->x.high,
+                               (int)fmin(10, fmax(2, c->x.length / (110 * c->unit))),
+                               c->options->whole_x ? 1 : 0);
     draw_grid(c);
     draw_labels(c);
     draw_series(c);
@@ -511,8 +501,8 @@ by_status by_plot_write_all(const by_plot_options *charts, size_t count, const c
                     .width = charts[0].width == 0 ? default_width : charts[0].width,
                     .height = charts[0].height == 0 ? default_height : charts[0].height};
     size_t rows = (count + p.columns - 1) / p.columns;
-    return by__track_plot_file(path, (double)p.columns * p.width, (double)rows * p.height,
-                               draw_page, &p, error);
+    return by__plot_file(path, (double)p.columns * p.width, (double)rows * p.height, draw_page, &p,
+                         error);
 }
 
 by_status by_plot_write(const by_plot_options *options, const char *path, by_error *error)

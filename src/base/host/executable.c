@@ -4,7 +4,7 @@
  *   lib/banyan/banyan      this program
  *   lib/banyan/mpi/bin/    starts the programs of Open MPI
  */
-#include "base/executable.h"
+#include "base/host/executable.h"
 
 #include <inttypes.h>
 #include <limits.h>

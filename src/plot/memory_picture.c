@@ -2,9 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/plot.h"
 #include "banyan/text.h"
-#include "track/plot_file.h"
-#include "track/track.h"
+#include "plot/plot.h"
+#include "plot/plot_file.h"
 #include "trainer/state/trainer.h"
 
 #define WIDTH     760.0
@@ -23,7 +24,6 @@ static const char *const band_names[BANDS] = {"process, data", "weights",     "g
 static const double band_colors[BANDS][3] = {{0.80, 0.82, 0.84}, {0.40, 0.58, 0.78},
                                              {0.97, 0.77, 0.50}, {0.60, 0.83, 0.64},
                                              {0.62, 0.78, 0.93}, {0.86, 0.50, 0.48}};
-static const double ink[3] = {0.12, 0.16, 0.20};
 
 /* A node of the step. */
 typedef struct moment {
@@ -67,7 +67,7 @@ static double height_of(const memory_chart *p, int band, int m)
 /* Upper bands are drawn first, and lower ones over them. */
 static void draw_band(cairo_t *cairo, const memory_chart *p, int band)
 {
-    by__track_plot_color(cairo, band_colors[band]);
+    by__plot_color(cairo, band_colors[band]);
     cairo_move_to(cairo, x_of(p, 0), y_of(p, 0.0));
     for (int m = 0; m < p->count; m++) {
         double y = y_of(p, height_of(p, band, m));
@@ -97,15 +97,15 @@ static void draw_axes(cairo_t *cairo, const memory_chart *p, double total)
     size_t count;
     double right = x_of(p, p->count);
     double gib = 1024.0 * 1024.0 * (p->top > 8e9 ? 1024.0 : 1.0);
-    double step = by__track_plot_ticks(ticks, &count, 0.0, p->top / gib, 5, 0);
-    by__track_plot_color(cairo, ink);
+    double step = by__plot_ticks(ticks, &count, 0.0, p->top / gib, 5, 0);
+    by__plot_color(cairo, BY__PLOT_INK);
     for (size_t i = 0; i < count; i++) {
         char number[32];
         double y = y_of(p, ticks[i] * gib);
-        by__track_plot_tick_text(number, ticks[i], step, ticks[count - 1]);
+        by__plot_tick_text(number, ticks[i], step, ticks[count - 1]);
         (void)snprintf(text, sizeof text, "%s %s", number, p->top > 8e9 ? "GiB" : "MiB");
         draw_line(cairo, LEFT - 4, y, LEFT, y, false);
-        by__track_plot_text(cairo, LEFT - 8, y + 4, 1, text);
+        by__plot_text(cairo, LEFT - 8, y + 4, 1, text);
     }
     draw_line(cairo, LEFT, TOP, LEFT, HEIGHT - BOTTOM, false);
     draw_line(cairo, LEFT, HEIGHT - BOTTOM, right, HEIGHT - BOTTOM, false);
@@ -121,11 +121,11 @@ static void draw_axes(cairo_t *cairo, const memory_chart *p, double total)
             double middle = (x_of(p, parts[i].from) + x_of(p, parts[i].to)) / 2;
             draw_line(cairo, x_of(p, parts[i].to), HEIGHT - BOTTOM, x_of(p, parts[i].to),
                       HEIGHT - BOTTOM + 6, false);
-            by__track_plot_text(cairo, middle, HEIGHT - BOTTOM + 20, 0.5, parts[i].name);
+            by__plot_text(cairo, middle, HEIGHT - BOTTOM + 20, 0.5, parts[i].name);
         }
     }
     draw_line(cairo, LEFT, y_of(p, total), right, y_of(p, total), true);
-    by__track_plot_text(cairo, right + 8, y_of(p, total) + 4, 0, "planned");
+    by__plot_text(cairo, right + 8, y_of(p, total) + 4, 0, "planned");
 }
 
 static void draw_legend(cairo_t *cairo, const memory_chart *p)
@@ -135,13 +135,9 @@ static void draw_legend(cairo_t *cairo, const memory_chart *p)
         char text[80];
         char bytes[32];
         double y = TOP + 44 + 24 * row;
-        by__track_plot_color(cairo, band_colors[band]);
-        cairo_rectangle(cairo, x, y - 11, 14, 14);
-        cairo_fill(cairo);
         (void)snprintf(text, sizeof text, "%s%s %s", band >= ACTIVATIONS ? "up to " : "",
                        by_format_bytes(bytes, (uint64_t)p->most[band]), band_names[band]);
-        by__track_plot_color(cairo, ink);
-        by__track_plot_text(cairo, x + 20, y, 0, text);
+        by__plot_key(cairo, x, y, band_colors[band], text);
     }
 }
 
@@ -152,7 +148,7 @@ static void draw(cairo_t *cairo, void *user)
     char bytes[32];
     const by_config *config = p->trainer->config;
     uint64_t total = p->trainer->memory.total;
-    by__track_plot_begin(cairo, FONT_SIZE);
+    by__plot_begin(cairo, FONT_SIZE);
     for (int band = BANDS - 1; band >= 0; band--) {
         draw_band(cairo, p, band);
     }
@@ -161,8 +157,8 @@ static void draw(cairo_t *cairo, void *user)
                    by_format_bytes(bytes, total),
                    p->trainer->arena_bytes > 0 ? "by budget" : config->memory.recompute,
                    config->precision.compute);
-    by__track_plot_color(cairo, ink);
-    by__track_plot_text(cairo, 10, 22, 0, title);
+    by__plot_color(cairo, BY__PLOT_INK);
+    by__plot_text(cairo, 10, 22, 0, title);
     draw_axes(cairo, p, (double)total);
     draw_legend(cairo, p);
 }
@@ -221,7 +217,7 @@ by_status by_trainer_draw_memory(const by_trainer *trainer, const char *path, by
     }
     by_status status = fill(&p, error);
     if (status == BY_OK) {
-        status = by__track_plot_file(path, WIDTH, HEIGHT, draw, &p, error);
+        status = by__plot_file(path, WIDTH, HEIGHT, draw, &p, error);
     }
     free(p.moments);
     return status;

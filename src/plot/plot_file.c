@@ -1,7 +1,9 @@
-#include "track/plot_file.h"
+#include "plot/plot_file.h"
 
 #include <cairo-svg.h>
 #include <string.h>
+
+#include "plot/plot.h"
 
 static by_status is_svg(bool *svg, const char *path, by_error *error)
 {
@@ -21,8 +23,8 @@ static cairo_status_t append(void *closure, const unsigned char *data, unsigned 
     return text->failed ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
 }
 
-by_status by__track_plot_file(const char *path, double width, double height,
-                              void (*draw)(cairo_t *cairo, void *user), void *user, by_error *error)
+by_status by__plot_file(const char *path, double width, double height,
+                        void (*draw)(cairo_t *cairo, void *user), void *user, by_error *error)
 {
     bool svg;
     by_string file = {0};
@@ -55,7 +57,7 @@ by_status by__track_plot_file(const char *path, double width, double height,
     return status;
 }
 
-void by__track_plot_begin(cairo_t *cairo, double font_size)
+void by__plot_begin(cairo_t *cairo, double font_size)
 {
     cairo_set_source_rgb(cairo, 1, 1, 1);
     cairo_paint(cairo);
@@ -63,15 +65,24 @@ void by__track_plot_begin(cairo_t *cairo, double font_size)
     cairo_set_font_size(cairo, font_size);
 }
 
-void by__track_plot_color(cairo_t *cairo, const double rgb[3])
+void by__plot_color(cairo_t *cairo, const double rgb[3])
 {
     cairo_set_source_rgb(cairo, rgb[0], rgb[1], rgb[2]);
 }
 
-void by__track_plot_text(cairo_t *cairo, double x, double y, double align, const char *text)
+void by__plot_text(cairo_t *cairo, double x, double y, double align, const char *text)
 {
     cairo_text_extents_t extents;
     cairo_text_extents(cairo, text, &extents);
     cairo_move_to(cairo, x - align * extents.x_advance, y);
     cairo_show_text(cairo, text);
+}
+
+void by__plot_key(cairo_t *cairo, double x, double y, const double rgb[3], const char *text)
+{
+    by__plot_color(cairo, rgb);
+    cairo_rectangle(cairo, x, y - 11, 14, 14);
+    cairo_fill(cairo);
+    by__plot_color(cairo, BY__PLOT_INK);
+    by__plot_text(cairo, x + 20, y, 0, text);
 }

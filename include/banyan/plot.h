@@ -1,0 +1,86 @@
+/* Drawings, as files in PNG or SVG: charts of lines, schedules of pipelines, the memory of a step,
+ * profiles. */
+#ifndef BANYAN_PLOT_H
+#define BANYAN_PLOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "banyan/pipeline.h"
+#include "banyan/profile.h"
+#include "banyan/trainer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- charts ---- */
+
+/* A line in a chart. */
+typedef struct by_plot_series {
+    const char *name; /* NULL or "": not in the legend */
+    const double *x;  /* [count] */
+    const double *y;  /* [count]; points that are not finite (with log_y: not positive) break the
+                         line */
+    size_t count;
+    /* 0: the line as it is; in (0, 1): a thin raw line and a smooth one, to which neighbours on
+     * both sides contribute with weights that fall by this factor (0.9: about 10 points). */
+    double smooth;
+    /* Series of one group have one hue, in all charts of a page; 0: its place in the list, from
+     * 1. */
+    size_t group;
+    bool dashed; /* a dashed line in a darker shade, beside another of its group */
+} by_plot_series;
+
+/* A line chart. */
+typedef struct by_plot_options {
+    const char *title; /* this and the labels may be NULL */
+    const char *x_label;
+    const char *y_label;
+    bool log_y;   /* logarithmic y axis */
+    bool whole_x; /* x counts something: ticks at whole numbers only */
+    int width;    /* pixels, or points for SVG; 200 to 10000; 0: 1200 */
+    int height;   /* as width; 0: 720 */
+    const by_plot_series *series;
+    size_t series_count;
+} by_plot_options;
+
+/* Draws a line chart to a file ending in .png or .svg, atomically. Works without installed fonts,
+ * using a built-in one. Returns BY_EARG with the option that is invalid. */
+BY_API by_status by_plot_write(const by_plot_options *options, const char *path, by_error *error);
+/* Draws 1 to 16 charts into one file, in rows of two if there are several. All must have the same
+ * size. Returns BY_EARG as by_plot_write, or if the sizes differ. */
+BY_API by_status by_plot_write_all(const by_plot_options *charts, size_t count, const char *path,
+                                   by_error *error);
+
+/* ---- schedules, memory, profiles ---- */
+
+/* Draws the picture of by_pipeline_text to a file ending in .svg or .png, atomically. Returns
+ * BY_EARG for another
+ * name, or for more than 4000 units of time or 64 ranks. */
+BY_API by_status by_pipeline_draw(const by_pipeline *pipeline, const char *path, by_error *error);
+
+/* Draws what is in memory while each node of a step runs, by purpose, to a file ending in .svg or
+ * .png, atomically. Works on a plan, before allocation. Returns BY_EARG for another name, a
+ * pipeline stage, or a trainer for losses only. */
+BY_API by_status by_trainer_draw_memory(const by_trainer *trainer, const char *path,
+                                        by_error *error);
+
+/* Input of by_profile_draw. */
+typedef struct by_profile_picture {
+    const by_profile_row *rows; /* by operation, longest first */
+    size_t row_count;
+    double seconds; /* of all steps */
+    int64_t steps;
+    const by_machine *machine;
+} by_profile_picture;
+
+/* Draws the rows as a table with bars to a file ending in .svg or .png, atomically. Returns BY_EARG
+ * for another name. */
+BY_API by_status by_profile_draw(const by_profile_picture *what, const char *path, by_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
