@@ -2,7 +2,6 @@
  *
  * The task below generates its samples, adds a loss to a model's graph and measures the ratio of
  * the signal to the error in decibels. The program exits with 0 if most of the noise is removed.
- *
  *   cmake --build build/release --target example_custom_task && build/release/example_custom_task
  */
 #include <math.h>
@@ -41,23 +40,12 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
 }
 
 /* One pass over the held-out samples; any number of training epochs. */
-static by_source sources[] = {
-    {.name = "held out",
-     .arrays = arrays,
-     .array_count = 2,
-     .samples = HELD_OUT,
-     .sample_targets = 1,
-     .targets = HELD_OUT,
-     .fill = fill},
-    {.name = "training",
-     .arrays = arrays,
-     .array_count = 2,
-     .shuffle = true,
-     .samples = TRAINING,
-     .sample_targets = 1,
-     .targets = TRAINING,
-     .fill = fill},
-};
+#define SOURCE(is_training, count)                                                                 \
+    {                                                                                              \
+        .name = "signals", .arrays = arrays, .array_count = 2, .shuffle = (is_training),           \
+        .samples = (count), .sample_targets = 1, .targets = (count), .fill = fill                  \
+    }
+static by_source sources[] = {SOURCE(false, HELD_OUT), SOURCE(true, TRAINING)};
 
 static by_status take_source(by_source **out, by_task_data *data, const by_config *config,
                              bool training, by_error *error)
@@ -125,7 +113,6 @@ static by_status build(void *user, by_model *out, by_graph *graph, const by_mode
 {
     by_init normal = {BY_INIT_NORMAL, 0.15f};
     (void)user;
-    *out = BY_MODEL_NONE;
     by_value x = by_graph_input(graph, "noisy", BY_F32, BY_SHAPE(request->batch, WIDTH));
     by_value up = by_graph_parameter(graph, "up", "mlp in", BY_SHAPE(config->width, WIDTH), normal);
     by_shape shape = BY_SHAPE(WIDTH, config->width);

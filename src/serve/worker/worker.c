@@ -579,6 +579,18 @@ static void release(by__worker *w)
     }
 }
 
+/* Opens what needs no loop, the model last. */
+static by_status open_parts(by__worker *w, by_error *error)
+{
+    /* Truncates the file first: a killed worker has left its own. */
+    BY_TRY(open_ready_file(w, error));
+    BY_TRY(set_names(w, error));
+    BY_TRY(open_dialer(w, error));
+    BY_TRY(find_weights(w, error));
+    BY_TRY(set_run(w, error));
+    return by__worker_served_open(&w->model, &w->options, &w->log, error);
+}
+
 by_status by_worker_run(const by_worker_options *options, by_error *error)
 {
     by__worker w = {.options = *options, .log = {options->log, options->user}, .ready_file = -1};
@@ -589,23 +601,7 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     }
     /* Before threads are created, which inherit it. Lowering the priority cannot fail. */
     (void)nice(options->nice);
-    /* Truncates the file first: a killed worker has left its own. */
-    by_status status = open_ready_file(&w, error);
-    if (status == BY_OK) {
-        status = set_names(&w, error);
-    }
-    if (status == BY_OK) {
-        status = open_dialer(&w, error);
-    }
-    if (status == BY_OK) {
-        status = find_weights(&w, error);
-    }
-    if (status == BY_OK) {
-        status = set_run(&w, error);
-    }
-    if (status == BY_OK) {
-        status = by__worker_served_open(&w.model, &w.options, &w.log, error);
-    }
+    by_status status = open_parts(&w, error);
     if (status != BY_OK) {
         release(&w);
         return status;

@@ -148,7 +148,7 @@ static void keep_score(const by__worker *w, by__worker_work *work, const by__wor
 static size_t characters_of(const by_string *text)
 {
     size_t count = 0;
-    for (size_t i = 0; i < text->length; i++) {
+    for (size_t i = 0; text->data != NULL && i < text->length; i++) {
         count += ((unsigned char)text->data[i] & 0xc0) != 0x80;
     }
     return count;

@@ -30,7 +30,7 @@ static by_loader *open_loader(const by_array_set *set, const by_array_source_opt
                               const by_loader_options *how)
 {
     by_source *source;
-    by_loader *loader;
+    by_loader *loader = NULL;
     by_error error = {0};
     const by_part part = by_part_whole(EXAMPLES);
     if (by_array_source_open(&source, set, &part, options, &error) != BY_OK ||
@@ -236,7 +236,7 @@ static void test_refusals(void **state)
         const char *text;
         const char *message;
     } cases[] = {
-        {"turn", "'turn' is none of the transforms: shift=pixels, flip=probability"},
+        {"turn", "'turn' is none of the transforms: shift=pixels"},
         {"", "'' is none of the transforms"},
         {"flip=2", "'flip=2': probability must be a number from 0 to 1"},
         {"flip=", "'flip=': probability must be a number"},

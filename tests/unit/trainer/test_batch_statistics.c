@@ -229,7 +229,7 @@ static void test_steps_follow_the_data(void **state)
         }
         for (size_t i = 0; i < NUMBERS; i++) {
             for (size_t s = 0; s < 2; s++) {
-                expected[s][i] += 0.25 * (sum[s][i] / (ROWS / 2) - expected[s][i]);
+                expected[s][i] += 0.25 * (sum[s][i] / (ROWS / 2.0) - expected[s][i]);
             }
         }
     }
