@@ -86,7 +86,7 @@ mutation() {
 mutations() {
     # Sums between ranks.
     mutation "bucket dropped behind the backward pass" src/trainer/exchange/trainer_ranks.c \
-        'k < r->bucket_count && t->last == NULL' 'k + 1 < r->bucket_count && t->last == NULL' \
+        'k < r->bucket_count && t->model.last == NULL' 'k + 1 < r->bucket_count && t->model.last == NULL' \
         test_ranks
     mutation "bucket dropped in the backward pass" src/trainer/exchange/trainer_overlap.c \
         'k < t->ranks.bucket_count; k++' 'k + 1 < t->ranks.bucket_count; k++' test_ranks
@@ -95,8 +95,8 @@ mutations() {
     mutation "sums of ranks added in the order of ranks" src/trainer/state/reducer.c \
         'p->begin[*holders] = nodes[i].first;' 'p->begin[*holders] = *holders;' test_ranks
     mutation "losses of other ranks left out" src/trainer/exchange/trainer_ranks.c \
-        'return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,' \
-        'return t->layout.replicas > 2 ? BY_OK : by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,' \
+        'return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->part.first_micro_batch,' \
+        'return t->layout.replicas > 2 ? BY_OK : by_comm_all_gather(r->peers, by__trainer_losses(t) + t->part.first_micro_batch,' \
         test_ranks
 
     mutation "a round of gradients has the place of another" src/trainer/state/reducer.c \
@@ -107,9 +107,9 @@ mutations() {
 
     # 1/N.
     mutation "mean over the targets of one rank" src/trainer/state/trainer_feed.c \
-        't->sync.is_local ? t->own_weight : by__trainer_weight(batch, true)' 'by__trainer_weight(batch, false)' test_ranks
+        't->sync.is_local ? t->steps.own_weight : by__trainer_weight(batch, true)' 'by__trainer_weight(batch, false)' test_ranks
     mutation "mean over the targets of one rank of a group" src/trainer/step/trainer_steps.c \
-        't->own_weight = (double)count;' 't->own_weight = (double)batch->valid_targets;' test_zero
+        't->steps.own_weight = (double)count;' 't->steps.own_weight = (double)batch->valid_targets;' test_zero
     mutation "mean over the weights of one rank" src/trainer/state/step_losses.c \
         'all ? batch->global_weight : batch->valid_weight' 'batch->valid_weight' test_weights
     mutation "sum of the ways of replicas in place of the mean" src/trainer/exchange/sync_values.c \
@@ -118,8 +118,8 @@ mutations() {
         'float share = 1.0f / (float)by_comm_size(t->sync.peers);' 'float share = 1.0f;' test_sync
 
     # Micro-batches.
-    mutation "last micro-batch skipped" src/trainer/step/whole_model.c 'i < t->micro_batches; i++' \
-        'i < t->micro_batches - (t->layout.replica > 0 && t->last == NULL && t->micro_batches > 1); i++' test_ranks
+    mutation "last micro-batch skipped" src/trainer/step/whole_model.c 'i < t->part.micro_batches; i++' \
+        'i < t->part.micro_batches - (t->layout.replica > 0 && t->model.last == NULL && t->part.micro_batches > 1); i++' test_ranks
     mutation "last micro-batch of a stage skipped" src/trainer/pipeline/pipe_step.c \
         'BY_TRY(last ? run_last(t, stage, kinds[a->kind], batch, a->micro_batch, error)' \
         'BY_TRY(last ? run_last(t, stage, kinds[a->kind], batch, a->micro_batch - (a->micro_batch > 0), error)' \
@@ -135,8 +135,8 @@ mutations() {
 
     # Parameters.
     mutation "stale parameters: a bucket is not gathered" src/trainer/exchange/trainer_shard.c \
-        'BY_TRY(gather_bucket(t, narrow ? t->copies : t->masters, k, error));' \
-        'BY_TRY(k == 0 ? BY_OK : gather_bucket(t, narrow ? t->copies : t->masters, k, error));' test_zero
+        'BY_TRY(gather_bucket(t, narrow ? t->flats.copies : t->flats.masters, k, error));' \
+        'BY_TRY(k == 0 ? BY_OK : gather_bucket(t, narrow ? t->flats.copies : t->flats.masters, k, error));' test_zero
     mutation "stale parameters: a tied table is not sent" src/trainer/pipeline/pipe_share.c \
         'for (size_t i = 0; i < pipe->share_count; i++) {' 'for (size_t i = 1; i < pipe->share_count; i++) {' \
         test_pipeline_train
@@ -199,7 +199,7 @@ mutations() {
         test_expert_ranks test_tensor_train
     # Pipelines.
     mutation "off-by-one stage: rank of a stage" src/trainer/state/stage_parameters.c \
-        'for (int stage = rank; stage < t->stages;' 'for (int stage = (rank + 1) % t->layout.size[BY_MESH_PIPELINE]; stage < t->stages;' \
+        'for (int stage = rank; stage < t->model.stages;' 'for (int stage = (rank + 1) % t->layout.size[BY_MESH_PIPELINE]; stage < t->model.stages;' \
         test_pipeline_train
     mutation "off-by-one stage: blocks one unit later" src/passes/stages.c \
         'node->block + 1 > after ? node->block + 1 : after;' 'node->block + 1 > after ? node->block + 2 : after;' \
@@ -212,7 +212,7 @@ mutations() {
 
     # Axes together.
     mutation "a block of codes has split tensors and others" src/trainer/exchange/trainer_sync.c \
-        'bool counts = t->group_of_unit[i] / BY__GROUP_TENSOR == split;' 'bool counts = split == 0;' test_tensor_train
+        'bool counts = t->units.group_of_unit[i] / BY__GROUP_TENSOR == split;' 'bool counts = split == 0;' test_tensor_train
     mutation "slices of a part begin elsewhere in the tensor" src/store/store_parts.c \
         'before += index * inner;' 'before += index;' test_store
     mutation "stages do not share what they read after an exchange" src/trainer/exchange/sync_values.c \
@@ -227,7 +227,7 @@ mutations() {
 
     # Guards.
     mutation "bias correction counts skipped steps" src/trainer/step/trainer_steps.c \
-        't->updates - t->guard.skipped' 't->updates' test_guards
+        't->steps.updates - t->probes.guard.skipped' 't->steps.updates' test_guards
     mutation "a spike is remembered" src/trainer/probes/guard.c \
         'return by__trainer_veto(t, error);' 'remember(g, loss, c->spike_window); return by__trainer_veto(t, error);' \
         test_guard_faults

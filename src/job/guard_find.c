@@ -56,7 +56,7 @@ static void look(void *user, const by__exec_program_row *row, size_t node,
 {
     finder *s = user;
     const by__graph_node *n = &row->graph->nodes[node];
-    by__trainer_finding f = {.leaf = s->t->leaf,
+    by__trainer_finding f = {.leaf = s->t->feed.leaf,
                              .part = s->t->strategy->part(s->t, row),
                              .node = (int64_t)node,
                              .row = -1};
@@ -88,11 +88,11 @@ by_status by__job_guard_find(by_trainer *t, const by_batch *batch, int64_t step,
 {
     finder s = {.t = t, .first = {.leaf = INT64_MAX}};
     double loss;
-    int64_t updates = t->updates;
+    int64_t updates = t->steps.updates;
     BY_TRY(by__trainer_node_watch_set(t, BY__WATCH_FIND, look, &s, error));
-    t->updates = step - 1; /* the random numbers are those of the step */
+    t->steps.updates = step - 1; /* the random numbers are those of the step */
     by_status status = by_trainer_gradients(t, batch, &loss, error);
-    t->updates = updates;
+    t->steps.updates = updates;
     BY_TRY(by__trainer_node_watch_set(t, BY__WATCH_FIND, NULL, NULL, error));
     BY_TRY(status);
     *out = (by__trainer_found){0};

@@ -6,8 +6,9 @@
  * run directory), job_fits.c (memory check of the plan) and, for several ranks, job_ranks.c,
  * job_cores.c, job_times.c and ranks_alike.c.
  *
- * Types: by__job, everything that one call of by_train keeps; by__job_outcomes, predictions of the
- * last evaluation. The job owns all of its members unless their comment says otherwise.
+ * Types: by__job, everything that one call of by_train keeps, in records of which each names the
+ * file that writes it; by__job_outcomes, predictions of the last evaluation. The job owns all of
+ * its members unless their comment says otherwise.
  *
  * Never put here: the computation of a step (trainer.h), formats of checkpoints, printing. */
 #ifndef BY_JOB_JOB_H
@@ -50,6 +51,85 @@ typedef struct by__job_outcomes {
     size_t capacity;
 } by__job_outcomes;
 
+/* The run directory, on rank 0 (run_dir.c). */
+typedef struct by__job_dir {
+    char *config_text;   /* the resolved config */
+    char *environment;   /* description of the machine as JSON */
+    char *path;          /* of the run directory */
+    int lock;            /* of the run directory, held for the job's whole life; -1: none */
+    int handle;          /* the run directory itself; -1: not this rank */
+    char *checkpoints;   /* RUN/checkpoints */
+    char started[24];    /* UTC */
+    bool record_failing; /* reported once: run.json waits for space on the disk */
+    bool index_failing; /* the same for the registry, which is then left alone until the run ends */
+} by__job_dir;
+
+/* Where the job is in its data and steps (loop.c). */
+typedef struct by__job_position {
+    uint64_t sample; /* first sample of the loader */
+    /* ... and its position after each step in flight, as a ring */
+    uint64_t loader_position[BY_STEPS_AHEAD];
+    int64_t first_step;
+    int64_t done_step; /* number of collected steps */
+} by__job_position;
+
+/* Damaged data that is skipped (job_damage.c). */
+typedef struct by__job_skipped {
+    /* Of each step in flight: number of damaged samples, and the first of them. */
+    uint64_t counts[BY_STEPS_AHEAD];
+    uint64_t first[BY_STEPS_AHEAD];
+    uint64_t samples; /* of all collected steps */
+    char hash[33];    /* of the list of skipped data; "": nothing is skipped */
+} by__job_skipped;
+
+/* Checkpoints (saving.c, save.c, restore.c). */
+typedef struct by__job_saved {
+    by__job_saving *saving;
+    int64_t step;          /* of the newest checkpoint that was begun; -1: none */
+    int64_t good_step;     /* of the newest checkpoint not caused by a stop; -1: none */
+    int64_t rollbacks;     /* number of rollbacks to that one */
+    bool is_ending;        /* the current save is caused by an early end of the run */
+    bool state_incomplete; /* a step failed half-way: its state must not be saved */
+} by__job_saved;
+
+/* The best evaluation so far, and the last one (job_hooks.c). */
+typedef struct by__job_best {
+    double loss;   /* NaN: none yet */
+    double metric; /* of the task's first metric, if that decides; NaN: none yet */
+    uint64_t step;
+} by__job_best;
+
+typedef struct by__job_valid {
+    double loss;
+    int64_t step;               /* which it was after; -1: there was none */
+    bool is_pending;            /* that of the current step is still to be done */
+    by__job_outcomes *outcomes; /* its predictions; NULL: the task does not predict examples */
+} by__job_valid;
+
+/* Sums over the steps since the last logged one, in seconds, see by_step_result (job_hooks.c). */
+typedef struct by__job_log {
+    double disk;
+    double exchange;
+    double exposed;
+    int64_t examples;
+    by__track_system_past system; /* system counters when they were last read, */
+    int64_t system_step;          /* after this step, */
+    double data_seconds;          /* and how long steps have waited for data since */
+    double time;                  /* end of the last logged step */
+    int64_t step;
+} by__job_log;
+
+/* Times of ranks (job_times.c, job_cores.c). */
+typedef struct by__job_timing {
+    by__job_times *times;      /* with several ranks, else NULL */
+    by__job_moment step_began; /* {0}: no step has begun */
+    /* This rank's own time since then, except what is added at the end of the step, and
+     * evaluations, which all ranks do together. */
+    by__job_own_time own;
+    double evaluating;
+    double peaks; /* of rank 0: ratio of the cores of all ranks to its own */
+} by__job_timing;
+
 typedef struct by__job {
     const by_train_options *options;
     by_comm *comm;     /* of several ranks; NULL: a single one */
@@ -59,65 +139,26 @@ typedef struct by__job {
     by_trainer *trainer;
     by_loader *loader;
     by_loader *valid_loader;    /* NULL if nothing is held out */
-    by__track_tracker *tracker; /* on rank 0 only, like the next two; else NULL */
-    char *config_text;          /* the resolved config */
-    char *environment;          /* description of the machine as JSON */
-    char *run;                  /* path of the run directory */
-    int lock;          /* lock of the run directory, held for the job's whole life; -1: none */
-    int directory;     /* the run directory itself; -1: not this rank */
-    char *checkpoints; /* RUN/checkpoints */
-    char started[24];  /* UTC */
-    uint64_t sample;   /* first sample of the loader */
-    /* ... and its position after each step in flight, as a ring */
-    uint64_t behind[BY_STEPS_AHEAD];
-    /* Of the same steps: number of damaged samples, and the first of them. */
-    uint64_t damaged[BY_STEPS_AHEAD];
-    uint64_t first_damaged[BY_STEPS_AHEAD];
-    uint64_t damaged_samples; /* of all collected steps */
-    char damage[33];          /* hash of the list of skipped data; "": nothing is skipped */
-    int64_t first_step;
-    int64_t done_step;  /* number of collected steps */
-    int64_t saved_step; /* step of the newest checkpoint that was begun; -1: none */
-    int64_t good_step;  /* step of the newest checkpoint not caused by a stop; -1: none */
-    int64_t rollbacks;  /* number of rollbacks to that one */
-    by__job_saving *saving;
-    double best_loss;   /* NaN: none yet */
-    double best_metric; /* of the task's first metric, if that decides; NaN: none yet */
-    uint64_t best_step;
-    double valid_loss;          /* of the last evaluation, */
-    int64_t valid_step;         /* which was after this step; -1: there was none */
-    by__job_outcomes *outcomes; /* its predictions; NULL: the task does not predict examples */
-    /* Sums over the steps since the last logged one, in seconds, see by_step_result. */
-    double disk;
-    double exchange;
-    double exposed;
-    int64_t examples;    /* over the same steps */
-    bool record_failing; /* reported once: run.json waits for space on the disk */
-    bool index_failing; /* the same for the registry, which is then left alone until the run ends */
-    bool eval_pending;  /* the evaluation of the current step is still to be done */
-    bool is_stopping;   /* the ranks have agreed to stop */
-    bool is_ending;     /* the current save is caused by an early end of the run */
-    bool is_torn;       /* a step failed half-way: its state must not be saved */
-    bool is_trial;      /* it is only measured, and reports nothing */
-    by__job_times *times;             /* with several ranks, else NULL */
+    by__track_tracker *tracker; /* on rank 0 only; else NULL */
+    by__job_dir dir;
+    by__job_position at;
+    by__job_skipped skipped;
+    by__job_saved saved;
+    by__job_best best;
+    by__job_valid valid;
+    by__job_log log;
+    by__job_timing timing;
+    bool is_stopping;                 /* the ranks have agreed to stop */
+    bool is_trial;                    /* it is only measured, and reports nothing */
     by__job_layers *layers;           /* NULL: tensors are not recorded */
     by__job_activations *activations; /* NULL: activations are not recorded */
     by__job_sample *texts;            /* NULL: this rank samples no texts */
-    by__track_system_past system;     /* system counters when they were last read, */
-    int64_t system_step;              /* after this step, */
-    double data_seconds;              /* and how long steps have waited for data since */
-    by__job_moment step_began;        /* {0}: no step has begun */
-    /* This rank's own time since then, except what is added at the end of the step, and
-     * evaluations, which all ranks do together. */
-    by__job_own_time own;
-    double evaluating;
-    double peaks;    /* of rank 0: ratio of the cores of all ranks to its own */
-    double log_time; /* end of the last logged step */
-    int64_t log_step;
 } by__job;
 
 /* ---- loop.c ---- */
 
+/* A job of which nothing was opened. */
+by__job by__job_of(const by_train_options *options);
 /* Collective. Opens the data, completes the config, and opens trainer and loaders with all their
  * memory; the weights are not set yet, and nothing is written. Also after a failure the job must be
  * closed. */
@@ -198,7 +239,7 @@ typedef struct by__job_rank_cores {
 /* Ratio of the cores that all ranks use to those of rank 0: per host, at most its available cores.
  * Ranks with unknown cores count as many as they have threads. */
 double by__job_cores_of_ranks(const by__job_rank_cores *ranks, int count);
-/* Collective: sets job->peaks. */
+/* Collective: sets job->timing.peaks. */
 by_status by__job_cores(by__job *job, by_error *error);
 
 /* ---- job_times.c ---- */
@@ -254,7 +295,7 @@ by_status by__job_saving_open(by__job *job, by_error *error);
 void by__job_saving_close(by__job *job);
 /* Collective: begins a checkpoint of the current state, unless there is one, and waits for its end
  * unless the thread does it. Waits first for a save in progress. `best`: it has the best loss so
- * far, job->best_loss. */
+ * far, job->best.loss. */
 by_status by__job_save(by__job *job, bool best, by_error *error);
 /* Returns true if a save in the background has failed. */
 bool by__job_saving_failed(const by__job *job);

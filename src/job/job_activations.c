@@ -19,7 +19,7 @@ by_status by__job_activations_open(by__job *job, by_error *error)
 {
     const by_trainer *t = job->trainer;
     by_string own = {0};
-    if (t->activations == NULL) {
+    if (t->probes.activations == NULL) {
         return BY_OK;
     }
     BY_TRY(

@@ -42,7 +42,7 @@ by_status by__job_cores(by__job *job, by_error *error)
     by__job_rank_cores mine = {.threads = by__thread_count((int)job->config->train.threads)};
     by__job_rank_cores *all;
     size_t *counts = NULL;
-    job->peaks = 1.0;
+    job->timing.peaks = 1.0;
     if (job->comm == NULL) {
         return BY_OK;
     }
@@ -61,7 +61,7 @@ by_status by__job_cores(by__job *job, by_error *error)
         status = by_comm_all_gather(job->comm, &mine, all, counts, BY_U8, "cores", error);
     }
     if (status == BY_OK) {
-        job->peaks = by__job_cores_of_ranks(all, (int)size);
+        job->timing.peaks = by__job_cores_of_ranks(all, (int)size);
     }
     free(counts);
     free(all);

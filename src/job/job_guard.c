@@ -10,7 +10,7 @@
 
 static uint64_t behind_step(const by__job *job, int64_t step)
 {
-    return job->behind[step % BY_STEPS_AHEAD];
+    return job->at.loader_position[step % BY_STEPS_AHEAD];
 }
 
 /* Collective: finds the origin of the first value of a step that is not finite, as text with the
@@ -95,38 +95,39 @@ static void tell(by__job *job, const char *name, const by_step_result *result, c
 static by_status roll_back(by__job *job, const by_step_result *result, by_error *error)
 {
     int64_t limit = job->config->guard.max_rollbacks;
-    if (job->rollbacks >= limit) {
+    if (job->saved.rollbacks >= limit) {
         return by_error_set(error, BY_EDIVERGED,
                             "step %lld: the loss is %g (z-score %.1f) after the run was rolled "
                             "back to step %lld %lld times (guard.max_rollbacks); try a lower "
                             "optimizer.lr, more warmup, or clip",
                             (long long)result->step, result->loss, result->zscore,
-                            (long long)job->good_step, (long long)limit);
+                            (long long)job->saved.good_step, (long long)limit);
     }
-    BY_TRY(by__job_return(job, job->good_step, error));
+    BY_TRY(by__job_return(job, job->saved.good_step, error));
     /* A later checkpoint, saved because the run was stopped, must not be the newest one at a
      * resume. */
-    BY_TRY(by__job_leads(job)
-               ? by__checkpoint_root_drop_behind(job->checkpoints, (uint64_t)job->good_step, error)
-               : BY_OK);
-    job->rollbacks++;
-    job->done_step = job->good_step;
-    job->saved_step = job->good_step;
-    job->valid_step = -1;
-    job->log_step = job->good_step;
-    job->system_step = job->good_step;
-    job->data_seconds = 0.0;
-    job->examples = 0;
-    job->log_time = by_clock();
+    BY_TRY(by__job_leads(job) ? by__checkpoint_root_drop_behind(
+                                    job->dir.checkpoints, (uint64_t)job->saved.good_step, error)
+                              : BY_OK);
+    job->saved.rollbacks++;
+    job->at.done_step = job->saved.good_step;
+    job->saved.step = job->saved.good_step;
+    job->valid.step = -1;
+    job->log.step = job->saved.good_step;
+    job->log.system_step = job->saved.good_step;
+    job->log.data_seconds = 0.0;
+    job->log.examples = 0;
+    job->log.time = by_clock();
     by__job_note(job,
                  "rolled back to the checkpoint of step %lld; training continues with the samples "
                  "from %llu on",
-                 (long long)job->good_step, (unsigned long long)behind_step(job, result->step));
+                 (long long)job->saved.good_step,
+                 (unsigned long long)behind_step(job, result->step));
     if (by__job_leads(job)) {
         by__track_begin(job->tracker, BY__EVENT_ALERT, "rollback", (uint64_t)result->step);
-        by__track_integer(job->tracker, "to_step", job->good_step);
+        by__track_integer(job->tracker, "to_step", job->saved.good_step);
         by__track_integer(job->tracker, "next_sample", (int64_t)behind_step(job, result->step));
-        by__track_integer(job->tracker, "rollbacks", job->rollbacks);
+        by__track_integer(job->tracker, "rollbacks", job->saved.rollbacks);
         by__track_end(job->tracker);
     }
     return BY_OK;
@@ -157,14 +158,14 @@ by_status by__job_guard(by__job *job, const by_step_result *result, bool *back, 
         BY_TRY(by_loader_seek(job->loader, behind, error));
     }
     *back = result->skipped == BY_SKIP_SPIKE && strcmp(c->spike, "rollback") == 0 &&
-            job->good_step >= 0;
+            job->saved.good_step >= 0;
     return *back ? roll_back(job, result, error) : BY_OK;
 }
 
 by_status by__job_diverged(by__job *job, int64_t step, by_error *verdict)
 {
     char where[400] = "";
-    job->is_torn = true; /* there is nothing worth saving, on any rank */
+    job->saved.state_incomplete = true; /* there is nothing worth saving, on any rank */
     if (by__trainer_guard_of(job->trainer)->veto == BY_SKIP_NONFINITE) {
         by_error ignored = {0};
         (void)locate(job, step, where, sizeof where, &ignored);

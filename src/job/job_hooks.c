@@ -26,28 +26,28 @@ static void log_step(by__job *job, const by_step_result *result)
     char rate[64];
     int64_t step = result->step;
     double now = by_clock();
-    double seconds = now - job->log_time;
-    int64_t steps = step - job->log_step;
+    double seconds = now - job->log.time;
+    int64_t steps = step - job->log.step;
     by_train_event event = {.kind = BY_TRAIN_STEPPED,
                             .result = *result,
-                            .exchange = job->exchange / (double)steps,
-                            .exposed = job->exposed / (double)steps,
-                            .disk = job->disk / (double)steps,
+                            .exchange = job->log.exchange / (double)steps,
+                            .exposed = job->log.exposed / (double)steps,
+                            .disk = job->log.disk / (double)steps,
                             .ranks = job->comm == NULL ? 1 : by_comm_size(job->comm)};
     event.step_seconds = seconds / (double)steps;
-    event.examples_per_s = (double)job->examples / seconds;
+    event.examples_per_s = (double)job->log.examples / seconds;
     event.seconds_left = seconds_left(job, step, event.examples_per_s);
     event.resident_bytes = by__trainer_resident_bytes();
     if (job->options->peak_gflops > 0.0) {
         event.mfu = event.examples_per_s * by_trainer_size(job->trainer)->flops_per_example /
-                    (1e9 * job->options->peak_gflops * job->peaks);
+                    (1e9 * job->options->peak_gflops * job->timing.peaks);
     }
-    job->log_time = now;
-    job->log_step = step;
-    job->examples = 0;
-    job->exchange = 0.0;
-    job->exposed = 0.0;
-    job->disk = 0.0;
+    job->log.time = now;
+    job->log.step = step;
+    job->log.examples = 0;
+    job->log.exchange = 0.0;
+    job->log.exposed = 0.0;
+    job->log.disk = 0.0;
     if (!by__job_leads(job)) {
         return;
     }
@@ -76,7 +76,7 @@ static void log_step(by__job *job, const by_step_result *result)
 /* Evaluation and saving are not training time: excludes them from the rate in log lines. */
 static void restart_clock(by__job *job, double began)
 {
-    job->log_time += by_clock() - began;
+    job->log.time += by_clock() - began;
 }
 
 by_status by__job_checkpoint(by__job *job, bool best, by_error *error)
@@ -84,12 +84,12 @@ by_status by__job_checkpoint(by__job *job, bool best, by_error *error)
     double began = by_clock();
     by__job_moment moment = by__job_moment_now(job);
     by__job_progress(job, "save");
-    if (!job->is_ending) {
-        job->good_step = by_trainer_updates(job->trainer);
-        job->rollbacks = 0;
+    if (!job->saved.is_ending) {
+        job->saved.good_step = by_trainer_updates(job->trainer);
+        job->saved.rollbacks = 0;
     }
     by_status status = by__job_save(job, best, error);
-    job->own.part[BY__OWN_SAVING] += (float)by__job_own_since(job, &moment);
+    job->timing.own.part[BY__OWN_SAVING] += (float)by__job_own_since(job, &moment);
     restart_clock(job, began);
     return status;
 }
@@ -103,12 +103,12 @@ static bool is_best(const by__job *job, const by_evaluation *e)
         return false;
     }
     if (!task->best_by_metric) {
-        return isnan(job->best_loss) || e->loss < job->best_loss;
+        return isnan(job->best.loss) || e->loss < job->best.loss;
     }
     double value = e->metrics[0];
-    return isfinite(value) && (isnan(job->best_metric) ||
-                               (task->metrics[0].higher_is_better ? value > job->best_metric
-                                                                  : value < job->best_metric));
+    return isfinite(value) && (isnan(job->best.metric) ||
+                               (task->metrics[0].higher_is_better ? value > job->best.metric
+                                                                  : value < job->best.metric));
 }
 
 static void log_evaluation(by__job *job, const by_evaluation *e, bool best)
@@ -147,17 +147,17 @@ static by_status evaluate_weights(by__job *job, by_evaluation *out, by_error *er
     bool average = job->config->train.eval_ema != 0;
     by_error late = {0};
     if (average) {
-        job->is_torn = true;
+        job->saved.state_incomplete = true;
         BY_TRY(by__trainer_swap_average(job->trainer, false, error));
     }
     by_status status = by__job_evaluate_loader(out, job->trainer, job->data, job->valid_loader,
-                                               job->config->train.eval_batches, job->outcomes,
+                                               job->config->train.eval_batches, job->valid.outcomes,
                                                stop_evaluation, job, error);
     /* A request to stop reaches all ranks; after another failure the other ranks do not take part
      * in the swap. */
     if (average && (status == BY_OK || status == BY_ESTOPPED || job->comm == NULL)) {
         by_status back = by__trainer_swap_average(job->trainer, true, &late);
-        job->is_torn = back != BY_OK;
+        job->saved.state_incomplete = back != BY_OK;
         return back != BY_OK ? by_error_set(error, back, "%s", late.message) : status;
     }
     return status;
@@ -172,19 +172,20 @@ static by_status evaluate(by__job *job, by_error *error)
     if (job->valid_loader == NULL) {
         return BY_OK;
     }
-    job->eval_pending = true; /* until it is done: a run that is stopped here evaluates on resume */
+    job->valid.is_pending =
+        true; /* until it is done: a run that is stopped here evaluates on resume */
     BY_TRY(evaluate_weights(job, &result, error));
-    job->eval_pending = false;
-    job->valid_loss = result.loss;
-    job->valid_step = step;
+    job->valid.is_pending = false;
+    job->valid.loss = result.loss;
+    job->valid.step = step;
     bool best = is_best(job, &result);
     log_evaluation(job, &result, best);
     restart_clock(job, began);
-    job->evaluating += by__job_own_since(job, &moment);
+    job->timing.evaluating += by__job_own_since(job, &moment);
     if (best) {
-        job->best_loss = result.loss;
-        job->best_metric = result.metrics[0];
-        job->best_step = (uint64_t)step;
+        job->best.loss = result.loss;
+        job->best.metric = result.metrics[0];
+        job->best.step = (uint64_t)step;
         BY_TRY(by__job_checkpoint(job, true, error));
     }
     return BY_OK;
@@ -290,19 +291,19 @@ static by_status run_system(by__job *job, const by_step_result *result, by_error
     if (!by__job_leads(job)) {
         return BY_OK;
     }
-    by__track_system_look(&load, &job->system, job->run, "");
+    by__track_system_look(&load, &job->log.system, job->dir.path, "");
     const struct {
         const char *key;
         double value;
-    } values[] = {
-        {"cpu_cores", load.cpu_cores},
-        {"cpu_share", load.cpu_share},
-        {"temperature_celsius", load.temperature},
-        {"resident_bytes", load.resident},
-        {"available_bytes", load.available},
-        {"disk_free_bytes", load.disk_free},
-        {"disk_written_bytes", load.written},
-        {"data_wait_seconds", job->data_seconds / (double)(result->step - job->system_step)}};
+    } values[] = {{"cpu_cores", load.cpu_cores},
+                  {"cpu_share", load.cpu_share},
+                  {"temperature_celsius", load.temperature},
+                  {"resident_bytes", load.resident},
+                  {"available_bytes", load.available},
+                  {"disk_free_bytes", load.disk_free},
+                  {"disk_written_bytes", load.written},
+                  {"data_wait_seconds",
+                   job->log.data_seconds / (double)(result->step - job->log.system_step)}};
     by__track_begin(job->tracker, BY__EVENT_SYSTEM, "system", (uint64_t)result->step);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(values); i++) {
         if (isfinite(values[i].value)) {
@@ -310,8 +311,8 @@ static by_status run_system(by__job *job, const by_step_result *result, by_error
         }
     }
     by__track_end(job->tracker);
-    job->system_step = result->step;
-    job->data_seconds = 0.0;
+    job->log.system_step = result->step;
+    job->log.data_seconds = 0.0;
     return BY_OK;
 }
 
@@ -328,7 +329,7 @@ static by_status run_sample(by__job *job, const by_step_result *result, by_error
     by__job_progress(job, "sample");
     BY_TRY(by__job_sample_log(job, result->step, error));
     restart_clock(job, began);
-    job->evaluating += by__job_own_since(job, &moment);
+    job->timing.evaluating += by__job_own_since(job, &moment);
     return BY_OK;
 }
 
@@ -377,25 +378,25 @@ by_status by__job_hooks_run(by__job *job, const by_step_result *result, by_error
 
 by_status by__job_hooks_begin(by__job *job, by_error *error)
 {
-    job->log_time = by_clock();
-    job->log_step = job->done_step;
-    job->system_step = job->done_step;
+    job->log.time = by_clock();
+    job->log.step = job->at.done_step;
+    job->log.system_step = job->at.done_step;
     if (job->config->track.system_every > 0 && by__job_leads(job)) {
         by__track_system_load before; /* start of the interval for rates */
-        by__track_system_look(&before, &job->system, job->run, "");
+        by__track_system_look(&before, &job->log.system, job->dir.path, "");
     }
-    if (!job->eval_pending) {
+    if (!job->valid.is_pending) {
         return BY_OK;
     }
     BY_TRY(evaluate(job, error));
-    if (job->done_step > 0 && sample_is_due(job, job->done_step)) {
-        const by_step_result result = {.step = job->done_step};
+    if (job->at.done_step > 0 && sample_is_due(job, job->at.done_step)) {
+        const by_step_result result = {.step = job->at.done_step};
         BY_TRY(run_sample(job, &result, error));
     }
-    if (job->done_step > 0 && save_is_due(job, job->done_step)) {
+    if (job->at.done_step > 0 && save_is_due(job, job->at.done_step)) {
         /* A checkpoint written because the run was stopped counts as the one that is due. */
-        job->good_step = job->done_step;
-        job->rollbacks = 0;
+        job->saved.good_step = job->at.done_step;
+        job->saved.rollbacks = 0;
     }
     return BY_OK;
 }

@@ -38,7 +38,7 @@ static by_status list_own(by__job_layers *l, const by__job *job, by_string *name
 by_status by__job_layers_open(by__job *job, by_error *error)
 {
     by_string names = {0};
-    if (job->trainer->norms == NULL) {
+    if (job->trainer->probes.norms == NULL) {
         return BY_OK;
     }
     BY_TRY(by__alloc((void **)&job->layers, 1, sizeof *job->layers, "norms", error));

@@ -108,13 +108,13 @@ static by_status find_resumed(char **out, const by__job *job, by_error *error)
     uint64_t *steps;
     size_t count;
     *out = NULL;
-    if (job->options->resume == NULL || job->checkpoints == NULL ||
-        !by__path_exists(job->checkpoints)) {
+    if (job->options->resume == NULL || job->dir.checkpoints == NULL ||
+        !by__path_exists(job->dir.checkpoints)) {
         return BY_OK;
     }
-    BY_TRY(by__checkpoint_root_steps(&steps, &count, job->checkpoints, error));
+    BY_TRY(by__checkpoint_root_steps(&steps, &count, job->dir.checkpoints, error));
     by_status status =
-        count == 0 ? BY_OK : by__checkpoint_step_path(out, job->checkpoints, steps[0], error);
+        count == 0 ? BY_OK : by__checkpoint_step_path(out, job->dir.checkpoints, steps[0], error);
     free(steps);
     return status;
 }

@@ -6,12 +6,12 @@
 /* Fills the members common to all events. */
 static void complete_report(const by__job *job, by_train_event *event)
 {
-    event->run = job->run;
+    event->run = job->dir.path;
     event->config = job->config;
     event->steps = job->config->train.steps;
-    event->first_step = job->first_step;
+    event->first_step = job->at.first_step;
     event->task = by_trainer_task(job->trainer);
-    event->step = event->kind == BY_TRAIN_SAVED ? event->step : job->done_step;
+    event->step = event->kind == BY_TRAIN_SAVED ? event->step : job->at.done_step;
 }
 
 void by__job_send(const by__job *job, by_train_event *event)
@@ -42,7 +42,7 @@ void by__job_note(const by__job *job, const char *format, ...)
 void by__job_progress(const by__job *job, const char *phase)
 {
     if (job->options->progress != NULL) {
-        job->options->progress(job->options->user, job->done_step, phase);
+        job->options->progress(job->options->user, job->at.done_step, phase);
     }
 }
 

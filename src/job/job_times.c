@@ -78,8 +78,9 @@ by_status by__job_times_open(by__job *job, by_error *error)
     if (job->comm == NULL) {
         return BY_OK;
     }
-    BY_TRY(by__alloc((void **)&job->times, 1, sizeof *job->times, "times of ranks", error));
-    return open_times(job->times, job, error);
+    BY_TRY(by__alloc((void **)&job->timing.times, 1, sizeof *job->timing.times, "times of ranks",
+                     error));
+    return open_times(job->timing.times, job, error);
 }
 
 void by__job_times_close(by__job_times **times)
@@ -109,7 +110,7 @@ double by__job_own_since(const by__job *job, const by__job_moment *since)
 static void name_straggler(by__job *job, const by__job_straggler *s)
 {
     const char *host = by_comm_host(job->comm, s->rank);
-    by__track_begin(job->tracker, BY__EVENT_ALERT, "straggler", (uint64_t)job->done_step);
+    by__track_begin(job->tracker, BY__EVENT_ALERT, "straggler", (uint64_t)job->at.done_step);
     by__track_integer(job->tracker, "rank", s->rank);
     by__track_text(job->tracker, "host", host);
     by__track_integer(job->tracker, "steps", s->steps);
@@ -127,24 +128,25 @@ static void name_straggler(by__job *job, const by__job_straggler *s)
 /* Counts the remaining time since the last step as computation. */
 static void end_step(by__job *job)
 {
-    double own = by__job_own_since(job, &job->step_began) - job->evaluating;
-    own -= (double)job->own.part[BY__OWN_DATA] + (double)job->own.part[BY__OWN_SAVING];
-    job->own.part[BY__OWN_COMPUTE] = (float)own;
+    double own = by__job_own_since(job, &job->timing.step_began) - job->timing.evaluating;
+    own -=
+        (double)job->timing.own.part[BY__OWN_DATA] + (double)job->timing.own.part[BY__OWN_SAVING];
+    job->timing.own.part[BY__OWN_COMPUTE] = (float)own;
 }
 
 by_status by__job_agree(by__job *job, bool stop, by_error *error)
 {
-    by__job_times *t = job->times;
+    by__job_times *t = job->timing.times;
     job->is_stopping = stop;
     if (t == NULL) {
         return BY_OK;
     }
     bool lost = false;
-    bool is_whole = job->step_began.clock > 0.0; /* the same on all ranks */
+    bool is_whole = job->timing.step_began.clock > 0.0; /* the same on all ranks */
     if (is_whole) {
         end_step(job);
     }
-    const told mine = {stop, by__job_saving_failed(job), job->own};
+    const told mine = {stop, by__job_saving_failed(job), job->timing.own};
     BY_TRY(by_comm_all_gather(job->comm, &mine, t->told, t->counts, BY_U8, "a request to stop",
                               error));
     for (int r = 0; r < by_comm_size(job->comm); r++) {
@@ -159,8 +161,8 @@ by_status by__job_agree(by__job *job, bool stop, by_error *error)
     for (int i = 0; i < named; i++) {
         name_straggler(job, &t->named[i]);
     }
-    job->own = (by__job_own_time){{0.0f}};
-    job->evaluating = 0.0;
-    job->step_began = by__job_moment_now(job);
+    job->timing.own = (by__job_own_time){{0.0f}};
+    job->timing.evaluating = 0.0;
+    job->timing.step_began = by__job_moment_now(job);
     return BY_OK;
 }

@@ -67,13 +67,13 @@ static by_status open_loaders(by__job *job, by_error *error)
         return BY_OK;
     }
     BY_TRY(by_trainer_loader(&job->valid_loader, job->trainer, job->data, false, error));
-    return by__job_outcomes_open(&job->outcomes, job->config, job->data, error);
+    return by__job_outcomes_open(&job->valid.outcomes, job->config, job->data, error);
 }
 
 /* Steps cannot be taken back: a run that is past its end would be said to be complete. */
 static by_status check_steps(const by__job *job, by_error *error)
 {
-    long long done = (long long)job->first_step;
+    long long done = (long long)job->at.first_step;
     long long steps = (long long)job->config->train.steps;
     if (done <= steps) {
         return BY_OK;
@@ -81,7 +81,7 @@ static by_status check_steps(const by__job *job, by_error *error)
     return by_error_set(error, BY_ECONFIG,
                         "%s is at step %lld, past train.steps %lld; to continue, give more: --set "
                         "train.steps=%lld; for a shorter run, start a new one",
-                        job->run, done, steps, 2 * done);
+                        job->dir.path, done, steps, 2 * done);
 }
 
 static by_status start_weights(by__job *job, by_error *error)
@@ -92,10 +92,10 @@ static by_status start_weights(by__job *job, by_error *error)
         BY_TRY(by__job_restore(&restored, job, error));
     }
     if (restored) {
-        job->first_step = by_trainer_updates(job->trainer);
-        job->saved_step = job->first_step;
+        job->at.first_step = by_trainer_updates(job->trainer);
+        job->saved.step = job->at.first_step;
         BY_TRY(check_steps(job, error));
-        return by_loader_seek(job->loader, job->sample, error);
+        return by_loader_seek(job->loader, job->at.sample, error);
     }
     BY_TRY(by_trainer_initialize(job->trainer, error));
     if (from[0] == '\0') {
@@ -114,7 +114,7 @@ static by_status start_weights(by__job *job, by_error *error)
 static by_status compare_ranks(const by__job *job, by_error *error)
 {
     char step[32];
-    (void)snprintf(step, sizeof step, "%lld", (long long)job->first_step);
+    (void)snprintf(step, sizeof step, "%lld", (long long)job->at.first_step);
     BY_TRY(by__job_same(job, job->config_hash, "the hash of the config", error));
     return by__job_same(job, step, "the first step", error);
 }
@@ -122,7 +122,7 @@ static by_status compare_ranks(const by__job *job, by_error *error)
 /* Sets the run directory on all ranks; rank 0 has found or created it. */
 static by_status share_run(by__job *job, by_error *error)
 {
-    BY_TRY(by__job_share_text(job, &job->run, "the run directory", error));
+    BY_TRY(by__job_share_text(job, &job->dir.path, "the run directory", error));
     return by__job_leads(job) ? BY_OK : by__job_run_dir_name(job, error);
 }
 
@@ -133,10 +133,10 @@ static void track_start(by__job *job)
                             .size = by_trainer_size(job->trainer),
                             .train_examples = job->data->train_examples,
                             .valid_examples = job->data->valid_examples};
-    by__track_begin(job->tracker, BY__EVENT_BEGIN, "run", (uint64_t)job->first_step);
-    by__track_text(job->tracker, "config", job->config_text);
+    by__track_begin(job->tracker, BY__EVENT_BEGIN, "run", (uint64_t)job->at.first_step);
+    by__track_text(job->tracker, "config", job->dir.config_text);
     by__track_text(job->tracker, "config_hash", job->config_hash);
-    by__track_text(job->tracker, "environment", job->environment);
+    by__track_text(job->tracker, "environment", job->dir.environment);
     by__job_report(job, &event);
     by__track_end(job->tracker);
     by__job_damage_start(job);
@@ -203,7 +203,7 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(by__job_layers_open(job, error));
     BY_TRY(by__job_activations_open(job, error));
     BY_TRY(by__job_sample_open(job, error));
-    job->done_step = by_trainer_updates(job->trainer);
+    job->at.done_step = by_trainer_updates(job->trainer);
     if (leads) {
         BY_TRY(by__job_run_dir_start(job, error));
         track_start(job);
@@ -215,31 +215,31 @@ void by__job_release(by__job *job)
 {
     by__job_saving_close(job);
     by__track_tracker_close(&job->tracker);
-    by__job_times_close(&job->times);
+    by__job_times_close(&job->timing.times);
     by__job_layers_close(&job->layers);
     by__job_activations_close(&job->activations);
     by__job_sample_close(&job->texts);
     by_loader_close(&job->loader);
     by_loader_close(&job->valid_loader);
-    by__job_outcomes_close(&job->outcomes);
+    by__job_outcomes_close(&job->valid.outcomes);
     by_task_close(&job->data);
     by_trainer_close(&job->trainer);
     by_config_close(&job->config);
-    by__track_run_unlock(&job->lock);
-    if (job->directory >= 0) {
-        (void)close(job->directory);
+    by__track_run_unlock(&job->dir.lock);
+    if (job->dir.handle >= 0) {
+        (void)close(job->dir.handle);
     }
-    free(job->config_text);
-    free(job->environment);
-    free(job->checkpoints);
-    free(job->run);
+    free(job->dir.config_text);
+    free(job->dir.environment);
+    free(job->dir.checkpoints);
+    free(job->dir.path);
 }
 
 /* ---- the loop ---- */
 
 static int64_t steps_ahead(const by__job *job)
 {
-    return by_trainer_updates(job->trainer) - job->done_step;
+    return by_trainer_updates(job->trainer) - job->at.done_step;
 }
 
 /* Collects the oldest step in flight, if it is done or `wait`, and runs its hooks. */
@@ -248,18 +248,19 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
     by_step_result result;
     bool got;
     bool back;
-    job->is_torn = steps_ahead(job) > 0;
+    job->saved.state_incomplete = steps_ahead(job) > 0;
     by_status status = by_trainer_collect(job->trainer, wait, &got, &result, error);
     if (status != BY_OK || !got) {
-        return status == BY_EDIVERGED ? by__job_diverged(job, job->done_step + 1, error) : status;
+        return status == BY_EDIVERGED ? by__job_diverged(job, job->at.done_step + 1, error)
+                                      : status;
     }
-    job->done_step = result.step;
-    job->examples += result.examples;
-    job->exchange += result.exchange;
-    job->exposed += result.exposed;
-    job->disk += result.disk;
+    job->at.done_step = result.step;
+    job->log.examples += result.examples;
+    job->log.exchange += result.exchange;
+    job->log.exposed += result.exposed;
+    job->log.disk += result.disk;
     by__job_damage_collected(job, result.step);
-    job->is_torn = steps_ahead(job) > 0;
+    job->saved.state_incomplete = steps_ahead(job) > 0;
     status = by__job_guard(job, &result, &back, error);
     if (status == BY_EDIVERGED) {
         return by__job_diverged(job, result.step, error);
@@ -278,8 +279,8 @@ static by_status submit_step(by__job *job, by_error *error)
     BY_TRY(by_trainer_begin_step(job->trainer, job->loader, error));
     by_status status = by_loader_next(job->loader, &batch, error);
     double waited = by__job_own_since(job, &began);
-    job->own.part[BY__OWN_DATA] += (float)waited;
-    job->data_seconds += waited;
+    job->timing.own.part[BY__OWN_DATA] += (float)waited;
+    job->log.data_seconds += waited;
     if (status != BY_OK) {
         /* The steps in flight are worth saving. */
         by_error ignored;
@@ -287,9 +288,9 @@ static by_status submit_step(by__job *job, by_error *error)
         }
         return status;
     }
-    job->is_torn = true;
+    job->saved.state_incomplete = true;
     BY_TRY(by_trainer_submit(job->trainer, &batch, error));
-    job->behind[by_trainer_updates(job->trainer) % BY_STEPS_AHEAD] =
+    job->at.loader_position[by_trainer_updates(job->trainer) % BY_STEPS_AHEAD] =
         by_loader_position(job->loader);
     by__job_damage_submitted(job, &batch);
     return BY_OK;
@@ -324,13 +325,13 @@ static void warn_of_slowness(const by__job *job)
 /* A run that is resumed after its last step ends at once: says how to continue it. */
 static void tell_complete(const by__job *job)
 {
-    long long done = (long long)job->done_step;
+    long long done = (long long)job->at.done_step;
     long long steps = (long long)job->config->train.steps;
     if (job->options->resume != NULL && done >= steps) {
         by__job_note(job,
                      "%s: step %lld of train.steps %lld is done, so there is nothing left to "
                      "train; to continue, give more steps: --set train.steps=%lld",
-                     job->run, done, steps, 2 * done);
+                     job->dir.path, done, steps, 2 * done);
     }
 }
 
@@ -342,7 +343,7 @@ static by_status run_steps(by__job *job, by_error *error)
     warn_of_slowness(job);
     tell_complete(job);
     BY_TRY(by__job_hooks_begin(job, error));
-    while (job->done_step < last) {
+    while (job->at.done_step < last) {
         int64_t submitted = by_trainer_updates(job->trainer);
         bool hold = submitted == last ||
                     (steps_ahead(job) > 0 &&
@@ -353,7 +354,7 @@ static by_status run_steps(by__job *job, by_error *error)
         }
         if (job->is_stopping && steps_ahead(job) == 0) {
             return by_error_set(error, BY_ESTOPPED, "stopped at step %lld of %lld",
-                                (long long)job->done_step, (long long)last);
+                                (long long)job->at.done_step, (long long)last);
         }
         hold = hold || job->is_stopping;
         if (!hold) {
@@ -380,8 +381,8 @@ static by_status finish(by__job *job, by_status status, by_error *error)
         word = "failed";
         together = job->comm == NULL;
     }
-    if (status != BY_OK && !job->is_torn && together) {
-        job->is_ending = true;
+    if (status != BY_OK && !job->saved.state_incomplete && together) {
+        job->saved.is_ending = true;
         saved = by__job_checkpoint(job, false, &saving);
         saved = saved == BY_OK ? by__job_saving_wait(job, &saving) : saved;
         if (saved != BY_OK && status == BY_ESTOPPED) {
@@ -398,10 +399,10 @@ static by_status finish(by__job *job, by_status status, by_error *error)
     by__job_run_dir_update(job, word);
     by__job_damage_end(job);
     by_error late = {0};
-    by__track_begin(job->tracker, BY__EVENT_END, "run", (uint64_t)job->done_step);
+    by__track_begin(job->tracker, BY__EVENT_END, "run", (uint64_t)job->at.done_step);
     by__track_text(job->tracker, "status", word);
-    if (job->damaged_samples > 0) {
-        by__track_integer(job->tracker, "damaged_samples", (int64_t)job->damaged_samples);
+    if (job->skipped.samples > 0) {
+        by__track_integer(job->tracker, "damaged_samples", (int64_t)job->skipped.samples);
     }
     by__track_end(job->tracker);
     if (by__track_tracker_flush(job->tracker, &late) != BY_OK) {
@@ -430,19 +431,21 @@ static by_status end_together(const by__job *job, bool began, by_status status, 
     return status;
 }
 
+by__job by__job_of(const by_train_options *options)
+{
+    return (by__job){.options = options,
+                     .dir = {.lock = -1, .handle = -1},
+                     .saved = {.step = -1, .good_step = -1},
+                     .best = {.loss = (double)NAN, .metric = (double)NAN},
+                     .valid = {.step = -1}};
+}
+
 by_status by_train(const by_train_options *options, char **run, by_error *error)
 {
     if (run != NULL) {
         *run = NULL;
     }
-    by__job job = {.options = options,
-                   .best_loss = (double)NAN,
-                   .best_metric = (double)NAN,
-                   .saved_step = -1,
-                   .valid_step = -1,
-                   .good_step = -1,
-                   .lock = -1,
-                   .directory = -1};
+    by__job job = by__job_of(options);
     by_status status = open_job(&job, error);
     bool began = status == BY_OK;
     if (began) {
@@ -450,8 +453,8 @@ by_status by_train(const by_train_options *options, char **run, by_error *error)
     }
     status = end_together(&job, began, status, error);
     if (run != NULL && (began || status != BY_ESTOPPED)) { /* stopped before there was a run */
-        *run = job.run;
-        job.run = NULL;
+        *run = job.dir.path;
+        job.dir.path = NULL;
     }
     by__job_release(&job);
     return status;

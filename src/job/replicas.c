@@ -79,12 +79,12 @@ static by_status hash_weights(const by_trainer *t, bool divided, hash *hashes, b
         char hex[digits + 1];
         by__hasher *hasher;
         BY_TRY(by__hasher_open(&hasher, error));
-        if (by__trainer_shard_divides(t, t->copies, (by__store_handle)i) == divided) {
-            status = add_buffer(t, t->copies, (by__store_handle)i, hasher, error);
+        if (by__trainer_shard_divides(t, t->flats.copies, (by__store_handle)i) == divided) {
+            status = add_buffer(t, t->flats.copies, (by__store_handle)i, hasher, error);
         }
-        if (status == BY_OK && t->copies != t->masters &&
-            by__trainer_shard_divides(t, t->masters, (by__store_handle)i) == divided) {
-            status = add_buffer(t, t->masters, (by__store_handle)i, hasher, error);
+        if (status == BY_OK && t->flats.copies != t->flats.masters &&
+            by__trainer_shard_divides(t, t->flats.masters, (by__store_handle)i) == divided) {
+            status = add_buffer(t, t->flats.masters, (by__store_handle)i, hasher, error);
         }
         by__hasher_hex(hasher, hex);
         by__hasher_close(&hasher);
@@ -139,7 +139,7 @@ static by_status report(const by_trainer *t, by_comm *comm, const replica *all, 
         "step %lld: the weights of rank %d (%s) %s those of rank %d (%s) in %zu of "
         "%zu tensors, first in '%s'%s: a fault of a processor or of memory is suspected; check the "
         "host, and resume on another one from the newest checkpoint",
-        (long long)t->updates, (int)all[bad].rank, by_comm_host(comm, bad),
+        (long long)t->steps.updates, (int)all[bad].rank, by_comm_host(comm, bad),
         decided ? "differ from" : "and", (int)all[good].rank, by_comm_host(comm, good), differing,
         count, name,
         decided ? ", which the other replicas agree with"

@@ -33,15 +33,15 @@ static by_status restore_values(by__job *job, const by_checkpoint *checkpoint, b
     uint64_t seed;
     uint64_t pending;
     BY_TRY(check_teacher(job, checkpoint, error));
-    BY_TRY(by_checkpoint_value_u64(checkpoint, "sample", &job->sample, error));
-    BY_TRY(by_checkpoint_value_f64(checkpoint, "best_loss", &job->best_loss, error));
-    BY_TRY(by_checkpoint_value_u64(checkpoint, "best_step", &job->best_step, error));
+    BY_TRY(by_checkpoint_value_u64(checkpoint, "sample", &job->at.sample, error));
+    BY_TRY(by_checkpoint_value_f64(checkpoint, "best_loss", &job->best.loss, error));
+    BY_TRY(by_checkpoint_value_u64(checkpoint, "best_step", &job->best.step, error));
     if (job->data->task->best_by_metric) {
-        BY_TRY(by_checkpoint_value_f64(checkpoint, "best_metric", &job->best_metric, error));
+        BY_TRY(by_checkpoint_value_f64(checkpoint, "best_metric", &job->best.metric, error));
     }
     BY_TRY(by_checkpoint_value_u64(checkpoint, "eval_pending", &pending, error));
     BY_TRY(by_checkpoint_value_u64(checkpoint, "seed", &seed, error));
-    job->eval_pending = pending != 0;
+    job->valid.is_pending = pending != 0;
     if (seed != job->config->seed) {
         return by_error_set(error, BY_ECONFIG,
                             "the checkpoint was trained with seed %llu, not %llu",
@@ -111,10 +111,10 @@ static by_status restore_guard(by__job *job, const by_checkpoint *checkpoint, by
 static void restore_rollback(by__job *job, const by_checkpoint *checkpoint)
 {
     uint64_t step;
-    job->rollbacks = count_of(checkpoint, "rollbacks");
-    job->good_step = (int64_t)by_checkpoint_step(checkpoint);
+    job->saved.rollbacks = count_of(checkpoint, "rollbacks");
+    job->saved.good_step = (int64_t)by_checkpoint_step(checkpoint);
     if (by_checkpoint_value_u64(checkpoint, "rollback_step", &step, NULL) == BY_OK) {
-        job->good_step = step == 0 ? -1 : (int64_t)step;
+        job->saved.good_step = step == 0 ? -1 : (int64_t)step;
     }
 }
 
@@ -232,7 +232,7 @@ static by_status check_model(const by__job *job, const by_checkpoint *checkpoint
         status = print_described(&then, path, json, error);
     }
     if (status == BY_OK) {
-        status = print_described(&now, job->run, present, error);
+        status = print_described(&now, job->dir.path, present, error);
     }
     if (status == BY_OK) {
         status = compare_lines(path, model_lines(then), model_lines(now), error);
@@ -250,10 +250,10 @@ static by_status find_newest(bool *found, uint64_t *newest, const by__job *job, 
     size_t count;
     *found = false;
     *newest = 0;
-    if (!by__path_exists(job->checkpoints)) {
+    if (!by__path_exists(job->dir.checkpoints)) {
         return BY_OK;
     }
-    BY_TRY(by__checkpoint_root_steps(&steps, &count, job->checkpoints, error));
+    BY_TRY(by__checkpoint_root_steps(&steps, &count, job->dir.checkpoints, error));
     *found = count > 0;
     *newest = count > 0 ? steps[0] : 0;
     free(steps);
@@ -270,9 +270,9 @@ static by_status find_checkpoint(char **path, by__job *job, by_error *error)
     uint64_t step = 0;
     char *skipped = NULL;
     BY_TRY(find_newest(&found, &newest, job, error));
-    by_status status =
-        found ? by_checkpoint_latest(job->checkpoints, path, &skipped, &reason)
-              : by_error_set(&reason, BY_ESTATE, "%s ended before its first checkpoint", job->run);
+    by_status status = found ? by_checkpoint_latest(job->dir.checkpoints, path, &skipped, &reason)
+                             : by_error_set(&reason, BY_ESTATE,
+                                            "%s ended before its first checkpoint", job->dir.path);
     if (status == BY_ESTATE && job->options->from_start) {
         by__job_note(job, "%s; starting again at step 0", reason.message);
         *path = by__strdup("");
@@ -307,9 +307,9 @@ static by_status restore_from(by__job *job, const by_checkpoint *checkpoint, by_
     restore_rollback(job, checkpoint);
     by__job_damage_restore(job, checkpoint);
     /* Repairs a crash between writing the best checkpoint and marking it. */
-    if (by__job_leads(job) && job->best_step == by_checkpoint_step(checkpoint) &&
-        isfinite(job->best_loss)) {
-        return by_checkpoint_mark_best(job->checkpoints, job->best_step, job->best_loss, error);
+    if (by__job_leads(job) && job->best.step == by_checkpoint_step(checkpoint) &&
+        isfinite(job->best.loss)) {
+        return by_checkpoint_mark_best(job->dir.checkpoints, job->best.step, job->best.loss, error);
     }
     return BY_OK;
 }
@@ -319,16 +319,16 @@ by_status by__job_return(by__job *job, int64_t step, by_error *error)
     by_checkpoint *checkpoint;
     char *path;
     BY_TRY(by__job_saving_wait(job, error));
-    BY_TRY(by__checkpoint_step_path(&path, job->checkpoints, (uint64_t)step, error));
+    BY_TRY(by__checkpoint_step_path(&path, job->dir.checkpoints, (uint64_t)step, error));
     by_status status = by_checkpoint_open(&checkpoint, path, true, error);
     free(path);
     BY_TRY(status);
-    job->is_torn = true; /* after a failure half-way there is nothing to save */
+    job->saved.state_incomplete = true; /* after a failure half-way there is nothing to save */
     status = restore_tensors(job, checkpoint, error);
     if (status == BY_OK) {
         status = restore_guard(job, checkpoint, error);
     }
-    job->is_torn = status != BY_OK;
+    job->saved.state_incomplete = status != BY_OK;
     by_checkpoint_close(&checkpoint);
     return status;
 }

@@ -43,7 +43,7 @@ static by_status make_directory(char **out, const char *runs, const char *name, 
 static by_status write_inside(const by__job *job, const char *name, const char *text,
                               by_error *error)
 {
-    char *path = by__path_join(job->run, name);
+    char *path = by__path_join(job->dir.path, name);
     by_status status =
         path == NULL ? no_memory(error) : by__file_write(path, text, strlen(text), error);
     free(path);
@@ -81,10 +81,10 @@ by_status by__job_run_dir_check(const by_config *config, by_error *error)
 static by_status open_tracker(by__job *job, by_error *error)
 {
     by__track_tracker_options options = tracker_options(job->config);
-    options.run = job->run;
+    options.run = job->dir.path;
     options.is_resumed = job->options->resume != NULL;
-    options.step = (uint64_t)job->first_step;
-    options.eval_pending = job->eval_pending;
+    options.step = (uint64_t)job->at.first_step;
+    options.eval_pending = job->valid.is_pending;
     options.show = job->options->event == NULL ? NULL : show;
     options.note = note;
     options.user = job;
@@ -93,26 +93,26 @@ static by_status open_tracker(by__job *job, by_error *error)
 
 by_status by__job_run_dir_name(by__job *job, by_error *error)
 {
-    return by__path_make(&job->checkpoints, job->run, "checkpoints", error);
+    return by__path_make(&job->dir.checkpoints, job->dir.path, "checkpoints", error);
 }
 
 static by_status take(by__job *job, by_error *error)
 {
     BY_TRY(by__job_run_dir_name(job, error));
-    BY_TRY(by__track_run_lock(&job->lock, job->run, error));
+    BY_TRY(by__track_run_lock(&job->dir.lock, job->dir.path, error));
     /* Held open, so that no other directory gets its number. */
-    job->directory = open(job->run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return job->directory < 0 ? by__io_error(error, "open", job->run) : BY_OK;
+    job->dir.handle = open(job->dir.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return job->dir.handle < 0 ? by__io_error(error, "open", job->dir.path) : BY_OK;
 }
 
 by_status by__job_run_dir_is_there(const by__job *job, by_error *error)
 {
     struct stat ours;
     struct stat named;
-    if (fstat(job->directory, &ours) != 0) {
-        return by__io_error(error, "look at", job->run);
+    if (fstat(job->dir.handle, &ours) != 0) {
+        return by__io_error(error, "look at", job->dir.path);
     }
-    bool found = stat(job->run, &named) == 0;
+    bool found = stat(job->dir.path, &named) == 0;
     if (found && named.st_dev == ours.st_dev && named.st_ino == ours.st_ino) {
         return BY_OK;
     }
@@ -120,42 +120,43 @@ by_status by__job_run_dir_is_there(const by__job *job, by_error *error)
                         "the run directory %s was moved or removed while it was trained%s: nothing "
                         "is written there; where the directory was moved to, resume it from its "
                         "newest checkpoint",
-                        job->run, found ? ", and another is in its place" : "");
+                        job->dir.path, found ? ", and another is in its place" : "");
 }
 
 by_status by__job_run_dir_find(by__job *job, by_error *error)
 {
-    BY_TRY(by_run_find(&job->run, job->options->resume, error));
+    BY_TRY(by_run_find(&job->dir.path, job->options->resume, error));
     return take(job, error);
 }
 
 by_status by__job_run_dir_make(by__job *job, by_error *error)
 {
-    BY_TRY(make_directory(&job->run, job->config->run.dir, job->config->name, error));
+    BY_TRY(make_directory(&job->dir.path, job->config->run.dir, job->config->name, error));
     return take(job, error);
 }
 
 /* by_run_find returns a path whose last component is the run's name. */
 static by_run_record describe_progress(const by__job *job, const char *status)
 {
-    const char *slash = strrchr(job->run, '/');
-    return (by_run_record){.name = slash == NULL ? job->run : slash + 1,
+    const char *slash = strrchr(job->dir.path, '/');
+    return (by_run_record){.name = slash == NULL ? job->dir.path : slash + 1,
                            .config_hash = job->config_hash,
-                           .started = job->started,
+                           .started = job->dir.started,
                            .status = status,
                            .step = (uint64_t)by_trainer_updates(job->trainer),
                            .steps = (uint64_t)job->config->train.steps,
-                           .best_loss = job->best_loss};
+                           .best_loss = job->best.loss};
 }
 
 /* Updates the registry, an index that can be rebuilt from the run directories. */
 static by_status index_run(const by__job *job, const by_run_record *record, by_error *error)
 {
     by_registry *registry;
-    const char *slash = strrchr(job->run, '/');
+    const char *slash = strrchr(job->dir.path, '/');
     char *runs = slash == NULL
                      ? by__strdup(".")
-                     : by__strndup(job->run, slash == job->run ? 1 : (size_t)(slash - job->run));
+                     : by__strndup(job->dir.path,
+                                   slash == job->dir.path ? 1 : (size_t)(slash - job->dir.path));
     if (runs == NULL) {
         return no_memory(error);
     }
@@ -173,7 +174,7 @@ static by_status write_record(const by__job *job, by_run_record *record, by_erro
     char now[24];
     by__utc_now(now);
     record->updated = now;
-    by_status status = by__track_run_write(job->run, record, error);
+    by_status status = by__track_run_write(job->dir.path, record, error);
     record->updated = NULL;
     return status;
 }
@@ -181,8 +182,8 @@ static by_status write_record(const by__job *job, by_run_record *record, by_erro
 static void update_index(by__job *job, const by_run_record *record)
 {
     by_error error = {0};
-    if (index_run(job, record, &error) != BY_OK && !job->index_failing) {
-        job->index_failing = true;
+    if (index_run(job, record, &error) != BY_OK && !job->dir.index_failing) {
+        job->dir.index_failing = true;
         by__job_note(job, "%s; the run continues without this index of runs", error.message);
     }
 }
@@ -230,7 +231,7 @@ static by_status describe_environment(by__job *job, by_error *error)
             facts[count++] = (by_environment_fact){kept.values[i].key, kept.values[i].as.string};
         }
     }
-    return by_environment_json(&job->environment, NULL, 0, facts, count, error);
+    return by_environment_json(&job->dir.environment, NULL, 0, facts, count, error);
 }
 
 /* "optimizer.lr: 0.001, was 0.003; ..." */
@@ -245,8 +246,9 @@ static void add_change(void *user, const char *key, const char *before, const ch
 static by_status find_changes(by_string *out, const by__job *job, by_error *error)
 {
     char *before;
-    BY_TRY(by__schema_config_before(&before, job->run, (uint64_t)job->first_step, error));
-    by_status status = by__schema_config_compare(before, job->config_text, add_change, out, error);
+    BY_TRY(by__schema_config_before(&before, job->dir.path, (uint64_t)job->at.first_step, error));
+    by_status status =
+        by__schema_config_compare(before, job->dir.config_text, add_change, out, error);
     free(before);
     if (status == BY_OK && out->failed) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: configs of a run");
@@ -257,33 +259,33 @@ static by_status find_changes(by_string *out, const by__job *job, by_error *erro
 /* A run that is trained from its start has one config, another keeps those that it had. */
 static by_status keep_config(by__job *job, by_string *changes, by_error *error)
 {
-    if (job->first_step > 0) {
+    if (job->at.first_step > 0) {
         BY_TRY(find_changes(changes, job, error));
     }
-    bool keeps = job->first_step == 0 || changes->length > 0;
-    return by__schema_config_keep(job->run, (uint64_t)job->first_step,
-                                  keeps ? job->config_text : NULL, error);
+    bool keeps = job->at.first_step == 0 || changes->length > 0;
+    return by__schema_config_keep(job->dir.path, (uint64_t)job->at.first_step,
+                                  keeps ? job->dir.config_text : NULL, error);
 }
 
 static void tell_changes(by__job *job, const by_string *changes)
 {
     if (changes->length > 0) {
-        by__track_begin(job->tracker, BY__EVENT_TEXT, "config", (uint64_t)job->first_step);
+        by__track_begin(job->tracker, BY__EVENT_TEXT, "config", (uint64_t)job->at.first_step);
         by__track_text(job->tracker, "changes", changes->data);
         by__track_end(job->tracker);
-        by__job_note(job, "from step %lld on: %s", (long long)job->first_step, changes->data);
+        by__job_note(job, "from step %lld on: %s", (long long)job->at.first_step, changes->data);
     }
 }
 
 by_status by__job_run_dir_start(by__job *job, by_error *error)
 {
     by_string changes = {0};
-    by__utc_now(job->started);
-    BY_TRY(by_config_print(job->config, &job->config_text, error));
+    by__utc_now(job->dir.started);
+    BY_TRY(by_config_print(job->config, &job->dir.config_text, error));
     BY_TRY(describe_environment(job, error));
     by_status status = keep_config(job, &changes, error);
     if (status == BY_OK) {
-        status = write_inside(job, "environment.json", job->environment, error);
+        status = write_inside(job, "environment.json", job->dir.environment, error);
     }
     if (status == BY_OK) {
         status = open_tracker(job, error);
@@ -308,11 +310,11 @@ void by__job_run_dir_update(by__job *job, const char *status)
         return; /* the next save says so; another run may be in its place */
     }
     bool failing = write_record(job, &record, &error) != BY_OK;
-    if (failing && (!job->record_failing || !is_running)) {
+    if (failing && (!job->dir.record_failing || !is_running)) {
         by__job_note(job, "%s", error.message);
     }
-    job->record_failing = failing;
-    if (!job->index_failing || !is_running) { /* a held lock costs seconds each time */
+    job->dir.record_failing = failing;
+    if (!job->dir.index_failing || !is_running) { /* a held lock costs seconds each time */
         update_index(job, &record);
     }
 }

@@ -220,9 +220,9 @@ static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by
     } counts[] = {
         {"skipped", guard->skipped, guard->skipped > 0},
         {"skipped_in_row", guard->in_row, guard->skipped > 0},
-        {"rollbacks", job->rollbacks, job->rollbacks > 0},
-        {"rollback_step", job->good_step < 0 ? 0 : job->good_step,
-         job->is_ending && strcmp(job->config->guard.spike, "rollback") == 0},
+        {"rollbacks", job->saved.rollbacks, job->saved.rollbacks > 0},
+        {"rollback_step", job->saved.good_step < 0 ? 0 : job->saved.good_step,
+         job->saved.is_ending && strcmp(job->config->guard.spike, "rollback") == 0},
         {"loss_scale_steps", guard->loss_scale.steps,
          by__trainer_scales_loss_dynamically(job->config)},
     };
@@ -253,9 +253,9 @@ static by_status describe(by__job *job, by__checkpoint_save_request *request,
     by_checkpoint_value values[12 + GUARD_VALUES + BY_TASK_FILES] = {
         {.key = "sample", .kind = BY_VALUE_U64, .as.u64 = by_loader_position(job->loader)},
         {.key = "seed", .kind = BY_VALUE_U64, .as.u64 = job->config->seed},
-        {.key = "best_loss", .kind = BY_VALUE_F64, .as.f64 = job->best_loss},
-        {.key = "best_step", .kind = BY_VALUE_U64, .as.u64 = job->best_step},
-        {.key = "eval_pending", .kind = BY_VALUE_U64, .as.u64 = job->eval_pending},
+        {.key = "best_loss", .kind = BY_VALUE_F64, .as.f64 = job->best.loss},
+        {.key = "best_step", .kind = BY_VALUE_U64, .as.u64 = job->best.step},
+        {.key = "eval_pending", .kind = BY_VALUE_U64, .as.u64 = job->valid.is_pending},
         {.key = "config_hash", .kind = BY_VALUE_STRING, .as.string = job->config_hash},
         {.key = "optimizer", .kind = BY_VALUE_STRING, .as.string = job->config->optimizer.kind},
     };
@@ -265,20 +265,20 @@ static by_status describe(by__job *job, by__checkpoint_save_request *request,
     size_t value_count = 7;
     if (job->data->task->best_by_metric) {
         values[value_count++] = (by_checkpoint_value){
-            .key = "best_metric", .kind = BY_VALUE_F64, .as.f64 = job->best_metric};
+            .key = "best_metric", .kind = BY_VALUE_F64, .as.f64 = job->best.metric};
     }
     value_count += describe_guard(job, values + value_count, &losses);
-    if (job->damage[0] != '\0') {
+    if (job->skipped.hash[0] != '\0') {
         values[value_count++] = (by_checkpoint_value){
-            .key = "damage", .kind = BY_VALUE_STRING, .as.string = job->damage};
+            .key = "damage", .kind = BY_VALUE_STRING, .as.string = job->skipped.hash};
     }
-    if (job->damaged_samples > 0) {
+    if (job->skipped.samples > 0) {
         values[value_count++] = (by_checkpoint_value){
-            .key = "damaged_samples", .kind = BY_VALUE_U64, .as.u64 = job->damaged_samples};
+            .key = "damaged_samples", .kind = BY_VALUE_U64, .as.u64 = job->skipped.samples};
     }
-    if (job->valid_step == by_trainer_updates(job->trainer)) {
+    if (job->valid.step == by_trainer_updates(job->trainer)) {
         values[value_count++] = (by_checkpoint_value){
-            .key = "valid_loss", .kind = BY_VALUE_F64, .as.f64 = job->valid_loss};
+            .key = "valid_loss", .kind = BY_VALUE_F64, .as.f64 = job->valid.loss};
     }
     if (by__trainer_teacher_hash(job->trainer)[0] != '\0') {
         values[value_count++] =
@@ -322,9 +322,9 @@ by_status by__job_describe(by__job *job, by__checkpoint_save_request *request, t
     if (task->keep != NULL) {
         BY_TRY(task->keep(job->data, job->config, &kept, error));
     }
-    if (job->valid_step == by_trainer_updates(job->trainer)) {
-        BY_TRY(by__job_outcomes_describe(&reference, job->outcomes, &kept,
-                                         job->data->train_examples, job->valid_loss, error));
+    if (job->valid.step == by_trainer_updates(job->trainer)) {
+        BY_TRY(by__job_outcomes_describe(&reference, job->valid.outcomes, &kept,
+                                         job->data->train_examples, job->valid.loss, error));
     }
     by_status status = by_model_config_json(&json, &job->config->model, kept.eos, error);
     if (status == BY_OK && kept.origin_config != NULL) {

@@ -21,7 +21,7 @@ static by_status open_saver(by__job *job, by_error *error)
         BY_TRY(by_comm_split(&comm, job->comm, 0, by_comm_rank(job->comm), error));
         by__comm_set_beside(comm); /* it is used from the saver's thread */
     }
-    return by__checkpoint_saver_open(&job->saving->saver, &comm, staging, error);
+    return by__checkpoint_saver_open(&job->saved.saving->saver, &comm, staging, error);
 }
 
 static void let_go(void *user)
@@ -33,7 +33,7 @@ by_status by__job_saving_open(by__job *job, by_error *error)
 {
     by__job_saving *s;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "checkpoints", error));
-    job->saving = s;
+    job->saved.saving = s;
     BY_TRY(by__job_held_open(&s->held, job->trainer, error));
     BY_TRY(by__job_held_plan(&s->plan, s->held, job, error));
     if (job->config->checkpoint.async != 0) {
@@ -46,7 +46,7 @@ by_status by__job_saving_open(by__job *job, by_error *error)
 
 void by__job_saving_close(by__job *job)
 {
-    by__job_saving *s = job->saving;
+    by__job_saving *s = job->saved.saving;
     if (s != NULL) {
         by__checkpoint_saver_close(&s->saver);
         if (job->trainer != NULL) {
@@ -55,14 +55,14 @@ void by__job_saving_close(by__job *job)
         by__checkpoint_save_plan_free(&s->plan);
         by__job_held_close(&s->held);
         free(s);
-        job->saving = NULL;
+        job->saved.saving = NULL;
     }
 }
 
 static bool is_pending(const by__job *job)
 {
-    return job->saving != NULL && job->saving->saver != NULL &&
-           by__checkpoint_saver_is_pending(job->saving->saver);
+    return job->saved.saving != NULL && job->saved.saving->saver != NULL &&
+           by__checkpoint_saver_is_pending(job->saved.saving->saver);
 }
 
 /* Reports a checkpoint that is on disk. */
@@ -71,12 +71,12 @@ static void tell(by__job *job, const by__checkpoint_save_end *end)
     if (by__job_leads(job)) {
         by__job_run_dir_update(job, "running");
         by_train_event event = {.kind = BY_TRAIN_SAVED,
-                                .path = job->checkpoints,
+                                .path = job->dir.checkpoints,
                                 .step = (int64_t)end->step,
                                 .save_stalled = end->stalled,
                                 .save_seconds = end->seconds};
         by__track_begin(job->tracker, BY__EVENT_CHECKPOINT, "checkpoint", end->step);
-        by__track_text(job->tracker, "path", job->checkpoints);
+        by__track_text(job->tracker, "path", job->dir.checkpoints);
         by__track_number(job->tracker, "stalled_seconds", end->stalled);
         by__track_number(job->tracker, "seconds", end->seconds);
         by__job_report(job, &event);
@@ -90,9 +90,9 @@ by_status by__job_saving_wait(by__job *job, by_error *error)
     if (!is_pending(job)) {
         return BY_OK;
     }
-    by_status status = by__checkpoint_saver_wait(job->saving->saver, &end, error);
+    by_status status = by__checkpoint_saver_wait(job->saved.saving->saver, &end, error);
     if (status != BY_OK) {
-        job->saved_step = -1;
+        job->saved.step = -1;
         /* Of a directory that was moved while it was written, what is wrong is that. */
         by_error moved = {0};
         if (by__job_leads(job) && by__job_run_dir_is_there(job, &moved) != BY_OK) {
@@ -106,12 +106,12 @@ by_status by__job_saving_wait(by__job *job, by_error *error)
 
 bool by__job_saving_failed(const by__job *job)
 {
-    return is_pending(job) && by__checkpoint_saver_has_failed(job->saving->saver);
+    return is_pending(job) && by__checkpoint_saver_has_failed(job->saved.saving->saver);
 }
 
 by_status by__job_saving_look(by__job *job, by_error *error)
 {
-    if (!is_pending(job) || !by__checkpoint_saver_is_done(job->saving->saver)) {
+    if (!is_pending(job) || !by__checkpoint_saver_is_done(job->saved.saving->saver)) {
         return BY_OK;
     }
     bool alone = job->comm == NULL || by__trainer_is_late(job->trainer);
@@ -121,7 +121,7 @@ by_status by__job_saving_look(by__job *job, by_error *error)
 static by_status take(by__job *job, const by__checkpoint_save_request *request, by_error *error)
 {
     double began = by__now();
-    by__job_saving *s = job->saving;
+    by__job_saving *s = job->saved.saving;
     if (s->saver != NULL) {
         return by__checkpoint_saver_begin(s->saver, request, error);
     }
@@ -135,30 +135,30 @@ static by_status take(by__job *job, const by__checkpoint_save_request *request, 
 by_status by__job_save(by__job *job, bool best, by_error *error)
 {
     int64_t step = by_trainer_updates(job->trainer);
-    by__job_saving *s = job->saving;
+    by__job_saving *s = job->saved.saving;
     const by_checkpoint_config *c = &job->config->checkpoint;
     by__checkpoint_save_request request = {
-        .root = job->checkpoints,
+        .root = job->dir.checkpoints,
         .step = (uint64_t)step,
         .plan = &s->plan,
         .read = by__job_held_read,
         .user = s->held,
         .beside = by__trainer_saves_beside(job->trainer),
         .is_best = best,
-        .loss = job->best_loss,
+        .loss = job->best.loss,
         .retention = {.keep = (size_t)c->keep,
                       .keep_best = c->keep_best > 1 ? (size_t)c->keep_best : 0, /* the marked one */
                       .keep_every = (uint64_t)c->keep_every,
                       /* to which a spike of the loss would return */
-                      .also = job->good_step > 0 ? (uint64_t)job->good_step : 0,
+                      .also = job->saved.good_step > 0 ? (uint64_t)job->saved.good_step : 0,
                       .last = (uint64_t)step}};
-    if (job->saved_step == step && !best) {
+    if (job->saved.step == step && !best) {
         return BY_OK;
     }
     BY_TRY(by__job_saving_wait(job, error));
-    if (job->saved_step == step) { /* it was evaluated after that */
-        return by__job_leads(job) ? by_checkpoint_mark_best(job->checkpoints, (uint64_t)step,
-                                                            job->best_loss, error)
+    if (job->saved.step == step) { /* it was evaluated after that */
+        return by__job_leads(job) ? by_checkpoint_mark_best(job->dir.checkpoints, (uint64_t)step,
+                                                            job->best.loss, error)
                                   : BY_OK;
     }
     /* A directory made anew would have no config, and another run's lose its checkpoints. */
@@ -166,6 +166,6 @@ by_status by__job_save(by__job *job, bool best, by_error *error)
         job->comm, by__job_leads(job) ? by__job_run_dir_is_there(job, error) : BY_OK, error));
     BY_TRY(by_trainer_settle(job->trainer, error));
     BY_TRY(by__job_describe(job, &request, take, error));
-    job->saved_step = step;
+    job->saved.step = step;
     return BY_OK;
 }

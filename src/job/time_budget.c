@@ -116,7 +116,7 @@ static by_status measure_evaluation(by__job *job, double *evaluation, double sec
         return BY_OK;
     }
     by_status status = by__job_evaluate_loader(&result, job->trainer, job->data, job->valid_loader,
-                                               job->config->train.eval_batches, job->outcomes,
+                                               job->config->train.eval_batches, job->valid.outcomes,
                                                is_over, &r, &stopped);
     *evaluation = by__now() - began;
     if (status == BY_ESTOPPED) {
@@ -155,14 +155,8 @@ by_status by_train_measure(by_train_times *out, const by_train_options *options,
                            by_error *error)
 {
     by_train_times times = {0};
-    by__job job = {.options = options,
-                   .is_trial = true,
-                   .best_loss = (double)NAN,
-                   .best_metric = (double)NAN,
-                   .saved_step = -1,
-                   .valid_step = -1,
-                   .good_step = -1,
-                   .lock = -1};
+    by__job job = by__job_of(options);
+    job.is_trial = true;
     by_status status = measure(&job, &times, seconds, error);
     if (job.comm != NULL) {
         status = status == BY_OK

@@ -147,7 +147,7 @@ static void draw(cairo_t *cairo, void *user)
     char title[160];
     char bytes[32];
     const by_config *config = p->trainer->config;
-    uint64_t total = p->trainer->memory.total;
+    uint64_t total = p->trainer->plan.memory.total;
     by__plot_begin(cairo, FONT_SIZE);
     for (int band = BANDS - 1; band >= 0; band--) {
         draw_band(cairo, p, band);
@@ -155,7 +155,7 @@ static void draw(cairo_t *cairo, void *user)
     (void)snprintf(title, sizeof title,
                    "Memory of a step, node by node: %s planned (recompute %s, %s)",
                    by_format_bytes(bytes, total),
-                   p->trainer->arena_bytes > 0 ? "by budget" : config->memory.recompute,
+                   p->trainer->plan.arena_bytes > 0 ? "by budget" : config->memory.recompute,
                    config->precision.compute);
     by__plot_color(cairo, BY__PLOT_INK);
     by__plot_text(cairo, 10, 22, 0, title);
@@ -180,8 +180,9 @@ static by_status add_moments(memory_chart *p, const by__exec_program_row *row, b
 static by_status fill(memory_chart *p, by_error *error)
 {
     const by_trainer *t = p->trainer;
-    const by_memory_report *m = &t->memory;
-    const by__exec_program_row *rows[] = {t->gradients, t->norm, t->update, t->copy};
+    const by_memory_report *m = &t->plan.memory;
+    const by__exec_program_row *rows[] = {t->model.gradients, t->norm.row, t->update.row,
+                                          t->update.copy_row};
     size_t nodes = 1;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         bool has = rows[i] != NULL && rows[i]->program != NULL;
@@ -207,13 +208,13 @@ static by_status fill(memory_chart *p, by_error *error)
 by_status by_trainer_draw_memory(const by_trainer *trainer, const char *path, by_error *error)
 {
     memory_chart p = {.trainer = trainer};
-    if (trainer->gradients == NULL) {
+    if (trainer->model.gradients == NULL) {
         return by_error_set(error, BY_EARG,
                             "%s: the memory of a step can be plotted only for a single program of "
                             "forward and backward pass, but %s",
                             path,
-                            trainer->stages > 1 ? "the stages of a pipeline have several"
-                                                : "this trainer has none");
+                            trainer->model.stages > 1 ? "the stages of a pipeline have several"
+                                                      : "this trainer has none");
     }
     by_status status = fill(&p, error);
     if (status == BY_OK) {

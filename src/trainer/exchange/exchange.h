@@ -144,7 +144,8 @@ double by__trainer_stood(const by_trainer *trainer);
 
 /* Resolves the layout, and which micro-batches belong to this rank. */
 by_status by__trainer_ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error);
-/* Sets the number of micro-batches of a step, over all ranks: at most t->most_micro_batches. */
+/* Sets the number of micro-batches of a step, over all ranks: at most
+ * t->part.most_micro_batches. */
 by_status by__trainer_ranks_set_micro_batches(by_trainer *t, int64_t count, by_error *error);
 /* Number of gradient sets that this rank needs in any stage of train.batch_warmup. */
 int by__trainer_ranks_sets(by_trainer *t);

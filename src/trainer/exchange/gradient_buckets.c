@@ -54,7 +54,7 @@ static int64_t stage_begin(const by_trainer *t, const by__store *store, int grou
 {
     int last = -1;
     int64_t begin = 0;
-    for (size_t i = 0; i < by__store_count(store) && t->stages > 1; i++) {
+    for (size_t i = 0; i < by__store_count(store) && t->model.stages > 1; i++) {
         const by__store_tensor *entry = by__store_entry(store, (by__store_handle)i);
         if (entry->group == group && by__store_begin(store, (by__store_handle)i) < end) {
             int stage = by__trainer_stage_of(t, entry->name);
@@ -104,7 +104,7 @@ by_status by__trainer_buckets_list(by__trainer_bucket **out, size_t *count, cons
 
 by_status by__trainer_buckets_plan(by_trainer *t, by_error *error)
 {
-    return by__trainer_ranks_adders(t) == 1 || t->sets == 0
+    return by__trainer_ranks_adders(t) == 1 || t->flats.sets == 0
                ? BY_OK
                : by__trainer_buckets_list(&t->ranks.buckets, &t->ranks.bucket_count, t, t->store,
                                           error);

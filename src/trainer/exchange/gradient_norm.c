@@ -261,7 +261,7 @@ static by_status plan_runs(norm_planner *p, by_error *error)
 {
     const by_trainer *t = p->t;
     BY_TRY(by__store_open(&p->whole, t->device, error));
-    BY_TRY(by__nn_declare_parameters(p->whole, t->whole, error));
+    BY_TRY(by__nn_declare_parameters(p->whole, t->model.whole, error));
     BY_TRY(by__alloc((void **)&p->holders, (size_t)p->holder_count, sizeof *p->holders,
                      "gradient norm", error));
     for (int rank = 0; rank < p->holder_count; rank++) {
@@ -293,7 +293,7 @@ static void square(by_graph *graph, const char *what, size_t i, int64_t count)
 
 static by_status build_squares(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    const by__trainer_gradient_norm *n = &t->divided_norm;
+    const by__trainer_gradient_norm *n = &t->norm;
     for (size_t i = 0; i < n->run_count; i++) {
         if (n->runs[i].owner == n->rank) {
             square(graph, "run", i, n->runs[i].count);
@@ -307,13 +307,13 @@ static by_status build_squares(const by_trainer *t, by_graph *graph, by_error *e
 
 static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    const by__trainer_gradient_norm *n = &t->divided_norm;
+    const by__trainer_gradient_norm *n = &t->norm;
     by_value in[3 + BY__TRAINED_GROUPS];
     by_value norm;
     by_value scale;
     int count = 3;
     in[0] = by_graph_state(graph, "failed", BY_F32, BY_SHAPE(1));
-    in[1] = by_graph_input(graph, "losses", BY_F32, BY_SHAPE(t->most_micro_batches));
+    in[1] = by_graph_input(graph, "losses", BY_F32, BY_SHAPE(t->part.most_micro_batches));
     in[2] = by__trainer_scales_loss(t->config)
                 ? by_graph_input(graph, "loss_factor", BY_F32, BY_SHAPE(1))
                 : BY_NONE;
@@ -336,16 +336,16 @@ static by_status build_norm(const by_trainer *t, by_graph *graph, by_error *erro
 /* If this rank has all sums of gradients. */
 static by_status build_own_norm(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    return by_optimizer_norm_graph(graph, &t->config->optimizer, t->groups, t->trained_groups,
-                                   t->most_micro_batches, by__trainer_scales_loss(t->config),
-                                   error);
+    return by_optimizer_norm_graph(graph, &t->config->optimizer, t->units.groups,
+                                   t->units.trained_groups, t->part.most_micro_batches,
+                                   by__trainer_scales_loss(t->config), error);
 }
 
 by_status by__trainer_norm_plan(by_trainer *t, by_error *error)
 {
-    by__trainer_gradient_norm *n = &t->divided_norm;
-    if (t->zero == 0 && t->stages == 1) {
-        return by__trainer_add_update(t, "gradient norm", build_own_norm, &t->norm, error);
+    by__trainer_gradient_norm *n = &t->norm;
+    if (t->zero == 0 && t->model.stages == 1) {
+        return by__trainer_add_update(t, "gradient norm", build_own_norm, &t->norm.row, error);
     }
     norm_planner p = {.t = t,
                       .norm = n,
@@ -357,12 +357,12 @@ by_status by__trainer_norm_plan(by_trainer *t, by_error *error)
     close_planner(&p);
     BY_TRY(status);
     BY_TRY(by__trainer_add_update(t, "gradient squares", build_squares, &n->squares, error));
-    return by__trainer_add_update(t, "gradient norm", build_norm, &t->norm, error);
+    return by__trainer_add_update(t, "gradient norm", build_norm, &t->norm.row, error);
 }
 
 void by__trainer_norm_close(by_trainer *t)
 {
-    by__trainer_gradient_norm *n = &t->divided_norm;
+    by__trainer_gradient_norm *n = &t->norm;
     by_device_free(&n->memory);
     free(n->runs);
     free(n->pieces);
@@ -373,7 +373,7 @@ void by__trainer_norm_close(by_trainer *t)
 
 size_t by__trainer_norm_bytes(const by_trainer *t)
 {
-    return t->divided_norm.bytes;
+    return t->norm.bytes;
 }
 
 /* ---- memory ---- */
@@ -390,7 +390,7 @@ static size_t group_squares(const by__trainer_gradient_norm *n, int group)
 
 by_status by__trainer_norm_open(by_trainer *t, by_error *error)
 {
-    by__trainer_gradient_norm *n = &t->divided_norm;
+    by__trainer_gradient_norm *n = &t->norm;
     char name[48];
     n->bound_set = -1;
     if (n->squares == NULL) {
@@ -415,7 +415,7 @@ by_status by__trainer_norm_open(by_trainer *t, by_error *error)
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         size_t bytes = (size_t)blocks_of(n->elements[group]) * sizeof(float);
         name_of(name, "squares", (size_t)group);
-        BY_TRY(by__exec_row_bind(t->norm, name,
+        BY_TRY(by__exec_row_bind(t->norm.row, name,
                                  by_memory_at(n->memory, group_squares(n, group), bytes), error));
     }
     return BY_OK;
@@ -441,13 +441,14 @@ static size_t before(const size_t *counts, int rank)
 /* Memory of this rank's gradients, in the set with the sum. */
 static by_memory run_memory(const by_trainer *t, const by__trainer_norm_run *run)
 {
-    return by__store_range(t->store, t->gradient_sets[t->sum_set], run->group, run->at, run->count);
+    return by__store_range(t->store, t->flats.gradient_sets[t->flats.sum_set], run->group, run->at,
+                           run->count);
 }
 
 /* Sends all pieces to all ranks, and copies them into their blocks. */
 static by_status share_pieces(by_trainer *t, by_error *error)
 {
-    by__trainer_gradient_norm *n = &t->divided_norm;
+    by__trainer_gradient_norm *n = &t->norm;
     float *all = host_at(n, 0);
     float *own = all + before(n->piece_elements, n->rank);
     float *blocks = host_at(n, n->blocks_at);
@@ -506,9 +507,9 @@ static void order_squares(const by__trainer_gradient_norm *n)
 /* Binds the squares' program to the runs of the gradient set with the sum. */
 static by_status bind_runs(by_trainer *t, by_error *error)
 {
-    by__trainer_gradient_norm *n = &t->divided_norm;
+    by__trainer_gradient_norm *n = &t->norm;
     size_t at = n->run_squares_at + before(n->run_blocks, n->rank) * sizeof(float);
-    for (size_t i = 0; i < n->run_count && n->bound_set != t->sum_set; i++) {
+    for (size_t i = 0; i < n->run_count && n->bound_set != t->flats.sum_set; i++) {
         const by__trainer_norm_run *run = &n->runs[i];
         char name[48];
         if (run->owner != n->rank) {
@@ -521,13 +522,13 @@ static by_status bind_runs(by_trainer *t, by_error *error)
         BY_TRY(by__exec_row_bind(n->squares, name, by_memory_at(n->memory, at, bytes), error));
         at += room_of(run->count) * sizeof(float);
     }
-    n->bound_set = t->sum_set;
+    n->bound_set = t->flats.sum_set;
     return BY_OK;
 }
 
 by_status by__trainer_norm_squares(by_trainer *t, by_error *error)
 {
-    by__trainer_gradient_norm *n = &t->divided_norm;
+    by__trainer_gradient_norm *n = &t->norm;
     if (n->squares == NULL) {
         return BY_OK;
     }

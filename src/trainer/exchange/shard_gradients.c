@@ -21,10 +21,10 @@ by_status by__trainer_turns_build(by_trainer *t, const by_trainer_options *o, by
 {
     const by__trainer_recipe recipe = {o->builder, o->user, t->task};
     by__trainer_turns *turns = &t->shard.turns;
-    BY_TRY(by__trainer_forward_graph(&turns->graph, &t->model, t->config, &recipe, BY_MODEL_TRAIN,
-                                     error));
-    t->parameters = turns->graph;
-    by_pass_options options = by__trainer_pass_options(t, &t->model);
+    BY_TRY(by__trainer_forward_graph(&turns->graph, &t->model.values, t->config, &recipe,
+                                     BY_MODEL_TRAIN, error));
+    t->model.parameters = turns->graph;
+    by_pass_options options = by__trainer_pass_options(t, &t->model.values);
     by__trainer_gathered_options(t, turns->graph, &options);
     turns->ahead = options.prefetch_bytes;
     return by_passes_run(turns->graph, BY_PURPOSE_TRAIN, &options, "order", error);
@@ -136,8 +136,8 @@ by_status by__trainer_turns_plan(by_trainer *t, by_error *error)
     BY_TRY(by__trainer_turns_list(t, error));
     BY_TRY(by__trainer_turns_hand_over(t, graph, error));
     turns->graph = NULL; /* owned by the set from here on */
-    return by__exec_set_add(&t->programs, "gradients", graph, (by_purpose)0, NULL, &t->gradients,
-                            error);
+    return by__exec_set_add(&t->programs, "gradients", graph, (by_purpose)0, NULL,
+                            &t->model.gradients, error);
 }
 
 size_t by__trainer_turns_bytes(const by_trainer *t)
@@ -176,8 +176,8 @@ static by_status hand_over(void *user, const by__device_call *call, by_error *er
     size_t k = (size_t)call->attrs.bucket;
     by__trainer_slice own = by__trainer_shard_slice(t, k, t->layout.place[BY_MESH_SHARD]);
     float *sums[BY__MAX_SETS] = {NULL};
-    for (int i = 0; i < t->sets && own.count > 0; i++) {
-        sums[i] = (float *)by__trainer_shard_memory(t, t->gradient_sets[i], &own).address;
+    for (int i = 0; i < t->flats.sets && own.count > 0; i++) {
+        sums[i] = (float *)by__trainer_shard_memory(t, t->flats.gradient_sets[i], &own).address;
     }
     return by__trainer_reducer_add(t->ranks.reducer, turns->round, k,
                                    turns->gives ? pack(t, call, k) : NULL, sums, error);
@@ -189,8 +189,8 @@ static by_status open(by_trainer *t, by_error *error)
     t->ranks.collectives->gradients = hand_over;
     t->ranks.collectives->parameters = by__trainer_gathered_run;
     t->ranks.collectives->user = t;
-    BY_TRY(by__alloc((void **)&turns->losses, (size_t)t->most_micro_batches, sizeof *turns->losses,
-                     "losses", error));
+    BY_TRY(by__alloc((void **)&turns->losses, (size_t)t->part.most_micro_batches,
+                     sizeof *turns->losses, "losses", error));
     return by__alloc_aligned((void **)&turns->packed, by__trainer_turns_bytes(t),
                              "a bucket of gradients", error);
 }
@@ -207,16 +207,16 @@ void by__trainer_turns_close(by_trainer *t)
 static int64_t count_rounds(const by_trainer *t)
 {
     int64_t ranks = by__trainer_ranks_members(t);
-    return (t->leaves + ranks - 1) / ranks;
+    return (t->part.leaves + ranks - 1) / ranks;
 }
 
 static bool begin(by_trainer *t, int64_t *i, int64_t *kept_as)
 {
     by__trainer_turns *turns = &t->shard.turns;
     turns->round = *i;
-    turns->gives = *i < t->micro_batches;
-    *kept_as = turns->gives ? by__trainer_leaf(t, *i) : t->most_micro_batches;
-    *i = turns->gives ? *i : t->micro_batches - 1;
+    turns->gives = *i < t->part.micro_batches;
+    *kept_as = turns->gives ? by__trainer_leaf(t, *i) : t->part.most_micro_batches;
+    *i = turns->gives ? *i : t->part.micro_batches - 1;
     return turns->gives;
 }
 
@@ -230,7 +230,7 @@ static by_status gather_losses(by_trainer *t, by_error *error)
     for (int r = 0; r < t->layout.replica; r++) {
         mine += counts[r];
     }
-    for (int64_t i = 0; i < t->micro_batches; i++) {
+    for (int64_t i = 0; i < t->part.micro_batches; i++) {
         turns->losses[mine + (size_t)i] = losses[by__trainer_leaf(t, i)];
     }
     BY_TRY(by_comm_all_gather(t->ranks.peers, turns->losses + mine, turns->losses, counts, BY_F32,
@@ -262,7 +262,7 @@ static by__trainer_leaves leaves(by__trainer_leaves all, int members, int member
 
 static int sets(const by_trainer *t)
 {
-    return by__trainer_reducer_sets(t->leaves, by__trainer_ranks_members(t));
+    return by__trainer_reducer_sets(t->part.leaves, by__trainer_ranks_members(t));
 }
 
 const by__trainer_summation by__exchange_rounds = {.in_rounds = true,

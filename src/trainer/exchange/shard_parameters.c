@@ -35,7 +35,7 @@ void by__trainer_gathered_options(const by_trainer *t, const by_graph *graph,
     if (t->zero > 2) {
         options->gather = (by_gather_options){.mesh = 1u << BY_MESH_SHARD,
                                               .ranks = t->layout.size[BY_MESH_SHARD],
-                                              .parameters = t->parameters,
+                                              .parameters = t->model.parameters,
                                               .keep = t->config->parallel.keep != 0};
         options->prefetch_bytes = largest_unit(t, graph);
     }
@@ -46,6 +46,6 @@ by_status by__trainer_gathered_run(void *user, const by__device_call *call, by_e
     by_trainer *t = user;
     by__store_handle handle = (by__store_handle)call->attrs.bucket;
     bool wide = (by__store_entry(t->store, handle)->group & BY__GROUP_WIDE) != 0;
-    return by__trainer_shard_collect(t, wide ? t->masters : t->copies, handle, call->out[0].data,
-                                     error);
+    return by__trainer_shard_collect(t, wide ? t->flats.masters : t->flats.copies, handle,
+                                     call->out[0].data, error);
 }

@@ -5,7 +5,7 @@
 
 size_t by__exchange_units(const by_trainer *t)
 {
-    return t->zero > 0 ? t->shard.own_count : t->trained_groups;
+    return t->zero > 0 ? t->shard.own_count : t->units.trained_groups;
 }
 
 by_memory by__exchange_unit_memory(const by_trainer *t, int flat, size_t i)
@@ -17,8 +17,8 @@ by_memory by__exchange_unit_memory(const by_trainer *t, int flat, size_t i)
 size_t by__exchange_elements(const by_trainer *t)
 {
     int64_t elements = 0;
-    for (size_t i = 0; i < t->trained_groups; i++) {
-        elements += by_shape_count(&t->groups[i].shape);
+    for (size_t i = 0; i < t->units.trained_groups; i++) {
+        elements += by_shape_count(&t->units.groups[i].shape);
     }
     return (size_t)elements;
 }
@@ -75,8 +75,9 @@ by_status by__trainer_sync_outer_step(by_trainer *t, by_error *error)
 
 by_status by__trainer_sync_take_anchor(by_trainer *t, by_error *error)
 {
-    BY_TRY(by__exchange_copy(t, t->masters, t->sync.anchor, error));
-    BY_TRY(t->copy == NULL ? BY_OK : by_program_submit(t->copy->program, error));
+    BY_TRY(by__exchange_copy(t, t->flats.masters, t->sync.anchor, error));
+    BY_TRY(t->update.copy_row == NULL ? BY_OK
+                                      : by_program_submit(t->update.copy_row->program, error));
     BY_TRY(by__trainer_shard_gather(t, error));
     return t->strategy->share(t, error);
 }

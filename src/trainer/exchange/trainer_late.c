@@ -34,9 +34,9 @@ by_status by__trainer_late_lay_out(by_trainer *t, by_error *error)
 /* merged.U = U + (anchor.U - sent.U) */
 static by_status build_merge(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    for (size_t i = 0; i < t->trained_groups; i++) {
+    for (size_t i = 0; i < t->units.trained_groups; i++) {
         char name[64];
-        const by_update_unit *unit = &t->groups[i];
+        const by_update_unit *unit = &t->units.groups[i];
         by_value own = by_graph_input(graph, unit->name, BY_F32, unit->shape);
         (void)snprintf(name, sizeof name, "anchor.%s", unit->name);
         by_value anchor = by_graph_input(graph, name, BY_F32, unit->shape);
@@ -61,10 +61,10 @@ by_status by__trainer_late_open(by_trainer *t, by_error *error)
     BY_TRY(by_comm_split(&late->peers, t->sync.peers, 0, by_comm_rank(t->sync.peers), error));
     by__comm_set_beside(late->peers);
     t->sync.peers = late->peers;
-    for (size_t i = 0; i < t->trained_groups; i++) {
+    for (size_t i = 0; i < t->units.trained_groups; i++) {
         char name[64];
-        const char *unit = t->groups[i].name;
-        by_memory own = by__trainer_group(t, t->masters, i);
+        const char *unit = t->units.groups[i].name;
+        by_memory own = by__trainer_group(t, t->flats.masters, i);
         BY_TRY(by__exec_row_bind(merge, unit, own, error));
         (void)snprintf(name, sizeof name, "merged.%s", unit);
         BY_TRY(by__exec_row_bind(merge, name, own, error));
@@ -112,9 +112,9 @@ static by_status begin_exchange(by_trainer *t, by_error *error)
 {
     by__trainer_late *late = &t->sync.late;
     BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, by__trainer_flat(t, late->sent),
-                           by__trainer_flat(t, t->masters), error));
+                           by__trainer_flat(t, t->flats.masters), error));
     BY_TRY(by_program_run(t->sync.difference->program, error));
-    late->begun = t->updates;
+    late->begun = t->steps.updates;
     late->is_exact = by__trainer_sync_is_exact(t);
     late->count = late->wishes;
     late->error = (by_error){0};
@@ -138,17 +138,18 @@ by_status by__trainer_finish_exchange(by_trainer *t, by_error *error)
     t->ranks.late += late->seconds;
     t->ranks.stood += by__now() - begin;
     BY_TRY(by__trainer_sync_outer_step(t, error));
-    if (late->begun == t->updates) { /* w = w_n: exactly the anchor, as on all ranks */
+    if (late->begun == t->steps.updates) { /* w = w_n: exactly the anchor, as on all ranks */
         return by__trainer_sync_take_anchor(t, error);
     }
     BY_TRY(by_program_submit(late->merge->program, error));
-    return t->copy == NULL ? BY_OK : by_program_submit(t->copy->program, error);
+    return t->update.copy_row == NULL ? BY_OK
+                                      : by_program_submit(t->update.copy_row->program, error);
 }
 
 by_status by__trainer_late_after_update(by_trainer *t, bool due, by_error *error)
 {
     const by__trainer_late *late = &t->sync.late;
-    if (late->is_under_way && t->updates - late->begun >= t->config->sync.staleness) {
+    if (late->is_under_way && t->steps.updates - late->begun >= t->config->sync.staleness) {
         BY_TRY(by__trainer_finish_exchange(t, error));
     }
     return due ? begin_exchange(t, error) : BY_OK;

@@ -104,8 +104,8 @@ by_status by__trainer_overlap_plan(by_trainer *t, const by_trainer_options *o, b
         by_graph_close(&graph);
         return status;
     }
-    return by__exec_set_add(&t->programs, BY__LAST_GRADIENTS, graph, (by_purpose)0, NULL, &t->last,
-                            error);
+    return by__exec_set_add(&t->programs, BY__LAST_GRADIENTS, graph, (by_purpose)0, NULL,
+                            &t->model.last, error);
 }
 
 /* ---- a step ---- */
@@ -124,7 +124,7 @@ static by_status reduce(void *user, const by__device_call *call, by_error *error
 by_status by__trainer_overlap_open(by_trainer *t, by_error *error)
 {
     BY_UNUSED(error);
-    if (t->last != NULL) {
+    if (t->model.last != NULL) {
         t->ranks.collectives->gradients = reduce;
         t->ranks.collectives->user = t;
     }

@@ -10,28 +10,29 @@
 /* Sets the micro-batches of this rank, of `count` in total. */
 static void set_leaves(by_trainer *t, int64_t count)
 {
-    t->all_micro_batches = count;
+    t->part.all_micro_batches = count;
     const by__trainer_leaves mine = by__trainer_replica_leaves(t, t->layout.replica);
     const by__trainer_leaves together = by__trainer_sum_leaves(t, t->layout.replica);
-    t->first_micro_batch = mine.first;
-    t->micro_batches = mine.count;
-    t->first_leaf = mine.first - together.first;
-    t->leaves = together.count;
+    t->part.first_micro_batch = mine.first;
+    t->part.micro_batches = mine.count;
+    t->part.first_leaf = mine.first - together.first;
+    t->part.leaves = together.count;
 }
 
 by_status by__trainer_ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
-    t->most_micro_batches = t->config->train.batch / t->config->train.micro_batch;
+    t->part.most_micro_batches = t->config->train.batch / t->config->train.micro_batch;
     by__trainer_layout_alone(&t->layout);
     if (o->mode == BY_TRAINER_FULL || o->comm != NULL || o->ranks > 0) {
         BY_TRY(by__trainer_layout_resolve(&t->layout, t->config, by__trainer_job_ranks(o),
                                           by__trainer_job_rank(o), error));
     }
     t->ranks.all = t->layout.ranks > 1 ? o->comm : NULL;
-    t->sets = o->mode == BY_TRAINER_FULL ? 1 : 0;
-    t->zero = t->sets > 0 && t->layout.size[BY_MESH_SHARD] > 1 ? (int)t->config->parallel.zero : 0;
+    t->flats.sets = o->mode == BY_TRAINER_FULL ? 1 : 0;
+    t->zero =
+        t->flats.sets > 0 && t->layout.size[BY_MESH_SHARD] > 1 ? (int)t->config->parallel.zero : 0;
     t->summation = t->zero > 1 ? &by__exchange_rounds : &by__exchange_at_the_end;
-    set_leaves(t, t->most_micro_batches);
+    set_leaves(t, t->part.most_micro_batches);
     return BY_OK;
 }
 
@@ -50,7 +51,7 @@ int by__trainer_ranks_sets(by_trainer *t)
         int sets = sets_of(t, stage->batch / t->config->train.micro_batch);
         most = sets > most ? sets : most;
     }
-    int sets = sets_of(t, t->most_micro_batches);
+    int sets = sets_of(t, t->part.most_micro_batches);
     return sets > most ? sets : most;
 }
 
@@ -79,8 +80,8 @@ static by__trainer_reducer_spec reducer_spec(const by_trainer *t)
 {
     return (by__trainer_reducer_spec){.peers = t->ranks.adders,
                                       .parts = by__trainer_ranks_parts(t),
-                                      .leaves = t->leaves,
-                                      .last_apart = t->last != NULL,
+                                      .leaves = t->part.leaves,
+                                      .last_apart = t->model.last != NULL,
                                       .owners = t->layout.size[BY_MESH_SHARD],
                                       .copies = t->sync.is_on ? NULL : t->shard.copies,
                                       .in_turn = t->summation->in_rounds,
@@ -172,7 +173,7 @@ void by__trainer_ranks_close(by_trainer *t)
 
 static float *set_data(const by_trainer *t, int set)
 {
-    return (float *)by__trainer_group(t, t->gradient_sets[set], 0).address;
+    return (float *)by__trainer_group(t, t->flats.gradient_sets[set], 0).address;
 }
 
 void by__trainer_ranks_hold(by_trainer *t, const by__sum_tree *tree, int set)
@@ -212,12 +213,12 @@ static by__trainer_leaves leaves(by__trainer_leaves all, int members, int member
 
 static int sets(const by_trainer *t)
 {
-    return by__sum_tree_sets(t->first_leaf, t->micro_batches, t->leaves);
+    return by__sum_tree_sets(t->part.first_leaf, t->part.micro_batches, t->part.leaves);
 }
 
 static int64_t count_rounds(const by_trainer *t)
 {
-    return t->micro_batches;
+    return t->part.micro_batches;
 }
 
 static bool begin(by_trainer *t, int64_t *i, int64_t *kept_as)
@@ -241,10 +242,10 @@ static by_status sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error
     for (int i = 0; i < tree->held_count; i++) {
         r->held[i] = set_data(t, tree->held[i].set);
     }
-    for (size_t k = 0; k < r->bucket_count && t->last == NULL; k++) {
+    for (size_t k = 0; k < r->bucket_count && t->model.last == NULL; k++) {
         BY_TRY(by__trainer_reducer_run(r->reducer, k, r->held, error));
     }
-    return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->first_micro_batch,
+    return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->part.first_micro_batch,
                               by__trainer_losses(t), r->counts, BY_F32, "losses", error);
 }
 

@@ -37,8 +37,8 @@ static by_status average_pieces(by_trainer *t, int flat, by_error *error)
 /* Averages the optimizer's states over the replicas. */
 static by_status average_states(by_trainer *t, by_error *error)
 {
-    for (int k = 0; k < t->state_count; k++) {
-        int flat = t->states[k];
+    for (int k = 0; k < t->flats.state_count; k++) {
+        int flat = t->flats.states[k];
         if (flat != t->sync.momentum && flat != t->sync.residual) {
             BY_TRY(t->zero > 0 ? average_pieces(t, flat, error)
                                : average(t, by__trainer_flat(t, flat), error));
@@ -52,7 +52,7 @@ static by_status average_states(by_trainer *t, by_error *error)
  * row, apply to all. */
 static by_status agree_on_skips(by_trainer *t, by_error *error)
 {
-    by__trainer_guard *g = &t->guard;
+    by__trainer_guard *g = &t->probes.guard;
     size_t peers = (size_t)by_comm_size(t->sync.peers);
     const int64_t mine[2] = {g->skipped, g->in_row};
     const size_t words = 2 * sizeof(int64_t) / sizeof(int32_t);
@@ -79,12 +79,12 @@ static by_status agree_on_skips(by_trainer *t, by_error *error)
 by_status by_trainer_settle(by_trainer *t, by_error *error)
 {
     by__trainer_sync *s = &t->sync;
-    if (!s->is_on || t->sets == 0 || s->is_settled) {
+    if (!s->is_on || t->flats.sets == 0 || s->is_settled) {
         return BY_OK;
     }
     s->is_settled = true;
     BY_TRY(by__trainer_finish_exchange(t, error));
-    if (s->is_local && t->updates % t->config->sync.every != 0) {
+    if (s->is_local && t->steps.updates % t->config->sync.every != 0) {
         BY_TRY(by__trainer_sync_exchange(t, error));
     }
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));

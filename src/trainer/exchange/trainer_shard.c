@@ -347,7 +347,7 @@ by_status by__trainer_shard_gather(by_trainer *t, by_error *error)
         int group = t->ranks.buckets[k].group;
         if ((by__trainer_gathered_groups(t) >> group & 1u) == 0) {
             bool narrow = (group & BY__GROUP_WIDE) == 0;
-            BY_TRY(gather_bucket(t, narrow ? t->copies : t->masters, k, error));
+            BY_TRY(gather_bucket(t, narrow ? t->flats.copies : t->flats.masters, k, error));
         }
     }
     return BY_OK;
@@ -369,15 +369,15 @@ bool by__trainer_shard_divides(const by_trainer *t, int flat, by__store_handle h
 {
     int group = by__store_entry(t->store, handle)->group;
     bool state = false;
-    for (int i = 0; i < t->state_count; i++) {
-        state = state || t->states[i] == flat;
+    for (int i = 0; i < t->flats.state_count; i++) {
+        state = state || t->flats.states[i] == flat;
     }
-    for (int i = 0; i < t->sets; i++) {
-        state = state || t->gradient_sets[i] == flat;
+    for (int i = 0; i < t->flats.sets; i++) {
+        state = state || t->flats.gradient_sets[i] == flat;
     }
-    unsigned groups = flat == t->masters  ? by__trainer_shard_masters(t)
-                      : flat == t->copies ? by__trainer_gathered_groups(t)
-                                          : 0;
+    unsigned groups = flat == t->flats.masters  ? by__trainer_shard_masters(t)
+                      : flat == t->flats.copies ? by__trainer_gathered_groups(t)
+                                                : 0;
     return t->zero > 0 && (state || (groups >> group & 1u) != 0);
 }
 

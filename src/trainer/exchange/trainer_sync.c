@@ -56,7 +56,7 @@ by_status by__trainer_sync_plan(by_trainer *t, by_error *error)
 static by_update_unit unit_at(const by_trainer *t, size_t i)
 {
     if (t->zero == 0) {
-        return t->groups[i];
+        return t->units.groups[i];
     }
     const by__trainer_slice *own = &t->shard.own[i];
     return by__trainer_unit(t, own->name, BY_SHAPE(own->count), own->group);
@@ -66,7 +66,7 @@ by_status by__trainer_sync_lay_out(by_trainer *t, by_error *error)
 {
     const unsigned trained = (1u << BY__TRAINED_GROUPS) - 1;
     by__trainer_sync *s = &t->sync;
-    if (t->sets == 0) { /* it only computes losses */
+    if (t->flats.sets == 0) { /* it only computes losses */
         return BY_OK;
     }
     if (s->is_local) {
@@ -78,7 +78,7 @@ by_status by__trainer_sync_lay_out(by_trainer *t, by_error *error)
         by__store_flat_spec spec = {
             .role = BY__STATE, .name = "outer_momentum", .dtype = BY_F32, .groups = trained};
         BY_TRY(by__trainer_shard_add_flat(t, spec, trained, &s->momentum, error));
-        t->states[t->state_count++] = s->momentum;
+        t->flats.states[t->flats.state_count++] = s->momentum;
     }
     if (s->is_late) {
         BY_TRY(by__trainer_late_lay_out(t, error));
@@ -87,7 +87,7 @@ by_status by__trainer_sync_lay_out(by_trainer *t, by_error *error)
         by__store_flat_spec spec = {
             .role = BY__STATE, .name = "residual", .dtype = BY_F32, .groups = trained};
         BY_TRY(by__store_add_flat(t->store, &spec, &s->residual, error));
-        t->states[t->state_count++] = s->residual;
+        t->flats.states[t->flats.state_count++] = s->residual;
     }
     return BY_OK;
 }
@@ -139,9 +139,9 @@ by_status by__trainer_sync_add_programs(by_trainer *t, by_error *error)
 static size_t count_split(const by_trainer *t, int split)
 {
     int64_t elements = 0;
-    for (size_t i = 0; i < t->trained_groups; i++) {
-        bool counts = t->group_of_unit[i] / BY__GROUP_TENSOR == split;
-        elements += counts ? by_shape_count(&t->groups[i].shape) : 0;
+    for (size_t i = 0; i < t->units.trained_groups; i++) {
+        bool counts = t->units.group_of_unit[i] / BY__GROUP_TENSOR == split;
+        elements += counts ? by_shape_count(&t->units.groups[i].shape) : 0;
     }
     return (size_t)elements;
 }
@@ -151,7 +151,7 @@ static by_status list_tensors(by__comm_power_tensor **out, size_t *count, const 
                               by_error *error)
 {
     by__comm_power_tensor *tensors;
-    int flat = t->gradient_sets[0];
+    int flat = t->flats.gradient_sets[0];
     uintptr_t base = by__trainer_flat(t, flat).address;
     BY_TRY(by__alloc((void **)&tensors, by__store_count(t->store), sizeof *tensors, "PowerSGD",
                      error));
@@ -178,7 +178,7 @@ size_t by__trainer_sync_bytes(const by_trainer *t)
     const by_sync_config *c = &t->config->sync;
     by__comm_power_tensor *tensors;
     size_t count;
-    if (t->sets == 0) {
+    if (t->flats.sets == 0) {
         return 0;
     }
     if (t->sync.codec != NULL) {
@@ -265,7 +265,7 @@ static by_status open_codes(by_trainer *t, by_error *error)
 /* The flat buffer that replicas exchange: the differences of weights, summed in place. */
 static int exchanged_flat(const by_trainer *t)
 {
-    return t->sync.is_late ? t->sync.late.difference : t->gradient_sets[0];
+    return t->sync.is_late ? t->sync.late.difference : t->flats.gradient_sets[0];
 }
 
 /* Bytes of the outer optimizer's hyper-parameters, followed by its factor. */
@@ -286,8 +286,8 @@ static by_status bind_outer(by_trainer *t, by_error *error)
         const char *unit = unit_at(t, i).name;
         by_memory anchor = by__exchange_unit_memory(t, s->anchor, i);
         by_memory gradient = by__exchange_unit_memory(t, exchanged_flat(t), i);
-        BY_TRY(
-            by__exec_row_bind(difference, unit, by__exchange_unit_memory(t, t->masters, i), error));
+        BY_TRY(by__exec_row_bind(difference, unit, by__exchange_unit_memory(t, t->flats.masters, i),
+                                 error));
         BY_TRY(by__exec_row_bind(outer, unit, anchor, error));
         (void)snprintf(name, sizeof name, "anchor.%s", unit);
         BY_TRY(by__exec_row_bind(difference, name, anchor, error));
@@ -306,7 +306,7 @@ static by_status bind_outer(by_trainer *t, by_error *error)
 by_status by__trainer_sync_open(by_trainer *t, by_error *error)
 {
     by__trainer_sync *s = &t->sync;
-    if (!s->is_on || t->sets == 0) {
+    if (!s->is_on || t->flats.sets == 0) {
         return BY_OK;
     }
     s->peers = t->zero > 0 ? t->shard.copies : t->ranks.peers;
@@ -343,7 +343,7 @@ void by__trainer_sync_close(by_trainer *t)
 bool by__trainer_sync_is_exact(const by_trainer *t)
 {
     /* Weights are exchanged after an update, gradients before it. */
-    int64_t steps = t->sync.is_local ? t->updates - 1 : t->updates;
+    int64_t steps = t->sync.is_local ? t->steps.updates - 1 : t->steps.updates;
     return !t->sync.is_coded || steps / t->config->sync.every < t->config->sync.warmup;
 }
 
@@ -351,10 +351,10 @@ bool by__trainer_sync_is_exact(const by_trainer *t)
  * applied, and must not affect the residual of the code either. */
 static by_status are_finite(by_trainer *t, const float *gradients, bool *out, by_error *error)
 {
-    size_t losses = (size_t)t->micro_batches;
+    size_t losses = (size_t)t->part.micro_batches;
     int32_t bad =
         !by__trainer_all_finite(BY_F32, gradients, by__exchange_elements(t)) ||
-        !by__trainer_all_finite(BY_F32, by__trainer_losses(t) + t->first_micro_batch, losses);
+        !by__trainer_all_finite(BY_F32, by__trainer_losses(t) + t->part.first_micro_batch, losses);
     /* All ranks: parts of a tensor on other ranks also decide whether the step is applied. */
     by_comm *all = t->ranks.all != NULL ? t->ranks.all : t->sync.peers;
     BY_TRY(by_comm_all_reduce(all, &bad, 1, BY_I32, "steps not finite", error));
@@ -395,7 +395,7 @@ by_status by__trainer_sync_before_step(by_trainer *t, by_error *error)
         return BY_OK;
     }
     t->sync.is_anchored = true;
-    return by__exchange_copy(t, t->sync.anchor, t->masters, error);
+    return by__exchange_copy(t, t->sync.anchor, t->flats.masters, error);
 }
 
 void by__trainer_sync_forget(by_trainer *t)
@@ -429,7 +429,7 @@ by_status by__trainer_sync_exchange(by_trainer *t, by_error *error)
 
 by_status by__trainer_sync_after_update(by_trainer *t, by_error *error)
 {
-    bool due = t->sync.is_local && t->updates % t->config->sync.every == 0;
+    bool due = t->sync.is_local && t->steps.updates % t->config->sync.every == 0;
     if (t->sync.is_late) {
         return by__trainer_late_after_update(t, due, error);
     }

@@ -45,11 +45,14 @@ by_pass_options by__trainer_graph_pass_options(const by_config *config, const by
 
 /* ---- trainer_flops.c ---- */
 
-/* Sets t->size, except for frozen parameters, from a graph whose products show which parameters
- * they read. */
+/* Sets t->plan.size, except for frozen parameters, from a graph whose products show which
+ * parameters they read. */
 by_status by__trainer_measure(by_trainer *t, const by_graph *graph, by_error *error);
 
 /* ---- trainer_programs.c ---- */
+
+/* Builds one of the graphs that follow the gradients. */
+typedef by_status by__trainer_update_builder(const by_trainer *t, by_graph *graph, by_error *error);
 
 /* The pass options for a graph of `model`. */
 by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *model);

@@ -37,13 +37,13 @@ static by_status declare(by__store *store, const by_graph *graph, by_error *erro
 
 by_status by__trainer_teacher_plan(by_trainer *t, by_error *error)
 {
-    if (!by__task_has_teacher(t->config) || t->sets == 0) {
+    if (!by__task_has_teacher(t->config) || t->flats.sets == 0) {
         return BY_OK;
     }
     const by__store_flat_spec spec = {.role = BY__COPY, .dtype = BY_DTYPE_COUNT, .groups = 1u};
     BY_TRY(by__alloc((void **)&t->teacher, 1, sizeof *t->teacher, "the teacher", error));
     BY_TRY(by__store_open(&t->teacher->store, t->device, error));
-    BY_TRY(declare(t->teacher->store, t->parameters, error));
+    BY_TRY(declare(t->teacher->store, t->model.parameters, error));
     return by__store_add_flat(t->teacher->store, &spec, &t->teacher->flat, error);
 }
 

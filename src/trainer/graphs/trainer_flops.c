@@ -74,7 +74,7 @@ static by_status measure(by_trainer *t, const by_graph *graph, const bool *neede
 {
     product_flops p;
     attention_flops a;
-    by_model_size *size = &t->size;
+    by_model_size *size = &t->plan.size;
     by__nn_parameter_count count;
     BY_TRY(by__nn_model_count(&count, graph, error));
     size->parameters = count.all;

@@ -158,8 +158,8 @@ static by_status bind(by_trainer *t, const by__trainer_window *w, by__exec_progr
 {
     char name[64];
     bool whole = w->tensor != BY__NO_ENTRY;
-    int gradients = t->gradient_sets[t->sum_set];
-    const int flats[] = {t->masters, t->copies, gradients, gradients};
+    int gradients = t->flats.gradient_sets[t->flats.sum_set];
+    const int flats[] = {t->flats.masters, t->flats.copies, gradients, gradients};
     const char *const names[] = {BY__WINDOW_UNIT_NAME, "copy.unit", "grad.unit", "kept.unit"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(flats); i++) {
         bool has =
@@ -178,8 +178,8 @@ static by_status bind(by_trainer *t, const by__trainer_window *w, by__exec_progr
                                   .bytes = p->transfer.bytes};
         (void)snprintf(name, sizeof name, "%s.%s", by__store_flat_name(t->store, p->flat),
                        BY__WINDOW_UNIT_NAME);
-        BY_TRY(by__exec_row_bind(row, p->flat == t->masters ? BY__WINDOW_UNIT_NAME : name, memory,
-                                 error));
+        BY_TRY(by__exec_row_bind(row, p->flat == t->flats.masters ? BY__WINDOW_UNIT_NAME : name,
+                                 memory, error));
     }
     return BY_OK;
 }

@@ -237,12 +237,12 @@ static bool find_place(const by_trainer *t, int flat, const by__trainer_window *
 /* Finds the parts of a window on disk, and their offsets in the file. */
 static by_status find_parts(const by_trainer *t, by__trainer_window *w, by_error *error)
 {
-    int flats[BY__WINDOW_PARTS] = {t->masters};
+    int flats[BY__WINDOW_PARTS] = {t->flats.masters};
     int count = has_copies(t, w->slice.group) ? 1 : 0;
     for (int i = 0;
          i < by_optimizer_state_count(&t->config->optimizer) && w->kinds[BY__USE_UPDATE] >= 0;
          i++) {
-        flats[count++] = t->states[i];
+        flats[count++] = t->flats.states[i];
     }
     for (int i = 0; i < count; i++) {
         by__trainer_window_part p = {.flat = flats[i]};

@@ -82,8 +82,8 @@ by_status by__pipeline_list_parameters(by_trainer *t, by_error *error)
             is_parameter ? by__pass_stage_of_parameter(whole, pipe->train.part, (by_value)v) : -1;
     }
     BY_TRY(check_trained(pipe, error));
-    t->stage_of = pipe->stage_of;
-    t->stages = stages;
+    t->model.stage_of = pipe->stage_of;
+    t->model.stages = stages;
     BY_TRY(by__trainer_list_trained(&pipe->parameters, t, pipe->rank, error));
     for (size_t v = 0; v < whole->value_count; v++) {
         for (int stage = 0; stage < stages && pipe->stage_of[v] >= 0; stage++) {

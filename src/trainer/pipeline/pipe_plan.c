@@ -20,8 +20,8 @@ static by_status build_whole(by_graph **out, by_trainer *t, const by_trainer_opt
 {
     const by__trainer_recipe recipe = {o->builder, o->user, t->task};
     by_model_mode mode = training ? BY_MODEL_TRAIN : BY_MODEL_LOSS;
-    BY_TRY(by__trainer_forward_graph(out, &t->model, t->config, &recipe, mode, error));
-    by_pass_options options = by__trainer_pass_options(t, &t->model);
+    BY_TRY(by__trainer_forward_graph(out, &t->model.values, t->config, &recipe, mode, error));
+    by_pass_options options = by__trainer_pass_options(t, &t->model.values);
     for (int kind = 0; kind < BY_SHARD_KINDS && first; kind++) {
         options.shard[kind].rank = 0;
     }
@@ -228,7 +228,7 @@ static by_status cut_model(by_trainer *t, const by_trainer_options *o, by_error 
 {
     by__trainer_pipe *pipe = t->pipe;
     BY_TRY(build_whole(&pipe->train.whole, t, o, true, false, error));
-    t->whole = pipe->train.whole;
+    t->model.whole = pipe->train.whole;
     by_value seed = by_graph_find(pipe->train.whole, "loss_scale");
     BY_TRY(map_stages(t, o, error));
     BY_TRY(cut_whole(pipe, &pipe->train, seed, error));
@@ -262,8 +262,8 @@ by_status by__pipeline_open(by_trainer *t, const by_trainer_options *options, by
     BY_TRY(say_where(t->config, cut_model(t, options, error), error));
     BY_TRY(say_where(t->config, make_schedule(t, kind, error), error));
     BY_TRY(say_where(t->config, by__pipeline_list_parameters(t, error), error));
-    t->parameters = pipe->parameters;
-    t->forward = pipe->loss.whole;
+    t->model.parameters = pipe->parameters;
+    t->model.forward = pipe->loss.whole;
     return BY_OK;
 }
 
@@ -337,7 +337,7 @@ by_memory by__pipeline_gradients(const by_trainer *t, const by__trainer_pipe_sta
 {
     by_memory memory = {0};
     if (stage->elements[group] > 0) {
-        memory = by__store_buffer(t->store, t->gradient_sets[set], stage->first[group]);
+        memory = by__store_buffer(t->store, t->flats.gradient_sets[set], stage->first[group]);
         memory.bytes = (size_t)stage->elements[group] * sizeof(float);
     }
     return memory;
@@ -381,7 +381,7 @@ by_status by__pipeline_plan_sums(by_trainer *t, by_error *error)
     for (int i = 0; i < pipe->chunks; i++) {
         by__trainer_pipe_stage *stage = &pipe->stages[i];
         find_gradients(t, stage);
-        if (t->sets > 1) {
+        if (t->flats.sets > 1) {
             BY_TRY(add_sum(t, stage, error));
         }
     }
@@ -394,7 +394,8 @@ static by_status bind_parameters(by_trainer *t, by__exec_program_row *row, by_er
         return BY_OK;
     }
     BY_TRY(by__exec_row_link(row, t->store, error));
-    return by__exec_row_bind_flat(row, t->store, BY_ROLE_PARAMETER, t->copies, t->masters, error);
+    return by__exec_row_bind_flat(row, t->store, BY_ROLE_PARAMETER, t->flats.copies,
+                                  t->flats.masters, error);
 }
 
 by_status by__pipeline_allocate(by_trainer *t, by_error *error)

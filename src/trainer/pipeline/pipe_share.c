@@ -12,7 +12,8 @@ by_status by__pipeline_share(by_trainer *t, by_error *error)
             continue;
         }
         by__store_handle entry = by__store_find(t->store, s->name);
-        int flat = by__store_shape(t->store, t->copies, entry).rank >= 0 ? t->copies : t->masters;
+        int flat = by__store_shape(t->store, t->flats.copies, entry).rank >= 0 ? t->flats.copies
+                                                                               : t->flats.masters;
         const void *whole = (const void *)by__store_buffer(t->store, flat, entry).address;
         by_shape shape = by__store_shape(t->store, flat, entry);
         size_t elements = (size_t)by_shape_count(&shape);

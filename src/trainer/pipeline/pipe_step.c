@@ -139,15 +139,15 @@ static by_status run_part(by_trainer *t, const by__trainer_pipe_stage *stage,
         return BY_OK;
     }
     if (set >= 0) {
-        int flat = t->gradient_sets[set];
+        int flat = t->flats.gradient_sets[set];
         BY_TRY(by__exec_row_bind_flat(row, t->store, BY_ROLE_GRADIENT, flat, flat, error));
     }
     BY_TRY(bind_slot(t->pipe, stage, kind, i, error));
-    int64_t examples = t->micro_batches * t->config->train.micro_batch;
+    int64_t examples = t->part.micro_batches * t->config->train.micro_batch;
     int64_t kept;
     bool counts = t->summation->begin(t, &i, &kept);
     if (by_graph_find(row->graph, "loss") == BY_NONE) {
-        kept = t->most_micro_batches;
+        kept = t->part.most_micro_batches;
     }
     BY_TRY(by__trainer_feed_micro_batch(t, row, batch, examples, i, kept, error));
     return kind == BY__PART_FORWARD && counts ? by__trainer_activations_keep(t, row, i, error)
@@ -161,10 +161,10 @@ static by_status collect_early(by_trainer *t, const by__trainer_pipe_stage *stag
     for (size_t k = 0; k < stage->value_count; k++) {
         const by__trainer_pipe_value *value = &stage->values[k];
         if (value->gradient != BY__NO_ENTRY) {
-            BY_TRY(
-                by__device_copy(BY__QUEUE_COMPUTE,
-                                by__store_buffer(t->store, t->gradient_sets[set], value->gradient),
-                                slot_of(t->pipe, &t->pipe->train, stage, value, i), error));
+            BY_TRY(by__device_copy(
+                BY__QUEUE_COMPUTE,
+                by__store_buffer(t->store, t->flats.gradient_sets[set], value->gradient),
+                slot_of(t->pipe, &t->pipe->train, stage, value, i), error));
         }
     }
     return BY_OK;
@@ -240,7 +240,8 @@ static by_status step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, 
     size_t count;
     const by_pipeline_action *actions = by_pipeline_actions(pipe->schedule, pipe->rank, &count);
     for (int i = 0; i < pipe->chunks; i++) {
-        by__sum_tree_begin(&pipe->stages[i].tree, t->first_leaf, t->leaves, t->sets);
+        by__sum_tree_begin(&pipe->stages[i].tree, t->part.first_leaf, t->part.leaves,
+                           t->flats.sets);
     }
     for (size_t i = 0; i < count; i++) {
         BY_TRY(run_action(t, &actions[i], batch, error));
@@ -248,7 +249,7 @@ static by_status step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, 
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     /* The trees of all stages have ended with the same sets. */
     *tree = pipe->stages[0].tree;
-    return by_comm_broadcast(pipe->comm, by__trainer_losses(t), (size_t)t->all_micro_batches,
+    return by_comm_broadcast(pipe->comm, by__trainer_losses(t), (size_t)t->part.all_micro_batches,
                              BY_F32, last_rank(pipe), "losses", error);
 }
 
@@ -270,7 +271,7 @@ static by_status run_loss(by_trainer *t, const by__trainer_pipe_stage *stage, co
     return batch == NULL
                ? by_program_run(stage->loss->program, error)
                : by__trainer_feed_micro_batch(t, stage->loss, batch, t->config->train.micro_batch,
-                                              0, t->most_micro_batches, error);
+                                              0, t->part.most_micro_batches, error);
 }
 
 static by_status evaluate(by_trainer *t, const by_batch *batch, by_error *error)
@@ -292,8 +293,8 @@ static by_status evaluate(by_trainer *t, const by_batch *batch, by_error *error)
         }
     }
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    BY_TRY(by_comm_broadcast(pipe->comm, by__trainer_losses(t) + t->most_micro_batches, 1, BY_F32,
-                             last_rank(pipe), "loss of an evaluation", error));
+    BY_TRY(by_comm_broadcast(pipe->comm, by__trainer_losses(t) + t->part.most_micro_batches, 1,
+                             BY_F32, last_rank(pipe), "loss of an evaluation", error));
     by_memory evaluated = by__trainer_evaluated(t);
     return by_comm_broadcast(pipe->comm, (void *)evaluated.address, evaluated.bytes / sizeof(float),
                              BY_F32, last_rank(pipe), "evaluated values", error);
@@ -304,7 +305,7 @@ static by_status evaluate(by_trainer *t, const by_batch *batch, by_error *error)
 static by_status measure(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     BY_UNUSED(o);
-    return by__trainer_measure(t, t->forward, error);
+    return by__trainer_measure(t, t->model.forward, error);
 }
 
 /* Stages forward, then backward. */
@@ -317,7 +318,7 @@ static int64_t place_of(const by_trainer *t, const by__exec_program_row *row)
             return stage->stage;
         }
         if (stage->row[BY__PART_BACKWARD] == row || stage->row[BY__PART_WEIGHT] == row) {
-            return 2 * t->stages - stage->stage;
+            return 2 * t->model.stages - stage->stage;
         }
     }
     return -1;

@@ -91,7 +91,8 @@ static need plan(change_search *s, by_config *config)
     s->work += config->model.layers * (chooses(config) ? TRIALS : 1);
     if (by__trainer_needs(&n.bytes, t, &s->options, NULL) == BY_OK) {
         const by_memory_report *m = by_trainer_memory(t);
-        uint64_t sets = m->gradients - m->gradients / (uint64_t)(t->sets > 0 ? t->sets : 1);
+        uint64_t sets =
+            m->gradients - m->gradients / (uint64_t)(t->flats.sets > 0 ? t->flats.sets : 1);
         n.lowest = n.bytes - sets;
         n.state = m->parameters + m->gradients - sets + m->optimizer;
         n.activations = m->activations;

@@ -46,7 +46,7 @@ static int64_t limit_of(const by_trainer *t, const char *name)
 
 static by_status make_array(by_random_batch *b, size_t i, const by_trainer *t, by_error *error)
 {
-    const by__trainer_feed *feed = &t->feeds[i];
+    const by__trainer_feed *feed = &t->feed.list[i];
     const by_batch_part part = by_trainer_part(t);
     by_array *array = &b->arrays[i];
     *array = (by_array){.name = feed->name, .dtype = feed->dtype, .shape = feed->shape};
@@ -73,20 +73,20 @@ by_status by_random_batch_open(by_random_batch **out, const by_trainer *t, by_er
     const by_batch_part part = by_trainer_part(t);
     uint64_t each = (uint64_t)by__trainer_per_sample(t->task, t->config);
     BY_TRY(by__alloc((void **)&b, 1, sizeof *b, "a random batch", error));
-    b->batch = (by_batch){.array_count = t->feed_count,
+    b->batch = (by_batch){.array_count = t->feed.count,
                           .batch = part.count,
                           .first_sample = part.first,
                           .valid_targets = part.count * each,
                           .global_targets = (uint64_t)t->config->train.batch * each};
     by_status status =
-        by__alloc((void **)&b->arrays, t->feed_count, sizeof *b->arrays, "a random batch", error);
+        by__alloc((void **)&b->arrays, t->feed.count, sizeof *b->arrays, "a random batch", error);
     if (status == BY_OK) {
         status =
-            by__alloc((void **)&b->data, t->feed_count, sizeof *b->data, "a random batch", error);
+            by__alloc((void **)&b->data, t->feed.count, sizeof *b->data, "a random batch", error);
     }
     b->batch.arrays = b->arrays;
-    b->batch.array_count = status == BY_OK ? t->feed_count : 0;
-    for (size_t i = 0; i < t->feed_count && status == BY_OK; i++) {
+    b->batch.array_count = status == BY_OK ? t->feed.count : 0;
+    for (size_t i = 0; i < t->feed.count && status == BY_OK; i++) {
         status = make_array(b, i, t, error);
     }
     if (status != BY_OK) {

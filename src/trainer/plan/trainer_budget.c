@@ -14,11 +14,11 @@
 by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_options *o,
                             by_error *error)
 {
-    by_memory_report before = t->memory;
+    by_memory_report before = t->plan.memory;
     by_trainer_plan_staging(t);
     BY_TRY(by_trainer_plan_loaders(t, true, error));
-    *out = t->memory.total + o->data_bytes;
-    t->memory = before;
+    *out = t->plan.memory.total + o->data_bytes;
+    t->plan.memory = before;
     return BY_OK;
 }
 
@@ -34,7 +34,7 @@ typedef struct budget_view {
 static uint64_t digest(const by_trainer *t)
 {
     uint64_t digest = 0;
-    const by_graph *graph = t->whole;
+    const by_graph *graph = t->model.whole;
     for (size_t n = 0; n < graph->node_count; n++) {
         const uint64_t item[3] = {digest, (uint64_t)graph->nodes[n].op,
                                   (uint64_t)(int64_t)graph->nodes[n].block};
@@ -47,7 +47,7 @@ static uint64_t digest(const by_trainer *t)
 static by_status whole_bytes(uint64_t *out, const by_trainer *t, by_error *error)
 {
     by__pass_memory_plan plan;
-    BY_TRY(by__pass_memory_plan_make(&plan, t->whole, error));
+    BY_TRY(by__pass_memory_plan_make(&plan, t->model.whole, error));
     *out = plan.bytes;
     by__pass_memory_plan_free(&plan);
     return BY_OK;
@@ -56,16 +56,16 @@ static by_status whole_bytes(uint64_t *out, const by_trainer *t, by_error *error
 /* Sets the memory of the process. */
 static void count_process(by_trainer *t, uint64_t bytes)
 {
-    t->memory.total += bytes - t->memory.process;
-    t->memory.process = bytes;
+    t->plan.memory.total += bytes - t->plan.memory.process;
+    t->plan.memory.process = bytes;
 }
 
 static by_status look_alone(budget_view *out, by_trainer *t, const by_trainer_options *o,
                             by_error *error)
 {
-    *out = (budget_view){.limit = t->memory.activations, .choice = digest(t)};
+    *out = (budget_view){.limit = t->plan.memory.activations, .choice = digest(t)};
     BY_TRY(by__trainer_needs(&out->needed, t, o, error));
-    BY_TRY(t->stages > 1 ? whole_bytes(&out->limit, t, error) : BY_OK);
+    BY_TRY(t->model.stages > 1 ? whole_bytes(&out->limit, t, error) : BY_OK);
     out->least = out->limit;
     return BY_OK;
 }
@@ -97,8 +97,8 @@ static by_status plan_views(budget_view *all, const budget_view *own, const by_t
             all[r] = *own;
             continue;
         }
-        BY_TRY(by__trainer_build(&other, t->config, &theirs, t->arena_bytes, error));
-        count_process(other, t->memory.process);
+        BY_TRY(by__trainer_build(&other, t->config, &theirs, t->plan.arena_bytes, error));
+        count_process(other, t->plan.memory.process);
         by_status status = look_alone(&all[r], other, &theirs, error);
         by_trainer_close(&other);
         BY_TRY(status);
@@ -167,7 +167,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, bool 
         limit = excess < limit && round + 1 < MOST_ROUNDS ? limit - excess : 1;
         BY_TRY(by__trainer_build(&smaller, config, o, (size_t)limit, error));
         /* What it takes of the process is known when the other one is gone. */
-        count_process(smaller, (*trainer)->memory.process);
+        count_process(smaller, (*trainer)->plan.memory.process);
         by_status status = look(&then, &alike, smaller, o, together, error);
         smallest = status == BY_OK && then.least > limit;
         if (status != BY_OK || (comparable && !alike) || then.needed >= now.needed) {
@@ -229,7 +229,7 @@ static double row_seconds(const by_trainer *t, const by__exec_program_row *row)
     double seconds = 0.0;
     /* Costs were computed when the graph was planned, so this can only fail for lack of memory. */
     if (row != NULL) {
-        (void)by__pass_graph_seconds(&seconds, row->graph, 0, &t->speeds, NULL);
+        (void)by__pass_graph_seconds(&seconds, row->graph, 0, &t->plan.speeds, NULL);
     }
     return seconds;
 }
@@ -240,15 +240,16 @@ double by_trainer_seconds(const by_trainer *t)
     double each = 0.0;
     for (size_t i = 0; i < t->programs.count; i++) {
         const by__exec_program_row *row = t->programs.rows[i];
-        bool training = row == t->gradients || t->stages > 1;
+        bool training = row == t->model.gradients || t->model.stages > 1;
         if (training) {
             each += row_seconds(t, row);
-        } else if (row != t->loss && row != t->last && row != t->sum && row != t->copy) {
+        } else if (row != t->model.loss && row != t->model.last && row != t->model.sum &&
+                   row != t->update.copy_row) {
             once += row_seconds(t, row);
         }
     }
-    double disk = t->speeds.disk > 0.0 ? t->speeds.disk : USUAL_DISK;
-    return each * (double)t->micro_batches + once +
-           row_seconds(t, t->sum) * (double)(t->micro_batches - 1) +
-           2.0 * (double)t->memory.on_disk / disk;
+    double disk = t->plan.speeds.disk > 0.0 ? t->plan.speeds.disk : USUAL_DISK;
+    return each * (double)t->part.micro_batches + once +
+           row_seconds(t, t->model.sum) * (double)(t->part.micro_batches - 1) +
+           2.0 * (double)t->plan.memory.on_disk / disk;
 }

@@ -63,8 +63,9 @@ by_status by__trainer_activations_plan(by_trainer *t, by_error *error)
     if (t->config->track.activations_every == 0) {
         return BY_OK;
     }
-    BY_TRY(by__alloc((void **)&t->activations, 1, sizeof *t->activations, "activations", error));
-    by__trainer_activations *a = t->activations;
+    BY_TRY(by__alloc((void **)&t->probes.activations, 1, sizeof *t->probes.activations,
+                     "activations", error));
+    by__trainer_activations *a = t->probes.activations;
     BY_TRY(
         by__alloc((void **)&a->ranges, t->programs.count, sizeof *a->ranges, "activations", error));
     for (size_t i = 0; i < t->programs.count; i++) {
@@ -78,18 +79,19 @@ by_status by__trainer_activations_plan(by_trainer *t, by_error *error)
 
 static size_t step_bytes(const by_trainer *t)
 {
-    return (size_t)t->micro_batches * t->activations->bytes;
+    return (size_t)t->part.micro_batches * t->probes.activations->bytes;
 }
 
 size_t by__trainer_activations_bytes(const by_trainer *t)
 {
-    return t->activations == NULL ? 0
-                                  : t->activations->bytes + (1 + BY_STEPS_AHEAD) * step_bytes(t);
+    return t->probes.activations == NULL
+               ? 0
+               : t->probes.activations->bytes + (1 + BY_STEPS_AHEAD) * step_bytes(t);
 }
 
 by_status by__trainer_activations_open(by_trainer *t, by_error *error)
 {
-    by__trainer_activations *a = t->activations;
+    by__trainer_activations *a = t->probes.activations;
     if (a == NULL || a->count == 0) {
         return BY_OK;
     }
@@ -109,7 +111,7 @@ by_status by__trainer_activations_open(by_trainer *t, by_error *error)
 
 void by__trainer_activations_close(by_trainer *t)
 {
-    by__trainer_activations *a = t->activations;
+    by__trainer_activations *a = t->probes.activations;
     if (a != NULL) {
         by_device_free(&a->numbers);
         by_device_unpin(&a->host);
@@ -117,7 +119,7 @@ void by__trainer_activations_close(by_trainer *t)
         free(a->ranges);
         free(a->sums);
         free(a);
-        t->activations = NULL;
+        t->probes.activations = NULL;
     }
 }
 
@@ -125,16 +127,16 @@ void by__trainer_activations_close(by_trainer *t)
 
 static char *host_of(const by_trainer *t, unsigned slot)
 {
-    return (char *)t->activations->host.data + slot * step_bytes(t);
+    return (char *)t->probes.activations->host.data + slot * step_bytes(t);
 }
 
 by_status by__trainer_activations_fetch(by_trainer *t, unsigned slot, by_error *error)
 {
-    by__trainer_activations *a = t->activations;
+    by__trainer_activations *a = t->probes.activations;
     if (a == NULL) {
         return BY_OK;
     }
-    a->is_due[slot] = (t->updates + 1) % t->config->track.activations_every == 0;
+    a->is_due[slot] = (t->steps.updates + 1) % t->config->track.activations_every == 0;
     if (!a->is_due[slot] || a->count == 0) {
         return BY_OK;
     }
@@ -159,13 +161,13 @@ static void add(double *sums, const by__trainer_measured *m, const float *blocks
 
 void by__trainer_activations_collect(by_trainer *t, unsigned slot)
 {
-    by__trainer_activations *a = t->activations;
+    by__trainer_activations *a = t->probes.activations;
     if (a == NULL) {
         return;
     }
     a->is_known = a->is_due[slot];
     memset(a->sums, 0, a->count * BY__ACTIVATION_NUMBERS * sizeof *a->sums);
-    for (int64_t i = 0; i < t->micro_batches && a->is_known; i++) {
+    for (int64_t i = 0; i < t->part.micro_batches && a->is_known; i++) {
         const char *numbers = host_of(t, slot) + (size_t)i * a->bytes;
         for (size_t k = 0; k < a->count; k++) {
             add(a->sums + k * BY__ACTIVATION_NUMBERS, &a->items[k],
@@ -176,15 +178,17 @@ void by__trainer_activations_collect(by_trainer *t, unsigned slot)
 
 size_t by__trainer_activations_count(const by_trainer *t)
 {
-    return t->activations == NULL ? 0 : t->activations->count;
+    return t->probes.activations == NULL ? 0 : t->probes.activations->count;
 }
 
 const char *by__trainer_activations_name(const by_trainer *t, size_t i)
 {
-    return t->activations->items[i].name + sizeof prefix - 1;
+    return t->probes.activations->items[i].name + sizeof prefix - 1;
 }
 
 const double *by__trainer_activations_numbers(const by_trainer *t)
 {
-    return t->activations != NULL && t->activations->is_known ? t->activations->sums : NULL;
+    return t->probes.activations != NULL && t->probes.activations->is_known
+               ? t->probes.activations->sums
+               : NULL;
 }

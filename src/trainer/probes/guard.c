@@ -23,7 +23,7 @@ static void remember(by__trainer_guard *g, double loss, int64_t window)
 by_status by__trainer_guard_decide(by_trainer *t, unsigned slot, double weight, by_error *error)
 {
     const by_guard_config *c = &t->config->guard;
-    by__trainer_guard *g = &t->guard;
+    by__trainer_guard *g = &t->probes.guard;
     by__trainer_results results;
     g->veto = BY_SKIP_NONE;
     g->zscore = 0.0;
@@ -53,8 +53,8 @@ static by_status forget_later(by_trainer *t, int64_t updates, by_error *error)
 {
     BY_TRY(by_device_finish(t->device, error));
     BY_TRY(by__trainer_reset_failure(t, error));
-    t->collected = t->submitted;
-    t->updates = updates;
+    t->steps.collected = t->steps.submitted;
+    t->steps.updates = updates;
     return BY_OK;
 }
 
@@ -65,9 +65,9 @@ static by_status diverged(const by_trainer *t, const by_step_result *result, by_
     if (result->skipped == BY_SKIP_SPIKE) {
         (void)snprintf(spike, sizeof spike, " (z-score %.1f)", result->zscore);
     }
-    if (t->guard.in_row > 0) {
+    if (t->probes.guard.in_row > 0) {
         (void)snprintf(row, sizeof row, ", behind %lld steps in a row that were skipped",
-                       (long long)t->guard.in_row);
+                       (long long)t->probes.guard.in_row);
     }
     return by_error_set(error, BY_EDIVERGED,
                         "step %lld: the loss is %g%s and the gradient norm %g%s; the weights were "
@@ -79,7 +79,7 @@ by_status by__trainer_guard_collected(by_trainer *t, by_step_result *result, boo
                                       by_error *error)
 {
     const by_guard_config *c = &t->config->guard;
-    by__trainer_guard *g = &t->guard;
+    by__trainer_guard *g = &t->probes.guard;
     bool vetoed = result->skipped != BY_SKIP_NONE; /* a veto is not related to the scale */
     bool overflows = failed && !vetoed && isfinite(result->loss) &&
                      by__trainer_loss_scale_backs_off(&g->loss_scale, t->config);
@@ -108,10 +108,10 @@ by_status by__trainer_guard_collected(by_trainer *t, by_step_result *result, boo
 
 const by__trainer_guard *by__trainer_guard_of(const by_trainer *trainer)
 {
-    return &trainer->guard;
+    return &trainer->probes.guard;
 }
 
 void by__trainer_set_guard(by_trainer *trainer, const by__trainer_guard *guard)
 {
-    trainer->guard = *guard;
+    trainer->probes.guard = *guard;
 }

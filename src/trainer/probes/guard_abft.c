@@ -198,7 +198,7 @@ static void look(void *user, const by__exec_program_row *row, size_t node,
     }
     int64_t column = check(a, call, &off, &most);
     if (column >= 0) {
-        a->first = (by__trainer_finding){.leaf = a->t->leaf,
+        a->first = (by__trainer_finding){.leaf = a->t->feed.leaf,
                                          .part = a->t->strategy->part(a->t, row),
                                          .node = (int64_t)node,
                                          .row = -1};
@@ -257,38 +257,38 @@ by_status by__trainer_abft_open(by_trainer *t, by_error *error)
         return BY_OK;
     }
     measure(t, &inner, &columns);
-    BY_TRY(by__alloc((void **)&t->abft, 1, sizeof *t->abft, "guards", error));
-    t->abft->t = t;
-    t->abft->first = (by__trainer_finding){.leaf = INT64_MAX};
-    BY_TRY(allocate(&t->abft->inner, inner, error));
-    BY_TRY(allocate(&t->abft->expected, columns, error));
-    BY_TRY(allocate(&t->abft->made, columns, error));
-    return by__trainer_node_watch_set(t, BY__WATCH_ABFT, look, t->abft, error);
+    BY_TRY(by__alloc((void **)&t->probes.abft, 1, sizeof *t->probes.abft, "guards", error));
+    t->probes.abft->t = t;
+    t->probes.abft->first = (by__trainer_finding){.leaf = INT64_MAX};
+    BY_TRY(allocate(&t->probes.abft->inner, inner, error));
+    BY_TRY(allocate(&t->probes.abft->expected, columns, error));
+    BY_TRY(allocate(&t->probes.abft->made, columns, error));
+    return by__trainer_node_watch_set(t, BY__WATCH_ABFT, look, t->probes.abft, error);
 }
 
 by_status by__trainer_abft_verdict(by_trainer *t, by_error *error)
 {
     int32_t rank;
-    if (t->abft == NULL) {
+    if (t->probes.abft == NULL) {
         return BY_OK;
     }
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    BY_TRY(by__trainer_finding_share(t, &t->abft->first, &rank, error));
-    if (t->abft->first.leaf == INT64_MAX) {
+    BY_TRY(by__trainer_finding_share(t, &t->probes.abft->first, &rank, error));
+    if (t->probes.abft->first.leaf == INT64_MAX) {
         return BY_OK;
     }
     return by_error_set(
         error, BY_ECORRUPT,
         "step %lld, micro-batch %lld: rank %d (%s) computed a wrong matrix product: %s; the step "
         "was not applied; a hardware fault of that machine is suspected",
-        (long long)t->updates + 1, (long long)t->abft->first.leaf, (int)rank,
+        (long long)t->steps.updates + 1, (long long)t->probes.abft->first.leaf, (int)rank,
         t->ranks.all == NULL ? "this machine" : by_comm_host(t->ranks.all, rank),
-        t->abft->first.what);
+        t->probes.abft->first.what);
 }
 
 void by__trainer_abft_close(by_trainer *t)
 {
-    by__trainer_abft *a = t->abft;
+    by__trainer_abft *a = t->probes.abft;
     if (a == NULL) {
         return;
     }
@@ -298,5 +298,5 @@ void by__trainer_abft_close(by_trainer *t)
         free(all[i].absolute);
     }
     free(a);
-    t->abft = NULL;
+    t->probes.abft = NULL;
 }

@@ -49,7 +49,7 @@ static void look(void *user, const by__exec_program_row *row, size_t node,
 {
     by__trainer_replay *r = user;
     const by__graph_node *n = &row->graph->nodes[node];
-    by__trainer_finding f = {.leaf = r->t->leaf,
+    by__trainer_finding f = {.leaf = r->t->feed.leaf,
                              .part = r->t->strategy->part(r->t, row),
                              .node = (int64_t)node,
                              .row = -1};
@@ -80,8 +80,8 @@ static void look(void *user, const by__exec_program_row *row, size_t node,
 static void look_at_sums(by__trainer_replay *r)
 {
     const by_trainer *t = r->t;
-    int flat = t->gradient_sets[t->sum_set];
-    by__trainer_finding f = {.leaf = t->all_micro_batches, .row = -1};
+    int flat = t->flats.gradient_sets[t->flats.sum_set];
+    by__trainer_finding f = {.leaf = t->part.all_micro_batches, .row = -1};
     for (size_t i = 0; i < by__store_count(t->store) && t->shard.own_count == 0; i++) {
         by_memory memory = by__store_buffer(t->store, flat, (by__store_handle)i);
         if (memory.address != 0 && differs(r, by__hash64((void *)memory.address, memory.bytes)) &&
@@ -104,16 +104,16 @@ static void look_at_sums(by__trainer_replay *r)
 bool by__trainer_replay_is_due(const by_trainer *t)
 {
     int64_t every = t->config->guard.replay_every;
-    return every > 0 && (t->updates + 1) % every == 0;
+    return every > 0 && (t->steps.updates + 1) % every == 0;
 }
 
 by_status by__trainer_replay_begin(by_trainer *t, by_error *error)
 {
-    if (t->replay == NULL) {
-        BY_TRY(by__alloc((void **)&t->replay, 1, sizeof *t->replay, "guards", error));
-        t->replay->t = t;
+    if (t->probes.replay == NULL) {
+        BY_TRY(by__alloc((void **)&t->probes.replay, 1, sizeof *t->probes.replay, "guards", error));
+        t->probes.replay->t = t;
     }
-    by__trainer_replay *r = t->replay;
+    by__trainer_replay *r = t->probes.replay;
     r->count = 0;
     r->next = 0;
     r->again = false;
@@ -125,14 +125,14 @@ by_status by__trainer_replay_begin(by_trainer *t, by_error *error)
 by_status by__trainer_replay_again(by_trainer *t, by_error *error)
 {
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    look_at_sums(t->replay);
-    t->replay->again = true;
+    look_at_sums(t->probes.replay);
+    t->probes.replay->again = true;
     return BY_OK;
 }
 
 by_status by__trainer_replay_end(by_trainer *t, by_error *error)
 {
-    by__trainer_replay *r = t->replay;
+    by__trainer_replay *r = t->probes.replay;
     int32_t rank;
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     look_at_sums(r);
@@ -148,15 +148,15 @@ by_status by__trainer_replay_end(by_trainer *t, by_error *error)
         error, BY_ECORRUPT,
         "step %lld, micro-batch %lld: rank %d (%s) computed it twice, and the results differ, "
         "first in %s; the step was not applied; a hardware fault of that machine is suspected",
-        (long long)t->updates + 1, (long long)r->first.leaf, (int)rank,
+        (long long)t->steps.updates + 1, (long long)r->first.leaf, (int)rank,
         t->ranks.all == NULL ? "this machine" : by_comm_host(t->ranks.all, rank), r->first.what);
 }
 
 void by__trainer_replay_close(by_trainer *t)
 {
-    if (t->replay != NULL) {
-        free(t->replay->hashes);
-        free(t->replay);
-        t->replay = NULL;
+    if (t->probes.replay != NULL) {
+        free(t->probes.replay->hashes);
+        free(t->probes.replay);
+        t->probes.replay = NULL;
     }
 }

@@ -66,7 +66,7 @@ static bool is_trained_here(const by_trainer *t, const by__store_tensor *entry)
 static by_status add_piece(by_trainer *t, by__store_handle handle, int64_t first, int64_t count,
                            by_error *error)
 {
-    by__trainer_layer_norms *n = t->norms;
+    by__trainer_layer_norms *n = t->probes.norms;
     const by__store_tensor *entry = by__store_entry(t->store, handle);
     int64_t begin = by__store_begin(t->store, handle);
     int64_t end = begin + by_shape_count(&entry->local);
@@ -121,7 +121,7 @@ static by_memory memory_of(const by_trainer *t, int flat, const norm_piece *p)
 /* Dtype of the weights of a piece. */
 static by_dtype format_of(const by_trainer *t, const norm_piece *p)
 {
-    return by__store_group_dtype(t->store, t->masters, p->group);
+    return by__store_group_dtype(t->store, t->flats.masters, p->group);
 }
 
 static by_value input(by_graph *graph, const char *kind, size_t i, by_dtype dtype, int64_t count)
@@ -141,9 +141,9 @@ static void output(by_graph *graph, by_value x, by_value y, size_t i)
 /* Measures gradients, and copies the weights: adding 0 is a copy by all threads. */
 static by_status build_gradients(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    for (size_t i = 0; i < t->norms->count; i++) {
+    for (size_t i = 0; i < t->probes.norms->count; i++) {
         char name[48];
-        const norm_piece *p = &t->norms->pieces[i];
+        const norm_piece *p = &t->probes.norms->pieces[i];
         by_value zero = by_fill(graph, format_of(t, p), BY_SHAPE(1), 0.0f);
         by_value weights = input(graph, "weights", i, format_of(t, p), p->count);
         output(graph, input(graph, "gradient", i, BY_F32, p->count), BY_NONE, i);
@@ -155,8 +155,8 @@ static by_status build_gradients(const by_trainer *t, by_graph *graph, by_error 
 
 static by_status build_weights(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    for (size_t i = 0; i < t->norms->count; i++) {
-        const norm_piece *p = &t->norms->pieces[i];
+    for (size_t i = 0; i < t->probes.norms->count; i++) {
+        const norm_piece *p = &t->probes.norms->pieces[i];
         by_value after = input(graph, "weights", i, format_of(t, p), p->count);
         output(graph, after, input(graph, "kept", i, format_of(t, p), p->count), i);
     }
@@ -166,7 +166,7 @@ static by_status build_weights(const by_trainer *t, by_graph *graph, by_error *e
 by_status by__trainer_layers_plan(by_trainer *t, by_error *error)
 {
     const by_track_config *track = &t->config->track;
-    if (t->sets == 0 || (track->norms_every == 0 && track->histograms_every == 0)) {
+    if (t->flats.sets == 0 || (track->norms_every == 0 && track->histograms_every == 0)) {
         return BY_OK;
     }
     if (!t->updater->in_memory) {
@@ -175,24 +175,25 @@ by_status by__trainer_layers_plan(by_trainer *t, by_error *error)
                             "memory, but offload.optimizer: disk keeps them on disk: set both to "
                             "0, or offload.optimizer: none");
     }
-    BY_TRY(by__alloc((void **)&t->norms, 1, sizeof *t->norms, "norms", error));
-    t->norms->bound_set = -1;
-    BY_TRY(by__alloc((void **)&t->norms->sums, by__store_count(t->store) * BY__NORMS,
-                     sizeof *t->norms->sums, "norms", error));
+    BY_TRY(by__alloc((void **)&t->probes.norms, 1, sizeof *t->probes.norms, "norms", error));
+    t->probes.norms->bound_set = -1;
+    BY_TRY(by__alloc((void **)&t->probes.norms->sums, by__store_count(t->store) * BY__NORMS,
+                     sizeof *t->probes.norms->sums, "norms", error));
     BY_TRY(list_pieces(t, error));
-    if (track->norms_every == 0 || t->norms->count == 0) {
+    if (track->norms_every == 0 || t->probes.norms->count == 0) {
         return BY_OK;
     }
-    BY_TRY(by__trainer_add_update(t, "gradient measures", build_gradients, &t->norms->gradients,
-                                  error));
-    return by__trainer_add_update(t, "weight measures", build_weights, &t->norms->weights, error);
+    BY_TRY(by__trainer_add_update(t, "gradient measures", build_gradients,
+                                  &t->probes.norms->gradients, error));
+    return by__trainer_add_update(t, "weight measures", build_weights, &t->probes.norms->weights,
+                                  error);
 }
 
 /* ---- memory ---- */
 
 size_t by__trainer_layers_bytes(const by_trainer *t)
 {
-    const by__trainer_layer_norms *n = t->norms;
+    const by__trainer_layer_norms *n = t->probes.norms;
     return n == NULL || t->config->track.norms_every == 0
                ? 0
                : n->kept_bytes + 2 * (1 + BY_STEPS_AHEAD) * n->numbers_bytes;
@@ -208,7 +209,7 @@ static by_status bind(by__exec_program_row *row, const char *kind, size_t i, by_
 
 by_status by__trainer_layers_open(by_trainer *t, by_error *error)
 {
-    by__trainer_layer_norms *n = t->norms;
+    by__trainer_layer_norms *n = t->probes.norms;
     if (by__trainer_layers_bytes(t) == 0) {
         return BY_OK;
     }
@@ -220,10 +221,10 @@ by_status by__trainer_layers_open(by_trainer *t, by_error *error)
         const norm_piece *p = &n->pieces[i];
         size_t bytes =
             (size_t)((p->count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK) * BY_MEASURES * sizeof(float);
-        by_memory kept = by_memory_at(n->kept, p->kept, memory_of(t, t->masters, p).bytes);
-        BY_TRY(bind(n->weights, "weights", i, memory_of(t, t->masters, p), error));
+        by_memory kept = by_memory_at(n->kept, p->kept, memory_of(t, t->flats.masters, p).bytes);
+        BY_TRY(bind(n->weights, "weights", i, memory_of(t, t->flats.masters, p), error));
         BY_TRY(bind(n->weights, "kept", i, kept, error));
-        BY_TRY(bind(n->gradients, "weights", i, memory_of(t, t->masters, p), error));
+        BY_TRY(bind(n->gradients, "weights", i, memory_of(t, t->flats.masters, p), error));
         BY_TRY(bind(n->gradients, "kept", i, kept, error));
         BY_TRY(bind(n->gradients, "measures", i, by_memory_at(n->numbers, p->at, bytes), error));
         BY_TRY(bind(n->weights, "measures", i,
@@ -234,14 +235,14 @@ by_status by__trainer_layers_open(by_trainer *t, by_error *error)
 
 void by__trainer_layers_close(by_trainer *t)
 {
-    if (t->norms != NULL) {
-        by_device_free(&t->norms->kept);
-        by_device_free(&t->norms->numbers);
-        by_device_unpin(&t->norms->host);
-        free(t->norms->pieces);
-        free(t->norms->sums);
-        free(t->norms);
-        t->norms = NULL;
+    if (t->probes.norms != NULL) {
+        by_device_free(&t->probes.norms->kept);
+        by_device_free(&t->probes.norms->numbers);
+        by_device_unpin(&t->probes.norms->host);
+        free(t->probes.norms->pieces);
+        free(t->probes.norms->sums);
+        free(t->probes.norms);
+        t->probes.norms = NULL;
     }
 }
 
@@ -249,19 +250,19 @@ void by__trainer_layers_close(by_trainer *t)
 
 by_status by__trainer_layers_before_update(by_trainer *t, unsigned slot, by_error *error)
 {
-    by__trainer_layer_norms *n = t->norms;
+    by__trainer_layer_norms *n = t->probes.norms;
     if (n == NULL) {
         return BY_OK;
     }
-    n->measured[slot] = is_due(t, t->updates + 1);
+    n->measured[slot] = is_due(t, t->steps.updates + 1);
     if (!n->measured[slot] || n->count == 0) {
         return BY_OK;
     }
-    for (size_t i = 0; i < n->count && n->bound_set != t->sum_set; i++) {
-        by_memory gradient = memory_of(t, t->gradient_sets[t->sum_set], &n->pieces[i]);
+    for (size_t i = 0; i < n->count && n->bound_set != t->flats.sum_set; i++) {
+        by_memory gradient = memory_of(t, t->flats.gradient_sets[t->flats.sum_set], &n->pieces[i]);
         BY_TRY(bind(n->gradients, "gradient", i, gradient, error));
     }
-    n->bound_set = t->sum_set;
+    n->bound_set = t->flats.sum_set;
     return by_program_submit(n->gradients->program, error);
 }
 
@@ -272,7 +273,7 @@ static char *host_of(const by__trainer_layer_norms *n, unsigned slot)
 
 by_status by__trainer_layers_after_update(by_trainer *t, unsigned slot, by_error *error)
 {
-    by__trainer_layer_norms *n = t->norms;
+    by__trainer_layer_norms *n = t->probes.norms;
     if (n == NULL || !n->measured[slot] || n->count == 0) {
         return BY_OK;
     }
@@ -282,12 +283,12 @@ by_status by__trainer_layers_after_update(by_trainer *t, unsigned slot, by_error
 
 void by__trainer_layers_collect(by_trainer *t, unsigned slot)
 {
-    by__trainer_layer_norms *n = t->norms;
+    by__trainer_layer_norms *n = t->probes.norms;
     if (n == NULL) {
         return;
     }
     n->is_known = n->measured[slot];
-    n->loss_scale = t->guard.loss_scale.scale;
+    n->loss_scale = t->probes.guard.loss_scale.scale;
     if (!n->is_known) {
         return;
     }
@@ -309,14 +310,14 @@ void by__trainer_layers_collect(by_trainer *t, unsigned slot)
 
 const double *by__trainer_layers_sums(const by_trainer *t)
 {
-    return t->norms != NULL && t->norms->is_known ? t->norms->sums : NULL;
+    return t->probes.norms != NULL && t->probes.norms->is_known ? t->probes.norms->sums : NULL;
 }
 
 bool by__trainer_layers_has(const by_trainer *t, by__store_handle entry)
 {
     bool has = false;
-    for (size_t i = 0; t->norms != NULL && i < t->norms->count; i++) {
-        has = has || t->norms->pieces[i].entry == entry;
+    for (size_t i = 0; t->probes.norms != NULL && i < t->probes.norms->count; i++) {
+        has = has || t->probes.norms->pieces[i].entry == entry;
     }
     return has;
 }
@@ -368,9 +369,9 @@ by_status by__trainer_layers_histogram(const by_trainer *t, by__store_handle ent
     float *values;
     by_status status = BY_OK;
     BY_TRY(by__alloc((void **)&values, most, sizeof *values, "histogram", error));
-    for (size_t i = 0; i < t->norms->count; i++) {
-        const norm_piece *p = &t->norms->pieces[i];
-        int flat = gradient ? t->gradient_sets[t->sum_set] : t->masters;
+    for (size_t i = 0; i < t->probes.norms->count; i++) {
+        const norm_piece *p = &t->probes.norms->pieces[i];
+        int flat = gradient ? t->flats.gradient_sets[t->flats.sum_set] : t->flats.masters;
         by_dtype dtype = gradient ? BY_F32 : format_of(t, p);
         size_t size = by_dtype_size(dtype);
         for (int64_t at = 0; p->entry == entry && at < p->count && status == BY_OK; at += most) {
@@ -380,8 +381,9 @@ by_status by__trainer_layers_histogram(const by_trainer *t, by__store_handle ent
             status = by_device_read(raw, part, error);
             if (status == BY_OK) {
                 by__store_widen(values, raw, dtype, n);
-                count_values(values, n, gradient ? (float)(1.0 / t->norms->loss_scale) : 1.0f,
-                             counts, facts);
+                count_values(values, n,
+                             gradient ? (float)(1.0 / t->probes.norms->loss_scale) : 1.0f, counts,
+                             facts);
             }
         }
     }

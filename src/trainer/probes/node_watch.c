@@ -39,11 +39,12 @@ static void look(void *user, int node, double begin, double end)
 static by_status open_watch(by_trainer *t, by_error *error)
 {
     size_t count = t->programs.count;
-    BY_TRY(by__alloc((void **)&t->watch, 1, sizeof *t->watch + count * sizeof *t->watch->rows,
-                     "guards", error));
-    t->watch->count = count;
+    BY_TRY(by__alloc((void **)&t->probes.watch, 1,
+                     sizeof *t->probes.watch + count * sizeof *t->probes.watch->rows, "guards",
+                     error));
+    t->probes.watch->count = count;
     for (size_t i = 0; i < count; i++) {
-        t->watch->rows[i] = (watched){t->watch, t->programs.rows[i]};
+        t->probes.watch->rows[i] = (watched){t->probes.watch, t->programs.rows[i]};
     }
     return BY_OK;
 }
@@ -52,22 +53,23 @@ by_status by__trainer_node_watch_set(by_trainer *t, by__trainer_node_watch_slot 
                                      by__trainer_node_watcher *call, void *user, by_error *error)
 {
     bool any = false;
-    BY_TRY(t->watch == NULL ? open_watch(t, error) : BY_OK);
-    t->watch->slots[slot].call = call;
-    t->watch->slots[slot].user = user;
+    BY_TRY(t->probes.watch == NULL ? open_watch(t, error) : BY_OK);
+    t->probes.watch->slots[slot].call = call;
+    t->probes.watch->slots[slot].user = user;
     for (int i = 0; i < BY__WATCH_SLOTS; i++) {
-        any = any || t->watch->slots[i].call != NULL;
+        any = any || t->probes.watch->slots[i].call != NULL;
     }
-    for (size_t i = 0; i < t->watch->count; i++) {
-        by_program_set_hook(t->programs.rows[i]->program, any ? look : NULL, &t->watch->rows[i]);
+    for (size_t i = 0; i < t->probes.watch->count; i++) {
+        by_program_set_hook(t->programs.rows[i]->program, any ? look : NULL,
+                            &t->probes.watch->rows[i]);
     }
     return BY_OK;
 }
 
 void by__trainer_node_watch_close(by_trainer *t)
 {
-    free(t->watch);
-    t->watch = NULL;
+    free(t->probes.watch);
+    t->probes.watch = NULL;
 }
 
 static const char *name_of(const by_graph *graph, const by_value *values, int count)

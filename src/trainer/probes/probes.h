@@ -79,7 +79,7 @@ size_t by__trainer_layers_bytes(const by_trainer *t);
 by_status by__trainer_layers_open(by_trainer *t, by_error *error);
 void by__trainer_layers_close(by_trainer *t);
 /* Called before and after the update of a step whose results go to `slot`; the gradient is in
- * t->sum_set. */
+ * t->flats.sum_set. */
 by_status by__trainer_layers_before_update(by_trainer *t, unsigned slot, by_error *error);
 by_status by__trainer_layers_after_update(by_trainer *t, unsigned slot, by_error *error);
 /* Called when the step of that slot is collected. */

@@ -54,16 +54,16 @@ static by_status add_program(by_trainer *t, const by_trainer_options *o, by_erro
     by_model model;
     const by__trainer_recipe recipe = {o->builder, o->user, t->task};
     const by_pass_options options = by__trainer_graph_pass_options(t->config, NULL);
-    BY_TRY(by__trainer_decode_forward(&graph, &model, t->config, &recipe, t->sampler->positions,
-                                      error));
-    t->sampler->vocab = by_shape_count(&graph->values[model.logits].shape);
-    return by__exec_set_add(&t->programs, NAME, graph, BY_PURPOSE_LOSS, &options, &t->sampler->row,
-                            error);
+    BY_TRY(by__trainer_decode_forward(&graph, &model, t->config, &recipe,
+                                      t->probes.sampler->positions, error));
+    t->probes.sampler->vocab = by_shape_count(&graph->values[model.logits].shape);
+    return by__exec_set_add(&t->programs, NAME, graph, BY_PURPOSE_LOSS, &options,
+                            &t->probes.sampler->row, error);
 }
 
 by_status by__trainer_sampler_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
-    if (t->config->track.sample_every == 0 || t->sets == 0) {
+    if (t->config->track.sample_every == 0 || t->flats.sets == 0) {
         return BY_OK;
     }
     int axis = dividing_axis(t);
@@ -77,15 +77,15 @@ by_status by__trainer_sampler_plan(by_trainer *t, const by_trainer_options *o, b
     if (t->layout.rank != 0) {
         return BY_OK;
     }
-    BY_TRY(by__alloc((void **)&t->sampler, 1, sizeof *t->sampler, "sampler", error));
-    t->sampler->positions = positions_of(t->config);
+    BY_TRY(by__alloc((void **)&t->probes.sampler, 1, sizeof *t->probes.sampler, "sampler", error));
+    t->probes.sampler->positions = positions_of(t->config);
     BY_TRY(add_program(t, o, error));
-    const by_graph *graph = t->sampler->row->graph;
-    t->sampler->bytes =
-        AT_LOGITS + by__round_up((size_t)t->sampler->vocab * sizeof(float), BY_CACHE_LINE);
+    const by_graph *graph = t->probes.sampler->row->graph;
+    t->probes.sampler->bytes =
+        AT_LOGITS + by__round_up((size_t)t->probes.sampler->vocab * sizeof(float), BY_CACHE_LINE);
     for (size_t v = 0; v < graph->value_count; v++) {
         if (graph->values[v].role == BY_ROLE_STATE) {
-            t->sampler->bytes +=
+            t->probes.sampler->bytes +=
                 by__round_up(by__graph_value_bytes(&graph->values[v]), BY_CACHE_LINE);
         }
     }
@@ -94,24 +94,26 @@ by_status by__trainer_sampler_plan(by_trainer *t, const by_trainer_options *o, b
 
 size_t by__trainer_sampler_bytes(const by_trainer *t)
 {
-    return t->sampler == NULL
+    return t->probes.sampler == NULL
                ? 0
-               : t->sampler->bytes + (size_t)t->sampler->vocab * sizeof *t->sampler->logits;
+               : t->probes.sampler->bytes +
+                     (size_t)t->probes.sampler->vocab * sizeof *t->probes.sampler->logits;
 }
 
 /* A weight as the programs of a step read it. */
 static by_memory weight_of(const by_trainer *t, const char *name)
 {
     by__store_handle entry = by__store_find(t->store, name);
-    bool has_copy = entry != BY__NO_ENTRY && by__store_shape(t->store, t->copies, entry).rank >= 0;
+    bool has_copy =
+        entry != BY__NO_ENTRY && by__store_shape(t->store, t->flats.copies, entry).rank >= 0;
     return entry == BY__NO_ENTRY
                ? (by_memory){0}
-               : by__store_buffer(t->store, has_copy ? t->copies : t->masters, entry);
+               : by__store_buffer(t->store, has_copy ? t->flats.copies : t->flats.masters, entry);
 }
 
 by_status by__trainer_sampler_open(by_trainer *t, by_error *error)
 {
-    by__trainer_sampler *s = t->sampler;
+    by__trainer_sampler *s = t->probes.sampler;
     if (s == NULL) {
         return BY_OK;
     }
@@ -139,23 +141,23 @@ by_status by__trainer_sampler_open(by_trainer *t, by_error *error)
 
 void by__trainer_sampler_close(by_trainer *t)
 {
-    if (t->sampler != NULL) {
-        by_device_free(&t->sampler->memory);
-        free(t->sampler->logits);
-        free(t->sampler);
-        t->sampler = NULL;
+    if (t->probes.sampler != NULL) {
+        by_device_free(&t->probes.sampler->memory);
+        free(t->probes.sampler->logits);
+        free(t->probes.sampler);
+        t->probes.sampler = NULL;
     }
 }
 
 int64_t by__trainer_sampler_positions(const by_trainer *t)
 {
-    return t->sampler == NULL ? 0 : t->sampler->positions;
+    return t->probes.sampler == NULL ? 0 : t->probes.sampler->positions;
 }
 
 /* Computes the logits after `id` at a position. */
 static by_status take_in(by_trainer *t, int32_t id, size_t position, by_error *error)
 {
-    by__trainer_sampler *s = t->sampler;
+    by__trainer_sampler *s = t->probes.sampler;
     int32_t at = (int32_t)position;
     const struct {
         size_t offset;
@@ -201,7 +203,7 @@ static int32_t draw(const by__trainer_sampler *s, uint64_t seed, size_t position
 by_status by__trainer_sampler_run(by_trainer *t, int32_t *ids, size_t count, size_t more,
                                   int64_t vocab, size_t *made, by_error *error)
 {
-    const by__trainer_sampler *s = t->sampler;
+    const by__trainer_sampler *s = t->probes.sampler;
     vocab = vocab < s->vocab ? vocab : s->vocab;
     *made = 0;
     for (size_t i = 0; i + 1 < count + more; i++) {

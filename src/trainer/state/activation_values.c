@@ -4,7 +4,7 @@
 by_status by__trainer_activations_keep(by_trainer *t, const by__exec_program_row *row, int64_t i,
                                        by_error *error)
 {
-    const by__trainer_activations *a = t->activations;
+    const by__trainer_activations *a = t->probes.activations;
     const by__trainer_range *r = a == NULL ? NULL : &a->ranges[row->index];
     if (r == NULL || r->bytes == 0) {
         return BY_OK;

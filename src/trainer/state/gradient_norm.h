@@ -42,6 +42,7 @@ typedef struct by__trainer_gradient_norm {
     by_comm *comm; /* owned by the mesh */
     int ranks;     /* size of comm */
     int rank;
+    by__exec_program_row *row;     /* the program of the norm */
     by__exec_program_row *squares; /* program that squares this rank's runs and the shared blocks */
     int bound_set;                 /* gradient set it is bound to; -1: none */
 } by__trainer_gradient_norm;

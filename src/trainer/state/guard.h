@@ -3,8 +3,8 @@
  * A step that is *skipped* changes no bit of weights, compute copies or optimizer states. It counts
  * as a step in every other way: by_trainer_updates advances by one, and its batch, its place in the
  * learning-rate schedule and its random numbers (dropout) are used up. Only the optimizer's own
- * count of updates (bias correction) leaves it out: by_optimizer_hyper is given t->updates -
- * t->guard.skipped.
+ * count of updates (bias correction) leaves it out: by_optimizer_hyper is given t->steps.updates -
+ * t->probes.guard.skipped.
  *
  * Who can veto. The device: the norm's program sets its state `failed`, and its clip factor to NaN,
  * if the global norm or a loss is not finite. Every update selects the old values by that factor

@@ -5,7 +5,7 @@
 
 int64_t by__trainer_leaf(const by_trainer *t, int64_t i)
 {
-    return t->first_micro_batch + i * by__trainer_replica_leaves(t, t->layout.replica).stride;
+    return t->part.first_micro_batch + i * by__trainer_replica_leaves(t, t->layout.replica).stride;
 }
 
 int by__trainer_ranks_members(const by_trainer *t)
@@ -17,7 +17,7 @@ by__trainer_leaves by__trainer_sum_leaves(const by_trainer *t, int replica)
 {
     by__trainer_leaves all = {.stride = 1};
     int members = by__trainer_ranks_members(t);
-    by__sum_tree_block(t->all_micro_batches, t->layout.replicas / members, replica / members,
+    by__sum_tree_block(t->part.all_micro_batches, t->layout.replicas / members, replica / members,
                        &all.first, &all.count);
     return all;
 }
@@ -74,5 +74,5 @@ int64_t by__trainer_group_elements(const by__store *store, int group)
 
 bool by__trainer_has_average(const by_trainer *t)
 {
-    return t->sets > 0 && t->config->optimizer.ema != 0.0;
+    return t->flats.sets > 0 && t->config->optimizer.ema != 0.0;
 }

@@ -5,7 +5,8 @@
 
 int by__trainer_stage_of(const by_trainer *t, const char *parameter)
 {
-    return t->stage_of == NULL ? 0 : t->stage_of[by_graph_find(t->whole, parameter)];
+    return t->model.stage_of == NULL ? 0
+                                     : t->model.stage_of[by_graph_find(t->model.whole, parameter)];
 }
 
 int by__trainer_holder_of(const by_trainer *t, const char *parameter)
@@ -38,11 +39,11 @@ by_status by__trainer_list_trained(by_graph **out, const by_trainer *t, int rank
     by_graph *list;
     by_status status = BY_OK;
     BY_TRY(by_graph_open(&list, error));
-    for (int stage = rank; stage < t->stages; stage += t->layout.size[BY_MESH_PIPELINE]) {
-        for (size_t v = 0; v < t->whole->value_count && status == BY_OK; v++) {
-            const by__graph_value *value = &t->whole->values[v];
+    for (int stage = rank; stage < t->model.stages; stage += t->layout.size[BY_MESH_PIPELINE]) {
+        for (size_t v = 0; v < t->model.whole->value_count && status == BY_OK; v++) {
+            const by__graph_value *value = &t->model.whole->values[v];
             if (value->role == BY_ROLE_PARAMETER &&
-                (t->stage_of == NULL || t->stage_of[v] == stage)) {
+                (t->model.stage_of == NULL || t->model.stage_of[v] == stage)) {
                 status = by__trainer_list_parameter(list, value, value->frozen, error);
             }
         }

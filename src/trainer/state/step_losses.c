@@ -28,7 +28,8 @@ double by__trainer_weight(const by_batch *batch, bool all)
 
 double by__trainer_mean_loss(const by_trainer *t, const float *losses, double weight)
 {
-    double sum = t->sync.is_late ? sum_losses(losses + t->first_micro_batch, t->micro_batches)
-                                 : sum_losses(losses, t->all_micro_batches);
+    double sum = t->sync.is_late
+                     ? sum_losses(losses + t->part.first_micro_batch, t->part.micro_batches)
+                     : sum_losses(losses, t->part.all_micro_batches);
     return weight > 0.0 ? sum / weight : 0.0;
 }

@@ -24,12 +24,13 @@ typedef struct by__trainer_leaves {
 } by__trainer_leaves;
 
 typedef struct by__trainer_strategy {
-    /* Builds the graphs that list the parameters: sets t->parameters, t->forward, t->whole. */
+    /* Builds the graphs that list the parameters: sets parameters, forward and whole of
+     * t->model. */
     by_status (*open)(by_trainer *t, const by_trainer_options *options, by_error *error);
     /* Adds the programs that need buckets, then those that add gradient sets. */
     by_status (*plan)(by_trainer *t, const by_trainer_options *options, by_error *error);
     by_status (*plan_sums)(by_trainer *t, by_error *error);
-    /* Sets t->size. */
+    /* Sets t->plan.size. */
     by_status (*measure)(by_trainer *t, const by_trainer_options *options, by_error *error);
     /* Bytes of activations besides the arena. */
     uint64_t (*bytes)(const by_trainer *t);

@@ -33,8 +33,8 @@ static by_status add_feeds(by_trainer *t, const by_graph *graph, by_error *error
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__graph_value *value = &graph->values[v];
         bool known = value->role != BY_ROLE_INPUT || is_own_input(value->name);
-        for (size_t i = 0; i < t->feed_count && !known; i++) {
-            known = strcmp(t->feeds[i].name, value->name) == 0;
+        for (size_t i = 0; i < t->feed.count && !known; i++) {
+            known = strcmp(t->feed.list[i].name, value->name) == 0;
         }
         if (known) {
             continue;
@@ -45,18 +45,18 @@ static by_status add_feeds(by_trainer *t, const by_graph *graph, by_error *error
                                 "examples in front",
                                 value->name, (long long)t->config->train.micro_batch);
         }
-        BY_TRY(by__reserve((void **)&t->feeds, &t->feed_capacity, t->feed_count + 1,
-                           sizeof *t->feeds, error));
-        t->feeds[t->feed_count++] = (by__trainer_feed){.name = value->name,
-                                                       .dtype = value->dtype,
-                                                       .shape = value->shape,
-                                                       .offset = t->input_bytes,
-                                                       .bytes = by__graph_value_bytes(value)};
-        if (!by__size_add(t->input_bytes, by__graph_value_bytes(value) + BY_CACHE_LINE,
-                          &t->input_bytes)) {
+        BY_TRY(by__reserve((void **)&t->feed.list, &t->feed.capacity, t->feed.count + 1,
+                           sizeof *t->feed.list, error));
+        t->feed.list[t->feed.count++] = (by__trainer_feed){.name = value->name,
+                                                           .dtype = value->dtype,
+                                                           .shape = value->shape,
+                                                           .offset = t->feed.input_bytes,
+                                                           .bytes = by__graph_value_bytes(value)};
+        if (!by__size_add(t->feed.input_bytes, by__graph_value_bytes(value) + BY_CACHE_LINE,
+                          &t->feed.input_bytes)) {
             return by_error_set(error, BY_EMEMORY, "the inputs' size overflows");
         }
-        t->input_bytes &= ~(size_t)(BY_CACHE_LINE - 1);
+        t->feed.input_bytes &= ~(size_t)(BY_CACHE_LINE - 1);
     }
     return BY_OK;
 }
@@ -64,7 +64,7 @@ static by_status add_feeds(by_trainer *t, const by_graph *graph, by_error *error
 static size_t result_bytes(const by_trainer *t)
 {
     return OUT_LOSSES - OUT_RESULTS +
-           by__round_up((size_t)(t->most_micro_batches + 1) * sizeof(float), BY_CACHE_LINE);
+           by__round_up((size_t)(t->part.most_micro_batches + 1) * sizeof(float), BY_CACHE_LINE);
 }
 
 static size_t evaluated_offset(const by_trainer *t)
@@ -74,30 +74,30 @@ static size_t evaluated_offset(const by_trainer *t)
 
 static size_t output_bytes(const by_trainer *t)
 {
-    return evaluated_offset(t) + by__round_up(t->evaluated_bytes, BY_CACHE_LINE);
+    return evaluated_offset(t) + by__round_up(t->feed.evaluated_bytes, BY_CACHE_LINE);
 }
 
 static size_t staging_bytes(const by_trainer *t)
 {
-    return BY__STAGES * t->input_bytes + BY_STEPS_AHEAD * (result_bytes(t) + BY_CACHE_LINE) +
-           by__round_up(t->evaluated_bytes, BY_CACHE_LINE);
+    return BY__STAGES * t->feed.input_bytes + BY_STEPS_AHEAD * (result_bytes(t) + BY_CACHE_LINE) +
+           by__round_up(t->feed.evaluated_bytes, BY_CACHE_LINE);
 }
 
 /* Pinned memory of a step: results, then "hyper". */
 static char *host_of_step(const by_trainer *t, unsigned slot)
 {
-    return (char *)t->staging.data + BY__STAGES * t->input_bytes +
+    return (char *)t->feed.staging.data + BY__STAGES * t->feed.input_bytes +
            slot * (result_bytes(t) + BY_CACHE_LINE);
 }
 
 /* Plans the values of a micro-batch that the task's metrics read. */
 static by_status plan_evaluated(by_trainer *t, by_error *error)
 {
-    by_value found = by_graph_find(t->forward, "evaluated");
+    by_value found = by_graph_find(t->model.forward, "evaluated");
     if (found == BY_NONE) {
         return BY_OK;
     }
-    const by__graph_value *value = &t->forward->values[found];
+    const by__graph_value *value = &t->model.forward->values[found];
     if (value->dtype != BY_F32 || value->shape.rank < 1 ||
         value->shape.dim[0] != t->config->train.micro_batch) {
         return by_error_set(error, BY_EARG,
@@ -105,100 +105,104 @@ static by_status plan_evaluated(by_trainer *t, by_error *error)
                             "train.micro_batch (%lld) examples in front",
                             t->task->name, (long long)t->config->train.micro_batch);
     }
-    t->evaluated_bytes = by__graph_value_bytes(value);
+    t->feed.evaluated_bytes = by__graph_value_bytes(value);
     return BY_OK;
 }
 
 by_status by__trainer_plan_feeds(by_trainer *t, by_error *error)
 {
     BY_TRY(plan_evaluated(t, error));
-    BY_TRY(add_feeds(t, t->parameters, error)); /* those of training first */
-    BY_TRY(add_feeds(t, t->forward, error));
-    t->rng_offset = t->input_bytes;
-    t->seed_offset = t->rng_offset + BY_CACHE_LINE;
-    t->input_bytes += 3 * BY_CACHE_LINE;
+    BY_TRY(add_feeds(t, t->model.parameters, error)); /* those of training first */
+    BY_TRY(add_feeds(t, t->model.forward, error));
+    t->feed.rng_offset = t->feed.input_bytes;
+    t->feed.seed_offset = t->feed.rng_offset + BY_CACHE_LINE;
+    t->feed.input_bytes += 3 * BY_CACHE_LINE;
     return BY_OK;
 }
 
 uint64_t by__trainer_feed_bytes(const by_trainer *t)
 {
-    return t->input_bytes + output_bytes(t) + staging_bytes(t);
+    return t->feed.input_bytes + output_bytes(t) + staging_bytes(t);
 }
 
 static by_status bind_model(by_trainer *t, by__exec_program_row *row, by_error *error)
 {
-    by_memory rng = by_memory_at(t->inputs, t->rng_offset, 4 * sizeof(int32_t));
-    by_memory seed = by_memory_at(t->inputs, t->seed_offset, sizeof(float));
-    for (size_t i = 0; i < t->feed_count; i++) {
-        const by__trainer_feed *feed = &t->feeds[i];
+    by_memory rng = by_memory_at(t->feed.inputs, t->feed.rng_offset, 4 * sizeof(int32_t));
+    by_memory seed = by_memory_at(t->feed.inputs, t->feed.seed_offset, sizeof(float));
+    for (size_t i = 0; i < t->feed.count; i++) {
+        const by__trainer_feed *feed = &t->feed.list[i];
         BY_TRY(by__exec_row_bind(row, feed->name,
-                                 by_memory_at(t->inputs, feed->offset, feed->bytes), error));
+                                 by_memory_at(t->feed.inputs, feed->offset, feed->bytes), error));
     }
     BY_TRY(by__exec_row_bind(row, "rng", rng, error));
-    by_memory factor = by_memory_at(t->inputs, t->seed_offset + BY_CACHE_LINE, sizeof(float));
+    by_memory factor =
+        by_memory_at(t->feed.inputs, t->feed.seed_offset + BY_CACHE_LINE, sizeof(float));
     BY_TRY(by__exec_row_bind(row, "loss_scale", seed, error));
     BY_TRY(by__exec_row_bind(row, "loss_factor", factor, error));
-    if (t->evaluated_bytes > 0) {
-        BY_TRY(by__exec_row_bind(row, "evaluated",
-                                 by_memory_at(t->outputs, evaluated_offset(t), t->evaluated_bytes),
-                                 error));
+    if (t->feed.evaluated_bytes > 0) {
+        BY_TRY(by__exec_row_bind(
+            row, "evaluated",
+            by_memory_at(t->feed.outputs, evaluated_offset(t), t->feed.evaluated_bytes), error));
     }
-    return by__exec_row_bind(row, "loss", by_memory_at(t->outputs, OUT_LOSS, sizeof(float)), error);
+    return by__exec_row_bind(row, "loss", by_memory_at(t->feed.outputs, OUT_LOSS, sizeof(float)),
+                             error);
 }
 
 static by_status open_events(by_trainer *t, by_error *error)
 {
     for (int i = 0; i < BY__STAGES; i++) {
-        BY_TRY(by__device_event_open(&t->copied[i], t->device, false, error));
+        BY_TRY(by__device_event_open(&t->feed.copied[i], t->device, false, error));
     }
     for (int i = 0; i < BY_STEPS_AHEAD; i++) {
-        BY_TRY(by__device_event_open(&t->pending[i].read, t->device, false, error));
+        BY_TRY(by__device_event_open(&t->steps.pending[i].read, t->device, false, error));
     }
-    return by__device_event_open(&t->computed, t->device, false, error);
+    return by__device_event_open(&t->feed.computed, t->device, false, error);
 }
 
 by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
 {
-    BY_TRY(by_device_alloc(&t->inputs, t->device, t->input_bytes, "the inputs", error));
-    BY_TRY(by_device_alloc(&t->outputs, t->device, output_bytes(t), "the outputs", error));
-    BY_TRY(by_device_pin(&t->staging, t->device, staging_bytes(t), "the staging memory", error));
+    BY_TRY(by_device_alloc(&t->feed.inputs, t->device, t->feed.input_bytes, "the inputs", error));
+    BY_TRY(by_device_alloc(&t->feed.outputs, t->device, output_bytes(t), "the outputs", error));
+    BY_TRY(
+        by_device_pin(&t->feed.staging, t->device, staging_bytes(t), "the staging memory", error));
     BY_TRY(open_events(t, error));
     for (size_t i = 0; i < t->programs.count; i++) {
         BY_TRY(bind_model(t, t->programs.rows[i], error));
     }
-    by_memory scale = by_memory_at(t->outputs, OUT_SCALE, sizeof(float));
-    BY_TRY(by__exec_row_bind(t->norm, "norm", by_memory_at(t->outputs, OUT_NORM, sizeof(float)),
-                             error));
-    size_t losses = (size_t)t->most_micro_batches * sizeof(float);
-    BY_TRY(by__exec_row_bind(t->norm, "scale", scale, error));
-    BY_TRY(by__exec_row_bind(t->norm, "failed", by_memory_at(t->outputs, OUT_FAILED, sizeof(float)),
-                             error));
-    BY_TRY(
-        by__exec_row_bind(t->norm, "losses", by_memory_at(t->outputs, OUT_LOSSES, losses), error));
-    return by__trainer_bind_update(t, t->update, error);
+    by_memory scale = by_memory_at(t->feed.outputs, OUT_SCALE, sizeof(float));
+    BY_TRY(by__exec_row_bind(t->norm.row, "norm",
+                             by_memory_at(t->feed.outputs, OUT_NORM, sizeof(float)), error));
+    size_t losses = (size_t)t->part.most_micro_batches * sizeof(float);
+    BY_TRY(by__exec_row_bind(t->norm.row, "scale", scale, error));
+    BY_TRY(by__exec_row_bind(t->norm.row, "failed",
+                             by_memory_at(t->feed.outputs, OUT_FAILED, sizeof(float)), error));
+    BY_TRY(by__exec_row_bind(t->norm.row, "losses",
+                             by_memory_at(t->feed.outputs, OUT_LOSSES, losses), error));
+    return by__trainer_bind_update(t, t->update.row, error);
 }
 
 by_status by__trainer_bind_update(by_trainer *t, by__exec_program_row *row, by_error *error)
 {
     size_t numbers = BY_HYPER_COUNT * sizeof(float);
-    BY_TRY(
-        by__exec_row_bind(row, "scale", by_memory_at(t->outputs, OUT_SCALE, sizeof(float)), error));
-    return by__exec_row_bind(row, "hyper", by_memory_at(t->outputs, OUT_HYPER, numbers), error);
+    BY_TRY(by__exec_row_bind(row, "scale", by_memory_at(t->feed.outputs, OUT_SCALE, sizeof(float)),
+                             error));
+    return by__exec_row_bind(row, "hyper", by_memory_at(t->feed.outputs, OUT_HYPER, numbers),
+                             error);
 }
 
 void by__trainer_close_feeds(by_trainer *t)
 {
     for (int i = 0; i < BY__STAGES; i++) {
-        by__device_event_close(&t->copied[i]);
+        by__device_event_close(&t->feed.copied[i]);
     }
     for (int i = 0; i < BY_STEPS_AHEAD; i++) {
-        by__device_event_close(&t->pending[i].read);
+        by__device_event_close(&t->steps.pending[i].read);
     }
-    by__device_event_close(&t->computed);
-    by_device_unpin(&t->staging);
-    by_device_free(&t->inputs);
-    by_device_free(&t->outputs);
-    free(t->feeds);
+    by__device_event_close(&t->feed.computed);
+    by_device_unpin(&t->feed.staging);
+    by_device_free(&t->feed.inputs);
+    by_device_free(&t->feed.outputs);
+    free(t->feed.list);
 }
 
 /* ---- to the device ---- */
@@ -232,14 +236,14 @@ by_status by__trainer_feed_micro_batch(by_trainer *t, by__exec_program_row *row,
                                        const by_batch *batch, int64_t examples, int64_t index,
                                        int64_t kept_as, by_error *error)
 {
-    unsigned stage = t->fed++ % BY__STAGES;
-    char *block = (char *)t->staging.data + stage * t->input_bytes;
+    unsigned stage = t->feed.fed++ % BY__STAGES;
+    char *block = (char *)t->feed.staging.data + stage * t->feed.input_bytes;
     uint64_t seed = t->config->seed;
-    t->leaf = by__trainer_leaf(t, index);
+    t->feed.leaf = by__trainer_leaf(t, index);
     /* Waits until the previous copy from this block is done. */
-    BY_TRY(by__device_event_wait(t->copied[stage], error));
-    for (size_t i = 0; i < t->feed_count; i++) {
-        const by__trainer_feed *feed = &t->feeds[i];
+    BY_TRY(by__device_event_wait(t->feed.copied[stage], error));
+    for (size_t i = 0; i < t->feed.count; i++) {
+        const by__trainer_feed *feed = &t->feed.list[i];
         const by_array *array = NULL;
         if (by_graph_find(row->graph, feed->name) == BY_NONE) {
             continue;
@@ -249,54 +253,54 @@ by_status by__trainer_feed_micro_batch(by_trainer *t, by__exec_program_row *row,
                feed->bytes);
         BY_TRY(by__exec_row_check(row, feed->name, block + feed->offset, error));
     }
-    int32_t *rng = (int32_t *)(void *)(block + t->rng_offset);
+    int32_t *rng = (int32_t *)(void *)(block + t->feed.rng_offset);
     rng[0] = (int32_t)(uint32_t)seed;
     rng[1] = (int32_t)(uint32_t)(seed >> 32);
-    rng[2] = (int32_t)t->updates;
+    rng[2] = (int32_t)t->steps.updates;
     rng[3] = (int32_t)(by__trainer_leaf(t, index) * t->config->train.micro_batch);
     /* Replicas that take independent steps use the mean over their own part. */
-    double weight = t->sync.is_local ? t->own_weight : by__trainer_weight(batch, true);
-    float factor = (float)t->guard.loss_scale.scale;
-    *(float *)(void *)(block + t->seed_offset) =
+    double weight = t->sync.is_local ? t->steps.own_weight : by__trainer_weight(batch, true);
+    float factor = (float)t->probes.guard.loss_scale.scale;
+    *(float *)(void *)(block + t->feed.seed_offset) =
         (weight > 0.0 ? 1.0f / (float)weight : 0.0f) * factor;
-    *(float *)(void *)(block + t->seed_offset + BY_CACHE_LINE) = factor;
+    *(float *)(void *)(block + t->feed.seed_offset + BY_CACHE_LINE) = factor;
     /* The device's inputs may be overwritten when the previous program has run. */
-    BY_TRY(by__device_event_order(t->computed, BY__QUEUE_COPY_IN, error));
-    BY_TRY(by__device_copy_in(BY__QUEUE_COPY_IN, t->inputs, block, error));
-    BY_TRY(by__device_event_record(t->copied[stage], BY__QUEUE_COPY_IN, error));
-    BY_TRY(by__device_event_order(t->copied[stage], BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_event_order(t->feed.computed, BY__QUEUE_COPY_IN, error));
+    BY_TRY(by__device_copy_in(BY__QUEUE_COPY_IN, t->feed.inputs, block, error));
+    BY_TRY(by__device_event_record(t->feed.copied[stage], BY__QUEUE_COPY_IN, error));
+    BY_TRY(by__device_event_order(t->feed.copied[stage], BY__QUEUE_COMPUTE, error));
     BY_TRY(by_program_submit(row->program, error));
-    by_memory loss = by_memory_at(t->outputs, OUT_LOSS, sizeof(float));
+    by_memory loss = by_memory_at(t->feed.outputs, OUT_LOSS, sizeof(float));
     by_memory kept =
-        by_memory_at(t->outputs, OUT_LOSSES + (size_t)kept_as * sizeof(float), sizeof(float));
+        by_memory_at(t->feed.outputs, OUT_LOSSES + (size_t)kept_as * sizeof(float), sizeof(float));
     BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, kept, loss, error));
-    return by__device_event_record(t->computed, BY__QUEUE_COMPUTE, error);
+    return by__device_event_record(t->feed.computed, BY__QUEUE_COMPUTE, error);
 }
 
 /* ---- and back ---- */
 
 by_memory by__trainer_evaluated(const by_trainer *t)
 {
-    return by_memory_at(t->outputs, evaluated_offset(t), t->evaluated_bytes);
+    return by_memory_at(t->feed.outputs, evaluated_offset(t), t->feed.evaluated_bytes);
 }
 
 float *by__trainer_losses(const by_trainer *t)
 {
-    return (float *)(t->outputs.address + OUT_LOSSES);
+    return (float *)(t->feed.outputs.address + OUT_LOSSES);
 }
 
 by_status by__trainer_fetch(by_trainer *t, unsigned slot, by_error *error)
 {
     BY_TRY(by__device_copy_out(BY__QUEUE_COMPUTE, host_of_step(t, slot),
-                               by_memory_at(t->outputs, OUT_RESULTS, result_bytes(t)), error));
-    return by__device_event_record(t->pending[slot].read, BY__QUEUE_COMPUTE, error);
+                               by_memory_at(t->feed.outputs, OUT_RESULTS, result_bytes(t)), error));
+    return by__device_event_record(t->steps.pending[slot].read, BY__QUEUE_COMPUTE, error);
 }
 
 by_status by__trainer_wait_results(by_trainer *t, unsigned slot, by__trainer_results *out,
                                    by_error *error)
 {
     const char *host = host_of_step(t, slot);
-    BY_TRY(by__device_event_wait(t->pending[slot].read, error));
+    BY_TRY(by__device_event_wait(t->steps.pending[slot].read, error));
     out->norm = *(const float *)(const void *)(host + OUT_NORM - OUT_RESULTS);
     out->failed = *(const float *)(const void *)(host + OUT_FAILED - OUT_RESULTS);
     out->losses = (const float *)(const void *)(host + OUT_LOSSES - OUT_RESULTS);
@@ -307,22 +311,22 @@ by_status by__trainer_fetch_evaluated(by_trainer *t, const float **out, by_error
 {
     char *host = host_of_step(t, BY_STEPS_AHEAD); /* after those of all steps */
     *out = NULL;
-    if (t->evaluated_bytes == 0) {
+    if (t->feed.evaluated_bytes == 0) {
         return BY_OK;
     }
     *out = (const float *)(const void *)host;
-    return by__device_copy_out(BY__QUEUE_COMPUTE, host,
-                               by_memory_at(t->outputs, evaluated_offset(t), t->evaluated_bytes),
-                               error);
+    return by__device_copy_out(
+        BY__QUEUE_COMPUTE, host,
+        by_memory_at(t->feed.outputs, evaluated_offset(t), t->feed.evaluated_bytes), error);
 }
 
 by_status by__trainer_send_hyper(by_trainer *t, unsigned slot, const float *hyper, by_error *error)
 {
     char *host = host_of_step(t, slot) + result_bytes(t);
     memcpy(host, hyper, BY_HYPER_COUNT * sizeof *hyper);
-    return by__device_copy_in(BY__QUEUE_COMPUTE,
-                              by_memory_at(t->outputs, OUT_HYPER, BY_HYPER_COUNT * sizeof(float)),
-                              host, error);
+    return by__device_copy_in(
+        BY__QUEUE_COMPUTE, by_memory_at(t->feed.outputs, OUT_HYPER, BY_HYPER_COUNT * sizeof(float)),
+        host, error);
 }
 
 by_status by__trainer_veto(by_trainer *t, by_error *error)
@@ -330,18 +334,19 @@ by_status by__trainer_veto(by_trainer *t, by_error *error)
     const float failed = 1.0f;
     const float scale = NAN;
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    BY_TRY(by_device_write(by_memory_at(t->outputs, OUT_FAILED, sizeof failed), &failed, error));
-    return by_device_write(by_memory_at(t->outputs, OUT_SCALE, sizeof scale), &scale, error);
+    BY_TRY(
+        by_device_write(by_memory_at(t->feed.outputs, OUT_FAILED, sizeof failed), &failed, error));
+    return by_device_write(by_memory_at(t->feed.outputs, OUT_SCALE, sizeof scale), &scale, error);
 }
 
 by_status by__trainer_clear_losses(by_trainer *t, by_error *error)
 {
     char *zeros;
-    size_t bytes = (size_t)t->most_micro_batches * sizeof(float);
+    size_t bytes = (size_t)t->part.most_micro_batches * sizeof(float);
     BY_TRY(by__alloc((void **)&zeros, bytes, 1, "losses", error));
     by_status status = by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error);
     if (status == BY_OK) {
-        status = by_device_write(by_memory_at(t->outputs, OUT_LOSSES, bytes), zeros, error);
+        status = by_device_write(by_memory_at(t->feed.outputs, OUT_LOSSES, bytes), zeros, error);
     }
     free(zeros);
     return status;
@@ -350,5 +355,5 @@ by_status by__trainer_clear_losses(by_trainer *t, by_error *error)
 by_status by__trainer_reset_failure(by_trainer *t, by_error *error)
 {
     const float none = 0.0f;
-    return by_device_write(by_memory_at(t->outputs, OUT_FAILED, sizeof none), &none, error);
+    return by_device_write(by_memory_at(t->feed.outputs, OUT_FAILED, sizeof none), &none, error);
 }

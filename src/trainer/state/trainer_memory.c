@@ -6,13 +6,13 @@
 
 by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit)
 {
-    return by__store_group(t->store, flat, t->group_of_unit[unit]);
+    return by__store_group(t->store, flat, t->units.group_of_unit[unit]);
 }
 
 by_memory by__trainer_flat(const by_trainer *t, int flat)
 {
     by_memory all = by__trainer_group(t, flat, 0);
-    for (size_t i = 1; i < t->trained_groups; i++) {
+    for (size_t i = 1; i < t->units.trained_groups; i++) {
         all.bytes += by__trainer_group(t, flat, i).bytes;
     }
     return all;
@@ -20,16 +20,17 @@ by_memory by__trainer_flat(const by_trainer *t, int flat)
 
 by_memory by__trainer_set(const by_trainer *t, int set)
 {
-    return by__trainer_flat(t, t->gradient_sets[set]);
+    return by__trainer_flat(t, t->flats.gradient_sets[set]);
 }
 
 by_memory by__trainer_unit_memory(const by_trainer *t, int flat, size_t i)
 {
-    return t->pieces != NULL ? by__trainer_shard_memory(t, flat, &t->pieces[i])
-           : t->tensors != NULL && !by_optimizer_needs_tensors(&t->config->optimizer)
+    return t->units.pieces != NULL ? by__trainer_shard_memory(t, flat, &t->units.pieces[i])
+           : t->units.tensors != NULL && !by_optimizer_needs_tensors(&t->config->optimizer)
                ? by__trainer_shard_memory(t, flat, &t->shard.own[i])
-           : t->tensors != NULL
-               ? by__store_buffer(t->store, flat, by__store_find(t->store, t->tensors[i].name))
+           : t->units.tensors != NULL
+               ? by__store_buffer(t->store, flat,
+                                  by__store_find(t->store, t->units.tensors[i].name))
                : by__trainer_group(t, flat, i);
 }
 
@@ -43,32 +44,33 @@ static by_status bind_gradient(by__exec_program_row *row, const by_update_unit *
 
 const by_update_unit *by__trainer_update_units(const by_trainer *t, size_t *count)
 {
-    *count = t->tensors != NULL ? t->tensor_count : t->trained_groups;
-    return t->tensors != NULL ? t->tensors : t->groups;
+    *count = t->units.tensors != NULL ? t->units.tensor_count : t->units.trained_groups;
+    return t->units.tensors != NULL ? t->units.tensors : t->units.groups;
 }
 
 by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error)
 {
-    int flat = t->gradient_sets[set];
+    int flat = t->flats.gradient_sets[set];
     size_t count;
     const by_update_unit *units = by__trainer_update_units(t, &count);
-    t->sum_set = set;
-    for (size_t i = 0; i < t->trained_groups && t->divided_norm.squares == NULL; i++) {
-        BY_TRY(bind_gradient(t->norm, &t->groups[i], by__trainer_group(t, flat, i), error));
+    t->flats.sum_set = set;
+    for (size_t i = 0; i < t->units.trained_groups && t->norm.squares == NULL; i++) {
+        BY_TRY(
+            bind_gradient(t->norm.row, &t->units.groups[i], by__trainer_group(t, flat, i), error));
     }
     for (size_t i = 0; i < count; i++) {
-        BY_TRY(bind_gradient(t->update, &units[i], by__trainer_unit_memory(t, flat, i), error));
+        BY_TRY(bind_gradient(t->update.row, &units[i], by__trainer_unit_memory(t, flat, i), error));
     }
     return BY_OK;
 }
 
 by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error)
 {
-    if (t->inputs.bytes == 0) {
+    if (t->feed.inputs.bytes == 0) {
         return by_error_set(error, BY_ESTATE,
                             "the trainer has no memory yet: by_trainer_allocate comes first");
     }
-    if (training && t->sets == 0) {
+    if (training && t->flats.sets == 0) {
         return by_error_set(error, BY_ESTATE, "this trainer was opened for losses only");
     }
     return BY_OK;

@@ -48,7 +48,7 @@ by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
     by_update_unit unit = by__trainer_unit(t, name, entry->local, entry->group);
     unit.whole = entry->shape;
     unit.axes = entry->axes;
-    by__optim_groups_set_rates(&unit, t->forward, &t->config->optimizer, entry->name);
+    by__optim_groups_set_rates(&unit, t->model.forward, &t->config->optimizer, entry->name);
     by__trainer_set_random(t, &unit, entry, 0);
     for (int i = 0; i < entry->shape.rank && unit.ranks > 1; i++) {
         if (entry->local.dim[i] != entry->shape.dim[i]) {

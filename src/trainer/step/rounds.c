@@ -9,7 +9,7 @@
 static by_status open(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     BY_TRY(by__trainer_turns_build(t, o, error));
-    t->whole = t->parameters;
+    t->model.whole = t->model.parameters;
     return by__trainer_add_model(t, o, false, error);
 }
 
@@ -27,7 +27,7 @@ static by_status measure(by_trainer *t, const by_trainer_options *o, by_error *e
     by_model model;
     const by__trainer_recipe recipe = {o->builder, o->user, t->task};
     if (by__trainer_gathered_groups(t) == 0) {
-        return by__trainer_measure(t, t->forward, error);
+        return by__trainer_measure(t, t->model.forward, error);
     }
     BY_TRY(by__trainer_forward_graph(&graph, &model, t->config, &recipe, BY_MODEL_LOSS, error));
     by_pass_options options = by__trainer_pass_options(t, &model);
@@ -41,14 +41,15 @@ static by_status measure(by_trainer *t, const by_trainer_options *o, by_error *e
 
 static by_status step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, by_error *error)
 {
-    int64_t examples = t->micro_batches * t->config->train.micro_batch;
+    int64_t examples = t->part.micro_batches * t->config->train.micro_batch;
     BY_UNUSED(tree); /* owners of slices have the sums */
     for (int64_t round = 0; round < t->summation->rounds(t); round++) {
         int64_t i = round;
         int64_t kept_as;
         bool counts = t->summation->begin(t, &i, &kept_as);
-        BY_TRY(by__trainer_feed_micro_batch(t, t->gradients, batch, examples, i, kept_as, error));
-        BY_TRY(counts ? by__trainer_activations_keep(t, t->gradients, i, error) : BY_OK);
+        BY_TRY(by__trainer_feed_micro_batch(t, t->model.gradients, batch, examples, i, kept_as,
+                                            error));
+        BY_TRY(counts ? by__trainer_activations_keep(t, t->model.gradients, i, error) : BY_OK);
     }
     return BY_OK;
 }

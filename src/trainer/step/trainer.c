@@ -15,13 +15,13 @@
 
 static void plan_memory(by_trainer *t)
 {
-    by_memory_report *m = &t->memory;
+    by_memory_report *m = &t->plan.memory;
     m->parameters = by__store_bytes(t->store, BY__MASTER) + by__store_bytes(t->store, BY__COPY) +
                     by__trainer_teacher_bytes(t);
     m->gradients = by__store_bytes(t->store, BY__GRADIENT);
     m->optimizer = by__store_bytes(t->store, BY__STATE) + t->updater->bytes(t);
     m->on_disk = by__store_disk_bytes(t->store);
-    m->spared = by__trainer_spared(t, &t->size.frozen);
+    m->spared = by__trainer_spared(t, &t->plan.size.frozen);
     m->activations = by__exec_set_arena_bytes(&t->programs) + t->strategy->bytes(t);
     m->workspace = by__exec_set_workspace_bytes(&t->programs) + by__trainer_sync_bytes(t) +
                    by__trainer_norm_bytes(t) + by__trainer_turns_bytes(t) +
@@ -35,7 +35,7 @@ static void plan_memory(by_trainer *t)
 /* Adds the programs of a step after the gradients. */
 static by_status add_updates(by_trainer *t, by_error *error)
 {
-    if (t->sets == 0) {
+    if (t->flats.sets == 0) {
         return BY_OK;
     }
     BY_TRY(t->strategy->plan_sums(t, error));
@@ -50,7 +50,7 @@ static by_status add_updates(by_trainer *t, by_error *error)
 /* The ways in which this rank computes gradients and updates weights. */
 static void choose_ways(by_trainer *t)
 {
-    bool training = t->sets > 0;
+    bool training = t->flats.sets > 0;
     t->strategy = training && t->layout.size[BY_MESH_PIPELINE] > 1 ? &by__pipeline_strategy
                   : t->summation->in_rounds                        ? &by__step_rounds
                                                                    : &by__step_whole_model;
@@ -77,7 +77,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     }
     BY_TRY(by__store_open(&t->store, t->device, error));
     if (o->mode == BY_TRAINER_FULL) {
-        t->sets = by__trainer_ranks_sets(t);
+        t->flats.sets = by__trainer_ranks_sets(t);
     }
     BY_TRY(t->strategy->open(t, o, error));
     BY_TRY(by__trainer_teacher_plan(t, error));
@@ -88,7 +88,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     BY_TRY(t->updater->add_copies(t, error));
     BY_TRY(by__trainer_plan_feeds(t, error));
     BY_TRY(t->strategy->measure(t, o, error));
-    t->memory.process = by__trainer_settled_bytes();
+    t->plan.memory.process = by__trainer_settled_bytes();
     plan_memory(t);
     return BY_OK;
 }
@@ -99,10 +99,10 @@ by_status by__trainer_build(by_trainer **out, const by_config *config, const by_
     by_trainer *t;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "trainer", error));
     t->config = config;
-    t->guard.loss_scale = by__trainer_loss_scale_first(config);
-    t->speeds = o->speeds;
-    t->arena_bytes = arena_bytes;
-    t->stages = 1;
+    t->probes.guard.loss_scale = by__trainer_loss_scale_first(config);
+    t->plan.speeds = o->speeds;
+    t->plan.arena_bytes = arena_bytes;
+    t->model.stages = 1;
     by_status status = build(t, o, error);
     if (status != BY_OK) {
         by_trainer_close(&t);
@@ -141,20 +141,20 @@ void by_trainer_close(by_trainer **trainer)
     if (t->owns_device) {
         by_device_close(&t->device);
     }
-    free(t->tensors);
-    free(t->pieces);
+    free(t->units.tensors);
+    free(t->units.pieces);
     free(t);
     *trainer = NULL;
 }
 
 const by_memory_report *by_trainer_memory(const by_trainer *trainer)
 {
-    return &trainer->memory;
+    return &trainer->plan.memory;
 }
 
 const by_model_size *by_trainer_size(const by_trainer *trainer)
 {
-    return &trainer->size;
+    return &trainer->plan.size;
 }
 
 const by_task *by_trainer_task(const by_trainer *trainer)
@@ -177,20 +177,20 @@ void by_trainer_plan_staging(by_trainer *t)
         bytes = (uint64_t)c->staging;
         bytes = bytes < all ? bytes : all;
     }
-    t->memory.total -= t->memory.staging;
-    t->memory.staging = c->async != 0 && t->sets > 0 ? bytes : 0;
-    t->memory.total += t->memory.staging;
+    t->plan.memory.total -= t->plan.memory.staging;
+    t->plan.memory.staging = c->async != 0 && t->flats.sets > 0 ? bytes : 0;
+    t->plan.memory.total += t->plan.memory.staging;
 }
 
 void by_trainer_plan_data(by_trainer *trainer, uint64_t bytes)
 {
-    trainer->memory.data += bytes;
-    trainer->memory.total += bytes;
+    trainer->plan.memory.data += bytes;
+    trainer->plan.memory.total += bytes;
 }
 
 int64_t by_trainer_updates(const by_trainer *trainer)
 {
-    return trainer->updates;
+    return trainer->steps.updates;
 }
 
 void by_trainer_place(const by_trainer *trainer, char *text, size_t size)

@@ -8,15 +8,15 @@
 static by_status bind_all(by_trainer *t, by_error *error)
 {
     BY_TRY(t->strategy->allocate(t, error));
-    if (t->sets == 0) {
+    if (t->flats.sets == 0) {
         return BY_OK;
     }
     BY_TRY(by__trainer_norm_open(t, error));
     BY_TRY(by__trainer_layers_open(t, error));
     BY_TRY(by__trainer_activations_open(t, error));
     BY_TRY(by__trainer_sampler_open(t, error));
-    t->bound_set = -1;
-    t->last_set = -1;
+    t->model.bound_set = -1;
+    t->model.last_set = -1;
     return by__trainer_bind_sum(t, 0, error);
 }
 
@@ -52,7 +52,8 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
                             "a communicator of all of them",
                             t->layout.ranks);
     }
-    BY_TRY(refuse_memory(by__trainer_plan_fits(&t->memory, t->config, t->ranks.all, error), error));
+    BY_TRY(refuse_memory(by__trainer_plan_fits(&t->plan.memory, t->config, t->ranks.all, error),
+                         error));
     /* Collective: no rank allocates before all of this host have checked how much is free. */
     BY_TRY(by__trainer_ranks_open(t, error));
     BY_TRY(refuse_memory(take_memory(t, error), error));

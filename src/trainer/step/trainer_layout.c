@@ -33,10 +33,11 @@ static const char *const group_names[BY__GROUPS] = {
 static by_status list_slices(by_trainer *t, by_error *error)
 {
     by__trainer_shard *s = &t->shard;
-    BY_TRY(by__alloc((void **)&t->tensors, s->own_count + 1, sizeof *t->tensors, "update", error));
+    BY_TRY(by__alloc((void **)&t->units.tensors, s->own_count + 1, sizeof *t->units.tensors,
+                     "update", error));
     for (size_t i = 0; i < s->own_count; i++) {
         const by__trainer_slice *own = &s->own[i];
-        t->tensors[t->tensor_count++] =
+        t->units.tensors[t->units.tensor_count++] =
             by__trainer_unit(t, own->name, BY_SHAPE(own->count), own->group);
     }
     return BY_OK;
@@ -54,12 +55,12 @@ static void add_pieces(by_trainer *t, int group, int64_t first, int64_t count)
         if (entry->group != group || low >= high) {
             continue;
         }
-        by__trainer_slice *piece = &t->pieces[t->tensor_count];
+        by__trainer_slice *piece = &t->units.pieces[t->units.tensor_count];
         *piece = (by__trainer_slice){.group = group, .first = low, .count = high - low};
-        (void)snprintf(piece->name, sizeof piece->name, "piece.%zu", t->tensor_count);
+        (void)snprintf(piece->name, sizeof piece->name, "piece.%zu", t->units.tensor_count);
         by_update_unit unit = by__trainer_unit(t, piece->name, BY_SHAPE(piece->count), group);
         by__trainer_set_random(t, &unit, entry, low - begin);
-        t->tensors[t->tensor_count++] = unit;
+        t->units.tensors[t->units.tensor_count++] = unit;
     }
 }
 
@@ -67,14 +68,14 @@ static void add_pieces(by_trainer *t, int group, int64_t first, int64_t count)
 static by_status list_pieces(by_trainer *t, by_error *error)
 {
     size_t most = by__store_count(t->store) + t->shard.own_count;
-    BY_TRY(by__alloc((void **)&t->tensors, most, sizeof *t->tensors, "update", error));
-    BY_TRY(by__alloc((void **)&t->pieces, most, sizeof *t->pieces, "update", error));
+    BY_TRY(by__alloc((void **)&t->units.tensors, most, sizeof *t->units.tensors, "update", error));
+    BY_TRY(by__alloc((void **)&t->units.pieces, most, sizeof *t->units.pieces, "update", error));
     for (size_t i = 0; i < t->shard.own_count; i++) {
         const by__trainer_slice *own = &t->shard.own[i];
         add_pieces(t, own->group, own->first, own->count);
     }
-    for (size_t i = 0; i < t->trained_groups && t->zero == 0; i++) {
-        add_pieces(t, t->group_of_unit[i], 0, by_shape_count(&t->groups[i].shape));
+    for (size_t i = 0; i < t->units.trained_groups && t->zero == 0; i++) {
+        add_pieces(t, t->units.group_of_unit[i], 0, by_shape_count(&t->units.groups[i].shape));
     }
     return BY_OK;
 }
@@ -85,15 +86,15 @@ static by_status list_pieces(by_trainer *t, by_error *error)
 static by_status list_units(by_trainer *t, by_error *error)
 {
     for (int group = 0; group < BY__GROUPS; group++) {
-        int64_t elements = by__store_group_elements(t->store, t->masters, group);
+        int64_t elements = by__store_group_elements(t->store, t->flats.masters, group);
         if (elements > 0) {
-            t->group_of_unit[t->group_count] = group;
-            t->trained_groups += group < BY__TRAINED_GROUPS;
-            t->groups[t->group_count++] =
+            t->units.group_of_unit[t->units.group_count] = group;
+            t->units.trained_groups += group < BY__TRAINED_GROUPS;
+            t->units.groups[t->units.group_count++] =
                 by__trainer_unit(t, group_names[group], BY_SHAPE(elements), group);
         }
     }
-    if (t->sets > 0 && t->trained_groups == 0) {
+    if (t->flats.sets > 0 && t->units.trained_groups == 0) {
         return by_error_set(error, BY_EARG, "all parameters are frozen: there is nothing to train");
     }
     if (!t->updater->in_memory) {
@@ -107,11 +108,12 @@ static by_status list_units(by_trainer *t, by_error *error)
         return t->zero > 0 ? list_slices(t, error) : BY_OK;
     }
     size_t count = by__store_count(t->store);
-    BY_TRY(by__alloc((void **)&t->tensors, count, sizeof *t->tensors, "update", error));
+    BY_TRY(by__alloc((void **)&t->units.tensors, count, sizeof *t->units.tensors, "update", error));
     for (size_t i = 0; i < count; i++) {
         const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         if (entry->trainable && by__trainer_shard_owns(t, (by__store_handle)i)) {
-            t->tensors[t->tensor_count++] = by__trainer_tensor_unit(t, entry->name, entry);
+            t->units.tensors[t->units.tensor_count++] =
+                by__trainer_tensor_unit(t, entry->name, entry);
         }
     }
     return BY_OK;
@@ -121,17 +123,17 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
 {
     uint64_t bytes = 0;
     uint64_t owners = t->zero > 0 ? (uint64_t)t->layout.size[BY_MESH_SHARD] : 1;
-    /* Without the buffers of exchanges (trainer_sync.c), which t->state_count includes. */
+    /* Without the buffers of exchanges (trainer_sync.c), which t->flats.state_count includes. */
     int states = by_optimizer_state_count(&t->config->optimizer);
     *elements = 0;
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
-        by_value value = by_graph_find(t->forward, entry->name);
-        if (entry->trainable || value == BY_NONE || !t->forward->values[value].frozen) {
+        by_value value = by_graph_find(t->model.forward, entry->name);
+        if (entry->trainable || value == BY_NONE || !t->model.forward->values[value].frozen) {
             continue; /* a stage of a pipeline only reads it */
         }
         int64_t count = by_shape_count(&entry->local);
-        uint64_t sets = (uint64_t)t->sets * (uint64_t)count * sizeof(float);
+        uint64_t sets = (uint64_t)t->flats.sets * (uint64_t)count * sizeof(float);
         bytes += t->zero > 1 ? sets / owners : sets;
         for (int s = 0; s < states; s++) {
             by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, s);
@@ -172,7 +174,7 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
     for (int group = 0; group < BY__GROUPS; group++) {
         narrow |= (group & BY__GROUP_WIDE) == 0 ? 1u << group : 0u;
     }
-    BY_TRY(by__nn_declare_parameters(t->store, t->parameters, error));
+    BY_TRY(by__nn_declare_parameters(t->store, t->model.parameters, error));
     if (by__store_count(t->store) == 0) {
         return by_error_set(error, BY_EARG, "the model has no parameters to train");
     }
@@ -183,21 +185,21 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
     by__store_flat_spec masters = {
         .role = BY__MASTER, .dtype = weights, .wide = ~narrow, .groups = all};
     BY_TRY(t->updater->add_flat(t, masters, by__trainer_shard_masters(t),
-                                copied != BY_F32 ? narrow : 0, &t->masters, error));
-    t->copies = t->masters;
+                                copied != BY_F32 ? narrow : 0, &t->flats.masters, error));
+    t->flats.copies = t->flats.masters;
     if (copied != BY_F32) {
         by__store_flat_spec copies = {.role = BY__COPY, .dtype = copied, .groups = narrow};
         BY_TRY(by__trainer_shard_add_flat(t, copies, by__trainer_gathered_groups(t) & narrow,
-                                          &t->copies, error));
+                                          &t->flats.copies, error));
     }
-    for (int i = 0; i < t->sets; i++) {
+    for (int i = 0; i < t->flats.sets; i++) {
         by__store_flat_spec set = {
             .role = BY__GRADIENT, .name = "grad", .dtype = BY_F32, .groups = trained};
-        BY_TRY(by__trainer_shard_add_flat(t, set, t->zero > 1 ? trained : 0, &t->gradient_sets[i],
-                                          error));
+        BY_TRY(by__trainer_shard_add_flat(t, set, t->zero > 1 ? trained : 0,
+                                          &t->flats.gradient_sets[i], error));
     }
-    t->state_count = t->sets > 0 ? by_optimizer_state_count(&t->config->optimizer) : 0;
-    for (int i = 0; i < t->state_count; i++) {
+    t->flats.state_count = t->flats.sets > 0 ? by_optimizer_state_count(&t->config->optimizer) : 0;
+    for (int i = 0; i < t->flats.state_count; i++) {
         by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, i);
         by__store_flat_spec spec = {.role = BY__STATE,
                                     .name = state.name,
@@ -206,7 +208,7 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
                                     .wide = state.dtype == BY_F32 ? ~narrow : 0,
                                     .groups = trained,
                                     .shape = state.shape};
-        BY_TRY(t->updater->add_flat(t, spec, trained, trained, &t->states[i], error));
+        BY_TRY(t->updater->add_flat(t, spec, trained, trained, &t->flats.states[i], error));
     }
     BY_TRY(by__trainer_sync_lay_out(t, error));
     return list_units(t, error);

@@ -8,7 +8,7 @@
 /* Number of examples in a step, over all ranks. */
 static int64_t step_examples(const by_trainer *t)
 {
-    return t->all_micro_batches * t->config->train.micro_batch;
+    return t->part.all_micro_batches * t->config->train.micro_batch;
 }
 
 /* The schedule depends on the examples seen, in steps of train.batch. */
@@ -16,10 +16,10 @@ static double learning_rate(const by_trainer *t)
 {
     const by_config *c = t->config;
     double batch = (double)c->train.batch;
-    double step = (double)t->updates;
+    double step = (double)t->steps.updates;
     double steps = (double)c->train.steps;
     if (c->train.batch_warmup.count > 0) {
-        step = (double)by_config_samples(c, t->updates) / batch;
+        step = (double)by_config_samples(c, t->steps.updates) / batch;
         steps = (double)by_config_samples(c, c->train.steps) / batch;
     }
     return by_learning_rate(&c->optimizer, step, steps) *
@@ -33,13 +33,13 @@ static by_status weigh_targets(by_trainer *t, const by_batch *batch, by_error *e
     int32_t count = (int32_t)batch->valid_targets;
     float weight = (float)batch->valid_weight;
     bool divided = t->sync.is_local && t->zero > 0;
-    t->own_weight = by__trainer_weight(batch, false);
+    t->steps.own_weight = by__trainer_weight(batch, false);
     if (divided && batch->weighted) {
         BY_TRY(by_comm_all_reduce(t->shard.comm, &weight, 1, BY_F32, "weights", error));
-        t->own_weight = (double)weight;
+        t->steps.own_weight = (double)weight;
     } else if (divided) {
         BY_TRY(by_comm_all_reduce(t->shard.comm, &count, 1, BY_I32, "targets", error));
-        t->own_weight = (double)count;
+        t->steps.own_weight = (double)count;
     }
     return BY_OK;
 }
@@ -72,7 +72,7 @@ static unsigned slot_of(unsigned step)
 static by_status check_free_slot(const by_trainer *t, bool training, by_error *error)
 {
     BY_TRY(by__trainer_ready(t, training, error));
-    if (t->submitted - t->collected == BY_STEPS_AHEAD) {
+    if (t->steps.submitted - t->steps.collected == BY_STEPS_AHEAD) {
         return by_error_set(error, BY_ESTATE, "%d steps are under way: collect one first",
                             BY_STEPS_AHEAD);
     }
@@ -83,15 +83,16 @@ static by_status check_free_slot(const by_trainer *t, bool training, by_error *e
 static by_status submit_update(by_trainer *t, double lr, double weight, by_error *error)
 {
     float hyper[BY_HYPER_COUNT];
-    unsigned slot = slot_of(t->submitted);
-    by__trainer_pending *pending = &t->pending[slot];
+    unsigned slot = slot_of(t->steps.submitted);
+    by__trainer_pending *pending = &t->steps.pending[slot];
     BY_TRY(by__trainer_abft_verdict(t, error));
     by__trainer_changes(t);
     BY_TRY(by__trainer_norm_squares(t, error));
-    BY_TRY(by_program_submit(t->norm->program, error));
+    BY_TRY(by_program_submit(t->norm.row->program, error));
     BY_TRY(by__trainer_guard_decide(t, slot, weight, error));
-    by_optimizer_hyper(hyper, &t->config->optimizer, t->updates - t->guard.skipped, lr);
-    hyper[BY_HYPER_SHARE] = 1.0f / (float)t->all_micro_batches;
+    by_optimizer_hyper(hyper, &t->config->optimizer, t->steps.updates - t->probes.guard.skipped,
+                       lr);
+    hyper[BY_HYPER_SHARE] = 1.0f / (float)t->part.all_micro_batches;
     BY_TRY(by__trainer_send_hyper(t, slot, hyper, error));
     BY_TRY(by__trainer_layers_before_update(t, slot, error));
     BY_TRY(t->updater->update(t, error));
@@ -101,12 +102,14 @@ static by_status submit_update(by_trainer *t, double lr, double weight, by_error
     BY_TRY(t->strategy->share(t, error));
     BY_TRY(by__trainer_activations_fetch(t, slot, error));
     BY_TRY(by__trainer_fetch(t, slot, error));
-    t->updates++;
-    t->submitted++;
+    t->steps.updates++;
+    t->steps.submitted++;
     pending->weight = weight;
     pending->batch = step_examples(t);
-    pending->result = (by_step_result){
-        .step = t->updates, .lr = lr, .skipped = t->guard.veto, .zscore = t->guard.zscore};
+    pending->result = (by_step_result){.step = t->steps.updates,
+                                       .lr = lr,
+                                       .skipped = t->probes.guard.veto,
+                                       .zscore = t->probes.guard.zscore};
     BY_TRY(by__trainer_sync_after_update(t, error));
     by__trainer_spent spent = by__trainer_ranks_spent(t);
     by_step_result *result = &pending->result;
@@ -132,7 +135,7 @@ static by_status submit_twice(by_trainer *t, const by_batch *batch, by_error *er
 by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *error)
 {
     const by_config *c = t->config;
-    if (t->submitted != t->collected && by__trainer_scales_loss_dynamically(c)) {
+    if (t->steps.submitted != t->steps.collected && by__trainer_scales_loss_dynamically(c)) {
         return by_error_set(error, BY_ESTATE,
                             "the scale of the loss follows from the step before: collect it first");
     }
@@ -147,10 +150,10 @@ by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result
                              by_error *error)
 {
     by__trainer_results results;
-    unsigned slot = slot_of(t->collected);
-    by__trainer_pending *pending = &t->pending[slot];
+    unsigned slot = slot_of(t->steps.collected);
+    by__trainer_pending *pending = &t->steps.pending[slot];
     *got = false;
-    if (t->submitted == t->collected) {
+    if (t->steps.submitted == t->steps.collected) {
         return BY_OK;
     }
     if (!wait) {
@@ -165,7 +168,7 @@ by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result
     result.loss = by__trainer_mean_loss(t, results.losses, pending->weight);
     result.norm = (double)results.norm;
     result.examples = pending->batch * by__trainer_per_sample(t->task, t->config);
-    t->collected++;
+    t->steps.collected++;
     by__trainer_layers_collect(t, slot);
     by__trainer_activations_collect(t, slot);
     BY_TRY(by__trainer_guard_collected(t, &result, results.failed != 0.0f, error));
@@ -178,9 +181,9 @@ by_status by_trainer_step(by_trainer *t, const by_batch *batch, by_step_result *
                           by_error *error)
 {
     bool got;
-    if (t->submitted != t->collected) {
+    if (t->steps.submitted != t->steps.collected) {
         return by_error_set(error, BY_ESTATE, "step: %u submitted steps were not collected",
-                            t->submitted - t->collected);
+                            t->steps.submitted - t->steps.collected);
     }
     BY_TRY(by_trainer_submit(t, batch, error));
     return by_trainer_collect(t, true, &got, out, error);
@@ -191,10 +194,10 @@ by_status by_trainer_gradients(by_trainer *t, const by_batch *batch, double *los
     by__trainer_results results;
     BY_TRY(check_free_slot(t, true, error));
     BY_TRY(submit_gradients(t, batch, error));
-    BY_TRY(by__trainer_fetch(t, slot_of(t->submitted), error));
-    BY_TRY(by__trainer_wait_results(t, slot_of(t->submitted), &results, error));
-    t->gradient_weight = weight_of(t, batch);
-    *loss = by__trainer_mean_loss(t, results.losses, t->gradient_weight);
+    BY_TRY(by__trainer_fetch(t, slot_of(t->steps.submitted), error));
+    BY_TRY(by__trainer_wait_results(t, slot_of(t->steps.submitted), &results, error));
+    t->steps.gradient_weight = weight_of(t, batch);
+    *loss = by__trainer_mean_loss(t, results.losses, t->steps.gradient_weight);
     return BY_OK;
 }
 
@@ -202,7 +205,7 @@ by_status by_trainer_update(by_trainer *t, double lr, by_step_result *out, by_er
 {
     bool got;
     BY_TRY(check_free_slot(t, true, error));
-    BY_TRY(submit_update(t, lr, t->gradient_weight, error));
+    BY_TRY(submit_update(t, lr, t->steps.gradient_weight, error));
     return by_trainer_collect(t, true, &got, out, error);
 }
 
@@ -210,15 +213,15 @@ by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
                               const float **values, size_t *width, by_error *error)
 {
     by__trainer_results results;
-    unsigned slot = slot_of(t->submitted);
+    unsigned slot = slot_of(t->steps.submitted);
     int64_t examples = t->config->train.micro_batch;
     BY_TRY(check_free_slot(t, false, error));
     BY_TRY(t->strategy->evaluate(t, batch, error));
     BY_TRY(by__trainer_fetch_evaluated(t, values, error));
     BY_TRY(by__trainer_fetch(t, slot, error));
     BY_TRY(by__trainer_wait_results(t, slot, &results, error));
-    *sum = (double)results.losses[t->most_micro_batches];
-    *width = t->evaluated_bytes / sizeof(float) / (size_t)examples;
+    *sum = (double)results.losses[t->part.most_micro_batches];
+    *width = t->feed.evaluated_bytes / sizeof(float) / (size_t)examples;
     return BY_OK;
 }
 

@@ -12,7 +12,7 @@
 
 by_status by__trainer_refresh(by_trainer *t, by_error *error)
 {
-    if (t->copies != t->masters) {
+    if (t->flats.copies != t->flats.masters) {
         BY_TRY(t->updater->copy(t, error));
     }
     return by__trainer_shard_gather(t, error);
@@ -21,19 +21,19 @@ by_status by__trainer_refresh(by_trainer *t, by_error *error)
 /* Without copies, all ranks have set the weights that they hold. */
 static by_status refresh_copies(by_trainer *t, by_error *error)
 {
-    return t->copies == t->masters ? BY_OK : by__trainer_refresh(t, error);
+    return t->flats.copies == t->flats.masters ? BY_OK : by__trainer_refresh(t, error);
 }
 
 by_status by_trainer_initialize(by_trainer *t, by_error *error)
 {
     BY_TRY(by__trainer_ready(t, false, error));
     by__trainer_changes(t);
-    BY_TRY(by__nn_initialize_parameters(t->store, t->masters, t->parameters, t->config->seed,
-                                        t->threads, error));
+    BY_TRY(by__nn_initialize_parameters(t->store, t->flats.masters, t->model.parameters,
+                                        t->config->seed, t->threads, error));
     BY_TRY(by__store_clear(t->store, BY__STATE, error));
     by__trainer_sync_forget(t);
-    t->updates = 0;
-    t->guard = (by__trainer_guard){.loss_scale = by__trainer_loss_scale_first(t->config)};
+    t->steps.updates = 0;
+    t->probes.guard = (by__trainer_guard){.loss_scale = by__trainer_loss_scale_first(t->config)};
     return refresh_copies(t, error);
 }
 
@@ -49,7 +49,7 @@ by_status by__trainer_load_adapter(by_trainer *t, const by_weights *weights, by_
         .family = by_model_name_prefix(&t->config->model), .may_lack = any, .threads = t->threads};
     BY_TRY(by__trainer_ready(t, false, error));
     by__trainer_changes(t);
-    BY_TRY(by__checkpoint_store_load(t->store, t->masters, weights, &options, error));
+    BY_TRY(by__checkpoint_store_load(t->store, t->flats.masters, weights, &options, error));
     by__trainer_sync_forget(t);
     return refresh_copies(t, error);
 }
@@ -74,11 +74,11 @@ by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_e
                                            .base = names.base,
                                            .tied = names.tied,
                                            .may_lack = is_base ? is_added : is_besides,
-                                           .whole = t->stages == 1,
+                                           .whole = t->model.stages == 1,
                                            .threads = t->threads};
     BY_TRY(by__trainer_ready(t, false, error));
     by__trainer_changes(t);
-    BY_TRY(by__checkpoint_store_load(t->store, t->masters, weights, &options, error));
+    BY_TRY(by__checkpoint_store_load(t->store, t->flats.masters, weights, &options, error));
     by__trainer_sync_forget(t);
     return refresh_copies(t, error);
 }
@@ -86,8 +86,8 @@ by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_e
 /* Returns true if a tensor is called "STATE.NAME" with a state that this optimizer keeps. */
 static bool is_known_state(const by_trainer *t, const char *name)
 {
-    for (int i = 0; i < t->state_count; i++) {
-        const char *state = by__store_flat_name(t->store, t->states[i]);
+    for (int i = 0; i < t->flats.state_count; i++) {
+        const char *state = by__store_flat_name(t->store, t->flats.states[i]);
         size_t length = strlen(state);
         if (strncmp(name, state, length) == 0 && name[length] == '.') {
             return true;
@@ -118,17 +118,18 @@ by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *states, int
     BY_TRY(by__trainer_ready(t, true, error));
     by__trainer_changes(t);
     BY_TRY(states == NULL ? BY_OK : check_states(t, states, error));
-    if (states == NULL && t->state_count > 0) {
+    if (states == NULL && t->flats.state_count > 0) {
         return by_error_set(error, BY_EFORMAT, "there is no optimizer state to resume from");
     }
-    for (int i = 0; i < t->state_count; i++) {
+    for (int i = 0; i < t->flats.state_count; i++) {
         char prefix[64];
         by__checkpoint_load_options options = {.prefix = prefix, .threads = t->threads};
-        (void)snprintf(prefix, sizeof prefix, "%s.", by__store_flat_name(t->store, t->states[i]));
-        BY_TRY(by__checkpoint_store_load(t->store, t->states[i], states, &options, error));
+        (void)snprintf(prefix, sizeof prefix, "%s.",
+                       by__store_flat_name(t->store, t->flats.states[i]));
+        BY_TRY(by__checkpoint_store_load(t->store, t->flats.states[i], states, &options, error));
     }
-    t->updates = step;
-    t->guard = (by__trainer_guard){.loss_scale = by__trainer_loss_scale_first(t->config)};
+    t->steps.updates = step;
+    t->probes.guard = (by__trainer_guard){.loss_scale = by__trainer_loss_scale_first(t->config)};
     by__trainer_sync_loaded(t);
     return BY_OK;
 }
@@ -142,7 +143,7 @@ size_t by_trainer_parameter_count(const by_trainer *trainer)
 
 int by_trainer_state_count(const by_trainer *trainer)
 {
-    return trainer->state_count;
+    return trainer->flats.state_count;
 }
 
 static by_tensor_view view(const by_trainer *t, int flat, size_t i)
@@ -162,14 +163,14 @@ static by_tensor_view view(const by_trainer *t, int flat, size_t i)
 
 void by__trainer_before_change(by_trainer *t, void (*call)(void *user), void *user)
 {
-    t->before_change = call;
-    t->before_user = user;
+    t->before_change.call = call;
+    t->before_change.user = user;
 }
 
 void by__trainer_changes(const by_trainer *t)
 {
-    if (t->before_change != NULL) {
-        t->before_change(t->before_user);
+    if (t->before_change.call != NULL) {
+        t->before_change.call(t->before_change.user);
     }
 }
 
@@ -188,9 +189,9 @@ static uint64_t held_bytes(const by_trainer *t, int flat)
 
 uint64_t by__trainer_saved_bytes(const by_trainer *t)
 {
-    uint64_t bytes = held_bytes(t, t->masters);
-    for (int i = 0; i < t->state_count; i++) {
-        bytes += held_bytes(t, t->states[i]);
+    uint64_t bytes = held_bytes(t, t->flats.masters);
+    for (int i = 0; i < t->flats.state_count; i++) {
+        bytes += held_bytes(t, t->flats.states[i]);
     }
     return bytes;
 }
@@ -206,7 +207,7 @@ bool by__trainer_saves_beside(const by_trainer *t)
 
 static int saved_flat(const by_trainer *t, int state)
 {
-    return state < 0 ? t->masters : t->states[state];
+    return state < 0 ? t->flats.masters : t->flats.states[state];
 }
 
 /* Returns true if this rank's part of a buffer is in pieces: ranks divide it, or it is on disk. */
@@ -304,30 +305,30 @@ by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int stat
 
 by_tensor_view by_trainer_parameter(const by_trainer *trainer, size_t i)
 {
-    return view(trainer, trainer->masters, i);
+    return view(trainer, trainer->flats.masters, i);
 }
 
 by_tensor_view by_trainer_gradient(const by_trainer *trainer, size_t i)
 {
-    return view(trainer, trainer->gradient_sets[trainer->sum_set], i);
+    return view(trainer, trainer->flats.gradient_sets[trainer->flats.sum_set], i);
 }
 
 by_tensor_view by_trainer_state(const by_trainer *trainer, size_t i, int state)
 {
-    return view(trainer, trainer->states[state], i);
+    return view(trainer, trainer->flats.states[state], i);
 }
 
 const char *by_trainer_state_name(const by_trainer *trainer, int state)
 {
-    return by__store_flat_name(trainer->store, trainer->states[state]);
+    return by__store_flat_name(trainer->store, trainer->flats.states[state]);
 }
 
 /* The flat buffer that contains `what`. */
 static int flat_of(const by_trainer *t, by_trainer_tensor what, int state)
 {
-    return what == BY_TRAINER_PARAMETER  ? t->masters
-           : what == BY_TRAINER_GRADIENT ? t->gradient_sets[t->sum_set]
-                                         : t->states[state];
+    return what == BY_TRAINER_PARAMETER  ? t->flats.masters
+           : what == BY_TRAINER_GRADIENT ? t->flats.gradient_sets[t->flats.sum_set]
+                                         : t->flats.states[state];
 }
 
 by_status by_trainer_read(const by_trainer *trainer, by_trainer_tensor what, int state, size_t i,

@@ -22,7 +22,7 @@ static by_status build_update(const by_trainer *t, by_graph *graph, by_error *er
 
 static by_status add_update(by_trainer *t, by_error *error)
 {
-    return by__trainer_add_update(t, "update", build_update, &t->update, error);
+    return by__trainer_add_update(t, "update", build_update, &t->update.row, error);
 }
 
 /* Returns true if a rank updates slices of a group instead of all of it. */
@@ -42,9 +42,9 @@ static void add_copy(by_graph *graph, const char *unit, by_shape shape, by_dtype
 /* Rounds the masters of every group that has copies. */
 static by_status build_copy(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    for (size_t i = 0; i < t->group_count; i++) {
-        const by_update_unit *unit = &t->groups[i];
-        if (unit->copy != BY_F32 && !is_divided(t, t->group_of_unit[i])) {
+    for (size_t i = 0; i < t->units.group_count; i++) {
+        const by_update_unit *unit = &t->units.groups[i];
+        if (unit->copy != BY_F32 && !is_divided(t, t->units.group_of_unit[i])) {
             add_copy(graph, unit->name, unit->shape, unit->copy);
         }
     }
@@ -59,9 +59,10 @@ static by_status build_copy(const by_trainer *t, by_graph *graph, by_error *erro
 
 static by_status add_copies(by_trainer *t, by_error *error)
 {
-    return t->copies == t->masters
+    return t->flats.copies == t->flats.masters
                ? BY_OK
-               : by__trainer_add_update(t, "compute copies", build_copy, &t->copy, error);
+               : by__trainer_add_update(t, "compute copies", build_copy, &t->update.copy_row,
+                                        error);
 }
 
 /* ---- memory ---- */
@@ -70,19 +71,20 @@ static by_status add_copies(by_trainer *t, by_error *error)
 static by_status bind_unit(by_trainer *t, const by_update_unit *unit, size_t i, by_error *error)
 {
     char name[300];
-    BY_TRY(
-        by__exec_row_bind(t->update, unit->name, by__trainer_unit_memory(t, t->masters, i), error));
-    for (int s = 0; s < t->state_count; s++) {
-        (void)snprintf(name, sizeof name, "%s.%s", by__store_flat_name(t->store, t->states[s]),
-                       unit->name);
-        BY_TRY(
-            by__exec_row_bind(t->update, name, by__trainer_unit_memory(t, t->states[s], i), error));
+    BY_TRY(by__exec_row_bind(t->update.row, unit->name,
+                             by__trainer_unit_memory(t, t->flats.masters, i), error));
+    for (int s = 0; s < t->flats.state_count; s++) {
+        (void)snprintf(name, sizeof name, "%s.%s",
+                       by__store_flat_name(t->store, t->flats.states[s]), unit->name);
+        BY_TRY(by__exec_row_bind(t->update.row, name,
+                                 by__trainer_unit_memory(t, t->flats.states[s], i), error));
     }
     if (unit->copy == BY_F32) {
         return BY_OK;
     }
     (void)snprintf(name, sizeof name, "copy.%s", unit->name);
-    return by__exec_row_bind(t->update, name, by__trainer_unit_memory(t, t->copies, i), error);
+    return by__exec_row_bind(t->update.row, name, by__trainer_unit_memory(t, t->flats.copies, i),
+                             error);
 }
 
 static by_status bind_one_copy(by_trainer *t, const char *unit, by_memory master, by_memory copy,
@@ -90,23 +92,23 @@ static by_status bind_one_copy(by_trainer *t, const char *unit, by_memory master
 {
     char name[64];
     (void)snprintf(name, sizeof name, "copy.%s", unit);
-    BY_TRY(by__exec_row_bind(t->copy, unit, master, error));
-    return by__exec_row_bind(t->copy, name, copy, error);
+    BY_TRY(by__exec_row_bind(t->update.copy_row, unit, master, error));
+    return by__exec_row_bind(t->update.copy_row, name, copy, error);
 }
 
 static by_status bind_copy(by_trainer *t, by_error *error)
 {
-    for (size_t i = 0; i < t->group_count; i++) {
-        BY_TRY(bind_one_copy(t, t->groups[i].name, by__trainer_group(t, t->masters, i),
-                             by__trainer_group(t, t->copies, i), error));
+    for (size_t i = 0; i < t->units.group_count; i++) {
+        BY_TRY(bind_one_copy(t, t->units.groups[i].name, by__trainer_group(t, t->flats.masters, i),
+                             by__trainer_group(t, t->flats.copies, i), error));
     }
     for (size_t i = 0; i < t->shard.own_count; i++) {
         const by__trainer_slice *own = &t->shard.own[i];
         if ((own->group & BY__GROUP_WIDE) != 0) {
             continue;
         }
-        BY_TRY(bind_one_copy(t, own->name, by__trainer_shard_memory(t, t->masters, own),
-                             by__trainer_shard_memory(t, t->copies, own), error));
+        BY_TRY(bind_one_copy(t, own->name, by__trainer_shard_memory(t, t->flats.masters, own),
+                             by__trainer_shard_memory(t, t->flats.copies, own), error));
     }
     return BY_OK;
 }
@@ -115,8 +117,8 @@ static by_status open(by_trainer *t, by_error *error)
 {
     size_t count;
     const by_update_unit *units = by__trainer_update_units(t, &count);
-    BY_TRY(t->copy != NULL ? bind_copy(t, error) : BY_OK);
-    for (size_t i = 0; i < count && t->update != NULL; i++) {
+    BY_TRY(t->update.copy_row != NULL ? bind_copy(t, error) : BY_OK);
+    for (size_t i = 0; i < count && t->update.row != NULL; i++) {
         BY_TRY(bind_unit(t, &units[i], i, error));
     }
     return by__trainer_average_open(t, error);
@@ -126,12 +128,12 @@ static by_status open(by_trainer *t, by_error *error)
 
 static by_status update(by_trainer *t, by_error *error)
 {
-    return by_program_submit(t->update->program, error);
+    return by_program_submit(t->update.row->program, error);
 }
 
 static by_status copy(by_trainer *t, by_error *error)
 {
-    return by_program_run(t->copy->program, error);
+    return by_program_run(t->update.copy_row->program, error);
 }
 
 const by__trainer_updater by__step_update_in_memory = {.in_memory = true,

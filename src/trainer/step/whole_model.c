@@ -12,24 +12,24 @@ by_status by__trainer_add_model(by_trainer *t, const by_trainer_options *o, bool
     by_graph *graph;
     by_model_mode mode = training ? BY_MODEL_TRAIN : BY_MODEL_LOSS;
     const by__trainer_recipe recipe = {o->builder, o->user, t->task};
-    BY_TRY(by__trainer_forward_graph(&graph, &t->model, t->config, &recipe, mode, error));
-    by_pass_options options = by__trainer_pass_options(t, &t->model);
+    BY_TRY(by__trainer_forward_graph(&graph, &t->model.values, t->config, &recipe, mode, error));
+    by_pass_options options = by__trainer_pass_options(t, &t->model.values);
     by__trainer_gathered_options(t, graph, &options);
     BY_TRY(by__exec_set_add(&t->programs, training ? "gradients" : "loss", graph,
                             training ? BY_PURPOSE_TRAIN : BY_PURPOSE_LOSS, &options,
-                            training ? &t->gradients : &t->loss, error));
+                            training ? &t->model.gradients : &t->model.loss, error));
     if (!training) {
-        t->forward = graph;
+        t->model.forward = graph;
     }
     return BY_OK;
 }
 
 static by_status open(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
-    BY_TRY(t->sets > 0 ? by__trainer_add_model(t, o, true, error) : BY_OK);
+    BY_TRY(t->flats.sets > 0 ? by__trainer_add_model(t, o, true, error) : BY_OK);
     BY_TRY(by__trainer_add_model(t, o, false, error));
-    t->whole = t->gradients != NULL ? t->gradients->graph : t->forward;
-    t->parameters = t->whole;
+    t->model.whole = t->model.gradients != NULL ? t->model.gradients->graph : t->model.forward;
+    t->model.parameters = t->model.whole;
     return BY_OK;
 }
 
@@ -38,7 +38,7 @@ static by_status build_sum(const by_trainer *t, by_graph *graph, by_error *error
 {
     int64_t size = 0;
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
-        size += by__store_group_elements(t->store, t->masters, group);
+        size += by__store_group_elements(t->store, t->flats.masters, group);
     }
     by_value a = by_graph_input(graph, "a", BY_F32, BY_SHAPE(size));
     by_value b = by_graph_input(graph, "b", BY_F32, BY_SHAPE(size));
@@ -48,24 +48,25 @@ static by_status build_sum(const by_trainer *t, by_graph *graph, by_error *error
 
 static by_status plan_sums(by_trainer *t, by_error *error)
 {
-    return t->sets > 1 ? by__trainer_add_update(t, "gradient sum", build_sum, &t->sum, error)
-                       : BY_OK;
+    return t->flats.sets > 1
+               ? by__trainer_add_update(t, "gradient sum", build_sum, &t->model.sum, error)
+               : BY_OK;
 }
 
 static by_status measure(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     BY_UNUSED(o);
-    return by__trainer_measure(t, t->forward, error);
+    return by__trainer_measure(t, t->model.forward, error);
 }
 
 by_status by__trainer_bind_models(by_trainer *t, by_error *error)
 {
-    by__exec_program_row *models[3] = {t->gradients, t->last, t->loss};
+    by__exec_program_row *models[3] = {t->model.gradients, t->model.last, t->model.loss};
     for (int k = 0; k < 3; k++) {
         if (models[k] != NULL) {
             BY_TRY(by__exec_row_link(models[k], t->store, error));
-            BY_TRY(by__exec_row_bind_flat(models[k], t->store, BY_ROLE_PARAMETER, t->copies,
-                                          t->masters, error));
+            BY_TRY(by__exec_row_bind_flat(models[k], t->store, BY_ROLE_PARAMETER, t->flats.copies,
+                                          t->flats.masters, error));
         }
     }
     return BY_OK;
@@ -78,7 +79,7 @@ static by_status bind_gradients(by_trainer *t, by__exec_program_row *row, int *b
                                 by_error *error)
 {
     if (set != *bound) {
-        int flat = t->gradient_sets[set];
+        int flat = t->flats.gradient_sets[set];
         BY_TRY(by__exec_row_bind_flat(row, t->store, BY_ROLE_GRADIENT, flat, flat, error));
     }
     *bound = set;
@@ -87,10 +88,10 @@ static by_status bind_gradients(by_trainer *t, by__exec_program_row *row, int *b
 
 static by_status add_sets(by_trainer *t, int earlier, int set, by_error *error)
 {
-    BY_TRY(by__exec_row_bind(t->sum, "a", by__trainer_set(t, earlier), error));
-    BY_TRY(by__exec_row_bind(t->sum, "b", by__trainer_set(t, set), error));
-    BY_TRY(by__exec_row_bind(t->sum, "sum", by__trainer_set(t, set), error));
-    return by_program_submit(t->sum->program, error);
+    BY_TRY(by__exec_row_bind(t->model.sum, "a", by__trainer_set(t, earlier), error));
+    BY_TRY(by__exec_row_bind(t->model.sum, "b", by__trainer_set(t, set), error));
+    BY_TRY(by__exec_row_bind(t->model.sum, "sum", by__trainer_set(t, set), error));
+    return by_program_submit(t->model.sum->program, error);
 }
 
 /* Runs the additions that the available sums allow. */
@@ -105,18 +106,18 @@ static by_status add_up(by_trainer *t, by__sum_tree *tree, by_error *error)
 
 static by_status step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, by_error *error)
 {
-    int64_t examples = t->micro_batches * t->config->train.micro_batch;
-    by__sum_tree_begin(tree, t->first_leaf, t->leaves, t->sets);
-    for (int64_t i = 0; i < t->micro_batches; i++) {
-        bool last = t->last != NULL && i == t->micro_batches - 1;
-        by__exec_program_row *row = last ? t->last : t->gradients;
+    int64_t examples = t->part.micro_batches * t->config->train.micro_batch;
+    by__sum_tree_begin(tree, t->part.first_leaf, t->part.leaves, t->flats.sets);
+    for (int64_t i = 0; i < t->part.micro_batches; i++) {
+        bool last = t->model.last != NULL && i == t->part.micro_batches - 1;
+        by__exec_program_row *row = last ? t->model.last : t->model.gradients;
         int set = by__sum_tree_take(tree);
-        BY_TRY(bind_gradients(t, row, last ? &t->last_set : &t->bound_set, set, error));
+        BY_TRY(bind_gradients(t, row, last ? &t->model.last_set : &t->model.bound_set, set, error));
         if (last) {
             by__trainer_ranks_hold(t, tree, set);
         }
-        BY_TRY(by__trainer_feed_micro_batch(t, row, batch, examples, i, t->first_micro_batch + i,
-                                            error));
+        BY_TRY(by__trainer_feed_micro_batch(t, row, batch, examples, i,
+                                            t->part.first_micro_batch + i, error));
         BY_TRY(by__trainer_activations_keep(t, row, i, error));
         by__sum_tree_put(tree, set);
         BY_TRY(last ? BY_OK : add_up(t, tree, error));
@@ -127,14 +128,14 @@ static by_status step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, 
 by_status by__trainer_evaluate_loss(by_trainer *t, const by_batch *batch, by_error *error)
 {
     return batch == NULL
-               ? by_program_run(t->loss->program, error)
-               : by__trainer_feed_micro_batch(t, t->loss, batch, t->config->train.micro_batch, 0,
-                                              t->most_micro_batches, error);
+               ? by_program_run(t->model.loss->program, error)
+               : by__trainer_feed_micro_batch(t, t->model.loss, batch, t->config->train.micro_batch,
+                                              0, t->part.most_micro_batches, error);
 }
 
 int64_t by__trainer_part_of_model(const by_trainer *t, const by__exec_program_row *row)
 {
-    return row == t->gradients || row == t->last ? 0 : -1;
+    return row == t->model.gradients || row == t->model.last ? 0 : -1;
 }
 
 const by__trainer_strategy by__step_whole_model = {.open = open,

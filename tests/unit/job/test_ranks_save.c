@@ -598,7 +598,7 @@ static by_status flip_rank(by_comm *comm, void *user, by_error *error)
     }
     if (status == BY_OK) {
         if (rank == job->flips) {
-            int flat = job->in_master ? t->masters : t->copies;
+            int flat = job->in_master ? t->flats.masters : t->flats.copies;
             by__store_handle handle = by__store_find(t->store, "h.0.mlp.c_fc.weight");
             uint8_t *bytes = by__store_host(t->store, flat, handle);
             bytes[17] ^= 0x10;

@@ -98,8 +98,8 @@ static outcome train_within(const family *f, const char *const *settings, size_t
     check_ok(by__trainer_build(&t, config, &options, arena_bytes, &error), &error);
     o.activations = by_trainer_memory(t)->activations;
     o.seconds = by_trainer_seconds(t);
-    for (size_t n = 0; n < t->gradients->graph->node_count; n++) {
-        o.products += by__op_row_of(t->gradients->graph->nodes[n].op)->factors != 0;
+    for (size_t n = 0; n < t->model.gradients->graph->node_count; n++) {
+        o.products += by__op_row_of(t->model.gradients->graph->nodes[n].op)->factors != 0;
     }
     check_ok(by_trainer_allocate(t, &error), &error);
     check_ok(by_trainer_initialize(t, &error), &error);

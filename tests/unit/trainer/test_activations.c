@@ -188,7 +188,7 @@ static void test_bits(void **state)
     setup seen;
     open_setup(&plain, off);
     open_setup(&seen, on);
-    assert_null(plain.trainer->activations);
+    assert_null(plain.trainer->probes.activations);
     for (int i = 0; i < 4; i++) {
         check_ok(by_trainer_step(plain.trainer, &plain.batch, &result, &error), &error);
         check_ok(by_trainer_step(seen.trainer, &seen.batch, &result, &error), &error);

@@ -105,7 +105,8 @@ static float *find_weight(const by_trainer *t)
 {
     for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
         if (strstr(by_trainer_parameter(t, i).name, "h.0.ln_1.weight") != NULL) {
-            return (float *)by__store_buffer(t->store, t->masters, (by__store_handle)i).address;
+            return (float *)by__store_buffer(t->store, t->flats.masters, (by__store_handle)i)
+                .address;
         }
     }
     return NULL;
@@ -146,8 +147,8 @@ static by_status train(job *j, by_trainer *t, bool leads, by_error *error)
         } else if (j->forgets) {
             continue;
         } else if (j->omits) {
-            t->updates++;
-            t->guard.skipped++;
+            t->steps.updates++;
+            t->probes.guard.skipped++;
         } else {
             BY_TRY(take_bad_step(t, &batch, leads, error));
         }

@@ -175,7 +175,7 @@ static void test_failed_step(void **state)
         by_trainer *trainer = open_trainer(config, device);
         by_batch batch = batch_of(&d, 0);
         check_ok(by_trainer_step(trainer, &batch, &result, &error), &error);
-        by_memory weight = by__store_buffer(trainer->store, trainer->masters, 2);
+        by_memory weight = by__store_buffer(trainer->store, trainer->flats.masters, 2);
         float saved;
         float broken = NAN;
         weight.bytes = sizeof saved;

@@ -74,10 +74,10 @@ static uint64_t hash_flat(const by_trainer *t, int flat)
 static uint64_t hash_training(const training *t)
 {
     const by_trainer *trainer = t->trainer;
-    uint64_t hash = hash_flat(trainer, trainer->masters);
-    hash = hash * 31u + hash_flat(trainer, trainer->copies);
-    for (int s = 0; s < trainer->state_count; s++) {
-        hash = hash * 31u + hash_flat(trainer, trainer->states[s]);
+    uint64_t hash = hash_flat(trainer, trainer->flats.masters);
+    hash = hash * 31u + hash_flat(trainer, trainer->flats.copies);
+    for (int s = 0; s < trainer->flats.state_count; s++) {
+        hash = hash * 31u + hash_flat(trainer, trainer->flats.states[s]);
     }
     return hash;
 }

@@ -91,9 +91,9 @@ static by_status read_state(float *out, size_t *count, const by_trainer *t, int 
 /* The reverse, as loading a checkpoint does. */
 static by_status write_state(const float *from, by_trainer *t, int64_t step, by_error *error)
 {
-    for (int s = -1; s < t->state_count; s++) {
+    for (int s = -1; s < t->flats.state_count; s++) {
         for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
-            int flat = s < 0 ? t->masters : t->states[s];
+            int flat = s < 0 ? t->flats.masters : t->flats.states[s];
             int64_t size = by_shape_count(&by__store_entry(t->store, (by__store_handle)i)->local);
             memcpy(by__store_host(t->store, flat, (by__store_handle)i), from,
                    (size_t)size * sizeof *from);
@@ -101,9 +101,9 @@ static by_status write_state(const float *from, by_trainer *t, int64_t step, by_
         }
     }
     by__trainer_sync_forget(t);
-    t->updates = step;
+    t->steps.updates = step;
     by__trainer_sync_loaded(t);
-    return t->copy == NULL ? BY_OK : by_program_run(t->copy->program, error);
+    return t->update.copy_row == NULL ? BY_OK : by_program_run(t->update.copy_row->program, error);
 }
 
 static by_status keep(float **out, size_t *count, const by_trainer *t, int states, by_error *error)
@@ -159,7 +159,7 @@ static by_status take_steps(job *j, by_comm *comm, by_trainer *t, by_error *erro
     BY_TRY(keep_state(&j->end[rank], &count, t, error));
     if (rank == 0) {
         j->count = count;
-        j->parts = (size_t)(1 + t->state_count);
+        j->parts = (size_t)(1 + t->flats.state_count);
     }
     return BY_OK;
 }

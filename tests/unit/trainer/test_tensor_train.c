@@ -79,7 +79,7 @@ static by_status check_weights(job *j, const by_trainer *t, by_error *error)
         const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         size_t count = (size_t)by_shape_count(&entry->local);
         float *have = calloc(count, sizeof *have);
-        BY_TRY(by__store_read(t->store, t->masters, (by__store_handle)i, have, error));
+        BY_TRY(by__store_read(t->store, t->flats.masters, (by__store_handle)i, have, error));
         if (j->alone == NULL && t->layout.rank > 0) {
             free(have);
             continue;
@@ -97,7 +97,7 @@ static by_status check_weights(job *j, const by_trainer *t, by_error *error)
         free(want);
         /* Others than SGD make large steps of gradients that are zero but for rounding, as those of
          * the keys' bias are. */
-        double most = t->copies == t->masters ? 1e-3 : 5e-2;
+        double most = t->flats.copies == t->flats.masters ? 1e-3 : 5e-2;
         bool whole = by_optimizer_needs_tensors(&t->config->optimizer) && entry->shape.rank > 1;
         if ((strcmp(t->config->optimizer.kind, "sgd") == 0 || whole) && !(off <= most)) {
             return differ(entry->name, off, error);
@@ -120,7 +120,7 @@ static by_status check_equal(const by_trainer *t, by_error *error)
         }
         float *mine = calloc(count, sizeof *mine);
         float *first = calloc(count, sizeof *first);
-        BY_TRY(by__store_read(t->store, t->masters, (by__store_handle)i, mine, error));
+        BY_TRY(by__store_read(t->store, t->flats.masters, (by__store_handle)i, mine, error));
         memcpy(first, mine, count * sizeof *first);
         BY_TRY(by_comm_broadcast(comm, first, count, BY_F32, 0, entry->name, error));
         bool equal = memcmp(mine, first, count * sizeof *mine) == 0;

@@ -212,8 +212,8 @@ static uint64_t hash_flat(const by_trainer *t, int flat)
 static uint64_t hash_of(const setup *s)
 {
     const by_trainer *t = s->trainer;
-    return hash_flat(t, t->masters) ^ hash_flat(t, t->copies) * 3u ^
-           hash_flat(t, t->states[0]) * 5u ^ hash_flat(t, t->states[1]) * 7u;
+    return hash_flat(t, t->flats.masters) ^ hash_flat(t, t->flats.copies) * 3u ^
+           hash_flat(t, t->flats.states[0]) * 5u ^ hash_flat(t, t->flats.states[1]) * 7u;
 }
 
 static void test_bad_step_changes_nothing(void **state)
@@ -231,7 +231,9 @@ static void test_bad_step_changes_nothing(void **state)
         by_tensor_view view = by_trainer_parameter(s.trainer, 0);
         float *weight = (float *)(uintptr_t)view.data;
         const by_trainer *t = s.trainer;
-        uint16_t *copy = t->copies == t->masters ? NULL : by__store_host(t->store, t->copies, 0);
+        uint16_t *copy = t->flats.copies == t->flats.masters
+                             ? NULL
+                             : by__store_host(t->store, t->flats.copies, 0);
         float saved = weight[0];
         uint16_t saved_copy = copy == NULL ? 0 : copy[0];
         s.tokens[0] = 0; /* the token whose embedding is broken */
@@ -276,7 +278,7 @@ static void test_planned_bytes(void **state)
     assert_int_equal(m->optimizer, 2 * masters);
     assert_int_equal(m->activations, t->programs.arena.bytes);
     assert_int_equal(m->workspace, t->programs.workspace.bytes);
-    assert_int_equal(m->data, t->inputs.bytes + t->outputs.bytes + t->staging.bytes);
+    assert_int_equal(m->data, t->feed.inputs.bytes + t->feed.outputs.bytes + t->feed.staging.bytes);
     assert_int_equal(m->total, m->parameters + m->gradients + m->optimizer + m->activations +
                                    m->workspace + m->data + m->process);
     uint64_t total = m->total;
