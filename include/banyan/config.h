@@ -73,6 +73,9 @@ typedef struct by_model_config {
     by_string_list categories; /* number of ids ("7") of each categorical feature, in order;
                                   default: as in the data */
     char *from;                /* Hugging Face directory to start from; default "": none */
+    /* Patterns of parameters that begin anew where `from` lacks them or has another shape; key
+     * model.new; default: none. */
+    by_string_list new_parameters;
 } by_model_config;
 
 /* What the model is trained to do. */

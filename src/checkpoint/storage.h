@@ -419,6 +419,10 @@ typedef struct by__checkpoint_load_options {
     const char *tied;   /* the entry that a head of its own in the files must equal; NULL: none */
     /* Returns true for entries that keep their values if the file lacks them; NULL: none do. */
     bool (*may_lack)(const char *name);
+    /* Patterns (fnmatch) of entries that keep their values if the file lacks them, or has them in
+     * another shape. */
+    char *const *anew;
+    size_t anew_count;
     bool exact;          /* entries that grow need all of their rows, too */
     bool whole;          /* the entries are all of the model: other tensors are refused */
     const char *besides; /* except this one; NULL: none */
@@ -433,6 +437,11 @@ by_status by__checkpoint_store_check(const by__store *store, int flat, const by_
                                      const by__checkpoint_load_options *options, by_error *error);
 /* Makes the same checks and loads the values. */
 by_status by__checkpoint_store_load(by__store *store, int flat, const by_weights *weights,
+                                    const by__checkpoint_load_options *options, by_error *error);
+/* Appends the names of the entries that keep their values because of options->anew: "a, b".
+ * BY_ECONFIG if there is none for one of the patterns. */
+by_status by__checkpoint_store_anew(by_string *names, const by__store *store, int flat,
+                                    const by_weights *weights,
                                     const by__checkpoint_load_options *options, by_error *error);
 
 /* Sets *out to whether `path` is to be opened by by_weights_open rather than by_checkpoint_open

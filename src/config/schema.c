@@ -89,6 +89,10 @@ static const by__config_key common[] = {
     {"model", "from", BY__KEY_TEXT, BY__FIELD(model.from), "\"\"",
      .help = "run (its newest checkpoint) or model directory in Hugging Face form whose weights "
              "training starts from; empty: random weights"},
+    {"model", "new", BY__KEY_TEXTS, BY__FIELD(model.new_parameters), "[]", .later = true,
+     .help = "shell patterns for whole names of parameters that begin with random values where "
+             "model.from lacks them or has them in another shape, as a new head: "
+             "`[\"classifier.*\"]`"},
 
     {"data", "valid_fraction", BY__KEY_REAL, BY__FIELD(data.valid_fraction), "0.1", 0, 1,
      BY__BELOW_MAX, .help = "share of the data that is held out for evaluation; for text, its end"},

@@ -72,10 +72,14 @@ by_dtype by__export_dtype(const by_weights *weights);
 /* Returns BY_EARG if the output, with `end` appended to its name, exists. */
 by_status by__export_refuse_existing(const by__export *export, const char *end, by_error *error);
 /* Checks that files have a tensor of the right shape for every parameter of a resolved config, but
- * for the head. BY_EFORMAT names the tensor that is missing, or both shapes and the keys of
- * config.json that disagree. */
+ * for the head and those that match a pattern of `anew` (NULL: none). BY_EFORMAT names the tensor
+ * that is missing, or both shapes and the keys of config.json that disagree. */
 by_status by__export_check_shapes(const by_config *config, const by_weights *weights,
-                                  by_error *error);
+                                  const by_string_list *anew, by_error *error);
+/* Appends the names of the parameters that begin anew (model.new) because the weights lack them or
+ * have them in another shape: "a, b". BY_ECONFIG if a pattern matches none of these. */
+by_status by__export_new_parameters(by_string *names, const by_config *config,
+                                    const by_weights *weights, by_error *error);
 /* Splits a file's path into directory and name, both freed with free(). */
 by_status by__export_place(char **directory, char **name, const char *path, by_error *error);
 

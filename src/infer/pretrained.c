@@ -125,7 +125,7 @@ static by_status read_model(by_pretrained *p, by_error *error)
         }
     }
     if (status == BY_OK) {
-        status = by__export_check_shapes(p->config, p->weights, error);
+        status = by__export_check_shapes(p->config, p->weights, NULL, error);
     }
     free(name);
     return status;

@@ -103,7 +103,7 @@ static by_status start_weights(by__job *job, by_error *error)
     }
     by_weights *weights;
     BY_TRY(by_weights_open(&weights, from, error));
-    by_status status = by_trainer_load_weights(job->trainer, weights, error);
+    by_status status = by__trainer_start_from(job->trainer, weights, error);
     by_weights_close(&weights);
     const by__trainer_recipe recipe = by__job_recipe(job);
     return status == BY_OK ? by__trainer_adapters_load(job->trainer, job->config, &recipe, error)
@@ -181,6 +181,7 @@ by_status by__job_prepare(by__job *job, by_error *error)
     by_trainer_options options = own == NULL ? (by_trainer_options){0} : *own;
     options.data_bytes = job->data->bytes;
     BY_TRY(by_trainer_open_fitting(&job->trainer, job->config, &options, error));
+    BY_TRY(by__job_new_parameters(job, error));
     BY_TRY(by_config_hash(job->config, job->config_hash, error));
     BY_TRY(plan_data(job, error));
     BY_TRY(open_loaders(job, error));

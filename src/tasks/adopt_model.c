@@ -99,7 +99,9 @@ static bool may_set(const by_config *config, const by_config *theirs, const char
 {
     const by_model_config *m = &theirs->model;
     adopt_rule r = rule_of(key);
+    bool of_head = strcmp(key, "model.outputs") == 0 || strcmp(key, "model.tied") == 0;
     return r == RULE_FREE || (r == RULE_UNSCALED && !is_scaled(theirs)) ||
+           (of_head && config->model.new_parameters.count > 0) ||
            (strcmp(key, "model.context") == 0 && by_model_is_rotary(m) &&
             config->model.context <= m->context);
 }
@@ -232,17 +234,29 @@ static by_status check_given(const by_config *config, const by_weights *weights,
         status = check_keys(config, theirs, error);
     }
     if (status == BY_OK) {
-        status = by__export_check_shapes(theirs, weights, error);
+        status = by__export_check_shapes(theirs, weights, &config->model.new_parameters, error);
     }
     by_config_close(&plain);
     by_config_close(&theirs);
     return status;
 }
 
+/* With parameters that begin anew, the head may be another than that of the weights; whether all
+ * others are there shows when they are loaded. */
+static void keep_head(by_model_config *model, int64_t outputs, int64_t tied)
+{
+    if (model->new_parameters.count > 0) {
+        model->outputs = outputs;
+        model->tied = tied >= 0 ? tied : model->tied;
+    }
+}
+
 /* Sets the config's sizes from the directory to start from. */
 static by_status adopt_model(by_config *config, by_error *error)
 {
     by_weights *weights;
+    const int64_t outputs = config->model.outputs;
+    const int64_t tied = config->model.tied;
     const char *from = config->model.from;
     BY_TRY(by_weights_open(&weights, from, error));
     const char *json = by_weights_config(weights);
@@ -251,6 +265,7 @@ static by_status adopt_model(by_config *config, by_error *error)
                            : check_given(config, weights, json, error);
     if (status == BY_OK) {
         status = take_config(config, json, error);
+        keep_head(&config->model, outputs, tied);
     }
     by_weights_close(&weights);
     return status;

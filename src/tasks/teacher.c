@@ -85,7 +85,7 @@ by_status by__task_teacher_config(by_config **out, const by_config *config, by_e
         status = by_config_resolve(theirs, error);
     }
     if (status == BY_OK) {
-        status = by__export_check_shapes(theirs, weights, error);
+        status = by__export_check_shapes(theirs, weights, NULL, error);
     }
     by_weights_close(&weights);
     if (status == BY_OK && theirs->model.vocab != config->model.vocab) {

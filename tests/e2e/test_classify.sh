@@ -74,6 +74,48 @@ run 0 "$banyan" eval runs/images --data images.idx,labels.idx --json
 [ "$(field samples <out)" = 110 ] || fail "$(cat out)"
 run 0 "$banyan" eval runs/images --best --json
 
+say "a new head, for other classes, on the weights of a run"
+python3 - <<'END' || fail "no data"
+data = open("labels.idx", "rb").read()
+open("halves.idx", "wb").write(data[:8] + bytes(min(label, 1) for label in data[8:]))
+END
+set -- train images.yaml --set model.from=runs/images --set data.labels=halves.idx --set 'data.label_names=[low, other]' \
+    --set train.steps=2 --set 'optimizer.groups=[{match: "classifier.*"}, {match: "*", frozen: true}]'
+run 2 "$banyan" "$@" --set name=none
+holds err "there are names for 2 classes, but the model has 3 outputs"
+run 2 "$banyan" "$@" --set name=none --set 'model.new=["classifier.*", "pooler.*"]'
+holds err 'model.new: "pooler.*" matches no parameter that '
+run 2 "$banyan" train images.yaml --set model.from=runs/images --set 'model.new=["classifier.*"]' --set name=none
+holds err 'model.new: "classifier.*" matches no parameter that '
+run 2 "$banyan" train images.yaml --set 'model.new=["classifier.*"]' --set name=none
+holds err "set model.from"
+[ ! -e runs/none ] || fail "a run that was refused has a directory"
+for outputs in -1 2; do
+    run 0 "$banyan" "$@" --set name=head$outputs --set 'model.new=["classifier.*"]' --set model.outputs=$outputs
+    holds err "and not those of model.from=$last: classifier.weight, classifier.bias"
+done
+for part in model model-frozen; do
+    same runs/head-1/checkpoints/step-00000002/$part-00001-of-00001.safetensors \
+        runs/head2/checkpoints/step-00000002/$part-00001-of-00001.safetensors
+done
+holds runs/head2/checkpoints/step-00000002/config.json '"1": "other"'
+python3 - "$last" runs/head2/checkpoints/step-00000002 <<'END' || fail "the run has not all weights but the head"
+import glob, json, struct, sys
+def read(directory):
+    tensors = {}
+    for path in glob.glob(directory + "/model*.safetensors"):
+        data = open(path, "rb").read()
+        end = 8 + struct.unpack("<Q", data[:8])[0]
+        for name, at in json.loads(data[8:end]).items():
+            if name != "__metadata__":
+                tensors[name] = at["shape"], data[end + at["data_offsets"][0] : end + at["data_offsets"][1]]
+    return tensors
+old, new = map(read, sys.argv[1:])
+assert old.keys() == new.keys()
+assert sorted(k for k in old if old[k] != new[k]) == ["classifier.bias", "classifier.weight"]
+assert new["classifier.weight"][0] == [2, 16]
+END
+
 say "other sizes: refused, or resized as while training"
 python3 - <<'END' || fail "no data"
 import struct
@@ -85,7 +127,7 @@ END
 run 2 "$banyan" predict runs/images large.idx
 holds err "16"
 run 2 "$banyan" train images.yaml --set 'data.transforms=[flip]'
-says "data.transforms lists all augmentation: move data.shift into it"
+holds err "data.transforms lists all augmentation: move data.shift into it"
 run 2 "$banyan" train images.yaml --set data.resize=stretch
 holds err "set model.image_height and model.image_width"
 set -- --set model.image_height=8 --set model.image_width=8 --set data.resize=stretch --set data.resample=bicubic

@@ -1,4 +1,5 @@
 /* Loads weight files into a tensor store. */
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,11 +61,60 @@ static bool is_there(const by__store *store, by__store_handle handle, const by_w
                           file_name(name, by__store_entry(store, handle), weights, options));
 }
 
+/* The shape that files have of an entry. */
+static by_shape whole_shape(const by__store *store, int flat, by__store_handle handle)
+{
+    const by__store_tensor held = by__store_held(store, flat, handle);
+    bool packed = by__store_entry(store, handle)->packing.kind != BY_PACKING_NONE;
+    return by__store_is_part(&held) || packed ? held.shape : by__store_shape(store, flat, handle);
+}
+
+/* Returns true if the files have the whole of an entry, as one tensor or in parts. */
+static bool has_whole(const by__store *store, int flat, by__store_handle handle,
+                      const by_weights *weights, const by__checkpoint_load_options *options)
+{
+    char name[512];
+    by_tensor_view tensor;
+    const by__store_tensor *entry = by__store_entry(store, handle);
+    by_shape shape = whole_shape(store, flat, handle);
+    (void)file_name(name, entry, weights, options);
+    if (by_weights_has(weights, name)) {
+        return by__weights_describe(weights, name, &tensor, NULL) == BY_OK &&
+               fits(&tensor, &shape, entry->grows && !options->exact);
+    }
+    if (!has(weights, name)) {
+        return false;
+    }
+    by_tensor_slice all = {0};
+    memcpy(all.shape, shape.dim, (size_t)shape.rank * sizeof shape.dim[0]);
+    return by__checkpoint_stacked_read(NULL, weights, name, &shape, &all, NULL) == BY_OK;
+}
+
+/* Returns true if a pattern of options->anew holds for an entry. */
+static bool begins_anew(const by__store *store, int flat, by__store_handle handle,
+                        const char *pattern, const by_weights *weights,
+                        const by__checkpoint_load_options *options)
+{
+    return fnmatch(pattern, by__store_entry(store, handle)->name, 0) == 0 &&
+           !has_whole(store, flat, handle, weights, options);
+}
+
+static bool is_new(const by__store *store, int flat, by__store_handle handle,
+                   const by_weights *weights, const by__checkpoint_load_options *options)
+{
+    bool found = false;
+    for (size_t i = 0; i < options->anew_count && !found; i++) {
+        found = begins_anew(store, flat, handle, options->anew[i], weights, options);
+    }
+    return found;
+}
+
 /* Returns true if an entry keeps its present values. */
 static bool is_left(const by__store *store, int flat, by__store_handle handle,
                     const by_weights *weights, const by__checkpoint_load_options *options)
 {
     return by__store_shape(store, flat, handle).rank < 0 ||
+           is_new(store, flat, handle, weights, options) ||
            (options->may_lack != NULL && options->may_lack(by__store_entry(store, handle)->name) &&
             !is_there(store, handle, weights, options));
 }
@@ -132,13 +182,12 @@ static by_status find(const by__store *store, int flat, by__store_handle handle,
 {
     char name[512];
     const by__store_tensor *entry = by__store_entry(store, handle);
-    by_shape shape = by__store_shape(store, flat, handle);
+    by_shape shape = whole_shape(store, flat, handle);
     by_tensor_view tensor;
     (void)file_name(name, entry, weights, options);
     BY_TRY(by__weights_describe(weights, name, &tensor, error));
     const by__store_tensor held = by__store_held(store, flat, handle);
     bool packed = entry->packing.kind != BY_PACKING_NONE;
-    shape = by__store_is_part(&held) || packed ? held.shape : shape;
     if (!fits(&tensor, &shape, held.grows && !options->exact)) {
         return refuse_shape(weights, &tensor, &shape, error);
     }
@@ -510,4 +559,31 @@ by_status by__checkpoint_store_load(by__store *store, int flat, const by_weights
             store, flat, (by__store_handle)i, weights, &tensor, options->threads, error));
     }
     return BY_OK;
+}
+
+by_status by__checkpoint_store_anew(by_string *names, const by__store *store, int flat,
+                                    const by_weights *weights,
+                                    const by__checkpoint_load_options *options, by_error *error)
+{
+    for (size_t k = 0; k < options->anew_count; k++) {
+        const char *pattern = options->anew[k];
+        bool used = false;
+        for (size_t i = 0; i < by__store_count(store) && !used; i++) {
+            used = begins_anew(store, flat, (by__store_handle)i, pattern, weights, options);
+        }
+        if (!used) {
+            return by_error_set(
+                error, BY_ECONFIG,
+                "model.new: \"%.100s\" matches no parameter that %s lacks or has in "
+                "another shape: leave it out",
+                pattern, by_weights_path(weights));
+        }
+    }
+    for (size_t i = 0; i < by__store_count(store); i++) {
+        if (is_new(store, flat, (by__store_handle)i, weights, options)) {
+            by_string_format(names, "%s%s", names->length == 0 ? "" : ", ",
+                             by__store_entry(store, (by__store_handle)i)->name);
+        }
+    }
+    return names->failed ? by_error_set(error, BY_EMEMORY, "out of memory: names") : BY_OK;
 }

@@ -65,7 +65,8 @@ static bool is_added(const char *name)
     return is_besides(name) || by__task_is_adapter(name);
 }
 
-by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_error *error)
+static by_status load_weights(by_trainer *t, const by_weights *weights, const by_string_list *anew,
+                              by_error *error)
 {
     /* The base weights of a run with adapters have none. */
     bool is_base = t->config->lora.rank > 0 && !by__trainer_has_adapters(weights);
@@ -74,6 +75,8 @@ by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_e
                                            .base = names.base,
                                            .tied = names.tied,
                                            .may_lack = is_base ? is_added : is_besides,
+                                           .anew = anew == NULL ? NULL : anew->items,
+                                           .anew_count = anew == NULL ? 0 : anew->count,
                                            .whole = t->model.stages == 1,
                                            .threads = t->threads};
     BY_TRY(by__trainer_ready(t, false, error));
@@ -81,6 +84,16 @@ by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_e
     BY_TRY(by__checkpoint_store_load(t->store, t->flats.masters, weights, &options, error));
     by__trainer_sync_forget(t);
     return refresh_copies(t, error);
+}
+
+by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_error *error)
+{
+    return load_weights(t, weights, NULL, error);
+}
+
+by_status by__trainer_start_from(by_trainer *t, const by_weights *weights, by_error *error)
+{
+    return load_weights(t, weights, &t->config->model.new_parameters, error);
 }
 
 /* Returns true if a tensor is called "STATE.NAME" with a state that this optimizer keeps. */
