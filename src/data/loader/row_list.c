@@ -59,7 +59,7 @@ static uint64_t element_at(const by__format_array_view *view, uint64_t i)
     }
     bool is_signed = view->element == BY__ELEMENT_I8 || view->element == BY__ELEMENT_I16 ||
                      view->element == BY__ELEMENT_I32 || view->element == BY__ELEMENT_I64;
-    return is_signed && value >> (8 * width - 1) != 0 ? UINT64_MAX : value;
+    return is_signed && width > 0 && value >> (8 * width - 1) != 0 ? UINT64_MAX : value;
 }
 
 static by_status read_array(uint64_t *rows, uint64_t *count, const char *path,

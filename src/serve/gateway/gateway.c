@@ -334,6 +334,31 @@ static by_status open_gateway(by__gateway *g, by_error *error)
     return by__http_server_open(&g->server, &g->loop, &http, error);
 }
 
+/* Answers requests until the process is told to stop. */
+static by_status run_loop(by__gateway *g, by_error *error)
+{
+    by__link_broker_handler handler = {.greet = on_greet,
+                                       .ready = on_ready,
+                                       .message = on_message,
+                                       .events = on_events,
+                                       .refused = on_refused,
+                                       .lost = on_lost,
+                                       .user = g,
+                                       .log = &g->log};
+    by__link_broker_open(&g->broker, &g->loop, g->options.broker, NULL, &handler);
+    (void)uv_timer_start(&g->tick, on_tick, TICK, TICK);
+    by__telemetry_log_event(&g->log, "gateway_ready", "{ss}", "url",
+                            by__http_server_url(g->server));
+    if (g->options.ready != NULL) {
+        g->options.ready(g->options.user, by__http_server_url(g->server));
+    }
+    (void)uv_run(&g->loop, UV_RUN_DEFAULT);
+    if (g->failure.status != BY_OK) {
+        *error = g->failure;
+    }
+    return g->failure.status;
+}
+
 by_status by_gateway_run(const by_gateway_options *options, by_error *error)
 {
     by__gateway g = {
@@ -367,26 +392,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
         status = by__serve_sandbox_enter(&sandbox, error);
     }
     if (status == BY_OK) {
-        by__link_broker_handler handler = {.greet = on_greet,
-                                           .ready = on_ready,
-                                           .message = on_message,
-                                           .events = on_events,
-                                           .refused = on_refused,
-                                           .lost = on_lost,
-                                           .user = &g,
-                                           .log = &g.log};
-        by__link_broker_open(&g.broker, &g.loop, g.options.broker, NULL, &handler);
-        (void)uv_timer_start(&g.tick, on_tick, TICK, TICK);
-        by__telemetry_log_event(&g.log, "gateway_ready", "{ss}", "url",
-                                by__http_server_url(g.server));
-        if (options->ready != NULL) {
-            options->ready(options->user, by__http_server_url(g.server));
-        }
-        (void)uv_run(&g.loop, UV_RUN_DEFAULT);
-        if (g.failure.status != BY_OK) {
-            *error = g.failure;
-            status = g.failure.status;
-        }
+        status = run_loop(&g, error);
     }
     by__gateway_admin_close(&g);
     by__http_server_close(&g.server);
