@@ -71,7 +71,6 @@ static void on_stop(void *user, bool again)
 static by_status prepare_sandbox(by__serve_sandbox *out, const by_broker_options *o,
                                  by_error *error)
 {
-    int version;
     by__serve_sandbox_paths paths = {0};
     *out = (by__serve_sandbox){.kind = BY__SANDBOX_BROKER};
     if (o->open) {
@@ -80,14 +79,7 @@ static by_status prepare_sandbox(by__serve_sandbox *out, const by_broker_options
     by__serve_sandbox_paths_add_system(&paths, false);
     by__serve_sandbox_paths_add_file(&paths, o->socket, true);
     by__serve_sandbox_paths_add_file(&paths, o->tasks, true);
-    out->paths = paths.items;
-    out->path_count = paths.count;
-    by_status status = paths.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a sandbox")
-                                    : by__serve_sandbox_prepare(out, &version, error);
-    out->paths = NULL;
-    out->path_count = 0;
-    by__serve_sandbox_paths_free(&paths);
-    return status;
+    return by__serve_sandbox_paths_prepare(out, &paths, error);
 }
 
 static void set_defaults(by_broker_options *o)

@@ -50,19 +50,11 @@ static void add_paths(by__serve_sandbox_paths *paths, const by_gateway_options *
 by_status by__gateway_sandbox_prepare(by__serve_sandbox *out, const by_gateway_options *options,
                                       by_error *error)
 {
-    int version;
     by__serve_sandbox_paths paths = {0};
     *out = (by__serve_sandbox){.kind = BY__SANDBOX_GATEWAY};
     if (options->open) {
         return BY_OK;
     }
     add_paths(&paths, options);
-    out->paths = paths.items;
-    out->path_count = paths.count;
-    by_status status = paths.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a sandbox")
-                                    : by__serve_sandbox_prepare(out, &version, error);
-    out->paths = NULL;
-    out->path_count = 0;
-    by__serve_sandbox_paths_free(&paths);
-    return status;
+    return by__serve_sandbox_paths_prepare(out, &paths, error);
 }
