@@ -234,6 +234,7 @@ static void test_steps_follow_the_data(void **state)
         }
     }
     static const char *const names[2] = {"running_mean", "running_var"};
+    size_t found = 0;
     for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
         by_tensor_view view = by_trainer_parameter(t, i);
         for (size_t s = 0; s < 2; s++) {
@@ -241,6 +242,7 @@ static void test_steps_follow_the_data(void **state)
             if (strcmp(view.name, names[s]) != 0) {
                 continue;
             }
+            found++;
             check_ok(by_trainer_read(t, BY_TRAINER_PARAMETER, -1, i, have, &error), &error);
             for (size_t k = 0; k < NUMBERS; k++) {
                 double bound = 1e-5 * (1.0 + fabs(expected[s][k]));
@@ -248,6 +250,7 @@ static void test_steps_follow_the_data(void **state)
             }
         }
     }
+    assert_int_equal(found, 2);
     by_trainer_close(&t);
     by_config_close(&config);
 }
