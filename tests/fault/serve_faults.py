@@ -253,7 +253,8 @@ def gateways():
 
 
 def redis_kill():
-    """It comes back with what its append-only file has: all that it has answered. A gateway that has connected again
+    """It comes back with what its append-only file has: all that it has answered, as long as it writes before it answers
+    (appendfsync always; with everysec a busy disk delays writes by up to two seconds). A gateway that has connected again
     receives nothing of what it submitted before, of which it has missed events."""
     former = gateways()
     pid = int(open(options["pid"]).read())

@@ -141,6 +141,7 @@ dir $work
 pidfile $work/redis.pid
 logfile $work/redis.log
 appendonly yes
+appendfsync always
 save ""
 enable-debug-command yes
 END
