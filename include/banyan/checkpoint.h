@@ -20,14 +20,12 @@
 #include <stdint.h>
 
 #include "banyan/dtype.h"
+#include "banyan/shape.h"
 #include "banyan/status.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Largest rank of a tensor in a file. */
-#define BY_TENSOR_MAX_RANK 8
 
 /* A view of a tensor in memory owned by someone else: row-major, dense, little-endian. */
 typedef struct by_tensor_view {
@@ -46,15 +44,6 @@ BY_API by_status by_tensor_size(const by_tensor_view *tensor, size_t *elements, 
  * count differs, BY_EFORMAT for another dtype. */
 BY_API by_status by_tensor_read_f32(const by_tensor_view *tensor, float *out, size_t count,
                                     by_error *error);
-
-/* A part of a tensor: a box of `shape` elements starting at `offset` along each axis or, if `flat`,
- * elements [offset[0], offset[0] + shape[0]) in row-major order. A slice in memory is dense and
- * row-major. */
-typedef struct by_tensor_slice {
-    bool flat;
-    int64_t offset[BY_TENSOR_MAX_RANK];
-    int64_t shape[BY_TENSOR_MAX_RANK];
-} by_tensor_slice;
 
 /* Returns the slice that covers the whole tensor. */
 BY_API by_tensor_slice by_tensor_whole(const by_tensor_view *tensor);

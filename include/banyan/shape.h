@@ -13,6 +13,8 @@ extern "C" {
 
 /* Largest rank of a tensor in a graph or a batch. */
 #define BY_MAX_RANK 6
+/* Largest rank of a tensor in a file. */
+#define BY_TENSOR_MAX_RANK 8
 
 /* Extents of a dense row-major tensor: the last axis is contiguous in memory. */
 typedef struct by_shape {
@@ -31,6 +33,15 @@ BY_API int64_t by_shape_count(const by_shape *shape);
 BY_API const char *by_shape_print(const by_shape *shape, char buffer[128]);
 /* Returns whether rank and all extents are equal. */
 BY_API bool by_shape_equal(const by_shape *a, const by_shape *b);
+
+/* A part of a tensor: a box of `shape` elements starting at `offset` along each axis or, if `flat`,
+ * elements [offset[0], offset[0] + shape[0]) in row-major order. A slice in memory is dense and
+ * row-major. */
+typedef struct by_tensor_slice {
+    bool flat;
+    int64_t offset[BY_TENSOR_MAX_RANK];
+    int64_t shape[BY_TENSOR_MAX_RANK];
+} by_tensor_slice;
 
 #ifdef __cplusplus
 }

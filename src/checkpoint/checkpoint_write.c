@@ -406,18 +406,18 @@ typedef struct slice_range {
 
 /* Writes a range of a slice of a part, laid out as in its file. */
 static by_status write_range(by_checkpoint_writer *w, size_t part, const by_tensor_slice *slice,
-                             size_t elements, slice_range r, const void *data, by_error *error)
+                             slice_range r, const void *data, by_error *error)
 {
     by__checkpoint_planned_tensor place;
-    by__checkpoint_runs runs;
+    by__slice_runs runs;
     uint64_t at;
     size_t length;
     const uint8_t *bytes = data;
     const by_tensor_view *view = &w->views[part];
     size_t size = by_dtype_size(view->dtype);
     by__checkpoint_weight_file *f = by__checkpoint_writer_file(w, part, &place);
-    by__checkpoint_runs_begin(&runs, view, slice, elements);
-    while (r.count > 0 && by__checkpoint_runs_next(&runs, &at, &length)) {
+    by__slice_runs_begin(&runs, view->rank, view->shape, slice);
+    while (r.count > 0 && by__slice_runs_next(&runs, &at, &length)) {
         if (r.first >= length) {
             r.first -= length;
             continue;
@@ -472,7 +472,7 @@ static by_status add(by_checkpoint_writer *w, by_status status, size_t part,
         status = by_error_set(error, BY_EARG, "tensor '%.200s' has no data", w->views[part].name);
     }
     if (status == BY_OK) {
-        status = write_range(w, part, slice, elements, r, data, error);
+        status = write_range(w, part, slice, r, data, error);
     }
     (void)pthread_mutex_lock(&w->mutex);
     if (status == BY_OK && r.first + r.count == elements) {

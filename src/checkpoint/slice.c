@@ -1,5 +1,4 @@
-/* Slices of tensors: checks and names, their decomposition into runs and boxes, and the check that
- * slices make up a tensor. */
+/* Slices of tensors: checks and names, and the check that slices make up a tensor. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,11 +42,7 @@ by_status by__checkpoint_slice_check(const by_tensor_view *tensor, const by_tens
 
 by_tensor_slice by_tensor_whole(const by_tensor_view *tensor)
 {
-    by_tensor_slice slice = {0};
-    for (int i = 0; i < tensor->rank; i++) {
-        slice.shape[i] = tensor->shape[i];
-    }
-    return slice;
+    return by__slice_whole(tensor->rank, tensor->shape);
 }
 
 bool by__checkpoint_slice_is_whole(const by_tensor_view *tensor, const by_tensor_slice *slice)
@@ -72,96 +67,6 @@ by_status by__checkpoint_slice_name(char **out, const by_tensor_view *tensor,
         by__string_append(&text, "]");
     }
     return by__string_take(&text, out, error);
-}
-
-/* The largest box at the beginning of a range of elements from `first` on: it spans whole rows of
- * the axes after the first one whose index can grow. Returns its number of elements. */
-static uint64_t first_box(by__checkpoint_box *box, const by_tensor_view *tensor, uint64_t first,
-                          uint64_t count)
-{
-    int64_t index[BY_TENSOR_MAX_RANK] = {0};
-    uint64_t stride[BY_TENSOR_MAX_RANK] = {0};
-    uint64_t block = 1;
-    int axis = tensor->rank - 1;
-    for (int i = tensor->rank - 1; i >= 0; i--) {
-        stride[i] = block;
-        index[i] = (int64_t)(first / block % (uint64_t)tensor->shape[i]);
-        block *= (uint64_t)tensor->shape[i];
-    }
-    while (axis > 0 && index[axis] == 0 && count >= stride[axis - 1]) {
-        axis--;
-    }
-    int64_t most = tensor->shape[axis] - index[axis];
-    uint64_t rows = count / stride[axis];
-    rows = rows < (uint64_t)most ? rows : (uint64_t)most;
-    for (int i = 0; i < tensor->rank; i++) {
-        box->offset[i] = index[i];
-        box->shape[i] = i < axis ? 1 : i == axis ? (int64_t)rows : tensor->shape[i];
-    }
-    return rows * stride[axis];
-}
-
-int by__checkpoint_slice_boxes(by__checkpoint_box boxes[BY__SLICE_BOXES],
-                               const by_tensor_view *tensor, const by_tensor_slice *slice)
-{
-    int n = 0;
-    if (!slice->flat || tensor->rank == 0) {
-        memcpy(boxes[0].offset, slice->offset, sizeof boxes[0].offset);
-        memcpy(boxes[0].shape, slice->shape, sizeof boxes[0].shape);
-        return !slice->flat || slice->shape[0] > 0 ? 1 : 0;
-    }
-    uint64_t first = (uint64_t)slice->offset[0];
-    uint64_t count = (uint64_t)slice->shape[0];
-    while (count > 0) {
-        uint64_t done = first_box(&boxes[n++], tensor, first, count);
-        first += done;
-        count -= done;
-    }
-    return n;
-}
-
-void by__checkpoint_runs_begin(by__checkpoint_runs *runs, const by_tensor_view *tensor,
-                               const by_tensor_slice *slice, size_t elements)
-{
-    *runs = (by__checkpoint_runs){.tensor = tensor, .slice = slice, .left = elements, .length = 1};
-    if (slice->flat) {
-        runs->length = elements;
-        return;
-    }
-    /* The axes after `axes` are spanned completely, so that a run continues over them. */
-    int axis = tensor->rank;
-    while (axis > 0) {
-        axis--;
-        runs->length *= (size_t)slice->shape[axis];
-        if (slice->shape[axis] != tensor->shape[axis]) {
-            break;
-        }
-    }
-    runs->axes = axis;
-}
-
-bool by__checkpoint_runs_next(by__checkpoint_runs *r, uint64_t *first, size_t *count)
-{
-    const by_tensor_slice *s = r->slice;
-    if (r->left == 0) {
-        return false;
-    }
-    *count = r->length;
-    r->left -= r->length;
-    if (s->flat) {
-        *first = (uint64_t)s->offset[0];
-        return true;
-    }
-    uint64_t at = 0;
-    for (int i = 0; i < r->tensor->rank; i++) {
-        int64_t index = s->offset[i] + (i < r->axes ? r->index[i] : 0);
-        at = at * (uint64_t)r->tensor->shape[i] + (uint64_t)index;
-    }
-    *first = at;
-    for (int i = r->axes - 1; i >= 0 && ++r->index[i] == s->shape[i]; i--) {
-        r->index[i] = 0;
-    }
-    return true;
 }
 
 /* ---- whether slices make up a tensor ---- */
@@ -202,17 +107,6 @@ static by_status ranges_cover(const by_tensor_view *tensor, element_range *range
     return end == total ? BY_OK : not_once(tensor, "a part is missing", error);
 }
 
-static bool overlap(const by_tensor_slice *a, const by_tensor_slice *b, int rank)
-{
-    for (int i = 0; i < rank; i++) {
-        if (a->offset[i] >= b->offset[i] + b->shape[i] ||
-            b->offset[i] >= a->offset[i] + a->shape[i]) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Disjoint boxes whose sizes add up to the tensor's elements make up the tensor. */
 static by_status boxes_cover(const by_tensor_view *tensor, const by_tensor_slice *const *slices,
                              size_t count, uint64_t total, by_error *error)
@@ -228,7 +122,8 @@ static by_status boxes_cover(const by_tensor_view *tensor, const by_tensor_slice
         }
         BY_TRY(by__checkpoint_slice_check(tensor, slices[i], &elements, error));
         for (size_t k = 0; k < i; k++) {
-            if (overlap(slices[i], slices[k], tensor->rank)) {
+            by_tensor_slice common;
+            if (by__slice_common(&common, tensor->rank, slices[i], slices[k])) {
                 return not_once(tensor, "slices overlap", error);
             }
         }
@@ -248,13 +143,13 @@ by_status by__checkpoint_slices_cover(const by_tensor_view *tensor,
     BY_TRY(by__alloc((void **)&ranges, count, sizeof *ranges, "slices", error));
     by_status status = BY_OK;
     for (size_t i = 0; i < count && simple && status == BY_OK; i++) {
-        by__checkpoint_runs runs;
+        by__slice_runs runs;
         size_t elements = 0;
         size_t length = 0;
         status = by__checkpoint_slice_check(tensor, slices[i], &elements, error);
         if (status == BY_OK) {
-            by__checkpoint_runs_begin(&runs, tensor, slices[i], elements);
-            (void)by__checkpoint_runs_next(&runs, &ranges[i].first, &length);
+            by__slice_runs_begin(&runs, tensor->rank, tensor->shape, slices[i]);
+            (void)by__slice_runs_next(&runs, &ranges[i].first, &length);
             ranges[i].count = length;
             simple = length == elements;
         }

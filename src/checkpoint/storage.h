@@ -33,6 +33,7 @@
 #include "banyan/comm.h"
 #include "banyan/op.h"
 #include "base/base.h"
+#include "base/tensor_slice.h"
 #include "store/store.h"
 
 #define BY_DEFAULT_SHARD_BYTES UINT64_C(5000000000)
@@ -215,33 +216,6 @@ bool by__checkpoint_slice_is_whole(const by_tensor_view *tensor, const by_tensor
 by_status by__checkpoint_slice_name(char **out, const by_tensor_view *tensor,
                                     const by_tensor_slice *slice, by_error *error);
 
-/* The boxes that a slice consists of, contiguous in its memory: a flat range may begin and end
- * within a row of any axis but the first. */
-typedef struct by__checkpoint_box {
-    int64_t offset[BY_TENSOR_MAX_RANK];
-    int64_t shape[BY_TENSOR_MAX_RANK];
-} by__checkpoint_box;
-#define BY__SLICE_BOXES (2 * BY_TENSOR_MAX_RANK - 1)
-/* Fills the boxes and returns their number, at most BY__SLICE_BOXES. The slice must have been
- * checked. */
-int by__checkpoint_slice_boxes(by__checkpoint_box boxes[BY__SLICE_BOXES],
-                               const by_tensor_view *tensor, const by_tensor_slice *slice);
-
-/* Iterates over the runs of consecutive elements of a slice, in row-major order, all of one
- * length. */
-typedef struct by__checkpoint_runs {
-    const by_tensor_view *tensor;
-    const by_tensor_slice *slice;
-    size_t left;   /* elements left */
-    size_t length; /* length of a run */
-    int axes;      /* number of leading axes that a run does not span */
-    int64_t index[BY_TENSOR_MAX_RANK];
-} by__checkpoint_runs;
-/* `elements` as returned by by__checkpoint_slice_check. Tensor and slice are borrowed. */
-void by__checkpoint_runs_begin(by__checkpoint_runs *runs, const by_tensor_view *tensor,
-                               const by_tensor_slice *slice, size_t elements);
-/* The next run, elements [*first, *first + *count) of the tensor; false after the last. */
-bool by__checkpoint_runs_next(by__checkpoint_runs *runs, uint64_t *first, size_t *count);
 /* BY_ESTATE unless the slices, none of which is empty, cover each element of the tensor exactly
  * once. */
 by_status by__checkpoint_slices_cover(const by_tensor_view *tensor,
@@ -294,9 +268,9 @@ by_status by__checkpoint_slice_index_parse(by__checkpoint_slice_index *out, cons
                                            const char *text, size_t length, by_error *error);
 void by__checkpoint_slice_index_free(by__checkpoint_slice_index *index);
 
-/* Computes a checked slice with `elements` elements, in `dtype`, a float format (delta.c). */
+/* Computes a checked slice, in `dtype`, a float format (delta.c). */
 void by__checkpoint_delta_read(const by__checkpoint_delta *delta, const by_tensor_slice *slice,
-                               size_t elements, by_dtype dtype, void *out);
+                               by_dtype dtype, void *out);
 
 /* ---- quantized weights: codes and scales (coded_weights.c) ---- */
 
@@ -355,7 +329,7 @@ by_status by__checkpoint_entry_bytes(const by__checkpoint_tensor_entry *entry,
 /* Copies a checked slice with `elements` elements from an entry whose type banyan has. */
 void by__checkpoint_entry_read(const by__checkpoint_tensor_entry *entry,
                                const by_tensor_view *tensor, const by_tensor_slice *slice,
-                               size_t elements, void *out);
+                               void *out);
 
 /* Removes `prefix` from the names of all tensors. BY_EFORMAT names one that does not begin with
  * it. */

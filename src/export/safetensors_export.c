@@ -43,7 +43,7 @@ static void convert(const by__checkpoint_computed *self, uint64_t first, size_t 
     while (count > 0) {
         size_t n = count < CHUNK ? count : CHUNK;
         by_tensor_slice slice = {.flat = true, .offset = {(int64_t)first}, .shape = {(int64_t)n}};
-        by__checkpoint_entry_read(c->from, &c->view, &slice, n, in);
+        by__checkpoint_entry_read(c->from, &c->view, &slice, in);
         for (size_t i = 0; i < n; i++) {
             float value = element(in, c->view.dtype, i);
             uint16_t half = c->dtype == BY_BF16 ? by__f32_to_bf16(value) : by__f32_to_f16(value);

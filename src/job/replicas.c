@@ -28,10 +28,10 @@ static by_status add_from_disk(const by_trainer *t, int flat, by__store_handle h
     float *values;
     by_status status = BY_OK;
     BY_TRY(by__alloc((void **)&values, (size_t)most, sizeof *values, "weights", error));
-    for (int64_t at = 0; at < piece->count && status == BY_OK; at += most) {
-        int64_t part = piece->count - at < most ? piece->count - at : most;
-        status =
-            by__store_read_part(t->store, flat, handle, piece->first + at, part, values, error);
+    const by__store_part all = piece->part;
+    for (int64_t at = 0; at < all.count && status == BY_OK; at += most) {
+        int64_t part = all.count - at < most ? all.count - at : most;
+        status = by__store_read_part(t->store, flat, handle, all.first + at, part, values, error);
         by__hasher_add(hasher, values, (size_t)part * sizeof *values);
     }
     free(values);

@@ -36,7 +36,7 @@ struct by__store {
     by_device *device;
     bool host_memory;
     by__store_tensor *entries;
-    int64_t *begins;                  /* of each entry: see by__store_begin */
+    int64_t *begins;                  /* of each entry: its first element in its group */
     int64_t elements[BY__MAX_GROUPS]; /* of the entries of each group, rounded up */
     size_t count;
     size_t capacity;
@@ -142,6 +142,18 @@ static by_dtype dtype_of(const flat *f, int group)
     return (f->spec.wide >> group & 1u) != 0 ? BY_F32 : f->spec.dtype;
 }
 
+/* Offset of a part of a group in the flat buffer, and its bytes. */
+static size_t offset_of(const flat *f, by__store_part part)
+{
+    return f->group_offset[part.group] +
+           (size_t)part.first * by_dtype_size(dtype_of(f, part.group));
+}
+
+static size_t bytes_of(const flat *f, by__store_part part)
+{
+    return (size_t)part.count * by_dtype_size(dtype_of(f, part.group));
+}
+
 /* Lays out one entry's buffer at *end. */
 static by_status place(const by__store *store, flat *f, size_t i, size_t *end, by_error *error)
 {
@@ -188,9 +200,27 @@ static by_status lay_out(const by__store *store, flat *f, by_error *error)
 
 /* ---- runs ---- */
 
-int64_t by__store_begin(const by__store *store, by__store_handle handle)
+by__store_part by__store_group_part(const by__store *store, int group)
 {
-    return store->begins[handle];
+    return (by__store_part){group, 0, store->elements[group]};
+}
+
+by__store_part by__store_entry_part(const by__store *store, by__store_handle handle)
+{
+    const by__store_tensor *entry = &store->entries[handle];
+    return (by__store_part){entry->group, store->begins[handle], by_shape_count(&entry->local)};
+}
+
+by__store_part by__store_next_entry(const by__store *store, by__store_part part,
+                                    by__store_handle *handle)
+{
+    for (; (size_t)*handle < store->count; (*handle)++) {
+        by__store_part common = by__store_part_common(by__store_entry_part(store, *handle), part);
+        if (common.count > 0) {
+            return common;
+        }
+    }
+    return (by__store_part){.group = part.group};
 }
 
 static by_status add_run(flat *f, size_t *capacity, int group, size_t begin, size_t bytes,
@@ -207,21 +237,10 @@ static by_status add_run(flat *f, size_t *capacity, int group, size_t begin, siz
     return BY_OK;
 }
 
-/* Number of elements of the groups before one, in a flat buffer of all groups. */
-static int64_t group_begin(const by__store *store, int group)
-{
-    int64_t begin = 0;
-    for (int before = 0; before < group; before++) {
-        begin += store->elements[before];
-    }
-    return begin;
-}
-
-static bool is_within(const by__store_flat_spec *spec, int64_t first, int64_t count)
+static bool is_held(const by__store_flat_spec *spec, by__store_part part)
 {
     for (size_t k = 0; k < spec->held_count; k++) {
-        const by__store_run *run = &spec->held[k];
-        if (first >= run->first && first + count <= run->first + run->count) {
+        if (by__store_part_has(spec->held[k], part)) {
             return true;
         }
     }
@@ -235,9 +254,8 @@ static by_status hold_entries(const by__store *store, flat *f, by_error *error)
     for (size_t i = 0; i < f->count; i++) {
         const by__store_tensor *entry = &store->entries[i];
         size_t size = by_dtype_size(dtype_of(f, entry->group));
-        int64_t first =
-            group_begin(store, entry->group) + by__store_begin(store, (by__store_handle)i);
-        if (f->shape[i].rank >= 0 && is_within(&f->spec, first, by_shape_count(&entry->local))) {
+        if (f->shape[i].rank >= 0 &&
+            is_held(&f->spec, by__store_entry_part(store, (by__store_handle)i))) {
             size_t count = by__round_up((size_t)by_shape_count(&f->shape[i]), BY__ENTRY_ALIGNMENT);
             BY_TRY(add_run(f, &capacity, entry->group, f->offset[i], count * size, error));
         }
@@ -245,22 +263,17 @@ static by_status hold_entries(const by__store *store, flat *f, by_error *error)
     return BY_OK;
 }
 
-/* Makes the runs of spec.held in the groups that the flat buffer has. */
-static by_status hold_runs(const by__store *store, flat *f, by_error *error)
+/* Makes the runs of spec.held in the groups that the flat buffer has, group by group. */
+static by_status hold_parts(flat *f, by_error *error)
 {
     size_t capacity = 0;
     for (int group = 0; group < BY__MAX_GROUPS; group++) {
-        size_t size = by_dtype_size(dtype_of(f, group));
-        int64_t begin = group_begin(store, group);
-        int64_t count = (int64_t)((f->group_offset[group + 1] - f->group_offset[group]) / size);
-        for (size_t k = 0; k < f->spec.held_count; k++) {
-            const by__store_run *run = &f->spec.held[k];
-            int64_t low = run->first > begin ? run->first : begin;
-            int64_t high = run->first + run->count;
-            high = high < begin + count ? high : begin + count;
-            if (low < high) {
-                size_t from = f->group_offset[group] + (size_t)(low - begin) * size;
-                BY_TRY(add_run(f, &capacity, group, from, (size_t)(high - low) * size, error));
+        bool has = f->group_offset[group + 1] > f->group_offset[group];
+        for (size_t k = 0; k < f->spec.held_count && has; k++) {
+            const by__store_part *part = &f->spec.held[k];
+            if (part->group == group) {
+                BY_TRY(
+                    add_run(f, &capacity, group, offset_of(f, *part), bytes_of(f, *part), error));
             }
         }
     }
@@ -281,7 +294,7 @@ static by_status hold(const by__store *store, flat *f, by_error *error)
         f->held_bytes = f->group_offset[BY__MAX_GROUPS];
         return BY_OK;
     }
-    BY_TRY(f->spec.shape != NULL ? hold_entries(store, f, error) : hold_runs(store, f, error));
+    BY_TRY(f->spec.shape != NULL ? hold_entries(store, f, error) : hold_parts(f, error));
     f->spec.held = NULL; /* owned by the caller */
     if (f->run_count > 1) {
         qsort(f->runs, f->run_count, sizeof *f->runs, by_begin);
@@ -531,10 +544,10 @@ bool by__store_piece(const by__store *store, int index, by__store_handle handle,
                      by__store_held_piece *out)
 {
     const flat *f = &store->flats[index];
-    *out = (by__store_held_piece){0};
+    *out = (by__store_held_piece){.part.group = store->entries[handle].group};
     if (f->runs == NULL) {
         out->memory = by__store_buffer(store, index, handle);
-        out->count =
+        out->part.count =
             (int64_t)(out->memory.bytes / by_dtype_size(by__store_dtype(store, index, handle)));
         return k == 0;
     }
@@ -552,29 +565,25 @@ bool by__store_piece(const by__store *store, int index, by__store_handle handle,
     size_t low = run->begin > begin ? run->begin : begin;
     size_t high = run->begin + run->bytes < end ? run->begin + run->bytes : end;
     size_t at = place_in(run, low);
-    out->first = (int64_t)((low - begin) / size);
-    out->count = (int64_t)((high - low) / size);
+    out->part.first = (int64_t)((low - begin) / size);
+    out->part.count = (int64_t)((high - low) / size);
     out->on_disk = run->on_disk;
     if (run->on_disk) {
         out->offset = f->disk_offset + at;
     } else {
-        out->memory = by_memory_at(store->blocks[f->spec.role], f->block_offset + at,
-                                   (size_t)out->count * size);
+        out->memory = by_memory_at(store->blocks[f->spec.role], f->block_offset + at, high - low);
     }
     return true;
 }
 
-bool by__store_disk_range(const by__store *store, int index, int group, int64_t first,
-                          int64_t count, uint64_t *offset)
+bool by__store_disk_offset(const by__store *store, int index, by__store_part part, uint64_t *offset)
 {
     const flat *f = &store->flats[index];
-    size_t size = by_dtype_size(dtype_of(f, group));
-    size_t begin = f->group_offset[group] + (size_t)first * size;
-    const held_run *run = find_run(f, begin, (size_t)count * size);
+    const held_run *run = find_run(f, offset_of(f, part), bytes_of(f, part));
     if (run == NULL || !run->on_disk) {
         return false;
     }
-    *offset = f->disk_offset + place_in(run, begin);
+    *offset = f->disk_offset + place_in(run, offset_of(f, part));
     return true;
 }
 
@@ -585,13 +594,10 @@ bool by__store_on_disk(const by__store *store, int index, by__store_handle handl
            (f->spec.on_disk >> store->entries[handle].group & 1u) != 0;
 }
 
-by_memory by__store_range(const by__store *store, int index, int group, int64_t first,
-                          int64_t count)
+by_memory by__store_memory(const by__store *store, int index, by__store_part part)
 {
     const flat *f = &store->flats[index];
-    size_t size = by_dtype_size(dtype_of(f, group));
-    return held_bytes(store, f, f->group_offset[group] + (size_t)first * size,
-                      (size_t)count * size);
+    return held_bytes(store, f, offset_of(f, part), bytes_of(f, part));
 }
 
 void *by__store_host(const by__store *store, int index, by__store_handle handle)

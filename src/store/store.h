@@ -79,11 +79,13 @@ typedef enum by__store_buffer_role {
  * the entry has no buffer in this flat buffer. */
 typedef bool by__store_shape_rule(const by_shape *entry, const char *axes, by_shape *buffer);
 
-/* A range of the elements of a flat buffer. */
-typedef struct by__store_run {
+/* A part of a group of entries: elements [first, first + count) of it, in flat buffers without a
+ * shape rule; or of one entry's buffer, which belongs to that group. */
+typedef struct by__store_part {
+    int group;
     int64_t first;
     int64_t count;
-} by__store_run;
+} by__store_part;
 
 typedef struct by__store_flat_spec {
     by__store_buffer_role role;
@@ -92,12 +94,11 @@ typedef struct by__store_flat_spec {
     unsigned wide;               /* bit g: the entries of group g are f32 whatever dtype says */
     unsigned groups;             /* bit g: the entries of group g are included */
     by__store_shape_rule *shape; /* NULL: the entry's local shape */
-    /* The ranges that this process holds, in elements of the flat buffer of all groups without a
-     * shape rule; with one, the entries that lie within a range. Memory is allocated for these
-     * alone. NULL: everything. */
-    const by__store_run *held;
+    /* What this process holds: parts of the groups; with a shape rule, the entries that lie within
+     * one. Memory is allocated for these alone. NULL: everything. */
+    const by__store_part *held;
     size_t held_count;
-    /* bit g: the held ranges of group g are in the store's scratch file, each at a multiple of
+    /* bit g: the held parts of group g are in the store's scratch file, each at a multiple of
      * BY__SCRATCH_ALIGNMENT; requires `held`. */
     unsigned on_disk;
 } by__store_flat_spec;
@@ -113,6 +114,28 @@ by_status by__store_add(by__store *store, const by__store_tensor *entry, by__sto
 by_status by__store_add_flat(by__store *store, const by__store_flat_spec *spec, int *out,
                              by_error *error);
 
+/* ---- parts of groups ---- */
+
+/* What two parts have in common; its count is 0 if that is nothing. */
+static inline by__store_part by__store_part_common(by__store_part a, by__store_part b)
+{
+    int64_t first = a.first > b.first ? a.first : b.first;
+    int64_t end = a.first + a.count < b.first + b.count ? a.first + a.count : b.first + b.count;
+    return (by__store_part){a.group, first, a.group == b.group && first < end ? end - first : 0};
+}
+/* Returns true if all of `part`, which is not empty, is in `whole`. */
+static inline bool by__store_part_has(by__store_part whole, by__store_part part)
+{
+    return by__store_part_common(whole, part).count == part.count;
+}
+/* All of a group, with the padding between entries, and the elements of one entry. */
+by__store_part by__store_group_part(const by__store *store, int group);
+by__store_part by__store_entry_part(const by__store *store, by__store_handle handle);
+/* What the first entry from *handle on that has elements in a part has there; *handle: that entry.
+ * The count is 0 if there is none. */
+by__store_part by__store_next_entry(const by__store *store, by__store_part part,
+                                    by__store_handle *handle);
+
 /* ---- parts of tensors (store_parts.c) ---- */
 
 /* Returns true if a buffer has its values in another order than files: they must be written all at
@@ -126,25 +149,15 @@ static inline bool by__store_rearranges(const by__store_tensor *entry)
 by__store_tensor by__store_held(const by__store *store, int flat, by__store_handle handle);
 /* Returns true if an entry holds less than the whole tensor. */
 bool by__store_is_part(const by__store_tensor *entry);
-/* A part as boxes of the whole tensor, of equal extents. */
-typedef struct by__store_box {
-    int64_t offset[BY_MAX_RANK];
-    by_shape shape;
-} by__store_box;
+/* A part as boxes of the whole tensor, of equal extents; *place: where box k is in the part. */
 int64_t by__store_box_count(const by__store_tensor *entry);
-by__store_box by__store_box_at(const by__store_tensor *entry, int64_t k);
+by_tensor_slice by__store_box(const by__store_tensor *entry, int64_t k, by_tensor_slice *place);
 /* Copies box k, dense at `box`, into the part at `part` or (to_part false) from it; elements have
  * `size` bytes. */
 void by__store_box_copy(const by__store_tensor *entry, int64_t k, void *box, void *part,
                         size_t size, bool to_part);
-/* The intersection of box k with elements [first, first + count) of the part, as a range of the
- * box's own elements, taken as dense: [*begin, *begin + *elements). */
-void by__store_box_range(const by__store_tensor *entry, int64_t k, int64_t first, int64_t count,
-                         int64_t *begin, int64_t *elements);
-/* Copies elements [begin, begin + elements) of box k, of `size` bytes each, out of the part, whose
- * elements from `first` on are at `values`. */
-void by__store_box_read(const by__store_tensor *entry, int64_t k, int64_t begin, int64_t elements,
-                        void *out, const void *values, int64_t first, size_t size);
+/* What box k has of some of the part's elements, as a range of the box's own elements. */
+by_tensor_slice by__store_box_range(const by__store_tensor *entry, int64_t k, by__store_part part);
 /* Copies the part, dense at `part`, from the whole tensor at `whole`. */
 void by__store_cut(const by__store_tensor *entry, const void *whole, void *part, size_t size);
 
@@ -174,30 +187,25 @@ by_dtype by__store_group_dtype(const by__store *store, int flat, int group);
 /* Number of elements of a group, including padding between entries, and its memory. */
 int64_t by__store_group_elements(const by__store *store, int flat, int group);
 by_memory by__store_group(const by__store *store, int flat, int group);
-/* Memory of elements [first, first + count) of a group; {0} if they are not held in one range. */
-by_memory by__store_range(const by__store *store, int flat, int group, int64_t first,
-                          int64_t count);
+/* Memory of a part of a group; {0} if it is not held in one piece. */
+by_memory by__store_memory(const by__store *store, int flat, by__store_part part);
 /* A held piece of an entry's buffer. */
 typedef struct by__store_held_piece {
-    int64_t first; /* first element, in the buffer */
-    int64_t count;
+    by__store_part part; /* of the buffer */
     by_memory memory;
     bool on_disk;    /* it is in the scratch file, and memory is {0} */
     uint64_t offset; /* its offset in the scratch file */
 } by__store_held_piece;
 
-/* The held pieces of an entry's buffer, one for each held range that contains some of its elements,
+/* The held pieces of an entry's buffer, one for each held part that contains some of its elements,
  * in ascending order. Returns false if there is no k-th one. */
 bool by__store_piece(const by__store *store, int flat, by__store_handle handle, size_t k,
                      by__store_held_piece *out);
-/* Offset in the scratch file of elements [first, first + count) of a group. Returns false if they
- * are not there in one range. */
-bool by__store_disk_range(const by__store *store, int flat, int group, int64_t first, int64_t count,
-                          uint64_t *offset);
+/* Offset of a part of a group in the scratch file. Returns false if it is not there in one
+ * piece. */
+bool by__store_disk_offset(const by__store *store, int flat, by__store_part part, uint64_t *offset);
 /* Returns true if any part of an entry's buffer is in the scratch file. */
 bool by__store_on_disk(const by__store *store, int flat, by__store_handle handle);
-/* Offset of an entry in its group, in elements of flat buffers without a shape rule. */
-int64_t by__store_begin(const by__store *store, by__store_handle handle);
 
 /* Writes `count` values of format `dtype` (f32, bf16, f16, or u8 into u8; at any address) to the
  * first elements of an entry's buffer, converted to its format, and transposed or packed if the

@@ -93,12 +93,11 @@ static void convert(void *out, by_dtype to, const void *values, by_dtype from,
 /* Elements of a piece converted at a time. */
 #define PART (1 << 18)
 
-/* Values [first, first + count) of an entry. */
+/* Values of a part of an entry. */
 typedef struct given {
     const char *values;
     by_dtype dtype;
-    int64_t first;
-    int64_t count;
+    by__store_part part;
 } given;
 
 /* Writes the values that lie within a piece of an entry; `staged` has room for PART elements. */
@@ -107,13 +106,12 @@ static by_status write_piece(by__store *store, by_dtype to, const by__store_held
                              int threads, by_error *error)
 {
     size_t size = by_dtype_size(to);
-    int64_t low = piece->first > g->first ? piece->first : g->first;
-    int64_t high = piece->first + piece->count;
-    high = high < g->first + g->count ? high : g->first + g->count;
-    for (int64_t at = low; at < high; at += PART) {
-        size_t part = (size_t)(high - at < PART ? high - at : PART);
-        size_t begin = (size_t)(at - piece->first) * size;
-        const char *from = g->values + (size_t)(at - g->first) * by_dtype_size(g->dtype);
+    by__store_part common = by__store_part_common(piece->part, g->part);
+    int64_t end = common.first + common.count;
+    for (int64_t at = common.first; at < end; at += PART) {
+        size_t part = (size_t)(end - at < PART ? end - at : PART);
+        size_t begin = (size_t)(at - piece->part.first) * size;
+        const char *from = g->values + (size_t)(at - g->part.first) * by_dtype_size(g->dtype);
         convert(staged, to, from, g->dtype, entry, part, threads);
         BY_TRY(
             piece->on_disk
@@ -132,7 +130,7 @@ static by_status write_held(by__store *store, int flat, by__store_handle handle,
     by__store_held_piece piece;
     by_status status = BY_OK;
     by_dtype to = by__store_dtype(store, flat, handle);
-    size_t most = (size_t)(g->count < PART ? g->count : PART);
+    size_t most = (size_t)(g->part.count < PART ? g->part.count : PART);
     BY_TRY(by__alloc_aligned(&staged, most * sizeof(float), "staging", error));
     for (size_t k = 0; status == BY_OK && by__store_piece(store, flat, handle, k, &piece); k++) {
         status = write_piece(store, to, &piece, by__store_entry(store, handle), g, staged, threads,
@@ -182,7 +180,7 @@ by_status by__store_write_part(by__store *store, int flat, by__store_handle hand
                                const void *values, by_dtype dtype, int64_t count, int threads,
                                by_error *error)
 {
-    const given g = {values, dtype, first, count};
+    const given g = {values, dtype, {by__store_entry(store, handle)->group, first, count}};
     BY_TRY(check_write(store, flat, handle, dtype, first, count, error));
     if (by__store_rearranges(by__store_entry(store, handle))) {
         return by__store_write(store, flat, handle, values, dtype, count, threads, error);
@@ -254,6 +252,7 @@ by_status by__store_read_part(const by__store *store, int flat, by__store_handle
                               int64_t first, int64_t count, void *out, by_error *error)
 {
     const by__store_tensor *entry = by__store_entry(store, handle);
+    const by__store_part wanted = {entry->group, first, count};
     by__store_held_piece piece;
     int64_t done = 0;
     by_dtype dtype = by__store_dtype(store, flat, handle);
@@ -262,23 +261,21 @@ by_status by__store_read_part(const by__store *store, int flat, by__store_handle
     size_t wide = is_float ? sizeof(float) : size;
     bool readable = by__store_shape(store, flat, handle).rank >= 0 && !by__store_rearranges(entry);
     for (size_t k = 0; readable && by__store_piece(store, flat, handle, k, &piece); k++) {
-        int64_t low = piece.first > first ? piece.first : first;
-        int64_t high = piece.first + piece.count;
-        high = high < first + count ? high : first + count;
-        if (low >= high) {
+        by__store_part common = by__store_part_common(piece.part, wanted);
+        if (common.count == 0) {
             continue;
         }
-        size_t at = (size_t)(low - piece.first) * size;
-        size_t bytes = (size_t)(high - low) * size;
-        char *to = (char *)out + (size_t)(low - first) * wide;
-        char *raw = to + (size_t)(high - low) * wide - bytes;
+        size_t at = (size_t)(common.first - piece.part.first) * size;
+        size_t bytes = (size_t)common.count * size;
+        char *to = (char *)out + (size_t)(common.first - first) * wide;
+        char *raw = to + (size_t)common.count * wide - bytes;
         BY_TRY(piece.on_disk ? by__store_scratch_read(by__store_scratch_of(store),
                                                       piece.offset + at, raw, bytes, error)
                              : by_device_read(raw, by_memory_at(piece.memory, at, bytes), error));
         if (is_float) {
-            by__store_widen((float *)(void *)to, raw, dtype, (size_t)(high - low));
+            by__store_widen((float *)(void *)to, raw, dtype, (size_t)common.count);
         }
-        done += high - low;
+        done += common.count;
     }
     return done == count
                ? BY_OK

@@ -111,7 +111,7 @@ static void read_chunk(const by__checkpoint_delta *d, uint64_t first, size_t cou
         .flat = true, .offset = {(int64_t)first}, .shape = {(int64_t)count}};
     size_t from = by_dtype_size(d->view.dtype);
     size_t to = by_dtype_size(dtype);
-    by__checkpoint_entry_read(d->base, &d->view, &slice, count, raw);
+    by__checkpoint_entry_read(d->base, &d->view, &slice, raw);
     for (int64_t k = 0; k < d->rank; k++) {
         float factor = d->left[row * d->rank + k];
         const float *values = d->right + k * d->columns + column;
@@ -126,14 +126,14 @@ static void read_chunk(const by__checkpoint_delta *d, uint64_t first, size_t cou
 }
 
 void by__checkpoint_delta_read(const by__checkpoint_delta *d, const by_tensor_slice *slice,
-                               size_t elements, by_dtype dtype, void *out)
+                               by_dtype dtype, void *out)
 {
-    by__checkpoint_runs runs;
+    by__slice_runs runs;
     uint64_t first;
     size_t length;
     uint8_t *to = out;
-    by__checkpoint_runs_begin(&runs, &d->view, slice, elements);
-    while (by__checkpoint_runs_next(&runs, &first, &length)) {
+    by__slice_runs_begin(&runs, d->view.rank, d->view.shape, slice);
+    while (by__slice_runs_next(&runs, &first, &length)) {
         while (length > 0) {
             size_t in_row = (size_t)(d->columns - (int64_t)first % d->columns);
             size_t count = length < in_row ? length : in_row;

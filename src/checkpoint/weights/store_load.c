@@ -278,10 +278,8 @@ static by_status read_parts(float *out, const by__store_tensor *entry, const by_
                             const by__checkpoint_load_options *options, by_error *error)
 {
     char name[512];
-    by__store_box box = by__store_box_at(entry, 0);
-    by_tensor_slice slice = {0};
-    memcpy(slice.offset, box.offset, (size_t)entry->shape.rank * sizeof box.offset[0]);
-    memcpy(slice.shape, box.shape.dim, (size_t)entry->shape.rank * sizeof box.shape.dim[0]);
+    by_tensor_slice place;
+    by_tensor_slice slice = by__store_box(entry, 0, &place);
     return by__checkpoint_stacked_read(out, weights, file_name(name, entry, weights, options),
                                        &entry->shape, &slice, error);
 }
@@ -360,18 +358,17 @@ static by_status load_boxes(by__store *store, int flat, by__store_handle handle,
     BY_TRY(by__alloc_aligned(&part, count * size, "a part of a tensor", error));
     status = by__alloc_aligned(&box, count * size, "a part of a tensor", error);
     for (int64_t k = 0; k < by__store_box_count(entry) && status == BY_OK; k++) {
-        by__store_box at = by__store_box_at(entry, k);
-        by_tensor_slice slice = {0};
-        if (entry->grows && at.offset[0] + at.shape.dim[0] > tensor->shape[0]) {
-            int64_t rows = tensor->shape[0] - at.offset[0];
-            at.shape.dim[0] = rows < 0 ? 0 : rows;
-            count = elements(&at.shape); /* a table has one box, and these are its first rows */
+        by_tensor_slice place;
+        by_tensor_slice slice = by__store_box(entry, k, &place);
+        if (entry->grows && slice.offset[0] + slice.shape[0] > tensor->shape[0]) {
+            int64_t rows = tensor->shape[0] - slice.offset[0];
+            slice.shape[0] = rows < 0 ? 0 : rows;
+            /* a table has one box, and these are its first rows */
+            count = by__slice_elements(entry->shape.rank, &slice);
         }
-        memcpy(slice.offset, at.offset, (size_t)tensor->rank * sizeof at.offset[0]);
-        memcpy(slice.shape, at.shape.dim, (size_t)tensor->rank * sizeof at.shape.dim[0]);
-        if (elements(&at.shape) > 0) {
-            status =
-                by_weights_read(weights, tensor->name, &slice, box, elements(&at.shape), error);
+        size_t wanted = by__slice_elements(entry->shape.rank, &slice);
+        if (wanted > 0) {
+            status = by_weights_read(weights, tensor->name, &slice, box, wanted, error);
         }
         if (status == BY_OK) {
             by__store_box_copy(entry, k, box, part, size, true);

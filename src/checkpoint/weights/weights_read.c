@@ -88,7 +88,7 @@ by_status by_weights_read(const by_weights *weights, const char *name, const by_
                             name, elements, count);
     }
     if (elements > 0) {
-        by__checkpoint_entry_read(entry, &tensor, slice, elements, out);
+        by__checkpoint_entry_read(entry, &tensor, slice, out);
     }
     return BY_OK;
 }

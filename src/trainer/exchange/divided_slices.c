@@ -8,14 +8,11 @@
 #include "trainer/exchange/exchange.h"
 #include "trainer/state/trainer.h"
 
-/* A slice, and the address of its values. */
+/* A slice, and where its values are. */
 typedef struct found {
     by__trainer_held held;
     by__store_held_piece piece;
-    bool in_box; /* the slice is elements begin, ... of box k of the part */
-    int64_t k;
-    int64_t begin;
-    int64_t elements;
+    by_tensor_slice place; /* of the elements of the rank's part */
 } found;
 
 /* Iterates over the slices; a callback returns true for the one sought. */
@@ -33,31 +30,24 @@ static bool take(slice_search *s, const found *next)
     return true;
 }
 
-/* Visits the boxes of the tensor that make up elements [first, first + count) of box k of the
- * part. */
-static bool visit_box(slice_search *s, const by__store_tensor *entry, found *next)
+/* Visits the boxes of the tensor that make up what a piece has of box k of the part. */
+static bool visit_box(slice_search *s, const by__store_tensor *entry, int64_t k, found *next)
 {
-    by__checkpoint_box boxes[BY__SLICE_BOXES];
-    by__store_box whole = by__store_box_at(entry, next->k);
-    by_tensor_view view = {.dtype = BY_F32, .rank = whole.shape.rank};
-    by_tensor_slice range = {.flat = true};
-    memcpy(view.shape, whole.shape.dim, (size_t)view.rank * sizeof view.shape[0]);
-    by__store_box_range(entry, next->k, next->piece.first, next->piece.count, &range.offset[0],
-                        &range.shape[0]);
-    next->begin = range.offset[0];
-    int boxes_count = by__checkpoint_slice_boxes(boxes, &view, &range);
-    for (int i = 0; i < boxes_count; i++) {
-        next->elements = 1;
-        next->held = (by__trainer_held){.whole = entry->shape, .is_copy = !entry->trainable};
-        for (int axis = 0; axis < view.rank; axis++) {
-            next->held.slice.offset[axis] = whole.offset[axis] + boxes[i].offset[axis];
-            next->held.slice.shape[axis] = boxes[i].shape[axis];
-            next->elements *= boxes[i].shape[axis];
+    by_tensor_slice boxes[BY__SLICE_BOXES];
+    by_tensor_slice place;
+    by_tensor_slice whole = by__store_box(entry, k, &place);
+    by_tensor_slice range = by__store_box_range(entry, k, next->piece.part);
+    int count = by__slice_boxes(boxes, entry->shape.rank, whole.shape, &range);
+    for (int i = 0; i < count; i++) {
+        next->held = (by__trainer_held){entry->shape, boxes[i], !entry->trainable};
+        next->place = boxes[i];
+        for (int axis = 0; axis < entry->shape.rank; axis++) {
+            next->held.slice.offset[axis] += whole.offset[axis];
+            next->place.offset[axis] += place.offset[axis];
         }
         if (take(s, next)) {
             return true;
         }
-        next->begin += next->elements;
     }
     return false;
 }
@@ -69,19 +59,15 @@ static bool find(const by_trainer *t, int flat, by__store_handle handle, slice_s
     bool part = by__store_is_part(entry);
     by__store_held_piece piece;
     for (size_t k = 0; by__store_piece(t->store, flat, handle, k, &piece); k++) {
-        found next = {.piece = piece, .in_box = part};
-        if (!part) {
-            next.held = (by__trainer_held){.whole = by__store_shape(t->store, flat, handle),
-                                           .slice = {.flat = true},
-                                           .is_copy = !entry->trainable};
-            next.held.slice.offset[0] = piece.first;
-            next.held.slice.shape[0] = piece.count;
-            if (take(s, &next)) {
-                return true;
-            }
+        found next = {.piece = piece,
+                      .held = {by__store_shape(t->store, flat, handle),
+                               {true, {piece.part.first}, {piece.part.count}},
+                               !entry->trainable}};
+        if (!part && take(s, &next)) {
+            return true;
         }
-        for (next.k = 0; part && next.k < by__store_box_count(entry); next.k++) {
-            if (visit_box(s, entry, &next)) {
+        for (int64_t box = 0; part && box < by__store_box_count(entry); box++) {
+            if (visit_box(s, entry, box, &next)) {
                 return true;
             }
         }
@@ -111,31 +97,37 @@ by_status by__trainer_divided_read(const by_trainer *t, int flat, by__store_hand
     found slice = {0};
     slice_search s = {.left = i, .out = &slice};
     void *read = NULL;
-    (void)find(t, flat, handle, &s);
-    const by__store_held_piece *piece = &slice.piece;
-    *data = (const void *)piece->memory.address; /* ranks only work on devices with host memory */
-    if (piece->on_disk) {
-        BY_TRY(by__alloc_aligned(
-            &read, (size_t)piece->count * by_dtype_size(by__store_dtype(t->store, flat, handle)),
-            "a part of a tensor", error));
+    const by__store_tensor tensor = by__store_held(t->store, flat, handle);
+    const by__store_part part = find(t, flat, handle, &s) ? slice.piece.part : (by__store_part){0};
+    size_t size = by_dtype_size(by__store_dtype(t->store, flat, handle));
+    /* Ranks only work on devices with host memory. */
+    *data = (const void *)slice.piece.memory.address;
+    if (slice.piece.on_disk) {
+        BY_TRY(by__alloc_aligned(&read, (size_t)part.count * size, "a part of a tensor", error));
         *data = read;
         by_status status =
-            by__store_read_part(t->store, flat, handle, piece->first, piece->count, read, error);
+            by__store_read_part(t->store, flat, handle, part.first, part.count, read, error);
         if (status != BY_OK) {
             free(read);
             return status;
         }
     }
-    if (!slice.in_box) {
+    if (!by__store_is_part(&tensor)) {
         *owned = read;
         return BY_OK;
     }
-    by_status status = by__alloc_aligned(owned, (size_t)slice.elements * sizeof(float),
-                                         "a part of a tensor", error);
+    uint64_t elements = by__slice_elements(tensor.shape.rank, &slice.place);
+    by_status status =
+        by__alloc_aligned(owned, (size_t)elements * sizeof(float), "a part of a tensor", error);
     if (status == BY_OK) {
-        const by__store_tensor tensor = by__store_held(t->store, flat, handle);
-        by__store_box_read(&tensor, slice.k, slice.begin, slice.elements, *owned, *data,
-                           piece->first, by_dtype_size(by__store_dtype(t->store, flat, handle)));
+        by__slice_runs runs;
+        uint64_t at;
+        size_t count;
+        char *out = *owned;
+        by__slice_runs_begin(&runs, tensor.shape.rank, tensor.local.dim, &slice.place);
+        for (; by__slice_runs_next(&runs, &at, &count); out += count * size) {
+            memcpy(out, (const char *)*data + (at - (uint64_t)part.first) * size, count * size);
+        }
         *data = *owned;
     }
     free(read);

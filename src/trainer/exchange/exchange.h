@@ -181,10 +181,10 @@ by__trainer_slice by__trainer_bucket_slice(const by__trainer_bucket *bucket, int
 by__trainer_slice by__trainer_shard_slice(const by_trainer *t, size_t bucket, int rank);
 /* Set of the groups of f32 weights of which a rank holds its slices only. */
 unsigned by__trainer_shard_masters(const by_trainer *t);
-/* The runs of a flat buffer with the groups in `whole` and this rank's slices of those in
+/* What this rank holds of a flat buffer: the groups in `whole`, and its slices of those in
  * `divided`. *out is freed with free(). */
 by_status by__trainer_shard_list_held(const by_trainer *t, unsigned whole, unsigned divided,
-                                      by__store_run **out, size_t *count, by_error *error);
+                                      by__store_part **out, size_t *count, by_error *error);
 /* Declares a flat buffer; of the groups in `divided` this rank holds its slices only. */
 by_status by__trainer_shard_add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divided,
                                      int *out, by_error *error);

@@ -10,12 +10,10 @@
 /* The last position in a group, at most `at`, where a tensor begins. */
 static int64_t tensor_border(const by__store *store, int group, int64_t at)
 {
+    const by__store_part before = {group, 0, at + 1};
     int64_t border = 0;
-    for (size_t i = 0; i < by__store_count(store); i++) {
-        int64_t begin = by__store_begin(store, (by__store_handle)i);
-        if (by__store_entry(store, (by__store_handle)i)->group == group && begin <= at) {
-            border = begin > border ? begin : border;
-        }
+    for (by__store_handle i = 0; by__store_next_entry(store, before, &i).count > 0; i++) {
+        border = by__store_entry_part(store, i).first;
     }
     return border;
 }
@@ -32,7 +30,7 @@ static int64_t default_bucket(const by_trainer *t, const by__store *store)
     int64_t least = (int64_t)t->layout.size[BY_MESH_SHARD] * 2 * BY_SUM_BLOCK;
     int64_t elements = 0;
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
-        elements += by__trainer_group_elements(store, group);
+        elements += by__store_group_part(store, group).count;
     }
     elements = elements / 8 < LEAST_BUCKET  ? LEAST_BUCKET
                : elements / 8 > MOST_BUCKET ? MOST_BUCKET
@@ -52,15 +50,14 @@ static int64_t bucket_elements(const by_trainer *t, const by__store *store)
 /* First gradient of the pipeline stage that computes the gradients before `end`. */
 static int64_t stage_begin(const by_trainer *t, const by__store *store, int group, int64_t end)
 {
+    const by__store_part before = {group, 0, end};
+    by__store_part next;
     int last = -1;
     int64_t begin = 0;
-    for (size_t i = 0; i < by__store_count(store) && t->model.stages > 1; i++) {
-        const by__store_tensor *entry = by__store_entry(store, (by__store_handle)i);
-        if (entry->group == group && by__store_begin(store, (by__store_handle)i) < end) {
-            int stage = by__trainer_stage_of(t, entry->name);
-            begin = stage != last ? by__store_begin(store, (by__store_handle)i) : begin;
-            last = stage;
-        }
+    for (by__store_handle i = 0; (next = by__store_next_entry(store, before, &i)).count > 0; i++) {
+        int stage = by__trainer_stage_of(t, by__store_entry(store, i)->name);
+        begin = stage != last ? next.first : begin;
+        last = stage;
     }
     return begin;
 }
@@ -89,12 +86,12 @@ by_status by__trainer_buckets_list(by__trainer_bucket **out, size_t *count, cons
     size_t capacity = 0;
     int64_t offset = 0;
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
-        int64_t elements = by__trainer_group_elements(store, group);
+        int64_t elements = by__store_group_part(store, group).count;
         for (int64_t end = elements; end > 0;) {
             int64_t first = bucket_begin(t, store, group, end, size);
             BY_TRY(by__reserve((void **)out, &capacity, *count + 1, sizeof **out, error));
-            (*out)[(*count)++] = (by__trainer_bucket){
-                .group = group, .first = first, .count = end - first, .offset = offset + first};
+            (*out)[(*count)++] =
+                (by__trainer_bucket){.part = {group, first, end - first}, .offset = offset + first};
             end = first;
         }
         offset += elements;
@@ -112,31 +109,15 @@ by_status by__trainer_buckets_plan(by_trainer *t, by_error *error)
 
 /* ---- parts of buckets ---- */
 
-static by_status add_part(by__trainer_bucket_parts *p, size_t *capacity,
-                          by__trainer_bucket_part part, by_error *error)
-{
-    BY_TRY(by__reserve((void **)&p->parts, capacity, p->count + 1, sizeof *p->parts, error));
-    p->parts[p->count++] = part;
-    return BY_OK;
-}
-
 /* Lists the gradients of a bucket, after those of the previous bucket. */
 static by_status list_bucket(by__trainer_bucket_parts *p, size_t *capacity, const by_trainer *t,
                              const by__trainer_bucket *b, by_error *error)
 {
-    for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
-        int64_t begin = by__store_begin(t->store, (by__store_handle)i);
-        int64_t end = begin + by_shape_count(&entry->local);
-        int64_t low = begin > b->first ? begin : b->first;
-        int64_t high = end < b->first + b->count ? end : b->first + b->count;
-        if (entry->group == b->group && low < high) {
-            const by__trainer_bucket_part part = {.entry = (by__store_handle)i,
-                                                  .from = low - begin,
-                                                  .at = low - b->first,
-                                                  .count = high - low};
-            BY_TRY(add_part(p, capacity, part, error));
-        }
+    by__store_part part;
+    for (by__store_handle i = 0; (part = by__store_next_entry(t->store, b->part, &i)).count > 0;
+         i++) {
+        BY_TRY(by__reserve((void **)&p->parts, capacity, p->count + 1, sizeof *p->parts, error));
+        p->parts[p->count++] = (by__trainer_bucket_part){i, part};
     }
     return BY_OK;
 }

@@ -71,10 +71,10 @@ static void close_planner(norm_planner *p)
 static by_status add_segment(norm_planner *p, by__trainer_norm_run next, by_error *error)
 {
     by__trainer_norm_run *last = p->segment_count == 0 ? NULL : &p->segments[p->segment_count - 1];
-    if (last != NULL && last->owner == next.owner && last->group == next.group &&
-        last->bucket == next.bucket && last->first + last->count == next.first &&
-        last->at + last->count == next.at) {
-        last->count += next.count;
+    if (last != NULL && last->owner == next.owner && last->part.group == next.part.group &&
+        last->bucket == next.bucket && last->part.first + last->part.count == next.part.first &&
+        last->at + last->part.count == next.at) {
+        last->part.count += next.part.count;
         return BY_OK;
     }
     BY_TRY(by__reserve((void **)&p->segments, &p->segment_capacity, p->segment_count + 1,
@@ -95,23 +95,19 @@ static int by_place(const void *a, const void *b)
 static by_status add_slices(norm_planner *p, const holder *h, const by__trainer_norm_run *all,
                             by_error *error)
 {
+    const by__store_part there = {all->part.group, all->at, all->part.count};
     by__trainer_norm_run *found;
     size_t count = 0;
     BY_TRY(by__alloc((void **)&found, h->bucket_count * (size_t)p->shards + 1, sizeof *found,
                      "gradient norm", error));
     for (size_t k = 0; k < h->bucket_count; k++) {
-        for (int r = 0; r < p->shards && h->buckets[k].group == all->group; r++) {
-            const by__trainer_slice slice = by__trainer_bucket_slice(&h->buckets[k], r);
-            int64_t low = slice.first > all->at ? slice.first : all->at;
-            int64_t high = slice.first + slice.count;
-            high = high < all->at + all->count ? high : all->at + all->count;
-            if (low < high) {
-                found[count++] = (by__trainer_norm_run){.owner = all->owner + r,
-                                                        .group = all->group,
-                                                        .bucket = k,
-                                                        .first = all->first + low - all->at,
-                                                        .count = high - low,
-                                                        .at = low};
+        for (int r = 0; r < p->shards; r++) {
+            by__store_part part =
+                by__store_part_common(there, by__trainer_bucket_slice(&h->buckets[k], r).part);
+            int64_t at = part.first;
+            part.first += all->part.first - all->at;
+            if (part.count > 0) {
+                found[count++] = (by__trainer_norm_run){part, all->owner + r, k, at};
             }
         }
     }
@@ -135,13 +131,11 @@ static by_status list_segments(norm_planner *p, by_error *error)
             }
             int rank = by__trainer_holder_of(p->t, entry->name);
             const holder *h = &p->holders[rank];
-            const by__trainer_norm_run next = {
-                .owner = rank * p->shards, /* and those after it */
-                .group = group,
-                .first = end,
-                .count = padded(&entry->local),
-                .at = by__store_begin(h->store, by__store_find(h->store, entry->name))};
-            end += next.count;
+            by__store_handle there = by__store_find(h->store, entry->name);
+            const by__trainer_norm_run next = {.part = {group, end, padded(&entry->local)},
+                                               .owner = rank * p->shards, /* and those after it */
+                                               .at = by__store_entry_part(h->store, there).first};
+            end += next.part.count;
             BY_TRY(p->shards > 1 ? add_slices(p, h, &next, error) : add_segment(p, next, error));
         }
         p->norm->elements[group] = end;
@@ -159,12 +153,10 @@ static by_status add_run(by__trainer_norm_run **list, size_t *count, size_t *cap
         return BY_OK;
     }
     BY_TRY(by__reserve((void **)list, capacity, *count + 1, sizeof **list, error));
-    (*list)[(*count)++] = (by__trainer_norm_run){.owner = segment->owner,
-                                                 .group = segment->group,
-                                                 .bucket = segment->bucket,
-                                                 .first = first,
-                                                 .count = end - first,
-                                                 .at = segment->at + first - segment->first};
+    (*list)[(*count)++] = (by__trainer_norm_run){{segment->part.group, first, end - first},
+                                                 segment->owner,
+                                                 segment->bucket,
+                                                 segment->at + first - segment->part.first};
     return BY_OK;
 }
 
@@ -176,16 +168,17 @@ static by_status divide(norm_planner *p, by_error *error)
     size_t pieces = 0;
     for (size_t i = 0; i < p->segment_count; i++) {
         const by__trainer_norm_run *s = &p->segments[i];
-        int64_t end = s->first + s->count;
-        int64_t first = (s->first + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK * BY_SUM_BLOCK;
-        int64_t last = end == n->elements[s->group] ? end : end / BY_SUM_BLOCK * BY_SUM_BLOCK;
+        int64_t begin = s->part.first;
+        int64_t end = begin + s->part.count;
+        int64_t first = (begin + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK * BY_SUM_BLOCK;
+        int64_t last = end == n->elements[s->part.group] ? end : end / BY_SUM_BLOCK * BY_SUM_BLOCK;
         if (first >= last) { /* no whole block, but possibly pieces of two */
             int64_t border = first < end ? first : end;
-            BY_TRY(add_run(&n->pieces, &n->piece_count, &pieces, s, s->first, border, error));
+            BY_TRY(add_run(&n->pieces, &n->piece_count, &pieces, s, begin, border, error));
             BY_TRY(add_run(&n->pieces, &n->piece_count, &pieces, s, border, end, error));
             continue;
         }
-        BY_TRY(add_run(&n->pieces, &n->piece_count, &pieces, s, s->first, first, error));
+        BY_TRY(add_run(&n->pieces, &n->piece_count, &pieces, s, begin, first, error));
         BY_TRY(add_run(&n->runs, &n->run_count, &runs, s, first, last, error));
         BY_TRY(add_run(&n->pieces, &n->piece_count, &pieces, s, last, end, error));
     }
@@ -198,21 +191,19 @@ static by_status list_shared(by__trainer_gradient_norm *n, by_error *error)
     size_t capacity = 0;
     for (size_t i = 0; i < n->piece_count; i++) {
         const by__trainer_norm_run *piece = &n->pieces[i];
-        int64_t block = piece->first / BY_SUM_BLOCK * BY_SUM_BLOCK;
+        int64_t block = piece->part.first / BY_SUM_BLOCK * BY_SUM_BLOCK;
         const by__trainer_norm_run *last =
             n->shared_count == 0 ? NULL : &n->shared[n->shared_count - 1];
-        if (last != NULL && last->group == piece->group && last->first == block) {
+        if (last != NULL && last->part.group == piece->part.group && last->part.first == block) {
             continue;
         }
-        int64_t left = n->elements[piece->group] - block;
+        int64_t left = n->elements[piece->part.group] - block;
         BY_TRY(by__reserve((void **)&n->shared, &capacity, n->shared_count + 1, sizeof *n->shared,
                            error));
-        n->shared[n->shared_count] =
-            (by__trainer_norm_run){.owner = -1,
-                                   .group = piece->group,
-                                   .first = block,
-                                   .count = left < BY_SUM_BLOCK ? left : BY_SUM_BLOCK,
-                                   .at = (int64_t)n->shared_count * BY_SUM_BLOCK};
+        n->shared[n->shared_count] = (by__trainer_norm_run){
+            .part = {piece->part.group, block, left < BY_SUM_BLOCK ? left : BY_SUM_BLOCK},
+            .owner = -1,
+            .at = (int64_t)n->shared_count * BY_SUM_BLOCK};
         n->shared_count++;
     }
     return BY_OK;
@@ -239,12 +230,12 @@ static by_status lay_out(by__trainer_gradient_norm *n, by_error *error)
     BY_TRY(by__alloc((void **)&n->piece_elements, ranks, sizeof *n->piece_elements, "norm", error));
     BY_TRY(by__alloc((void **)&n->run_blocks, ranks, sizeof *n->run_blocks, "norm", error));
     for (size_t i = 0; i < n->piece_count; i++) {
-        n->piece_elements[n->pieces[i].owner] += (size_t)n->pieces[i].count;
-        pieces += (size_t)n->pieces[i].count;
+        n->piece_elements[n->pieces[i].owner] += (size_t)n->pieces[i].part.count;
+        pieces += (size_t)n->pieces[i].part.count;
     }
     for (size_t i = 0; i < n->run_count; i++) {
-        n->run_blocks[n->runs[i].owner] += room_of(n->runs[i].count);
-        run_blocks += room_of(n->runs[i].count);
+        n->run_blocks[n->runs[i].owner] += room_of(n->runs[i].part.count);
+        run_blocks += room_of(n->runs[i].part.count);
     }
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         blocks += room_of(n->elements[group]);
@@ -296,11 +287,11 @@ static by_status build_squares(const by_trainer *t, by_graph *graph, by_error *e
     const by__trainer_gradient_norm *n = &t->norm;
     for (size_t i = 0; i < n->run_count; i++) {
         if (n->runs[i].owner == n->rank) {
-            square(graph, "run", i, n->runs[i].count);
+            square(graph, "run", i, n->runs[i].part.count);
         }
     }
     for (size_t i = 0; i < n->shared_count; i++) {
-        square(graph, "shared", i, n->shared[i].count);
+        square(graph, "shared", i, n->shared[i].part.count);
     }
     return by_graph_check(graph, error);
 }
@@ -400,7 +391,7 @@ by_status by__trainer_norm_open(by_trainer *t, by_error *error)
     BY_TRY(
         by_mesh_comm(&n->comm, t->ranks.mesh, 1u << BY_MESH_PIPELINE | 1u << BY_MESH_SHARD, error));
     for (size_t i = 0; i < n->shared_count; i++) {
-        size_t bytes = (size_t)n->shared[i].count * sizeof(float);
+        size_t bytes = (size_t)n->shared[i].part.count * sizeof(float);
         name_of(name, "shared", i);
         BY_TRY(by__exec_row_bind(
             n->squares, name,
@@ -441,8 +432,8 @@ static size_t before(const size_t *counts, int rank)
 /* Memory of this rank's gradients, in the set with the sum. */
 static by_memory run_memory(const by_trainer *t, const by__trainer_norm_run *run)
 {
-    return by__store_range(t->store, t->flats.gradient_sets[t->flats.sum_set], run->group, run->at,
-                           run->count);
+    const by__store_part part = {run->part.group, run->at, run->part.count};
+    return by__store_memory(t->store, t->flats.gradient_sets[t->flats.sum_set], part);
 }
 
 /* Sends all pieces to all ranks, and copies them into their blocks. */
@@ -456,8 +447,8 @@ static by_status share_pieces(by_trainer *t, by_error *error)
         const by__trainer_norm_run *piece = &n->pieces[i];
         if (piece->owner == n->rank) {
             by_memory memory = run_memory(t, piece);
-            memcpy(own, (const void *)memory.address, (size_t)piece->count * sizeof *own);
-            own += piece->count;
+            memcpy(own, (const void *)memory.address, (size_t)piece->part.count * sizeof *own);
+            own += piece->part.count;
         }
     }
     BY_TRY(by_comm_all_gather(n->comm, all + before(n->piece_elements, n->rank), all,
@@ -467,14 +458,15 @@ static by_status share_pieces(by_trainer *t, by_error *error)
         size_t shared = 0;
         for (size_t i = 0; i < n->piece_count; i++) {
             const by__trainer_norm_run *piece = &n->pieces[i];
-            while (n->shared[shared].group != piece->group ||
-                   n->shared[shared].first != piece->first / BY_SUM_BLOCK * BY_SUM_BLOCK) {
+            while (n->shared[shared].part.group != piece->part.group ||
+                   n->shared[shared].part.first !=
+                       piece->part.first / BY_SUM_BLOCK * BY_SUM_BLOCK) {
                 shared++; /* both ascend */
             }
             if (piece->owner == rank) {
-                memcpy(blocks + n->shared[shared].at + piece->first % BY_SUM_BLOCK, all,
-                       (size_t)piece->count * sizeof *all);
-                all += piece->count;
+                memcpy(blocks + n->shared[shared].at + piece->part.first % BY_SUM_BLOCK, all,
+                       (size_t)piece->part.count * sizeof *all);
+                all += piece->part.count;
             }
         }
     }
@@ -489,17 +481,18 @@ static void order_squares(const by__trainer_gradient_norm *n)
         const float *from = host_at(n, n->run_squares_at) + before(n->run_blocks, rank);
         for (size_t i = 0; i < n->run_count; i++) {
             const by__trainer_norm_run *run = &n->runs[i];
-            size_t blocks = (size_t)blocks_of(run->count);
+            size_t blocks = (size_t)blocks_of(run->part.count);
             if (run->owner == rank) {
-                float *to = host_at(n, group_squares(n, run->group)) + run->first / BY_SUM_BLOCK;
+                float *to =
+                    host_at(n, group_squares(n, run->part.group)) + run->part.first / BY_SUM_BLOCK;
                 memcpy(to, from, blocks * sizeof *to);
-                from += room_of(run->count);
+                from += room_of(run->part.count);
             }
         }
     }
     for (size_t i = 0; i < n->shared_count; i++) {
         const by__trainer_norm_run *shared = &n->shared[i];
-        host_at(n, group_squares(n, shared->group))[shared->first / BY_SUM_BLOCK] =
+        host_at(n, group_squares(n, shared->part.group))[shared->part.first / BY_SUM_BLOCK] =
             *host_at(n, n->shared_squares_at + i * BY_CACHE_LINE);
     }
 }
@@ -515,12 +508,12 @@ static by_status bind_runs(by_trainer *t, by_error *error)
         if (run->owner != n->rank) {
             continue;
         }
-        size_t bytes = (size_t)blocks_of(run->count) * sizeof(float);
+        size_t bytes = (size_t)blocks_of(run->part.count) * sizeof(float);
         name_of(name, "run", i);
         BY_TRY(by__exec_row_bind(n->squares, name, run_memory(t, run), error));
         name_of(name, "squares.run", i);
         BY_TRY(by__exec_row_bind(n->squares, name, by_memory_at(n->memory, at, bytes), error));
-        at += room_of(run->count) * sizeof(float);
+        at += room_of(run->part.count) * sizeof(float);
     }
     n->bound_set = t->flats.sum_set;
     return BY_OK;

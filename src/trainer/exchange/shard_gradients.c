@@ -123,7 +123,7 @@ by_status by__trainer_turns_list(by_trainer *t, by_error *error)
 {
     by__trainer_turns *turns = &t->shard.turns;
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
-        int64_t count = t->ranks.buckets[k].count;
+        int64_t count = t->ranks.buckets[k].part.count;
         turns->most = count > turns->most ? count : turns->most;
     }
     return by__trainer_bucket_parts_list(&turns->parts, t, error);
@@ -153,20 +153,23 @@ static float *pack(const by_trainer *t, const by__device_call *call, size_t buck
     const by__trainer_turns *turns = &t->shard.turns;
     const by__trainer_bucket_part *parts = turns->parts.parts + turns->parts.first[bucket];
     size_t count = turns->parts.first[bucket + 1] - turns->parts.first[bucket];
-    int64_t at = 0;
-    if (count == 1 && parts[0].count == t->ranks.buckets[bucket].count) {
-        return (float *)call->in[0].data + parts[0].from;
-    }
+    const by__store_part all = t->ranks.buckets[bucket].part;
+    float *packed = turns->packed;
+    int64_t end = 0;
     for (size_t i = 0; i < count; i++) {
-        const float *gradient = call->in[i].data;
-        memset(turns->packed + at, 0, (size_t)(parts[i].at - at) * sizeof *gradient);
-        memcpy(turns->packed + parts[i].at, gradient + parts[i].from,
-               (size_t)parts[i].count * sizeof *gradient);
-        at = parts[i].at + parts[i].count;
+        const by__store_part *part = &parts[i].part;
+        int64_t at = part->first - all.first;
+        float *gradient = (float *)call->in[i].data +
+                          (part->first - by__store_entry_part(t->store, parts[i].entry).first);
+        if (part->count == all.count) {
+            return gradient;
+        }
+        memset(packed + end, 0, (size_t)(at - end) * sizeof *packed);
+        memcpy(packed + at, gradient, (size_t)part->count * sizeof *packed);
+        end = at + part->count;
     }
-    memset(turns->packed + at, 0,
-           (size_t)(t->ranks.buckets[bucket].count - at) * sizeof *turns->packed);
-    return turns->packed;
+    memset(packed + end, 0, (size_t)(all.count - end) * sizeof *packed);
+    return packed;
 }
 
 static by_status hand_over(void *user, const by__device_call *call, by_error *error)
@@ -174,10 +177,10 @@ static by_status hand_over(void *user, const by__device_call *call, by_error *er
     by_trainer *t = user;
     by__trainer_turns *turns = &t->shard.turns;
     size_t k = (size_t)call->attrs.bucket;
-    by__trainer_slice own = by__trainer_shard_slice(t, k, t->layout.place[BY_MESH_SHARD]);
+    by__store_part own = by__trainer_shard_slice(t, k, t->layout.place[BY_MESH_SHARD]).part;
     float *sums[BY__MAX_SETS] = {NULL};
     for (int i = 0; i < t->flats.sets && own.count > 0; i++) {
-        sums[i] = (float *)by__trainer_shard_memory(t, t->flats.gradient_sets[i], &own).address;
+        sums[i] = (float *)by__store_memory(t->store, t->flats.gradient_sets[i], own).address;
     }
     return by__trainer_reducer_add(t->ranks.reducer, turns->round, k,
                                    turns->gives ? pack(t, call, k) : NULL, sums, error);

@@ -10,7 +10,7 @@ size_t by__exchange_units(const by_trainer *t)
 
 by_memory by__exchange_unit_memory(const by_trainer *t, int flat, size_t i)
 {
-    return t->zero > 0 ? by__trainer_shard_memory(t, flat, &t->shard.own[i])
+    return t->zero > 0 ? by__store_memory(t->store, flat, t->shard.own[i].part)
                        : by__trainer_group(t, flat, i);
 }
 

@@ -15,15 +15,12 @@
 /* Lists the first elements of a bucket's tensors, and its end; returns the number of tensors. */
 static size_t list_borders(const by__store *store, const by__trainer_bucket *b, int64_t *borders)
 {
+    by__store_part next;
     size_t count = 0;
-    for (size_t i = 0; i < by__store_count(store); i++) {
-        int64_t begin = by__store_begin(store, (by__store_handle)i);
-        if (by__store_entry(store, (by__store_handle)i)->group == b->group && begin >= b->first &&
-            begin < b->first + b->count) {
-            borders[count++] = begin;
-        }
+    for (by__store_handle i = 0; (next = by__store_next_entry(store, b->part, &i)).count > 0; i++) {
+        borders[count++] = next.first;
     }
-    borders[count] = b->first + b->count;
+    borders[count] = b->part.first + b->part.count;
     return count;
 }
 
@@ -110,13 +107,13 @@ static by_status cut_at_tensors(const by__store *store, const by__trainer_bucket
  * not accumulate. */
 static void cut_at_blocks(const by__trainer_bucket *b, size_t *slices, int ranks, int *turn)
 {
-    int64_t blocks = (b->count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
+    int64_t blocks = (b->part.count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
     int more = (int)(blocks % ranks);
     int64_t begin = 0;
     for (int r = 0; r < ranks; r++) {
         int64_t mine = blocks / ranks + ((r - *turn + ranks) % ranks < more);
         int64_t end = begin + mine * BY_SUM_BLOCK;
-        end = end < b->count ? end : b->count;
+        end = end < b->part.count ? end : b->part.count;
         slices[r] = (size_t)(end - begin);
         begin = end;
     }
@@ -127,8 +124,8 @@ static int by_size(const void *a, const void *b)
 {
     const by__trainer_bucket *x = *(by__trainer_bucket *const *)a;
     const by__trainer_bucket *y = *(by__trainer_bucket *const *)b;
-    if (x->count != y->count) {
-        return x->count > y->count ? -1 : 1;
+    if (x->part.count != y->part.count) {
+        return x->part.count > y->part.count ? -1 : 1;
     }
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
@@ -198,12 +195,10 @@ by_status by__trainer_shard_cut(size_t **out, const by_trainer *t, const by__sto
 
 by__trainer_slice by__trainer_bucket_slice(const by__trainer_bucket *bucket, int rank)
 {
-    by__trainer_slice slice = {.group = bucket->group,
-                               .first = bucket->first,
-                               .count = (int64_t)bucket->slices[rank],
-                               .owner = rank};
+    by__trainer_slice slice = {.part = bucket->part, .owner = rank};
+    slice.part.count = (int64_t)bucket->slices[rank];
     for (int r = 0; r < rank; r++) {
-        slice.first += (int64_t)bucket->slices[r];
+        slice.part.first += (int64_t)bucket->slices[r];
     }
     return slice;
 }
@@ -225,10 +220,10 @@ static by_status list_slices(by_trainer *t, by_error *error)
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
         for (int r = 0; r < ranks; r++) {
             const by__trainer_slice slice = by__trainer_shard_slice(t, k, r);
-            if (slice.count > 0) {
+            if (slice.part.count > 0) {
                 s->all[s->count++] = slice;
             }
-            if (slice.count > 0 && r == t->layout.place[BY_MESH_SHARD]) {
+            if (slice.part.count > 0 && r == t->layout.place[BY_MESH_SHARD]) {
                 s->own[s->own_count++] = slice;
             }
         }
@@ -249,23 +244,18 @@ by_status by__trainer_shard_plan(by_trainer *t, by_error *error)
 }
 
 by_status by__trainer_shard_list_held(const by_trainer *t, unsigned whole, unsigned divided,
-                                      by__store_run **out, size_t *count, by_error *error)
+                                      by__store_part **out, size_t *count, by_error *error)
 {
-    int64_t offset[BY__GROUPS + 1] = {0};
     BY_TRY(by__alloc((void **)out, t->shard.own_count + BY__GROUPS, sizeof **out, "slices", error));
     *count = 0;
     for (int g = 0; g < BY__GROUPS; g++) {
-        int64_t elements = by__trainer_group_elements(t->store, g);
-        offset[g + 1] = offset[g] + elements;
-        if ((whole >> g & 1u) != 0 && elements > 0) {
-            (*out)[(*count)++] = (by__store_run){.first = offset[g], .count = elements};
+        if ((whole >> g & 1u) != 0) {
+            (*out)[(*count)++] = by__store_group_part(t->store, g);
         }
     }
     for (size_t i = 0; i < t->shard.own_count; i++) {
-        const by__trainer_slice *own = &t->shard.own[i];
-        if ((divided >> own->group & 1u) != 0) {
-            (*out)[(*count)++] =
-                (by__store_run){.first = offset[own->group] + own->first, .count = own->count};
+        if ((divided >> t->shard.own[i].part.group & 1u) != 0) {
+            (*out)[(*count)++] = t->shard.own[i].part;
         }
     }
     return BY_OK;
@@ -274,7 +264,7 @@ by_status by__trainer_shard_list_held(const by_trainer *t, unsigned whole, unsig
 by_status by__trainer_shard_add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divided,
                                      int *out, by_error *error)
 {
-    by__store_run *held = NULL;
+    by__store_part *held = NULL;
     if (t->zero > 0 && divided != 0) {
         BY_TRY(by__trainer_shard_list_held(t, ~divided, divided, &held, &spec.held_count, error));
         spec.held = held;
@@ -286,12 +276,8 @@ by_status by__trainer_shard_add_flat(by_trainer *t, by__store_flat_spec spec, un
 
 bool by__trainer_shard_owns(const by_trainer *t, by__store_handle handle)
 {
-    const by__store_tensor *entry = by__store_entry(t->store, handle);
-    int64_t begin = by__store_begin(t->store, handle);
-    int64_t end = begin + by_shape_count(&entry->local);
     for (size_t i = 0; i < t->shard.own_count; i++) {
-        const by__trainer_slice *own = &t->shard.own[i];
-        if (own->group == entry->group && begin >= own->first && end <= own->first + own->count) {
+        if (by__store_part_has(t->shard.own[i].part, by__store_entry_part(t->store, handle))) {
             return true;
         }
     }
@@ -326,14 +312,13 @@ void by__trainer_shard_close(by_trainer *t)
 static by_status gather_bucket(const by_trainer *t, int flat, size_t bucket, by_error *error)
 {
     const by__trainer_bucket *b = &t->ranks.buckets[bucket];
-    const by__trainer_slice whole = {.group = b->group, .first = b->first, .count = b->count};
-    by_dtype dtype = by__store_group_dtype(t->store, flat, b->group);
-    char *all = (char *)by__trainer_shard_memory(t, flat, &whole).address;
-    int64_t begin = by__trainer_shard_slice(t, bucket, t->layout.place[BY_MESH_SHARD]).first;
+    by_dtype dtype = by__store_group_dtype(t->store, flat, b->part.group);
+    char *all = (char *)by__store_memory(t->store, flat, b->part).address;
+    int64_t begin = by__trainer_shard_slice(t, bucket, t->layout.place[BY_MESH_SHARD]).part.first;
     char what[48];
     (void)snprintf(what, sizeof what, "bucket %zu of the weights", bucket);
     return by_comm_all_gather(t->shard.comm,
-                              all + (size_t)(begin - b->first) * by_dtype_size(dtype), all,
+                              all + (size_t)(begin - b->part.first) * by_dtype_size(dtype), all,
                               b->slices, dtype, what, error);
 }
 
@@ -344,7 +329,7 @@ by_status by__trainer_shard_gather(by_trainer *t, by_error *error)
     }
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
-        int group = t->ranks.buckets[k].group;
+        int group = t->ranks.buckets[k].part.group;
         if ((by__trainer_gathered_groups(t) >> group & 1u) == 0) {
             bool narrow = (group & BY__GROUP_WIDE) == 0;
             BY_TRY(gather_bucket(t, narrow ? t->flats.copies : t->flats.masters, k, error));
@@ -384,11 +369,9 @@ bool by__trainer_shard_divides(const by_trainer *t, int flat, by__store_handle h
 /* The rank that owns a tensor. */
 static int owner_of(const by_trainer *t, by__store_handle handle)
 {
-    int64_t begin = by__store_begin(t->store, handle);
-    int group = by__store_entry(t->store, handle)->group;
     for (size_t i = 0; i < t->shard.count; i++) {
         const by__trainer_slice *slice = &t->shard.all[i];
-        if (slice->group == group && begin >= slice->first && begin < slice->first + slice->count) {
+        if (by__store_part_has(slice->part, by__store_entry_part(t->store, handle))) {
             return slice->owner;
         }
     }
@@ -409,48 +392,37 @@ static by_status read_owned(const by_trainer *t, int flat, by__store_handle hand
                              by__store_entry(t->store, handle)->name, error);
 }
 
-static int64_t clip(int64_t value, int64_t low, int64_t high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-
 by_status by__trainer_shard_collect(const by_trainer *t, int flat, by__store_handle handle,
                                     void *out, by_error *error)
 {
-    const by__store_tensor *entry = by__store_entry(t->store, handle);
+    const by__store_part tensor = by__store_entry_part(t->store, handle);
+    const char *name = by__store_entry(t->store, handle)->name;
     by_dtype dtype = by__store_dtype(t->store, flat, handle);
-    int64_t begin = by__store_begin(t->store, handle);
-    int64_t end = begin + by_shape_count(&entry->local);
     int ranks = t->layout.size[BY_MESH_SHARD];
     size_t *counts = t->shard.counts;
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
-        const by__trainer_bucket *b = &t->ranks.buckets[k];
-        int64_t low = clip(begin, b->first, b->first + b->count);
-        int64_t high = clip(end, b->first, b->first + b->count);
-        by__trainer_slice mine = {.group = b->group};
-        if (b->group != entry->group || low == high) {
+        const by__store_part common = by__store_part_common(tensor, t->ranks.buckets[k].part);
+        by__store_part mine = {0};
+        if (common.count == 0) {
             continue;
         }
         for (int r = 0; r < ranks; r++) {
-            const by__trainer_slice slice = by__trainer_shard_slice(t, k, r);
-            int64_t from = clip(slice.first, low, high);
-            counts[r] = (size_t)(clip(slice.first + slice.count, low, high) - from);
-            if (r == t->layout.place[BY_MESH_SHARD]) {
-                mine.first = from;
-                mine.count = (int64_t)counts[r];
-            }
+            by__store_part part =
+                by__store_part_common(common, by__trainer_shard_slice(t, k, r).part);
+            counts[r] = (size_t)part.count;
+            mine = r == t->layout.place[BY_MESH_SHARD] ? part : mine;
         }
-        char *to = (char *)out + (size_t)(low - begin) * by_dtype_size(dtype);
+        char *to = (char *)out + (size_t)(common.first - tensor.first) * by_dtype_size(dtype);
         const void *in = out;
         if (mine.count > 0 && by__store_on_disk(t->store, flat, handle)) {
-            float *place = (float *)out + (mine.first - begin);
-            BY_TRY(by__store_read_part(t->store, flat, handle, mine.first - begin, mine.count,
-                                       place, error));
-            in = place;
+            int64_t first = mine.first - tensor.first;
+            in = (float *)out + first;
+            BY_TRY(by__store_read_part(t->store, flat, handle, first, mine.count,
+                                       (float *)out + first, error));
         } else if (mine.count > 0) {
-            in = (const void *)by__trainer_shard_memory(t, flat, &mine).address;
+            in = (const void *)by__store_memory(t->store, flat, mine).address;
         }
-        BY_TRY(by_comm_all_gather(t->shard.comm, in, to, counts, dtype, entry->name, error));
+        BY_TRY(by_comm_all_gather(t->shard.comm, in, to, counts, dtype, name, error));
     }
     return BY_OK;
 }

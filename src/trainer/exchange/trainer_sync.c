@@ -59,7 +59,7 @@ static by_update_unit unit_at(const by_trainer *t, size_t i)
         return t->units.groups[i];
     }
     const by__trainer_slice *own = &t->shard.own[i];
-    return by__trainer_unit(t, own->name, BY_SHAPE(own->count), own->group);
+    return by__trainer_unit(t, own->name, BY_SHAPE(own->part.count), own->part.group);
 }
 
 by_status by__trainer_sync_lay_out(by_trainer *t, by_error *error)

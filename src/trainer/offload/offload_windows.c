@@ -166,7 +166,7 @@ static by_status bind(by_trainer *t, const by__trainer_window *w, by__exec_progr
             i == 0 || (i == 1 ? w->kinds[BY__USE_COPIES] >= 0 : w->kinds[BY__USE_UPDATE] >= 0);
         by_memory memory = !has    ? (by_memory){0}
                            : whole ? by__store_buffer(t->store, flats[i], w->tensor)
-                                   : by__trainer_shard_memory(t, flats[i], &w->slice);
+                                   : by__store_memory(t->store, flats[i], w->part);
         if (memory.bytes > 0) {
             BY_TRY(by__exec_row_bind(row, names[i], memory, error));
         }

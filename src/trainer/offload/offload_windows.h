@@ -28,7 +28,7 @@ typedef struct by__trainer_window_part {
 } by__trainer_window_part;
 
 typedef struct by__trainer_window {
-    by__trainer_slice slice;
+    by__store_part part;
     by__store_handle tensor; /* a whole tensor; BY__NO_ENTRY: elements of a group, across tensors */
     int kinds[BY__USES];     /* programs that it runs; -1: none. It is trained if it is updated */
     size_t at;               /* offset in the buffer */

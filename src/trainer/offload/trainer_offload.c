@@ -28,26 +28,24 @@ static bool has_copies(const by_trainer *t, int group)
     return by__trainer_compute_dtype(t->config) != BY_F32 && (group & BY__GROUP_WIDE) == 0;
 }
 
-static by_status add_window(by__offload *o, by__trainer_slice slice, by__store_handle tensor,
+static by_status add_window(by__offload *o, by__store_part part, by__store_handle tensor,
                             by_error *error)
 {
-    if (slice.count == 0) {
+    if (part.count == 0) {
         return BY_OK;
     }
     BY_TRY(
         by__reserve((void **)&o->windows, &o->capacity, o->count + 1, sizeof *o->windows, error));
     o->windows[o->count++] =
-        (by__trainer_window){.slice = slice, .tensor = tensor, .kinds = {-1, -1, -1, -1, -1}};
+        (by__trainer_window){.part = part, .tensor = tensor, .kinds = {-1, -1, -1, -1, -1}};
     return BY_OK;
 }
 
-static by_status cut(by__offload *o, int group, int64_t first, int64_t count, by_error *error)
+static by_status cut(by__offload *o, by__store_part all, by_error *error)
 {
-    int64_t most = (int64_t)o->window_elements;
-    for (int64_t at = 0; at < count; at += most) {
-        const by__trainer_slice slice = {
-            .group = group, .first = first + at, .count = count - at < most ? count - at : most};
-        BY_TRY(add_window(o, slice, BY__NO_ENTRY, error));
+    by__store_part window = {all.group, all.first, (int64_t)o->window_elements};
+    for (; window.first < all.first + all.count; window.first += window.count) {
+        BY_TRY(add_window(o, by__store_part_common(window, all), BY__NO_ENTRY, error));
     }
     return BY_OK;
 }
@@ -56,7 +54,7 @@ static by_status cut_groups(by_trainer *t, int from, int to, bool needed, by_err
 {
     for (int group = from; group < to; group++) {
         if (needed || has_copies(t, group)) {
-            BY_TRY(cut(t->offload, group, 0, by__trainer_group_elements(t->store, group), error));
+            BY_TRY(cut(t->offload, by__store_group_part(t->store, group), error));
         }
     }
     return BY_OK;
@@ -67,20 +65,15 @@ static by_status list_trained(by_trainer *t, by_error *error)
     by__offload *o = t->offload;
     if (by_optimizer_needs_tensors(&t->config->optimizer)) {
         for (size_t i = 0; i < by__store_count(t->store); i++) {
-            const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
-            const by__trainer_slice slice = {.group = entry->group,
-                                             .first =
-                                                 by__store_begin(t->store, (by__store_handle)i),
-                                             .count = by_shape_count(&entry->local)};
-            if (entry->trainable && by__trainer_shard_owns(t, (by__store_handle)i)) {
-                BY_TRY(add_window(o, slice, (by__store_handle)i, error));
+            by__store_handle handle = (by__store_handle)i;
+            if (by__store_entry(t->store, handle)->trainable && by__trainer_shard_owns(t, handle)) {
+                BY_TRY(add_window(o, by__store_entry_part(t->store, handle), handle, error));
             }
         }
         return BY_OK;
     }
     for (size_t i = 0; i < t->shard.own_count; i++) {
-        const by__trainer_slice *own = &t->shard.own[i];
-        BY_TRY(cut(o, own->group, own->first, own->count, error));
+        BY_TRY(cut(o, t->shard.own[i].part, error));
     }
     return t->zero > 0 ? BY_OK : cut_groups(t, 0, BY__TRAINED_GROUPS, true, error);
 }
@@ -129,8 +122,7 @@ static by_status add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divi
         return by__trainer_shard_add_flat(t, spec, divided, out, error);
     }
     spec.on_disk = apart;
-    int64_t begin[BY__GROUPS + 1] = {0};
-    by__store_run *held = NULL;
+    by__store_part *held = NULL;
     size_t capacity;
     divided = t->zero > 0 ? divided & ~apart : 0;
     BY_TRY(by__trainer_shard_list_held(t, ~(apart | divided), divided, &held, &spec.held_count,
@@ -138,14 +130,9 @@ static by_status add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divi
     capacity = spec.held_count;
     by_status status =
         by__reserve((void **)&held, &capacity, spec.held_count + o->count + 1, sizeof *held, error);
-    for (int g = 0; g < BY__GROUPS; g++) {
-        begin[g + 1] = begin[g] + by__trainer_group_elements(t->store, g);
-    }
     for (size_t i = 0; i < o->count && status == BY_OK; i++) {
-        const by__trainer_slice *slice = &o->windows[i].slice;
-        if ((apart >> slice->group & 1u) != 0) {
-            held[spec.held_count++] =
-                (by__store_run){begin[slice->group] + slice->first, slice->count};
+        if ((apart >> o->windows[i].part.group & 1u) != 0) {
+            held[spec.held_count++] = o->windows[i].part;
         }
     }
     spec.held = held;
@@ -223,22 +210,21 @@ static bool find_place(const by_trainer *t, int flat, const by__trainer_window *
                        int64_t *elements, uint64_t *offset)
 {
     by__store_held_piece piece = {0};
-    *elements = w->slice.count;
+    *elements = w->part.count;
     if (w->tensor == BY__NO_ENTRY) {
-        return by__store_disk_range(t->store, flat, w->slice.group, w->slice.first, *elements,
-                                    offset);
+        return by__store_disk_offset(t->store, flat, w->part, offset);
     }
     (void)by__store_piece(t->store, flat, w->tensor, 0, &piece);
-    *elements = piece.count;
+    *elements = piece.part.count;
     *offset = piece.offset;
-    return piece.on_disk || piece.count == 0;
+    return piece.on_disk || piece.part.count == 0;
 }
 
 /* Finds the parts of a window on disk, and their offsets in the file. */
 static by_status find_parts(const by_trainer *t, by__trainer_window *w, by_error *error)
 {
     int flats[BY__WINDOW_PARTS] = {t->flats.masters};
-    int count = has_copies(t, w->slice.group) ? 1 : 0;
+    int count = has_copies(t, w->part.group) ? 1 : 0;
     for (int i = 0;
          i < by_optimizer_state_count(&t->config->optimizer) && w->kinds[BY__USE_UPDATE] >= 0;
          i++) {
@@ -266,7 +252,7 @@ static by_status find_programs(by_trainer *t, by__trainer_window *w, bool traine
 {
     by_update_unit unit =
         w->tensor == BY__NO_ENTRY
-            ? by__trainer_unit(t, BY__WINDOW_UNIT_NAME, BY_SHAPE(w->slice.count), w->slice.group)
+            ? by__trainer_unit(t, BY__WINDOW_UNIT_NAME, BY_SHAPE(w->part.count), w->part.group)
             : by__trainer_tensor_unit(t, BY__WINDOW_UNIT_NAME,
                                       by__store_entry(t->store, w->tensor));
     bool averaged = trained && by__trainer_has_average(t);
@@ -276,7 +262,7 @@ static by_status find_programs(by_trainer *t, by__trainer_window *w, bool traine
                     : BY_OK);
     BY_TRY(swapped ? find_kind(t, BY__USE_TAKE, &unit, &w->kinds[BY__USE_TAKE], error) : BY_OK);
     BY_TRY(swapped ? find_kind(t, BY__USE_RETURN, &unit, &w->kinds[BY__USE_RETURN], error) : BY_OK);
-    return has_copies(t, w->slice.group)
+    return has_copies(t, w->part.group)
                ? find_kind(t, BY__USE_COPIES, &unit, &w->kinds[BY__USE_COPIES], error)
                : BY_OK;
 }

@@ -318,16 +318,13 @@ void by__pipeline_close(by_trainer *t)
 /* Finds the stage's gradients in a set: within a group they are contiguous. */
 static void find_gradients(const by_trainer *t, by__trainer_pipe_stage *stage)
 {
-    for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
-        stage->first[group] = BY__NO_ENTRY;
-    }
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
         if (entry->trainable && by__trainer_stage_of(t, entry->name) == stage->stage) {
-            by__store_handle *first = &stage->first[entry->group];
-            *first = *first == BY__NO_ENTRY ? (by__store_handle)i : *first;
-            stage->elements[entry->group] +=
-                (int64_t)by__round_up((size_t)by_shape_count(&entry->local), BY__ENTRY_ALIGNMENT);
+            by__store_part own = by__store_entry_part(t->store, (by__store_handle)i);
+            by__store_part *all = &stage->gradients[entry->group];
+            *all = all->count == 0 ? (by__store_part){own.group, own.first, 0} : *all;
+            all->count += (int64_t)by__round_up((size_t)own.count, BY__ENTRY_ALIGNMENT);
         }
     }
 }
@@ -335,12 +332,9 @@ static void find_gradients(const by_trainer *t, by__trainer_pipe_stage *stage)
 by_memory by__pipeline_gradients(const by_trainer *t, const by__trainer_pipe_stage *stage,
                                  int group, int set)
 {
-    by_memory memory = {0};
-    if (stage->elements[group] > 0) {
-        memory = by__store_buffer(t->store, t->flats.gradient_sets[set], stage->first[group]);
-        memory.bytes = (size_t)stage->elements[group] * sizeof(float);
-    }
-    return memory;
+    by__store_part part = stage->gradients[group];
+    return part.count == 0 ? (by_memory){0}
+                           : by__store_memory(t->store, t->flats.gradient_sets[set], part);
 }
 
 /* sum = a + b for the gradients of one stage, one value per group. */
@@ -348,10 +342,10 @@ static by_status build_sum(const by__trainer_pipe_stage *stage, by_graph *graph,
 {
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         char name[32];
-        if (stage->elements[group] == 0) {
+        if (stage->gradients[group].count == 0) {
             continue;
         }
-        by_shape shape = BY_SHAPE(stage->elements[group]);
+        by_shape shape = BY_SHAPE(stage->gradients[group].count);
         (void)snprintf(name, sizeof name, "a.%d", group);
         by_value a = by_graph_input(graph, name, BY_F32, shape);
         (void)snprintf(name, sizeof name, "b.%d", group);

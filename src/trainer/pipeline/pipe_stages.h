@@ -67,10 +67,7 @@ typedef struct by__trainer_pipe_stage {
     by__trainer_pipe_value *values;
     size_t value_count;
     by__trainer_pipe_ring rings[BY__RINGS];
-    /* Range of its gradients in each group: the first entry of the store, and number of
-     * elements. */
-    by__store_handle first[BY__TRAINED_GROUPS];
-    int64_t elements[BY__TRAINED_GROUPS];
+    by__store_part gradients[BY__TRAINED_GROUPS]; /* of each group */
     by__trainer_pipe_value
         *loss_values; /* at the beginning of the first ring, during an evaluation */
     size_t loss_count;

@@ -92,7 +92,7 @@ static void look_at_sums(by__trainer_replay *r)
         }
     }
     for (size_t i = 0; i < t->shard.own_count; i++) {
-        by_memory memory = by__trainer_shard_memory(t, flat, &t->shard.own[i]);
+        by_memory memory = by__store_memory(t->store, flat, t->shard.own[i].part);
         if (differs(r, by__hash64((void *)memory.address, memory.bytes)) &&
             r->first.leaf == INT64_MAX) {
             (void)snprintf(f.what, sizeof f.what, "the sums of gradients %s", t->shard.own[i].name);

@@ -11,9 +11,7 @@
 /* Contiguous elements of a tensor, within a group, that this rank measures. */
 typedef struct norm_piece {
     by__store_handle entry;
-    int group;
-    int64_t first; /* index in the group */
-    int64_t count;
+    by__store_part part;
     size_t kept; /* offset of its weights in bytes */
     size_t at;   /* offset of its numbers in bytes */
 } norm_piece;
@@ -62,28 +60,17 @@ static bool is_trained_here(const by_trainer *t, const by__store_tensor *entry)
            by__trainer_holder_of(t, entry->name) == t->layout.place[BY_MESH_PIPELINE];
 }
 
-/* Adds the elements of an entry that are in [first, first + count) of its group. */
-static by_status add_piece(by_trainer *t, by__store_handle handle, int64_t first, int64_t count,
+static by_status add_piece(by_trainer *t, by__store_handle handle, by__store_part part,
                            by_error *error)
 {
     by__trainer_layer_norms *n = t->probes.norms;
-    const by__store_tensor *entry = by__store_entry(t->store, handle);
-    int64_t begin = by__store_begin(t->store, handle);
-    int64_t end = begin + by_shape_count(&entry->local);
-    begin = begin > first ? begin : first;
-    end = end < first + count ? end : first + count;
-    if (begin >= end) {
+    if (part.count == 0) {
         return BY_OK;
     }
     BY_TRY(by__reserve((void **)&n->pieces, &n->capacity, n->count + 1, sizeof *n->pieces, error));
-    size_t elements = (size_t)(end - begin);
+    size_t elements = (size_t)part.count;
     size_t blocks = (elements + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
-    n->pieces[n->count++] = (norm_piece){.entry = handle,
-                                         .group = entry->group,
-                                         .first = begin,
-                                         .count = end - begin,
-                                         .kept = n->kept_bytes,
-                                         .at = n->numbers_bytes};
+    n->pieces[n->count++] = (norm_piece){handle, part, n->kept_bytes, n->numbers_bytes};
     n->kept_bytes += by__round_up(elements * sizeof(float), BY_CACHE_LINE);
     n->numbers_bytes += by__round_up(blocks * BY_MEASURES * sizeof(float), BY_CACHE_LINE);
     return BY_OK;
@@ -93,19 +80,17 @@ static by_status list_pieces(by_trainer *t, by_error *error)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         by__store_handle handle = (by__store_handle)i;
-        const by__store_tensor *entry = by__store_entry(t->store, handle);
-        if (!is_trained_here(t, entry)) {
+        by__store_part all = by__store_entry_part(t->store, handle);
+        if (!is_trained_here(t, by__store_entry(t->store, handle))) {
             continue;
         }
         if (t->zero == 0) {
-            BY_TRY(add_piece(t, handle, 0, INT64_MAX, error));
+            BY_TRY(add_piece(t, handle, all, error));
             continue;
         }
         for (size_t k = 0; k < t->shard.own_count; k++) {
-            const by__trainer_slice *own = &t->shard.own[k];
-            if (own->group == entry->group) {
-                BY_TRY(add_piece(t, handle, own->first, own->count, error));
-            }
+            by__store_part part = by__store_part_common(all, t->shard.own[k].part);
+            BY_TRY(add_piece(t, handle, part, error));
         }
     }
     return BY_OK;
@@ -113,7 +98,7 @@ static by_status list_pieces(by_trainer *t, by_error *error)
 
 static by_memory memory_of(const by_trainer *t, int flat, const norm_piece *p)
 {
-    return by__store_range(t->store, flat, p->group, p->first, p->count);
+    return by__store_memory(t->store, flat, p->part);
 }
 
 /* ---- programs ---- */
@@ -121,7 +106,7 @@ static by_memory memory_of(const by_trainer *t, int flat, const norm_piece *p)
 /* Dtype of the weights of a piece. */
 static by_dtype format_of(const by_trainer *t, const norm_piece *p)
 {
-    return by__store_group_dtype(t->store, t->flats.masters, p->group);
+    return by__store_group_dtype(t->store, t->flats.masters, p->part.group);
 }
 
 static by_value input(by_graph *graph, const char *kind, size_t i, by_dtype dtype, int64_t count)
@@ -145,8 +130,8 @@ static by_status build_gradients(const by_trainer *t, by_graph *graph, by_error 
         char name[48];
         const norm_piece *p = &t->probes.norms->pieces[i];
         by_value zero = by_fill(graph, format_of(t, p), BY_SHAPE(1), 0.0f);
-        by_value weights = input(graph, "weights", i, format_of(t, p), p->count);
-        output(graph, input(graph, "gradient", i, BY_F32, p->count), BY_NONE, i);
+        by_value weights = input(graph, "weights", i, format_of(t, p), p->part.count);
+        output(graph, input(graph, "gradient", i, BY_F32, p->part.count), BY_NONE, i);
         (void)snprintf(name, sizeof name, "kept.%zu", i);
         by_graph_output(graph, by_add(graph, weights, zero), name);
     }
@@ -157,8 +142,8 @@ static by_status build_weights(const by_trainer *t, by_graph *graph, by_error *e
 {
     for (size_t i = 0; i < t->probes.norms->count; i++) {
         const norm_piece *p = &t->probes.norms->pieces[i];
-        by_value after = input(graph, "weights", i, format_of(t, p), p->count);
-        output(graph, after, input(graph, "kept", i, format_of(t, p), p->count), i);
+        by_value after = input(graph, "weights", i, format_of(t, p), p->part.count);
+        output(graph, after, input(graph, "kept", i, format_of(t, p), p->part.count), i);
     }
     return by_graph_check(graph, error);
 }
@@ -219,8 +204,8 @@ by_status by__trainer_layers_open(by_trainer *t, by_error *error)
         by_device_pin(&n->host, t->device, BY_STEPS_AHEAD * 2 * n->numbers_bytes, "norms", error));
     for (size_t i = 0; i < n->count; i++) {
         const norm_piece *p = &n->pieces[i];
-        size_t bytes =
-            (size_t)((p->count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK) * BY_MEASURES * sizeof(float);
+        size_t bytes = (size_t)((p->part.count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK) * BY_MEASURES *
+                       sizeof(float);
         by_memory kept = by_memory_at(n->kept, p->kept, memory_of(t, t->flats.masters, p).bytes);
         BY_TRY(bind(n->weights, "weights", i, memory_of(t, t->flats.masters, p), error));
         BY_TRY(bind(n->weights, "kept", i, kept, error));
@@ -298,7 +283,7 @@ void by__trainer_layers_collect(by_trainer *t, unsigned slot)
         const float *gradient = (const float *)(const void *)(host_of(n, slot) + p->at);
         const float *weight = gradient + n->numbers_bytes / sizeof *gradient;
         double *sums = n->sums + (size_t)p->entry * BY__NORMS;
-        int64_t blocks = (p->count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
+        int64_t blocks = (p->part.count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
         for (int64_t k = 0; k < blocks * BY_MEASURES; k += BY_MEASURES) {
             sums[BY__NORM_GRADIENT] +=
                 (double)gradient[k + BY_MEASURE_SQUARES] / (n->loss_scale * n->loss_scale);
@@ -374,8 +359,9 @@ by_status by__trainer_layers_histogram(const by_trainer *t, by__store_handle ent
         int flat = gradient ? t->flats.gradient_sets[t->flats.sum_set] : t->flats.masters;
         by_dtype dtype = gradient ? BY_F32 : format_of(t, p);
         size_t size = by_dtype_size(dtype);
-        for (int64_t at = 0; p->entry == entry && at < p->count && status == BY_OK; at += most) {
-            size_t n = (size_t)(p->count - at < most ? p->count - at : most);
+        for (int64_t at = 0; p->entry == entry && at < p->part.count && status == BY_OK;
+             at += most) {
+            size_t n = (size_t)(p->part.count - at < most ? p->part.count - at : most);
             by_memory part = by_memory_at(memory_of(t, flat, p), (size_t)at * size, n * size);
             char *raw = (char *)(values + n) - n * size;
             status = by_device_read(raw, part, error);

@@ -7,14 +7,13 @@
 #include "store/store.h"
 #include "trainer/state/train.h"
 
-/* A run of elements of the gradients of one group of the whole model, in the memory of one rank. */
+/* A part of the gradients of the whole model, in the memory of one rank. */
 typedef struct by__trainer_norm_run {
-    int owner; /* rank along `pipeline` and `shard` */
-    int group;
+    by__store_part
+        part;      /* of a group of the whole model; it begins at a multiple of BY_SUM_BLOCK */
+    int owner;     /* rank along `pipeline` and `shard` */
     size_t bucket; /* bucket that it is a slice of; 0: ranks hold whole tensors */
-    int64_t first; /* index in the group of the whole model; a multiple of BY_SUM_BLOCK */
-    int64_t count;
-    int64_t at; /* index in the owner's group */
+    int64_t at;    /* index in the owner's group */
 } by__trainer_norm_run;
 
 /* Computes the norm of gradients of which ranks hold parts (gradient_norm.c). Runs of whole blocks
@@ -23,7 +22,7 @@ typedef struct by__trainer_norm_run {
 typedef struct by__trainer_gradient_norm {
     by__trainer_norm_run *runs;
     size_t run_count;
-    by__trainer_norm_run *pieces; /* count below BY_SUM_BLOCK; first is any index */
+    by__trainer_norm_run *pieces; /* of fewer than BY_SUM_BLOCK elements; they begin anywhere */
     size_t piece_count;
     by__trainer_norm_run
         *shared; /* blocks assembled from pieces; owner -1, at: index in `blocks` */

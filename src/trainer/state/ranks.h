@@ -60,9 +60,6 @@ int by__trainer_ranks_parts(const by_trainer *t);
 int by__trainer_ranks_adders(const by_trainer *t);
 unsigned by__trainer_ranks_adding_axes(const by_trainer *t);
 
-/* Number of elements of a group, including padding between its entries. */
-int64_t by__trainer_group_elements(const by__store *store, int group);
-
 /* Returns true if there is a moving average of the weights (optimizer.ema). */
 bool by__trainer_has_average(const by_trainer *t);
 

@@ -45,11 +45,6 @@ unsigned by__trainer_ranks_adding_axes(const by_trainer *t)
     return by__trainer_ranks_parts(t) > 1 ? peers | 1u << BY_MESH_SEQUENCE : peers;
 }
 
-by_memory by__trainer_shard_memory(const by_trainer *t, int flat, const by__trainer_slice *slice)
-{
-    return by__store_range(t->store, flat, slice->group, slice->first, slice->count);
-}
-
 unsigned by__trainer_gathered_groups(const by_trainer *t)
 {
     unsigned groups = 0;
@@ -57,19 +52,6 @@ unsigned by__trainer_gathered_groups(const by_trainer *t)
         groups |= (group & BY__GROUP_VECTOR) == 0 ? 1u << group : 0u;
     }
     return groups;
-}
-
-int64_t by__trainer_group_elements(const by__store *store, int group)
-{
-    int64_t elements = 0;
-    for (size_t i = 0; i < by__store_count(store); i++) {
-        const by__store_tensor *entry = by__store_entry(store, (by__store_handle)i);
-        if (entry->group == group) {
-            elements +=
-                (int64_t)by__round_up((size_t)by_shape_count(&entry->local), BY__ENTRY_ALIGNMENT);
-        }
-    }
-    return elements;
 }
 
 bool by__trainer_has_average(const by_trainer *t)

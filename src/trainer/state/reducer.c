@@ -223,7 +223,7 @@ by_status by__trainer_reducer_run(by__trainer_reducer *reducer, size_t bucket, f
     by__comm_holder_sum sum = {.plan = &r->plan,
                                .mine = r->mine,
                                .out = r->mine[r->held - 1],
-                               .count = (size_t)b->count,
+                               .count = (size_t)b->part.count,
                                .slices = r->slices,
                                .gather = r->spec.owners <= 1,
                                .what = what};
@@ -302,7 +302,7 @@ by_status by__trainer_reducer_add(by__trainer_reducer *reducer, int64_t round, s
     (void)snprintf(what, sizeof what, "bucket %zu of the gradients", bucket);
     const by__comm_holder_sum sum = {.plan = &r->plan,
                                      .mine = mine,
-                                     .count = (size_t)b->count,
+                                     .count = (size_t)b->part.count,
                                      .slices = r->slices,
                                      .first = r->first,
                                      .kept = r->kept,

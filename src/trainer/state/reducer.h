@@ -19,12 +19,11 @@
 
 #include "banyan/comm.h"
 #include "base/base.h"
+#include "store/store.h"
 
-/* A range of a gradient set. */
+/* A part of a gradient set. */
 typedef struct by__trainer_bucket {
-    int group;     /* of the store */
-    int64_t first; /* index of its first element in the group */
-    int64_t count;
+    by__store_part part;
     int64_t offset; /* its offset in the set, in elements */
     /* Number of elements that each rank of `shard` owns, consecutively; NULL: every rank owns
      * all. */

@@ -25,9 +25,9 @@ by_memory by__trainer_set(const by_trainer *t, int set)
 
 by_memory by__trainer_unit_memory(const by_trainer *t, int flat, size_t i)
 {
-    return t->units.pieces != NULL ? by__trainer_shard_memory(t, flat, &t->units.pieces[i])
+    return t->units.pieces != NULL ? by__store_memory(t->store, flat, t->units.pieces[i].part)
            : t->units.tensors != NULL && !by_optimizer_needs_tensors(&t->config->optimizer)
-               ? by__trainer_shard_memory(t, flat, &t->shard.own[i])
+               ? by__store_memory(t->store, flat, t->shard.own[i].part)
            : t->units.tensors != NULL
                ? by__store_buffer(t->store, flat,
                                   by__store_find(t->store, t->units.tensors[i].name))

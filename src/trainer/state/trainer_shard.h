@@ -8,11 +8,9 @@
 #include "trainer/state/reducer.h"
 #include "trainer/state/train.h"
 
-/* A range of a group of parameters. */
+/* A part of a group of parameters that one rank updates. */
 typedef struct by__trainer_slice {
-    int group;
-    int64_t first;
-    int64_t count;
+    by__store_part part;
     int owner;     /* rank along `shard` */
     char name[32]; /* prefix of the update's values */
 } by__trainer_slice;
@@ -20,9 +18,7 @@ typedef struct by__trainer_slice {
 /* A part of a gradient in a bucket. */
 typedef struct by__trainer_bucket_part {
     by__store_handle entry; /* whose gradient it is */
-    int64_t from;           /* index of its first element in the gradient */
-    int64_t at;             /* index in the bucket */
-    int64_t count;
+    by__store_part part;
 } by__trainer_bucket_part;
 
 /* The gradients of all buckets. */
@@ -66,8 +62,6 @@ typedef struct by__trainer_shard {
 
 /* ---- ranks_parts.c ---- */
 
-/* Memory of a slice in a flat buffer. */
-by_memory by__trainer_shard_memory(const by_trainer *t, int flat, const by__trainer_slice *slice);
 /* Set of the groups of parameters that are divided, and that programs gather: bit g is group g. */
 unsigned by__trainer_gathered_groups(const by_trainer *t);
 

@@ -38,28 +38,22 @@ static by_status list_slices(by_trainer *t, by_error *error)
     for (size_t i = 0; i < s->own_count; i++) {
         const by__trainer_slice *own = &s->own[i];
         t->units.tensors[t->units.tensor_count++] =
-            by__trainer_unit(t, own->name, BY_SHAPE(own->count), own->group);
+            by__trainer_unit(t, own->name, BY_SHAPE(own->part.count), own->part.group);
     }
     return BY_OK;
 }
 
-/* Adds the pieces of tensors in a range of a group, whose elements' positions are known. */
-static void add_pieces(by_trainer *t, int group, int64_t first, int64_t count)
+/* Adds the pieces of tensors in a part of a group, whose elements' positions are known. */
+static void add_pieces(by_trainer *t, by__store_part all)
 {
-    for (size_t i = 0; i < by__store_count(t->store); i++) {
-        const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
-        int64_t begin = by__store_begin(t->store, (by__store_handle)i);
-        int64_t end = begin + by_shape_count(&entry->local);
-        int64_t low = begin > first ? begin : first;
-        int64_t high = end < first + count ? end : first + count;
-        if (entry->group != group || low >= high) {
-            continue;
-        }
+    by__store_part part;
+    for (by__store_handle i = 0; (part = by__store_next_entry(t->store, all, &i)).count > 0; i++) {
         by__trainer_slice *piece = &t->units.pieces[t->units.tensor_count];
-        *piece = (by__trainer_slice){.group = group, .first = low, .count = high - low};
+        piece->part = part;
         (void)snprintf(piece->name, sizeof piece->name, "piece.%zu", t->units.tensor_count);
-        by_update_unit unit = by__trainer_unit(t, piece->name, BY_SHAPE(piece->count), group);
-        by__trainer_set_random(t, &unit, entry, low - begin);
+        by_update_unit unit = by__trainer_unit(t, piece->name, BY_SHAPE(part.count), part.group);
+        by__trainer_set_random(t, &unit, by__store_entry(t->store, i),
+                               part.first - by__store_entry_part(t->store, i).first);
         t->units.tensors[t->units.tensor_count++] = unit;
     }
 }
@@ -71,11 +65,10 @@ static by_status list_pieces(by_trainer *t, by_error *error)
     BY_TRY(by__alloc((void **)&t->units.tensors, most, sizeof *t->units.tensors, "update", error));
     BY_TRY(by__alloc((void **)&t->units.pieces, most, sizeof *t->units.pieces, "update", error));
     for (size_t i = 0; i < t->shard.own_count; i++) {
-        const by__trainer_slice *own = &t->shard.own[i];
-        add_pieces(t, own->group, own->first, own->count);
+        add_pieces(t, t->shard.own[i].part);
     }
     for (size_t i = 0; i < t->units.trained_groups && t->zero == 0; i++) {
-        add_pieces(t, t->units.group_of_unit[i], 0, by_shape_count(&t->units.groups[i].shape));
+        add_pieces(t, by__store_group_part(t->store, t->units.group_of_unit[i]));
     }
     return BY_OK;
 }

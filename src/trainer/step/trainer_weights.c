@@ -193,7 +193,7 @@ static uint64_t held_bytes(const by_trainer *t, int flat)
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         by__store_held_piece piece;
         for (size_t k = 0; by__store_piece(t->store, flat, (by__store_handle)i, k, &piece); k++) {
-            bytes += (uint64_t)piece.count *
+            bytes += (uint64_t)piece.part.count *
                      by_dtype_size(by__store_dtype(t->store, flat, (by__store_handle)i));
         }
     }
@@ -250,22 +250,19 @@ void by__trainer_hold_slice(by__trainer_held *out, const by_trainer *t, size_t p
     int flat = saved_flat(t, state);
     by__store_handle handle = (by__store_handle)parameter;
     const by__store_tensor held = by__store_held(t->store, flat, handle);
-    by__store_box box = {.shape = by__store_shape(t->store, flat, handle)};
+    const by_shape shape = by__store_shape(t->store, flat, handle);
     bool part = by__store_is_part(&held);
+    by_tensor_slice place;
     if (is_in_pieces(t, flat, handle)) {
         by__trainer_divided_slice(out, t, flat, handle, i);
         return;
     }
-    if (part) {
-        box = by__store_box_at(&held, (int64_t)i);
-    }
     /* A stage of a pipeline does not train parameters that it only reads, and no rank trains frozen
      * ones, of which all hold the same. */
-    *out = (by__trainer_held){.whole = part ? held.shape : box.shape, .is_copy = !held.trainable};
-    for (int k = 0; k < box.shape.rank; k++) {
-        out->slice.offset[k] = box.offset[k];
-        out->slice.shape[k] = box.shape.dim[k];
-    }
+    *out = (by__trainer_held){.whole = part ? held.shape : shape,
+                              .slice = part ? by__store_box(&held, (int64_t)i, &place)
+                                            : by__slice_whole(shape.rank, shape.dim),
+                              .is_copy = !held.trainable};
 }
 
 /* Values that the host cannot read in place are copied. */
@@ -303,9 +300,10 @@ by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int stat
         *owned = all;
         return BY_OK;
     }
-    by__store_box box = by__store_box_at(&held, (int64_t)i);
+    by_tensor_slice place;
+    by_tensor_slice box = by__store_box(&held, (int64_t)i, &place);
     size_t size = by_dtype_size(by__store_dtype(t->store, flat, handle));
-    by_status status = by__alloc_aligned(owned, (size_t)by_shape_count(&box.shape) * size,
+    by_status status = by__alloc_aligned(owned, by__slice_elements(held.shape.rank, &box) * size,
                                          "a part of a tensor", error);
     if (status == BY_OK) {
         /* Copies from the part, which is not modified. */

@@ -50,8 +50,9 @@ static by_status build_copy(const by_trainer *t, by_graph *graph, by_error *erro
     }
     for (size_t i = 0; i < t->shard.own_count; i++) {
         const by__trainer_slice *own = &t->shard.own[i];
-        if ((own->group & BY__GROUP_WIDE) == 0) {
-            add_copy(graph, own->name, BY_SHAPE(own->count), by__trainer_copies_dtype(t->config));
+        if ((own->part.group & BY__GROUP_WIDE) == 0) {
+            add_copy(graph, own->name, BY_SHAPE(own->part.count),
+                     by__trainer_copies_dtype(t->config));
         }
     }
     return by_graph_check(graph, error);
@@ -104,11 +105,11 @@ static by_status bind_copy(by_trainer *t, by_error *error)
     }
     for (size_t i = 0; i < t->shard.own_count; i++) {
         const by__trainer_slice *own = &t->shard.own[i];
-        if ((own->group & BY__GROUP_WIDE) != 0) {
+        if ((own->part.group & BY__GROUP_WIDE) != 0) {
             continue;
         }
-        BY_TRY(bind_one_copy(t, own->name, by__trainer_shard_memory(t, t->flats.masters, own),
-                             by__trainer_shard_memory(t, t->flats.copies, own), error));
+        BY_TRY(bind_one_copy(t, own->name, by__store_memory(t->store, t->flats.masters, own->part),
+                             by__store_memory(t->store, t->flats.copies, own->part), error));
     }
     return BY_OK;
 }

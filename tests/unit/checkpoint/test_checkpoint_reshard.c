@@ -406,21 +406,18 @@ static void ranges_are_boxes(void **state)
     for (int64_t first = 0; first < 60; first++) {
         for (int64_t end = first; end <= 60; end++) {
             by_tensor_slice slice = {.flat = true, .offset = {first}, .shape = {end - first}};
-            by__checkpoint_box boxes[BY__SLICE_BOXES];
-            int n = by__checkpoint_slice_boxes(boxes, &t, &slice);
+            by_tensor_slice boxes[BY__SLICE_BOXES];
+            int n = by__slice_boxes(boxes, t.rank, t.shape, &slice);
             int64_t at = first;
             assert_true(n <= 5);
             for (int i = 0; i < n; i++) {
-                by_tensor_slice box = {0};
-                by__checkpoint_runs runs;
+                by__slice_runs runs;
                 uint64_t begin;
                 size_t count;
                 size_t elements;
-                memcpy(box.offset, boxes[i].offset, sizeof box.offset);
-                memcpy(box.shape, boxes[i].shape, sizeof box.shape);
-                assert_int_equal(by__checkpoint_slice_check(&t, &box, &elements, NULL), BY_OK);
-                by__checkpoint_runs_begin(&runs, &t, &box, elements);
-                assert_true(by__checkpoint_runs_next(&runs, &begin, &count));
+                assert_int_equal(by__checkpoint_slice_check(&t, &boxes[i], &elements, NULL), BY_OK);
+                by__slice_runs_begin(&runs, t.rank, t.shape, &boxes[i]);
+                assert_true(by__slice_runs_next(&runs, &begin, &count));
                 assert_int_equal(begin, at);
                 assert_int_equal(count, elements); /* one run */
                 at += (int64_t)count;

@@ -341,7 +341,7 @@ static by_status read_saved(float *out, const by_tensor_view *view, const by_ten
     size_t total;
     uint64_t first;
     size_t length;
-    by__checkpoint_runs runs;
+    by__slice_runs runs;
     if (!by__checkpoint_name_is_stacked(view->name) || by_weights_has(weights, view->name)) {
         return by_weights_read(weights, view->name, slice, out, count, error);
     }
@@ -355,8 +355,8 @@ static by_status read_saved(float *out, const by_tensor_view *view, const by_ten
         const by_tensor_slice all = by_tensor_whole(&part);
         BY_TRY(by_weights_read(weights, name, &all, whole + (size_t)i * each, each, error));
     }
-    by__checkpoint_runs_begin(&runs, view, slice, count);
-    while (by__checkpoint_runs_next(&runs, &first, &length)) {
+    by__slice_runs_begin(&runs, view->rank, view->shape, slice);
+    while (by__slice_runs_next(&runs, &first, &length)) {
         memcpy(out, whole + first, length * sizeof *out);
         out += length;
     }

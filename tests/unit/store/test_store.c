@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "base/name_table.h"
+#include "base/tensor_slice.h"
 #include "checkpoint/storage.h"
 #include "runner.h"
 #include "store/store.h"
@@ -110,6 +111,42 @@ static void test_layout(void **state)
     assert_int_equal(by__store_buffer(f.store, copies, v).bytes, 0);
     assert_int_equal(by__store_group(f.store, more, 0).address,
                      by__store_group(f.store, gradients, 0).address + 160 * 4);
+    close_store(&f);
+}
+
+/* Parts of groups: what they share, and which entries have elements in them. */
+static void test_parts(void **state)
+{
+    BY_UNUSED(state);
+    fixture f;
+    open_store(&f);
+    by__store_handle a = add(&f, "a", BY_SHAPE(3, 11), 0);
+    by__store_handle vector = add(&f, "vector", BY_SHAPE(5), 1);
+    by__store_handle b = add(&f, "b", BY_SHAPE(4, 16), 0);
+    by__store_part all = by__store_group_part(f.store, 0);
+    by__store_part part = by__store_entry_part(f.store, b);
+    assert_int_equal(all.count, 128);
+    assert_int_equal(part.first, 64);
+    assert_int_equal(part.count, 64);
+    assert_true(by__store_part_has(all, part));
+    assert_false(by__store_part_has(part, all));
+    assert_int_equal(by__store_part_common(part, (by__store_part){0, 0, 64}).count, 0);
+    assert_int_equal(by__store_part_common(part, (by__store_part){1, 64, 64}).count, 0);
+    by__store_handle next = a;
+    part = by__store_next_entry(f.store, (by__store_part){0, 32, 40}, &next);
+    assert_int_equal(next, a);
+    assert_int_equal(part.first, 32);
+    assert_int_equal(part.count, 1);
+    next++;
+    part = by__store_next_entry(f.store, (by__store_part){0, 32, 40}, &next);
+    assert_int_equal(next, b);
+    assert_int_equal(part.first, 64);
+    assert_int_equal(part.count, 8);
+    next++;
+    assert_int_equal(by__store_next_entry(f.store, all, &next).count, 0);
+    next = 0;
+    assert_int_equal(by__store_next_entry(f.store, (by__store_part){1, 0, 1}, &next).count, 1);
+    assert_int_equal(next, vector);
     close_store(&f);
 }
 
@@ -252,7 +289,8 @@ static void test_values_of_parts(void **state)
     int flat;
     float values[64 * 64];
     float read[64 * 64];
-    const by__store_run held = {1024, 4096}; /* the end of the first and the begin of the second */
+    const by__store_part held = {0, 1024,
+                                 4096}; /* the end of the first and the begin of the second */
     const by__store_flat_spec spec = {
         .role = BY__MASTER, .dtype = BY_F32, .groups = 1, .held = &held, .held_count = 1};
     by__store_tensor tensor = {.name = "plain", .shape = BY_SHAPE(64, 64), .format = BY_F32};
@@ -278,19 +316,41 @@ static void test_values_of_parts(void **state)
     close_store(&f);
 }
 
+/* The values of a range of a box, read as boxes of the part. */
+static void check_boxes(const by__store_tensor *entry, const by_tensor_slice *box,
+                        const by_tensor_slice *place, const by_tensor_slice *range,
+                        const float *values, const float *want)
+{
+    by_tensor_slice boxes[BY__SLICE_BOXES];
+    int rank = entry->shape.rank;
+    int count = by__slice_boxes(boxes, rank, box->shape, range);
+    for (int i = 0; i < count; i++) {
+        by__slice_runs runs;
+        uint64_t at;
+        size_t length;
+        for (int axis = 0; axis < rank; axis++) {
+            boxes[i].offset[axis] += place->offset[axis];
+        }
+        by__slice_runs_begin(&runs, rank, entry->local.dim, &boxes[i]);
+        for (; by__slice_runs_next(&runs, &at, &length); want += length) {
+            assert_memory_equal(values + at, want, length * sizeof *want);
+        }
+    }
+}
+
 /* The elements [first, first + count) of a part that are in box k, found one by one. */
 static void check_range(const by__store_tensor *entry, int64_t k, int64_t first, int64_t count)
 {
     enum { MOST = 256 };
     float values[MOST];
     float want[MOST];
-    float got[MOST];
-    int64_t begin;
-    int64_t elements;
     int64_t places[MOST]; /* of the box's elements in the part */
     int64_t found = 0;
     int64_t skipped = 0;
-    const by__store_box box = by__store_box_at(entry, k);
+    by_tensor_slice place;
+    int rank = entry->shape.rank;
+    const by_tensor_slice box = by__store_box(entry, k, &place);
+    int64_t inside = (int64_t)by__slice_elements(rank, &box);
     assert_in_range(by_shape_count(&entry->local), 1, MOST);
     for (int64_t i = 0; i < MOST; i++) {
         values[i] = -1.0f;
@@ -298,7 +358,7 @@ static void check_range(const by__store_tensor *entry, int64_t k, int64_t first,
     /* The part is numbered by copying boxes of place numbers into it. */
     for (int64_t b = 0; b < by__store_box_count(entry); b++) {
         float dense[MOST];
-        for (int64_t i = 0; i < by_shape_count(&box.shape); i++) {
+        for (int64_t i = 0; i < inside; i++) {
             dense[i] = b == k ? (float)i : -1.0f;
         }
         by__store_box_copy(entry, b, dense, values, sizeof *dense, true);
@@ -308,17 +368,17 @@ static void check_range(const by__store_tensor *entry, int64_t k, int64_t first,
             places[(int64_t)values[i]] = i;
         }
     }
-    for (int64_t i = 0; i < by_shape_count(&box.shape); i++) {
+    for (int64_t i = 0; i < inside; i++) {
         skipped += places[i] < first;
         if (places[i] >= first && places[i] < first + count) {
             want[found++] = (float)i;
         }
     }
-    by__store_box_range(entry, k, first, count, &begin, &elements);
-    assert_int_equal(elements, found);
-    assert_int_equal(begin, skipped);
-    by__store_box_read(entry, k, begin, elements, got, values + first, first, sizeof *got);
-    assert_memory_equal(got, want, (size_t)found * sizeof *want);
+    const by_tensor_slice range = by__store_box_range(entry, k, (by__store_part){0, first, count});
+    assert_true(range.flat);
+    assert_int_equal(range.shape[0], found);
+    assert_int_equal(range.offset[0], skipped);
+    check_boxes(entry, &box, &place, &range, values, want);
 }
 
 /* What each box of a part has of a slice of it, which begins and ends anywhere. */
@@ -351,9 +411,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),           cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_shape_rule),      cmocka_unit_test(test_values),
-        cmocka_unit_test(test_packed_values),   cmocka_unit_test(test_ranges_of_parts),
-        cmocka_unit_test(test_values_of_parts),
+        cmocka_unit_test(test_parts),           cmocka_unit_test(test_shape_rule),
+        cmocka_unit_test(test_values),          cmocka_unit_test(test_packed_values),
+        cmocka_unit_test(test_ranges_of_parts), cmocka_unit_test(test_values_of_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
