@@ -307,7 +307,7 @@ by_status by_predict(const by_config *config, const by_weights *weights, by_task
 
 bool by__job_ranks_evaluate_together(const by_trainer *trainer)
 {
-    return trainer->zero > 2;
+    return trainer->shard.parameters != 0;
 }
 
 /* Runs on the previous inputs. */

@@ -77,9 +77,8 @@ by_status by__trainer_gathered_run(void *user, const by__device_call *call, by_e
 
 /* ---- sync_values.c ---- */
 
-/* What replicas exchange: the trained groups, or this rank's slices of them; the number of these
- * units, the memory of one in a flat buffer, and the elements of all groups. */
-size_t by__exchange_units(const by_trainer *t);
+/* What replicas exchange is what this rank updates: the memory of the i-th part in a flat buffer,
+ * and the elements of all groups. */
 by_memory by__exchange_unit_memory(const by_trainer *t, int flat, size_t i);
 size_t by__exchange_elements(const by_trainer *t);
 /* Copies them from one flat buffer to another. */
@@ -167,7 +166,10 @@ void by__trainer_sync_loaded(by_trainer *t);
 
 /* ---- trainer_shard.c ---- */
 
-/* Divides the buckets into slices, before flat buffers are declared. */
+/* Sets what is divided. */
+void by__trainer_shard_choose(by_trainer *t);
+/* Lists what this rank updates, and divides the buckets into slices, before flat buffers are
+ * declared. */
 by_status by__trainer_shard_plan(by_trainer *t, by_error *error);
 by_status by__trainer_shard_open(by_trainer *t, by_error *error);
 void by__trainer_shard_close(by_trainer *t);

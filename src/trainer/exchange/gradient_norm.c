@@ -47,7 +47,7 @@ static by_status open_holder(holder *h, const by_trainer *t, int rank, by_error 
     BY_TRY(by__trainer_list_trained(&list, t, rank, error));
     by_status status = by__nn_declare_parameters(h->store, list, error);
     by_graph_close(&list);
-    if (status != BY_OK || t->zero == 0) {
+    if (status != BY_OK || t->shard.states == 0) {
         return status;
     }
     BY_TRY(by__trainer_buckets_list(&h->buckets, &h->bucket_count, t, h->store, error));
@@ -335,15 +335,15 @@ static by_status build_own_norm(const by_trainer *t, by_graph *graph, by_error *
 by_status by__trainer_norm_plan(by_trainer *t, by_error *error)
 {
     by__trainer_gradient_norm *n = &t->norm;
-    if (t->zero == 0 && t->model.stages == 1) {
-        return by__trainer_add_update(t, "gradient norm", build_own_norm, &t->norm.row, error);
-    }
     norm_planner p = {.t = t,
                       .norm = n,
                       .holder_count = t->layout.size[BY_MESH_PIPELINE],
                       .shards = t->layout.size[BY_MESH_SHARD]};
     n->ranks = p.holder_count * p.shards;
     n->rank = t->layout.place[BY_MESH_PIPELINE] * p.shards + t->layout.place[BY_MESH_SHARD];
+    if (n->ranks == 1) {
+        return by__trainer_add_update(t, "gradient norm", build_own_norm, &t->norm.row, error);
+    }
     by_status status = plan_runs(&p, error);
     close_planner(&p);
     BY_TRY(status);

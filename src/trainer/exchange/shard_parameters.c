@@ -32,7 +32,7 @@ static size_t largest_unit(const by_trainer *t, const by_graph *graph)
 void by__trainer_gathered_options(const by_trainer *t, const by_graph *graph,
                                   by_pass_options *options)
 {
-    if (t->zero > 2) {
+    if (t->shard.parameters != 0) {
         options->gather = (by_gather_options){.mesh = 1u << BY_MESH_SHARD,
                                               .ranks = t->layout.size[BY_MESH_SHARD],
                                               .parameters = t->model.parameters,

@@ -3,15 +3,9 @@
 
 #include "trainer/exchange/exchange.h"
 
-size_t by__exchange_units(const by_trainer *t)
-{
-    return t->zero > 0 ? t->shard.own_count : t->units.trained_groups;
-}
-
 by_memory by__exchange_unit_memory(const by_trainer *t, int flat, size_t i)
 {
-    return t->zero > 0 ? by__store_memory(t->store, flat, t->shard.own[i].part)
-                       : by__trainer_group(t, flat, i);
+    return by__store_memory(t->store, flat, t->shard.own[i].part);
 }
 
 size_t by__exchange_elements(const by_trainer *t)
@@ -51,11 +45,7 @@ by_status by__trainer_sync_add_up(by_trainer *t, float *data, bool exact, by_err
 
 by_status by__exchange_copy(by_trainer *t, int to, int from, by_error *error)
 {
-    if (t->zero == 0) {
-        return by__device_copy(BY__QUEUE_COMPUTE, by__trainer_flat(t, to),
-                               by__trainer_flat(t, from), error);
-    }
-    for (size_t i = 0; i < by__exchange_units(t); i++) {
+    for (size_t i = 0; i < t->shard.own_count; i++) {
         BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, by__exchange_unit_memory(t, to, i),
                                by__exchange_unit_memory(t, from, i), error));
     }

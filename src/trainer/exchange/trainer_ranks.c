@@ -29,9 +29,8 @@ by_status by__trainer_ranks_plan(by_trainer *t, const by_trainer_options *o, by_
     }
     t->ranks.all = t->layout.ranks > 1 ? o->comm : NULL;
     t->flats.sets = o->mode == BY_TRAINER_FULL ? 1 : 0;
-    t->zero =
-        t->flats.sets > 0 && t->layout.size[BY_MESH_SHARD] > 1 ? (int)t->config->parallel.zero : 0;
-    t->summation = t->zero > 1 ? &by__exchange_rounds : &by__exchange_at_the_end;
+    by__trainer_shard_choose(t);
+    t->summation = t->shard.gradients != 0 ? &by__exchange_rounds : &by__exchange_at_the_end;
     set_leaves(t, t->part.most_micro_batches);
     return BY_OK;
 }

@@ -40,8 +40,8 @@ static by_status average_states(by_trainer *t, by_error *error)
     for (int k = 0; k < t->flats.state_count; k++) {
         int flat = t->flats.states[k];
         if (flat != t->sync.momentum && flat != t->sync.residual) {
-            BY_TRY(t->zero > 0 ? average_pieces(t, flat, error)
-                               : average(t, by__trainer_flat(t, flat), error));
+            BY_TRY(t->shard.states != 0 ? average_pieces(t, flat, error)
+                                        : average(t, by__trainer_flat(t, flat), error));
         }
     }
     return BY_OK;

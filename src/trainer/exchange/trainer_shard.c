@@ -12,6 +12,17 @@
 
 /* ---- the plan ---- */
 
+void by__trainer_shard_choose(by_trainer *t)
+{
+    int64_t stage = t->layout.size[BY_MESH_SHARD] > 1 ? t->config->parallel.zero : 0;
+    for (int group = 0; group < BY__TRAINED_GROUPS && t->flats.sets > 0; group++) {
+        bool matrices = (group & BY__GROUP_VECTOR) == 0;
+        t->shard.states |= stage > 0 ? 1u << group : 0;
+        t->shard.gradients |= stage > 1 ? 1u << group : 0;
+        t->shard.parameters |= stage > 2 && matrices ? 1u << group : 0;
+    }
+}
+
 /* Lists the first elements of a bucket's tensors, and its end; returns the number of tensors. */
 static size_t list_borders(const by__store *store, const by__trainer_bucket *b, int64_t *borders)
 {
@@ -231,10 +242,24 @@ static by_status list_slices(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
+/* The trained groups of a rank that updates all of them. */
+static by_status list_groups(by_trainer *t, by_error *error)
+{
+    by__trainer_shard *s = &t->shard;
+    BY_TRY(by__alloc((void **)&s->own, BY__TRAINED_GROUPS, sizeof *s->own, "slices", error));
+    for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
+        by__trainer_slice *own = &s->own[s->own_count];
+        own->part = by__store_group_part(t->store, group);
+        (void)snprintf(own->name, sizeof own->name, "%s", by__trainer_group_name(group));
+        s->own_count += own->part.count > 0 ? 1 : 0;
+    }
+    return BY_OK;
+}
+
 by_status by__trainer_shard_plan(by_trainer *t, by_error *error)
 {
-    if (t->zero == 0) {
-        return BY_OK;
+    if (t->shard.states == 0) {
+        return list_groups(t, error);
     }
     BY_TRY(by__alloc((void **)&t->shard.counts, (size_t)t->layout.size[BY_MESH_SHARD],
                      sizeof *t->shard.counts, "slices", error));
@@ -265,7 +290,8 @@ by_status by__trainer_shard_add_flat(by_trainer *t, by__store_flat_spec spec, un
                                      int *out, by_error *error)
 {
     by__store_part *held = NULL;
-    if (t->zero > 0 && divided != 0) {
+    divided &= t->shard.states;
+    if (divided != 0) {
         BY_TRY(by__trainer_shard_list_held(t, ~divided, divided, &held, &spec.held_count, error));
         spec.held = held;
     }
@@ -281,14 +307,15 @@ bool by__trainer_shard_owns(const by_trainer *t, by__store_handle handle)
             return true;
         }
     }
-    return t->zero == 0;
+    return false;
 }
 
 /* ---- collective operations ---- */
 
 by_status by__trainer_shard_open(by_trainer *t, by_error *error)
 {
-    if (t->zero == 0) {
+    if (t->shard.states == 0) {
+        t->shard.copies = t->ranks.peers;
         return BY_OK;
     }
     BY_TRY(by_mesh_comm(&t->shard.comm, t->ranks.mesh, 1u << BY_MESH_SHARD, error));
@@ -324,13 +351,13 @@ static by_status gather_bucket(const by_trainer *t, int flat, size_t bucket, by_
 
 by_status by__trainer_shard_gather(by_trainer *t, by_error *error)
 {
-    if (t->zero == 0) {
+    if (t->shard.states == 0) {
         return BY_OK;
     }
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
         int group = t->ranks.buckets[k].part.group;
-        if ((by__trainer_gathered_groups(t) >> group & 1u) == 0) {
+        if ((t->shard.parameters >> group & 1u) == 0) {
             bool narrow = (group & BY__GROUP_WIDE) == 0;
             BY_TRY(gather_bucket(t, narrow ? t->flats.copies : t->flats.masters, k, error));
         }
@@ -342,28 +369,20 @@ by_status by__trainer_shard_gather(by_trainer *t, by_error *error)
 
 unsigned by__trainer_shard_masters(const by_trainer *t)
 {
-    unsigned groups = by__trainer_gathered_groups(t);
+    unsigned groups = t->shard.parameters;
     bool narrow = by__trainer_copies_dtype(t->config) != BY_F32;
-    for (int group = 0; group < BY__TRAINED_GROUPS && narrow && t->zero > 0; group++) {
-        groups |= (group & BY__GROUP_WIDE) == 0 ? 1u << group : 0u;
+    for (int group = 0; group < BY__TRAINED_GROUPS && narrow; group++) {
+        groups |= (group & BY__GROUP_WIDE) == 0 ? t->shard.states & 1u << group : 0u;
     }
     return groups;
 }
 
 bool by__trainer_shard_divides(const by_trainer *t, int flat, by__store_handle handle)
 {
-    int group = by__store_entry(t->store, handle)->group;
-    bool state = false;
-    for (int i = 0; i < t->flats.state_count; i++) {
-        state = state || t->flats.states[i] == flat;
-    }
-    for (int i = 0; i < t->flats.sets; i++) {
-        state = state || t->flats.gradient_sets[i] == flat;
-    }
     unsigned groups = flat == t->flats.masters  ? by__trainer_shard_masters(t)
-                      : flat == t->flats.copies ? by__trainer_gathered_groups(t)
-                                                : 0;
-    return t->zero > 0 && (state || (groups >> group & 1u) != 0);
+                      : flat == t->flats.copies ? t->shard.parameters
+                                                : t->shard.states;
+    return (groups >> by__store_entry(t->store, handle)->group & 1u) != 0;
 }
 
 /* The rank that owns a tensor. */

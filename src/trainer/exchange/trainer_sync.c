@@ -55,9 +55,6 @@ by_status by__trainer_sync_plan(by_trainer *t, by_error *error)
 
 static by_update_unit unit_at(const by_trainer *t, size_t i)
 {
-    if (t->zero == 0) {
-        return t->units.groups[i];
-    }
     const by__trainer_slice *own = &t->shard.own[i];
     return by__trainer_unit(t, own->name, BY_SHAPE(own->part.count), own->part.group);
 }
@@ -95,7 +92,7 @@ by_status by__trainer_sync_lay_out(by_trainer *t, by_error *error)
 /* grad.U = anchor.U - U */
 static by_status build_difference(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    for (size_t i = 0; i < by__exchange_units(t); i++) {
+    for (size_t i = 0; i < t->shard.own_count; i++) {
         char name[64];
         const by_update_unit unit = unit_at(t, i);
         by_value own = by_graph_input(graph, unit.name, BY_F32, unit.shape);
@@ -110,7 +107,7 @@ static by_status build_difference(const by_trainer *t, by_graph *graph, by_error
 static by_status build_outer(const by_trainer *t, by_graph *graph, by_error *error)
 {
     by_update_unit *units;
-    size_t count = by__exchange_units(t);
+    size_t count = t->shard.own_count;
     BY_TRY(by__alloc((void **)&units, count + 1, sizeof *units, "outer optimizer", error));
     for (size_t i = 0; i < count; i++) {
         units[i] = unit_at(t, i);
@@ -281,7 +278,7 @@ static by_status bind_outer(by_trainer *t, by_error *error)
                              by_memory_at(s->numbers, 0, BY_HYPER_COUNT * sizeof(float)), error));
     BY_TRY(by__exec_row_bind(outer, "scale", by_memory_at(s->numbers, BY_CACHE_LINE, sizeof(float)),
                              error));
-    for (size_t i = 0; i < by__exchange_units(t); i++) {
+    for (size_t i = 0; i < t->shard.own_count; i++) {
         char name[64];
         const char *unit = unit_at(t, i).name;
         by_memory anchor = by__exchange_unit_memory(t, s->anchor, i);
@@ -309,7 +306,7 @@ by_status by__trainer_sync_open(by_trainer *t, by_error *error)
     if (!s->is_on || t->flats.sets == 0) {
         return BY_OK;
     }
-    s->peers = t->zero > 0 ? t->shard.copies : t->ranks.peers;
+    s->peers = t->shard.copies;
     if (s->peers == NULL) {
         const by_comm_options alone = {.backend = "self"};
         BY_TRY(by_comm_open(&s->alone, &alone, error));
@@ -407,7 +404,7 @@ void by__trainer_sync_forget(by_trainer *t)
 /* Sums the differences of this rank's slices over the ranks that own the same slices. */
 static by_status add_slices(by_trainer *t, by_error *error)
 {
-    for (size_t i = 0; i < by__exchange_units(t); i++) {
+    for (size_t i = 0; i < t->shard.own_count; i++) {
         by_memory memory = by__exchange_unit_memory(t, exchanged_flat(t), i);
         BY_TRY(by_comm_all_reduce(t->sync.peers, by__sync_values(memory),
                                   memory.bytes / sizeof(float), BY_F32,
@@ -419,7 +416,7 @@ static by_status add_slices(by_trainer *t, by_error *error)
 by_status by__trainer_sync_exchange(by_trainer *t, by_error *error)
 {
     BY_TRY(by_program_run(t->sync.difference->program, error));
-    BY_TRY(t->zero > 0
+    BY_TRY(t->shard.states != 0
                ? add_slices(t, error)
                : by__trainer_sync_add_up(t, by__sync_values(by__trainer_flat(t, exchanged_flat(t))),
                                          by__trainer_sync_is_exact(t), error));

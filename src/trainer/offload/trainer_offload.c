@@ -50,10 +50,11 @@ static by_status cut(by__offload *o, by__store_part all, by_error *error)
     return BY_OK;
 }
 
-static by_status cut_groups(by_trainer *t, int from, int to, bool needed, by_error *error)
+/* Frozen groups, whose copies are made from weights on disk. */
+static by_status list_frozen(by_trainer *t, by_error *error)
 {
-    for (int group = from; group < to; group++) {
-        if (needed || has_copies(t, group)) {
+    for (int group = BY__TRAINED_GROUPS; group < BY__GROUPS; group++) {
+        if (has_copies(t, group)) {
             BY_TRY(cut(t->offload, by__store_group_part(t->store, group), error));
         }
     }
@@ -75,7 +76,7 @@ static by_status list_trained(by_trainer *t, by_error *error)
     for (size_t i = 0; i < t->shard.own_count; i++) {
         BY_TRY(cut(o, t->shard.own[i].part, error));
     }
-    return t->zero > 0 ? BY_OK : cut_groups(t, 0, BY__TRAINED_GROUPS, true, error);
+    return BY_OK;
 }
 
 /* Elements per window, such that the wanted number of windows fits into the buffer. */
@@ -109,7 +110,7 @@ static by_status plan(by_trainer *t, by_error *error)
     t->offload->window_elements = window_elements(t);
     BY_TRY(list_trained(t, error));
     t->offload->trained = t->offload->count;
-    return cut_groups(t, BY__TRAINED_GROUPS, BY__GROUPS, false, error);
+    return list_frozen(t, error);
 }
 
 /* Of groups in `apart`, which are on disk, the windows are held; of others this rank's slices if
@@ -124,7 +125,7 @@ static by_status add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divi
     spec.on_disk = apart;
     by__store_part *held = NULL;
     size_t capacity;
-    divided = t->zero > 0 ? divided & ~apart : 0;
+    divided &= t->shard.states & ~apart;
     BY_TRY(by__trainer_shard_list_held(t, ~(apart | divided), divided, &held, &spec.held_count,
                                        error));
     capacity = spec.held_count;

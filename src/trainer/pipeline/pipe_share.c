@@ -19,7 +19,8 @@ by_status by__pipeline_share(by_trainer *t, by_error *error)
         size_t elements = (size_t)by_shape_count(&shape);
         by_dtype dtype = by__store_dtype(t->store, flat, entry);
         BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-        if (s->from == pipe->rank && by__trainer_shard_divides(t, flat, entry) && t->zero > 2) {
+        int group = by__store_entry(t->store, entry)->group;
+        if (s->from == pipe->rank && (t->shard.parameters >> group & 1u) != 0) {
             BY_TRY(by__trainer_shard_collect(t, flat, entry, pipe->shared, error));
             whole = pipe->shared;
         }

@@ -176,7 +176,7 @@ size_t by__pipeline_largest_share(const by_trainer *t)
 {
     const by__trainer_pipe *pipe = t->pipe;
     size_t largest = 0;
-    for (size_t i = 0; i < pipe->share_count && t->zero > 2; i++) {
+    for (size_t i = 0; i < pipe->share_count && t->shard.parameters != 0; i++) {
         by_value value = by_graph_find(pipe->train.whole, pipe->shares[i].name);
         size_t bytes = by__graph_value_bytes(&pipe->train.whole->values[value]);
         largest = pipe->shares[i].from == pipe->rank && bytes > largest ? bytes : largest;

@@ -82,7 +82,7 @@ static void look_at_sums(by__trainer_replay *r)
     const by_trainer *t = r->t;
     int flat = t->flats.gradient_sets[t->flats.sum_set];
     by__trainer_finding f = {.leaf = t->part.all_micro_batches, .row = -1};
-    for (size_t i = 0; i < by__store_count(t->store) && t->shard.own_count == 0; i++) {
+    for (size_t i = 0; i < by__store_count(t->store) && t->shard.states == 0; i++) {
         by_memory memory = by__store_buffer(t->store, flat, (by__store_handle)i);
         if (memory.address != 0 && differs(r, by__hash64((void *)memory.address, memory.bytes)) &&
             r->first.leaf == INT64_MAX) {
@@ -91,7 +91,7 @@ static void look_at_sums(by__trainer_replay *r)
             r->first = f;
         }
     }
-    for (size_t i = 0; i < t->shard.own_count; i++) {
+    for (size_t i = 0; i < t->shard.own_count && t->shard.states != 0; i++) {
         by_memory memory = by__store_memory(t->store, flat, t->shard.own[i].part);
         if (differs(r, by__hash64((void *)memory.address, memory.bytes)) &&
             r->first.leaf == INT64_MAX) {

@@ -84,10 +84,6 @@ static by_status list_pieces(by_trainer *t, by_error *error)
         if (!is_trained_here(t, by__store_entry(t->store, handle))) {
             continue;
         }
-        if (t->zero == 0) {
-            BY_TRY(add_piece(t, handle, all, error));
-            continue;
-        }
         for (size_t k = 0; k < t->shard.own_count; k++) {
             by__store_part part = by__store_part_common(all, t->shard.own[k].part);
             BY_TRY(add_piece(t, handle, part, error));

@@ -45,7 +45,7 @@ static int dividing_axis(const by_trainer *t)
             return axes[i];
         }
     }
-    return t->zero > 2 ? BY_MESH_SHARD : -1;
+    return t->shard.parameters != 0 ? BY_MESH_SHARD : -1;
 }
 
 static by_status add_program(by_trainer *t, const by_trainer_options *o, by_error *error)

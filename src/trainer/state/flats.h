@@ -28,16 +28,16 @@ typedef struct by__trainer_units {
     int group_of_unit[BY__GROUPS];
     size_t group_count;
     size_t trained_groups;
-    /* The units of the update if they are not the groups: tensors, if the optimizer needs whole
-     * ones, or this rank's slices. */
-    by_update_unit *tensors;
-    size_t tensor_count;
-    /* slices that these units are; NULL: whole tensors, or this rank's own slices */
-    by__trainer_slice *pieces;
+    by_update_unit *updated; /* what the update works on, one by one */
+    size_t updated_count;
+    const by__trainer_slice *slices; /* where that is; NULL: whole tensors */
+    by__trainer_slice *pieces;       /* of tensors, if `slices` are these */
 } by__trainer_units;
 
 /* ---- trainer_units.c ---- */
 
+/* Name of a group. */
+const char *by__trainer_group_name(int group);
 /* The update unit for `shape` elements of a group. */
 by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group);
 /* The same for a whole tensor, or this rank's part of one. */
@@ -60,9 +60,7 @@ by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit);
 by_memory by__trainer_flat(const by_trainer *t, int flat);
 /* The same for a gradient set. */
 by_memory by__trainer_set(const by_trainer *t, int set);
-/* The units that are updated one by one: tensors if the optimizer needs whole ones, this rank's
- * slices if ranks divide the state, else groups; and the memory of a unit in a flat buffer. */
-const by_update_unit *by__trainer_update_units(const by_trainer *t, size_t *count);
+/* Memory in a flat buffer of the i-th unit that is updated. */
 by_memory by__trainer_unit_memory(const by_trainer *t, int flat, size_t i);
 /* Binds norm and update to the set that holds the sum. */
 by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error);

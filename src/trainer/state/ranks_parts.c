@@ -45,15 +45,6 @@ unsigned by__trainer_ranks_adding_axes(const by_trainer *t)
     return by__trainer_ranks_parts(t) > 1 ? peers | 1u << BY_MESH_SEQUENCE : peers;
 }
 
-unsigned by__trainer_gathered_groups(const by_trainer *t)
-{
-    unsigned groups = 0;
-    for (int group = 0; group < BY__TRAINED_GROUPS && t->zero > 2; group++) {
-        groups |= (group & BY__GROUP_VECTOR) == 0 ? 1u << group : 0u;
-    }
-    return groups;
-}
-
 bool by__trainer_has_average(const by_trainer *t)
 {
     return t->flats.sets > 0 && t->config->optimizer.ema != 0.0;

@@ -75,7 +75,6 @@ struct by_trainer {
     by__trainer_feeds feed;
     by__trainer_steps steps;
     by__trainer_layout layout;
-    int zero; /* what ranks of `shard` divide: 1: states, 2: gradients, 3: parameters; 0: nothing */
     by__trainer_part part;
     by__trainer_ranks ranks;
     by__trainer_sync sync;

@@ -25,13 +25,10 @@ by_memory by__trainer_set(const by_trainer *t, int set)
 
 by_memory by__trainer_unit_memory(const by_trainer *t, int flat, size_t i)
 {
-    return t->units.pieces != NULL ? by__store_memory(t->store, flat, t->units.pieces[i].part)
-           : t->units.tensors != NULL && !by_optimizer_needs_tensors(&t->config->optimizer)
-               ? by__store_memory(t->store, flat, t->shard.own[i].part)
-           : t->units.tensors != NULL
-               ? by__store_buffer(t->store, flat,
-                                  by__store_find(t->store, t->units.tensors[i].name))
-               : by__trainer_group(t, flat, i);
+    return t->units.slices != NULL
+               ? by__store_memory(t->store, flat, t->units.slices[i].part)
+               : by__store_buffer(t->store, flat,
+                                  by__store_find(t->store, t->units.updated[i].name));
 }
 
 static by_status bind_gradient(by__exec_program_row *row, const by_update_unit *unit,
@@ -42,24 +39,17 @@ static by_status bind_gradient(by__exec_program_row *row, const by_update_unit *
     return by__exec_row_bind(row, name, memory, error);
 }
 
-const by_update_unit *by__trainer_update_units(const by_trainer *t, size_t *count)
-{
-    *count = t->units.tensors != NULL ? t->units.tensor_count : t->units.trained_groups;
-    return t->units.tensors != NULL ? t->units.tensors : t->units.groups;
-}
-
 by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error)
 {
     int flat = t->flats.gradient_sets[set];
-    size_t count;
-    const by_update_unit *units = by__trainer_update_units(t, &count);
     t->flats.sum_set = set;
     for (size_t i = 0; i < t->units.trained_groups && t->norm.squares == NULL; i++) {
         BY_TRY(
             bind_gradient(t->norm.row, &t->units.groups[i], by__trainer_group(t, flat, i), error));
     }
-    for (size_t i = 0; i < count; i++) {
-        BY_TRY(bind_gradient(t->update.row, &units[i], by__trainer_unit_memory(t, flat, i), error));
+    for (size_t i = 0; i < t->units.updated_count; i++) {
+        BY_TRY(bind_gradient(t->update.row, &t->units.updated[i],
+                             by__trainer_unit_memory(t, flat, i), error));
     }
     return BY_OK;
 }

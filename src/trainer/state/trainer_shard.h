@@ -47,22 +47,22 @@ typedef struct by__trainer_turns {
     bool gives;    /* this rank has a micro-batch in it */
 } by__trainer_turns;
 
-/* State divided by the ranks of `shard`. Everything is NULL and 0 if there is one rank. */
+by__trainer_slice *own; /* what this rank updates: its slices, or groups if none is divided */
 typedef struct by__trainer_shard {
+    /* Groups (bit g is group g) whose states and sums of gradients, gradients, and parameters are
+     * divided: stages 1, 2 and 3. */
+    unsigned states;
+    unsigned gradients;
+    unsigned parameters;
     by_comm *comm;          /* owned by the mesh */
-    by_comm *copies;        /* the ranks of `data` that own the same slices; NULL: this one alone */
+    by_comm *copies;        /* the ranks that own the same slices; NULL: this one alone */
     size_t *slices;         /* [bucket][rank]: target of by__trainer_bucket.slices */
     size_t *counts;         /* [rank]: elements of a tensor that is gathered */
     by__trainer_slice *all; /* of all ranks, in the order of buckets before sorting */
     size_t count;
-    by__trainer_slice *own; /* of this rank */
+    by__trainer_slice *own; /* what this rank updates: its slices, or groups that are not divided */
     size_t own_count;
     by__trainer_turns turns;
 } by__trainer_shard;
-
-/* ---- ranks_parts.c ---- */
-
-/* Set of the groups of parameters that are divided, and that programs gather: bit g is group g. */
-unsigned by__trainer_gathered_groups(const by_trainer *t);
 
 #endif

@@ -4,6 +4,35 @@
 #include "optim/optim.h"
 #include "trainer/state/trainer.h"
 
+static const char *const group_names[BY__GROUPS] = {
+    "matrices",
+    "vectors",
+    "wide.matrices",
+    "wide.vectors",
+    "split.matrices",
+    "split.vectors",
+    "split.wide.matrices",
+    "split.wide.vectors",
+    "experts.matrices",
+    "experts.vectors",
+    "experts.wide.matrices",
+    "experts.wide.vectors",
+    "experts.split.matrices",
+    "experts.split.vectors",
+    "experts.split.wide.matrices",
+    "experts.split.wide.vectors",
+    [BY__GROUP_STATISTIC] = "statistics",
+    [BY__GROUP_FROZEN] = "frozen.matrices",
+    "frozen.vectors",
+    "frozen.wide.matrices",
+    "frozen.wide.vectors",
+};
+
+const char *by__trainer_group_name(int group)
+{
+    return group_names[group];
+}
+
 by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group)
 {
     uint32_t mesh = by__group_mesh(group);

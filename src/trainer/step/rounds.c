@@ -26,7 +26,7 @@ static by_status measure(by_trainer *t, const by_trainer_options *o, by_error *e
     by_graph *graph = NULL;
     by_model model;
     const by__trainer_recipe recipe = {o->builder, o->user, t->task};
-    if (by__trainer_gathered_groups(t) == 0) {
+    if (t->shard.parameters == 0) {
         return by__trainer_measure(t, t->model.forward, error);
     }
     BY_TRY(by__trainer_forward_graph(&graph, &model, t->config, &recipe, BY_MODEL_LOSS, error));

@@ -141,7 +141,7 @@ void by_trainer_close(by_trainer **trainer)
     if (t->owns_device) {
         by_device_close(&t->device);
     }
-    free(t->units.tensors);
+    free(t->units.updated);
     free(t->units.pieces);
     free(t);
     *trainer = NULL;
@@ -169,7 +169,7 @@ void by_trainer_plan_staging(by_trainer *t)
     const uint64_t small = (uint64_t)64 << 20;
     uint64_t all = by__trainer_saved_bytes(t);
     uint64_t writers = 1 + all / small;
-    uint64_t sharing = t->zero > 0 ? 1 : (uint64_t)t->layout.replicas;
+    uint64_t sharing = t->shard.states != 0 ? 1 : (uint64_t)t->layout.replicas;
     uint64_t parts = writers < sharing ? writers : sharing;
     uint64_t own = parts > 1 ? all / parts : all;
     uint64_t bytes = own / 4 > small ? own / 4 : own < small ? own : small;

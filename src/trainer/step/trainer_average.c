@@ -16,23 +16,17 @@ static int average_flat(const by_trainer *t)
 
 static by_status build_average(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    size_t count;
-    const by_update_unit *units = by__trainer_update_units(t, &count);
-    return by_optimizer_average_graph(graph, units, count, error);
+    return by_optimizer_average_graph(graph, t->units.updated, t->units.updated_count, error);
 }
 
 static by_status build_take(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    size_t count;
-    const by_update_unit *units = by__trainer_update_units(t, &count);
-    return by_optimizer_swap_graph(graph, units, count, false, error);
+    return by_optimizer_swap_graph(graph, t->units.updated, t->units.updated_count, false, error);
 }
 
 static by_status build_return(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    size_t count;
-    const by_update_unit *units = by__trainer_update_units(t, &count);
-    return by_optimizer_swap_graph(graph, units, count, true, error);
+    return by_optimizer_swap_graph(graph, t->units.updated, t->units.updated_count, true, error);
 }
 
 by_status by__trainer_average_plan(by_trainer *t, by_error *error)
@@ -50,11 +44,9 @@ by_status by__trainer_average_plan(by_trainer *t, by_error *error)
 
 static by_status bind(by_trainer *t, by__exec_program_row *row, by_error *error)
 {
-    size_t count;
-    const by_update_unit *units = by__trainer_update_units(t, &count);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < t->units.updated_count; i++) {
         char name[300];
-        const char *unit = units[i].name;
+        const char *unit = t->units.updated[i].name;
         BY_TRY(
             by__exec_row_bind(row, unit, by__trainer_unit_memory(t, t->flats.masters, i), error));
         (void)snprintf(name, sizeof name, "%s.%s", BY_AVERAGE_STATE, unit);

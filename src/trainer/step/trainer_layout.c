@@ -5,42 +5,15 @@
 #include "trainer/exchange/exchange.h"
 #include "trainer/step/trainer_step.h"
 
-static const char *const group_names[BY__GROUPS] = {
-    "matrices",
-    "vectors",
-    "wide.matrices",
-    "wide.vectors",
-    "split.matrices",
-    "split.vectors",
-    "split.wide.matrices",
-    "split.wide.vectors",
-    "experts.matrices",
-    "experts.vectors",
-    "experts.wide.matrices",
-    "experts.wide.vectors",
-    "experts.split.matrices",
-    "experts.split.vectors",
-    "experts.split.wide.matrices",
-    "experts.split.wide.vectors",
-    [BY__GROUP_STATISTIC] = "statistics",
-    [BY__GROUP_FROZEN] = "frozen.matrices",
-    "frozen.vectors",
-    "frozen.wide.matrices",
-    "frozen.wide.vectors",
-};
-
-/* Lists this rank's slices. */
-static by_status list_slices(by_trainer *t, by_error *error)
+/* Lists what this rank updates as units. */
+static void list_slices(by_trainer *t)
 {
-    by__trainer_shard *s = &t->shard;
-    BY_TRY(by__alloc((void **)&t->units.tensors, s->own_count + 1, sizeof *t->units.tensors,
-                     "update", error));
-    for (size_t i = 0; i < s->own_count; i++) {
-        const by__trainer_slice *own = &s->own[i];
-        t->units.tensors[t->units.tensor_count++] =
+    t->units.slices = t->shard.own;
+    for (size_t i = 0; i < t->shard.own_count; i++) {
+        const by__trainer_slice *own = &t->shard.own[i];
+        t->units.updated[t->units.updated_count++] =
             by__trainer_unit(t, own->name, BY_SHAPE(own->part.count), own->part.group);
     }
-    return BY_OK;
 }
 
 /* Adds the pieces of tensors in a part of a group, whose elements' positions are known. */
@@ -48,34 +21,42 @@ static void add_pieces(by_trainer *t, by__store_part all)
 {
     by__store_part part;
     for (by__store_handle i = 0; (part = by__store_next_entry(t->store, all, &i)).count > 0; i++) {
-        by__trainer_slice *piece = &t->units.pieces[t->units.tensor_count];
+        by__trainer_slice *piece = &t->units.pieces[t->units.updated_count];
         piece->part = part;
-        (void)snprintf(piece->name, sizeof piece->name, "piece.%zu", t->units.tensor_count);
+        (void)snprintf(piece->name, sizeof piece->name, "piece.%zu", t->units.updated_count);
         by_update_unit unit = by__trainer_unit(t, piece->name, BY_SHAPE(part.count), part.group);
         by__trainer_set_random(t, &unit, by__store_entry(t->store, i),
                                part.first - by__store_entry_part(t->store, i).first);
-        t->units.tensors[t->units.tensor_count++] = unit;
+        t->units.updated[t->units.updated_count++] = unit;
     }
 }
 
 /* Lists what this rank updates, divided at tensors. */
-static by_status list_pieces(by_trainer *t, by_error *error)
+static by_status list_pieces(by_trainer *t, size_t most, by_error *error)
 {
-    size_t most = by__store_count(t->store) + t->shard.own_count;
-    BY_TRY(by__alloc((void **)&t->units.tensors, most, sizeof *t->units.tensors, "update", error));
     BY_TRY(by__alloc((void **)&t->units.pieces, most, sizeof *t->units.pieces, "update", error));
+    t->units.slices = t->units.pieces;
     for (size_t i = 0; i < t->shard.own_count; i++) {
         add_pieces(t, t->shard.own[i].part);
-    }
-    for (size_t i = 0; i < t->units.trained_groups && t->zero == 0; i++) {
-        add_pieces(t, by__store_group_part(t->store, t->units.group_of_unit[i]));
     }
     return BY_OK;
 }
 
+/* Lists the tensors of which this rank updates all. */
+static void list_tensors(by_trainer *t)
+{
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+        if (entry->trainable && by__trainer_shard_owns(t, (by__store_handle)i)) {
+            t->units.updated[t->units.updated_count++] =
+                by__trainer_tensor_unit(t, entry->name, entry);
+        }
+    }
+}
+
 /* Lists the units of norm and update: whole groups; for the update, each tensor if the optimizer
- * needs its shape, this rank's slices if ranks divide the state, and pieces of tensors if rounding
- * depends on an element's position. */
+ * needs its shape, pieces of tensors if rounding depends on an element's position, else what this
+ * rank updates. */
 static by_status list_units(by_trainer *t, by_error *error)
 {
     for (int group = 0; group < BY__GROUPS; group++) {
@@ -84,38 +65,29 @@ static by_status list_units(by_trainer *t, by_error *error)
             t->units.group_of_unit[t->units.group_count] = group;
             t->units.trained_groups += group < BY__TRAINED_GROUPS;
             t->units.groups[t->units.group_count++] =
-                by__trainer_unit(t, group_names[group], BY_SHAPE(elements), group);
+                by__trainer_unit(t, by__trainer_group_name(group), BY_SHAPE(elements), group);
         }
     }
     if (t->flats.sets > 0 && t->units.trained_groups == 0) {
         return by_error_set(error, BY_EARG, "all parameters are frozen: there is nothing to train");
     }
-    if (!t->updater->in_memory) {
+    size_t most = by__store_count(t->store) + t->shard.own_count;
+    BY_TRY(by__alloc((void **)&t->units.updated, most, sizeof *t->units.updated, "update", error));
+    if (by_optimizer_needs_tensors(&t->config->optimizer)) {
+        list_tensors(t);
         return BY_OK;
     }
-    if (!by_optimizer_needs_tensors(&t->config->optimizer) &&
-        by__trainer_rounds_stochastically(t->config)) {
-        return list_pieces(t, error);
+    if (by__trainer_rounds_stochastically(t->config)) {
+        return list_pieces(t, most, error);
     }
-    if (!by_optimizer_needs_tensors(&t->config->optimizer)) {
-        return t->zero > 0 ? list_slices(t, error) : BY_OK;
-    }
-    size_t count = by__store_count(t->store);
-    BY_TRY(by__alloc((void **)&t->units.tensors, count, sizeof *t->units.tensors, "update", error));
-    for (size_t i = 0; i < count; i++) {
-        const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
-        if (entry->trainable && by__trainer_shard_owns(t, (by__store_handle)i)) {
-            t->units.tensors[t->units.tensor_count++] =
-                by__trainer_tensor_unit(t, entry->name, entry);
-        }
-    }
+    list_slices(t);
     return BY_OK;
 }
 
 uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
 {
     uint64_t bytes = 0;
-    uint64_t owners = t->zero > 0 ? (uint64_t)t->layout.size[BY_MESH_SHARD] : 1;
+    uint64_t owners = t->shard.states != 0 ? (uint64_t)t->layout.size[BY_MESH_SHARD] : 1;
     /* Without the buffers of exchanges (trainer_sync.c), which t->flats.state_count includes. */
     int states = by_optimizer_state_count(&t->config->optimizer);
     *elements = 0;
@@ -127,7 +99,7 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
         }
         int64_t count = by_shape_count(&entry->local);
         uint64_t sets = (uint64_t)t->flats.sets * (uint64_t)count * sizeof(float);
-        bytes += t->zero > 1 ? sets / owners : sets;
+        bytes += t->shard.gradients != 0 ? sets / owners : sets;
         for (int s = 0; s < states; s++) {
             by_optimizer_state state = by_optimizer_state_at(&t->config->optimizer, s);
             by_shape shape = entry->local;
@@ -182,14 +154,14 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
     t->flats.copies = t->flats.masters;
     if (copied != BY_F32) {
         by__store_flat_spec copies = {.role = BY__COPY, .dtype = copied, .groups = narrow};
-        BY_TRY(by__trainer_shard_add_flat(t, copies, by__trainer_gathered_groups(t) & narrow,
-                                          &t->flats.copies, error));
+        BY_TRY(by__trainer_shard_add_flat(t, copies, t->shard.parameters & narrow, &t->flats.copies,
+                                          error));
     }
     for (int i = 0; i < t->flats.sets; i++) {
         by__store_flat_spec set = {
             .role = BY__GRADIENT, .name = "grad", .dtype = BY_F32, .groups = trained};
-        BY_TRY(by__trainer_shard_add_flat(t, set, t->zero > 1 ? trained : 0,
-                                          &t->flats.gradient_sets[i], error));
+        BY_TRY(by__trainer_shard_add_flat(t, set, t->shard.gradients, &t->flats.gradient_sets[i],
+                                          error));
     }
     t->flats.state_count = t->flats.sets > 0 ? by_optimizer_state_count(&t->config->optimizer) : 0;
     for (int i = 0; i < t->flats.state_count; i++) {

@@ -32,7 +32,7 @@ static by_status weigh_targets(by_trainer *t, const by_batch *batch, by_error *e
 {
     int32_t count = (int32_t)batch->valid_targets;
     float weight = (float)batch->valid_weight;
-    bool divided = t->sync.is_local && t->zero > 0;
+    bool divided = t->sync.is_local && t->shard.states != 0;
     t->steps.own_weight = by__trainer_weight(batch, false);
     if (divided && batch->weighted) {
         BY_TRY(by_comm_all_reduce(t->shard.comm, &weight, 1, BY_F32, "weights", error));

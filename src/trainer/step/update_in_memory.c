@@ -15,20 +15,13 @@ static by_status add_flat(by_trainer *t, by__store_flat_spec spec, unsigned divi
 
 static by_status build_update(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    size_t count;
-    const by_update_unit *units = by__trainer_update_units(t, &count);
-    return by_optimizer_update_graph(graph, &t->config->optimizer, units, count, error);
+    return by_optimizer_update_graph(graph, &t->config->optimizer, t->units.updated,
+                                     t->units.updated_count, error);
 }
 
 static by_status add_update(by_trainer *t, by_error *error)
 {
     return by__trainer_add_update(t, "update", build_update, &t->update.row, error);
-}
-
-/* Returns true if a rank updates slices of a group instead of all of it. */
-static bool is_divided(const by_trainer *t, int group)
-{
-    return t->zero > 0 && group < BY__TRAINED_GROUPS;
 }
 
 static void add_copy(by_graph *graph, const char *unit, by_shape shape, by_dtype copy)
@@ -42,9 +35,9 @@ static void add_copy(by_graph *graph, const char *unit, by_shape shape, by_dtype
 /* Rounds the masters of every group that has copies. */
 static by_status build_copy(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    for (size_t i = 0; i < t->units.group_count; i++) {
+    for (size_t i = t->units.trained_groups; i < t->units.group_count; i++) {
         const by_update_unit *unit = &t->units.groups[i];
-        if (unit->copy != BY_F32 && !is_divided(t, t->units.group_of_unit[i])) {
+        if (unit->copy != BY_F32) {
             add_copy(graph, unit->name, unit->shape, unit->copy);
         }
     }
@@ -99,7 +92,7 @@ static by_status bind_one_copy(by_trainer *t, const char *unit, by_memory master
 
 static by_status bind_copy(by_trainer *t, by_error *error)
 {
-    for (size_t i = 0; i < t->units.group_count; i++) {
+    for (size_t i = t->units.trained_groups; i < t->units.group_count; i++) {
         BY_TRY(bind_one_copy(t, t->units.groups[i].name, by__trainer_group(t, t->flats.masters, i),
                              by__trainer_group(t, t->flats.copies, i), error));
     }
@@ -116,11 +109,9 @@ static by_status bind_copy(by_trainer *t, by_error *error)
 
 static by_status open(by_trainer *t, by_error *error)
 {
-    size_t count;
-    const by_update_unit *units = by__trainer_update_units(t, &count);
     BY_TRY(t->update.copy_row != NULL ? bind_copy(t, error) : BY_OK);
-    for (size_t i = 0; i < count && t->update.row != NULL; i++) {
-        BY_TRY(bind_unit(t, &units[i], i, error));
+    for (size_t i = 0; i < t->units.updated_count && t->update.row != NULL; i++) {
+        BY_TRY(bind_unit(t, &t->units.updated[i], i, error));
     }
     return by__trainer_average_open(t, error);
 }
