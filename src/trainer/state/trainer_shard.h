@@ -47,7 +47,7 @@ typedef struct by__trainer_turns {
     bool gives;    /* this rank has a micro-batch in it */
 } by__trainer_turns;
 
-by__trainer_slice *own; /* what this rank updates: its slices, or groups if none is divided */
+/* State divided by the ranks of `shard`. All but `own` is NULL and 0 if there is one rank. */
 typedef struct by__trainer_shard {
     /* Groups (bit g is group g) whose states and sums of gradients, gradients, and parameters are
      * divided: stages 1, 2 and 3. */
