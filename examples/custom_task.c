@@ -65,38 +65,38 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     return BY_OK;
 }
 
-/* sums: the squares of the signal and of the error. */
-static void measure(const by_task_data *data, double *sums, const by_batch *batch,
+enum { SIGNAL, NOISE }; /* sums of the squares of the signal and of the error */
+static void measure(const by_task_data *data, double *const *sums, const by_batch *batch,
                     const float *values, size_t width)
 {
     const float *clean = by_batch_array(batch, "clean")->data;
     (void)data;
     for (size_t i = 0; i < batch->valid_targets * width; i++) {
-        double e = (double)values[i] - (double)clean[i];
-        sums[0] += (double)clean[i] * (double)clean[i];
-        sums[1] += e * e;
+        *sums[SIGNAL] += (double)clean[i] * (double)clean[i];
+        *sums[NOISE] += pow((double)values[i] - (double)clean[i], 2.0);
     }
 }
 
-static void decibels(const by_task_data *data, const double *sums, by_evaluation *out)
+static double decibels(const by_task_data *data, const double *const *sums, const by_evaluation *e)
 {
-    (void)data;
-    out->metrics[0] = 10.0 * log10(sums[0] / sums[1]);
+    (void)data, (void)e;
+    return 10.0 * log10(*sums[SIGNAL] / *sums[NOISE]);
 }
 
 static by_status open_data(by_task_data **out, const by_task_request *request, by_error *error);
 
-static const by_metric metrics[] = {{"snr_db", true, 2}};
+static const by_metric metrics[] = {{"snr_db", true, 2, decibels}};
 static const by_task denoise = {.name = "denoise",
                                 .examples = "signals",
                                 .metrics = metrics,
                                 .metric_count = 1,
+                                .sums = (const by_task_sum[]){{"signal", NULL}, {"noise", NULL}},
+                                .sum_count = 2,
                                 .best_by_metric = true,
                                 .open = open_data,
                                 .source = take_source,
                                 .loss = loss,
-                                .measure = measure,
-                                .metric = decibels};
+                                .measure = measure};
 static by_task_data signals = {
     .task = &denoise, .train_examples = TRAINING, .valid_examples = HELD_OUT};
 

@@ -20,18 +20,32 @@ extern "C" {
 #endif
 
 typedef struct by_task by_task;
+typedef struct by_task_data by_task_data;
+typedef struct by_evaluation by_evaluation;
 struct by_train_options;
+
+/* A sum over the held-out examples, from which metrics are made. */
+typedef struct by_task_sum {
+    const char *name; /* "correct" */
+    /* Returns how many values it has, such as one for each class of config->model.outputs. NULL:
+     * 1. */
+    size_t (*count)(const by_task_data *data, const by_config *config);
+} by_task_sum;
 
 /* A measure of the quality of predictions. */
 typedef struct by_metric {
     const char *name; /* "accuracy" */
     bool higher_is_better;
     int decimals; /* shown in progress lines */
+    /* Computes it from the sums of a pass, in the order of the task's: sums[i] has the values of
+     * the i-th. Loss and targets of the evaluation are already set. NaN: not defined for this
+     * data. */
+    double (*value)(const by_task_data *data, const double *const *sums,
+                    const by_evaluation *evaluation);
 } by_metric;
 
-/* Limits: metrics of a task, accumulated sums, and files or values in a checkpoint. */
-#define BY_TASK_METRICS 4
-#define BY_TASK_SUMS    8
+/* Limits: metrics of a task, and files or values in a checkpoint. */
+#define BY_TASK_METRICS 16
 #define BY_TASK_FILES   8
 
 /* Maximum number of named held-out parts. */
@@ -52,7 +66,7 @@ typedef struct by_part_loss {
 } by_part_loss;
 
 /* Result of an evaluation. */
-typedef struct by_evaluation {
+struct by_evaluation {
     const by_task *task;
     double loss;                     /* mean over the targets that count; nats for cross-entropy */
     double metrics[BY_TASK_METRICS]; /* in the order of the task's;
@@ -60,7 +74,7 @@ typedef struct by_evaluation {
     uint64_t targets;                /* number of targets that counted */
     by_part_loss parts[BY_TASK_PARTS];
     size_t part_count; /* 0: the held-out data has no named parts */
-} by_evaluation;
+};
 
 /* What data is opened for. */
 typedef enum by_task_purpose {
@@ -87,7 +101,7 @@ typedef struct by_task_request {
 } by_task_request;
 
 /* Open data of a task, the first member of the task's own struct. */
-typedef struct by_task_data {
+struct by_task_data {
     const by_task *task;
     uint64_t train_examples; /* for training, in the unit of by_task.examples; 0: none is open */
     uint64_t valid_examples; /* held out, or to predict; 0: none */
@@ -107,7 +121,7 @@ typedef struct by_task_data {
     const char *summary; /* what the data is, in a line, for people; NULL: nothing to say */
     /* how the held-out examples were chosen, for people; NULL: nothing to say */
     const char *held_out;
-} by_task_data;
+};
 
 /* What a checkpoint stores for a task. Owned by the task data. */
 typedef struct by_task_kept {
@@ -161,6 +175,8 @@ struct by_task {
     const char *examples;     /* what is counted, a plural in s: "tokens", "images", "rows" */
     const by_metric *metrics; /* [metric_count], at most BY_TASK_METRICS */
     size_t metric_count;
+    const by_task_sum *sums; /* [sum_count], what the metrics are made from */
+    size_t sum_count;
     bool best_by_metric; /* the first metric, not the loss, determines the best checkpoint */
     /* Returns what the loss is, for the axis of a chart: "cross-entropy (nats per token)". NULL: a
      * chart says "loss". */
@@ -190,13 +206,11 @@ struct by_task {
      * Returns BY_ECONFIG if the model does not yield what the task needs. */
     by_status (*loss)(const by_config *config, const by_model_request *request, by_graph *graph,
                       by_model *model, by_error *error);
-    /* Adds a micro-batch to sums[BY_TASK_SUMS], counting only examples that are not padding.
-     * `values` are those of model->evaluated, `width` per example. NULL: metrics need no values. */
-    void (*measure)(const by_task_data *data, double *sums, const by_batch *batch,
+    /* Adds a micro-batch to the sums: sums[i] has the values of the i-th, which are 0 at first.
+     * Counts only examples that are not padding. `values` are those of model->evaluated, `width`
+     * per example. NULL: there are no sums. */
+    void (*measure)(const by_task_data *data, double *const *sums, const by_batch *batch,
                     const float *values, size_t width);
-    /* Computes out->metrics from the sums; loss and targets are already set. NULL: there are no
-     * metrics. */
-    void (*metric)(const by_task_data *data, const double *sums, by_evaluation *out);
 
     /* Describes what checkpoints store. NULL: nothing. */
     by_status (*keep)(by_task_data *data, const by_config *config, by_task_kept *out,
@@ -248,6 +262,11 @@ BY_API by_status by_config_take_model(by_config *config, by_error *error);
 /* Completes a config with the sizes of model.from, if set, and of the data, and resolves it.
  * Returns BY_ECONFIG if they contradict sizes in the config. */
 BY_API by_status by_task_complete(by_task_data *data, by_config *config, by_error *error);
+/* Computes evaluation->metrics from the sums of a pass. Task, loss and targets are already set.
+ * sums: those of by_task.sums, in their order; NULL: they were not added up, and metrics that are
+ * made from any are NaN. */
+BY_API void by_task_metrics(const by_task_data *data, const double *const *sums,
+                            by_evaluation *evaluation);
 /* Opens a loader of training batches (in random order, from sample 0), or of micro-batches of the
  * held-out data. The data must outlive it. */
 BY_API by_status by_task_loader(by_loader **out, by_task_data *data, const by_config *config,

@@ -1,27 +1,29 @@
 /* Evaluation and prediction: runs the micro-batches of one pass through the program for losses. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "job/job.h"
-/* ZeRO-3 (Rajbhandari et al. 2020; FSDP, Zhao et al. 2023): the ranks of `shard` also divide the
- * parameters that programs compute with.
- *
- * A rank holds only its slices of the trained matrices. Programs gather a matrix before they use it
- * (passes/gather.c), a bucket's part of it at a time, and reuse its memory afterwards. Vectors,
- * which have few elements, and frozen parameters are not divided. */
-#include <stdlib.h>
-
 #include "trainer/exchange/exchange.h"
+
+/* Limit on the values of all sums of a task: they are added up, and exchanged, after every
+ * micro-batch. */
+#define MOST_VALUES ((size_t)1 << 24)
+
+/* Loss of some targets. */
+typedef struct tally {
+    double loss;
+    double weight; /* of the targets: their number, unless they have weights */
+    uint64_t targets;
+} tally;
 
 /* Result of a micro-batch of the pass. */
 typedef struct portion {
-    double loss;
-    double sums[BY_TASK_SUMS];
-    double weight; /* of the targets: their number, unless they have weights */
-    uint64_t targets;
+    tally tally;
     uint64_t sample; /* the first sample */
     int64_t stopped; /* its rank was asked to stop */
     int64_t ended;   /* the data had ended before it */
+    double values[]; /* of the task's sums, one sum after another */
 } portion;
 
 /* A pass: ranks compute micro-batches in turn, and the results of all are added in the order of
@@ -33,7 +35,10 @@ typedef struct evaluating {
     by__job_outcomes *outcomes; /* NULL: not wanted */
     bool (*stop)(void *user);
     void *user;
-    portion *portions;     /* of all ranks, for one round */
+    size_t values;         /* of all sums of the task */
+    double **sums;         /* [sum_count]: where in a portion the values of each are */
+    portion *total;        /* of the pass */
+    char *portions;        /* of all ranks, for one round */
     size_t *counts;        /* 32-bit words of each rank's portion */
     by__job_outcome *said; /* [ranks, micro-batch] of the round; NULL without outcomes */
     size_t *said_counts;
@@ -41,30 +46,64 @@ typedef struct evaluating {
     size_t rank;
 } evaluating;
 
+static size_t portion_bytes(const evaluating *e)
+{
+    return sizeof(portion) + e->values * sizeof(double);
+}
+
+static portion *portion_of(const evaluating *e, size_t rank)
+{
+    return (portion *)(void *)(e->portions + rank * portion_bytes(e));
+}
+
+/* Points e->sums to the values of each sum of the task in a portion; *values: their number. */
+static by_status point_sums(const evaluating *e, portion *p, size_t *values, by_error *error)
+{
+    const by_task *task = by_trainer_task(e->trainer);
+    size_t at = 0;
+    for (size_t i = 0; i < task->sum_count; i++) {
+        const by_task_sum *sum = &task->sums[i];
+        size_t count = sum->count == NULL ? 1 : sum->count(e->data, e->trainer->config);
+        if (count < 1 || count > MOST_VALUES - at) {
+            return by_error_set(error, BY_EARG,
+                                "task %s: sum '%s' has %zu values: at least 1, and at most %zu in "
+                                "all sums",
+                                task->name, sum->name, count, MOST_VALUES);
+        }
+        e->sums[i] = p == NULL ? NULL : p->values + at;
+        at += count;
+    }
+    *values = at;
+    return BY_OK;
+}
+
 static by_status measure_one(const evaluating *e, portion *out, const by_batch *batch,
                              by_error *error)
 {
     const by_task *task = by_trainer_task(e->trainer);
     const float *values;
     size_t width;
-    BY_TRY(by_trainer_evaluate(e->trainer, batch, &out->loss, &values, &width, error));
-    out->targets = batch->valid_targets;
-    out->weight = by__trainer_weight(batch, false);
+    size_t all;
+    tally *t = &out->tally;
+    BY_TRY(by_trainer_evaluate(e->trainer, batch, &t->loss, &values, &width, error));
+    t->targets = batch->valid_targets;
+    t->weight = by__trainer_weight(batch, false);
     out->sample = batch->first_sample;
     if (task->measure != NULL) {
-        task->measure(e->data, out->sums, batch, values, width);
+        BY_TRY(point_sums(e, out, &all, error));
+        task->measure(e->data, e->sums, batch, values, width);
     }
     return e->outcomes == NULL
                ? BY_OK
                : by__job_outcomes_predict(e->outcomes, e->said + e->rank * e->outcomes->micro_batch,
-                                          e->data, batch, out->loss, values, width, error);
+                                          e->data, batch, t->loss, values, width, error);
 }
 
 /* *together: whether this rank runs the program in this round. If programs gather parameters, all
  * ranks do or none, even those without a micro-batch. */
 static by_status join(const evaluating *e, bool *together, by_error *error)
 {
-    const portion *mine = &e->portions[e->rank];
+    const portion *mine = portion_of(e, e->rank);
     bool has = mine->stopped == 0 && mine->ended == 0;
     bool stopped = false;
     *together = has;
@@ -73,7 +112,7 @@ static by_status join(const evaluating *e, bool *together, by_error *error)
     }
     BY_TRY(by__trainer_ranks_gather(e->trainer, mine, e->portions, e->counts, error));
     for (size_t r = 0; r < e->ranks; r++) {
-        const portion *p = &e->portions[r];
+        const portion *p = portion_of(e, r);
         has = has || (p->stopped == 0 && p->ended == 0);
         stopped = stopped || p->stopped != 0;
     }
@@ -84,12 +123,13 @@ static by_status join(const evaluating *e, bool *together, by_error *error)
 /* Computes a round and exchanges its results. */
 static by_status measure_round(const evaluating *e, by_error *error)
 {
-    portion *mine = &e->portions[e->rank];
+    portion *mine = portion_of(e, e->rank);
     by_batch batch = {0};
     bool together;
     bool stopped = e->stop != NULL && e->stop(e->user);
     BY_TRY(by__trainer_ranks_agree(e->trainer, &stopped, error));
-    *mine = (portion){.stopped = stopped};
+    memset(mine, 0, portion_bytes(e));
+    mine->stopped = stopped;
     if (mine->stopped == 0) {
         BY_TRY(by_loader_next(e->loader, &batch, error));
         mine->ended = batch.batch == 0 || batch.first_sample >= by_loader_epoch_samples(e->loader);
@@ -117,38 +157,39 @@ static size_t part_of(const evaluating *e, uint64_t sample)
     return part;
 }
 
+static void add_tally(tally *sum, const tally *t)
+{
+    sum->loss += t->loss;
+    sum->weight += t->weight;
+    sum->targets += t->targets;
+}
+
 /* Adds up to `batches` micro-batches (-1: all; if the data have parts, their source gives as many
- * of each). */
-static by_status measure_all(const evaluating *e, int64_t batches, portion *total, portion *parts,
-                             by_error *error)
+ * of each) to e->total and to the parts. */
+static by_status measure_all(const evaluating *e, int64_t batches, tally *parts, by_error *error)
 {
     int64_t i = 0;
     batches = e->data->part_count > 0 ? -1 : batches;
     while (batches < 0 || i < batches) {
         BY_TRY(measure_round(e, error));
         for (size_t r = 0; r < e->ranks; r++) {
-            if (e->portions[r].stopped != 0) {
+            if (portion_of(e, r)->stopped != 0) {
                 return by_error_set(error, BY_ESTOPPED, "evaluation was interrupted");
             }
         }
         for (size_t r = 0; r < e->ranks && (batches < 0 || i < batches); r++, i++) {
-            const portion *p = &e->portions[r];
+            const portion *p = portion_of(e, r);
             if (p->ended != 0) {
                 return BY_OK;
             }
-            portion *part = &parts[part_of(e, p->sample)];
             if (e->outcomes != NULL) {
                 by__job_outcomes_add(e->outcomes, e->said + r * e->outcomes->micro_batch,
                                      p->sample);
             }
-            part->loss += p->loss;
-            part->weight += p->weight;
-            part->targets += p->targets;
-            total->loss += p->loss;
-            total->weight += p->weight;
-            total->targets += p->targets;
-            for (int k = 0; k < BY_TASK_SUMS; k++) {
-                total->sums[k] += p->sums[k];
+            add_tally(&parts[part_of(e, p->sample)], &p->tally);
+            add_tally(&e->total->tally, &p->tally);
+            for (size_t k = 0; k < e->values; k++) {
+                e->total->values[k] += p->values[k];
             }
         }
     }
@@ -157,12 +198,21 @@ static by_status measure_all(const evaluating *e, int64_t batches, portion *tota
 
 static by_status open_evaluating(evaluating *e, by_error *error)
 {
+    const by_task *task = by_trainer_task(e->trainer);
+    if (task->metric_count > BY_TASK_METRICS) {
+        return by_error_set(error, BY_EARG, "task %s has %zu metrics, of at most %d", task->name,
+                            task->metric_count, BY_TASK_METRICS);
+    }
     BY_TRY(by_loader_seek(e->loader, 0, error));
     e->ranks = by__trainer_ranks_replicas(e->trainer, &e->rank);
-    BY_TRY(by__alloc((void **)&e->portions, e->ranks, sizeof *e->portions, "evaluation", error));
+    BY_TRY(by__alloc((void **)&e->sums, task->sum_count + 1, sizeof *e->sums, "evaluation", error));
+    BY_TRY(point_sums(e, NULL, &e->values, error));
+    size_t bytes = portion_bytes(e);
+    BY_TRY(by__alloc((void **)&e->total, 1, bytes, "evaluation", error));
+    BY_TRY(by__alloc((void **)&e->portions, e->ranks, bytes, "evaluation", error));
     BY_TRY(by__alloc((void **)&e->counts, e->ranks, sizeof *e->counts, "evaluation", error));
     for (size_t r = 0; r < e->ranks; r++) {
-        e->counts[r] = sizeof(portion) / sizeof(int32_t);
+        e->counts[r] = bytes / sizeof(int32_t);
     }
     return BY_OK;
 }
@@ -180,41 +230,23 @@ static by_status open_outcomes(evaluating *e, by_error *error)
                      error);
 }
 
-by_status by__job_evaluate_loader(by_evaluation *out, by_trainer *trainer, by_task_data *data,
-                                  by_loader *loader, int64_t batches, by__job_outcomes *outcomes,
-                                  bool (*stop)(void *user), void *user, by_error *error)
+/* Makes the result from e->total and the parts. */
+static by_status finish(const evaluating *e, const tally *parts, by_evaluation *out,
+                        by_error *error)
 {
-    const by_task *task = by_trainer_task(trainer);
-    portion total = {0};
-    portion parts[BY_TASK_PARTS] = {{0}};
-    by_evaluation result = {.task = task};
-    evaluating e = {.trainer = trainer,
-                    .data = data,
-                    .loader = loader,
-                    .outcomes = outcomes,
-                    .stop = stop,
-                    .user = user};
-    by_status status = open_evaluating(&e, error);
-    if (status == BY_OK && outcomes != NULL) {
-        status = open_outcomes(&e, error);
-    }
-    if (status == BY_OK) {
-        status = measure_all(&e, batches, &total, parts, error);
-    }
-    free(e.portions);
-    free(e.counts);
-    free(e.said);
-    free(e.said_counts);
-    BY_TRY(status);
-    if (total.targets == 0) {
+    const by_task_data *data = e->data;
+    const tally *total = &e->total->tally;
+    size_t values;
+    if (total->targets == 0) {
         return by_error_set(error, BY_EARG, "evaluation: there is nothing to predict in the data");
     }
-    if (!(total.weight > 0.0)) {
+    if (!(total->weight > 0.0)) {
         return by_error_set(error, BY_EARG, "evaluation: the weights of all examples are 0");
     }
-    result.targets = total.targets;
-    result.loss = total.loss / total.weight;
-    result.part_count = data->part_count;
+    by_evaluation result = {.task = by_trainer_task(e->trainer),
+                            .loss = total->loss / total->weight,
+                            .targets = total->targets,
+                            .part_count = data->part_count};
     for (size_t i = 0; i < data->part_count; i++) {
         if (parts[i].targets == 0) {
             return by_error_set(error, BY_EFORMAT,
@@ -227,14 +259,40 @@ by_status by__job_evaluate_loader(by_evaluation *out, by_trainer *trainer, by_ta
                                          .loss = parts[i].loss / parts[i].weight,
                                          .targets = parts[i].targets};
     }
-    for (size_t i = 0; i < BY_TASK_METRICS; i++) {
-        result.metrics[i] = (double)NAN;
-    }
-    if (task->metric != NULL) {
-        task->metric(data, total.sums, &result);
-    }
+    BY_TRY(point_sums(e, e->total, &values, error));
+    by_task_metrics(data, (const double *const *)e->sums, &result);
     *out = result;
     return BY_OK;
+}
+
+by_status by__job_evaluate_loader(by_evaluation *out, by_trainer *trainer, by_task_data *data,
+                                  by_loader *loader, int64_t batches, by__job_outcomes *outcomes,
+                                  bool (*stop)(void *user), void *user, by_error *error)
+{
+    tally parts[BY_TASK_PARTS] = {{0}};
+    evaluating e = {.trainer = trainer,
+                    .data = data,
+                    .loader = loader,
+                    .outcomes = outcomes,
+                    .stop = stop,
+                    .user = user};
+    by_status status = open_evaluating(&e, error);
+    if (status == BY_OK && outcomes != NULL) {
+        status = open_outcomes(&e, error);
+    }
+    if (status == BY_OK) {
+        status = measure_all(&e, batches, parts, error);
+    }
+    if (status == BY_OK) {
+        status = finish(&e, parts, out, error);
+    }
+    free(e.sums);
+    free(e.total);
+    free(e.portions);
+    free(e.counts);
+    free(e.said);
+    free(e.said_counts);
+    return status;
 }
 
 /* Weights for inference only, and a pass over the data. */
@@ -305,6 +363,7 @@ by_status by_predict(const by_config *config, const by_weights *weights, by_task
     return status;
 }
 
+/* With ZeRO-3 programs gather the parameters that ranks divide, in which all of them take part. */
 bool by__job_ranks_evaluate_together(const by_trainer *trainer)
 {
     return trainer->shard.parameters != 0;

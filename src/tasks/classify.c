@@ -38,6 +38,12 @@ static by_status loss(const by_config *config, const by_model_request *request, 
 /* ---- metrics ---- */
 
 enum { SUM_COUNT, SUM_TOP1, SUM_TOP5, SUM_CLASSES };
+static const by_task_sum sums_of[] = {
+    [SUM_COUNT] = {.name = "count"},
+    [SUM_TOP1] = {.name = "top1"},
+    [SUM_TOP5] = {.name = "top5"},
+    [SUM_CLASSES] = {.name = "classes"},
+};
 
 /* Number of classes that rank before `label`; of equal logits the lower class is first. */
 static size_t rank_of(const float *logits, size_t classes, size_t label)
@@ -49,7 +55,7 @@ static size_t rank_of(const float *logits, size_t classes, size_t label)
     return before;
 }
 
-static void measure(const by_task_data *data, double *sums, const by_batch *batch,
+static void measure(const by_task_data *data, double *const *sums, const by_batch *batch,
                     const float *values, size_t width)
 {
     const by_array *labels = by_batch_array(batch, "labels");
@@ -60,24 +66,31 @@ static void measure(const by_task_data *data, double *sums, const by_batch *batc
         if (label >= 0) {
             size_t rank = rank_of(values + i * width, width, (size_t)label);
             double weight = weights == NULL ? 1.0 : (double)((const float *)weights->data)[i];
-            sums[SUM_COUNT] += weight;
-            sums[SUM_CLASSES] += weight * (double)width;
-            sums[SUM_TOP1] += rank < 1 ? weight : 0.0;
-            sums[SUM_TOP5] += rank < 5 ? weight : 0.0;
+            *sums[SUM_COUNT] += weight;
+            *sums[SUM_CLASSES] += weight * (double)width;
+            *sums[SUM_TOP1] += rank < 1 ? weight : 0.0;
+            *sums[SUM_TOP5] += rank < 5 ? weight : 0.0;
         }
     }
 }
 
-static const by_metric metrics[] = {{"accuracy", true, 4}, {"top5", true, 4}};
-
-static void metric(const by_task_data *data, const double *sums, by_evaluation *out)
+static double accuracy(const by_task_data *data, const double *const *sums, const by_evaluation *e)
 {
     BY_UNUSED(data);
-    out->metrics[0] = sums[SUM_TOP1] / sums[SUM_COUNT];
-    if (sums[SUM_CLASSES] > 5.0 * sums[SUM_COUNT]) {
-        out->metrics[1] = sums[SUM_TOP5] / sums[SUM_COUNT];
-    }
+    BY_UNUSED(e);
+    return *sums[SUM_TOP1] / *sums[SUM_COUNT];
 }
+
+/* Five classes or fewer have none. */
+static double top5(const by_task_data *data, const double *const *sums, const by_evaluation *e)
+{
+    BY_UNUSED(data);
+    BY_UNUSED(e);
+    return *sums[SUM_CLASSES] > 5.0 * *sums[SUM_COUNT] ? *sums[SUM_TOP5] / *sums[SUM_COUNT]
+                                                       : (double)NAN;
+}
+
+static const by_metric metrics[] = {{"accuracy", true, 4, accuracy}, {"top5", true, 4, top5}};
 
 /* ---- predictions ---- */
 
@@ -135,6 +148,8 @@ const by__task_row by__task_classify = {
              .examples = "samples",
              .metrics = metrics,
              .metric_count = BY_ARRAY_LENGTH(metrics),
+             .sums = sums_of,
+             .sum_count = BY_ARRAY_LENGTH(sums_of),
              .best_by_metric = true,
              .loss_label = loss_label,
              .open = by__task_examples_open,
@@ -145,7 +160,6 @@ const by__task_row by__task_classify = {
              .source = by__task_examples_source,
              .loss = loss,
              .measure = measure,
-             .metric = metric,
              .keep = by__task_examples_keep,
              .check = by__task_examples_check,
              .predict = predict,

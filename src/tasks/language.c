@@ -445,11 +445,17 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     return BY_OK;
 }
 
-static const by_metric metrics[] = {{"perplexity", false, 2}, {"bits_per_byte", false, 4}};
+static double perplexity(const by_task_data *base, const double *const *sums,
+                         const by_evaluation *evaluation)
+{
+    BY_UNUSED(base);
+    BY_UNUSED(sums);
+    return exp(evaluation->loss);
+}
 
-/* Computes bits per byte from the average number of bytes per token, over the whole set; 0 if that
- * is unknown. */
-static void metric(const by_task_data *base, const double *sums, by_evaluation *out)
+/* From the average number of bytes per token, over the whole set; 0 if that is unknown. */
+static double bits_per_byte(const by_task_data *base, const double *const *sums,
+                            const by_evaluation *evaluation)
 {
     const language_data *d = (const language_data *)base;
     double tokens = 0.0;
@@ -461,9 +467,11 @@ static void metric(const by_task_data *base, const double *sums, by_evaluation *
         bytes += (double)by_dataset_text_bytes(d->valid[i]);
         known = known && by_dataset_text_bytes(d->valid[i]) > 0;
     }
-    out->metrics[0] = exp(out->loss);
-    out->metrics[1] = known ? out->loss / log(2.0) * tokens / bytes : 0.0;
+    return known ? evaluation->loss / log(2.0) * tokens / bytes : 0.0;
 }
+
+static const by_metric metrics[] = {{"perplexity", false, 2, perplexity},
+                                    {"bits_per_byte", false, 4, bits_per_byte}};
 
 /* ---- checkpoints ---- */
 
@@ -630,7 +638,6 @@ const by__task_row by__task_language = {
              .complete = complete,
              .source = source,
              .loss = loss,
-             .metric = metric,
              .keep = keep,
              .check = check,
              .predict = predict,

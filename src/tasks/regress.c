@@ -54,8 +54,15 @@ static const char *loss_label(const by_config *config)
 /* ---- metrics, in the units of the target ---- */
 
 enum { SUM_COUNT, SUM_ABSOLUTE, SUM_SQUARE, SUM_TARGET, SUM_TARGET_SQUARE };
+static const by_task_sum sums_of[] = {
+    [SUM_COUNT] = {.name = "count"},
+    [SUM_ABSOLUTE] = {.name = "absolute"},
+    [SUM_SQUARE] = {.name = "square"},
+    [SUM_TARGET] = {.name = "target"},
+    [SUM_TARGET_SQUARE] = {.name = "target_square"},
+};
 
-static void measure(const by_task_data *data, double *sums, const by_batch *batch,
+static void measure(const by_task_data *data, double *const *sums, const by_batch *batch,
                     const float *values, size_t width)
 {
     const by_array *targets = by_batch_array(batch, "targets");
@@ -66,31 +73,47 @@ static void measure(const by_task_data *data, double *sums, const by_batch *batc
         if (w > 0.0) {
             double y = (double)((const float *)targets->data)[i];
             double e = (double)values[i * width] - y;
-            sums[SUM_COUNT] += w;
-            sums[SUM_ABSOLUTE] += w * fabs(e);
-            sums[SUM_SQUARE] += w * (e * e);
+            *sums[SUM_COUNT] += w;
+            *sums[SUM_ABSOLUTE] += w * fabs(e);
+            *sums[SUM_SQUARE] += w * (e * e);
             /* relative to the training part's mean: the target is standardized */
-            sums[SUM_TARGET] += w * y;
-            sums[SUM_TARGET_SQUARE] += w * (y * y);
+            *sums[SUM_TARGET] += w * y;
+            *sums[SUM_TARGET_SQUARE] += w * (y * y);
         }
     }
 }
 
-static const by_metric metrics[] = {{"rmse", false, 4}, {"mae", false, 4}, {"r2", true, 4}};
-
-static void metric(const by_task_data *data, const double *sums, by_evaluation *out)
+static double unit_of(const by_task_data *data)
 {
     double mean;
     double unit;
-    double count = sums[SUM_COUNT];
-    double spread = sums[SUM_TARGET_SQUARE] - sums[SUM_TARGET] * sums[SUM_TARGET] / count;
     by_encoding_target_scale(((const by__task_examples *)data)->encoding, &mean, &unit);
-    out->metrics[0] = unit * sqrt(sums[SUM_SQUARE] / count);
-    out->metrics[1] = unit * sums[SUM_ABSOLUTE] / count;
-    if (spread > 0.0) {
-        out->metrics[2] = 1.0 - sums[SUM_SQUARE] / spread;
-    }
+    return unit;
 }
+
+static double rmse(const by_task_data *data, const double *const *sums, const by_evaluation *e)
+{
+    BY_UNUSED(e);
+    return unit_of(data) * sqrt(*sums[SUM_SQUARE] / *sums[SUM_COUNT]);
+}
+
+static double mae(const by_task_data *data, const double *const *sums, const by_evaluation *e)
+{
+    BY_UNUSED(e);
+    return unit_of(data) * *sums[SUM_ABSOLUTE] / *sums[SUM_COUNT];
+}
+
+static double r2(const by_task_data *data, const double *const *sums, const by_evaluation *e)
+{
+    double target = *sums[SUM_TARGET];
+    double spread = *sums[SUM_TARGET_SQUARE] - target * target / *sums[SUM_COUNT];
+    BY_UNUSED(data);
+    BY_UNUSED(e);
+    return spread > 0.0 ? 1.0 - *sums[SUM_SQUARE] / spread : (double)NAN;
+}
+
+static const by_metric metrics[] = {
+    {"rmse", false, 4, rmse}, {"mae", false, 4, mae}, {"r2", true, 4, r2}};
 
 /* ---- predictions ---- */
 
@@ -123,6 +146,8 @@ const by__task_row by__task_regress = {
              .examples = "rows",
              .metrics = metrics,
              .metric_count = BY_ARRAY_LENGTH(metrics),
+             .sums = sums_of,
+             .sum_count = BY_ARRAY_LENGTH(sums_of),
              .best_by_metric = true,
              .loss_label = loss_label,
              .open = by__task_examples_open,
@@ -133,7 +158,6 @@ const by__task_row by__task_regress = {
              .source = by__task_examples_source,
              .loss = loss,
              .measure = measure,
-             .metric = metric,
              .keep = by__task_examples_keep,
              .check = by__task_examples_check,
              .predict = predict,

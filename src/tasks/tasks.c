@@ -174,6 +174,17 @@ by_status by_task_complete(by_task_data *data, by_config *config, by_error *erro
     return data->task->complete == NULL ? BY_OK : data->task->complete(data, config, error);
 }
 
+void by_task_metrics(const by_task_data *data, const double *const *sums, by_evaluation *evaluation)
+{
+    const by_task *task = evaluation->task;
+    bool known = sums != NULL || task->sum_count == 0;
+    for (size_t i = 0; i < BY_TASK_METRICS; i++) {
+        evaluation->metrics[i] = known && i < task->metric_count
+                                     ? task->metrics[i].value(data, sums, evaluation)
+                                     : (double)NAN;
+    }
+}
+
 size_t by__task_loader_threads(const by_config *config)
 {
     if (config->data.threads > 0) {

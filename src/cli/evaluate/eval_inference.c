@@ -109,15 +109,9 @@ by_status cli_evaluate_inference(by_evaluation *out, const by_config *config,
         status = by_error_set(error, BY_EARG, "evaluation: the data has no tokens to predict");
     }
     if (status == BY_OK) {
-        const double none[BY_TASK_SUMS] = {0};
         result.targets = s.targets;
         result.loss = s.sum / (double)s.targets;
-        for (size_t i = 0; i < BY_TASK_METRICS; i++) {
-            result.metrics[i] = (double)NAN;
-        }
-        if (data->task->metric != NULL) {
-            data->task->metric(data, none, &result);
-        }
+        by_task_metrics(data, NULL, &result);
         *out = result;
     }
     by_loader_close(&loader);

@@ -196,6 +196,28 @@ static const by_task *task_named(const char *name)
     return task;
 }
 
+/* Sums of a task, each of one value. */
+typedef struct few_sums {
+    double values[8];
+    double *each[8];
+} few_sums;
+
+static void clear_sums(few_sums *s, const by_task *task)
+{
+    assert_true(task->sum_count <= BY_ARRAY_LENGTH(s->values));
+    for (size_t i = 0; i < task->sum_count; i++) {
+        assert_non_null(task->sums[i].name);
+        assert_null(task->sums[i].count);
+        s->values[i] = 0.0;
+        s->each[i] = &s->values[i];
+    }
+}
+
+static void make_metrics(const by_task_data *data, const few_sums *s, by_evaluation *e)
+{
+    by_task_metrics(data, (const double *const *)s->each, e);
+}
+
 static void check_near(double a, double b)
 {
     assert_true(fabs(a - b) <= 1e-12 * fmax(1.0, fabs(b)));
@@ -215,27 +237,27 @@ static void test_accuracy(void **state)
     const by_array array = {"labels", BY_I32, BY_SHAPE(5), labels};
     const by_batch batch = {.arrays = &array, .array_count = 1, .batch = 5};
     const by_task *task = task_named("classify");
-    double sums[BY_TASK_SUMS] = {0};
-    by_evaluation e = {.task = task, .metrics = {NAN, NAN, NAN, NAN}};
+    few_sums sums;
+    by_evaluation e = {.task = task};
+    clear_sums(&sums, task);
     assert_string_equal(task->metrics[0].name, "accuracy");
     assert_string_equal(task->metrics[1].name, "top5");
-    task->measure(NULL, sums, &batch, logits, CLASSES);
-    task->metric(NULL, sums, &e);
+    task->measure(NULL, sums.each, &batch, logits, CLASSES);
+    make_metrics(NULL, &sums, &e);
     check_near(e.metrics[0], 0.5);
     check_near(e.metrics[1], 0.75);
     /* The same label is not first when it is the higher of two equals. */
     static const int32_t higher[1] = {3};
     const by_array one = {"labels", BY_I32, BY_SHAPE(1), higher};
     const by_batch last = {.arrays = &one, .array_count = 1, .batch = 1};
-    task->measure(NULL, sums, &last, logits + 3 * CLASSES, CLASSES);
-    task->metric(NULL, sums, &e);
+    task->measure(NULL, sums.each, &last, logits + 3 * CLASSES, CLASSES);
+    make_metrics(NULL, &sums, &e);
     check_near(e.metrics[0], 0.4);
     check_near(e.metrics[1], 0.8);
     /* Five classes or fewer have no top 5. */
-    e.metrics[1] = (double)NAN;
-    memset(sums, 0, sizeof sums);
-    task->measure(NULL, sums, &last, logits, 5);
-    task->metric(NULL, sums, &e);
+    clear_sums(&sums, task);
+    task->measure(NULL, sums.each, &last, logits, 5);
+    make_metrics(NULL, &sums, &e);
     assert_true(isnan(e.metrics[1]));
 }
 
@@ -276,10 +298,11 @@ static void test_regression_metrics(void **state)
     const by_array columns[] = {{"targets", BY_F32, BY_SHAPE(4), scaled},
                                 {"weight", BY_F32, BY_SHAPE(4), weight}};
     const by_batch batch = {.arrays = columns, .array_count = 2, .batch = 4};
-    double sums[BY_TASK_SUMS] = {0};
+    few_sums sums;
     by_evaluation e = {.task = data->task};
-    data->task->measure(data, sums, &batch, values, 1);
-    data->task->metric(data, sums, &e);
+    clear_sums(&sums, data->task);
+    data->task->measure(data, sums.each, &batch, values, 1);
+    make_metrics(data, &sums, &e);
     assert_true(fabs(e.metrics[0] - 3.415650255319866) < 1e-5); /* sqrt((1 + 9 + 25) / 3) */
     assert_true(fabs(e.metrics[1] - 3.0) < 1e-5);
     assert_true(fabs(e.metrics[2] - 0.975) < 1e-6); /* 1 - 35 / 1400 */
