@@ -267,6 +267,20 @@ BY_API void by_logit_store_hash(const by_logit_store *store, char out[33]);
 BY_API by_status by_logit_store_check(const by_logit_store *store, const by_dataset *dataset,
                                       size_t context, double temperature, by_error *error);
 
+/* Weights of the tokens of a packed directory as targets of a loss: 0 leaves a token out. Any
+ * number of threads may read them at the same time. */
+typedef struct by_token_weights by_token_weights;
+
+/* Opens an npy file of one axis, little-endian f32, with a number for each token of the data set,
+ * in their order. Returns BY_EIO, or BY_EFORMAT if it is another array or a number is negative or
+ * not finite. */
+BY_API by_status by_token_weights_open(by_token_weights **out, const char *path,
+                                       const by_dataset *dataset, by_error *error);
+/* Close all sources over them first. */
+BY_API void by_token_weights_close(by_token_weights **weights);
+/* Writes a 128-bit hash of the weights as 32 hex digits. */
+BY_API void by_token_weights_hash(const by_token_weights *weights, char out[33]);
+
 /* How documents are arranged in samples. */
 typedef enum by_token_packing {
     BY_TOKENS_STREAM = 0, /* windows of the concatenated documents */
@@ -284,6 +298,11 @@ typedef struct by_token_options {
     /* With `shuffle` and BY_TOKENS_STREAM: samples also get the arrays of by_logit_arrays, and
      * windows begin at multiples of `context`. Must outlive the source. NULL: none. */
     const by_logit_store *logits;
+    /* Samples also get the array "weight", f32 [context], of their targets: as `weights` has them,
+     * which must outlive the source, or 1 if that is NULL; 0 where there is no target. Batches are
+     * then weighted (by_batch). */
+    bool weighted;
+    const by_token_weights *weights;
 } by_token_options;
 
 /* Describes the arrays of a sample of `context` tokens: "tokens" and "targets", i32 [context], and

@@ -74,17 +74,20 @@
  *     the same op on dy. attrs.rows is the index of x's first sample if x has some of the samples,
  *     attrs.begin the position of its first element if it is a slice of each.
  *   LINEAR_CROSS_ENTROPY        x [..., C], w [V, C], targets i32 [...]   loss [1] f32, lse [R] f32
- *     Sum over rows with target >= 0 of logsumexp(x w^T) - (x w^T)[target]; logits exist only for a
- *     chunk of rows at a time.
+ *                               (, weights f32 [...])
+ *     Sum over rows with target >= 0 of logsumexp(x w^T) - (x w^T)[target], times the row's weight;
+ *     rows of weight 0 do not count. Logits exist only for a chunk of rows at a time.
  *   LINEAR_CROSS_ENTROPY_GRAD   x, w, targets, lse, dloss [1] f32         dx like x, dw [V, C] f32
- *                               (, logits [R, V] f32: x w^T, to avoid recomputing it)
+ *                               (, logits? [R, V] f32: x w^T, to avoid recomputing it, weights)
  *   LINEAR_CROSS_ENTROPY_TRAIN  x, w, targets, dloss [1] f32          loss, dx, dw in one pass
+ *                               (, weights)
  *     With attrs.rows (GRAD only), targets refer to a vocabulary of attrs.rows entries, of which w
  *     is the slice that begins at attrs.begin.
  *   LINEAR_CROSS_ENTROPY_PART   x, w, targets                parts [2, R] f32, logits [R, V] f32
  *     For each row, logsumexp(x w^T) over the slice w, and the logit of the target, 0 if it is not
  *     in the slice; attrs.begin and attrs.rows as above. logits only with attrs.keep.
  *   CROSS_ENTROPY_COMBINE       parts [2 n, R] f32, targets i32           loss [1] f32, lse [R] f32
+ *                               (, weights)
  *     As LINEAR_CROSS_ENTROPY, from the concatenated parts of n slices that make up the whole
  *     vocabulary of attrs.rows entries.
  *   LINEAR_DISTILL    x [..., C], w [V, C], targets i32     loss [1] f32

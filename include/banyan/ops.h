@@ -199,6 +199,10 @@ BY_API by_value by_smooth_l1(by_graph *graph, by_value x, by_value targets, by_v
  * logits. x is [..., C], weight [V, C], targets i32 [...]. */
 BY_API by_value by_linear_cross_entropy(by_graph *graph, by_value x, by_value weight,
                                         by_value targets);
+/* The same with each row's term multiplied by its weight, f32 [...]; rows of weight 0 do not
+ * count, whatever their logits. */
+BY_API by_value by_weighted_linear_cross_entropy(by_graph *graph, by_value x, by_value weight,
+                                                 by_value targets, by_value weights);
 /* The predictions of a teacher for each row: either its hidden state [..., D] and head [V, D] in
  * the student's dtype; or ids i32 [..., k] of k distinct tokens and f32 [..., k + 1], their
  * log-probabilities at the loss's temperature and, last, that of all other tokens together. Unused

@@ -23,9 +23,10 @@ struct by__task_documents {
 
 typedef struct window_source {
     by_source base;
-    by_array arrays[3];
+    by_array arrays[4];
     const by__task_documents *documents;
     size_t context;
+    size_t weight; /* index of the array of weights; 0: there is none */
 } window_source;
 
 by_status by__task_documents_open(by__task_documents **out, const by_dataset *dataset,
@@ -87,8 +88,11 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
         tokens[i] = 0;
         targets[i] = -1;
     }
-    if (source->array_count > 2) {
+    if (source->array_count > 2 && s->weight != 2) {
         memset(rows[2], 0, s->context * sizeof(int32_t));
+    }
+    for (size_t i = 0; s->weight > 0 && i < s->context; i++) {
+        ((float *)rows[s->weight])[i] = i < valid ? 1.0f : 0.0f;
     }
     return BY_OK;
 }
@@ -99,7 +103,7 @@ static void close_source(by_source *source)
 }
 
 by_status by__task_documents_source(by_source **out, by__task_documents *d, size_t context,
-                                    bool starts, by_error *error)
+                                    bool starts, bool weighted, by_error *error)
 {
     window_source *s;
     d->count = 0;
@@ -116,6 +120,10 @@ by_status by__task_documents_source(by_source **out, by__task_documents *d, size
                           .targets = d->targets,
                           .fill = fill,
                           .close = close_source};
+    if (weighted) {
+        s->weight = s->base.array_count++;
+        s->arrays[s->weight] = (by_array){"weight", BY_F32, BY_SHAPE((int64_t)context), NULL};
+    }
     *out = &s->base;
     return BY_OK;
 }

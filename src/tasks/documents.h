@@ -19,9 +19,10 @@ by_status by__task_documents_open(by__task_documents **out, const by_dataset *da
                                   by_error *error);
 void by__task_documents_close(by__task_documents **documents);
 /* A source of one pass over the windows of all documents: arrays as in by_token_arrays; with
- * `starts` also those that mark a window as one document. A document has at least one window. */
+ * `starts` also those that mark a window as one document, with `weighted` also weights of 1. A
+ * document has at least one window. */
 by_status by__task_documents_source(by_source **out, by__task_documents *documents, size_t context,
-                                    bool starts, by_error *error);
+                                    bool starts, bool weighted, by_error *error);
 /* Adds the loss of window `window`; called in order. Returns true if it was the last one of its
  * document, and sets *out for that document. */
 bool by__task_documents_add(by__task_documents *documents, uint64_t window, double loss,

@@ -71,15 +71,17 @@ static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
 typedef struct language_data {
     by_task_data base;
-    by__task_data_paths paths;      /* of the data named by the config */
-    by__task_evaluation_data other; /* data to evaluate or predict instead */
-    by_dataset **train;             /* [paths.train_count] */
-    by__task_data_mix mix;          /* how they are mixed; unused for one data set */
-    by_logit_store *logits;         /* of the data set; NULL: none */
-    by_dataset **valid;             /* [valid_count] */
-    size_t valid_count;             /* 0: nothing is held out */
-    char (*keys)[64];               /* names of the losses of data.valid_sets */
-    by__task_documents *documents;  /* for prediction */
+    by__task_data_paths paths;       /* of the data named by the config */
+    by__task_evaluation_data other;  /* data to evaluate or predict instead */
+    by_dataset **train;              /* [paths.train_count] */
+    by__task_data_mix mix;           /* how they are mixed; unused for one data set */
+    by_logit_store *logits;          /* of the data set; NULL: none */
+    by_token_weights *weights;       /* of the data set; NULL: none */
+    by_dataset **valid;              /* [valid_count] */
+    by_token_weights *valid_weights; /* of one; NULL: none */
+    size_t valid_count;              /* 0: nothing is held out */
+    char (*keys)[64];                /* names of the losses of data.valid_sets */
+    by__task_documents *documents;   /* for prediction */
     int64_t eos;
     char *eos_token; /* NULL: none */
     by__task_origin_files origin;
@@ -129,6 +131,19 @@ static by_status open_valid(language_data *d, char *const *paths, size_t count,
     return BY_OK;
 }
 
+/* Opens the weights of the config's data, as far as that is open. */
+static by_status open_weights(language_data *d, const by_task_request *r, by_error *error)
+{
+    const by__task_language_keys *k = by__task_language_keys_of(r->config);
+    if (k != NULL && k->weight[0] != '\0' && d->train != NULL) {
+        BY_TRY(by_token_weights_open(&d->weights, k->weight, d->train[0], error));
+    }
+    if (k != NULL && k->valid_weight[0] != '\0' && r->path == NULL) {
+        BY_TRY(by_token_weights_open(&d->valid_weights, k->valid_weight, d->valid[0], error));
+    }
+    return BY_OK;
+}
+
 static by_status open_training(language_data *d, const by_task_request *r, by_error *error)
 {
     d->best_fit = strcmp(r->config->data.packing, "best_fit") == 0;
@@ -144,6 +159,7 @@ static by_status open_training(language_data *d, const by_task_request *r, by_er
         by__task_teacher_check_tokenizer(r->config, by_dataset_tokenizer_hash(d->train[0]), error));
     BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r, error));
     BY_TRY(by__task_open_logits(&d->logits, r->config, d->paths.train_count, error));
+    BY_TRY(open_weights(d, r, error));
     return by__task_find_eos(&d->eos, &d->eos_token, d->paths.tokenizer, error);
 }
 
@@ -171,6 +187,7 @@ static by_status open_other(language_data *d, const by_task_request *r, by_error
             BY_TRY(by__task_same_tokenizer(d->paths.valid[i], learned, error));
         }
         BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r, error));
+        BY_TRY(open_weights(d, r, error));
     } else {
         BY_TRY(
             by__task_evaluation_data_open(&d->other, path, learned, r->config, r->progress, error));
@@ -197,6 +214,8 @@ static void close_data(by_task_data *base)
     }
     free(d->train);
     by_logit_store_close(&d->logits);
+    by_token_weights_close(&d->weights);
+    by_token_weights_close(&d->valid_weights);
     for (size_t i = 0; i < d->valid_count; i++) {
         by_dataset_close(&d->valid[i]);
     }
@@ -228,9 +247,12 @@ static by_status open_data(by_task_data **out, const by_task_request *r, by_erro
     return BY_OK;
 }
 
-static by_token_options token_options(const by_config *config, bool training)
+static by_token_options token_options(const language_data *d, const by_config *config,
+                                      bool training)
 {
-    return (by_token_options){.context = (size_t)config->model.context,
+    return (by_token_options){.weighted = by__task_weighs_targets(config),
+                              .weights = training ? d->weights : d->valid_weights,
+                              .context = (size_t)config->model.context,
                               .shuffle = training,
                               .documents = by__task_keeps_documents(config),
                               .packing = strcmp(config->data.packing, "best_fit") == 0
@@ -241,7 +263,7 @@ static by_token_options token_options(const by_config *config, bool training)
 /* Computes the memory of the training data's sources, which are opened one after another. */
 static by_status plan_sources(language_data *d, const by_config *config, by_error *error)
 {
-    const by_token_options options = token_options(config, true);
+    const by_token_options options = token_options(d, config, true);
     d->base.bytes = 0;
     d->base.opening_bytes = 0;
     size_t count = d->train == NULL || config->model.context < 1 ? 0 : d->paths.train_count;
@@ -319,7 +341,7 @@ static by_status complete(by_task_data *base, by_config *config, by_error *error
 static by_status open_mixed(by_source **out, language_data *d, const by_config *config,
                             by_error *error)
 {
-    by_token_options options = token_options(config, true);
+    by_token_options options = token_options(d, config, true);
     size_t count = d->paths.train_count;
     by_source **parts;
     options.logits = d->logits;
@@ -357,7 +379,7 @@ static by_status open_mixed(by_source **out, language_data *d, const by_config *
 static by_status open_held_out(by_source **out, language_data *d, const by_config *config,
                                by_error *error)
 {
-    const by_token_options options = token_options(config, false);
+    const by_token_options options = token_options(d, config, false);
     by_source *parts[BY_TASK_PARTS];
     uint64_t ends[BY_TASK_PARTS];
     uint64_t unit = (uint64_t)config->train.micro_batch;
@@ -386,11 +408,12 @@ static by_status source(by_source **out, by_task_data *base, const by_config *co
                         by_error *error)
 {
     language_data *d = (language_data *)base;
-    const by_token_options options = token_options(config, training);
-    return d->documents != NULL ? by__task_documents_source(out, d->documents, options.context,
-                                                            options.documents, error)
-           : training           ? open_mixed(out, d, config, error)
-                                : open_held_out(out, d, config, error);
+    const by_token_options options = token_options(d, config, training);
+    return d->documents != NULL
+               ? by__task_documents_source(out, d->documents, options.context, options.documents,
+                                           options.weighted, error)
+           : training ? open_mixed(out, d, config, error)
+                      : open_held_out(out, d, config, error);
 }
 
 /* ---- without data ---- */
@@ -428,6 +451,8 @@ static by_status loss(const by_config *config, const by_model_request *request, 
                             "task.kind language needs a model of tokens; model.kind %s reads %s",
                             config->model.kind, by_model_reads(&config->model));
     }
+    bool weighted = by__task_weighs_targets(config);
+    by_value weights = BY_NONE;
     by_value targets =
         by_graph_input(graph, "targets", BY_I32, BY_SHAPE(request->batch, request->time));
     by__graph_set_axes(graph, targets, "batch time");
@@ -435,10 +460,18 @@ static by_status loss(const by_config *config, const by_model_request *request, 
         BY_TRY(by__task_teacher_loss(config, request, graph, model, targets, error));
     } else if (request->mode == BY_MODEL_TRAIN && config->distill.logits[0] != '\0') {
         BY_TRY(by__task_stored_loss(config, request, graph, model, targets, error));
+    } else if (weighted) {
+        weights = by_graph_input(graph, "weight", BY_F32, BY_SHAPE(request->batch, request->time));
+        by__graph_set_axes(graph, weights, "batch time");
+        model->loss =
+            by_weighted_linear_cross_entropy(graph, model->hidden, model->head, targets, weights);
     } else {
         model->loss = by_linear_cross_entropy(graph, model->hidden, model->head, targets);
     }
-    if (model->auxiliary != BY_NONE) {
+    if (model->auxiliary != BY_NONE && weighted) {
+        by_value sum = by_sum(graph, weights, (const int[]){0, 1}, 2, true);
+        model->counted = by_reshape(graph, sum, BY_SHAPE(1));
+    } else if (model->auxiliary != BY_NONE) {
         by_value ids = by_count_ids(graph, targets, config->model.vocab);
         model->counted = by_sum(graph, ids, &(const int){0}, 1, true);
     }
@@ -482,13 +515,17 @@ static by_status hash_content(char out[33], const language_data *d, by_error *er
     by_string text = {0};
     char *all;
     char hash[33];
-    if (d->mix.stage_count == 0 && !d->best_fit && d->logits == NULL) {
+    if (d->mix.stage_count == 0 && !d->best_fit && d->logits == NULL && d->weights == NULL) {
         by_dataset_hash(d->train[0], out);
         return BY_OK;
     }
     if (d->logits != NULL) {
         by_logit_store_hash(d->logits, hash);
         by_string_format(&text, "logits %s\n", hash);
+    }
+    if (d->weights != NULL) {
+        by_token_weights_hash(d->weights, hash);
+        by_string_format(&text, "weights %s\n", hash);
     }
     by__string_append(&text, d->best_fit ? "best fit\n" : "");
     by__string_append(&text, d->mix.shuffle ? "random\n" : "exact\n");
@@ -614,6 +651,12 @@ static by_status decode(by_task_data *base, const int32_t *ids, size_t count, ch
                                 error);
 }
 
+static by_status resolve(by_config *config, void *own, by_error *error)
+{
+    BY_TRY(by__task_weights_check(config, own, error));
+    return by__task_data_mix_resolve(config, own, error);
+}
+
 static const char *loss_label(const by_config *config)
 {
     BY_UNUSED(config);
@@ -623,8 +666,9 @@ static const char *loss_label(const by_config *config)
 const by__task_row by__task_language = {
     .kind = {.name = "language",
              .help = "Prediction of the next token of text.",
-             .keys = {&key_list},
-             .resolve = by__task_data_mix_resolve},
+             .keys = {&key_list, &by__task_weight_keys},
+             .size = sizeof(by__task_language_keys),
+             .resolve = resolve},
     .task = {.name = "language",
              .examples = "tokens",
              .metrics = metrics,

@@ -5,6 +5,7 @@
 #include "banyan/pack.h"
 #include "banyan/train_events.h"
 #include "base/base.h"
+#include "config/kind.h"
 
 /* Locates the tokens of a config: packs data.text on first use, or uses data.train or data.mix, and
  * data.valid. Checksums are verified at the first use of a directory. The tokenizer of data.text is
@@ -74,6 +75,22 @@ by_status by__task_open_packed(by_dataset **out, const char *directory, const by
  * how the data are read. (stored_logits.c) */
 by_status by__task_open_logits(by_logit_store **out, const by_config *config, size_t train_count,
                                by_error *error);
+
+/* ---- target_weights.c: weights of tokens in the loss ---- */
+
+typedef struct by__task_language_keys {
+    char *weight;       /* of data.train */
+    char *valid_weight; /* of data.valid */
+} by__task_language_keys;
+
+extern const by__config_key_list by__task_weight_keys;
+/* The values of these keys; NULL: the config was not opened with them. */
+const by__task_language_keys *by__task_language_keys_of(const by_config *config);
+/* Returns true if batches have the weights of their targets. */
+bool by__task_weighs_targets(const by_config *config);
+/* BY_ECONFIG if what has weights is not one packed directory, or there is a teacher. */
+by_status by__task_weights_check(const by_config *config, const by__task_language_keys *keys,
+                                 by_error *error);
 
 /* Sets progress and note of packing so that `relay` (which must live as long as the options)
  * forwards them as training events. */

@@ -30,6 +30,8 @@ static const struct {
     {"data.valid_labels", PATH, false},
     {"data.table", PATH, false},
     {"data.valid_table", PATH, false},
+    {"data.token_weights", PATH, false},
+    {"data.valid_token_weights", PATH, false},
     {"data.train_rows", PATH, false},
     {"data.valid_rows", PATH, false},
     {"model.from", PATH, true},

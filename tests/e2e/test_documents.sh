@@ -73,6 +73,46 @@ near "$(field valid_loss <sets.eval)" "$(cat mean)" 1e-6
 run 0 "$banyan" eval runs/sets --batches 1
 holds out "  new "
 
+say "tokens that weigh 1 change nothing, others do, and those of 0 are left out"
+cat >weights.py <<'END2'
+import struct, sys
+name, shard, rule = sys.argv[1:]
+tokens = (len(open(shard, "rb").read()) - 128) // 2
+header = ("{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % tokens).ljust(117) + "\n"
+weigh = {"ones": lambda i: 1.0, "some": lambda i: i % 3 / 2, "zeros": lambda i: 0.0}[rule]
+body = struct.pack("<%df" % tokens, *[weigh(i) for i in range(tokens)])
+open(name, "wb").write(b"\x93NUMPY\x01\x00\x76\x00" + header.encode() + body)
+END2
+python3 weights.py ones.npy packed/train/tokens-00000.npy ones
+python3 weights.py some.npy packed/train/tokens-00000.npy some
+python3 weights.py valid.npy packed/valid/tokens-00000.npy some
+python3 weights.py zeros.npy packed/valid/tokens-00000.npy zeros
+run 0 "$banyan" train c.yaml --quiet --set name=ones --set data.token_weights=ones.npy
+digest runs/ones/checkpoints/step-00000008 | same - apart.digest
+other some "some weigh more" --set data.token_weights=some.npy
+mv other.digest some.digest
+run 0 "$banyan" train c.yaml --json --set name=both --set data.documents=join --set data.packing=stream \
+    --set data.token_weights=some.npy --set data.valid_token_weights=valid.npy
+losses out >both.eval
+run 0 "$banyan" eval runs/both --json
+near "$(field valid_loss <both.eval)" "$(field valid_loss <out)" 1e-6
+run 0 "$banyan" eval runs/both --json --precision f32
+near "$(field valid_loss <both.eval)" "$(field valid_loss <out)" 1e-5
+run 0 "$banyan" eval runs/both --json --kv int8
+near "$(field valid_loss <both.eval)" "$(field valid_loss <out)" 3e-3
+run 0 "$banyan" eval runs/both --data packed/valid --json
+awk -v a="$(field valid_loss <both.eval)" -v b="$(field valid_loss <out)" 'BEGIN { exit a == b }' || fail "the loss is not weighted"
+run 0 "$banyan" predict runs/both documents.jsonl --json
+[ "$(wc -l <out)" -eq 300 ] || fail "there are not 300 predictions"
+run 2 "$banyan" train --resume runs/both --set train.steps=9 --set data.token_weights=ones.npy
+holds err "start a new run with model.from="
+run 2 "$banyan" train c.yaml --set data.train= --set data.text=documents.jsonl --set data.token_weights=ones.npy
+holds err "data.token_weights has a number for each token of data.train, which is not set"
+run 2 "$banyan" train c.yaml --set data.token_weights=ones.npy --set distill.teacher=runs/apart
+holds err "the loss of a student has no weights of tokens: leave data.token_weights out"
+run 2 "$banyan" train c.yaml --set name=zeros --set data.valid_token_weights=zeros.npy
+holds err "the weights of all examples are 0"
+
 say "statistics tell how full samples are"
 run 0 "$banyan" data stats packed/train --context 32 --json
 filled=$(field filled <out)
@@ -84,6 +124,8 @@ if command -v mpirun >/dev/null && ldd "$banyan" | grep -q libmpi; then
         say "two ranks along $axis have the weights of one"
         run 0 mpirun --oversubscribe -n 2 "$banyan" train c.yaml --quiet --set "name=$axis" --set "parallel.$axis=2"
         digest "runs/$axis/checkpoints/step-00000008" | same - apart.digest
+        run 0 mpirun --oversubscribe -n 2 "$banyan" train c.yaml --quiet --set "name=w$axis" --set "parallel.$axis=2" --set data.token_weights=some.npy
+        digest "runs/w$axis/checkpoints/step-00000008" | same - some.digest
     done
     say "and the same losses of what is held out by name"
     run 0 mpirun --oversubscribe -n 2 "$banyan" train c.yaml --json --set name=sets2 --set data.valid= --set "$sets" --set parallel.data=2

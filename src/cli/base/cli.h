@@ -260,6 +260,7 @@ by_status cli_evaluate_inference(by_evaluation *out, const by_config *config,
                                  by_error *error);
 typedef struct cli_losses {
     double sum;
+    double weight; /* of the targets */
     uint64_t targets;
 } cli_losses;
 /* Adds the losses of up to `batches` batches of the loader (-1: of a pass) to *out, as the engine

@@ -13,6 +13,7 @@
 typedef struct sequence {
     int32_t *tokens; /* [context] */
     int32_t *targets;
+    float *weights; /* of targets */
     int64_t length; /* up to the last target; 0: the place is free */
     int64_t known;  /* tokens whose targets were predicted */
     uint64_t session;
@@ -23,6 +24,7 @@ typedef struct evaluation {
     by_loader *loader;
     sequence sequences[SESSIONS];
     int32_t *memory; /* tokens and targets of all sequences */
+    float *weights;
     int64_t context;
     by_batch batch;
     size_t taken;    /* sequences of the batch */
@@ -67,8 +69,10 @@ static bool take(sequence *s, evaluation *e, by_status *status, by_error *error)
         size_t at = e->taken++ * (size_t)e->context;
         memcpy(s->tokens, (const int32_t *)by_batch_array(&e->batch, "tokens")->data + at, bytes);
         memcpy(s->targets, (const int32_t *)by_batch_array(&e->batch, "targets")->data + at, bytes);
+        const by_array *weights = by_batch_array(&e->batch, "weight");
         for (int64_t t = 0; t < e->context; t++) {
             s->length = s->targets[t] >= 0 ? t + 1 : s->length;
+            s->weights[t] = weights == NULL ? 1.0f : ((const float *)weights->data)[at + (size_t)t];
         }
     }
     return s->length > 0;
@@ -102,10 +106,13 @@ static by_status take_event(evaluation *e, const by_event *event, by_error *erro
     if (event->finish == BY_FINISH_FAILED) {
         return by_error_set(error, event->status, "%s", event->failure);
     }
-    if (s->targets[s->known++] >= 0) {
-        e->losses->sum -= (double)event->log_probability;
+    if (s->targets[s->known] >= 0) {
+        double weight = (double)s->weights[s->known];
+        e->losses->sum -= weight * (double)event->log_probability;
+        e->losses->weight += weight;
         e->losses->targets++;
     }
+    s->known++;
     if (event->finish != BY_FINISH_NONE) {
         s->length = 0;
     }
@@ -140,17 +147,20 @@ by_status cli_sum_engine_losses(cli_losses *out, const by_config *config, const 
         .sessions = SESSIONS, .no_prefix_cache = true, .precision = precision, .kv = kv};
     size_t context = (size_t)e.context;
     e.memory = calloc(SESSIONS * 2 * context, sizeof *e.memory);
-    by_status status = e.memory == NULL
+    e.weights = calloc(SESSIONS * context, sizeof *e.weights);
+    by_status status = e.memory == NULL || e.weights == NULL
                            ? by_error_set(error, BY_EMEMORY, "out of memory: sequences")
                            : by_engine_open(&e.engine, config, weights, &options, error);
     for (size_t i = 0; i < SESSIONS && status == BY_OK; i++) {
         e.sequences[i].tokens = e.memory + 2 * i * context;
         e.sequences[i].targets = e.sequences[i].tokens + context;
+        e.sequences[i].weights = e.weights + i * context;
     }
     if (status == BY_OK) {
         status = run(&e, error);
     }
     by_engine_close(&e.engine);
     free(e.memory);
+    free(e.weights);
     return status;
 }

@@ -25,13 +25,16 @@ static by_status add_batch(cli_losses *s, by_logits *model, const by_batch *batc
 {
     const by_array *tokens = by_batch_array(batch, "tokens");
     const by_array *targets = by_batch_array(batch, "targets");
+    const by_array *weights = by_batch_array(batch, "weight");
     const float *logits;
     by_status status = by_logits_run(model, tokens->data, &logits, error);
     const int32_t *target = targets->data;
     int64_t count = status == BY_OK ? by_shape_count(&targets->shape) : 0;
     for (int64_t i = 0; i < count; i++) {
         if (target[i] >= 0 && target[i] < vocab) {
-            s->sum += loss_of(logits + i * vocab, vocab, target[i]);
+            double weight = weights == NULL ? 1.0 : (double)((const float *)weights->data)[i];
+            s->sum += weight * loss_of(logits + i * vocab, vocab, target[i]);
+            s->weight += weight;
             s->targets++;
         }
     }
@@ -108,9 +111,12 @@ by_status cli_evaluate_inference(by_evaluation *out, const by_config *config,
     if (status == BY_OK && s.targets == 0) {
         status = by_error_set(error, BY_EARG, "evaluation: the data has no tokens to predict");
     }
+    if (status == BY_OK && !(s.weight > 0.0)) {
+        status = by_error_set(error, BY_EARG, "evaluation: the weights of all tokens are 0");
+    }
     if (status == BY_OK) {
         result.targets = s.targets;
-        result.loss = s.sum / (double)s.targets;
+        result.loss = s.sum / s.weight;
         by_task_metrics(data, NULL, &result);
         *out = result;
     }

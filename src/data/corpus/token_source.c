@@ -7,6 +7,7 @@
 #include "data/corpus/best_fit.h"
 #include "data/corpus/dataset.h"
 #include "data/corpus/logit_store.h"
+#include "data/corpus/token_weights.h"
 #include "data/loader/order.h"
 
 #define CONTEXT_LIMIT ((size_t)1 << 30)
@@ -19,16 +20,42 @@
 
 typedef struct token_source {
     by_source base;
-    by_array arrays[5];
+    by_array arrays[6];
     const by_dataset *dataset;    /* borrowed */
     const by_logit_store *logits; /* borrowed; NULL: none */
+    const float *weights;         /* of tokens, borrowed; NULL: 1 */
+    size_t weight;                /* index of the array of weights; 0: there is none */
     size_t context;
     bool documents;     /* are kept apart */
     uint64_t phases;    /* positions where the first window of an epoch may start */
     by__data_bins bins; /* for best-fit packing instead of windows */
 } token_source;
 
-/* Pads a sample with `valid` targets: tokens, targets and the starts of documents. */
+/* ---- weights ---- */
+
+/* Sets the weights of `count` targets of a sample from `at` on, of which the first is token `first`
+ * of the data. Call it when the targets are known. */
+static void fill_weights(const token_source *s, uint64_t first, size_t at, size_t count,
+                         void *const *rows)
+{
+    const int32_t *targets = rows[1];
+    for (size_t i = 0; s->weight > 0 && i < count; i++) {
+        float weight = s->weights == NULL ? 1.0f : s->weights[first + i];
+        ((float *)rows[s->weight])[at + i] = targets[at + i] >= 0 ? weight : 0.0f;
+    }
+}
+
+/* Adds the weights of tokens [begin, end). */
+static void add_weights(const token_source *s, uint64_t begin, uint64_t end, double *sum)
+{
+    for (uint64_t i = begin; i < end; i++) {
+        *sum += s->weights == NULL ? 1.0 : (double)s->weights[i];
+    }
+}
+
+/* ---- samples ---- */
+
+/* Pads a sample with `valid` targets: tokens, targets, weights and the starts of documents. */
 static void fill_up(const token_source *s, size_t tokens, size_t targets, void *const *rows)
 {
     int32_t *of[2] = {rows[0], rows[1]};
@@ -40,6 +67,9 @@ static void fill_up(const token_source *s, size_t tokens, size_t targets, void *
     }
     for (size_t i = tokens; i < s->context && s->documents; i++) {
         ((int32_t *)rows[2])[i] = (int32_t)tokens;
+    }
+    for (size_t i = targets; i < s->context && s->weight > 0; i++) {
+        ((float *)rows[s->weight])[i] = 0.0f;
     }
 }
 
@@ -165,6 +195,7 @@ static by_status fill_window(const by_source *source, const by_source_sample *sa
         if (s->documents) {
             BY_TRY(part_documents(s, start, valid, rows, error));
         }
+        fill_weights(s, start + 1, 0, valid, rows);
     }
     fill_up(s, valid, valid, rows);
     return s->logits == NULL
@@ -195,6 +226,34 @@ static by_status count_window(const by_source *source, const by_source_sample *s
     return BY_OK;
 }
 
+/* Adds the weights of the targets that are counted. */
+static by_status weigh_window(const by_source *source, const by_source_sample *sample,
+                              double *weight, by_error *error)
+{
+    const token_source *s = (const token_source *)source;
+    by__data_borders borders;
+    uint64_t begin;
+    bool whole;
+    const by_source_sample own = stand_in(s, sample, &whole);
+    size_t valid = whole ? targets_of(s, own.place) : 0;
+    uint64_t at = start_of(s, &own) + 1;
+    uint64_t end = at + valid;
+    bool found = valid > 0 && s->documents;
+    *weight = 0.0;
+    if (found) {
+        BY_TRY(by__data_borders_open(&borders, s->dataset, at - 1, valid, &begin, error));
+    }
+    while (found) {
+        BY_TRY(by__data_borders_next(&borders, &found, &begin, error));
+        if (found) { /* the first token of a document is no target */
+            add_weights(s, at, begin, weight);
+            at = begin + 1;
+        }
+    }
+    add_weights(s, at, end, weight);
+    return BY_OK;
+}
+
 /* Computes the number of windows of an epoch or a pass, and where the first may start. */
 static by_status cut_windows(token_source *s, by_error *error)
 {
@@ -202,6 +261,7 @@ static by_status cut_windows(token_source *s, by_error *error)
     uint64_t context = s->context;
     s->base.fill = fill_window;
     s->base.count = s->documents || s->base.replaces != NULL ? count_window : NULL;
+    s->base.weigh = s->weight > 0 ? weigh_window : NULL;
     if (!s->base.shuffle) {
         if (total < 2) {
             return by_error_set(
@@ -262,6 +322,12 @@ static by_status fill_piece(const token_source *s, const by__data_piece *piece, 
     for (size_t i = 0; i < count && s->documents; i++) {
         ((int32_t *)rows[2])[at + i] = (int32_t)at;
     }
+    /* The last token of a piece has no next one in it. */
+    size_t targeted = count < piece->length ? count : count - (count > 0);
+    fill_weights(s, piece->begin + 1, at, targeted, rows);
+    if (targeted < count && s->weight > 0) {
+        ((float *)rows[s->weight])[at + targeted] = 0.0f;
+    }
     return BY_OK;
 }
 
@@ -292,6 +358,22 @@ static by_status count_bin(const by_source *source, const by_source_sample *samp
     uint32_t bin = (uint32_t)own.place;
     BY_UNUSED(error);
     *targets = whole ? by__data_bins_used(b, bin) - (b->first[bin + 1] - b->first[bin]) : 0;
+    return BY_OK;
+}
+
+static by_status weigh_bin(const by_source *source, const by_source_sample *sample, double *weight,
+                           by_error *error)
+{
+    const token_source *s = (const token_source *)source;
+    const by__data_bins *b = &s->bins;
+    bool whole;
+    const by_source_sample own = stand_in(s, sample, &whole);
+    BY_UNUSED(error);
+    *weight = 0.0;
+    for (uint32_t i = b->first[own.place]; whole && i < b->first[own.place + 1]; i++) {
+        const by__data_piece *piece = &b->pieces[i];
+        add_weights(s, piece->begin + 1, piece->begin + piece->length, weight);
+    }
     return BY_OK;
 }
 
@@ -336,6 +418,7 @@ static by_status fill_bins(token_source *s, by_error *error)
     BY_TRY(by__data_bins_of(&s->bins, s->dataset, s->context, error));
     s->base.fill = fill_bin;
     s->base.count = count_bin;
+    s->base.weigh = s->weight > 0 ? weigh_bin : NULL;
     s->base.samples = s->bins.count;
     s->base.targets = s->bins.tokens - s->bins.piece_count;
     if (s->base.targets == 0) {
@@ -414,6 +497,12 @@ by_status by_token_source_open(by_source **out, const by_dataset *dataset,
         s->logits = options->logits;
         by_logit_arrays(s->arrays + s->base.array_count, context, by_logit_store_top(s->logits));
         s->base.array_count += 2;
+    }
+    if (options->weighted) {
+        s->weights =
+            options->weights == NULL ? NULL : by__data_token_weights_values(options->weights);
+        s->weight = s->base.array_count++;
+        s->arrays[s->weight] = (by_array){"weight", BY_F32, BY_SHAPE((int64_t)context), NULL};
     }
     by_status status = options->shuffle && options->packing == BY_TOKENS_BEST_FIT
                            ? fill_bins(s, error)

@@ -5,7 +5,8 @@
 
 static double logit(const by__device_call *call, int64_t row, int64_t v)
 {
-    if (call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD && call->input_count > 5) {
+    if (call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD && call->input_count > 5 &&
+        call->in[5].shape.rank > 0) {
         return by__get(&call->in[5], row * by__tensor_rows(&call->in[1]) + v);
     }
     int64_t columns = by__tensor_columns(&call->in[0]);
@@ -14,6 +15,16 @@ static double logit(const by__device_call *call, int64_t row, int64_t v)
         sum += by__get(&call->in[0], row * columns + i) * by__get(&call->in[1], v * columns + i);
     }
     return sum;
+}
+
+/* The weight of a row, in the last input if there are any; PART has none. */
+static double weight_of(const by__device_call *call, int64_t row)
+{
+    int at = call->op == BY_OP_LINEAR_CROSS_ENTROPY        ? 3
+             : call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD ? 6
+             : call->op == BY_OP_CROSS_ENTROPY_COMBINE     ? 2
+                                                           : 4;
+    return call->input_count > at ? by__get(&call->in[at], row) : 1.0;
 }
 
 static bool counts(const by__device_call *call, int64_t row)
@@ -48,7 +59,8 @@ static double forward(const by__device_call *call, double *lse, double *own, dou
         }
         lse[row] = highest + log(sum);
         int64_t at = place(call, row);
-        loss += at >= 0 ? lse[row] - logits[at] : 0.0;
+        double weight = weight_of(call, row);
+        loss += at >= 0 && weight != 0.0 ? weight * (lse[row] - logits[at]) : 0.0;
         if (own != NULL) {
             own[row] = at >= 0 ? logits[at] : 0.0;
         }
@@ -60,11 +72,12 @@ static double forward(const by__device_call *call, double *lse, double *own, dou
 static double logit_grad(const by__device_call *call, const double *lse, double dloss, int64_t row,
                          int64_t v)
 {
-    if (!counts(call, row)) {
+    double weight = weight_of(call, row);
+    if (!counts(call, row) || weight == 0.0) {
         return 0.0;
     }
     double hot = place(call, row) == v ? 1.0 : 0.0;
-    return (exp(logit(call, row, v) - lse[row]) - hot) * dloss;
+    return (exp(logit(call, row, v) - lse[row]) - hot) * (weight * dloss);
 }
 
 /* sum is scratch of C. */
@@ -169,7 +182,9 @@ static by_status run_combine(const by__device_call *call, const by__device_conte
         }
         double lse = highest + log(sum);
         int32_t target = by__id(&call->in[1], row);
-        loss += target >= 0 && target < call->attrs.rows ? lse - own : 0.0;
+        double weight = weight_of(call, row);
+        bool is_target = target >= 0 && target < call->attrs.rows && weight != 0.0;
+        loss += is_target ? weight * (lse - own) : 0.0;
         by__set(&call->out[1], row, lse);
     }
     by__set(&call->out[0], 0, loss);

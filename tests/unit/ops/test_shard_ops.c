@@ -130,6 +130,15 @@ static const shard_case cases[] = {
      {A(2, 5, 24), A(2, 6, 5), A(2, 5, 24), A(2, 6, 5)}},
     {BY_OP_DROPOUT, {2, 2}, {.p = 0.3f, .stream = 2}, {A(3, 6, 64), {RNG, S(4)}}},
     {BY_OP_LINEAR_CROSS_ENTROPY, {3, 3}, {0}, {A(2, 6, 8), A(11, 8), {TARGETS, S(2, 6)}}},
+    {BY_OP_LINEAR_CROSS_ENTROPY, {3, 3}, {0}, {A(2, 6, 8), A(11, 8), {TARGETS, S(2, 6)}, A(2, 6)}},
+    {BY_OP_LINEAR_CROSS_ENTROPY_GRAD,
+     {3, 2},
+     {0},
+     {A(2, 6, 8), A(11, 8), {TARGETS, S(2, 6)}, {POSITIVE, S(12)}, {ONE, S(1)}, {0}, A(2, 6)}},
+    {BY_OP_LINEAR_CROSS_ENTROPY_TRAIN,
+     {2, 2},
+     {0},
+     {A(2, 6, 8), A(11, 8), {TARGETS, S(2, 6)}, {ONE, S(1)}, A(2, 6)}},
     {BY_OP_LINEAR_CROSS_ENTROPY_GRAD,
      {3, 2},
      {0},
@@ -497,11 +506,14 @@ static void compare(const shard_case *c, tensor *in, int count, tensor *want,
 
 /* A vocabulary that is split needs what all ranks say of a row: their parts are put together here,
  * which on real ranks an all-gather does. */
-static void compare_words(const shard_case *c, tensor *in, tensor *want, int ranks)
+static void compare_words(const shard_case *c, tensor *in, int count, tensor *want, int ranks)
 {
     static const by__op_split splits[3] = {{BY__WHOLE, 1}, {0, 1}, {BY__WHOLE, 1}};
     int64_t rows = by_shape_count(&want[1].type.shape);
-    tensor parts[2] = {make((by__graph_type){BY_F32, BY_SHAPE(2 * ranks, rows)}), in[2]};
+    tensor parts[3] = {make((by__graph_type){BY_F32, BY_SHAPE(2 * ranks, rows)}), in[2]};
+    if (count > 3) {
+        parts[2] = in[3]; /* weights */
+    }
     tensor got[BY_MAX_OUTPUTS];
     for (int rank = 0; rank < ranks; rank++) {
         tensor local[3] = {in[0], piece_of(&in[1], splits[1], ranks, rank), in[2]};
@@ -516,7 +528,7 @@ static void compare_words(const shard_case *c, tensor *in, tensor *want, int ran
     }
     shard_case combine = {.op = BY_OP_CROSS_ENTROPY_COMBINE};
     combine.attrs.rows = in[1].type.shape.dim[0];
-    run(&combine, NULL, parts, 2, got);
+    run(&combine, NULL, parts, count - 1, got);
     for (int o = 0; o < 2; o++) {
         assert_true(relative_distance(got[o].data, want[o].data, count_of(&want[o])) <= 1e-6);
     }
@@ -592,7 +604,7 @@ static int try_splits(const shard_case *c, tensor *in, int count, tensor *want, 
                 continue; /* by time, or words, with collectives: test_tensor_parallel.c */
             }
             if (c->op == BY_OP_LINEAR_CROSS_ENTROPY && sh.build != NULL) {
-                compare_words(c, in, want, ranks);
+                compare_words(c, in, count, want, ranks);
             } else {
                 compare(c, in, count, want, &sh, splits);
             }

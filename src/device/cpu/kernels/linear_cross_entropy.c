@@ -23,14 +23,24 @@ typedef struct cross_entropy_plan {
 typedef struct cross_entropy_operands {
     const void *x, *w;
     const int32_t *targets;
-    float *lse;    /* output of FORWARD and PART, input of GRAD */
-    float *own;    /* logits of the targets, output of PART */
-    float *logits; /* of all rows, contiguous, if plan.outside */
+    const float *weights; /* of rows; NULL: 1 */
+    float *lse;           /* output of FORWARD and PART, input of GRAD */
+    float *own;           /* logits of the targets, output of PART */
+    float *logits;        /* of all rows, contiguous, if plan.outside */
     float dloss;
     float *loss;
     void *dx;
     float *dw;
 } cross_entropy_operands;
+
+/* The weights of rows, the last input if there are any. */
+static const float *weights_of(const by__device_call *call)
+{
+    int at = call->op == BY_OP_LINEAR_CROSS_ENTROPY        ? 3
+             : call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD ? 6
+                                                           : 4;
+    return call->input_count > at ? call->in[at].data : NULL;
+}
 
 static cross_entropy_operands bind(const by__device_call *call)
 {
@@ -39,6 +49,7 @@ static cross_entropy_operands bind(const by__device_call *call)
         .x = call->in[0].data,
         .w = call->in[1].data,
         .targets = call->in[2].data,
+        .weights = weights_of(call),
         .dloss = 1.0f,
     };
     if (p->mode == FORWARD) {
@@ -144,7 +155,8 @@ static void run_row(const cross_entropy_plan *p, const cross_entropy_operands *o
 {
     int64_t n = p->v.vocabulary;
     int64_t target = o->targets[r];
-    bool counts = target >= 0 && target < p->all;
+    float weight = o->weights == NULL ? 1.0f : o->weights[r];
+    bool counts = target >= 0 && target < p->all && weight != 0.0f;
     target = counts && target >= p->first && target < p->first + n ? target - p->first : -1;
     float own = target >= 0 ? row[target] : 0.0f;
     float base = p->mode == GRAD ? o->lse[r] : highest(row, n);
@@ -158,7 +170,7 @@ static void run_row(const cross_entropy_plan *p, const cross_entropy_operands *o
     } else if (p->mode == TRAIN && counts) {
         total = sum_exponentials(row, n, base, true);
     }
-    *loss = counts ? (double)base - (double)own + log((double)total) : 0.0;
+    *loss = counts ? ((double)base - (double)own + log((double)total)) * (double)weight : 0.0;
     if (p->mode <= PART) {
         return;
     }
@@ -166,14 +178,15 @@ static void run_row(const cross_entropy_plan *p, const cross_entropy_operands *o
         memset(to, 0, (size_t)n * by_dtype_size(p->v.dtype));
         return;
     }
-    float hot = (expf(own - base) / total - 1.0f) * o->dloss;
+    float dloss = o->dloss * weight;
+    float hot = (expf(own - base) / total - 1.0f) * dloss;
     bool exponentiate = p->mode == GRAD;
     if (p->v.dtype == BY_F32) {
-        set_row(row, to, n, exponentiate, base, o->dloss / total, target, hot, BY_F32);
+        set_row(row, to, n, exponentiate, base, dloss / total, target, hot, BY_F32);
     } else if (p->v.dtype == BY_F16) {
-        set_row(row, to, n, exponentiate, base, o->dloss / total, target, hot, BY_F16);
+        set_row(row, to, n, exponentiate, base, dloss / total, target, hot, BY_F16);
     } else {
-        set_row(row, to, n, exponentiate, base, o->dloss / total, target, hot, BY_BF16);
+        set_row(row, to, n, exponentiate, base, dloss / total, target, hot, BY_BF16);
     }
 }
 
@@ -266,7 +279,9 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
     by__cpu_vocabulary_cut(&p->v, 1);
     p->first = call->attrs.begin;
     p->all = call->attrs.rows > 0 ? call->attrs.rows : p->v.vocabulary;
-    p->outside = p->mode == PART ? call->attrs.keep : p->mode == GRAD && call->input_count > 5;
+    p->outside = p->mode == PART
+                     ? call->attrs.keep
+                     : p->mode == GRAD && call->input_count > 5 && call->in[5].shape.rank > 0;
     by_status status = open_products(p, error);
     if (status != BY_OK) {
         release(call);
