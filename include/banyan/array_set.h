@@ -115,7 +115,10 @@ typedef struct by_array_source_options {
     int shift;
     bool flip; /* augmentation with `shuffle`: mirror horizontally with probability 1/2 */
     /* Further augmentation of "images" with `shuffle`, in this order, behind these two: texts NAME
-     * or NAME=VALUE:VALUE..., as in data.transforms of a config. Not needed after the call. */
+     * or NAME=VALUE:VALUE..., as in data.transforms of a config. Not needed after the call. With
+     * one that mixes images, such as "mixup", and i32 targets, samples also have "second_labels",
+     * i32, and "first_weight" and "second_weight", f32, the weights of both labels in the loss,
+     * which add up to "weight". */
     const char *const *transforms;
     size_t transform_count;
     /* Normalization of "images", [C]: pixels become f32, (pixel / 255 - mean) / deviation. NULL, as

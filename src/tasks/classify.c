@@ -17,6 +17,17 @@ static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
 extern const by__task_row by__task_classify;
 
+/* Of samples with two labels, whose weights add up to that of the sample. */
+static by_value mixed_loss(by_graph *graph, by_value output, by_value labels, int64_t batch,
+                           float smoothing)
+{
+    by_value second = by_graph_input(graph, "second_labels", BY_I32, BY_SHAPE(batch));
+    by_value weights[2] = {by_graph_input(graph, "first_weight", BY_F32, BY_SHAPE(batch)),
+                           by_graph_input(graph, "second_weight", BY_F32, BY_SHAPE(batch))};
+    return by_add(graph, by_weighted_cross_entropy(graph, output, labels, weights[0], smoothing),
+                  by_weighted_cross_entropy(graph, output, second, weights[1], smoothing));
+}
+
 static by_status loss(const by_config *config, const by_model_request *request, by_graph *graph,
                       by_model *model, by_error *error)
 {
@@ -25,7 +36,9 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     BY_TRY(by__task_examples_needs_output(config, model, error));
     float smoothing = training && own != NULL ? (float)own->smoothing : 0.0f;
     by_value labels = by_graph_input(graph, "labels", BY_I32, BY_SHAPE(request->batch));
-    if (own != NULL && own->set.weight[0] != '\0') {
+    if (training && own != NULL && by__task_examples_mixes(&own->set)) {
+        model->loss = mixed_loss(graph, model->output, labels, request->batch, smoothing);
+    } else if (own != NULL && own->set.weight[0] != '\0') {
         by_value weight = by_graph_input(graph, "weight", BY_F32, BY_SHAPE(request->batch));
         model->loss = by_weighted_cross_entropy(graph, model->output, labels, weight, smoothing);
     } else {

@@ -160,10 +160,10 @@ static uint64_t scratch_bytes(const by__task_examples *d)
     if (images == NULL || (k->transforms.count == 0 && k->shift == 0 && k->flip == 0)) {
         return 0;
     }
-    const by__transform_chain chain = {.size = {.channels = (size_t)images->shape.dim[1],
-                                                .height = (size_t)images->shape.dim[2],
-                                                .width = (size_t)images->shape.dim[3]},
-                                       .count = 1};
+    by__transform_chain chain = {.size = {.channels = (size_t)images->shape.dim[1],
+                                          .height = (size_t)images->shape.dim[2],
+                                          .width = (size_t)images->shape.dim[3]}};
+    (void)by__transform_add(&chain, by__task_examples_mixes(k) ? "mixup" : "flip", NULL);
     return by__transform_scratch(&chain);
 }
 
@@ -358,6 +358,17 @@ static by_status check_transforms(const by__task_examples_keys *k, const by_conf
         }
     }
     return BY_OK;
+}
+
+bool by__task_examples_mixes(const by__task_examples_keys *k)
+{
+    by__transform_chain chain = {.count = 0};
+    for (size_t i = 0; i < k->transforms.count; i++) {
+        if (by__transform_add(&chain, k->transforms.items[i], NULL) != BY_OK) {
+            return false; /* refused where the data is opened */
+        }
+    }
+    return by__transform_mixes(&chain);
 }
 
 static by_status open_config_images(by__task_examples *d, const by_task_request *r, by_error *error)

@@ -123,6 +123,8 @@ by_status by__task_examples_source_of(by_source **out, const by__task_examples *
 /* Gives the arrays of a set to be predicted placeholder targets ("labels" or "targets"). */
 by_status by__task_examples_replace_targets(by_array_set **set, const char *target,
                                             by_error *error);
+/* Returns true if training samples have two labels (data.transforms). */
+bool by__task_examples_mixes(const by__task_examples_keys *keys);
 /* Number of classes of the open labels: the largest plus one. 0: there are no labels. */
 int64_t by__task_examples_classes(const by__task_examples *data);
 /* BY_ECONFIG unless the model ends in an output. */

@@ -51,6 +51,18 @@ run 0 "$banyan" train images.yaml --set train.threads=2 --set data.threads=3 --s
     --set data.shift=0 --set data.flip=false --set 'data.transforms=[shift=1, flip]'
 same "$last/model.safetensors" runs/two/checkpoints/step-00000040/model.safetensors
 
+say "mixed images have two labels: the same bits with more threads and after a resume"
+set -- --set data.shift=0 --set data.flip=false --set 'data.transforms=[shift=1, flip, mixup=0.4]' --set checkpoint.every=10
+run 0 "$banyan" train images.yaml "$@" --set train.steps=20 --set name=mixed
+mixed=runs/mixed/checkpoints/step-00000020
+! cmp -s "$mixed/model.safetensors" runs/two/checkpoints/step-00000020/model.safetensors || fail "nothing was mixed"
+cp "$mixed/model.safetensors" mixed.safetensors
+rm -r "$mixed"
+run 0 "$banyan" train --resume runs/mixed --set train.threads=2 --set data.threads=3
+same mixed.safetensors "$mixed/model.safetensors"
+run 2 "$banyan" train images.yaml "$@" --set 'data.transforms=[mixup, cutmix]'
+holds err "only one transform mixes images, and mixup does already"
+
 say "resumed, the same bits"
 cp -r runs/images runs/resumed
 rm -r runs/resumed/checkpoints/step-00000030 runs/resumed/checkpoints/step-00000040

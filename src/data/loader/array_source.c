@@ -25,17 +25,30 @@ typedef struct array_source {
     size_t images;      /* index of the images; `count`: there are none to convert */
     size_t target;      /* index of the target; `count`: there is none */
     size_t weight;      /* index of the weights; `count`: an array behind the set's, of ones */
+    size_t mixed;       /* index of the arrays of mixed samples; 0: there are none */
     pixels pixels;
 } array_source;
 
 /* ---- images ---- */
 
+/* The row of the set that a sample is mixed with. */
+static uint64_t partner_row(const array_source *s, const by_source_sample *sample)
+{
+    return by__part_row(&s->rows, by__transform_partner(sample, s->base.samples));
+}
+
+/* *share: of the sample's own label. */
 static void fill_image(const array_source *s, const by_source_sample *sample, void *out,
-                       const uint8_t *in)
+                       const uint8_t *in, double *share)
 {
     const pixels *p = &s->pixels;
     size_t bytes = p->channels * p->plane;
-    const uint8_t *image = by__transform_apply(&p->chain, sample, in, sample->scratch);
+    const uint8_t *other = NULL;
+    if (by__transform_mixes(&p->chain)) {
+        other = (const uint8_t *)s->in[s->images].data + partner_row(s, sample) * bytes;
+    }
+    const uint8_t *image =
+        by__transform_apply(&p->chain, sample, in, other, sample->scratch, share);
     if (p->table == NULL) {
         memcpy(out, image, bytes);
         return;
@@ -51,12 +64,25 @@ static void fill_image(const array_source *s, const by_source_sample *sample, vo
 
 /* ---- samples ---- */
 
+/* The second label of a mixed sample, and the weights of both. */
+static void fill_mixed(const array_source *s, const by_source_sample *sample, void *const *rows,
+                       double share)
+{
+    const int32_t *labels = s->in[s->target].data;
+    float weight = *(const float *)rows[s->weight];
+    float first = (float)share * weight;
+    *(int32_t *)rows[s->mixed] = labels[partner_row(s, sample)];
+    *(float *)rows[s->mixed + 1] = first;
+    *(float *)rows[s->mixed + 2] = weight - first;
+}
+
 static by_status fill(const by_source *source, const by_source_sample *sample, void *const *rows,
                       by_error *error)
 {
     const array_source *s = (const array_source *)source;
     BY_UNUSED(error);
     bool counts = sample->place < source->samples;
+    double share = 1.0;
     uint64_t row = counts ? by__part_row(&s->rows, sample->place) : 0;
     for (size_t i = 0; i < s->count; i++) {
         size_t bytes = s->row_bytes[i];
@@ -66,13 +92,16 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
             bool is_wide = i == s->images && s->pixels.table != NULL;
             memset(rows[i], is_label ? 0xff : 0, is_wide ? bytes * sizeof(float) : bytes);
         } else if (i == s->images) {
-            fill_image(s, sample, rows[i], from);
+            fill_image(s, sample, rows[i], from, &share);
         } else {
             memcpy(rows[i], from, bytes);
         }
     }
     if (s->weight == s->count) {
         *(float *)rows[s->count] = counts ? 1.0f : 0.0f;
+    }
+    if (s->mixed > 0) {
+        fill_mixed(s, sample, rows, share);
     }
     return BY_OK;
 }
@@ -161,6 +190,23 @@ static by_status open_chain(array_source *s, const by_array_source_options *o, b
     return BY_OK;
 }
 
+/* Adds the arrays of samples with two labels. */
+static by_status open_mixed(array_source *s, by_error *error)
+{
+    const by_array *labels = &s->in[s->target];
+    if (labels->dtype != BY_I32 || labels->shape.rank != 1) {
+        return by_error_set(error, BY_EARG,
+                            "%s: mixed images have two labels, i32 [N], and '%s' has other targets",
+                            s->base.name, labels->name);
+    }
+    s->mixed = s->base.array_count;
+    s->arrays[s->mixed] = (by_array){.name = "second_labels", .dtype = BY_I32};
+    s->arrays[s->mixed + 1] = (by_array){.name = "first_weight", .dtype = BY_F32};
+    s->arrays[s->mixed + 2] = (by_array){.name = "second_weight", .dtype = BY_F32};
+    s->base.array_count += 3;
+    return BY_OK;
+}
+
 static by_status open_images(array_source *s, const by_array_source_options *o, by_error *error)
 {
     pixels *p = &s->pixels;
@@ -179,6 +225,9 @@ static by_status open_images(array_source *s, const by_array_source_options *o, 
     *p = (pixels){
         .channels = size.channels, .plane = size.height * size.width, .chain = {.size = size}};
     BY_TRY(open_chain(s, o, error));
+    if (by__transform_mixes(&p->chain) && s->target < s->count) {
+        BY_TRY(open_mixed(s, error));
+    }
     if ((o->mean == NULL) != (o->deviation == NULL)) {
         return by_error_set(error, BY_EARG, "%s: pixels need both mean and deviation, or neither",
                             s->base.name);
@@ -206,7 +255,7 @@ static by_status check_weights(const array_source *s, const by_array *weights, b
 
 static by_status open_arrays(array_source *s, const by_array_source_options *o, by_error *error)
 {
-    BY_TRY(by__alloc((void **)&s->arrays, s->count + 1, sizeof *s->arrays, "arrays", error));
+    BY_TRY(by__alloc((void **)&s->arrays, s->count + 4, sizeof *s->arrays, "arrays", error));
     BY_TRY(by__alloc((void **)&s->row_bytes, s->count, sizeof *s->row_bytes, "arrays", error));
     for (size_t i = 0; i < s->count; i++) {
         by_array *a = &s->arrays[i];

@@ -2,8 +2,9 @@
  *
  * What a transform draws is a function of the loader's seed and the sample's index over all epochs,
  * so an image looks the same for any number of ranks and threads and after a resume. Transforms
- * keep the size of an image, and apply to training data alone. What held-out data needs as well,
- * its size and the scale of its pixels, is kept with the weights: by_image_fit,
+ * keep the size of an image, and apply to training data alone. One of a chain may mix the image
+ * with that of another sample, drawn in the same way: the sample then has two labels. What held-out
+ * data needs as well, its size and the scale of its pixels, is kept with the weights: by_image_fit,
  * by__loader_pixel_scales.
  *
  * Adding one: its file, its line in transforms.c, and its case in
@@ -49,9 +50,14 @@ typedef struct by__transform_row {
     /* Refuses what the size of the images does not allow. NULL: nothing. */
     by_status (*check)(const double *parameters, const by__transform_size *size, by_error *error);
     /* Writes the transformed image `in` to `out`. Returns false, and leaves `out` as it is, if the
-     * draw is not to change the image. */
+     * draw is not to change the image. NULL: the row has `mix`. */
     bool (*apply)(const double *parameters, const by__transform_size *size,
                   const by__transform_draw *draw, const uint8_t *in, uint8_t *out);
+    /* Mixes an image with `other` and returns the share of `in` in the sample's label, from 0 to 1;
+     * with 1, `out` is left as it is. */
+    double (*mix)(const double *parameters, const by__transform_size *size,
+                  const by__transform_draw *draw, const uint8_t *in, const uint8_t *other,
+                  uint8_t *out);
 } by__transform_row;
 
 typedef struct by__transform_step {
@@ -73,9 +79,16 @@ by_status by__transform_add(by__transform_chain *chain, const char *text, by_err
 by_status by__transform_check(const by__transform_chain *chain, by_error *error);
 /* Bytes of a thread's scratch; 0: the chain is empty. */
 size_t by__transform_scratch(const by__transform_chain *chain);
-/* Returns the transformed image: in the scratch, or `in` if nothing changes it. */
+/* Returns true if a step mixes images. */
+bool by__transform_mixes(const by__transform_chain *chain);
+/* The place, below `samples`, of the sample that this one is mixed with. */
+uint64_t by__transform_partner(const by_source_sample *sample, uint64_t samples);
+/* Returns the transformed image: in the scratch, or `in` if nothing changes it. other: the image of
+ * the partner if the chain mixes, which the steps before that change as well, with draws of their
+ * own. *share: of the sample's own label, 1 if nothing is mixed. */
 const uint8_t *by__transform_apply(const by__transform_chain *chain, const by_source_sample *sample,
-                                   const uint8_t *in, void *scratch);
+                                   const uint8_t *in, const uint8_t *other, void *scratch,
+                                   double *share);
 
 /* Gets block `block` < 2^16 of a transform's random bits. */
 static inline void by__transform_random(const by__transform_draw *draw, uint64_t block,

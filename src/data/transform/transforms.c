@@ -5,10 +5,15 @@
 
 #include "data/transform/transform.h"
 
+/* Stream of the partner of a mixed sample: its place, and the seed of all draws for its image. */
+#define STREAM_PARTNER 0x70617274u /* "part" in ASCII */
+
 /* One row per transform: by__transform_NAME of NAME.c. */
 #define TRANSFORMS(ROW)                                                                            \
     ROW(shift)                                                                                     \
-    ROW(flip)
+    ROW(flip)                                                                                      \
+    ROW(mixup)                                                                                     \
+    ROW(cutmix)
 
 #define DECLARE(name) extern const by__transform_row by__transform_##name;
 #define ADDRESS(name) &by__transform_##name,
@@ -96,6 +101,11 @@ by_status by__transform_add(by__transform_chain *chain, const char *text, by_err
     }
     for (size_t i = 0; i < chain->count; i++) {
         step.turn += chain->steps[i].row == step.row;
+        if (step.row->mix != NULL && chain->steps[i].row->mix != NULL) {
+            return by_error_set(error, BY_EARG,
+                                "'%s': only one transform mixes images, and %s does already", text,
+                                chain->steps[i].row->name);
+        }
     }
     chain->steps[chain->count++] = step;
     return BY_OK;
@@ -120,22 +130,69 @@ static size_t image_bytes(const by__transform_chain *chain)
 
 size_t by__transform_scratch(const by__transform_chain *chain)
 {
-    return chain->count == 0 ? 0 : 2 * image_bytes(chain);
+    return chain->count == 0 ? 0 : (by__transform_mixes(chain) ? 4 : 2) * image_bytes(chain);
 }
 
-const uint8_t *by__transform_apply(const by__transform_chain *chain, const by_source_sample *sample,
-                                   const uint8_t *in, void *scratch)
+bool by__transform_mixes(const by__transform_chain *chain)
 {
-    uint8_t *images[2] = {scratch, (uint8_t *)scratch + image_bytes(chain)};
-    size_t next = 0;
+    bool mixes = false;
     for (size_t i = 0; i < chain->count; i++) {
-        const by__transform_step *s = &chain->steps[i];
-        const by__transform_draw draw = {.sample = sample,
-                                         .purpose = s->row->stream + (s->turn << 32)};
-        if (s->row->apply(s->parameters, &chain->size, &draw, in, images[next])) {
-            in = images[next];
-            next = 1 - next;
+        mixes = mixes || chain->steps[i].row->mix != NULL;
+    }
+    return mixes;
+}
+
+uint64_t by__transform_partner(const by_source_sample *sample, uint64_t samples)
+{
+    uint32_t random[4];
+    by_source_random(sample, STREAM_PARTNER, random);
+    return ((uint64_t)random[0] << 32 | random[1]) % samples;
+}
+
+static by__transform_draw draw_of(const by__transform_step *s, const by_source_sample *sample)
+{
+    return (by__transform_draw){.sample = sample, .purpose = s->row->stream + (s->turn << 32)};
+}
+
+/* Applies the steps from *at on up to one that mixes, in two images of scratch. */
+static const uint8_t *apply_steps(const by__transform_chain *chain, size_t *at,
+                                  const by_source_sample *sample, const uint8_t *in,
+                                  uint8_t *const images[2])
+{
+    for (; *at < chain->count && chain->steps[*at].row->mix == NULL; ++*at) {
+        const by__transform_step *s = &chain->steps[*at];
+        const by__transform_draw draw = draw_of(s, sample);
+        uint8_t *out = images[in == images[0]];
+        if (s->row->apply(s->parameters, &chain->size, &draw, in, out)) {
+            in = out;
         }
     }
     return in;
+}
+
+const uint8_t *by__transform_apply(const by__transform_chain *chain, const by_source_sample *sample,
+                                   const uint8_t *in, const uint8_t *other, void *scratch,
+                                   double *share)
+{
+    size_t bytes = image_bytes(chain);
+    uint8_t *const images[2] = {scratch, (uint8_t *)scratch + bytes};
+    size_t at = 0;
+    *share = 1.0;
+    in = apply_steps(chain, &at, sample, in, images);
+    if (at == chain->count) {
+        return in;
+    }
+    uint8_t *const others[2] = {(uint8_t *)scratch + 2 * bytes, (uint8_t *)scratch + 3 * bytes};
+    const by__transform_step *mixing = &chain->steps[at];
+    const by__transform_draw draw = draw_of(mixing, sample);
+    by_source_sample partner = *sample;
+    size_t same = 0;
+    uint32_t random[4];
+    by_source_random(sample, STREAM_PARTNER, random);
+    partner.seed = (uint64_t)random[2] << 32 | random[3];
+    other = apply_steps(chain, &same, &partner, other, others);
+    uint8_t *out = images[in == images[0]];
+    *share = mixing->row->mix(mixing->parameters, &chain->size, &draw, in, other, out);
+    at++;
+    return apply_steps(chain, &at, sample, *share < 1.0 ? out : in, images);
 }

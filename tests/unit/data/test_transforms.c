@@ -1,5 +1,6 @@
 /* Transforms of images: each row's draws and pixels; chains are functions of seed, epoch and
  * sample, for any number of threads, and leave held-out data alone. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,6 +72,9 @@ static const char *const chains[][4] = {
     {"flip"},
     {"shift=1", "flip=0.9"},
     {"flip", "shift=3", "flip", "shift"},
+    {"mixup"},
+    {"cutmix=0.5:0.9"},
+    {"flip", "shift", "mixup=1", "flip"},
 };
 
 static size_t length_of(const char *const *chain)
@@ -176,7 +180,130 @@ static const uint8_t *apply_to(const char *text, uint64_t index, const uint8_t *
     assert_int_equal(by__transform_add(&chain, text, NULL), BY_OK);
     assert_int_equal(by__transform_check(&chain, NULL), BY_OK);
     assert_true(by__transform_scratch(&chain) <= sizeof scratch);
-    return by__transform_apply(&chain, &sample, in, scratch);
+    double share;
+    const uint8_t *out = by__transform_apply(&chain, &sample, in, NULL, scratch, &share);
+    assert_true(share == 1.0);
+    return out;
+}
+
+/* Applies one that mixes to an image of tens and one of thousands modulo 256. */
+static const uint8_t *mix_images(const char *text, uint64_t index, double *share)
+{
+    static uint8_t scratch[8 * BY_CACHE_LINE * IMAGE];
+    static uint8_t images[2][IMAGE];
+    by__transform_chain chain = {.size = {.channels = CHANNELS, .height = HEIGHT, .width = WIDTH}};
+    const by_source_sample sample = {.index = index, .place = index, .seed = 11};
+    assert_int_equal(by__transform_add(&chain, text, NULL), BY_OK);
+    assert_true(by__transform_mixes(&chain));
+    assert_true(by__transform_scratch(&chain) <= sizeof scratch);
+    memset(images[0], 10, IMAGE);
+    memset(images[1], 200, IMAGE);
+    return by__transform_apply(&chain, &sample, images[0], images[1], scratch, share);
+}
+
+/* The share is that of the pixels; Beta(alpha, alpha) has mean 1/2 and variance 1/(4 (2 alpha +
+ * 1)). */
+static void test_mixup(void **state)
+{
+    enum { DRAWS = 4000 };
+    BY_UNUSED(state);
+    for (int i = 0; i < 2; i++) {
+        double alpha = i == 0 ? 1.0 : 0.2;
+        double sum = 0.0;
+        double squares = 0.0;
+        for (uint64_t k = 0; k < DRAWS; k++) {
+            double share;
+            const uint8_t *out = mix_images(i == 0 ? "mixup=1" : "mixup", k, &share);
+            assert_true(share >= 0.0 && share <= 1.0);
+            assert_true(fabs((double)out[0] - (10 * share + 200 * (1 - share))) <= 0.5);
+            assert_int_equal(out[IMAGE - 1], out[0]);
+            sum += share;
+            squares += (share - 0.5) * (share - 0.5);
+        }
+        assert_true(fabs(sum / DRAWS - 0.5) < 0.03);
+        assert_true(fabs(squares / DRAWS * 4 * (2 * alpha + 1) - 1.0) < 0.06);
+    }
+    size_t mixed = 0;
+    for (uint64_t k = 0; k < 200; k++) {
+        double share;
+        (void)mix_images("mixup=1:0.25", k, &share);
+        mixed += share < 1.0;
+    }
+    assert_in_range(mixed, 30, 70);
+}
+
+/* The other image's pixels are a rectangle, the same in all channels, and its share of the area. */
+static void test_cutmix(void **state)
+{
+    bool seen[HEIGHT * WIDTH + 1] = {false};
+    BY_UNUSED(state);
+    for (uint64_t k = 0; k < 400; k++) {
+        double share;
+        const uint8_t *out = mix_images("cutmix", k, &share);
+        size_t count = 0;
+        size_t ends[4] = {HEIGHT, 0, WIDTH, 0};
+        for (size_t i = 0; i < HEIGHT * WIDTH; i++) {
+            assert_true(out[i] == 10 || out[i] == 200);
+            assert_int_equal(out[i], out[HEIGHT * WIDTH + i]);
+            if (out[i] == 200) {
+                size_t y = i / WIDTH;
+                size_t x = i % WIDTH;
+                ends[0] = y < ends[0] ? y : ends[0];
+                ends[1] = y + 1 > ends[1] ? y + 1 : ends[1];
+                ends[2] = x < ends[2] ? x : ends[2];
+                ends[3] = x + 1 > ends[3] ? x + 1 : ends[3];
+                count++;
+            }
+        }
+        assert_int_equal(count, count == 0 ? 0 : (ends[1] - ends[0]) * (ends[3] - ends[2]));
+        assert_true(fabs(share - (1.0 - (double)count / (HEIGHT * WIDTH))) < 1e-12);
+        seen[count] = true;
+    }
+    assert_true(seen[0] && seen[1] && seen[6] && seen[12]);
+}
+
+/* Samples of two labels: their image tells which example the other one is, and the weights are
+ * shares of the example's own. */
+static void test_second_labels(void **state)
+{
+    static uint8_t pixels[EXAMPLES];
+    static int32_t labels[EXAMPLES];
+    static float weights[EXAMPLES];
+    const char *const chain[] = {"mixup=1"};
+    const by_array_source_options options = {
+        .shuffle = true, .target = "labels", .transforms = chain, .transform_count = 1};
+    by_array_set *set;
+    by_batch batch;
+    size_t others = 0;
+    BY_UNUSED(state);
+    for (size_t i = 0; i < EXAMPLES; i++) {
+        pixels[i] = (uint8_t)(i * 8);
+        labels[i] = (int32_t)i;
+        weights[i] = (float)(i % 3);
+    }
+    const by_array arrays[] = {{"images", BY_U8, BY_SHAPE(EXAMPLES, 1, 1, 1), pixels},
+                               {"labels", BY_I32, BY_SHAPE(EXAMPLES), labels},
+                               {"weight", BY_F32, BY_SHAPE(EXAMPLES), weights}};
+    assert_int_equal(by_array_set_open(&set, "pixels", arrays, 3, NULL), BY_OK);
+    by_loader *loader = open_loader(set, &options, &(by_loader_options){.batch = 50, .seed = 4});
+    const uint8_t *images = next_images(loader, &batch);
+    const int32_t *first = by_batch_array(&batch, "labels")->data;
+    const int32_t *second = by_batch_array(&batch, "second_labels")->data;
+    const float *first_weight = by_batch_array(&batch, "first_weight")->data;
+    const float *second_weight = by_batch_array(&batch, "second_weight")->data;
+    for (size_t i = 0; i < 50; i++) {
+        float weight = (float)(first[i] % 3);
+        assert_true(first_weight[i] + second_weight[i] == weight);
+        others += second[i] != first[i];
+        if (weight > 0.0f) {
+            float share = first_weight[i] / weight;
+            float want = (float)(8 * first[i]) * share + (float)(8 * second[i]) * (1 - share);
+            assert_true(fabsf((float)images[i] - want) <= 0.51f);
+        }
+    }
+    assert_true(others > 40);
+    by_loader_close(&loader);
+    by_array_set_close(&set);
 }
 
 static void test_flip(void **state)
@@ -270,6 +397,9 @@ int main(void)
         cmocka_unit_test(test_options_of_old),
         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_held_out),
+        cmocka_unit_test(test_mixup),
+        cmocka_unit_test(test_cutmix),
+        cmocka_unit_test(test_second_labels),
         cmocka_unit_test(test_flip),
         cmocka_unit_test(test_shift),
         cmocka_unit_test(test_refusals),
