@@ -79,6 +79,11 @@ BY_API void by_graph_close(by_graph **graph);
  * may add a narrower copy for computing. A parameter with a '*' in its name is stored in weight
  * files as one tensor per index of its first axis, with the index in place of the '*'. */
 BY_API by_value by_graph_input(by_graph *graph, const char *name, by_dtype dtype, by_shape shape);
+/* An input that is the same for all batches of a run, such as the features of all nodes of a
+ * network of which a batch has some. It has no axis of examples, a trainer copies it to the device
+ * once (by_trainer_set_constants), and every rank has all of it. */
+BY_API by_value by_graph_constant_input(by_graph *graph, const char *name, by_dtype dtype,
+                                        by_shape shape);
 BY_API by_value by_graph_parameter(by_graph *graph, const char *name, const char *axes,
                                    by_shape shape, by_init init);
 BY_API by_value by_graph_state(by_graph *graph, const char *name, by_dtype dtype, by_shape shape);

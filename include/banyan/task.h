@@ -199,6 +199,11 @@ struct by_task {
     by_status (*source)(by_source **out, by_task_data *data, const by_config *config, bool training,
                         by_error *error);
 
+    /* Gets the arrays of the graph's constant inputs (by_graph_constant_input), which the data
+     * owns. NULL: it has none. */
+    by_status (*constants)(by_task_data *data, const by_config *config, const by_array **out,
+                           size_t *count, by_error *error);
+
     /* Adds inputs for the targets and the loss to the graph of a micro-batch in mode train or loss:
      * sets model->loss to an f32 [1], the sum over the targets that count, which the trainer
      * divides by their number in the whole batch; and model->counted if there is model->auxiliary.

@@ -146,6 +146,14 @@ BY_API by_batch_part by_trainer_part(const by_trainer *trainer);
 BY_API by_status by_trainer_loader(by_loader **out, const by_trainer *trainer, by_task_data *data,
                                    bool training, by_error *error);
 
+/* Copies the arrays of the graph's constant inputs (by_graph_constant_input) to the device, once
+ * memory is allocated and before the first batch. Nothing may be in flight. Returns BY_EARG if one
+ * is missing, of another type, or has an index that no table has. */
+BY_API by_status by_trainer_set_constants(by_trainer *trainer, const by_array *arrays, size_t count,
+                                          by_error *error);
+/* The same with the arrays that the task has for its data; without any it does nothing. */
+BY_API by_status by_trainer_set_data(by_trainer *trainer, by_task_data *data, by_error *error);
+
 /* Adopts the batch size of the next step if it differs (config.train.batch_warmup): by_trainer_part
  * then returns this rank's part of it, and `loader` (may be NULL), opened by by_trainer_loader,
  * continues with it at its position. If this is never called, steps have train.batch examples.
@@ -203,9 +211,9 @@ BY_API by_status by_trainer_plan_loaders(by_trainer *trainer, bool held_out, by_
 /* A global batch of random examples, for timing: numbers in [-1, 1), and indices that the model
  * accepts. */
 typedef struct by_random_batch by_random_batch;
-/* Makes a random batch for a trainer. Returns BY_EARG if an input is neither i32 nor f32. */
-BY_API by_status by_random_batch_open(by_random_batch **out, const by_trainer *trainer,
-                                      by_error *error);
+/* Makes a random batch for a trainer, whose constant inputs become 0. Returns BY_EARG if an input
+ * is neither i32 nor f32. */
+BY_API by_status by_random_batch_open(by_random_batch **out, by_trainer *trainer, by_error *error);
 BY_API void by_random_batch_close(by_random_batch **batch);
 /* Returns the batch. */
 BY_API const by_batch *by_random_batch_view(const by_random_batch *batch);

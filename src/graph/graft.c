@@ -13,6 +13,9 @@ static by_value graft_value(by_graph *graph, const by__graph_value *value, const
         if (found == BY_NONE) {
             found = by_graph_input(graph, value->name, value->dtype, value->shape);
             by__graph_set_axes(graph, found, value->axes == NULL ? "" : value->axes);
+            if (found != BY_NONE) {
+                graph->values[found].constant = value->constant;
+            }
         }
         return found;
     }

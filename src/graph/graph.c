@@ -154,6 +154,15 @@ by_value by_graph_input(by_graph *graph, const char *name, by_dtype dtype, by_sh
     return by__graph_add_value(graph, BY_ROLE_INPUT, name, NULL, (by__graph_type){dtype, shape});
 }
 
+by_value by_graph_constant_input(by_graph *graph, const char *name, by_dtype dtype, by_shape shape)
+{
+    by_value value = by_graph_input(graph, name, dtype, shape);
+    if (value != BY_NONE) {
+        graph->values[value].constant = true;
+    }
+    return value;
+}
+
 by_value by_graph_parameter(by_graph *graph, const char *name, const char *axes, by_shape shape,
                             by_init init)
 {

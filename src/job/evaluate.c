@@ -307,6 +307,7 @@ static by_status open_pass(evaluation_pass *p, const by_config *config, const by
     const by_trainer_options options = {.mode = BY_TRAINER_LOSS, .task = data->task};
     BY_TRY(by_trainer_open(&p->trainer, config, &options, error));
     BY_TRY(by_trainer_allocate(p->trainer, error));
+    BY_TRY(by_trainer_set_data(p->trainer, data, error));
     BY_TRY(by_trainer_load_weights(p->trainer, weights, error));
     return by_trainer_loader(&p->loader, p->trainer, data, false, error);
 }

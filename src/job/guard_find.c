@@ -43,7 +43,7 @@ static bool blame_operand(by__trainer_finding *f, const by__exec_program_row *ro
         bool parameter = value->role == BY_ROLE_PARAMETER;
         (void)snprintf(f->what, sizeof f->what, "%s '%s', element %lld",
                        parameter ? "the parameter" : "the input", value->name, (long long)bad);
-        if (value->role == BY_ROLE_INPUT && value->shape.rank > 0) {
+        if (value->role == BY_ROLE_INPUT && !value->constant && value->shape.rank > 0) {
             f->row = bad / (by_shape_count(&value->shape) / value->shape.dim[0]);
         }
         return true;

@@ -185,7 +185,8 @@ by_status by__job_prepare(by__job *job, by_error *error)
     BY_TRY(by_config_hash(job->config, job->config_hash, error));
     BY_TRY(plan_data(job, error));
     BY_TRY(open_loaders(job, error));
-    return by_trainer_allocate(job->trainer, error);
+    BY_TRY(by_trainer_allocate(job->trainer, error));
+    return by_trainer_set_data(job->trainer, job->data, error);
 }
 
 static by_status open_job(by__job *job, by_error *error)

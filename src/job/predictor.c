@@ -220,6 +220,7 @@ static by_status set_up(by_predictor *p, const by_config *config, const by_weigh
     BY_TRY(open_task(p, learned, error));
     BY_TRY(by_trainer_open(&p->trainer, p->config, &how, error));
     BY_TRY(by_trainer_allocate(p->trainer, error));
+    BY_TRY(by_trainer_set_data(p->trainer, p->data, error));
     BY_TRY(by_trainer_load_weights(p->trainer, weights, error));
     BY_TRY(take_nothing(&nothing, p, error));
     by_status status = take_batch(p, nothing, error);

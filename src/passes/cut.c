@@ -137,6 +137,7 @@ static by_value outer_value(graph_cut *c, by_value value)
         c->graph->values[made].init = v->init;
         c->graph->values[made].frozen = v->frozen;
         c->graph->values[made].statistic = v->statistic;
+        c->graph->values[made].constant = v->constant;
         c->graph->values[made].transposed = v->transposed;
     }
     return made;

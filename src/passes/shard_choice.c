@@ -26,7 +26,8 @@ static bool may_cut(const by__pass_sharder *s, by_value v)
 bool by__pass_shard_has_examples(const by__pass_sharder *s, by_value v)
 {
     const by__graph_value *value = &s->graph->values[v];
-    return s->kind == BY_SHARD_EXPERT && value->role == BY_ROLE_INPUT && value->shape.rank >= 2;
+    return s->kind == BY_SHARD_EXPERT && value->role == BY_ROLE_INPUT && !value->constant &&
+           value->shape.rank >= 2;
 }
 
 bool by__pass_shard_has_time(const by__pass_sharder *s, by_value v, by__op_split *split)

@@ -184,8 +184,11 @@ by_status cli_profile_steps(cli_profiled *out, by_config *config, int64_t steps,
         status = set_up(&p, config, comm, error);
     }
     if (status == BY_OK) {
-        status = p.from_data ? by_trainer_loader(&s.loader, p.trainer, s.data, true, error)
+        status = p.from_data ? by_trainer_set_data(p.trainer, s.data, error)
                              : by_random_batch_open(&s.random, p.trainer, error);
+    }
+    if (status == BY_OK && p.from_data) {
+        status = by_trainer_loader(&s.loader, p.trainer, s.data, true, error);
     }
     if (status == BY_OK) {
         status = take_steps(&p, &s, steps, comm == NULL, error);

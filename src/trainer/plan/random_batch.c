@@ -67,9 +67,10 @@ static by_status make_array(by_random_batch *b, size_t i, const by_trainer *t, b
     return BY_OK;
 }
 
-by_status by_random_batch_open(by_random_batch **out, const by_trainer *t, by_error *error)
+by_status by_random_batch_open(by_random_batch **out, by_trainer *t, by_error *error)
 {
     by_random_batch *b;
+    BY_TRY(by__trainer_clear_constants(t, error));
     const by_batch_part part = by_trainer_part(t);
     uint64_t each = (uint64_t)by__trainer_per_sample(t->task, t->config);
     BY_TRY(by__alloc((void **)&b, 1, sizeof *b, "a random batch", error));

@@ -1,5 +1,5 @@
-/* What is sent to the device with a micro-batch, and what comes back: the record of
- * trainer_feed.c. */
+/* What is sent to the device with a micro-batch, or once, and what comes back: the record of
+ * trainer_feed.c and constant_inputs.c. */
 #ifndef BY_TRAINER_STATE_FEED_H
 #define BY_TRAINER_STATE_FEED_H
 
@@ -24,6 +24,12 @@ typedef struct by__trainer_feeds {
     size_t capacity;
     /* feeds, rng and loss scale: bytes copied to the device for a micro-batch */
     size_t input_bytes;
+    by__trainer_feed *constants; /* constant inputs, with offsets in their own memory */
+    size_t constant_count;
+    size_t constant_capacity;
+    size_t constant_bytes;
+    by_memory constant_memory;
+    bool has_constants;     /* they were set */
     size_t evaluated_bytes; /* of the values read by evaluation; 0: none */
     size_t rng_offset;
     size_t seed_offset;
@@ -36,6 +42,19 @@ typedef struct by__trainer_feeds {
     unsigned fed; /* micro-batches so far: selects the next staging buffer */
     int64_t leaf; /* micro-batch of the step on which programs last ran */
 } by__trainer_feeds;
+
+/* ---- constant_inputs.c ---- */
+
+/* Adds a constant input to the list, unless it is there. */
+by_status by__trainer_plan_constant(by_trainer *t, const by__graph_value *value, by_error *error);
+by_status by__trainer_open_constants(by_trainer *t, by_error *error);
+void by__trainer_close_constants(by_trainer *t);
+/* Binds them to the inputs of a program. */
+by_status by__trainer_bind_constants(by_trainer *t, by__exec_program_row *row, by_error *error);
+/* Sets all to 0. */
+by_status by__trainer_clear_constants(by_trainer *t, by_error *error);
+/* BY_ESTATE if there are any and they were not set. */
+by_status by__trainer_need_constants(const by_trainer *t, by_error *error);
 
 /* ---- trainer_feed.c ---- */
 

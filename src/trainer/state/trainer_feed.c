@@ -33,6 +33,10 @@ static by_status add_feeds(by_trainer *t, const by_graph *graph, by_error *error
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__graph_value *value = &graph->values[v];
         bool known = value->role != BY_ROLE_INPUT || is_own_input(value->name);
+        if (!known && value->constant) {
+            BY_TRY(by__trainer_plan_constant(t, value, error));
+            known = true;
+        }
         for (size_t i = 0; i < t->feed.count && !known; i++) {
             known = strcmp(t->feed.list[i].name, value->name) == 0;
         }
@@ -122,7 +126,7 @@ by_status by__trainer_plan_feeds(by_trainer *t, by_error *error)
 
 uint64_t by__trainer_feed_bytes(const by_trainer *t)
 {
-    return t->feed.input_bytes + output_bytes(t) + staging_bytes(t);
+    return t->feed.constant_bytes + t->feed.input_bytes + output_bytes(t) + staging_bytes(t);
 }
 
 static by_status bind_model(by_trainer *t, by__exec_program_row *row, by_error *error)
@@ -134,6 +138,7 @@ static by_status bind_model(by_trainer *t, by__exec_program_row *row, by_error *
         BY_TRY(by__exec_row_bind(row, feed->name,
                                  by_memory_at(t->feed.inputs, feed->offset, feed->bytes), error));
     }
+    BY_TRY(by__trainer_bind_constants(t, row, error));
     BY_TRY(by__exec_row_bind(row, "rng", rng, error));
     by_memory factor =
         by_memory_at(t->feed.inputs, t->feed.seed_offset + BY_CACHE_LINE, sizeof(float));
@@ -166,6 +171,7 @@ by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
     BY_TRY(
         by_device_pin(&t->feed.staging, t->device, staging_bytes(t), "the staging memory", error));
     BY_TRY(open_events(t, error));
+    BY_TRY(by__trainer_open_constants(t, error));
     for (size_t i = 0; i < t->programs.count; i++) {
         BY_TRY(bind_model(t, t->programs.rows[i], error));
     }
@@ -200,6 +206,7 @@ void by__trainer_close_feeds(by_trainer *t)
     }
     by__device_event_close(&t->feed.computed);
     by_device_unpin(&t->feed.staging);
+    by__trainer_close_constants(t);
     by_device_free(&t->feed.inputs);
     by_device_free(&t->feed.outputs);
     free(t->feed.list);
@@ -240,6 +247,7 @@ by_status by__trainer_feed_micro_batch(by_trainer *t, by__exec_program_row *row,
     char *block = (char *)t->feed.staging.data + stage * t->feed.input_bytes;
     uint64_t seed = t->config->seed;
     t->feed.leaf = by__trainer_leaf(t, index);
+    BY_TRY(by__trainer_need_constants(t, error));
     /* Waits until the previous copy from this block is done. */
     BY_TRY(by__device_event_wait(t->feed.copied[stage], error));
     for (size_t i = 0; i < t->feed.count; i++) {
