@@ -1,0 +1,126 @@
+/* Completes a config with the sizes of examples in memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tasks/examples.h"
+
+static by_status take_size(int64_t *size, int64_t have, const char *key, const char *set,
+                           by_error *error)
+{
+    if (*size > 0 && *size != have) {
+        return by_error_set(error, BY_ECONFIG,
+                            "model.%s is %lld, but %s has %lld; leave it out to take the data's%s",
+                            key, (long long)*size, set, (long long)have,
+                            strncmp(key, "image_", 6) == 0 ? ", or resize with data.resize" : "");
+    }
+    *size = have;
+    return BY_OK;
+}
+
+static by_status take_categories(by_model_config *m, const by__task_examples *d, const char *set,
+                                 by_error *error)
+{
+    size_t count = by_encoding_categories(d->encoding);
+    bool given = m->categories.count > 0;
+    if (given && m->categories.count != count) {
+        return by_error_set(error, BY_ECONFIG,
+                            "model.categories has %zu sizes, but %s has %zu "
+                            "columns of categories; leave it out",
+                            m->categories.count, set, count);
+    }
+    if (!given && count > 0) {
+        BY_TRY(by__alloc((void **)&m->categories.items, count, sizeof *m->categories.items,
+                         "the config", error));
+    }
+    for (size_t i = 0; i < count; i++) {
+        char text[24];
+        (void)snprintf(text, sizeof text, "%zu", by_encoding_category_size(d->encoding, i));
+        if (given && strcmp(m->categories.items[i], text) != 0) {
+            return by_error_set(error, BY_ECONFIG,
+                                "model.categories: column %zu has %s ids, but %s has %s", i,
+                                m->categories.items[i], set, text);
+        }
+        if (!given) {
+            m->categories.items[i] = by__strdup(text);
+            m->categories.count = i + 1;
+            if (m->categories.items[i] == NULL) {
+                m->categories.count = i;
+                return by_error_set(error, BY_EMEMORY, "out of memory: the config");
+            }
+        }
+    }
+    return BY_OK;
+}
+
+int64_t by__task_examples_classes(const by__task_examples *d)
+{
+    int64_t classes = (int64_t)d->label_count;
+    const by_array_set *sets[2] = {d->train, d->valid};
+    for (int s = 0; s < 2; s++) {
+        const by_array *labels = sets[s] == NULL ? NULL : by_array_set_find(sets[s], "labels");
+        for (int64_t i = 0; labels != NULL && i < labels->shape.dim[0]; i++) {
+            int64_t label = ((const int32_t *)labels->data)[i];
+            classes = label >= classes ? label + 1 : classes;
+        }
+    }
+    return classes;
+}
+
+by_status by__task_examples_complete(by_task_data *data, by_config *config, by_error *error)
+{
+    by__task_examples *d = (by__task_examples *)data;
+    int64_t outputs = by__task_row_of(data->task)->classes ? by__task_examples_classes(d) : 1;
+    by_model_config *m = &config->model;
+    const by_array_set *set = d->train != NULL ? d->train : d->valid;
+    const char *name = by_array_set_name(set);
+    const char *reads = d->encoding == NULL ? "images" : "table";
+    if (strcmp(by_model_reads(m), reads) != 0) {
+        return by_error_set(
+            error, BY_ECONFIG,
+            "model.kind %s reads %s, but the data is %s: choose a model that reads %s", m->kind,
+            by_model_reads(m), d->encoding == NULL ? "images" : "a table", reads);
+    }
+    if (d->encoding == NULL) {
+        const by_shape *shape = &by_array_set_find(set, "images")->shape;
+        if ((size_t)shape->dim[1] != d->scales.channels) {
+            return by_error_set(error, BY_ECONFIG,
+                                "%s has images of %lld channels; those of the weights have %zu",
+                                name, (long long)shape->dim[1], d->scales.channels);
+        }
+        BY_TRY(take_size(&m->channels, shape->dim[1], "channels", name, error));
+        BY_TRY(take_size(&m->image_height, shape->dim[2], "image_height", name, error));
+        BY_TRY(take_size(&m->image_width, shape->dim[3], "image_width", name, error));
+    } else {
+        if (m->numbers != 0 || by_encoding_numbers(d->encoding) != 0) {
+            BY_TRY(take_size(&m->numbers, (int64_t)by_encoding_numbers(d->encoding), "numbers",
+                             name, error));
+        }
+        BY_TRY(take_categories(m, d, name, error));
+    }
+    BY_TRY(by__task_examples_keep_classes(d, config, error));
+    if (m->outputs < 1) {
+        m->outputs = outputs;
+    }
+    if (m->outputs < outputs) {
+        return by_error_set(error, BY_ECONFIG, "model.outputs is %lld, but %s has %lld",
+                            (long long)m->outputs, name, (long long)outputs);
+    }
+    if (d->labels != NULL && (int64_t)d->label_count != m->outputs) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: there are names for %zu classes, but the model has %lld outputs",
+                            name, d->label_count, (long long)m->outputs);
+    }
+    return by_config_resolve(config, error);
+}
+
+by_status by__task_examples_needs_output(const by_config *config, const by_model *model,
+                                         by_error *error)
+{
+    return model->output != BY_NONE
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "task.kind %s needs a model of images or tables; model.kind %s reads "
+                              "%s",
+                              config->task.kind, config->model.kind,
+                              by_model_reads(&config->model));
+}

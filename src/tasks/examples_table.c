@@ -1,0 +1,182 @@
+/* Opens tables, and learns their encoding. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/table/encoding.h"
+#include "tasks/examples_learned.h"
+#include "tasks/examples_open.h"
+#include "tasks/references.h"
+
+/* Lists the columns whose kinds the config declares. The list has room for two more. */
+static by_status list_types(by_column_type **out, size_t *count, const by__task_examples_keys *keys,
+                            by_error *error)
+{
+    const by_string_list *lists[] = {&keys->category_columns, &keys->number_columns};
+    static const by_column_kind kinds[] = {BY_COLUMN_CATEGORY, BY_COLUMN_NUMBER};
+    size_t all = lists[0]->count + lists[1]->count;
+    BY_TRY(by__alloc((void **)out, all + 2, sizeof **out, "column types", error));
+    *count = 0;
+    for (size_t l = 0; l < BY_ARRAY_LENGTH(lists); l++) {
+        for (size_t i = 0; i < lists[l]->count; i++) {
+            (*out)[(*count)++] = (by_column_type){lists[l]->items[i], kinds[l]};
+        }
+    }
+    return BY_OK;
+}
+
+static char separator_of(const by__task_examples_keys *keys)
+{
+    return strcmp(keys->delimiter, "comma") == 0       ? ','
+           : strcmp(keys->delimiter, "semicolon") == 0 ? ';'
+           : strcmp(keys->delimiter, "tab") == 0       ? '\t'
+           : strcmp(keys->delimiter, "pipe") == 0      ? '|'
+                                                       : '\0';
+}
+
+/* Opens a table: as it was learned or, before anything is, with the kinds that the config
+ * declares, since weights may come without the config of their run. `own`: a file of the config,
+ * whose separator that names; others may have another one. */
+static by_status open_table(by_table **out, by__task_examples *d, const char *path,
+                            const by_column_type *target, bool own, by_error *error)
+{
+    by_column_type *types;
+    size_t count;
+    const by__task_examples_keys *k = d->keys;
+    BY_TRY(list_types(&types, &count, k, error));
+    count = d->encoding == NULL ? count : 0;
+    if (target != NULL) {
+        types[count++] = *target;
+    }
+    if (target != NULL && own && k->weight[0] != '\0') {
+        types[count++] = (by_column_type){k->weight, BY_COLUMN_NUMBER};
+    }
+    const by_table_options options = {.separator = own ? separator_of(k) : '\0',
+                                      .decimal = strcmp(k->decimal, "comma") == 0   ? ','
+                                                 : strcmp(k->decimal, "point") == 0 ? '.'
+                                                                                    : '\0',
+                                      .types = types,
+                                      .type_count = count,
+                                      .learned = d->encoding != NULL ? d->encoding : d->before,
+                                      .relearn = d->encoding == NULL,
+                                      .ignore = (const char *const *)k->ignore.items,
+                                      .ignore_count = d->encoding == NULL ? k->ignore.count : 0,
+                                      .skip = d->skip,
+                                      .required = target == NULL ? NULL : target->name};
+    by_status status = by_table_open(out, path, &options, error);
+    free(types);
+    if (status == BY_OK) {
+        size_t parts;
+        const by_damage *damage = by_table_damage(*out, &parts);
+        status = by__task_examples_add_damage(d, damage, parts, by_table_rows(*out), error);
+        if (status != BY_OK) {
+            by_table_close(out);
+        }
+    }
+    return status;
+}
+
+by_status by__task_examples_apply_table(by_array_set **out, by__task_examples *d, const char *path,
+                                        const by_column_type *target, bool own, by_error *error)
+{
+    by_table *table;
+    BY_TRY(open_table(&table, d, path, target, own, error));
+    const char *weight =
+        target != NULL && own && d->keys->weight[0] != '\0' ? d->keys->weight : NULL;
+    by_status status =
+        by__table_encoding_apply(d->encoding, table, target != NULL, weight, out, error);
+    by_table_close(&table);
+    return status;
+}
+
+/* Learns the encoding. That of the checkpoint which is resumed is kept if it is the same but for
+ * how it spells values, as those of earlier versions are. */
+static by_status learn_table(by__task_examples *d, const by_table *table,
+                             const by_encoding_options *options, by_error *error)
+{
+    BY_TRY(by_encoding_learn(&d->encoding, table, &d->train_part, options, error));
+    if (d->before != NULL && by__table_encoding_same(d->encoding, d->before)) {
+        by_encoding_close(&d->encoding);
+        d->encoding = d->before;
+        d->before = NULL;
+    }
+    return BY_OK;
+}
+
+/* Tells what the columns are, and which cells decided that. */
+static by_status describe_table(by__task_examples *d, const by_table *table,
+                                const by_encoding_options *options, const by_task_request *r,
+                                by_error *error)
+{
+    char *doubts;
+    BY_TRY(by_table_summary(table, options, &d->summary, error));
+    d->base.summary = d->summary;
+    BY_TRY(by_table_doubts(table, options, &doubts, error));
+    by__task_examples_remark(r, doubts);
+    free(doubts);
+    return BY_OK;
+}
+
+/* Lists the columns that are no features beside the target. */
+static by_status list_ignored(const char ***out, size_t *count, const by__task_examples_keys *k,
+                              by_error *error)
+{
+    BY_TRY(by__alloc((void **)out, k->ignore.count + 1, sizeof **out, "columns", error));
+    *count = k->ignore.count;
+    for (size_t i = 0; i < *count; i++) {
+        (*out)[i] = k->ignore.items[i];
+    }
+    if (k->weight[0] != '\0') {
+        (*out)[(*count)++] = k->weight;
+    }
+    return BY_OK;
+}
+
+by_status by__task_examples_config_table(by__task_examples *d, const by_task_request *r,
+                                         const by_column_type *target, by_error *error)
+{
+    by_table *table;
+    const char **ignored;
+    by_encoding_options options = {.target = d->keys->target};
+    const by__task_examples_keys *k = d->keys;
+    bool apart = k->valid_table[0] != '\0';
+    if (k->table[0] == '\0' || k->target[0] == '\0') {
+        return by_error_set(
+            error, BY_ECONFIG,
+            "no data: set data.images=FILE and data.labels=FILE, or data.table=FILE "
+            "and data.target=COLUMN");
+    }
+    if (r->resumed != NULL && d->encoding == NULL) {
+        d->before = by__task_examples_read_encoding(r->resumed);
+    }
+    BY_TRY(open_table(&table, d, k->table, target, true, error));
+    by_status status = list_ignored(&ignored, &options.ignore_count, k, error);
+    if (status != BY_OK) {
+        by_table_close(&table);
+        return status;
+    }
+    options.ignore = ignored;
+    status = by__task_examples_split(d, r->config, by_table_rows(table), apart, error);
+    if (status == BY_OK && d->encoding == NULL) {
+        status = learn_table(d, table, &options, error);
+    }
+    if (status == BY_OK && r->purpose == BY_TASK_TRAIN) {
+        status = describe_table(d, table, &options, r, error);
+    }
+    if (status == BY_OK && r->purpose == BY_TASK_TRAIN) {
+        status = by__task_reference_of_table(&d->reference, table, &d->train_part, ignored,
+                                             options.ignore_count, error);
+    }
+    if (status == BY_OK) {
+        status = by__table_encoding_apply(
+            d->encoding, table, true, k->weight[0] == '\0' ? NULL : k->weight, &d->train, error);
+    }
+    by_table_close(&table);
+    free(ignored);
+    if (status == BY_OK && apart) {
+        status = by__task_examples_apply_table(&d->valid, d, k->valid_table, target, true, error);
+        if (status == BY_OK) {
+            d->valid_part = by_part_whole(by_array_set_examples(d->valid));
+        }
+    }
+    return status;
+}
