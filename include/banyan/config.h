@@ -76,6 +76,8 @@ typedef struct by_model_config {
     /* Patterns of parameters that begin anew where `from` lacks them or has another shape; key
      * model.new; default: none. */
     by_string_list new_parameters;
+    char
+        *output; /* name of the output that is used (by_model_register); default "": the main one */
 } by_model_config;
 
 /* What the model is trained to do. */

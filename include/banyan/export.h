@@ -38,6 +38,7 @@ typedef struct by_export_options {
     const char *dtype;  /* of matrices, one of the format's dtypes; NULL: that of the weights */
     const char *output; /* file or directory to create */
     bool without_cache; /* onnx: takes whole sequences, without past keys and values */
+    const char *yields; /* onnx: output of the model, by name; NULL: that of the config */
 } by_export_options;
 
 /* A format. */

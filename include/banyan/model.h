@@ -44,6 +44,15 @@ typedef struct by_model_request {
     bool documents;   /* models of tokens, train and loss: attention stays within documents */
 } by_model_request;
 
+/* Outputs that a model may register beside its main one. */
+#define BY_MODEL_OUTPUTS 8
+
+/* A value that a model yields under a name: f32 [batch, ...]. */
+typedef struct by_model_output {
+    const char *name; /* static storage, or the builder's: "features" */
+    by_value value;
+} by_model_output;
+
 /* The values of a model that the caller feeds and reads, BY_NONE where absent. In the graph they
  * have the names of the fields. */
 typedef struct by_model {
@@ -65,7 +74,8 @@ typedef struct by_model {
     by_value hidden;
     by_value head; /* parameter [vocab, width] that turns it into logits */
     /* Other models: f32 [batch, outputs], logits of classes or predictions; not an output of the
-     * graph. */
+     * graph. With config.output the one of that name, which the loss, `predict`, `export` and
+     * servers then use. */
     by_value output;
     by_value logits; /* output f32 [batch, time, vocab] (logits, decode), [wanted, vocab] (step) */
     /* Output f32 [1], added by the task: sum over the targets that count. A caller's own model may
@@ -78,12 +88,40 @@ typedef struct by_model {
     by_value objective; /* f32 [1]: what is differentiated, loss + auxiliary * counted */
     /* Output f32 [batch, ...], added by the task if its metrics need it (loss). */
     by_value evaluated;
+    by_model_output named[BY_MODEL_OUTPUTS]; /* by by_model_register; not outputs of the graph */
+    size_t named_count;
 } by_model;
 
 /* A model without any value. */
 #define BY_MODEL_NONE                                                                              \
-    ((by_model){BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE,   \
-                BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE})
+    ((by_model){BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                BY_NONE,                                                                           \
+                {{NULL, BY_NONE}},                                                                 \
+                0})
+
+/* For builders: registers an output by name. BY_EARG is stored in the graph if the name is taken or
+ * there are BY_MODEL_OUTPUTS already. A model whose parameters only some outputs depend on trains
+ * with a task that uses all of them, or with the others frozen (by_graph_freeze). */
+BY_API void by_model_register(by_model *model, by_graph *graph, const char *name, by_value value);
+/* Finds a registered output, or with "output" the main one. Returns BY_ECONFIG, with the names that
+ * there are, if there is none of this name. */
+BY_API by_status by_model_find_output(by_value *out, const by_model *model, const char *name,
+                                      by_error *error);
 
 /* Builds the forward graph of a resolved config with known sizes (vocab; outputs and the shape of
  * an example). Caches are states "cache.N.k" and "cache.N.v" [batch, kv_heads, cache, head width];

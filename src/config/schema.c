@@ -93,6 +93,9 @@ static const by__config_key common[] = {
      .help = "shell patterns for whole names of parameters that begin with random values where "
              "model.from lacks them or has them in another shape, as a new head: "
              "`[\"classifier.*\"]`"},
+    {"model", "output", BY__KEY_TEXT, BY__FIELD(model.output), "\"\"", .later = true,
+     .help = "output of a model with several, by name, that loss, predictions, exports and servers "
+             "use; vit and mlp have `features`, what their head reads; empty: the main one"},
 
     {"data", "valid_fraction", BY__KEY_REAL, BY__FIELD(data.valid_fraction), "0.1", 0, 1,
      BY__BELOW_MAX, .help = "share of the data that is held out for evaluation; for text, its end"},

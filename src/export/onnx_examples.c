@@ -148,12 +148,17 @@ by_status by__export_onnx_examples_input(const by__export_onnx_examples *x,
 /* ---- outputs ---- */
 
 void by__export_onnx_examples_output(const by__export_onnx_examples *x, by__export_onnx_writer *w,
-                                     const char *name, const by__graph_value *result)
+                                     const char *name, const by__graph_value *result,
+                                     const char *named)
 {
     const by__export_onnx_axis axes[2] = {{0, "batch"}, {result->shape.dim[1], NULL}};
     by__op_onnx *o = &w->rows;
     double mean;
     double deviation;
+    if (named[0] != '\0') {
+        by__export_onnx_writer_output(w, name, named, BY__ONNX_FLOAT, axes, 2);
+        return;
+    }
     if (x->encoding == NULL || by_encoding_classes(x->encoding) > 0) {
         by__export_onnx_writer_output(w, name, "logits", BY__ONNX_FLOAT, axes, 2);
         return;

@@ -29,9 +29,10 @@ typedef struct state {
     by_model model;
     by__export_onnx_examples examples; /* of images and tables */
     by__export_onnx_writer writer;
-    char **names;    /* [value_count]: ONNX names of values, owned */
-    char *data_name; /* name of the second file */
-    uint64_t bytes;  /* size of the second file */
+    char **names;       /* [value_count]: ONNX names of values, owned */
+    const char *yields; /* name of the model's output; "": the main one */
+    char *data_name;    /* name of the second file */
+    uint64_t bytes;     /* size of the second file */
 } state;
 
 static by_status set_name(state *s, by_value value, const char *name, by_error *error)
@@ -44,7 +45,12 @@ static by_status set_name(state *s, by_value value, const char *name, by_error *
 
 static by_status build_graph(state *s, by_error *error)
 {
-    const by_model_config *model = &s->export->source->config->model;
+    by_model_config own = s->export->source->config->model;
+    const by_model_config *model = &own;
+    if (s->export->options->yields != NULL) {
+        own.output = (char *)(uintptr_t)s->export->options->yields;
+    }
+    s->yields = own.output;
     /* Windows only show in the graph if the sequence is longer than they are. */
     by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = BATCH, .time = model->context};
     if (s->examples.text != NULL) {
@@ -265,7 +271,7 @@ static void add_outputs(state *s)
     char name[64];
     if (s->examples.text != NULL) {
         by__export_onnx_examples_output(&s->examples, &s->writer, s->names[s->model.output],
-                                        &values[s->model.output]);
+                                        &values[s->model.output], s->yields);
         return;
     }
     const by__export_onnx_axis axes[3] = {

@@ -159,6 +159,7 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
         add_logits(&b);
     }
     BY_TRY(by_graph_check(graph, error));
+    BY_TRY(by__nn_choose_output(&b.model, config, error));
     *out = b.model;
     return BY_OK;
 }

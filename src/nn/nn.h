@@ -84,6 +84,8 @@ typedef struct by__nn_family {
     const char *adapted;
 } by__nn_family;
 
+/* Sets model->output to the one that the config names (outputs.c). BY_ECONFIG: there is none. */
+by_status by__nn_choose_output(by_model *model, const by_model_config *config, by_error *error);
 /* Refuses a context longer than the config's if the family gives a reason. */
 by_status by__nn_model_check_context(const by_model_config *config, int64_t context,
                                      by_error *error);

@@ -65,6 +65,7 @@ static adopt_rule rule_of(const char *key)
     } rows[] = {
         {"model.kind", RULE_FREE}, /* compared by name */
         {"model.from", RULE_FREE},
+        {"model.output", RULE_FREE},
         {"model.dropout", RULE_FREE},
         {"model.init_std", RULE_FREE},
         {"model.router_aux_loss_coef", RULE_FREE},

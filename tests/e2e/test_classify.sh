@@ -86,6 +86,12 @@ run 0 "$banyan" eval runs/images --data images.idx,labels.idx --json
 [ "$(field samples <out)" = 110 ] || fail "$(cat out)"
 run 0 "$banyan" eval runs/images --best --json
 
+say "another output of the model is exported by its name"
+run 0 "$banyan" export runs/images --format onnx --yields features --out features.onnx
+grep -q features features.onnx && ! grep -q logits features.onnx || fail "the output is not the features"
+run 2 "$banyan" export runs/images --format onnx --yields hidden --out hidden.onnx
+holds err "model.output: the model has no output 'hidden'; it has output, features"
+
 say "a new head, for other classes, on the weights of a run"
 python3 - <<'END' || fail "no data"
 data = open("labels.idx", "rb").read()

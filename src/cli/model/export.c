@@ -11,6 +11,7 @@ typedef struct export_request {
     const char *dtype;
     const char *output;
     const char *adapter;
+    const char *yields;
     bool best;
     bool ema;
     bool no_cache;
@@ -23,8 +24,11 @@ static by_status write(by_export_report *report, const export_request *r,
     const by_export_source source = {.config = by_pretrained_config(model),
                                      .weights = by_pretrained_weights(model),
                                      .directory = by_pretrained_directory(model)};
-    const by_export_options options = {
-        .format = r->format, .dtype = r->dtype, .output = r->output, .without_cache = r->no_cache};
+    const by_export_options options = {.format = r->format,
+                                       .dtype = r->dtype,
+                                       .output = r->output,
+                                       .without_cache = r->no_cache,
+                                       .yields = r->yields};
     return by_export(report, &source, &options, error);
 }
 
@@ -69,6 +73,8 @@ static int run(int argc, char **argv)
         {"adapter", CLI_INPUT, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"no-cache", CLI_SWITCH, &r.no_cache, NULL,
          "onnx: a graph for whole sequences, without a KV cache"},
+        {"yields", CLI_STRING, &r.yields, "NAME",
+         "onnx: another output of a model of images or tables, such as features"},
         {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;

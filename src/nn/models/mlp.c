@@ -174,6 +174,7 @@ static void body(by__nn_build *b)
         width = out;
     }
     by_graph_set_block(b->graph, -1);
+    by_model_register(&b->model, b->graph, "features", x);
     x = linear(b, x, width, c->outputs, 1.0, "output");
     b->model.output = x;
 }

@@ -167,6 +167,7 @@ static void body(by__nn_build *b)
         x = block(b, x, layer);
     }
     x = norm(b, by_reshape(b->graph, x, BY_SHAPE(b->request->batch, c->width)), "vit.layernorm");
+    by_model_register(&b->model, b->graph, "features", x);
     x = linear(b, x, c->width, c->outputs, "class embed", "class", by__nn_init_normal(b),
                "classifier");
     b->model.output = x;

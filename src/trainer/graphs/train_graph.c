@@ -80,9 +80,12 @@ static by_status build(by_model *model, by_graph *graph, const by_config *config
         BY_TRY(by_task_find(&task, config, error));
     }
     *model = BY_MODEL_NONE;
-    BY_TRY(recipe->builder != NULL
-               ? recipe->builder(recipe->user, model, graph, &config->model, request, error)
-               : by_model_build(model, graph, &config->model, request, error));
+    if (recipe->builder != NULL) {
+        BY_TRY(recipe->builder(recipe->user, model, graph, &config->model, request, error));
+        BY_TRY(by__nn_choose_output(model, &config->model, error));
+    } else {
+        BY_TRY(by_model_build(model, graph, &config->model, request, error));
+    }
     BY_TRY(quantise(graph, &config->precision, error));
     BY_TRY(by__trainer_adapters_apply(graph, model, config, request->mode, error));
     BY_TRY(by__optim_groups_apply(graph, &config->optimizer, error));
